@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The context of a dsm target, shared by the parts of the module.
+ */
+#ifndef DSM_DSM_H
+#define DSM_DSM_H
+
+#include <linux/device-mapper.h>
+#include <linux/ktime.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+
+#include "extent_map.h"
+#include "params.h"
+#include "streams.h"
+
+#define DM_MSG_PREFIX "dsm"
+
+/* Counted per CPU for the status line; see dsm_count(). */
+struct dsm_counts {
+	struct {
+		u64 writes;
+		u64 sectors;
+	} stream[DSM_NR_STREAMS];
+	u64 unmapped_writes;
+	u64 unmapped_sectors;
+	u64 split;		/* bios divided at a stream's edge */
+	u64 foreign;		/* writes that kept a stream or hint of their own */
+};
+
+struct dsm_upload;
+
+struct dsm {
+	/* What a write needs. */
+	struct dm_dev *dev;
+	sector_t start;			/* of the target on dev */
+	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
+	struct dsm_counts __percpu *counts;
+	union dsm_stamp unmapped;	/* for writes that no extent covers */
+	u8 device_streams;		/* no bio leaves with a greater stream */
+	bool keep_foreign;
+
+	/* Control, under the lock; writes of the above too. */
+	struct mutex lock;
+	struct dm_target *ti;
+	struct dsm_params params;
+	struct dsm_layout layout;
+	enum dsm_stream_source source;	/* of device_streams */
+	struct dsm_upload *upload;	/* between begin and commit */
+	u64 generation;			/* commits */
+	u64 windows;			/* checkpoints */
+	ktime_t window_start;
+	u64 window_ms;			/* length of the last window */
+	struct dsm_counts reset;	/* what was counted at the last reset */
+	char error[256];		/* why the last message was refused */
+};
+
+/* The map, for those who hold the lock. */
+static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)
+{
+	return rcu_dereference_protected(d->map, lockdep_is_held(&d->lock));
+}
+
+/* Keeps and logs the sentence, and returns @error.  Needs the lock. */
+__printf(3, 4)
+int dsm_refuse(struct dsm *d, int error, const char *fmt, ...);
+
+/* messages.c: dm's message hook; takes the lock. */
+int dsm_message(struct dm_target *ti, unsigned int argc, char **argv,
+		char *result, unsigned int maxlen);
+
+/* status.c */
+
+/* What was counted since the last reset; @member of struct dsm_counts. */
+#define dsm_count(d, member) \
+	__dsm_count(d, offsetof(struct dsm_counts, member))
+u64 __dsm_count(const struct dsm *d, size_t offset);
+
+/* Begins to count from zero, without losing a write.  Needs the lock. */
+void dsm_counts_reset(struct dsm *d);
+
+/* dm's status hook; takes the lock. */
+void dsm_status(struct dm_target *ti, status_type_t type,
+		unsigned int status_flags, char *result, unsigned int maxlen);
+
+/*
+ * upload.c.  All need the lock, and return 0 or what dsm_refuse() returned.  A
+ * record that is refused ends the upload.
+ */
+int dsm_upload_begin(struct dsm *d, bool full);
+int dsm_upload_records(struct dsm *d, unsigned int argc, char **argv);
+int dsm_upload_commit(struct dsm *d);
+void dsm_upload_abort(struct dsm *d);
+void dsm_table_free(struct dsm *d);	/* no write may be under way */
+bool dsm_is_upload_record(const char *word);
+const char *dsm_class_name(enum dsm_class class);
+
+/* windows.c */
+
+/* What a checkpoint has done. */
+struct dsm_checkpoint {
+	u64 window;		/* its number */
+	u64 ms;			/* its length */
+	u32 written;		/* regions written in it */
+	u32 moved;		/* regions that have another stream now */
+};
+
+/*
+ * Ends the window: the policy assigns the streams of the next one.  Returns
+ * -ENOMEM, and then the window goes on, or 0.  Needs the lock.
+ */
+int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done);
+
+/*
+ * Lays the streams out anew after a change of parameters, or when the device
+ * takes another number of streams.  With a layout that differs, or @force, every
+ * region gets its initial stream.  Needs the lock.
+ */
+void dsm_relayout(struct dsm *d, bool force);
+
+/* What the policy works with: @params as far as the layout can carry them. */
+struct dsm_policy_params dsm_policy_params(const struct dsm *d);
+
+#endif

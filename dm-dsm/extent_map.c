@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/err.h>
+#include <linux/minmax.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+
+#include "compat/compat.h"
+#include "extent_map.h"
+
+void dsm_extent_map_free(struct dsm_extent_map *map)
+{
+	if (!map)
+		return;
+	kvfree(map->file);
+	kvfree(map->extent);
+	kvfree(map->start);
+	kfree(map);
+}
+
+static struct dsm_extent_map *dsm_extent_map_alloc(u32 nr_extents)
+{
+	struct dsm_extent_map *map = kzalloc_obj(*map);
+
+	if (!map)
+		return NULL;
+
+	map->nr_extents = nr_extents;
+	map->start = kvmalloc_array(nr_extents + 1, sizeof(*map->start), GFP_KERNEL);
+	map->extent = kvmalloc_array(nr_extents + 1, sizeof(*map->extent), GFP_KERNEL);
+	if (!map->start || !map->extent) {
+		dsm_extent_map_free(map);
+		return NULL;
+	}
+	return map;
+}
+
+static int dsm_compare_starts(const void *a, const void *b)
+{
+	const struct dsm_upload_extent *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/*
+ * Cuts the next piece off the front of @rest: on one side of the boundary, and
+ * not longer than an extent can be.
+ */
+static struct dsm_upload_extent dsm_cut_piece(struct dsm_upload_extent *rest,
+					      enum dsm_side *side)
+{
+	struct dsm_upload_extent piece = *rest;
+	u64 boundary = (u64)rest->file->boundary * DSM_PAGE_SECTORS;
+
+	*side = DSM_BOTTOM;
+	piece.sectors = min_t(u64, piece.sectors, DSM_EXTENT_MAX_SECTORS);
+	if (rest->file->boundary != DSM_NO_BOUNDARY) {
+		if (piece.offset >= boundary)
+			*side = DSM_TOP;
+		else
+			piece.sectors = min(piece.sectors, boundary - piece.offset);
+	}
+
+	rest->start += piece.sectors;
+	rest->offset += piece.sectors;
+	rest->sectors -= piece.sectors;
+	return piece;
+}
+
+static u64 dsm_count_pieces(const struct dsm_upload_extent *uploaded, size_t nr)
+{
+	u64 pieces = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		struct dsm_upload_extent rest = uploaded[i];
+		enum dsm_side side;
+
+		for (; rest.sectors; pieces++)
+			dsm_cut_piece(&rest, &side);
+	}
+	return pieces;
+}
+
+static u32 dsm_count_kept(const struct dsm_extent_map *old)
+{
+	u32 kept = 0;
+
+	for (u32 slot = 1; old && slot <= old->nr_extents; slot++)
+		kept += !old->extent[slot].file->replaced;
+	return kept;
+}
+
+/* The map under construction: filled in ascending order of start. */
+struct dsm_map_filler {
+	struct dsm_extent_map *map;
+	struct dsm_extent_conflict *conflict;
+	u32 slot;
+	u64 end;			/* of the extent before */
+	struct dsm_file *file;		/* whose that is */
+};
+
+static bool dsm_fill(struct dsm_map_filler *filler, u64 start,
+		     const struct dsm_extent *extent)
+{
+	if (start < filler->end) {
+		*filler->conflict = (struct dsm_extent_conflict) {
+			.id = extent->file->id,
+			.other_id = filler->file->id,
+			.start = start,
+			.sectors = extent->sectors,
+		};
+		return false;
+	}
+
+	filler->map->start[filler->slot] = start;
+	filler->map->extent[filler->slot] = *extent;
+	filler->slot = dsm_slot_next(filler->slot, filler->map->nr_extents);
+	filler->end = start + extent->sectors;
+	filler->file = extent->file;
+	return true;
+}
+
+static bool dsm_fill_uploaded(struct dsm_map_filler *filler,
+			      struct dsm_upload_extent rest)
+{
+	while (rest.sectors) {
+		enum dsm_side side;
+		struct dsm_upload_extent piece = dsm_cut_piece(&rest, &side);
+		struct dsm_extent extent = {
+			.file = piece.file->file,
+			.page = piece.offset / DSM_PAGE_SECTORS,
+			.sectors = piece.sectors,
+			.side = side,
+		};
+
+		if (!dsm_fill(filler, piece.start, &extent))
+			return false;
+	}
+	return true;
+}
+
+/* Merges what is kept of the old map, which is sorted, with the upload. */
+static bool dsm_merge(struct dsm_map_filler *filler,
+		      const struct dsm_extent_map *old,
+		      const struct dsm_upload_extent *uploaded, size_t nr)
+{
+	u32 slot = old ? dsm_slot_first(old->nr_extents) : 0;
+
+	for (size_t i = 0; slot || i < nr; ) {
+		if (slot && old->extent[slot].file->replaced) {
+			slot = dsm_slot_next(slot, old->nr_extents);
+		} else if (slot && (i == nr || old->start[slot] < uploaded[i].start)) {
+			if (!dsm_fill(filler, old->start[slot], &old->extent[slot]))
+				return false;
+			slot = dsm_slot_next(slot, old->nr_extents);
+		} else {
+			if (!dsm_fill_uploaded(filler, uploaded[i++]))
+				return false;
+		}
+		cond_resched();
+	}
+	return true;
+}
+
+struct dsm_extent_map *
+dsm_extent_map_build(const struct dsm_extent_map *old,
+		     struct dsm_upload_extent *uploaded, size_t nr,
+		     struct dsm_file **files, u32 nr_files,
+		     struct dsm_extent_conflict *conflict)
+{
+	struct dsm_map_filler filler = { .conflict = conflict };
+	u64 nr_extents = dsm_count_kept(old) + dsm_count_pieces(uploaded, nr);
+
+	if (nr_extents >= U32_MAX / 2)
+		return ERR_PTR(-ENOMEM);
+
+	filler.map = dsm_extent_map_alloc(nr_extents);
+	if (!filler.map)
+		return ERR_PTR(-ENOMEM);
+
+	sort(uploaded, nr, sizeof(*uploaded), dsm_compare_starts, NULL);
+	filler.slot = dsm_slot_first(nr_extents);
+	if (!dsm_merge(&filler, old, uploaded, nr)) {
+		dsm_extent_map_free(filler.map);
+		return ERR_PTR(-EEXIST);
+	}
+
+	filler.map->file = files;
+	filler.map->nr_files = nr_files;
+	return filler.map;
+}
+
+u32 dsm_extent_map_file_after(const struct dsm_extent_map *map, u64 id)
+{
+	u32 low = 0, high = map->nr_files;
+
+	while (low < high) {
+		u32 middle = low + (high - low) / 2;
+
+		if (map->file[middle]->id <= id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct dsm_file *dsm_extent_map_file(const struct dsm_extent_map *map, u64 id)
+{
+	u32 after = map ? dsm_extent_map_file_after(map, id) : 0;
+
+	return after && map->file[after - 1]->id == id ? map->file[after - 1] : NULL;
+}

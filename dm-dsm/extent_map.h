@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The extent map: sector of the target -> file, side and file offset.
+ *
+ * A map is immutable.  Readers find it under RCU; a commit builds a new one from
+ * the old one and an upload, and publishes it whole.
+ */
+#ifndef DSM_EXTENT_MAP_H
+#define DSM_EXTENT_MAP_H
+
+#include <linux/bitops.h>
+#include <linux/list.h>
+#include <linux/types.h>
+
+#include "regions.h"
+
+/* What lies in one piece on the target and on one side of a file's boundary. */
+struct dsm_extent {
+	struct dsm_file *file;
+	u32 page;		/* file offset, in pages */
+	u32 sectors : 31;	/* length */
+	u32 side : 1;		/* enum dsm_side */
+};
+
+#define DSM_EXTENT_MAX_SECTORS	((1U << 31) - DSM_PAGE_SECTORS)
+
+/*
+ * The starts are kept apart, in the order of a breadth-first walk of a binary
+ * search tree (Eytzinger's): the children of slot k are 2k and 2k + 1, slot 0 is
+ * not used.  A search touches one short array, and has no branch to mispredict.
+ */
+struct dsm_extent_map {
+	u32 nr_extents;
+	u32 nr_files;
+	u64 *start;			/* [1 .. nr_extents] */
+	struct dsm_extent *extent;	/* [1 .. nr_extents] */
+	struct dsm_file **file;		/* [0 .. nr_files - 1], by id */
+};
+
+/* What lies at a sector; @file is NULL in a gap. */
+struct dsm_hit {
+	struct dsm_file *file;
+	enum dsm_side side;
+	u64 left;		/* sectors to the end of the extent, or of the gap */
+	u64 offset;		/* in the file, in sectors */
+};
+
+/* Slots in ascending order of start; 0 is behind the last. */
+static inline u32 dsm_slot_first(u32 nr)
+{
+	return nr ? 1U << (fls(nr) - 1) : 0;
+}
+
+static inline u32 dsm_slot_next(u32 slot, u32 nr)
+{
+	if (2 * (u64)slot + 1 > nr)
+		return slot >> (ffs(~slot));
+
+	slot = 2 * slot + 1;
+	while (2 * (u64)slot <= nr)
+		slot *= 2;
+	return slot;
+}
+
+/*
+ * Runs for every write, with rcu_read_lock() held.  The walk leaves in its path
+ * the turns taken: right where the start was at or below @sector.  Cutting off
+ * the last right turn and what follows gives the greatest start that is at or
+ * below it; cutting off the last left turn, the least start above it.
+ */
+static inline void dsm_extent_map_find(const struct dsm_extent_map *map,
+				       u64 sector, struct dsm_hit *hit)
+{
+	u32 nr = map->nr_extents;
+	u32 path = 1, slot;
+
+	while (path <= nr)
+		path = 2 * path + (map->start[path] <= sector);
+
+	slot = path >> __ffs(path);
+	slot >>= 1;
+	if (likely(slot)) {
+		const struct dsm_extent *extent = &map->extent[slot];
+		u64 into = sector - map->start[slot];
+
+		if (likely(into < extent->sectors)) {
+			hit->file = extent->file;
+			hit->side = extent->side;
+			hit->left = extent->sectors - into;
+			hit->offset = (u64)extent->page * DSM_PAGE_SECTORS + into;
+			return;
+		}
+	}
+
+	slot = path >> (ffz(path) + 1);
+	hit->file = NULL;
+	hit->left = slot ? map->start[slot] - sector : U64_MAX;
+}
+
+/* A file as it is uploaded: what it will be once the upload is committed. */
+struct dsm_upload_file {
+	struct list_head list;
+	u64 id;
+	struct dsm_file *file;	/* the one in the table, or a new one */
+	u32 boundary;
+	u8 class;
+	bool drop;
+	bool is_new;
+};
+
+/* An extent as it is uploaded; in sectors. */
+struct dsm_upload_extent {
+	u64 start;
+	u64 offset;		/* in the file */
+	u64 sectors;
+	struct dsm_upload_file *file;
+};
+
+/* A place where an extent overlaps with one of another file, or of its own. */
+struct dsm_extent_conflict {
+	u64 id, other_id;
+	u64 start, sectors;
+};
+
+/*
+ * Builds a map of @files (sorted by id; the map owns the array, not the files).
+ * Its extents are the @nr in @uploaded, which is sorted in place, and those of
+ * @old whose file is not marked as replaced.  @old may be NULL.
+ *
+ * Returns the map, ERR_PTR(-ENOMEM), or ERR_PTR(-EEXIST) for an overlap, which
+ * @conflict then describes.  On an error the caller still owns @files.
+ */
+struct dsm_extent_map *
+dsm_extent_map_build(const struct dsm_extent_map *old,
+		     struct dsm_upload_extent *uploaded, size_t nr,
+		     struct dsm_file **files, u32 nr_files,
+		     struct dsm_extent_conflict *conflict);
+
+/* Frees the map and its arrays, not the files. */
+void dsm_extent_map_free(struct dsm_extent_map *map);
+
+/* The file with @id, or NULL.  @map may be NULL. */
+struct dsm_file *dsm_extent_map_file(const struct dsm_extent_map *map, u64 id);
+
+/* The index of the first file whose id is greater than @id. */
+u32 dsm_extent_map_file_after(const struct dsm_extent_map *map, u64 id);
+
+#endif

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The messages: one function each, and a table of them at the end.
+ */
+#include <linux/ctype.h>
+#include <linux/kstrtox.h>
+#include <linux/string.h>
+
+#include "dsm.h"
+
+#define DSM_REGIONS_FILES 100	/* that "regions" lists when no count is given */
+
+/* Where a message leaves its reply, as DMEMIT() wants it. */
+struct dsm_reply {
+	char *result;
+	unsigned int maxlen;
+};
+
+int dsm_refuse(struct dsm *d, int error, const char *fmt, ...)
+{
+	va_list args;
+
+	lockdep_assert_held(&d->lock);
+
+	va_start(args, fmt);
+	vscnprintf(d->error, sizeof(d->error), fmt, args);
+	va_end(args);
+	DMERR_LIMIT("%s: %s", dm_table_device_name(d->ti->table), d->error);
+	return error;
+}
+
+/* begin full|update <sectors> */
+static int dsm_message_begin(struct dsm *d, unsigned int argc, char **argv,
+			     struct dsm_reply *reply)
+{
+	bool full = !strcasecmp(argv[1], "full");
+	u64 sectors;
+
+	if (!full && strcasecmp(argv[1], "update"))
+		return dsm_refuse(d, -EINVAL, "begin '%s': it must be full or update", argv[1]);
+	if (kstrtou64(argv[2], 10, &sectors) || sectors != d->ti->len)
+		return dsm_refuse(d, -EINVAL,
+				  "begin: the table is for a device of '%s' sectors, this one has %llu",
+				  argv[2], (u64)d->ti->len);
+	return dsm_upload_begin(d, full);
+}
+
+/* commit */
+static int dsm_message_commit(struct dsm *d, unsigned int argc, char **argv,
+			      struct dsm_reply *reply)
+{
+	struct dsm_extent_map *map;
+	unsigned int maxlen = reply->maxlen;
+	char *result = reply->result;
+	size_t sz = 0;
+	int r;
+
+	r = dsm_upload_commit(d);
+	if (r)
+		return r;
+
+	map = dsm_locked_map(d);
+	DMEMIT("generation %llu files %u extents %u", d->generation,
+	       map ? map->nr_files : 0, map ? map->nr_extents : 0);
+	return 1;
+}
+
+/* abort */
+static int dsm_message_abort(struct dsm *d, unsigned int argc, char **argv,
+			     struct dsm_reply *reply)
+{
+	dsm_upload_abort(d);
+	return 0;
+}
+
+/* checkpoint */
+static int dsm_message_checkpoint(struct dsm *d, unsigned int argc, char **argv,
+				  struct dsm_reply *reply)
+{
+	unsigned int maxlen = reply->maxlen;
+	char *result = reply->result;
+	struct dsm_checkpoint done;
+	size_t sz = 0;
+
+	if (dsm_checkpoint(d, &done))
+		return dsm_refuse(d, -ENOMEM, "no memory for a checkpoint; the window goes on");
+
+	DMEMIT("window %llu ms %llu written %u moved %u",
+	       done.window, done.ms, done.written, done.moved);
+	return 1;
+}
+
+/* set <name> <value> */
+static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
+			   struct dsm_reply *reply)
+{
+	struct dsm_params params = d->params;
+	char *error;
+
+	if (dsm_params_set(&params, argv[1], argv[2], &error) < 0)
+		return dsm_refuse(d, -EINVAL, "set %s %s: %s", argv[1], argv[2], error);
+
+	d->params = params;
+	dsm_relayout(d, false);
+	return 0;
+}
+
+/* reset */
+static int dsm_message_reset(struct dsm *d, unsigned int argc, char **argv,
+			     struct dsm_reply *reply)
+{
+	dsm_counts_reset(d);
+	return 0;
+}
+
+static size_t dsm_emit_group(u8 group, char *result, size_t sz, unsigned int maxlen)
+{
+	if (group == DSM_GROUP_NONE)
+		DMEMIT(" -");
+	else if (group == DSM_GROUP_PRIMARY)
+		DMEMIT(" primary");
+	else
+		DMEMIT(" %u", group);
+	return sz;
+}
+
+/* Three decimals, rounded to the nearest. */
+static size_t dsm_emit_hotness(s32 hotness, char *result, size_t sz,
+			       unsigned int maxlen)
+{
+	u64 magnitude = abs((s64)hotness) * 1000 + (1 << (DSM_HOTNESS_SHIFT - 1));
+	u32 thousandths = magnitude >> DSM_HOTNESS_SHIFT;
+
+	DMEMIT(" %s%u.%03u", hotness < 0 && thousandths ? "-" : "",
+	       thousandths / 1000, thousandths % 1000);
+	return sz;
+}
+
+static size_t dsm_emit_region(struct dsm *d, const struct dsm_file *file,
+			      enum dsm_side side, char *result, size_t sz,
+			      unsigned int maxlen)
+{
+	const struct dsm_region *region = &file->region[side];
+	u64 range = (u64)region->range * DSM_PAGE_SIZE;
+
+	DMEMIT("%llu %s ", file->id, dsm_class_name(file->class));
+	if (file->boundary == DSM_NO_BOUNDARY)
+		DMEMIT("-");
+	else
+		DMEMIT("%llu", (u64)file->boundary * DSM_PAGE_SIZE);
+	DMEMIT(" %s %llu %u %llu", side == DSM_TOP ? "top" : "bottom",
+	       (u64)region->mapped * DSM_PAGE_SIZE, region->pages, range);
+
+	if (region->pages)
+		sz = dsm_emit_hotness(dsm_hotness(region->pages, range, d->window_ms),
+				      result, sz, maxlen);
+	else
+		DMEMIT(" -");
+	sz = dsm_emit_group(region->group, result, sz, maxlen);
+	sz = dsm_emit_group(region->next, result, sz, maxlen);
+	DMEMIT(" %u %u %llu\n", region->stamp.stream, region->stamp.hint,
+	       DIV_ROUND_UP_ULL(dsm_file_sectors(file, side), DSM_PAGE_SECTORS));
+	return sz;
+}
+
+/* regions [<after> [<count>]] */
+static int dsm_message_regions(struct dsm *d, unsigned int argc, char **argv,
+			       struct dsm_reply *reply)
+{
+	struct dsm_extent_map *map = dsm_locked_map(d);
+	unsigned int maxlen = reply->maxlen;
+	char *result = reply->result;
+	u32 count = DSM_REGIONS_FILES, first = 0;
+	size_t sz = 0;
+	u64 after;
+
+	if (argc > 1) {
+		if (kstrtou64(argv[1], 10, &after))
+			return dsm_refuse(d, -EINVAL, "regions: '%s' is not a file id", argv[1]);
+		first = map ? dsm_extent_map_file_after(map, after) : 0;
+	}
+	if (argc > 2 && (kstrtou32(argv[2], 10, &count) || !count))
+		return dsm_refuse(d, -EINVAL, "regions: '%s' is not a count of files", argv[2]);
+
+	result[0] = '\0';
+	for (u32 i = first; map && i < map->nr_files && i - first < count; i++)
+		for (int side = 0; side < dsm_file_regions(map->file[i]); side++)
+			sz = dsm_emit_region(d, map->file[i], side, result, sz, maxlen);
+	return 1;
+}
+
+/* error */
+static int dsm_message_error(struct dsm *d, unsigned int argc, char **argv,
+			     struct dsm_reply *reply)
+{
+	unsigned int maxlen = reply->maxlen;
+	char *result = reply->result;
+	size_t sz = 0;
+
+	DMEMIT("%s", d->error);
+	return 1;
+}
+
+static const struct dsm_verb {
+	const char *name;
+	unsigned int min, max;		/* words, with the name */
+	int (*run)(struct dsm *d, unsigned int argc, char **argv,
+		   struct dsm_reply *reply);
+	const char *form;
+} dsm_verbs[] = {
+	{ "begin", 3, 3, dsm_message_begin, "begin full|update <sectors>" },
+	{ "commit", 1, 1, dsm_message_commit, "commit" },
+	{ "abort", 1, 1, dsm_message_abort, "abort" },
+	{ "checkpoint", 1, 1, dsm_message_checkpoint, "checkpoint" },
+	{ "set", 3, 3, dsm_message_set, "set <name> <value>" },
+	{ "reset", 1, 1, dsm_message_reset, "reset" },
+	{ "regions", 1, 3, dsm_message_regions, "regions [<after> [<count>]]" },
+	{ "error", 1, 1, dsm_message_error, "error" },
+};
+
+static int dsm_run_verb(struct dsm *d, unsigned int argc, char **argv,
+			struct dsm_reply *reply)
+{
+	if (dsm_is_upload_record(argv[0]))
+		return dsm_upload_records(d, argc, argv);
+
+	for (int i = 0; i < ARRAY_SIZE(dsm_verbs); i++) {
+		const struct dsm_verb *verb = &dsm_verbs[i];
+
+		if (strcasecmp(argv[0], verb->name))
+			continue;
+		if (argc < verb->min || argc > verb->max)
+			return dsm_refuse(d, -EINVAL, "the form is: %s", verb->form);
+		return verb->run(d, argc, argv, reply);
+	}
+	return dsm_refuse(d, -EINVAL, "unknown message '%s'", argv[0]);
+}
+
+int dsm_message(struct dm_target *ti, unsigned int argc, char **argv,
+		char *result, unsigned int maxlen)
+{
+	struct dsm_reply reply = { .result = result, .maxlen = maxlen };
+	struct dsm *d = ti->private;
+	int r;
+
+	mutex_lock(&d->lock);
+	r = dsm_run_verb(d, argc, argv, &reply);
+	mutex_unlock(&d->lock);
+	return r;
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/cpumask.h>
+#include <linux/math.h>
+#include <linux/slab.h>
+
+#include "compat/compat.h"
+#include "regions.h"
+
+struct dsm_file *dsm_file_alloc(u64 id)
+{
+	struct dsm_file *file = kzalloc_obj(*file);
+
+	if (!file)
+		return NULL;
+
+	file->sectors = __alloc_percpu(DSM_NR_SIDES * sizeof(u64), sizeof(u64));
+	if (!file->sectors) {
+		kfree(file);
+		return NULL;
+	}
+
+	file->id = id;
+	file->class = DSM_NR_CLASSES;
+	file->boundary = DSM_NO_BOUNDARY;
+	for (int side = 0; side < DSM_NR_SIDES; side++)
+		file->region[side].low = U32_MAX;
+	return file;
+}
+
+void dsm_file_free(struct dsm_file *file)
+{
+	if (!file)
+		return;
+	free_percpu(file->sectors);
+	kfree(file);
+}
+
+u64 dsm_file_sectors(const struct dsm_file *file, enum dsm_side side)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(file->sectors, cpu)[side]);
+	return sum;
+}
+
+/*
+ * A write widens the range first and counts then; here it is the other way
+ * round, so that the range covers every write that is counted.  The counters are
+ * never set back: a write that comes meanwhile counts in the next window.
+ */
+void dsm_file_read_window(struct dsm_file *file, bool range_written,
+			  u64 sectors[DSM_NR_SIDES],
+			  struct dsm_file_window *window)
+{
+	window->class = file->class;
+
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		struct dsm_region *region = &file->region[side];
+		u32 low, high, range;
+
+		sectors[side] = dsm_file_sectors(file, side);
+		smp_rmb();	/* pairs with the order of dsm_file_count() */
+		low = xchg(&region->low, U32_MAX);
+		high = xchg(&region->high, 0);
+		range = range_written ? high - min(low, high) : region->mapped;
+
+		window->region[side] = (struct dsm_region_window) {
+			.pages = DIV_ROUND_UP_ULL(sectors[side] - file->base[side],
+						  DSM_PAGE_SECTORS),
+			.range = (u64)range * DSM_PAGE_SIZE,
+			.group = region->group,
+			.next = region->next,
+		};
+	}
+}
+
+void dsm_file_next_window(struct dsm_file *file,
+			  const u64 sectors[DSM_NR_SIDES],
+			  const struct dsm_file_window *window)
+{
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		const struct dsm_region_window *seen = &window->region[side];
+		struct dsm_region *region = &file->region[side];
+
+		file->base[side] = sectors[side];
+		region->pages = min_t(u64, seen->pages, U32_MAX);
+		region->range = seen->pages ? seen->range / DSM_PAGE_SIZE : 0;
+		region->group = seen->group;
+		region->next = seen->next;
+	}
+}
+
+unsigned int dsm_file_restamp(struct dsm_file *file,
+			      const struct dsm_layout *layout)
+{
+	unsigned int moved = 0;
+
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		struct dsm_region *region = &file->region[side];
+		union dsm_stamp stamp = dsm_layout_stamp(layout, file->class,
+							  region->next);
+
+		moved += stamp.stream != region->stamp.stream;
+		WRITE_ONCE(region->stamp.both, stamp.both);
+	}
+	return moved;
+}
+
+void dsm_file_initial(struct dsm_file *file,
+		      const struct dsm_policy_params *params)
+{
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		file->region[side].group = DSM_GROUP_NONE;
+		file->region[side].next = dsm_policy_initial(params, file->class, side);
+	}
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Files, their regions, and what is counted of them.
+ *
+ * A write touches only dsm_file_count() and dsm_file_stamp(), without a lock.
+ * Everything else is called with the target's mutex held.
+ */
+#ifndef DSM_REGIONS_H
+#define DSM_REGIONS_H
+
+#include <linux/compiler.h>
+#include <linux/percpu.h>
+#include <linux/types.h>
+
+#include "policies.h"
+#include "streams.h"
+
+#define DSM_NO_BOUNDARY		U32_MAX
+#define DSM_PAGE_SECTORS	(DSM_PAGE_SIZE >> SECTOR_SHIFT)
+
+/* File offsets are in 4 KiB pages: 32 bits reach to 16 TiB. */
+struct dsm_region {
+	u32 low;		/* first page written in the window; U32_MAX: none */
+	u32 high;		/* the page after the last */
+	u32 mapped;		/* pages that the extents add up to */
+	u32 pages;		/* numw of the last window */
+	u32 range;		/* range of the last window, in pages */
+	union dsm_stamp stamp;	/* what writes get */
+	u8 group;		/* found in the last window */
+	u8 next;		/* whose stream the region has: see dsm_region_window */
+};
+
+struct dsm_file {
+	u64 id;
+	u64 __percpu *sectors;	/* written since creation; one a region */
+	u64 base[DSM_NR_SIDES];	/* their sums when the window began */
+	struct dsm_region region[DSM_NR_SIDES];
+	u32 boundary;		/* in pages, or DSM_NO_BOUNDARY */
+	u8 class;		/* enum dsm_class */
+	bool replaced;		/* only while an upload is committed */
+};
+
+/* Returns a file without extents, or NULL.  Free it with dsm_file_free(). */
+struct dsm_file *dsm_file_alloc(u64 id);
+void dsm_file_free(struct dsm_file *file);
+
+/* A file has a top region once it has a boundary. */
+static inline unsigned int dsm_file_regions(const struct dsm_file *file)
+{
+	return file->boundary == DSM_NO_BOUNDARY ? 1 : 2;
+}
+
+/* Sectors written to a region since the file was created. */
+u64 dsm_file_sectors(const struct dsm_file *file, enum dsm_side side);
+
+/* Ends a window: what it has seen, for the policy. */
+void dsm_file_read_window(struct dsm_file *file, bool range_written,
+			  u64 sectors[DSM_NR_SIDES],
+			  struct dsm_file_window *window);
+
+/* Begins the next one, with what the policy has said.  Never fails. */
+void dsm_file_next_window(struct dsm_file *file,
+			  const u64 sectors[DSM_NR_SIDES],
+			  const struct dsm_file_window *window);
+
+/*
+ * Gives both regions the stamp of their group.  Returns how many regions have
+ * another stream now.
+ */
+unsigned int dsm_file_restamp(struct dsm_file *file,
+			      const struct dsm_layout *layout);
+
+/* Puts both regions where @params puts new ones. */
+void dsm_file_initial(struct dsm_file *file,
+		      const struct dsm_policy_params *params);
+
+/* Fig. 7, lines 7 to 10 (13 to 16), for @sectors from the file's @offset on. */
+static inline void dsm_file_count(struct dsm_file *file, enum dsm_side side,
+				  u64 offset, unsigned int sectors)
+{
+	struct dsm_region *region = &file->region[side];
+	u32 low = offset / DSM_PAGE_SECTORS;
+	u32 high = (offset + sectors + DSM_PAGE_SECTORS - 1) / DSM_PAGE_SECTORS;
+	u32 old;
+
+	old = READ_ONCE(region->low);
+	while (unlikely(low < old) && !try_cmpxchg(&region->low, &old, low))
+		;
+	old = READ_ONCE(region->high);
+	while (unlikely(high > old) && !try_cmpxchg(&region->high, &old, high))
+		;
+	this_cpu_add(file->sectors[side], sectors);
+}
+
+static inline union dsm_stamp dsm_file_stamp(const struct dsm_file *file,
+					     enum dsm_side side)
+{
+	return (union dsm_stamp) { .both = READ_ONCE(file->region[side].stamp.both) };
+}
+
+#endif

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/cpumask.h>
+#include <linux/percpu.h>
+
+#include "dsm.h"
+
+static u64 dsm_count_sum(const struct dsm *d, size_t offset)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(*(u64 *)((void *)per_cpu_ptr(d->counts, cpu) + offset));
+	return sum;
+}
+
+u64 __dsm_count(const struct dsm *d, size_t offset)
+{
+	return dsm_count_sum(d, offset) - *(const u64 *)((const void *)&d->reset + offset);
+}
+
+void dsm_counts_reset(struct dsm *d)
+{
+	lockdep_assert_held(&d->lock);
+
+	for (size_t offset = 0; offset < sizeof(d->reset); offset += sizeof(u64))
+		*(u64 *)((void *)&d->reset + offset) = dsm_count_sum(d, offset);
+}
+
+static const char *dsm_source_name(const struct dsm *d)
+{
+	switch (d->source) {
+	case DSM_STREAMS_QUEUE:
+		return "queue";
+	case DSM_STREAMS_STATED:
+		return "stated";
+	case DSM_STREAMS_KERNEL:
+		return "kernel";
+	default:
+		return "none";
+	}
+}
+
+static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
+{
+	const struct dsm_extent_map *map = dsm_locked_map(d);
+	u32 nr_regions = 0;
+	size_t sz = 0;
+
+	for (u32 i = 0; map && i < map->nr_files; i++)
+		nr_regions += dsm_file_regions(map->file[i]);
+
+	DMEMIT("version 1 policy %s layout %s groups %u device_streams %u source %s streams %u",
+	       dsm_policy_name(d->params.policy), dsm_policy_name(d->layout.policy),
+	       d->layout.groups, d->device_streams, dsm_source_name(d), d->layout.used);
+	DMEMIT(" files %u regions %u extents %u generation %llu windows %llu window_ms %lld",
+	       map ? map->nr_files : 0, nr_regions, map ? map->nr_extents : 0,
+	       d->generation, d->windows, ktime_ms_delta(ktime_get(), d->window_start));
+	DMEMIT(" unmapped_writes %llu unmapped_sectors %llu split %llu foreign %llu",
+	       dsm_count(d, unmapped_writes), dsm_count(d, unmapped_sectors),
+	       dsm_count(d, split), dsm_count(d, foreign));
+
+	for (unsigned int i = 0; i < DSM_NR_STREAMS; i++) {
+		u64 writes = dsm_count(d, stream[i].writes);
+
+		if (writes)
+			DMEMIT(" stream %u %llu %llu", i, writes,
+			       dsm_count(d, stream[i].sectors));
+	}
+}
+
+void dsm_status(struct dm_target *ti, status_type_t type,
+		unsigned int status_flags, char *result, unsigned int maxlen)
+{
+	struct dsm *d = ti->private;
+	size_t sz = 0;
+
+	mutex_lock(&d->lock);
+	switch (type) {
+	case STATUSTYPE_INFO:
+		dsm_status_info(d, result, maxlen);
+		break;
+
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s %llu %u", d->dev->name, (u64)d->start, 2 * DSM_NR_FEATURES);
+		dsm_params_emit(&d->params, result, sz, maxlen);
+		break;
+
+	case STATUSTYPE_IMA:
+		DMEMIT_TARGET_NAME_VERSION(ti->type);
+		DMEMIT(",device_name=%s,start=%llu,policy=%s;", d->dev->name,
+		       (u64)d->start, dsm_policy_name(d->params.policy));
+		break;
+	}
+	mutex_unlock(&d->lock);
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dm-dsm: dm-linear that knows which writes belong together.
+ *
+ * A write is looked up in a table of file extents, counted for its region (one
+ * side of a file's boundary) and stamped with the region's stream.  At each
+ * checkpoint of the database the regions are grouped by hotness anew.
+ * Documentation/dsm.rst describes the interface.
+ */
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/kernel.h>
+#include <linux/kstrtox.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "compat/compat.h"
+#include "dsm.h"
+
+/* The write path */
+
+/* A stream or hint that the bio came with stays, if the device has it. */
+static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
+					union dsm_stamp stamp)
+{
+	union dsm_stamp own = dsm_stamp(dsm_bio_stream(bio), bio->bi_write_hint);
+
+	if (own.stream > READ_ONCE(d->device_streams))
+		own.stream = 0;
+	if (!READ_ONCE(d->keep_foreign) || !own.both)
+		return stamp;
+
+	this_cpu_inc(d->counts->foreign);
+	return dsm_stamp(own.stream ?: stamp.stream, own.hint ?: stamp.hint);
+}
+
+static void dsm_stamp_bio(struct dsm *d, struct bio *bio, union dsm_stamp stamp,
+			  unsigned int sectors)
+{
+	if (unlikely(dsm_bio_stream(bio) | bio->bi_write_hint))
+		stamp = dsm_keep_foreign(d, bio, stamp);
+
+	dsm_bio_set_stream(bio, stamp.stream);
+	bio->bi_write_hint = stamp.hint;
+	this_cpu_inc(d->counts->stream[stamp.stream].writes);
+	this_cpu_add(d->counts->stream[stamp.stream].sectors, sectors);
+}
+
+/* Counts what a write has in the extent or gap that was hit. */
+static void dsm_count_hit(struct dsm *d, const struct dsm_hit *hit,
+			  unsigned int sectors)
+{
+	if (unlikely(!hit->file)) {
+		this_cpu_inc(d->counts->unmapped_writes);
+		this_cpu_add(d->counts->unmapped_sectors, sectors);
+		return;
+	}
+
+	dsm_file_count(hit->file, hit->side, hit->offset, sectors);
+}
+
+static union dsm_stamp dsm_hit_stamp(struct dsm *d, const struct dsm_hit *hit)
+{
+	if (unlikely(!hit->file))
+		return (union dsm_stamp) { .both = READ_ONCE(d->unmapped.both) };
+	return dsm_file_stamp(hit->file, hit->side);
+}
+
+/*
+ * Fig. 7.  A write that straddles extents counts for each; where the stamp
+ * changes it is divided, and device-mapper sends the rest back here.
+ */
+static void dsm_place(struct dsm *d, struct bio *bio, sector_t sector)
+{
+	struct dsm_hit hit = { .left = U64_MAX };	/* one gap */
+	unsigned int sectors = bio_sectors(bio), done;
+	union dsm_stamp stamp = {};
+	struct dsm_extent_map *map;
+
+	rcu_read_lock();
+	map = rcu_dereference(d->map);
+	if (likely(map)) {
+		dsm_extent_map_find(map, sector, &hit);
+		stamp = dsm_hit_stamp(d, &hit);
+	}
+	done = min_t(u64, hit.left, sectors);
+	dsm_count_hit(d, &hit, done);
+
+	while (unlikely(done < sectors)) {
+		unsigned int here;
+
+		dsm_extent_map_find(map, sector + done, &hit);
+		if (dsm_hit_stamp(d, &hit).both != stamp.both &&
+		    !(bio->bi_opf & DSM_REQ_ATOMIC)) {
+			dm_accept_partial_bio(bio, done);
+			this_cpu_inc(d->counts->split);
+			sectors = done;
+			break;
+		}
+		here = min_t(u64, hit.left, sectors - done);
+		dsm_count_hit(d, &hit, here);
+		done += here;
+	}
+	rcu_read_unlock();
+
+	dsm_stamp_bio(d, bio, stamp, sectors);
+}
+
+static int dsm_map(struct dm_target *ti, struct bio *bio)
+{
+	struct dsm *d = ti->private;
+	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
+
+	if (bio_op(bio) == REQ_OP_WRITE && bio_sectors(bio))
+		dsm_place(d, bio, sector);
+
+	bio_set_dev(bio, d->dev->bdev);
+	bio->bi_iter.bi_sector = d->start + sector;
+	return DM_MAPIO_REMAPPED;
+}
+
+/* Construction: <dev> <start> [<#feature words> [<name> <value>]...] */
+
+static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
+			      struct dsm_params *params)
+{
+	static const struct dm_arg words[] = {
+		{ 0, 2 * DSM_NR_FEATURES,
+		  "the number of feature words must be even, at most 24, and all must follow" },
+	};
+	unsigned int nr, seen = 0;
+	int r;
+
+	if (!as->argc)
+		return 0;
+	r = dm_read_arg_group(words, as, &nr, &ti->error);
+	if (r)
+		return r;
+	if (nr % 2) {
+		ti->error = words[0].error;
+		return -EINVAL;
+	}
+
+	for (; nr; nr -= 2) {
+		const char *name = dm_shift_arg(as), *value = dm_shift_arg(as);
+
+		r = dsm_params_set(params, name, value, &ti->error);
+		if (r >= 0 && seen & BIT(r)) {
+			ti->error = "a feature may be given once only";
+			r = -EINVAL;
+		}
+		if (r < 0) {
+			DMERR("feature '%s %s' is refused", name, value);
+			return r;
+		}
+		seen |= BIT(r);
+	}
+	return 0;
+}
+
+static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
+		     struct dsm *d)
+{
+	struct dm_arg_set as = { .argc = argc, .argv = argv };
+	const char *path, *start;
+	int r;
+
+	if (argc < 2) {
+		ti->error = "a device and a start sector are needed";
+		return -EINVAL;
+	}
+	path = dm_shift_arg(&as);
+	start = dm_shift_arg(&as);
+	if (kstrtou64(start, 10, &d->start)) {
+		ti->error = "the start sector must be a number";
+		return -EINVAL;
+	}
+
+	dsm_params_default(&d->params);
+	r = dsm_parse_features(ti, &as, &d->params);
+	if (r)
+		return r;
+	if (as.argc) {
+		ti->error = "more words than the number of feature words says";
+		return -EINVAL;
+	}
+
+	r = dm_get_device(ti, path, dm_table_get_mode(ti->table), &d->dev);
+	if (r)
+		ti->error = "the device below cannot be opened";
+	return r;
+}
+
+static void dsm_free(struct dm_target *ti, struct dsm *d)
+{
+	if (d->dev)
+		dm_put_device(ti, d->dev);
+	free_percpu(d->counts);
+	mutex_destroy(&d->lock);
+	kfree(d);
+}
+
+static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct dsm *d;
+	int r;
+
+	d = kzalloc_obj(*d);
+	if (!d) {
+		ti->error = "no memory for the target";
+		return -ENOMEM;
+	}
+	mutex_init(&d->lock);
+	d->ti = ti;
+	d->window_start = ktime_get();
+
+	d->counts = alloc_percpu(struct dsm_counts);
+	if (!d->counts) {
+		ti->error = "no memory for the counters";
+		r = -ENOMEM;
+		goto bad;
+	}
+	r = dsm_parse(ti, argc, argv, d);
+	if (r)
+		goto bad;
+
+	mutex_lock(&d->lock);
+	dsm_relayout(d, true);
+	mutex_unlock(&d->lock);
+
+	ti->num_flush_bios = 1;
+	ti->num_discard_bios = 1;
+	ti->num_secure_erase_bios = 1;
+	ti->num_write_zeroes_bios = 1;
+	dsm_set_flush_bypasses_map(ti);
+	ti->private = d;
+	return 0;
+
+bad:
+	dsm_free(ti, d);
+	return r;
+}
+
+static void dsm_dtr(struct dm_target *ti)
+{
+	struct dsm *d = ti->private;
+
+	mutex_lock(&d->lock);
+	dsm_upload_abort(d);
+	dsm_table_free(d);
+	mutex_unlock(&d->lock);
+	dsm_free(ti, d);
+}
+
+/* The device below may have been set up anew while we were suspended. */
+static void dsm_resume(struct dm_target *ti)
+{
+	struct dsm *d = ti->private;
+
+	mutex_lock(&d->lock);
+	dsm_relayout(d, false);
+	mutex_unlock(&d->lock);
+}
+
+/* What dm-linear has as well */
+
+static int dsm_prepare_ioctl(DSM_PREPARE_IOCTL_ARGS)
+{
+	struct dsm *d = ti->private;
+
+	*bdev = d->dev->bdev;
+
+	/* Only pass ioctls through if the device sizes match exactly. */
+	return d->start || ti->len != bdev_nr_sectors(d->dev->bdev);
+}
+
+static int dsm_iterate_devices(struct dm_target *ti,
+			       iterate_devices_callout_fn fn, void *data)
+{
+	struct dsm *d = ti->private;
+
+	return fn(ti, d->dev, d->start, ti->len, data);
+}
+
+static struct target_type dsm_target = {
+	.name = "dsm",
+	.version = { 1, 0, 0 },
+	.features = DM_TARGET_PASSES_INTEGRITY | DM_TARGET_NOWAIT |
+		    DM_TARGET_PASSES_CRYPTO | DM_TARGET_ATOMIC_WRITES,
+	.module = THIS_MODULE,
+	.ctr = dsm_ctr,
+	.dtr = dsm_dtr,
+	.map = dsm_map,
+	.resume = dsm_resume,
+	.status = dsm_status,
+	.message = dsm_message,
+	.prepare_ioctl = dsm_prepare_ioctl,
+	.iterate_devices = dsm_iterate_devices,
+};
+module_dm(dsm);
+
+MODULE_DESCRIPTION(DM_NAME " target that gives writes the stream of their region");
+MODULE_AUTHOR("The dm-dsm authors");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Table upload: records are gathered on the side, and take effect as a whole.
+ */
+#include <linux/err.h>
+#include <linux/kstrtox.h>
+#include <linux/list.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+#include <linux/string.h>
+
+#include "compat/compat.h"
+#include "dsm.h"
+
+#define DSM_MAX_FILE_SECTORS ((u64)DSM_NO_BOUNDARY * DSM_PAGE_SECTORS)
+
+struct dsm_upload {
+	bool full;
+	u32 nr_files;
+	struct list_head files;		/* struct dsm_upload_file */
+	struct dsm_upload_file *last;	/* whose extents come next, or NULL */
+	size_t nr, room;
+	struct dsm_upload_extent *extent;
+};
+
+static const char * const dsm_classes[DSM_NR_CLASSES] = {
+	[DSM_COLLECTION] = "collection",
+	[DSM_INDEX] = "index",
+	[DSM_PRIMARY] = "primary",
+	[DSM_JOURNAL] = "journal",
+	[DSM_OPLOG] = "oplog",
+	[DSM_OTHER] = "other",
+};
+
+const char *dsm_class_name(enum dsm_class class)
+{
+	return dsm_classes[class];
+}
+
+/* begin and abort */
+
+void dsm_upload_abort(struct dsm *d)
+{
+	struct dsm_upload *upload = d->upload;
+	struct dsm_upload_file *staged, *next;
+
+	if (!upload)
+		return;
+
+	list_for_each_entry_safe(staged, next, &upload->files, list) {
+		if (staged->is_new)
+			dsm_file_free(staged->file);
+		kfree(staged);
+	}
+	kvfree(upload->extent);
+	kfree(upload);
+	d->upload = NULL;
+}
+
+int dsm_upload_begin(struct dsm *d, bool full)
+{
+	dsm_upload_abort(d);
+
+	d->upload = kzalloc_obj(*d->upload);
+	if (!d->upload)
+		return dsm_refuse(d, -ENOMEM, "no memory for an upload");
+
+	d->upload->full = full;
+	INIT_LIST_HEAD(&d->upload->files);
+	return 0;
+}
+
+/* records */
+
+static struct dsm_upload_file *dsm_stage_file(struct dsm *d, const char *id)
+{
+	struct dsm_upload_file *staged;
+	u64 number;
+
+	if (kstrtou64(id, 10, &number))
+		return ERR_PTR(dsm_refuse(d, -EINVAL,
+					  "file id '%s' is not a number of 64 bits", id));
+
+	staged = kzalloc_obj(*staged);
+	if (!staged)
+		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for file %s", id));
+
+	staged->id = number;
+	list_add_tail(&staged->list, &d->upload->files);
+	d->upload->nr_files++;
+	return staged;
+}
+
+static int dsm_parse_boundary(struct dsm *d, const char *word, u32 *boundary)
+{
+	u64 bytes;
+
+	if (!strcmp(word, "-")) {
+		*boundary = DSM_NO_BOUNDARY;
+		return 0;
+	}
+	if (kstrtou64(word, 10, &bytes) || bytes >> SECTOR_SHIFT >= DSM_MAX_FILE_SECTORS)
+		return dsm_refuse(d, -EINVAL,
+				  "boundary '%s' is neither - nor a number of bytes below 16 TiB",
+				  word);
+	*boundary = DIV_ROUND_UP_ULL(bytes, DSM_PAGE_SIZE);
+	return 0;
+}
+
+/* file <id> <class> <boundary>|- */
+static int dsm_record_file(struct dsm *d, char **argv)
+{
+	struct dsm_upload_file *staged;
+	int class;
+
+	class = match_string(dsm_classes, DSM_NR_CLASSES, argv[2]);
+	if (class < 0)
+		return dsm_refuse(d, -EINVAL,
+				  "class '%s' of file %s is none of collection, index, primary, journal, oplog and other",
+				  argv[2], argv[1]);
+
+	staged = dsm_stage_file(d, argv[1]);
+	if (IS_ERR(staged))
+		return PTR_ERR(staged);
+
+	staged->class = class;
+	d->upload->last = staged;
+	return dsm_parse_boundary(d, argv[3], &staged->boundary);
+}
+
+/* drop <id> */
+static int dsm_record_drop(struct dsm *d, char **argv)
+{
+	struct dsm_upload_file *staged;
+
+	if (d->upload->full)
+		return dsm_refuse(d, -EINVAL,
+				  "drop %s: a full upload begins without files; use begin update",
+				  argv[1]);
+
+	staged = dsm_stage_file(d, argv[1]);
+	if (IS_ERR(staged))
+		return PTR_ERR(staged);
+
+	staged->drop = true;
+	d->upload->last = NULL;
+	return 0;
+}
+
+static int dsm_grow_extents(struct dsm_upload *upload)
+{
+	size_t room = upload->room ? 2 * upload->room : 64;
+	struct dsm_upload_extent *extent;
+
+	extent = kvmalloc_array(room, sizeof(*extent), GFP_KERNEL);
+	if (!extent)
+		return -ENOMEM;
+
+	memcpy(extent, upload->extent, upload->nr * sizeof(*extent));
+	kvfree(upload->extent);
+	upload->extent = extent;
+	upload->room = room;
+	return 0;
+}
+
+/* <offset>:<start>:<length>, in sectors */
+static bool dsm_parse_extent(const char *word, struct dsm_upload_extent *extent)
+{
+	char copy[3 * sizeof("18446744073709551615")], *rest = copy;
+	const char *offset, *start;
+
+	if (strscpy(copy, word) < 0)
+		return false;
+	offset = strsep(&rest, ":");
+	start = strsep(&rest, ":");
+
+	return start && rest &&
+	       !kstrtou64(offset, 10, &extent->offset) &&
+	       !kstrtou64(start, 10, &extent->start) &&
+	       !kstrtou64(rest, 10, &extent->sectors);
+}
+
+static int dsm_record_extent(struct dsm *d, const char *word)
+{
+	struct dsm_upload *upload = d->upload;
+	struct dsm_upload_extent extent = { .file = upload->last };
+	u64 id;
+
+	if (!upload->last)
+		return dsm_refuse(d, -EINVAL, "extent '%s' comes before any file", word);
+
+	id = upload->last->id;
+	if (!dsm_parse_extent(word, &extent))
+		return dsm_refuse(d, -EINVAL,
+				  "file %llu: an extent must be <offset>:<start>:<length> in sectors, and '%s' is not",
+				  id, word);
+	if (!extent.sectors || extent.start >= d->ti->len ||
+	    extent.sectors > d->ti->len - extent.start)
+		return dsm_refuse(d, -EINVAL,
+				  "file %llu: extent at %llu of %llu sectors is not within the target's %llu",
+				  id, extent.start, extent.sectors, (u64)d->ti->len);
+	if (extent.offset >= DSM_MAX_FILE_SECTORS ||
+	    extent.sectors > DSM_MAX_FILE_SECTORS - extent.offset)
+		return dsm_refuse(d, -EINVAL,
+				  "file %llu: extent at file offset %llu reaches beyond 16 TiB",
+				  id, extent.offset);
+
+	if (upload->nr == upload->room && dsm_grow_extents(upload))
+		return dsm_refuse(d, -ENOMEM, "no memory for %zu extents", upload->nr + 1);
+	upload->extent[upload->nr++] = extent;
+	return 0;
+}
+
+/* The words of a record before its extents. */
+static const struct dsm_record {
+	const char *name;
+	unsigned int words;
+	bool has_extents;
+	int (*add)(struct dsm *d, char **argv);
+	const char *form;
+} dsm_records[] = {
+	{ "file", 4, true, dsm_record_file,
+	  "file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
+	{ "extents", 1, true, NULL, "extents <offset>:<start>:<length>..." },
+	{ "drop", 2, false, dsm_record_drop, "drop <id>" },
+};
+
+static const struct dsm_record *dsm_find_record(const char *word)
+{
+	for (int i = 0; i < ARRAY_SIZE(dsm_records); i++)
+		if (!strcasecmp(word, dsm_records[i].name))
+			return &dsm_records[i];
+	return NULL;
+}
+
+bool dsm_is_upload_record(const char *word)
+{
+	return dsm_find_record(word);
+}
+
+/* One record, and as many extents as follow it.  Returns the words used. */
+static int dsm_add_record(struct dsm *d, unsigned int argc, char **argv)
+{
+	const struct dsm_record *record = dsm_find_record(argv[0]);
+	unsigned int used;
+	int r;
+
+	if (!record)
+		return dsm_refuse(d, -EINVAL, "'%s' is neither file, extents nor drop", argv[0]);
+	if (argc < record->words)
+		return dsm_refuse(d, -EINVAL, "the form is: %s", record->form);
+
+	r = record->add ? record->add(d, argv) : 0;
+	if (r)
+		return r;
+
+	for (used = record->words; used < argc; used++) {
+		if (!record->has_extents || !strchr(argv[used], ':'))
+			break;
+		r = dsm_record_extent(d, argv[used]);
+		if (r)
+			return r;
+	}
+	return used;
+}
+
+int dsm_upload_records(struct dsm *d, unsigned int argc, char **argv)
+{
+	int used;
+
+	if (!d->upload)
+		return dsm_refuse(d, -EINVAL, "%s without begin", argv[0]);
+
+	while (argc) {
+		used = dsm_add_record(d, argc, argv);
+		if (used < 0) {
+			dsm_upload_abort(d);
+			return used;
+		}
+		argc -= used;
+		argv += used;
+	}
+	return 0;
+}
+
+/* commit */
+
+static int dsm_compare_ids(const void *a, const void *b)
+{
+	const struct dsm_upload_file *x = *(void **)a, *y = *(void **)b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* The staged files by id, each of them once. */
+static struct dsm_upload_file **dsm_sort_staged(struct dsm *d)
+{
+	struct dsm_upload *upload = d->upload;
+	struct dsm_upload_file **sorted, *staged;
+	u32 nr = 0;
+
+	sorted = kvmalloc_array(upload->nr_files + 1, sizeof(*sorted), GFP_KERNEL);
+	if (!sorted)
+		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for %u files",
+					  upload->nr_files));
+
+	list_for_each_entry(staged, &upload->files, list)
+		sorted[nr++] = staged;
+	sort(sorted, nr, sizeof(*sorted), dsm_compare_ids, NULL);
+
+	for (u32 i = 1; i < nr; i++) {
+		if (sorted[i - 1]->id == sorted[i]->id) {
+			u64 id = sorted[i]->id;
+
+			kvfree(sorted);
+			return ERR_PTR(dsm_refuse(d, -EINVAL,
+						  "file %llu is uploaded twice", id));
+		}
+	}
+	return sorted;
+}
+
+/* Finds the files that stay, makes those that are new. */
+static int dsm_resolve_files(struct dsm *d, const struct dsm_extent_map *old)
+{
+	struct dsm_upload_file *staged;
+
+	list_for_each_entry(staged, &d->upload->files, list) {
+		staged->file = dsm_extent_map_file(old, staged->id);
+		if (staged->file)
+			continue;
+		if (staged->drop)
+			return dsm_refuse(d, -ENOENT, "drop %llu: no such file in the table",
+					  staged->id);
+		staged->file = dsm_file_alloc(staged->id);
+		if (!staged->file)
+			return dsm_refuse(d, -ENOMEM, "no memory for file %llu", staged->id);
+		staged->is_new = true;
+	}
+	return 0;
+}
+
+static void dsm_mark_replaced(struct dsm *d, struct dsm_extent_map *old)
+{
+	struct dsm_upload_file *staged;
+
+	if (d->upload->full)
+		for (u32 i = 0; old && i < old->nr_files; i++)
+			old->file[i]->replaced = true;
+
+	list_for_each_entry(staged, &d->upload->files, list)
+		staged->file->replaced = true;
+}
+
+static void dsm_clear_replaced(struct dsm_extent_map *old)
+{
+	for (u32 i = 0; old && i < old->nr_files; i++)
+		old->file[i]->replaced = false;
+}
+
+/* The files of the new table: those of the old one that stay, and the staged. */
+static struct dsm_file **dsm_merge_files(struct dsm *d,
+					 const struct dsm_extent_map *old,
+					 struct dsm_upload_file **sorted, u32 *nr)
+{
+	u32 nr_old = old ? old->nr_files : 0, nr_new = d->upload->nr_files;
+	struct dsm_file **files;
+	u32 i = 0, j = 0;
+
+	*nr = 0;
+	files = kvmalloc_array((size_t)nr_old + nr_new + 1, sizeof(*files), GFP_KERNEL);
+	if (!files)
+		return NULL;
+
+	while (i < nr_old || j < nr_new) {
+		if (j == nr_new || (i < nr_old && old->file[i]->id < sorted[j]->id)) {
+			if (!old->file[i]->replaced)
+				files[(*nr)++] = old->file[i];
+			i++;
+		} else {
+			if (i < nr_old && old->file[i]->id == sorted[j]->id)
+				i++;
+			if (!sorted[j]->drop)
+				files[(*nr)++] = sorted[j]->file;
+			j++;
+		}
+	}
+	return files;
+}
+
+static struct dsm_extent_map *dsm_build_map(struct dsm *d,
+					    const struct dsm_extent_map *old,
+					    struct dsm_upload_file **sorted)
+{
+	struct dsm_upload *upload = d->upload;
+	struct dsm_extent_conflict conflict;
+	struct dsm_extent_map *map;
+	struct dsm_file **files;
+	u32 nr_files;
+
+	files = dsm_merge_files(d, old, sorted, &nr_files);
+	if (!files)
+		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for a table"));
+
+	map = dsm_extent_map_build(old, upload->extent, upload->nr, files, nr_files,
+				   &conflict);
+	if (!IS_ERR(map))
+		return map;
+
+	kvfree(files);
+	if (PTR_ERR(map) != -EEXIST)
+		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for a table of %zu extents",
+					  upload->nr));
+	return ERR_PTR(dsm_refuse(d, -EEXIST,
+				  "the extent of file %llu at %llu of %llu sectors overlaps with an extent of file %llu",
+				  conflict.id, conflict.start, conflict.sectors,
+				  conflict.other_id));
+}
+
+/* From here on nothing can fail. */
+static void dsm_apply_files(struct dsm *d)
+{
+	struct dsm_policy_params params = dsm_policy_params(d);
+	struct dsm_upload_file *staged;
+
+	list_for_each_entry(staged, &d->upload->files, list) {
+		struct dsm_file *file = staged->file;
+
+		if (staged->drop)
+			continue;
+
+		file->replaced = false;
+		file->boundary = staged->boundary;
+		for (int side = 0; side < DSM_NR_SIDES; side++)
+			file->region[side].mapped = 0;
+		if (file->class == staged->class)
+			continue;
+		file->class = staged->class;
+		dsm_file_initial(file, &params);
+		dsm_file_restamp(file, &d->layout);
+	}
+}
+
+static void dsm_count_mapped(const struct dsm_upload *upload)
+{
+	for (size_t i = 0; i < upload->nr; i++) {
+		const struct dsm_upload_extent *extent = &upload->extent[i];
+		struct dsm_file *file = extent->file->file;
+		u64 boundary = (u64)file->boundary * DSM_PAGE_SECTORS;
+		u64 below = extent->sectors;
+
+		if (file->boundary != DSM_NO_BOUNDARY)
+			below = extent->offset >= boundary ? 0 :
+				min(below, boundary - extent->offset);
+		file->region[DSM_BOTTOM].mapped += DIV_ROUND_UP_ULL(below, DSM_PAGE_SECTORS);
+		file->region[DSM_TOP].mapped +=
+			DIV_ROUND_UP_ULL(extent->sectors - below, DSM_PAGE_SECTORS);
+	}
+}
+
+static void dsm_publish(struct dsm *d, struct dsm_extent_map *old,
+			struct dsm_extent_map *map)
+{
+	if (!map->nr_files) {
+		dsm_extent_map_free(map);
+		map = NULL;
+	}
+	rcu_assign_pointer(d->map, map);
+	synchronize_rcu();
+
+	/* No write can find these any more. */
+	for (u32 i = 0; old && i < old->nr_files; i++)
+		if (old->file[i]->replaced)
+			dsm_file_free(old->file[i]);
+	dsm_extent_map_free(old);
+}
+
+void dsm_table_free(struct dsm *d)
+{
+	struct dsm_extent_map *map = dsm_locked_map(d);
+
+	for (u32 i = 0; map && i < map->nr_files; i++)
+		dsm_file_free(map->file[i]);
+	dsm_extent_map_free(map);
+	RCU_INIT_POINTER(d->map, NULL);
+}
+
+/* A map of what the upload leaves, or an error; then the files are unmarked. */
+static struct dsm_extent_map *dsm_prepare_commit(struct dsm *d,
+						 struct dsm_extent_map *old)
+{
+	struct dsm_upload_file **sorted = dsm_sort_staged(d);
+	struct dsm_extent_map *map;
+	int r;
+
+	if (IS_ERR(sorted))
+		return ERR_CAST(sorted);
+
+	r = dsm_resolve_files(d, old);
+	if (r) {
+		map = ERR_PTR(r);
+	} else {
+		dsm_mark_replaced(d, old);
+		map = dsm_build_map(d, old, sorted);
+		if (IS_ERR(map))
+			dsm_clear_replaced(old);
+	}
+	kvfree(sorted);
+	return map;
+}
+
+int dsm_upload_commit(struct dsm *d)
+{
+	struct dsm_extent_map *old = dsm_locked_map(d), *map;
+	struct dsm_upload_file *staged;
+
+	if (!d->upload)
+		return dsm_refuse(d, -EINVAL, "commit without begin");
+
+	map = dsm_prepare_commit(d, old);
+	if (IS_ERR(map)) {
+		dsm_upload_abort(d);
+		return PTR_ERR(map);
+	}
+
+	dsm_apply_files(d);
+	dsm_count_mapped(d->upload);
+	list_for_each_entry(staged, &d->upload->files, list)
+		staged->is_new = false;		/* the table's now */
+	dsm_upload_abort(d);
+	dsm_publish(d, old, map);
+	d->generation++;
+	return 0;
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The control edge: what happens at a checkpoint, and when the streams are laid
+ * out anew.
+ */
+#include <linux/minmax.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "dsm.h"
+
+/* A file's window while the checkpoint is under way. */
+struct dsm_sums {
+	u64 sectors[DSM_NR_SIDES];
+};
+
+struct dsm_policy_params dsm_policy_params(const struct dsm *d)
+{
+	const struct dsm_params *params = &d->params;
+	unsigned int groups = d->layout.groups;
+
+	return (struct dsm_policy_params) {
+		.policy = d->layout.used ? d->layout.policy : params->policy,
+		.prediction = params->prediction,
+		.groups = groups,
+		.alpha = params->alpha == DSM_AUTO ? max(groups, DSM_MIN_ALPHA) :
+						     params->alpha,
+		.threshold1 = params->threshold1,
+		.threshold2 = params->threshold2,
+		.primary_filter = params->primary_filter,
+	};
+}
+
+static void dsm_read_windows(struct dsm *d, struct dsm_extent_map *map,
+			     struct dsm_sums *sums, struct dsm_file_window *windows)
+{
+	for (u32 i = 0; i < map->nr_files; i++)
+		dsm_file_read_window(map->file[i],
+				     d->params.range == DSM_RANGE_WRITTEN,
+				     sums[i].sectors, &windows[i]);
+}
+
+static void dsm_next_windows(struct dsm *d, struct dsm_extent_map *map,
+			     const struct dsm_sums *sums,
+			     const struct dsm_file_window *windows,
+			     struct dsm_checkpoint *done)
+{
+	for (u32 i = 0; i < map->nr_files; i++) {
+		dsm_file_next_window(map->file[i], sums[i].sectors, &windows[i]);
+		done->moved += dsm_file_restamp(map->file[i], &d->layout);
+		for (int side = 0; side < DSM_NR_SIDES; side++)
+			done->written += windows[i].region[side].pages != 0;
+	}
+}
+
+int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
+{
+	struct dsm_extent_map *map;
+	struct dsm_policy_params params;
+	struct dsm_file_window *windows;
+	struct dsm_sums *sums;
+	ktime_t now;
+	u32 nr;
+
+	lockdep_assert_held(&d->lock);
+
+	dsm_relayout(d, false);
+	map = dsm_locked_map(d);
+	nr = map ? map->nr_files : 0;
+	windows = kvmalloc_array(nr, sizeof(*windows), GFP_KERNEL);
+	sums = kvmalloc_array(nr, sizeof(*sums), GFP_KERNEL);
+	if (nr && (!windows || !sums)) {
+		kvfree(windows);
+		kvfree(sums);
+		return -ENOMEM;
+	}
+
+	now = ktime_get();
+	*done = (struct dsm_checkpoint) {
+		.window = ++d->windows,
+		.ms = ktime_ms_delta(now, d->window_start),
+	};
+	if (nr) {
+		params = dsm_policy_params(d);
+		dsm_read_windows(d, map, sums, windows);
+		dsm_policy_checkpoint(&params, windows, nr, done->ms);
+		dsm_next_windows(d, map, sums, windows, done);
+	}
+	d->window_ms = done->ms;
+	d->window_start = now;
+
+	kvfree(windows);
+	kvfree(sums);
+	return 0;
+}
+
+static void dsm_restart_regions(struct dsm *d)
+{
+	struct dsm_extent_map *map = dsm_locked_map(d);
+	struct dsm_policy_params params = dsm_policy_params(d);
+
+	for (u32 i = 0; map && i < map->nr_files; i++) {
+		dsm_file_initial(map->file[i], &params);
+		dsm_file_restamp(map->file[i], &d->layout);
+	}
+}
+
+void dsm_relayout(struct dsm *d, bool force)
+{
+	const struct dsm_params *params = &d->params;
+	unsigned int base = params->stream_base;
+	int count = params->streams == DSM_AUTO ? -1 : params->streams;
+	struct dsm_layout layout = {};
+	unsigned int device, last;
+
+	lockdep_assert_held(&d->lock);
+
+	device = dsm_device_streams(d->dev->bdev, base, count, &d->source);
+	last = count < 0 ? device : min(device, base + count - 1);
+	dsm_layout_init(&layout, params->policy, params->groups, base, last,
+			params->hints);
+
+	/* In this order a stamp never exceeds what the device takes. */
+	WRITE_ONCE(d->device_streams, device);
+	WRITE_ONCE(d->keep_foreign, params->foreign == DSM_FOREIGN_KEEP);
+	if (!force && !memcmp(&layout, &d->layout, sizeof(layout)))
+		return;
+
+	d->layout = layout;
+	WRITE_ONCE(d->unmapped.both,
+		   dsm_layout_stamp(&layout, DSM_OTHER, DSM_GROUP_NONE).both);
+	dsm_restart_regions(d);
+}

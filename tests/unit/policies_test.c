@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The policies, on the host: worked examples for the figures and equations, and
+ * a comparison with a floating-point reference over random windows.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../dm-dsm/policies.h"
+
+#define WINDOWS		100000
+#define MAX_FILES	12
+#define ERROR		1e-4	/* that Documentation/dsm.rst states for a hotness */
+
+static int passed, failed;
+
+static void check(bool good, const char *what)
+{
+	printf("%sok - policies: %s\n", good ? "" : "not ", what);
+	good ? passed++ : failed++;
+}
+
+static double real(s32 hotness)
+{
+	return hotness / (double)(1 << DSM_HOTNESS_SHIFT);
+}
+
+static const struct dsm_policy_params paper = {
+	.policy = DSM_POLICY_DSM, .groups = 3, .alpha = 3,
+	.threshold1 = 1000, .threshold2 = 5,
+	.prediction = DSM_PREDICT_PREDICTED, .primary_filter = true,
+};
+
+static struct dsm_file_window file(enum dsm_class class, u64 pages1, u64 pages2)
+{
+	/* a range of 1024 pages: the hotness is lg(pages / 1024) a second */
+	return (struct dsm_file_window) {
+		.class = class,
+		.region = {
+			{ .pages = pages1, .range = 1024 * DSM_PAGE_SIZE, .next = 1 },
+			{ .pages = pages2, .range = 1024 * DSM_PAGE_SIZE, .next = 2 },
+		},
+	};
+}
+
+static bool groups(const struct dsm_file_window *f, u8 bottom, u8 top)
+{
+	return f->region[0].group == bottom && f->region[1].group == top;
+}
+
+static bool next(const struct dsm_file_window *f, u8 bottom, u8 top)
+{
+	return f->region[0].next == bottom && f->region[1].next == top;
+}
+
+static void hotness_examples(void)
+{
+	check(dsm_hotness(1024, 1024 * 4096, 1000) == 0,
+	      "Eqs. 1, 2: as many pages as the range has, in a second, is 0");
+	check(real(dsm_hotness(2048, 1024 * 4096, 4000)) == -1,
+	      "Eqs. 1, 2: twice as many in four seconds is lg(1/2)");
+	check(dsm_hotness(1, 0, 1000) == 0, "a range of 0 counts as a page");
+	check(dsm_hotness(1, 4096, 0) == dsm_hotness(1, 4096, 1),
+	      "a window of 0 ms counts as one");
+	check(fabs(real(dsm_hotness(~0ULL, 4096, 1)) - (64 + log2(1000))) < ERROR,
+	      "the greatest number of pages does not overflow");
+	check(fabs(real(dsm_hotness(1, ~0ULL, 1000)) - (12 - 64)) < ERROR,
+	      "nor does the greatest range");
+}
+
+static void pivot_examples(void)
+{
+	struct dsm_policy_params p = paper;
+	/* hotness 0, 1, 2, 3, 4 in bottom regions; pivots for K = 3: 4/3, 8/3 */
+	struct dsm_file_window f[5];
+
+	for (int i = 0; i < 5; i++)
+		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
+	dsm_policy_checkpoint(&p, f, 5, 1000);
+	check(groups(&f[0], 1, 1) && groups(&f[1], 1, 1) && groups(&f[2], 2, 1) &&
+	      groups(&f[3], 3, 1) && groups(&f[4], 3, 1),
+	      "Eqs. 3, 4: K = 3, alpha = 3 cuts 0..4 at 4/3 and 8/3");
+
+	p.alpha = 6;
+	for (int i = 0; i < 5; i++)
+		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
+	dsm_policy_checkpoint(&p, f, 5, 1000);
+	check(groups(&f[0], 1, 1) && groups(&f[1], 2, 1) && groups(&f[3], 2, 1) &&
+	      groups(&f[4], 3, 1),
+	      "Eq. 3: alpha = 6 leaves the ends a sixth each");
+
+	p.groups = 2;
+	for (int i = 0; i < 5; i++)
+		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
+	dsm_policy_checkpoint(&p, f, 5, 1000);
+	check(groups(&f[0], 1, 1) && groups(&f[2], 1, 1) && groups(&f[3], 2, 1),
+	      "K = 2 cuts in the middle, whatever alpha says; the middle is cold");
+
+	p.groups = 4;
+	p.alpha = 4;
+	for (int i = 0; i < 5; i++)
+		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
+	dsm_policy_checkpoint(&p, f, 5, 1000);
+	check(groups(&f[1], 1, 1) && groups(&f[2], 2, 1) && groups(&f[3], 4, 1),
+	      "Fig. A.4: on a pivot the first test that holds decides");
+
+	f[0] = file(DSM_COLLECTION, 77, 0);
+	f[1] = file(DSM_COLLECTION, 0, 77);
+	dsm_policy_checkpoint(&p, f, 2, 1000);
+	check(groups(&f[0], 1, 1) && groups(&f[1], 1, 1), "min = max is group 1");
+
+	f[0] = file(DSM_COLLECTION, 0, 0);
+	dsm_policy_checkpoint(&p, f, 1, 1000);
+	check(groups(&f[0], 1, 1), "without a write every region is in group 1");
+}
+
+static void type_examples(void)
+{
+	struct dsm_policy_params p = paper;
+	struct dsm_file_window f[4] = {
+		file(DSM_COLLECTION, 1024, 4096), file(DSM_INDEX, 1 << 20, 1 << 21),
+		file(DSM_INDEX, 1 << 19, 1 << 22), file(DSM_JOURNAL, 1 << 30, 0),
+	};
+
+	p.primary_filter = false;
+	dsm_policy_checkpoint(&p, f, 4, 1000);
+	check(groups(&f[0], 1, 3), "collections are not compared with indexes");
+	check(groups(&f[1], 1, 3) && groups(&f[2], 1, 3),
+	      "indexes are compared with indexes");
+	check(f[3].region[0].group == DSM_GROUP_NONE, "a journal has no group");
+}
+
+static void primary_examples(void)
+{
+	struct dsm_policy_params p = paper;
+	struct dsm_file_window f[3];
+
+	f[0] = file(DSM_INDEX, 500, 900);
+	f[1] = file(DSM_INDEX, 500, 99);
+	f[2] = file(DSM_INDEX, 0, 1);
+	dsm_policy_checkpoint(&p, f, 3, 1000);
+	check(groups(&f[2], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
+	      "Fig. 9, line 16: 0.1 % of the index writes is a primary index");
+	check(f[0].region[0].group != DSM_GROUP_PRIMARY &&
+	      f[1].region[1].group != DSM_GROUP_PRIMARY, "50 % and 9.9 % are not");
+	check(next(&f[2], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
+	      "both of its regions take the primary stream");
+
+	f[0] = file(DSM_INDEX, 900, 1000);
+	f[1] = file(DSM_INDEX, 100, 0);
+	dsm_policy_checkpoint(&p, f, 2, 1000);
+	check(groups(&f[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
+	      "an index with one idle side is one (threshold 2)");
+	check(groups(&f[0], 3, 3), "the other is not");
+
+	f[0] = file(DSM_INDEX, 90, 90);
+	f[1] = file(DSM_INDEX, 10, 10);
+	dsm_policy_checkpoint(&p, f, 2, 1000);
+	check(f[1].region[0].group != DSM_GROUP_PRIMARY, "20 % of 200 % is above threshold 1");
+	p.threshold1 = 2000;
+	f[0] = file(DSM_INDEX, 90, 90);
+	f[1] = file(DSM_INDEX, 10, 10);
+	dsm_policy_checkpoint(&p, f, 2, 1000);
+	check(f[1].region[0].group == DSM_GROUP_PRIMARY, "and at 20 % it is at it");
+
+	p = paper;
+	p.primary_filter = false;
+	f[0] = file(DSM_INDEX, 900, 0);
+	f[1] = file(DSM_PRIMARY, 900, 900);
+	dsm_policy_checkpoint(&p, f, 2, 1000);
+	check(f[0].region[0].group != DSM_GROUP_PRIMARY, "the filter can be switched off");
+	check(groups(&f[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
+	      "a declared primary index is one in any case");
+}
+
+static void prediction_examples(void)
+{
+	struct dsm_policy_params p = paper;
+	struct dsm_file_window f[2];
+
+	p.groups = 2;
+	f[0] = file(DSM_COLLECTION, 1024, 4096);	/* bottom 1, top 2: as predicted */
+	dsm_policy_checkpoint(&p, f, 1, 1000);
+	check(next(f, 1, 2), "Eq. 5: a trend that held stays");
+
+	f[0] = file(DSM_COLLECTION, 4096, 1024);	/* bottom 2, top 1: it flipped */
+	dsm_policy_checkpoint(&p, f, 1, 1000);
+	check(groups(f, 2, 1) && next(f, 1, 2), "Eq. 5: a trend that flipped flips back");
+
+	p.prediction = DSM_PREDICT_OFF;
+	f[0] = file(DSM_COLLECTION, 4096, 1024);
+	dsm_policy_checkpoint(&p, f, 1, 1000);
+	check(next(f, 2, 1), "prediction off: what was just computed");
+
+	p.prediction = DSM_PREDICT_COMPUTED;
+	f[0] = file(DSM_COLLECTION, 4096, 1024);
+	f[0].region[0].group = 2;	/* found the window before */
+	f[0].region[1].group = 2;
+	dsm_policy_checkpoint(&p, f, 1, 1000);
+	check(next(f, 2, 2), "prediction computed compares with the window before");
+
+	f[0] = file(DSM_COLLECTION, 4096, 1024);
+	dsm_policy_checkpoint(&p, f, 1, 1000);
+	check(next(f, 1, 2), "and in the first window with the initial group");
+}
+
+static void initial_examples(void)
+{
+	struct dsm_policy_params p = paper;
+
+	check(dsm_policy_initial(&p, DSM_COLLECTION, DSM_BOTTOM) == 1 &&
+	      dsm_policy_initial(&p, DSM_INDEX, DSM_TOP) == 2,
+	      "before the first window: the layout of boundary");
+	check(dsm_policy_initial(&p, DSM_PRIMARY, DSM_TOP) == DSM_GROUP_PRIMARY,
+	      "a declared primary index begins as one");
+	check(dsm_policy_initial(&p, DSM_OPLOG, DSM_TOP) == DSM_GROUP_NONE,
+	      "an oplog has no group");
+	p.policy = DSM_POLICY_BOUNDARY;
+	p.groups = 2;
+	check(dsm_policy_initial(&p, DSM_PRIMARY, DSM_TOP) == 2,
+	      "boundary treats primary indexes as indexes");
+	p.policy = DSM_POLICY_FILE;
+	p.groups = 1;
+	check(dsm_policy_initial(&p, DSM_COLLECTION, DSM_TOP) == 1,
+	      "file has one group");
+
+	struct dsm_file_window f = file(DSM_COLLECTION, 4096, 1024);
+
+	dsm_policy_checkpoint(&p, &f, 1, 1000);
+	check(next(&f, 1, 2) && f.region[0].hotness == 2 << DSM_HOTNESS_SHIFT,
+	      "the fixed policies measure and do not move");
+}
+
+/* The reference: the paper in double precision, written apart from policies.c. */
+
+struct reference {
+	double hotness[MAX_FILES][2];
+	int group[MAX_FILES][2];
+	bool sure[MAX_FILES][2];	/* no pivot is nearer than the stated error */
+};
+
+static bool reference_is_index(const struct dsm_file_window *f)
+{
+	return f->class == DSM_INDEX || f->class == DSM_PRIMARY;
+}
+
+static void reference_group(const struct dsm_policy_params *p, double lo, double hi,
+			    double h, int *group, bool *sure)
+{
+	int K = p->groups;
+	double pivot[DSM_MAX_GROUPS];
+
+	pivot[1] = lo + (hi - lo) / p->alpha;
+	pivot[K - 1] = lo + (hi - lo) * (p->alpha - 1.0) / p->alpha;
+	for (int j = 2; j < K - 1; j++)
+		pivot[j] = pivot[1] + (pivot[K - 1] - pivot[1]) / (K - 2) * (j - 1);
+	if (K == 2)
+		pivot[1] = (lo + hi) / 2;
+
+	*group = 0;
+	if (h <= pivot[1])
+		*group = 1;
+	else if (h >= pivot[K - 1])
+		*group = K;
+	for (int g = 1; !*group && g <= K - 2; g++)
+		if (pivot[g] <= h && h <= pivot[g + 1])
+			*group = g + 1;
+
+	*sure = lo != hi;
+	for (int j = 1; j < K; j++)
+		*sure &= fabs(h - pivot[j]) > 2 * ERROR;
+	if (lo == hi) {
+		*group = 1;
+		*sure = true;
+	}
+}
+
+static void reference_run(const struct dsm_policy_params *p,
+			  const struct dsm_file_window *f, int n, double seconds,
+			  struct reference *r)
+{
+	for (int type = 0; type < 2; type++) {
+		double lo = INFINITY, hi = -INFINITY, total[2] = { 0, 0 };
+
+		for (int i = 0; i < n; i++)
+			for (int s = 0; s < 2 && reference_is_index(&f[i]) == type; s++) {
+				double pages = f[i].region[s].pages;
+
+				if (!pages)
+					continue;
+				r->hotness[i][s] = log2(pages * 4096 / f[i].region[s].range / seconds);
+				lo = fmin(lo, r->hotness[i][s]);
+				hi = fmax(hi, r->hotness[i][s]);
+				total[s] += pages;
+			}
+
+		for (int i = 0; i < n; i++) {
+			double pct[2] = { 0, 0 };
+			bool primary, near = false;
+
+			if (reference_is_index(&f[i]) != type)
+				continue;
+			for (int s = 0; s < 2; s++) {
+				if (total[s])
+					pct[s] = 100 * f[i].region[s].pages / total[s];
+				r->group[i][s] = 1;
+				r->sure[i][s] = true;
+				if (f[i].region[s].pages)
+					reference_group(p, lo, hi, r->hotness[i][s],
+							&r->group[i][s], &r->sure[i][s]);
+				near |= fabs(pct[s] - p->threshold2 / 100.0) < 2e-6;
+			}
+			near |= fabs(pct[0] + pct[1] - p->threshold1 / 100.0) < 2e-6;
+			primary = f[i].class == DSM_PRIMARY ||
+				  (type == 1 && p->primary_filter &&
+				   (pct[0] + pct[1] <= p->threshold1 / 100.0 ||
+				    pct[0] <= p->threshold2 / 100.0 ||
+				    pct[1] <= p->threshold2 / 100.0));
+			for (int s = 0; s < 2; s++) {
+				if (primary)
+					r->group[i][s] = DSM_GROUP_PRIMARY;
+				if (f[i].class == DSM_INDEX && p->primary_filter && near)
+					r->sure[i][s] = false;
+			}
+		}
+	}
+}
+
+static int reference_next(const struct dsm_policy_params *p,
+			  const struct dsm_file_window *before,
+			  const struct reference *r, int i, int s)
+{
+	int cur[2] = { r->group[i][0], r->group[i][1] };
+	int held = before->region[s].next;
+
+	if (p->prediction == DSM_PREDICT_OFF)
+		return cur[s];
+	if (p->prediction == DSM_PREDICT_COMPUTED && before->region[s].group)
+		held = before->region[s].group;
+	return held == cur[s] ? cur[s] : cur[!s];
+}
+
+static u64 random_pages(void)
+{
+	switch (random() % 4) {
+	case 0:
+		return 0;
+	case 1:
+		return 1 + random() % 10;
+	default:
+		return 1 + (u64)pow(2, random() % 2000 / 100.0);
+	}
+}
+
+static void random_windows(void)
+{
+	static const enum dsm_class classes[] = { DSM_COLLECTION, DSM_INDEX, DSM_INDEX, DSM_PRIMARY };
+	long compared = 0, unsure = 0, wrong_group = 0, wrong_next = 0;
+	double worst = 0;
+	char line[160];
+
+	srandom(1);
+	for (int w = 0; w < WINDOWS; w++) {
+		struct dsm_policy_params p = {
+			.policy = DSM_POLICY_DSM,
+			.groups = 2 + random() % 15,
+			.alpha = 2 + random() % 63,
+			.threshold1 = random() % 2 ? 1000 : random() % 20001,
+			.threshold2 = random() % 2 ? 5 : random() % 10001,
+			.prediction = random() % 3,
+			.primary_filter = random() % 4,
+		};
+		struct dsm_file_window f[MAX_FILES], before[MAX_FILES];
+		struct reference r;
+		int n = random() % (MAX_FILES + 1);
+		u64 ms = 1 + random() % 100000;
+
+		for (int i = 0; i < n; i++) {
+			f[i] = (struct dsm_file_window) { .class = classes[random() % 4] };
+			for (int s = 0; s < 2; s++)
+				f[i].region[s] = (struct dsm_region_window) {
+					.pages = random_pages(),
+					.range = 4096 * (1 + random_pages()),
+					.group = random() % 5 ? 1 + random() % p.groups : 0,
+					.next = 1 + random() % p.groups,
+				};
+		}
+		memcpy(before, f, sizeof(f));
+		reference_run(&p, f, n, ms / 1000.0, &r);
+		dsm_policy_checkpoint(&p, f, n, ms);
+
+		for (int i = 0; i < n; i++) {
+			bool sure = r.sure[i][0] && r.sure[i][1];
+
+			for (int s = 0; s < 2; s++) {
+				struct dsm_region_window *region = &f[i].region[s];
+
+				if (region->pages)
+					worst = fmax(worst, fabs(real(region->hotness) -
+								 r.hotness[i][s]));
+				compared++;
+				unsure += !r.sure[i][s];
+				wrong_group += r.sure[i][s] && region->group != r.group[i][s];
+				wrong_next += sure && region->next !=
+					      reference_next(&p, &before[i], &r, i, s);
+			}
+		}
+	}
+
+	snprintf(line, sizeof(line), "%d random windows: hotness is off by %.1e at most, stated is %.0e",
+		 WINDOWS, worst, ERROR);
+	check(worst < ERROR, line);
+	snprintf(line, sizeof(line), "groups agree in %ld regions; %ld (%.2f %%) lie within the error of a pivot or threshold",
+		 compared - unsure, unsure, 100.0 * unsure / compared);
+	check(!wrong_group && unsure < compared / 50, line);
+	check(!wrong_next, "predictions agree in all of them");
+}
+
+int main(void)
+{
+	hotness_examples();
+	pivot_examples();
+	type_examples();
+	primary_examples();
+	prediction_examples();
+	initial_examples();
+	random_windows();
+	printf("%d passed, %d failed\n", passed, failed);
+	return failed != 0;
+}

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include <stdint.h>
+
+#define S32_MAX INT32_MAX
+#define S32_MIN INT32_MIN
+#define U16_MAX UINT16_MAX
+#define U32_MAX UINT32_MAX

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef SHIM_MINMAX_H
+#define SHIM_MINMAX_H
+
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define max_t(type, a, b) max((type)(a), (type)(b))
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel's types and helpers as far as dm-dsm/policies.c needs them, so that
+ * it compiles unchanged in userspace.
+ */
+#ifndef SHIM_TYPES_H
+#define SHIM_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#endif
