@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef WTLOAD_CHECKPOINT_H
+#define WTLOAD_CHECKPOINT_H
+
+#include <pthread.h>
+
+#include "catalog.h"
+
+/*
+ * Makes the checkpoints of one phase, in a thread of its own as mongod does, or,
+ * when that thread is not started, in the thread that asks. The lock guards
+ * requested, done and stopping; the rest belongs to who makes a checkpoint.
+ */
+struct checkpointer {
+	struct catalog *catalog;
+	WT_SESSION *session;
+	const char *command;		/* to run after each; or NULL */
+	uint64_t expected;		/* 0: not known */
+	double total_seconds;
+	double longest_seconds;
+
+	bool threaded;
+	double interval;		/* seconds; 0: only on request */
+	uint64_t limit;			/* of timed checkpoints; 0: none */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	uint64_t requested;
+	uint64_t done;
+	bool stopping;
+};
+
+void checkpointer_init(struct checkpointer *cp, struct catalog *catalog);
+void checkpointer_start_thread(struct checkpointer *cp);
+
+/* Waits for a checkpoint that is still being made, then asks for one more. */
+void checkpointer_request(struct checkpointer *cp);
+/* Ends the thread; what was asked for is made first. */
+void checkpointer_stop(struct checkpointer *cp);
+
+/* Sizes, then the checkpoint; returns how long that took. */
+double checkpoint_now(struct catalog *catalog, WT_SESSION *session);
+/* Runs a hook; ends the process when it fails. */
+void run_hook(const char *option, const char *command);
+
+#endif
