@@ -68,8 +68,22 @@ ensure() {
 	local dir
 
 	dir=$(artefact "$1")
-	[[ -d $dir ]] || { mkdir -p "$cache"; need_host; build "$1" "$dir"; }
+	[[ -d $dir ]] || { need_host; mkdir -p "$cache"; build "$1" "$dir"; }
 	touch "$dir"
+}
+
+# prepare: all artefacts. The roots have nothing to do with each other.
+prepare() {
+	local guest failed=0
+
+	[[ -d $(artefact guest) ]] || need_host
+	ensure guest &
+	guest=$!
+	trap 'kill $guest 2>/dev/null; exit 130' INT TERM
+	ensure tools || failed=1
+	wait "$guest" || failed=1
+	((!failed)) || exit 1
+	ensure image
 }
 
 # scratch: prints a new folder on the cache's disk (/tmp may be memory).
@@ -89,6 +103,7 @@ need_host() {
 	compgen -G '/usr/share/keyrings/debian-archive-trixie-automatic.*' >/dev/null ||
 		missing+=(debian-archive-keyring)
 	((${#missing[@]})) || return 0
+	mkdir -p "$cache"
 	((EUID == 0)) || die "needs ${missing[*]}: install them, or run this once as root"
 	say "host: installing ${missing[*]}"
 	host_install "${missing[@]}" >"$cache/host.log" 2>&1 ||
