@@ -140,8 +140,9 @@ static uint64_t load_steps(const struct catalog *catalog)
 static void load_node(struct worker *w, int64_t id)
 {
 	struct table *nodes = worker_table(w, NODES);
+	int64_t rid = table_new_rid(nodes);
 
-	worker_load(w, nodes, id, w->doc, node_doc(w, id, id, 0));
+	worker_load(w, nodes, rid, w->doc, node_doc(w, rid, id, 0));
 }
 
 static void load_links(struct worker *w, int64_t id1)
@@ -324,6 +325,7 @@ static int add_node(void *arg)
 {
 	struct worker *w = arg;
 	struct table *nodes = worker_table(w, NODES);
+	/* n loaded nodes have the ids and the record ids 1..n: this one is new. */
 	int64_t id = table_new_rid(nodes);
 
 	return table_insert(nodes, id, w->doc, node_doc(w, id, id, 0));
