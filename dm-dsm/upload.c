@@ -2,9 +2,12 @@
 /*
  * Table upload: records are gathered on the side, and take effect as a whole.
  */
+#include <linux/blkdev.h>
 #include <linux/err.h>
 #include <linux/kstrtox.h>
 #include <linux/list.h>
+#include <linux/math.h>
+#include <linux/minmax.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
@@ -73,6 +76,12 @@ int dsm_upload_begin(struct dsm *d, bool full)
 
 /* records */
 
+/* The device's logical block, a power of two. */
+static unsigned int dsm_block_sectors(const struct dsm *d)
+{
+	return bdev_logical_block_size(d->dev->bdev) >> SECTOR_SHIFT;
+}
+
 static struct dsm_upload_file *dsm_stage_file(struct dsm *d, const char *id)
 {
 	struct dsm_upload_file *staged;
@@ -92,8 +101,10 @@ static struct dsm_upload_file *dsm_stage_file(struct dsm *d, const char *id)
 	return staged;
 }
 
+/* A boundary is where a write may be divided: a block's edge, and a page's. */
 static int dsm_parse_boundary(struct dsm *d, const char *word, u32 *boundary)
 {
+	u64 unit = max(DSM_PAGE_SIZE, dsm_block_sectors(d) << SECTOR_SHIFT);
 	u64 bytes;
 
 	if (!strcmp(word, "-")) {
@@ -104,7 +115,7 @@ static int dsm_parse_boundary(struct dsm *d, const char *word, u32 *boundary)
 		return dsm_refuse(d, -EINVAL,
 				  "boundary '%s' is neither - nor a number of bytes below 16 TiB",
 				  word);
-	*boundary = DIV_ROUND_UP_ULL(bytes, DSM_PAGE_SIZE);
+	*boundary = round_up(bytes, unit) / DSM_PAGE_SIZE;
 	return 0;
 }
 
@@ -200,6 +211,11 @@ static int dsm_record_extent(struct dsm *d, const char *word)
 		return dsm_refuse(d, -EINVAL,
 				  "file %llu: extent at %llu of %llu sectors is not within the target's %llu",
 				  id, extent.start, extent.sectors, (u64)d->ti->len);
+	/* A write is divided at the edges: the device must take both parts. */
+	if ((extent.offset | extent.start | extent.sectors) & (dsm_block_sectors(d) - 1))
+		return dsm_refuse(d, -EINVAL,
+				  "file %llu: extent '%s' is not in whole blocks of the device, which are %u sectors",
+				  id, word, dsm_block_sectors(d));
 	if (extent.offset >= DSM_MAX_FILE_SECTORS ||
 	    extent.sectors > DSM_MAX_FILE_SECTORS - extent.offset)
 		return dsm_refuse(d, -EINVAL,

@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Wrong arguments and messages: each is refused with a sentence, and changes nothing.
+. "$(dirname "$0")/lib.sh"
+load_module
+
+disk=$(disk_by_serial plain)
+sectors=$(blockdev --getsz "$disk")
+
+create() { dmsetup create bad --table "0 ${size:-$sectors} dsm $*"; }
+
+refused 'no argument' 'a device and a start sector are needed' create
+refused 'no start' 'a device and a start sector are needed' create "$disk"
+refused 'a start that is not a number' 'the start sector must be a number' create "$disk" x
+refused 'a device that is not there' 'the device below cannot be opened' create /dev/nothing 0
+refused 'an odd number of feature words' 'must be even' create "$disk" 0 1 policy
+refused 'too few feature words' 'all must follow' create "$disk" 0 4 policy dsm
+refused 'more words than stated' 'more words than the number of feature words says' create "$disk" 0 2 policy dsm groups 3
+refused 'an unknown feature' 'the feature must be one of' create "$disk" 0 2 colour red
+refused 'a feature twice' 'a feature may be given once only' create "$disk" 0 4 groups 3 groups 4
+refused 'an unknown policy' 'policy must be none, file, boundary or dsm' create "$disk" 0 2 policy best
+for k in 0 1 17 -3 3x 99999999999; do
+	refused "groups $k" 'groups must be a number from 2 to 16' create "$disk" 0 2 groups "$k"
+done
+for a in 0 1 65 nan; do
+	refused "alpha $a" 'alpha must be auto or a number from 2 to 64' create "$disk" 0 2 alpha "$a"
+done
+refused 'threshold1 too great' 'threshold1 must be a number from 0 to 20000' create "$disk" 0 2 threshold1 20001
+refused 'threshold2 negative' 'threshold2 must be a number from 0 to 10000' create "$disk" 0 2 threshold2 -1
+refused 'streams 256' 'streams must be auto or a number from 0 to 255' create "$disk" 0 2 streams 256
+refused 'stream_base 0' 'stream_base must be a number from 1 to 255' create "$disk" 0 2 stream_base 0
+refused 'an unknown prediction' 'prediction must be off, predicted or computed' create "$disk" 0 2 prediction maybe
+refused 'an unknown range' 'range must be written or region' create "$disk" 0 2 range all
+refused 'a switch that is neither on nor off' 'hints must be on or off' create "$disk" 0 2 hints 1
+refused 'an unknown foreign' 'foreign must be keep or override' create "$disk" 0 2 foreign drop
+size=$((sectors + 8)) refused 'a device that is too small' 'too small for target' create "$disk" 0
+is 'no device was made' "$(dmsetup ls)" 'No devices found'
+
+# Messages, on a device with a table
+
+dmsetup create t --table "0 $sectors dsm $disk 0"
+message t begin full "$sectors"
+message t file 17 collection 8192 0:2048:32 file 18 index - 0:4096:16
+is 'a table is uploaded' "$(message t commit)" 'generation 1 files 2 extents 3'
+
+state() { dmsetup table t; dmsetup status t | sed 's/ window_ms [0-9]*//'; message t regions; }
+before=$(state)
+
+begin() { message t abort; message t begin "${1:-update}" "$sectors"; }
+
+refused 'an unknown message' "unknown message 'fly'" message t fly
+refused 'a message with too many words' 'the form is: checkpoint' message t checkpoint now
+refused 'a wrong parameter' 'alpha must be auto or a number from 2 to 64' message t set alpha 1
+refused 'an unknown parameter' 'set colour red: the feature must be one of' message t set colour red
+refused 'commit without begin' 'commit without begin' message t commit
+refused 'file without begin' 'file without begin' message t file 1 other -
+refused 'begin neither full nor update' "begin 'some': it must be full or update" message t begin some "$sectors"
+refused 'a table for another device size' "the table is for a device of '4096' sectors" message t begin full 4096
+begin; refused 'an unknown class' "class 'diary' of file 1 is none of" message t file 1 diary -
+refused 'and the upload is over' 'commit without begin' message t commit
+begin; refused 'a file id that is not a number' "file id 'one'" message t file one other -
+begin; refused 'a boundary that is not a number' "boundary 'here'" message t file 1 other here
+begin; refused 'a file with too few words' 'the form is: file' message t file 1 other
+begin; refused 'extents before a file' "extent '0:0:8' comes before any file" message t extents 0:0:8
+for word in 0:8 : 0::8 0:0:8:9 a:0:8 0:-8:8 0:0:0x10 18446744073709551616:0:8; do
+	begin; refused "a malformed extent, $word" "an extent must be <offset>:<start>:<length>" message t file 1 other - "$word"
+done
+begin; refused 'an extent of no length' "extent at 0 of 0 sectors is not within" message t file 1 other - 0:0:0
+begin; refused 'an extent out of range' "extent at $sectors of 8 sectors is not within" message t file 1 other - "0:$sectors:8"
+begin; refused 'an extent across the end' "is not within the target's $sectors" message t file 1 other - "0:$((sectors - 8)):16"
+begin; refused 'an extent whose end overflows' 'is not within' message t file 1 other - 0:8:18446744073709551615
+begin; refused 'a file offset beyond 16 TiB' 'reaches beyond 16 TiB' message t file 1 other - 34359738360:0:8
+begin; message t file 1 other - 0:0:16 8:8:8; refused 'extents of a file that overlap' 'overlaps with an extent of file 1' message t commit
+begin; message t file 1 other - 0:4104:16; refused 'extents of two files that overlap' 'file 1 at 4104 of 16 sectors overlaps with an extent of file 18' message t commit
+begin; message t file 1 other - file 1 other -; refused 'a file twice' 'file 1 is uploaded twice' message t commit
+begin; message t drop 99; refused 'a drop of an unknown file' 'drop 99: no such file' message t commit
+begin full; refused 'a drop in a full upload' 'a full upload begins without files' message t drop 17
+begin; refused 'a word that is no record' "'pile' is neither file, extents nor drop" message t file 1 other - pile 3
+refused 'regions after a word' "'x' is not a file id" message t regions x
+is 'the reason can be asked for' "$(message t error)" "regions: 'x' is not a file id"
+message t abort
+
+is 'the running state is as it was' "$(state)" "$before"
+dmsetup remove t
+done_testing

@@ -1,0 +1,97 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# For the tests that run in the guest: what they say, and small tools. A test
+# sources this first; its lines "ok - ..." and "not ok - ..." are counted by
+# tests/check. To be sourced.
+
+. /run/job/guest-lib.sh
+PATH=/run/job/bin:$PATH
+dmesg --console-level 1
+test=$(basename "$0" .sh)
+failed=0
+
+pass() { echo "ok - $test: $*"; }
+fail() { echo "not ok - $test: $*"; failed=1; }
+
+# is WHAT GOT WANTED
+is() {
+	if [[ $2 == "$3" ]]; then pass "$1"; else fail "$1: got '$2', not '$3'"; fi
+}
+
+# matches WHAT GOT REGEX
+matches() {
+	if [[ $2 =~ $3 ]]; then pass "$1"; else fail "$1: '$2' does not match '$3'"; fi
+}
+
+# works WHAT COMMAND...
+works() {
+	local what=$1 said
+
+	shift
+	if said=$("$@" 2>&1); then pass "$what"; else fail "$what: '$*' said: $said"; fi
+}
+
+# refused WHAT SENTENCE COMMAND...: the command must fail, and the sentence must
+# be in what it says, in the kernel log, or in what the device t says (the log is
+# rate limited).
+refused() {
+	local what=$1 sentence=$2 said
+
+	shift 2
+	dmesg --clear
+	if said=$("$@" 2>&1); then
+		fail "$what: '$*' was not refused"
+		return
+	fi
+	said+=$(dmesg; message t error 2>&1)
+	if [[ $said == *"$sentence"* ]]; then
+		pass "$what"
+	else
+		fail "$what: '$sentence' was not said, but: $said"
+	fi
+}
+
+skip() { echo "skip - $test: $*"; exit 0; }
+
+done_testing() { exit "$failed"; }
+
+# Devices
+
+has_write_streams() { [[ -e $(queue "$1")/max_write_streams ]]; }
+queue() { echo "/sys/block/$(basename "$(readlink -f "$1")")/queue"; }
+
+message() { dmsetup message "$1" 0 "${@:2}"; }
+
+# field NAME WORD: the value behind WORD in the status line of the dsm device
+field() { dmsetup status "$1" | grep -o " $2 [^ ]*" | head -n 1 | cut -d' ' -f3; }
+
+# sectors NAME STREAM: what the target has counted for a stream
+stream_sectors() {
+	dmsetup status "$1" | grep -o " stream $2 [0-9]* [0-9]*" | cut -d' ' -f5
+}
+
+# region NAME ID SIDE COLUMN: a field of the regions listing, by its number
+region() { message "$1" regions | awk -v id="$2" -v side="$3" -v c="$4" '$1 == id && $4 == side { print $c }'; }
+
+# blocks_left DEVICE: the blocks that each placement identifier can still take,
+# in the order of the identifiers (RUAMW of nvme fdp status)
+blocks_left() { nvme fdp status "$1" -o json | jq -r '.ruhss[].ruamw'; }
+
+# blocks_taken BEFORE AFTER: what two of those differ by, on one line
+blocks_taken() { paste <(echo "$1") <(echo "$2") | awk '{ printf "%s%d", (NR > 1 ? " " : ""), $1 - $2 } END { print "" }'; }
+
+# put DEVICE BLOCK COUNT [KIB]: COUNT direct writes of KIB each from 4 KiB block
+# BLOCK on; each is one bio
+put() {
+	local kib=${4:-4}
+
+	dd if=/dev/zero of="$1" bs="${kib}k" count="$3" seek="$(($2 * 4 * 1024))" \
+		oflag=direct,seek_bytes conv=notrunc status=none
+}
+
+module_file() { echo "/run/job/modules/$(uname -r)/dm-dsm.ko"; }
+load_module() {
+	modprobe dm-mod
+	[[ -e /sys/module/dm_dsm ]] || insmod "$(module_file)"
+}
