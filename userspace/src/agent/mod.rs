@@ -1,0 +1,604 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The agent: keeps the kernel's table equal to what is in a dbpath, and tells
+//! the kernel of checkpoints.
+//!
+//! It knows the kernel as a [`Target`], the file system's extents as a
+//! [`Mapper`], and time not at all: [`run`] says when to do what.
+
+mod files;
+pub mod run;
+pub mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use rustix::fd::OwnedFd;
+use thiserror::Error;
+
+use crate::class::Class;
+use crate::control::{FileInfo, Marked, Refreshed};
+use crate::device::{MessageError, Target};
+use crate::fiemap::{Mapper, Seen};
+use crate::ident;
+use crate::log;
+use crate::status::{Checkpoint, Commit};
+use crate::table::{resolve_overlaps, Extent, Kind, Upload};
+use crate::turtle;
+use crate::walk::{open_file, FoundFile, Root, Skipped};
+
+pub use files::Scope;
+use files::{Collector, Tracked};
+
+pub const TURTLE: &str = "WiredTiger.turtle";
+/// Uploads that are tried before a refresh is given up.
+const ATTEMPTS: u32 = 3;
+/// Entries of a dbpath that are logged as passed over.
+const MAX_LOGGED: usize = 1000;
+
+/// When files get their boundaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BoundaryMode {
+    /// Not before `dsmctl boundary mark`.
+    Manual,
+    /// At once for the files that are there.
+    Attach,
+}
+
+impl BoundaryMode {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Attach => "attach",
+        }
+    }
+}
+
+/// Why the agent cannot go on.
+#[derive(Debug, Error)]
+pub enum Fatal {
+    #[error("the device is gone")]
+    DeviceGone,
+    #[error("the dbpath was unmounted, moved or removed")]
+    DbpathGone,
+    #[error("cannot read the dbpath: {0}")]
+    Dbpath(io::Error),
+    #[error("cannot talk with the kernel: {0}")]
+    Kernel(MessageError),
+}
+
+impl From<io::Error> for Fatal {
+    fn from(e: io::Error) -> Self {
+        Self::Dbpath(e)
+    }
+}
+
+/// What a refresh did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Files whose extents were read.
+    pub read: u64,
+    /// Files that differ from what the kernel had, and that are gone.
+    pub changed: u64,
+    pub dropped: u64,
+    /// What the kernel has now, when something was uploaded.
+    pub commit: Option<Commit>,
+    /// The kernel refused to the last.
+    pub failed: bool,
+    pub took: Duration,
+}
+
+/// Figures for `dsmctl`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub checkpoints: u64,
+    pub uploads: u64,
+    pub refusals: u64,
+    pub last_refresh: Duration,
+}
+
+/// Called with each directory that a walk enters.
+pub type OnDir<'a> = &'a mut dyn FnMut(&Path, &OwnedFd);
+
+pub struct Agent<T: Target, M: Mapper> {
+    pub target: T,
+    mapper: M,
+    root: Root,
+    mode: BoundaryMode,
+    /// Whether files get boundaries at their first checkpoint.
+    marked: bool,
+    files: HashMap<u64, Tracked>,
+    /// Boundaries that the kernel had when the agent started.
+    inherited: HashMap<u64, (Class, u64)>,
+    /// Ids that the kernel has and that are gone.
+    drops: HashSet<u64>,
+    /// The kernel's generation after the last upload.
+    generation: u64,
+    /// The next upload must be a full one.
+    full: bool,
+    /// Files share sectors, so that uploads must be freed of overlaps.
+    overlapping: bool,
+    /// The checkpoint entry of the last turtle.
+    entry: Option<String>,
+    walks: u64,
+    figures: Figures,
+    logged: HashSet<(PathBuf, Skipped)>,
+    /// Reused by every reading of extents.
+    extents: Vec<Extent>,
+}
+
+/// The kernel's answer to an upload: the outer error ends the agent.
+type Uploaded = Result<Result<Option<Commit>, String>, Fatal>;
+
+fn fatal(e: MessageError) -> Fatal {
+    match e {
+        MessageError::Gone => Fatal::DeviceGone,
+        e => Fatal::Kernel(e),
+    }
+}
+
+impl<T: Target, M: Mapper> Agent<T, M> {
+    pub fn new(target: T, mapper: M, root: Root, mode: BoundaryMode) -> Self {
+        Self {
+            target,
+            mapper,
+            root,
+            mode,
+            marked: mode == BoundaryMode::Attach,
+            files: HashMap::new(),
+            inherited: HashMap::new(),
+            drops: HashSet::new(),
+            generation: 0,
+            full: true,
+            overlapping: false,
+            entry: None,
+            walks: 0,
+            figures: Figures::default(),
+            logged: HashSet::new(),
+            extents: Vec::new(),
+        }
+    }
+
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    pub fn mode(&self) -> BoundaryMode {
+        self.mode
+    }
+
+    pub fn marked(&self) -> bool {
+        self.marked
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    pub fn boundaries(&self) -> u64 {
+        self.files.values().filter(|f| f.boundary.is_some()).count() as u64
+    }
+
+    /// What was seen of all files' extents at their last reading.
+    pub fn seen(&self) -> Seen {
+        let mut sum = Seen::default();
+        for f in self.files.values() {
+            sum += f.seen;
+        }
+        sum
+    }
+
+    /// The generation that the kernel shows unless somebody else uploads.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The kernel's table is not what the agent made it.
+    pub fn distrust_table(&mut self) {
+        self.full = true;
+    }
+
+    /// Takes over what the kernel knows of boundaries, reads every extent and
+    /// uploads a full table.
+    ///
+    /// Boundaries that the kernel has mean that a dsmd was here before.  Then
+    /// also in mode `attach` the files that have none wait for their first
+    /// checkpoint, as if that dsmd had gone on.
+    pub fn attach(&mut self, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
+        for r in self.target.regions().map_err(fatal)? {
+            if let Some(b) = r.boundary {
+                self.inherited.insert(r.id, (r.class, b));
+            }
+        }
+        let continues = !self.inherited.is_empty();
+        self.marked |= continues;
+        self.entry = self.read_turtle(&self.handle()?)?;
+        let started = Instant::now();
+        let mut outcome = Outcome::default();
+        self.look(Scope::All, on_dir, &mut outcome)?;
+        self.inherited = HashMap::new();
+        if self.mode == BoundaryMode::Attach && !continues {
+            self.give_boundaries(|_| true);
+        }
+        self.upload_with_retries(outcome, started, on_dir)
+    }
+
+    /// Looks for what changed and uploads it.
+    pub fn refresh(&mut self, scope: Scope, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
+        let started = Instant::now();
+        let mut outcome = Outcome::default();
+        self.look(scope, on_dir, &mut outcome)?;
+        self.upload_with_retries(outcome, started, on_dir)
+    }
+
+    /// A turtle was renamed into place.  When it describes a new checkpoint,
+    /// tells the kernel.
+    pub fn turtle_renamed(&mut self) -> Result<Option<Checkpoint>, Fatal> {
+        let entry = self.read_turtle(&self.handle()?)?;
+        if entry.is_none() || entry == self.entry {
+            return Ok(None);
+        }
+        let empty = entry.as_deref() == Some("");
+        self.entry = entry;
+        if empty {
+            return Ok(None);
+        }
+        match self.target.checkpoint() {
+            Ok(c) => {
+                self.figures.checkpoints += 1;
+                Ok(Some(c))
+            }
+            Err(MessageError::Refused(sentence)) => {
+                log!(Error, "the kernel refused the checkpoint", reason = sentence);
+                Ok(None)
+            }
+            Err(e) => Err(fatal(e)),
+        }
+    }
+
+    /// The refresh that follows a checkpoint.  Files that were known when it
+    /// came get their boundaries, once marking has begun.
+    pub fn after_checkpoint(&mut self, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
+        let started = Instant::now();
+        let mut outcome = Outcome::default();
+        self.look(Scope::Written, on_dir, &mut outcome)?;
+        if self.marked {
+            let checkpoints = self.figures.checkpoints;
+            self.give_boundaries(|f| f.since < checkpoints);
+        }
+        self.upload_with_retries(outcome, started, on_dir)
+    }
+
+    /// `dsmctl boundary mark`
+    pub fn mark(&mut self, on_dir: OnDir<'_>) -> Result<Marked, Fatal> {
+        let started = Instant::now();
+        let mut outcome = Outcome::default();
+        self.look(Scope::Grown, on_dir, &mut outcome)?;
+        self.marked = true;
+        let marked = self.give_boundaries(|_| true);
+        self.upload_with_retries(outcome, started, on_dir)?;
+        Ok(Marked {
+            marked,
+            boundaries: self.boundaries(),
+        })
+    }
+
+    /// `dsmctl refresh`
+    pub fn refresh_all(&mut self, on_dir: OnDir<'_>) -> Result<Refreshed, Fatal> {
+        let o = self.refresh(Scope::All, on_dir)?;
+        Ok(Refreshed {
+            files: self.files.len() as u64,
+            extents: self.files.values().map(|f| f.extents.len() as u64).sum(),
+            changed: o.changed,
+            dropped: o.dropped,
+        })
+    }
+
+    /// The files of the table, by path.
+    pub fn file_infos(&self) -> Vec<FileInfo> {
+        let mut infos: Vec<FileInfo> = self
+            .files
+            .iter()
+            .map(|(&id, f)| FileInfo {
+                id,
+                path: f.path.to_string_lossy().into_owned(),
+                class: f.class,
+                size: f.stamp.size,
+                boundary: f.boundary,
+                extents: f.extents.len() as u64,
+            })
+            .collect();
+        infos.sort_by(|a, b| a.path.cmp(&b.path));
+        infos
+    }
+
+    fn handle(&self) -> Result<OwnedFd, Fatal> {
+        self.root.handle()?.ok_or(Fatal::DbpathGone)
+    }
+
+    /// The checkpoint entry of the turtle, `None` when there is no turtle.
+    fn read_turtle(&self, root: &OwnedFd) -> Result<Option<String>, Fatal> {
+        use std::os::unix::fs::MetadataExt;
+        let path = self.root.path().join(TURTLE);
+        let Ok(meta) = std::fs::symlink_metadata(path) else {
+            return Ok(None);
+        };
+        // Renamed again in between: its event is on the way.
+        let Some((file, _)) = open_file(root, Path::new(TURTLE), meta.ino())? else {
+            return Ok(None);
+        };
+        let mut text = String::new();
+        if file.take(turtle::MAX_SIZE).read_to_string(&mut text).is_err() {
+            return Ok(None);
+        }
+        Ok(turtle::checkpoint_entry(&text).map(str::to_owned))
+    }
+
+    /// Walks the dbpath and brings `files` and `drops` up to date.
+    fn look(&mut self, scope: Scope, on_dir: OnDir<'_>, outcome: &mut Outcome) -> Result<(), Fatal> {
+        let (handle, to_walk) = (self.handle()?, self.handle()?);
+        let logged = &mut self.logged;
+        let mut on_skip = |path: &Path, why: Skipped| {
+            if logged.len() < MAX_LOGGED && logged.insert((path.to_owned(), why)) {
+                log!(Warn, "passed over", path = path.display(), reason = why.reason());
+            }
+        };
+        let mut collector = Collector {
+            files: Vec::with_capacity(self.files.len() + 16),
+            on_dir,
+            on_skip: &mut on_skip,
+        };
+        self.root.walk(to_walk, &mut collector)?;
+        let found = collector.files;
+        self.walks += 1;
+        for (path, found) in found {
+            self.look_at(&handle, scope, &path, &found, outcome)?;
+        }
+        let walk = self.walks;
+        let drops = &mut self.drops;
+        self.files.retain(|&id, f| {
+            if f.walk != walk && f.uploaded {
+                drops.insert(id);
+            }
+            f.walk == walk
+        });
+        Ok(())
+    }
+
+    fn look_at(
+        &mut self,
+        root: &OwnedFd,
+        scope: Scope,
+        path: &Path,
+        found: &FoundFile,
+        outcome: &mut Outcome,
+    ) -> Result<(), Fatal> {
+        let (walk, checkpoints) = (self.walks, self.figures.checkpoints);
+        let known = match self.files.get_mut(&found.ino) {
+            // A second link to it.
+            Some(f) if f.walk == walk => return Ok(()),
+            Some(f) if f.stamp.btime == found.stamp.btime => Some(f),
+            _ => None,
+        };
+        if let Some(f) = known {
+            if *f.path != *path {
+                let class = ident::classify(path);
+                f.dirty |= class != f.class;
+                f.class = class;
+                f.path = path.into();
+            }
+            if !scope.covers(f, &found.stamp) {
+                f.walk = walk;
+                return Ok(());
+            }
+        }
+        let Some((stamp, seen)) = self.read_extents(root, path, found.ino)? else {
+            // Gone: the next walk, or this one's end, drops it.
+            return Ok(());
+        };
+        outcome.read += 1;
+        let fresh: &[Extent] = &self.extents;
+        match self.files.get_mut(&found.ino) {
+            Some(f) if f.stamp.btime == stamp.btime => {
+                if *f.extents != *fresh {
+                    f.extents = fresh.into();
+                    f.dirty = true;
+                }
+                f.stamp = stamp;
+                f.seen = seen;
+                f.walk = walk;
+                f.stale = false;
+            }
+            old => {
+                let class = ident::classify(path);
+                // Its number was used again, or dropped and not yet told.
+                let uploaded = old.is_some_and(|f| f.uploaded) || self.drops.remove(&found.ino);
+                let boundary = self
+                    .inherited
+                    .get(&found.ino)
+                    .filter(|(c, _)| *c == class)
+                    .map(|(_, b)| *b);
+                self.files.insert(
+                    found.ino,
+                    Tracked {
+                        path: path.into(),
+                        stamp,
+                        class,
+                        boundary,
+                        extents: fresh.into(),
+                        seen,
+                        since: checkpoints,
+                        walk,
+                        stale: false,
+                        dirty: true,
+                        uploaded,
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a file's extents into `self.extents`.
+    fn read_extents(
+        &mut self,
+        root: &OwnedFd,
+        path: &Path,
+        ino: u64,
+    ) -> Result<Option<(crate::walk::Stamp, Seen)>, Fatal> {
+        let opened = match open_file(root, path, ino) {
+            Ok(opened) => opened,
+            Err(e) => {
+                log!(Warn, "cannot open", path = path.display(), reason = e);
+                None
+            }
+        };
+        let Some((file, stamp)) = opened else {
+            return Ok(None);
+        };
+        match self.mapper.map(&file, &mut self.extents) {
+            Ok(seen) => Ok(Some((stamp, seen))),
+            Err(e) => {
+                log!(Warn, "cannot read the extents", path = path.display(), reason = e);
+                Ok(None)
+            }
+        }
+    }
+
+    fn give_boundaries(&mut self, which: impl Fn(&Tracked) -> bool) -> u64 {
+        let mut given = 0;
+        for f in self.files.values_mut() {
+            if f.wants_boundary() && which(f) {
+                f.set_boundary();
+                given += 1;
+            }
+        }
+        given
+    }
+
+    /// Uploads what differs.  Extents are read at different instants, so that
+    /// they may contradict each other: then they are read again, first those
+    /// that changed, then all.
+    fn upload_with_retries(
+        &mut self,
+        mut outcome: Outcome,
+        started: Instant,
+        on_dir: OnDir<'_>,
+    ) -> Result<Outcome, Fatal> {
+        for attempt in 1..=ATTEMPTS {
+            outcome.changed = self.files.values().filter(|f| f.dirty).count() as u64;
+            outcome.dropped = self.drops.len() as u64;
+            match self.upload()? {
+                Ok(commit) => {
+                    outcome.commit = commit;
+                    outcome.failed = false;
+                    break;
+                }
+                Err(sentence) => {
+                    self.figures.refusals += 1;
+                    outcome.failed = true;
+                    log!(
+                        Warn,
+                        "the kernel refused the table",
+                        attempt = attempt,
+                        reason = sentence
+                    );
+                }
+            }
+            match attempt {
+                1 => {
+                    for f in self.files.values_mut().filter(|f| f.dirty) {
+                        f.stale = true;
+                    }
+                    self.look(Scope::Written, on_dir, &mut outcome)?;
+                }
+                2 => {
+                    self.look(Scope::All, on_dir, &mut outcome)?;
+                    self.full = true;
+                    self.overlapping = true;
+                }
+                _ => log!(Error, "the table stays as it was", attempts = ATTEMPTS),
+            }
+        }
+        outcome.took = started.elapsed();
+        self.figures.last_refresh = outcome.took;
+        Ok(outcome)
+    }
+
+    fn free_of_overlaps(&mut self) {
+        let mut files: Vec<(u64, &mut Tracked)> = self.files.iter_mut().map(|(id, f)| (*id, f)).collect();
+        files.sort_unstable_by_key(|(id, _)| *id);
+        let mut extents: Vec<&mut Box<[Extent]>> = Vec::with_capacity(files.len());
+        let mut dirty: Vec<&mut bool> = Vec::with_capacity(files.len());
+        for (_, f) in files {
+            extents.push(&mut f.extents);
+            dirty.push(&mut f.dirty);
+        }
+        let losers = resolve_overlaps(&mut extents);
+        for &n in &losers {
+            *dirty[n] = true;
+        }
+        if losers.is_empty() {
+            self.overlapping = false;
+        } else {
+            log!(
+                Warn,
+                "files share sectors; each goes to one of them",
+                files = losers.len()
+            );
+        }
+    }
+
+    fn upload(&mut self) -> Uploaded {
+        if self.overlapping {
+            self.free_of_overlaps();
+        }
+        let dirty = self.files.values().any(|f| f.dirty);
+        if !self.full && !dirty && self.drops.is_empty() {
+            return Ok(Ok(None));
+        }
+        let commit = match self.send() {
+            Ok(commit) => commit,
+            Err(MessageError::Refused(sentence)) => return Ok(Err(sentence)),
+            Err(e) => return Err(fatal(e)),
+        };
+        for f in self.files.values_mut() {
+            f.dirty = false;
+            f.uploaded = true;
+        }
+        self.drops.clear();
+        self.full = false;
+        self.generation = commit.generation;
+        self.figures.uploads += 1;
+        Ok(Ok(Some(commit)))
+    }
+
+    fn send(&self) -> Result<Commit, MessageError> {
+        let kind = if self.full { Kind::Full } else { Kind::Update };
+        let mut upload = Upload::begin(&self.target, kind)?;
+        if !self.full {
+            for &id in &self.drops {
+                upload.drop_file(id)?;
+            }
+        }
+        for (&id, f) in &self.files {
+            if self.full || f.dirty {
+                upload.file(&f.record(id))?;
+            }
+        }
+        upload.commit()
+    }
+}

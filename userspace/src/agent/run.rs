@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! When the agent does what.
+//!
+//! Extents get their places when data is written back, so that the first
+//! writes to a grown part of a file are unmapped; what can be done is to learn
+//! of them soon.  Each tick asks the kernel how many writes were unmapped.  If
+//! there were none, then nothing was written outside the table, and nothing
+//! need be read: an idle database costs one ioctl a tick.  Otherwise the files
+//! that grew are read again, and while they grow the ticks come faster.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, Context, Result};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use serde_json::Value;
+
+use super::watch::Watch;
+use super::{fatal, Agent, Fatal, Outcome, Scope};
+use crate::control::{FileInfo, Info, Pending, Request, Server};
+use crate::device::Target;
+use crate::fiemap::Mapper;
+use crate::log;
+use crate::status::Checkpoint;
+
+/// After a file came or went: more of them will.
+const DEBOUNCE: Duration = Duration::from_millis(150);
+/// Ticks while files grow come this much faster.
+const HASTE: u32 = 4;
+/// A refresh is followed by a pause of this many times its own length.
+const DUTY: u32 = 10;
+/// A walk although nothing was unmapped, in ticks.
+const RARELY: u32 = 30;
+/// After the kernel refused a table to the last.
+const BACKOFF: Duration = Duration::from_secs(5);
+
+/// Lets other threads end a wait.
+#[derive(Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    pub fn new() -> Result<Self> {
+        let fd =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("cannot make an eventfd")?;
+        Ok(Self(Arc::new(fd)))
+    }
+
+    pub fn wake(&self) {
+        // It fails only when it is set already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    }
+}
+
+/// SIGTERM and SIGINT, as something to wait for.
+pub struct Signals(UnixStream);
+
+impl Signals {
+    pub fn new() -> Result<Self> {
+        let (read, write) = UnixStream::pair().context("cannot make a socket pair")?;
+        read.set_nonblocking(true)?;
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)
+                .context("cannot install a signal handler")?;
+        }
+        Ok(Self(read))
+    }
+
+    /// Whether one has come.
+    pub fn came(&self) -> bool {
+        (&self.0).read(&mut [0u8; 16]).is_ok_and(|n| n > 0)
+    }
+
+    /// Waits for one.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let _ = wait(&[self.0.as_fd()], patience);
+        self.came()
+    }
+}
+
+fn wait(fds: &[rustix::fd::BorrowedFd<'_>], patience: Duration) -> std::io::Result<()> {
+    let mut fds: Vec<PollFd<'_>> = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    let timeout = Timespec {
+        tv_sec: patience.as_secs() as i64,
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Called after each checkpoint and its refresh; the last argument lists the
+/// files.
+pub type OnCheckpoint<'a> = &'a mut dyn FnMut(&dyn Target, &Checkpoint, &dyn Fn() -> Vec<FileInfo>);
+
+/// What the loop needs beside the agent.
+pub struct Surroundings<'a> {
+    pub device: String,
+    pub server: Server,
+    pub waker: Waker,
+    pub signals: Signals,
+    pub watch: Watch,
+    pub refresh: Duration,
+    pub on_checkpoint: OnCheckpoint<'a>,
+}
+
+/// Serves until a signal comes.
+pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'_>) -> Result<(), Fatal> {
+    let mut clock = Clock::new(s.refresh);
+    clock.unmapped = agent.target.status().map_err(fatal)?.unmapped_writes;
+    loop {
+        let patience = clock.patience(Instant::now());
+        wait(
+            &[s.watch.as_fd(), s.signals.0.as_fd(), s.waker.0.as_fd()],
+            patience,
+        )?;
+        if s.signals.came() {
+            return Ok(());
+        }
+        s.waker.clear();
+        while let Some(pending) = s.server.next() {
+            serve(agent, s, pending)?;
+        }
+        let events = s.watch.take()?;
+        if events.root && agent.root().handle()?.is_none() {
+            return Err(Fatal::DbpathGone);
+        }
+        if events.names {
+            clock.names_changed(Instant::now());
+        }
+        if events.turtle {
+            checkpoint(agent, s, &mut clock)?;
+        }
+        if clock.due(Instant::now()) {
+            tick(agent, s, &mut clock)?;
+        }
+    }
+}
+
+fn checkpoint<T: Target, M: Mapper>(
+    agent: &mut Agent<T, M>,
+    s: &mut Surroundings<'_>,
+    clock: &mut Clock,
+) -> Result<(), Fatal> {
+    let Some(done) = agent.turtle_renamed()? else {
+        return Ok(());
+    };
+    let watch = &mut s.watch;
+    let outcome = agent.after_checkpoint(&mut |path, dir| watch.add(path, dir))?;
+    log!(
+        Info,
+        "checkpoint",
+        window = done.window,
+        ms = done.ms,
+        written = done.written,
+        moved = done.moved,
+        read = outcome.read,
+        changed = outcome.changed,
+        dropped = outcome.dropped,
+        refresh_ms = outcome.took.as_millis(),
+    );
+    clock.refreshed(Instant::now(), &outcome);
+    (s.on_checkpoint)(&agent.target, &done, &|| agent.file_infos());
+    Ok(())
+}
+
+fn tick<T: Target, M: Mapper>(
+    agent: &mut Agent<T, M>,
+    s: &mut Surroundings<'_>,
+    clock: &mut Clock,
+) -> Result<(), Fatal> {
+    let status = agent.target.status().map_err(fatal)?;
+    if status.generation != agent.generation() && !clock.failed {
+        log!(
+            Warn,
+            "the table was changed by somebody else; uploading all of it",
+            generation = status.generation,
+            expected = agent.generation()
+        );
+        agent.distrust_table();
+        clock.names = true;
+    }
+    let moved = status.unmapped_writes != clock.unmapped;
+    clock.unmapped = status.unmapped_writes;
+    if !moved && !clock.wants_walk() {
+        clock.rested(Instant::now());
+        return Ok(());
+    }
+    let watch = &mut s.watch;
+    let outcome = agent.refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))?;
+    if outcome.commit.is_some() {
+        log!(
+            Info,
+            "table updated",
+            read = outcome.read,
+            changed = outcome.changed,
+            dropped = outcome.dropped,
+            refresh_ms = outcome.took.as_millis(),
+        );
+    }
+    clock.refreshed(Instant::now(), &outcome);
+    Ok(())
+}
+
+fn serve<T: Target, M: Mapper>(
+    agent: &mut Agent<T, M>,
+    s: &mut Surroundings<'_>,
+    pending: Pending,
+) -> Result<(), Fatal> {
+    let watch = &mut s.watch;
+    let on_dir = &mut |path: &std::path::Path, dir: &OwnedFd| watch.add(path, dir);
+    let result = match pending.request {
+        Request::Info => Ok(to_value(info(agent, &s.device))),
+        Request::Files => Ok(to_value(agent.file_infos())),
+        Request::BoundaryMark => agent.mark(on_dir).map(|marked| {
+            log!(
+                Info,
+                "boundaries marked",
+                marked = marked.marked,
+                boundaries = marked.boundaries
+            );
+            to_value(marked)
+        }),
+        Request::Refresh => agent.refresh_all(on_dir).map(to_value),
+    };
+    match result {
+        Ok(value) => {
+            pending.answer(Ok(value));
+            Ok(())
+        }
+        Err(e) => {
+            pending.answer(Err(anyhow!("{e}")));
+            Err(e)
+        }
+    }
+}
+
+fn to_value(v: impl serde::Serialize) -> Value {
+    serde_json::to_value(v).expect("the replies have no keys but strings")
+}
+
+fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str) -> Info {
+    let (figures, seen) = (agent.figures(), agent.seen());
+    Info {
+        device: device.to_owned(),
+        dbpath: agent.root().path().to_string_lossy().into_owned(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boundary: agent.mode().name().to_owned(),
+        marked: agent.marked(),
+        files: agent.len() as u64,
+        boundaries: agent.boundaries(),
+        checkpoints: figures.checkpoints,
+        uploads: figures.uploads,
+        refusals: figures.refusals,
+        last_refresh_ms: figures.last_refresh.as_millis() as u64,
+        delalloc: seen.delalloc,
+        shared: seen.shared,
+    }
+}
+
+/// When the next look is due.
+struct Clock {
+    interval: Duration,
+    next: Instant,
+    /// Not before this, whatever happens.
+    earliest: Instant,
+    /// Files came or went since the last walk.
+    names: bool,
+    /// The kernel's count at the last tick.
+    unmapped: u64,
+    idle: u32,
+    failed: bool,
+}
+
+impl Clock {
+    fn new(interval: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            interval,
+            next: now + interval,
+            earliest: now,
+            names: false,
+            unmapped: 0,
+            idle: 0,
+            failed: false,
+        }
+    }
+
+    fn patience(&self, now: Instant) -> Duration {
+        self.next.max(self.earliest).saturating_duration_since(now)
+    }
+
+    fn due(&self, now: Instant) -> bool {
+        now >= self.next && now >= self.earliest
+    }
+
+    fn names_changed(&mut self, now: Instant) {
+        self.names = true;
+        self.next = self.next.min(now + DEBOUNCE);
+    }
+
+    fn wants_walk(&self) -> bool {
+        self.names || self.failed || self.idle >= RARELY
+    }
+
+    /// A tick at which nothing had to be read.
+    fn rested(&mut self, now: Instant) {
+        self.idle += 1;
+        self.next = now + self.interval;
+    }
+
+    fn refreshed(&mut self, now: Instant, outcome: &Outcome) {
+        self.idle = 0;
+        self.names = false;
+        self.failed = outcome.failed;
+        let grows = outcome.commit.is_some();
+        self.next = now
+            + if grows {
+                self.interval / HASTE
+            } else {
+                self.interval
+            };
+        self.earliest = now
+            + if outcome.failed {
+                BACKOFF
+            } else {
+                outcome.took * DUTY
+            };
+    }
+}
+
+/// Prints to stdout; a reader that is gone does not end the agent.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(took_ms: u64, commit: bool, failed: bool) -> Outcome {
+        Outcome {
+            took: Duration::from_millis(took_ms),
+            commit: commit.then_some(crate::status::Commit {
+                generation: 1,
+                files: 1,
+                extents: 1,
+            }),
+            failed,
+            ..Outcome::default()
+        }
+    }
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn ticks_are_faster_while_files_grow_and_slower_when_they_cost() {
+        let mut c = Clock::new(ms(1000));
+        let now = c.next;
+        assert!(c.due(now));
+        c.refreshed(now, &outcome(1, false, false));
+        assert_eq!(c.patience(now), ms(1000));
+        c.refreshed(now, &outcome(1, true, false));
+        assert_eq!(c.patience(now), ms(250));
+        c.refreshed(now, &outcome(300, true, false));
+        assert_eq!(c.patience(now), ms(3000));
+        c.refreshed(now, &outcome(1, false, true));
+        assert_eq!(c.patience(now), ms(5000));
+        assert!(c.wants_walk());
+    }
+
+    #[test]
+    fn names_are_debounced() {
+        let mut c = Clock::new(ms(1000));
+        let now = Instant::now();
+        c.refreshed(now, &outcome(1, false, false));
+        c.names_changed(now);
+        assert_eq!(c.patience(now), ms(150));
+        // A second event does not put it off.
+        c.names_changed(now + ms(100));
+        assert_eq!(c.patience(now + ms(100)), ms(50));
+        assert!(c.due(now + ms(150)));
+        // Nor does an event come sooner than the last refresh allows.
+        c.refreshed(now, &outcome(100, false, false));
+        c.names_changed(now);
+        assert_eq!(c.patience(now), ms(1000));
+    }
+
+    #[test]
+    fn an_idle_database_is_walked_rarely() {
+        let mut c = Clock::new(ms(1000));
+        let mut now = c.next;
+        for _ in 0..RARELY {
+            assert!(!c.wants_walk());
+            c.rested(now);
+            now += ms(1000);
+        }
+        assert!(c.wants_walk());
+    }
+}

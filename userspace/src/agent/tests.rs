@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The agent on a real directory, with a kernel and extents in memory.
+
+use super::*;
+use crate::model::{ModelFile, ModelKernel};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+
+const SECTORS: u64 = 1 << 24;
+const COLL: &str = "collection-0-1.wt";
+const INDEX: &str = "index-1-1.wt";
+
+type PlacesByIno = BTreeMap<u64, (Vec<Extent>, Seen)>;
+
+/// Places of files by inode number.
+#[derive(Clone, Default)]
+struct Places(Rc<RefCell<PlacesByIno>>);
+
+impl Mapper for Places {
+    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<Seen> {
+        let ino = rustix::fs::fstat(file.as_fd())?.st_ino;
+        out.clear();
+        let all = self.0.borrow();
+        let Some((extents, seen)) = all.get(&ino) else {
+            return Ok(Seen::default());
+        };
+        out.extend_from_slice(extents);
+        Ok(*seen)
+    }
+}
+
+/// A dbpath, its places, and what the kernel had when an agent ended.
+struct Bed {
+    dir: tempfile::TempDir,
+    places: Places,
+}
+
+type TestAgent = Agent<ModelKernel, Places>;
+
+impl Bed {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            places: Places::default(),
+        }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn ino(&self, path: &str) -> u64 {
+        fs::metadata(self.at(path)).unwrap().ino()
+    }
+
+    /// Makes or grows a file to `pages` pages that lie at sector `start`.
+    fn file(&self, path: &str, pages: u64, start: u64) -> u64 {
+        let f = fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.at(path))
+            .unwrap();
+        f.set_len(pages * 4096).unwrap();
+        let ino = self.ino(path);
+        self.place(ino, &[Extent::new(0, start, pages * 8)], Seen::default());
+        ino
+    }
+
+    fn place(&self, ino: u64, extents: &[Extent], seen: Seen) {
+        self.places.0.borrow_mut().insert(ino, (extents.to_vec(), seen));
+    }
+
+    fn agent(&self, kernel: ModelKernel, mode: BoundaryMode) -> TestAgent {
+        Agent::new(
+            kernel,
+            self.places.clone(),
+            Root::open(self.dir.path()).unwrap(),
+            mode,
+        )
+    }
+
+    fn attached(&self, mode: BoundaryMode) -> TestAgent {
+        let mut a = self.agent(ModelKernel::new(SECTORS), mode);
+        a.attach(&mut none).unwrap();
+        a
+    }
+
+    /// Renames a turtle into place whose checkpoint is number `n`.
+    fn turtle(&self, n: u32) {
+        let text = format!(
+            "WiredTiger version\nmajor=11\nfile:WiredTiger.wt\na=1,checkpoint=(WiredTigerCheckpoint.{n}=(addr=\"{n}\")),b=2\n"
+        );
+        fs::write(self.at("WiredTiger.turtle.set"), text).unwrap();
+        fs::rename(self.at("WiredTiger.turtle.set"), self.at(TURTLE)).unwrap();
+    }
+}
+
+fn none(_: &Path, _: &OwnedFd) {}
+
+fn checkpoint(a: &mut TestAgent) -> Option<Checkpoint> {
+    let done = a.turtle_renamed().unwrap();
+    if done.is_some() {
+        a.after_checkpoint(&mut none).unwrap();
+    }
+    done
+}
+
+fn boundary(a: &TestAgent, id: u64) -> Option<u64> {
+    a.target.files()[&id].boundary
+}
+
+#[test]
+fn attach_uploads_everything_at_once() {
+    let bed = Bed::new();
+    fs::create_dir(bed.at("journal")).unwrap();
+    let c = bed.file(COLL, 4, 800);
+    let j = bed.file("journal/WiredTigerLog.0000000001", 2, 1600);
+    let a = bed.attached(BoundaryMode::Manual);
+    assert_eq!(
+        a.target.files(),
+        [
+            (
+                c,
+                ModelFile {
+                    class: Class::Collection,
+                    boundary: None,
+                    extents: vec![Extent::new(0, 800, 32)]
+                }
+            ),
+            (
+                j,
+                ModelFile {
+                    class: Class::Journal,
+                    boundary: None,
+                    extents: vec![Extent::new(0, 1600, 16)]
+                }
+            ),
+        ]
+        .into()
+    );
+    assert_eq!(a.generation(), 1);
+}
+
+#[test]
+fn an_update_has_only_what_differs() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let i = bed.file(INDEX, 4, 1600);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    a.target.log();
+    assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_none());
+    assert!(a.target.log().is_empty());
+
+    bed.file(COLL, 8, 800);
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!((o.read, o.changed, o.dropped), (1, 1, 0));
+    assert_eq!(a.target.log(), ["begin", "file", "commit"]);
+    assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 64)]);
+
+    fs::remove_file(bed.at(INDEX)).unwrap();
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!((o.changed, o.dropped), (0, 1));
+    assert_eq!(a.target.log(), ["begin", "drop", "commit"]);
+    assert!(!a.target.files().contains_key(&i));
+    assert!(a.refresh(Scope::All, &mut none).unwrap().commit.is_none());
+}
+
+#[test]
+fn extents_without_a_place_are_looked_for_again() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let pending = Seen {
+        delalloc: 1,
+        ..Seen::default()
+    };
+    bed.place(c, &[], pending);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    assert!(a.target.files()[&c].extents.is_empty());
+    // The size and the blocks stay as they were when they are allocated.
+    bed.place(c, &[Extent::new(0, 800, 32)], Seen::default());
+    assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_some());
+    assert_eq!(a.target.files()[&c].extents.len(), 1);
+    assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().read, 0);
+}
+
+#[test]
+fn renamed_files_keep_their_identity() {
+    let bed = Bed::new();
+    fs::create_dir(bed.at("journal")).unwrap();
+    let (log, pre) = (
+        "journal/WiredTigerLog.0000000001",
+        "journal/WiredTigerPreplog.0000000002",
+    );
+    bed.file(log, 4, 800);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    a.target.log();
+    fs::rename(bed.at(log), bed.at(pre)).unwrap();
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!((o.read, o.changed, o.dropped), (0, 0, 0));
+    assert_eq!(a.file_infos()[0].path, pre);
+    // Another class is told to the kernel.
+    fs::rename(bed.at(pre), bed.at("journal/junk")).unwrap();
+    assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 1);
+    assert_eq!(a.target.files().values().next().unwrap().class, Class::Other);
+}
+
+#[test]
+fn a_checkpoint_is_a_turtle_with_a_new_entry() {
+    let bed = Bed::new();
+    bed.turtle(1);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    // Rewritten at open, as it was.
+    bed.turtle(1);
+    assert_eq!(checkpoint(&mut a), None);
+    assert_eq!(a.target.windows(), 0);
+    bed.turtle(2);
+    assert_eq!(checkpoint(&mut a).unwrap().window, 1);
+    assert_eq!(checkpoint(&mut a), None);
+    fs::write(bed.at(TURTLE), "torn").unwrap();
+    assert_eq!(checkpoint(&mut a), None);
+    bed.turtle(3);
+    assert_eq!(checkpoint(&mut a).unwrap().window, 2);
+    assert_eq!(a.figures().checkpoints, 2);
+}
+
+#[test]
+fn boundaries_at_attach() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let j = bed.file("WiredTigerLog.0000000001", 4, 1600);
+    // Nothing but WiredTiger's first block.
+    let empty = bed.file("collection-2-1.wt", 1, 2400);
+    let mut a = bed.attached(BoundaryMode::Attach);
+    assert_eq!(boundary(&a, c), Some(16384));
+    assert_eq!(boundary(&a, j), None);
+    assert_eq!(boundary(&a, empty), None);
+
+    // A later file gets its boundary at its own first checkpoint.
+    let i = bed.file(INDEX, 2, 3200);
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!(boundary(&a, i), None);
+    bed.file(INDEX, 3, 3200);
+    bed.turtle(1);
+    checkpoint(&mut a).unwrap();
+    assert_eq!(boundary(&a, i), Some(12288));
+
+    // One that was not known when the checkpoint came waits for the next.
+    let late = bed.file("index-5-1.wt", 2, 4000);
+    bed.turtle(2);
+    checkpoint(&mut a).unwrap();
+    assert_eq!(boundary(&a, late), None);
+
+    // A boundary stays.
+    bed.file(COLL, 9, 800);
+    bed.file("collection-2-1.wt", 2, 2400);
+    bed.turtle(3);
+    checkpoint(&mut a).unwrap();
+    assert_eq!(boundary(&a, late), Some(8192));
+    assert_eq!(boundary(&a, c), Some(16384));
+    assert_eq!(boundary(&a, empty), Some(8192));
+}
+
+#[test]
+fn boundaries_by_hand() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    fs::File::options()
+        .write(true)
+        .open(bed.at(COLL))
+        .unwrap()
+        .set_len(4 * 4096 - 100)
+        .unwrap();
+    let mut a = bed.attached(BoundaryMode::Manual);
+    bed.turtle(1);
+    checkpoint(&mut a).unwrap();
+    assert_eq!(boundary(&a, c), None);
+    let marked = a.mark(&mut none).unwrap();
+    assert_eq!((marked.marked, marked.boundaries), (1, 1));
+    // Rounded up to the page's end.
+    assert_eq!(boundary(&a, c), Some(16384));
+    assert_eq!(a.mark(&mut none).unwrap().marked, 0);
+
+    let i = bed.file(INDEX, 2, 1600);
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!(boundary(&a, i), None);
+    bed.turtle(2);
+    checkpoint(&mut a).unwrap();
+    assert_eq!(boundary(&a, i), Some(8192));
+}
+
+#[test]
+fn boundaries_survive_the_agent() {
+    for mode in [BoundaryMode::Manual, BoundaryMode::Attach] {
+        let bed = Bed::new();
+        let c = bed.file(COLL, 4, 800);
+        let mut a = bed.attached(mode);
+        a.mark(&mut none).unwrap();
+        let kernel = a.target;
+
+        bed.file(COLL, 6, 800);
+        let i = bed.file(INDEX, 2, 1600);
+        let mut a = bed.agent(kernel, mode);
+        a.attach(&mut none).unwrap();
+        assert_eq!(boundary(&a, c), Some(16384), "{mode:?}");
+        assert_eq!(boundary(&a, i), None, "{mode:?}");
+        bed.turtle(1);
+        checkpoint(&mut a).unwrap();
+        assert_eq!(boundary(&a, i), Some(8192), "{mode:?}");
+    }
+}
+
+#[test]
+fn an_inode_number_that_is_used_again_is_another_file() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let mut a = bed.attached(BoundaryMode::Attach);
+    assert!(boundary(&a, c).is_some());
+    // Whether the file system knows birth times, and gives the number again,
+    // is its own business; the agent sees a file with another birth time.
+    a.files.get_mut(&c).unwrap().stamp.btime += 1;
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!(boundary(&a, c), None);
+    assert_eq!(a.target.files().len(), 1);
+}
+
+#[test]
+fn contradicting_extents_are_read_again() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let i = bed.file(INDEX, 4, 1600);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    // The index moved away and the collection got its place; only the
+    // collection's stamp tells.
+    bed.file(COLL, 8, 1600);
+    bed.place(i, &[Extent::new(0, 4000, 32)], Seen::default());
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert!(!o.failed);
+    assert_eq!(a.figures().refusals, 2);
+    let files = a.target.files();
+    assert_eq!(files[&c].extents, [Extent::new(0, 1600, 64)]);
+    assert_eq!(files[&i].extents, [Extent::new(0, 4000, 32)]);
+}
+
+#[test]
+fn files_that_share_sectors_are_uploaded_without_the_overlap() {
+    let bed = Bed::new();
+    bed.file(COLL, 4, 800);
+    bed.file(INDEX, 4, 816);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    let sectors: u64 = a
+        .target
+        .files()
+        .values()
+        .flat_map(|f| &f.extents)
+        .map(|e| e.length)
+        .sum();
+    assert_eq!(sectors, 48);
+    // Later changes are not refused over and over.
+    let refusals = a.figures().refusals;
+    bed.file(INDEX, 5, 816);
+    assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_some());
+    assert_eq!(a.figures().refusals, refusals);
+}
+
+#[test]
+fn a_kernel_that_keeps_refusing_keeps_its_table() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    bed.file(COLL, 8, 800);
+    a.target.refuse_commits(100);
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert!(o.failed && o.commit.is_none());
+    assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 32)]);
+    // Nothing is forgotten.
+    a.target.refuse_commits(0);
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert!(!o.failed);
+    assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 64)]);
+}
+
+#[test]
+fn a_table_that_was_lost_is_uploaded_again() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let mut a = bed.attached(BoundaryMode::Attach);
+    a.target.reload();
+    assert_ne!(a.target.status().unwrap().generation, a.generation());
+    a.distrust_table();
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!(boundary(&a, c), Some(16384));
+    assert_eq!(a.target.status().unwrap().generation, a.generation());
+}
+
+#[test]
+fn what_ends_the_agent() {
+    let bed = Bed::new();
+    bed.file(COLL, 4, 800);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    a.target.remove();
+    bed.file(COLL, 5, 800);
+    assert!(matches!(
+        a.refresh(Scope::Grown, &mut none),
+        Err(Fatal::DeviceGone)
+    ));
+
+    let mut a = bed.attached(BoundaryMode::Manual);
+    let moved = bed.dir.path().with_extension("moved");
+    fs::rename(bed.dir.path(), &moved).unwrap();
+    assert!(matches!(
+        a.refresh(Scope::Grown, &mut none),
+        Err(Fatal::DbpathGone)
+    ));
+    fs::rename(&moved, bed.dir.path()).unwrap();
+}
+
+#[test]
+fn a_hostile_dbpath_harms_nobody() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let hostile = "collection-9-9.wt";
+    std::os::unix::fs::symlink(bed.at(COLL), bed.at(INDEX)).unwrap();
+    fs::hard_link(bed.at(COLL), bed.at("index-8-8.wt")).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, bed.at(hostile), mode).unwrap();
+    fs::create_dir_all(bed.at("d/d/d/d/d/d/d")).unwrap();
+    let a = bed.attached(BoundaryMode::Attach);
+    // One file, by its first name.
+    assert_eq!(a.target.files().keys().copied().collect::<Vec<_>>(), [c]);
+    assert_eq!(a.file_infos()[0].path, COLL);
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `dsmctl create` and `dsmctl remove`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+use rustix::io::Errno;
+use serde_json::json;
+
+use crate::args::{Create, Output, Streams};
+use dsm::device::Device;
+use dsm::devno::DevNo;
+use dsm::dm::{Dm, DmError, Id, Line};
+use dsm::kmsg::Since;
+use dsm::sysfs::Sysfs;
+use dsm::{node, streams};
+
+/// udev's probes keep a device open for a moment.
+const REMOVE_TRIES: u32 = 20;
+const REMOVE_PAUSE: Duration = Duration::from_millis(100);
+
+pub fn create(a: &Create, out: Output) -> Result<()> {
+    let sysfs = Sysfs::default();
+    let dev = block_device(&a.dev)?;
+    let length = length(&sysfs, a, dev)?;
+    check_unused(&sysfs, &a.dev, dev)?;
+    let stated = streams_to_state(&sysfs, a, dev)?;
+    let line = Line {
+        start: 0,
+        length,
+        target: "dsm".into(),
+        params: format!("{dev} {}{}", a.start, features(a, stated)),
+    };
+    let dm = Dm::open()?;
+    match dm.create(&a.name) {
+        Ok(_) => {}
+        Err(e) if e.errno() == Some(Errno::BUSY) => {
+            bail!(
+                "{}: there is a device-mapper device of this name already; nothing was changed",
+                a.name
+            )
+        }
+        Err(e) => return Err(e).with_context(|| format!("{}: cannot make a device", a.name)),
+    }
+    let made = activate(&dm, &a.name, &line);
+    if made.is_err() {
+        // The reason is in the error.
+        let _ = dm.remove(&a.name);
+    }
+    let (devno, path) = made?;
+    let name = &a.name;
+    let shown = path.display().to_string();
+    let data = json!({
+        "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "streams_stated": stated,
+    });
+    crate::print(out, &data, || format!("{shown}\n"))
+}
+
+fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathBuf)> {
+    let mut said = Since::now();
+    if let Err(e) = dm.load(name, line) {
+        let sentences = said.refusals();
+        return Err(if sentences.is_empty() {
+            anyhow::Error::new(e).context(format!("{name}: the kernel refused the table '{}'", line.params))
+        } else {
+            anyhow::anyhow!("{name}: {}; nothing was changed", sentences.join("; "))
+        });
+    }
+    let info = dm
+        .resume(name)
+        .with_context(|| format!("{name}: cannot start the device"))?;
+    Ok((info.dev, node::ensure(name, info.dev)?))
+}
+
+fn block_device(path: &Path) -> Result<DevNo> {
+    let shown = path.display();
+    let meta = fs::metadata(path).with_context(|| format!("{shown}: cannot look at it"))?;
+    ensure!(
+        meta.file_type().is_block_device(),
+        "{shown}: it is not a block device; nothing was changed"
+    );
+    Ok(DevNo::from_stat(meta.rdev()))
+}
+
+fn length(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<u64> {
+    let shown = a.dev.display();
+    let size: u64 = sysfs
+        .number(dev, "size")
+        .with_context(|| format!("{shown}: cannot tell its size"))?;
+    ensure!(
+        a.start < size,
+        "{shown}: --start {} is not below its {size} sectors; nothing was changed",
+        a.start
+    );
+    let rest = size - a.start;
+    let length = a.size.unwrap_or(rest);
+    ensure!(
+        length <= rest,
+        "{shown}: --size {length} is more than the {rest} sectors from sector {} on; nothing was changed",
+        a.start
+    );
+    Ok(length)
+}
+
+/// An exclusive open tells whether somebody else uses the device.
+fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
+    let shown = path.display();
+    match fs::File::options()
+        .read(true)
+        .custom_flags(libc::O_EXCL | libc::O_CLOEXEC)
+        .open(path)
+    {
+        Ok(_) => Ok(()),
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+            bail!("{shown}: it is {}; nothing was changed", used_by(sysfs, dev))
+        }
+        Err(e) => Err(e).with_context(|| format!("{shown}: cannot open it")),
+    }
+}
+
+/// Who uses a device, as far as can be told.
+fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
+    if let Some(place) = mounted_at(dev) {
+        return format!("mounted at {place}");
+    }
+    let holders: Vec<String> = sysfs
+        .links(dev, "holders")
+        .unwrap_or_default()
+        .into_iter()
+        .map(|h| sysfs.text(h, "dm/name").unwrap_or_else(|| sysfs.name(h)))
+        .collect();
+    if !holders.is_empty() {
+        return format!("held by {}", holders.join(", "));
+    }
+    "in use by another program, or a partition of it is".to_owned()
+}
+
+fn mounted_at(dev: DevNo) -> Option<String> {
+    let dev = dev.to_string();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        (*fields.get(2)? == dev).then(|| fields.get(4).map(|s| (*s).to_owned()))?
+    })
+}
+
+/// The number that the kernel must be told, and why.
+fn streams_to_state(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<Option<u32>> {
+    if let Streams::Number(n) = a.streams {
+        return Ok(Some(n.into()));
+    }
+    let below = streams::below(sysfs, dev)?;
+    if !below.losing.is_empty() {
+        eprintln!(
+            "dsmctl: note: {} below {} does not pass streams on",
+            below.losing.join(", "),
+            a.dev.display()
+        );
+    }
+    if !below.stacked {
+        return Ok(None);
+    }
+    // The device's streams are 1 to n, `streams` counts from the base on.
+    let before = u32::from(a.stream_base.unwrap_or(1)) - 1;
+    let usable = below.streams.unwrap_or(0).min(255).saturating_sub(before);
+    Ok((usable > 0).then_some(usable))
+}
+
+/// The feature words, with their number before them.
+fn features(a: &Create, stated: Option<u32>) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(v) = value {
+            words.push(format!("{name} {v}"));
+        }
+    };
+    add("policy", a.policy.clone());
+    add("groups", a.groups.map(|n| n.to_string()));
+    add("alpha", a.alpha.map(|n| n.to_string()));
+    add("prediction", a.prediction.clone());
+    add("range", a.range.clone());
+    add("primary_filter", a.primary_filter.clone());
+    add("threshold1", a.threshold1.map(|n| n.to_string()));
+    add("threshold2", a.threshold2.map(|n| n.to_string()));
+    add("streams", stated.map(|n| n.to_string()));
+    add("stream_base", a.stream_base.map(|n| n.to_string()));
+    add("hints", a.hints.clone());
+    add("foreign", a.foreign.clone());
+    if words.is_empty() {
+        return String::new();
+    }
+    format!(" {} {}", words.len() * 2, words.join(" "))
+}
+
+pub fn remove(name: &str) -> Result<()> {
+    let device = Device::open(name)?;
+    let dm = Dm::open()?;
+    let mut tries = 0;
+    loop {
+        match dm.remove(name) {
+            Ok(()) => break,
+            Err(e) if e.errno() == Some(Errno::BUSY) => {
+                tries += 1;
+                if tries >= REMOVE_TRIES || mounted_at(device.devno).is_some() {
+                    let who = used_by(&Sysfs::default(), device.devno);
+                    bail!("{name}: the device is {who}; nothing was changed");
+                }
+                sleep(REMOVE_PAUSE);
+            }
+            Err(e) => return Err(gone(name, e)),
+        }
+    }
+    node::remove(name, device.devno);
+    debug_assert!(dm.info(Id::Name(name)).is_err());
+    Ok(())
+}
+
+fn gone(name: &str, e: DmError) -> anyhow::Error {
+    let text = format!("{name}: cannot remove the device");
+    match e {
+        DmError::Control(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            anyhow::anyhow!("{text}: not permitted")
+        }
+        e => anyhow::Error::new(e).context(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn parsed(words: &str) -> Create {
+        let words = format!("dsmctl create d /dev/x {words}");
+        match crate::args::Args::parse_from(words.split_whitespace()).command {
+            crate::args::Command::Create(a) => *a,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_feature_words() {
+        assert_eq!(features(&parsed(""), None), "");
+        assert_eq!(features(&parsed(""), Some(8)), " 2 streams 8");
+        assert_eq!(
+            features(
+                &parsed(
+                    "--policy dsm --groups 4 --alpha 6 --prediction off --range region --primary-filter off \
+                     --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep"
+                ),
+                None
+            ),
+            " 22 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
+             threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep"
+        );
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `dsmctl load` and `dsmctl drop`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{ensure, Context, Result};
+use rustix::fd::OwnedFd;
+use serde_json::json;
+
+use crate::args::{Boundary, Load, Output};
+use crate::refused;
+use dsm::class::Class;
+use dsm::device::{Device, Target};
+use dsm::fiemap::{self, Fiemap, Mapper, Seen};
+use dsm::status::Commit;
+use dsm::table::{Extent, Kind, Record, Upload};
+use dsm::walk::{open_file, FoundFile, Root, Skipped, Visitor};
+use dsm::{ident, place};
+
+struct Entry {
+    id: u64,
+    class: Class,
+    boundary: Option<u64>,
+    extents: Vec<Extent>,
+}
+
+#[derive(Default)]
+struct Loaded {
+    entries: Vec<Entry>,
+    seen: Seen,
+}
+
+/// Says which boundary a file gets.
+struct Boundaries {
+    asked: Option<Boundary>,
+    /// Only collections and indexes are divided.
+    by_class: bool,
+    present: HashMap<u64, u64>,
+}
+
+impl Boundaries {
+    fn of(&self, id: u64, class: Class, size: u64) -> Option<u64> {
+        let asked = self.asked.filter(|_| !self.by_class || class.has_boundary());
+        match asked {
+            None => self.present.get(&id).copied(),
+            Some(Boundary::None) => None,
+            Some(Boundary::Mark) => Some(size),
+            Some(Boundary::Bytes(n)) => Some(n),
+        }
+    }
+}
+
+pub fn load(a: &Load, out: Output) -> Result<()> {
+    let device = Device::open(&a.name)?;
+    let mut present = HashMap::new();
+    for r in device.regions().map_err(|e| refused(&a.name, e))? {
+        if let Some(b) = r.boundary {
+            present.insert(r.id, b);
+        }
+    }
+    let boundaries = Boundaries {
+        asked: a.boundary,
+        by_class: a.dbpath.is_some(),
+        present,
+    };
+    let loaded = match &a.dbpath {
+        Some(dbpath) => read_dbpath(&device, dbpath, &boundaries)?,
+        None => read_files(&device, &a.files, a.class, &boundaries)?,
+    };
+    let kind = if a.update { Kind::Update } else { Kind::Full };
+    let commit = upload(&device, kind, &loaded.entries).map_err(|e| refused(&a.name, e))?;
+    print_commit(&a.name, &commit, Some(&loaded.seen), out)
+}
+
+fn upload(device: &Device, kind: Kind, entries: &[Entry]) -> Result<Commit, dsm::device::MessageError> {
+    let mut upload = Upload::begin(device, kind)?;
+    for e in entries {
+        upload.file(&Record {
+            id: e.id,
+            class: e.class,
+            boundary: e.boundary,
+            extents: &e.extents,
+        })?;
+    }
+    upload.commit()
+}
+
+fn print_commit(name: &str, c: &Commit, seen: Option<&Seen>, out: Output) -> Result<()> {
+    let mut data = json!({"generation": c.generation, "files": c.files, "extents": c.extents});
+    if let Some(s) = seen {
+        data["seen"] = serde_json::to_value(s)?;
+    }
+    crate::print(out, &data, || {
+        let mut text = format!(
+            "{name}: the table has {} files, {} extents; generation {}\n",
+            c.files, c.extents, c.generation
+        );
+        if let Some(s) = seen {
+            let skipped = [
+                (s.delalloc, "not allocated yet"),
+                (s.unknown, "of unknown place"),
+                (s.inline, "inline"),
+                (s.encoded, "encoded"),
+                (s.elsewhere, "on another device"),
+            ];
+            for (n, what) in skipped.iter().filter(|(n, _)| *n > 0) {
+                text.push_str(&format!("{name}: {n} extents passed over: {what}\n"));
+            }
+        }
+        text
+    })
+}
+
+fn fiemap_for(device: &Device, path: &Path) -> Result<Fiemap> {
+    let found = place::find(path, &device.name, device.devno, device.sectors)?;
+    if let Some(warning) = found.warning {
+        eprintln!("dsmctl: note: {warning}");
+    }
+    Ok(Fiemap::new(found.place))
+}
+
+fn read_files(
+    device: &Device,
+    files: &[PathBuf],
+    class: Option<Class>,
+    boundaries: &Boundaries,
+) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
+    // One file system after the other, most likely only one.
+    let mut maps: HashMap<u64, Fiemap> = HashMap::new();
+    for path in files {
+        let shown = path.display();
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+            .with_context(|| format!("{shown}: cannot open it"))?;
+        let meta = file.metadata()?;
+        ensure!(
+            meta.is_file(),
+            "{shown}: it is not a regular file; nothing was changed"
+        );
+        let map = match maps.entry(meta.dev()) {
+            std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
+            std::collections::hash_map::Entry::Vacant(e) => e.insert(fiemap_for(device, path)?),
+        };
+        ensure!(
+            fiemap::supported(&file)?,
+            "{shown}: its file system does not tell extents (no FIEMAP); nothing was changed"
+        );
+        let mut extents = Vec::new();
+        loaded.seen += map
+            .map(&file, &mut extents)
+            .with_context(|| format!("{shown}: cannot read its extents"))?;
+        let by_name = || ident::classify(Path::new(path.file_name().unwrap_or_default()));
+        let class = class.unwrap_or_else(by_name);
+        loaded.entries.push(Entry {
+            id: meta.ino(),
+            class,
+            boundary: boundaries.of(meta.ino(), class, meta.len()),
+            extents,
+        });
+    }
+    let mut ids: Vec<u64> = loaded.entries.iter().map(|e| e.id).collect();
+    ids.sort_unstable();
+    ensure!(
+        ids.windows(2).all(|w| w[0] != w[1]),
+        "a file was named twice; nothing was changed"
+    );
+    Ok(loaded)
+}
+
+/// What a walk finds.
+#[derive(Default)]
+pub struct Files(pub Vec<(PathBuf, FoundFile)>);
+
+impl Visitor for Files {
+    fn file(&mut self, path: &Path, found: FoundFile) {
+        self.0.push((path.to_owned(), found));
+    }
+
+    fn directory(&mut self, _: &Path, _: &OwnedFd) {}
+
+    fn skipped(&mut self, path: &Path, why: Skipped) {
+        eprintln!(
+            "dsmctl: note: {} was passed over: {}",
+            path.display(),
+            why.reason()
+        );
+    }
+}
+
+/// The files below a directory, each once, and the directory itself.
+pub fn walk(dir: &Path) -> Result<(Files, OwnedFd)> {
+    let shown = dir.display();
+    let root = Root::open(dir).with_context(|| format!("{shown}: cannot open it"))?;
+    let handle = || -> Result<OwnedFd> { root.handle()?.with_context(|| format!("{shown}: it is gone")) };
+    let mut files = Files::default();
+    root.walk(handle()?, &mut files)
+        .with_context(|| format!("{shown}: cannot read it"))?;
+    let mut seen = std::collections::HashSet::new();
+    files.0.retain(|(_, f)| seen.insert(f.ino));
+    Ok((files, handle()?))
+}
+
+fn read_dbpath(device: &Device, dbpath: &Path, boundaries: &Boundaries) -> Result<Loaded> {
+    let mut map = fiemap_for(device, dbpath)?;
+    let (files, root) = walk(dbpath)?;
+    let mut loaded = Loaded::default();
+    for (path, found) in files.0 {
+        // Removed meanwhile.
+        let Some((file, stamp)) = open_file(&root, &path, found.ino)? else {
+            continue;
+        };
+        let mut extents = Vec::new();
+        loaded.seen += map
+            .map(&file, &mut extents)
+            .with_context(|| format!("{}: cannot read its extents", path.display()))?;
+        let class = ident::classify(&path);
+        loaded.entries.push(Entry {
+            id: found.ino,
+            class,
+            boundary: boundaries.of(found.ino, class, stamp.size),
+            extents,
+        });
+    }
+    Ok(loaded)
+}
+
+pub fn drop_files(name: &str, files: &[String], out: Output) -> Result<()> {
+    let device = Device::open(name)?;
+    let mut ids = Vec::new();
+    for f in files {
+        ids.push(match f.parse::<u64>() {
+            Ok(id) => id,
+            Err(_) => std::fs::metadata(f)
+                .with_context(|| format!("{f}: it is neither an id nor a file"))?
+                .ino(),
+        });
+    }
+    let drop = || {
+        let mut upload = Upload::begin(&device, Kind::Update)?;
+        for &id in &ids {
+            upload.drop_file(id)?;
+        }
+        upload.commit()
+    };
+    let commit = drop().map_err(|e| refused(name, e))?;
+    print_commit(name, &commit, None, out)
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `dsmctl`: makes and watches dsm devices.
+
+mod args;
+mod create;
+mod load;
+mod show;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use serde::Serialize;
+
+use args::{Args, BoundaryCommand, Command, Output};
+use dsm::control::{self, Request};
+use dsm::device::{Device, MessageError, Target};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("dsmctl: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let out = args.output;
+    match &args.command {
+        Command::Create(a) => create::create(a, out),
+        Command::Remove { name } => create::remove(name),
+        Command::Load(a) => load::load(a, out),
+        Command::Drop { name, files } => load::drop_files(name, files, out),
+        Command::Checkpoint { name } => {
+            let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
+            print(out, &done, || dsm::report::checkpoint_text(&done))
+        }
+        Command::Set { name, feature, value } => set(name, feature, value),
+        Command::Reset { name } => {
+            let device = Device::open(name)?;
+            device.message("reset").map_err(|e| refused(name, e))?;
+            Ok(())
+        }
+        Command::Status(a) => show::status(a, out),
+        Command::Boundary { command } => match command {
+            BoundaryCommand::Mark { name } => {
+                let m: control::Marked = ask(name, Request::BoundaryMark)?;
+                print(out, &m, || {
+                    format!(
+                        "{name}: {} files marked, {} have a boundary\n",
+                        m.marked, m.boundaries
+                    )
+                })
+            }
+            BoundaryCommand::Show { name } => show::boundaries(name, out),
+        },
+        Command::Refresh { name } => {
+            let r: control::Refreshed = ask(name, Request::Refresh)?;
+            print(out, &r, || {
+                format!(
+                    "{name}: {} files, {} extents; {} changed, {} dropped\n",
+                    r.files, r.extents, r.changed, r.dropped
+                )
+            })
+        }
+    }
+}
+
+/// A request to the dsmd of a device that exists.
+fn ask<T: for<'de> serde::Deserialize<'de>>(name: &str, request: Request) -> Result<T> {
+    let device = Device::open(name)?;
+    control::ask(&args::run_dir(), &device.name, request)
+}
+
+fn set(name: &str, feature: &str, value: &str) -> Result<()> {
+    let feature = feature.replace('-', "_");
+    let value = if feature.starts_with("threshold") {
+        args::percent(value).map_err(anyhow::Error::msg)?.to_string()
+    } else {
+        value.to_owned()
+    };
+    let device = Device::open(name)?;
+    device
+        .message(&format!("set {feature} {value}"))
+        .map_err(|e| refused(name, e))?;
+    Ok(())
+}
+
+/// A message that the kernel refused, as a sentence.
+fn refused(name: &str, e: MessageError) -> anyhow::Error {
+    match e {
+        MessageError::Refused(sentence) => anyhow::anyhow!("{name}: {sentence}; nothing was changed"),
+        e => anyhow::Error::new(e).context(name.to_owned()),
+    }
+}
+
+/// Prints data in the form that was asked for.
+fn print<T: Serialize>(output: Output, data: &T, text: impl FnOnce() -> String) -> Result<()> {
+    let text = match output {
+        Output::Text => text(),
+        Output::Json => serde_json::to_string_pretty(data)? + "\n",
+    };
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // `dsmctl status | head`
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to stdout"),
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What `dsmctl` and `dsmd` share.  The interface of the kernel's side is
+//! described in Documentation/dsm.rst.
+
+pub mod agent;
+pub mod class;
+pub mod control;
+pub mod device;
+pub mod devno;
+pub mod dm;
+pub mod fiemap;
+pub mod ident;
+pub mod kmsg;
+pub mod layout;
+pub mod log;
+#[cfg(test)]
+mod model;
+pub mod node;
+pub mod place;
+pub mod report;
+pub mod status;
+pub mod streams;
+pub mod sysfs;
+pub mod table;
+pub mod turtle;
+pub mod udev;
+pub mod walk;

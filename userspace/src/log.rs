@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The structured log of `dsmd`, on stderr: `level message key=value ...`, or
+//! one JSON object a line.
+
+use std::fmt::{self, Display, Write as _};
+use std::io::Write as _;
+use std::sync::OnceLock;
+
+use clap::ValueEnum;
+use serde_json::{Map, Value};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
+static FORMAT: OnceLock<Format> = OnceLock::new();
+
+/// Chooses the format; later calls have no effect.
+pub fn init(format: Format) {
+    let _ = FORMAT.set(format);
+}
+
+/// A value as it is logged.  Names come from other people's directories, so
+/// that control characters are escaped.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '"' && c != '=';
+        if !self.0.is_empty() && self.0.chars().all(plain) {
+            f.write_str(self.0)
+        } else {
+            write!(f, "{:?}", self.0)
+        }
+    }
+}
+
+fn line(format: Format, level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> String {
+    match format {
+        Format::Text => {
+            let mut text = format!("{} {message}", level.name());
+            for (key, value) in fields {
+                write!(text, " {key}={}", Quoted(&value.to_string())).expect("strings grow");
+            }
+            text
+        }
+        Format::Json => {
+            let mut map = Map::new();
+            map.insert("level".into(), level.name().into());
+            map.insert("message".into(), message.into());
+            for (key, value) in fields {
+                let text = value.to_string();
+                let value = text.parse::<u64>().map_or(Value::from(text), Value::from);
+                map.insert((*key).into(), value);
+            }
+            Value::Object(map).to_string()
+        }
+    }
+}
+
+pub fn event(level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
+    let format = FORMAT.get().copied().unwrap_or(Format::Text);
+    // Nobody is left to tell when stderr is gone.
+    let _ = writeln!(std::io::stderr(), "{}", line(format, level, message, fields));
+}
+
+/// `log!(Info, "table uploaded", files = n, extents = m)`
+#[macro_export]
+macro_rules! log {
+    ($level:ident, $message:expr $(, $key:ident = $value:expr)* $(,)?) => {
+        $crate::log::event(
+            $crate::log::Level::$level,
+            $message,
+            &[$((stringify!($key), &$value as &dyn std::fmt::Display)),*],
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_json() {
+        let fields: &[(&str, &dyn Display)] = &[("files", &3), ("path", &"a b\u{1b}[31m"), ("empty", &"")];
+        assert_eq!(
+            line(Format::Text, Level::Warn, "skipped", fields),
+            r#"warn skipped files=3 path="a b\u{1b}[31m" empty="""#
+        );
+        assert_eq!(
+            line(Format::Json, Level::Info, "skipped", fields),
+            r#"{"level":"info","message":"skipped","files":3,"path":"a b\u001b[31m","empty":""}"#
+                .to_string()
+                .replace(
+                    r#""level":"info","message":"skipped","files":3,"path":"a b\u001b[31m","empty":"""#,
+                    r#""empty":"","files":3,"level":"info","message":"skipped","path":"a b\u001b[31m""#
+                )
+        );
+    }
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Kernels in memory, for tests: one that writes down what it is sent, and one
+//! that keeps a table as the module does and checks every upload.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::class::Class;
+use crate::device::{MessageError, Target};
+use crate::status::Status;
+use crate::table::Extent;
+
+/// Writes down messages, and answers those that need it.
+pub struct Recorder {
+    sectors: u64,
+    sent: RefCell<Vec<String>>,
+    refuse: RefCell<Option<String>>,
+}
+
+impl Recorder {
+    pub fn new(sectors: u64) -> Self {
+        Self {
+            sectors,
+            sent: RefCell::default(),
+            refuse: RefCell::default(),
+        }
+    }
+
+    /// Messages that begin with this are refused from now on.
+    pub fn refuse(&self, start: &str) {
+        *self.refuse.borrow_mut() = Some(start.to_owned());
+    }
+
+    pub fn sent(&self) -> Vec<String> {
+        self.sent.borrow().clone()
+    }
+}
+
+impl Target for Recorder {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn message(&self, text: &str) -> Result<String, MessageError> {
+        self.sent.borrow_mut().push(text.to_owned());
+        match &*self.refuse.borrow() {
+            Some(start) if text.starts_with(start.as_str()) => {
+                Err(MessageError::Refused(format!("{start}: refused")))
+            }
+            _ if text == "commit" => Ok("generation 1 files 1 extents 1".into()),
+            _ => Ok(String::new()),
+        }
+    }
+
+    fn status(&self) -> Result<Status, MessageError> {
+        Ok(Status::default())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelFile {
+    pub class: Class,
+    pub boundary: Option<u64>,
+    pub extents: Vec<Extent>,
+}
+
+type Files = BTreeMap<u64, ModelFile>;
+
+/// An upload under way.
+#[derive(Default)]
+struct Staged {
+    files: Files,
+    /// The file that extents belong to.
+    last: Option<u64>,
+    named: BTreeSet<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    files: Files,
+    upload: Option<Staged>,
+    generation: u64,
+    windows: u64,
+    error: String,
+    /// Commits to refuse although nothing is wrong with them.
+    spurious: u32,
+    gone: bool,
+    log: Vec<String>,
+}
+
+/// A kernel that keeps a table.
+pub struct ModelKernel {
+    sectors: u64,
+    state: RefCell<State>,
+}
+
+impl ModelKernel {
+    pub fn new(sectors: u64) -> Self {
+        Self {
+            sectors,
+            state: RefCell::default(),
+        }
+    }
+
+    pub fn files(&self) -> Files {
+        self.state.borrow().files.clone()
+    }
+
+    pub fn windows(&self) -> u64 {
+        self.state.borrow().windows
+    }
+
+    pub fn refuse_commits(&self, count: u32) {
+        self.state.borrow_mut().spurious = count;
+    }
+
+    /// The table is lost, as by a reload of the table line.
+    pub fn reload(&self) {
+        let mut s = self.state.borrow_mut();
+        s.files.clear();
+        s.generation = 0;
+        s.windows = 0;
+    }
+
+    pub fn remove(&self) {
+        self.state.borrow_mut().gone = true;
+    }
+
+    /// First words of the messages since the last call.
+    pub fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.borrow_mut().log)
+    }
+}
+
+impl State {
+    fn records(&mut self, words: &[&str]) -> Result<(), String> {
+        let Staged { files, last, named } = self.upload.as_mut().ok_or("no upload is under way")?;
+        let mut n = 0;
+        while n < words.len() {
+            let arg = |k: usize| words.get(n + k).copied().ok_or("too few words");
+            match words[n] {
+                "file" => {
+                    let id: u64 = arg(1)?.parse().map_err(|_| "bad id")?;
+                    let class = arg(2)?.parse().map_err(|_| "bad class")?;
+                    let boundary = match arg(3)? {
+                        "-" => None,
+                        b => Some(b.parse().map_err(|_| "bad boundary")?),
+                    };
+                    let file = ModelFile {
+                        class,
+                        boundary,
+                        extents: Vec::new(),
+                    };
+                    if !named.insert(id) {
+                        return Err(format!("file {id} is uploaded twice"));
+                    }
+                    files.insert(id, file);
+                    *last = Some(id);
+                    n += 4;
+                }
+                "extents" => n += 1,
+                "drop" => {
+                    let id: u64 = arg(1)?.parse().map_err(|_| "bad id")?;
+                    if !named.insert(id) {
+                        return Err(format!("file {id} is uploaded twice"));
+                    }
+                    files.remove(&id).ok_or("no such file")?;
+                    *last = None;
+                    n += 2;
+                }
+                word => {
+                    let numbers: Result<Vec<u64>, _> = word.split(':').map(str::parse).collect();
+                    let numbers = numbers.map_err(|_| format!("strange word {word}"))?;
+                    let [offset, start, length] = numbers[..] else {
+                        return Err(format!("strange extent {word}"));
+                    };
+                    let id = last.ok_or("an extent without a file")?;
+                    let file = files.get_mut(&id).ok_or("an extent without a file")?;
+                    file.extents.push(Extent::new(offset, start, length));
+                    n += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, sectors: u64) -> Result<String, String> {
+        let Staged { files, .. } = self.upload.take().ok_or("no upload is under way")?;
+        if self.spurious > 0 {
+            self.spurious -= 1;
+            return Err("out of luck".into());
+        }
+        let mut all: Vec<(Extent, u64)> = Vec::new();
+        for (id, f) in &files {
+            for w in f.extents.windows(2) {
+                if w[0].offset + w[0].length > w[1].offset {
+                    return Err(format!("file {id}: extents out of order"));
+                }
+            }
+            for e in &f.extents {
+                if e.length == 0 || e.start + e.length > sectors {
+                    return Err(format!("file {id}: an extent beyond the end"));
+                }
+                all.push((*e, *id));
+            }
+        }
+        all.sort_by_key(|(e, _)| e.start);
+        for w in all.windows(2) {
+            if w[0].0.start + w[0].0.length > w[1].0.start {
+                return Err(format!("the files {} and {} overlap", w[0].1, w[1].1));
+            }
+        }
+        let reply = format!(
+            "generation {} files {} extents {}",
+            self.generation + 1,
+            files.len(),
+            all.len()
+        );
+        self.files = files;
+        self.generation += 1;
+        Ok(reply)
+    }
+
+    fn regions(&self, words: &[&str]) -> String {
+        use std::fmt::Write as _;
+        let after = words.get(1).map(|w| w.parse::<u64>().unwrap());
+        let count = words.get(2).map_or(100, |w| w.parse::<usize>().unwrap());
+        let mut text = String::new();
+        let files = self.files.iter().filter(|(id, _)| after.is_none_or(|a| **id > a));
+        for (id, f) in files.take(count) {
+            let boundary = f.boundary.map_or("-".into(), |b| b.to_string());
+            let bytes: u64 = f.extents.iter().map(|e| e.length * 512).sum();
+            let sides: &[&str] = if f.boundary.is_some() {
+                &["bottom", "top"]
+            } else {
+                &["bottom"]
+            };
+            for side in sides {
+                writeln!(text, "{id} {} {boundary} {side} {bytes} 0 0 - 1 1 3 5 0", f.class).unwrap();
+            }
+        }
+        text
+    }
+
+    fn answer(&mut self, text: &str, sectors: u64) -> Result<String, String> {
+        let words: Vec<&str> = text.split(' ').collect();
+        self.log.push(words[0].to_owned());
+        match words[0] {
+            "begin" => {
+                if words[2].parse() != Ok(sectors) {
+                    return Err(format!("begin: the target has {sectors} sectors"));
+                }
+                let files = match words[1] {
+                    "full" => Files::new(),
+                    "update" => self.files.clone(),
+                    kind => return Err(format!("begin {kind}: full or update")),
+                };
+                self.upload = Some(Staged {
+                    files,
+                    ..Staged::default()
+                });
+                Ok(String::new())
+            }
+            "file" | "extents" | "drop" => self.records(&words).map(|()| String::new()),
+            "commit" => self.commit(sectors),
+            "abort" => {
+                self.upload = None;
+                Ok(String::new())
+            }
+            "checkpoint" => {
+                self.windows += 1;
+                Ok(format!("window {} ms 1000 written 1 moved 0", self.windows))
+            }
+            "regions" => Ok(self.regions(&words)),
+            other => Err(format!("{other}: no such message")),
+        }
+    }
+}
+
+impl Target for ModelKernel {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn message(&self, text: &str) -> Result<String, MessageError> {
+        let mut s = self.state.borrow_mut();
+        if s.gone {
+            return Err(MessageError::Gone);
+        }
+        s.answer(text, self.sectors).map_err(|e| {
+            s.upload = None;
+            s.error.clone_from(&e);
+            MessageError::Refused(e)
+        })
+    }
+
+    fn status(&self) -> Result<Status, MessageError> {
+        let s = self.state.borrow();
+        if s.gone {
+            return Err(MessageError::Gone);
+        }
+        Ok(Status {
+            files: s.files.len() as u64,
+            generation: s.generation,
+            windows: s.windows,
+            ..Status::default()
+        })
+    }
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Walks a directory that others write to.
+//!
+//! No symbolic link is followed and nothing but regular files is opened; every
+//! name is looked up relative to a directory that was opened before.  Nothing
+//! stays open between walks, so that the file system can be unmounted and a
+//! deleted file's space comes back at once.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+
+/// MongoDB's own layouts have two levels of directories.
+const DEPTH: u32 = 4;
+
+/// What tells that a file may have got other extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Bytes.
+    pub size: u64,
+    /// Sectors, with those that are not allocated yet.
+    pub blocks: u64,
+    /// Nanoseconds; changes with every change of the inode.
+    pub ctime: i128,
+    /// Nanoseconds, 0 when not known.  Differs when an inode number is used
+    /// again.
+    pub btime: i128,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    pub ino: u64,
+    pub stamp: Stamp,
+}
+
+/// Why an entry was passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Skipped {
+    Symlink,
+    Special,
+    OtherDevice,
+    TooDeep,
+    Unreadable,
+}
+
+impl Skipped {
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Symlink => "it is a symbolic link",
+            Self::Special => "it is not a regular file",
+            Self::OtherDevice => "it is on another file system",
+            Self::TooDeep => "it is nested too deeply",
+            Self::Unreadable => "it cannot be read",
+        }
+    }
+}
+
+/// Who is told what a walk finds.  Paths are relative to the root.
+pub trait Visitor {
+    fn file(&mut self, path: &Path, found: FoundFile);
+    fn directory(&mut self, path: &Path, dir: &OwnedFd);
+    fn skipped(&mut self, path: &Path, why: Skipped);
+}
+
+/// A directory to walk, and the file system that it must be on.
+#[derive(Clone, Debug)]
+pub struct Root {
+    path: PathBuf,
+    dev: u64,
+    ino: u64,
+}
+
+fn open_dir(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(at, name, flags, Mode::empty())
+}
+
+fn nanoseconds(t: rustix::fs::StatxTimestamp) -> i128 {
+    i128::from(t.tv_sec) * 1_000_000_000 + i128::from(t.tv_nsec)
+}
+
+fn stamp(s: &Statx) -> Stamp {
+    let known = StatxFlags::from_bits_retain(s.stx_mask);
+    Stamp {
+        size: s.stx_size,
+        blocks: s.stx_blocks,
+        ctime: nanoseconds(s.stx_ctime),
+        btime: if known.contains(StatxFlags::BTIME) {
+            nanoseconds(s.stx_btime)
+        } else {
+            0
+        },
+    }
+}
+
+fn statx(at: impl AsFd, name: &OsStr, flags: AtFlags) -> Result<Statx, Errno> {
+    rustix::fs::statx(
+        at,
+        name,
+        flags | AtFlags::SYMLINK_NOFOLLOW,
+        StatxFlags::BASIC_STATS | StatxFlags::BTIME,
+    )
+}
+
+fn device(s: &Statx) -> u64 {
+    rustix::fs::makedev(s.stx_dev_major, s.stx_dev_minor)
+}
+
+impl Root {
+    /// The directory as it is now.  `path` itself may lead through links: it
+    /// comes from the administrator.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let path = std::fs::canonicalize(path)?;
+        let file = File::open(&path)?;
+        let s = statx(&file, OsStr::new(""), AtFlags::EMPTY_PATH)?;
+        if FileType::from_raw_mode(s.stx_mode.into()) != FileType::Directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        Ok(Self {
+            path,
+            dev: device(&s),
+            ino: s.stx_ino,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the directory, if it is still the one that it was.
+    pub fn handle(&self) -> io::Result<Option<OwnedFd>> {
+        let fd = match open_dir(rustix::fs::CWD, self.path.as_os_str()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let s = statx(&fd, OsStr::new(""), AtFlags::EMPTY_PATH)?;
+        Ok((device(&s) == self.dev && s.stx_ino == self.ino).then_some(fd))
+    }
+
+    /// Walks everything below `handle`.
+    pub fn walk(&self, handle: OwnedFd, visitor: &mut dyn Visitor) -> io::Result<()> {
+        visitor.directory(Path::new(""), &handle);
+        self.walk_dir(&handle, Path::new(""), 0, visitor)
+    }
+
+    fn walk_dir(&self, dir: &OwnedFd, path: &Path, depth: u32, visitor: &mut dyn Visitor) -> io::Result<()> {
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in Dir::read_from(dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        // The same order in every walk, so that one of two links is kept.
+        names.sort_unstable();
+        for name in names {
+            self.entry(dir, path, &name, depth, visitor)?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &self,
+        dir: &OwnedFd,
+        path: &Path,
+        name: &OsStr,
+        depth: u32,
+        visitor: &mut dyn Visitor,
+    ) -> io::Result<()> {
+        let s = match statx(dir, name, AtFlags::empty()) {
+            Ok(s) => s,
+            // It is gone already.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        };
+        let path = path.join(name);
+        let kind = FileType::from_raw_mode(s.stx_mode.into());
+        if kind == FileType::Symlink {
+            visitor.skipped(&path, Skipped::Symlink);
+        } else if device(&s) != self.dev {
+            visitor.skipped(&path, Skipped::OtherDevice);
+        } else if kind == FileType::RegularFile {
+            visitor.file(
+                &path,
+                FoundFile {
+                    ino: s.stx_ino,
+                    stamp: stamp(&s),
+                },
+            );
+        } else if kind != FileType::Directory {
+            visitor.skipped(&path, Skipped::Special);
+        } else if depth >= DEPTH {
+            visitor.skipped(&path, Skipped::TooDeep);
+        } else {
+            match open_dir(dir, name) {
+                Ok(sub) => {
+                    visitor.directory(&path, &sub);
+                    match self.walk_dir(&sub, &path, depth + 1, visitor) {
+                        // Removed while it was read.
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                        other => other?,
+                    }
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(Errno::ACCESS | Errno::PERM) => visitor.skipped(&path, Skipped::Unreadable),
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a regular file below `root` for reading its extents.  `None`: it is
+/// gone, or no longer the file with this inode number.
+pub fn open_file(root: &OwnedFd, path: &Path, ino: u64) -> io::Result<Option<(File, Stamp)>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let open = |extra| rustix::fs::openat2(root, path, flags | extra, Mode::empty(), resolve);
+    let opened = match open(OFlags::NOATIME) {
+        // Only the owner and root may leave the access time alone.
+        Err(Errno::PERM) => open(OFlags::empty()),
+        other => other,
+    };
+    let fd = match opened {
+        Ok(fd) => fd,
+        // What O_NOFOLLOW and the resolve flags say of a name that was exchanged.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let s = statx(&fd, OsStr::new(""), AtFlags::EMPTY_PATH)?;
+    let regular = FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile;
+    Ok((regular && s.stx_ino == ino).then(|| (File::from(fd), stamp(&s))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{symlink, MetadataExt};
+
+    #[derive(Default)]
+    struct Notes {
+        files: Vec<(String, u64)>,
+        dirs: Vec<String>,
+        skipped: Vec<(String, Skipped)>,
+    }
+
+    impl Visitor for Notes {
+        fn file(&mut self, path: &Path, found: FoundFile) {
+            self.files.push((path.display().to_string(), found.stamp.size));
+        }
+        fn directory(&mut self, path: &Path, _: &OwnedFd) {
+            self.dirs.push(path.display().to_string());
+        }
+        fn skipped(&mut self, path: &Path, why: Skipped) {
+            self.skipped.push((path.display().to_string(), why));
+        }
+    }
+
+    fn walk(path: &Path) -> Notes {
+        let root = Root::open(path).unwrap();
+        let mut notes = Notes::default();
+        root.walk(root.handle().unwrap().unwrap(), &mut notes).unwrap();
+        notes
+    }
+
+    #[test]
+    fn links_and_fifos_are_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |p: &str| dir.path().join(p);
+        fs::create_dir_all(at("db/collection")).unwrap();
+        fs::write(at("db/collection/1-2.wt"), "123").unwrap();
+        fs::write(at("a.wt"), "1").unwrap();
+        symlink("/etc/passwd", at("index-1-2.wt")).unwrap();
+        symlink("/", at("loop")).unwrap();
+        symlink("..", at("db/up")).unwrap();
+        // Opening it for reading would wait for a writer.
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("collection-1-2.wt"), Mode::RUSR).unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(at("mongodb-27017.sock")).unwrap();
+
+        let notes = walk(dir.path());
+        assert_eq!(
+            notes.files,
+            [("a.wt".to_owned(), 1), ("db/collection/1-2.wt".to_owned(), 3)]
+        );
+        assert_eq!(notes.dirs, ["", "db", "db/collection"]);
+        assert_eq!(
+            notes.skipped,
+            [
+                ("collection-1-2.wt".to_owned(), Skipped::Special),
+                ("db/up".to_owned(), Skipped::Symlink),
+                ("index-1-2.wt".to_owned(), Skipped::Symlink),
+                ("loop".to_owned(), Skipped::Symlink),
+                ("mongodb-27017.sock".to_owned(), Skipped::Special),
+            ]
+        );
+        drop(socket);
+    }
+
+    #[test]
+    fn directories_end_somewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("1/2/3/4/5/6")).unwrap();
+        let notes = walk(dir.path());
+        assert_eq!(notes.dirs.last().unwrap(), "1/2/3/4");
+        assert_eq!(notes.skipped, [("1/2/3/4/5".to_owned(), Skipped::TooDeep)]);
+    }
+
+    #[test]
+    fn a_name_that_was_exchanged_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |p: &str| dir.path().join(p);
+        fs::create_dir(at("db")).unwrap();
+        fs::write(at("db/f"), "1").unwrap();
+        fs::write(at("g"), "1").unwrap();
+        let ino = fs::metadata(at("db/f")).unwrap().ino();
+        let root = Root::open(dir.path()).unwrap();
+        let handle = || root.handle().unwrap().unwrap();
+        let opens = |p: &str| open_file(&handle(), Path::new(p), ino).unwrap().is_some();
+        assert!(opens("db/f"));
+        assert!(!opens("g"), "another inode");
+        assert!(!opens("nothing"));
+        assert!(!opens("db"), "a directory");
+        // A link to the right file, by a name and by a directory.
+        symlink("db/f", at("link")).unwrap();
+        symlink("db", at("dblink")).unwrap();
+        assert!(!opens("link"));
+        assert!(!opens("dblink/f"));
+        // A FIFO in its place must not block either.
+        fs::remove_file(at("db/f")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("db/f"), Mode::RUSR).unwrap();
+        assert!(!opens("db/f"));
+    }
+
+    #[test]
+    fn a_root_that_was_replaced_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        fs::create_dir(&path).unwrap();
+        let root = Root::open(&path).unwrap();
+        assert!(root.handle().unwrap().is_some());
+        fs::rename(&path, dir.path().join("old")).unwrap();
+        assert!(root.handle().unwrap().is_none());
+        fs::create_dir(&path).unwrap();
+        assert!(root.handle().unwrap().is_none());
+        assert!(Root::open(&dir.path().join("none")).is_err());
+    }
+}
