@@ -7,18 +7,30 @@
 # disk_by_serial SERIAL: prints the /dev node of an NVMe disk, for which it
 # waits: the kernel probes disks asynchronously.
 disk_by_serial() {
-	local file serial node _
+	local start=$SECONDS
 
-	for _ in {1..200}; do
-		for file in /sys/block/nvme*/device/serial; do
-			node=/dev/$(cut -d/ -f4 <<<"$file")
-			read -r serial <"$file" && [[ $serial == "$1" && -b $node ]] || continue
-			echo "$node"
-			return
-		done 2>/dev/null
+	until find_disk "$1"; do
+		if ((SECONDS - start > 10)); then
+			echo "no NVMe disk has the serial number $1" >&2
+			return 1
+		fi
 		sleep 0.05
 	done
-	echo "no NVMe disk has the serial number $1" >&2
+}
+
+# A namespace of several paths has a disk for each in sysfs, but one node.
+find_disk() {
+	local file disk serial
+
+	for file in /sys/block/nvme*/device/serial; do
+		disk=${file#/sys/block/}
+		disk=/dev/${disk%%/*}
+		{ read -r serial <"$file"; } 2>/dev/null || continue
+		if [[ $serial == "$1" && -b $disk ]]; then
+			echo "$disk"
+			return
+		fi
+	done
 	return 1
 }
 

@@ -42,8 +42,8 @@ forget_unused() {
 }
 
 # build NAME DIR: runs recipes/NAME under a lock and gives its result the
-# final name only when it is complete. The recipe is a session of its own so
-# that an interrupted build takes all its children along.
+# final name only when it is complete. The recipe has a PID namespace so that
+# an interrupted build takes all its children along.
 build() {
 	local name=$1 dir=$2 partial=$2.partial log=$cache/$1.log start=$SECONDS lock child
 
@@ -53,9 +53,10 @@ build() {
 	say "$name: building, log in $log"
 	forget_unused "$name"
 	rm -rf --one-file-system "$partial"
-	setsid "$bed/recipes/$name" "$partial" >"$log" 2>&1 </dev/null &
+	unshare --pid --fork --kill-child --mount-proc \
+		"$bed/recipes/$name" "$partial" >"$log" 2>&1 </dev/null &
 	child=$!
-	trap 'kill -- -$child 2>/dev/null; exit 130' INT TERM
+	trap 'kill -KILL $child 2>/dev/null; exit 130' INT TERM
 	wait "$child" || { tail -n 20 "$log" >&2; die "$name: failed after $((SECONDS - start)) s"; }
 	trap - INT TERM
 	mv -T "$partial" "$dir"
@@ -74,15 +75,19 @@ ensure() {
 
 # prepare: all artefacts. The roots have nothing to do with each other.
 prepare() {
-	local guest failed=0
+	local name builds=()
 
-	[[ -d $(artefact guest) ]] || need_host
-	ensure guest &
-	guest=$!
-	trap 'kill $guest 2>/dev/null; exit 130' INT TERM
-	ensure tools || failed=1
-	wait "$guest" || failed=1
-	((!failed)) || exit 1
+	if [[ ! -d $(artefact tools) || ! -d $(artefact guest) ]]; then
+		need_host
+		for name in tools guest; do
+			ensure "$name" &
+			builds+=($!)
+		done
+		trap 'kill "${builds[@]}" 2>/dev/null; exit 130' INT TERM
+		wait "${builds[0]}" || { kill "${builds[1]}" 2>/dev/null; exit 1; }
+		wait "${builds[1]}" || exit 1
+		trap - INT TERM
+	fi
 	ensure image
 }
 

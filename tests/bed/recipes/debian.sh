@@ -50,18 +50,18 @@ apt_network() { apt-config dump | grep -E '^Acquire::(https?|Check-Date|Check-Va
 
 # debian_root DEST VARIANT PACKAGES [MMDEBSTRAP-OPTION...]
 debian_root() {
-	local dest=$1 variant=$2 include=$3 conf
+	local dest=$1 variant=$2 include=$3 line network=()
 
 	shift 3
-	conf=$(mktemp)
-	apt_network >"$conf"
+	while read -r line; do
+		network+=(--aptopt="$line")
+	done < <(apt_network)
 	sources | mmdebstrap --mode=root --format=directory --variant="$variant" \
-		--aptopt="$conf" --aptopt='Acquire::Languages "none"' \
+		"${network[@]}" --aptopt='Acquire::Languages "none"' \
 		--dpkgopt=force-unsafe-io \
 		--dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/info/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' \
 		--dpkgopt='path-exclude=/usr/share/man/*' \
 		--include="$include" "$@" "$suite" "$dest" -
-	rm -f "$conf"
 }
