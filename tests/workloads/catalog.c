@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Idents, _mdb_catalog.wt and sizeStorer.wt. */
+/* Idents and _mdb_catalog.wt. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 
 #include "catalog.h"
 #include "random.h"
+#include "sizes.h"
 #include "util.h"
 
 #define CATALOG_URI "table:_mdb_catalog"
-#define SIZES_URI "table:sizeStorer"
 #define ENTRY_MAX_SIZE 16384
 
 /* As MongoDB 3.2 to 4.0 makes them: wiredtiger_record_store.cpp, _index.cpp */
@@ -31,20 +31,6 @@ static void create_table(struct catalog *catalog, const char *uri,
 {
 	must(catalog->session->create(catalog->session, uri, config),
 	     "creating", uri);
-}
-
-static WT_CURSOR *open_cursor(WT_SESSION *session, const char *uri)
-{
-	WT_CURSOR *cursor;
-
-	must(session->open_cursor(session, uri, NULL, NULL, &cursor),
-	     "opening", uri);
-	return cursor;
-}
-
-static void close_cursor(WT_CURSOR *cursor)
-{
-	must(cursor->close(cursor), "closing", "a cursor");
 }
 
 /* ---- idents ---- */
@@ -216,8 +202,7 @@ void catalog_create(struct catalog *catalog, struct engine *engine,
 	catalog->ident_random = (int64_t)hash64(~engine->opt->seed);
 	catalog->units = units;
 	text(catalog->workload, sizeof(catalog->workload), "%s", workload);
-	create_table(catalog, SIZES_URI,
-		     "key_format=u,value_format=u,log=(enabled=true)");
+	sizes_create(catalog->session);
 	create_table(catalog, CATALOG_URI, RECORDS_CONFIG);
 }
 
@@ -305,23 +290,6 @@ static void read_entry(struct catalog *catalog, struct part doc)
 	}
 }
 
-static void read_size(WT_CURSOR *sizes, struct collection *coll)
-{
-	WT_ITEM item = { .data = coll->uri, .size = strlen(coll->uri) };
-	int ret;
-
-	sizes->set_key(sizes, &item);
-	ret = sizes->search(sizes);
-	if (ret == WT_NOTFOUND)
-		return;
-	must(ret, "reading the size of", coll->ns);
-	must(sizes->get_value(sizes, &item), "reading the size of", coll->ns);
-	coll->stored_records = bson_get_int(item.data, item.size, "numRecords");
-	coll->stored_bytes = bson_get_int(item.data, item.size, "dataSize");
-	atomic_store(&coll->records, coll->stored_records);
-	atomic_store(&coll->bytes, coll->stored_bytes);
-}
-
 static void read_next_rid(struct catalog *catalog, struct collection *coll)
 {
 	WT_CURSOR *cursor = open_cursor(catalog->session, coll->uri);
@@ -355,72 +323,15 @@ void catalog_open(struct catalog *catalog, struct engine *engine)
 	close_cursor(cursor);
 	if (!catalog->count)
 		die("dbpath '%s' has an empty catalog", engine->opt->dbpath);
-	cursor = open_cursor(catalog->session, SIZES_URI);
-	for (size_t i = 0; i < catalog->count; i++) {
-		read_size(cursor, catalog->collection[i]);
+	for (size_t i = 0; i < catalog->count; i++)
 		read_next_rid(catalog, catalog->collection[i]);
-	}
-	close_cursor(cursor);
+	sizes_read(catalog);
 }
 
 void catalog_close(struct catalog *catalog)
 {
-	catalog_store_sizes(catalog, catalog->session);
+	sizes_store(catalog, catalog->session);
 	session_close(catalog->session);
-}
-
-/* ---- sizes ---- */
-
-void catalog_recount(struct catalog *catalog)
-{
-	for (size_t i = 0; i < catalog->count; i++) {
-		struct collection *coll = catalog->collection[i];
-		WT_CURSOR *cursor = open_cursor(catalog->session, coll->uri);
-		int64_t records = 0, bytes = 0;
-		WT_ITEM value;
-		int ret;
-
-		while (!(ret = cursor->next(cursor)) &&
-		       !(ret = cursor->get_value(cursor, &value))) {
-			records++;
-			bytes += (int64_t)value.size;
-		}
-		if (ret != WT_NOTFOUND)
-			must(ret, "counting the records of", coll->ns);
-		atomic_store(&coll->records, records);
-		atomic_store(&coll->bytes, bytes);
-		close_cursor(cursor);
-	}
-}
-
-static void store_size(WT_CURSOR *sizes, struct collection *coll)
-{
-	int64_t records = atomic_load(&coll->records);
-	int64_t bytes = atomic_load(&coll->bytes);
-	WT_ITEM item = { .data = coll->uri, .size = strlen(coll->uri) };
-	struct bson_out out;
-	uint8_t doc[64];
-
-	if (records == coll->stored_records && bytes == coll->stored_bytes)
-		return;
-	sizes->set_key(sizes, &item);
-	bson_begin(&out, doc, sizeof(doc));
-	bson_int64(&out, "numRecords", records);
-	bson_int64(&out, "dataSize", bytes);
-	item = (WT_ITEM){ .data = doc, .size = bson_end(&out) };
-	sizes->set_value(sizes, &item);
-	must(sizes->insert(sizes), "writing the size of", coll->ns);
-	coll->stored_records = records;
-	coll->stored_bytes = bytes;
-}
-
-void catalog_store_sizes(struct catalog *catalog, WT_SESSION *session)
-{
-	WT_CURSOR *cursor = open_cursor(session, SIZES_URI);
-
-	for (size_t i = 0; i < catalog->count; i++)
-		store_size(cursor, catalog->collection[i]);
-	close_cursor(cursor);
 }
 
 /* ---- idents for tests ---- */

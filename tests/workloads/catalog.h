@@ -12,7 +12,6 @@
  *           indexes: [ { spec: { v, unique, key: { <field>: 1 }, name, ns },
  *                        ready, multikey } ] },
  *     idxIdent: { <index name>: <ident> }, ns, ident }
- * Counts and sizes stand in sizeStorer.wt: table uri -> { numRecords, dataSize }.
  */
 struct catalog {
 	struct engine *engine;
@@ -37,11 +36,6 @@ void catalog_close(struct catalog *catalog);
 struct collection *catalog_add(struct catalog *catalog, const char *ns,
 			       const struct index *spec, unsigned int count);
 void catalog_set_loaded(struct catalog *catalog);
-/* After an unclean stop, what sizeStorer.wt says may be old: count the records. */
-void catalog_recount(struct catalog *catalog);
-/* session: the caller's, since any thread may do this before a checkpoint. */
-void catalog_store_sizes(struct catalog *catalog, WT_SESSION *session);
-
 void catalog_write_idents(const struct catalog *catalog, const char *path);
 
 #endif

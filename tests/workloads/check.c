@@ -7,6 +7,7 @@
 #include "check.h"
 #include "document.h"
 #include "random.h"
+#include "sizes.h"
 #include "util.h"
 
 /*
@@ -53,14 +54,12 @@ static void add_entry(struct entries *entries, const uint8_t *key, size_t len,
 
 static void verify_all(WT_SESSION *session, struct totals *totals)
 {
-	WT_CURSOR *metadata;
+	WT_CURSOR *metadata = open_cursor(session, "metadata:");
 	char **uris = NULL;
 	size_t count = 0;
 	const char *uri;
 	int ret;
 
-	must(session->open_cursor(session, "metadata:", NULL, NULL, &metadata),
-	     "opening", "WiredTiger.wt");
 	while (!(ret = metadata->next(metadata)) &&
 	       !(ret = metadata->get_key(metadata, &uri))) {
 		/* The LAS file is WiredTiger's scratch space, made anew and always open. */
@@ -72,7 +71,7 @@ static void verify_all(WT_SESSION *session, struct totals *totals)
 	}
 	if (ret != WT_NOTFOUND)
 		must(ret, "reading", "WiredTiger.wt");
-	must(metadata->close(metadata), "closing", "WiredTiger.wt");
+	close_cursor(metadata);
 	for (size_t i = 0; i < count; i++) {
 		ret = session->verify(session, uris[i], NULL);
 		if (ret)
@@ -219,7 +218,7 @@ int check_database(const struct options *opt)
 	if (!totals.faults) {
 		catalog_open(&catalog, &engine);
 		if (engine.unclean)
-			catalog_recount(&catalog);
+			sizes_recount(&catalog);
 		for (size_t i = 0; i < catalog.count; i++)
 			check_collection(catalog.collection[i],
 					 catalog.session, &totals);

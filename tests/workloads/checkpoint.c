@@ -7,13 +7,14 @@
 #include <time.h>
 
 #include "checkpoint.h"
+#include "sizes.h"
 #include "util.h"
 
 double checkpoint_now(struct catalog *catalog, WT_SESSION *session)
 {
 	uint64_t start = now_ns();
 
-	catalog_store_sizes(catalog, session);
+	sizes_store(catalog, session);
 	must(session->checkpoint(session, NULL), "making", "a checkpoint");
 	return seconds_since(start);
 }
@@ -125,17 +126,25 @@ void checkpointer_start_thread(struct checkpointer *cp)
 		die("cannot start the checkpoint thread");
 }
 
-void checkpointer_request(struct checkpointer *cp)
+void checkpointer_reach(struct checkpointer *cp, uint64_t number)
 {
+	if (atomic_load_explicit(&cp->requested, memory_order_relaxed) >=
+	    number)
+		return;
 	if (!cp->threaded) {
+		cp->requested++;
 		make_one(cp, ++cp->done);
 		return;
 	}
 	pthread_mutex_lock(&cp->lock);
-	while (cp->requested > cp->done)
-		pthread_cond_wait(&cp->changed, &cp->lock);
-	cp->requested++;
-	pthread_cond_broadcast(&cp->changed);
+	while (cp->requested < number) {
+		if (cp->requested > cp->done) {
+			pthread_cond_wait(&cp->changed, &cp->lock);
+			continue;
+		}
+		cp->requested++;
+		pthread_cond_broadcast(&cp->changed);
+	}
 	pthread_mutex_unlock(&cp->lock);
 }
 

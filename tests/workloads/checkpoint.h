@@ -3,6 +3,7 @@
 #define WTLOAD_CHECKPOINT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "catalog.h"
 
@@ -25,7 +26,7 @@ struct checkpointer {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	uint64_t requested;
+	_Atomic uint64_t requested;	/* changed with the lock held */
 	uint64_t done;
 	bool stopping;
 };
@@ -33,8 +34,12 @@ struct checkpointer {
 void checkpointer_init(struct checkpointer *cp, struct catalog *catalog);
 void checkpointer_start_thread(struct checkpointer *cp);
 
-/* Waits for a checkpoint that is still being made, then asks for one more. */
-void checkpointer_request(struct checkpointer *cp);
+/*
+ * To be called by every client before it works in the window after checkpoint
+ * number: asks for that checkpoint if nobody did, once the one before is made.
+ * So at most one window's work runs beside a checkpoint.
+ */
+void checkpointer_reach(struct checkpointer *cp, uint64_t number);
 /* Ends the thread; what was asked for is made first. */
 void checkpointer_stop(struct checkpointer *cp);
 

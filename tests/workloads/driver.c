@@ -98,19 +98,27 @@ static void do_operation(const struct workload *workload, struct worker *w,
 		workload->remove(w);
 }
 
-static void before_operation(struct job *job, uint64_t number)
+/* The checkpoint that operation number comes after. */
+static uint64_t checkpoint_before(const struct job *job, uint64_t number)
 {
 	const struct options *opt = job->opt;
 
+	if (opt->checkpoint_ops)
+		return number / opt->checkpoint_ops;
+	if (job->total && opt->checkpoints)
+		return (uint64_t)((unsigned __int128)number *
+				  opt->checkpoints / job->total);
+	return 0;
+}
+
+static void before_operation(struct job *job, uint64_t number)
+{
 	if (job->total && starts_part(number, job->total, PROGRESS_STEPS))
 		printf("run: %llu %% (%llu operations), %.0f operations/s\n",
 		       (unsigned long long)(number * 100 / job->total),
 		       (unsigned long long)number,
 		       (double)number / seconds_since(job->start_ns));
-	if ((job->total && opt->checkpoints &&
-	     starts_part(number, job->total, opt->checkpoints)) ||
-	    (opt->checkpoint_ops && number && !(number % opt->checkpoint_ops)))
-		checkpointer_request(&job->checkpointer);
+	checkpointer_reach(&job->checkpointer, checkpoint_before(job, number));
 }
 
 static void *run_main(void *arg)
@@ -196,7 +204,7 @@ static void job_init(struct job *job, const struct workload *workload,
 	job->checkpointer.interval = (double)job->opt->checkpoint_seconds;
 }
 
-void drive_load(const struct workload *workload, struct catalog *catalog,
+bool drive_load(const struct workload *workload, struct catalog *catalog,
 		struct results *results)
 {
 	struct job job;
@@ -208,7 +216,7 @@ void drive_load(const struct workload *workload, struct catalog *catalog,
 	run_clients(&job, load_main, "load", false, NULL);
 	checkpointer_stop(&job.checkpointer);
 	if (interrupted)
-		return;
+		return false;
 	catalog_set_loaded(catalog);
 	results->load_checkpoint_seconds = checkpoint_now(catalog,
 							  catalog->session);
@@ -216,6 +224,7 @@ void drive_load(const struct workload *workload, struct catalog *catalog,
 	printf("load: done in %.1f s, its checkpoint took %.2f s\n",
 	       results->load_seconds, results->load_checkpoint_seconds);
 	run_hook("--on-load-end", job.opt->on_load_end);
+	return true;
 }
 
 void drive_run(const struct workload *workload, struct catalog *catalog,
@@ -225,8 +234,6 @@ void drive_run(const struct workload *workload, struct catalog *catalog,
 	struct checkpointer *cp = &job.checkpointer;
 	const struct options *opt;
 
-	if (interrupted)
-		return;
 	job_init(&job, workload, catalog);
 	opt = job.opt;
 	job.total = opt->ops;
@@ -244,14 +251,15 @@ void drive_run(const struct workload *workload, struct catalog *catalog,
 	run_clients(&job, run_main, "run", opt->seconds > 0, &results->latency);
 	results->run_seconds = seconds_since(job.start_ns);
 	/* The last one is due after the last operation. */
-	if (!interrupted &&
-	    (opt->checkpoints ||
-	     (opt->checkpoint_ops && opt->ops &&
-	      !(opt->ops % opt->checkpoint_ops))))
-		checkpointer_request(cp);
+	if (!interrupted && opt->checkpoints)
+		checkpointer_reach(cp, opt->checkpoints);
+	else if (!interrupted && opt->checkpoint_ops && opt->ops)
+		checkpointer_reach(cp, opt->ops / opt->checkpoint_ops);
 	checkpointer_stop(cp);
 	results->ops = results->latency.total;
 	results->checkpoints = cp->done;
 	results->checkpoint_seconds = cp->total_seconds;
 	results->longest_checkpoint_seconds = cp->longest_seconds;
+	if (interrupted)
+		printf("run: stopped by signal %d\n", (int)interrupted);
 }

@@ -17,7 +17,8 @@ struct results {
 	double longest_checkpoint_seconds;
 };
 
-void drive_load(const struct workload *workload, struct catalog *catalog,
+/* False when a signal ended it before the database was complete. */
+bool drive_load(const struct workload *workload, struct catalog *catalog,
 		struct results *results);
 void drive_run(const struct workload *workload, struct catalog *catalog,
 	       struct results *results);

@@ -240,3 +240,17 @@ void session_close(WT_SESSION *session)
 {
 	must(session->close(session, NULL), "closing", "a session");
 }
+
+WT_CURSOR *open_cursor(WT_SESSION *session, const char *uri)
+{
+	WT_CURSOR *cursor;
+
+	must(session->open_cursor(session, uri, NULL, NULL, &cursor),
+	     "opening", uri);
+	return cursor;
+}
+
+void close_cursor(WT_CURSOR *cursor)
+{
+	must(cursor->close(cursor), "closing", "a cursor");
+}

@@ -24,5 +24,7 @@ void engine_close(struct engine *engine);
 
 WT_SESSION *engine_session(struct engine *engine);
 void session_close(WT_SESSION *session);
+WT_CURSOR *open_cursor(WT_SESSION *session, const char *uri);
+void close_cursor(WT_CURSOR *cursor);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "report.h"
+#include "sizes.h"
 #include "util.h"
 
 static const struct workload *find_workload(const char *name)
@@ -32,7 +33,7 @@ static void reopen(struct catalog *catalog, struct engine *engine,
 		    dbpath);
 	if (engine->unclean) {
 		printf("the last run did not stop cleanly: recovered from the journal\n");
-		catalog_recount(catalog);
+		sizes_recount(catalog);
 	}
 }
 
@@ -42,6 +43,7 @@ static int run_workload(const struct options *opt)
 	struct results results = { 0 };
 	struct engine engine;
 	struct catalog catalog;
+	bool complete = true;
 
 	engine_open(&engine, opt, opt->phase != PHASE_RUN);
 	if (opt->phase == PHASE_RUN) {
@@ -56,11 +58,14 @@ static int run_workload(const struct options *opt)
 	workload->prepare(&catalog);
 	catch_signals();
 	if (opt->phase != PHASE_RUN)
-		drive_load(workload, &catalog, &results);
-	if (opt->phase != PHASE_LOAD)
+		complete = drive_load(workload, &catalog, &results);
+	if (complete && opt->phase != PHASE_LOAD)
 		drive_run(workload, &catalog, &results);
 	catalog_close(&catalog);
 	engine_close(&engine);
+	if (!complete)
+		die("the load was stopped by a signal before its end: empty dbpath '%s' and load again",
+		    opt->dbpath);
 	report(&catalog, &results);
 	return 0;
 }

@@ -1,0 +1,247 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: tests/workloads/test.sh WTLOAD
+#
+# Tests the program WTLOAD (what "make -C tests/workloads OUT=DIR" leaves in
+# DIR) in a temporary folder: the files it makes, that it goes on where it
+# stopped or was killed, and that its check sees what is broken.
+set -u
+
+wtload=$(realpath -- "${1:?usage: test.sh WTLOAD}")
+dir=$(mktemp -d)
+trap 'rm -rf -- "$dir"' EXIT
+cd "$dir" || exit 1
+
+passed=0
+failed=0
+
+ok() { passed=$((passed + 1)); echo "ok - $1"; }
+not_ok() { failed=$((failed + 1)); echo "not ok - $1"; tail -n 6 out err | sed 's/^/  # /'; }
+verdict() { if [[ $? == 0 ]]; then ok "$1"; else not_ok "$1"; fi; }
+
+# does NAME CMD...: CMD succeeds; its output stays in out and err.
+does() { "${@:2}" >out 2>err; verdict "$1"; }
+# holds NAME CMD...: so does CMD, which may look at out and err.
+holds() { "${@:2}" >/dev/null 2>&1; verdict "$1"; }
+# refused NAME STATUS SENTENCE CMD...: CMD ends so and says so.
+refused() {
+	local status
+
+	"${@:4}" >out 2>err
+	status=$?
+	[[ $status == "$2" ]] && grep -qF -- "$3" err
+	verdict "$1"
+}
+
+fresh() { rm -rf db && mkdir db; }
+load() { fresh; "$wtload" "$@" --dbpath db --phase load; }
+run() { "$wtload" "$@" --dbpath db --phase run; }
+all() { fresh; "$wtload" "$@" --dbpath db; }
+check() { "$wtload" check --dbpath db; }
+# The data files, without those that only WiredTiger uses.
+files() { (cd db && find . -type f -name '*.wt' ! -name 'WiredTiger*' | sort); }
+
+linkbench=(linkbench --nodes 3000 --ops 2000 --cache-mb 20)
+ycsb=(ycsb --records 3000 --ops 2000 --cache-mb 20)
+many=(many --collections 20 --records 30 --ops 1000 --checkpoints 3)
+
+# ---- each workload -----------------------------------------------------------
+
+for mix in original mixed update-only; do
+	does "linkbench $mix" all "${linkbench[@]}" --mix $mix
+	does "... checks" check
+done
+for mix in update-heavy update-only; do
+	does "ycsb $mix" all "${ycsb[@]}" --mix $mix
+	does "... checks" check
+done
+does "many mixed" all "${many[@]}" --mix mixed
+does "... checks" check
+does "linkbench with 4 clients" all "${linkbench[@]}" --mix mixed --threads 4
+does "... checks" check
+does "4 KiB leaf pages" all "${linkbench[@]}" --leaf-kib 4
+does "... check" check
+
+# ---- files -------------------------------------------------------------------
+
+number='[0-9]+--?[0-9]+'
+minor='^\./(_mdb_catalog|sizeStorer)\.wt$'
+
+# all_named PATTERN: 100 files, 20 collections and 80 indexes, are named so.
+all_named() {
+	files | grep -vE "$minor" >data
+	[[ $(wc -l <data) == 100 && $(grep -cE "^\./$1\.wt$" data) == 100 ]]
+}
+others_exist() {
+	local name
+
+	for name in WiredTiger{,.lock,.turtle,.wt,LAS.wt} storage.bson mongod.lock; do
+		[[ -f db/$name ]] || return 1
+	done
+}
+journal_named() { ! find db/journal -type f -printf '%f\n' | grep -vE '^WiredTiger(Log|Preplog)\.[0-9]{10}$'; }
+one_counter() { diff <(grep -oE '[-/][0-9]+-' data | tr -d /- | sort -n) <(seq 0 99); }
+one_random() { [[ $(sed -E 's/.*[-/][0-9]+-(-?[0-9]+)\.wt/\1/' data | sort -u | wc -l) == 1 ]]; }
+idents_match() { diff <(grep -oE '"ident":"[^"]*"' idents | cut -d'"' -f4 | sed 's/.*/.\/&.wt/' | sort) data; }
+id_indexes() { [[ $(grep -c '"type":"index","index":"_id_"' idents) == 20 ]]; }
+
+does "many, plain" all "${many[@]}" --idents idents
+holds "idents" all_named "(collection|index)-$number"
+holds "one counter for collections and indexes" one_counter
+holds "one random number" one_random
+holds "mongod's other files" others_exist
+holds "the journal's names" journal_named
+holds "an empty lock file after a clean stop" test ! -s db/mongod.lock
+holds "--idents names every file" idents_match
+holds "--idents tells _id indexes" id_indexes
+does "many with --directory-per-db" all "${many[@]}" --directory-per-db --idents idents
+holds "idents with it" all_named "[a-z0-9]+/(collection|index)-$number"
+holds "--idents names every file" idents_match
+holds "databases named index and collection" test -d db/index -a -d db/collection
+does "... check" check
+does "many with --directory-for-indexes" all "${many[@]}" --directory-for-indexes
+holds "idents with it" all_named "(collection|index)/$number"
+does "... check" check
+does "many with both" all "${many[@]}" --directory-per-db --directory-for-indexes
+holds "idents with both" all_named "[a-z0-9]+/(collection|index)/$number"
+does "... check" check
+
+# ---- phases, checkpoints, hooks ------------------------------------------------
+
+lines() { [[ $(grep -cE "$2" "$3") == "$1" ]]; }
+json_says() { grep -q '"ops": 2000,' json && grep -q '"checkpoints": 4,' json && grep -q '"p99.9": [0-9]' json; }
+json_parses() { ! command -v python3 || python3 -m json.tool json; }
+
+does "a load alone" load "${linkbench[@]}" --on-load-end 'echo loaded >>hooks'
+files >before
+# shellcheck disable=SC2016 # for the hook's shell
+does "a run alone" run "${linkbench[@]}" --checkpoints 4 --on-checkpoint 'echo $CHECKPOINT >>hooks' --json json
+holds "hooks in their order" diff <(printf '%s\n' loaded 1 2 3 4) hooks
+holds "no new files" diff before <(files)
+holds "a line for each checkpoint" lines 4 '^checkpoint [1-4]/4 took [0-9.]+ s$' out
+holds "a line each 5 %" lines 19 '^run: [0-9]+ %' out
+holds "a last line" lines 1 '^linkbench: 2000 operations \(update-only\)' out
+holds "JSON's values" json_says
+holds "JSON's form" json_parses
+does "a second run" run "${linkbench[@]}" --mix mixed --checkpoint-ops 500
+holds "a checkpoint each 500 operations" lines 4 '^checkpoint [1-4]/4 took' out
+does "a run by time" run linkbench --mix mixed --seconds 2 --checkpoints 2 --threads 2
+holds "its checkpoints" lines 2 '^checkpoint [12]/2 took' out
+does "... check" check
+refused "a hook that fails" 1 "--on-checkpoint 'exit 3' failed with exit status 3" \
+	run "${linkbench[@]}" --on-checkpoint 'exit 3'
+does "... leaves what recovers" check
+
+check_says() { check | cmp -s - first; }
+
+all "${linkbench[@]}" --mix mixed --seed 7 >/dev/null && check >first
+all "${linkbench[@]}" --mix mixed --seed 7 >/dev/null
+holds "the same seed, the same counts" check_says
+all "${linkbench[@]}" --mix mixed --seed 8 >/dev/null
+holds "another seed, other counts" eval '! check_says'
+
+# ---- killed at any moment ------------------------------------------------------
+
+# ended SIGNAL LINE SECONDS CMD...: when CMD has printed a line that starts
+# with LINE and SECONDS more have gone, it gets the signal; its status.
+ended() {
+	local pid tries
+
+	"${@:4}" >log &
+	pid=$!
+	for ((tries = 0; tries < 600; tries++)); do
+		grep -q "^$2" log && break
+		sleep 0.1
+	done
+	sleep "$3"
+	kill "-$1" $pid
+	wait $pid
+}
+killed() { ended KILL "$@" 2>/dev/null; [[ $? == 137 ]]; }
+
+long=("$wtload" linkbench --dbpath db --phase run --mix mixed --cache-mb 20
+	--seconds 60 --checkpoint-seconds 1 --threads 2)
+load "${linkbench[@]}" >/dev/null
+for seconds in 0.1 0.9 1.05 0.5 1.3; do
+	does "killed $seconds s after a checkpoint" killed checkpoint $seconds "${long[@]}"
+	holds "the lock file tells" test -s db/mongod.lock
+	does "... recovers and checks" check
+	holds "... says that it recovered" lines 1 'recovered from the journal$' out
+done
+does "... is clean now" check
+holds "... says nothing more" lines 1 'index entries$' out
+does "killed again" killed checkpoint 0.4 "${long[@]}"
+does "a run without a check before" run "${linkbench[@]}"
+holds "... says that it recovered" lines 1 'recovered from the journal$' out
+does "... checks" check
+fresh
+does "killed while loading" killed load 0.4 "$wtload" linkbench --nodes 300000 --phase load --dbpath db
+does "... checks" check
+refused "... is not complete" 1 "did not come to its end" run "${linkbench[@]}"
+load "${linkbench[@]}" >/dev/null
+does "SIGTERM stops cleanly" ended TERM checkpoint 0.5 "${long[@]}"
+holds "... says so" lines 1 '^run: stopped by signal 15$' log
+holds "... empties the lock file" test ! -s db/mongod.lock
+does "... checks" check
+
+# ---- broken on purpose -----------------------------------------------------------
+
+# flip FILE: changes one bit in every 64 KiB of it.
+flip() {
+	local size at byte
+
+	size=$(stat -c %s "$1")
+	for ((at = 36864; at < size; at += 65536)); do
+		byte=$(od -An -tu1 -j "$at" -N 1 "$1")
+		printf '%b' "\\x$(printf %02x $((byte ^ 1)))" |
+			dd of="$1" bs=1 seek="$at" conv=notrunc status=none
+	done
+}
+check_fails() {
+	check >out 2>err
+	[[ $? == 1 ]] && { grep -q '^check: FAILED' out || grep -q 'cannot open the database' err; }
+}
+
+load "${linkbench[@]}" >/dev/null
+cp -a db good
+for file in $(files | grep -E 'collection|index'); do
+	rm -rf db && cp -a good db
+	flip "db/$file"
+	check_fails
+	verdict "a flipped bit in ${file#./} fails the check"
+done
+
+# ---- bad arguments -----------------------------------------------------------------
+
+rm -rf db && cp -a good db && mkdir empty
+wt_linkbench=("$wtload" linkbench --dbpath db)
+refused "no dbpath" 2 "--dbpath is missing" "$wtload" linkbench
+refused "a dbpath that does not exist" 1 "dbpath '/nowhere' cannot be used: No such file or directory" \
+	"$wtload" linkbench --dbpath /nowhere
+refused "a dbpath that is a file" 1 "is not a directory" "$wtload" linkbench --dbpath first
+refused "a load into a loaded dbpath" 1 "already holds a database" "${wt_linkbench[@]}"
+refused "the wrong workload" 1 "holds a database of linkbench, not of ycsb" run ycsb
+refused "a run on an empty dbpath" 1 "holds no database" "$wtload" linkbench --dbpath empty --phase run
+refused "a check of an empty dbpath" 1 "holds no database" "$wtload" check --dbpath empty
+refused "an unknown command" 2 "'mongod' is not a command" "$wtload" mongod --dbpath db
+refused "an unknown mix" 2 "--mix 'reads' is not a mix of linkbench; it has original, mixed, update-only" \
+	"${wt_linkbench[@]}" --mix reads
+refused "another workload's mix" 2 "is not a mix of ycsb" "$wtload" ycsb --dbpath db --mix mixed
+refused "an unknown phase" 2 "--phase 'start' is not a phase" "${wt_linkbench[@]}" --phase start
+refused "a number with letters" 2 "--nodes '10x' is not a whole number from 100 to 1000000000" \
+	"${wt_linkbench[@]}" --nodes 10x
+refused "a negative number" 2 "--threads '-1' is not a whole number" "${wt_linkbench[@]}" --threads -1
+refused "a number out of range" 2 "--cache-mb '1' is not" "${wt_linkbench[@]}" --cache-mb 1
+refused "a page size between powers of two" 2 "not a power of two" "${wt_linkbench[@]}" --leaf-kib 12
+refused "two lengths" 2 "--ops and --seconds exclude each other" "${wt_linkbench[@]}" --ops 5 --seconds 5
+refused "two kinds of checkpoints" 2 "exclude each other" "${wt_linkbench[@]}" --checkpoints 5 --checkpoint-ops 5
+refused "more checkpoints than operations" 2 "is more than one for each" "${wt_linkbench[@]}" --ops 5
+refused "an unknown option" 2 "unrecognized option '--fast'" "${wt_linkbench[@]}" --fast
+refused "a stray word" 2 "'fast' is not an option" "${wt_linkbench[@]}" fast
+refused "an output that cannot be written" 1 "cannot write '/nowhere/j'" all "${ycsb[@]}" --json /nowhere/j
+rm -rf db && cp -a good db
+in_use() { ended TERM checkpoint 0 "${long[@]}" --on-checkpoint "'$wtload' check --dbpath db"; }
+refused "a dbpath in use" 1 "is in use by another process" in_use
+
+echo "$passed passed, $failed failed"
+[[ $failed == 0 ]]
