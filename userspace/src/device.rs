@@ -19,6 +19,8 @@ pub enum MessageError {
     Refused(String),
     #[error("the device is gone")]
     Gone,
+    #[error("the device's length changed from {0} to {1} sectors")]
+    Resized(u64, u64),
     #[error("{0}")]
     Dm(DmError),
     #[error(transparent)]
@@ -147,6 +149,9 @@ impl Target for Device {
             })?;
         // The table was taken away under us.
         let line = lines.first().ok_or(MessageError::Gone)?;
+        if line.length != self.sectors {
+            return Err(MessageError::Resized(self.sectors, line.length));
+        }
         Ok(line.params.parse()?)
     }
 }

@@ -17,6 +17,8 @@ pub enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
+    /// Left out unless asked for.
+    Debug,
     Info,
     Warn,
     Error,
@@ -25,6 +27,7 @@ pub enum Level {
 impl Level {
     const fn name(self) -> &'static str {
         match self {
+            Self::Debug => "debug",
             Self::Info => "info",
             Self::Warn => "warn",
             Self::Error => "error",
@@ -32,11 +35,18 @@ impl Level {
     }
 }
 
-static FORMAT: OnceLock<Format> = OnceLock::new();
+#[derive(Clone, Copy)]
+struct Settings {
+    format: Format,
+    verbose: bool,
+}
 
-/// Chooses the format; later calls have no effect.
-pub fn init(format: Format) {
-    let _ = FORMAT.set(format);
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// Chooses the format, and whether `debug` is shown; later calls have no
+/// effect.
+pub fn init(format: Format, verbose: bool) {
+    let _ = SETTINGS.set(Settings { format, verbose });
 }
 
 /// A value as it is logged.  Names come from other people's directories, so
@@ -78,9 +88,19 @@ fn line(format: Format, level: Level, message: &str, fields: &[(&str, &dyn Displ
 }
 
 pub fn event(level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
-    let format = FORMAT.get().copied().unwrap_or(Format::Text);
+    let settings = SETTINGS.get().copied().unwrap_or(Settings {
+        format: Format::Text,
+        verbose: false,
+    });
+    if level == Level::Debug && !settings.verbose {
+        return;
+    }
     // Nobody is left to tell when stderr is gone.
-    let _ = writeln!(std::io::stderr(), "{}", line(format, level, message, fields));
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}",
+        line(settings.format, level, message, fields)
+    );
 }
 
 /// `log!(Info, "table uploaded", files = n, extents = m)`

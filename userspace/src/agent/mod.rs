@@ -30,7 +30,7 @@ use crate::log;
 use crate::status::{Checkpoint, Commit};
 use crate::table::{resolve_overlaps, Extent, Kind, Upload};
 use crate::turtle;
-use crate::walk::{open_file, FoundFile, Root, Skipped};
+use crate::walk::{open_file, FoundFile, Root, Skipped, Stamp};
 
 pub use files::Scope;
 use files::{Collector, Tracked};
@@ -68,6 +68,8 @@ pub enum Fatal {
     DbpathGone,
     #[error("cannot read the dbpath: {0}")]
     Dbpath(io::Error),
+    #[error("{0}; start dsmd again")]
+    Resized(MessageError),
     #[error("cannot talk with the kernel: {0}")]
     Kernel(MessageError),
 }
@@ -132,12 +134,20 @@ pub struct Agent<T: Target, M: Mapper> {
     extents: Vec<Extent>,
 }
 
+/// How the reading of a file's extents ended.
+enum Reading {
+    Done(Stamp, Seen),
+    Gone,
+    Failed,
+}
+
 /// The kernel's answer to an upload: the outer error ends the agent.
 type Uploaded = Result<Result<Option<Commit>, String>, Fatal>;
 
 fn fatal(e: MessageError) -> Fatal {
     match e {
         MessageError::Gone => Fatal::DeviceGone,
+        MessageError::Resized(..) => Fatal::Resized(e),
         e => Fatal::Kernel(e),
     }
 }
@@ -405,9 +415,17 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 return Ok(());
             }
         }
-        let Some((stamp, seen)) = self.read_extents(root, path, found.ino)? else {
-            // Gone: the next walk, or this one's end, drops it.
-            return Ok(());
+        let (stamp, seen) = match self.read_extents(root, path, found.ino) {
+            Reading::Done(stamp, seen) => (stamp, seen),
+            // The end of this walk drops it.
+            Reading::Gone => return Ok(()),
+            Reading::Failed => {
+                if let Some(f) = self.files.get_mut(&found.ino) {
+                    f.walk = walk;
+                    f.stale = true;
+                }
+                return Ok(());
+            }
         };
         outcome.read += 1;
         let fresh: &[Extent] = &self.extents;
@@ -453,28 +471,33 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// Reads a file's extents into `self.extents`.
-    fn read_extents(
-        &mut self,
-        root: &OwnedFd,
-        path: &Path,
-        ino: u64,
-    ) -> Result<Option<(crate::walk::Stamp, Seen)>, Fatal> {
-        let opened = match open_file(root, path, ino) {
-            Ok(opened) => opened,
+    fn read_extents(&mut self, root: &OwnedFd, path: &Path, ino: u64) -> Reading {
+        let (file, stamp) = match open_file(root, path, ino) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Reading::Gone,
             Err(e) => {
-                log!(Warn, "cannot open", path = path.display(), reason = e);
-                None
+                self.unreadable(path, &e);
+                return Reading::Failed;
             }
-        };
-        let Some((file, stamp)) = opened else {
-            return Ok(None);
         };
         match self.mapper.map(&file, &mut self.extents) {
-            Ok(seen) => Ok(Some((stamp, seen))),
+            Ok(seen) => Reading::Done(stamp, seen),
             Err(e) => {
-                log!(Warn, "cannot read the extents", path = path.display(), reason = e);
-                Ok(None)
+                self.unreadable(path, &e);
+                Reading::Failed
             }
+        }
+    }
+
+    /// Logs it once.
+    fn unreadable(&mut self, path: &Path, why: &io::Error) {
+        if self.logged.len() < MAX_LOGGED && self.logged.insert((path.to_owned(), Skipped::Unreadable)) {
+            log!(
+                Warn,
+                "cannot read a file's extents",
+                path = path.display(),
+                reason = why
+            );
         }
     }
 

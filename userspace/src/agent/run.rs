@@ -166,11 +166,13 @@ fn checkpoint<T: Target, M: Mapper>(
         ms = done.ms,
         written = done.written,
         moved = done.moved,
+        uploads = agent.figures().uploads - clock.uploads,
         read = outcome.read,
         changed = outcome.changed,
         dropped = outcome.dropped,
         refresh_ms = outcome.took.as_millis(),
     );
+    clock.uploads = agent.figures().uploads;
     clock.refreshed(Instant::now(), &outcome);
     (s.on_checkpoint)(&agent.target, &done, &|| agent.file_infos());
     Ok(())
@@ -202,7 +204,7 @@ fn tick<T: Target, M: Mapper>(
     let outcome = agent.refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))?;
     if outcome.commit.is_some() {
         log!(
-            Info,
+            Debug,
             "table updated",
             read = outcome.read,
             changed = outcome.changed,
@@ -281,6 +283,8 @@ struct Clock {
     names: bool,
     /// The kernel's count at the last tick.
     unmapped: u64,
+    /// Uploads up to the last checkpoint.
+    uploads: u64,
     idle: u32,
     failed: bool,
 }
@@ -294,6 +298,7 @@ impl Clock {
             earliest: now,
             names: false,
             unmapped: 0,
+            uploads: 0,
             idle: 0,
             failed: false,
         }

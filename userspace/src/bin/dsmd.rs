@@ -46,6 +46,9 @@ struct Args {
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
+    /// Log every upload, too
+    #[arg(short, long)]
+    verbose: bool,
     /// How often growing files are looked for, in seconds
     #[arg(long, value_name = "N", default_value = "1", value_parser = seconds)]
     refresh_seconds: Duration,
@@ -67,7 +70,7 @@ fn seconds(s: &str) -> Result<Duration, String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    log::init(args.log_format);
+    log::init(args.log_format, args.verbose);
     match serve(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
