@@ -90,7 +90,7 @@ put() {
 		oflag=direct,seek_bytes conv=notrunc status=none
 }
 
-module_file() { echo "/run/job/modules/$(uname -r)/dm-dsm.ko"; }
+module_file() { echo /run/job/dm-dsm.ko; }
 load_module() {
 	modprobe dm-mod
 	[[ -e /sys/module/dm_dsm ]] || insmod "$(module_file)"

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# make               the module for the running kernel (or KDIR=), and userspace
+# make demo          the main job on emulated hardware, from nothing
+# make check         every test
+# make unit          the policies on the host
+# make vm-test       the tests in the VM, on every kernel
+# make install       what "make" built, into the running system (or DESTDIR=)
+# make dkms-install  the module's source, for DKMS
+#
+# demo, check and vm-test need root on Debian 12 or 13, and nothing else: see
+# tests/README.md.
+
+KVER ?= $(shell uname -r)
+KDIR ?= /lib/modules/$(KVER)/build
+PREFIX ?= /usr
+VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
+
+all: module userspace
+
+module:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
+
+userspace:
+	cargo build --release --locked --manifest-path userspace/Cargo.toml \
+		--target-dir build/userspace
+
+install:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(DESTDIR) modules_install
+	install -D -t $(DESTDIR)$(PREFIX)/sbin build/userspace/release/dsmctl build/userspace/release/dsmd
+
+dkms-install:
+	install -d $(DESTDIR)/usr/src/dm-dsm-$(VERSION)
+	cp -r Kbuild Makefile dkms.conf LICENSE dm-dsm $(DESTDIR)/usr/src/dm-dsm-$(VERSION)
+	$(if $(DESTDIR),,dkms install dm-dsm/$(VERSION))
+
+demo:
+	tests/demo/run
+
+check:
+	tests/check
+
+unit:
+	tests/check unit
+
+vm-test:
+	tests/check vm
+
+clean:
+	rm -rf build
+	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
+	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
+
+.PHONY: all module userspace install dkms-install demo check unit vm-test clean

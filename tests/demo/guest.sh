@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: guest.sh POLICY [WTLOAD-OPTION...]
+#
+# The main job, in the guest: a WiredTiger database on XFS on a dsm device on a
+# stream SSD. Leaves run.json in /run/out.
+set -euo pipefail
+. /run/job/guest-lib.sh
+PATH=/run/job/bin:$PATH
+policy=$1
+shift
+db=/mnt/db
+
+say() { printf '%s\n' "$*"; }
+step() { printf '\n== %s\n' "$*"; }
+
+# media_writes: what each placement identifier can still take, in blocks, and
+# its reclaim unit handle
+media_writes() { nvme fdp status "$ssd" -o json | jq '[.ruhss[] | {pid, ruhid, ruamw}]'; }
+
+ssd=$(disk_by_serial fdp)
+block=$(blockdev --getss "$ssd")
+modprobe dm-mod
+insmod /run/job/dm-dsm.ko
+modprobe xfs
+
+step "policy $policy: dsmctl create dsm $ssd --policy $policy"
+before=$(media_writes)
+dsmctl create dsm "$ssd" --policy "$policy"
+mkfs.xfs -q /dev/mapper/dsm
+mount /dev/mapper/dsm /mnt
+mkdir $db
+
+step "dsmd --device dsm --dbpath $db, and the database starts"
+dsmd --device dsm --dbpath $db --wait --boundary manual --show-regions &
+agent=$!
+status=0
+wtload linkbench --dbpath $db --json /run/out/wtload.json \
+	--on-load-end 'dsmctl boundary mark dsm && dsmctl status dsm -o json >/run/loaded.json' \
+	"$@" || status=$?
+# The last checkpoint's window is printed before the agent goes.
+dsmctl refresh dsm >/dev/null
+kill $agent
+wait $agent
+((!status)) || exit $status
+
+step 'the database is closed, the file system unmounted, and both count'
+umount /mnt
+sync
+dsmctl status dsm -o json >/run/status.json
+after=$(media_writes)
+
+jq -n --slurpfile status /run/status.json --slurpfile loaded /run/loaded.json \
+	--argjson before "$before" --argjson after "$after" --argjson block "$block" '
+	$status[0].devices[0] as $d | $loaded[0].devices[0] as $l |
+	([$d.streams[] | select(.stream == 0) | .sectors] | add // 0) as $unstamped |
+	{
+		policy: $d.policy,
+		checkpoints: $d.windows,
+		unmapped_pages: (($d.unmapped_sectors + 7) / 8 | floor),
+		unmapped_pages_since_load: (($d.unmapped_sectors - $l.unmapped_sectors + 7) / 8 | floor),
+		pages: ([$d.streams[].sectors] | add / 8),
+		pages_since_load: (([$d.streams[].sectors] | add) - ([$l.streams[].sectors] | add) | . / 8),
+		split_bios: $d.split,
+		streams: [range($before | length) as $i | {
+			stream: ($i + 1),
+			handle: $before[$i].ruhid,
+			used_for: ([$d.streams[] | select(.stream == $i + 1) | .used_for[]?]),
+			target_bytes: (([$d.streams[] | select(.stream == $i + 1) | .sectors] | add // 0)
+				+ if $i == 0 then $unstamped else 0 end | . * 512),
+			device_bytes: (($before[$i].ruamw - $after[$i].ruamw) * $block)
+		} | select(.target_bytes + .device_bytes > 0)]
+	}' >/run/out/run.json
+
+step "policy $policy: bytes by stream (target) and by placement handle (SSD)"
+say
+printf '%8s %8s %16s %16s  %-7s %s\n' stream handle target ssd '' 'used for'
+jq -r '.streams[] | [.stream, .handle, .target_bytes, .device_bytes,
+	if .target_bytes == .device_bytes then "equal" else "DIFFER" end,
+	if .stream == 1 then "and what is not stamped" else "" end, (.used_for | join(", "))] | @tsv' /run/out/run.json |
+	while IFS=$'\t' read -r stream handle target device equal note used; do
+		printf '%8s %8s %16s %16s  %-7s %s\n' "$stream" "$handle" "$target" "$device" "$equal" "$used${note:+${used:+ }$note}"
+	done
+say
+jq -r '"\(.checkpoints) checkpoints; \(.unmapped_pages_since_load) of \(.pages_since_load) pages written after the load were in no known extent (\(100 * .unmapped_pages_since_load / .pages_since_load * 100 | round / 100) %), \(.unmapped_pages) of \(.pages) in all; \(.split_bios) bios were split."' /run/out/run.json
+dsmctl remove dsm
+rmmod dm-dsm

@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# dsmctl on real file systems: what is loaded is where the files' writes land.
+. "$(dirname "$0")/lib.sh"
+load_module
+modprobe xfs
+
+ssd=$(disk_by_serial fdp)
+plain=$(disk_by_serial plain)
+mnt=/tmp/mnt
+mkdir -p $mnt /tmp/other
+
+refused 'a device that is not there' 'dsmctl: /dev/nothing' dsmctl create t /dev/nothing
+refused 'K out of range' '2 to 16' dsmctl create t "$ssd" --groups 17
+refused 'alpha out of range' '2 to 64' dsmctl create t "$ssd" --alpha 1
+refused 'an unknown policy' 'none, file, boundary, dsm' dsmctl create t "$ssd" --policy best
+refused 'more sectors than there are' 'dsmctl: ' dsmctl create t "$ssd" --size 99999999999
+is 'no device was made' "$(dmsetup ls)" 'No devices found'
+
+for fs in xfs ext4; do
+	works "$fs: dsmctl create" dsmctl create t "$ssd" --prediction off --primary-filter off
+	refused "$fs: a name twice" "dsmctl: " dsmctl create t "$plain"
+	if [[ $fs = xfs ]]; then mkfs.xfs -q -f -K /dev/mapper/t; else mkfs.ext4 -q -F -E nodiscard /dev/mapper/t; fi
+	mount /dev/mapper/t $mnt
+	refused "$fs: remove while mounted" 'in use' dsmctl remove t
+
+	for file in collection-0-17 index-1-17; do
+		dd if=/dev/zero of="$mnt/$file.wt" bs=1M count=4 conv=fsync status=none
+	done
+	works "$fs: dsmctl load" dsmctl load t --boundary 2097152 $mnt/collection-0-17.wt $mnt/index-1-17.wt
+	is "$fs: two files with their classes" "$(dsmctl status t -o json | jq -c '.devices[0] | [.files, .regions]')" '[2,4]'
+	id=$(stat -c %i $mnt/collection-0-17.wt)
+	is "$fs: the id is the inode, the class is of the name" "$(region t "$id" bottom 2)" collection
+	is "$fs: both sides are mapped whole" "$(region t "$id" bottom 5) $(region t "$id" top 5)" '2097152 2097152'
+
+	put $mnt/collection-0-17.wt 0 10	# in place, in the file
+	put $mnt/collection-0-17.wt 600 20
+	put $mnt/index-1-17.wt 1000 30
+	id2=$(stat -c %i $mnt/index-1-17.wt)
+	is "$fs: writes to the files are counted for their regions" \
+		"$(region t "$id" bottom 13) $(region t "$id" top 13) $(region t "$id2" bottom 13) $(region t "$id2" top 13)" '10 20 0 30'
+	works "$fs: dsmctl checkpoint" dsmctl checkpoint t
+	is "$fs: and the window shows them" "$(region t "$id" bottom 6) $(region t "$id" top 6)" '10 20'
+
+	works "$fs: a file is added" dsmctl load t --update --class journal $mnt/index-1-17.wt
+	is "$fs: the class is what is said" "$(region t "$id2" bottom 2)" journal
+	is "$fs: and its count stays" "$(region t "$id2" bottom 13)" 0
+	works "$fs: a file is dropped" dsmctl drop t $mnt/index-1-17.wt
+	is "$fs: one file is left" "$(dsmctl status t -o json | jq '.devices[0].files')" 1
+	works "$fs: a feature is set" dsmctl set t policy boundary
+	works "$fs: status for people" eval 'dsmctl status t --regions | grep -q boundary'
+	works "$fs: the counters are reset" dsmctl reset t
+	before=$(dsmctl status t --regions -o json | jq -c 'del(.devices[].window_ms)')
+
+	refused "$fs: a file that is not there" 'dsmctl: ' dsmctl load t $mnt/nothing
+	refused "$fs: a file that is not a file" 'dsmctl: ' dsmctl load t $mnt
+	echo x >/tmp/other/file
+	refused "$fs: a file on tmpfs" 'tmpfs' dsmctl load t /tmp/other/file
+	mkfs.ext4 -q -F "$plain" && mount "$plain" /tmp/other
+	echo x >/tmp/other/file
+	refused "$fs: a file on another device" 'dsmctl: ' dsmctl load t /tmp/other/file
+	refused "$fs: a dbpath on another device" 'dsmd' dsmctl boundary mark t
+	umount /tmp/other
+	refused "$fs: a dbpath that is not one" 'WiredTiger' dsmd --device t --dbpath $mnt
+	refused "$fs: a dbpath that is not there" 'nowhere' dsmd --device t --dbpath $mnt/nowhere
+	refused "$fs: a device that is not dsm's" 'nosuch' dsmctl status nosuch
+	is "$fs: the running state is as it was" \
+		"$(dsmctl status t --regions -o json | jq -c 'del(.devices[].window_ms)')" "$before"
+	umount $mnt
+	works "$fs: dsmctl remove" dsmctl remove t
+done
+
+# A file system without FIEMAP on the device
+dsmctl create t "$ssd" >/dev/null
+if modprobe vfat 2>/dev/null && command -v mkfs.vfat >/dev/null; then
+	mkfs.vfat /dev/mapper/t >/dev/null && mount -t vfat /dev/mapper/t $mnt
+	echo x >$mnt/file
+	refused 'a file system without FIEMAP' 'FIEMAP' dsmctl load t $mnt/file
+	umount $mnt
+fi
+mkfs.btrfs -q -f /dev/mapper/t && modprobe btrfs && mount /dev/mapper/t $mnt
+echo x >$mnt/file
+refused 'btrfs, whose extents are not places on the device' 'btrfs' dsmctl load t $mnt/file
+umount $mnt
+dsmctl remove t
+done_testing

@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# A real WiredTiger database with dsmd attached: checkpoints are seen, boundaries
+# are kept, and what was written is whole after a kill.
+. "$(dirname "$0")/lib.sh"
+load_module
+modprobe xfs
+
+ssd=$(disk_by_serial fdp)
+mnt=/tmp/db
+mkdir -p $mnt
+
+agent() { dsmd --device t --dbpath $mnt/data --wait "$@" 2>>/tmp/dsmd.log & agent=$!; }
+# until SECONDS COMMAND: waits for it to succeed
+until_true() {
+	local end=$((SECONDS + $1))
+
+	while ! eval "$2"; do
+		((SECONDS < end)) || return 1
+		sleep 0.2
+	done
+}
+json() { dsmctl status t --regions -o json | jq -r ".devices[0] | $1"; }
+wt_verify() {
+	local file
+
+	for file in "$mnt"/data/{collection,index}-*.wt; do
+		file=$(basename "$file" .wt)
+		wt -h $mnt/data -C "log=(enabled,path=journal,compressor=snappy),extensions=[$(find /usr/lib -name 'libwiredtiger_snappy.so' | head -n 1)]" \
+			verify "table:$file" || return 1
+	done
+}
+
+for fs in xfs ext4; do
+	dsmctl create t "$ssd" >/dev/null
+	if [[ $fs = xfs ]]; then mkfs.xfs -q -f /dev/mapper/t; else mkfs.ext4 -q -F /dev/mapper/t; fi
+	mount /dev/mapper/t $mnt
+	mkdir $mnt/data
+	agent
+	works "$fs: a database is loaded" wtload linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
+	works "$fs: its files are in the table" until_true 10 '(($(json .files) > 15))'
+	works "$fs: every file has its class" eval \
+		'[[ $(json "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
+		    $(json "[.region_list[] | select(.class == \"index\")] | length") = 7 &&
+		    $(json "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
+	works "$fs: boundaries are marked" dsmctl boundary mark t
+	is "$fs: ten files have one" "$(json '[.region_list[] | select(.boundary != null) | .id] | unique | length')" 10
+	before=$(json .windows)
+	works "$fs: a run of five checkpoints" wtload linkbench --dbpath $mnt/data --phase run \
+		--nodes 5000 --ops 2000 --checkpoints 5 --cache-mb 20 --threads 2
+	works "$fs: dsmd has seen the five, and closing" until_true 10 "((\$(json .windows) >= $before + 5 && \$(json .windows) <= $before + 7))"
+	works "$fs: both sides of a collection were written" eval \
+		'[[ $(json "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
+		    $(json "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
+
+	boundaries=$(json '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)
+	kill -9 $agent
+	wait $agent 2>/dev/null
+	agent
+	works "$fs: dsmd is killed and started again" until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
+	is "$fs: the boundaries are what they were" "$(json '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
+
+	# The database is killed in the middle of its work, twice
+	for round in 1 2; do
+		wtload linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 60 \
+			--checkpoint-seconds 1 --mix mixed --cache-mb 20 --threads 2 --seed $round >/tmp/run.log 2>&1 &
+		until_true 60 "grep -q 'checkpoint 2' /tmp/run.log"
+		kill -9 $!
+		wait $! 2>/dev/null
+		works "$fs: killed in round $round: wtload check recovers and finds all right" wtload check --dbpath $mnt/data
+	done
+	works "$fs: wt verify finds every table right" wt_verify
+
+	kill $agent
+	wait $agent
+	is "$fs: dsmd ends when asked" $? 0
+	umount $mnt
+	works "$fs: the file system is whole" eval "[[ $fs = xfs ]] && xfs_repair -n /dev/mapper/t || fsck.ext4 -fn /dev/mapper/t"
+	dsmctl remove t
+	# What is on the SSD is an ordinary file system
+	works "$fs: it can be mounted without dsm" mount "$ssd" $mnt
+	works "$fs: and the database is right there, too" wtload check --dbpath $mnt/data
+	umount $mnt
+done
+done_testing
