@@ -6,7 +6,7 @@
 
 bed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 checkout=$(cd "$bed/../.." && pwd -P)
-cache=${DSM_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/dm-dsm}
+cache=$(realpath -m "${DSM_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/dm-dsm}")
 
 say() { printf 'bed: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
@@ -17,21 +17,23 @@ usage() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 # ---- the cache ------------------------------------------------------------
 
 # Artefacts are folders "<name>-<key>": the key covers everything in this
-# folder the artefact is made from, never the mirror or the time.
+# folder the artefact is made from, never the mirror or the time. The image has
+# the tools root's kernels, whichever these came to be.
 recipe_of() {
 	case $1 in
 	tools)	echo recipes/tools recipes/debian.sh recipes/add-kernels packages/tools ;;
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
-	image)	recipe_of tools; recipe_of guest
+	image)	recipe_of guest
 		echo recipes/image guest-init guest-lib.sh dsm-dmesg-clean ;;
 	esac
 }
 
 artefact() {
-	local files key
+	local files key kernels=/dev/null
 
 	read -ra files <<<"$(recipe_of "$1" | tr '\n' ' ')"
-	key=$(cd "$bed" && cat "${files[@]}" | sha256sum)
+	[[ $1 != image ]] || kernels=$(artefact tools)/usr/lib/dsm-bed/kernels
+	key=$(cd "$bed" && cat "${files[@]}" "$kernels" | sha256sum)
 	echo "$cache/$1-${key:0:16}"
 }
 
@@ -100,6 +102,7 @@ scratch() {
 
 # ---- the host -------------------------------------------------------------
 
+# need_host: what building takes. Sets DSM_MIRROR for the recipes.
 need_host() {
 	local missing=()
 
@@ -107,47 +110,85 @@ need_host() {
 	command -v bwrap >/dev/null || missing+=(bubblewrap)
 	compgen -G '/usr/share/keyrings/debian-archive-trixie-automatic.*' >/dev/null ||
 		missing+=(debian-archive-keyring)
-	((${#missing[@]})) || return 0
+	((EUID == 0)) || die 'the cache is not complete: run tests/bed/prepare as root first'
 	mkdir -p "$cache"
-	((EUID == 0)) || die "needs ${missing[*]}: install them, or run this once as root"
-	say "host: installing ${missing[*]}"
-	host_install "${missing[@]}" >"$cache/host.log" 2>&1 ||
-		{ tail -n 20 "$cache/host.log" >&2; die "host: cannot install ${missing[*]}"; }
+	if ((${#missing[@]})); then
+		say "host: installing ${missing[*]}"
+		on_host apt_update
+		on_host apt_install "${missing[@]}"
+	fi
+	[[ ${DSM_MIRROR:-} ]] || find_mirror
 }
 
-# Repositories of third parties may be out of reach; the installation decides.
-host_install() {
-	apt-get update || true
+on_host() {
+	"$@" >"$cache/host.log" 2>&1 ||
+		{ tail -n 20 "$cache/host.log" >&2; die "host: $* failed"; }
+}
+
+# Repositories of third parties may be out of reach: what matters is whether
+# the next step finds what it looks for.
+apt_update() { apt-get update || true; }
+
+apt_install() {
 	DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
 		install -y --no-install-recommends "$@"
 }
 
+# Mirrors in the order of the machine's own sources. apt knows a repository's
+# origin only after an update.
+apt_mirrors() {
+	# shellcheck disable=SC2016 # apt expands these
+	apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Identifier: Packages' |
+		sed -n 's/^Debian|Debian|//p' | grep -E '^(https?|mirror\+file):'
+}
+
+find_mirror() {
+	local uris
+
+	uris=$(apt_mirrors) || { on_host apt_update; uris=$(apt_mirrors); } ||
+		die 'apt has no Debian mirror configured; name one in DSM_MIRROR'
+	DSM_MIRROR=${uris%%$'\n'*}
+	DSM_MIRROR=${DSM_MIRROR%/}
+	# Cloud images name a file of mirrors.
+	[[ $DSM_MIRROR != mirror+file:* ]] ||
+		DSM_MIRROR=$(awk '/^[^#]/ { print $1; exit }' "${DSM_MIRROR#mirror+file:}")
+	export DSM_MIRROR
+}
+
 # ---- the tools root -------------------------------------------------------
 
-# in_tools CMD...: runs CMD in the tools root, which must be there. Only /tmp,
-# the cache, the checkout and the current folder are the host's; the root
-# itself is read-only because all users share it. The array tools_binds takes
-# further options for bwrap.
+# host_folders: the folders that look the same in the tools root. The current
+# one may be a part of the system, of which the tools root has its own.
+host_folders() {
+	printf '%s\n' /tmp "$cache" "$checkout"
+	case $PWD/ in
+	/usr/local/*) echo "$PWD" ;;
+	//|/bin/*|/dev/*|/etc/*|/lib*|/proc/*|/sbin/*|/sys/*|/usr/*) ;;
+	*)	echo "$PWD" ;;
+	esac
+}
+
+# in_tools CMD...: runs CMD in the tools root, which must be there. It is
+# read-only because all users share it. The array tools_binds takes further
+# options for bwrap.
 tools_binds=()
 
 in_tools() {
-	local root dir args=()
+	local root entry args=()
 
 	root=$(artefact tools)
-	for dir in bin lib lib64 sbin; do
-		args+=(--symlink "usr/$dir" "/$dir")
+	for entry in bin lib lib64 sbin; do
+		args+=(--symlink "usr/$entry" "/$entry")
 	done
-	for dir in usr etc var; do
-		args+=(--ro-bind "$root/$dir" "/$dir")
-	done
+	args+=(--ro-bind "$root/usr" /usr --tmpfs /usr/local --ro-bind "$root/etc" /etc)
 	args+=(--proc /proc --dev /dev --dev-bind-try /dev/kvm /dev/kvm --ro-bind /sys /sys)
-	args+=(--dir /run --dir /root --bind /tmp /tmp --tmpfs /var/tmp)
-	for dir in resolv.conf hosts ssl/certs/ca-certificates.crt; do
-		args+=(--ro-bind-try "/etc/$dir" "/etc/$dir")
+	args+=(--dir /root --dir /run --dir /var/tmp)
+	for entry in resolv.conf hosts ssl/certs/ca-certificates.crt; do
+		args+=(--ro-bind-try "/etc/$entry" "/etc/$entry")
 	done
-	for dir in "$cache" "$checkout" "$PWD"; do
-		args+=(--bind "$dir" "$dir")
-	done
+	while read -r entry; do
+		args+=(--bind "$entry" "$entry")
+	done < <(host_folders)
 	mkdir -p "$cache/cargo"
 	bwrap --unshare-pid --die-with-parent "${args[@]}" \
 		"${tools_binds[@]}" --chdir "$PWD" \

@@ -12,37 +12,9 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 packages() { grep -v '^#' "$1" | paste -sd,; }
 
-# Mirrors in the order of the machine's own sources. apt knows a repository's
-# origin only after an update.
-apt_mirrors() {
-	# shellcheck disable=SC2016 # apt expands these
-	apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Identifier: Packages' |
-		sed -n 's/^Debian|Debian|//p' | grep -E '^(https?|mirror\+file):'
-}
-
-# Cloud images name a file of mirrors instead of a mirror.
-first_of_mirror_file() {
-	case $1 in
-	mirror+file:*) awk '/^[^#]/ { print $1; exit }' "${1#mirror+file:}" ;;
-	*) echo "$1" ;;
-	esac
-}
-
-mirror() {
-	local uris=${DSM_MIRROR:-}
-
-	[[ $uris ]] || uris=$(apt_mirrors) || { apt-get update >&2 || true; uris=$(apt_mirrors); } || {
-		echo 'apt has no Debian mirror configured; name one in DSM_MIRROR' >&2
-		return 1
-	}
-	first_of_mirror_file "${uris%%$'\n'*}"
-}
-
 sources() {
-	local uri
-
-	uri=$(mirror)
-	printf "deb [signed-by=$keyring] %s %s main\n" "$uri" "$suite" "$uri" "$suite-backports"
+	printf "deb [signed-by=$keyring] %s %s main\n" \
+		"$DSM_MIRROR" "$suite" "$DSM_MIRROR" "$suite-backports"
 }
 
 # The machine's way to the network (proxy, certificates, dates).

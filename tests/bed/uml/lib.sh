@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The UML bed: what tests/bed/lib.sh does, for kernels that run as a process. To
+# be sourced.
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+uml=$bed/uml
+
+# As in tests/bed/lib.sh; these are relative to this folder. A kernel is not
+# made anew for each change of the tools root: the compiler is trixie's.
+eval "bed_$(declare -f recipe_of)"
+recipe_of() {
+	case $1 in
+	uml-source) echo recipes/uml-source ;;
+	uml-*)	recipe_of uml-source
+		echo recipes/uml-kernel config/base "config/${1#uml-}" ;;
+	*)	bed_recipe_of "$1" ;;
+	esac
+}
+
+uml_artefact() (bed=$uml; artefact "$1")
+uml_ensure() (bed=$uml; ensure "$1")
+
+# uml_prepare KERNEL: everything that a boot of KERNEL needs.
+uml_prepare() {
+	ensure tools
+	ensure guest
+	uml_ensure uml-source
+	uml_ensure "uml-$1"
+}
+
+# uml_module KERNEL DIR [MAKE-ARG...]: builds the module's sources in DIR, which
+# must be in the checkout or the cache, for KERNEL.
+uml_module() {
+	local kernel
+
+	kernel=$(uml_artefact "uml-$1")
+	in_tools make -s -C "$kernel" ARCH=um M="$2" W=1 "${@:3}" modules
+}
