@@ -119,5 +119,9 @@ fn many_files() {
     for _ in 0..20 {
         agent.refresh(Scope::Grown, &mut none).unwrap();
     }
-    println!("20 walks: {:?}, of which CPU {:?}", started.elapsed(), cpu() - before);
+    println!(
+        "20 walks: {:?}, of which CPU {:?}",
+        started.elapsed(),
+        cpu() - before
+    );
 }

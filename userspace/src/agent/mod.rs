@@ -3,8 +3,9 @@
 //! the kernel of checkpoints.
 //!
 //! It knows the kernel as a [`Target`], the file system's extents as a
-//! [`Mapper`], and time not at all: [`run`] says when to do what.
+//! [`Mapper`], and time not at all: `run` and `clock` say when to do what.
 
+mod clock;
 mod files;
 pub mod run;
 pub mod watch;

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! When the agent does what.
-//!
-//! Extents get their places when data is written back, so that the first
-//! writes to a grown part of a file are unmapped; what can be done is to learn
-//! of them soon.  Each tick asks the kernel how many writes were unmapped.  If
-//! there were none, then nothing was written outside the table, and nothing
-//! need be read: an idle database costs one ioctl a tick.  Otherwise the files
-//! that grew are read again, and while they grow the ticks come faster.
+//! The loop: waits for events and has the agent answer them.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -20,24 +13,14 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use serde_json::Value;
 
+use super::clock::Clock;
 use super::watch::Watch;
-use super::{fatal, Agent, Fatal, Outcome, Scope};
+use super::{fatal, Agent, Fatal, Scope};
 use crate::control::{FileInfo, Info, Pending, Request, Server};
 use crate::device::Target;
 use crate::fiemap::Mapper;
 use crate::log;
 use crate::status::Checkpoint;
-
-/// After a file came or went: more of them will.
-const DEBOUNCE: Duration = Duration::from_millis(150);
-/// Ticks while files grow come this much faster.
-const HASTE: u32 = 4;
-/// A refresh is followed by a pause of this many times its own length.
-const DUTY: u32 = 10;
-/// A walk although nothing was unmapped, in ticks.
-const RARELY: u32 = 30;
-/// After the kernel refused a table to the last.
-const BACKOFF: Duration = Duration::from_secs(5);
 
 /// Lets other threads end a wait.
 #[derive(Clone)]
@@ -118,8 +101,9 @@ pub struct Surroundings<'a> {
 
 /// Serves until a signal comes.
 pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'_>) -> Result<(), Fatal> {
-    let mut clock = Clock::new(s.refresh);
-    clock.unmapped = agent.target.status().map_err(fatal)?.unmapped_writes;
+    let status = agent.target.status().map_err(fatal)?;
+    let mut clock = Clock::new(s.refresh, Instant::now(), (&status).into());
+    let mut uploads = agent.figures().uploads;
     loop {
         let patience = clock.patience(Instant::now());
         wait(
@@ -141,7 +125,7 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
             clock.names_changed(Instant::now());
         }
         if events.turtle {
-            checkpoint(agent, s, &mut clock)?;
+            checkpoint(agent, s, &mut clock, &mut uploads)?;
         }
         if clock.due(Instant::now()) {
             tick(agent, s, &mut clock)?;
@@ -153,10 +137,13 @@ fn checkpoint<T: Target, M: Mapper>(
     agent: &mut Agent<T, M>,
     s: &mut Surroundings<'_>,
     clock: &mut Clock,
+    uploads: &mut u64,
 ) -> Result<(), Fatal> {
     let Some(done) = agent.turtle_renamed()? else {
         return Ok(());
     };
+    let status = agent.target.status().map_err(fatal)?;
+    clock.polled(Instant::now(), (&status).into());
     let watch = &mut s.watch;
     let outcome = agent.after_checkpoint(&mut |path, dir| watch.add(path, dir))?;
     log!(
@@ -166,13 +153,13 @@ fn checkpoint<T: Target, M: Mapper>(
         ms = done.ms,
         written = done.written,
         moved = done.moved,
-        uploads = agent.figures().uploads - clock.uploads,
+        uploads = agent.figures().uploads - *uploads,
         read = outcome.read,
         changed = outcome.changed,
         dropped = outcome.dropped,
         refresh_ms = outcome.took.as_millis(),
     );
-    clock.uploads = agent.figures().uploads;
+    *uploads = agent.figures().uploads;
     clock.refreshed(Instant::now(), &outcome);
     (s.on_checkpoint)(&agent.target, &done, &|| agent.file_infos());
     Ok(())
@@ -184,7 +171,7 @@ fn tick<T: Target, M: Mapper>(
     clock: &mut Clock,
 ) -> Result<(), Fatal> {
     let status = agent.target.status().map_err(fatal)?;
-    if status.generation != agent.generation() && !clock.failed {
+    if status.generation != agent.generation() && !clock.failed() {
         log!(
             Warn,
             "the table was changed by somebody else; uploading all of it",
@@ -192,12 +179,9 @@ fn tick<T: Target, M: Mapper>(
             expected = agent.generation()
         );
         agent.distrust_table();
-        clock.names = true;
+        clock.names_changed(Instant::now());
     }
-    let moved = status.unmapped_writes != clock.unmapped;
-    clock.unmapped = status.unmapped_writes;
-    if !moved && !clock.wants_walk() {
-        clock.rested(Instant::now());
+    if !clock.polled(Instant::now(), (&status).into()) {
         return Ok(());
     }
     let watch = &mut s.watch;
@@ -273,149 +257,8 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str) -> Info {
     }
 }
 
-/// When the next look is due.
-struct Clock {
-    interval: Duration,
-    next: Instant,
-    /// Not before this, whatever happens.
-    earliest: Instant,
-    /// Files came or went since the last walk.
-    names: bool,
-    /// The kernel's count at the last tick.
-    unmapped: u64,
-    /// Uploads up to the last checkpoint.
-    uploads: u64,
-    idle: u32,
-    failed: bool,
-}
-
-impl Clock {
-    fn new(interval: Duration) -> Self {
-        let now = Instant::now();
-        Self {
-            interval,
-            next: now + interval,
-            earliest: now,
-            names: false,
-            unmapped: 0,
-            uploads: 0,
-            idle: 0,
-            failed: false,
-        }
-    }
-
-    fn patience(&self, now: Instant) -> Duration {
-        self.next.max(self.earliest).saturating_duration_since(now)
-    }
-
-    fn due(&self, now: Instant) -> bool {
-        now >= self.next && now >= self.earliest
-    }
-
-    fn names_changed(&mut self, now: Instant) {
-        self.names = true;
-        self.next = self.next.min(now + DEBOUNCE);
-    }
-
-    fn wants_walk(&self) -> bool {
-        self.names || self.failed || self.idle >= RARELY
-    }
-
-    /// A tick at which nothing had to be read.
-    fn rested(&mut self, now: Instant) {
-        self.idle += 1;
-        self.next = now + self.interval;
-    }
-
-    fn refreshed(&mut self, now: Instant, outcome: &Outcome) {
-        self.idle = 0;
-        self.names = false;
-        self.failed = outcome.failed;
-        let grows = outcome.commit.is_some();
-        self.next = now
-            + if grows {
-                self.interval / HASTE
-            } else {
-                self.interval
-            };
-        self.earliest = now
-            + if outcome.failed {
-                BACKOFF
-            } else {
-                outcome.took * DUTY
-            };
-    }
-}
-
 /// Prints to stdout; a reader that is gone does not end the agent.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn outcome(took_ms: u64, commit: bool, failed: bool) -> Outcome {
-        Outcome {
-            took: Duration::from_millis(took_ms),
-            commit: commit.then_some(crate::status::Commit {
-                generation: 1,
-                files: 1,
-                extents: 1,
-            }),
-            failed,
-            ..Outcome::default()
-        }
-    }
-
-    fn ms(n: u64) -> Duration {
-        Duration::from_millis(n)
-    }
-
-    #[test]
-    fn ticks_are_faster_while_files_grow_and_slower_when_they_cost() {
-        let mut c = Clock::new(ms(1000));
-        let now = c.next;
-        assert!(c.due(now));
-        c.refreshed(now, &outcome(1, false, false));
-        assert_eq!(c.patience(now), ms(1000));
-        c.refreshed(now, &outcome(1, true, false));
-        assert_eq!(c.patience(now), ms(250));
-        c.refreshed(now, &outcome(300, true, false));
-        assert_eq!(c.patience(now), ms(3000));
-        c.refreshed(now, &outcome(1, false, true));
-        assert_eq!(c.patience(now), ms(5000));
-        assert!(c.wants_walk());
-    }
-
-    #[test]
-    fn names_are_debounced() {
-        let mut c = Clock::new(ms(1000));
-        let now = Instant::now();
-        c.refreshed(now, &outcome(1, false, false));
-        c.names_changed(now);
-        assert_eq!(c.patience(now), ms(150));
-        // A second event does not put it off.
-        c.names_changed(now + ms(100));
-        assert_eq!(c.patience(now + ms(100)), ms(50));
-        assert!(c.due(now + ms(150)));
-        // Nor does an event come sooner than the last refresh allows.
-        c.refreshed(now, &outcome(100, false, false));
-        c.names_changed(now);
-        assert_eq!(c.patience(now), ms(1000));
-    }
-
-    #[test]
-    fn an_idle_database_is_walked_rarely() {
-        let mut c = Clock::new(ms(1000));
-        let mut now = c.next;
-        for _ in 0..RARELY {
-            assert!(!c.wants_walk());
-            c.rested(now);
-            now += ms(1000);
-        }
-        assert!(c.wants_walk());
-    }
 }
