@@ -33,8 +33,16 @@ uml_prepare() {
 # uml_module KERNEL DIR [MAKE-ARG...]: builds the module's sources in DIR, which
 # must be in the checkout or the cache, for KERNEL.
 uml_module() {
-	local kernel
+	local source kernel
 
+	source=$(uml_artefact uml-source)
 	kernel=$(uml_artefact "uml-$1")
-	in_tools make -s -C "$kernel" ARCH=um M="$2" W=1 "${@:3}" modules
+	in_tools make -s -C "$source" ARCH=um O="$kernel" M="$2" W=1 "${@:3}" modules
+}
+
+# uml_copy_module DIR: what the module is built from, without what was built.
+uml_copy_module() {
+	mkdir -p "$1"
+	tar -c -C "$checkout" --exclude='*.o' --exclude='*.ko' --exclude='*.mod*' \
+		--exclude='.*.cmd' Kbuild dm-dsm | tar -x -C "$1"
 }

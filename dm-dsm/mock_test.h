@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the suites share: a disk that remembers what it was sent, and
+ * device-mapper devices, made through dm's own ioctls.
+ */
+#ifndef DSM_MOCK_TEST_H
+#define DSM_MOCK_TEST_H
+
+#include <kunit/test.h>
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+#include <linux/rw_hint.h>
+
+#define DSM_MOCK_SECTORS	2097152		/* 1 GiB */
+#define DSM_MOCK_PARTITION	2048		/* where the partition starts */
+#define DSM_MOCK_REPLY		16384		/* room for a reply */
+
+struct dsm_mock_bio {
+	enum req_op op;
+	blk_opf_t flags;
+	sector_t sector;
+	unsigned int sectors;
+	u8 stream, hint;
+};
+
+struct dsm_mock_disk {
+	struct gendisk *gendisk;
+	struct block_device *bdev;
+	bool has_partition;
+	spinlock_t lock;		/* of what follows */
+	unsigned int nr;		/* bios that arrived, reads apart */
+	struct dsm_mock_bio bio[64];	/* the first of them */
+};
+
+struct dsm_mock_dm {
+	char name[32];
+	sector_t sectors;
+	dev_t dev;
+	struct mapped_device *md;
+	struct block_device *bdev;
+	char *reply;			/* of the last ioctl that had one */
+};
+
+/* A disk that takes @streams write streams; gone when the test ends. */
+struct dsm_mock_disk *dsm_mock_disk(struct kunit *test, unsigned int streams);
+
+/* The same with limits of the test's choice. */
+struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
+					   struct queue_limits *limits);
+
+/* Its first partition, which is there if @disk->has_partition was set before. */
+struct block_device *dsm_mock_partition(struct kunit *test,
+					struct dsm_mock_disk *disk);
+
+/* Sets the disk's limit of write streams. */
+void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams);
+
+void dsm_mock_forget(struct dsm_mock_disk *disk);
+
+/*
+ * A device-mapper device of one target; "%s" in @args is @below's number.  Gone
+ * when the test ends.
+ */
+struct dsm_mock_dm *dsm_mock_dm(struct kunit *test, const char *type,
+				sector_t sectors, const char *args,
+				struct block_device *below);
+
+/* Returns 0 or the error with which the line was refused; then nothing is left. */
+int dsm_mock_try_table(struct kunit *test, const char *type, sector_t sectors,
+		       const char *args, struct block_device *below);
+
+int dsm_mock_load(struct dsm_mock_dm *dm, const char *type, const char *args,
+		  struct block_device *below);
+int dsm_mock_suspend(struct dsm_mock_dm *dm);
+int dsm_mock_resume(struct dsm_mock_dm *dm);
+
+/* Returns 0 or an error; @dm->reply is the reply or empty. */
+int dsm_mock_message(struct dsm_mock_dm *dm, const char *message);
+
+/* The status or table line without start, length and name; in @dm->reply. */
+const char *dsm_mock_status(struct dsm_mock_dm *dm);
+const char *dsm_mock_table(struct dsm_mock_dm *dm);
+
+/* Sends a message that must be taken, and compares its reply. */
+void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
+			   const char *message, const char *reply);
+
+/* Sends a message that must be refused, and compares the sentence. */
+void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
+			     const char *message, int error, const char *sentence);
+
+/* Sends a bio with @sectors of zeroes and waits for it. */
+int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
+		    unsigned int sectors, u8 stream, u8 hint);
+
+static inline int dsm_mock_write(struct dsm_mock_dm *dm, sector_t sector,
+				 unsigned int sectors)
+{
+	return dsm_mock_submit(dm->bdev, REQ_OP_WRITE, sector, sectors, 0, 0);
+}
+
+#endif

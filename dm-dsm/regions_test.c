@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <kunit/test.h>
+#include <linux/cpumask.h>
+#include <linux/rw_hint.h>
+
+#include "regions.h"
+
+static void free_file(void *file)
+{
+	dsm_file_free(file);
+}
+
+static struct dsm_file *new_file(struct kunit *test)
+{
+	struct dsm_file *file = dsm_file_alloc(42);
+
+	KUNIT_ASSERT_NOT_NULL(test, file);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, free_file, file), 0);
+	return file;
+}
+
+/* A checkpoint of one file whose groups stay as they are. */
+static struct dsm_file_window checkpoint(struct dsm_file *file, bool range_written)
+{
+	struct dsm_file_window window;
+	u64 sectors[DSM_NR_SIDES];
+
+	dsm_file_read_window(file, range_written, sectors, &window);
+	dsm_file_next_window(file, sectors, &window);
+	return window;
+}
+
+static void a_new_file_has_counted_nothing(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct dsm_file_window window;
+
+	KUNIT_EXPECT_EQ(test, file->id, 42);
+	KUNIT_EXPECT_EQ(test, file->class, DSM_NR_CLASSES);
+	KUNIT_EXPECT_EQ(test, dsm_file_regions(file), 1);
+	file->boundary = 0;
+	KUNIT_EXPECT_EQ(test, dsm_file_regions(file), 2);
+
+	window = checkpoint(file, true);
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, side), 0);
+		KUNIT_EXPECT_EQ(test, window.region[side].pages, 0);
+		KUNIT_EXPECT_EQ(test, window.region[side].range, 0);
+		KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, side).both, 0);
+	}
+	dsm_file_free(NULL);
+}
+
+/* Writes to the bottom, as { offset, sectors }, and what a checkpoint sees. */
+static const struct count_case {
+	const char *what;
+	struct { u64 offset; u32 sectors; } write[3];
+	u64 pages, range;
+} count_cases[] = {
+	{ "one page", { { 0, 8 } }, 1, 4096 },
+	{ "a page twice is two pages on a range of one", { { 8, 8 }, { 8, 8 } }, 2, 4096 },
+	{ "a sector is a page", { { 3, 1 } }, 1, 4096 },
+	{ "two halves of a page are one", { { 0, 4 }, { 4, 4 } }, 1, 4096 },
+	{ "a page across two has a range of two", { { 4, 8 } }, 1, 8192 },
+	{ "the range goes from the lowest to the highest",
+	  { { 800, 8 }, { 80, 16 }, { 400, 8 } }, 4, (808 - 80) * 512 },
+	{ "the last page of 16 TiB", { { 8ULL * (U32_MAX - 1), 8 } }, 1, 4096 },
+	{ "the first and the last", { { 0, 8 }, { 8ULL * (U32_MAX - 1), 8 } }, 2,
+	  4096ULL * U32_MAX },
+	{ "9 sectors are two pages", { { 0, 9 } }, 2, 8192 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(count, count_cases, what);
+
+static void writes_are_counted_in_pages(struct kunit *test)
+{
+	const struct count_case *c = test->param_value;
+	struct dsm_file *file = new_file(test);
+	struct dsm_file_window window;
+	u64 sectors = 0;
+
+	for (int i = 0; i < ARRAY_SIZE(c->write) && c->write[i].sectors; i++) {
+		dsm_file_count(file, DSM_BOTTOM, c->write[i].offset, c->write[i].sectors);
+		sectors += c->write[i].sectors;
+	}
+	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_BOTTOM), sectors);
+	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_TOP), 0);
+
+	window = checkpoint(file, true);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, c->pages);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, c->range);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_BOTTOM].pages, c->pages);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_BOTTOM].range, c->range / 4096);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 0);
+}
+
+static void each_window_counts_from_zero(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct dsm_file_window window;
+
+	dsm_file_count(file, DSM_TOP, 8000, 80);
+	window = checkpoint(file, true);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 10);
+
+	dsm_file_count(file, DSM_TOP, 80, 8);
+	window = checkpoint(file, true);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 1);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].range, 4096);
+
+	window = checkpoint(file, true);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 0);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_TOP].range, 0);
+	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_TOP), 88);
+}
+
+static void a_write_during_a_checkpoint_counts_in_the_next_window(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct dsm_file_window window;
+	u64 sectors[DSM_NR_SIDES];
+
+	dsm_file_count(file, DSM_BOTTOM, 0, 8);
+	dsm_file_read_window(file, true, sectors, &window);
+	dsm_file_count(file, DSM_BOTTOM, 800, 16);
+	dsm_file_next_window(file, sectors, &window);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1);
+
+	window = checkpoint(file, true);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 2);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 8192);
+}
+
+static void a_checkpoint_that_fails_loses_no_pages(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct dsm_file_window window;
+	u64 sectors[DSM_NR_SIDES];
+
+	dsm_file_count(file, DSM_BOTTOM, 0, 8);
+	dsm_file_read_window(file, true, sectors, &window);
+	/* and is not brought to an end */
+	window = checkpoint(file, false);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1);
+}
+
+static void range_region_is_what_the_extents_add_up_to(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct dsm_file_window window;
+
+	file->region[DSM_BOTTOM].mapped = 100;
+	file->region[DSM_TOP].mapped = 7;
+	dsm_file_count(file, DSM_BOTTOM, 0, 8);
+	window = checkpoint(file, false);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 409600);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].range, 28672);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_BOTTOM].range, 100);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_TOP].range, 0);	/* not written */
+}
+
+static void counts_of_all_cpus_add_up(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(file->sectors, cpu)[DSM_TOP] = 1ULL << 40;
+	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_TOP),
+			(u64)num_possible_cpus() << 40);
+}
+
+static void more_pages_than_a_status_holds_saturate(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct dsm_file_window window;
+
+	per_cpu_ptr(file->sectors, 0)[DSM_BOTTOM] = 1ULL << 40;
+	window = checkpoint(file, true);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1ULL << 37);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_BOTTOM].pages, U32_MAX);
+}
+
+static void a_region_takes_the_stamp_of_its_group(struct kunit *test)
+{
+	struct dsm_policy_params params = { .policy = DSM_POLICY_DSM, .groups = 3 };
+	struct dsm_file *file = new_file(test);
+	struct dsm_layout layout = {};
+
+	dsm_layout_init(&layout, DSM_POLICY_DSM, 3, 1, 8, true);
+	file->class = DSM_COLLECTION;
+	dsm_file_initial(file, &params);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_BOTTOM].next, 1);
+	KUNIT_EXPECT_EQ(test, file->region[DSM_TOP].next, 2);
+
+	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 2);
+	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_BOTTOM).stream, 3);
+	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_BOTTOM).hint, WRITE_LIFE_EXTREME);
+	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_TOP).stream, 4);
+
+	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 0);
+	file->region[DSM_TOP].next = 3;
+	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 1);
+	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_TOP).stream, 5);
+	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_TOP).hint, WRITE_LIFE_SHORT);
+}
+
+static struct kunit_case regions_cases[] = {
+	KUNIT_CASE(a_new_file_has_counted_nothing),
+	KUNIT_CASE_PARAM(writes_are_counted_in_pages, count_gen_params),
+	KUNIT_CASE(each_window_counts_from_zero),
+	KUNIT_CASE(a_write_during_a_checkpoint_counts_in_the_next_window),
+	KUNIT_CASE(a_checkpoint_that_fails_loses_no_pages),
+	KUNIT_CASE(range_region_is_what_the_extents_add_up_to),
+	KUNIT_CASE(counts_of_all_cpus_add_up),
+	KUNIT_CASE(more_pages_than_a_status_holds_saturate),
+	KUNIT_CASE(a_region_takes_the_stamp_of_its_group),
+	{}
+};
+
+static struct kunit_suite regions_suite = {
+	.name = "regions",
+	.test_cases = regions_cases,
+};
+
+kunit_test_suite(regions_suite);
