@@ -93,6 +93,18 @@ static void put_index(struct bson_out *out, const struct collection *coll,
 	bson_close(out, entry);
 }
 
+static void put_indexes(struct bson_out *out, const struct collection *coll)
+{
+	size_t indexes = bson_open(out, BSON_ARRAY, "indexes");
+	char position[16];
+
+	for (unsigned int i = 0; i < coll->index_count; i++) {
+		text(position, sizeof(position), "%u", i);
+		put_index(out, coll, &coll->index[i], position);
+	}
+	bson_close(out, indexes);
+}
+
 static void put_options(struct bson_out *out, const struct catalog *catalog)
 {
 	size_t options = bson_open(out, BSON_OBJECT, "options");
@@ -110,7 +122,6 @@ static void write_entry(struct catalog *catalog, size_t place)
 {
 	const struct collection *coll = catalog->collection[place];
 	uint8_t doc[ENTRY_MAX_SIZE];
-	char position[16];
 	struct bson_out out;
 	WT_CURSOR *cursor;
 	WT_ITEM value;
@@ -120,15 +131,7 @@ static void write_entry(struct catalog *catalog, size_t place)
 	at = bson_open(&out, BSON_OBJECT, "md");
 	bson_string(&out, "ns", coll->ns);
 	put_options(&out, catalog);
-	{
-		size_t indexes = bson_open(&out, BSON_ARRAY, "indexes");
-
-		for (unsigned int i = 0; i < coll->index_count; i++) {
-			text(position, sizeof(position), "%u", i);
-			put_index(&out, coll, &coll->index[i], position);
-		}
-		bson_close(&out, indexes);
-	}
+	put_indexes(&out, coll);
 	bson_close(&out, at);
 	at = bson_open(&out, BSON_OBJECT, "idxIdent");
 	for (unsigned int i = 0; i < coll->index_count; i++)
@@ -227,15 +230,6 @@ static struct part part_of(struct part doc, const char *name)
 	    (elem.type != BSON_OBJECT && elem.type != BSON_ARRAY))
 		die("a catalog entry has no object '%s'", name);
 	return (struct part){ elem.value, elem.size };
-}
-
-static const char *copy_text(const char *value)
-{
-	char *copy = strdup(value);
-
-	if (!copy)
-		die("no memory for '%s'", value);
-	return copy;
 }
 
 static void read_index(struct index *index, struct part entry,

@@ -52,8 +52,9 @@ static void add_entry(struct entries *entries, const uint8_t *key, size_t len,
 
 /* ---- verify: before any cursor is open, since it wants a file for itself ---- */
 
-static void verify_all(WT_SESSION *session, struct totals *totals)
+static void verify_all(struct engine *engine, struct totals *totals)
 {
+	WT_SESSION *session = engine_session(engine);
 	WT_CURSOR *metadata = open_cursor(session, "metadata:");
 	char **uris = NULL;
 	size_t count = 0;
@@ -66,8 +67,9 @@ static void verify_all(WT_SESSION *session, struct totals *totals)
 		if (strncmp(uri, "file:", 5) || strstr(uri, "WiredTigerLAS"))
 			continue;
 		uris = realloc(uris, (count + 1) * sizeof(*uris));
-		if (!uris || !(uris[count++] = strdup(uri)))
+		if (!uris)
 			die("no memory for the list of files");
+		uris[count++] = copy_text(uri);
 	}
 	if (ret != WT_NOTFOUND)
 		must(ret, "reading", "WiredTiger.wt");
@@ -81,6 +83,7 @@ static void verify_all(WT_SESSION *session, struct totals *totals)
 	}
 	totals->files = (int64_t)count;
 	free(uris);
+	session_close(session);
 }
 
 /* ---- documents against index entries ---- */
@@ -208,12 +211,7 @@ int check_database(const struct options *opt)
 	engine_open(&engine, opt, false);
 	if (engine.unclean)
 		how = ", recovered from the journal";
-	{
-		WT_SESSION *session = engine_session(&engine);
-
-		verify_all(session, &totals);
-		session_close(session);
-	}
+	verify_all(&engine, &totals);
 	/* A file that is broken may end the process when it is read. */
 	if (!totals.faults) {
 		catalog_open(&catalog, &engine);

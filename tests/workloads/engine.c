@@ -48,16 +48,25 @@ static bool exists_in(const struct options *opt, const char *name)
 	return !access(path, F_OK);
 }
 
+/* The file that a symbol was loaded from. */
+static const char *file_of(void *handle, const char *symbol)
+{
+	void *address = handle ? dlsym(handle, symbol) : NULL;
+	Dl_info info;
+
+	return address && dladdr(address, &info) ? info.dli_fname : NULL;
+}
+
 /*
  * Debian's library has the compressor as an extension, in the library's own
- * directory: look there first, wherever the loader found it.
+ * directory: look there first, then let the loader search.
  */
 static void find_snappy(char *out)
 {
 	const char *given = getenv("WTLOAD_SNAPPY");
-	const char *slash;
-	Dl_info info;
-	void *handle, *entry;
+	const char *library = file_of(RTLD_DEFAULT, "wiredtiger_open");
+	const char *slash = library ? strrchr(library, '/') : NULL;
+	void *handle;
 
 	if (given) {
 		if (access(given, R_OK))
@@ -66,20 +75,18 @@ static void find_snappy(char *out)
 		text(out, PATH_SIZE, "%s", given);
 		return;
 	}
-	entry = dlsym(RTLD_DEFAULT, "wiredtiger_open");
-	if (entry && dladdr(entry, &info) &&
-	    (slash = strrchr(info.dli_fname, '/'))) {
+	if (slash) {
 		text(out, PATH_SIZE, "%.*s/" SNAPPY_LIBRARY,
-		     (int)(slash - info.dli_fname), info.dli_fname);
+		     (int)(slash - library), library);
 		if (!access(out, R_OK))
 			return;
 	}
 	handle = dlopen(SNAPPY_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
-	entry = handle ? dlsym(handle, "wiredtiger_extension_init") : NULL;
-	if (!entry || !dladdr(entry, &info))
+	library = file_of(handle, "wiredtiger_extension_init");
+	if (!library)
 		die("cannot find %s: install the package libwiredtiger0, or name the file in WTLOAD_SNAPPY",
 		    SNAPPY_LIBRARY);
-	text(out, PATH_SIZE, "%s", info.dli_fname);
+	text(out, PATH_SIZE, "%s", library);
 	dlclose(handle);
 }
 

@@ -215,10 +215,10 @@ static void take(struct raw_options *raw, int which, const char *argument)
 static void settle_lengths(struct options *opt)
 {
 	if (opt->ops && opt->seconds)
-		usage_error("--ops and --seconds exclude each other: give one of them");
+		usage_error("--ops and --seconds exclude each other: give one");
 	if (!!opt->checkpoints + !!opt->checkpoint_ops +
 	    !!opt->checkpoint_seconds > 1)
-		usage_error("--checkpoints, --checkpoint-ops and --checkpoint-seconds exclude each other: give one of them");
+		usage_error("--checkpoints, --checkpoint-ops and --checkpoint-seconds exclude each other: give one");
 	if (!opt->ops && !opt->seconds)
 		opt->ops = DEFAULT_OPS;
 	if (!opt->checkpoints && !opt->checkpoint_ops &&
@@ -228,7 +228,6 @@ static void settle_lengths(struct options *opt)
 		usage_error("--checkpoints %llu is more than one for each of the %llu operations",
 			    (unsigned long long)opt->checkpoints,
 			    (unsigned long long)opt->ops);
-	/* An evenly spread number and a time per checkpoint are the same thing. */
 	if (opt->seconds && opt->checkpoints > opt->seconds)
 		usage_error("--checkpoints %llu is more than one for each of the %llu seconds",
 			    (unsigned long long)opt->checkpoints,

@@ -30,7 +30,7 @@ static void measure(const char *dbpath)
 		die("cannot measure the files in '%s'", dbpath);
 }
 
-static void put_json_string(FILE *out, const char *name, const char *value)
+static void put_text(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, "  \"%s\": \"", name);
 	for (; *value; value++) {
@@ -44,6 +44,16 @@ static void put_json_string(FILE *out, const char *name, const char *value)
 	fputs("\",\n", out);
 }
 
+static void put_count(FILE *out, const char *name, uint64_t value)
+{
+	fprintf(out, "  \"%s\": %llu,\n", name, (unsigned long long)value);
+}
+
+static void put_seconds(FILE *out, const char *name, double value)
+{
+	fprintf(out, "  \"%s\": %.3f,\n", name, value);
+}
+
 static double ops_per_second(const struct results *results)
 {
 	return results->run_seconds > 0 ?
@@ -54,53 +64,62 @@ static void write_json(const struct catalog *catalog,
 		       const struct results *results)
 {
 	const struct options *opt = catalog->engine->opt;
-	FILE *out = open_output(opt->json_file);
 	const struct latency *latency = &results->latency;
+	FILE *out = open_output(opt->json_file);
 
 	fputs("{\n", out);
-	put_json_string(out, "workload", catalog->workload);
-	put_json_string(out, "mix", opt->mix->name);
-	put_json_string(out, "dbpath", opt->dbpath);
-	fprintf(out, "  \"units\": %llu,\n  \"threads\": %llu,\n  \"cache_mb\": %llu,\n  \"seed\": %llu,\n",
-		(unsigned long long)catalog->units,
-		(unsigned long long)opt->threads,
-		(unsigned long long)opt->cache_mb,
-		(unsigned long long)opt->seed);
-	fprintf(out, "  \"load_seconds\": %.3f,\n  \"load_checkpoint_seconds\": %.3f,\n  \"run_seconds\": %.3f,\n",
-		results->load_seconds, results->load_checkpoint_seconds,
-		results->run_seconds);
-	fprintf(out, "  \"ops\": %llu,\n  \"ops_per_second\": %.1f,\n",
-		(unsigned long long)results->ops, ops_per_second(results));
-	fprintf(out, "  \"checkpoints\": %llu,\n  \"checkpoint_seconds\": %.3f,\n  \"longest_checkpoint_seconds\": %.3f,\n",
-		(unsigned long long)results->checkpoints,
-		results->checkpoint_seconds,
-		results->longest_checkpoint_seconds);
-	fprintf(out, "  \"db_bytes\": %llu,\n  \"db_allocated_bytes\": %llu,\n",
-		(unsigned long long)seen_bytes,
-		(unsigned long long)seen_blocks);
-	fprintf(out, "  \"latency_us\": {\"p50\": %.3f, \"p99\": %.3f, \"p99.9\": %.3f,\n    \"histogram\": ",
+	put_text(out, "workload", catalog->workload);
+	put_text(out, "mix", opt->mix->name);
+	put_text(out, "dbpath", opt->dbpath);
+	put_count(out, "units", catalog->units);
+	put_count(out, "threads", opt->threads);
+	put_count(out, "cache_mb", opt->cache_mb);
+	put_count(out, "leaf_kib", opt->leaf_kib);
+	put_count(out, "seed", opt->seed);
+	put_seconds(out, "load_seconds", results->load_seconds);
+	put_seconds(out, "load_checkpoint_seconds",
+		    results->load_checkpoint_seconds);
+	put_seconds(out, "run_seconds", results->run_seconds);
+	put_count(out, "ops", results->ops);
+	fprintf(out, "  \"ops_per_second\": %.1f,\n", ops_per_second(results));
+	put_count(out, "checkpoints", results->checkpoints);
+	put_seconds(out, "checkpoint_seconds", results->checkpoint_seconds);
+	put_seconds(out, "longest_checkpoint_seconds",
+		    results->longest_checkpoint_seconds);
+	put_count(out, "db_bytes", seen_bytes);
+	put_count(out, "db_allocated_bytes", seen_blocks);
+	fprintf(out, "  \"latency_us\": {\n    \"p50\": %.3f, \"p99\": %.3f, \"p99.9\": %.3f,\n",
 		latency_us(latency, 0.5), latency_us(latency, 0.99),
 		latency_us(latency, 0.999));
+	fputs("    \"histogram\": ", out);
 	latency_print_json(latency, out);
-	fputs("}\n}\n", out);
+	fputs("\n  }\n}\n", out);
 	close_output(out, opt->json_file);
+}
+
+static void print_run(const struct options *opt, const struct results *results)
+{
+	const struct latency *latency = &results->latency;
+
+	printf("%llu operations (%s) in %.1f s, %.0f operations/s, ",
+	       (unsigned long long)results->ops, opt->mix->name,
+	       results->run_seconds, ops_per_second(results));
+	printf("latency p50 %.0f p99 %.0f p99.9 %.0f us, ",
+	       latency_us(latency, 0.5), latency_us(latency, 0.99),
+	       latency_us(latency, 0.999));
+	printf("%llu checkpoints in %.1f s, ",
+	       (unsigned long long)results->checkpoints,
+	       results->checkpoint_seconds);
 }
 
 void report(const struct catalog *catalog, const struct results *results)
 {
 	const struct options *opt = catalog->engine->opt;
-	const struct latency *latency = &results->latency;
 
 	measure(opt->dbpath);
 	printf("%s: ", catalog->workload);
 	if (results->run_seconds > 0)
-		printf("%llu operations (%s) in %.1f s, %.0f operations/s, latency p50 %.0f p99 %.0f p99.9 %.0f us, %llu checkpoints in %.1f s, ",
-		       (unsigned long long)results->ops, opt->mix->name,
-		       results->run_seconds, ops_per_second(results),
-		       latency_us(latency, 0.5), latency_us(latency, 0.99),
-		       latency_us(latency, 0.999),
-		       (unsigned long long)results->checkpoints,
-		       results->checkpoint_seconds);
+		print_run(opt, results);
 	else
 		printf("loaded in %.1f s, ", results->load_seconds);
 	printf("%.1f MB in %s\n", (double)seen_bytes / 1e6, opt->dbpath);

@@ -147,10 +147,11 @@ holds "another seed, other counts" eval '! check_says'
 ended() {
 	local pid tries
 
-	"${@:4}" >log &
+	: >log
+	"${@:4}" >>log &
 	pid=$!
 	for ((tries = 0; tries < 600; tries++)); do
-		grep -q "^$2" log && break
+		if grep -q "^$2" log || ! kill -0 $pid; then break; fi
 		sleep 0.1
 	done
 	sleep "$3"

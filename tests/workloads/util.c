@@ -52,6 +52,15 @@ void *xalloc(size_t count, size_t size)
 	return memory;
 }
 
+char *copy_text(const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		die("no memory for '%s'", value);
+	return copy;
+}
+
 void text(char *out, size_t size, const char *fmt, ...)
 {
 	va_list args;

@@ -23,6 +23,7 @@ noreturn void usage_error(const char *fmt, ...)
 void must(int ret, const char *what, const char *object);
 
 void *xalloc(size_t count, size_t size);
+char *copy_text(const char *value);
 
 /* snprintf that ends the process instead of cutting the text short. */
 void text(char *out, size_t size, const char *fmt, ...)
