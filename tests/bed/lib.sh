@@ -21,7 +21,7 @@ usage() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 # the tools root's kernels, whichever these came to be.
 recipe_of() {
 	case $1 in
-	tools)	echo recipes/tools recipes/debian.sh recipes/add-kernels packages/tools ;;
+	tools)	echo recipes/tools recipes/debian.sh recipes/add-kernels packages/tools packages/kernels ;;
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
 	image)	recipe_of guest
 		echo recipes/image guest-init guest-lib.sh dsm-dmesg-clean ;;
