@@ -102,7 +102,8 @@ unsigned int dsm_file_restamp(struct dsm_file *file,
 		union dsm_stamp stamp = dsm_layout_stamp(layout, file->class,
 							  region->next);
 
-		moved += stamp.stream != region->stamp.stream;
+		if (side < dsm_file_regions(file))
+			moved += stamp.stream != region->stamp.stream;
 		WRITE_ONCE(region->stamp.both, stamp.both);
 	}
 	return moved;
