@@ -21,6 +21,7 @@ struct entries {
 
 struct totals {
 	int64_t files, documents, entries, faults;
+	uint64_t digest;	/* of all documents, in any order */
 };
 
 static void fault(struct totals *totals, const char *fmt, ...)
@@ -101,6 +102,7 @@ static void check_document(struct table *table, int64_t rid,
 		      (long long)rid, coll->ns);
 		return;
 	}
+	totals->digest += hash64(doc_sum(value->data, value->size));
 	for (unsigned int i = 0; i < coll->index_count; i++) {
 		table_index_key(table, i, value->data, value->size, &key);
 		add_entry(&expected[i], key.bytes, key.len, rid);
@@ -228,8 +230,9 @@ int check_database(const struct options *opt)
 	}
 	catalog_close(&catalog);
 	engine_close(&engine);
-	printf("check: ok, %lld files, %lld documents, %lld index entries%s\n",
+	printf("check: ok, %lld files, %lld documents, %lld index entries, digest %016llx%s\n",
 	       (long long)totals.files, (long long)totals.documents,
-	       (long long)totals.entries, how);
+	       (long long)totals.entries, (unsigned long long)totals.digest,
+	       how);
 	return 0;
 }

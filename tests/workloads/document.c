@@ -53,17 +53,23 @@ void doc_reseal(uint8_t *doc, size_t len, int64_t rid)
 	memcpy(doc + len - 9, &sum, sizeof(sum));
 }
 
+uint64_t doc_sum(const uint8_t *doc, size_t len)
+{
+	uint64_t sum;
+
+	memcpy(&sum, doc + len - 9, sizeof(sum));
+	return sum;
+}
+
 bool doc_intact(const uint8_t *doc, size_t len, int64_t rid)
 {
 	static const uint8_t field[] = { BSON_INT64, 's', 'u', 'm', 0 };
-	uint64_t sum;
 	uint32_t size;
 
 	if (len < 4 + SEAL_SIZE)
 		return false;
 	memcpy(&size, doc, sizeof(size));
-	memcpy(&sum, doc + len - 9, sizeof(sum));
 	return size == len && !doc[len - 1] &&
 	       !memcmp(doc + len - SEAL_SIZE, field, sizeof(field)) &&
-	       sum == checksum(doc, len - SEAL_SIZE, rid);
+	       doc_sum(doc, len) == checksum(doc, len - SEAL_SIZE, rid);
 }

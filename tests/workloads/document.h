@@ -18,5 +18,7 @@ size_t doc_seal(struct bson_out *out, int64_t rid);
 /* The same for a document that was changed in place. */
 void doc_reseal(uint8_t *doc, size_t len, int64_t rid);
 bool doc_intact(const uint8_t *doc, size_t len, int64_t rid);
+/* The checksum that an intact document has. */
+uint64_t doc_sum(const uint8_t *doc, size_t len);
 
 #endif

@@ -61,12 +61,13 @@ static const struct command {
 	{ "check", "", 0 },
 };
 
+/* What getopt_long() returns; texts and numbers by their place in their list. */
 enum {
 	OPT_HELP = 'h',
-	OPT_TEXT = 256,
-	OPT_DIRECTORY_PER_DB,
+	OPT_DIRECTORY_PER_DB = 256,
 	OPT_DIRECTORY_FOR_INDEXES,
-	OPT_NUMBER = 512,
+	OPT_TEXT = 512,
+	OPT_NUMBER = 1024,
 };
 
 struct text_option {
@@ -190,7 +191,7 @@ static void fill_long_options(struct option *out)
 				  OPT_DIRECTORY_FOR_INDEXES };
 	for (size_t i = 0; i < COUNT(texts); i++)
 		*out++ = (struct option){ texts[i].name, required_argument,
-					  NULL, OPT_TEXT + 16 + (int)i };
+					  NULL, OPT_TEXT + (int)i };
 	for (size_t i = 0; i < COUNT(numbers); i++)
 		*out++ = (struct option){ numbers[i].name, required_argument,
 					  NULL, OPT_NUMBER + (int)i };
@@ -207,7 +208,7 @@ static void take(struct raw_options *raw, int which, const char *argument)
 
 		memcpy(base + number->offset, &value, sizeof(value));
 	} else {
-		memcpy(base + texts[which - OPT_TEXT - 16].offset, &argument,
+		memcpy(base + texts[which - OPT_TEXT].offset, &argument,
 		       sizeof(argument));
 	}
 }
