@@ -211,9 +211,15 @@ pub fn supported(file: &dyn AsFd) -> Result<bool, Errno> {
     let mut buf = [0u8; HEADER + EXTENT];
     match read_batch(file, 0, &mut buf) {
         Ok(_) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::NOSYS) => Ok(false),
+        Err(e) if is_unsupported(&e.into()) => Ok(false),
         Err(e) => Err(e),
     }
+}
+
+/// Whether reading extents failed because the file system has no FIEMAP.
+pub fn is_unsupported(e: &io::Error) -> bool {
+    let known = [Errno::OPNOTSUPP, Errno::NOTTY, Errno::INVAL, Errno::NOSYS];
+    Errno::from_io_error(e).is_some_and(|e| known.contains(&e))
 }
 
 #[cfg(test)]

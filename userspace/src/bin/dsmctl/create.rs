@@ -126,7 +126,7 @@ fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
 /// Who uses a device, as far as can be told.
 fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
     if let Some(place) = mounted_at(dev) {
-        return format!("mounted at {place}");
+        return format!("in use: it is mounted at {place}");
     }
     let holders: Vec<String> = sysfs
         .links(dev, "holders")
@@ -135,9 +135,9 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
         .map(|h| sysfs.text(h, "dm/name").unwrap_or_else(|| sysfs.name(h)))
         .collect();
     if !holders.is_empty() {
-        return format!("held by {}", holders.join(", "));
+        return format!("in use: it is held by {}", holders.join(", "));
     }
-    "in use by another program, or a partition of it is".to_owned()
+    "in use, or a partition of it is".to_owned()
 }
 
 fn mounted_at(dev: DevNo) -> Option<String> {

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{anyhow, ensure, Context, Result};
 use rustix::fd::OwnedFd;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use dsm::class::Class;
 use dsm::device::{Device, Target};
 use dsm::fiemap::{self, Fiemap, Mapper, Seen};
 use dsm::status::Commit;
-use dsm::table::{Extent, Kind, Record, Upload};
+use dsm::table::{resolve_overlaps, Extent, Kind, Record, Upload};
 use dsm::walk::{open_file, FoundFile, Root, Skipped, Visitor};
 use dsm::{ident, place};
 
@@ -24,7 +24,7 @@ struct Entry {
     id: u64,
     class: Class,
     boundary: Option<u64>,
-    extents: Vec<Extent>,
+    extents: Box<[Extent]>,
 }
 
 #[derive(Default)]
@@ -66,13 +66,26 @@ pub fn load(a: &Load, out: Output) -> Result<()> {
         by_class: a.dbpath.is_some(),
         present,
     };
-    let loaded = match &a.dbpath {
+    let mut loaded = match &a.dbpath {
         Some(dbpath) => read_dbpath(&device, dbpath, &boundaries)?,
         None => read_files(&device, &a.files, a.class, &boundaries)?,
     };
+    free_of_overlaps(&mut loaded.entries);
     let kind = if a.update { Kind::Update } else { Kind::Full };
     let commit = upload(&device, kind, &loaded.entries).map_err(|e| refused(&a.name, e))?;
     print_commit(&a.name, &commit, Some(&loaded.seen), out)
+}
+
+/// Files that share extents (reflinks) cannot be in the table as they are.
+fn free_of_overlaps(entries: &mut [Entry]) {
+    let mut extents: Vec<&mut Box<[Extent]>> = entries.iter_mut().map(|e| &mut e.extents).collect();
+    let losers = resolve_overlaps(&mut extents);
+    if !losers.is_empty() {
+        eprintln!(
+            "dsmctl: note: {} files share sectors with others; each goes to one of them",
+            losers.len()
+        );
+    }
 }
 
 fn upload(device: &Device, kind: Kind, entries: &[Entry]) -> Result<Commit, dsm::device::MessageError> {
@@ -122,6 +135,15 @@ fn fiemap_for(device: &Device, path: &Path) -> Result<Fiemap> {
     Ok(Fiemap::new(found.place))
 }
 
+fn unreadable(path: &Path, e: &std::io::Error) -> anyhow::Error {
+    let shown = path.display();
+    if fiemap::is_unsupported(e) {
+        anyhow!("{shown}: its file system does not tell extents (no FIEMAP); nothing was changed")
+    } else {
+        anyhow!("{shown}: cannot read its extents: {e}; nothing was changed")
+    }
+}
+
 fn read_files(
     device: &Device,
     files: &[PathBuf],
@@ -147,21 +169,15 @@ fn read_files(
             std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
             std::collections::hash_map::Entry::Vacant(e) => e.insert(fiemap_for(device, path)?),
         };
-        ensure!(
-            fiemap::supported(&file)?,
-            "{shown}: its file system does not tell extents (no FIEMAP); nothing was changed"
-        );
         let mut extents = Vec::new();
-        loaded.seen += map
-            .map(&file, &mut extents)
-            .with_context(|| format!("{shown}: cannot read its extents"))?;
+        loaded.seen += map.map(&file, &mut extents).map_err(|e| unreadable(path, &e))?;
         let by_name = || ident::classify(Path::new(path.file_name().unwrap_or_default()));
         let class = class.unwrap_or_else(by_name);
         loaded.entries.push(Entry {
             id: meta.ino(),
             class,
             boundary: boundaries.of(meta.ino(), class, meta.len()),
-            extents,
+            extents: extents.into(),
         });
     }
     let mut ids: Vec<u64> = loaded.entries.iter().map(|e| e.id).collect();
@@ -216,15 +232,13 @@ fn read_dbpath(device: &Device, dbpath: &Path, boundaries: &Boundaries) -> Resul
             continue;
         };
         let mut extents = Vec::new();
-        loaded.seen += map
-            .map(&file, &mut extents)
-            .with_context(|| format!("{}: cannot read its extents", path.display()))?;
+        loaded.seen += map.map(&file, &mut extents).map_err(|e| unreadable(&path, &e))?;
         let class = ident::classify(&path);
         loaded.entries.push(Entry {
             id: found.ino,
             class,
             boundary: boundaries.of(found.ino, class, stamp.size),
-            extents,
+            extents: extents.into(),
         });
     }
     Ok(loaded)
