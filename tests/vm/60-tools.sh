@@ -11,8 +11,8 @@ mnt=/tmp/mnt
 mkdir -p $mnt /tmp/other
 
 refused 'a device that is not there' 'dsmctl: /dev/nothing' dsmctl create t /dev/nothing
-refused 'K out of range' '2 to 16' dsmctl create t "$ssd" --groups 17
-refused 'alpha out of range' '2 to 64' dsmctl create t "$ssd" --alpha 1
+refused 'K out of range' '2..=16' dsmctl create t "$ssd" --groups 17
+refused 'alpha out of range' '2..=64' dsmctl create t "$ssd" --alpha 1
 refused 'an unknown policy' 'none, file, boundary, dsm' dsmctl create t "$ssd" --policy best
 refused 'more sectors than there are' 'dsmctl: ' dsmctl create t "$ssd" --size 99999999999
 is 'no device was made' "$(dmsetup ls)" 'No devices found'
@@ -35,7 +35,7 @@ for fs in xfs ext4; do
 
 	put $mnt/collection-0-17.wt 0 10	# in place, in the file
 	put $mnt/collection-0-17.wt 600 20
-	put $mnt/index-1-17.wt 1000 30
+	put $mnt/index-1-17.wt 990 30
 	id2=$(stat -c %i $mnt/index-1-17.wt)
 	is "$fs: writes to the files are counted for their regions" \
 		"$(region t "$id" bottom 13) $(region t "$id" top 13) $(region t "$id2" bottom 13) $(region t "$id2" top 13)" '10 20 0 30'
