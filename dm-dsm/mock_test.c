@@ -95,6 +95,7 @@ struct dsm_mock_disk *dsm_mock_disk(struct kunit *test, unsigned int streams)
 	struct queue_limits limits = {
 		.features = BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA,
 		.max_hw_discard_sectors = UINT_MAX,
+		.max_secure_erase_sectors = UINT_MAX,
 		.max_write_zeroes_sectors = UINT_MAX,
 		.max_write_streams = streams,
 	};
@@ -345,12 +346,35 @@ static const char *dsm_mock_read_line(struct dsm_mock_dm *dm, u32 flags)
 
 const char *dsm_mock_status(struct dsm_mock_dm *dm)
 {
-	return dsm_mock_read_line(dm, DM_NOFLUSH_FLAG);
+	char *age, *end;
+
+	dsm_mock_read_line(dm, DM_NOFLUSH_FLAG);
+	age = strstr(dm->reply, "window_ms ");
+	if (age) {
+		age += strlen("window_ms ");
+		end = strchrnul(age, ' ');
+		*age++ = '-';
+		memmove(age, end, strlen(end) + 1);
+	}
+	return dm->reply;
 }
 
 const char *dsm_mock_table(struct dsm_mock_dm *dm)
 {
 	return dsm_mock_read_line(dm, DM_STATUS_TABLE_FLAG | DM_NOFLUSH_FLAG);
+}
+
+void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	char begin[32];
+
+	snprintf(begin, sizeof(begin), "begin full %llu", (u64)dm->sectors);
+	dsm_mock_expect_reply(test, dm, begin, "");
+	dsm_mock_expect_reply(test, dm, "file 1 collection 32768 0:0:128 file 2 index 4096 0:128:16 file 3 primary - 0:256:8",
+			      "");
+	dsm_mock_expect_reply(test, dm, "file 4 journal - 0:264:8 file 5 oplog - 0:272:8 file 6 other - 0:280:8",
+			      "");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 6 extents 8");
 }
 
 /* Bios */

@@ -13,6 +13,7 @@
 
 #define DSM_MOCK_SECTORS	2097152		/* 1 GiB */
 #define DSM_MOCK_PARTITION	2048		/* where the partition starts */
+#define DSM_MOCK_TARGET		65536		/* sectors of most targets */
 #define DSM_MOCK_REPLY		16384		/* room for a reply */
 
 struct dsm_mock_bio {
@@ -77,7 +78,10 @@ int dsm_mock_resume(struct dsm_mock_dm *dm);
 /* Returns 0 or an error; @dm->reply is the reply or empty. */
 int dsm_mock_message(struct dsm_mock_dm *dm, const char *message);
 
-/* The status or table line without start, length and name; in @dm->reply. */
+/*
+ * The status or table line without start, length and name; in @dm->reply.  The
+ * status has "window_ms -": the age of a window is never the same.
+ */
 const char *dsm_mock_status(struct dsm_mock_dm *dm);
 const char *dsm_mock_table(struct dsm_mock_dm *dm);
 
@@ -88,6 +92,18 @@ void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
 /* Sends a message that must be refused, and compares the sentence. */
 void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
 			     const char *message, int error, const char *sentence);
+
+/*
+ * A table of six files and eight regions:
+ *
+ *	1 collection	bottom 0 to 63, top 64 to 127
+ *	2 index		bottom 128 to 135, top 136 to 143
+ *	3 primary	256 to 263
+ *	4 journal	264 to 271
+ *	5 oplog		272 to 279
+ *	6 other		280 to 287
+ */
+void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm);
 
 /* Sends a bio with @sectors of zeroes and waits for it. */
 int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,

@@ -189,6 +189,7 @@ static void a_region_takes_the_stamp_of_its_group(struct kunit *test)
 
 	dsm_layout_init(&layout, DSM_POLICY_DSM, 3, 1, 8, true);
 	file->class = DSM_COLLECTION;
+	file->boundary = 1;
 	dsm_file_initial(file, &params);
 	KUNIT_EXPECT_EQ(test, file->region[DSM_BOTTOM].next, 1);
 	KUNIT_EXPECT_EQ(test, file->region[DSM_TOP].next, 2);
@@ -205,6 +206,20 @@ static void a_region_takes_the_stamp_of_its_group(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_TOP).hint, WRITE_LIFE_SHORT);
 }
 
+static void a_top_that_is_not_there_does_not_move(struct kunit *test)
+{
+	struct dsm_policy_params params = { .policy = DSM_POLICY_DSM, .groups = 3 };
+	struct dsm_file *file = new_file(test);
+	struct dsm_layout layout = {};
+
+	dsm_layout_init(&layout, DSM_POLICY_DSM, 3, 1, 8, true);
+	file->class = DSM_COLLECTION;
+	dsm_file_initial(file, &params);
+	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 1);
+	file->region[DSM_TOP].next = 1;
+	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 0);
+}
+
 static struct kunit_case regions_cases[] = {
 	KUNIT_CASE(a_new_file_has_counted_nothing),
 	KUNIT_CASE_PARAM(writes_are_counted_in_pages, count_gen_params),
@@ -215,6 +230,7 @@ static struct kunit_case regions_cases[] = {
 	KUNIT_CASE(counts_of_all_cpus_add_up),
 	KUNIT_CASE(more_pages_than_a_status_holds_saturate),
 	KUNIT_CASE(a_region_takes_the_stamp_of_its_group),
+	KUNIT_CASE(a_top_that_is_not_there_does_not_move),
 	{}
 };
 

@@ -1,0 +1,591 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The messages, as a user sends them: what is replied, and what is refused with
+ * which sentence.
+ */
+#include <kunit/test.h>
+#include <linux/string.h>
+
+#include "mock_test.h"
+
+static struct dsm_mock_dm *new_target(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+
+	return dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);
+}
+
+static void take(struct kunit *test, struct dsm_mock_dm *dm, const char *message)
+{
+	dsm_mock_expect_reply(test, dm, message, "");
+}
+
+/* Refusals */
+
+static const struct refusal {
+	const char *before;	/* sent first; NULL: nothing */
+	const char *message;
+	const char *sentence;
+	int error;		/* 0: -EINVAL */
+} refusals[] = {
+	{ NULL, "frobnicate", "unknown message 'frobnicate'" },
+	{ NULL, "begin full", "the form is: begin full|update <sectors>" },
+	{ NULL, "begin full 65536 now", "the form is: begin full|update <sectors>" },
+	{ NULL, "begin half 65536", "begin 'half': it must be full or update" },
+	{ NULL, "begin full 65528",
+	  "begin: the table is for a device of '65528' sectors, this one has 65536" },
+	{ NULL, "begin update -1",
+	  "begin: the table is for a device of '-1' sectors, this one has 65536" },
+	{ NULL, "commit", "commit without begin" },
+	{ NULL, "commit now", "the form is: commit" },
+	{ NULL, "file 1 collection -", "file without begin" },
+	{ NULL, "extents 0:0:8", "extents without begin" },
+	{ NULL, "drop 1", "drop without begin" },
+	{ NULL, "checkpoint now", "the form is: checkpoint" },
+	{ NULL, "reset all", "the form is: reset" },
+	{ NULL, "abort it", "the form is: abort" },
+	{ NULL, "error 1", "the form is: error" },
+	{ NULL, "regions x", "regions: 'x' is not a file id" },
+	{ NULL, "regions 0 0", "regions: '0' is not a count of files" },
+	{ NULL, "regions 0 -1", "regions: '-1' is not a count of files" },
+	{ NULL, "regions 0 1 2", "the form is: regions [<after> [<count>]]" },
+	{ NULL, "set groups", "the form is: set <name> <value>" },
+	{ NULL, "set colour blue",
+	  "set colour blue: the feature must be one of those that the table line shows" },
+	{ NULL, "set policy best",
+	  "set policy best: policy must be none, file, boundary or dsm" },
+	{ NULL, "set groups 1", "set groups 1: groups must be a number from 2 to 16" },
+	{ NULL, "set groups 17", "set groups 17: groups must be a number from 2 to 16" },
+	{ NULL, "set groups auto", "set groups auto: groups must be a number from 2 to 16" },
+	{ NULL, "set alpha 1", "set alpha 1: alpha must be auto or a number from 2 to 64" },
+	{ NULL, "set alpha 65536",
+	  "set alpha 65536: alpha must be auto or a number from 2 to 64" },
+	{ NULL, "set prediction maybe",
+	  "set prediction maybe: prediction must be off, predicted or computed" },
+	{ NULL, "set range all", "set range all: range must be written or region" },
+	{ NULL, "set primary_filter 1",
+	  "set primary_filter 1: primary_filter must be on or off" },
+	{ NULL, "set threshold1 20001",
+	  "set threshold1 20001: threshold1 must be a number from 0 to 20000 (in 0.01 %)" },
+	{ NULL, "set threshold2 10001",
+	  "set threshold2 10001: threshold2 must be a number from 0 to 10000 (in 0.01 %)" },
+	{ NULL, "set streams 256",
+	  "set streams 256: streams must be auto or a number from 0 to 255" },
+	{ NULL, "set stream_base 0",
+	  "set stream_base 0: stream_base must be a number from 1 to 255" },
+	{ NULL, "set hints yes", "set hints yes: hints must be on or off" },
+	{ NULL, "set foreign drop", "set foreign drop: foreign must be keep or override" },
+
+	{ "begin full 65536", "file x collection -", "file id 'x' is not a number of 64 bits" },
+	{ "begin full 65536", "file 18446744073709551616 collection -",
+	  "file id '18446744073709551616' is not a number of 64 bits" },
+	{ "begin full 65536", "file 1 table -",
+	  "class 'table' of file 1 is none of collection, index, primary, journal, oplog and other" },
+	{ "begin full 65536", "file 1 collection",
+	  "the form is: file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
+	{ "begin full 65536", "file 1 collection x",
+	  "boundary 'x' is neither - nor a number of bytes below 16 TiB" },
+	{ "begin full 65536", "file 1 collection 17592186044416",
+	  "boundary '17592186044416' is neither - nor a number of bytes below 16 TiB" },
+	{ "begin full 65536", "extents 0:0:8", "extent '0:0:8' comes before any file" },
+	{ "begin full 65536", "file 1 collection - 0:0",
+	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:0' is not" },
+	{ "begin full 65536", "file 1 collection - 0:0:8:8",
+	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:0:8:8' is not" },
+	{ "begin full 65536", "file 1 collection - 0::8",
+	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0::8' is not" },
+	{ "begin full 65536", "file 1 collection - 0:-8:8",
+	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:-8:8' is not" },
+	{ "begin full 65536",
+	  "file 1 collection - 0000000000000000000000000000000000000000000000000000000000000:0:8",
+	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and "
+	  "'0000000000000000000000000000000000000000000000000000000000000:0:8' is not" },
+	{ "begin full 65536", "file 1 collection - 0:0:0",
+	  "file 1: extent at 0 of 0 sectors is not within the target's 65536" },
+	{ "begin full 65536", "file 1 collection - 0:65536:8",
+	  "file 1: extent at 65536 of 8 sectors is not within the target's 65536" },
+	{ "begin full 65536", "file 1 collection - 0:65528:16",
+	  "file 1: extent at 65528 of 16 sectors is not within the target's 65536" },
+	{ "begin full 65536", "file 1 collection - 0:8:18446744073709551608",
+	  "file 1: extent at 8 of 18446744073709551608 sectors is not within the target's 65536" },
+	{ "begin full 65536", "file 1 collection - 34359738360:0:8",
+	  "file 1: extent at file offset 34359738360 reaches beyond 16 TiB" },
+	{ "begin full 65536", "file 1 collection - 34359738352:0:16",
+	  "file 1: extent at file offset 34359738352 reaches beyond 16 TiB" },
+	{ "begin full 65536", "drop 1",
+	  "drop 1: a full upload begins without files; use begin update" },
+	{ "begin full 65536", "file 1 collection - 0:0:8 bogus",
+	  "'bogus' is neither file, extents nor drop" },
+	{ "begin update 65536", "drop", "the form is: drop <id>" },
+	{ "begin update 65536", "drop x", "file id 'x' is not a number of 64 bits" },
+	{ "begin update 65536", "drop 1 0:0:8", "'0:0:8' is neither file, extents nor drop" },
+	{ "begin update 65536", "drop 1 extents 0:0:8", "extent '0:0:8' comes before any file" },
+};
+
+static void refusal_name(const struct refusal *r, char *desc)
+{
+	strscpy(desc, r->message, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(refusal, refusals, refusal_name);
+
+static void a_refusal_says_why_and_changes_nothing(struct kunit *test)
+{
+	const struct refusal *r = test->param_value;
+	struct dsm_mock_dm *dm = new_target(test);
+	char *table, *status;
+
+	dsm_mock_upload(test, dm);
+	table = kunit_kstrdup(test, dsm_mock_table(dm), GFP_KERNEL);
+	status = kunit_kstrdup(test, dsm_mock_status(dm), GFP_KERNEL);
+	if (r->before)
+		take(test, dm, r->before);
+
+	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->sentence);
+	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
+	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm), status);
+	if (r->before)		/* and the upload is abandoned */
+		dsm_mock_expect_refusal(test, dm, "commit", -EINVAL, "commit without begin");
+}
+
+static const struct refusal bad_commits[] = {
+	{ "file 7 collection - 0:400:8 file 8 index - 0:408:8 file 7 collection -", "commit",
+	  "file 7 is uploaded twice" },
+	{ "file 7 collection - 0:400:8 drop 7", "commit", "file 7 is uploaded twice" },
+	{ "file 7 collection - 0:400:8 drop 8", "commit",
+	  "drop 8: no such file in the table", -ENOENT },
+	{ "file 7 collection - 0:400:16 file 8 index - 0:408:8", "commit",
+	  "the extent of file 8 at 408 of 8 sectors overlaps with an extent of file 7", -EEXIST },
+	{ "file 7 collection - 0:248:16", "commit",
+	  "the extent of file 3 at 256 of 8 sectors overlaps with an extent of file 7", -EEXIST },
+	{ "file 7 collection - 0:400:8 8:400:8", "commit",
+	  "the extent of file 7 at 400 of 8 sectors overlaps with an extent of file 7", -EEXIST },
+};
+
+static void bad_commit_name(const struct refusal *r, char *desc)
+{
+	strscpy(desc, r->before, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(bad_commit, bad_commits, bad_commit_name);
+
+static void a_commit_that_is_refused_leaves_the_old_table(struct kunit *test)
+{
+	const struct refusal *r = test->param_value;
+	struct dsm_mock_dm *dm = new_target(test);
+	char *status, *regions;
+
+	dsm_mock_upload(test, dm);
+	status = kunit_kstrdup(test, dsm_mock_status(dm), GFP_KERNEL);
+	dsm_mock_message(dm, "regions");
+	regions = kunit_kstrdup(test, dm->reply, GFP_KERNEL);
+
+	take(test, dm, "begin update 65536");
+	take(test, dm, r->before);
+	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->sentence);
+	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm), status);
+	dsm_mock_expect_reply(test, dm, "regions", regions);
+
+	/* no file is left marked: the next upload replaces what it names, no more */
+	take(test, dm, "begin update 65536");
+	take(test, dm, "file 6 other - 0:280:8");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 6 extents 8");
+}
+
+static void extents_are_whole_blocks_of_the_device(struct kunit *test)
+{
+	struct queue_limits limits = { .logical_block_size = 4096 };
+	struct dsm_mock_disk *disk = dsm_mock_disk_limits(test, &limits);
+	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);
+	static const char * const extents[] = { "0:4:8", "4:0:8", "0:0:12" };
+	char message[64], sentence[128];
+
+	for (int i = 0; i < ARRAY_SIZE(extents); i++) {
+		snprintf(message, sizeof(message), "file 1 collection - %s", extents[i]);
+		snprintf(sentence, sizeof(sentence),
+			 "file 1: extent '%s' is not in whole blocks of the device, which are 8 sectors",
+			 extents[i]);
+		take(test, dm, "begin full 65536");
+		dsm_mock_expect_refusal(test, dm, message, -EINVAL, sentence);
+	}
+}
+
+static void a_boundary_is_rounded_up_to_a_page(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 1 collection 4097 0:0:24 file 2 collection 4096 0:24:24");
+	take(test, dm, "file 3 collection 0 0:48:24 file 4 collection 1 0:72:24");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 4 extents 7");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "1 collection 8192 bottom 8192 0 0 - - 1 3 5 0\n"
+			      "1 collection 8192 top 4096 0 0 - - 2 4 3 0\n"
+			      "2 collection 4096 bottom 4096 0 0 - - 1 3 5 0\n"
+			      "2 collection 4096 top 8192 0 0 - - 2 4 3 0\n"
+			      "3 collection 0 bottom 0 0 0 - - 1 3 5 0\n"
+			      "3 collection 0 top 12288 0 0 - - 2 4 3 0\n"
+			      "4 collection 4096 bottom 4096 0 0 - - 1 3 5 0\n"
+			      "4 collection 4096 top 8192 0 0 - - 2 4 3 0\n");
+}
+
+/* Uploads */
+
+static const char all_regions[] =
+	"1 collection 32768 bottom 32768 0 0 - - 1 3 5 0\n"
+	"1 collection 32768 top 32768 0 0 - - 2 4 3 0\n"
+	"2 index 4096 bottom 4096 0 0 - - 1 6 5 0\n"
+	"2 index 4096 top 4096 0 0 - - 2 7 3 0\n"
+	"3 primary - bottom 4096 0 0 - - primary 2 4 0\n"
+	"4 journal - bottom 4096 0 0 - - - 2 2 0\n"
+	"5 oplog - bottom 4096 0 0 - - - 2 2 0\n"
+	"6 other - bottom 4096 0 0 - - - 1 0 0\n";
+
+static void regions_lists_what_was_uploaded(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_expect_reply(test, dm, "regions", "");
+	dsm_mock_expect_reply(test, dm, "regions 5", "");
+	dsm_mock_upload(test, dm);
+	dsm_mock_expect_reply(test, dm, "regions", all_regions);
+	dsm_mock_expect_reply(test, dm, "REGIONS 0 100", all_regions);
+	dsm_mock_expect_reply(test, dm, "regions 4", strstr(all_regions, "5 oplog"));
+	dsm_mock_expect_reply(test, dm, "regions 2 1",
+			      "3 primary - bottom 4096 0 0 - - primary 2 4 0\n");
+	dsm_mock_expect_reply(test, dm, "regions 6", "");
+	dsm_mock_expect_reply(test, dm, "regions 18446744073709551615", "");
+}
+
+static void an_update_adds_replaces_and_drops(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	take(test, dm, "begin update 65536");
+	take(test, dm, "file 7 collection - 0:400:8 drop 2 drop 4");
+	take(test, dm, "File 3 primary - 0:128:8");
+	take(test, dm, "Extents 8:136:8 16:500:4");
+	take(test, dm, "drop 1 drop 5");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 3 extents 5");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "3 primary - bottom 12288 0 0 - - primary 2 4 0\n"
+			      "6 other - bottom 4096 0 0 - - - 1 0 0\n"
+			      "7 collection - bottom 4096 0 0 - - 1 3 5 0\n");
+}
+
+static void a_file_that_stays_keeps_its_counters(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 24), 0);
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 1 collection 4096 0:1000:8 8:64:32");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 1 extents 2");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "1 collection 4096 bottom 4096 0 0 - - 1 3 5 0\n"
+			      "1 collection 4096 top 16384 0 0 - - 2 4 3 3\n");
+
+	/* with another class it begins anew */
+	take(test, dm, "begin update 65536");
+	take(test, dm, "file 1 index 4096 0:1000:8 8:64:32");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 3 files 1 extents 2");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "1 index 4096 bottom 4096 0 0 - - 1 6 5 0\n"
+			      "1 index 4096 top 16384 0 0 - - 2 7 3 3\n");
+}
+
+static void an_empty_table_is_no_table(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	take(test, dm, "begin full 65536");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 0 extents 0");
+	dsm_mock_expect_reply(test, dm, "regions", "");
+	take(test, dm, "begin update 65536");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 3 files 0 extents 0");
+}
+
+static void a_file_may_have_no_extents(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 18446744073709551615 collection 0");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 0");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "18446744073709551615 collection 0 bottom 0 0 0 - - 1 3 5 0\n"
+			      "18446744073709551615 collection 0 top 0 0 0 - - 2 4 3 0\n");
+}
+
+static void an_upload_can_be_abandoned(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 9 other - 0:0:8");
+	take(test, dm, "abort");
+	dsm_mock_expect_refusal(test, dm, "commit", -EINVAL, "commit without begin");
+	take(test, dm, "abort");
+
+	/* by another begin as well */
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 9 other - 0:0:8");
+	take(test, dm, "begin update 65536");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 6 extents 8");
+	dsm_mock_expect_reply(test, dm, "regions", all_regions);
+
+	/* and at the end of the target */
+	take(test, dm, "begin update 65536");
+	take(test, dm, "file 9 other - 0:400:8");
+}
+
+static void a_file_of_a_thousand_extents(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	char message[64];
+
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 1 collection 2048000");
+	for (int i = 999; i >= 0; i--) {
+		snprintf(message, sizeof(message), "extents %d:%d:8", 8 * i, 16 * i);
+		take(test, dm, message);
+	}
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1000");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "1 collection 2048000 bottom 2048000 0 0 - - 1 3 5 0\n"
+			      "1 collection 2048000 top 2048000 0 0 - - 2 4 3 0\n");
+}
+
+static void a_reply_that_does_not_fit_is_cut_and_not_more(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	char message[64];
+
+	take(test, dm, "begin full 65536");
+	for (int i = 0; i < 500; i++) {
+		snprintf(message, sizeof(message), "file %d collection 0", 1000 + i);
+		take(test, dm, message);
+	}
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 500 extents 0");
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "regions 0 500"), 0);
+	KUNIT_EXPECT_STREQ(test, dm->reply, "");	/* dm says that the buffer is full */
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "regions 1498"), 0);
+	KUNIT_EXPECT_STREQ(test, dm->reply,
+			   "1499 collection 0 bottom 0 0 0 - - 1 3 5 0\n"
+			   "1499 collection 0 top 0 0 0 - - 2 4 3 0\n");
+}
+
+/* Checkpoints */
+
+/* Returns false unless the reply is that of a checkpoint with these numbers. */
+static bool checkpointed(struct dsm_mock_dm *dm, unsigned int window,
+			 unsigned int written, unsigned int moved)
+{
+	unsigned int w, ms, n, m;
+
+	return !dsm_mock_message(dm, "checkpoint") &&
+	       sscanf(dm->reply, "window %u ms %u written %u moved %u", &w, &ms, &n, &m) == 4 &&
+	       w == window && n == written && m == moved;
+}
+
+/* The word @nr (from 0 on) of the line of regions that begins with @start. */
+static void expect_word(struct kunit *test, struct dsm_mock_dm *dm, const char *start,
+			int nr, const char *expected)
+{
+	char *line, *word = NULL;
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions"), 0);
+	line = strstr(dm->reply, start);
+	KUNIT_ASSERT_NOT_NULL(test, line);
+	strreplace(line, '\n', ' ');
+	for (int i = 0; i <= nr; i++)
+		word = strsep(&line, " ");
+	KUNIT_EXPECT_STREQ_MSG(test, word, expected, "word %d of %s", nr, start);
+}
+
+enum { WORD_PAGES = 5, WORD_RANGE, WORD_HOTNESS, WORD_GROUP, WORD_NEXT, WORD_STREAM,
+	WORD_HINT, WORD_TOTAL };
+
+static void a_checkpoint_without_a_table_counts_windows(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 0, 0));
+	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 2, 0, 0));
+}
+
+static void a_checkpoint_moves_regions_to_the_stream_of_their_group(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	take(test, dm, "set prediction off");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	for (int i = 0; i < 16; i++)
+		KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 8), 0);
+
+	/* the top goes from group 2 to 3; both sides of the idle index to primary */
+	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 2, 3));
+	expect_word(test, dm, "1 collection 32768 bottom", WORD_PAGES, "1");
+	expect_word(test, dm, "1 collection 32768 bottom", WORD_RANGE, "4096");
+	expect_word(test, dm, "1 collection 32768 bottom", WORD_GROUP, "1");
+	expect_word(test, dm, "1 collection 32768 bottom", WORD_STREAM, "3");
+	expect_word(test, dm, "1 collection 32768 top", WORD_PAGES, "16");
+	expect_word(test, dm, "1 collection 32768 top", WORD_GROUP, "3");
+	expect_word(test, dm, "1 collection 32768 top", WORD_NEXT, "3");
+	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "5");
+	expect_word(test, dm, "1 collection 32768 top", WORD_HINT, "2");
+	expect_word(test, dm, "2 index 4096 bottom", WORD_GROUP, "primary");
+	expect_word(test, dm, "2 index 4096 bottom", WORD_STREAM, "2");
+	expect_word(test, dm, "2 index 4096 bottom", WORD_HOTNESS, "-");
+
+	/* an idle window: the collection is cold, the totals stay */
+	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 2, 0, 1));
+	expect_word(test, dm, "1 collection 32768 top", WORD_GROUP, "1");
+	expect_word(test, dm, "1 collection 32768 top", WORD_PAGES, "0");
+	expect_word(test, dm, "1 collection 32768 top", WORD_TOTAL, "16");
+}
+
+static void a_hotness_has_three_decimals_and_a_sign(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	int whole, thousandths;
+	char *hotness;
+
+	/* two far pages in a window of milliseconds at least: lg(2 / 512 / s) */
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 1 collection - 0:0:4096");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 4088, 8), 0);
+	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 1, 0));
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions"), 0);
+	hotness = strstr(dm->reply, " 2 2097152 ");
+	KUNIT_ASSERT_NOT_NULL(test, hotness);
+	KUNIT_EXPECT_EQ(test, 2, sscanf(hotness, " 2 2097152 %d.%3d ", &whole, &thousandths));
+	KUNIT_EXPECT_GE(test, whole, -20);
+	KUNIT_EXPECT_LE(test, whole, 2);
+}
+
+/* Control */
+
+static void set_shows_in_the_table_line(struct kunit *test)
+{
+	static const char * const features[] = {
+		"policy boundary", "groups 16", "alpha 64", "prediction computed",
+		"range region", "primary_filter off", "threshold1 20000", "threshold2 10000",
+		"streams 255", "stream_base 255", "hints off", "foreign override",
+		"policy none", "policy file", "policy dsm", "groups 2", "alpha 2",
+		"alpha auto", "prediction off", "prediction predicted", "range written",
+		"primary_filter on", "threshold1 0", "threshold2 0", "streams 0",
+		"streams auto", "stream_base 1", "hints on", "foreign keep",
+	};
+	struct dsm_mock_dm *dm = new_target(test);
+	char line[64];
+
+	for (int i = 0; i < ARRAY_SIZE(features); i++) {
+		snprintf(line, sizeof(line), "set %s", features[i]);
+		take(test, dm, line);
+		snprintf(line, sizeof(line), " %s", features[i]);
+		KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dsm_mock_table(dm), line), "%s", line);
+	}
+}
+
+static void another_layout_gives_initial_streams(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	take(test, dm, "set prediction off");
+	for (int i = 0; i < 16; i++)
+		KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 8), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 2, 3));
+
+	/* what does not touch the layout leaves the groups alone */
+	take(test, dm, "set alpha 6");
+	take(test, dm, "set foreign override");
+	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "5");
+	take(test, dm, "set groups 2");
+	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "4");
+	expect_word(test, dm, "1 collection 32768 top", WORD_GROUP, "-");
+	expect_word(test, dm, "1 collection 32768 top", WORD_PAGES, "16");
+	take(test, dm, "set policy file");
+	expect_word(test, dm, "1 collection 32768 bottom", WORD_STREAM, "3");
+	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "3");
+	expect_word(test, dm, "1 collection 32768 top", WORD_HINT, "3");
+	expect_word(test, dm, "3 primary - bottom", WORD_STREAM, "4");
+	take(test, dm, "set policy none");
+	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "0");
+	expect_word(test, dm, "1 collection 32768 top", WORD_HINT, "0");
+	take(test, dm, "set policy dsm");
+	take(test, dm, "set streams 2");
+	take(test, dm, "set stream_base 7");
+	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "8");
+	expect_word(test, dm, "6 other - bottom", WORD_STREAM, "7");
+}
+
+static void reset_takes_the_counters_and_not_the_window(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 5000, 8), 0);
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm),
+					   "unmapped_writes 1 unmapped_sectors 8 split 0 foreign 0"
+					   " stream 1 1 8 stream 3 1 8"));
+	take(test, dm, "reset");
+	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
+			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue"
+			   " streams 8 files 6 regions 8 extents 8 generation 1 windows 0"
+			   " window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 8, 8), 0);
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), "foreign 0 stream 3 1 8"));
+	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 1, 3));
+	expect_word(test, dm, "1 collection 32768 bottom", WORD_PAGES, "2");
+}
+
+static void error_is_empty_until_a_refusal(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_expect_reply(test, dm, "error", "");
+	dsm_mock_expect_refusal(test, dm, "bogus", -EINVAL, "unknown message 'bogus'");
+	take(test, dm, "reset");
+	dsm_mock_expect_reply(test, dm, "error", "unknown message 'bogus'");
+}
+
+static struct kunit_case messages_cases[] = {
+	KUNIT_CASE_PARAM(a_refusal_says_why_and_changes_nothing, refusal_gen_params),
+	KUNIT_CASE_PARAM(a_commit_that_is_refused_leaves_the_old_table, bad_commit_gen_params),
+	KUNIT_CASE(extents_are_whole_blocks_of_the_device),
+	KUNIT_CASE(a_boundary_is_rounded_up_to_a_page),
+	KUNIT_CASE(regions_lists_what_was_uploaded),
+	KUNIT_CASE(an_update_adds_replaces_and_drops),
+	KUNIT_CASE(a_file_that_stays_keeps_its_counters),
+	KUNIT_CASE(an_empty_table_is_no_table),
+	KUNIT_CASE(a_file_may_have_no_extents),
+	KUNIT_CASE(an_upload_can_be_abandoned),
+	KUNIT_CASE(a_file_of_a_thousand_extents),
+	KUNIT_CASE(a_reply_that_does_not_fit_is_cut_and_not_more),
+	KUNIT_CASE(a_checkpoint_without_a_table_counts_windows),
+	KUNIT_CASE(a_checkpoint_moves_regions_to_the_stream_of_their_group),
+	KUNIT_CASE(a_hotness_has_three_decimals_and_a_sign),
+	KUNIT_CASE(set_shows_in_the_table_line),
+	KUNIT_CASE(another_layout_gives_initial_streams),
+	KUNIT_CASE(reset_takes_the_counters_and_not_the_window),
+	KUNIT_CASE(error_is_empty_until_a_refusal),
+	{}
+};
+
+static struct kunit_suite messages_suite = {
+	.name = "messages",
+	.test_cases = messages_cases,
+};
+
+kunit_test_suite(messages_suite);
