@@ -299,6 +299,10 @@ fn or_dash(v: Option<impl Display>) -> String {
 
 /// A row for each region, files in the order of their names.
 pub fn regions_text(regions: &[Region], names: &Names) -> String {
+    rows_text(&regions.iter().collect::<Vec<_>>(), names)
+}
+
+fn rows_text(regions: &[&Region], names: &Names) -> String {
     let mut grid = Grid::new(
         &[
             "FILE", "CLASS", "SIDE", "MiB", "PAGES", "HOTNESS", "GROUP", "NEXT", "STREAM",
@@ -307,7 +311,7 @@ pub fn regions_text(regions: &[Region], names: &Names) -> String {
     );
     let mut rows: Vec<(String, &Region)> = regions
         .iter()
-        .map(|r| {
+        .map(|&r| {
             let name = names
                 .get(&r.id)
                 .map_or_else(|| r.id.to_string(), |n| printable(n));
@@ -330,6 +334,18 @@ pub fn regions_text(regions: &[Region], names: &Names) -> String {
         ]);
     }
     grid.text()
+}
+
+/// A row for each region that was written in its last window, and how many were
+/// not.
+pub fn written_text(regions: &[Region], names: &Names) -> String {
+    let (written, idle): (Vec<&Region>, Vec<&Region>) = regions.iter().partition(|r| r.pages > 0);
+    let rest = match idle.len() {
+        0 => String::new(),
+        1 => "1 region more was not written\n".to_owned(),
+        n => format!("{n} regions more were not written\n"),
+    };
+    rows_text(&written, names) + &rest
 }
 
 /// A row for each file that can have a boundary.
@@ -418,6 +434,19 @@ FILE               CLASS       SIDE    MiB  PAGES  HOTNESS  GROUP  NEXT  STREAM
 3                  journal     bottom  1.0      0        -      -     -       2
 collection-0-1.wt  collection  bottom  0.0      1   -1.500      2     1       3
 collection-0-1.wt  collection  top     0.0      0        -      1     1       3
+"
+        );
+    }
+
+    #[test]
+    fn what_a_window_wrote() {
+        let r = report();
+        assert_eq!(
+            written_text(r.regions.as_ref().unwrap(), &r.names),
+            "\
+FILE               CLASS       SIDE    MiB  PAGES  HOTNESS  GROUP  NEXT  STREAM
+collection-0-1.wt  collection  bottom  0.0      1   -1.500      2     1       3
+2 regions more were not written
 "
         );
     }

@@ -15,7 +15,7 @@ use dsm::control::{FileInfo, Server, RUN_DIR};
 use dsm::device::{Device, Target};
 use dsm::fiemap::{self, Fiemap};
 use dsm::log::Format;
-use dsm::report::{checkpoint_text, regions_text, Names};
+use dsm::report::{checkpoint_text, written_text, Names};
 use dsm::status::Checkpoint;
 use dsm::walk::Root;
 use dsm::{log, place};
@@ -40,7 +40,7 @@ struct Args {
     /// Files that come later get theirs at their own first checkpoint.
     #[arg(long, value_enum, default_value_t = BoundaryMode::Manual)]
     boundary: BoundaryMode,
-    /// Print the regions to stdout after each checkpoint
+    /// Print the regions that were written to stdout after each checkpoint
     #[arg(long)]
     show_regions: bool,
     /// Form of the log on stderr
@@ -176,7 +176,7 @@ fn show_regions(target: &dyn Target, done: &Checkpoint, files: Vec<FileInfo>) {
             run::print(&format!(
                 "{}{}\n",
                 checkpoint_text(done),
-                regions_text(&regions, &names)
+                written_text(&regions, &names)
             ));
         }
         Err(e) => log!(Warn, "cannot show the regions", reason = e),
