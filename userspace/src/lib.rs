@@ -9,6 +9,7 @@ pub mod device;
 pub mod devno;
 pub mod dm;
 pub mod fiemap;
+pub mod flash;
 pub mod ident;
 pub mod kmsg;
 pub mod layout;

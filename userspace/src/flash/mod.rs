@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A flash drive with streams, as far as write amplification goes: a page map,
+//! erase units, over-provisioning, garbage collection.
+//!
+//! Each stream fills an erase unit of its own.  When only one free unit is left,
+//! a victim is chosen, its valid pages are copied, and it is erased.  Copied
+//! pages go to units of their own: one for all ([`Destination::Shared`], the
+//! "initially isolated" handles of FDP) or one a stream ([`Destination::Stream`],
+//! "persistently isolated").
+//!
+//! The drive does no wear levelling but to use free units in the order of their
+//! erasure.
+
+mod units;
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use units::Units;
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+
+const NONE: u32 = u32::MAX;
+
+/// How victims are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gc {
+    /// The unit with the fewest valid pages, found in constant time.
+    Greedy,
+    /// The greatest age * (1 - u) / 2u, u the share of valid pages and age the
+    /// pages that the host has written since a page of the unit was invalidated
+    /// last (Kawaguchi, Nishioka, Motoda: A Flash-Memory Based File System).
+    /// Looks at all units.
+    CostBenefit,
+}
+
+/// Where collected pages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Shared,
+    Stream,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Logical pages.
+    pub pages: u64,
+    /// Pages of an erase unit.
+    pub unit: u64,
+    /// Over-provisioning: physical pages = (1 + op) * logical pages.
+    pub op: f64,
+    /// Streams that the drive has; without streams this is 1.
+    pub streams: usize,
+    pub gc: Gc,
+    pub destination: Destination,
+}
+
+#[derive(Debug, Error, PartialEq)]
+pub enum GeometryError {
+    #[error("a drive without pages cannot be modelled")]
+    Empty,
+    #[error("an erase unit of {0} pages: it must have 2 pages and more, and less than 2^31")]
+    Unit(u64),
+    #[error("over-provisioning {0}: it must be more than 0 and at most 10")]
+    Op(f64),
+    #[error("{0} streams: a drive has 1 to 255")]
+    Streams(usize),
+    #[error("the drive would have {0} pages; the model reaches to 2^32 - 2 (16 TiB of 4 KiB)")]
+    TooLarge(u64),
+    #[error(
+        "{streams} streams need {needed} spare erase units, and {spare} is what over-provisioning leaves \
+         ({units} units in all): use a smaller unit, more over-provisioning or fewer streams"
+    )]
+    Spare {
+        streams: usize,
+        needed: u64,
+        spare: u64,
+        units: u64,
+    },
+}
+
+/// What a write has cost beside its own program operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Pages that were read and programmed again.
+    pub copied: u32,
+    /// Units that were erased.
+    pub erased: u32,
+}
+
+/// Pages written since the beginning, by stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub host: Vec<u64>,
+    /// Copied by garbage collection, by the stream that filled the unit; pages
+    /// that were copied to a shared unit before are counted after the streams.
+    pub gc: Vec<u64>,
+    pub erases: u64,
+}
+
+impl Counts {
+    pub fn host_pages(&self) -> u64 {
+        self.host.iter().sum()
+    }
+
+    pub fn gc_pages(&self) -> u64 {
+        self.gc.iter().sum()
+    }
+
+    /// Write amplification since `start`; 1 if nothing was written.
+    pub fn waf_since(&self, start: &Self) -> f64 {
+        let host = self.host_pages() - start.host_pages();
+        let gc = self.gc_pages() - start.gc_pages();
+        if host == 0 {
+            1.0
+        } else {
+            (host + gc) as f64 / host as f64
+        }
+    }
+}
+
+/// Erases of the units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wear {
+    pub min: u32,
+    pub max: u32,
+    pub mean: f64,
+    pub deviation: f64,
+}
+
+/// A unit that is being filled.
+#[derive(Clone, Copy, Debug)]
+struct Frontier {
+    next: u32,
+    /// The page after the unit's last.
+    end: u32,
+}
+
+impl Frontier {
+    const CLOSED: Self = Self { next: 0, end: 0 };
+}
+
+#[derive(Debug)]
+pub struct Flash {
+    unit: u32,
+    gc: Gc,
+    /// Logical to physical, [`NONE`] if unmapped.
+    map: Vec<u32>,
+    /// Physical to logical; meaningful where the page is valid.
+    owner: Vec<u32>,
+    /// One bit a physical page.
+    valid: Vec<u64>,
+    units: Units,
+    free: VecDeque<u32>,
+    host: Vec<Frontier>,
+    /// Frontiers of collected pages: one, or one a stream.
+    collected: Vec<Frontier>,
+    counts: Counts,
+    /// Pages the host has written; the model's clock.
+    now: u64,
+}
+
+impl Flash {
+    pub fn new(c: &Config) -> Result<Self, GeometryError> {
+        let (units, unit) = check(c)?;
+        let physical = units * unit as usize;
+        let collected = match c.destination {
+            Destination::Shared => 1,
+            Destination::Stream => c.streams,
+        };
+        Ok(Self {
+            unit,
+            gc: c.gc,
+            map: vec![NONE; c.pages as usize],
+            owner: vec![NONE; physical],
+            valid: vec![0; physical.div_ceil(64)],
+            units: Units::new(units, unit),
+            free: (0..units as u32).collect(),
+            host: vec![Frontier::CLOSED; c.streams],
+            collected: vec![Frontier::CLOSED; collected],
+            counts: Counts {
+                host: vec![0; c.streams],
+                gc: vec![0; c.streams + 1],
+                erases: 0,
+            },
+            now: 0,
+        })
+    }
+
+    /// Logical pages.
+    pub fn pages(&self) -> u32 {
+        self.map.len() as u32
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub fn wear(&self) -> Wear {
+        self.units.wear()
+    }
+
+    /// Whether a logical page has data.
+    pub fn is_mapped(&self, page: u32) -> bool {
+        self.map[page as usize] != NONE
+    }
+
+    /// The host writes a page of a stream, counted from 0.
+    pub fn write(&mut self, page: u32, stream: usize) -> Work {
+        self.now += 1;
+        self.counts.host[stream] += 1;
+        self.invalidate(page);
+        let mut work = Work::default();
+        if self.host[stream].next == self.host[stream].end {
+            work = self.make_room();
+            self.host[stream] = self.open(stream as u8);
+        }
+        let to = self.host[stream].next;
+        self.program(page, to);
+        self.host[stream].next = to + 1;
+        if to + 1 == self.host[stream].end {
+            self.units.close(to / self.unit);
+        }
+        work
+    }
+
+    /// The host says that it needs a page no more.
+    pub fn trim(&mut self, page: u32) {
+        self.invalidate(page);
+        self.map[page as usize] = NONE;
+    }
+
+    /// Writes the first `share` of the logical pages in order, as a drive is
+    /// before a measurement.
+    pub fn precondition(&mut self, share: f64, stream: usize) {
+        let pages = (self.map.len() as f64 * share.clamp(0.0, 1.0)).round() as u32;
+        for page in 0..pages {
+            self.write(page, stream);
+        }
+    }
+
+    #[inline]
+    fn invalidate(&mut self, page: u32) {
+        let at = self.map[page as usize];
+        if at != NONE {
+            self.valid[at as usize / 64] &= !(1 << (at % 64));
+            self.units.lose_page(at / self.unit, self.now);
+        }
+    }
+
+    #[inline]
+    fn program(&mut self, page: u32, to: u32) {
+        self.map[page as usize] = to;
+        self.owner[to as usize] = page;
+        self.valid[to as usize / 64] |= 1 << (to % 64);
+        self.units.gain_page(to / self.unit);
+    }
+
+    fn open(&mut self, stream: u8) -> Frontier {
+        let unit = self.free.pop_front().expect("make_room() leaves free units");
+        self.units.open(unit, stream, self.now);
+        Frontier {
+            next: unit * self.unit,
+            end: (unit + 1) * self.unit,
+        }
+    }
+
+    /// Collects until the host may take a unit and one is left to copy to.
+    fn make_room(&mut self) -> Work {
+        let mut work = Work::default();
+        while self.free.len() < 2 {
+            let victim = match self.gc {
+                Gc::Greedy => self.units.fewest_valid(),
+                Gc::CostBenefit => self.units.best_value(self.now),
+            };
+            work.copied += self.collect(victim);
+            work.erased += 1;
+        }
+        work
+    }
+
+    fn collect(&mut self, victim: u32) -> u32 {
+        let origin = self.units.stream(victim);
+        let shared = self.collected.len() == 1 && self.host.len() > 1;
+        let (frontier, stream) = if shared {
+            (0, self.host.len())
+        } else {
+            (origin as usize, origin as usize)
+        };
+        let copied = self.units.valid(victim);
+        self.counts.gc[origin as usize] += u64::from(copied);
+        self.units.take(victim);
+
+        let (first, end) = (victim * self.unit, (victim + 1) * self.unit);
+        let mut at = first;
+        while let Some(from) = self.next_valid(at, end) {
+            if self.collected[frontier].next == self.collected[frontier].end {
+                self.collected[frontier] = self.open(stream as u8);
+            }
+            let to = self.collected[frontier].next;
+            self.program(self.owner[from as usize], to);
+            self.collected[frontier].next = to + 1;
+            if to + 1 == self.collected[frontier].end {
+                self.units.close(to / self.unit);
+            }
+            at = from + 1;
+        }
+        self.clear(first, end);
+        self.units.erase(victim);
+        self.counts.erases += 1;
+        self.free.push_back(victim);
+        copied
+    }
+
+    /// The first valid page in `at..end`.
+    #[inline]
+    fn next_valid(&self, at: u32, end: u32) -> Option<u32> {
+        if at >= end {
+            return None;
+        }
+        let mut word = at as usize / 64;
+        let mut bits = self.valid[word] & (u64::MAX << (at % 64));
+        while bits == 0 {
+            word += 1;
+            if word * 64 >= end as usize {
+                return None;
+            }
+            bits = self.valid[word];
+        }
+        let found = word as u32 * 64 + bits.trailing_zeros();
+        (found < end).then_some(found)
+    }
+
+    fn clear(&mut self, first: u32, end: u32) {
+        let mut at = first;
+        while let Some(page) = self.next_valid(at, end) {
+            self.valid[page as usize / 64] &= !(1 << (page % 64));
+            at = page + 1;
+        }
+    }
+}
+
+/// Units, and pages of a unit.
+fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
+    if c.pages == 0 {
+        return Err(GeometryError::Empty);
+    }
+    if c.unit < 2 || c.unit >= 1 << 31 {
+        return Err(GeometryError::Unit(c.unit));
+    }
+    if !(c.op > 0.0 && c.op <= 10.0) {
+        return Err(GeometryError::Op(c.op));
+    }
+    if c.streams == 0 || c.streams > 255 {
+        return Err(GeometryError::Streams(c.streams));
+    }
+    let units = (c.pages as f64 * (1.0 + c.op) / c.unit as f64).round() as u64;
+    let needed = spare_units(c.streams, c.destination);
+    // Units that are left when all logical pages are valid and packed.
+    let spare = units.saturating_sub(c.pages.div_ceil(c.unit));
+    if spare < needed {
+        return Err(GeometryError::Spare {
+            streams: c.streams,
+            needed,
+            spare,
+            units,
+        });
+    }
+    if units * c.unit >= u64::from(NONE) {
+        return Err(GeometryError::TooLarge(units * c.unit));
+    }
+    Ok((units as usize, c.unit as u32))
+}
+
+/// Units that must be there beyond the logical pages, so that there always is a
+/// victim with an invalid page: the open ones and a free one.
+pub fn spare_units(streams: usize, destination: Destination) -> u64 {
+    let collected = match destination {
+        Destination::Shared => 1,
+        Destination::Stream => streams,
+    };
+    (streams + collected + 1) as u64
+}
+
+#[cfg(test)]
+mod tests;
