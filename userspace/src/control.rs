@@ -31,6 +31,8 @@ pub const RUN_DIR: &str = "/run/dsmd";
 const MAX_REQUEST: u64 = 4096;
 /// A client that is slower than this is let go, so that it keeps no one waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may have the table to itself.
+pub const HOLD: Duration = Duration::from_secs(10);
 /// How long the agent may be busy with something else.
 const BUSY: Duration = Duration::from_secs(60);
 
@@ -45,6 +47,9 @@ pub enum Request {
     BoundaryMark,
     /// Reads all extents again: [`Refreshed`].
     Refresh,
+    /// Leaves the table alone until `release`, or for [`HOLD`].
+    Hold,
+    Release,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,6 +235,11 @@ fn answer(line: &str, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<Va
     requests.send(Pending { request, answer }).map_err(|_| gone())?;
     wake();
     reply.recv_timeout(BUSY).map_err(|_| gone())?
+}
+
+/// Whether a dsmd serves a device.
+pub fn serves(dir: &Path, device: &str) -> bool {
+    UnixStream::connect(socket_path(dir, device)).is_ok()
 }
 
 /// Asks the dsmd of a device.

@@ -17,6 +17,7 @@ pub mod log;
 #[cfg(test)]
 mod model;
 pub mod node;
+pub mod nvme;
 pub mod place;
 pub mod report;
 pub mod status;

@@ -18,25 +18,25 @@ const MIB: f64 = 1_048_576.0;
 pub type Names = HashMap<u64, String>;
 
 /// A table of text: columns are as wide as they need be.
-struct Grid {
+pub struct Grid {
     rows: Vec<Vec<String>>,
     right: &'static [bool],
 }
 
 impl Grid {
     /// Columns that are `right` are aligned at their end.
-    fn new(heading: &[&str], right: &'static [bool]) -> Self {
+    pub fn new(heading: &[&str], right: &'static [bool]) -> Self {
         Self {
             rows: vec![heading.iter().map(|&s| s.to_owned()).collect()],
             right,
         }
     }
 
-    fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let columns = self.right.len();
         let mut widths = vec![0; columns];
         for row in &self.rows {

@@ -43,6 +43,7 @@ fn wrong_usage_ends_with_2() {
         "status n --dbpath d",
         "boundary",
         "boundary mark",
+        "verify",
         "status -o xml",
     ] {
         let o = dsmctl(words);
@@ -65,6 +66,7 @@ fn errors_are_one_sentence() {
         "set no-such-device threshold1 x",
         "remove no-such-device",
         "boundary show no-such-device",
+        "verify no-such-device",
     ] {
         let o = dsmctl(words);
         let text = said(&o);

@@ -222,6 +222,11 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.full = true;
     }
 
+    /// Whether the next upload may be one of differences.
+    pub fn trusts_table(&self) -> bool {
+        !self.full
+    }
+
     /// Takes over what the kernel knows of boundaries, reads every extent and
     /// uploads a full table.
     ///

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::clock::Clock;
 use super::watch::Watch;
 use super::{fatal, Agent, Fatal, Scope};
-use crate::control::{FileInfo, Info, Pending, Request, Server};
+use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use crate::device::Target;
 use crate::fiemap::Mapper;
 use crate::log;
@@ -97,6 +97,8 @@ pub struct Surroundings<'a> {
     pub watch: Watch,
     pub refresh: Duration,
     pub on_checkpoint: OnCheckpoint<'a>,
+    /// Until when somebody else has the table.
+    pub held: Option<Instant>,
 }
 
 /// Serves until a signal comes.
@@ -105,17 +107,31 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
     let mut clock = Clock::new(s.refresh, Instant::now(), (&status).into());
     let mut uploads = agent.figures().uploads;
     loop {
-        let patience = clock.patience(Instant::now());
-        wait(
-            &[s.watch.as_fd(), s.signals.0.as_fd(), s.waker.0.as_fd()],
-            patience,
-        )?;
+        match s.held {
+            None => wait(
+                &[s.signals.0.as_fd(), s.waker.0.as_fd(), s.watch.as_fd()],
+                clock.patience(Instant::now()),
+            )?,
+            // What happens meanwhile waits in the watch.
+            Some(end) => wait(
+                &[s.signals.0.as_fd(), s.waker.0.as_fd()],
+                end.saturating_duration_since(Instant::now()),
+            )?,
+        }
         if s.signals.came() {
             return Ok(());
         }
         s.waker.clear();
         while let Some(pending) = s.server.next() {
             serve(agent, s, pending)?;
+        }
+        if let Some(end) = s.held {
+            if Instant::now() < end {
+                continue;
+            }
+            s.held = None;
+            agent.distrust_table();
+            clock.names_changed(Instant::now());
         }
         let events = s.watch.take()?;
         if events.root && agent.root().handle()?.is_none() {
@@ -171,7 +187,7 @@ fn tick<T: Target, M: Mapper>(
     clock: &mut Clock,
 ) -> Result<(), Fatal> {
     let status = agent.target.status().map_err(fatal)?;
-    if status.generation != agent.generation() && !clock.failed() {
+    if status.generation != agent.generation() && agent.trusts_table() && !clock.failed() {
         log!(
             Warn,
             "the table was changed by somebody else; uploading all of it",
@@ -220,6 +236,15 @@ fn serve<T: Target, M: Mapper>(
             to_value(marked)
         }),
         Request::Refresh => agent.refresh_all(on_dir).map(to_value),
+        Request::Hold => {
+            s.held = Some(Instant::now() + HOLD);
+            Ok(Value::Null)
+        }
+        Request::Release => {
+            // It ends now.
+            s.held = s.held.map(|_| Instant::now());
+            Ok(Value::Null)
+        }
     };
     match result {
         Ok(value) => {

@@ -124,6 +124,7 @@ fn serve(args: &Args) -> Result<()> {
         watch,
         refresh: args.refresh_seconds,
         on_checkpoint: &mut on_checkpoint,
+        held: None,
     };
     run::run(&mut agent, &mut surroundings)?;
     log!(Info, "ended", device = args.device, reason = "signal");

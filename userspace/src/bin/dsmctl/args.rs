@@ -78,6 +78,14 @@ pub enum Command {
         #[command(subcommand)]
         command: BoundaryCommand,
     },
+    /// Prove by the device's own counters that stamps arrive
+    ///
+    /// Writes 2 MiB or so of each class into files without a name, in a
+    /// directory on the device, and reads the device's counters before and
+    /// after. NVMe with FDP counts by placement handle; a SCSI disk does not
+    /// count. The exit status is 0 when the stamps arrive, and 1 when they do
+    /// not or when nothing can be proved.
+    Verify(Verify),
     /// Have dsmd read all extents again
     Refresh { name: String },
 }
@@ -224,6 +232,14 @@ pub struct Status {
     /// Take the names of files from this directory [default: from dsmd]
     #[arg(long, value_name = "DIR", requires = "regions", requires = "name")]
     pub dbpath: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Verify {
+    pub name: String,
+    /// A directory on the device [default: where the device is mounted]
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
 }
 
 /// Where the control sockets are.

@@ -140,7 +140,7 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
     "in use, or a partition of it is".to_owned()
 }
 
-fn mounted_at(dev: DevNo) -> Option<String> {
+pub fn mounted_at(dev: DevNo) -> Option<String> {
     let dev = dev.to_string();
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     mounts.lines().find_map(|line| {

@@ -5,6 +5,7 @@ mod args;
 mod create;
 mod load;
 mod show;
+mod verify;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,7 +21,8 @@ use dsm::device::{Device, MessageError, Target};
 fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(e) => {
             eprintln!("dsmctl: {e:#}");
             ExitCode::FAILURE
@@ -28,9 +30,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<()> {
+/// Whether what was asked is so.
+fn run(args: &Args) -> Result<bool> {
     let out = args.output;
-    match &args.command {
+    let done = match &args.command {
+        Command::Verify(a) => return verify::verify(a, out),
         Command::Create(a) => create::create(a, out),
         Command::Remove { name } => create::remove(name),
         Command::Load(a) => load::load(a, out),
@@ -67,7 +71,8 @@ fn run(args: &Args) -> Result<()> {
                 )
             })
         }
-    }
+    };
+    done.map(|()| true)
 }
 
 /// A request to the dsmd of a device that exists.

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What an NVMe namespace with Flexible Data Placement says of its placement
+//! handles, by the command I/O Management Receive.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+
+const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
+/// The management operation "reclaim unit handle status".
+const RUH_STATUS: u32 = 1;
+const HEADER: usize = 16;
+const DESCRIPTOR: usize = 32;
+/// A write stream is a number of one byte.
+const MOST: usize = 256;
+/// Statuses of a namespace that has no handles.
+const INVALID_OPCODE: i32 = 0x1;
+const INVALID_FIELD: i32 = 0x2;
+const FDP_DISABLED: i32 = 0x29;
+/// Type and code of a status.
+const STATUS: i32 = 0x7ff;
+const PATIENCE_MS: u32 = 5000;
+
+/// A placement identifier.  Write stream n is the n-th of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// The reclaim unit handle behind it.
+    pub ruh: u16,
+    /// RUAMW: logical blocks that its reclaim unit can still take.
+    pub left: u64,
+}
+
+/// `struct nvme_passthru_cmd`
+#[repr(C)]
+#[derive(Default)]
+struct Passthru {
+    opcode: u8,
+    flags: u8,
+    rsvd1: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// A read of `data`, whose address is in the command.
+struct Receive<'a> {
+    command: Passthru,
+    data: &'a mut [u8],
+}
+
+// SAFETY: NVME_IOCTL_IO_CMD takes a struct nvme_passthru_cmd; `as_ptr` has it
+// point to the whole of `data`, which is borrowed for the length of the call.
+unsafe impl Ioctl for Receive<'_> {
+    /// 0, or the status that the controller gave.
+    type Output = i32;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        rustix::ioctl::opcode::read_write::<Passthru>(b'N', 0x43)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.command.addr = self.data.as_mut_ptr() as u64;
+        self.command.data_len = self.data.len() as u32;
+        (&raw mut self.command).cast()
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(out)
+    }
+}
+
+/// The number of the namespace behind a node.
+struct NamespaceId;
+
+// SAFETY: NVME_IOCTL_ID takes no argument and returns the number.
+unsafe impl Ioctl for NamespaceId {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        rustix::ioctl::opcode::none(b'N', 0x40)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(out as u32)
+    }
+}
+
+pub struct Namespace {
+    file: File,
+    id: u32,
+}
+
+impl Namespace {
+    /// `None`: the node is not that of an NVMe namespace.
+    pub fn open(node: &Path) -> io::Result<Option<Self>> {
+        let file = File::open(node)?;
+        // SAFETY: see `NamespaceId`; other drivers refuse the number.
+        match unsafe { rustix::ioctl::ioctl(&file, NamespaceId) } {
+            Ok(id) => Ok(Some(Self { file, id })),
+            Err(Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The placement identifiers in the order of the streams.  `None`: the
+    /// namespace has none.
+    pub fn handles(&self) -> io::Result<Option<Vec<Handle>>> {
+        // A controller may refuse room for more than it has.
+        let mut data = vec![0u8; HEADER];
+        if !self.receive(&mut data)? {
+            return Ok(None);
+        }
+        data.resize(HEADER + count(&data).min(MOST) * DESCRIPTOR, 0);
+        if !self.receive(&mut data)? {
+            return Ok(None);
+        }
+        Ok(Some(handles(&data)).filter(|h| !h.is_empty()))
+    }
+
+    /// Whether the namespace knows the command.
+    fn receive(&self, data: &mut [u8]) -> io::Result<bool> {
+        let receive = Receive {
+            command: Passthru {
+                opcode: IO_MANAGEMENT_RECEIVE,
+                nsid: self.id,
+                cdw10: RUH_STATUS,
+                // In dwords, from 0.
+                cdw11: (data.len() / 4 - 1) as u32,
+                timeout_ms: PATIENCE_MS,
+                ..Passthru::default()
+            },
+            data,
+        };
+        // SAFETY: see `Receive`; `open` has found the driver to be NVMe's.
+        let status = unsafe { rustix::ioctl::ioctl(&self.file, receive) }?;
+        match status & STATUS {
+            0 => Ok(true),
+            INVALID_OPCODE | INVALID_FIELD | FDP_DISABLED => Ok(false),
+            _ => Err(io::Error::other(format!(
+                "the controller answers with status {status:#x}"
+            ))),
+        }
+    }
+}
+
+/// How many descriptors there are.
+fn count(header: &[u8]) -> usize {
+    u16::from_le_bytes([header[14], header[15]]).into()
+}
+
+/// `struct nvme_fdp_ruh_status`
+fn handles(data: &[u8]) -> Vec<Handle> {
+    data[HEADER..]
+        .chunks_exact(DESCRIPTOR)
+        .take(count(data))
+        .map(|d| Handle {
+            ruh: u16::from_le_bytes([d[2], d[3]]),
+            left: u64::from_le_bytes(d[8..16].try_into().expect("8 bytes")),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_is_read() {
+        assert_eq!(size_of::<Passthru>(), 72);
+        let mut data = vec![0u8; HEADER + 3 * DESCRIPTOR];
+        data[14] = 2;
+        data[HEADER + 2] = 5;
+        data[HEADER + 8..HEADER + 16].copy_from_slice(&0x1234_5678_9abc_u64.to_le_bytes());
+        data[HEADER + DESCRIPTOR + 2] = 1;
+        let handle = |ruh, left| Handle { ruh, left };
+        assert_eq!(handles(&data), [handle(5, 0x1234_5678_9abc), handle(1, 0)]);
+        // A count beyond the data.
+        data[15] = 0xff;
+        assert_eq!(handles(&data).len(), 3);
+    }
+
+    #[test]
+    fn other_files_are_no_namespaces() {
+        assert!(Namespace::open(Path::new("/dev/null")).unwrap().is_none());
+    }
+}
