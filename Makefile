@@ -3,6 +3,7 @@
 # make               the module for the running kernel (or KDIR=), and userspace
 # make demo          the main job on emulated hardware, from nothing
 # make check         every test
+# make style         what checkpatch, sparse, Coccinelle, clippy and others say
 # make unit          the policies on the host
 # make vm-test       the tests in the VM, on every kernel
 # make install       what "make" built, into the running system (or DESTDIR=)
@@ -40,6 +41,9 @@ demo:
 check:
 	tests/check
 
+style:
+	tests/check style
+
 unit:
 	tests/check unit
 
@@ -51,4 +55,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install dkms-install demo check unit vm-test clean
+.PHONY: all module userspace install dkms-install demo check style unit vm-test clean

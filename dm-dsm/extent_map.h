@@ -22,7 +22,7 @@ struct dsm_extent {
 	u32 side : 1;		/* enum dsm_side */
 };
 
-#define DSM_EXTENT_MAX_SECTORS	(1U << 30)	/* a multiple of any block */
+#define DSM_EXTENT_MAX_SECTORS	BIT(30)	/* a multiple of any block */
 
 /*
  * The starts are kept apart, in the order of a breadth-first walk of a binary

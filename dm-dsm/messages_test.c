@@ -80,7 +80,8 @@ static const struct refusal {
 	{ "begin full 65536", "file 18446744073709551616 collection -",
 	  "file id '18446744073709551616' is not a number of 64 bits" },
 	{ "begin full 65536", "file 1 table -",
-	  "class 'table' of file 1 is none of collection, index, primary, journal, oplog and other" },
+	  "class 'table' of file 1 is none of "
+	  "collection, index, primary, journal, oplog and other" },
 	{ "begin full 65536", "file 1 collection",
 	  "the form is: file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
 	{ "begin full 65536", "file 1 collection x",
@@ -453,7 +454,7 @@ static void a_checkpoint_moves_regions_to_the_stream_of_their_group(struct kunit
 static void a_hotness_has_three_decimals_and_a_sign(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
-	int whole, thousandths;
+	int numbers, whole, thousandths;
 	char *hotness;
 
 	/* two far pages in a window of milliseconds at least: lg(2 / 512 / s) */
@@ -466,7 +467,8 @@ static void a_hotness_has_three_decimals_and_a_sign(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions"), 0);
 	hotness = strstr(dm->reply, " 2 2097152 ");
 	KUNIT_ASSERT_NOT_NULL(test, hotness);
-	KUNIT_EXPECT_EQ(test, 2, sscanf(hotness, " 2 2097152 %d.%3d ", &whole, &thousandths));
+	numbers = sscanf(hotness, " 2 2097152 %d.%3d ", &whole, &thousandths);
+	KUNIT_EXPECT_EQ(test, numbers, 2);
 	KUNIT_EXPECT_GE(test, whole, -20);
 	KUNIT_EXPECT_LE(test, whole, 2);
 }

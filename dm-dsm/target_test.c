@@ -109,10 +109,16 @@ static void features_have_defaults(struct kunit *test)
 static void the_table_line_makes_the_same_target_again(struct kunit *test)
 {
 	static const char features[] =
-		"24 policy boundary groups 16 alpha 64 prediction computed range region primary_filter off threshold1 20000 threshold2 0 streams 255 stream_base 9 hints off foreign override";
+		"24 policy boundary groups 16 alpha 64 prediction computed range region "
+		"primary_filter off threshold1 20000 threshold2 0 streams 255 "
+		"stream_base 9 hints off foreign override";
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 16);
-	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0 24 POLICY Boundary groups 16 ALPHA 64 prediction computed range region primary_filter off threshold1 20000 threshold2 0 streams 255 stream_base 9 hints off foreign override",
-					     disk->bdev);
+	struct dsm_mock_dm *dm =
+		dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
+			    "%s 0 24 POLICY Boundary groups 16 ALPHA 64 prediction computed "
+			    "range region primary_filter off threshold1 20000 threshold2 0 "
+			    "streams 255 stream_base 9 hints off foreign override",
+			    disk->bdev);
 	char *line = kunit_kstrdup(test, dsm_mock_table(dm), GFP_KERNEL);
 
 	KUNIT_EXPECT_NOT_NULL(test, strstr(line, features));
@@ -145,7 +151,8 @@ static void streams_below_device_mapper_are_stated(struct kunit *test)
 	struct dsm_mock_dm *linear = dsm_mock_dm(test, "linear", 100000, "%s 0", disk->bdev);
 	struct stack s = {
 		.disk = disk,
-		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096 2 streams 8", linear->bdev),
+		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096 2 streams 8",
+				  linear->bdev),
 	};
 
 	dsm_mock_upload(test, s.dm);
@@ -232,7 +239,8 @@ static const struct straddle {
 	{ "two sides of a boundary", 56, 16, { { 8, 3 }, { 8, 4 } },
 	  "unmapped_writes 0 unmapped_sectors 0 split 1 foreign 0 stream 3 1 8 stream 4 1 8" },
 	{ "two files and a gap", 120, 32, { { 8, 4 }, { 8, 6 }, { 8, 7 }, { 8, 1 } },
-	  "unmapped_writes 1 unmapped_sectors 8 split 3 foreign 0 stream 1 1 8 stream 4 1 8 stream 6 1 8 stream 7 1 8" },
+	  "unmapped_writes 1 unmapped_sectors 8 split 3 foreign 0 stream 1 1 8"
+	  " stream 4 1 8 stream 6 1 8 stream 7 1 8" },
 	{ "two files of one stream and hint", 264, 16, { { 16, 2 } },
 	  "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 stream 2 1 16" },
 	{ "a stream with two hints", 256, 16, { { 8, 2 }, { 8, 2 } },
@@ -243,7 +251,8 @@ static const struct straddle {
 	  "unmapped_writes 1 unmapped_sectors 6 split 1 foreign 0 stream 1 1 6 stream 2 1 6" },
 	{ "a whole table", 0, 288,
 	  { { 64, 3 }, { 64, 4 }, { 8, 6 }, { 8, 7 }, { 112, 1 }, { 8, 2 }, { 16, 2 }, { 8, 1 } },
-	  "unmapped_writes 1 unmapped_sectors 112 split 7 foreign 0 stream 1 2 120 stream 2 2 24 stream 3 1 64 stream 4 1 64 stream 6 1 8 stream 7 1 8" },
+	  "unmapped_writes 1 unmapped_sectors 112 split 7 foreign 0"
+	  " stream 1 2 120 stream 2 2 24 stream 3 1 64 stream 4 1 64 stream 6 1 8 stream 7 1 8" },
 };
 
 KUNIT_ARRAY_PARAM_DESC(straddle, straddles, what);

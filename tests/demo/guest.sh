@@ -11,7 +11,6 @@ policy=$1
 shift
 db=/mnt/db
 
-say() { printf '%s\n' "$*"; }
 step() { printf '\n== %s\n' "$*"; }
 
 # media_writes: what each placement identifier can still take, in blocks, and
@@ -76,7 +75,7 @@ jq -n --slurpfile status /run/status.json --slurpfile loaded /run/loaded.json \
 	}' >/run/out/run.json
 
 step "policy $policy: bytes by stream (target) and by placement handle (SSD)"
-say
+echo
 printf '%8s %8s %16s %16s  %-7s %s\n' stream handle target ssd '' 'used for'
 jq -r '.streams[] | [.stream, .handle, .target_bytes, .device_bytes,
 	if .target_bytes == .device_bytes then "equal" else "DIFFER" end,
@@ -84,7 +83,7 @@ jq -r '.streams[] | [.stream, .handle, .target_bytes, .device_bytes,
 	while IFS=$'\t' read -r stream handle target device equal note used; do
 		printf '%8s %8s %16s %16s  %-7s %s\n' "$stream" "$handle" "$target" "$device" "$equal" "$used${note:+${used:+ }$note}"
 	done
-say
+echo
 jq -r '"\(.checkpoints) checkpoints; \(.unmapped_pages_since_load) of \(.pages_since_load) pages written after the load were in no known extent (\(100 * .unmapped_pages_since_load / .pages_since_load * 100 | round / 100) %), \(.unmapped_pages) of \(.pages) in all; \(.split_bios) bios were split."' /run/out/run.json
 dsmctl remove dsm
 rmmod dm-dsm

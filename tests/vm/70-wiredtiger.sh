@@ -10,7 +10,7 @@ ssd=$(disk_by_serial fdp)
 mnt=/tmp/db
 mkdir -p $mnt
 
-agent() { dsmd --device t --dbpath $mnt/data --wait "$@" 2>>/tmp/dsmd.log & agent=$!; }
+agent() { dsmd --device t --dbpath $mnt/data --wait 2>>/tmp/dsmd.log & agent=$!; }
 # until SECONDS COMMAND: waits for it to succeed
 until_true() {
 	local end=$((SECONDS + $1))

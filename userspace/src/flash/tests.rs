@@ -37,7 +37,7 @@ fn assert_sound(f: &Flash) {
             continue;
         }
         assert_eq!(f.owner[at as usize] as usize, page);
-        assert_eq!(f.valid[at as usize / 64] >> (at % 64) & 1, 1);
+        assert_eq!((f.valid[at as usize / 64] >> (at % 64)) & 1, 1);
         valid[(at / f.unit) as usize] += 1;
         total += 1;
     }
@@ -278,7 +278,8 @@ fn collected_pages_stay_in_their_stream_or_do_not() {
             for unit in 0..f.units.len() as u32 {
                 let stream = f.units.stream(unit);
                 let first = unit * f.unit;
-                for at in (first..first + f.unit).filter(|&p| f.valid[p as usize / 64] >> (p % 64) & 1 == 1) {
+                for at in (first..first + f.unit).filter(|&p| (f.valid[p as usize / 64] >> (p % 64)) & 1 == 1)
+                {
                     let page = f.owner[at as usize];
                     let mixed = destination == Destination::Shared && stream == 4;
                     assert!(mixed || page % 4 == u32::from(stream));
