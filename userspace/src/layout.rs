@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::class::Class;
+
 /// What the status line and the table line say of the layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
@@ -16,36 +18,106 @@ pub struct Layout<'a> {
     pub last: u32,
 }
 
+/// The stream of each class, as the kernel lays them out; of collections and
+/// indexes, that of group 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub groups: u32,
+    pub other: u32,
+    pub journal: u32,
+    pub oplog: u32,
+    pub primary: u32,
+    pub collection: u32,
+    pub index: u32,
+}
+
+impl Plan {
+    /// Nothing is stamped.
+    const NONE: Self = Self {
+        groups: 1,
+        other: 0,
+        journal: 0,
+        oplog: 0,
+        primary: 0,
+        collection: 0,
+        index: 0,
+    };
+
+    /// `policy` with at most `groups` groups on the streams `base` to `last`.
+    pub fn new(policy: &str, groups: u32, base: u32, last: u32) -> Self {
+        let count = (last + 1).saturating_sub(base);
+        if policy == "none" || count < 2 {
+            return Self::NONE;
+        }
+        let asked = match policy {
+            "dsm" => groups,
+            "boundary" => 2,
+            _ => 1,
+        };
+        let groups = if count >= 4 { asked.min((count - 2) / 2) } else { 1 };
+        let mut next = base;
+        let other = next;
+        if count > 3 {
+            next += 1;
+        }
+        let journal = next;
+        next += 1;
+        let collection = next;
+        if count > 2 {
+            next += groups;
+        }
+        let index = next;
+        next += groups;
+        let mut own = || {
+            let stream = if next <= last { next } else { journal };
+            next += u32::from(next <= last);
+            stream
+        };
+        Self {
+            groups,
+            other,
+            journal,
+            collection,
+            index,
+            primary: if policy == "dsm" && groups > 1 {
+                own()
+            } else {
+                journal
+            },
+            oplog: own(),
+        }
+    }
+
+    /// The stream of a group, `None` for the group of primary indexes.
+    pub fn stream(&self, class: Class, group: Option<u32>) -> u32 {
+        let of = |first: u32| match group {
+            Some(group) if first > 0 => first + group.saturating_sub(1),
+            Some(_) => 0,
+            None => self.primary,
+        };
+        match class {
+            Class::Collection => of(self.collection),
+            Class::Index | Class::Primary => of(self.index),
+            Class::Journal => self.journal,
+            Class::Oplog => self.oplog,
+            Class::Other => self.other,
+        }
+    }
+}
+
 /// Uses by stream.
 pub fn uses(l: &Layout<'_>) -> BTreeMap<u32, Vec<String>> {
     let mut uses: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let mut add = |stream: u32, what: String| uses.entry(stream).or_default().push(what);
-    let count = (l.last + 1).saturating_sub(l.base);
-    if l.policy == "none" || count < 2 {
+    let plan = Plan::new(l.policy, l.groups, l.base, l.last);
+    if plan == Plan::NONE {
         add(0, "not stamped".into());
         return uses;
     }
-    let groups = match l.policy {
-        "dsm" => l.groups,
-        "boundary" => 2,
-        _ => 1,
-    };
-    let mut next = l.base;
-    add(next, "other, unmapped".into());
-    if count > 3 {
-        next += 1;
-    }
-    let journal = next;
-    add(journal, "journal".into());
-    next += 1;
-    let collection = next;
-    if count > 2 {
-        next += groups;
-    }
-    let index = next;
-    next += groups;
-    for (first, what) in [(collection, "collection"), (index, "index")] {
-        for g in 0..groups {
+    add(plan.other, "other, unmapped".into());
+    add(plan.journal, "journal".into());
+    for (first, what) in [(plan.collection, "collection"), (plan.index, "index")] {
+        for g in 0..plan.groups {
             add(
                 first + g,
                 match l.policy {
@@ -56,15 +128,10 @@ pub fn uses(l: &Layout<'_>) -> BTreeMap<u32, Vec<String>> {
             );
         }
     }
-    let mut own = |what: &str| {
-        let stream = if next <= l.last { next } else { journal };
-        next += u32::from(next <= l.last);
-        add(stream, what.to_owned());
-    };
     if l.policy == "dsm" {
-        own("primary");
+        add(plan.primary, "primary".into());
     }
-    own("oplog");
+    add(plan.oplog, "oplog".into());
     uses
 }
 
@@ -120,6 +187,19 @@ mod tests {
         assert_eq!(ten[1], "2 journal");
         assert_eq!(ten[8..], ["9 primary", "10 oplog"]);
         assert_eq!(text("dsm", 3, 4, 11)[0], "4 other, unmapped");
+    }
+
+    #[test]
+    fn classes_and_groups() {
+        let p = Plan::new("dsm", 3, 1, 8);
+        assert_eq!(p.stream(Class::Collection, Some(1)), 3);
+        assert_eq!(p.stream(Class::Index, Some(3)), 8);
+        assert_eq!(p.stream(Class::Index, None), 2);
+        assert_eq!(p.stream(Class::Journal, Some(0)), 2);
+        assert_eq!(p.stream(Class::Other, Some(0)), 1);
+        assert_eq!(Plan::new("dsm", 3, 1, 7).groups, 2, "K is lowered to what fits");
+        assert_eq!(Plan::new("dsm", 3, 1, 5).groups, 1);
+        assert_eq!(Plan::new("none", 3, 1, 8).stream(Class::Index, Some(1)), 0);
     }
 
     #[test]

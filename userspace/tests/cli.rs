@@ -24,6 +24,15 @@ fn wrong_usage_ends_with_2() {
     for words in [
         "",
         "boil",
+        "simulate",
+        "simulate --trace t --policy best",
+        "simulate --trace t --policy dsm:groups=1",
+        "simulate --trace t --op 0",
+        "simulate --trace t --fill 1.1",
+        "simulate --trace t --unit 4K",
+        "simulate --trace t --warmup 1",
+        "simulate --trace t --size 1G --fill 0.5",
+        "simulate --trace t --load-stream 0",
         "create",
         "create n",
         "create n d --groups 17",
@@ -87,4 +96,87 @@ fn help_explains_units() {
     assert!(help("--help").contains("A sector is 512 bytes"));
     assert!(help("create --help").contains("--threshold2 <PERCENT>"));
     assert!(help("status --help").contains("MiB are 1048576 bytes"));
+}
+
+const SIMULATE: &str = "simulate --unit 256K --op 0.5 --policy none --policy dsm --streams 4 --trace ";
+
+/// A collection of 8 MiB that is written over twice.
+fn trace(dir: &std::path::Path) -> String {
+    let mut text = "dsm-trace,1\n".to_owned();
+    for round in 0..3 {
+        for n in 0..32 {
+            let at = (n * 7 % 32) << 18;
+            text += &format!("{round}{n:02},W,collection-0-1.wt,{at},262144\n");
+        }
+        text += if round == 0 { "050,L\n" } else { "" };
+        text += &format!("{round}50,C\n");
+    }
+    let path = dir.join("t.csv");
+    std::fs::write(&path, text).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
+
+#[test]
+fn simulate_prints_rows_and_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = trace(dir.path());
+    let o = dsmctl(&format!("{SIMULATE}{path} -o json"));
+    assert!(o.status.success(), "{}", said(&o));
+    let rows: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, policy) in rows.iter().zip(["none", "dsm"]) {
+        let fields: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(
+            fields,
+            ["gc_pages", "host_pages", "policy", "streams_used", "waf"]
+        );
+        assert_eq!(row["policy"], policy);
+        assert_eq!(row["host_pages"], 2 * 2048);
+        assert_eq!(row["waf"], 1.0, "whole units are overwritten");
+        assert_eq!(row["streams_used"], 1);
+    }
+    let o = dsmctl(&format!("{SIMULATE}{path}"));
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert!(text.starts_with("1 files, 8 MiB; 8 MiB written in the load phase, 16 MiB after it\n"));
+    assert!(text.contains("Streams buy little here"));
+}
+
+#[test]
+fn simulate_says_what_it_cannot_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = trace(dir.path());
+    for (words, sentence) in [
+        (
+            " --size 4M",
+            "t.csv: the trace uses 2048 pages at a time, and the drive has 1024",
+        ),
+        (
+            " --unit 64M",
+            "t.csv: policy none: 1 streams need 3 spare erase units, and 0 is what over-prov",
+        ),
+        (
+            " --load-stream 5",
+            "dsmctl: --load-stream 5: the drive has 4 streams",
+        ),
+    ] {
+        let o = dsmctl(&format!(
+            "simulate --op 0.5 --policy none --streams 4 --trace {path}{words}"
+        ));
+        assert_eq!(o.status.code(), Some(1), "{words}");
+        assert!(said(&o).contains(sentence), "{words}: {}", said(&o));
+    }
+    let o = dsmctl("simulate --trace /nonexistent");
+    assert!(
+        said(&o).starts_with("dsmctl: /nonexistent: No such file"),
+        "{}",
+        said(&o)
+    );
+    std::fs::write(&path, "dsm-trace,1\n3,W,a,0\n").unwrap();
+    let o = dsmctl(&format!("simulate --trace {path}"));
+    assert!(
+        said(&o).contains("t.csv: line 2: W takes a file, an offset and a length"),
+        "{}",
+        said(&o)
+    );
 }

@@ -109,6 +109,17 @@ impl Counts {
         self.gc.iter().sum()
     }
 
+    /// Host pages and collected pages of each stream since `start`.
+    pub fn since<'a>(&'a self, start: &'a Self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let before = |counts: &[u64], n: usize| counts.get(n).copied().unwrap_or(0);
+        (0..self.host.len()).map(move |n| {
+            (
+                self.host[n] - before(&start.host, n),
+                self.gc[n] - before(&start.gc, n),
+            )
+        })
+    }
+
     /// Write amplification since `start`; 1 if nothing was written.
     pub fn waf_since(&self, start: &Self) -> f64 {
         let host = self.host_pages() - start.host_pages();

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use dsm::class::Class;
+use dsm::flash::PAGE;
+use dsm::sim::policies::Spec;
+use dsm::sim::LoadStream;
 
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
@@ -88,6 +91,24 @@ pub enum Command {
     Verify(Verify),
     /// Have dsmd read all extents again
     Refresh { name: String },
+    /// Play a trace of a database's writes onto a model of a flash drive, under
+    /// several policies
+    ///
+    /// The trace is text; its first line is `dsm-trace,1`, then one event a line
+    /// in time order, with offsets and lengths in bytes:
+    ///
+    ///   <microseconds>,W,<file>,<offset>,<length>   write
+    ///   <microseconds>,D,<file>,<offset>,<length>   discard
+    ///   <microseconds>,L                            end of the load phase
+    ///   <microseconds>,C                            a checkpoint has completed
+    ///   <microseconds>,X,<file>                     file deleted
+    ///   <microseconds>,R,<old>,<new>                file renamed
+    ///
+    /// Files are paths relative to the dbpath. With `-o json`: [{policy,
+    /// streams_used, waf, host_pages, gc_pages}]; a page is 4 KiB, and pages are
+    /// counted after the load phase and the warm-up.
+    #[command(verbatim_doc_comment)]
+    Simulate(Box<Simulate>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -242,6 +263,128 @@ pub struct Verify {
     pub dir: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+pub struct Simulate {
+    /// The trace; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub trace: PathBuf,
+    /// none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
+    /// filestream, per-object or oracle; may be given several times [default: all]
+    ///
+    /// Features follow a colon, as in dsm:groups=4,prediction=off. Those of dsm
+    /// are groups, alpha, prediction, range, primary_filter, threshold1 and
+    /// threshold2 (in 0.01 %); that of filestream is t (seconds), that of
+    /// autostream-sfr is decay (in windows from checkpoint to checkpoint).
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Vec<Spec>,
+    /// Streams of the drive
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
+    pub streams: u8,
+    /// Over-provisioning, as a share of the drive's size
+    #[arg(long, value_name = "SHARE", default_value_t = 0.15, value_parser = op)]
+    pub op: f64,
+    /// How much of the drive the trace's data fills
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = fill)]
+    pub fill: f64,
+    /// Size of the drive, in place of --fill
+    #[arg(long, value_name = "BYTES", value_parser = size, conflicts_with = "fill")]
+    pub size: Option<u64>,
+    /// Erase unit (reclaim unit), 256K to 1G
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = unit)]
+    pub unit: u64,
+    /// How units to be erased are chosen
+    #[arg(long, value_enum, default_value_t = Collection::Greedy)]
+    pub gc: Collection,
+    /// Whether pages that are copied stay in their stream, as on the papers' drives
+    /// and with FDP's persistently isolated handles, or are mixed (initially
+    /// isolated handles)
+    #[arg(long, value_enum, default_value_t = GcDestination::Stream)]
+    pub gc_destination: GcDestination,
+    /// Share of what is written after the load phase that is not counted
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub warmup: f64,
+    /// The stream of the load phase's writes, for every policy; or policy: where
+    /// it says
+    #[arg(long, value_name = "N|policy", default_value = "1", value_parser = load_stream)]
+    pub load_stream: LoadStream,
+    /// Which index files are _id indexes
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    pub primary: Vec<glob::Pattern>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Collection {
+    Greedy,
+    CostBenefit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GcDestination {
+    Shared,
+    Stream,
+}
+
+fn number(s: &str, good: impl Fn(f64) -> bool, must: &str) -> Result<f64, String> {
+    s.parse()
+        .ok()
+        .filter(|n| good(*n))
+        .ok_or_else(|| format!("it must be {must}"))
+}
+
+fn op(s: &str) -> Result<f64, String> {
+    number(
+        s,
+        |n| n > 0.0 && n <= 10.0,
+        "more than 0 and at most 10, such as 0.15",
+    )
+}
+
+fn fill(s: &str) -> Result<f64, String> {
+    number(s, |n| n > 0.0 && n <= 1.0, "more than 0 and at most 1")
+}
+
+fn share(s: &str) -> Result<f64, String> {
+    number(s, |n| (0.0..1.0).contains(&n), "0 or more and less than 1")
+}
+
+/// Bytes, with K, M, G or T for powers of 1024.
+fn size(s: &str) -> Result<u64, String> {
+    let (digits, shift) = match s.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&s[..at], 10),
+        Some((at, 'M' | 'm')) => (&s[..at], 20),
+        Some((at, 'G' | 'g')) => (&s[..at], 30),
+        Some((at, 'T' | 't')) => (&s[..at], 40),
+        _ => (s, 0),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes
+        .filter(|n| *n > 0 && n % PAGE == 0)
+        .ok_or_else(|| format!("it must be whole pages of {PAGE} bytes, such as 4194304 or 4M"))
+}
+
+fn unit(s: &str) -> Result<u64, String> {
+    let bytes = size(s)?;
+    if (256 << 10..=1 << 30).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("it must be from 256K to 1G".into())
+    }
+}
+
+fn load_stream(s: &str) -> Result<LoadStream, String> {
+    if s == "policy" {
+        return Ok(LoadStream::Policy);
+    }
+    let number = s.parse().ok().filter(|n| *n > 0);
+    number
+        .map(LoadStream::Stream)
+        .ok_or_else(|| "it must be policy or a number from 1 to 255".into())
+}
+
+fn glob(s: &str) -> Result<glob::Pattern, String> {
+    glob::Pattern::new(s).map_err(|e| e.to_string())
+}
+
 /// Where the control sockets are.
 pub fn run_dir() -> PathBuf {
     std::env::var_os("DSMD_RUN_DIR").map_or_else(|| dsm::control::RUN_DIR.into(), PathBuf::from)
@@ -255,6 +398,23 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        for (s, n) in [
+            ("4096", 4096),
+            ("256K", 1 << 18),
+            ("1M", 1 << 20),
+            ("2g", 2 << 30),
+            ("1T", 1 << 40),
+        ] {
+            assert_eq!(size(s), Ok(n), "{s}");
+        }
+        for s in ["", "0", "K", "4095", "1.5M", "-1M", "99999999T", "4096B"] {
+            assert!(size(s).is_err(), "{s}");
+        }
+        assert!(unit("128K").is_err() && unit("2G").is_err());
     }
 
     #[test]

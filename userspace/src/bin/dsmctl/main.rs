@@ -5,6 +5,7 @@ mod args;
 mod create;
 mod load;
 mod show;
+mod simulate;
 mod verify;
 
 use std::io::Write;
@@ -62,6 +63,10 @@ fn run(args: &Args) -> Result<bool> {
             }
             BoundaryCommand::Show { name } => show::boundaries(name, out),
         },
+        Command::Simulate(a) => {
+            simulate::check(a)?;
+            simulate::simulate(a, out)
+        }
         Command::Refresh { name } => {
             let r: control::Refreshed = ask(name, Request::Refresh)?;
             print(out, &r, || {

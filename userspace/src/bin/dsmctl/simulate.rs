@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `dsmctl simulate`.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use serde::Serialize;
+
+use crate::args::{Collection, GcDestination, Output, Simulate};
+use dsm::flash::{Destination, Gc, PAGE};
+use dsm::sim::policies::Spec;
+use dsm::sim::profile::Profile;
+use dsm::sim::{self, Model, Outcome};
+use dsm::trace::{self, Trace};
+
+#[derive(Serialize)]
+struct Row<'a> {
+    policy: &'a str,
+    streams_used: u32,
+    waf: f64,
+    host_pages: u64,
+    gc_pages: u64,
+}
+
+pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
+    let path = &a.trace;
+    let named = || path.display().to_string();
+    let trace = read(path)?;
+    let model = model(a);
+    let profile = Profile::of(&trace, &model.primary).with_context(named)?;
+    let pages = sim::check(&profile, &model).with_context(named)?;
+    let specs = if a.policy.is_empty() {
+        Spec::all()
+    } else {
+        a.policy.clone()
+    };
+    let outcomes = run_all(&trace, &profile, &model, &specs).with_context(named)?;
+    crate::print(out, &rows(&outcomes), || {
+        text(&trace, &profile, &model, pages, &specs, &outcomes)
+    })
+}
+
+fn read(path: &Path) -> Result<Trace> {
+    let named = || path.display().to_string();
+    if path == Path::new("-") {
+        return trace::text::read(io::stdin().lock()).context("stdin");
+    }
+    let file = File::open(path).with_context(named)?;
+    trace::text::read(BufReader::with_capacity(1 << 20, file)).with_context(named)
+}
+
+fn model(a: &Simulate) -> Model {
+    Model {
+        streams: a.streams,
+        op: a.op,
+        fill: a.fill,
+        pages: a.size.map(|bytes| bytes / PAGE),
+        unit: a.unit / PAGE,
+        gc: match a.gc {
+            Collection::Greedy => Gc::Greedy,
+            Collection::CostBenefit => Gc::CostBenefit,
+        },
+        destination: match a.gc_destination {
+            GcDestination::Shared => Destination::Shared,
+            GcDestination::Stream => Destination::Stream,
+        },
+        warmup: a.warmup,
+        load_stream: a.load_stream,
+        primary: a.primary.clone(),
+    }
+}
+
+/// Plays all policies, as many at a time as there are processors.
+fn run_all(trace: &Trace, profile: &Profile, model: &Model, specs: &[Spec]) -> Result<Vec<Outcome>> {
+    let progress = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
+    let next = AtomicU64::new(0);
+    let outcomes: Mutex<Vec<Option<Result<Outcome, sim::SimError>>>> =
+        Mutex::new(specs.iter().map(|_| None).collect());
+    let work = || loop {
+        let n = next.fetch_add(1, Ordering::Relaxed) as usize;
+        let Some(spec) = specs.get(n) else { break };
+        let outcome = sim::run(trace, profile, model, spec, &progress);
+        outcomes.lock().expect("no thread has panicked")[n] = Some(outcome);
+    };
+    let threads = thread::available_parallelism()
+        .map_or(1, |n| n.get())
+        .min(specs.len());
+    let total = profile.writes() * specs.len() as u64;
+    thread::scope(|scope| {
+        let bar = io::stderr()
+            .is_terminal()
+            .then(|| scope.spawn(|| show_progress(&progress, total, &over)));
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            worker.join().expect("a policy does not panic");
+        }
+        over.store(true, Ordering::Relaxed);
+        if let Some(bar) = bar {
+            bar.thread().unpark();
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("no thread has panicked");
+    Ok(outcomes
+        .into_iter()
+        .flatten()
+        .collect::<Result<Vec<Outcome>, _>>()?)
+}
+
+/// On runs of more than a second.
+fn show_progress(progress: &AtomicU64, total: u64, over: &AtomicBool) {
+    thread::park_timeout(Duration::from_secs(1));
+    let mut shown = false;
+    while !over.load(Ordering::Relaxed) {
+        let done = (progress.load(Ordering::Relaxed) * 100 / total.max(1)).min(100) as usize;
+        eprint!("\r[{:<50}] {done:3} %", "#".repeat(done / 2));
+        shown = true;
+        thread::park_timeout(Duration::from_millis(200));
+    }
+    if shown {
+        eprint!("\r{:60}\r", "");
+    }
+}
+
+fn rows(outcomes: &[Outcome]) -> Vec<Row<'_>> {
+    outcomes
+        .iter()
+        .map(|o| Row {
+            policy: &o.policy,
+            streams_used: o.streams_used,
+            waf: o.waf,
+            host_pages: o.host_pages,
+            gc_pages: o.gc_pages,
+        })
+        .collect()
+}
+
+fn mib(pages: u64) -> u64 {
+    sim::bytes(pages) >> 20
+}
+
+fn text(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    pages: u64,
+    specs: &[Spec],
+    outcomes: &[Outcome],
+) -> String {
+    let mut s = format!(
+        "{} files, {} MiB; {} MiB written in the load phase, {} MiB after it\n\
+         drive: {} MiB and {:.0} % over-provisioning, erase units of {} KiB, {} streams, {}\n\n",
+        trace.files,
+        mib(u64::from(profile.pages)),
+        mib(profile.load_writes),
+        mib(profile.run_writes),
+        mib(pages),
+        model.op * 100.0,
+        model.unit * PAGE / 1024,
+        model.streams,
+        match model.gc {
+            Gc::Greedy => "greedy collection",
+            Gc::CostBenefit => "cost-benefit collection",
+        },
+    );
+    let width = outcomes.iter().map(|o| o.policy.len()).max().unwrap_or(0).max(6);
+    let most = outcomes.iter().map(|o| o.waf).fold(1.0, f64::max);
+    let _ = writeln!(s, "{:<width$}  streams    WAF  erases  copied MiB", "policy");
+    for o in outcomes {
+        let bar = "#".repeat((40.0 * (o.waf - 1.0) / (most - 1.0).max(1e-9)).round() as usize);
+        let _ = writeln!(
+            s,
+            "{:<width$}  {:7} {:6.3} {:7} {:11}  {bar}",
+            o.policy,
+            o.streams_used,
+            o.waf,
+            o.erases,
+            mib(o.gc_pages)
+        );
+    }
+    let _ = writeln!(
+        s,
+        "\nThe bars show what is copied beside each page that the host writes."
+    );
+    for spec in specs {
+        let _ = writeln!(s, "{:<width$}  {}", spec.to_string(), spec.source());
+    }
+    s + &advice(outcomes)
+}
+
+/// What follows for a user, who has the module's policies and no other.
+fn advice(outcomes: &[Outcome]) -> String {
+    let Some(none) = outcomes.iter().find(|o| o.policy == "none") else {
+        return String::new();
+    };
+    let ours =
+        |o: &&Outcome| ["file", "boundary", "dsm"].contains(&o.policy.split(':').next().unwrap_or_default());
+    let Some(best) = outcomes
+        .iter()
+        .filter(ours)
+        .min_by(|a, b| a.waf.total_cmp(&b.waf))
+    else {
+        return String::new();
+    };
+    let gain = 100.0 * (1.0 - best.waf / none.waf);
+    let mut s = if gain < 2.0 {
+        format!(
+            "\nStreams buy little here: {} lowers what the flash writes by {:.1} %.\n",
+            best.policy,
+            gain.max(0.0)
+        )
+    } else {
+        format!(
+            "\nUse policy {}: the flash writes {gain:.1} % less than without streams, with {} streams.\n",
+            best.policy, best.streams_used
+        )
+    };
+    if none.waf > 1.5 {
+        s += "If the collections' leaf pages are larger than 4 KiB, smaller ones write less: record such a\n\
+              database and compare the MiB written.\n";
+    }
+    s
+}
+
+/// Checks of the command line that its parser cannot make.
+pub fn check(a: &Simulate) -> Result<()> {
+    if let sim::LoadStream::Stream(n) = a.load_stream {
+        if n > a.streams {
+            bail!("--load-stream {n}: the drive has {} streams", a.streams);
+        }
+    }
+    Ok(())
+}
