@@ -19,7 +19,7 @@
 
 /* Counted per CPU for the status line; see dsm_count(). */
 struct dsm_counts {
-	struct {
+	struct dsm_stream_count {
 		u64 writes;
 		u64 sectors;
 	} stream[DSM_NR_STREAMS];
@@ -32,9 +32,10 @@ struct dsm_counts {
 struct dsm_upload;
 
 struct dsm {
-	/* What a write needs. */
-	struct dm_dev *dev;
-	sector_t start;			/* of the target on dev */
+	/* What a bio needs. */
+	struct block_device *bdev;	/* dev's */
+	u64 shift;			/* from a bio's sector to that on bdev */
+	sector_t start;			/* of the target on bdev */
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
 	struct dsm_counts __percpu *counts;
 	union dsm_stamp unmapped;	/* for writes that no extent covers */
@@ -44,6 +45,7 @@ struct dsm {
 	/* Control, under the lock; writes of the above too. */
 	struct mutex lock;
 	struct dm_target *ti;
+	struct dm_dev *dev;
 	struct dsm_params params;
 	struct dsm_layout layout;
 	enum dsm_stream_source source;	/* of device_streams */

@@ -32,6 +32,8 @@ static struct dsm_extent_map *dsm_extent_map_alloc(u32 nr_extents)
 		dsm_extent_map_free(map);
 		return NULL;
 	}
+	map->start[0] = 0;
+	map->extent[0] = (struct dsm_extent) {};
 	return map;
 }
 
@@ -86,7 +88,7 @@ static u32 dsm_count_kept(const struct dsm_extent_map *old)
 	u32 kept = 0;
 
 	for (u32 slot = 1; old && slot <= old->nr_extents; slot++)
-		kept += !old->extent[slot].file->replaced;
+		kept += !dsm_extent_file(&old->extent[slot])->replaced;
 	return kept;
 }
 
@@ -96,7 +98,7 @@ struct dsm_map_filler {
 	struct dsm_extent_conflict *conflict;
 	u32 slot;
 	u64 end;			/* of the extent before */
-	struct dsm_file *file;		/* whose that is */
+	u64 id;				/* of its file */
 };
 
 static bool dsm_fill(struct dsm_map_filler *filler, u64 start,
@@ -104,8 +106,8 @@ static bool dsm_fill(struct dsm_map_filler *filler, u64 start,
 {
 	if (start < filler->end) {
 		*filler->conflict = (struct dsm_extent_conflict) {
-			.id = extent->file->id,
-			.other_id = filler->file->id,
+			.id = dsm_extent_file(extent)->id,
+			.other_id = filler->id,
 			.start = start,
 			.sectors = extent->sectors,
 		};
@@ -116,7 +118,7 @@ static bool dsm_fill(struct dsm_map_filler *filler, u64 start,
 	filler->map->extent[filler->slot] = *extent;
 	filler->slot = dsm_slot_next(filler->slot, filler->map->nr_extents);
 	filler->end = start + extent->sectors;
-	filler->file = extent->file;
+	filler->id = dsm_extent_file(extent)->id;
 	return true;
 }
 
@@ -127,7 +129,7 @@ static bool dsm_fill_uploaded(struct dsm_map_filler *filler,
 		enum dsm_side side;
 		struct dsm_upload_extent piece = dsm_cut_piece(&rest, &side);
 		struct dsm_extent extent = {
-			.file = piece.file->file,
+			.region = &piece.file->file->region[side],
 			.page = piece.offset / DSM_PAGE_SECTORS,
 			.sectors = piece.sectors,
 			.side = side,
@@ -147,7 +149,7 @@ static bool dsm_merge(struct dsm_map_filler *filler,
 	u32 slot = old ? dsm_slot_first(old->nr_extents) : 0;
 
 	for (size_t i = 0; slot || i < nr; ) {
-		if (slot && old->extent[slot].file->replaced) {
+		if (slot && dsm_extent_file(&old->extent[slot])->replaced) {
 			slot = dsm_slot_next(slot, old->nr_extents);
 		} else if (slot && (i == nr || old->start[slot] < uploaded[i].start)) {
 			if (!dsm_fill(filler, old->start[slot], &old->extent[slot]))

@@ -9,6 +9,7 @@
 #define DSM_EXTENT_MAP_H
 
 #include <linux/bitops.h>
+#include <linux/container_of.h>
 #include <linux/list.h>
 #include <linux/types.h>
 
@@ -16,32 +17,37 @@
 
 /* What lies in one piece on the target and on one side of a file's boundary. */
 struct dsm_extent {
-	struct dsm_file *file;
+	struct dsm_region *region;
 	u32 page;		/* file offset, in pages */
 	u32 sectors : 31;	/* length */
-	u32 side : 1;		/* enum dsm_side */
+	u32 side : 1;		/* which of its file's regions that is */
 };
 
 #define DSM_EXTENT_MAX_SECTORS	BIT(30)	/* a multiple of any block */
 
 /*
  * The starts are kept apart, in the order of a breadth-first walk of a binary
- * search tree (Eytzinger's): the children of slot k are 2k and 2k + 1, slot 0 is
- * not used.  A search touches one short array, and has no branch to mispredict.
+ * search tree (Eytzinger's): the children of slot k are 2k and 2k + 1.  A search
+ * touches one short array, and has no branch to mispredict.  Slot 0 has an extent
+ * of no sectors, for what lies before all others.
  */
 struct dsm_extent_map {
 	u32 nr_extents;
 	u32 nr_files;
-	u64 *start;			/* [1 .. nr_extents] */
-	struct dsm_extent *extent;	/* [1 .. nr_extents] */
+	u64 *start;			/* [0 .. nr_extents] */
+	struct dsm_extent *extent;	/* [0 .. nr_extents] */
 	struct dsm_file **file;		/* [0 .. nr_files - 1], by id */
 };
 
-/* What lies at a sector; @file is NULL in a gap. */
+static inline struct dsm_file *dsm_extent_file(const struct dsm_extent *extent)
+{
+	return container_of(extent->region - extent->side, struct dsm_file, region[0]);
+}
+
+/* What lies at a sector; @region is NULL in a gap. */
 struct dsm_hit {
-	struct dsm_file *file;
-	enum dsm_side side;
-	u64 left;		/* sectors to the end of the extent, or of the gap */
+	struct dsm_region *region;
+	s64 left;		/* sectors to the end of the extent, or of the gap */
 	u64 offset;		/* in the file, in sectors */
 };
 
@@ -63,38 +69,69 @@ static inline u32 dsm_slot_next(u32 slot, u32 nr)
 }
 
 /*
- * Runs for every write, with rcu_read_lock() held.  The walk leaves in its path
- * the turns taken: right where the start was at or below @sector.  Cutting off
- * the last right turn and what follows gives the greatest start that is at or
- * below it; cutting off the last left turn, the least start above it.
+ * The walk that every write takes.  It leaves in its path the turns taken: right
+ * where the start was at or below @sector.  Cutting off the last right turn and
+ * what follows gives the slot of the greatest start that is at or below it;
+ * cutting off the last left turn, of the least start above it.
+ *
+ * Most levels are taken by four, without asking for each whether it is there.
  */
-static inline void dsm_extent_map_find(const struct dsm_extent_map *map,
-				       u64 sector, struct dsm_hit *hit)
+static inline unsigned long
+dsm_extent_map_walk(const struct dsm_extent_map *map, u64 sector)
 {
-	u32 nr = map->nr_extents;
-	u32 path = 1, slot;
+	unsigned long nr = map->nr_extents, four = (nr + 1) / 8, path = 1;
+	const u64 *start = map->start;
 
-	while (path <= nr)
-		path = 2 * path + (map->start[path] <= sector);
-
-	slot = path >> __ffs(path);
-	slot >>= 1;
-	if (likely(slot)) {
-		const struct dsm_extent *extent = &map->extent[slot];
-		u64 into = sector - map->start[slot];
-
-		if (likely(into < extent->sectors)) {
-			hit->file = extent->file;
-			hit->side = extent->side;
-			hit->left = extent->sectors - into;
-			hit->offset = (u64)extent->page * DSM_PAGE_SECTORS + into;
-			return;
-		}
+#define DSM_TURN()	(path = 2 * path + 1 - (sector < start[path]))
+	while (path < four) {	/* so that 8 * path + 7 <= nr */
+		DSM_TURN();
+		DSM_TURN();
+		DSM_TURN();
+		DSM_TURN();
 	}
+	while (path <= nr)
+		DSM_TURN();
+#undef DSM_TURN
+	return path;
+}
 
-	slot = path >> (ffz(path) + 1);
-	hit->file = NULL;
-	hit->left = slot ? map->start[slot] - sector : U64_MAX;
+/* No path has more bits than a long, which UBSAN cannot see. */
+#define DSM_SHIFT(n)	((n) & (BITS_PER_LONG - 1))
+
+/*
+ * The extent at or before @sector.  If it ends before that, @left is not
+ * positive.  To be called where the map cannot go away: in an RCU read-side
+ * section or under the target's mutex.
+ */
+static inline struct dsm_hit
+dsm_extent_map_before(const struct dsm_extent_map *map, unsigned long path,
+		      u64 sector)
+{
+	unsigned long slot = path >> DSM_SHIFT(__ffs(path)) >> 1;
+	const struct dsm_extent *extent = &map->extent[slot];
+	u64 into = sector - map->start[slot];
+
+	return (struct dsm_hit) {
+		.region = extent->region,
+		.left = (s64)extent->sectors - (s64)into,
+		.offset = (u64)extent->page * DSM_PAGE_SECTORS + into,
+	};
+}
+
+/* What lies at @sector; to be called as dsm_extent_map_before(). */
+static inline struct dsm_hit
+dsm_extent_map_find(const struct dsm_extent_map *map, u64 sector)
+{
+	unsigned long path = dsm_extent_map_walk(map, sector);
+	struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
+
+	if (hit.left <= 0) {
+		unsigned long slot = path >> DSM_SHIFT(ffz(path)) >> 1;
+
+		hit.region = NULL;
+		hit.left = slot ? map->start[slot] - sector : S64_MAX;
+	}
+	return hit;
 }
 
 /* A file as it is uploaded: what it will be once the upload is committed. */

@@ -86,17 +86,15 @@ static struct dsm_extent_map *build(struct kunit *test, struct table *t, u32 nr_
 
 static void expect_find(struct kunit *test, const struct dsm_extent_map *map,
 			u64 sector, struct dsm_file *file, enum dsm_side side,
-			u64 offset, u64 left)
+			u64 offset, s64 left)
 {
-	struct dsm_hit hit = {};
+	struct dsm_hit hit = dsm_extent_map_find(map, sector);
 
-	dsm_extent_map_find(map, sector, &hit);
-	KUNIT_EXPECT_PTR_EQ_MSG(test, hit.file, file, "at %llu", sector);
+	KUNIT_EXPECT_PTR_EQ_MSG(test, hit.region, file ? &file->region[side] : NULL,
+				"at %llu", sector);
 	KUNIT_EXPECT_EQ_MSG(test, hit.left, left, "at %llu", sector);
-	if (file) {
-		KUNIT_EXPECT_EQ_MSG(test, hit.side, side, "at %llu", sector);
+	if (file)
 		KUNIT_EXPECT_EQ_MSG(test, hit.offset, offset, "at %llu", sector);
-	}
 }
 
 static void slots_ascend_through_every_extent_once(struct kunit *test)
@@ -126,8 +124,8 @@ static void an_empty_map_is_one_gap(struct kunit *test)
 	struct dsm_extent_map *map = build(test, t, 0, NULL);
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, map);
-	expect_find(test, map, 0, NULL, 0, 0, U64_MAX);
-	expect_find(test, map, U64_MAX - 1, NULL, 0, 0, U64_MAX);
+	expect_find(test, map, 0, NULL, 0, 0, S64_MAX);
+	expect_find(test, map, S64_MAX, NULL, 0, 0, S64_MAX);
 	KUNIT_EXPECT_NULL(test, dsm_extent_map_file(map, 10));
 	KUNIT_EXPECT_NULL(test, dsm_extent_map_file(NULL, 10));
 }
@@ -144,7 +142,7 @@ static void one_extent_has_a_gap_on_either_side(struct kunit *test)
 	expect_find(test, map, 99, NULL, 0, 0, 1);
 	expect_find(test, map, 100, &t->file[0], DSM_BOTTOM, 80, 10);
 	expect_find(test, map, 109, &t->file[0], DSM_BOTTOM, 89, 1);
-	expect_find(test, map, 110, NULL, 0, 0, U64_MAX);
+	expect_find(test, map, 110, NULL, 0, 0, S64_MAX);
 }
 
 static void an_extent_is_cut_at_the_boundary(struct kunit *test)
@@ -193,7 +191,7 @@ static void an_extent_of_a_terabyte_is_cut_into_pieces(struct kunit *test)
 	expect_find(test, map, (1ULL << 40) + (1ULL << 30), &t->file[0], DSM_BOTTOM,
 		    1ULL << 30, 1ULL << 30);
 	expect_find(test, map, (1ULL << 40) + sectors, &t->file[0], DSM_BOTTOM, sectors, 8);
-	expect_find(test, map, (1ULL << 40) + sectors + 8, NULL, 0, 0, U64_MAX);
+	expect_find(test, map, (1ULL << 40) + sectors + 8, NULL, 0, 0, S64_MAX);
 }
 
 static void an_overlap_is_described(struct kunit *test)
@@ -323,7 +321,7 @@ static void expect_model(struct kunit *test, struct table *t)
 		const struct model_sector *m = &t->model[i];
 
 		expect_find(test, t->map, i, m->file, m->side, m->offset,
-			    m->end ? m->end - i : U64_MAX);
+			    m->end ? m->end - i : S64_MAX);
 	}
 }
 

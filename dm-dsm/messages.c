@@ -159,7 +159,7 @@ static size_t dsm_emit_region(struct dsm *d, const struct dsm_file *file,
 	sz = dsm_emit_group(region->group, result, sz, maxlen);
 	sz = dsm_emit_group(region->next, result, sz, maxlen);
 	DMEMIT(" %u %u %llu\n", region->stamp.stream, region->stamp.hint,
-	       DIV_ROUND_UP_ULL(dsm_file_sectors(file, side), DSM_PAGE_SECTORS));
+	       DIV_ROUND_UP_ULL(dsm_region_sectors(region), DSM_PAGE_SECTORS));
 	return sz;
 }
 

@@ -9,12 +9,13 @@
 struct dsm_file *dsm_file_alloc(u64 id)
 {
 	struct dsm_file *file = kzalloc_obj(*file);
+	u64 __percpu *sectors;
 
 	if (!file)
 		return NULL;
 
-	file->sectors = __alloc_percpu(DSM_NR_SIDES * sizeof(u64), sizeof(u64));
-	if (!file->sectors) {
+	sectors = __alloc_percpu(DSM_NR_SIDES * sizeof(*sectors), sizeof(*sectors));
+	if (!sectors) {
 		kfree(file);
 		return NULL;
 	}
@@ -22,8 +23,10 @@ struct dsm_file *dsm_file_alloc(u64 id)
 	file->id = id;
 	file->class = DSM_NR_CLASSES;
 	file->boundary = DSM_NO_BOUNDARY;
-	for (int side = 0; side < DSM_NR_SIDES; side++)
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		file->region[side].sectors = sectors + side;
 		file->region[side].low = U32_MAX;
+	}
 	return file;
 }
 
@@ -31,17 +34,17 @@ void dsm_file_free(struct dsm_file *file)
 {
 	if (!file)
 		return;
-	free_percpu(file->sectors);
+	free_percpu(file->region[0].sectors);
 	kfree(file);
 }
 
-u64 dsm_file_sectors(const struct dsm_file *file, enum dsm_side side)
+u64 dsm_region_sectors(const struct dsm_region *region)
 {
 	u64 sum = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu_ptr(file->sectors, cpu)[side]);
+		sum += READ_ONCE(*per_cpu_ptr(region->sectors, cpu));
 	return sum;
 }
 
@@ -60,14 +63,14 @@ void dsm_file_read_window(struct dsm_file *file, bool range_written,
 		struct dsm_region *region = &file->region[side];
 		u32 low, high, range;
 
-		sectors[side] = dsm_file_sectors(file, side);
-		smp_rmb();	/* pairs with the order of dsm_file_count() */
+		sectors[side] = dsm_region_sectors(region);
+		smp_rmb();	/* pairs with the order of dsm_region_count() */
 		low = xchg(&region->low, U32_MAX);
 		high = xchg(&region->high, 0);
 		range = range_written ? high - min(low, high) : region->mapped;
 
 		window->region[side] = (struct dsm_region_window) {
-			.pages = DIV_ROUND_UP_ULL(sectors[side] - file->base[side],
+			.pages = DIV_ROUND_UP_ULL(sectors[side] - region->base,
 						  DSM_PAGE_SECTORS),
 			.range = (u64)range * DSM_PAGE_SIZE,
 			.group = region->group,
@@ -84,7 +87,7 @@ void dsm_file_next_window(struct dsm_file *file,
 		const struct dsm_region_window *seen = &window->region[side];
 		struct dsm_region *region = &file->region[side];
 
-		file->base[side] = sectors[side];
+		region->base = sectors[side];
 		region->pages = min_t(u64, seen->pages, U32_MAX);
 		region->range = seen->pages ? seen->range / DSM_PAGE_SIZE : 0;
 		region->group = seen->group;

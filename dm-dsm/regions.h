@@ -2,7 +2,7 @@
 /*
  * Files, their regions, and what is counted of them.
  *
- * A write touches only dsm_file_count() and dsm_file_stamp(), without a lock.
+ * A write touches only dsm_region_count() and dsm_region_stamp(), without a lock.
  * Everything else is called with the target's mutex held.
  */
 #ifndef DSM_REGIONS_H
@@ -20,6 +20,8 @@
 
 /* File offsets are in 4 KiB pages: 32 bits reach to 16 TiB. */
 struct dsm_region {
+	u64 __percpu *sectors;	/* written since the file was created */
+	u64 base;		/* their sum when the window began */
 	u32 low;		/* first page written in the window; U32_MAX: none */
 	u32 high;		/* the page after the last */
 	u32 mapped;		/* pages that the extents add up to */
@@ -32,8 +34,6 @@ struct dsm_region {
 
 struct dsm_file {
 	u64 id;
-	u64 __percpu *sectors;	/* written since creation; one a region */
-	u64 base[DSM_NR_SIDES];	/* their sums when the window began */
 	struct dsm_region region[DSM_NR_SIDES];
 	u32 boundary;		/* in pages, or DSM_NO_BOUNDARY */
 	u8 class;		/* enum dsm_class */
@@ -50,8 +50,8 @@ static inline unsigned int dsm_file_regions(const struct dsm_file *file)
 	return file->boundary == DSM_NO_BOUNDARY ? 1 : 2;
 }
 
-/* Sectors written to a region since the file was created. */
-u64 dsm_file_sectors(const struct dsm_file *file, enum dsm_side side);
+/* Sectors written to a region since its file was created. */
+u64 dsm_region_sectors(const struct dsm_region *region);
 
 /* Ends a window: what it has seen, for the policy. */
 void dsm_file_read_window(struct dsm_file *file, bool range_written,
@@ -75,10 +75,9 @@ void dsm_file_initial(struct dsm_file *file,
 		      const struct dsm_policy_params *params);
 
 /* Fig. 7, lines 7 to 10 (13 to 16), for @sectors from the file's @offset on. */
-static inline void dsm_file_count(struct dsm_file *file, enum dsm_side side,
-				  u64 offset, unsigned int sectors)
+static inline void dsm_region_count(struct dsm_region *region, u64 offset,
+				    unsigned int sectors)
 {
-	struct dsm_region *region = &file->region[side];
 	u32 low = offset / DSM_PAGE_SECTORS;
 	u32 high = (offset + sectors + DSM_PAGE_SECTORS - 1) / DSM_PAGE_SECTORS;
 	u32 old;
@@ -89,13 +88,12 @@ static inline void dsm_file_count(struct dsm_file *file, enum dsm_side side,
 	old = READ_ONCE(region->high);
 	while (unlikely(high > old) && !try_cmpxchg(&region->high, &old, high))
 		;
-	this_cpu_add(file->sectors[side], sectors);
+	this_cpu_add(*region->sectors, sectors);
 }
 
-static inline union dsm_stamp dsm_file_stamp(const struct dsm_file *file,
-					     enum dsm_side side)
+static inline union dsm_stamp dsm_region_stamp(const struct dsm_region *region)
 {
-	return (union dsm_stamp) { .both = READ_ONCE(file->region[side].stamp.both) };
+	return (union dsm_stamp) { .both = READ_ONCE(region->stamp.both) };
 }
 
 #endif

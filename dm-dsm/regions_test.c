@@ -43,10 +43,10 @@ static void a_new_file_has_counted_nothing(struct kunit *test)
 
 	window = checkpoint(file, true);
 	for (int side = 0; side < DSM_NR_SIDES; side++) {
-		KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, side), 0);
+		KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[side]), 0);
 		KUNIT_EXPECT_EQ(test, window.region[side].pages, 0);
 		KUNIT_EXPECT_EQ(test, window.region[side].range, 0);
-		KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, side).both, 0);
+		KUNIT_EXPECT_EQ(test, dsm_region_stamp(&file->region[side]).both, 0);
 	}
 	dsm_file_free(NULL);
 }
@@ -80,11 +80,11 @@ static void writes_are_counted_in_pages(struct kunit *test)
 	u64 sectors = 0;
 
 	for (int i = 0; i < ARRAY_SIZE(c->write) && c->write[i].sectors; i++) {
-		dsm_file_count(file, DSM_BOTTOM, c->write[i].offset, c->write[i].sectors);
+		dsm_region_count(&file->region[DSM_BOTTOM], c->write[i].offset, c->write[i].sectors);
 		sectors += c->write[i].sectors;
 	}
-	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_BOTTOM), sectors);
-	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_TOP), 0);
+	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_BOTTOM]), sectors);
+	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_TOP]), 0);
 
 	window = checkpoint(file, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, c->pages);
@@ -99,11 +99,11 @@ static void each_window_counts_from_zero(struct kunit *test)
 	struct dsm_file *file = new_file(test);
 	struct dsm_file_window window;
 
-	dsm_file_count(file, DSM_TOP, 8000, 80);
+	dsm_region_count(&file->region[DSM_TOP], 8000, 80);
 	window = checkpoint(file, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 10);
 
-	dsm_file_count(file, DSM_TOP, 80, 8);
+	dsm_region_count(&file->region[DSM_TOP], 80, 8);
 	window = checkpoint(file, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 1);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].range, 4096);
@@ -111,7 +111,7 @@ static void each_window_counts_from_zero(struct kunit *test)
 	window = checkpoint(file, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 0);
 	KUNIT_EXPECT_EQ(test, file->region[DSM_TOP].range, 0);
-	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_TOP), 88);
+	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_TOP]), 88);
 }
 
 static void a_write_during_a_checkpoint_counts_in_the_next_window(struct kunit *test)
@@ -120,9 +120,9 @@ static void a_write_during_a_checkpoint_counts_in_the_next_window(struct kunit *
 	struct dsm_file_window window;
 	u64 sectors[DSM_NR_SIDES];
 
-	dsm_file_count(file, DSM_BOTTOM, 0, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
 	dsm_file_read_window(file, true, sectors, &window);
-	dsm_file_count(file, DSM_BOTTOM, 800, 16);
+	dsm_region_count(&file->region[DSM_BOTTOM], 800, 16);
 	dsm_file_next_window(file, sectors, &window);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1);
 
@@ -137,7 +137,7 @@ static void a_checkpoint_that_fails_loses_no_pages(struct kunit *test)
 	struct dsm_file_window window;
 	u64 sectors[DSM_NR_SIDES];
 
-	dsm_file_count(file, DSM_BOTTOM, 0, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
 	dsm_file_read_window(file, true, sectors, &window);
 	/* and is not brought to an end */
 	window = checkpoint(file, false);
@@ -151,7 +151,7 @@ static void range_region_is_what_the_extents_add_up_to(struct kunit *test)
 
 	file->region[DSM_BOTTOM].mapped = 100;
 	file->region[DSM_TOP].mapped = 7;
-	dsm_file_count(file, DSM_BOTTOM, 0, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
 	window = checkpoint(file, false);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 409600);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].range, 28672);
@@ -165,8 +165,8 @@ static void counts_of_all_cpus_add_up(struct kunit *test)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		per_cpu_ptr(file->sectors, cpu)[DSM_TOP] = 1ULL << 40;
-	KUNIT_EXPECT_EQ(test, dsm_file_sectors(file, DSM_TOP),
+		*per_cpu_ptr(file->region[DSM_TOP].sectors, cpu) = 1ULL << 40;
+	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_TOP]),
 			(u64)num_possible_cpus() << 40);
 }
 
@@ -175,7 +175,7 @@ static void more_pages_than_a_status_holds_saturate(struct kunit *test)
 	struct dsm_file *file = new_file(test);
 	struct dsm_file_window window;
 
-	per_cpu_ptr(file->sectors, 0)[DSM_BOTTOM] = 1ULL << 40;
+	*per_cpu_ptr(file->region[DSM_BOTTOM].sectors, 0) = 1ULL << 40;
 	window = checkpoint(file, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1ULL << 37);
 	KUNIT_EXPECT_EQ(test, file->region[DSM_BOTTOM].pages, U32_MAX);
@@ -195,15 +195,15 @@ static void a_region_takes_the_stamp_of_its_group(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, file->region[DSM_TOP].next, 2);
 
 	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 2);
-	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_BOTTOM).stream, 3);
-	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_BOTTOM).hint, WRITE_LIFE_EXTREME);
-	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_TOP).stream, 4);
+	KUNIT_EXPECT_EQ(test, dsm_region_stamp(&file->region[DSM_BOTTOM]).stream, 3);
+	KUNIT_EXPECT_EQ(test, dsm_region_stamp(&file->region[DSM_BOTTOM]).hint, WRITE_LIFE_EXTREME);
+	KUNIT_EXPECT_EQ(test, dsm_region_stamp(&file->region[DSM_TOP]).stream, 4);
 
 	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 0);
 	file->region[DSM_TOP].next = 3;
 	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 1);
-	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_TOP).stream, 5);
-	KUNIT_EXPECT_EQ(test, dsm_file_stamp(file, DSM_TOP).hint, WRITE_LIFE_SHORT);
+	KUNIT_EXPECT_EQ(test, dsm_region_stamp(&file->region[DSM_TOP]).stream, 5);
+	KUNIT_EXPECT_EQ(test, dsm_region_stamp(&file->region[DSM_TOP]).hint, WRITE_LIFE_SHORT);
 }
 
 static void a_top_that_is_not_there_does_not_move(struct kunit *test)

@@ -23,8 +23,8 @@ enum dsm_stream_source {
 /* What a write is stamped with; read and written as a whole. */
 union dsm_stamp {
 	struct {
-		u8 stream;
 		u8 hint;	/* enum rw_hint */
+		u8 stream;
 	};
 	u16 both;
 };

@@ -17,7 +17,49 @@
 #include "compat/compat.h"
 #include "dsm.h"
 
-/* The write path */
+/*
+ * The write path.  It reads what a commit or a checkpoint replaces with preemption
+ * disabled, which holds off synchronize_rcu() and costs less than
+ * rcu_read_lock().
+ */
+
+static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
+					  union dsm_stamp stamp,
+					  unsigned int sectors)
+{
+	struct dsm_stream_count __percpu *count = &d->counts->stream[stamp.stream];
+
+	dsm_bio_set_stream(bio, stamp.stream);
+	bio->bi_write_hint = stamp.hint;
+	this_cpu_inc(count->writes);
+	this_cpu_add(count->sectors, sectors);
+}
+
+/*
+ * Fig. 7 for nearly all writes: those that lie in one extent and bring no stream
+ * or hint of their own.  False for others, of which nothing has been done then.
+ */
+static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
+					    u64 sector, unsigned int sectors)
+{
+	const struct dsm_extent_map *map;
+	bool whole = false;
+
+	rcu_read_lock_sched();
+	map = rcu_dereference_sched(d->map);
+	if (likely(map && !(dsm_bio_stream(bio) | bio->bi_write_hint))) {
+		unsigned long path = dsm_extent_map_walk(map, sector);
+		struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
+
+		whole = hit.left >= (s64)sectors;
+		if (likely(whole)) {
+			dsm_region_count(hit.region, hit.offset, sectors);
+			dsm_stamp_bio(d, bio, dsm_region_stamp(hit.region), sectors);
+		}
+	}
+	rcu_read_unlock_sched();
+	return whole;
+}
 
 /* A stream or hint that the bio came with stays, if the device has it. */
 static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
@@ -34,88 +76,64 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
 	return dsm_stamp(own.stream ?: stamp.stream, own.hint ?: stamp.hint);
 }
 
-static void dsm_stamp_bio(struct dsm *d, struct bio *bio, union dsm_stamp stamp,
-			  unsigned int sectors)
-{
-	if (unlikely(dsm_bio_stream(bio) | bio->bi_write_hint))
-		stamp = dsm_keep_foreign(d, bio, stamp);
-
-	dsm_bio_set_stream(bio, stamp.stream);
-	bio->bi_write_hint = stamp.hint;
-	this_cpu_inc(d->counts->stream[stamp.stream].writes);
-	this_cpu_add(d->counts->stream[stamp.stream].sectors, sectors);
-}
-
-/* Counts what a write has in the extent or gap that was hit. */
-static void dsm_count_hit(struct dsm *d, const struct dsm_hit *hit,
-			  unsigned int sectors)
-{
-	if (unlikely(!hit->file)) {
-		this_cpu_inc(d->counts->unmapped_writes);
-		this_cpu_add(d->counts->unmapped_sectors, sectors);
-		return;
-	}
-
-	dsm_file_count(hit->file, hit->side, hit->offset, sectors);
-}
-
-static union dsm_stamp dsm_hit_stamp(struct dsm *d, const struct dsm_hit *hit)
-{
-	if (unlikely(!hit->file))
-		return (union dsm_stamp) { .both = READ_ONCE(d->unmapped.both) };
-	return dsm_file_stamp(hit->file, hit->side);
-}
-
 /*
- * Fig. 7.  A write that straddles extents counts for each; where the stamp
- * changes it is divided, and device-mapper sends the rest back here.
+ * Fig. 7 for any write.  It counts for each extent and gap that it touches; where
+ * the stamp changes it is divided, and device-mapper sends the rest back here.
  */
-static void dsm_place(struct dsm *d, struct bio *bio, sector_t sector)
+static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
+				      unsigned int sectors)
 {
-	struct dsm_hit hit = { .left = U64_MAX };	/* one gap */
-	unsigned int sectors = bio_sectors(bio), done;
+	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
-	struct dsm_extent_map *map;
+	unsigned int here, done;
 
-	rcu_read_lock();
-	map = rcu_dereference(d->map);
-	if (likely(map)) {
-		dsm_extent_map_find(map, sector, &hit);
-		stamp = dsm_hit_stamp(d, &hit);
-	}
-	done = min_t(u64, hit.left, sectors);
-	dsm_count_hit(d, &hit, done);
+	rcu_read_lock_sched();
+	map = rcu_dereference_sched(d->map);
+	for (done = 0; done < sectors; done += here) {
+		struct dsm_hit hit = { .left = S64_MAX };
+		union dsm_stamp next = {};
 
-	while (unlikely(done < sectors)) {
-		unsigned int here;
-
-		dsm_extent_map_find(map, sector + done, &hit);
-		if (dsm_hit_stamp(d, &hit).both != stamp.both &&
-		    !(bio->bi_opf & DSM_REQ_ATOMIC)) {
+		if (map) {
+			hit = dsm_extent_map_find(map, sector + done);
+			next = hit.region ? dsm_region_stamp(hit.region) :
+			       (union dsm_stamp) { .both = READ_ONCE(d->unmapped.both) };
+		}
+		if (!done) {
+			stamp = next;
+		} else if (next.both != stamp.both && !(bio->bi_opf & DSM_REQ_ATOMIC)) {
 			dm_accept_partial_bio(bio, done);
 			this_cpu_inc(d->counts->split);
 			sectors = done;
 			break;
 		}
-		here = min_t(u64, hit.left, sectors - done);
-		dsm_count_hit(d, &hit, here);
-		done += here;
-	}
-	rcu_read_unlock();
 
-	dsm_stamp_bio(d, bio, stamp, sectors);
+		here = min_t(u64, hit.left, sectors - done);
+		if (hit.region) {
+			dsm_region_count(hit.region, hit.offset, here);
+		} else {
+			this_cpu_inc(d->counts->unmapped_writes);
+			this_cpu_add(d->counts->unmapped_sectors, here);
+		}
+	}
+	rcu_read_unlock_sched();
+
+	dsm_stamp_bio(d, bio, dsm_keep_foreign(d, bio, stamp), sectors);
 }
 
 static int dsm_map(struct dm_target *ti, struct bio *bio)
 {
 	struct dsm *d = ti->private;
-	sector_t sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
 
-	if (bio_op(bio) == REQ_OP_WRITE && bio_sectors(bio))
-		dsm_place(d, bio, sector);
+	bio->bi_iter.bi_sector += d->shift;
+	bio_set_dev(bio, d->bdev);
 
-	bio_set_dev(bio, d->dev->bdev);
-	bio->bi_iter.bi_sector = d->start + sector;
+	if (bio_op(bio) == REQ_OP_WRITE && bio_sectors(bio)) {
+		u64 sector = bio->bi_iter.bi_sector - d->start;
+		unsigned int sectors = bio_sectors(bio);
+
+		if (unlikely(!dsm_place_whole(d, bio, sector, sectors)))
+			dsm_place_pieces(d, bio, sector, sectors);
+	}
 	return DM_MAPIO_REMAPPED;
 }
 
@@ -186,9 +204,13 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 	}
 
 	r = dm_get_device(ti, path, dm_table_get_mode(ti->table), &d->dev);
-	if (r)
+	if (r) {
 		ti->error = "the device below cannot be opened";
-	return r;
+		return r;
+	}
+	d->bdev = d->dev->bdev;
+	d->shift = d->start - ti->begin;
+	return 0;
 }
 
 static void dsm_free(struct dm_target *ti, struct dsm *d)
