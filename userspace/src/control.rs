@@ -28,7 +28,7 @@ use crate::class::Class;
 /// Where the sockets are.
 pub const RUN_DIR: &str = "/run/dsmd";
 /// A client that sends more than this is no dsmctl.
-const MAX_REQUEST: u64 = 4096;
+const MAX_REQUEST: u64 = 64 * 1024;
 /// A client that is slower than this is let go, so that it keeps no one waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client may have the table to itself.
@@ -36,7 +36,7 @@ pub const HOLD: Duration = Duration::from_secs(10);
 /// How long the agent may be busy with something else.
 const BUSY: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum Request {
     /// Who serves the device: [`Info`].
@@ -45,6 +45,11 @@ pub enum Request {
     Files,
     /// Gives files without a boundary their present size: [`Marked`].
     BoundaryMark,
+    /// Gives files with these paths, or all that have outgrown theirs, a
+    /// boundary at their present size: [`Marked`].
+    BoundaryMove {
+        paths: Vec<String>,
+    },
     /// Reads all extents again: [`Refreshed`].
     Refresh,
     /// Leaves the table alone until `release`, or for [`HOLD`].
@@ -58,12 +63,14 @@ pub struct Info {
     pub dbpath: String,
     pub pid: u32,
     pub version: String,
-    /// `manual` or `attach`.
+    /// `auto`, `manual` or `attach`.
     pub boundary: String,
     /// Whether new files get a boundary by themselves.
     pub marked: bool,
     pub files: u64,
     pub boundaries: u64,
+    #[serde(default)]
+    pub outgrown: u64,
     pub checkpoints: u64,
     pub uploads: u64,
     pub refusals: u64,
@@ -81,6 +88,9 @@ pub struct FileInfo {
     pub class: Class,
     pub size: u64,
     pub boundary: Option<u64>,
+    /// More of the file lies above its boundary than below.
+    #[serde(default)]
+    pub outgrown: bool,
     pub extents: u64,
 }
 
@@ -330,7 +340,7 @@ mod tests {
             "{\"ok\":false,\"error\":\"not now\"}\n"
         );
         let server = agent.join().unwrap();
-        for strange in ["\n", "{}", "{\"request\":\"boil\"}\n", &"x".repeat(5000)] {
+        for strange in ["\n", "{}", "{\"request\":\"boil\"}\n", &"x".repeat(70_000)] {
             assert!(raw(dir.path(), strange).contains("the request is not understood"));
         }
         assert!(server.next().is_none());

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::class::Class;
+use crate::status::{Status, TableLine};
 
 /// What the status line and the table line say of the layout.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +102,18 @@ impl Plan {
             Class::Journal => self.journal,
             Class::Oplog => self.oplog,
             Class::Other => self.other,
+        }
+    }
+}
+
+impl<'a> Layout<'a> {
+    pub fn of(table: &TableLine, status: &'a Status) -> Self {
+        let base = table.feature("stream_base").and_then(|b| b.parse().ok());
+        Self {
+            policy: &status.layout,
+            groups: status.groups,
+            base: base.unwrap_or(1),
+            last: status.device_streams,
         }
     }
 }

@@ -4,6 +4,8 @@
 
 pub mod agent;
 pub mod class;
+pub mod cli;
+pub mod config;
 pub mod control;
 pub mod device;
 pub mod devno;
@@ -15,12 +17,14 @@ pub mod ident;
 pub mod kmsg;
 pub mod layout;
 pub mod log;
+pub mod metrics;
 #[cfg(test)]
 mod model;
 pub mod node;
 pub mod nvme;
 pub mod place;
 pub mod report;
+pub mod rules;
 pub mod sim;
 pub mod status;
 pub mod streams;

@@ -2,14 +2,17 @@
 //! The structured log of `dsmd`, on stderr: `level message key=value ...`, or
 //! one JSON object a line.
 
+use std::cell::OnceCell;
 use std::fmt::{self, Display, Write as _};
 use std::io::Write as _;
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     Text,
     Json,
@@ -47,6 +50,17 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// effect.
 pub fn init(format: Format, verbose: bool) {
     let _ = SETTINGS.set(Settings { format, verbose });
+}
+
+thread_local! {
+    static DEVICE: OnceCell<String> = const { OnceCell::new() };
+}
+
+/// What this thread logs is about a device, when there are several.
+pub fn of_device(name: &str) {
+    DEVICE.with(|d| {
+        let _ = d.set(name.to_owned());
+    });
 }
 
 /// A value as it is logged.  Names come from other people's directories, so
@@ -95,12 +109,16 @@ pub fn event(level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
     if level == Level::Debug && !settings.verbose {
         return;
     }
+    let text = DEVICE.with(|device| match device.get() {
+        Some(name) if !fields.iter().any(|(key, _)| *key == "device") => {
+            let mut fields = fields.to_vec();
+            fields.insert(0, ("device", name));
+            line(settings.format, level, message, &fields)
+        }
+        _ => line(settings.format, level, message, fields),
+    });
     // Nobody is left to tell when stderr is gone.
-    let _ = writeln!(
-        std::io::stderr(),
-        "{}",
-        line(settings.format, level, message, fields)
-    );
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// `log!(Info, "table uploaded", files = n, extents = m)`

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::class::Class;
 use crate::device::{MessageError, Target};
-use crate::status::Status;
+use crate::status::{Status, StreamCount};
 use crate::table::Extent;
 
 /// Writes down messages, and answers those that need it.
@@ -85,6 +85,8 @@ struct State {
     /// Commits to refuse although nothing is wrong with them.
     spurious: u32,
     gone: bool,
+    /// Sectors written, to stream 1.
+    written: u64,
     log: Vec<String>,
 }
 
@@ -120,6 +122,10 @@ impl ModelKernel {
         s.files.clear();
         s.generation = 0;
         s.windows = 0;
+    }
+
+    pub fn write(&self, bytes: u64) {
+        self.state.borrow_mut().written += bytes / 512;
     }
 
     pub fn remove(&self) {
@@ -303,6 +309,11 @@ impl Target for ModelKernel {
             files: s.files.len() as u64,
             generation: s.generation,
             windows: s.windows,
+            per_stream: vec![StreamCount {
+                stream: 1,
+                writes: s.written / 8,
+                sectors: s.written,
+            }],
             ..Status::default()
         })
     }

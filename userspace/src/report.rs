@@ -104,12 +104,7 @@ impl Report {
     }
 
     fn uses(&self) -> std::collections::BTreeMap<u32, Vec<String>> {
-        layout::uses(&Layout {
-            policy: &self.status.layout,
-            groups: self.status.groups,
-            base: self.feature("stream_base").parse().unwrap_or(1),
-            last: self.status.device_streams,
-        })
+        layout::uses(&Layout::of(&self.table, &self.status))
     }
 
     fn source(&self) -> &'static str {
@@ -351,8 +346,8 @@ pub fn written_text(regions: &[Region], names: &Names) -> String {
 /// A row for each file that can have a boundary.
 pub fn boundaries_text(files: &[FileInfo]) -> String {
     let mut grid = Grid::new(
-        &["FILE", "CLASS", "BYTES", "BOUNDARY"],
-        &[false, false, true, true],
+        &["FILE", "CLASS", "BYTES", "BOUNDARY", ""],
+        &[false, false, true, true, false],
     );
     for f in files.iter().filter(|f| f.class.has_boundary()) {
         grid.row(vec![
@@ -360,6 +355,7 @@ pub fn boundaries_text(files: &[FileInfo]) -> String {
             f.class.to_string(),
             f.size.to_string(),
             or_dash(f.boundary),
+            if f.outgrown { "outgrown" } else { "" }.to_owned(),
         ]);
     }
     grid.text()

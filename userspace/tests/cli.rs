@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command lines, as far as they need no device.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::process::{ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
 
 fn run(program: &str, words: &str) -> Output {
     Command::new(program)
@@ -59,8 +63,18 @@ fn wrong_usage_ends_with_2() {
         assert_eq!(o.status.code(), Some(2), "{words}: {}", said(&o));
         assert!(o.stdout.is_empty(), "{words}");
     }
-    let o = run(env!("CARGO_BIN_EXE_dsmd"), "--device d");
-    assert_eq!(o.status.code(), Some(2));
+    for words in [
+        "",
+        "--device d",
+        "--dbpath d",
+        "--config c --device d --dbpath d",
+        "--config c --boundary auto",
+        "--device d --dbpath d --refresh-seconds 0",
+        "--device d --dbpath d --metrics localhost",
+    ] {
+        let o = run(env!("CARGO_BIN_EXE_dsmd"), words);
+        assert_eq!(o.status.code(), Some(2), "{words}");
+    }
 }
 
 #[test]
@@ -176,6 +190,157 @@ fn simulate_says_what_it_cannot_do() {
     let o = dsmctl(&format!("simulate --trace {path}"));
     assert!(
         said(&o).contains("t.csv: line 2: W takes a file, an offset and a length"),
+        "{}",
+        said(&o)
+    );
+}
+
+/// A dsmd whose device is not there, with a service manager.
+struct Waiting {
+    child: std::process::Child,
+    manager: UnixDatagram,
+    _dir: tempfile::TempDir,
+    log: BufReader<ChildStderr>,
+}
+
+impl Waiting {
+    fn start(words: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&socket).unwrap();
+        manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let config = dir.path().join("dsmd.toml");
+        let text = "[[database]]\ndevice = 'no-such-device'\ndbpath = '/nonexistent'\n\
+            [[database]]\ndevice = 'nor-this'\ndbpath = '/nonexistent'\n";
+        std::fs::write(&config, text).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dsmd"))
+            .args(words.split_whitespace())
+            .arg("--config")
+            .arg(&config)
+            .arg("--run-dir")
+            .arg(dir.path())
+            .env("NOTIFY_SOCKET", &socket)
+            .env("WATCHDOG_USEC", "300000")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            log: BufReader::new(child.stderr.take().unwrap()),
+            child,
+            manager,
+            _dir: dir,
+        }
+    }
+
+    fn told(&self) -> String {
+        let mut buf = [0; 256];
+        let n = self.manager.recv(&mut buf).unwrap();
+        String::from_utf8(buf[..n].to_vec()).unwrap().trim().to_owned()
+    }
+
+    /// The next line of its log that has this.
+    fn logged(&mut self, what: &str) -> String {
+        let mut line = String::new();
+        while !line.contains(what) {
+            line.clear();
+            assert!(
+                self.log.read_line(&mut line).unwrap() > 0,
+                "{what} was not logged"
+            );
+        }
+        line
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_service_manager_is_told() {
+    let mut dsmd = Waiting::start("--log-format json");
+    let mut ready = 0;
+    let mut alive = 0;
+    while ready < 1 || alive < 3 {
+        match dsmd.told().as_str() {
+            "READY=1" => ready += 1,
+            "WATCHDOG=1" => alive += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(ready, 1);
+    for _ in 0..2 {
+        let line = dsmd.logged("waiting");
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(["no-such-device", "nor-this"].contains(&line["device"].as_str().unwrap()));
+    }
+    let pid = rustix::process::Pid::from_child(&dsmd.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(dsmd.child.wait().unwrap().success());
+}
+
+#[test]
+fn metrics_are_served() {
+    let mut dsmd = Waiting::start("--metrics 0");
+    let line = dsmd.logged("info metrics");
+    let (_, address) = line.trim().split_once("address=").unwrap();
+    assert!(address.starts_with("127.0.0.1:"));
+    let get = |request: &str| {
+        let mut s = TcpStream::connect(address).unwrap();
+        write!(s, "{request}\r\nHost: x\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        s.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let reply = get("GET /metrics HTTP/1.1");
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+    assert!(
+        reply.contains("\ndsm_up{device=\"no-such-device\"} 0\n"),
+        "{reply}"
+    );
+    assert!(
+        reply.contains("\ndsm_agent_up{device=\"nor-this\"} 0\n"),
+        "{reply}"
+    );
+    assert!(get("GET / HTTP/1.1").starts_with("HTTP/1.1 404 "));
+    assert!(get("POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405 "));
+    assert!(get("x").starts_with("HTTP/1.1 405 "));
+}
+
+#[test]
+fn a_configuration_can_be_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let check = |text: &str| {
+        std::fs::write(at("c.toml"), text).unwrap();
+        run(
+            env!("CARGO_BIN_EXE_dsmd"),
+            &format!("--config {} --check", at("c.toml")),
+        )
+    };
+    let good = format!(
+        "[[database]]\ndevice = 'd'\ndbpath = '/d'\nrules = '{}'\n",
+        at("rules")
+    );
+    std::fs::write(at("rules"), "a.wt index\n").unwrap();
+    let o = check(&good);
+    assert!(o.status.success() && o.stderr.is_empty(), "{}", said(&o));
+    std::fs::write(at("rules"), "a.wt indices\n").unwrap();
+    assert_eq!(
+        said(&check(&good)),
+        format!(
+            "dsmd: {}: line 1: class 'indices': must be collection, index, primary, journal, oplog or other\n",
+            at("rules")
+        )
+    );
+    let o = check(&good.replace("dbpath", "path"));
+    assert_eq!(o.status.code(), Some(1));
+    assert_eq!(said(&o).lines().count(), 1, "{}", said(&o));
+    assert!(
+        said(&o).contains("c.toml: line 3: unknown field `path`"),
         "{}",
         said(&o)
     );

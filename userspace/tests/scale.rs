@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dsm::agent::{Agent, BoundaryMode, Scope};
+use dsm::agent::{Agent, Options, Scope};
 use dsm::device::{MessageError, Target};
 use dsm::fiemap::Fiemap;
 use dsm::place::Place;
@@ -93,7 +93,7 @@ fn many_files() {
     let root = Root::open(dir.path()).unwrap();
     let map = Fiemap::new(Place::whole(u64::MAX >> 9));
     println!("before: RSS {:.1} MiB", rss_mib());
-    let mut agent = Agent::new(Sink::default(), map, root, BoundaryMode::Attach);
+    let mut agent = Agent::new(Sink::default(), map, root, Options::default());
     let mut none = |_: &Path, _: &rustix::fd::OwnedFd| {};
     let o = agent.attach(&mut none).unwrap();
     println!(

@@ -24,6 +24,8 @@ const LINGER: u32 = 5;
 /// Unmapped sectors that are worth a look at once.  The file system's own log
 /// and inodes are never mapped; they are written in smaller amounts.
 const MUCH: u64 = 512;
+/// Checkpoints that follow each other faster share a window.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
 /// A refresh is followed by a pause of this many times its own length.
 const DUTY: u32 = 10;
 /// A look although nothing was written, in intervals.
@@ -63,6 +65,9 @@ pub struct Clock {
     /// Until when polls are fast.
     lingers: Instant,
     failed: bool,
+    /// The turtle must be read, when the last window is old enough.
+    turtle: bool,
+    window: Instant,
 }
 
 impl Clock {
@@ -77,12 +82,36 @@ impl Clock {
             polled: counts,
             lingers: now,
             failed: false,
+            turtle: false,
+            window: now,
         }
     }
 
     /// How long to wait.
     pub fn patience(&self, now: Instant) -> Duration {
-        self.next.max(self.earliest).saturating_duration_since(now)
+        let refresh = self.next.max(self.earliest).saturating_duration_since(now);
+        if self.turtle {
+            refresh.min(self.window.saturating_duration_since(now))
+        } else {
+            refresh
+        }
+    }
+
+    /// The turtle may have changed.
+    pub fn turtle(&mut self) {
+        self.turtle = true;
+    }
+
+    /// Whether to read the turtle now.
+    pub fn read_turtle(&mut self, now: Instant) -> bool {
+        let due = self.turtle && now >= self.window;
+        self.turtle &= !due;
+        due
+    }
+
+    /// The kernel was told of a checkpoint.
+    pub fn window_began(&mut self, now: Instant) {
+        self.window = now + SHORTEST_WINDOW;
     }
 
     pub fn due(&self, now: Instant) -> bool {
@@ -217,6 +246,21 @@ mod tests {
         c.refreshed(now, &outcome(1, true));
         assert_eq!(c.patience(now), ms(5000));
         assert!(c.failed() && c.polled(now + ms(5000), counts(1, MUCH)));
+    }
+
+    #[test]
+    fn windows_have_a_shortest_length() {
+        let (mut c, now) = clock();
+        assert!(!c.read_turtle(now));
+        c.turtle();
+        assert_eq!(c.patience(now), ms(0));
+        assert!(c.read_turtle(now));
+        c.window_began(now);
+        c.turtle();
+        assert_eq!(c.patience(now + ms(30)), ms(70));
+        assert!(!c.read_turtle(now + ms(30)));
+        assert!(c.read_turtle(now + ms(100)));
+        assert!(!c.read_turtle(now + ms(100)));
     }
 
     #[test]

@@ -11,10 +11,12 @@ use crate::table::{Extent, Record};
 use crate::walk::{FoundFile, Skipped, Stamp, Visitor};
 
 /// A boundary inside a page belongs to the page's end.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 /// A file of WiredTiger begins with a block that describes it; while there is
 /// nothing else, there is nothing to divide.
 const EMPTY: u64 = 4096;
+/// Less than this above a boundary is not worth moving it.
+const SMALL: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub struct Tracked {
@@ -34,6 +36,8 @@ pub struct Tracked {
     pub dirty: bool,
     /// The kernel has the id.
     pub uploaded: bool,
+    /// It was told that the file has outgrown its boundary.
+    pub reported: bool,
 }
 
 impl Tracked {
@@ -53,6 +57,20 @@ impl Tracked {
     pub fn set_boundary(&mut self) {
         self.boundary = Some(self.stamp.size.next_multiple_of(PAGE));
         self.dirty = true;
+        self.reported = false;
+    }
+
+    /// Whether more of the file lies above its boundary than below.
+    pub fn outgrown(&self) -> bool {
+        self.boundary.is_some_and(|b| {
+            let above = self.stamp.size.saturating_sub(b);
+            above > b && above >= SMALL
+        })
+    }
+
+    /// The birth time as it is kept; until the year 2262.
+    pub fn born(&self) -> i64 {
+        i64::try_from(self.stamp.btime).unwrap_or(0)
     }
 }
 

@@ -7,7 +7,9 @@
 
 mod clock;
 mod files;
+mod load;
 pub mod run;
+pub mod state;
 pub mod watch;
 
 #[cfg(test)]
@@ -20,14 +22,15 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use rustix::fd::OwnedFd;
+use serde::Deserialize;
 use thiserror::Error;
 
 use crate::class::Class;
 use crate::control::{FileInfo, Marked, Refreshed};
 use crate::device::{MessageError, Target};
 use crate::fiemap::{Mapper, Seen};
-use crate::ident;
 use crate::log;
+use crate::rules::Rules;
 use crate::status::{Checkpoint, Commit};
 use crate::table::{resolve_overlaps, Extent, Kind, Upload};
 use crate::turtle;
@@ -35,16 +38,24 @@ use crate::walk::{open_file, FoundFile, Root, Skipped, Stamp};
 
 pub use files::Scope;
 use files::{Collector, Tracked};
+use load::{Load, Sums};
+use state::{Kept, State};
 
 pub const TURTLE: &str = "WiredTiger.turtle";
 /// Uploads that are tried before a refresh is given up.
 const ATTEMPTS: u32 = 3;
+/// A window in which less was written, in bytes, may be that of a schema change.
+const LITTLE: u64 = 1 << 20;
 /// Entries of a dbpath that are logged as passed over.
 const MAX_LOGGED: usize = 1000;
 
 /// When files get their boundaries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BoundaryMode {
+    /// When the load phase is over, by the rule in `load`.
+    #[default]
+    Auto,
     /// Not before `dsmctl boundary mark`.
     Manual,
     /// At once for the files that are there.
@@ -54,10 +65,32 @@ pub enum BoundaryMode {
 impl BoundaryMode {
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Manual => "manual",
             Self::Attach => "attach",
         }
     }
+}
+
+/// What becomes of a boundary that its file has outgrown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outgrown {
+    /// It is told.
+    #[default]
+    Report,
+    /// It moves to the size that the file has at a checkpoint.
+    Move,
+}
+
+/// How an agent does its work.
+#[derive(Debug, Default)]
+pub struct Options {
+    pub mode: BoundaryMode,
+    pub outgrown: Outgrown,
+    pub rules: Rules,
+    /// What an agent before this one left.
+    pub state: Option<State>,
 }
 
 /// Why the agent cannot go on.
@@ -113,11 +146,18 @@ pub struct Agent<T: Target, M: Mapper> {
     mapper: M,
     root: Root,
     mode: BoundaryMode,
+    outgrown: Outgrown,
+    rules: Rules,
+    load: Load,
     /// Whether files get boundaries at their first checkpoint.
     marked: bool,
     files: HashMap<u64, Tracked>,
     /// Boundaries that the kernel had when the agent started.
     inherited: HashMap<u64, (Class, u64)>,
+    /// Boundaries that an agent before this one had kept.
+    kept: HashMap<u64, Kept>,
+    /// The state to keep is another one.
+    unsaved: bool,
     /// Ids that the kernel has and that are gone.
     drops: HashSet<u64>,
     /// The kernel's generation after the last upload.
@@ -128,6 +168,10 @@ pub struct Agent<T: Target, M: Mapper> {
     overlapping: bool,
     /// The checkpoint entry of the last turtle.
     entry: Option<String>,
+    /// Tables came or went in this window.
+    schema: bool,
+    /// What had been written when this window began.
+    written: u64,
     walks: u64,
     figures: Figures,
     logged: HashSet<(PathBuf, Skipped)>,
@@ -154,20 +198,34 @@ fn fatal(e: MessageError) -> Fatal {
 }
 
 impl<T: Target, M: Mapper> Agent<T, M> {
-    pub fn new(target: T, mapper: M, root: Root, mode: BoundaryMode) -> Self {
+    pub fn new(target: T, mapper: M, root: Root, options: Options) -> Self {
+        let Options {
+            mode,
+            outgrown,
+            rules,
+            state,
+        } = options;
+        let marked = state.as_ref().is_some_and(|s| s.marked);
         Self {
             target,
             mapper,
             root,
             mode,
-            marked: mode == BoundaryMode::Attach,
+            outgrown,
+            rules,
+            load: Load::default(),
+            marked: marked || mode == BoundaryMode::Attach,
             files: HashMap::new(),
             inherited: HashMap::new(),
+            kept: state.map(State::by_ino).unwrap_or_default(),
+            unsaved: false,
             drops: HashSet::new(),
             generation: 0,
             full: true,
             overlapping: false,
             entry: None,
+            schema: false,
+            written: 0,
             walks: 0,
             figures: Figures::default(),
             logged: HashSet::new(),
@@ -203,6 +261,32 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.files.values().filter(|f| f.boundary.is_some()).count() as u64
     }
 
+    pub fn outgrown(&self) -> u64 {
+        self.files.values().filter(|f| f.outgrown()).count() as u64
+    }
+
+    /// What an agent after this one must know, when it is not what the last
+    /// call gave.
+    pub fn unsaved_state(&mut self, device: &str) -> Option<State> {
+        if !std::mem::take(&mut self.unsaved) {
+            return None;
+        }
+        let kept = |(&ino, f): (&u64, &Tracked)| {
+            f.boundary.map(|boundary| Kept {
+                ino,
+                born: f.born(),
+                boundary,
+            })
+        };
+        let files = self.files.iter().filter_map(kept).collect();
+        Some(State::new(device, self.marked, files))
+    }
+
+    /// What [`Self::unsaved_state`] gave was lost.
+    pub fn state_is_unsaved(&mut self) {
+        self.unsaved = true;
+    }
+
     /// What was seen of all files' extents at their last reading.
     pub fn seen(&self) -> Seen {
         let mut sum = Seen::default();
@@ -227,25 +311,27 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         !self.full
     }
 
-    /// Takes over what the kernel knows of boundaries, reads every extent and
-    /// uploads a full table.
+    /// Takes over what the kernel and the state know of boundaries, reads every
+    /// extent and uploads a full table.
     ///
-    /// Boundaries that the kernel has mean that a dsmd was here before.  Then
-    /// also in mode `attach` the files that have none wait for their first
-    /// checkpoint, as if that dsmd had gone on.
+    /// Boundaries that are known mean that a dsmd was here before.  Then also in
+    /// mode `attach` the files that have none wait for their first checkpoint,
+    /// as if that dsmd had gone on.
     pub fn attach(&mut self, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
         for r in self.target.regions().map_err(fatal)? {
             if let Some(b) = r.boundary {
                 self.inherited.insert(r.id, (r.class, b));
             }
         }
-        let continues = !self.inherited.is_empty();
+        let continues = !self.inherited.is_empty() || !self.kept.is_empty();
         self.marked |= continues;
         self.entry = self.read_turtle(&self.handle()?)?;
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::All, on_dir, &mut outcome)?;
         self.inherited = HashMap::new();
+        self.kept = HashMap::new();
+        self.unsaved = self.marked;
         if self.mode == BoundaryMode::Attach && !continues {
             self.give_boundaries(|_| true);
         }
@@ -269,7 +355,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
         let empty = entry.as_deref() == Some("");
         self.entry = entry;
-        if empty {
+        if empty || self.is_schema_change()? {
             return Ok(None);
         }
         match self.target.checkpoint() {
@@ -285,17 +371,103 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
     }
 
+    /// Tables were made, dropped or renamed.
+    pub fn files_came_or_went(&mut self) {
+        self.schema = true;
+    }
+
+    /// Without its log, WiredTiger checkpoints its metadata, and renames the
+    /// turtle, when a table is made or dropped.  It writes little, so that the
+    /// window may go on, also when this was a checkpoint after all.
+    fn is_schema_change(&mut self) -> Result<bool, Fatal> {
+        let written = self.target.status().map_err(fatal)?.sectors() * 512;
+        // `reset` makes the count smaller.
+        let little = written.checked_sub(self.written).is_some_and(|n| n < LITTLE);
+        if self.schema && little {
+            return Ok(true);
+        }
+        self.schema = false;
+        self.written = written;
+        Ok(false)
+    }
+
     /// The refresh that follows a checkpoint.  Files that were known when it
     /// came get their boundaries, once marking has begun.
     pub fn after_checkpoint(&mut self, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::Written, on_dir, &mut outcome)?;
+        if !self.marked && self.mode == BoundaryMode::Auto && self.load_is_over()? {
+            self.marked = true;
+            self.unsaved = true;
+            log!(Info, "the load phase is over; files get their boundaries");
+        }
         if self.marked {
             let checkpoints = self.figures.checkpoints;
             self.give_boundaries(|f| f.since < checkpoints);
+            self.look_for_outgrown();
         }
         self.upload_with_retries(outcome, started, on_dir)
+    }
+
+    fn load_is_over(&mut self) -> Result<bool, Fatal> {
+        let status = self.target.status().map_err(fatal)?;
+        let divided = self.files.values().filter(|f| f.class.has_boundary());
+        Ok(self.load.checkpoint(Sums {
+            sizes: divided.map(|f| f.stamp.size).sum(),
+            written: status.sectors() * 512,
+        }))
+    }
+
+    /// Tells of files that have outgrown their boundaries, each once, or moves
+    /// these.
+    fn look_for_outgrown(&mut self) {
+        if self.outgrown == Outgrown::Move {
+            self.set_boundaries(Tracked::outgrown);
+            return;
+        }
+        let (mut more, mut example) = (0, None);
+        for f in self.files.values_mut().filter(|f| !f.reported && f.outgrown()) {
+            f.reported = true;
+            more += 1;
+            example = Some(f.path.clone());
+        }
+        if let Some(path) = example {
+            log!(
+                Warn,
+                "files have outgrown their boundaries; `dsmctl boundary move` moves them",
+                files = more,
+                one = path.display(),
+            );
+        }
+    }
+
+    /// `dsmctl boundary move`: of the files with these paths, or of all that
+    /// have outgrown theirs.  `Err`: a sentence, and nothing was changed.
+    pub fn move_boundaries(
+        &mut self,
+        paths: &[String],
+        on_dir: OnDir<'_>,
+    ) -> Result<Result<Marked, String>, Fatal> {
+        let started = Instant::now();
+        let mut outcome = Outcome::default();
+        self.look(Scope::Grown, on_dir, &mut outcome)?;
+        for path in paths {
+            match self.files.values().find(|f| *f.path == *Path::new(path)) {
+                None => return Ok(Err(format!("{path}: there is no such file; nothing was changed"))),
+                Some(f) if f.boundary.is_none() => {
+                    return Ok(Err(format!("{path}: it has no boundary; nothing was changed")))
+                }
+                Some(_) => {}
+            }
+        }
+        let named = |f: &Tracked| paths.iter().any(|p| *f.path == *Path::new(p));
+        let marked = self.set_boundaries(|f| if paths.is_empty() { f.outgrown() } else { named(f) });
+        self.upload_with_retries(outcome, started, on_dir)?;
+        Ok(Ok(Marked {
+            marked,
+            boundaries: self.boundaries(),
+        }))
     }
 
     /// `dsmctl boundary mark`
@@ -304,6 +476,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let mut outcome = Outcome::default();
         self.look(Scope::Grown, on_dir, &mut outcome)?;
         self.marked = true;
+        self.unsaved = true;
         let marked = self.give_boundaries(|_| true);
         self.upload_with_retries(outcome, started, on_dir)?;
         Ok(Marked {
@@ -334,6 +507,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 class: f.class,
                 size: f.stamp.size,
                 boundary: f.boundary,
+                outgrown: f.outgrown(),
                 extents: f.extents.len() as u64,
             })
             .collect();
@@ -384,8 +558,9 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             self.look_at(&handle, scope, &path, &found, outcome)?;
         }
         let walk = self.walks;
-        let drops = &mut self.drops;
+        let (drops, unsaved) = (&mut self.drops, &mut self.unsaved);
         self.files.retain(|&id, f| {
+            *unsaved |= f.walk != walk && f.boundary.is_some();
             if f.walk != walk && f.uploaded {
                 drops.insert(id);
             }
@@ -411,7 +586,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         };
         if let Some(f) = known {
             if *f.path != *path {
-                let class = ident::classify(path);
+                let class = self.rules.classify(path);
                 f.dirty |= class != f.class;
                 f.class = class;
                 f.path = path.into();
@@ -447,14 +622,17 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 f.stale = false;
             }
             old => {
-                let class = ident::classify(path);
+                let class = self.rules.classify(path);
                 // Its number was used again, or dropped and not yet told.
                 let uploaded = old.is_some_and(|f| f.uploaded) || self.drops.remove(&found.ino);
-                let boundary = self
-                    .inherited
-                    .get(&found.ino)
-                    .filter(|(c, _)| *c == class)
-                    .map(|(_, b)| *b);
+                let known = self.inherited.get(&found.ino).filter(|(c, _)| *c == class);
+                let boundary = match self.kept.get(&found.ino) {
+                    // Of a file that had the number before.
+                    Some(k) if i128::from(k.born) != stamp.btime => None,
+                    Some(k) => known.map(|(_, b)| *b).or(Some(k.boundary)),
+                    None => known.map(|(_, b)| *b),
+                };
+                let boundary = boundary.filter(|_| class.has_boundary());
                 self.files.insert(
                     found.ino,
                     Tracked {
@@ -469,6 +647,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                         stale: false,
                         dirty: true,
                         uploaded,
+                        reported: false,
                     },
                 );
             }
@@ -507,14 +686,18 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
     }
 
+    /// To files that want one.
     fn give_boundaries(&mut self, which: impl Fn(&Tracked) -> bool) -> u64 {
+        self.set_boundaries(|f| f.wants_boundary() && which(f))
+    }
+
+    fn set_boundaries(&mut self, which: impl Fn(&Tracked) -> bool) -> u64 {
         let mut given = 0;
-        for f in self.files.values_mut() {
-            if f.wants_boundary() && which(f) {
-                f.set_boundary();
-                given += 1;
-            }
+        for f in self.files.values_mut().filter(|f| which(f)) {
+            f.set_boundary();
+            given += 1;
         }
+        self.unsaved |= given > 0;
         given
     }
 

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Context, Result};
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use serde_json::Value;
 
 use super::clock::Clock;
+use super::state::Keeper;
 use super::watch::Watch;
 use super::{fatal, Agent, Fatal, Scope};
 use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
@@ -84,6 +85,30 @@ fn wait(fds: &[rustix::fd::BorrowedFd<'_>], patience: Duration) -> std::io::Resu
     }
 }
 
+/// Since when a thread has been at work, for those who watch it.
+#[derive(Clone, Debug, Default)]
+pub struct Pulse(Arc<Mutex<Option<Instant>>>);
+
+impl Pulse {
+    fn set(&self, since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    /// How long it has been at work; 0 while it waits.
+    pub fn busy(&self) -> Duration {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |s| s.elapsed())
+    }
+
+    /// Marks the length of some work.
+    pub fn work<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.set(Some(Instant::now()));
+        let done = f();
+        self.set(None);
+        done
+    }
+}
+
 /// Called after each checkpoint and its refresh; the last argument lists the
 /// files.
 pub type OnCheckpoint<'a> = &'a mut dyn FnMut(&dyn Target, &Checkpoint, &dyn Fn() -> Vec<FileInfo>);
@@ -93,12 +118,14 @@ pub struct Surroundings<'a> {
     pub device: String,
     pub server: Server,
     pub waker: Waker,
-    pub signals: Signals,
+    pub signals: &'a Signals,
     pub watch: Watch,
     pub refresh: Duration,
     pub on_checkpoint: OnCheckpoint<'a>,
     /// Until when somebody else has the table.
     pub held: Option<Instant>,
+    pub keeper: Keeper,
+    pub pulse: Pulse,
 }
 
 /// Serves until a signal comes.
@@ -121,30 +148,61 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
         if s.signals.came() {
             return Ok(());
         }
-        s.waker.clear();
-        while let Some(pending) = s.server.next() {
-            serve(agent, s, pending)?;
+        let pulse = s.pulse.clone();
+        pulse.work(|| turn(agent, s, &mut clock, &mut uploads))?;
+    }
+}
+
+/// Answers what has come.
+fn turn<T: Target, M: Mapper>(
+    agent: &mut Agent<T, M>,
+    s: &mut Surroundings<'_>,
+    clock: &mut Clock,
+    uploads: &mut u64,
+) -> Result<(), Fatal> {
+    s.waker.clear();
+    while let Some(pending) = s.server.next() {
+        serve(agent, s, pending)?;
+    }
+    if let Some(end) = s.held {
+        if Instant::now() < end {
+            return Ok(());
         }
-        if let Some(end) = s.held {
-            if Instant::now() < end {
-                continue;
-            }
-            s.held = None;
-            agent.distrust_table();
-            clock.names_changed(Instant::now());
-        }
-        let events = s.watch.take()?;
-        if events.root && agent.root().handle()?.is_none() {
-            return Err(Fatal::DbpathGone);
-        }
-        if events.names {
-            clock.names_changed(Instant::now());
-        }
-        if events.turtle {
-            checkpoint(agent, s, &mut clock, &mut uploads)?;
-        }
-        if clock.due(Instant::now()) {
-            tick(agent, s, &mut clock)?;
+        s.held = None;
+        agent.distrust_table();
+        clock.names_changed(Instant::now());
+    }
+    let events = s.watch.take()?;
+    if events.root && agent.root().handle()?.is_none() {
+        return Err(Fatal::DbpathGone);
+    }
+    if events.names {
+        clock.names_changed(Instant::now());
+    }
+    if events.files {
+        agent.files_came_or_went();
+    }
+    if events.turtle {
+        clock.turtle();
+    }
+    if clock.read_turtle(Instant::now()) {
+        checkpoint(agent, s, clock, uploads)?;
+    }
+    if clock.due(Instant::now()) {
+        tick(agent, s, clock)?;
+    }
+    keep(agent, s, events.turtle);
+    Ok(())
+}
+
+/// Writes the state when it changed; after a failure, at a checkpoint only.
+fn keep<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'_>, at_checkpoint: bool) {
+    if s.keeper.failed() && !at_checkpoint {
+        return;
+    }
+    if let Some(state) = agent.unsaved_state(&s.device) {
+        if !s.keeper.save(&state) {
+            agent.state_is_unsaved();
         }
     }
 }
@@ -158,6 +216,7 @@ fn checkpoint<T: Target, M: Mapper>(
     let Some(done) = agent.turtle_renamed()? else {
         return Ok(());
     };
+    clock.window_began(Instant::now());
     let status = agent.target.status().map_err(fatal)?;
     clock.polled(Instant::now(), (&status).into());
     let watch = &mut s.watch;
@@ -200,6 +259,8 @@ fn tick<T: Target, M: Mapper>(
     if !clock.polled(Instant::now(), (&status).into()) {
         return Ok(());
     }
+    // A rename whose event was lost is found by comparing.
+    clock.turtle();
     let watch = &mut s.watch;
     let outcome = agent.refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))?;
     if outcome.commit.is_some() {
@@ -223,7 +284,7 @@ fn serve<T: Target, M: Mapper>(
 ) -> Result<(), Fatal> {
     let watch = &mut s.watch;
     let on_dir = &mut |path: &std::path::Path, dir: &OwnedFd| watch.add(path, dir);
-    let result = match pending.request {
+    let result = match &pending.request {
         Request::Info => Ok(to_value(info(agent, &s.device))),
         Request::Files => Ok(to_value(agent.file_infos())),
         Request::BoundaryMark => agent.mark(on_dir).map(|marked| {
@@ -235,6 +296,17 @@ fn serve<T: Target, M: Mapper>(
             );
             to_value(marked)
         }),
+        Request::BoundaryMove { paths } => match agent.move_boundaries(paths, on_dir) {
+            Ok(Ok(moved)) => {
+                log!(Info, "boundaries moved", moved = moved.marked);
+                Ok(to_value(moved))
+            }
+            Ok(Err(sentence)) => {
+                pending.answer(Err(anyhow!(sentence)));
+                return Ok(());
+            }
+            Err(e) => Err(e),
+        },
         Request::Refresh => agent.refresh_all(on_dir).map(to_value),
         Request::Hold => {
             s.held = Some(Instant::now() + HOLD);
@@ -273,6 +345,7 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str) -> Info {
         marked: agent.marked(),
         files: agent.len() as u64,
         boundaries: agent.boundaries(),
+        outgrown: agent.outgrown(),
         checkpoints: figures.checkpoints,
         uploads: figures.uploads,
         refusals: figures.refusals,

@@ -76,12 +76,18 @@ impl Bed {
     }
 
     fn agent(&self, kernel: ModelKernel, mode: BoundaryMode) -> TestAgent {
-        Agent::new(
+        self.agent_with(
             kernel,
-            self.places.clone(),
-            Root::open(self.dir.path()).unwrap(),
-            mode,
+            Options {
+                mode,
+                ..Options::default()
+            },
         )
+    }
+
+    fn agent_with(&self, kernel: ModelKernel, options: Options) -> TestAgent {
+        let root = Root::open(self.dir.path()).unwrap();
+        Agent::new(kernel, self.places.clone(), root, options)
     }
 
     fn attached(&self, mode: BoundaryMode) -> TestAgent {
@@ -229,6 +235,25 @@ fn a_checkpoint_is_a_turtle_with_a_new_entry() {
 }
 
 #[test]
+fn a_schema_change_is_no_checkpoint() {
+    let bed = Bed::new();
+    bed.turtle(1);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    // A table is made without a log: its turtle ends no window.
+    a.files_came_or_went();
+    a.target.write(64 * 1024);
+    bed.turtle(2);
+    assert_eq!(checkpoint(&mut a), None);
+    assert_eq!(checkpoint(&mut a), None);
+    a.target.write(LITTLE);
+    bed.turtle(3);
+    assert_eq!(checkpoint(&mut a).unwrap().window, 1);
+    // Without a table that came or went, any turtle counts.
+    bed.turtle(4);
+    assert_eq!(checkpoint(&mut a).unwrap().window, 2);
+}
+
+#[test]
 fn boundaries_at_attach() {
     let bed = Bed::new();
     let c = bed.file(COLL, 4, 800);
@@ -312,6 +337,126 @@ fn boundaries_survive_the_agent() {
         checkpoint(&mut a).unwrap();
         assert_eq!(boundary(&a, i), Some(8192), "{mode:?}");
     }
+}
+
+#[test]
+fn boundaries_survive_the_device() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let i = bed.file(INDEX, 4, 1600);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    assert_eq!(a.unsaved_state("d"), None);
+    a.mark(&mut none).unwrap();
+    let mut state = a.unsaved_state("d").unwrap();
+    assert!(state.marked);
+    assert_eq!(state.files.len(), 2);
+    assert_eq!(a.unsaved_state("d"), None);
+    // The index's number is given to another file.
+    let n = state.files.iter().position(|f| f.ino == i).unwrap();
+    state.files[n].born -= 1;
+
+    bed.file(COLL, 6, 800);
+    let late = bed.file("index-5-1.wt", 2, 2400);
+    let options = || Options {
+        mode: BoundaryMode::Attach,
+        state: Some(state.clone()),
+        ..Options::default()
+    };
+    let mut a = bed.agent_with(ModelKernel::new(SECTORS), options());
+    a.attach(&mut none).unwrap();
+    assert_eq!(boundary(&a, c), Some(16384));
+    assert_eq!((boundary(&a, i), boundary(&a, late)), (None, None));
+    bed.turtle(1);
+    checkpoint(&mut a).unwrap();
+    assert_eq!((boundary(&a, i), boundary(&a, late)), (Some(16384), Some(8192)));
+    assert_eq!(a.unsaved_state("d").unwrap().files.len(), 3);
+
+    // What the kernel has is newer than the state, unless it is of another file.
+    a.move_boundaries(&[COLL.into()], &mut none).unwrap().unwrap();
+    let mut a = bed.agent_with(a.target, options());
+    a.attach(&mut none).unwrap();
+    assert_eq!(boundary(&a, c), Some(24576));
+    assert_eq!(boundary(&a, i), None);
+
+    fs::remove_file(bed.at(COLL)).unwrap();
+    a.unsaved_state("d");
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert!(a.unsaved_state("d").unwrap().files.iter().all(|f| f.ino != c));
+}
+
+#[test]
+fn boundaries_by_themselves() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 1000, 800);
+    let mut a = bed.attached(BoundaryMode::Auto);
+    let (mut turtle, mut pages) = (0, 1000);
+    let mut window = |a: &mut TestAgent, grown, written: u64| {
+        pages += grown;
+        turtle += 1;
+        bed.file(COLL, pages, 800);
+        a.target.write(written * 4096);
+        bed.turtle(turtle);
+        checkpoint(a).unwrap();
+        boundary(a, c)
+    };
+    for (grown, written) in [(0, 0), (1000, 2200), (1000, 2200), (10, 1000), (0, 0)] {
+        assert_eq!(window(&mut a, grown, written), None);
+    }
+    assert_eq!(window(&mut a, 10, 1000), Some(3020 * 4096));
+    assert!(a.marked());
+    assert_eq!(window(&mut a, 1000, 1000), Some(3020 * 4096));
+}
+
+#[test]
+fn outgrown_boundaries() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 300, 800);
+    let mut a = bed.attached(BoundaryMode::Attach);
+    bed.file(COLL, 600, 800);
+    bed.turtle(1);
+    checkpoint(&mut a).unwrap();
+    assert_eq!(a.outgrown(), 0);
+    bed.file(COLL, 601, 800);
+    bed.turtle(2);
+    checkpoint(&mut a).unwrap();
+    assert_eq!((a.outgrown(), boundary(&a, c)), (1, Some(300 * 4096)));
+    assert!(a.file_infos().iter().any(|f| f.path == COLL && f.outgrown));
+
+    let unknown = a.move_boundaries(&[COLL.into(), "x".into()], &mut none).unwrap();
+    assert_eq!(
+        unknown.unwrap_err(),
+        "x: there is no such file; nothing was changed"
+    );
+    assert_eq!(boundary(&a, c), Some(300 * 4096));
+    let moved = a.move_boundaries(&[], &mut none).unwrap().unwrap();
+    assert_eq!((moved.marked, boundary(&a, c)), (1, Some(601 * 4096)));
+    assert_eq!(a.move_boundaries(&[], &mut none).unwrap().unwrap().marked, 0);
+
+    let options = Options {
+        outgrown: Outgrown::Move,
+        ..Options::default()
+    };
+    let mut a = bed.agent_with(a.target, options);
+    a.attach(&mut none).unwrap();
+    bed.file(COLL, 1300, 800);
+    bed.turtle(3);
+    checkpoint(&mut a).unwrap();
+    assert_eq!(boundary(&a, c), Some(1300 * 4096));
+}
+
+#[test]
+fn rules_say_what_a_file_is() {
+    let bed = Bed::new();
+    let c = bed.file("documents.wt", 4, 800);
+    let options = Options {
+        mode: BoundaryMode::Attach,
+        rules: Rules::parse("documents.wt collection").unwrap(),
+        ..Options::default()
+    };
+    let mut a = bed.agent_with(ModelKernel::new(SECTORS), options);
+    a.attach(&mut none).unwrap();
+    assert_eq!(a.target.files()[&c].class, Class::Collection);
+    assert_eq!(boundary(&a, c), Some(16384));
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub struct Events {
     pub turtle: bool,
     /// Files came, went or got other names.
     pub names: bool,
+    /// Tables came or went.
+    pub files: bool,
     /// The dbpath itself may be gone.
     pub root: bool,
 }
@@ -97,6 +99,7 @@ impl Watch {
                 events = Events {
                     turtle: true,
                     names: true,
+                    files: false,
                     root: true,
                 };
                 continue;
@@ -108,6 +111,7 @@ impl Watch {
                 continue;
             }
             events.names = true;
+            events.files |= e.file_name().is_some_and(|n| n.to_bytes().ends_with(b".wt"));
             events.turtle |= of_root
                 && e.events().contains(ReadFlags::MOVED_TO)
                 && e.file_name().is_some_and(|n| n.to_bytes() == TURTLE.as_bytes());
@@ -146,6 +150,10 @@ mod tests {
         // Writing to a file is none of the events.
         fs::write(at("WiredTiger.turtle"), "2").unwrap();
         assert_eq!(w.take().unwrap(), Events::default());
+        fs::write(at("sub/index-1-1.wt"), "1").unwrap();
+        assert!(w.take().unwrap().files);
+        fs::remove_file(at("sub/index-1-1.wt")).unwrap();
+        assert!(w.take().unwrap().files);
         fs::remove_dir_all(at("sub")).unwrap();
         assert_eq!(w.take().unwrap(), names);
         fs::rename(dir.path(), dir.path().with_extension("gone")).unwrap();

@@ -12,7 +12,7 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::args::{Create, Output, Streams};
+use dsm::cli::dsmctl::{Create, Output, Streams};
 use dsm::device::Device;
 use dsm::devno::DevNo;
 use dsm::dm::{Dm, DmError, Id, Line};
@@ -237,8 +237,8 @@ mod tests {
 
     fn parsed(words: &str) -> Create {
         let words = format!("dsmctl create d /dev/x {words}");
-        match crate::args::Args::parse_from(words.split_whitespace()).command {
-            crate::args::Command::Create(a) => *a,
+        match dsm::cli::dsmctl::Args::parse_from(words.split_whitespace()).command {
+            dsm::cli::dsmctl::Command::Create(a) => *a,
             other => panic!("{other:?}"),
         }
     }

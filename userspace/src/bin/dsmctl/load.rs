@@ -10,9 +10,9 @@ use anyhow::{anyhow, ensure, Context, Result};
 use rustix::fd::OwnedFd;
 use serde_json::json;
 
-use crate::args::{Boundary, Load, Output};
 use crate::refused;
 use dsm::class::Class;
+use dsm::cli::dsmctl::{Boundary, Load, Output};
 use dsm::device::{Device, Target};
 use dsm::fiemap::{self, Fiemap, Mapper, Seen};
 use dsm::status::Commit;

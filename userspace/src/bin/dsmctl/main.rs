@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `dsmctl`: makes and watches dsm devices.
 
-mod args;
 mod create;
 mod load;
 mod show;
@@ -15,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use serde::Serialize;
 
-use args::{Args, BoundaryCommand, Command, Output};
+use dsm::cli::dsmctl::{self as args, Args, BoundaryCommand, Command, Output};
 use dsm::control::{self, Request};
 use dsm::device::{Device, MessageError, Target};
 
@@ -57,6 +56,16 @@ fn run(args: &Args) -> Result<bool> {
                 print(out, &m, || {
                     format!(
                         "{name}: {} files marked, {} have a boundary\n",
+                        m.marked, m.boundaries
+                    )
+                })
+            }
+            BoundaryCommand::Move { name, files } => {
+                let request = Request::BoundaryMove { paths: files.clone() };
+                let m: control::Marked = ask(name, request)?;
+                print(out, &m, || {
+                    format!(
+                        "{name}: {} boundaries moved, {} have a boundary\n",
                         m.marked, m.boundaries
                     )
                 })

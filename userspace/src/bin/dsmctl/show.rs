@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{json, Value};
 
-use crate::args::{self, Output, Status};
 use crate::load::walk;
 use crate::refused;
+use dsm::cli::dsmctl::{self as args, Output, Status};
 use dsm::control::{self, FileInfo, Request};
 use dsm::device::{Device, Target};
 use dsm::devno::DevNo;

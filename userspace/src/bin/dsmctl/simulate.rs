@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
 
-use crate::args::{Collection, GcDestination, Output, Simulate};
+use dsm::cli::dsmctl::{Collection, GcDestination, Output, Simulate};
 use dsm::flash::{Destination, Gc, PAGE};
 use dsm::sim::policies::Spec;
 use dsm::sim::profile::Profile;

@@ -15,11 +15,11 @@ use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::{self, Output, Verify};
 use crate::create::mounted_at;
 use crate::refused;
 use dsm::agent::run::Signals;
 use dsm::class::Class;
+use dsm::cli::dsmctl::{self as args, Output, Verify};
 use dsm::control::{self, Request};
 use dsm::device::{Device, MessageError, Target};
 use dsm::devno::DevNo;

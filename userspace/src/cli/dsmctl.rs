@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command line.
+//! The command line of `dsmctl`.
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use dsm::class::Class;
-use dsm::flash::PAGE;
-use dsm::sim::policies::Spec;
-use dsm::sim::LoadStream;
+
+use crate::class::Class;
+use crate::flash::PAGE;
+use crate::sim::policies::Spec;
+use crate::sim::LoadStream;
 
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
@@ -118,6 +119,18 @@ pub enum BoundaryCommand {
     /// From then on new files get theirs at their own first checkpoint. A
     /// boundary that is set stays.
     Mark { name: String },
+    /// Move the boundaries of files that have outgrown theirs to their present
+    /// size
+    ///
+    /// A file has outgrown its boundary when more of it lies above than below,
+    /// and at least 1 MiB.
+    Move {
+        name: String,
+        /// Move those of these files, whether they have outgrown them or not;
+        /// paths as `boundary show` has them
+        #[arg(value_name = "FILE")]
+        files: Vec<String>,
+    },
     /// Show the boundary of each file
     Show { name: String },
 }
@@ -387,7 +400,7 @@ fn glob(s: &str) -> Result<glob::Pattern, String> {
 
 /// Where the control sockets are.
 pub fn run_dir() -> PathBuf {
-    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| dsm::control::RUN_DIR.into(), PathBuf::from)
+    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| crate::control::RUN_DIR.into(), PathBuf::from)
 }
 
 #[cfg(test)]

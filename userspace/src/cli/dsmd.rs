@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command line of `dsmd`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::agent::{BoundaryMode, Outgrown};
+use crate::config::{Address, Config, Database, Seconds};
+use crate::log::Format;
+
+/// Keep a dsm device's table equal to what is in a MongoDB data directory, and
+/// tell the device of checkpoints.
+///
+/// Nothing is written into the directory, and neither the database nor the
+/// device waits for dsmd: when it ends, the table stays as it was and grows
+/// old.
+///
+/// One database is named by --device and --dbpath, or any number of them in a
+/// configuration file.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 80)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["device", "config"])))]
+pub struct Args {
+    /// Name of the dsm device
+    #[arg(long, value_name = "NAME", requires = "dbpath")]
+    pub device: Option<String>,
+    /// MongoDB's data directory, on a file system on the device
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub dbpath: Option<PathBuf>,
+    /// When files get boundaries: when the load phase is over, at `dsmctl
+    /// boundary mark`, or at once
+    ///
+    /// The load phase is over with the second window in a row in which at least
+    /// 1 MiB was written and the collections and indexes grew by less than a
+    /// tenth of that; or with `dsmctl boundary mark`. Files that come later get
+    /// theirs at their own first checkpoint.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+    pub boundary: BoundaryMode,
+    /// What becomes of a boundary when more of its file lies above than below
+    #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+    pub outgrown: Outgrown,
+    /// Rules for the classes of files: a pattern and a class on each line
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub rules: Option<PathBuf>,
+    /// How often growing files are looked for, in seconds
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
+    pub refresh_seconds: Seconds,
+    /// Wait for the database to be made, and to come back, instead of ending
+    #[arg(long, conflicts_with = "config")]
+    pub wait: bool,
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say whether the configuration and the rules are right, and end
+    #[arg(long)]
+    pub check: bool,
+    /// Print the regions that were written to stdout after each checkpoint
+    #[arg(long)]
+    pub show_regions: bool,
+    /// Serve metrics for Prometheus at this port of the loopback interface, or
+    /// at this address
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    pub metrics: Option<Address>,
+    /// Form of the log on stderr [default: text]
+    #[arg(long, value_enum)]
+    pub log_format: Option<Format>,
+    /// Log every upload, too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Directory in which boundaries are kept [default: /var/lib/dsmd]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Directory of the control sockets
+    #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", hide = true)]
+    pub run_dir: Option<PathBuf>,
+}
+
+impl Args {
+    /// What is to be done: the configuration file, with what the command line
+    /// says beside it.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = match (&self.config, &self.device, &self.dbpath) {
+            (Some(path), ..) => Config::read(path)?,
+            (None, Some(device), Some(dbpath)) => Config::of(Database {
+                device: device.clone(),
+                dbpath: std::path::absolute(dbpath)?,
+                boundary: self.boundary,
+                outgrown: self.outgrown,
+                rules: self.rules.clone(),
+                refresh_seconds: self.refresh_seconds,
+                wait: self.wait,
+            }),
+            _ => unreachable!("clap asks for one of them"),
+        };
+        config.metrics = self.metrics.or(config.metrics);
+        config.log_format = self.log_format.unwrap_or(config.log_format);
+        config.verbose |= self.verbose;
+        if let Some(dir) = &self.state_dir {
+            config.state_dir.clone_from(dir);
+        }
+        if let Some(dir) = &self.run_dir {
+            config.run_dir.clone_from(dir);
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_database_on_the_command_line() {
+        let words = "dsmd --device d --dbpath /db --boundary manual --refresh-seconds 0.5 --metrics 9187";
+        let c = Args::parse_from(words.split(' ')).config().unwrap();
+        assert_eq!(c.databases.len(), 1);
+        let d = &c.databases[0];
+        assert_eq!((d.device.as_str(), d.boundary), ("d", BoundaryMode::Manual));
+        assert!(!d.wait);
+        assert_eq!(c.metrics.unwrap().0.to_string(), "127.0.0.1:9187");
+        assert_eq!(c.state_dir, PathBuf::from("/var/lib/dsmd"));
+    }
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command lines of the programs: here, and not with them, so that their man
+//! pages and completions can be made from what they are.
+
+pub mod dsmctl;
+pub mod dsmd;

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The configuration file of `dsmd`, in TOML.
+//!
+//! ```toml
+//! metrics = 9187
+//!
+//! [[database]]
+//! device = "dsm"
+//! dbpath = "/var/lib/mongodb"
+//! ```
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{anyhow, Context, Result};
+use serde::{Deserialize, Deserializer};
+
+use crate::agent::{BoundaryMode, Outgrown};
+use crate::control::RUN_DIR;
+use crate::log::Format;
+
+pub const STATE_DIR: &str = "/var/lib/dsmd";
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    #[serde(default)]
+    pub metrics: Option<Address>,
+    #[serde(default = "text")]
+    pub log_format: Format,
+    #[serde(default)]
+    pub verbose: bool,
+    #[serde(default = "state_dir")]
+    pub state_dir: PathBuf,
+    #[serde(default = "run_dir")]
+    pub run_dir: PathBuf,
+    #[serde(rename = "database", default)]
+    pub databases: Vec<Database>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Database {
+    pub device: String,
+    pub dbpath: PathBuf,
+    #[serde(default)]
+    pub boundary: BoundaryMode,
+    #[serde(default)]
+    pub outgrown: Outgrown,
+    #[serde(default)]
+    pub rules: Option<PathBuf>,
+    #[serde(default)]
+    pub refresh_seconds: Seconds,
+    /// Wait for the database to be made, and to come back.
+    #[serde(default = "yes")]
+    pub wait: bool,
+}
+
+fn text() -> Format {
+    Format::Text
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn state_dir() -> PathBuf {
+    STATE_DIR.into()
+}
+
+fn run_dir() -> PathBuf {
+    RUN_DIR.into()
+}
+
+/// An interval between 0.1 s and an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seconds(pub Duration);
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self(Duration::from_secs(1))
+    }
+}
+
+impl Seconds {
+    fn of(n: f64) -> Result<Self, &'static str> {
+        if (0.1..=3600.0).contains(&n) {
+            Ok(Self(Duration::from_secs_f64(n)))
+        } else {
+            Err("it must be a number of seconds from 0.1 to 3600")
+        }
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Self::of(s.parse().unwrap_or(f64::NAN))
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Self::of(f64::deserialize(d)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where metrics are served; on the loopback interface unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl Address {
+    fn port(port: u16) -> Self {
+        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+    }
+}
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        if let Ok(port) = s.parse() {
+            return Ok(Self::port(port));
+        }
+        s.parse()
+            .map(Self)
+            .map_err(|_| "it must be a port, or an address and a port such as 127.0.0.1:9187")
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a port, or an address and a port")]
+        enum Given {
+            Port(u16),
+            Text(String),
+        }
+        match Given::deserialize(d)? {
+            Given::Port(n) => Ok(Self::port(n)),
+            Given::Text(s) => s.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl Config {
+    /// One database, and defaults.
+    pub fn of(database: Database) -> Self {
+        Self {
+            metrics: None,
+            log_format: text(),
+            verbose: false,
+            state_dir: state_dir(),
+            run_dir: run_dir(),
+            databases: vec![database],
+        }
+    }
+
+    pub fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| format!("{shown}: cannot read it"))?;
+        Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))
+    }
+
+    /// Reads it, or says in a sentence what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|e| {
+            let what = e.message().replace('\n', ", ");
+            match e.span() {
+                Some(span) => format!("line {}: {what}", line_of(text, span.start)),
+                None => what,
+            }
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.databases.is_empty() {
+            return Err("it has no [[database]]".into());
+        }
+        let mut devices = HashSet::new();
+        for d in &self.databases {
+            if d.device.is_empty() || d.device.len() > 127 || d.device.contains(['/', '\0']) {
+                return Err(format!(
+                    "the device {:?} cannot be one: 1 to 127 characters, no '/'",
+                    d.device
+                ));
+            }
+            if !devices.insert(&d.device) {
+                return Err(format!(
+                    "the device {:?} has two databases; each needs its own",
+                    d.device
+                ));
+            }
+            let paths = [Some(&d.dbpath), d.rules.as_ref()];
+            for p in paths
+                .into_iter()
+                .flatten()
+                .chain([&self.state_dir, &self.run_dir])
+            {
+                if !p.is_absolute() {
+                    return Err(format!(
+                        "the path {:?} does not begin with '/'",
+                        p.display().to_string()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|&b| b == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = r#"
+metrics = "[::1]:9187"
+log-format = "json"
+
+[[database]]
+device = "one"
+dbpath = "/db/one"
+
+[[database]]
+device = "two"
+dbpath = "/db/two"
+boundary = "manual"
+outgrown = "move"
+rules = "/etc/two.rules"
+refresh-seconds = 0.5
+wait = false
+"#;
+
+    #[test]
+    fn two_databases() {
+        let c = Config::parse(TWO).unwrap();
+        assert_eq!(c.metrics.unwrap().0.to_string(), "[::1]:9187");
+        assert_eq!(c.log_format, Format::Json);
+        let [one, two] = c.databases.as_slice() else {
+            panic!("{c:?}")
+        };
+        assert_eq!(
+            (one.boundary, one.outgrown),
+            (BoundaryMode::Auto, Outgrown::Report)
+        );
+        assert_eq!((one.wait, one.refresh_seconds), (true, Seconds::default()));
+        assert_eq!(
+            (two.boundary, two.outgrown),
+            (BoundaryMode::Manual, Outgrown::Move)
+        );
+        assert_eq!(two.rules.as_deref(), Some(Path::new("/etc/two.rules")));
+        assert_eq!(
+            (two.wait, two.refresh_seconds.0),
+            (false, Duration::from_millis(500))
+        );
+    }
+
+    #[test]
+    fn the_example_is_right() {
+        let c = Config::parse(include_str!("../systemd/dsmd.toml")).unwrap();
+        assert_eq!(c.databases.len(), 1);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (from, to, sentence) in [
+            ("one\"\nd", "one\"\nx = 1\nd", "line 7: unknown field `x`"),
+            (
+                "\"one\"",
+                "\"two\"",
+                "the device \"two\" has two databases; each needs its own",
+            ),
+            ("\"one\"", "\"a/b\"", "the device \"a/b\" cannot be one"),
+            (
+                "\"/db/one\"",
+                "\"db/one\"",
+                "the path \"db/one\" does not begin with '/'",
+            ),
+            (
+                "\"manual\"",
+                "\"handy\"",
+                "line 12: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
+            ),
+            (
+                "0.5",
+                "3601",
+                "line 15: it must be a number of seconds from 0.1 to 3600",
+            ),
+            (
+                "0.5",
+                "0.0",
+                "line 15: it must be a number of seconds from 0.1 to 3600",
+            ),
+            (
+                "[::1]",
+                "host",
+                "line 2: it must be a port, or an address and a port",
+            ),
+            ("\"json\"", "\"yaml\"", "line 3: unknown variant `yaml`"),
+            ("dbpath = \"/db/one\"", "", "line 5: missing field `dbpath`"),
+            (
+                "[[database]]",
+                "[[databases]]",
+                "line 5: unknown field `databases`",
+            ),
+            ("wait = false", "wait =", "line 16: "),
+        ] {
+            let said = match Config::parse(&TWO.replacen(from, to, 1)) {
+                Ok(c) => panic!("{to}: {c:?}"),
+                Err(said) => said,
+            };
+            assert!(said.starts_with(sentence), "{to}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+        assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");
+    }
+
+    #[test]
+    fn metrics_stay_on_the_loopback_interface() {
+        for (s, a) in [("9187", "127.0.0.1:9187"), ("0.0.0.0:1", "0.0.0.0:1")] {
+            assert_eq!(s.parse::<Address>().unwrap().0.to_string(), a);
+        }
+        for s in ["", "x", "70000", "localhost:1", ":1"] {
+            assert!(s.parse::<Address>().is_err(), "{s}");
+        }
+    }
+}
