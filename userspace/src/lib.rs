@@ -23,6 +23,7 @@ mod model;
 pub mod node;
 pub mod nvme;
 pub mod place;
+pub mod record;
 pub mod report;
 pub mod rules;
 pub mod sim;

@@ -29,6 +29,9 @@ fn wrong_usage_ends_with_2() {
         "",
         "boil",
         "simulate",
+        "simulate r --trace t",
+        "record d",
+        "record d r --seconds 0",
         "simulate --trace t --policy best",
         "simulate --trace t --policy dsm:groups=1",
         "simulate --trace t --op 0",
@@ -341,6 +344,32 @@ fn a_configuration_can_be_checked() {
     assert_eq!(said(&o).lines().count(), 1, "{}", said(&o));
     assert!(
         said(&o).contains("c.toml: line 3: unknown field `path`"),
+        "{}",
+        said(&o)
+    );
+}
+
+#[test]
+fn record_says_what_it_cannot_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().display().to_string();
+    let o = dsmctl(&format!("record {db} {db}/r"));
+    assert!(
+        said(&o).contains("there is no WiredTiger.turtle in it: this is not the dbpath"),
+        "{}",
+        said(&o)
+    );
+    let o = dsmctl(&format!("record {db}/none {db}/r"));
+    assert!(said(&o).contains("/none: No such file"), "{}", said(&o));
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "nothing is left"
+    );
+    std::fs::write(dir.path().join("x"), "\x7fELF...").unwrap();
+    let o = dsmctl(&format!("simulate {db}/x"));
+    assert!(
+        said(&o).contains("x: this is no recording, no dsm-trace, no fio iolog"),
         "{}",
         said(&o)
     );

@@ -92,10 +92,16 @@ pub enum Command {
     Verify(Verify),
     /// Have dsmd read all extents again
     Refresh { name: String },
-    /// Play a trace of a database's writes onto a model of a flash drive, under
+    /// Record what a running database writes, for simulate
+    ///
+    /// Nothing is changed or stopped: the kernel's trace tells of every write and
+    /// discard on the device, FIEMAP tells whose it was, and the turtle tells of
+    /// checkpoints. What is there when it begins counts as the load phase.
+    Record(Record),
+    /// Play a recording of a database's writes onto a model of a flash drive, under
     /// several policies
     ///
-    /// The trace is text; its first line is `dsm-trace,1`, then one event a line
+    /// With --trace it is text; its first line is `dsm-trace,1`, then one event a line
     /// in time order, with offsets and lengths in bytes:
     ///
     ///   <microseconds>,W,<file>,<offset>,<length>   write
@@ -277,10 +283,24 @@ pub struct Verify {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct Record {
+    /// The database's data directory
+    pub dbpath: PathBuf,
+    /// The file to write, best on another device
+    pub recording: PathBuf,
+    /// End after that time [default: at SIGINT or SIGTERM]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("input").required(true).args(["recording", "trace"])))]
 pub struct Simulate {
-    /// The trace; - is stdin
+    /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
+    pub recording: Option<PathBuf>,
+    /// A trace as above, in place of a recording; - is stdin
     #[arg(long, value_name = "FILE")]
-    pub trace: PathBuf,
+    pub trace: Option<PathBuf>,
     /// none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
     /// filestream, per-object or oracle; may be given several times [default: all]
     ///

@@ -7,6 +7,7 @@ use glob::Pattern;
 use super::files::Files;
 use super::play::{play, Player};
 use super::SimError;
+use crate::class::Class;
 use crate::trace::{FileNo, Trace};
 
 /// A page that is never written again.
@@ -31,6 +32,8 @@ pub struct Profile {
     pub lives: Vec<u32>,
     /// By file, after the load.
     pub files: Vec<FileProfile>,
+    /// Pages written after the load, by class in the order of [`Class::ALL`].
+    pub classes: [u64; Class::ALL.len()],
 }
 
 #[derive(Clone, Debug, Default)]
@@ -98,7 +101,7 @@ impl Profiler {
 }
 
 impl Player for Profiler {
-    fn write(&mut self, _files: &Files, file: FileNo, _page: u32, at: u32) {
+    fn write(&mut self, all: &Files, file: FileNo, _page: u32, at: u32) {
         let now = self.profile.lives.len() as u64;
         if at as usize >= self.last.len() {
             self.last.resize(at as usize + 1, NEVER);
@@ -112,6 +115,7 @@ impl Player for Profiler {
             return;
         }
         self.profile.run_writes += 1;
+        self.profile.classes[all.get(file).class as usize] += 1;
         let files = &mut self.profile.files;
         if file as usize >= files.len() {
             files.resize(file as usize + 1, FileProfile::default());

@@ -1,14 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a database wrote, file by file, in time order.
 
+pub mod import;
+pub mod recording;
 pub mod text;
 
 use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Cursor, Read};
 
 use thiserror::Error;
 
 /// Offsets in files are below this: 2^32 pages of 4 KiB.
 pub const MAX_OFFSET: u64 = 1 << 44;
+
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Text(#[from] text::ReadError),
+    #[error(transparent)]
+    Recording(#[from] recording::RecordingError),
+    #[error(transparent)]
+    Import(#[from] import::ImportError),
+    #[error("this is no recording, no dsm-trace, no fio iolog and not what blkparse prints")]
+    Foreign,
+}
+
+/// Reads a trace of any kind, by its first line.
+pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
+    let mut first = Vec::new();
+    let head = input.by_ref().take(4096).read_until(b'\n', &mut first);
+    head.map_err(text::ReadError::from)?;
+    let line = String::from_utf8_lossy(&first).into_owned();
+    let input = BufReader::new(Cursor::new(first).chain(input));
+    if line == recording::FIRST {
+        return Ok(recording::read(input)?.0);
+    }
+    if line.starts_with("dsm-trace,") {
+        return Ok(text::read(input)?);
+    }
+    if line.starts_with(import::FIO) {
+        return Ok(import::fio(input)?);
+    }
+    if import::is_blkparse(&line) {
+        return Ok(import::blkparse(input)?);
+    }
+    Err(ReadError::Foreign)
+}
 
 /// A file of a trace: what keeps its identity when it is renamed.
 pub type FileNo = u32;

@@ -3,6 +3,7 @@
 
 mod create;
 mod load;
+mod record;
 mod show;
 mod simulate;
 mod verify;
@@ -72,6 +73,7 @@ fn run(args: &Args) -> Result<bool> {
             }
             BoundaryCommand::Show { name } => show::boundaries(name, out),
         },
+        Command::Record(a) => record::record(a),
         Command::Simulate(a) => {
             simulate::check(a)?;
             simulate::simulate(a, out)

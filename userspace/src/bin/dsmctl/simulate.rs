@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
 
+use dsm::class::Class;
 use dsm::cli::dsmctl::{Collection, GcDestination, Output, Simulate};
 use dsm::flash::{Destination, Gc, PAGE};
 use dsm::sim::policies::Spec;
@@ -30,9 +31,13 @@ struct Row<'a> {
 }
 
 pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
-    let path = &a.trace;
+    let path = a
+        .trace
+        .as_ref()
+        .or(a.recording.as_ref())
+        .context("there is nothing to play")?;
     let named = || path.display().to_string();
-    let trace = read(path)?;
+    let trace = read(a, path)?;
     let model = model(a);
     let profile = Profile::of(&trace, &model.primary).with_context(named)?;
     let pages = sim::check(&profile, &model).with_context(named)?;
@@ -47,13 +52,16 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     })
 }
 
-fn read(path: &Path) -> Result<Trace> {
+fn read(a: &Simulate, path: &Path) -> Result<Trace> {
     let named = || path.display().to_string();
     if path == Path::new("-") {
         return trace::text::read(io::stdin().lock()).context("stdin");
     }
-    let file = File::open(path).with_context(named)?;
-    trace::text::read(BufReader::with_capacity(1 << 20, file)).with_context(named)
+    let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
+    if a.trace.is_some() {
+        return trace::text::read(file).with_context(named);
+    }
+    trace::read(file).with_context(named)
 }
 
 fn model(a: &Simulate) -> Model {
@@ -156,11 +164,13 @@ fn text(
 ) -> String {
     let mut s = format!(
         "{} files, {} MiB; {} MiB written in the load phase, {} MiB after it\n\
+         of these: {}\n\
          drive: {} MiB and {:.0} % over-provisioning, erase units of {} KiB, {} streams, {}\n\n",
         trace.files,
         mib(u64::from(profile.pages)),
         mib(profile.load_writes),
         mib(profile.run_writes),
+        shares(profile),
         mib(pages),
         model.op * 100.0,
         model.unit * PAGE / 1024,
@@ -193,6 +203,15 @@ fn text(
         let _ = writeln!(s, "{:<width$}  {}", spec.to_string(), spec.source());
     }
     s + &advice(outcomes)
+}
+
+fn shares(profile: &Profile) -> String {
+    let written = Class::ALL.iter().zip(profile.classes).filter(|(_, n)| *n > 0);
+    let share = |n: u64| 100.0 * n as f64 / profile.run_writes as f64;
+    let shares: Vec<String> = written
+        .map(|(class, n)| format!("{class} {:.1} %", share(n)))
+        .collect();
+    shares.join(", ")
 }
 
 /// What follows for a user, who has the module's policies and no other.

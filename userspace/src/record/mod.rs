@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Records what a running database writes, without touching it: bios from the
+//! kernel's trace, extents by FIEMAP, checkpoints by the rename of the turtle.
+
+mod tables;
+mod tracefs;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+
+use crate::agent::watch::Watch;
+use crate::devno::DevNo;
+use crate::sysfs::Sysfs;
+use crate::trace::recording::Writer;
+use tables::Tables;
+use tracefs::{Instance, Line};
+
+/// The trace is read as often as that, whatever happens.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub events: u64,
+    pub checkpoints: u64,
+    pub lost: u64,
+}
+
+/// The clock of the trace.
+fn now_us() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
+}
+
+struct Recorder<W: Write> {
+    instance: Instance,
+    watch: Watch,
+    tables: Tables,
+    writer: Writer<W>,
+    /// Sectors of the disk at which the file system's partition begins.
+    start: u64,
+    summary: Summary,
+}
+
+/// Records until `stop` says so.
+pub fn record<W: Write>(
+    dbpath: &Path,
+    out: W,
+    stop: impl Fn() -> bool,
+    limit: Option<Duration>,
+) -> Result<Summary> {
+    let named = || dbpath.display().to_string();
+    let tables = Tables::open(dbpath).with_context(named)?;
+    let dev = DevNo::from_stat(tables.dev());
+    if dev.major == 0 {
+        bail!(
+            "{}: its file system is not on a block device (btrfs, ZFS and tmpfs are not)",
+            named()
+        );
+    }
+    let sysfs = Sysfs::default();
+    let start = match sysfs.disk_of(dev)? {
+        Some(_) => sysfs
+            .number(dev, "start")
+            .context("cannot read where the partition begins")?,
+        None => 0,
+    };
+    let mut r = Recorder {
+        instance: Instance::new(dev)?,
+        watch: Watch::new()?,
+        tables,
+        writer: Writer::new(out, now_us())?,
+        start,
+        summary: Summary::default(),
+    };
+    r.table()?;
+    let begin = Instant::now();
+    while !stop() && limit.is_none_or(|l| begin.elapsed() < l) {
+        r.wait()?;
+        r.drain()?;
+        let events = r.watch.take()?;
+        if events.root {
+            break;
+        }
+        if events.turtle && r.tables.checkpointed()? {
+            r.drain()?;
+            r.table()?;
+            r.writer.checkpoint(now_us())?;
+            r.summary.checkpoints += 1;
+        }
+    }
+    r.drain()?;
+    r.table()?;
+    r.summary.events = r.writer.events();
+    r.writer.finish()?;
+    Ok(r.summary)
+}
+
+impl<W: Write> Recorder<W> {
+    fn wait(&mut self) -> Result<()> {
+        let watch = self.watch.as_fd();
+        let mut fds = [PollFd::new(&watch, PollFlags::IN)];
+        let timeout = Timespec::try_from(TICK).expect("it is short");
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(io::Error::from(e).into()),
+        }
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        let (writer, start, summary) = (&mut self.writer, self.start, &mut self.summary);
+        self.instance.read(|line| {
+            match line {
+                Line::Io {
+                    us,
+                    discard,
+                    sector,
+                    sectors,
+                } => {
+                    let sector = sector.saturating_sub(start);
+                    if discard {
+                        writer.discard(us, sector, sectors)?;
+                    } else {
+                        writer.write(us, sector, sectors, 0, 0)?;
+                    }
+                }
+                Line::Lost(n) => {
+                    summary.lost += n;
+                    writer.lost(n)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn table(&mut self) -> Result<()> {
+        self.tables.write(&mut self.watch, &mut self.writer)?;
+        self.writer.table(now_us())?;
+        Ok(())
+    }
+}
