@@ -31,6 +31,7 @@ pub mod status;
 pub mod streams;
 pub mod sysfs;
 pub mod table;
+pub mod top;
 pub mod trace;
 pub mod turtle;
 pub mod udev;

@@ -64,11 +64,11 @@ impl Grid {
     }
 }
 
-fn mib(bytes: u64) -> String {
+pub fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / MIB)
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         "-".to_owned()
     } else {
@@ -78,7 +78,7 @@ fn percent(part: u64, whole: u64) -> String {
 
 /// File names come from other people's directories: none may command the
 /// terminal.
-fn printable(name: &str) -> String {
+pub fn printable(name: &str) -> String {
     name.chars()
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
@@ -288,7 +288,7 @@ fn region_json(r: &Region, names: &Names) -> Value {
     v.into()
 }
 
-fn or_dash(v: Option<impl Display>) -> String {
+pub fn or_dash(v: Option<impl Display>) -> String {
     v.map_or_else(|| "-".to_owned(), |v| v.to_string())
 }
 

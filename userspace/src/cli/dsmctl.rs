@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::class::Class;
+use crate::config::Seconds;
 use crate::flash::PAGE;
 use crate::sim::policies::Spec;
 use crate::sim::LoadStream;
@@ -15,7 +16,7 @@ use crate::sim::LoadStream;
 ///
 /// A sector is 512 bytes. All commands need root.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 80)]
+#[command(name = "dsmctl", version, max_term_width = 80)]
 pub struct Args {
     /// How data is printed.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
@@ -82,6 +83,15 @@ pub enum Command {
         #[command(subcommand)]
         command: BoundaryCommand,
     },
+    /// Watch what is written, by stream and by region
+    ///
+    /// A frame an interval, until interrupted; with `-o json` an object a line:
+    /// {name, seconds, policy, windows, window_ms, writes, bytes,
+    /// unmapped_bytes, streams [{stream, used_for [], writes, bytes}], regions
+    /// [{id, file, class, side, bytes, hotness, group, next, stream}]}, with the
+    /// streams and regions that were written.
+    #[command(verbatim_doc_comment)]
+    Top(Top),
     /// Prove by the device's own counters that stamps arrive
     ///
     /// Writes 2 MiB or so of each class into files without a name, in a
@@ -272,6 +282,17 @@ pub struct Status {
     /// Take the names of files from this directory [default: from dsmd]
     #[arg(long, value_name = "DIR", requires = "regions", requires = "name")]
     pub dbpath: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Top {
+    pub name: String,
+    /// Seconds between frames
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub interval: Seconds,
+    /// End after this many frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]

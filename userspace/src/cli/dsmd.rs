@@ -20,7 +20,7 @@ use crate::log::Format;
 /// One database is named by --device and --dbpath, or any number of them in a
 /// configuration file.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 80)]
+#[command(name = "dsmd", version, max_term_width = 80)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["device", "config"])))]
 pub struct Args {
     /// Name of the dsm device

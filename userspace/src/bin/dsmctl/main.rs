@@ -6,6 +6,7 @@ mod load;
 mod record;
 mod show;
 mod simulate;
+mod top;
 mod verify;
 
 use std::io::Write;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<bool> {
     let out = args.output;
     let done = match &args.command {
+        Command::Top(a) => top::top(a, out),
         Command::Verify(a) => return verify::verify(a, out),
         Command::Create(a) => create::create(a, out),
         Command::Remove { name } => create::remove(name),
@@ -125,9 +127,20 @@ fn print<T: Serialize>(output: Output, data: &T, text: impl FnOnce() -> String) 
         Output::Text => text(),
         Output::Json => serde_json::to_string_pretty(data)? + "\n",
     };
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
+    write(&text).map(|_| ())
+}
+
+/// Prints a line at once; whether somebody reads it.
+fn print_line(text: &str) -> Result<bool> {
+    write(&format!("{text}\n"))
+}
+
+fn write(text: &str) -> Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
         // `dsmctl status | head`
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write to stdout"),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(e).context("cannot write to stdout"),
     }
 }

@@ -63,7 +63,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
 }
 
 /// From a directory, else from dsmd; without both there are ids only.
-fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
+pub fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
     if let Some(dir) = dbpath {
         let (files, _) = walk(dir)?;
         let named = |(path, f): (std::path::PathBuf, dsm::walk::FoundFile)| {

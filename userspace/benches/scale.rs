@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the agent costs with many files and extents, on the file system of the
+//! build directory and without a kernel: `make bench-agent`.
+//!
+//! It writes FILES * EXTENTS pages (default 10000 * 100, 4 GB).  While it idles,
+//! the whole loop of dsmd runs, for IDLE seconds (default 61), in which it polls
+//! once a second and walks the directory every thirty.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dsm::agent::run::{self, Pulse, Signals, Surroundings, Waker};
+use dsm::agent::state::Keeper;
+use dsm::agent::watch::Watch;
+use dsm::agent::{Agent, BoundaryMode, Options, Scope};
+use dsm::control::Server;
+use dsm::device::{MessageError, Target};
+use dsm::fiemap::Fiemap;
+use dsm::place::Place;
+use dsm::status::Status;
+use dsm::walk::Root;
+use rustix::process::{getpid, kill_process, Signal};
+
+/// Takes everything.
+#[derive(Default)]
+struct Sink {
+    extents: Cell<u64>,
+    generation: Cell<u64>,
+}
+
+impl Target for Sink {
+    fn sectors(&self) -> u64 {
+        u64::MAX >> 9
+    }
+
+    fn message(&self, text: &str) -> Result<String, MessageError> {
+        let extents = text.bytes().filter(|&b| b == b':').count() as u64 / 2;
+        self.extents.set(self.extents.get() + extents);
+        if text != "commit" {
+            return Ok(String::new());
+        }
+        self.generation.set(self.generation.get() + 1);
+        Ok(format!("generation {} files 1 extents 1", self.generation.get()))
+    }
+
+    fn status(&self) -> Result<Status, MessageError> {
+        Ok(Status {
+            generation: self.generation.get(),
+            ..Status::default()
+        })
+    }
+}
+
+fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |v| v.parse().expect("a number"))
+}
+
+/// Every other page is a hole.
+fn write_pages(path: &Path, from: u64, to: u64) {
+    let f = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .unwrap();
+    for n in from..to {
+        f.write_all_at(&[1; 4096], n * 8192).unwrap();
+    }
+}
+
+fn rss_mib() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS")).unwrap();
+    let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib / 1024.0
+}
+
+/// User and system time of this process.
+fn cpu() -> Duration {
+    let usage = fs::read_to_string("/proc/self/schedstat").unwrap();
+    Duration::from_nanos(usage.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// The share of a CPU that the loop takes when nothing happens, in percent.
+fn idle(agent: &mut Agent<Sink, Fiemap>, mut watch: Watch, dir: &Path, seconds: u64) -> f64 {
+    agent
+        .refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))
+        .unwrap();
+    let waker = Waker::new().unwrap();
+    let signals = Signals::new().unwrap();
+    let mut surroundings = Surroundings {
+        device: "d".into(),
+        server: Server::start(&dir.join("run"), "d", || {}).unwrap(),
+        waker,
+        signals: &signals,
+        watch,
+        refresh: Duration::from_secs(1),
+        on_checkpoint: &mut |_, _, _| {},
+        held: None,
+        keeper: Keeper::new(&dir.join("state"), "d"),
+        pulse: Pulse::default(),
+    };
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(seconds));
+        kill_process(getpid(), Signal::TERM).unwrap();
+    });
+    // The first turn keeps the state.
+    let (started, before) = (Instant::now(), cpu());
+    run::run(agent, &mut surroundings).unwrap();
+    100.0 * (cpu() - before).as_secs_f64() / started.elapsed().as_secs_f64()
+}
+
+fn main() {
+    let (files, extents) = (from_env("FILES", 10_000), from_env("EXTENTS", 100));
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dbpath = dir.path().join("db");
+    fs::create_dir(&dbpath).unwrap();
+    let path = |n: u64| dbpath.join(format!("collection-{n}-1.wt"));
+    for n in 0..files {
+        write_pages(&path(n), 0, extents);
+    }
+    rustix::fs::sync();
+    let map = Fiemap::new(Place::whole(u64::MAX >> 9));
+    let options = Options {
+        mode: BoundaryMode::Attach,
+        ..Options::default()
+    };
+    let root = Root::open(&dbpath).unwrap();
+    let mut agent = Agent::new(Sink::default(), map, root, options);
+    let mut watch = Watch::new().unwrap();
+    let attach = agent.attach(&mut |path, dir| watch.add(path, dir)).unwrap();
+    let uploaded = agent.target.extents.get();
+    assert!(uploaded >= files * extents, "{uploaded} extents were uploaded");
+
+    for n in 0..files / 100 {
+        write_pages(&path(n * 100), extents, extents + 10);
+    }
+    rustix::fs::sync();
+    let refresh = agent.refresh(Scope::Grown, &mut |_, _| {}).unwrap();
+    assert_eq!(refresh.changed, files / 100);
+    let idle = idle(&mut agent, watch, dir.path(), from_env("IDLE", 61));
+
+    let row = serde_json::json!({
+        "files": files,
+        "extents": uploaded,
+        "attach_seconds": attach.took.as_secs_f64(),
+        "refresh_seconds": refresh.took.as_secs_f64(),
+        "idle_cpu_percent": idle,
+        "rss_mib": rss_mib(),
+    });
+    println!(
+        "{files} files, {uploaded} extents: attach {:.2} s, refresh of 1 % {:.3} s, idle {idle:.2} % of a CPU, {:.1} MiB",
+        attach.took.as_secs_f64(),
+        refresh.took.as_secs_f64(),
+        rss_mib(),
+    );
+    let out = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../build/bench");
+    fs::create_dir_all(&out).unwrap();
+    fs::write(out.join("agent.json"), format!("{row}\n")).unwrap();
+}
