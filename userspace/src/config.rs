@@ -54,6 +54,9 @@ pub struct Database {
     pub rules: Option<PathBuf>,
     #[serde(default)]
     pub refresh_seconds: Seconds,
+    /// Room beyond the end of growing files.
+    #[serde(default)]
+    pub preallocate_mib: u32,
     /// Wait for the database to be made, and to come back.
     #[serde(default = "yes")]
     pub wait: bool,

@@ -221,7 +221,16 @@ impl Root {
 /// Opens a regular file below `root` for reading its extents.  `None`: it is
 /// gone, or no longer the file with this inode number.
 pub fn open_file(root: &OwnedFd, path: &Path, ino: u64) -> io::Result<Option<(File, Stamp)>> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(open_as(OFlags::RDONLY, root, path, ino)?)
+}
+
+/// The same for writing.
+pub fn open_for_writing(root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, Stamp)>, Errno> {
+    open_as(OFlags::WRONLY, root, path, ino)
+}
+
+fn open_as(access: OFlags, root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, Stamp)>, Errno> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let open = |extra| rustix::fs::openat2(root, path, flags | extra, Mode::empty(), resolve);
     let opened = match open(OFlags::NOATIME) {
@@ -233,7 +242,7 @@ pub fn open_file(root: &OwnedFd, path: &Path, ino: u64) -> io::Result<Option<(Fi
         Ok(fd) => fd,
         // What O_NOFOLLOW and the resolve flags say of a name that was exchanged.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Ok(None),
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(e),
     };
     let s = statx(&fd, OsStr::new(""), AtFlags::EMPTY_PATH)?;
     let regular = FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile;

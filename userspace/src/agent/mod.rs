@@ -8,6 +8,7 @@
 mod clock;
 mod files;
 mod load;
+mod room;
 pub mod run;
 pub mod state;
 pub mod watch;
@@ -39,6 +40,7 @@ use crate::walk::{open_file, FoundFile, Root, Skipped, Stamp};
 pub use files::Scope;
 use files::{Collector, Tracked};
 use load::{Load, Sums};
+use room::Room;
 use state::{Kept, State};
 
 pub const TURTLE: &str = "WiredTiger.turtle";
@@ -89,6 +91,8 @@ pub struct Options {
     pub mode: BoundaryMode,
     pub outgrown: Outgrown,
     pub rules: Rules,
+    /// Bytes of room that a growing file gets beyond its end.
+    pub preallocate: u64,
     /// What an agent before this one left.
     pub state: Option<State>,
 }
@@ -149,6 +153,7 @@ pub struct Agent<T: Target, M: Mapper> {
     outgrown: Outgrown,
     rules: Rules,
     load: Load,
+    room: Room,
     /// Whether files get boundaries at their first checkpoint.
     marked: bool,
     files: HashMap<u64, Tracked>,
@@ -203,6 +208,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             mode,
             outgrown,
             rules,
+            preallocate,
             state,
         } = options;
         let marked = state.as_ref().is_some_and(|s| s.marked);
@@ -214,6 +220,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             outgrown,
             rules,
             load: Load::default(),
+            room: Room::new(preallocate),
             marked: marked || mode == BoundaryMode::Attach,
             files: HashMap::new(),
             inherited: HashMap::new(),
@@ -594,6 +601,9 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             if !scope.covers(f, &found.stamp) {
                 f.walk = walk;
                 return Ok(());
+            }
+            if f.class.has_boundary() {
+                self.room.make(root, path, found.ino, &f.stamp, &found.stamp);
             }
         }
         let (stamp, seen) = match self.read_extents(root, path, found.ino) {

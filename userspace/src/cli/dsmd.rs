@@ -13,7 +13,7 @@ use crate::log::Format;
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.
 ///
-/// Nothing is written into the directory, and neither the database nor the
+/// Nothing is written into the directory (but see --preallocate-mib), and neither the database nor the
 /// device waits for dsmd: when it ends, the table stays as it was and grows
 /// old.
 ///
@@ -47,6 +47,19 @@ pub struct Args {
     /// How often growing files are looked for, in seconds
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
     pub refresh_seconds: Seconds,
+    /// Give growing files room beyond their end, at most N MiB each, so that
+    /// fewer writes are unmapped
+    ///
+    /// Nothing else is ever done to a file of the database. A file gets four
+    /// times as much as it grew; a tenth of the file system stays free.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        conflicts_with = "config"
+    )]
+    pub preallocate_mib: u32,
     /// Wait for the database to be made, and to come back, instead of ending
     #[arg(long, conflicts_with = "config")]
     pub wait: bool,
@@ -90,6 +103,7 @@ impl Args {
                 outgrown: self.outgrown,
                 rules: self.rules.clone(),
                 refresh_seconds: self.refresh_seconds,
+                preallocate_mib: self.preallocate_mib,
                 wait: self.wait,
             }),
             _ => unreachable!("clap asks for one of them"),

@@ -107,6 +107,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
             Some(path) => Rules::read(path)?,
             None => Rules::default(),
         },
+        preallocate: u64::from(d.preallocate_mib) << 20,
         state: keeper.load(),
     };
     let mut agent = Agent::new(device, Fiemap::new(found.place), root, options);
