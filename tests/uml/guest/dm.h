@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Device-mapper's ioctls for devices of one dsm target.  Each call returns 0 or a
+ * negative errno, and may be made by several threads at once.
+ */
+#ifndef DM_H
+#define DM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DM_REPLY (64 * 1024)	/* room for a reply or a line */
+
+/* Opens the control node; says why and ends the program if it cannot. */
+void dm_open(void);
+
+int dm_create(const char *name, unsigned int *minor);
+int dm_remove(const char *name);
+int dm_load(const char *name, uint64_t sectors, const char *args);
+int dm_clear(const char *name);
+int dm_suspend(const char *name, uint32_t flags);	/* of DM_*_FLAG */
+int dm_resume(const char *name);
+
+/* @reply has room for DM_REPLY and may be NULL; it is empty if there is none. */
+int dm_message(const char *name, const char *message, char *reply);
+int dm_status(const char *name, char *line);
+int dm_table(const char *name, char *line);
+
+/* "major:minor" of a block device under /sys/block. */
+void dm_device_number(const char *disk, char number[16]);
+
+#endif

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: guest.sh COMMAND [ARG...]
+#
+# Runs in UML: loads the modules, runs COMMAND, unloads the modules, and looks for
+# what has been left behind.
+test=${1%.sh}
+status=0
+
+pass() { echo "ok - uml: $test: $*"; }
+fail() { echo "not ok - uml: $test: $*"; status=1; }
+
+per_cpu_allocations() { awk '$1 == "nr_cur_alloc" { print $3 }' /sys/kernel/debug/percpu_stats; }
+
+# Some are freed by RCU, a moment later.
+check_per_cpu() {
+	for _ in {1..50}; do
+		(($(per_cpu_allocations) <= before)) &&
+			{ pass "$before per-CPU allocations, as before"; return; }
+		sleep 0.1
+	done
+	fail "$before per-CPU allocations before, and $(per_cpu_allocations) now"
+}
+
+# An object is a leak only when it is five seconds old and no scan has found it.
+check_kmemleak() {
+	sleep 5
+	echo scan >/sys/kernel/debug/kmemleak 2>/dev/null || return
+	echo scan >/sys/kernel/debug/kmemleak
+	if [[ ! -s /sys/kernel/debug/kmemleak ]]; then
+		pass 'kmemleak finds nothing'
+	else
+		cat /sys/kernel/debug/kmemleak >&2
+		fail 'kmemleak finds what is printed above'
+	fi
+}
+
+dmesg --console-level 1
+echo 1 >/sys/kernel/rcu_expedited	# a reload waits for RCU several times
+before=$(per_cpu_allocations)
+insmod streamdisk.ko && insmod dm-dsm.ko || exit
+"./$1" "${@:2}" || status=1
+if rmmod dm_dsm && rmmod streamdisk; then
+	check_per_cpu
+	[[ ! $(</proc/cmdline) =~ kmemleak=on ]] || check_kmemleak
+else
+	fail 'a module is still in use'
+fi
+exit $status

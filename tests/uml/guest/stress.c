@@ -1,0 +1,631 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * usage: stress SECONDS
+ *
+ * Lets fio write to a dsm device and verify what it has written, while several threads
+ * do to the device all that can be done to it, as fast as it goes.  In rounds, each
+ * with a new device, of three modes:
+ *
+ * steady   tables are uploaded (in full, in part, and aborted half-way), checkpoints
+ *          and changes of parameters come, the device is suspended, the number of
+ *          streams of the disk changes; every count must be exact
+ * resets   as well as that the counters of the status line are reset; those of the
+ *          regions must be exact
+ * reloads  the table line is loaded anew, two threads upload at the same time, and
+ *          another device comes and goes; the counts are lost, as documented
+ *
+ * fio writes to the first half of the device.  A few files that stay divide it among
+ * them in ever other ways, others come and go in the second half.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/dm-ioctl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dm.h"
+
+#define NAME "stress"
+#define SECTORS 65536UL
+#define UNIT 128UL		/* of the division, in sectors */
+#define NR_UNITS 256		/* in the first half */
+#define NR_FILES 12
+#define GAP (-1)
+
+static enum mode { STEADY, RESETS, RELOADS } mode;
+static const char * const mode_name[] = { "steady", "resets", "reloads" };
+static char device[16];		/* below */
+static volatile bool done;
+
+static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why, ...)
+{
+	va_list args;
+
+	printf("not ok - uml: stress, %s: ", mode_name[mode]);
+	va_start(args, why);
+	vprintf(why, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+	_exit(1);
+}
+
+/* Each thread has its own numbers. */
+static __thread unsigned int seed;
+
+static unsigned int below(unsigned int limit)
+{
+	return rand_r(&seed) % limit;
+}
+
+static void rest(unsigned int least_ms, unsigned int most_ms)
+{
+	usleep(1000 * (least_ms + below(most_ms - least_ms + 1)));
+}
+
+/* What is refused in the midst of reloads may be so rightly. */
+static bool send_message(const char *message, char *reply)
+{
+	static __thread char error[DM_REPLY];
+	int r = dm_message(NAME, message, reply);
+
+	if (!r)
+		return true;
+	if (mode == RELOADS && (r == -EINVAL || r == -ENOENT || r == -EEXIST || r == -ENXIO))
+		return false;
+	dm_message(NAME, "error", error);
+	stop("'%.100s' was refused with %s: %s", message, strerror(-r), error);
+}
+
+/* Uploads */
+
+static const char * const classes[] = {
+	"collection", "collection", "index", "index", "primary", "journal", "oplog", "other",
+};
+
+/* Whose each unit is, and from where on in the file. */
+struct division {
+	int owner[NR_UNITS];
+	unsigned int place[NR_UNITS];
+	int class[NR_FILES];
+	long boundary[NR_FILES];	/* in units; -1: none */
+};
+
+/* Without a boundary, "regions" would not list what was counted above it. */
+static void divide(struct division *d, int file)
+{
+	d->class[file] = below(sizeof(classes) / sizeof(classes[0]));
+	d->boundary[file] = file % 4 ? (long)below(NR_UNITS) : -1;
+}
+
+/* Neighbours often belong to one file, but its offsets are not in order. */
+static void divide_all(struct division *d)
+{
+	for (int i = 0; i < NR_UNITS; i++) {
+		d->place[i] = i * 7919 % NR_UNITS;
+		if (i && below(2))
+			d->owner[i] = d->owner[i - 1];
+		else
+			d->owner[i] = mode == STEADY && !below(5) ? GAP : (int)below(NR_FILES);
+	}
+	for (int file = 0; file < NR_FILES; file++)
+		divide(d, file);
+}
+
+/* Two files exchange units, and get other classes and boundaries. */
+static void divide_two(struct division *d, int one, int other)
+{
+	for (int i = 0; i < NR_UNITS; i++)
+		if (d->owner[i] == one || d->owner[i] == other)
+			d->owner[i] = below(2) ? one : other;
+	divide(d, one);
+	divide(d, other);
+}
+
+/* A file in one to three messages. */
+static bool send_file(const struct division *d, int file)
+{
+	char message[8192];
+	int length, last = -1;
+
+	length = sprintf(message, "file %d %s ", file + 1, classes[d->class[file]]);
+	if (d->boundary[file] < 0)
+		length += sprintf(message + length, "-");
+	else
+		length += sprintf(message + length, "%ld", d->boundary[file] * (long)UNIT * 512);
+
+	for (int i = 0; i < NR_UNITS; i++) {
+		if (d->owner[i] != file)
+			continue;
+		if (last >= 0 && !below(20)) {
+			if (!send_message(message, NULL))
+				return false;
+			length = sprintf(message, "extents");
+		}
+		length += sprintf(message + length, " %lu:%lu:%lu", d->place[i] * UNIT, i * UNIT,
+				  UNIT);
+		last = i;
+	}
+	return send_message(message, NULL);
+}
+
+/* Files that come and go where nobody writes. */
+static bool send_visitors(bool full)
+{
+	static __thread unsigned int there;
+	char message[256];
+
+	if (!full && there) {
+		snprintf(message, sizeof(message), "drop %u", 1000 + there);
+		if (mode != RELOADS && !send_message(message, NULL))
+			return false;
+	}
+	there = 1 + (there + 1 + below(500)) % 1000;	/* not the same */
+	snprintf(message, sizeof(message), "file %u other 4096 0:%lu:%lu", 1000 + there,
+		 SECTORS / 2 + UNIT * below(NR_UNITS), UNIT);
+	return send_message(message, NULL);
+}
+
+static bool send_upload(const struct division *d, bool full, int one, int other)
+{
+	char message[64], reply[DM_REPLY];
+
+	snprintf(message, sizeof(message), "begin %s %lu", full ? "full" : "update", SECTORS);
+	if (!send_message(message, NULL))
+		return false;
+	for (int file = 0; file < NR_FILES; file++)
+		if ((full || file == one || file == other) && !send_file(d, file))
+			return false;
+	if (!send_visitors(full))
+		return false;
+	if (!send_message("commit", reply))
+		return false;
+	if (strncmp(reply, "generation ", 11))
+		stop("the reply to commit is '%s'", reply);
+	return true;
+}
+
+/* An upload that ends in nothing, in one of the ways there are. */
+static void send_half(void)
+{
+	struct division d;
+	char message[64];
+
+	divide_all(&d);
+	snprintf(message, sizeof(message), "begin full %lu", SECTORS);
+	if (!send_message(message, NULL) || !send_file(&d, 0))
+		return;
+	switch (below(3)) {
+	case 0:
+		send_message("abort", NULL);
+		break;
+	case 1:
+		dm_message(NAME, "file 1 nonsense -", NULL);
+		break;
+	case 2:
+		break;		/* the next begin ends it */
+	}
+}
+
+static void upload(void)
+{
+	static __thread struct division d;
+	static __thread bool sent;
+	struct division next = d;
+	int one = below(NR_FILES), other = below(NR_FILES);
+	bool full = !sent || mode == RELOADS || !below(3);
+
+	if (!below(4)) {
+		send_half();
+		return;
+	}
+	if (full)
+		divide_all(&next);
+	else
+		divide_two(&next, one, other);
+	if (send_upload(&next, full, one, other)) {
+		d = next;
+		sent = true;
+	}
+}
+
+/* Other things */
+
+static void checkpoint(void)
+{
+	char reply[DM_REPLY];
+
+	if (send_message("checkpoint", reply) && strncmp(reply, "window ", 7))
+		stop("the reply to checkpoint is '%s'", reply);
+	rest(0, 20);
+}
+
+static void set(void)
+{
+	static const char * const features[] = {
+		"policy none", "policy file", "policy boundary", "policy dsm", "policy dsm",
+		"groups 2", "groups 3", "groups 16", "alpha auto", "alpha 64", "prediction off",
+		"prediction predicted", "prediction computed", "range written", "range region",
+		"primary_filter on", "primary_filter off", "threshold1 0", "threshold1 20000",
+		"threshold2 0", "threshold2 10000", "streams auto", "streams 2", "streams 6",
+		"streams 200", "stream_base 1", "stream_base 3", "stream_base 200", "hints on",
+		"hints off", "foreign keep", "foreign override",
+	};
+	char message[64];
+
+	snprintf(message, sizeof(message), "set %s",
+		 features[below(sizeof(features) / sizeof(features[0]))]);
+	send_message(message, NULL);
+	rest(0, 20);
+}
+
+static void show(void)
+{
+	char line[DM_REPLY];
+
+	if (dm_status(NAME, line) || strncmp(line, "version 1 ", 10))
+		stop("the status is '%s'", line);
+	if (dm_table(NAME, line))
+		stop("there is no table line");
+	send_message("regions", line);
+	send_message("error", line);
+	rest(0, 20);
+}
+
+static void reset(void)
+{
+	send_message("reset", NULL);
+	rest(0, 30);
+}
+
+/* What the disk below takes may change while no write is under way. */
+static void set_disk_streams(unsigned int streams)
+{
+	char number[16];
+	int fd = open("/sys/module/streamdisk/parameters/streams", O_WRONLY);
+	int length = snprintf(number, sizeof(number), "%u", streams);
+
+	if (fd < 0 || write(fd, number, length) != length)
+		stop("the disk does not take %u streams", streams);
+	close(fd);
+}
+
+static void suspend(void)
+{
+	static const unsigned int streams[] = { 8, 8, 16, 255, 3, 1, 0 };
+
+	if (dm_suspend(NAME, below(2) ? DM_NOFLUSH_FLAG : DM_SKIP_LOCKFS_FLAG))
+		stop("the device cannot be suspended");
+	if (below(2))
+		set_disk_streams(streams[below(7)]);
+	rest(0, 10);
+	if (dm_resume(NAME))
+		stop("the device cannot be resumed");
+	rest(20, 200);
+}
+
+static void reload(void)
+{
+	char line[128];
+
+	snprintf(line, sizeof(line), "%s 0 4 groups %u policy %s", device, 2 + below(15),
+		 below(3) ? "dsm" : "file");
+	if (dm_load(NAME, SECTORS, line))
+		stop("'%s' cannot be loaded", line);
+	if (!below(4))
+		dm_clear(NAME);
+	if (dm_resume(NAME))
+		stop("the device cannot be resumed");
+	rest(20, 200);
+}
+
+static unsigned long written_to_another;	/* sectors */
+
+/* Another device, on the same disk but not where the first one is. */
+static void another(void)
+{
+	char line[64], path[32];
+	unsigned int minor;
+	void *page = aligned_alloc(4096, 4096);
+	int fd, r;
+
+	memset(page, 0, 4096);
+	snprintf(line, sizeof(line), "%s %lu", device, SECTORS);
+	if (dm_create("another", &minor) || dm_load("another", SECTORS, line) ||
+	    dm_resume("another"))
+		stop("another device cannot be made");
+	snprintf(line, sizeof(line), "begin full %lu", SECTORS);
+	if (dm_message("another", line, NULL) ||
+	    dm_message("another", "file 1 index 4096 0:0:16", NULL) ||
+	    (below(2) && dm_message("another", "commit", NULL)))
+		stop("another device does not take a table");
+
+	snprintf(path, sizeof(path), "/dev/dm-%u", minor);
+	fd = open(path, O_RDWR | O_DIRECT);
+	if (fd < 0 || pwrite(fd, page, 4096, 4096) != 4096)
+		stop("another device cannot be written to");
+	written_to_another += 8;
+	close(fd);
+	free(page);
+	for (int tries = 0; (r = dm_remove("another")) == -EBUSY && tries < 100; tries++)
+		usleep(10000);
+	if (r)
+		stop("another device cannot be removed: %s", strerror(-r));
+	rest(0, 100);
+}
+
+/* Threads */
+
+static struct worker {
+	const char *what;
+	void (*act)(void);
+	int modes;		/* in which it takes part */
+	unsigned long times;
+	pthread_t thread;
+} workers[] = {
+	{ .what = "uploads", .act = upload, .modes = 7 },
+	{ .what = "uploads at the same time", .act = upload, .modes = 1 << RELOADS },
+	{ .what = "checkpoints", .act = checkpoint, .modes = 7 },
+	{ .what = "changes of parameters", .act = set, .modes = 7 },
+	{ .what = "statuses", .act = show, .modes = 7 },
+	{ .what = "resets", .act = reset, .modes = 1 << RESETS | 1 << RELOADS },
+	{ .what = "suspensions", .act = suspend, .modes = 1 << STEADY | 1 << RESETS },
+	{ .what = "reloads", .act = reload, .modes = 1 << RELOADS },
+	{ .what = "other devices", .act = another, .modes = 1 << RELOADS },
+};
+
+#define NR_WORKERS ((int)(sizeof(workers) / sizeof(workers[0])))
+
+static void *work(void *data)
+{
+	struct worker *worker = data;
+
+	static unsigned int round;
+
+	seed = __atomic_add_fetch(&round, 1, __ATOMIC_RELAXED);
+	while (!done) {
+		worker->act();
+		worker->times++;
+	}
+	return NULL;
+}
+
+static bool takes_part(const struct worker *worker)
+{
+	return worker->modes & 1 << mode;
+}
+
+static void start_workers(void)
+{
+	done = false;
+	for (int i = 0; i < NR_WORKERS; i++) {
+		workers[i].times = 0;
+		if (takes_part(&workers[i]) &&
+		    pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+			stop("a thread cannot be made");
+	}
+}
+
+static void stop_workers(void)
+{
+	done = true;
+	for (int i = 0; i < NR_WORKERS; i++)
+		if (takes_part(&workers[i]))
+			pthread_join(workers[i].thread, NULL);
+	set_disk_streams(8);
+}
+
+/* fio */
+
+/* Four jobs that share the first half.  What is written is read again and compared. */
+static void run_fio(unsigned int minor, unsigned int seconds)
+{
+	char file[32], runtime[32], seed_of[32];
+	static unsigned int round;
+	int status;
+	pid_t pid;
+
+	snprintf(file, sizeof(file), "--filename=/dev/dm-%u", minor);
+	snprintf(runtime, sizeof(runtime), "--runtime=%u", seconds);
+	snprintf(seed_of, sizeof(seed_of), "--randseed=%u", ++round);
+	pid = fork();
+	if (!pid) {
+		execlp("fio", "fio", "--name=stress", file, runtime, seed_of, "--thread",
+		       "--numjobs=4", "--size=4m", "--offset_increment=4m", "--rw=randwrite",
+		       "--bsrange=4k-64k", "--ioengine=libaio", "--iodepth=8", "--direct=1",
+		       "--fsync=32", "--verify=crc32c", "--verify_fatal=1",
+		       "--verify_state_save=0", "--time_based", "--eta=never", "--group_reporting", "--output-format=json", "--output=/tmp/fio.json",
+		       (char *)NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		stop("fio cannot be run");
+	if (status) {
+		system("head -n 20 /tmp/fio.json >&2");
+		stop("fio ended with status %d: it has read other data than it wrote, or failed",
+		     status);
+	}
+}
+
+/* The 512-byte sectors that fio says it wrote. */
+static unsigned long fio_sectors(void)
+{
+	static char json[256 * 1024];
+	FILE *file = fopen("/tmp/fio.json", "r");
+	size_t length = file ? fread(json, 1, sizeof(json) - 1, file) : 0;
+	const char *at;
+
+	if (file)
+		fclose(file);
+	json[length] = '\0';
+	at = strstr(json, "\"write\" :");
+	at = at ? strstr(at, "\"io_bytes\" :") : NULL;
+	if (!at)
+		stop("fio has left no figures");
+	return strtoul(at + strlen("\"io_bytes\" :"), NULL, 10) / 512;
+}
+
+/* Counts */
+
+struct counts {
+	unsigned long stream[256];
+	unsigned long unmapped, regions;
+};
+
+static unsigned long sum_of(const unsigned long stream[256])
+{
+	unsigned long sum = 0;
+
+	for (int i = 0; i < 256; i++)
+		sum += stream[i];
+	return sum;
+}
+
+static void disk_counts(struct counts *counts)
+{
+	FILE *file = fopen("/sys/kernel/debug/streamdisk/counts", "r");
+	unsigned long n;
+	int stream;
+
+	memset(counts, 0, sizeof(*counts));
+	if (!file)
+		stop("the disk does not show its counts");
+	while (fscanf(file, "%d %*u %lu", &stream, &n) == 2)
+		counts->stream[stream] = n;
+	fclose(file);
+}
+
+static void target_counts(struct counts *counts)
+{
+	char line[DM_REPLY], *at;
+	unsigned long n;
+	int stream;
+
+	memset(counts, 0, sizeof(*counts));
+	if (dm_status(NAME, line) || !(at = strstr(line, " unmapped_sectors ")))
+		stop("the device does not show its counts");
+	counts->unmapped = strtoul(at + strlen(" unmapped_sectors "), NULL, 10);
+	for (at = strstr(line, " stream "); at; at = strstr(at + 1, " stream "))
+		if (sscanf(at, " stream %d %*u %lu", &stream, &n) == 2)
+			counts->stream[stream] = n;
+
+	send_message("regions", line);
+	for (at = line; *at; at = strchr(at, '\n') + 1) {
+		char *end = strchr(at, '\n');
+
+		while (end[-1] != ' ')
+			end--;
+		counts->regions += 8 * strtoul(end, NULL, 10);
+	}
+}
+
+static void check_counts(unsigned long written, const struct counts *disk)
+{
+	struct counts target;
+
+	if (sum_of(disk->stream) != written + written_to_another)
+		stop("fio wrote %lu sectors, %lu were written to another device, and %lu came to the disk",
+		     written, written_to_another, sum_of(disk->stream));
+	if (mode == RELOADS)
+		return;
+
+	target_counts(&target);
+	if (target.regions + (mode == STEADY ? target.unmapped : 0) != written)
+		stop("fio wrote %lu sectors, the regions have %lu, %lu are unmapped", written,
+		     target.regions, target.unmapped);
+	for (int i = 0; mode == STEADY && i < 256; i++)
+		if (target.stream[i] != disk->stream[i])
+			stop("stream %d: %lu sectors were counted, and %lu came to the disk", i,
+			     target.stream[i], disk->stream[i]);
+}
+
+/* Rounds */
+
+static unsigned int make_device(void)
+{
+	char line[32];
+	unsigned int minor;
+	struct division d;
+
+	snprintf(line, sizeof(line), "%s 0", device);
+	if (dm_create(NAME, &minor) || dm_load(NAME, SECTORS, line) || dm_resume(NAME))
+		stop("the device cannot be made");
+	divide_all(&d);
+	if (!send_upload(&d, true, 0, 0))
+		stop("the first table was refused");
+	return minor;
+}
+
+/* udev is not there, but what was opened may not be closed yet. */
+static void remove_device(void)
+{
+	int r;
+
+	for (int tries = 0; (r = dm_remove(NAME)) == -EBUSY && tries < 100; tries++)
+		usleep(10000);
+	if (r)
+		stop("the device cannot be removed: %s", strerror(-r));
+}
+
+static void run_round(unsigned int seconds)
+{
+	struct counts before, disk;
+	unsigned long written;
+	unsigned int minor = make_device();
+	const char *comma = "";
+
+	written_to_another = 0;
+	disk_counts(&before);
+	start_workers();
+	run_fio(minor, seconds);
+	stop_workers();
+	disk_counts(&disk);
+	for (int i = 0; i < 256; i++)
+		disk.stream[i] -= before.stream[i];
+
+	written = fio_sectors();
+	if (!written)
+		stop("fio has written nothing");
+	check_counts(written, &disk);
+	remove_device();
+
+	printf("ok - uml: stress, %s: %lu MiB written and verified, during ", mode_name[mode],
+	       written / 2048);
+	for (int i = 0; i < NR_WORKERS; i++) {
+		if (!takes_part(&workers[i]))
+			continue;
+		printf("%s%lu %s", comma, workers[i].times, workers[i].what);
+		comma = ", ";
+	}
+	printf("\n");
+}
+
+#define ROUND 30		/* seconds, if there is the time for one of each mode */
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
+	unsigned int length = seconds / 3 < ROUND ? seconds / 3 : ROUND;
+
+	if (!length) {
+		fprintf(stderr, "usage: stress SECONDS, at least 3\n");
+		return 2;
+	}
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	dm_open();
+	dm_device_number("streamdisk", device);
+	seed = 1;
+	for (unsigned int spent = 0; spent + length <= seconds; spent += length) {
+		run_round(length);
+		mode = (mode + 1) % 3;
+	}
+	return 0;
+}
