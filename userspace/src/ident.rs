@@ -180,4 +180,79 @@ mod tests {
         let strange = Path::new(OsStr::from_bytes(b"index-7-42\xff.wt"));
         assert_eq!(classify(strange), Other);
     }
+
+    /// What the data directories of servers have, from the first to the last
+    /// version with a kind of name.
+    #[test]
+    fn the_names_of_each_server_version() {
+        use Class::{Collection, Index, Journal, Other};
+        const ALL: &[(&str, Class)] = &[
+            ("WiredTiger", Other),
+            ("WiredTiger.lock", Other),
+            ("WiredTiger.turtle", Other),
+            ("WiredTiger.wt", Other),
+            ("_mdb_catalog.wt", Other),
+            ("sizeStorer.wt", Other),
+            ("mongod.lock", Other),
+            ("storage.bson", Other),
+            ("journal/WiredTigerLog.0000000012", Journal),
+            ("journal/WiredTigerPreplog.0000000002", Journal),
+            ("diagnostic.data/metrics.2026-01-02T03-04-05Z-00000", Other),
+            ("diagnostic.data/metrics.interim", Other),
+        ];
+        /// Counter and signed random number.
+        const SIGNED: &[(&str, Class)] = &[
+            ("collection-0--6244838374839202339.wt", Collection),
+            ("index-1--6244838374839202339.wt", Index),
+            ("shop/collection-2-7316578932109876543.wt", Collection),
+            ("shop/index-3-7316578932109876543.wt", Index),
+            ("shop/collection/2--7316578932109876543.wt", Collection),
+            ("shop/index/3--7316578932109876543.wt", Index),
+            ("collection/0-12345.wt", Collection),
+            ("index/1-12345.wt", Index),
+        ];
+        /// Counter and unsigned random number.
+        const UNSIGNED: &[(&str, Class)] = &[
+            ("collection-0-18446744073709551615.wt", Collection),
+            ("index-1-18446744073709551615.wt", Index),
+            ("shop/collection/2-18446744073709551615.wt", Collection),
+        ];
+        const LOOKASIDE: &[(&str, Class)] = &[("WiredTigerLAS.wt", Other)];
+        const HISTORY: &[(&str, Class)] = &[("WiredTigerHS.wt", Other)];
+        /// Index builds that can go on after a restart.
+        const INTERNAL: &[(&str, Class)] = &[
+            ("internal-5-4834923874923874.wt", Other),
+            ("internal-resumable-index-build-6-4834923874923874.wt", Other),
+            ("_tmp/extsort-index.12-345", Other),
+        ];
+        const UUID: &[(&str, Class)] = &[
+            ("collection-0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e1.wt", Collection),
+            ("index-0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e2.wt", Index),
+            (
+                "shop/collection-0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e1.wt",
+                Collection,
+            ),
+            ("shop/index/0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e2.wt", Index),
+            ("internal-0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e3.wt", Other),
+            (
+                "internal-resumable-index-build-0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e4.wt",
+                Other,
+            ),
+        ];
+        let versions: [(&str, &[&[(&str, Class)]]); 7] = [
+            ("3.2", &[ALL, SIGNED, LOOKASIDE]),
+            ("3.6 to 4.2", &[ALL, SIGNED, LOOKASIDE]),
+            ("4.4", &[ALL, SIGNED, HISTORY, INTERNAL]),
+            ("5.0 and 6.0", &[ALL, SIGNED, HISTORY, INTERNAL]),
+            ("7.0", &[ALL, SIGNED, UNSIGNED, HISTORY, INTERNAL]),
+            ("8.0", &[ALL, SIGNED, UNSIGNED, HISTORY, INTERNAL]),
+            // Tables that were made before stay as they are.
+            ("8.2", &[ALL, SIGNED, UNSIGNED, UUID, HISTORY, INTERNAL]),
+        ];
+        for (version, kinds) in versions {
+            for (path, class) in kinds.iter().copied().flatten() {
+                assert_eq!(classify(Path::new(path)), *class, "MongoDB {version}: {path}");
+            }
+        }
+    }
 }
