@@ -101,6 +101,7 @@ fn idle(agent: &mut Agent<Sink, Fiemap>, mut watch: Watch, dir: &Path, seconds: 
         on_checkpoint: &mut |_, _, _| {},
         held: None,
         keeper: Keeper::new(&dir.join("state"), "d"),
+        rules: None,
         pulse: Pulse::default(),
     };
     std::thread::spawn(move || {

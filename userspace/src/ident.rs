@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn the_names_of_each_server_version() {
         use Class::{Collection, Index, Journal, Other};
-        const ALL: &[(&str, Class)] = &[
+        type Names = &'static [(&'static str, Class)];
+        const ALL: Names = &[
             ("WiredTiger", Other),
             ("WiredTiger.lock", Other),
             ("WiredTiger.turtle", Other),
@@ -201,7 +202,7 @@ mod tests {
             ("diagnostic.data/metrics.interim", Other),
         ];
         /// Counter and signed random number.
-        const SIGNED: &[(&str, Class)] = &[
+        const SIGNED: Names = &[
             ("collection-0--6244838374839202339.wt", Collection),
             ("index-1--6244838374839202339.wt", Index),
             ("shop/collection-2-7316578932109876543.wt", Collection),
@@ -212,20 +213,20 @@ mod tests {
             ("index/1-12345.wt", Index),
         ];
         /// Counter and unsigned random number.
-        const UNSIGNED: &[(&str, Class)] = &[
+        const UNSIGNED: Names = &[
             ("collection-0-18446744073709551615.wt", Collection),
             ("index-1-18446744073709551615.wt", Index),
             ("shop/collection/2-18446744073709551615.wt", Collection),
         ];
-        const LOOKASIDE: &[(&str, Class)] = &[("WiredTigerLAS.wt", Other)];
-        const HISTORY: &[(&str, Class)] = &[("WiredTigerHS.wt", Other)];
+        const LOOKASIDE: Names = &[("WiredTigerLAS.wt", Other)];
+        const HISTORY: Names = &[("WiredTigerHS.wt", Other)];
         /// Index builds that can go on after a restart.
-        const INTERNAL: &[(&str, Class)] = &[
+        const INTERNAL: Names = &[
             ("internal-5-4834923874923874.wt", Other),
             ("internal-resumable-index-build-6-4834923874923874.wt", Other),
             ("_tmp/extsort-index.12-345", Other),
         ];
-        const UUID: &[(&str, Class)] = &[
+        const UUID: Names = &[
             ("collection-0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e1.wt", Collection),
             ("index-0f0f1e2d-3c4b-5a69-7887-96a5b4c3d2e2.wt", Index),
             (
@@ -239,7 +240,7 @@ mod tests {
                 Other,
             ),
         ];
-        let versions: [(&str, &[&[(&str, Class)]]); 7] = [
+        let versions: [(&str, &[Names]); 7] = [
             ("3.2", &[ALL, SIGNED, LOOKASIDE]),
             ("3.6 to 4.2", &[ALL, SIGNED, LOOKASIDE]),
             ("4.4", &[ALL, SIGNED, HISTORY, INTERNAL]),

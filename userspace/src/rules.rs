@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which class a file is of: by the user's rules, then by the server's catalog,
-//! then by MongoDB's names.
+//! Which class a file is of: by the user's rules, then by MongoDB's names.
 //!
 //! A rules file has a pattern and a class on each line; the first pattern that
 //! matches counts.  Patterns are those of shells, for paths below the dbpath: `*`
@@ -14,7 +13,7 @@
 //! secantus_index_*.wt      index
 //! ```
 
-use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Context, Result};
@@ -32,8 +31,6 @@ const OPTIONS: MatchOptions = MatchOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     list: Vec<(Pattern, Class)>,
-    /// Idents of the server's catalog.
-    catalog: HashMap<PathBuf, Class>,
 }
 
 impl Rules {
@@ -47,10 +44,7 @@ impl Rules {
             let rule = rule(line).map_err(|e| format!("line {}: {e}", n + 1))?;
             list.push(rule);
         }
-        Ok(Self {
-            list,
-            catalog: HashMap::new(),
-        })
+        Ok(Self { list })
     }
 
     pub fn read(path: &Path) -> Result<Self> {
@@ -59,25 +53,38 @@ impl Rules {
         Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))
     }
 
-    /// Replaces what is known from the server; whether that is something new.
-    pub fn set_catalog(&mut self, catalog: HashMap<PathBuf, Class>) -> bool {
-        let new = self.catalog != catalog;
-        self.catalog = catalog;
-        new
-    }
-
     /// The class of the file at `path`, relative to the dbpath.
     pub fn classify(&self, path: &Path) -> Class {
         let by_rule = self.list.iter().find(|(p, _)| p.matches_path_with(path, OPTIONS));
-        if let Some((_, class)) = by_rule {
-            return *class;
-        }
-        if !self.catalog.is_empty() && path.extension().is_some_and(|e| e == "wt") {
-            if let Some(class) = self.catalog.get(&path.with_extension("")) {
-                return *class;
-            }
-        }
-        ident::classify(path)
+        by_rule.map_or_else(|| ident::classify(path), |(_, class)| *class)
+    }
+}
+
+/// A rules file, and what it was like when it was read.
+pub struct RulesFile {
+    path: PathBuf,
+    /// Inode number, size and change time.
+    read: Option<(u64, u64, i64, i64)>,
+}
+
+impl RulesFile {
+    pub fn open(path: &Path) -> Result<(Self, Rules)> {
+        let file = Self {
+            path: path.to_owned(),
+            read: Self::look(path),
+        };
+        Ok((file, Rules::read(path)?))
+    }
+
+    fn look(path: &Path) -> Option<(u64, u64, i64, i64)> {
+        let m = std::fs::metadata(path).ok()?;
+        Some((m.ino(), m.size(), m.ctime(), m.ctime_nsec()))
+    }
+
+    /// The rules, if the file is another one than when it was read.
+    pub fn changed(&mut self) -> Option<Result<Rules>> {
+        let now = Self::look(&self.path);
+        (std::mem::replace(&mut self.read, now) != now).then(|| Rules::read(&self.path))
     }
 }
 
@@ -138,26 +145,23 @@ mod tests {
     }
 
     #[test]
-    fn the_catalog_comes_after_the_rules() {
-        let mut rules = Rules::parse("index-3-*.wt other").unwrap();
-        let catalog: HashMap<PathBuf, Class> = [
-            ("index-1-42", Class::Primary),
-            ("db/index/2-42", Class::Primary),
-            ("index-3-42", Class::Primary),
-        ]
-        .map(|(p, c)| (p.into(), c))
-        .into();
-        assert!(rules.set_catalog(catalog.clone()));
-        assert!(!rules.set_catalog(catalog));
-        for (path, class) in [
-            ("index-1-42.wt", Class::Primary),
-            ("db/index/2-42.wt", Class::Primary),
-            ("index-3-42.wt", Class::Other),
-            ("index-4-42.wt", Class::Index),
-            ("index-1-42.bak", Class::Other),
-        ] {
-            assert_eq!(rules.classify(Path::new(path)), class, "{path}");
-        }
+    fn a_file_is_read_again_when_it_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rules");
+        std::fs::write(&path, "a.wt index\n").unwrap();
+        let (mut file, rules) = RulesFile::open(&path).unwrap();
+        assert_eq!(rules.classify(Path::new("a.wt")), Class::Index);
+        assert!(file.changed().is_none());
+        std::fs::write(&path, "a.wt primary\n").unwrap();
+        let rules = file.changed().unwrap().unwrap();
+        assert_eq!(rules.classify(Path::new("a.wt")), Class::Primary);
+        std::fs::write(&path, "a.wt x\n").unwrap();
+        let said = file.changed().unwrap().unwrap_err().to_string();
+        assert!(said.contains("line 1: class 'x'"), "{said}");
+        assert!(file.changed().is_none(), "it is told once");
+        std::fs::remove_file(&path).unwrap();
+        assert!(file.changed().unwrap().is_err());
+        assert!(file.changed().is_none());
     }
 
     #[test]

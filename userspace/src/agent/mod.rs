@@ -417,6 +417,22 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.upload_with_retries(outcome, started, on_dir)
     }
 
+    /// Other rules: the next refresh tells the kernel which files are of another
+    /// class.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+        for f in self.files.values_mut() {
+            let class = self.rules.classify(&f.path);
+            if class != f.class {
+                f.class = class;
+                f.dirty = true;
+                if !class.has_boundary() {
+                    self.unsaved |= f.boundary.take().is_some();
+                }
+            }
+        }
+    }
+
     fn load_is_over(&mut self) -> Result<bool, Fatal> {
         let status = self.target.status().map_err(fatal)?;
         let divided = self.files.values().filter(|f| f.class.has_boundary());

@@ -21,6 +21,7 @@ use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use crate::device::Target;
 use crate::fiemap::Mapper;
 use crate::log;
+use crate::rules::RulesFile;
 use crate::status::Checkpoint;
 
 /// Lets other threads end a wait.
@@ -125,6 +126,7 @@ pub struct Surroundings<'a> {
     /// Until when somebody else has the table.
     pub held: Option<Instant>,
     pub keeper: Keeper,
+    pub rules: Option<RulesFile>,
     pub pulse: Pulse,
 }
 
@@ -219,6 +221,11 @@ fn checkpoint<T: Target, M: Mapper>(
     clock.window_began(Instant::now());
     let status = agent.target.status().map_err(fatal)?;
     clock.polled(Instant::now(), (&status).into());
+    match s.rules.as_mut().and_then(RulesFile::changed) {
+        Some(Ok(rules)) => agent.set_rules(rules),
+        Some(Err(e)) => log!(Error, "the rules stay as they were", reason = format!("{e:#}")),
+        None => {}
+    }
     let watch = &mut s.watch;
     let outcome = agent.after_checkpoint(&mut |path, dir| watch.add(path, dir))?;
     log!(

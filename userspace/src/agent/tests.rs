@@ -457,6 +457,10 @@ fn rules_say_what_a_file_is() {
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.files()[&c].class, Class::Collection);
     assert_eq!(boundary(&a, c), Some(16384));
+    a.set_rules(Rules::parse("documents.wt oplog").unwrap());
+    assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 1);
+    assert_eq!(a.target.files()[&c].class, Class::Oplog);
+    assert_eq!(boundary(&a, c), None);
 }
 
 #[test]

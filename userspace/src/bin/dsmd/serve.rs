@@ -17,7 +17,7 @@ use dsm::control::{FileInfo, Server};
 use dsm::device::{Device, Target};
 use dsm::fiemap::{self, Fiemap};
 use dsm::report::{checkpoint_text, written_text, Names};
-use dsm::rules::Rules;
+use dsm::rules::{Rules, RulesFile};
 use dsm::status::Checkpoint;
 use dsm::walk::Root;
 use dsm::{log, place};
@@ -84,6 +84,7 @@ struct Prepared {
     waker: Waker,
     server: Server,
     keeper: Keeper,
+    rules: Option<RulesFile>,
 }
 
 fn prepare(s: &Served) -> Result<Prepared> {
@@ -100,13 +101,17 @@ fn prepare(s: &Served) -> Result<Prepared> {
     let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
     let mut watch = Watch::new().context("cannot use inotify")?;
     let keeper = Keeper::new(&s.state_dir, &device.name);
+    let (rules_file, rules) = match &d.rules {
+        Some(path) => {
+            let (file, rules) = RulesFile::open(path)?;
+            (Some(file), rules)
+        }
+        None => (None, Rules::default()),
+    };
     let options = Options {
         mode: d.boundary,
         outgrown: d.outgrown,
-        rules: match &d.rules {
-            Some(path) => Rules::read(path)?,
-            None => Rules::default(),
-        },
+        rules,
         preallocate: u64::from(d.preallocate_mib) << 20,
         state: keeper.load(),
     };
@@ -128,6 +133,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
         waker,
         server,
         keeper,
+        rules: rules_file,
     })
 }
 
@@ -138,6 +144,7 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
         waker,
         server,
         keeper,
+        rules,
     } = prepared;
     let mut on_checkpoint = |target: &dyn Target, done: &Checkpoint, files: &dyn Fn() -> Vec<FileInfo>| {
         if s.show_regions {
@@ -154,6 +161,7 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
         on_checkpoint: &mut on_checkpoint,
         held: None,
         keeper,
+        rules,
         pulse: s.pulse.clone(),
     };
     Ok(run::run(&mut agent, &mut surroundings)?)
