@@ -14,7 +14,7 @@
  * reloads  the table line is loaded anew, two threads upload at the same time, and
  *          another device comes and goes; the counts are lost, as documented
  *
- * fio writes to the first half of the device.  A few files that stay divide it among
+ * fio and two threads write to the first half of the device.  A few files that stay divide it among
  * them in ever other ways, others come and go in the second half.
  */
 #define _GNU_SOURCE
@@ -42,6 +42,7 @@
 static enum mode { STEADY, RESETS, RELOADS } mode;
 static const char * const mode_name[] = { "steady", "resets", "reloads" };
 static char device[16];		/* below */
+static int data_fd;
 static volatile bool done;
 
 static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why, ...)
@@ -326,7 +327,30 @@ static void reload(void)
 	rest(20, 200);
 }
 
-static unsigned long written_to_another;	/* sectors */
+/* By us, in sectors. */
+static unsigned long written, written_to_another;
+
+#define WRITE_FROM 28672UL	/* fio writes up to here, we up to the middle */
+#define WRITE_MOST 128UL
+
+/*
+ * fio spends its time on checksums.  This makes it likely that a write is under way
+ * when a table goes.
+ */
+static void write_much(void)
+{
+	static __thread void *data;
+	unsigned long length = 8 * (1 + below(WRITE_MOST / 8));
+	unsigned long at = WRITE_FROM + 8 * below((SECTORS / 2 - WRITE_FROM - WRITE_MOST) / 8);
+
+	if (!data) {
+		data = aligned_alloc(4096, WRITE_MOST * 512);
+		memset(data, 0, WRITE_MOST * 512);
+	}
+	if (pwrite(data_fd, data, length * 512, at * 512) != (ssize_t)(length * 512))
+		stop("a write failed: %s", strerror(errno));
+	__atomic_add_fetch(&written, length, __ATOMIC_RELAXED);
+}
 
 /* Another device, on the same disk but not where the first one is. */
 static void another(void)
@@ -378,6 +402,8 @@ static struct worker {
 	{ .what = "resets", .act = reset, .modes = 1 << RESETS | 1 << RELOADS },
 	{ .what = "suspensions", .act = suspend, .modes = 1 << STEADY | 1 << RESETS },
 	{ .what = "reloads", .act = reload, .modes = 1 << RELOADS },
+	{ .what = "writes", .act = write_much, .modes = 7 },
+	{ .what = "writes at the same time", .act = write_much, .modes = 7 },
 	{ .what = "other devices", .act = another, .modes = 1 << RELOADS },
 };
 
@@ -424,7 +450,7 @@ static void stop_workers(void)
 
 /* fio */
 
-/* Four jobs that share the first half.  What is written is read again and compared. */
+/* Four jobs of 3.5 MiB each.  What is written is read again and compared. */
 static void run_fio(unsigned int minor, unsigned int seconds)
 {
 	char file[32], runtime[32], seed_of[32];
@@ -438,7 +464,8 @@ static void run_fio(unsigned int minor, unsigned int seconds)
 	pid = fork();
 	if (!pid) {
 		execlp("fio", "fio", "--name=stress", file, runtime, seed_of, "--thread",
-		       "--numjobs=4", "--size=4m", "--offset_increment=4m", "--rw=randwrite",
+		       "--numjobs=4", "--size=3584k",
+		       "--offset_increment=3584k", "--rw=randwrite",
 		       "--bsrange=4k-64k", "--ioengine=libaio", "--iodepth=8", "--direct=1",
 		       "--fsync=32", "--verify=crc32c", "--verify_fatal=1",
 		       "--verify_state_save=0", "--time_based", "--eta=never", "--group_reporting", "--output-format=json", "--output=/tmp/fio.json",
@@ -526,19 +553,19 @@ static void target_counts(struct counts *counts)
 	}
 }
 
-static void check_counts(unsigned long written, const struct counts *disk)
+static void check_counts(unsigned long total, const struct counts *disk)
 {
 	struct counts target;
 
-	if (sum_of(disk->stream) != written + written_to_another)
-		stop("fio wrote %lu sectors, %lu were written to another device, and %lu came to the disk",
-		     written, written_to_another, sum_of(disk->stream));
+	if (sum_of(disk->stream) != total + written_to_another)
+		stop("%lu sectors were written, %lu to another device, and %lu came to the disk",
+		     total, written_to_another, sum_of(disk->stream));
 	if (mode == RELOADS)
 		return;
 
 	target_counts(&target);
-	if (target.regions + (mode == STEADY ? target.unmapped : 0) != written)
-		stop("fio wrote %lu sectors, the regions have %lu, %lu are unmapped", written,
+	if (target.regions + (mode == STEADY ? target.unmapped : 0) != total)
+		stop("%lu sectors were written, the regions have %lu, %lu are unmapped", total,
 		     target.regions, target.unmapped);
 	for (int i = 0; mode == STEADY && i < 256; i++)
 		if (target.stream[i] != disk->stream[i])
@@ -550,7 +577,7 @@ static void check_counts(unsigned long written, const struct counts *disk)
 
 static unsigned int make_device(void)
 {
-	char line[32];
+	char line[32], path[32];
 	unsigned int minor;
 	struct division d;
 
@@ -560,6 +587,11 @@ static unsigned int make_device(void)
 	divide_all(&d);
 	if (!send_upload(&d, true, 0, 0))
 		stop("the first table was refused");
+
+	snprintf(path, sizeof(path), "/dev/dm-%u", minor);
+	data_fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+	if (data_fd < 0)
+		stop("%s: %s", path, strerror(errno));
 	return minor;
 }
 
@@ -568,6 +600,7 @@ static void remove_device(void)
 {
 	int r;
 
+	close(data_fd);
 	for (int tries = 0; (r = dm_remove(NAME)) == -EBUSY && tries < 100; tries++)
 		usleep(10000);
 	if (r)
@@ -577,11 +610,11 @@ static void remove_device(void)
 static void run_round(unsigned int seconds)
 {
 	struct counts before, disk;
-	unsigned long written;
+	unsigned long by_fio;
 	unsigned int minor = make_device();
 	const char *comma = "";
 
-	written_to_another = 0;
+	written = written_to_another = 0;
 	disk_counts(&before);
 	start_workers();
 	run_fio(minor, seconds);
@@ -590,14 +623,14 @@ static void run_round(unsigned int seconds)
 	for (int i = 0; i < 256; i++)
 		disk.stream[i] -= before.stream[i];
 
-	written = fio_sectors();
-	if (!written)
+	by_fio = fio_sectors();
+	if (!by_fio)
 		stop("fio has written nothing");
-	check_counts(written, &disk);
+	check_counts(by_fio + written, &disk);
 	remove_device();
 
 	printf("ok - uml: stress, %s: %lu MiB written and verified, during ", mode_name[mode],
-	       written / 2048);
+	       by_fio / 2048);
 	for (int i = 0; i < NR_WORKERS; i++) {
 		if (!takes_part(&workers[i]))
 			continue;
