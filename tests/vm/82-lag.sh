@@ -1,0 +1,101 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# What is written where no extent is known yet, with and without room beyond the
+# end of files; a layout with directories, dsmctl top, and rules.
+. "$(dirname "$0")/lib.sh"
+load_module
+modprobe xfs
+
+ssd=$(disk_by_serial fdp)
+mnt=/tmp/db
+mkdir -p $mnt
+until_true() {
+	local end=$((SECONDS + $1))
+
+	while ! eval "$2"; do
+		((SECONDS < end)) || { tail -n 20 /tmp/dsmd.log; return 1; }
+		sleep 0.1
+	done
+}
+json() { dsmctl status t --regions -o json | jq -r ".devices[0] | $1"; }
+grows() { # BYTES: dsmd knows that the file has so many
+	dsmctl refresh t >/dev/null
+	[[ $(dsmctl boundary show t -o json | jq '.files[] | select(.path == "collection-900-900.wt") | .size') == "$1" ]]
+}
+sectors_unmapped() { json .unmapped_sectors; }
+
+# A table that grows by 1 MiB, ten times; dsmd looks after each. Only with room
+# beyond its end is there a place for what comes next. The file system's own
+# writes are unmapped, too.
+dsmctl create t "$ssd" >/dev/null
+for room in 0 16; do
+	mkfs.xfs -q -f -K /dev/mapper/t
+	mount /dev/mapper/t $mnt
+	works "room $room: a database is made" wtload ycsb --dbpath $mnt --phase load --records 100 --journal-mb 4
+	dsmd --device t --dbpath $mnt --preallocate-mib $room 2>/tmp/dsmd.log &
+	agent=$!
+	works "room $room: dsmd serves it" until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
+	truncate -s 0 $mnt/collection-900-900.wt
+	for n in {1..10}; do
+		((n == 3)) && before=$(sectors_unmapped)
+		dd if=/dev/zero of=$mnt/collection-900-900.wt bs=1M count=1 oflag=direct,append conv=notrunc status=none
+		until_true 5 "grows $((n << 20))" || fail "room $room: dsmd does not see MiB $n"
+	done
+	unmapped=$(($(sectors_unmapped) - before))
+	if ((room)); then
+		works "room $room: what is appended has a place already (unmapped sectors: $unmapped)" test $unmapped -lt 2048
+		works 'the room is beyond the end' eval \
+			"read -r blocks size < <(stat -c '%b %s' $mnt/collection-900-900.wt) && ((blocks * 512 > size && size == 10 << 20))"
+	else
+		works "room $room: what is appended has no place yet (unmapped sectors: $unmapped)" test $unmapped -ge $((8 * 2048))
+	fi
+	kill $agent
+	wait $agent
+	umount $mnt
+done
+
+# MongoDB's layout with directories for databases and for indexes
+mkfs.xfs -q -f -K /dev/mapper/t
+mount /dev/mapper/t $mnt
+mkdir $mnt/data
+layout=(--nodes 1000 --cache-mb 30 --journal-mb 20 --directory-per-db --directory-for-indexes)
+works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load "${layout[@]}"
+dsmd --device t --dbpath $mnt/data --boundary attach 2>/tmp/dsmd.log &
+agent=$!
+works 'dsmd serves it' until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
+dsmctl boundary show t -o json | jq -r '.files[] | "\(.path) \(.class)"' >/tmp/classes
+is 'every collection is known' "$(grep -c '^[^/]*/collection/.*\.wt collection$' /tmp/classes)" 3
+is 'every index is known' "$(grep -c '^[^/]*/index/.*\.wt index$' /tmp/classes)" 7
+wtload linkbench --dbpath $mnt/data --phase run --seconds 10 --checkpoint-seconds 1 "${layout[@]}" >/tmp/run.log 2>&1 &
+run=$!
+until_true 30 'grep -q "checkpoint 1" /tmp/run.log'
+dsmctl top t --interval 2 --count 2 -o json >/tmp/top
+is 'dsmctl top shows two frames' "$(jq -s length /tmp/top)" 2
+is 'with streams and named regions that were written' \
+	"$(jq -s 'all(.bytes > 0 and ([.regions[] | select(.file and .bytes > 0)] | length > 0))' /tmp/top)" true
+works 'and a frame for people' eval 'dsmctl top t --interval 0.2 --count 1 | grep -q "MiB/s in"'
+wait $run
+kill $agent
+wait $agent
+umount $mnt
+
+# Tables of another engine have the classes that rules give
+mkfs.xfs -q -f -K /dev/mapper/t
+mount /dev/mapper/t $mnt
+works 'a database is made' wtload ycsb --dbpath $mnt --phase load --records 500 --journal-mb 4
+cat >/tmp/rules <<RULES
+# what is loaded is the oplog
+**/collection-*.wt oplog
+_mdb_*.wt          index
+RULES
+dsmd --device t --dbpath $mnt --rules /tmp/rules 2>/tmp/dsmd.log &
+agent=$!
+works 'rules are followed' until_true 10 \
+	'[[ $(json "[.region_list[].class] | group_by(.) | map(\"\(.[0]) \(length)\") | join(\", \")") == *"index 2, journal"*"oplog 1"* ]]'
+echo 'index-*.wt indexes' >/tmp/rules
+refused 'a rule that is wrong' "/tmp/rules: line 1: class 'indexes'" dsmd --device t --dbpath $mnt --rules /tmp/rules
+kill $agent
+wait $agent
+umount $mnt
+dsmctl remove t
+done_testing
