@@ -7,7 +7,7 @@ use std::fmt::{Display, Write as _};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::control::FileInfo;
+use crate::control::{FileInfo, Info};
 use crate::layout::{self, Layout};
 use crate::status::{Checkpoint, Region, Status, StreamCount, TableLine};
 
@@ -94,6 +94,8 @@ pub struct Report {
     /// The kernel's name of the device below, when it is known.
     pub below: String,
     pub status: Status,
+    /// The dsmd that serves the device.
+    pub agent: Option<Info>,
     pub regions: Option<Vec<Region>>,
     pub names: Names,
 }
@@ -173,6 +175,7 @@ impl Report {
                 ),
             ),
             ("split bios", s.split.to_string()),
+            ("agent", self.agent_text()),
         ];
         if s.foreign > 0 {
             lines.push((
@@ -191,6 +194,20 @@ impl Report {
             text.push_str(&regions_text(regions, &self.names));
         }
         text
+    }
+
+    fn agent_text(&self) -> String {
+        let Some(a) = &self.agent else {
+            return "no dsmd serves this device".to_owned();
+        };
+        format!(
+            "dsmd {} serves {}: {} of {} files have a boundary, {} have outgrown it",
+            a.pid,
+            printable(&a.dbpath),
+            a.boundaries,
+            a.files,
+            a.outgrown
+        )
     }
 
     fn streams_text(&self) -> String {
@@ -267,6 +284,7 @@ impl Report {
             })
             .collect();
         v.insert("streams".into(), streams.into());
+        v.insert("agent".into(), serde_json::json!(self.agent));
         if let Some(regions) = &self.regions {
             let list: Vec<Value> = regions.iter().map(|r| region_json(r, &self.names)).collect();
             v.insert("region_list".into(), list.into());
@@ -383,6 +401,7 @@ mod tests {
             sectors: 2_097_152,
             table: "259:0 0 6 policy dsm alpha 3 stream_base 1".parse().unwrap(),
             below: "nvme0n1".into(),
+            agent: None,
             status: "version 1 policy dsm layout dsm groups 2 device_streams 6 source queue \
                 streams 6 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
                 unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
@@ -415,6 +434,7 @@ dsm
   window       41.2 s old
   unmapped     2 writes, 1.0 MiB, 33.3 % of all written bytes
   split bios   0
+  agent        no dsmd serves this device
 
 STREAM  USED FOR                 WRITES  MiB    SHARE
      0  not stamped                   1  0.0    0.0 %

@@ -55,6 +55,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
         device: device.devno.to_string(),
         sectors: device.sectors,
         status: device.status().map_err(|e| refused(name, e))?,
+        agent: control::ask(&args::run_dir(), &device.name, Request::Info).ok(),
         table,
         below,
         regions,
