@@ -110,6 +110,11 @@ pub enum Command {
     /// discard on the device, FIEMAP tells whose it was, and the turtle tells of
     /// checkpoints. What is there when it begins counts as the load phase.
     Record(Record),
+    /// Print a recording as text, in the form that simulate --trace takes
+    Trace {
+        /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
+        recording: PathBuf,
+    },
     /// Play a recording of a database's writes onto a model of a flash drive, under
     /// several policies
     ///
@@ -345,9 +350,10 @@ pub struct Simulate {
     /// Size of the drive, in place of --fill
     #[arg(long, value_name = "BYTES", value_parser = size, conflicts_with = "fill")]
     pub size: Option<u64>,
-    /// Erase unit (reclaim unit), 256K to 1G
-    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = unit)]
-    pub unit: u64,
+    /// Erase unit (reclaim unit), 256K to 1G [default: 1M, less for a drive that is
+    /// too small for its streams]
+    #[arg(long, value_name = "BYTES", value_parser = unit)]
+    pub unit: Option<u64>,
     /// How units to be erased are chosen
     #[arg(long, value_enum, default_value_t = Collection::Greedy)]
     pub gc: Collection,
@@ -363,6 +369,10 @@ pub struct Simulate {
     /// it says
     #[arg(long, value_name = "N|policy", default_value = "1", value_parser = load_stream)]
     pub load_stream: LoadStream,
+    /// Write more than the table as JSON: what each stream was written, erases,
+    /// wear, and the write amplification over time
+    #[arg(long, value_name = "FILE")]
+    pub details: Option<PathBuf>,
     /// Which index files are _id indexes
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     pub primary: Vec<glob::Pattern>,
@@ -418,9 +428,13 @@ fn size(s: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("it must be whole pages of {PAGE} bytes, such as 4194304 or 4M"))
 }
 
+/// The smallest erase unit that can be asked for, and what is taken if none is.
+pub const MIN_UNIT: u64 = 256 << 10;
+pub const UNIT: u64 = 1 << 20;
+
 fn unit(s: &str) -> Result<u64, String> {
     let bytes = size(s)?;
-    if (256 << 10..=1 << 30).contains(&bytes) {
+    if (MIN_UNIT..=1 << 30).contains(&bytes) {
         Ok(bytes)
     } else {
         Err("it must be from 256K to 1G".into())

@@ -11,6 +11,7 @@
 //! The drive does no wear levelling but to use free units in the order of their
 //! erasure.
 
+pub mod time;
 mod units;
 
 use std::collections::VecDeque;
@@ -198,6 +199,11 @@ impl Flash {
             },
             now: 0,
         })
+    }
+
+    /// Whether there can be such a drive.
+    pub fn fits(c: &Config) -> bool {
+        check(c).is_ok()
     }
 
     /// Logical pages.

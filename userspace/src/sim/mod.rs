@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
+use crate::flash::time::{Clock, Times, Timing};
 use crate::flash::{Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
 use crate::trace::{FileNo, Trace};
 use files::Files;
@@ -75,6 +76,11 @@ impl Model {
         Ok(pages)
     }
 
+    /// Whether all streams can be open at a time.
+    pub fn has_room(&self, pages: u64) -> bool {
+        Flash::fits(&self.config(pages, usize::from(self.streams)))
+    }
+
     fn config(&self, pages: u64, streams: usize) -> Config {
         Config {
             pages,
@@ -109,6 +115,7 @@ pub struct Outcome {
     /// their units.
     pub by_stream: Vec<(Stream, (u64, u64))>,
     pub wear: Wear,
+    pub times: Times,
     pub series: Vec<Sample>,
 }
 
@@ -172,6 +179,7 @@ pub fn write(
     let warmup = (profile.run_writes as f64 * model.warmup) as u64;
     let begin = (profile.load_writes + warmup) as usize;
     let step = (placement.len() / SAMPLES).max(1);
+    let mut clock = Clock::new(Timing::K9F8G08U0M);
     let mut series = Vec::new();
     let mut sampled = flash.counts().clone();
     let mut start = Counts::default();
@@ -183,7 +191,10 @@ pub fn write(
         if n == begin {
             start = flash.counts().clone();
         }
-        flash.write(*page, handles.of(*stream));
+        let work = flash.write(*page, handles.of(*stream));
+        if n >= begin {
+            clock.write(work);
+        }
         if (n + 1) % step == 0 {
             series.push(Sample {
                 host_pages: n as u64 + 1,
@@ -210,6 +221,7 @@ pub fn write(
         erases: counts.erases - start.erases,
         by_stream: handles.streams().zip(counts.since(&start)).collect(),
         wear: flash.wear(),
+        times: clock.finish(),
         series,
     })
 }

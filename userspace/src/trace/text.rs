@@ -13,11 +13,11 @@
 //!
 //! Offsets and lengths are bytes, files are paths relative to the dbpath.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Write};
 
 use thiserror::Error;
 
-use super::{Builder, EventError, Trace};
+use super::{Builder, EventError, FileNo, Trace, What};
 
 const FIRST: &str = "dsm-trace,1";
 
@@ -76,6 +76,39 @@ pub fn read(input: impl BufRead) -> Result<Trace, ReadError> {
     Ok(builder.finish())
 }
 
+/// Writes a trace in this form.  A file's first name is not said apart, since the
+/// first write says it.
+pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
+    let mut names: Vec<Option<u32>> = vec![None; trace.files as usize];
+    let name = |names: &[Option<u32>], file: FileNo| {
+        let number = names[file as usize].expect("a file is named before it is written");
+        &trace.names[number as usize]
+    };
+    writeln!(out, "{FIRST}")?;
+    for e in &trace.events {
+        let us = e.us;
+        match e.what {
+            What::Name { file, name: new } => {
+                if names[file as usize].is_some() {
+                    let (old, new) = (name(&names, file), &trace.names[new as usize]);
+                    writeln!(out, "{us},R,{old},{new}")?;
+                }
+                names[file as usize] = Some(new);
+            }
+            What::Write { file, offset, length } => {
+                writeln!(out, "{us},W,{},{offset},{length}", name(&names, file))?;
+            }
+            What::Discard { file, offset, length } => {
+                writeln!(out, "{us},D,{},{offset},{length}", name(&names, file))?;
+            }
+            What::LoadEnd => writeln!(out, "{us},L")?,
+            What::Checkpoint => writeln!(out, "{us},C")?,
+            What::Delete { file } => writeln!(out, "{us},X,{}", name(&names, file))?,
+        }
+    }
+    out.flush()
+}
+
 fn event(builder: &mut Builder, line: &str) -> Result<(), LineError> {
     let no_event = || LineError::NoEvent(short(line));
     let (time, rest) = line.split_once(',').ok_or_else(no_event)?;
@@ -130,7 +163,7 @@ fn short(s: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Event, What};
+    use crate::trace::Event;
 
     fn parse(text: &str) -> Result<Trace, ReadError> {
         read(text.as_bytes())
@@ -182,6 +215,15 @@ mod tests {
         // A last line without an end, and the ends of another system.
         assert_eq!(parse("dsm-trace,1\r\n7,C").unwrap().events.len(), 1);
         assert_eq!(parse("dsm-trace,1\n").unwrap(), Trace::default());
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let text = "dsm-trace,1\n0,W,a.wt,4096,8192\n1,L\n1,C\n2,W,b,0,1\n3,R,b,c\n4,D,a.wt,0,4096\n5,X,c\n";
+        let trace = parse(text).unwrap();
+        let mut written = Vec::new();
+        write(&trace, &mut written).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), text);
     }
 
     #[test]

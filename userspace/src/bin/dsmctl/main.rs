@@ -76,6 +76,7 @@ fn run(args: &Args) -> Result<bool> {
             BoundaryCommand::Show { name } => show::boundaries(name, out),
         },
         Command::Record(a) => record::record(a),
+        Command::Trace { recording } => simulate::print_trace(recording),
         Command::Simulate(a) => {
             simulate::check(a)?;
             simulate::simulate(a, out)

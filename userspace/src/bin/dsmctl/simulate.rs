@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal};
+use std::io::{self, BufReader, BufWriter, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
+use serde_json::json;
 
 use dsm::class::Class;
-use dsm::cli::dsmctl::{Collection, GcDestination, Output, Simulate};
+use dsm::cli::dsmctl::{Collection, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dsm::flash::{Destination, Gc, PAGE};
 use dsm::sim::policies::Spec;
 use dsm::sim::profile::Profile;
@@ -38,15 +39,22 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         .context("there is nothing to play")?;
     let named = || path.display().to_string();
     let trace = read(a, path)?;
-    let model = model(a);
+    let mut model = model(a);
     let profile = Profile::of(&trace, &model.primary).with_context(named)?;
     let pages = sim::check(&profile, &model).with_context(named)?;
+    while a.unit.is_none() && model.unit * PAGE > MIN_UNIT && !model.has_room(pages) {
+        model.unit /= 2;
+    }
     let specs = if a.policy.is_empty() {
         Spec::all()
     } else {
         a.policy.clone()
     };
     let outcomes = run_all(&trace, &profile, &model, &specs).with_context(named)?;
+    if let Some(path) = &a.details {
+        let text = serde_json::to_string_pretty(&details(&profile, pages, &outcomes))?;
+        std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
+    }
     crate::print(out, &rows(&outcomes), || {
         text(&trace, &profile, &model, pages, &specs, &outcomes)
     })
@@ -64,13 +72,24 @@ fn read(a: &Simulate, path: &Path) -> Result<Trace> {
     trace::read(file).with_context(named)
 }
 
+pub fn print_trace(path: &Path) -> Result<()> {
+    let named = || path.display().to_string();
+    let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
+    let trace = trace::read(file).with_context(named)?;
+    match trace::text::write(&trace, BufWriter::new(io::stdout().lock())) {
+        // `dsmctl trace | head`
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to stdout"),
+    }
+}
+
 fn model(a: &Simulate) -> Model {
     Model {
         streams: a.streams,
         op: a.op,
         fill: a.fill,
         pages: a.size.map(|bytes| bytes / PAGE),
-        unit: a.unit / PAGE,
+        unit: a.unit.unwrap_or(UNIT) / PAGE,
         gc: match a.gc {
             Collection::Greedy => Gc::Greedy,
             Collection::CostBenefit => Gc::CostBenefit,
@@ -148,6 +167,42 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row<'_>> {
             gc_pages: o.gc_pages,
         })
         .collect()
+}
+
+fn details(profile: &Profile, pages: u64, outcomes: &[Outcome]) -> serde_json::Value {
+    let shares: serde_json::Map<String, serde_json::Value> = Class::ALL
+        .iter()
+        .zip(profile.classes)
+        .map(|(class, n)| (class.to_string(), (n as f64 / profile.run_writes as f64).into()))
+        .collect();
+    let policies: Vec<serde_json::Value> = outcomes
+        .iter()
+        .map(|o| {
+            json!({
+                "policy": o.policy,
+                "streams": o.by_stream.iter().map(|(stream, (host, gc))| json!({
+                    "stream": stream, "host_pages": host, "gc_pages": gc,
+                })).collect::<Vec<_>>(),
+                "erases": o.erases,
+                "wear": {
+                    "min": o.wear.min, "max": o.wear.max,
+                    "mean": o.wear.mean, "deviation": o.wear.deviation,
+                },
+                "mib_per_second": o.times.mib_per_second,
+                "mean_us": o.times.mean_us,
+                "p99_us": o.times.p99_us,
+                "series": o.series.iter().map(|s| json!([s.host_pages, s.waf])).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "drive_pages": pages,
+        "load_pages": profile.load_writes,
+        "run_pages": profile.run_writes,
+        "checkpoints": profile.checkpoints,
+        "shares": shares,
+        "policies": policies,
+    })
 }
 
 fn mib(pages: u64) -> u64 {
