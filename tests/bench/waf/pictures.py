@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The pictures of Documentation/results.md."""
+
+import json
+import subprocess
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+SHOWN = ["none", "file", "boundary", "dsm", "autostream-sfr", "filestream", "per-object", "oracle"]
+MIB = 1 << 20
+
+
+def save(figure, out, name):
+    figure.tight_layout()
+    figure.savefig(out / f"{name}.png", dpi=80)
+    plt.close(figure)
+    print(f"wrote {out / name}.png")
+
+
+def waf_bars(out, rows, op, gc):
+    workloads = list(dict.fromkeys(row["workload"] for row in rows))
+    figure, axis = plt.subplots(figsize=(12, 4.5))
+    width = 0.8 / len(SHOWN)
+    for n, policy in enumerate(SHOWN):
+        cells = [next(row for row in rows if row["workload"] == w and row["policy"] == policy
+                      and row["op"] == op and row["gc"] == gc) for w in workloads]
+        axis.bar([at + n * width for at in range(len(workloads))], [c["waf"] - 1 for c in cells], width,
+                 bottom=1, yerr=[c["spread"] for c in cells], capsize=2, label=policy)
+    axis.set_xticks([at + 0.4 - width / 2 for at in range(len(workloads))], workloads, rotation=20,
+                    ha="right", fontsize=8)
+    axis.set_ylabel("write amplification")
+    axis.set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, whiskers are the seeds")
+    axis.legend(ncols=4, fontsize=8)
+    save(figure, out, f"waf-{gc}")
+
+
+def speed(out, rows, op, gc):
+    """The papers' Figs. 10 and 11, as far as the model of time goes."""
+    workloads = list(dict.fromkeys(row["workload"] for row in rows))
+    shown = [policy for policy in SHOWN if policy not in ["none", "oracle"]]
+    figure, axes = plt.subplots(2, 1, figsize=(12, 7), sharex=True)
+    width = 0.8 / len(shown)
+    for axis, what, sign in zip(axes, ["throughput", "p99"], [1, -1]):
+        for n, policy in enumerate(shown):
+            cells = [next(row for row in rows if row["workload"] == w and row["policy"] == policy
+                          and row["op"] == op and row["gc"] == gc) for w in workloads]
+            axis.bar([at + n * width for at in range(len(workloads))],
+                     [100 * sign * (c[what] - 1) for c in cells], width,
+                     yerr=[100 * c[what + "_spread"] for c in cells], capsize=2, label=policy)
+        axis.axhline(0, color="gray", linewidth=0.8)
+    axes[0].set_ylabel("throughput gained, %")
+    axes[1].set_ylabel("99th percentile lowered, %")
+    axes[1].set_xticks([at + 0.4 - width / 2 for at in range(len(workloads))], workloads, rotation=20,
+                       ha="right", fontsize=8)
+    axes[0].set_title(f"A busy drive against the same without streams, over-provisioning {op}, {gc}")
+    axes[0].legend(ncols=3, fontsize=8)
+    save(figure, out, "speed")
+
+
+def waf_over_time(dsmctl, out, recording):
+    run = recording.simulate(dsmctl, out, SHOWN)
+    figure, axis = plt.subplots(figsize=(9, 4))
+    for policy in SHOWN:
+        series = run[policy]["series"]
+        # Means of ten samples: a sample is a few erase units.
+        chunks = [series[n:n + 10] for n in range(0, len(series) - 9, 10)]
+        axis.plot([c[-1][0] * 4096 / MIB for c in chunks],
+                  [sum(s[1] for s in c) / len(c) for c in chunks], label=policy)
+    axis.axvline(run[None]["load_pages"] * 4096 / MIB, color="gray", linestyle=":")
+    axis.set_xlabel("MiB written by the host (dotted: end of the load)")
+    axis.set_ylabel("write amplification")
+    axis.set_title(f"{recording.workload}, over-provisioning 0.15, greedy")
+    axis.legend(ncols=2, fontsize=8)
+    save(figure, out, "waf-time")
+
+
+def streams(dsmctl, out, recording):
+    counts = [2, 4, 6, 8, 10, 12]
+    policies = ["dsm", "dsm:groups=5", "per-file", "filestream", "autostream-sfr", "per-object", "oracle"]
+    figure, axis = plt.subplots(figsize=(8, 4))
+    points = {policy: [] for policy in policies}
+    for count in counts:
+        run = recording.simulate(dsmctl, out, ["none"] + policies, streams=count, op=0.28)
+        for policy in policies:
+            points[policy].append(100 * (1 - run[policy]["waf"] / run["none"]["waf"]))
+    for policy in policies:
+        axis.plot(counts, points[policy], marker="o", label=policy)
+    axis.axhline(0, color="gray", linewidth=0.8)
+    axis.set_xlabel("streams of the drive")
+    axis.set_ylabel("flash writes saved, %")
+    axis.set_title(f"{recording.workload}, over-provisioning 0.28, greedy")
+    axis.legend(fontsize=8)
+    save(figure, out, "streams")
+
+
+def pattern(dsmctl, out, recording):
+    """The papers' Figs. 3 and 8: offset against time, by kind of file."""
+    idents = {i["ident"]: i for i in json.loads(recording.path.with_suffix(".idents").read_text())}
+    text = subprocess.run([dsmctl, "trace", str(recording.path)], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout
+    boundary, writes, checkpoints, loaded, start = {}, {}, [], False, 0
+    journal = 0
+    for line in text.splitlines()[1:]:
+        us, kind, *rest = line.split(",")
+        seconds = int(us) / 1e6
+        if kind == "L":
+            loaded, start = True, seconds
+        elif kind == "C":
+            checkpoints.append(seconds - start)
+        elif kind == "W":
+            name, offset, length = rest[0], int(rest[1]), int(rest[2])
+            if not loaded:
+                boundary[name] = max(boundary.get(name, 0), offset + length)
+                continue
+            if "WiredTigerLog" in name:
+                name, offset, journal = "journal", journal, journal + length
+            writes.setdefault(name, []).append((seconds - start, (offset + length / 2) / MIB, length))
+
+    def title(name):
+        ident = idents.get(name.removesuffix(".wt"), {})
+        return f"{ident.get('ns', name)} {ident.get('index', '')}".strip()
+
+    def busiest(test):
+        names = [n for n in writes if test(idents.get(n.removesuffix(".wt"), {}))]
+        return sorted(names, key=lambda n: -sum(w[2] for w in writes[n]))
+
+    collections = busiest(lambda i: i.get("type") == "collection")[:2]
+    secondary = busiest(lambda i: i.get("type") == "index" and i.get("index") != "_id_")[:2]
+    primary = busiest(lambda i: i.get("index") == "_id_")[:1]
+    names = collections + secondary + primary + ["journal"]
+    figure, axes = plt.subplots(3, 2, figsize=(11, 9))
+    for axis, name in zip(axes.flat, names):
+        points = writes.get(name, [])
+        axis.scatter([p[0] for p in points], [p[1] for p in points], s=0.5, linewidths=0)
+        if name in boundary:
+            axis.axhline(boundary[name] / MIB, color="red", linestyle="--", linewidth=0.8)
+        for at in checkpoints[::10]:
+            axis.axvline(at, color="gray", linewidth=0.3)
+        axis.set_title(title(name), fontsize=9)
+        axis.set_xlabel("s", fontsize=8)
+        axis.set_ylabel("offset, MiB", fontsize=8)
+    figure.suptitle(f"{recording.workload}: writes as the device gets them; red: boundary, gray: each tenth checkpoint")
+    save(figure, out, "pattern")
+
+
+def leaf_pages(dsmctl, out, recordings, names):
+    """The papers' Fig. 13: what an operation makes the flash write."""
+    figure, axes = plt.subplots(1, len(names), figsize=(5 * len(names), 4), squeeze=False)
+    for axis, (large, small) in zip(axes.flat, names):
+        for n, name in enumerate([large, small]):
+            recording = recordings[name][0]
+            ops = json.loads(recording.path.with_suffix(".json").read_text())["ops"]
+            run = recording.simulate(dsmctl, out, SHOWN)
+            written = run[None]["run_pages"] * 4096
+            bars = [written * run[p]["waf"] / ops / 1024 for p in SHOWN]
+            axis.bar([at + 0.4 * n for at in range(len(SHOWN))], bars, 0.4, label=["32 KiB", "4 KiB"][n])
+        axis.set_xticks([at + 0.2 for at in range(len(SHOWN))], SHOWN, rotation=30, ha="right", fontsize=8)
+        axis.set_title(large)
+        axis.set_ylabel("KiB written to flash an operation")
+        axis.legend(title="leaf pages")
+    save(figure, out, "leaf-pages")
+
+
+def draw(dsmctl, out, recordings, rows):
+    for gc in ["greedy", "cost-benefit"]:
+        waf_bars(out, rows, 0.15, gc)
+    speed(out, rows, 0.15, "greedy")
+    first = recordings.get("LB-Update-Only", next(iter(recordings.values())))[0]
+    waf_over_time(dsmctl, out, first)
+    streams(dsmctl, out, first)
+    pattern(dsmctl, out, first)
+    pairs = [(name, f"{name}-4K") for name in recordings if f"{name}-4K" in recordings]
+    if pairs:
+        leaf_pages(dsmctl, out, recordings, pairs)
