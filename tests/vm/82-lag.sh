@@ -60,7 +60,7 @@ mount /dev/mapper/t $mnt
 mkdir $mnt/data
 layout=(--nodes 1000 --cache-mb 30 --journal-mb 20 --directory-per-db --directory-for-indexes)
 works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load "${layout[@]}"
-dsmd --device t --dbpath $mnt/data --boundary attach 2>/tmp/dsmd.log &
+dsmd --device t --dbpath $mnt/data 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
 dsmctl boundary show t -o json | jq -r '.files[] | "\(.path) \(.class)"' >/tmp/classes
@@ -75,6 +75,8 @@ is 'with streams and named regions that were written' \
 	"$(jq -s 'all(.bytes > 0 and ([.regions[] | select(.file and .bytes > 0)] | length > 0))' /tmp/top)" true
 works 'and a frame for people' eval 'dsmctl top t --interval 0.2 --count 1 | grep -q "MiB/s in"'
 wait $run
+works 'the load phase ends by itself' until_true 5 'grep -q "the load phase is over" /tmp/dsmd.log'
+is 'and every table has its boundary' "$(dsmctl boundary show t -o json | jq '[.files[] | select(.boundary)] | length')" 10
 kill $agent
 wait $agent
 umount $mnt

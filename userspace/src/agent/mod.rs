@@ -55,7 +55,7 @@ const MAX_LOGGED: usize = 1000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BoundaryMode {
-    /// When the load phase is over, by the rule in `load`.
+    /// When the load phase is over.
     #[default]
     Auto,
     /// Not before `dsmctl boundary mark`.
