@@ -33,6 +33,7 @@ struct dsm_extent {
  */
 struct dsm_extent_map {
 	u32 nr_extents;
+	u32 four;			/* below this slot are four levels more */
 	u32 nr_files;
 	u64 *start;			/* [0 .. nr_extents] */
 	struct dsm_extent *extent;	/* [0 .. nr_extents] */
@@ -79,11 +80,11 @@ static inline u32 dsm_slot_next(u32 slot, u32 nr)
 static inline unsigned long
 dsm_extent_map_walk(const struct dsm_extent_map *map, u64 sector)
 {
-	unsigned long nr = map->nr_extents, four = (nr + 1) / 8, path = 1;
+	unsigned long nr = map->nr_extents, four = map->four, path = 1;
 	const u64 *start = map->start;
 
 #define DSM_TURN()	(path = 2 * path + 1 - (sector < start[path]))
-	while (path < four) {	/* so that 8 * path + 7 <= nr */
+	while (path < four) {
 		DSM_TURN();
 		DSM_TURN();
 		DSM_TURN();

@@ -17,6 +17,9 @@
 #include "compat/compat.h"
 #include "dsm.h"
 
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
 /*
  * The write path.  It reads what a commit or a checkpoint replaces with preemption
  * disabled, which holds off synchronize_rcu() and costs less than
@@ -24,7 +27,7 @@
  */
 
 static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
-					  union dsm_stamp stamp,
+					  union dsm_stamp stamp, u64 sector,
 					  unsigned int sectors)
 {
 	struct dsm_stream_count __percpu *count = &d->counts->stream[stamp.stream];
@@ -33,6 +36,7 @@ static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
 	bio->bi_write_hint = stamp.hint;
 	this_cpu_inc(count->writes);
 	this_cpu_add(count->sectors, sectors);
+	trace_dsm_place(d->ti, sector, sectors, stamp);
 }
 
 /*
@@ -54,7 +58,7 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 		whole = hit.left >= (s64)sectors;
 		if (likely(whole)) {
 			dsm_region_count(hit.region, hit.offset, sectors);
-			dsm_stamp_bio(d, bio, dsm_region_stamp(hit.region), sectors);
+			dsm_stamp_bio(d, bio, dsm_region_stamp(hit.region), sector, sectors);
 		}
 	}
 	rcu_read_unlock_sched();
@@ -117,7 +121,7 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 	}
 	rcu_read_unlock_sched();
 
-	dsm_stamp_bio(d, bio, dsm_keep_foreign(d, bio, stamp), sectors);
+	dsm_stamp_bio(d, bio, dsm_keep_foreign(d, bio, stamp), sector, sectors);
 }
 
 static int dsm_map(struct dm_target *ti, struct bio *bio)

@@ -8,6 +8,7 @@
 #include <linux/string.h>
 
 #include "dsm.h"
+#include "trace.h"
 
 /* A file's window while the checkpoint is under way. */
 struct dsm_sums {
@@ -88,6 +89,7 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 	}
 	d->window_ms = done->ms;
 	d->window_start = now;
+	trace_dsm_checkpoint(d->ti, done);
 
 	kvfree(windows);
 	kvfree(sums);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * dsm:dsm_place for every write that leaves the target, dsm:dsm_checkpoint for
+ * every checkpoint.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM dsm
+
+#if !defined(DSM_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define DSM_TRACE_H
+
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+#include <linux/tracepoint.h>
+
+TRACE_EVENT(dsm_place,
+
+	TP_PROTO(struct dm_target *ti, u64 sector, unsigned int sectors,
+		 union dsm_stamp stamp),
+
+	TP_ARGS(ti, sector, sectors, stamp),
+
+	TP_STRUCT__entry(
+		__field(dev_t,		dev)
+		__field(u64,		sector)
+		__field(unsigned int,	sectors)
+		__field(u8,		stream)
+		__field(u8,		hint)
+	),
+
+	TP_fast_assign(
+		__entry->dev = disk_devt(dm_disk(dm_table_get_md(ti->table)));
+		__entry->sector = sector;
+		__entry->sectors = sectors;
+		__entry->stream = stamp.stream;
+		__entry->hint = stamp.hint;
+	),
+
+	TP_printk("%d,%d %llu + %u stream %u hint %u",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->sector,
+		  __entry->sectors, __entry->stream, __entry->hint)
+);
+
+TRACE_EVENT(dsm_checkpoint,
+
+	TP_PROTO(struct dm_target *ti, const struct dsm_checkpoint *done),
+
+	TP_ARGS(ti, done),
+
+	TP_STRUCT__entry(
+		__field(dev_t,	dev)
+		__field(u64,	window)
+		__field(u64,	ms)
+		__field(u32,	written)
+		__field(u32,	moved)
+	),
+
+	TP_fast_assign(
+		__entry->dev = disk_devt(dm_disk(dm_table_get_md(ti->table)));
+		__entry->window = done->window;
+		__entry->ms = done->ms;
+		__entry->written = done->written;
+		__entry->moved = done->moved;
+	),
+
+	TP_printk("%d,%d window %llu ms %llu written %u moved %u",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->window,
+		  __entry->ms, __entry->written, __entry->moved)
+);
+
+#endif
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>

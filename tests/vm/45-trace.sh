@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# The trace events: what leaves the target, and checkpoints.
+. "$(dirname "$0")/lib.sh"
+load_module
+
+ssd=$(disk_by_serial fdp)
+sectors=$(blockdev --getsz "$ssd")
+tracing=/sys/kernel/tracing
+
+dmsetup create t --table "0 $sectors dsm $ssd 0"
+message t begin full "$sectors"
+message t file 1 collection 32768 0:0:128
+message t commit >/dev/null
+dev=$(dmsetup info -c --noheadings --separator , -o major,minor t)
+stream() { if has_write_streams "$ssd"; then echo "$1"; else echo 0; fi; }
+
+echo 1 >$tracing/events/dsm/enable
+put /dev/mapper/t 2 1
+put /dev/mapper/t 9 1
+put /dev/mapper/t 7 1 8
+message t checkpoint >/dev/null
+echo 0 >$tracing/events/dsm/enable
+put /dev/mapper/t 2 1
+
+sed -n 's/.*: dsm_place: //p' $tracing/trace >/tmp/placed
+is 'every write that leaves is traced, with its parts' "$(paste -sd/ /tmp/placed)" \
+	"$dev 16 + 8 stream $(stream 3) hint 5/$dev 72 + 8 stream $(stream 4) hint 3/$dev 56 + 8 stream $(stream 3) hint 5/$dev 64 + 8 stream $(stream 4) hint 3"
+matches 'a checkpoint is traced' "$(sed -n 's/.*: dsm_checkpoint: //p' $tracing/trace)" \
+	"^$dev window 1 ms [0-9]+ written 2 moved [0-2]\$"
+dmsetup remove t
+done_testing
