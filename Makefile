@@ -6,6 +6,7 @@
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
 # make unit          the policies on the host
 # make vm-test       the tests in the VM, on every kernel
+# make bench-hotpath   what the target costs, in instructions and seconds
 # make install       what "make" built, into the running system (or DESTDIR=)
 # make dkms-install  the module's source, for DKMS
 #
@@ -47,6 +48,9 @@ style:
 unit:
 	tests/check unit
 
+bench-hotpath:
+	tests/bench/hotpath
+
 vm-test:
 	tests/check vm
 
@@ -55,4 +59,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install dkms-install demo check style unit vm-test clean
+.PHONY: all module userspace install dkms-install demo check style unit vm-test bench-hotpath clean

@@ -1,0 +1,83 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# tests/bench/hotpath in a guest. Prints
+#   arm ARM EXTENTS WRITE READ     instructions, medians
+#   checkpoint FILES INSNS SECONDS
+#   upload EXTENTS INSNS SECONDS
+#   memory FILES EXTENTS BYTES      of the kernel in all
+#   structure NAME EXTENTS INSNS BYTES
+# With "clock" as its argument only checkpoints and the upload, on a device that
+# takes no data: there instructions are not counted, but time is real.
+set -euo pipefail
+
+insns=1
+[[ ${1:-} != clock ]] || insns=
+if [[ $insns ]]; then
+	modprobe dm-mod
+	modprobe null_blk gb=16 bs=4096 queue_mode=2 irqmode=0
+	disk=/dev/nullb0
+else
+	dmsetup create disk --table '0 33554432 error'
+	disk=/dev/mapper/disk
+fi
+insmod ./dm-dsm.ko
+sectors=$(blockdev --getsz $disk)
+
+median() { ./hotpath cost "$1" "$2" "$3" | cut -d' ' -f1; }
+arm() { echo "arm $1 $2 $(median "$3" write "$2") $(median "$3" read "$2")"; }
+upload() { ./hotpath upload t "$sectors" "$1" "$2"; }
+# What the kernel has allocated, for any purpose
+allocated() {
+	echo 3 >/proc/sys/vm/drop_caches
+	sleep 0.2
+	awk '/^(Slab|Percpu|VmallocUsed):/ { sum += $2 } END { print sum * 1024 }' /proc/meminfo
+}
+
+memory() {
+	upload 1 1 >/dev/null
+	upload "$1" "$2" >/dev/null
+	echo "memory $1 $2 $(allocated)"
+}
+
+if [[ $insns ]]; then
+	arm raw 0 $disk
+	dmsetup create t --table "0 $sectors linear $disk 0"
+	arm linear 0 /dev/mapper/t
+	./hotpath stats t 1000
+	arm dmstats 1000 /dev/mapper/t
+	./hotpath stats t 9000
+	arm dmstats 10000 /dev/mapper/t
+	dmsetup remove t
+fi
+
+dmsetup create t --table "0 $sectors dsm $disk 0 2 streams 8"
+if [[ $insns ]]; then
+	arm dsm 0 /dev/mapper/t
+	for extents in 1000 100000 1000000; do
+		upload 10 $extents >/dev/null
+		arm dsm $extents /dev/mapper/t
+	done
+fi
+for files in 10 1000 10000; do
+	upload $files $files >/dev/null
+	./hotpath message t checkpoint >/dev/null
+	./hotpath touch /dev/mapper/t $files
+	echo "checkpoint $files $(./hotpath message t checkpoint | cut -d' ' -f2-)"
+done
+echo "upload 1000000 $(upload 10000 1000000 | sed -n 's/^upload //p')"
+[[ $insns ]] || exit 0
+memory 10 500000
+memory 10 1000000
+memory 50000 50000
+memory 100000 100000
+dmsetup remove t
+
+for extents in 1000 1000000; do
+	for what in sorted eytzinger eytzinger4 rbtree maple; do
+		before=$(allocated)
+		insmod ./structures.ko what=$what extents=$extents
+		echo "structure $what $extents $(</sys/module/structures/parameters/insns) $(($(allocated) - before))"
+		rmmod structures
+	done
+done

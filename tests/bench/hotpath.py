@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""usage: hotpath.py DIR LABEL...
+
+Makes DIR/hotpath.json of what the guests printed, and prints it as tables.
+"""
+import json
+import sys
+
+
+def lines(path):
+    with open(path) as f:
+        return [line.split() for line in f]
+
+
+def measured(words):
+    """What hotpath-guest.sh prints, except for the arms."""
+    m = {"checkpoint": {}, "upload": {}, "memory": {}, "structures": []}
+    for what, *rest in words:
+        if what == "checkpoint":
+            m[what][int(rest[0])] = {"insns": int(rest[1]), "seconds": float(rest[2])}
+        elif what == "upload":
+            m[what] = {"extents": int(rest[0]), "insns": int(rest[1]), "seconds": float(rest[2])}
+        elif what == "memory":
+            files, extents, size = map(int, rest)
+            m[what][files, extents] = size
+        elif what == "structure":
+            name, extents, insns, size = rest[0], *map(int, rest[1:])
+            m["structures"].append(
+                {"structure": name, "extents": extents, "insns": insns, "bytes_per_extent": round(size / extents, 1)}
+            )
+    return m
+
+
+def main(folder, labels):
+    arms = []
+    for label in labels:
+        words = lines(f"{folder}/hotpath-{label}.txt")
+        here = [
+            {"kernel": label, "arm": arm, "extents": int(extents), "write_insns": int(write), "read_insns": int(read)}
+            for what, arm, extents, write, read in (w for w in words if w[0] == "arm")
+        ]
+        linear = next(a for a in here if a["arm"] == "linear")
+        print(f"\n{label}: instructions of a 4 KiB I/O, and how many more than dm-linear's")
+        print(f"{'':10} {'extents':>9} {'write':>9} {'':>9} {'read':>9}")
+        for a in here:
+            write, read = (a[k] - linear[k] for k in ("write_insns", "read_insns"))
+            print(f"{a['arm']:10} {a['extents']:9} {a['write_insns']:9} {write:+9} {a['read_insns']:9} {read:+9}")
+        arms += here
+        counted = measured(words)
+        print(f"\n{label}: instructions of a checkpoint, and of an upload")
+        for files, c in counted["checkpoint"].items():
+            print(f"{files:9} files {c['insns']:12}")
+        print(f"{counted['upload']['extents']:9} extents {counted['upload']['insns']:10}")
+        print(f"\n{label}: instructions of a lookup in other structures, and bytes an extent")
+        for c in counted["structures"]:
+            size = c["bytes_per_extent"] if c["extents"] > 10000 else ""
+            print(f"{c['structure']:10} {c['extents']:9} {c['insns']:9} {size:>9}")
+
+    timed = measured(lines(f"{folder}/hotpath-uml.txt"))
+    memory = counted["memory"]
+    per_extent = (memory[10, 1000000] - memory[10, 500000]) / 500000
+    per_file = (memory[100000, 100000] - memory[50000, 50000]) / 50000 - per_extent - 16
+    result = {
+        "arms": arms,
+        "bytes_per_file": round(per_file, 1),
+        "bytes_per_file_and_cpu": 16,
+        "bytes_per_extent": round(per_extent, 1),
+        "upload_seconds_1e6_extents": timed["upload"]["seconds"],
+        "checkpoint_seconds_1e4_files": timed["checkpoint"][10000]["seconds"],
+        "structures": counted["structures"],
+    }
+    print("\nby the clock, in UML")
+    for files, c in timed["checkpoint"].items():
+        print(f"checkpoint of {files:6} files {1000 * c['seconds']:9.3f} ms")
+    print(f"upload of {timed['upload']['extents']} extents {timed['upload']['seconds']:8.3f} s")
+    print(f"\nmemory: {per_extent:.1f} bytes an extent, {per_file:.1f} a file and 16 for each CPU")
+    with open(f"{folder}/hotpath.json", "w") as f:
+        json.dump(result, f, indent=1)
+    print(f"\n{folder}/hotpath.json")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
