@@ -5,6 +5,10 @@
 # make check         every test
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
 # make unit          the policies on the host
+# make kunit         the KUnit suites, and which lines they reach
+# make stress        ten minutes of everything at once, in UML
+# make faults        every allocation fails in turn, in UML
+# make fuzz          a million mutated messages and constructor lines, in UML
 # make vm-test       the tests in the VM, on every kernel
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make install       what "make" built, into the running system (or DESTDIR=)
@@ -51,6 +55,18 @@ unit:
 bench-hotpath:
 	tests/bench/hotpath
 
+kunit:
+	tests/bed/uml/kunit
+
+stress:
+	tests/uml/stress 600
+
+faults:
+	tests/uml/faults 100 8
+
+fuzz:
+	tests/uml/fuzz 1000000
+
 vm-test:
 	tests/check vm
 
@@ -59,4 +75,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install dkms-install demo check style unit vm-test bench-hotpath clean
+.PHONY: all module userspace install dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath clean
