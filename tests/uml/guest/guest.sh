@@ -24,14 +24,17 @@ check_per_cpu() {
 
 # An object is a leak only when it is five seconds old and no scan has found it.
 check_kmemleak() {
+	local leaks
+
 	sleep 5
-	echo scan >/sys/kernel/debug/kmemleak 2>/dev/null || return
+	echo scan >/sys/kernel/debug/kmemleak || { fail 'kmemleak is off'; return; }
 	echo scan >/sys/kernel/debug/kmemleak
-	if [[ ! -s /sys/kernel/debug/kmemleak ]]; then
+	leaks=$(</sys/kernel/debug/kmemleak)
+	if [[ ! $leaks ]]; then
 		pass 'kmemleak finds nothing'
 	else
-		cat /sys/kernel/debug/kmemleak >&2
-		fail 'kmemleak finds what is printed above'
+		head -n 60 <<<"$leaks" >&2
+		fail "kmemleak finds $(grep -c '^unreferenced' <<<"$leaks") objects that nothing refers to"
 	fi
 }
 
