@@ -131,7 +131,10 @@ def pattern(dsmctl, out, recording):
     secondary = busiest(lambda i: i.get("type") == "index" and i.get("index") != "_id_")[:2]
     primary = busiest(lambda i: i.get("index") == "_id_")[:1]
     names = collections + secondary + primary + ["journal"]
-    figure, axes = plt.subplots(3, 2, figsize=(11, 9))
+    figure, axes = plt.subplots((len(names) + 1) // 2, 2, figsize=(11, 3 * ((len(names) + 1) // 2)),
+                                squeeze=False)
+    for axis in axes.flat[len(names):]:
+        axis.set_visible(False)
     for axis, name in zip(axes.flat, names):
         points = writes.get(name, [])
         axis.scatter([p[0] for p in points], [p[1] for p in points], s=0.5, linewidths=0)
