@@ -74,6 +74,8 @@ pub struct Root {
     path: PathBuf,
     dev: u64,
     ino: u64,
+    /// Nanoseconds, 0 when not known.
+    btime: i128,
 }
 
 fn open_dir(at: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
@@ -126,7 +128,13 @@ impl Root {
             path,
             dev: device(&s),
             ino: s.stx_ino,
+            btime: stamp(&s).btime,
         })
+    }
+
+    /// Inode number and birth time, which no other directory has.
+    pub fn identity(&self) -> (u64, i128) {
+        (self.ino, self.btime)
     }
 
     pub fn path(&self) -> &Path {

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use dsm::agent::state::{Kept, State};
+use dsm::agent::state::{Directory, Kept, State};
 use dsm::class::Class;
 use dsm::config::Config;
 use dsm::ident::classify;
@@ -77,7 +77,7 @@ fn table() -> impl Strategy<Value = (String, Class)> {
     )
 }
 
-const STATE: &str = r#"{"version":1,"device":"d","marked":true,"files":[{"ino":131,"born":1700000000123456789,"boundary":8192},{"ino":132,"born":-1,"boundary":4096}]}"#;
+const STATE: &str = r#"{"version":1,"device":"d","root":{"ino":128,"born":1},"marked":true,"files":[{"ino":131,"born":1700000000123456789,"boundary":8192},{"ino":132,"born":-1,"boundary":4096}]}"#;
 const RULES: &str =
     "# x\nsecantus_oplog.wt oplog\n\n**/documents_?[0-9]*.wt\tcollection\n[!a-c]*/x.wt primary\n";
 const CONFIG: &str = "metrics = 9187\nlog-format = \"json\"\n[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\n\
@@ -129,7 +129,7 @@ proptest! {
     #[test]
     fn states_come_back(files in prop::collection::btree_map(any::<u64>(), (any::<i64>(), 1..1u64 << 40), 0..50)) {
         let kept = |(&ino, &(born, pages)): (&u64, &(i64, u64))| Kept { ino, born, boundary: pages * 4096 };
-        let state = State::new("d\"\n", true, files.iter().map(kept).collect());
+        let state = State::new("d\"\n", Directory::default(), true, files.iter().map(kept).collect());
         prop_assert_eq!(State::parse(state.text().as_bytes(), "d\"\n"), Ok(state));
     }
 

@@ -67,11 +67,6 @@ impl Tracked {
             above > b && above >= SMALL
         })
     }
-
-    /// The birth time as it is kept; until the year 2262.
-    pub fn born(&self) -> i64 {
-        i64::try_from(self.stamp.btime).unwrap_or(0)
-    }
 }
 
 /// How closely a refresh looks.

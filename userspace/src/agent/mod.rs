@@ -41,7 +41,7 @@ pub use files::Scope;
 use files::{Collector, Tracked};
 use load::{Load, Sums};
 use room::Room;
-use state::{Kept, State};
+use state::{born, Directory, Kept, State};
 
 pub const TURTLE: &str = "WiredTiger.turtle";
 /// Uploads that are tried before a refresh is given up.
@@ -194,6 +194,14 @@ enum Reading {
 /// The kernel's answer to an upload: the outer error ends the agent.
 type Uploaded = Result<Result<Option<Commit>, String>, Fatal>;
 
+fn directory(root: &Root) -> Directory {
+    let (ino, btime) = root.identity();
+    Directory {
+        ino,
+        born: born(btime),
+    }
+}
+
 fn fatal(e: MessageError) -> Fatal {
     match e {
         MessageError::Gone => Fatal::DeviceGone,
@@ -211,6 +219,13 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             preallocate,
             state,
         } = options;
+        let here = directory(&root);
+        let state = state.filter(|s| {
+            if s.root != here {
+                log!(Info, "the state file is about another data directory");
+            }
+            s.root == here
+        });
         let marked = state.as_ref().is_some_and(|s| s.marked);
         Self {
             target,
@@ -281,12 +296,12 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let kept = |(&ino, f): (&u64, &Tracked)| {
             f.boundary.map(|boundary| Kept {
                 ino,
-                born: f.born(),
+                born: born(f.stamp.btime),
                 boundary,
             })
         };
         let files = self.files.iter().filter_map(kept).collect();
-        Some(State::new(device, self.marked, files))
+        Some(State::new(device, directory(&self.root), self.marked, files))
     }
 
     /// What [`Self::unsaved_state`] gave was lost.

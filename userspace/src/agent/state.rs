@@ -14,6 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::files::PAGE;
 use crate::log;
 
+/// A birth time as it is kept: until the year 2262.
+pub fn born(btime: i128) -> i64 {
+    i64::try_from(btime).unwrap_or(0)
+}
+
 const VERSION: u32 = 1;
 /// A longer file is not one of ours: 10^6 files take a tenth.
 const MOST: u64 = 1 << 30;
@@ -29,22 +34,33 @@ pub struct Kept {
     pub boundary: u64,
 }
 
+/// The data directory itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directory {
+    pub ino: u64,
+    pub born: i64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     pub version: u32,
     pub device: String,
+    /// The data directory: another one on the device starts anew.
+    pub root: Directory,
     /// Whether the load phase is over.
     pub marked: bool,
     pub files: Vec<Kept>,
 }
 
 impl State {
-    pub fn new(device: &str, marked: bool, mut files: Vec<Kept>) -> Self {
+    pub fn new(device: &str, root: Directory, marked: bool, mut files: Vec<Kept>) -> Self {
         files.sort_unstable_by_key(|f| f.ino);
         Self {
             version: VERSION,
             device: device.to_owned(),
+            root,
             marked,
             files,
         }
@@ -193,7 +209,12 @@ mod tests {
             born: 1_700_000_000_123_456_789,
             boundary,
         };
-        State::new("d", true, vec![kept(9, 8192), kept(7, 4096)])
+        State::new(
+            "d",
+            Directory { ino: 128, born: 5 },
+            true,
+            vec![kept(9, 8192), kept(7, 4096)],
+        )
     }
 
     #[test]
@@ -254,7 +275,7 @@ mod tests {
         assert!(keeper.save(&state()));
         // No file can be made of this name.
         fs::create_dir(dir.path().join("d.new")).unwrap();
-        assert!(!keeper.save(&State::new("d", false, Vec::new())));
+        assert!(!keeper.save(&State::new("d", Directory::default(), false, Vec::new())));
         assert_eq!(keeper.load(), Some(state()));
     }
 }

@@ -371,6 +371,17 @@ fn boundaries_survive_the_device() {
     assert_eq!((boundary(&a, i), boundary(&a, late)), (Some(16384), Some(8192)));
     assert_eq!(a.unsaved_state("d").unwrap().files.len(), 3);
 
+    // Another data directory on the device starts anew.
+    let mut elsewhere = options();
+    elsewhere.state.as_mut().unwrap().root.born += 1;
+    let elsewhere = bed.agent_with(ModelKernel::new(SECTORS), elsewhere);
+    assert!(elsewhere.kept.is_empty());
+    let manual = Options {
+        mode: BoundaryMode::Manual,
+        ..options()
+    };
+    assert!(bed.agent_with(ModelKernel::new(SECTORS), manual).marked());
+
     // What the kernel has is newer than the state, unless it is of another file.
     a.move_boundaries(&[COLL.into()], &mut none).unwrap().unwrap();
     let mut a = bed.agent_with(a.target, options());
