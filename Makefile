@@ -10,6 +10,7 @@
 # make faults        every allocation fails in turn, in UML
 # make fuzz          a million mutated messages and constructor lines, in UML
 # make vm-test       the tests in the VM, on every kernel
+# make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make install       what "make" built, into the running system (or DESTDIR=)
 # make dkms-install  the module's source, for DKMS
@@ -52,6 +53,9 @@ style:
 unit:
 	tests/check unit
 
+bench-waf:
+	tests/bench/waf/run
+
 bench-hotpath:
 	tests/bench/hotpath
 
@@ -75,4 +79,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath clean
+.PHONY: all module userspace install dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf clean
