@@ -12,6 +12,9 @@
 # make vm-test       the tests in the VM, on every kernel
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds
+# make fuzz-agent    a million names and texts of each kind for the agent
+# make bench-agent   what the agent costs with 10,000 files
+# make man           man pages and completions, which "make install" takes along
 # make install       what "make" built, into the running system (or DESTDIR=)
 # make dkms-install  the module's source, for DKMS
 #
@@ -32,9 +35,17 @@ userspace:
 	cargo build --release --locked --manifest-path userspace/Cargo.toml \
 		--target-dir build/userspace
 
+man:
+	cargo run --release --locked --manifest-path userspace/Cargo.toml \
+		--target-dir build/userspace --example manual -- build/man
+
 install:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(DESTDIR) modules_install
 	install -D -t $(DESTDIR)$(PREFIX)/sbin build/userspace/release/dsmctl build/userspace/release/dsmd
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system userspace/systemd/dsmd.service
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dm-dsm userspace/systemd/dsmd.toml
+	$(if $(wildcard build/man),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 build/man/*.8)
+	$(if $(wildcard build/man),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/bash-completion/completions build/man/*.bash)
 
 dkms-install:
 	install -d $(DESTDIR)/usr/src/dm-dsm-$(VERSION)
@@ -71,6 +82,14 @@ faults:
 fuzz:
 	tests/uml/fuzz 1000000
 
+fuzz-agent:
+	tests/bed/tools env FUZZ_CASES=1000000 cargo test --release --locked \
+		--manifest-path userspace/Cargo.toml --target-dir build/userspace --test fuzz
+
+bench-agent:
+	tests/bed/tools cargo bench -q --locked --manifest-path userspace/Cargo.toml \
+		--target-dir build/userspace --bench scale
+
 vm-test:
 	tests/check vm
 
@@ -79,4 +98,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf clean
+.PHONY: all module userspace install dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man clean

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Names and texts that others write, by chance: nothing panics, and what is
-//! taken is sound.  `make fuzz` makes a million of each.
+//! taken is sound.  `make fuzz-agent` makes a million of each.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
