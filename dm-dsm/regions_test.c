@@ -80,7 +80,8 @@ static void writes_are_counted_in_pages(struct kunit *test)
 	u64 sectors = 0;
 
 	for (int i = 0; i < ARRAY_SIZE(c->write) && c->write[i].sectors; i++) {
-		dsm_region_count(&file->region[DSM_BOTTOM], c->write[i].offset, c->write[i].sectors);
+		dsm_region_count(&file->region[DSM_BOTTOM], c->write[i].offset,
+				 c->write[i].sectors);
 		sectors += c->write[i].sectors;
 	}
 	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_BOTTOM]), sectors);
@@ -165,7 +166,7 @@ static void counts_of_all_cpus_add_up(struct kunit *test)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		*per_cpu_ptr(file->region[DSM_TOP].sectors, cpu) = 1ULL << 40;
+		per_cpu(*file->region[DSM_TOP].sectors, cpu) = 1ULL << 40;
 	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_TOP]),
 			(u64)num_possible_cpus() << 40);
 }

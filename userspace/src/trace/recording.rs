@@ -167,7 +167,7 @@ fn difference(to: u64, from: u64) -> u64 {
     if to >= from {
         (to - from) << 1
     } else {
-        (from - to) << 1 | 1
+        ((from - to) << 1) | 1
     }
 }
 
