@@ -26,7 +26,7 @@ wt_verify() {
 
 	for file in "$mnt"/data/{collection,index}-*.wt; do
 		file=$(basename "$file" .wt)
-		wt -h $mnt/data -C "log=(enabled,path=journal,compressor=snappy),extensions=[$(find /usr/lib -name 'libwiredtiger_snappy.so' | head -n 1)]" \
+		wt -h $mnt/data -C "log=(enabled,path=journal,compressor=snappy,prealloc=false,file_max=1MB),extensions=[$(find /usr/lib -name 'libwiredtiger_snappy.so' | head -n 1)]" \
 			verify "table:$file" || return 1
 	done
 }
@@ -60,15 +60,13 @@ for fs in xfs ext4; do
 	works "$fs: dsmd is killed and started again" until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
 	is "$fs: the boundaries are what they were" "$(json '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
 
-	# The database is killed in the middle of its work, twice
-	for round in 1 2; do
-		wtload linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 60 \
-			--checkpoint-seconds 1 --mix mixed --cache-mb 20 --threads 2 --seed $round >/tmp/run.log 2>&1 &
-		until_true 60 "grep -q 'checkpoint 2' /tmp/run.log"
-		kill -9 $!
-		wait $! 2>/dev/null
-		works "$fs: killed in round $round: wtload check recovers and finds all right" wtload check --dbpath $mnt/data
-	done
+	# The database is killed in the middle of its work
+	wtload linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 60 \
+		--checkpoint-seconds 1 --mix mixed --cache-mb 20 --threads 2 >/tmp/run.log 2>&1 &
+	until_true 60 "grep -q 'checkpoint 2' /tmp/run.log"
+	kill -9 $!
+	wait $! 2>/dev/null
+	works "$fs: killed: wtload check recovers and finds all right" wtload check --dbpath $mnt/data
 	works "$fs: wt verify finds every table right" wt_verify
 
 	kill $agent

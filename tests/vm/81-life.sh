@@ -58,7 +58,7 @@ python3 -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14s", b"lo", 1, b""))'
 agent
 works 'dsmd waits for devices' until_true 10 '[[ $(grep -c waiting /tmp/dsmd.log) -ge 2 ]]'
-is 'the metrics say so' "$(metric 'dsm_up{device="one"}')" 0
+works 'the metrics say so' until_true 5 '[[ $(metric "dsm_up{device=\"one\"}") == 0 ]]'
 dsmctl create one "$ssd" >/dev/null
 dsmctl create two "$plain" >/dev/null
 mkfs.xfs -q -f -K /dev/mapper/one
@@ -158,7 +158,8 @@ works 'the database is right' wtload check --dbpath $one/data
 kill $agent
 wait $agent
 is 'dsmd ends when asked' $? 0
-is 'nobody was surprised' "$(grep -c -e panicked -e 'refused the table' /tmp/dsmd.log)" 0
+# Extents that are read while files grow may overlap: that is tried again.
+is 'nobody was surprised' "$(grep -e panicked -e 'the table stays as it was' /tmp/dsmd.log)" ''
 umount $one $two
 dsmctl remove one
 dsmctl remove two
