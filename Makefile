@@ -16,6 +16,7 @@
 # make bench-agent   what the agent costs with 10,000 files
 # make man           man pages and completions, which "make install" takes along
 # make install       what "make" built, into the running system (or DESTDIR=)
+#                    install-module and install-userspace are its halves
 # make dkms-install  the module's source, for DKMS
 #
 # demo, check and vm-test need root on Debian 12 or 13, and nothing else: see
@@ -39,8 +40,12 @@ man:
 	cargo run --release --locked --manifest-path userspace/Cargo.toml \
 		--target-dir build/userspace --example manual -- build/man
 
-install:
+install: install-module install-userspace
+
+install-module:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(DESTDIR) modules_install
+
+install-userspace:
 	install -D -t $(DESTDIR)$(PREFIX)/sbin build/userspace/release/dsmctl build/userspace/release/dsmd
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system userspace/systemd/dsmd.service
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dm-dsm userspace/systemd/dsmd.toml
@@ -98,4 +103,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man clean
