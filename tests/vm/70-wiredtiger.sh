@@ -11,16 +11,6 @@ mnt=/tmp/db
 mkdir -p $mnt
 
 agent() { dsmd --device t --dbpath $mnt/data --wait 2>>/tmp/dsmd.log & agent=$!; }
-# until SECONDS COMMAND: waits for it to succeed
-until_true() {
-	local end=$((SECONDS + $1))
-
-	while ! eval "$2"; do
-		((SECONDS < end)) || return 1
-		sleep 0.2
-	done
-}
-json() { dsmctl status t --regions -o json | jq -r ".devices[0] | $1"; }
 # WiredTiger's own tool, on the collections: it opens the database anew for each
 # table. "wtload check" has verified every file before.
 wt_verify() {
@@ -40,14 +30,14 @@ for fs in xfs ext4; do
 	mkdir $mnt/data
 	agent
 	works "$fs: a database is loaded" wtload linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
-	works "$fs: its files are in the table" until_true 10 '(($(json .files) > 15))'
+	works "$fs: its files are in the table" until_true 10 '(($(json t .files) > 15))'
 	works "$fs: every file has its class" eval \
-		'[[ $(json "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
-		    $(json "[.region_list[] | select(.class == \"index\")] | length") = 7 &&
-		    $(json "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
+		'[[ $(json t "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
+		    $(json t "[.region_list[] | select(.class == \"index\")] | length") = 7 &&
+		    $(json t "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
 	works "$fs: boundaries are marked" dsmctl boundary mark t
-	is "$fs: ten files have one" "$(json '[.region_list[] | select(.boundary != null) | .id] | unique | length')" 10
-	before=$(json .windows)
+	is "$fs: ten files have one" "$(json t '[.region_list[] | select(.boundary != null) | .id] | unique | length')" 10
+	before=$(json t .windows)
 	# In seconds: dsmd makes one window of checkpoints that are closer than 100 ms.
 	works "$fs: a run with checkpoints" eval 'wtload linkbench --dbpath $mnt/data --phase run --nodes 5000 \
 		--seconds 11 --checkpoint-seconds 2 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
@@ -55,17 +45,17 @@ for fs in xfs ext4; do
 	works "$fs: of which there are some ($made)" test "$made" -ge 3
 	# Opening, the one after the last operation, and closing make checkpoints, too.
 	works "$fs: dsmd has seen each, and no others" until_true 10 \
-		"((\$(json .windows) >= $before + $made && \$(json .windows) <= $before + $made + 3))"
+		"((\$(json t .windows) >= $before + $made && \$(json t .windows) <= $before + $made + 3))"
 	works "$fs: both sides of a collection were written" eval \
-		'[[ $(json "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
-		    $(json "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
+		'[[ $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
+		    $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
 
-	boundaries=$(json '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)
+	boundaries=$(json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)
 	kill -9 $agent
 	wait $agent 2>/dev/null
 	agent
 	works "$fs: dsmd is killed and started again" until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
-	is "$fs: the boundaries are what they were" "$(json '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
+	is "$fs: the boundaries are what they were" "$(json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
 
 	# The database is killed in the middle of its work
 	wtload linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 60 \

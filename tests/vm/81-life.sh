@@ -25,15 +25,6 @@ agent() {
 	setpriv --bounding-set=-all,+sys_admin,+dac_read_search dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
 	agent=$!
 }
-until_true() {
-	local end=$((SECONDS + $1))
-
-	while ! eval "$2"; do
-		((SECONDS < end)) || { tail -n 20 /tmp/dsmd.log; return 1; }
-		sleep 0.1
-	done
-}
-json() { dsmctl status "$1" --regions -o json | jq -r ".devices[0] | $2"; }
 boundaries() { json "$1" '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 served() { dsmctl boundary show "$1" 2>/dev/null | grep -q collection; }
 logged() { grep -q "$1" /tmp/dsmd.log; }

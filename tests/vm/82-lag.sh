@@ -9,20 +9,11 @@ modprobe xfs
 ssd=$(disk_by_serial fdp)
 mnt=/tmp/db
 mkdir -p $mnt
-until_true() {
-	local end=$((SECONDS + $1))
-
-	while ! eval "$2"; do
-		((SECONDS < end)) || { tail -n 20 /tmp/dsmd.log; return 1; }
-		sleep 0.1
-	done
-}
-json() { dsmctl status t --regions -o json | jq -r ".devices[0] | $1"; }
 grows() { # BYTES: dsmd knows that the file has so many
 	dsmctl refresh t >/dev/null
 	[[ $(dsmctl boundary show t -o json | jq '.files[] | select(.path == "collection-900-900.wt") | .size') == "$1" ]]
 }
-sectors_unmapped() { json .unmapped_sectors; }
+sectors_unmapped() { json t .unmapped_sectors; }
 
 # A table that grows by 1 MiB, six times; dsmd looks after each. Only with room
 # beyond its end is there a place for what comes next. The file system's own
@@ -93,7 +84,7 @@ RULES
 dsmd --device t --dbpath $mnt --rules /tmp/rules 2>/tmp/dsmd.log &
 agent=$!
 works 'rules are followed' until_true 10 \
-	'[[ $(json "[.region_list[].class] | group_by(.) | map(\"\(.[0]) \(length)\") | join(\", \")") == *"index 2, journal"*"oplog 1"* ]]'
+	'[[ $(json t "[.region_list[].class] | group_by(.) | map(\"\(.[0]) \(length)\") | join(\", \")") == *"index 2, journal"*"oplog 1"* ]]'
 echo 'index-*.wt indexes' >/tmp/rules
 refused 'a rule that is wrong' "/tmp/rules: line 1: class 'indexes'" dsmd --device t --dbpath $mnt --rules /tmp/rules
 kill $agent

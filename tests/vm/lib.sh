@@ -90,6 +90,20 @@ put() {
 		oflag=direct,seek_bytes conv=notrunc status=none
 }
 
+# until_true SECONDS COMMAND: waits for it to succeed; says what dsmd said last if
+# it does not
+until_true() {
+	local end=$((SECONDS + $1))
+
+	while ! eval "$2"; do
+		((SECONDS < end)) || { tail -n 20 /tmp/dsmd.log; return 1; }
+		sleep 0.1
+	done
+}
+
+# json NAME FILTER: of what dsmctl status says about the dsm device
+json() { dsmctl status "$1" --regions -o json | jq -r ".devices[0] | $2"; }
+
 module_file() { echo /run/job/dm-dsm.ko; }
 load_module() {
 	modprobe dm-mod
