@@ -29,6 +29,7 @@ struct dsm_counts {
 	u64 foreign;		/* writes that kept a stream or hint of their own */
 };
 
+struct dsm_fallback;
 struct dsm_upload;
 
 struct dsm {
@@ -41,6 +42,7 @@ struct dsm {
 	union dsm_stamp unmapped;	/* for writes that no extent covers */
 	u8 device_streams;		/* no bio leaves with a greater stream */
 	bool keep_foreign;
+	struct dsm_fallback *fallback;	/* NULL: the device tells its streams */
 
 	/* Control, under the lock; writes of the above too. */
 	struct mutex lock;

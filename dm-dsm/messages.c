@@ -7,6 +7,7 @@
 #include <linux/string.h>
 
 #include "dsm.h"
+#include "fallback.h"
 
 #define DSM_REGIONS_FILES 100	/* that "regions" lists when no count is given */
 
@@ -101,6 +102,8 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 		return dsm_refuse(d, -EINVAL, "set %s %s: %s", argv[1], argv[2], error);
 
 	d->params = params;
+	if (!strcmp(argv[1], "streams"))
+		dsm_fallback_retry(d);
 	dsm_relayout(d, false);
 	return 0;
 }

@@ -40,6 +40,18 @@ static void dsm_mock_submit_bio(struct bio *bio)
 		return;
 	}
 
+	if (disk->refused_from && bio->bi_write_stream >= disk->refused_from) {
+		disk->refused++;
+		bio->bi_status = disk->refusal;
+		bio_endio(bio);
+		return;
+	}
+
+	if (disk->fails) {
+		bio_io_error(bio);
+		return;
+	}
+
 	spin_lock(&disk->lock);
 	if (disk->nr < ARRAY_SIZE(disk->bio))
 		disk->bio[disk->nr] = (struct dsm_mock_bio) {
@@ -93,7 +105,7 @@ struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 struct dsm_mock_disk *dsm_mock_disk(struct kunit *test, unsigned int streams)
 {
 	struct queue_limits limits = {
-		.features = BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA,
+		.features = BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA | BLK_FEAT_NOWAIT,
 		.max_hw_discard_sectors = UINT_MAX,
 		.max_secure_erase_sectors = UINT_MAX,
 		.max_write_zeroes_sectors = UINT_MAX,

@@ -28,8 +28,12 @@ struct dsm_mock_disk {
 	struct gendisk *gendisk;
 	struct block_device *bdev;
 	bool has_partition;
+	u8 refused_from;		/* the first stream that fails a write, or 0 */
+	blk_status_t refusal;		/* in this way */
+	bool fails;			/* every other write */
 	spinlock_t lock;		/* of what follows */
-	unsigned int nr;		/* bios that arrived, reads apart */
+	unsigned int refused;		/* bios */
+	unsigned int nr;		/* bios that arrived, reads and refused ones apart */
 	struct dsm_mock_bio bio[64];	/* the first of them */
 };
 

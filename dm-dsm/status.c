@@ -34,6 +34,8 @@ static const char *dsm_source_name(const struct dsm *d)
 		return "queue";
 	case DSM_STREAMS_STATED:
 		return "stated";
+	case DSM_STREAMS_REFUSED:
+		return "refused";
 	case DSM_STREAMS_KERNEL:
 		return "kernel";
 	default:

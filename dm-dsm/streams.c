@@ -12,7 +12,7 @@
  * Device-mapper and md pass a stamp on, but do not stack the limit that says
  * how many streams there are below.
  */
-static bool dsm_hides_streams(struct block_device *bdev)
+bool dsm_hides_streams(const struct block_device *bdev)
 {
 	return strstarts(bdev->bd_disk->disk_name, "dm-") ||
 	       strstarts(bdev->bd_disk->disk_name, "md");

@@ -17,6 +17,7 @@ enum dsm_stream_source {
 	DSM_STREAMS_NONE,	/* the device has none */
 	DSM_STREAMS_QUEUE,	/* from its queue limits */
 	DSM_STREAMS_STATED,	/* by the user, for a stacked device */
+	DSM_STREAMS_REFUSED,	/* stated, but the device refused one */
 	DSM_STREAMS_KERNEL,	/* this kernel has no write streams */
 };
 
@@ -43,6 +44,9 @@ struct dsm_layout {
 	u8 collection, index;		/* the stream of group 1 */
 	bool hints;
 };
+
+/* Whether @bdev, a stacked device, cannot tell how many streams there are below. */
+bool dsm_hides_streams(const struct block_device *bdev);
 
 /*
  * The greatest stream that a write to @bdev may carry without being refused.

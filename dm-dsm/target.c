@@ -16,6 +16,7 @@
 
 #include "compat/compat.h"
 #include "dsm.h"
+#include "fallback.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
@@ -137,6 +138,8 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 
 		if (unlikely(!dsm_place_whole(d, bio, sector, sectors)))
 			dsm_place_pieces(d, bio, sector, sectors);
+		if (unlikely(d->fallback))
+			return dsm_fallback_map(d, bio);
 	}
 	return DM_MAPIO_REMAPPED;
 }
@@ -214,11 +217,16 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 	}
 	d->bdev = d->dev->bdev;
 	d->shift = d->start - ti->begin;
-	return 0;
+
+	r = dsm_fallback_init(d);
+	if (r)
+		ti->error = "no memory for writes to a device that does not tell its streams";
+	return r;
 }
 
 static void dsm_free(struct dm_target *ti, struct dsm *d)
 {
+	dsm_fallback_exit(d);
 	if (d->dev)
 		dm_put_device(ti, d->dev);
 	free_percpu(d->counts);
@@ -271,6 +279,7 @@ static void dsm_dtr(struct dm_target *ti)
 {
 	struct dsm *d = ti->private;
 
+	dsm_fallback_exit(d);
 	mutex_lock(&d->lock);
 	dsm_upload_abort(d);
 	dsm_table_free(d);

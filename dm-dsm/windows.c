@@ -8,6 +8,7 @@
 #include <linux/string.h>
 
 #include "dsm.h"
+#include "fallback.h"
 #include "trace.h"
 
 /* A file's window while the checkpoint is under way. */
@@ -118,6 +119,10 @@ void dsm_relayout(struct dsm *d, bool force)
 	lockdep_assert_held(&d->lock);
 
 	device = dsm_device_streams(d->dev->bdev, base, count, &d->source);
+	if (dsm_fallback_refused(d)) {
+		device = 0;
+		d->source = DSM_STREAMS_REFUSED;
+	}
 	last = count < 0 ? device : min(device, base + count - 1);
 	dsm_layout_init(&layout, params->policy, params->groups, base, last,
 			params->hints);
