@@ -20,6 +20,7 @@ use dsm::control::Server;
 use dsm::device::{MessageError, Target};
 use dsm::fiemap::Fiemap;
 use dsm::place::Place;
+use dsm::rules::RulesFiles;
 use dsm::status::Status;
 use dsm::walk::Root;
 use rustix::process::{getpid, kill_process, Signal};
@@ -101,7 +102,7 @@ fn idle(agent: &mut Agent<Sink, Fiemap>, mut watch: Watch, dir: &Path, seconds: 
         on_checkpoint: &mut |_, _, _| {},
         held: None,
         keeper: Keeper::new(&dir.join("state"), "d"),
-        rules: None,
+        rules: RulesFiles::open(&[]).unwrap().0,
         pulse: Pulse::default(),
     };
     std::thread::spawn(move || {

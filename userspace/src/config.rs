@@ -21,6 +21,8 @@ use serde::{Deserialize, Deserializer};
 use crate::agent::{BoundaryMode, Outgrown};
 use crate::control::RUN_DIR;
 use crate::log::Format;
+use crate::rules::Source;
+use crate::text::toml_error;
 
 pub const STATE_DIR: &str = "/var/lib/dsmd";
 
@@ -50,8 +52,9 @@ pub struct Database {
     pub boundary: BoundaryMode,
     #[serde(default)]
     pub outgrown: Outgrown,
-    #[serde(default)]
-    pub rules: Option<PathBuf>,
+    /// One file or several.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub rules: Vec<Source>,
     #[serde(default)]
     pub refresh_seconds: Seconds,
     /// Room beyond the end of growing files.
@@ -60,6 +63,21 @@ pub struct Database {
     /// Wait for the database to be made, and to come back.
     #[serde(default = "yes")]
     pub wait: bool,
+}
+
+fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a rules file, or a list of rules files")]
+    enum Given {
+        One(String),
+        More(Vec<String>),
+    }
+    let given = match Given::deserialize(d)? {
+        Given::One(s) => vec![s],
+        Given::More(list) => list,
+    };
+    let parse = |s: String| s.parse().map_err(serde::de::Error::custom);
+    given.into_iter().map(parse).collect()
 }
 
 fn text() -> Format {
@@ -171,13 +189,7 @@ impl Config {
 
     /// Reads it, or says in a sentence what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|e| {
-            let what = e.message().replace('\n', ", ");
-            match e.span() {
-                Some(span) => format!("line {}: {what}", line_of(text, span.start)),
-                None => what,
-            }
-        })?;
+        let config: Self = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
         config.check()?;
         Ok(config)
     }
@@ -200,12 +212,8 @@ impl Config {
                     d.device
                 ));
             }
-            let paths = [Some(&d.dbpath), d.rules.as_ref()];
-            for p in paths
-                .into_iter()
-                .flatten()
-                .chain([&self.state_dir, &self.run_dir])
-            {
+            let rules = d.rules.iter().map(|r| &r.file);
+            for p in rules.chain([&d.dbpath, &self.state_dir, &self.run_dir]) {
                 if !p.is_absolute() {
                     return Err(format!(
                         "the path {:?} does not begin with '/'",
@@ -216,10 +224,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    text.bytes().take(at).filter(|&b| b == b'\n').count() + 1
 }
 
 #[cfg(test)]
@@ -261,7 +265,8 @@ wait = false
             (two.boundary, two.outgrown),
             (BoundaryMode::Manual, Outgrown::Move)
         );
-        assert_eq!(two.rules.as_deref(), Some(Path::new("/etc/two.rules")));
+        assert!(one.rules.is_empty());
+        assert_eq!(two.rules, ["/etc/two.rules".parse().unwrap()]);
         assert_eq!(
             (two.wait, two.refresh_seconds.0),
             (false, Duration::from_millis(500))
@@ -317,6 +322,21 @@ wait = false
                 "line 5: unknown field `databases`",
             ),
             ("wait = false", "wait =", "line 16: "),
+            (
+                "\"/etc/two.rules\"",
+                "[\"/a.toml\", \"../x=/b.toml\"]",
+                "line 14: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
+            ),
+            (
+                "\"/etc/two.rules\"",
+                "7",
+                "line 14: a rules file, or a list of rules files",
+            ),
+            (
+                "\"/etc/two.rules\"",
+                "\"pg=two.toml\"",
+                "the path \"two.toml\" does not begin with '/'",
+            ),
         ] {
             let said = match Config::parse(&TWO.replacen(from, to, 1)) {
                 Ok(c) => panic!("{to}: {c:?}"),

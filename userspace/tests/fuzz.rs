@@ -80,6 +80,9 @@ fn table() -> impl Strategy<Value = (String, Class)> {
 const STATE: &str = r#"{"version":1,"device":"d","root":{"ino":128,"born":1},"marked":true,"files":[{"ino":131,"born":1700000000123456789,"boundary":8192},{"ino":132,"born":-1,"boundary":4096}]}"#;
 const RULES: &str =
     "# x\nsecantus_oplog.wt oplog\n\n**/documents_?[0-9]*.wt\tcollection\n[!a-c]*/x.wt primary\n";
+const OBJECTS: &str =
+    "engine = 'e'\n[[object]]\nname = 'a'\nstream = 3\nfiles = ['x*', 'a/**/b']\nbytes = '4K-1M'\n\
+    [[object]]\nname = 'b'\nclass = 'index'\nlifetime = 'long'\nfiles = ['**']\n";
 const CONFIG: &str = "metrics = 9187\nlog-format = \"json\"\n[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\n\
     refresh-seconds = 0.5\nwait = false\n[[database]]\ndevice = \"b\"\ndbpath = \"/b\"\nboundary = \"manual\"\n";
 const TURTLE: &str = "WiredTiger version string\nWiredTiger 11.3.1\nfile:WiredTiger.wt\n\
@@ -139,6 +142,25 @@ proptest! {
             Ok(rules) => {
                 rules.classify(Path::new(&path));
                 rules.classify(Path::new("a/documents_x7.wt"));
+            }
+            Err(said) => {
+                prop_assert!(said.starts_with("line "), "{said}");
+                prop_assert_eq!(said.lines().count(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn rules_with_objects(changes in changes(), (path, _) in table()) {
+        match Rules::parse_objects(&changed_text(OBJECTS, &changes)) {
+            Ok(rules) => {
+                let parts = rules.parts(Path::new(&path));
+                prop_assert!(parts.ranges.iter().all(|(r, _)| r.start < r.end));
+                for n in 0..=255 {
+                    if let Ok(stamps) = rules.stamps(n) {
+                        prop_assert!(stamps.iter().flatten().all(|s| u32::from(s.stream) <= n));
+                    }
+                }
             }
             Err(said) => {
                 prop_assert!(said.starts_with("line "), "{said}");

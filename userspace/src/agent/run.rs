@@ -21,7 +21,7 @@ use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use crate::device::Target;
 use crate::fiemap::Mapper;
 use crate::log;
-use crate::rules::RulesFile;
+use crate::rules::RulesFiles;
 use crate::status::Checkpoint;
 
 /// Lets other threads end a wait.
@@ -126,7 +126,7 @@ pub struct Surroundings<'a> {
     /// Until when somebody else has the table.
     pub held: Option<Instant>,
     pub keeper: Keeper,
-    pub rules: Option<RulesFile>,
+    pub rules: RulesFiles,
     pub pulse: Pulse,
 }
 
@@ -221,7 +221,7 @@ fn checkpoint<T: Target, M: Mapper>(
     clock.window_began(Instant::now());
     let status = agent.target.status().map_err(fatal)?;
     clock.polled(Instant::now(), (&status).into());
-    match s.rules.as_mut().and_then(RulesFile::changed) {
+    match s.rules.changed() {
         Some(Ok(rules)) => agent.set_rules(rules),
         Some(Err(e)) => log!(Error, "the rules stay as they were", reason = format!("{e:#}")),
         None => {}

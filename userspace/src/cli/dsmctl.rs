@@ -10,6 +10,7 @@ use crate::config::Seconds;
 use crate::flash::PAGE;
 use crate::sim::policies::Spec;
 use crate::sim::LoadStream;
+use crate::sizes::bytes;
 
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
@@ -415,15 +416,7 @@ fn share(s: &str) -> Result<f64, String> {
 
 /// Bytes, with K, M, G or T for powers of 1024.
 fn size(s: &str) -> Result<u64, String> {
-    let (digits, shift) = match s.char_indices().last() {
-        Some((at, 'K' | 'k')) => (&s[..at], 10),
-        Some((at, 'M' | 'm')) => (&s[..at], 20),
-        Some((at, 'G' | 'g')) => (&s[..at], 30),
-        Some((at, 'T' | 't')) => (&s[..at], 40),
-        _ => (s, 0),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    bytes
+    bytes(s)
         .filter(|n| *n > 0 && n % PAGE == 0)
         .ok_or_else(|| format!("it must be whole pages of {PAGE} bytes, such as 4194304 or 4M"))
 }

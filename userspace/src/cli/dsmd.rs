@@ -9,6 +9,7 @@ use clap::Parser;
 use crate::agent::{BoundaryMode, Outgrown};
 use crate::config::{Address, Config, Database, Seconds};
 use crate::log::Format;
+use crate::rules::Source;
 
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.
@@ -41,9 +42,13 @@ pub struct Args {
     /// What becomes of a boundary when more of its file lies above than below
     #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
     pub outgrown: Outgrown,
-    /// Rules for the classes of files: a pattern and a class on each line
-    #[arg(long, value_name = "FILE", conflicts_with = "config")]
-    pub rules: Option<PathBuf>,
+    /// Rules for files and parts of files, for all of the directory or for BELOW;
+    /// may be given several times
+    ///
+    /// A file whose name ends in .toml has objects with streams or lifetimes, any
+    /// other a pattern and a class on each line.
+    #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "config")]
+    pub rules: Vec<Source>,
     /// How often growing files are looked for, in seconds
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
     pub refresh_seconds: Seconds,
@@ -101,7 +106,7 @@ impl Args {
                 dbpath: std::path::absolute(dbpath)?,
                 boundary: self.boundary,
                 outgrown: self.outgrown,
-                rules: self.rules.clone(),
+                rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
                 wait: self.wait,
@@ -119,6 +124,14 @@ impl Args {
         }
         Ok(config)
     }
+}
+
+/// The working directory changes.
+fn absolute(s: &Source) -> Result<Source> {
+    Ok(Source {
+        below: s.below.clone(),
+        file: std::path::absolute(&s.file)?,
+    })
 }
 
 #[cfg(test)]

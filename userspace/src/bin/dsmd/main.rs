@@ -50,8 +50,8 @@ fn main() -> ExitCode {
 }
 
 fn check_rules(config: &Config) -> Result<()> {
-    for path in config.databases.iter().filter_map(|d| d.rules.as_ref()) {
-        Rules::read(path)?;
+    for database in &config.databases {
+        Rules::read(&database.rules)?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use dsm::control::{FileInfo, Server};
 use dsm::device::{Device, Target};
 use dsm::fiemap::{self, Fiemap};
 use dsm::report::{checkpoint_text, written_text, Names};
-use dsm::rules::{Rules, RulesFile};
+use dsm::rules::RulesFiles;
 use dsm::status::Checkpoint;
 use dsm::walk::Root;
 use dsm::{log, place};
@@ -84,7 +84,7 @@ struct Prepared {
     waker: Waker,
     server: Server,
     keeper: Keeper,
-    rules: Option<RulesFile>,
+    rules: RulesFiles,
 }
 
 fn prepare(s: &Served) -> Result<Prepared> {
@@ -101,13 +101,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
     let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
     let mut watch = Watch::new().context("cannot use inotify")?;
     let keeper = Keeper::new(&s.state_dir, &device.name);
-    let (rules_file, rules) = match &d.rules {
-        Some(path) => {
-            let (file, rules) = RulesFile::open(path)?;
-            (Some(file), rules)
-        }
-        None => (None, Rules::default()),
-    };
+    let (rules_files, rules) = RulesFiles::open(&d.rules)?;
     let options = Options {
         mode: d.boundary,
         outgrown: d.outgrown,
@@ -133,7 +127,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
         waker,
         server,
         keeper,
-        rules: rules_file,
+        rules: rules_files,
     })
 }
 
