@@ -181,7 +181,7 @@ dsm_extent_map_build(const struct dsm_extent_map *old,
 	if (!filler.map)
 		return ERR_PTR(-ENOMEM);
 
-	sort(uploaded, nr, sizeof(*uploaded), dsm_compare_starts, NULL);
+	sort_nonatomic(uploaded, nr, sizeof(*uploaded), dsm_compare_starts, NULL);
 	filler.slot = dsm_slot_first(nr_extents);
 	if (!dsm_merge(&filler, old, uploaded, nr)) {
 		dsm_extent_map_free(filler.map);

@@ -323,7 +323,7 @@ static struct dsm_upload_file **dsm_sort_staged(struct dsm *d)
 
 	list_for_each_entry(staged, &upload->files, list)
 		sorted[nr++] = staged;
-	sort(sorted, nr, sizeof(*sorted), dsm_compare_ids, NULL);
+	sort_nonatomic(sorted, nr, sizeof(*sorted), dsm_compare_ids, NULL);
 
 	for (u32 i = 1; i < nr; i++) {
 		if (sorted[i - 1]->id == sorted[i]->id) {

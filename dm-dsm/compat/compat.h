@@ -65,6 +65,10 @@ static inline void dsm_set_flush_bypasses_map(struct dm_target *ti)
 #define kzalloc_obj(obj) kzalloc(sizeof(obj), GFP_KERNEL)
 #endif
 
+#ifndef DSM_PROBED_SORT_NONATOMIC
+#define sort_nonatomic sort
+#endif
+
 #ifndef DM_TARGET_ATOMIC_WRITES
 #define DM_TARGET_ATOMIC_WRITES 0
 #endif

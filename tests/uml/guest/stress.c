@@ -12,7 +12,8 @@
  * resets   as well as that the counters of the status line are reset; those of the
  *          regions must be exact
  * reloads  the table line is loaded anew, two threads upload at the same time, and
- *          another device comes and goes; the counts are lost, as documented
+ *          another device comes and goes while messages come for it; the counts are
+ *          lost, as documented
  *
  * fio and two threads write to the first half of the device.  A few files that stay divide it among
  * them in ever other ways, others come and go in the second half.
@@ -38,6 +39,7 @@
 #define NR_UNITS 256		/* in the first half */
 #define NR_FILES 12
 #define GAP (-1)
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 static enum mode { STEADY, RESETS, RELOADS } mode;
 static const char * const mode_name[] = { "steady", "resets", "reloads" };
@@ -102,7 +104,7 @@ struct division {
 /* Without a boundary, "regions" would not list what was counted above it. */
 static void divide(struct division *d, int file)
 {
-	d->class[file] = below(sizeof(classes) / sizeof(classes[0]));
+	d->class[file] = below(ARRAY_SIZE(classes));
 	d->boundary[file] = file % 4 ? (long)below(NR_UNITS) : -1;
 }
 
@@ -385,6 +387,23 @@ static void another(void)
 	rest(0, 100);
 }
 
+/* Messages for the other device, whether it is there, half there, or going. */
+static void pester(void)
+{
+	static const char * const messages[] = {
+		"checkpoint", "regions", "reset", "set policy boundary", "set policy dsm",
+		"set streams 4", "set streams auto", "error",
+	};
+	static char reply[DM_REPLY];
+	int r = dm_message("another", messages[below(ARRAY_SIZE(messages))], reply);
+
+	if (r && r != -ENXIO && r != -EINVAL)	/* it has no table yet */
+		stop("the other device answers a message with %s", strerror(-r));
+	if (!below(4))
+		dm_status("another", reply);
+	rest(0, 2);
+}
+
 /* Threads */
 
 static struct worker {
@@ -405,9 +424,10 @@ static struct worker {
 	{ .what = "writes", .act = write_much, .modes = 7 },
 	{ .what = "writes at the same time", .act = write_much, .modes = 7 },
 	{ .what = "other devices", .act = another, .modes = 1 << RELOADS },
+	{ .what = "messages for them", .act = pester, .modes = 1 << RELOADS },
 };
 
-#define NR_WORKERS ((int)(sizeof(workers) / sizeof(workers[0])))
+#define NR_WORKERS ((int)ARRAY_SIZE(workers))
 
 static void *work(void *data)
 {
