@@ -170,7 +170,8 @@ host_folders() {
 
 # in_tools CMD...: runs CMD in the tools root, which must be there. It is
 # read-only because all users share it. The array tools_binds takes further
-# options for bwrap.
+# options for bwrap. Every first process has the same number there, after which
+# make names its fifo: that goes to a folder which is not shared.
 tools_binds=()
 
 in_tools() {
@@ -194,6 +195,7 @@ in_tools() {
 		"${tools_binds[@]}" --chdir "$PWD" \
 		--setenv PATH /usr/sbin:/usr/bin --setenv HOME /root \
 		--setenv LC_ALL C.UTF-8 --setenv CARGO_HOME "$cache/cargo" \
+		--setenv MAKE_TMPDIR /run \
 		--unsetenv LD_LIBRARY_PATH --unsetenv LD_PRELOAD \
 		--unsetenv RUSTUP_TOOLCHAIN --unsetenv RUSTC_WRAPPER -- "$@"
 }
