@@ -141,6 +141,7 @@ struct dsm_upload_file {
 	u64 id;
 	struct dsm_file *file;	/* the one in the table, or a new one */
 	u32 boundary;
+	union dsm_stamp stated;
 	u8 class;
 	bool drop;
 	bool is_new;

@@ -113,13 +113,21 @@ static const struct refusal {
 	  "file 1: extent at file offset 34359738360 reaches beyond 16 TiB" },
 	{ "begin full 65536", "file 1 collection - 34359738352:0:16",
 	  "file 1: extent at file offset 34359738352 reaches beyond 16 TiB" },
+	{ "begin full 65536", "stamp 1 0", "stamp 1 0 comes before any file" },
+	{ "begin full 65536", "file 1 other - stamp 9 0",
+	  "file 1: stream '9' is not a number from 0 to 8, the device's last" },
+	{ "begin full 65536", "file 1 other - stamp x 0",
+	  "file 1: stream 'x' is not a number from 0 to 8, the device's last" },
+	{ "begin full 65536", "file 1 other - stamp 1 6",
+	  "file 1: lifetime hint '6' is not a number from 0 to 5" },
+	{ "begin full 65536", "file 1 other - stamp 1", "the form is: stamp <stream> <hint>" },
 	{ "begin full 65536", "drop 1",
 	  "drop 1: a full upload begins without files; use begin update" },
 	{ "begin full 65536", "file 1 collection - 0:0:8 bogus",
-	  "'bogus' is neither file, extents nor drop" },
+	  "'bogus' is neither file, extents, stamp nor drop" },
 	{ "begin update 65536", "drop", "the form is: drop <id>" },
 	{ "begin update 65536", "drop x", "file id 'x' is not a number of 64 bits" },
-	{ "begin update 65536", "drop 1 0:0:8", "'0:0:8' is neither file, extents nor drop" },
+	{ "begin update 65536", "drop 1 0:0:8", "'0:0:8' is neither file, extents, stamp nor drop" },
 	{ "begin update 65536", "drop 1 extents 0:0:8", "extent '0:0:8' comes before any file" },
 };
 
@@ -295,6 +303,88 @@ static void a_file_that_stays_keeps_its_counters(struct kunit *test)
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 index 4096 bottom 4096 0 0 - - 1 6 5 0\n"
 			      "1 index 4096 top 16384 0 0 - - 2 7 3 3\n");
+}
+
+/* Stated stamps */
+
+static void a_file_may_state_its_stamp(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 1 collection 4096 stamp 7 4 0:0:8 file 2 other - 0:8:8 "
+		       "file 3 other - 0:16:8");
+	take(test, dm, "stamp 0 2");
+	take(test, dm, "extents 8:24:8 file 4 journal - stamp 8 0 0:32:8");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 4 extents 5");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "1 collection 4096 bottom 4096 0 0 - - 1 7 4 0\n"
+			      "1 collection 4096 top 0 0 0 - - 2 7 4 0\n"
+			      "2 other - bottom 4096 0 0 - - - 1 0 0\n"
+			      "3 other - bottom 8192 0 0 - - - 1 2 0\n"
+			      "4 journal - bottom 4096 0 0 - - - 8 2 0\n");
+
+	/* it lasts through checkpoints, and ends with an upload that has none */
+	take(test, dm, "begin update 65536");
+	take(test, dm, "file 1 collection 4096 0:0:8 file 4 journal - stamp 6 0 0:32:8 drop 2");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 3 extents 4");
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "1 collection 4096 bottom 4096 0 0 - 1 1 3 5 0\n"
+			      "1 collection 4096 top 0 0 0 - 1 1 3 5 0\n"
+			      "3 other - bottom 8192 0 0 - - - 1 2 0\n"
+			      "4 journal - bottom 4096 0 0 - - - 6 2 0\n");
+}
+
+static void a_stated_stamp_changes_under_a_file_that_counts_on(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 1 other - stamp 7 0 0:0:64");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 24), 0);
+	take(test, dm, "begin update 65536");
+	take(test, dm, "file 1 other - stamp 5 0 0:0:64");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 1 extents 1");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	dsm_mock_expect_reply(test, dm, "regions", "1 other - bottom 32768 0 0 - - - 5 0 4\n");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " stream 5 1 8 stream 7 1 24"));
+}
+
+static const char *stated_regions(struct dsm_mock_dm *dm)
+{
+	return dsm_mock_message(dm, "regions") ? "" : dm->reply;
+}
+
+static void a_stated_stream_is_never_one_that_the_device_has_not(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct dsm_mock_dm *dm;
+
+	dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0 4 policy file streams 4",
+			 disk->bdev);
+	take(test, dm, "begin full 65536");
+	take(test, dm, "file 1 other - stamp 8 2 0:0:64");
+	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1");
+	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 8 2 0\n");
+
+	/* The device shrinks while its layout still fits. */
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(dm), 0);
+	dsm_mock_set_streams(disk, 4);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
+	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 1 2 0\n");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	KUNIT_EXPECT_EQ(test, disk->bio[disk->nr - 1].stream, 1);
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(dm), 0);
+	dsm_mock_set_streams(disk, 8);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
+	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 8 2 1\n");
+	take(test, dm, "set hints off");
+	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 8 0 1\n");
+	take(test, dm, "set policy none");
+	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 0 0 1\n");
 }
 
 static void an_empty_table_is_no_table(struct kunit *test)
@@ -570,6 +660,9 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE(regions_lists_what_was_uploaded),
 	KUNIT_CASE(an_update_adds_replaces_and_drops),
 	KUNIT_CASE(a_file_that_stays_keeps_its_counters),
+	KUNIT_CASE(a_file_may_state_its_stamp),
+	KUNIT_CASE(a_stated_stamp_changes_under_a_file_that_counts_on),
+	KUNIT_CASE(a_stated_stream_is_never_one_that_the_device_has_not),
 	KUNIT_CASE(an_empty_table_is_no_table),
 	KUNIT_CASE(a_file_may_have_no_extents),
 	KUNIT_CASE(an_upload_can_be_abandoned),

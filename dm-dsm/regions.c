@@ -95,6 +95,18 @@ void dsm_file_next_window(struct dsm_file *file,
 	}
 }
 
+static union dsm_stamp dsm_file_stamp(const struct dsm_file *file,
+				      const struct dsm_layout *layout, u8 group)
+{
+	union dsm_stamp stamp = dsm_layout_stamp(layout, file->class, group);
+
+	if (file->stated.stream && file->stated.stream <= layout->greatest)
+		stamp.stream = file->stated.stream;
+	if (file->stated.hint && layout->hints)
+		stamp.hint = file->stated.hint;
+	return stamp;
+}
+
 unsigned int dsm_file_restamp(struct dsm_file *file,
 			      const struct dsm_layout *layout)
 {
@@ -102,8 +114,7 @@ unsigned int dsm_file_restamp(struct dsm_file *file,
 
 	for (int side = 0; side < DSM_NR_SIDES; side++) {
 		struct dsm_region *region = &file->region[side];
-		union dsm_stamp stamp = dsm_layout_stamp(layout, file->class,
-							  region->next);
+		union dsm_stamp stamp = dsm_file_stamp(file, layout, region->next);
 
 		if (side < dsm_file_regions(file))
 			moved += stamp.stream != region->stamp.stream;

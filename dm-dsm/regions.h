@@ -38,6 +38,7 @@ struct dsm_file {
 	u32 boundary;		/* in pages, or DSM_NO_BOUNDARY */
 	u8 class;		/* enum dsm_class */
 	bool replaced;		/* only while an upload is committed */
+	union dsm_stamp stated;	/* in place of the group's; 0: that is taken */
 };
 
 /* Returns a file without extents, or NULL.  Free it with dsm_file_free(). */
@@ -64,8 +65,8 @@ void dsm_file_next_window(struct dsm_file *file,
 			  const struct dsm_file_window *window);
 
 /*
- * Gives both regions the stamp of their group.  Returns how many regions have
- * another stream now.
+ * Gives both regions the stamp that the file states, or that of their group.
+ * Returns how many regions have another stream now.
  */
 unsigned int dsm_file_restamp(struct dsm_file *file,
 			      const struct dsm_layout *layout);

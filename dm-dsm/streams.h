@@ -42,6 +42,7 @@ struct dsm_layout {
 	unsigned int used;		/* how many streams */
 	u8 other, journal, oplog, primary;
 	u8 collection, index;		/* the stream of group 1 */
+	u8 greatest;			/* stream that a file may state */
 	bool hints;
 };
 

@@ -140,6 +140,28 @@ static int dsm_record_file(struct dsm *d, char **argv)
 	return dsm_parse_boundary(d, argv[3], &staged->boundary);
 }
 
+/* stamp <stream> <hint>, of the file named last */
+static int dsm_record_stamp(struct dsm *d, char **argv)
+{
+	struct dsm_upload_file *staged = d->upload->last;
+	u8 stream, hint;
+
+	if (!staged)
+		return dsm_refuse(d, -EINVAL, "stamp %s %s comes before any file",
+				  argv[1], argv[2]);
+	if (kstrtou8(argv[1], 10, &stream) || stream > d->device_streams)
+		return dsm_refuse(d, -EINVAL,
+				  "file %llu: stream '%s' is not a number from 0 to %u, the device's last",
+				  staged->id, argv[1], d->device_streams);
+	if (kstrtou8(argv[2], 10, &hint) || hint > WRITE_LIFE_EXTREME)
+		return dsm_refuse(d, -EINVAL,
+				  "file %llu: lifetime hint '%s' is not a number from 0 to %u",
+				  staged->id, argv[2], WRITE_LIFE_EXTREME);
+
+	staged->stated = dsm_stamp(stream, hint);
+	return 0;
+}
+
 /* drop <id> */
 static int dsm_record_drop(struct dsm *d, char **argv)
 {
@@ -239,6 +261,7 @@ static const struct dsm_record {
 	{ "file", 4, true, dsm_record_file,
 	  "file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
 	{ "extents", 1, true, NULL, "extents <offset>:<start>:<length>..." },
+	{ "stamp", 3, true, dsm_record_stamp, "stamp <stream> <hint>" },
 	{ "drop", 2, false, dsm_record_drop, "drop <id>" },
 };
 
@@ -263,7 +286,8 @@ static int dsm_add_record(struct dsm *d, unsigned int argc, char **argv)
 	int r;
 
 	if (!record)
-		return dsm_refuse(d, -EINVAL, "'%s' is neither file, extents nor drop", argv[0]);
+		return dsm_refuse(d, -EINVAL, "'%s' is neither file, extents, stamp nor drop",
+				  argv[0]);
 	if (argc < record->words)
 		return dsm_refuse(d, -EINVAL, "the form is: %s", record->form);
 
@@ -450,10 +474,14 @@ static void dsm_apply_files(struct dsm *d)
 		file->boundary = staged->boundary;
 		for (int side = 0; side < DSM_NR_SIDES; side++)
 			file->region[side].mapped = 0;
-		if (file->class == staged->class)
+		if (file->class == staged->class &&
+		    file->stated.both == staged->stated.both)
 			continue;
-		file->class = staged->class;
-		dsm_file_initial(file, &params);
+		file->stated = staged->stated;
+		if (file->class != staged->class) {
+			file->class = staged->class;
+			dsm_file_initial(file, &params);
+		}
 		dsm_file_restamp(file, &d->layout);
 	}
 }

@@ -126,6 +126,8 @@ void dsm_relayout(struct dsm *d, bool force)
 	last = count < 0 ? device : min(device, base + count - 1);
 	dsm_layout_init(&layout, params->policy, params->groups, base, last,
 			params->hints);
+	if (params->policy != DSM_POLICY_NONE)
+		layout.greatest = device;
 
 	/* In this order a stamp never exceeds what the device takes. */
 	WRITE_ONCE(d->device_streams, device);

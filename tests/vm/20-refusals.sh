@@ -75,7 +75,7 @@ begin; message t file 1 other - 0:4104:16; refused 'extents of two files that ov
 begin; message t file 1 other - file 1 other -; refused 'a file twice' 'file 1 is uploaded twice' message t commit
 begin; message t drop 99; refused 'a drop of an unknown file' 'drop 99: no such file' message t commit
 begin full; refused 'a drop in a full upload' 'a full upload begins without files' message t drop 17
-begin; refused 'a word that is no record' "'pile' is neither file, extents nor drop" message t file 1 other - pile 3
+begin; refused 'a word that is no record' "'pile' is neither file, extents, stamp nor drop" message t file 1 other - pile 3
 refused 'regions after a word' "'x' is not a file id" message t regions x
 is 'the reason can be asked for' "$(message t error)" "regions: 'x' is not a file id"
 message t abort

@@ -46,6 +46,8 @@ static const char * const sessions[][8] = {
 	{ "begin update 65536", "file 18446744073709551615 other - 34359738336:65528:8 drop 7",
 	  "abort" },
 	{ "begin full 65536", "file 1 collection 17592186040320 0:0:65536", "commit" },
+	{ "begin update 65536", "file 8 other - stamp 8 2 0:51000:8", "stamp 0 5 file 9 index 0 stamp 1 0",
+	  "commit", "checkpoint", "regions" },
 	{ "begin full 65536", "commit" },
 	{ "begin update 65536", "begin full 65536", "file 9 primary 4096", "commit", "checkpoint" },
 	{ "checkpoint", "error" },
@@ -79,7 +81,7 @@ static const char * const constructors[] = {
 
 /* What mutations put in. */
 static const char * const words[] = {
-	"begin", "full", "update", "file", "extents", "drop", "commit", "abort", "checkpoint",
+	"begin", "full", "update", "file", "extents", "stamp", "drop", "commit", "abort", "checkpoint",
 	"set", "reset", "regions", "error", "collection", "index", "primary", "journal", "oplog",
 	"other", "policy", "none", "boundary", "dsm", "groups", "alpha", "auto", "prediction",
 	"off", "on", "predicted", "computed", "range", "written", "region", "primary_filter",
