@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an NVMe namespace with Flexible Data Placement says of its placement
-//! handles, by the command I/O Management Receive.
+//! What an NVMe namespace with Flexible Data Placement says: of its placement
+//! handles, by the command I/O Management Receive, and of the bytes that its
+//! endurance group has written, by a log page.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -10,17 +11,29 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 
+/// Commands of the two kinds of queues, and the numbers of their ioctls.
+const IO: u8 = 0x43;
 const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
+const ADMIN: u8 = 0x41;
+const GET_LOG_PAGE: u8 = 0x02;
+const IDENTIFY: u8 = 0x06;
 /// The management operation "reclaim unit handle status".
 const RUH_STATUS: u32 = 1;
 const HEADER: usize = 16;
 const DESCRIPTOR: usize = 32;
+/// The data of Identify, and where the endurance group's number is in it.
+const IDENTIFY_SIZE: usize = 4096;
+const ENDGID: usize = 102;
+/// The log page "FDP statistics".
+const FDP_STATISTICS: u32 = 0x22;
+const FDP_STATISTICS_SIZE: usize = 64;
 /// A write stream is a number of one byte.
 const MOST: usize = 256;
 /// Statuses of a namespace that has no handles.
 const INVALID_OPCODE: i32 = 0x1;
 const INVALID_FIELD: i32 = 0x2;
 const FDP_DISABLED: i32 = 0x29;
+const INVALID_LOG_PAGE: i32 = 0x109;
 /// Type and code of a status.
 const STATUS: i32 = 0x7ff;
 const PATIENCE_MS: u32 = 5000;
@@ -32,6 +45,17 @@ pub struct Handle {
     pub ruh: u16,
     /// RUAMW: logical blocks that its reclaim unit can still take.
     pub left: u64,
+}
+
+/// What an endurance group has written since it was made, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// HBMW: by the host, with metadata.
+    pub host: u128,
+    /// MBMW: to the media, by the host and by garbage collection.
+    pub media: u128,
+    /// MBE: erased on the media.
+    pub erased: u128,
 }
 
 /// `struct nvme_passthru_cmd`
@@ -60,19 +84,21 @@ struct Passthru {
 
 /// A read of `data`, whose address is in the command.
 struct Receive<'a> {
+    queue: u8,
     command: Passthru,
     data: &'a mut [u8],
 }
 
-// SAFETY: NVME_IOCTL_IO_CMD takes a struct nvme_passthru_cmd; `as_ptr` has it
-// point to the whole of `data`, which is borrowed for the length of the call.
+// SAFETY: NVME_IOCTL_IO_CMD and NVME_IOCTL_ADMIN_CMD take a struct
+// nvme_passthru_cmd; `as_ptr` has it point to the whole of `data`, which is
+// borrowed for the length of the call.
 unsafe impl Ioctl for Receive<'_> {
     /// 0, or the status that the controller gave.
     type Output = i32;
     const IS_MUTATING: bool = true;
 
     fn opcode(&self) -> Opcode {
-        rustix::ioctl::opcode::read_write::<Passthru>(b'N', 0x43)
+        rustix::ioctl::opcode::read_write::<Passthru>(b'N', self.queue)
     }
 
     fn as_ptr(&mut self) -> *mut c_void {
@@ -129,39 +155,80 @@ impl Namespace {
     pub fn handles(&self) -> io::Result<Option<Vec<Handle>>> {
         // A controller may refuse room for more than it has.
         let mut data = vec![0u8; HEADER];
-        if !self.receive(&mut data)? {
+        if !self.ruh_status(&mut data)? {
             return Ok(None);
         }
         data.resize(HEADER + count(&data).min(MOST) * DESCRIPTOR, 0);
-        if !self.receive(&mut data)? {
+        if !self.ruh_status(&mut data)? {
             return Ok(None);
         }
         Ok(Some(handles(&data)).filter(|h| !h.is_empty()))
     }
 
-    /// Whether the namespace knows the command.
-    fn receive(&self, data: &mut [u8]) -> io::Result<bool> {
-        let receive = Receive {
-            command: Passthru {
-                opcode: IO_MANAGEMENT_RECEIVE,
-                nsid: self.id,
-                cdw10: RUH_STATUS,
-                // In dwords, from 0.
-                cdw11: (data.len() / 4 - 1) as u32,
-                timeout_ms: PATIENCE_MS,
-                ..Passthru::default()
-            },
-            data,
+    /// `None`: the namespace is in no endurance group with FDP.
+    pub fn statistics(&self) -> io::Result<Option<Statistics>> {
+        let mut data = vec![0u8; IDENTIFY_SIZE];
+        let identify = Passthru {
+            opcode: IDENTIFY,
+            nsid: self.id,
+            ..Passthru::default()
         };
+        if !self.receive(ADMIN, identify, &mut data)? {
+            return Ok(None);
+        }
+        let group = u16::from_le_bytes([data[ENDGID], data[ENDGID + 1]]);
+        if group == 0 {
+            return Ok(None);
+        }
+        data.truncate(FDP_STATISTICS_SIZE);
+        let log = Passthru {
+            opcode: GET_LOG_PAGE,
+            cdw10: FDP_STATISTICS | dwords(&data) << 16,
+            cdw11: u32::from(group) << 16,
+            ..Passthru::default()
+        };
+        Ok(self.receive(ADMIN, log, &mut data)?.then(|| statistics(&data)))
+    }
+
+    fn ruh_status(&self, data: &mut [u8]) -> io::Result<bool> {
+        let command = Passthru {
+            opcode: IO_MANAGEMENT_RECEIVE,
+            nsid: self.id,
+            cdw10: RUH_STATUS,
+            cdw11: dwords(data),
+            ..Passthru::default()
+        };
+        self.receive(IO, command, data)
+    }
+
+    /// Whether the controller knows the command.
+    fn receive(&self, queue: u8, mut command: Passthru, data: &mut [u8]) -> io::Result<bool> {
+        command.timeout_ms = PATIENCE_MS;
+        let receive = Receive { queue, command, data };
         // SAFETY: see `Receive`; `open` has found the driver to be NVMe's.
         let status = unsafe { rustix::ioctl::ioctl(&self.file, receive) }?;
         match status & STATUS {
             0 => Ok(true),
-            INVALID_OPCODE | INVALID_FIELD | FDP_DISABLED => Ok(false),
+            INVALID_OPCODE | INVALID_FIELD | FDP_DISABLED | INVALID_LOG_PAGE => Ok(false),
             _ => Err(io::Error::other(format!(
                 "the controller answers with status {status:#x}"
             ))),
         }
+    }
+}
+
+/// The length in dwords, from 0.
+fn dwords(data: &[u8]) -> u32 {
+    (data.len() / 4 - 1) as u32
+}
+
+/// `struct nvme_fdp_stats_log`
+fn statistics(data: &[u8]) -> Statistics {
+    let at = |n: usize| u128::from_le_bytes(data[n..n + 16].try_into().expect("16 bytes"));
+    Statistics {
+        host: at(0),
+        media: at(16),
+        erased: at(32),
     }
 }
 
@@ -199,6 +266,19 @@ mod tests {
         // A count beyond the data.
         data[15] = 0xff;
         assert_eq!(handles(&data).len(), 3);
+    }
+
+    #[test]
+    fn the_statistics_are_read() {
+        let mut data = vec![0u8; FDP_STATISTICS_SIZE];
+        (data[0], data[8], data[17], data[32]) = (5, 1, 3, 9);
+        let wanted = Statistics {
+            host: (1 << 64) + 5,
+            media: 3 << 8,
+            erased: 9,
+        };
+        assert_eq!(statistics(&data), wanted);
+        assert_eq!(dwords(&data), 15);
     }
 
     #[test]
