@@ -254,6 +254,16 @@ pub fn serves(dir: &Path, device: &str) -> bool {
 
 /// Asks the dsmd of a device.
 pub fn ask<T: for<'de> Deserialize<'de>>(dir: &Path, device: &str, request: Request) -> Result<T> {
+    ask_within(BUSY, dir, device, request)
+}
+
+/// The same, for those who would rather have no answer than a late one.
+pub fn ask_within<T: for<'de> Deserialize<'de>>(
+    patience: Duration,
+    dir: &Path,
+    device: &str,
+    request: Request,
+) -> Result<T> {
     let path = socket_path(dir, device);
     let mut stream = match UnixStream::connect(&path) {
         Ok(s) => s,
@@ -272,7 +282,7 @@ pub fn ask<T: for<'de> Deserialize<'de>>(dir: &Path, device: &str, request: Requ
             return Err(e).with_context(|| format!("{device}: cannot reach dsmd at {}", path.display()))
         }
     };
-    stream.set_read_timeout(Some(BUSY))?;
+    stream.set_read_timeout(Some(patience))?;
     let mut text = serde_json::to_string(&request)?;
     text.push('\n');
     stream.write_all(text.as_bytes())?;

@@ -4,17 +4,12 @@
 use std::fmt::Write as _;
 
 use crate::control::Info;
+use crate::diskstat::DiskStat;
+use crate::host::Host;
 use crate::layout::{self, Layout};
-use crate::status::{Status, TableLine};
-
-/// What is known of a device at an instant.
-pub struct Sample {
-    pub device: String,
-    /// Nothing: there is no such device.
-    pub kernel: Option<(TableLine, Status)>,
-    /// Nothing: its database is waited for.
-    pub agent: Option<Info>,
-}
+use crate::media::Media;
+use crate::sample::{Kernel, Sample};
+use crate::status::{Status, StreamCount};
 
 /// A value, with further labels.
 type Value = (String, f64);
@@ -28,8 +23,22 @@ type Family = (
 );
 
 fn kernel(s: &Sample, value: impl Fn(&Status) -> u64) -> Vec<Value> {
-    let one = |(_, status): &(TableLine, Status)| (String::new(), value(status) as f64);
+    let one = |k: &Kernel| (String::new(), value(&k.status) as f64);
     s.kernel.iter().map(one).collect()
+}
+
+fn disk(s: &Sample, value: impl Fn(&DiskStat) -> f64) -> Vec<Value> {
+    s.kernel.iter().map(|k| (String::new(), value(&k.disk))).collect()
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+fn media(s: &Sample, value: impl Fn(&Media) -> u128) -> Vec<Value> {
+    let told = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
+    told.map(|m| (format!(",drive=\"{}\"", escaped(&m.drive)), value(m) as f64))
+        .collect()
 }
 
 fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
@@ -37,16 +46,16 @@ fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
 }
 
 fn streams(s: &Sample, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
-    let Some((table, status)) = &s.kernel else {
+    let Some(k) = &s.kernel else {
         return Vec::new();
     };
-    let uses = layout::uses(&Layout::of(table, status));
+    let uses = layout::uses(&Layout::of(&k.table, &k.status));
     let label = |stream| {
         let used_for = uses.get(&stream).map(|u| u.join(", ")).unwrap_or_default();
         format!(",stream=\"{stream}\",used_for=\"{}\"", escaped(&used_for))
     };
-    let one = |c: &crate::status::StreamCount| (label(c.stream), value(c.writes, c.sectors) as f64);
-    status.per_stream.iter().map(one).collect()
+    let one = |c: &StreamCount| (label(c.stream), value(c.writes, c.sectors) as f64);
+    k.status.per_stream.iter().map(one).collect()
 }
 
 const FAMILIES: &[Family] = &[
@@ -100,6 +109,69 @@ const FAMILIES: &[Family] = &[
         "counter",
         "Checkpoints since the device was made.",
         |s| kernel(s, |k| k.windows),
+    ),
+    (
+        "dsm_window_seconds",
+        "gauge",
+        "How long ago the last checkpoint was.",
+        |s| {
+            let one = |k: &Kernel| (String::new(), seconds(k.status.window_ms));
+            s.kernel.iter().map(one).collect()
+        },
+    ),
+    ("dsm_reads_total", "counter", "Reads of the device.", |s| {
+        disk(s, |d| d.reads as f64)
+    }),
+    (
+        "dsm_read_bytes_total",
+        "counter",
+        "Bytes read from the device.",
+        |s| disk(s, |d| d.read_bytes as f64),
+    ),
+    (
+        "dsm_read_seconds_total",
+        "counter",
+        "What all reads of the device took.",
+        |s| disk(s, |d| seconds(d.read_ms)),
+    ),
+    ("dsm_writes_total", "counter", "Writes to the device.", |s| {
+        disk(s, |d| d.writes as f64)
+    }),
+    (
+        "dsm_written_bytes_total",
+        "counter",
+        "Bytes written to the device.",
+        |s| disk(s, |d| d.written_bytes as f64),
+    ),
+    (
+        "dsm_write_seconds_total",
+        "counter",
+        "What all writes to the device took.",
+        |s| disk(s, |d| seconds(d.write_ms)),
+    ),
+    (
+        "dsm_busy_seconds_total",
+        "counter",
+        "Time in which the device had requests.",
+        |s| disk(s, |d| seconds(d.busy_ms)),
+    ),
+    (
+        "dsm_drive_host_written_bytes_total",
+        "counter",
+        "Bytes that hosts wrote to the drive's endurance group (HBMW).",
+        |s| media(s, |m| m.statistics.host),
+    ),
+    (
+        "dsm_drive_media_written_bytes_total",
+        "counter",
+        "Bytes that the drive wrote to its media (MBMW).",
+        |s| media(s, |m| m.statistics.media),
+    ),
+    (
+        "dsm_drive_media_erased_bytes_total",
+        "counter",
+        "Bytes that the drive erased on its media (MBE).",
+        |s| media(s, |m| m.statistics.erased),
     ),
     (
         "dsm_generation",
@@ -162,7 +234,7 @@ const FAMILIES: &[Family] = &[
         "dsm_agent_refresh_seconds",
         "gauge",
         "How long the last refresh took.",
-        |s| agent(s, |i| i.last_refresh_ms as f64 / 1000.0),
+        |s| agent(s, |i| seconds(i.last_refresh_ms)),
     ),
     (
         "dsm_agent_unplaced_extents",
@@ -179,14 +251,64 @@ fn escaped(label: &str) -> String {
         .replace('\n', "\\n")
 }
 
-pub fn text(samples: &[Sample]) -> String {
+type HostFamily = (&'static str, &'static str, &'static str, fn(&Host) -> Vec<Value>);
+
+/// Of the machine and of dsmd itself, under the names that Prometheus's own
+/// programs use.
+const HOST_FAMILIES: &[HostFamily] = &[
+    (
+        "dsm_host_cpu_seconds_total",
+        "counter",
+        "Seconds of the machine's processors, by what they did.",
+        |h| {
+            let modes = [
+                ("user", h.cpu.user),
+                ("system", h.cpu.system),
+                ("iowait", h.cpu.iowait),
+                ("idle", h.cpu.idle),
+            ];
+            let one = |(mode, n)| (format!("mode=\"{mode}\""), n);
+            modes.into_iter().map(one).collect()
+        },
+    ),
+    (
+        "process_cpu_seconds_total",
+        "counter",
+        "Seconds of processors that dsmd has used.",
+        |h| vec![(String::new(), h.own_cpu)],
+    ),
+    (
+        "process_resident_memory_bytes",
+        "gauge",
+        "Memory that dsmd has.",
+        |h| vec![(String::new(), h.own_memory as f64)],
+    ),
+];
+
+/// The names of all metrics.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let host = HOST_FAMILIES.iter().map(|f| f.0);
+    FAMILIES.iter().map(|f| f.0).chain(host)
+}
+
+pub fn text(samples: &[Sample], host: &Host) -> String {
     let mut text = String::new();
+    let mut line = |s: String| writeln!(text, "{s}").expect("strings grow");
     for (name, kind, help, values) in FAMILIES {
-        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("strings grow");
+        line(format!("# HELP {name} {help}\n# TYPE {name} {kind}"));
         for s in samples {
             let device = escaped(&s.device);
             for (labels, value) in values(s) {
-                writeln!(text, "{name}{{device=\"{device}\"{labels}}} {value}").expect("strings grow");
+                line(format!("{name}{{device=\"{device}\"{labels}}} {value}"));
+            }
+        }
+    }
+    for (name, kind, help, values) in HOST_FAMILIES {
+        line(format!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+        for (labels, value) in values(host) {
+            match labels.as_str() {
+                "" => line(format!("{name} {value}")),
+                labels => line(format!("{name}{{{labels}}} {value}")),
             }
         }
     }
@@ -196,6 +318,7 @@ pub fn text(samples: &[Sample]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nvme::Statistics;
 
     #[test]
     fn the_text_form() {
@@ -203,25 +326,51 @@ mod tests {
             streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
             unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
             stream 0 1 0 stream 3 10 6144";
+        let kernel = Kernel {
+            table: "259:0 0 2 stream_base 1".parse().unwrap(),
+            status: status.parse().unwrap(),
+            disk: DiskStat {
+                writes: 12,
+                write_ms: 1500,
+                ..DiskStat::default()
+            },
+            media: Ok(Media {
+                drive: "nvme0n1".into(),
+                statistics: Statistics {
+                    host: 1000,
+                    media: 2000,
+                    erased: 0,
+                },
+            }),
+        };
         let sample = |kernel| Sample {
             device: "a\"b".into(),
             kernel,
             agent: None,
         };
-        let table = "259:0 0 2 stream_base 1".parse().unwrap();
-        let said = text(&[sample(Some((table, status.parse().unwrap())))]);
+        let host = Host {
+            own_cpu: 0.25,
+            ..Host::default()
+        };
+        let said = text(&[sample(Some(kernel))], &host);
         for line in [
             "# TYPE dsm_stream_written_bytes_total counter",
             "dsm_stream_written_bytes_total{device=\"a\\\"b\",stream=\"3\",used_for=\"collection group 1\"} 3145728",
             "dsm_stream_writes_total{device=\"a\\\"b\",stream=\"0\",used_for=\"\"} 1",
             "dsm_unmapped_written_bytes_total{device=\"a\\\"b\"} 1048576",
+            "dsm_window_seconds{device=\"a\\\"b\"} 41.25",
+            "dsm_writes_total{device=\"a\\\"b\"} 12",
+            "dsm_write_seconds_total{device=\"a\\\"b\"} 1.5",
+            "dsm_drive_media_written_bytes_total{device=\"a\\\"b\",drive=\"nvme0n1\"} 2000",
             "dsm_up{device=\"a\\\"b\"} 1",
             "dsm_agent_up{device=\"a\\\"b\"} 0",
+            "dsm_host_cpu_seconds_total{mode=\"idle\"} 0",
+            "process_cpu_seconds_total 0.25",
         ] {
             assert!(said.lines().any(|l| l == line), "{line}\n{said}");
         }
         assert!(!said.contains("dsm_agent_uploads_total{"));
-        let gone = text(&[sample(None)]);
+        let gone = text(&[sample(None)], &host);
         assert!(gone.contains("dsm_up{device=\"a\\\"b\"} 0\n"));
         assert!(!gone.contains("dsm_files{"));
     }

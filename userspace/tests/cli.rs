@@ -293,7 +293,7 @@ fn metrics_are_served() {
     assert!(address.starts_with("127.0.0.1:"));
     let get = |request: &str| {
         let mut s = TcpStream::connect(address).unwrap();
-        write!(s, "{request}\r\nHost: x\r\n\r\n").unwrap();
+        write!(s, "{request}\r\nHost: localhost\r\n\r\n").unwrap();
         let mut reply = String::new();
         s.read_to_string(&mut reply).unwrap();
         reply
@@ -308,7 +308,9 @@ fn metrics_are_served() {
         reply.contains("\ndsm_agent_up{device=\"nor-this\"} 0\n"),
         "{reply}"
     );
-    assert!(get("GET / HTTP/1.1").starts_with("HTTP/1.1 404 "));
+    assert!(get("GET / HTTP/1.1").contains("\r\n\r\n<!doctype html>"));
+    assert!(get("GET /history HTTP/1.1").contains("\"name\":\"nor-this\""));
+    assert!(get("GET /else HTTP/1.1").starts_with("HTTP/1.1 404 "));
     assert!(get("POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405 "));
     assert!(get("x").starts_with("HTTP/1.1 405 "));
 }

@@ -77,8 +77,8 @@ pub struct Args {
     /// Print the regions that were written to stdout after each checkpoint
     #[arg(long)]
     pub show_regions: bool,
-    /// Serve metrics for Prometheus at this port of the loopback interface, or
-    /// at this address
+    /// Serve metrics for Prometheus, and a page for people, at this port of the
+    /// loopback interface, or at this address
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     pub metrics: Option<Address>,
     /// Form of the log on stderr [default: text]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `dsmd`: the agents of all databases, a thread for each.
 
-mod metrics;
 mod serve;
+mod web;
 
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -62,7 +62,7 @@ fn serve_all(config: &Config, show_regions: bool) -> Result<bool> {
     // Nothing of a file system may stay in use because of us.
     std::env::set_current_dir("/").context("cannot go to /")?;
     if let Some(address) = config.metrics {
-        metrics::start(address.0, config)?;
+        web::start(address.0, config)?;
     }
     let (sender, events) = mpsc::channel();
     let several = config.databases.len() > 1;
