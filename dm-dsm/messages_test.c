@@ -326,7 +326,8 @@ static void a_file_may_state_its_stamp(struct kunit *test)
 
 	/* it lasts through checkpoints, and ends with an upload that has none */
 	take(test, dm, "begin update 65536");
-	take(test, dm, "file 1 collection 4096 0:0:8 file 4 journal - stamp 6 0 0:32:8 drop 2");
+	take(test, dm, "file 1 collection 4096 0:0:8 file 4 journal - stamp 6 0 0:32:8");
+	take(test, dm, "drop 2");
 	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 3 extents 4");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
 	dsm_mock_expect_reply(test, dm, "regions",

@@ -86,6 +86,9 @@ pub struct FileInfo {
     /// Relative to the dbpath; bytes that are no UTF-8 are replaced.
     pub path: String,
     pub class: Class,
+    /// What rules say that the file is, or this part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
     pub size: u64,
     pub boundary: Option<u64>,
     /// More of the file lies above its boundary than below.

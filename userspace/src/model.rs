@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::class::Class;
 use crate::device::{MessageError, Target};
 use crate::status::{Status, StreamCount};
-use crate::table::Extent;
+use crate::table::{Extent, Stamp};
 
 /// Writes down messages, and answers those that need it.
 pub struct Recorder {
@@ -61,6 +61,7 @@ impl Target for Recorder {
 pub struct ModelFile {
     pub class: Class,
     pub boundary: Option<u64>,
+    pub stamp: Stamp,
     pub extents: Vec<Extent>,
 }
 
@@ -85,6 +86,7 @@ struct State {
     /// Commits to refuse although nothing is wrong with them.
     spurious: u32,
     gone: bool,
+    streams: u8,
     /// Sectors written, to stream 1.
     written: u64,
     log: Vec<String>,
@@ -100,8 +102,15 @@ impl ModelKernel {
     pub fn new(sectors: u64) -> Self {
         Self {
             sectors,
-            state: RefCell::default(),
+            state: RefCell::new(State {
+                streams: 8,
+                ..State::default()
+            }),
         }
+    }
+
+    pub fn set_streams(&self, streams: u8) {
+        self.state.borrow_mut().streams = streams;
     }
 
     pub fn files(&self) -> Files {
@@ -140,6 +149,7 @@ impl ModelKernel {
 
 impl State {
     fn records(&mut self, words: &[&str]) -> Result<(), String> {
+        let streams = self.streams;
         let Staged { files, last, named } = self.upload.as_mut().ok_or("no upload is under way")?;
         let mut n = 0;
         while n < words.len() {
@@ -155,6 +165,7 @@ impl State {
                     let file = ModelFile {
                         class,
                         boundary,
+                        stamp: Stamp::default(),
                         extents: Vec::new(),
                     };
                     if !named.insert(id) {
@@ -165,6 +176,16 @@ impl State {
                     n += 4;
                 }
                 "extents" => n += 1,
+                "stamp" => {
+                    let stream: u8 = arg(1)?.parse().map_err(|_| "bad stream")?;
+                    let hint = arg(2)?.parse().map_err(|_| "bad hint")?;
+                    if stream > streams {
+                        return Err(format!("stream '{stream}' is not a number from 0 to {streams}"));
+                    }
+                    let id = last.ok_or("a stamp without a file")?;
+                    files.get_mut(&id).ok_or("a stamp without a file")?.stamp = Stamp { stream, hint };
+                    n += 3;
+                }
                 "drop" => {
                     let id: u64 = arg(1)?.parse().map_err(|_| "bad id")?;
                     if !named.insert(id) {
@@ -267,7 +288,7 @@ impl State {
                 });
                 Ok(String::new())
             }
-            "file" | "extents" | "drop" => self.records(&words).map(|()| String::new()),
+            "file" | "extents" | "stamp" | "drop" => self.records(&words).map(|()| String::new()),
             "commit" => self.commit(sectors),
             "abort" => {
                 self.upload = None;
@@ -306,6 +327,7 @@ impl Target for ModelKernel {
             return Err(MessageError::Gone);
         }
         Ok(Status {
+            device_streams: s.streams.into(),
             files: s.files.len() as u64,
             generation: s.generation,
             windows: s.windows,

@@ -35,6 +35,15 @@ impl Extent {
     }
 }
 
+/// What a file's writes are stamped with, in place of what its class has; 0: that
+/// is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    pub stream: u8,
+    /// The kernel's `enum rw_hint`.
+    pub hint: u8,
+}
+
 /// A file of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -42,6 +51,7 @@ pub struct Record<'a> {
     pub class: Class,
     /// Bytes.
     pub boundary: Option<u64>,
+    pub stamp: Stamp,
     pub extents: &'a [Extent],
 }
 
@@ -84,6 +94,10 @@ impl<'t, T: Target + ?Sized> Upload<'t, T> {
         match record.boundary {
             Some(bytes) => write!(words, "{bytes}").expect("strings grow"),
             None => words.push('-'),
+        }
+        if record.stamp != Stamp::default() {
+            let Stamp { stream, hint } = record.stamp;
+            write!(words, " stamp {stream} {hint}").expect("strings grow");
         }
         self.push(&words, "")?;
         for e in record.extents {
@@ -190,6 +204,7 @@ mod tests {
             id,
             class: Class::Collection,
             boundary,
+            stamp: Stamp::default(),
             extents,
         }
     }
@@ -206,6 +221,7 @@ mod tests {
         .unwrap();
         up.file(&Record {
             class: Class::Journal,
+            stamp: Stamp { stream: 5, hint: 2 },
             ..record(132, None, &[])
         })
         .unwrap();
@@ -214,7 +230,7 @@ mod tests {
             target.sent(),
             [
                 "begin full 2097152",
-                "file 131 collection 8192 0:2048:16 16:4096:8 file 132 journal -",
+                "file 131 collection 8192 0:2048:16 16:4096:8 file 132 journal - stamp 5 2",
                 "commit"
             ]
         );

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
-/// MongoDB's own layouts have two levels of directories.
-const DEPTH: u32 = 4;
+/// Databases have four levels of directories at most, and a home may be above them.
+const DEPTH: u32 = 16;
 
 /// What tells that a file may have got other extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +187,10 @@ impl Root {
             Ok(s) => s,
             // It is gone already.
             Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                visitor.skipped(&path.join(name), Skipped::Unreadable);
+                return Ok(());
+            }
             Err(e) => return Err(e.into()),
         };
         let path = path.join(name);
@@ -325,10 +329,11 @@ mod tests {
     #[test]
     fn directories_end_somewhere() {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("1/2/3/4/5/6")).unwrap();
+        let deep = |n| (1..=n).map(|n| n.to_string()).collect::<Vec<_>>().join("/");
+        fs::create_dir_all(dir.path().join(deep(18))).unwrap();
         let notes = walk(dir.path());
-        assert_eq!(notes.dirs.last().unwrap(), "1/2/3/4");
-        assert_eq!(notes.skipped, [("1/2/3/4/5".to_owned(), Skipped::TooDeep)]);
+        assert_eq!(*notes.dirs.last().unwrap(), deep(16));
+        assert_eq!(notes.skipped, [(deep(17), Skipped::TooDeep)]);
     }
 
     #[test]

@@ -7,8 +7,9 @@ use rustix::fd::OwnedFd;
 
 use crate::class::Class;
 use crate::fiemap::Seen;
-use crate::table::{Extent, Record};
-use crate::walk::{FoundFile, Skipped, Stamp, Visitor};
+use crate::rules::Parts;
+use crate::table::{Extent, Stamp};
+use crate::walk::{self, FoundFile, Skipped, Visitor};
 
 /// A boundary inside a page belongs to the page's end.
 pub const PAGE: u64 = 4096;
@@ -21,8 +22,10 @@ const SMALL: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Tracked {
     pub path: Box<Path>,
-    pub stamp: Stamp,
-    pub class: Class,
+    pub stamp: walk::Stamp,
+    pub parts: Parts,
+    /// The stream that automatic mode has given it.
+    pub auto: Option<Stamp>,
     pub boundary: Option<u64>,
     pub extents: Box<[Extent]>,
     pub seen: Seen,
@@ -41,17 +44,12 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    pub fn record(&self, id: u64) -> Record<'_> {
-        Record {
-            id,
-            class: self.class,
-            boundary: self.boundary,
-            extents: &self.extents,
-        }
+    pub fn class(&self) -> Class {
+        self.parts.rest.class
     }
 
     pub fn wants_boundary(&self) -> bool {
-        self.class.has_boundary() && self.boundary.is_none() && self.stamp.size > EMPTY
+        self.class().has_boundary() && self.boundary.is_none() && self.stamp.size > EMPTY
     }
 
     pub fn set_boundary(&mut self) {
@@ -84,7 +82,7 @@ impl Scope {
     ///
     /// Writes inside a file do not move it on the file systems that are
     /// accepted, so that a new change time alone can wait for the checkpoint.
-    pub fn covers(self, old: &Tracked, new: &Stamp) -> bool {
+    pub fn covers(self, old: &Tracked, new: &walk::Stamp) -> bool {
         let grown = old.stamp.size != new.size || old.stamp.blocks != new.blocks;
         old.stale
             || match self {

@@ -8,6 +8,7 @@
 mod clock;
 mod files;
 mod load;
+mod parts;
 mod room;
 pub mod run;
 pub mod state;
@@ -31,11 +32,11 @@ use crate::control::{FileInfo, Marked, Refreshed};
 use crate::device::{MessageError, Target};
 use crate::fiemap::{Mapper, Seen};
 use crate::log;
-use crate::rules::Rules;
+use crate::rules::{Kind, Rules};
 use crate::status::{Checkpoint, Commit};
-use crate::table::{resolve_overlaps, Extent, Kind, Upload};
+use crate::table::{self, resolve_overlaps, Extent, Upload};
 use crate::turtle;
-use crate::walk::{open_file, FoundFile, Root, Skipped, Stamp};
+use crate::walk::{self, open_file, FoundFile, Root, Skipped};
 
 pub use files::Scope;
 use files::{Collector, Tracked};
@@ -152,6 +153,9 @@ pub struct Agent<T: Target, M: Mapper> {
     mode: BoundaryMode,
     outgrown: Outgrown,
     rules: Rules,
+    /// What the rules' objects are stamped with, on a device with so many streams.
+    stamps: Vec<Option<table::Stamp>>,
+    device_streams: u32,
     load: Load,
     room: Room,
     /// Whether files get boundaries at their first checkpoint.
@@ -186,7 +190,7 @@ pub struct Agent<T: Target, M: Mapper> {
 
 /// How the reading of a file's extents ended.
 enum Reading {
-    Done(Stamp, Seen),
+    Done(walk::Stamp, Seen),
     Gone,
     Failed,
 }
@@ -234,6 +238,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             mode,
             outgrown,
             rules,
+            stamps: Vec::new(),
+            device_streams: 0,
             load: Load::default(),
             room: Room::new(preallocate),
             marked: marked || mode == BoundaryMode::Attach,
@@ -345,6 +351,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 self.inherited.insert(r.id, (r.class, b));
             }
         }
+        let streams = self.target.status().map_err(fatal)?.device_streams;
+        self.set_device_streams(streams);
         let continues = !self.inherited.is_empty() || !self.kept.is_empty();
         self.marked |= continues;
         self.entry = self.read_turtle(&self.handle()?)?;
@@ -432,25 +440,59 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.upload_with_retries(outcome, started, on_dir)
     }
 
-    /// Other rules: the next refresh tells the kernel which files are of another
-    /// class.
-    pub fn set_rules(&mut self, rules: Rules) {
+    /// Other rules, which the next refresh tells the kernel.  `Err`: a sentence, and
+    /// nothing was changed.
+    pub fn set_rules(&mut self, rules: Rules) -> Result<(), String> {
+        self.stamps = rules.stamps(self.device_streams)?;
         self.rules = rules;
-        for f in self.files.values_mut() {
-            let class = self.rules.classify(&f.path);
-            if class != f.class {
-                f.class = class;
-                f.dirty = true;
-                if !class.has_boundary() {
-                    self.unsaved |= f.boundary.take().is_some();
-                }
+        self.classify_anew();
+        Ok(())
+    }
+
+    /// The device takes another number of streams.
+    pub fn set_device_streams(&mut self, streams: u32) {
+        if self.device_streams == streams && self.stamps.len() == self.rules.objects().len() {
+            return;
+        }
+        self.device_streams = streams;
+        self.full = true;
+        match self.rules.stamps(streams) {
+            Ok(stamps) => self.stamps = stamps,
+            Err(reason) => log!(
+                Error,
+                "the rules have streams that are not there",
+                reason = reason
+            ),
+        }
+    }
+
+    /// By rules that changed.
+    fn classify_anew(&mut self) {
+        for (&ino, f) in &mut self.files {
+            let parts = parts::of(self.rules.parts(&f.path), ino);
+            f.dirty |= parts != f.parts;
+            f.parts = parts;
+            if !f.class().has_boundary() {
+                self.unsaved |= f.boundary.take().is_some();
             }
         }
+        // Other objects may have other streams, and files other parts.
+        self.full |= !self.stamps.is_empty();
+    }
+
+    /// Never one that the device does not have: such an upload would be refused.
+    fn stamp(&self, kind: Kind) -> table::Stamp {
+        let stated = kind.object.and_then(|n| *self.stamps.get(usize::from(n))?);
+        let mut stamp = stated.unwrap_or_default();
+        if u32::from(stamp.stream) > self.device_streams {
+            stamp.stream = 0;
+        }
+        stamp
     }
 
     fn load_is_over(&mut self) -> Result<bool, Fatal> {
         let status = self.target.status().map_err(fatal)?;
-        let divided = self.files.values().filter(|f| f.class.has_boundary());
+        let divided = self.files.values().filter(|f| f.class().has_boundary());
         Ok(self.load.checkpoint(Sums {
             sizes: divided.map(|f| f.stamp.size).sum(),
             written: status.sectors() * 512,
@@ -536,19 +578,34 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     /// The files of the table, by path.
     pub fn file_infos(&self) -> Vec<FileInfo> {
-        let mut infos: Vec<FileInfo> = self
-            .files
-            .iter()
-            .map(|(&id, f)| FileInfo {
+        let name = |k: Kind| Some(self.rules.objects().get(usize::from(k.object?))?.name.clone());
+        let mut infos = Vec::with_capacity(self.files.len());
+        for (&id, f) in &self.files {
+            let path = f.path.to_string_lossy();
+            for (id, (bytes, kind)) in parts::ids(id, f.count_parts()).zip(&f.parts.ranges) {
+                let object = name(*kind);
+                infos.push(FileInfo {
+                    id,
+                    path: format!("{path}[{}]", object.as_deref().unwrap_or_default()),
+                    class: kind.class,
+                    object,
+                    size: bytes.end.min(f.stamp.size).saturating_sub(bytes.start),
+                    boundary: None,
+                    outgrown: false,
+                    extents: parts::within(&f.extents, bytes).len() as u64,
+                });
+            }
+            infos.push(FileInfo {
                 id,
-                path: f.path.to_string_lossy().into_owned(),
-                class: f.class,
+                path: path.into_owned(),
+                class: f.class(),
+                object: name(f.parts.rest),
                 size: f.stamp.size,
                 boundary: f.boundary,
                 outgrown: f.outgrown(),
                 extents: f.extents.len() as u64,
-            })
-            .collect();
+            });
+        }
         infos.sort_by(|a, b| a.path.cmp(&b.path));
         infos
     }
@@ -601,6 +658,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             *unsaved |= f.walk != walk && f.boundary.is_some();
             if f.walk != walk && f.uploaded {
                 drops.insert(id);
+                drops.extend(parts::ids(id, f.count_parts()));
             }
             f.walk == walk
         });
@@ -624,16 +682,18 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         };
         if let Some(f) = known {
             if *f.path != *path {
-                let class = self.rules.classify(path);
-                f.dirty |= class != f.class;
-                f.class = class;
+                let parts = parts::of(self.rules.parts(path), found.ino);
+                f.dirty |= parts != f.parts;
+                // Those that it had must go.
+                self.full |= parts.ranges.len() != f.count_parts();
+                f.parts = parts;
                 f.path = path.into();
             }
             if !scope.covers(f, &found.stamp) {
                 f.walk = walk;
                 return Ok(());
             }
-            if f.class.has_boundary() {
+            if f.class().has_boundary() {
                 self.room.make(root, path, found.ino, &f.stamp, &found.stamp);
             }
         }
@@ -663,9 +723,12 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 f.stale = false;
             }
             old => {
-                let class = self.rules.classify(path);
+                let parts = parts::of(self.rules.parts(path), found.ino);
+                let class = parts.rest.class;
+                let had = old.as_ref().map_or(0, |f| f.count_parts());
                 // Its number was used again, or dropped and not yet told.
                 let uploaded = old.is_some_and(|f| f.uploaded) || self.drops.remove(&found.ino);
+                self.full |= uploaded && (had > 0 || !parts.ranges.is_empty());
                 let known = self.inherited.get(&found.ino).filter(|(c, _)| *c == class);
                 let boundary = match self.kept.get(&found.ino) {
                     // Of a file that had the number before.
@@ -679,7 +742,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                     Tracked {
                         path: path.into(),
                         stamp,
-                        class,
+                        parts,
+                        auto: None,
                         boundary,
                         extents: fresh.into(),
                         seen,
@@ -840,7 +904,11 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     fn send(&self) -> Result<Commit, MessageError> {
-        let kind = if self.full { Kind::Full } else { Kind::Update };
+        let kind = if self.full {
+            table::Kind::Full
+        } else {
+            table::Kind::Update
+        };
         let mut upload = Upload::begin(&self.target, kind)?;
         if !self.full {
             for &id in &self.drops {
@@ -849,7 +917,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
         for (&id, f) in &self.files {
             if self.full || f.dirty {
-                upload.file(&f.record(id))?;
+                f.records(id, |kind| self.stamp(kind), |r| upload.file(r))?;
             }
         }
         upload.commit()

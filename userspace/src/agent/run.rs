@@ -21,7 +21,7 @@ use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use crate::device::Target;
 use crate::fiemap::Mapper;
 use crate::log;
-use crate::rules::RulesFiles;
+use crate::rules::{Rules, RulesFiles};
 use crate::status::Checkpoint;
 
 /// Lets other threads end a wait.
@@ -45,28 +45,48 @@ impl Waker {
     }
 }
 
-/// SIGTERM and SIGINT, as something to wait for.
-pub struct Signals(UnixStream);
+/// SIGTERM and SIGINT, and SIGHUP, as something to wait for.
+pub struct Signals {
+    end: UnixStream,
+    reload: UnixStream,
+}
+
+fn signals(which: &[i32]) -> Result<UnixStream> {
+    let (read, write) = UnixStream::pair().context("cannot make a socket pair")?;
+    read.set_nonblocking(true)?;
+    write.set_nonblocking(true)?;
+    for &signal in which {
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?)
+            .context("cannot install a signal handler")?;
+    }
+    Ok(read)
+}
+
+fn came(mut of: &UnixStream) -> bool {
+    of.read(&mut [0u8; 16]).is_ok_and(|n| n > 0)
+}
 
 impl Signals {
     pub fn new() -> Result<Self> {
-        let (read, write) = UnixStream::pair().context("cannot make a socket pair")?;
-        read.set_nonblocking(true)?;
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            signal_hook::low_level::pipe::register(signal, write.try_clone()?)
-                .context("cannot install a signal handler")?;
-        }
-        Ok(Self(read))
+        Ok(Self {
+            end: signals(&[libc::SIGTERM, libc::SIGINT])?,
+            reload: signals(&[libc::SIGHUP])?,
+        })
     }
 
-    /// Whether one has come.
+    /// Whether one has come that ends dsmd.
     pub fn came(&self) -> bool {
-        (&self.0).read(&mut [0u8; 16]).is_ok_and(|n| n > 0)
+        came(&self.end)
     }
 
-    /// Waits for one.
+    /// Whether SIGHUP has come.
+    pub fn reload(&self) -> bool {
+        came(&self.reload)
+    }
+
+    /// Waits for one that ends dsmd.
     pub fn wait(&self, patience: Duration) -> bool {
-        let _ = wait(&[self.0.as_fd()], patience);
+        let _ = wait(&[self.end.as_fd()], patience);
         self.came()
     }
 }
@@ -138,12 +158,17 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
     loop {
         match s.held {
             None => wait(
-                &[s.signals.0.as_fd(), s.waker.0.as_fd(), s.watch.as_fd()],
+                &[
+                    s.signals.end.as_fd(),
+                    s.signals.reload.as_fd(),
+                    s.waker.0.as_fd(),
+                    s.watch.as_fd(),
+                ],
                 clock.patience(Instant::now()),
             )?,
             // What happens meanwhile waits in the watch.
             Some(end) => wait(
-                &[s.signals.0.as_fd(), s.waker.0.as_fd()],
+                &[s.signals.end.as_fd(), s.waker.0.as_fd()],
                 end.saturating_duration_since(Instant::now()),
             )?,
         }
@@ -174,6 +199,10 @@ fn turn<T: Target, M: Mapper>(
         agent.distrust_table();
         clock.names_changed(Instant::now());
     }
+    if s.signals.reload() {
+        let rules = s.rules.again();
+        follow(agent, rules, clock);
+    }
     let events = s.watch.take()?;
     if events.root && agent.root().handle()?.is_none() {
         return Err(Fatal::DbpathGone);
@@ -195,6 +224,17 @@ fn turn<T: Target, M: Mapper>(
     }
     keep(agent, s, events.turtle);
     Ok(())
+}
+
+/// Takes rules that were read again.
+fn follow<T: Target, M: Mapper>(agent: &mut Agent<T, M>, rules: Result<Rules>, clock: &mut Clock) {
+    match rules.and_then(|r| agent.set_rules(r).map_err(|e| anyhow!(e))) {
+        Ok(()) => {
+            log!(Info, "rules read again");
+            clock.names_changed(Instant::now());
+        }
+        Err(e) => log!(Error, "the rules stay as they were", reason = format!("{e:#}")),
+    }
 }
 
 /// Writes the state when it changed; after a failure, at a checkpoint only.
@@ -221,10 +261,8 @@ fn checkpoint<T: Target, M: Mapper>(
     clock.window_began(Instant::now());
     let status = agent.target.status().map_err(fatal)?;
     clock.polled(Instant::now(), (&status).into());
-    match s.rules.changed() {
-        Some(Ok(rules)) => agent.set_rules(rules),
-        Some(Err(e)) => log!(Error, "the rules stay as they were", reason = format!("{e:#}")),
-        None => {}
+    if let Some(rules) = s.rules.changed() {
+        follow(agent, rules, clock);
     }
     let watch = &mut s.watch;
     let outcome = agent.after_checkpoint(&mut |path, dir| watch.add(path, dir))?;
@@ -263,7 +301,8 @@ fn tick<T: Target, M: Mapper>(
         agent.distrust_table();
         clock.names_changed(Instant::now());
     }
-    if !clock.polled(Instant::now(), (&status).into()) {
+    agent.set_device_streams(status.device_streams);
+    if !clock.polled(Instant::now(), (&status).into()) && agent.trusts_table() {
         return Ok(());
     }
     // A rename whose event was lost is found by comparing.

@@ -135,6 +135,7 @@ fn attach_uploads_everything_at_once() {
                 ModelFile {
                     class: Class::Collection,
                     boundary: None,
+                    stamp: table::Stamp::default(),
                     extents: vec![Extent::new(0, 800, 32)]
                 }
             ),
@@ -143,6 +144,7 @@ fn attach_uploads_everything_at_once() {
                 ModelFile {
                     class: Class::Journal,
                     boundary: None,
+                    stamp: table::Stamp::default(),
                     extents: vec![Extent::new(0, 1600, 16)]
                 }
             ),
@@ -468,10 +470,97 @@ fn rules_say_what_a_file_is() {
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.files()[&c].class, Class::Collection);
     assert_eq!(boundary(&a, c), Some(16384));
-    a.set_rules(Rules::parse("documents.wt oplog").unwrap());
+    a.set_rules(Rules::parse("documents.wt oplog").unwrap()).unwrap();
     assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 1);
     assert_eq!(a.target.files()[&c].class, Class::Oplog);
     assert_eq!(boundary(&a, c), None);
+}
+
+const OBJECTS: &str = "\
+    [[object]]\nname = 'doublewrite'\nlifetime = 'short'\nfiles = ['ibdata1']\nbytes = '1M-2M'\n\
+    [[object]]\nname = 'redo'\nstream = 2\nfiles = ['ib_logfile0']\n\
+    [[object]]\nname = 'system'\nlifetime = 'long'\nfiles = ['ibdata*']\n";
+
+/// What the kernel has of a file: its stream, hint and extents.
+fn stated(a: &TestAgent, id: u64) -> Option<(u8, u8, Vec<Extent>)> {
+    let files = a.target.files();
+    let f = files.get(&id)?;
+    Some((f.stamp.stream, f.stamp.hint, f.extents.clone()))
+}
+
+#[test]
+fn objects_have_their_streams() {
+    let bed = Bed::new();
+    let data = bed.file("ibdata1", 1024, 8000);
+    let redo = bed.file("ib_logfile0", 256, 100_000);
+    let other = bed.file("t.frm", 1, 200_000);
+    let part = data | 1 << 56;
+    let options = Options {
+        rules: Rules::parse_objects(OBJECTS).unwrap(),
+        ..Options::default()
+    };
+    let mut a = bed.agent_with(ModelKernel::new(SECTORS), options);
+    a.attach(&mut none).unwrap();
+    let rest = vec![Extent::new(0, 8000, 2048), Extent::new(4096, 12096, 4096)];
+    let whole = vec![Extent::new(0, 8000, 8192)];
+    assert_eq!(stated(&a, data), Some((7, 4, rest.clone())));
+    assert_eq!(
+        stated(&a, part),
+        Some((8, 2, vec![Extent::new(2048, 10048, 2048)]))
+    );
+    assert_eq!(
+        stated(&a, redo),
+        Some((2, 0, vec![Extent::new(0, 100_000, 2048)]))
+    );
+    assert_eq!(stated(&a, other).unwrap().0, 0);
+    let named = |a: &TestAgent| -> Vec<(String, Option<String>)> {
+        a.file_infos().into_iter().map(|f| (f.path, f.object)).collect()
+    };
+    let some = |s: &str| Some(s.to_owned());
+    assert_eq!(
+        named(&a),
+        [
+            ("ib_logfile0".into(), some("redo")),
+            ("ibdata1".into(), some("system")),
+            ("ibdata1[doublewrite]".into(), some("doublewrite")),
+            ("t.frm".into(), None),
+        ]
+    );
+
+    // Rules with a stream that is not there change nothing.
+    let more = OBJECTS.replace("stream = 2", "stream = 9");
+    let said = a.set_rules(Rules::parse_objects(&more).unwrap()).unwrap_err();
+    assert_eq!(
+        said,
+        "line 7: the object 'redo' has stream 9: the device has streams 1 to 8"
+    );
+    assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_none());
+    let other_stream = OBJECTS.replace("stream = 2", "stream = 3");
+    a.set_rules(Rules::parse_objects(&other_stream).unwrap()).unwrap();
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!(stated(&a, redo).unwrap().0, 3);
+
+    // A device with fewer streams, as after a refusal
+    a.target.set_streams(2);
+    a.set_device_streams(2);
+    assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_some());
+    assert_eq!([stated(&a, redo).unwrap().0, stated(&a, part).unwrap().0], [0, 0]);
+    a.target.set_streams(8);
+    a.set_device_streams(8);
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!([stated(&a, redo).unwrap().0, stated(&a, part).unwrap().0], [3, 8]);
+
+    // Another name has no parts, and gets them back with the old one.
+    fs::rename(bed.at("ibdata1"), bed.at("old")).unwrap();
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!((stated(&a, data), stated(&a, part)), (Some((0, 0, whole)), None));
+    fs::rename(bed.at("old"), bed.at("ibdata1")).unwrap();
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!(stated(&a, data), Some((7, 4, rest)));
+    fs::remove_file(bed.at("ibdata1")).unwrap();
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!((stated(&a, data), stated(&a, part)), (None, None));
+    assert_eq!(a.figures().refusals, 0);
 }
 
 #[test]

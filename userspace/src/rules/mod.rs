@@ -22,7 +22,6 @@ use crate::ident;
 
 pub use objects::{Lifetime, Object};
 pub use sources::{RulesFiles, Source};
-pub use stamps::Stamp;
 
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,

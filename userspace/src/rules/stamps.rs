@@ -4,15 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Lifetime, Rules};
-
-/// What the writes to an object are stamped with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// 0 for none.
-    pub stream: u8,
-    /// The kernel's `enum rw_hint`, 0 for none.
-    pub hint: u8,
-}
+use crate::table::Stamp;
 
 impl Rules {
     /// The stamp of each object; `None` for one that goes by its class.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 use super::*;
+use crate::table::Stamp;
 
 const SECANTUS: &str = "\
     # SecantusDB\n\

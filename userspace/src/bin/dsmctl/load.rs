@@ -16,7 +16,7 @@ use dsm::cli::dsmctl::{Boundary, Load, Output};
 use dsm::device::{Device, Target};
 use dsm::fiemap::{self, Fiemap, Mapper, Seen};
 use dsm::status::Commit;
-use dsm::table::{resolve_overlaps, Extent, Kind, Record, Upload};
+use dsm::table::{resolve_overlaps, Extent, Kind, Record, Stamp, Upload};
 use dsm::walk::{open_file, FoundFile, Root, Skipped, Visitor};
 use dsm::{ident, place};
 
@@ -95,6 +95,7 @@ fn upload(device: &Device, kind: Kind, entries: &[Entry]) -> Result<Commit, dsm:
             id: e.id,
             class: e.class,
             boundary: e.boundary,
+            stamp: Stamp::default(),
             extents: &e.extents,
         })?;
     }

@@ -28,7 +28,7 @@ use dsm::nvme::Namespace;
 use dsm::report::Grid;
 use dsm::status::{Region, Side};
 use dsm::sysfs::Sysfs;
-use dsm::table::{Extent, Kind, Record, Upload};
+use dsm::table::{Extent, Kind, Record, Stamp, Upload};
 use dsm::{place, streams};
 
 /// One write, and what the kernel wants a direct one aligned to.
@@ -314,6 +314,7 @@ impl Scratch {
             id: self.id,
             class: self.probe.class,
             boundary: (self.probe.side == Side::Top).then_some(WRITE as u64),
+            stamp: Stamp::default(),
             extents: &self.extents,
         }
     }

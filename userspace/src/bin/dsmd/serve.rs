@@ -90,7 +90,8 @@ struct Prepared {
 fn prepare(s: &Served) -> Result<Prepared> {
     let d = &s.database;
     let device = Device::open(&d.device)?;
-    check_dbpath(&d.dbpath)?;
+    let (rules_files, rules) = RulesFiles::open(&d.rules)?;
+    check_dbpath(&d.dbpath, rules.objects().is_empty())?;
     let found = place::find(&d.dbpath, &device.name, device.devno, device.sectors)?;
     if let Some(warning) = &found.warning {
         log!(Warn, warning);
@@ -101,7 +102,9 @@ fn prepare(s: &Served) -> Result<Prepared> {
     let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
     let mut watch = Watch::new().context("cannot use inotify")?;
     let keeper = Keeper::new(&s.state_dir, &device.name);
-    let (rules_files, rules) = RulesFiles::open(&d.rules)?;
+    if let Err(sentence) = rules.stamps(device.status()?.device_streams) {
+        bail!(sentence);
+    }
     let options = Options {
         mode: d.boundary,
         outgrown: d.outgrown,
@@ -161,20 +164,26 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
     Ok(run::run(&mut agent, &mut surroundings)?)
 }
 
-fn check_dbpath(dbpath: &Path) -> Result<()> {
+/// Other engines than MongoDB need rules with objects.
+fn check_dbpath(dbpath: &Path, mongodb: bool) -> Result<()> {
     let shown = dbpath.display();
     let meta = std::fs::metadata(dbpath).with_context(|| format!("{shown}: cannot look at it"))?;
     if !meta.is_dir() {
         bail!("{shown}: it is not a directory");
     }
     let regular = |name: &str| std::fs::symlink_metadata(dbpath.join(name)).is_ok_and(|m| m.is_file());
-    if !regular("WiredTiger") || !regular(TURTLE) {
-        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {TURTLE} in it");
+    if mongodb && (!regular("WiredTiger") || !regular(TURTLE)) {
+        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {TURTLE} in it; for other engines, give --rules");
     }
-    let file = std::fs::File::open(dbpath.join("WiredTiger"))
-        .with_context(|| format!("{shown}: cannot open its file WiredTiger"))?;
-    if !fiemap::supported(&file)? {
-        bail!("{shown}: its file system does not tell extents (no FIEMAP); XFS or ext4 is needed");
+    // Any file tells; where there is none yet, the first that is read will.
+    let entries = std::fs::read_dir(dbpath).with_context(|| format!("{shown}: cannot read it"))?;
+    let files = entries
+        .flatten()
+        .filter(|e| e.file_type().is_ok_and(|t| t.is_file()));
+    for file in files.filter_map(|e| std::fs::File::open(e.path()).ok()).take(1) {
+        if !fiemap::supported(&file)? {
+            bail!("{shown}: its file system does not tell extents (no FIEMAP); XFS or ext4 is needed");
+        }
     }
     Ok(())
 }
