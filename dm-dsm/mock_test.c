@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/bio.h>
+#include <linux/blk-crypto.h>
 #include <linux/dm-ioctl.h>
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -61,6 +62,8 @@ static void dsm_mock_submit_bio(struct bio *bio)
 			.sectors = bio_sectors(bio),
 			.stream = bio->bi_write_stream,
 			.hint = bio->bi_write_hint,
+			.encrypted = bio_has_crypt_ctx(bio),
+			.dun = bio_has_crypt_ctx(bio) ? bio_crypt_ctx(bio)->bc_dun[0] : 0,
 		};
 	disk->nr++;
 	spin_unlock(&disk->lock);
@@ -132,6 +135,32 @@ struct block_device *dsm_mock_partition(struct kunit *test,
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, file);
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, dsm_mock_close, file));
 	return file_bdev(file);
+}
+
+static int dsm_mock_keyslot(struct blk_crypto_profile *profile,
+			    const struct blk_crypto_key *key, unsigned int slot)
+{
+	return 0;
+}
+
+static void dsm_mock_crypto_destroy(void *profile)
+{
+	blk_crypto_profile_destroy(profile);
+}
+
+void dsm_mock_encrypts(struct kunit *test, struct dsm_mock_disk *disk)
+{
+	struct blk_crypto_profile *crypto = &disk->crypto;
+
+	KUNIT_ASSERT_EQ(test, blk_crypto_profile_init(crypto, 1), 0);
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, dsm_mock_crypto_destroy, crypto));
+	crypto->ll_ops.keyslot_program = dsm_mock_keyslot;
+	crypto->ll_ops.keyslot_evict = dsm_mock_keyslot;
+	crypto->max_dun_bytes_supported = sizeof(u64);
+	crypto->key_types_supported = BLK_CRYPTO_KEY_TYPE_RAW;
+	crypto->modes_supported[BLK_ENCRYPTION_MODE_AES_256_XTS] = 4096;
+	KUNIT_ASSERT_TRUE(test, blk_crypto_register(crypto, disk->gendisk->queue));
 }
 
 void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams)
@@ -391,18 +420,15 @@ void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm)
 
 /* Bios */
 
-int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
-		    unsigned int sectors, u8 stream, u8 hint)
+static struct bio *dsm_mock_bio(struct block_device *bdev, blk_opf_t opf,
+				sector_t sector, unsigned int sectors)
 {
 	enum req_op op = opf & REQ_OP_MASK;
 	bool has_data = op == REQ_OP_WRITE || op == REQ_OP_ZONE_APPEND;
 	unsigned int left = has_data ? sectors << SECTOR_SHIFT : 0;
 	struct bio *bio = bio_alloc(bdev, DIV_ROUND_UP(left, PAGE_SIZE), opf, GFP_KERNEL);
-	int r;
 
 	bio->bi_iter.bi_sector = sector;
-	bio->bi_write_stream = stream;
-	bio->bi_write_hint = hint;
 	while (left) {
 		unsigned int here = min(left, PAGE_SIZE);
 
@@ -411,8 +437,34 @@ int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
 	}
 	if (!has_data)
 		bio->bi_iter.bi_size = sectors << SECTOR_SHIFT;
+	return bio;
+}
 
-	r = submit_bio_wait(bio);
+static int dsm_mock_submit_and_put(struct bio *bio)
+{
+	int r = submit_bio_wait(bio);
+
 	bio_put(bio);
 	return r;
+}
+
+int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
+		    unsigned int sectors, u8 stream, u8 hint)
+{
+	struct bio *bio = dsm_mock_bio(bdev, opf, sector, sectors);
+
+	bio->bi_write_stream = stream;
+	bio->bi_write_hint = hint;
+	return dsm_mock_submit_and_put(bio);
+}
+
+int dsm_mock_submit_encrypted(struct block_device *bdev, sector_t sector,
+			      unsigned int sectors, const struct blk_crypto_key *key,
+			      u64 dun)
+{
+	struct bio *bio = dsm_mock_bio(bdev, REQ_OP_WRITE, sector, sectors);
+	u64 duns[BLK_CRYPTO_DUN_ARRAY_SIZE] = { dun };
+
+	bio_crypt_set_ctx(bio, key, duns, GFP_KERNEL);
+	return dsm_mock_submit_and_put(bio);
 }

@@ -7,6 +7,7 @@
 #define DSM_MOCK_TEST_H
 
 #include <kunit/test.h>
+#include <linux/blk-crypto-profile.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/rw_hint.h>
@@ -22,12 +23,15 @@ struct dsm_mock_bio {
 	sector_t sector;
 	unsigned int sectors;
 	u8 stream, hint;
+	bool encrypted;
+	u64 dun;			/* data unit number of an encrypted one */
 };
 
 struct dsm_mock_disk {
 	struct gendisk *gendisk;
 	struct block_device *bdev;
 	bool has_partition;
+	struct blk_crypto_profile crypto;
 	u8 refused_from;		/* the first stream that fails a write, or 0 */
 	blk_status_t refusal;		/* in this way */
 	bool fails;			/* every other write */
@@ -56,6 +60,9 @@ struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 /* Its first partition, which is there if @disk->has_partition was set before. */
 struct block_device *dsm_mock_partition(struct kunit *test,
 					struct dsm_mock_disk *disk);
+
+/* From now on the disk has inline encryption: AES-256-XTS in units of 4 KiB. */
+void dsm_mock_encrypts(struct kunit *test, struct dsm_mock_disk *disk);
 
 /* Sets the disk's limit of write streams. */
 void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams);
@@ -112,6 +119,11 @@ void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm);
 /* Sends a bio with @sectors of zeroes and waits for it. */
 int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
 		    unsigned int sectors, u8 stream, u8 hint);
+
+/* The same for a write with @key and data unit number @dun. */
+int dsm_mock_submit_encrypted(struct block_device *bdev, sector_t sector,
+			      unsigned int sectors, const struct blk_crypto_key *key,
+			      u64 dun);
 
 static inline int dsm_mock_write(struct dsm_mock_dm *dm, sector_t sector,
 				 unsigned int sectors)

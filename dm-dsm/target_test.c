@@ -407,6 +407,34 @@ static void an_atomic_write_is_never_divided(struct kunit *test)
 	expect_status(test, s.dm, "split 0 foreign 0 stream 3 1 32");
 }
 
+static void inline_encryption_goes_on_in_the_next_part(struct kunit *test)
+{
+	static const u8 bytes[64] = { 1 };
+	struct blk_crypto_key key;
+	struct stack s;
+
+	s.disk = dsm_mock_disk(test, 8);
+	dsm_mock_encrypts(test, s.disk);
+	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", s.disk->bdev);
+	dsm_mock_upload(test, s.dm);
+	dsm_mock_forget(s.disk);
+	KUNIT_ASSERT_EQ(test, 0, blk_crypto_init_key(&key, bytes, sizeof(bytes),
+						     BLK_CRYPTO_KEY_TYPE_RAW,
+						     BLK_ENCRYPTION_MODE_AES_256_XTS,
+						     sizeof(u64), 4096));
+	KUNIT_ASSERT_EQ(test, 0, blk_crypto_start_using_key(s.dm->bdev, &key));
+
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit_encrypted(s.dm->bdev, 48, 32, &key, 100));
+	KUNIT_ASSERT_EQ(test, s.disk->nr, 2);
+	expect_bio(test, s.disk, 0, REQ_OP_WRITE, 48, 16, 3, WRITE_LIFE_EXTREME);
+	expect_bio(test, s.disk, 1, REQ_OP_WRITE, 64, 16, 4, WRITE_LIFE_MEDIUM);
+	for (int i = 0; i < 2; i++) {
+		KUNIT_EXPECT_TRUE(test, s.disk->bio[i].encrypted);
+		KUNIT_EXPECT_EQ(test, s.disk->bio[i].dun, 100 + 2 * i);
+	}
+	blk_crypto_evict_key(s.dm->bdev, &key);
+}
+
 /* A write to the top of the collection (stream 4, hint 3) with its own. */
 static const struct foreign {
 	const char *what;
@@ -514,6 +542,7 @@ static struct kunit_case target_cases[] = {
 	KUNIT_CASE(a_zone_append_is_refused_above_us),
 	KUNIT_CASE(a_write_beyond_the_end_is_refused_above_us),
 	KUNIT_CASE(an_atomic_write_is_never_divided),
+	KUNIT_CASE(inline_encryption_goes_on_in_the_next_part),
 	KUNIT_CASE_PARAM(a_stream_or_hint_of_its_own, foreign_gen_params),
 	KUNIT_CASE(a_reload_begins_without_a_table),
 	KUNIT_CASE(a_suspend_keeps_the_table),

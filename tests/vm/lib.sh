@@ -59,7 +59,8 @@ done_testing() { exit "$failed"; }
 # Devices
 
 has_write_streams() { [[ -e $(queue "$1")/max_write_streams ]]; }
-queue() { echo "/sys/block/$(basename "$(readlink -f "$1")")/queue"; }
+block() { echo "/sys/block/$(lsblk -dno KNAME "$1")"; }
+queue() { echo "$(block "$1")/queue"; }
 
 message() { dmsetup message "$1" 0 "${@:2}"; }
 

@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# What users of a block device rely on is as dm-linear has it: limits, polling,
+# NOWAIT and protection information; md and dm-linear pass stamps on.
+. "$(dirname "$0")/lib.sh"
+load_module
+
+ssd=$(disk_by_serial fdp)
+pi=$(disk_by_serial pi)
+
+# described DEVICE: every limit and property that the kernel shows for it
+described() { (cd "$(block "$1")" && grep -rs . queue integrity alignment_offset discard_alignment ro size); }
+
+for disk in "$ssd" "$pi"; do
+	name=$([[ $disk = "$ssd" ]] && echo FDP || echo PI)
+	sectors=$(blockdev --getsz "$disk")
+	dmsetup create linear --table "0 $sectors linear $disk 0"
+	dmsetup create t --table "0 $sectors dsm $disk 0"
+	described /dev/mapper/linear >/tmp/linear
+	described /dev/mapper/t >/tmp/dsm
+	works "$name: limits and properties are those of dm-linear, of which there are $(wc -l </tmp/linear)" \
+		diff /tmp/linear /tmp/dsm
+	dmsetup remove t
+	dmsetup remove linear
+done
+
+dmsetup create t --table "0 131072 dsm $ssd 0"
+message t begin full 131072
+message t file 1 collection 33554432 0:0:131072
+message t commit >/dev/null
+
+# RWF_NOWAIT is refused where a device cannot do it.
+works 'writes that must not wait' fio --name=nowait --filename=/dev/mapper/t --ioengine=io_uring \
+	--direct=1 --rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --nowait=1 --minimal
+is 'are counted' "$(message t regions | awk '{ n += $13 } END { print n }')" 500
+
+if [[ $(<"$(queue "$ssd")/io_poll") = 1 ]]; then
+	is 'the device polls' "$(<"$(queue /dev/mapper/t)/io_poll")" 1
+	works 'polled writes, verified' fio --name=polled --filename=/dev/mapper/t --ioengine=io_uring --hipri \
+		--direct=1 --rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --verify=crc32c --minimal
+else
+	fail 'the disk does not poll'
+fi
+dmsetup remove t
+
+# With protection information the block layer adds tags above us, and the disk
+# checks them.
+dmsetup create t --table "0 65536 dsm $pi 0"
+message t begin full 65536
+message t file 1 collection 16777216 0:0:65536
+message t commit >/dev/null
+modprobe -q t10-pi
+matches 'protection information is there' "$(<"$(block /dev/mapper/t)/integrity/format")" '^T10-DIF-TYPE1'
+works 'writes with protection information, across a boundary too' fio --name=pi --filename=/dev/mapper/t \
+	--ioengine=libaio --direct=1 --rw=randwrite --bsrange=4k-64k --size=32m --iodepth=8 --verify=crc32c --minimal
+dmsetup remove t
+
+# md, made through sysfs: it does not tell its streams, and passes stamps on
+if ! has_write_streams "$ssd"; then
+	done_testing
+fi
+modprobe raid1
+echo md_stack >/sys/module/md_mod/parameters/new_array
+md=/sys/block/md_stack/md
+dmsetup create low --table "0 65536 linear $ssd 0"
+echo 1 >$md/raid_disks
+echo none >$md/metadata_version
+echo raid1 >$md/level
+cat "$(block /dev/mapper/low)/dev" >$md/new_dev
+echo 32768 >$md/component_size
+echo 0 | tee $md/dev-dm-*/slot >/dev/null
+echo active >$md/array_state
+for _ in {1..50}; do (($(</sys/block/md_stack/size))) && break; sleep 0.1; done
+dmsetup create t --table '0 65536 dsm /dev/md_stack 0'
+is 'an md device does not tell its streams' "$(field t device_streams) $(field t source)" '0 none'
+message t set streams 8
+is 'the user may' "$(field t device_streams) $(field t source)" '8 stated'
+message t begin full 65536
+message t file 1 collection 1048576 0:0:4096
+message t commit >/dev/null
+left=$(blocks_left "$ssd")
+put /dev/mapper/t 0 7
+put /dev/mapper/t 256 9
+put /dev/mapper/t 1024 3
+is 'stamps pass through raid1 on dm-linear' "$(blocks_taken "$left" "$(blocks_left "$ssd")")" '3 0 7 9 0 0 0 0'
+is 'those above are told of no streams' "$(<"$(queue /dev/mapper/t)/max_write_streams")" 0
+dmsetup remove t
+echo clear >$md/array_state
+dmsetup remove low
+done_testing
