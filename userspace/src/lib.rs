@@ -14,6 +14,7 @@ pub mod dm;
 pub mod fiemap;
 pub mod filestream;
 pub mod flash;
+pub mod group;
 pub mod history;
 pub mod host;
 pub mod ident;

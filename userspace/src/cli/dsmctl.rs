@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::class::Class;
 use crate::config::Seconds;
 use crate::flash::PAGE;
+use crate::rules::Source;
 use crate::sim::policies::Spec;
 use crate::sim::LoadStream;
 use crate::sizes::bytes;
@@ -111,6 +112,20 @@ pub enum Command {
     /// discard on the device, FIEMAP tells whose it was, and the turtle tells of
     /// checkpoints. What is there when it begins counts as the load phase.
     Record(Record),
+    /// Measure how often each object is updated, and say which should share a
+    /// stream
+    ///
+    /// Objects are those of the rules, or files when there are none. Of a device
+    /// that dsmd serves, the pages that it counts for some seconds are taken; a page
+    /// of an object counts as updated as often as any other of it. A recording tells
+    /// it exactly.
+    ///
+    /// What is extremely hot is split off first, what is alike is folded, and what
+    /// has less than 1 % of the writes gets no stream for itself. Streams are
+    /// numbered from the coldest on, for rules to state them. With `-o json`:
+    /// {streams, pages, objects: [{name, stream, interval, pages, share, small}],
+    /// groups: [{stream, objects, why}]}.
+    Group(Group),
     /// Print a recording as text, in the form that simulate --trace takes
     Trace {
         /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
@@ -320,6 +335,28 @@ pub struct Record {
     /// End after that time [default: at SIGINT or SIGTERM]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("measured").required(true).args(["name", "recording", "trace"])))]
+pub struct Group {
+    /// A device that dsmd serves
+    pub name: Option<String>,
+    /// How long to measure it
+    #[arg(long, value_name = "N", default_value = "60", conflicts_with_all = ["recording", "trace"])]
+    pub seconds: Seconds,
+    /// What dsmctl record wrote
+    #[arg(long, value_name = "FILE")]
+    pub recording: Option<PathBuf>,
+    /// A trace as simulate takes it, in place of a recording; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The objects of a recording; may be given several times
+    #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "name")]
+    pub rules: Vec<Source>,
+    /// Streams there are [default: those of the device]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub streams: Option<u8>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,6 +2,7 @@
 //! `dsmctl`: makes and watches dsm devices.
 
 mod create;
+mod group;
 mod load;
 mod record;
 mod show;
@@ -76,6 +77,7 @@ fn run(args: &Args) -> Result<bool> {
             BoundaryCommand::Show { name } => show::boundaries(name, out),
         },
         Command::Record(a) => record::record(a),
+        Command::Group(a) => group::group(a, out),
         Command::Trace { recording } => simulate::print_trace(recording),
         Command::Simulate(a) => {
             simulate::check(a)?;

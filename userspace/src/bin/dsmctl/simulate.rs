@@ -38,7 +38,7 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         .or(a.recording.as_ref())
         .context("there is nothing to play")?;
     let named = || path.display().to_string();
-    let trace = read(a, path)?;
+    let trace = read(a.trace.is_some(), path)?;
     let mut model = model(a);
     let profile = Profile::of(&trace, &model.primary).with_context(named)?;
     let pages = sim::check(&profile, &model).with_context(named)?;
@@ -60,13 +60,14 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     })
 }
 
-fn read(a: &Simulate, path: &Path) -> Result<Trace> {
+/// A recording, or a trace that is text.
+pub fn read(is_text: bool, path: &Path) -> Result<Trace> {
     let named = || path.display().to_string();
     if path == Path::new("-") {
         return trace::text::read(io::stdin().lock()).context("stdin");
     }
     let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
-    if a.trace.is_some() {
+    if is_text {
         return trace::text::read(file).with_context(named);
     }
     trace::read(file).with_context(named)

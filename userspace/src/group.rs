@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Many objects, few streams: the guidelines of Choi, Park and Lee (Don't mix pages
+//! with different lifetimes in one stream, EDBT '18, sec. 4.2), in this order:
+//!
+//! - a stream is wasted on what is hardly written: it goes where its like is;
+//! - what is updated extremely often has a stream of its own;
+//! - the others are folded with their like, and a stream for each is best.
+//!
+//! Alike are those whose update intervals are: in the order of their intervals, the
+//! objects are cut into as many groups as there are streams such that the squared
+//! differences of the logarithms, weighted by pages written, are least.
+
+use serde::Serialize;
+
+/// What has a smaller share of all writes gets no stream for itself.
+const LEAST_SHARE: f64 = 0.01;
+/// Extremely often is so many times as often as anything else.
+const EXTREME: f64 = 16.0;
+/// Many objects are first gathered in classes: so many to a doubling of the interval.
+const CLASSES: f64 = 8.0;
+/// With fewer, each object is looked at.
+const FEW: usize = 256;
+
+/// An object as it was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    pub name: String,
+    /// Pages written to all objects from one update of a page to the next, on
+    /// average.
+    pub interval: f64,
+    /// Pages written to this one.
+    pub pages: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// From 1, the coldest, on.
+    pub stream: u8,
+    /// Indices of the objects, the hottest first.
+    pub objects: Vec<usize>,
+    pub why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum Why {
+    /// Updated so many times as often as what comes next.
+    ExtremelyHot { times: f64 },
+    /// There is a stream for it.
+    Alone,
+    /// Their intervals differ by this factor at most.
+    Alike { factor: f64 },
+}
+
+/// Objects that are treated as one.
+struct Unit {
+    lg: f64,
+    pages: f64,
+    objects: Vec<usize>,
+}
+
+fn lg(o: &Object) -> f64 {
+    o.interval.max(1.0).log2()
+}
+
+/// The groups for so many streams, the hottest first.  Objects that were not written
+/// are in none.
+pub fn group(objects: &[Object], streams: u8) -> Vec<Group> {
+    let units = units(objects);
+    let total: f64 = units.iter().map(|u| u.pages).sum();
+    let (mut large, small): (Vec<Unit>, Vec<Unit>) =
+        units.into_iter().partition(|u| u.pages / total >= LEAST_SHARE);
+    for s in small {
+        let distance = |u: &&mut Unit| (u.lg - s.lg).abs();
+        match large
+            .iter_mut()
+            .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+        {
+            Some(near) => near.objects.extend(s.objects),
+            None => large.push(s),
+        }
+    }
+    let extreme = match large.as_slice() {
+        [hot, next, ..] if streams > 1 && next.lg - hot.lg >= EXTREME.log2() => {
+            Some((next.lg - hot.lg).exp2())
+        }
+        _ => None,
+    };
+    let first = usize::from(extreme.is_some());
+    let cuts = partition(&large[first..], usize::from(streams.max(1)) - first);
+    let mut groups: Vec<Group> = Vec::new();
+    let ends = std::iter::once(first)
+        .filter(|n| *n > 0)
+        .chain(cuts.iter().map(|n| n + first));
+    let mut from = 0;
+    for to in ends {
+        let mut of: Vec<usize> = large[from..to].iter().flat_map(|u| u.objects.clone()).collect();
+        of.sort_by(|a, b| lg(&objects[*a]).total_cmp(&lg(&objects[*b])));
+        let why = match (extreme, of.as_slice()) {
+            (Some(times), _) if from == 0 => Why::ExtremelyHot { times },
+            (_, [_]) => Why::Alone,
+            _ => Why::Alike {
+                factor: (lg(&objects[of[of.len() - 1]]) - lg(&objects[of[0]])).exp2(),
+            },
+        };
+        groups.push(Group {
+            stream: 0,
+            objects: of,
+            why,
+        });
+        from = to;
+    }
+    for (n, g) in groups.iter_mut().rev().enumerate() {
+        g.stream = n as u8 + 1;
+    }
+    groups
+}
+
+/// Whether an object has so little that it was not asked where it belongs.
+pub fn is_small(object: &Object, total: u64) -> bool {
+    (object.pages as f64) < LEAST_SHARE * total as f64
+}
+
+/// The hottest first.
+fn units(objects: &[Object]) -> Vec<Unit> {
+    let mut units: Vec<Unit> = objects
+        .iter()
+        .enumerate()
+        .filter(|(_, o)| o.pages > 0)
+        .map(|(n, o)| Unit {
+            lg: lg(o),
+            pages: o.pages as f64,
+            objects: vec![n],
+        })
+        .collect();
+    units.sort_by(|a, b| a.lg.total_cmp(&b.lg));
+    if units.len() <= FEW {
+        return units;
+    }
+    let mut classes: Vec<Unit> = Vec::new();
+    for u in units {
+        let class = |lg: f64| (lg * CLASSES).floor();
+        match classes.last_mut().filter(|c| class(c.lg) == class(u.lg)) {
+            Some(c) => {
+                c.lg = (c.lg * c.pages + u.lg * u.pages) / (c.pages + u.pages);
+                c.pages += u.pages;
+                c.objects.extend(u.objects);
+            }
+            None => classes.push(u),
+        }
+    }
+    classes
+}
+
+/// The best cut of sorted values into at most `groups` runs: where each ends.
+/// Dynamic programming.
+fn partition(units: &[Unit], groups: usize) -> Vec<usize> {
+    let n = units.len();
+    if n == 0 {
+        return Vec::new();
+    }
+    let groups = groups.clamp(1, n);
+    // Sums of weight, weight * value and weight * value^2 up to a unit.
+    let mut sums = vec![(0.0, 0.0, 0.0)];
+    for u in units {
+        let (w, s, q) = sums[sums.len() - 1];
+        sums.push((w + u.pages, s + u.pages * u.lg, q + u.pages * u.lg * u.lg));
+    }
+    let cost = |from: usize, to: usize| {
+        let w = sums[to].0 - sums[from].0;
+        let s = sums[to].1 - sums[from].1;
+        let q = sums[to].2 - sums[from].2;
+        (q - s * s / w).max(0.0)
+    };
+    let mut best = vec![vec![(f64::INFINITY, 0); n + 1]; groups + 1];
+    best[0][0] = (0.0, 0);
+    for g in 1..=groups {
+        for to in g..=n {
+            for from in g - 1..to {
+                let total = best[g - 1][from].0 + cost(from, to);
+                if total < best[g][to].0 {
+                    best[g][to] = (total, from);
+                }
+            }
+        }
+    }
+    let mut ends = vec![n];
+    for g in (2..=groups).rev() {
+        ends.push(best[g][ends[ends.len() - 1]].1);
+    }
+    ends.reverse();
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn object(name: &str, interval: f64, pages: u64) -> Object {
+        Object {
+            name: name.into(),
+            interval,
+            pages,
+        }
+    }
+
+    /// The paper's Table 1: names, intervals, and MB written.
+    fn innodb() -> Vec<Object> {
+        vec![
+            object("DWB", 2.0, 1_330_556),
+            object("new_orders", 226_410.0, 88_349),
+            object("order_line", 26_425_310.0, 202_777),
+            object("customer", 7_741_410.0, 157_006),
+            object("orders", 2_861_170.0, 108_706),
+            object("stock", 2_873_060.0, 771_190),
+        ]
+    }
+
+    /// Table 2.
+    fn forestdb() -> Vec<Object> {
+        vec![
+            object("header", 764_571.0, 6069),
+            object("index", 848_531.0, 1048),
+            object("data", 1_457_589.0, 44_858),
+            object("super", 752.0, 6222),
+        ]
+    }
+
+    fn named(objects: &[Object], streams: u8) -> Vec<String> {
+        let groups = group(objects, streams);
+        let streams: Vec<u8> = groups.iter().map(|g| g.stream).collect();
+        let descending: Vec<u8> = (1..=groups.len() as u8).rev().collect();
+        assert_eq!(streams, descending);
+        let names = |g: &Group| {
+            let names: Vec<&str> = g.objects.iter().map(|n| objects[*n].name.as_str()).collect();
+            names.join("+")
+        };
+        groups.iter().map(names).collect()
+    }
+
+    /// What the paper found best (Tables 3 and 4, Fig. 2).
+    #[test]
+    fn the_combinations_of_the_paper() {
+        let o = innodb();
+        assert_eq!(named(&o, 1), ["DWB+new_orders+orders+stock+customer+order_line"]);
+        assert_eq!(
+            named(&o, 2),
+            ["DWB", "new_orders+orders+stock+customer+order_line"]
+        );
+        // (H1, H2, C1, C2, W)
+        assert_eq!(
+            named(&o, 5),
+            ["DWB", "new_orders", "orders+stock", "customer", "order_line"]
+        );
+        assert_eq!(named(&o, 16).len(), 6);
+        let h = group(&o, 2)[0].why;
+        assert!(
+            matches!(h, Why::ExtremelyHot { times } if times.round() == 113_205.0),
+            "{h:?}"
+        );
+        let w = group(&o, 5)[2].why;
+        assert!(
+            matches!(w, Why::Alike { factor } if (1.004..1.005).contains(&factor)),
+            "{w:?}"
+        );
+
+        let o = forestdb();
+        assert_eq!(named(&o, 4), ["super", "header", "index", "data"]);
+        assert_eq!(named(&o, 3), ["super", "header+index", "data"]);
+        assert_eq!(named(&o, 2), ["super", "header+index+data"]);
+    }
+
+    #[test]
+    fn what_is_hardly_written_gets_no_stream() {
+        let mut o = forestdb();
+        o.push(object("log", 900.0, 5));
+        o.push(object("nothing", 1.0, 0));
+        assert_eq!(named(&o, 8), ["super+log", "header", "index", "data"]);
+        assert!(is_small(&o[4], 60_000) && !is_small(&o[3], 60_000));
+        assert!(group(&[], 8).is_empty());
+        assert!(group(&o[5..], 8).is_empty());
+    }
+
+    /// Ten thousand tables, each with too little for a stream.
+    #[test]
+    fn many_small_objects_are_not_all_small() {
+        let o: Vec<Object> = (0..10_000)
+            .map(|n| object("t", if n % 2 == 0 { 1000.0 } else { 90_000.0 }, 1 + n % 7))
+            .collect();
+        let groups = group(&o, 8);
+        assert_eq!(groups.len(), 2);
+        assert!(groups[0].objects.iter().all(|n| n % 2 == 0));
+        assert_eq!(groups[0].objects.len() + groups[1].objects.len(), o.len());
+    }
+
+    /// All cuts into runs, tried one by one.
+    fn least_cost(units: &[Unit], groups: usize) -> f64 {
+        fn cost(u: &[Unit]) -> f64 {
+            let w: f64 = u.iter().map(|u| u.pages).sum();
+            let mean = u.iter().map(|u| u.pages * u.lg).sum::<f64>() / w;
+            u.iter().map(|u| u.pages * (u.lg - mean).powi(2)).sum()
+        }
+        let whole = cost(units);
+        if groups == 1 {
+            return whole;
+        }
+        (1..units.len())
+            .map(|n| cost(&units[..n]) + least_cost(&units[n..], groups - 1))
+            .fold(whole, f64::min)
+    }
+
+    proptest! {
+        #[test]
+        fn no_cut_is_better(values in prop::collection::vec((0.0..30.0f64, 1..1000u32), 1..9), groups in 1..5usize) {
+            let mut units: Vec<Unit> = values
+                .iter()
+                .map(|(lg, pages)| Unit { lg: *lg, pages: f64::from(*pages), objects: Vec::new() })
+                .collect();
+            units.sort_by(|a, b| a.lg.total_cmp(&b.lg));
+            let ends = partition(&units, groups);
+            let mut from = 0;
+            let mut cost = 0.0;
+            for &to in &ends {
+                cost += least_cost(&units[from..to], 1);
+                from = to;
+            }
+            prop_assert_eq!(from, units.len());
+            prop_assert!(ends.len() <= groups);
+            let least = least_cost(&units, groups);
+            prop_assert!(cost <= least + 1e-6 * (1.0 + least), "{cost} {least}");
+        }
+    }
+}
