@@ -23,6 +23,7 @@ recipe_of() {
 	case $1 in
 	tools)	echo recipes/tools recipes/debian.sh recipes/add-kernels packages/tools packages/kernels ;;
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
+	dashboard) echo recipes/dashboard recipes/debian.sh packages/dashboard ;;
 	image)	recipe_of guest
 		echo recipes/image guest-init guest-lib.sh dsm-dmesg-clean ;;
 	esac
@@ -174,10 +175,14 @@ host_folders() {
 # make names its fifo: that goes to a folder which is not shared.
 tools_binds=()
 
-in_tools() {
+in_tools() { in_root tools "$@"; }
+
+# in_root NAME CMD...: the same in another artefact that is a root.
+in_root() {
 	local root entry args=()
 
-	root=$(artefact tools)
+	root=$(artefact "$1")
+	shift
 	for entry in bin lib lib64 sbin; do
 		args+=(--symlink "usr/$entry" "/$entry")
 	done
