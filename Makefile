@@ -2,7 +2,8 @@
 #
 # make               the module for the running kernel (or KDIR=), and userspace
 # make demo          the main job on emulated hardware, from nothing
-# make check         every test
+# make check         every test that is short
+# make check-all     every test; CI runs this
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
 # make unit          the policies on the host
 # make kunit         the KUnit suites, and which lines they reach
@@ -10,6 +11,8 @@
 # make faults        every allocation fails in turn, in UML
 # make fuzz          a million mutated messages and constructor lines, in UML
 # make vm-test       the tests in the VM, on every kernel
+# make docs-test     every command that the documentation shows, in the VM
+# make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make fuzz-agent    a million names and texts of each kind for the agent
@@ -48,7 +51,7 @@ install-module:
 install-userspace:
 	install -D -t $(DESTDIR)$(PREFIX)/sbin build/userspace/release/dsmctl build/userspace/release/dsmd
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system userspace/systemd/dsmd.service
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dm-dsm userspace/systemd/dsmd.toml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dm-dsm userspace/systemd/dsmd.toml userspace/grafana/dm-dsm.json
 	$(if $(wildcard build/man),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 build/man/*.8)
 	$(if $(wildcard build/man),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/bash-completion/completions build/man/*.bash)
 
@@ -62,6 +65,9 @@ demo:
 
 check:
 	tests/check
+
+check-all:
+	tests/check all
 
 style:
 	tests/check style
@@ -98,9 +104,15 @@ bench-agent:
 vm-test:
 	tests/check vm
 
+docs-test:
+	tests/docs/run
+
+dashboard-test:
+	tests/dashboard/run
+
 clean:
 	rm -rf build
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man clean

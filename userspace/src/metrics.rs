@@ -175,8 +175,8 @@ const FAMILIES: &[Family] = &[
     ),
     (
         "dsm_generation",
-        "counter",
-        "Uploads of the table that took effect.",
+        "gauge",
+        "Generation of the table: uploads that took effect since the device was made.",
         |s| kernel(s, |k| k.generation),
     ),
     ("dsm_files", "gauge", "Files in the table.", |s| {

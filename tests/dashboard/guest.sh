@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: guest.sh SECONDS
+#
+# Two databases on two dsm devices, one of them on a drive with FDP statistics,
+# and a dsmd that other machines may ask. Ends with dsmd, after SECONDS of work.
+set -euo pipefail
+. /run/job/guest-lib.sh
+PATH=/run/job/bin:$PATH
+
+modprobe dm-mod
+insmod /run/job/dm-dsm.ko
+modprobe -a xfs ext4 virtio_net
+ip address add 10.0.2.15/24 dev eth0
+ip link set lo up
+ip link set eth0 up
+
+database() { # DEVICE DISK MKFS...
+	dsmctl create "$1" "$(disk_by_serial "$2")" >/dev/null
+	"${@:3}" "/dev/mapper/$1"
+	mkdir -p "/mnt/$1"
+	mount "/dev/mapper/$1" "/mnt/$1"
+	mkdir "/mnt/$1/data"
+	cat >>/tmp/dsmd.toml <<-CONFIG
+		[[database]]
+		device = "$1"
+		dbpath = "/mnt/$1/data"
+		boundary = "manual"
+	CONFIG
+}
+
+echo 'metrics = "0.0.0.0:9187"' >/tmp/dsmd.toml
+database rs0 fdp mkfs.xfs -q -K
+database rs1 plain mkfs.ext4 -q -F
+dsmd --config /tmp/dsmd.toml 2>/tmp/dsmd.log &
+agent=$!
+
+work() { # DEVICE NODES
+	wtload linkbench --dbpath "/mnt/$1/data" --phase load --nodes "$2" --cache-mb 50
+	dsmctl refresh "$1" >/dev/null
+	dsmctl boundary mark "$1"
+	wtload linkbench --dbpath "/mnt/$1/data" --phase run --nodes "$2" --cache-mb 50 \
+		--mix mixed --seconds "$seconds" --checkpoint-seconds 9
+}
+
+seconds=$1
+work rs1 1000 >/tmp/rs1.log 2>&1 &
+other=$!
+work rs0 10000 >/tmp/rs0.log 2>&1
+wait $other
+kill $agent
+wait $agent
+# Somebody may be looking still.
+sleep 15

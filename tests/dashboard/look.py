@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""usage: look.py PORT OUT DASHBOARD
+
+Asks the dsmd at PORT what its users ask: with a browser, and with Prometheus.
+Leaves pictures in OUT. Prints a line for every test.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+port, out, dashboard = sys.argv[1], Path(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text())
+base = f"http://127.0.0.1:{port}/"
+failed = False
+
+
+def test(what, good, why=""):
+    global failed
+    failed |= not good
+    print(f"ok - dashboard: {what}" if good else f"not ok - dashboard: {what}: {why}", flush=True)
+
+
+def same(what, got, wanted):
+    test(what, got == wanted, f"got {got!r}, not {wanted!r}")
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as reply:
+        return reply.read().decode()
+
+
+def until(seconds, of):
+    """What `of` gives as soon as that is true."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            got = of()
+        except OSError:
+            got = None
+        if got or time.monotonic() > end:
+            return got
+        time.sleep(0.5)
+
+
+def history():
+    return {d["name"]: d for d in json.loads(get(base + "history"))["devices"]}
+
+
+# ---- Prometheus -------------------------------------------------------------
+
+
+class Prometheus:
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        at = Path(self.folder.name)
+        job = {"job_name": "dsmd", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        config = {"global": {"scrape_interval": "2s"}, "scrape_configs": [job]}
+        # YAML takes JSON.
+        (at / "prometheus.yml").write_text(json.dumps(config))
+        command = ["prometheus", f"--config.file={at}/prometheus.yml", f"--storage.tsdb.path={at}/data",
+                   "--web.listen-address=127.0.0.1:0", "--log.level=info"]
+        self.log = open(out / "prometheus.log", "w+")
+        self.process = subprocess.Popen(command, stderr=self.log, stdout=self.log)
+        self.base = until(20, self.address)
+
+    def address(self):
+        """The port that it chose, from its log."""
+        text = (out / "prometheus.log").read_text()
+        found = [w for line in text.splitlines() if "Listening on" in line for w in line.split() if w.startswith("address=")]
+        return found and f"http://{found[0].removeprefix('address=')}/api/v1/"
+
+    def results(self, query):
+        url = self.base + "query?" + urllib.parse.urlencode({"query": query})
+        return json.loads(get(url))["data"]["result"]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def queries():
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$device", "rs0|rs1")
+
+
+def look_with_prometheus(prometheus):
+    lint = subprocess.run(["promtool", "check", "metrics"], input=get(base + "metrics"), text=True, capture_output=True)
+    # Names of several programs' metrics are not ours to choose.
+    test("promtool finds the metrics right", lint.returncode == 0, lint.stdout + lint.stderr)
+    for title, query in queries():
+        try:
+            found = prometheus.results(query)
+            test(f"Prometheus has results for {title}: {query[:50]}", bool(found), f"none for {query}")
+        except OSError as e:
+            test(f"Prometheus understands {title}", False, f"{query}: {e}")
+    waf = prometheus.results("dsm_drive_media_written_bytes_total / dsm_drive_host_written_bytes_total")
+    same("only the drive with FDP tells what it writes", [r["metric"]["device"] for r in waf], ["rs0"])
+
+
+# ---- the browser ------------------------------------------------------------
+
+# What people would see of the page, and of which text they could not read.
+UNREADABLE = """
+const luminance = rgb => {
+	const [r, g, b] = rgb.map(n => n / 255).map(n => n <= .04045 ? n / 12.92 : ((n + .055) / 1.055) ** 2.4);
+	return .2126 * r + .7152 * g + .0722 * b;
+};
+const rgb = text => text.match(/[\\d.]+/g).map(Number);
+const behind = e => {
+	for (; e; e = e.parentElement) {
+		const c = rgb(getComputedStyle(e).backgroundColor);
+		if (c.length < 4 || c[3] > 0) return c.slice(0, 3);
+	}
+};
+const bad = [];
+for (const e of document.querySelectorAll('body *')) {
+	if (!e.getClientRects().length || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+	const style = getComputedStyle(e);
+	const [a, b] = [rgb(e instanceof SVGElement ? style.fill : style.color).slice(0, 3), behind(e)].map(luminance);
+	const contrast = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+	if (contrast < 4.5) bad.push(`${e.textContent}: ${contrast.toFixed(1)}`);
+}
+return bad;
+"""
+
+# Text that lies on other text, or beyond its drawing or the window.
+MISPLACED = """
+const bad = [];
+const width = document.documentElement.clientWidth;
+if (document.documentElement.scrollWidth > width) bad.push('the page is wider than the window');
+for (const svg of document.querySelectorAll('svg:not([hidden])')) {
+	const room = svg.getBoundingClientRect();
+	const texts = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+	texts.forEach(([text, r], i) => {
+		if (r.left < room.left - .5 || r.right > room.right + .5 || r.top < room.top - .5 || r.bottom > room.bottom + .5)
+			bad.push(`${text} is cut off`);
+		for (const [other, o] of texts.slice(i + 1))
+			if (r.left < o.right && o.left < r.right && r.top + 1 < o.bottom && o.top + 1 < r.bottom)
+				bad.push(`${text} lies on ${other}`);
+	});
+}
+for (const e of document.querySelectorAll('h1, h2, dt, dd, small, p, td, th, li, .choice span')) {
+	const r = e.getBoundingClientRect();
+	if (r.width && (r.right > width + .5 && !e.closest('.scroll') || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline'))
+		bad.push(`${e.textContent} is too wide`);
+}
+return bad;
+"""
+
+COLOURS = "return [...document.querySelectorAll('#streams tbody i')].map(i => getComputedStyle(i).backgroundColor)"
+ROWS = """return [...document.querySelectorAll('#streams tbody tr')].map(r =>
+	[r.dataset.stream, r.cells[1].textContent, r.cells[2].textContent])"""
+
+
+class Browser:
+    def __init__(self):
+        options = webdriver.ChromeOptions()
+        options.binary_location = "/usr/bin/chromium"
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+        self.command("Network.enable")
+
+    def command(self, name, **arguments):
+        return self.driver.execute_cdp_cmd(name, arguments)
+
+    def size(self, width, height):
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+
+    def scheme(self, scheme):
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def run(self, script):
+        return self.driver.execute_script(script)
+
+    def text(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector).text
+
+    def open(self, fragment=""):
+        self.driver.get("about:blank")
+        self.driver.get(base + fragment)
+        return until(20, lambda: self.run("return document.querySelectorAll('#streams path').length"))
+
+    def picture(self, name):
+        """Of the whole page."""
+        height = self.run("return document.documentElement.scrollHeight")
+        width = self.run("return innerWidth")
+        self.size(width, height)
+        time.sleep(0.5)
+        self.driver.save_screenshot(str(out / f"{name}.png"))
+
+    def asked(self):
+        """The addresses that were asked for."""
+        messages = [json.loads(m["message"])["message"] for m in self.driver.get_log("performance")]
+        sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [url for url in sent if url != "about:blank"]
+
+    def errors(self):
+        return [m["message"] for m in self.driver.get_log("browser")]
+
+
+def figure(n):
+    digits = 0 if n >= 100 or n == 0 else 1 if n >= 10 else 2
+    return f"{n:,.{digits}f}"
+
+
+def look_in_all_forms(browser, name, label):
+    for width in (1280, 400):
+        for scheme in ("light", "dark"):
+            browser.size(width, 900)
+            browser.scheme(scheme)
+            test(f"{label}, {width} wide, {scheme}: it is drawn", bool(browser.open(f"#{name}")))
+            same(f"{label}, {width} wide, {scheme}: every text is in its place", browser.run(MISPLACED), [])
+            same(f"{label}, {width} wide, {scheme}: every text can be read", browser.run(UNREADABLE), [])
+            colours = browser.run(COLOURS)
+            same(f"{label}, {width} wide, {scheme}: streams have colours of their own", len(set(colours)), len(colours))
+            browser.picture(f"{name}-{width}-{scheme}")
+
+
+def look_at_figures(browser):
+    browser.size(1280, 900)
+    browser.open("#rs0")
+    # A point may have come in between.
+    def agree():
+        device = history()["rs0"]
+        last, uses = device["points"][-1], device["about"]["streams"]
+        seen = sorted({int(s) for p in device["points"] for s in p["streams"]})
+        wanted = [[str(s), ", ".join(uses.get(str(s), [])) or ("not in the layout" if s else "not stamped"),
+                   figure(last["streams"].get(str(s), 0) / last["seconds"] / 2**20)] for s in seen]
+        rows = browser.run(ROWS)
+        return rows == wanted and wanted
+    rows = until(15, agree)
+    test("the table of streams has what dsmd counted last", bool(rows), f"{browser.run(ROWS)}")
+    test("which are several streams", bool(rows) and len(rows) >= 5, f"{rows}")
+    uses = {line.split('used_for="')[1].split('"')[0] for line in get(base + "metrics").splitlines()
+            if line.startswith("dsm_stream_written_bytes_total{") and 'device="rs0"' in line}
+    test("the page and the metrics have the same names for streams", {r[1] for r in rows or []} - uses <= {"not stamped"}, f"{uses}")
+    drawn = browser.run("return document.querySelector('#iops path').getAttribute('d').split('L').length")
+    points = len(history()["rs0"]["points"])
+    test(f"a page that was opened now shows what was before ({drawn} of {points} points)", points - 2 <= drawn <= points)
+    bars = browser.run("return document.querySelectorAll('#checkpoints rect').length")
+    windows = sum(p["checkpoints"] > 0 for p in history()["rs0"]["points"])
+    test(f"checkpoints are drawn ({bars} of {windows})", windows - 2 <= bars <= windows and bars > 2)
+    test("write amplification is a number", browser.run("return document.querySelectorAll('#wa path').length") == 1)
+    browser.driver.find_element(By.CSS_SELECTOR, "summary").click()
+    until(5, lambda: browser.run("return document.querySelectorAll('#table tbody tr').length"))
+    minutes = browser.run("return document.querySelectorAll('#table tbody tr').length")
+    test(f"the figures are there as a table, too ({minutes} minutes)", minutes >= 1)
+
+
+def look_at_devices(browser):
+    browser.open()
+    same("the first device is shown first", browser.driver.title, "rs0 – dm-dsm")
+    browser.driver.find_element(By.CSS_SELECTOR, "#devices input[value=rs1]").click()
+    same("another one is a click away", browser.driver.title, "rs1 – dm-dsm")
+    test("its address says so", browser.driver.current_url.endswith("#rs1"), browser.driver.current_url)
+    said = browser.text("#wa .none")
+    test(f"a drive that does not tell is told ({said})", said.startswith("It cannot be known: nvme"), said)
+    browser.driver.find_element(By.CSS_SELECTOR, "#ranges input[value='3600']").click()
+    same("an hour is shown when it is asked for", browser.run("return document.querySelector('#ranges input:checked').value"), "3600")
+
+
+def look_with_the_keyboard(browser):
+    browser.size(1280, 900)
+    browser.open("#rs0")
+    reached = []
+    for _ in range(20):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        reached.append(browser.run("return document.activeElement.closest('figure, fieldset, details')?.id ?? ''"))
+        if reached[-1] == "iops":
+            break
+    same("the keyboard reaches choices and charts", [r for r in dict.fromkeys(reached) if r],
+         ["devices", "ranges", "streams", "iops"])
+    chart = browser.driver.switch_to.active_element
+    chart.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    test("arrows walk through time", " at " in browser.text("#streams figcaption p"), browser.text("#streams figcaption p"))
+    visible = browser.run("return document.querySelectorAll('.cross[visibility=visible]').length")
+    test(f"in all charts together ({visible})", visible >= 6)
+    chart.send_keys(Keys.ESCAPE)
+    test("and back to now", browser.text("#streams figcaption p").endswith(" now"))
+    tree = browser.command("Accessibility.getFullAXTree")["nodes"]
+    images = [n["name"]["value"] for n in tree if n.get("role", {}).get("value") in ("image", "img") and not n["ignored"]]
+    test("every chart says what it shows", len(images) == 7 and all(any(c.isdigit() for c in i) for i in images), f"{images}")
+    nameless = [n["role"]["value"] for n in tree if n.get("role", {}).get("value") in ("radio", "radiogroup", "group", "region")
+                and not n["ignored"] and not n.get("name", {}).get("value")]
+    same("every choice has a name", nameless, [])
+
+
+def look_at_the_end(browser):
+    browser.open("#rs0")
+    browser.errors()
+    test("it is live", browser.text("#state").startswith("live"), browser.text("#state"))
+    gone = until(240, lambda: "does not answer" in browser.text("#state"))
+    test("when dsmd ends, the page says so", bool(gone), browser.text("#state"))
+    test("and keeps what it has", browser.run("return document.querySelectorAll('#streams path').length") > 0)
+
+
+ready = until(240, lambda: all(sum(p["checkpoints"] for p in d["points"]) >= 4 for d in history().values()))
+test("dsmd has a history of two databases", bool(ready))
+prometheus = Prometheus()
+browser = Browser()
+try:
+    look_in_all_forms(browser, "rs0", "a drive with FDP")
+    look_in_all_forms(browser, "rs1", "a plain drive")
+    look_at_figures(browser)
+    look_at_devices(browser)
+    look_with_the_keyboard(browser)
+    same("nothing is asked for elsewhere", [url for url in browser.asked() if not url.startswith(base)], [])
+    same("the browser has nothing to complain about", browser.errors(), [])
+    look_with_prometheus(prometheus)
+    look_at_the_end(browser)
+finally:
+    browser.driver.quit()
+    prometheus.stop()
+sys.exit(failed)
