@@ -103,6 +103,7 @@ fn idle(agent: &mut Agent<Sink, Fiemap>, mut watch: Watch, dir: &Path, seconds: 
         held: None,
         keeper: Keeper::new(&dir.join("state"), "d"),
         rules: RulesFiles::open(&[]).unwrap().0,
+        link: None,
         pulse: Pulse::default(),
     };
     std::thread::spawn(move || {

@@ -40,6 +40,13 @@ impl Class {
         }
     }
 
+    /// Whether a file of the one may turn out to be of the other: what is known of
+    /// an index grows.
+    pub fn kin(self, other: Self) -> bool {
+        let plain = |c| if c == Self::Primary { Self::Index } else { c };
+        plain(self) == plain(other)
+    }
+
     /// Whether a boundary divides files of this class into regions that are
     /// placed apart.
     pub const fn has_boundary(self) -> bool {

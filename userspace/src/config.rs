@@ -10,21 +10,27 @@
 //! ```
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{anyhow, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use serde::{Deserialize, Deserializer};
 
 use crate::agent::{BoundaryMode, Outgrown};
 use crate::control::RUN_DIR;
 use crate::log::Format;
+use crate::mongo::uri::Uri;
 use crate::rules::Source;
 use crate::text::toml_error;
 
 pub const STATE_DIR: &str = "/var/lib/dsmd";
+/// Permissions of a file that has no secrets.
+const OTHERS: u32 = 0o044;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -55,6 +61,9 @@ pub struct Database {
     /// One file or several.
     #[serde(default, deserialize_with = "one_or_more")]
     pub rules: Vec<Source>,
+    /// Where the database's server is asked.
+    #[serde(default)]
+    pub uri: Option<Uri>,
     #[serde(default)]
     pub refresh_seconds: Seconds,
     /// Room beyond the end of growing files.
@@ -183,8 +192,23 @@ impl Config {
 
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path).with_context(|| format!("{shown}: cannot read it"))?;
-        Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))
+        let read = || {
+            let mut file = File::open(path)?;
+            let mode = file.metadata()?.mode();
+            let mut text = String::new();
+            file.read_to_string(&mut text).map(|_| (text, mode))
+        };
+        let (text, mode) = read().with_context(|| format!("{shown}: cannot read it"))?;
+        let config = Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))?;
+        if config.has_password() && mode & OTHERS != 0 {
+            bail!("{shown}: it has a password, and others may read it: `chmod 600` it");
+        }
+        Ok(config)
+    }
+
+    fn has_password(&self) -> bool {
+        let uris = self.databases.iter().filter_map(|d| d.uri.as_ref());
+        uris.into_iter().any(Uri::has_password)
     }
 
     /// Reads it, or says in a sentence what is wrong.
@@ -346,6 +370,36 @@ wait = false
             assert_eq!(said.lines().count(), 1, "{said}");
         }
         assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");
+    }
+
+    #[cfg(feature = "mongodb")]
+    #[test]
+    fn passwords_are_for_nobody_else() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dsmd.toml");
+        let write = |uri: &str, mode| {
+            let text = TWO.replacen("boundary", &format!("uri = \"{uri}\"\nboundary"), 1);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Config::read(&path).map_err(|e| format!("{e:#}"))
+        };
+        let with = "mongodb://dsmd:geheim@localhost/?authSource=admin";
+        let c = write(with, 0o600).unwrap();
+        assert!(!format!("{c:?}").contains("geheim"));
+        assert!(write("mongodb://localhost", 0o644).is_ok());
+        for mode in [0o640, 0o604] {
+            let said = write(with, mode).unwrap_err();
+            assert!(
+                said.ends_with("it has a password, and others may read it: `chmod 600` it"),
+                "{said}"
+            );
+        }
+        let said = write("mongodb://dsmd:ge%heim@localhost", 0o600).unwrap_err();
+        assert!(
+            said.contains("line 12: the uri is not one of MongoDB") && !said.contains("heim"),
+            "{said}"
+        );
     }
 
     #[test]

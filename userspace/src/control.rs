@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::class::Class;
+use crate::mongo::ServerInfo;
 
 /// Where the sockets are.
 pub const RUN_DIR: &str = "/run/dsmd";
@@ -78,6 +79,9 @@ pub struct Info {
     /// Extents of the last look that have no place yet.
     pub delalloc: u64,
     pub shared: u64,
+    /// The database's server, when it is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerInfo>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

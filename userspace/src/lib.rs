@@ -25,6 +25,8 @@ pub mod media;
 pub mod metrics;
 #[cfg(test)]
 mod model;
+#[cfg_attr(not(feature = "mongodb"), allow(dead_code))]
+pub mod mongo;
 pub mod node;
 pub mod nvme;
 pub mod place;

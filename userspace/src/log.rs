@@ -63,6 +63,11 @@ pub fn of_device(name: &str) {
     });
 }
 
+/// The device that this thread logs about, when there are several.
+pub fn device() -> Option<String> {
+    DEVICE.with(|d| d.get().cloned())
+}
+
 /// A value as it is logged.  Names come from other people's directories, so
 /// that control characters are escaped.
 struct Quoted<'a>(&'a str);

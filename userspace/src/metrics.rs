@@ -8,6 +8,7 @@ use crate::diskstat::DiskStat;
 use crate::host::Host;
 use crate::layout::{self, Layout};
 use crate::media::Media;
+use crate::mongo::ServerInfo;
 use crate::sample::{Kernel, Sample};
 use crate::status::{Status, StreamCount};
 
@@ -43,6 +44,11 @@ fn media(s: &Sample, value: impl Fn(&Media) -> u128) -> Vec<Value> {
 
 fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
     s.agent.iter().map(|i| (String::new(), value(i))).collect()
+}
+
+fn server(s: &Sample, values: impl Fn(&ServerInfo) -> Vec<Value>) -> Vec<Value> {
+    let info = s.agent.as_ref().and_then(|a| a.server.as_ref());
+    info.map(values).unwrap_or_default()
 }
 
 fn streams(s: &Sample, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
@@ -242,6 +248,42 @@ const FAMILIES: &[Family] = &[
         "Extents without a place at the last look.",
         |s| agent(s, |i| i.delalloc as f64),
     ),
+    (
+        "dsm_server_up",
+        "gauge",
+        "Whether the database's server answers, where dsmd asks it.",
+        |s| server(s, |i| vec![(String::new(), f64::from(u8::from(i.connected)))]),
+    ),
+    (
+        "dsm_server_catalog",
+        "gauge",
+        "Whether the server tells which file is whose.",
+        |s| server(s, |i| vec![(String::new(), f64::from(u8::from(i.catalog)))]),
+    ),
+    (
+        "dsm_server_checkpoints_total",
+        "counter",
+        "Checkpoints that the server has made.",
+        |s| {
+            server(s, |i| {
+                i.checkpoints.iter().map(|n| (String::new(), *n as f64)).collect()
+            })
+        },
+    ),
+    (
+        "dsm_server_operations_total",
+        "counter",
+        "Operations that the server was asked for, by type.",
+        |s| {
+            let label = |kind: &str| format!(",type=\"{}\"", escaped(kind));
+            server(s, |i| {
+                i.operations
+                    .iter()
+                    .map(|(kind, n)| (label(kind), *n as f64))
+                    .collect()
+            })
+        },
+    ),
 ];
 
 fn escaped(label: &str) -> String {
@@ -370,8 +412,44 @@ mod tests {
             assert!(said.lines().any(|l| l == line), "{line}\n{said}");
         }
         assert!(!said.contains("dsm_agent_uploads_total{"));
+        assert!(!said.contains("dsm_server_up{"), "nobody is asked");
         let gone = text(&[sample(None)], &host);
         assert!(gone.contains("dsm_up{device=\"a\\\"b\"} 0\n"));
         assert!(!gone.contains("dsm_files{"));
+    }
+
+    #[test]
+    fn what_the_server_said() {
+        let info = ServerInfo {
+            address: "localhost:27017".into(),
+            connected: true,
+            version: "8.0.4".into(),
+            checkpoints: Some(7),
+            operations: [("insert".into(), 3), ("query".into(), 5)].into(),
+            catalog: false,
+        };
+        let agent = serde_json::json!({
+            "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+            "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
+            "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "server": info,
+        });
+        let said = text(
+            &[Sample {
+                device: "d".into(),
+                kernel: None,
+                agent: serde_json::from_value(agent).unwrap(),
+            }],
+            &Host::default(),
+        );
+        for line in [
+            "dsm_server_up{device=\"d\"} 1",
+            "dsm_server_catalog{device=\"d\"} 0",
+            "dsm_server_checkpoints_total{device=\"d\"} 7",
+            "dsm_server_operations_total{device=\"d\",type=\"insert\"} 3",
+            "dsm_server_operations_total{device=\"d\",type=\"query\"} 5",
+            "dsm_agent_checkpoints_total{device=\"d\"} 6",
+        ] {
+            assert!(said.lines().any(|l| l == line), "{line}\n{said}");
+        }
     }
 }

@@ -177,6 +177,7 @@ impl Report {
             ("split bios", s.split.to_string()),
             ("agent", self.agent_text()),
         ];
+        lines.extend(self.server_text().map(|text| ("server", text)));
         if s.foreign > 0 {
             lines.push((
                 "foreign",
@@ -208,6 +209,21 @@ impl Report {
             a.files,
             a.outgrown
         )
+    }
+
+    /// The server that dsmd asks.
+    fn server_text(&self) -> Option<String> {
+        let s = self.agent.as_ref()?.server.as_ref()?;
+        let state = match (s.connected, s.catalog) {
+            (false, _) => "does not answer",
+            (true, true) => "tells which file is whose",
+            (true, false) => "does not tell which file is whose",
+        };
+        Some(format!(
+            "{} {} {state}",
+            printable(&s.address),
+            printable(&s.version)
+        ))
     }
 
     fn streams_text(&self) -> String {

@@ -32,6 +32,7 @@ use crate::control::{FileInfo, Marked, Refreshed};
 use crate::device::{MessageError, Target};
 use crate::fiemap::{Mapper, Seen};
 use crate::log;
+use crate::mongo::catalog::Catalog;
 use crate::rules::{Kind, Rules};
 use crate::status::{Checkpoint, Commit};
 use crate::table::{self, resolve_overlaps, Extent, Upload};
@@ -442,11 +443,25 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     /// Other rules, which the next refresh tells the kernel.  `Err`: a sentence, and
     /// nothing was changed.
-    pub fn set_rules(&mut self, rules: Rules) -> Result<(), String> {
+    pub fn set_rules(&mut self, mut rules: Rules) -> Result<(), String> {
         self.stamps = rules.stamps(self.device_streams)?;
+        rules.set_catalog(self.rules.catalog().clone());
         self.rules = rules;
         self.classify_anew();
         Ok(())
+    }
+
+    /// What the server says of its files.  False, and nothing was changed: none of
+    /// them is here, so that it serves another dbpath.
+    pub fn set_catalog(&mut self, catalog: Catalog) -> bool {
+        if !self.files.values().any(|f| catalog.class(&f.path).is_some()) {
+            return false;
+        }
+        if catalog != *self.rules.catalog() {
+            self.rules.set_catalog(catalog);
+            self.classify_anew();
+        }
+        true
     }
 
     /// The device takes another number of streams.
@@ -466,7 +481,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
     }
 
-    /// By rules that changed.
+    /// By rules, or a catalog, that changed.
     fn classify_anew(&mut self) {
         for (&ino, f) in &mut self.files {
             let parts = parts::of(self.rules.parts(&f.path), ino);
@@ -729,7 +744,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 // Its number was used again, or dropped and not yet told.
                 let uploaded = old.is_some_and(|f| f.uploaded) || self.drops.remove(&found.ino);
                 self.full |= uploaded && (had > 0 || !parts.ranges.is_empty());
-                let known = self.inherited.get(&found.ino).filter(|(c, _)| *c == class);
+                let known = self.inherited.get(&found.ino).filter(|(c, _)| c.kin(class));
                 let boundary = match self.kept.get(&found.ino) {
                     // Of a file that had the number before.
                     Some(k) if i128::from(k.born) != stamp.btime => None,

@@ -21,6 +21,7 @@ use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use crate::device::Target;
 use crate::fiemap::Mapper;
 use crate::log;
+use crate::mongo::Link;
 use crate::rules::{Rules, RulesFiles};
 use crate::status::Checkpoint;
 
@@ -147,6 +148,8 @@ pub struct Surroundings<'a> {
     pub held: Option<Instant>,
     pub keeper: Keeper,
     pub rules: RulesFiles,
+    /// To the server, when it is to be asked.
+    pub link: Option<Link>,
     pub pulse: Pulse,
 }
 
@@ -213,6 +216,12 @@ fn turn<T: Target, M: Mapper>(
     if events.files {
         agent.files_came_or_went();
     }
+    if let Some(link) = &s.link {
+        if events.files {
+            link.files_changed();
+        }
+        listen(agent, link, clock);
+    }
     if events.turtle {
         clock.turtle();
     }
@@ -234,6 +243,23 @@ fn follow<T: Target, M: Mapper>(agent: &mut Agent<T, M>, rules: Result<Rules>, c
             clock.names_changed(Instant::now());
         }
         Err(e) => log!(Error, "the rules stay as they were", reason = format!("{e:#}")),
+    }
+}
+
+/// Takes what the server said.
+fn listen<T: Target, M: Mapper>(agent: &mut Agent<T, M>, link: &Link, clock: &mut Clock) {
+    if let Some(catalog) = link.take_catalog() {
+        let files = catalog.len();
+        if agent.set_catalog(catalog) {
+            log!(Debug, "the server told its catalog", files = files);
+            clock.names_changed(Instant::now());
+        } else {
+            link.is_another();
+        }
+    }
+    // A rename whose event was lost is found by comparing.
+    if link.take_checkpointed() {
+        clock.turtle();
     }
 }
 
@@ -331,7 +357,7 @@ fn serve<T: Target, M: Mapper>(
     let watch = &mut s.watch;
     let on_dir = &mut |path: &std::path::Path, dir: &OwnedFd| watch.add(path, dir);
     let result = match &pending.request {
-        Request::Info => Ok(to_value(info(agent, &s.device))),
+        Request::Info => Ok(to_value(info(agent, &s.device, s.link.as_ref()))),
         Request::Files => Ok(to_value(agent.file_infos())),
         Request::BoundaryMark => agent.mark(on_dir).map(|marked| {
             log!(
@@ -380,7 +406,7 @@ fn to_value(v: impl serde::Serialize) -> Value {
     serde_json::to_value(v).expect("the replies have no keys but strings")
 }
 
-fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str) -> Info {
+fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str, link: Option<&Link>) -> Info {
     let (figures, seen) = (agent.figures(), agent.seen());
     Info {
         device: device.to_owned(),
@@ -398,6 +424,7 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str) -> Info {
         last_refresh_ms: figures.last_refresh.as_millis() as u64,
         delalloc: seen.delalloc,
         shared: seen.shared,
+        server: link.map(Link::info),
     }
 }
 

@@ -683,3 +683,56 @@ fn a_hostile_dbpath_harms_nobody() {
     assert_eq!(a.target.files().keys().copied().collect::<Vec<_>>(), [c]);
     assert_eq!(a.file_infos()[0].path, COLL);
 }
+
+/// What a server's catalog says of files by their idents.
+fn catalog(json: serde_json::Value) -> Catalog {
+    let mut catalog = Catalog::default();
+    catalog.add_listed(&serde_json::from_value(json).unwrap());
+    catalog
+}
+
+#[test]
+fn the_servers_catalog_says_which_index_is_primary() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let i = bed.file(INDEX, 4, 1600);
+    let mut a = bed.attached(BoundaryMode::Attach);
+    let class = |a: &TestAgent, id: u64| a.target.files()[&id].class;
+    assert_eq!(class(&a, i), Class::Index);
+    let another = catalog(serde_json::json!({"ns": "x.y", "ident": "collection-0-2"}));
+    assert!(!a.set_catalog(another), "none of its files is here");
+    let ours = catalog(serde_json::json!({"ns": "x.y", "ident": "collection-0-1",
+                                          "idxIdent": {"_id_": "index-1-1"}}));
+    assert!(a.set_catalog(ours.clone()));
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert_eq!(o.changed, 1);
+    assert_eq!((class(&a, c), class(&a, i)), (Class::Collection, Class::Primary));
+    assert_eq!(boundary(&a, i), Some(4 * 4096), "it stays");
+    assert!(a.set_catalog(ours));
+    assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 0);
+
+    // The user's rules come first, and a file of rules that changed leaves the
+    // catalog as it is.
+    a.set_rules(Rules::parse("collection-* other").unwrap()).unwrap();
+    assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 1);
+    assert_eq!((class(&a, c), class(&a, i)), (Class::Other, Class::Primary));
+}
+
+#[test]
+fn a_boundary_outlives_what_the_server_says() {
+    let bed = Bed::new();
+    bed.file(COLL, 4, 800);
+    let i = bed.file(INDEX, 4, 1600);
+    let mut a = bed.attached(BoundaryMode::Attach);
+    a.set_catalog(catalog(
+        serde_json::json!({"ns": "x.y", "ident": "collection-0-1",
+                                             "idxIdent": {"_id_": "index-1-1"}}),
+    ));
+    a.refresh(Scope::Grown, &mut none).unwrap();
+    bed.file(INDEX, 6, 1600);
+    // The server is not asked again before the agent after it attaches.
+    let mut b = bed.agent(a.target, BoundaryMode::Attach);
+    b.attach(&mut none).unwrap();
+    assert_eq!(b.target.files()[&i].class, Class::Index);
+    assert_eq!(boundary(&b, i), Some(4 * 4096));
+}

@@ -9,6 +9,7 @@ use clap::Parser;
 use crate::agent::{BoundaryMode, Outgrown};
 use crate::config::{Address, Config, Database, Seconds};
 use crate::log::Format;
+use crate::mongo::uri::Uri;
 use crate::rules::Source;
 
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
@@ -49,6 +50,13 @@ pub struct Args {
     /// other a pattern and a class on each line.
     #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "config")]
     pub rules: Vec<Source>,
+    /// Ask the database's server which index is an `_id` index, which collection
+    /// the oplog, and what it does
+    ///
+    /// It must be the server of this data directory. A password belongs into the
+    /// configuration file: the command line is seen by all.
+    #[arg(long, value_name = "mongodb://HOST", conflicts_with = "config", value_parser = without_password)]
+    pub uri: Option<Uri>,
     /// How often growing files are looked for, in seconds
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
     pub refresh_seconds: Seconds,
@@ -107,6 +115,7 @@ impl Args {
                 boundary: self.boundary,
                 outgrown: self.outgrown,
                 rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
+                uri: self.uri.clone(),
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
                 wait: self.wait,
@@ -126,6 +135,14 @@ impl Args {
     }
 }
 
+fn without_password(text: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse()?;
+    if uri.has_password() {
+        return Err("the command line is seen by all: a password belongs into the configuration file".into());
+    }
+    Ok(uri)
+}
+
 /// The working directory changes.
 fn absolute(s: &Source) -> Result<Source> {
     Ok(Source {
@@ -142,6 +159,15 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Args::command().debug_assert();
+    }
+
+    #[cfg(feature = "mongodb")]
+    #[test]
+    fn no_password_on_the_command_line() {
+        let parse = |uri| Args::try_parse_from(["dsmd", "--device", "d", "--dbpath", "/db", "--uri", uri]);
+        assert!(parse("mongodb://localhost:27018").is_ok());
+        let said = parse("mongodb://u:p@localhost").unwrap_err().to_string();
+        assert!(said.contains("the command line is seen by all"), "{said}");
     }
 
     #[test]

@@ -20,16 +20,18 @@ pub mod kmeans;
 pub mod mapper;
 pub mod remapper;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use mapper::Mapper;
 use remapper::Remapper;
 
 /// Files of the same folder and extension are of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Type(Arc<(String, String)>);
+pub struct Type {
+    parent: String,
+    extension: String,
+}
 
 impl Type {
     pub fn of(path: &Path) -> Self {
@@ -39,20 +41,20 @@ impl Type {
         if extension.bytes().all(|b| b.is_ascii_digit()) {
             extension = "#".into();
         }
-        Self(Arc::new((text(path.parent().map(Path::as_os_str)), extension)))
+        Self {
+            parent: text(path.parent().map(Path::as_os_str)),
+            extension,
+        }
     }
 }
 
-/// A file of the attribute table.  Of the paper's seven attributes the inode number
-/// is its key, the name is its type, and the time of its deletion is its end.
+/// The file attribute table: a file that is open for writing.
 #[derive(Clone, Debug)]
 pub struct File {
     pub kind: Type,
     pub size: u64,
     pub opened: f64,
     pub created: f64,
-    /// Nobody has it open for writing.
-    pub closed: bool,
     /// Modifications since it was opened, and since the last clustering.
     pub modifications: u64,
     pub recent: u64,
@@ -69,12 +71,8 @@ pub struct FileStream {
     /// Streams of the mapper.
     d: u8,
     files: BTreeMap<u64, File>,
-    /// Of these, those that are open.
-    open: BTreeSet<u64>,
     mapper: Mapper,
     remapper: Remapper,
-    /// Files that have another stream now.
-    moved: Vec<u64>,
 }
 
 impl FileStream {
@@ -87,38 +85,32 @@ impl FileStream {
             next: now + period,
             d: divider::clamp(streams / 2, streams),
             files: BTreeMap::new(),
-            open: BTreeSet::new(),
             mapper: Mapper::default(),
             remapper: Remapper::new(0),
-            moved: Vec::new(),
         }
     }
 
-    /// A file that was made at `created` is opened for writing: its stream.  `id` is
-    /// an inode number.
-    pub fn open(&mut self, id: u64, path: &Path, size: u64, created: f64, now: f64) -> u8 {
+    /// A file is opened for writing: its stream.  `id` is an inode number.
+    pub fn open(&mut self, id: u64, path: &Path, size: u64, now: f64) -> u8 {
         let kind = Type::of(path);
-        if let Some(f) = self.files.get_mut(&id).filter(|f| !f.closed) {
+        if let Some(f) = self.files.get_mut(&id) {
             f.kind = kind;
-            self.mapper.changed();
             return f.stream;
         }
-        let created = self.files.get(&id).map_or(created, |f| f.created);
-        let open = self.open.iter().filter_map(|id| self.files.get(id));
-        let stream = self.mapper.choose(open, &kind, self.d, self.period, now);
+        let stream = self
+            .mapper
+            .choose(self.files.values(), &kind, self.d, self.period, now);
         let file = File {
             kind,
             size,
             opened: now,
-            created,
-            closed: false,
+            created: now,
             modifications: 0,
             recent: 0,
             stream,
             remapped: false,
         };
         self.files.insert(id, file);
-        self.open.insert(id);
         stream
     }
 
@@ -128,45 +120,25 @@ impl FileStream {
             f.modifications += count;
             f.recent += count;
             f.size = size;
-            self.mapper.changed();
         }
     }
 
-    /// Nobody has the file open for writing any more.  What is still to be written
-    /// of it goes where it went.
+    /// Nobody has the file open for writing any more.
     pub fn close(&mut self, id: u64, now: f64) {
-        if let Some(f) = self.files.get_mut(&id).filter(|f| !f.closed) {
-            f.closed = true;
-            self.open.remove(&id);
-            self.mapper.closed(&f.kind, now - f.opened);
+        if let Some(f) = self.files.remove(&id) {
+            self.mapper.closed(f.kind, now - f.opened);
         }
     }
 
     pub fn delete(&mut self, id: u64, now: f64) {
-        self.close(id, now);
         if let Some(f) = self.files.remove(&id) {
-            self.mapper.deleted(&f.kind, now - f.created);
+            self.mapper.closed(f.kind.clone(), now - f.opened);
+            self.mapper.deleted(f.kind, now - f.created);
         }
-    }
-
-    /// A file came and went before it could be opened here.
-    pub fn passed(&mut self, path: &Path, lifetime: f64) {
-        let kind = Type::of(path);
-        self.mapper.closed(&kind, lifetime);
-        self.mapper.deleted(&kind, lifetime);
     }
 
     pub fn stream(&self, id: u64) -> Option<u8> {
         self.files.get(&id).map(|f| f.stream)
-    }
-
-    pub fn is_open(&self, id: u64) -> bool {
-        self.open.contains(&id)
-    }
-
-    /// The files that are open.
-    pub fn open_files(&self) -> impl Iterator<Item = u64> + '_ {
-        self.open.iter().copied()
     }
 
     /// Streams of the mapper: 1 to this.
@@ -174,23 +146,15 @@ impl FileStream {
         self.d
     }
 
-    /// Files whose stream [`Self::tick`] has changed since the last call.
-    pub fn take_moved(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.moved)
-    }
-
     /// Does what is due; to be called at least every T seconds.  Says whether a
     /// period has ended, after which any file may have another stream.
     pub fn tick(&mut self, now: f64) -> bool {
         // A file that is open for T seconds is grouped at once.
-        for id in &self.open {
-            let Some(f) = self.files.get_mut(id) else { continue };
+        for f in self.files.values_mut() {
             if !f.remapped && now - f.opened >= self.period {
                 f.remapped = true;
-                self.mapper.changed();
                 if let Some(stream) = self.remapper.nearest(remapper::usm(f)) {
                     f.stream = self.d + stream;
-                    self.moved.push(*id);
                 }
             }
         }
@@ -198,57 +162,36 @@ impl FileStream {
             return false;
         }
         self.next = now + self.period;
-        let streams_before: Vec<(u64, u8)> = self.open_streams().collect();
         self.divide(now);
         let k = self.streams - self.d;
-        let mut grouped: Vec<&mut File> = self
-            .files
-            .values_mut()
-            .filter(|f| f.remapped && !f.closed)
-            .collect();
-        self.remapper.regroup(&mut grouped, k, self.d);
+        let mut files: Vec<&mut File> = self.files.values_mut().filter(|f| f.remapped).collect();
+        self.remapper.regroup(&mut files, k, self.d);
         for f in self.files.values_mut() {
             f.recent = 0;
         }
-        let now_other = |(id, stream): &(u64, u8)| self.stream(*id) != Some(*stream);
-        let moved: Vec<u64> = streams_before
-            .iter()
-            .filter(|s| now_other(s))
-            .map(|s| s.0)
-            .collect();
-        self.moved.extend(moved);
         true
     }
 
-    fn open_streams(&self) -> impl Iterator<Item = (u64, u8)> + '_ {
-        self.open.iter().filter_map(|id| Some((*id, self.stream(*id)?)))
-    }
-
     fn divide(&mut self, now: f64) {
-        let open = self.open.iter().filter_map(|id| self.files.get(id));
-        self.d = divider::streams_of_mapper(open, self.streams);
-        self.mapper.changed();
+        self.d = divider::streams_of_mapper(self.files.values(), self.streams);
         let lost: Vec<u64> = self
-            .open
+            .files
             .iter()
-            .filter(|id| {
-                self.files
-                    .get(id)
-                    .is_some_and(|f| !f.remapped && f.stream > self.d)
-            })
-            .copied()
+            .filter(|(_, f)| !f.remapped && f.stream > self.d)
+            .map(|(id, _)| *id)
             .collect();
         for id in lost {
             let Some(mut f) = self.files.remove(&id) else {
                 continue;
             };
-            let others = self.open.iter().filter_map(|id| self.files.get(id));
-            f.stream = self.mapper.choose(others, &f.kind, self.d, self.period, now);
+            f.stream = self
+                .mapper
+                .choose(self.files.values(), &f.kind, self.d, self.period, now);
             self.files.insert(id, f);
-            self.mapper.changed();
         }
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,7 +213,7 @@ mod tests {
     fn long_open_files_are_grouped_by_usm() {
         let mut fs = FileStream::new(8, 60.0, 0.0);
         for id in 0..10 {
-            let stream = fs.open(id, path(&format!("db/{id}.wt")), 1 << 20, 0.0, 0.0);
+            let stream = fs.open(id, path(&format!("db/{id}.wt")), 1 << 20, 0.0);
             assert!((1..=fs.mapper_streams()).contains(&stream));
         }
         assert!(!fs.tick(30.0));
@@ -290,7 +233,7 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_has_no_stream() {
         let mut fs = FileStream::new(4, 60.0, 0.0);
-        fs.open(7, path("a.log"), 0, 0.0, 0.0);
+        fs.open(7, path("a.log"), 0, 0.0);
         fs.delete(7, 3.0);
         assert_eq!(fs.stream(7), None);
         fs.modify(7, 1, 1);
@@ -304,67 +247,20 @@ mod tests {
         // History: logs live for a second, tables for fifty.
         for n in 0..10u64 {
             let at = n as f64;
-            fs.open(n, path(&format!("{n}.log")), 0, at, at);
+            fs.open(n, path(&format!("{n}.log")), 0, at);
             fs.delete(n, at + 1.0);
         }
         for n in 10..20u64 {
-            fs.open(n, path(&format!("{n}.sst")), 0, 10.0, 10.0);
+            fs.open(n, path(&format!("{n}.sst")), 0, 10.0);
             fs.delete(n, 60.0);
         }
-        let log = fs.open(100, path("100.log"), 0, 61.0, 61.0);
+        let log = fs.open(100, path("100.log"), 0, 61.0);
         fs.modify(100, 50, 1000);
-        let table = fs.open(101, path("101.sst"), 0, 61.5, 61.5);
+        let table = fs.open(101, path("101.sst"), 0, 61.5);
         assert_ne!(log, table);
         fs.modify(101, 50, 1000);
         // Both streams have a file: the next log goes to the log's.
-        let next = fs.open(102, path("102.log"), 0, 61.6, 61.6);
+        let next = fs.open(102, path("102.log"), 0, 61.6);
         assert_eq!(next, log);
-    }
-
-    /// An append-only file is closed long before it is deleted; its lifetime ends
-    /// then, and counts for its type.
-    #[test]
-    fn lifetimes_go_on_after_closing() {
-        let mut fs = FileStream::new(4, 60.0, 0.0);
-        for n in 0..4 {
-            fs.open(n, path(&format!("{n}.sst")), 0, 0.0, 0.0);
-            fs.close(n, 1.0);
-            fs.open(10 + n, path(&format!("{n}.log")), 0, 0.0, 0.0);
-            fs.delete(10 + n, 1.0);
-        }
-        assert_eq!(
-            fs.stream(2),
-            Some(1),
-            "what is written back later goes there, too"
-        );
-        assert!(fs.open_files().next().is_none());
-        (0..4).for_each(|n| fs.delete(n, 50.0));
-        fs.passed(path("9.log"), 1.0);
-        let sst = fs.open(30, path("30.sst"), 0, 50.0, 50.0);
-        fs.modify(30, 10, 4096);
-        let log = fs.open(31, path("31.log"), 0, 50.5, 50.5);
-        fs.modify(31, 1000, 4096);
-        assert_eq!((sst, log), (1, 2));
-        // dif(sst, sst) is 0 and dif(sst, log) is 49/51, so that what little the
-        // other table still writes does not matter.
-        assert_eq!(fs.open(32, path("32.sst"), 0, 50.8, 50.8), 1);
-    }
-
-    #[test]
-    fn what_moved_is_told_once() {
-        let mut fs = FileStream::new(4, 60.0, 0.0);
-        for id in 0..2 {
-            fs.open(id, path(&format!("{id}.ibd")), 4096, 0.0, 0.0);
-        }
-        fs.open(7, path("closed"), 4096, 0.0, 0.0);
-        fs.close(7, 1.0);
-        fs.modify(0, 100, 4096);
-        assert!(fs.tick(60.0));
-        let mut moved = fs.take_moved();
-        moved.sort_unstable();
-        assert_eq!(moved, [0, 1]);
-        fs.modify(0, 100, 4096);
-        assert!(fs.tick(120.0));
-        assert!(fs.take_moved().is_empty());
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a file is, or a part of it: by the user's rules, then by MongoDB's names.
+//! What a file is, or a part of it: by the user's rules, then by the server's
+//! catalog, then by MongoDB's names.
 //!
 //! Documentation/rules.md describes the two forms: objects with streams, in TOML,
 //! and a pattern and a class on each line.
@@ -19,6 +20,7 @@ use glob::{MatchOptions, Pattern};
 
 use crate::class::Class;
 use crate::ident;
+use crate::mongo::catalog::Catalog;
 
 pub use objects::{Lifetime, Object};
 pub use sources::{RulesFiles, Source};
@@ -81,6 +83,7 @@ impl Rule {
 pub struct Rules {
     objects: Vec<Object>,
     list: Vec<Rule>,
+    catalog: Catalog,
 }
 
 impl Rules {
@@ -102,6 +105,15 @@ impl Rules {
         &self.objects
     }
 
+    /// What the server says of its files; nothing, when it is not asked.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub fn set_catalog(&mut self, catalog: Catalog) {
+        self.catalog = catalog;
+    }
+
     /// The class of the file at `path`, relative to the dbpath, apart from ranges.
     pub fn classify(&self, path: &Path) -> Class {
         self.parts(path).rest.class
@@ -119,7 +131,8 @@ impl Rules {
             let free = without(rule.bytes.clone(), &ranges);
             ranges.extend(free.into_iter().map(|r| (r, rule.kind)));
         }
-        let class = ident::classify(path);
+        let told = self.catalog.class(path);
+        let class = told.unwrap_or_else(|| ident::classify(path));
         Parts {
             ranges,
             rest: Kind { class, object: None },

@@ -16,6 +16,7 @@ use dsm::config::Database;
 use dsm::control::{FileInfo, Server};
 use dsm::device::{Device, Target};
 use dsm::fiemap::{self, Fiemap};
+use dsm::mongo::Link;
 use dsm::report::{checkpoint_text, written_text, Names};
 use dsm::rules::RulesFiles;
 use dsm::status::Checkpoint;
@@ -85,6 +86,7 @@ struct Prepared {
     server: Server,
     keeper: Keeper,
     rules: RulesFiles,
+    link: Option<Link>,
 }
 
 fn prepare(s: &Served) -> Result<Prepared> {
@@ -124,6 +126,13 @@ fn prepare(s: &Served) -> Result<Prepared> {
         boundaries = agent.boundaries(),
         ms = outcome.took.as_millis(),
     );
+    let link = match &d.uri {
+        Some(uri) => {
+            let wake = waker.clone();
+            Some(Link::start(uri, move || wake.wake())?)
+        }
+        None => None,
+    };
     Ok(Prepared {
         agent,
         watch,
@@ -131,6 +140,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
         server,
         keeper,
         rules: rules_files,
+        link,
     })
 }
 
@@ -142,6 +152,7 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
         server,
         keeper,
         rules,
+        link,
     } = prepared;
     let mut on_checkpoint = |target: &dyn Target, done: &Checkpoint, files: &dyn Fn() -> Vec<FileInfo>| {
         if s.show_regions {
@@ -159,6 +170,7 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
         held: None,
         keeper,
         rules,
+        link,
         pulse: s.pulse.clone(),
     };
     Ok(run::run(&mut agent, &mut surroundings)?)
