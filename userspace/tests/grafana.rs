@@ -13,6 +13,7 @@ const NOT_SHOWN: &[&str] = &[
     "dsm_device_streams",
     "dsm_generation",
     "dsm_groups",
+    "dsm_server_catalog",
     "dsm_stream_writes_total",
     "dsm_streams_used",
     "dsm_unmapped_writes_total",
