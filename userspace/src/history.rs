@@ -34,6 +34,8 @@ pub struct Point {
     pub streams: BTreeMap<u32, u64>,
     pub unmapped_bytes: u64,
     pub checkpoints: u64,
+    /// What the database's server was asked for, by type, where it tells.
+    pub operations: BTreeMap<String, u64>,
     /// How long ago the last checkpoint was.
     pub window_ms: u64,
     /// Shares of the machine's processors, and processors that dsmd used.
@@ -54,10 +56,18 @@ pub struct Instant {
     pub monotonic: Duration,
 }
 
+/// What a point is made of, together with the one before.
+struct Look {
+    at: Instant,
+    host: Host,
+    kernel: Kernel,
+    operations: BTreeMap<String, u64>,
+}
+
 #[derive(Default)]
 struct Line {
     points: VecDeque<Point>,
-    last: Option<(Instant, Host, Kernel)>,
+    last: Option<Look>,
     /// What holds now.
     about: About,
 }
@@ -97,19 +107,22 @@ impl History {
         self.taken += 1;
         for s in samples {
             let line = self.devices.entry(s.device).or_default();
+            let server = s.agent.as_ref().and_then(|a| a.server.as_ref());
+            let operations = server.map(|s| s.operations.clone()).unwrap_or_default();
             line.about = About::new(s.kernel.as_ref(), s.agent);
-            let Some(kernel) = s.kernel else {
-                line.last = None;
-                continue;
-            };
-            if let Some(last) = &line.last {
-                let point = Point::between(self.taken, last, &(now, host, &kernel));
-                line.points.push_back(point);
+            let look = s.kernel.map(|kernel| Look {
+                at: now,
+                host,
+                kernel,
+                operations,
+            });
+            if let (Some(last), Some(look)) = (&line.last, &look) {
+                line.points.push_back(Point::between(self.taken, last, look));
                 if line.points.len() > KEPT {
                     line.points.pop_front();
                 }
             }
-            line.last = Some((now, host, kernel));
+            line.last = look;
         }
     }
 
@@ -164,9 +177,19 @@ fn since(new: u64, old: u64) -> u64 {
     new.checked_sub(old).unwrap_or(new)
 }
 
+/// Of a server that told both times.
+fn operations_since(new: &BTreeMap<String, u64>, old: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let both = new
+        .iter()
+        .filter_map(|(kind, &n)| Some((kind, n, *old.get(kind)?)));
+    both.map(|(kind, n, before)| (kind.clone(), since(n, before)))
+        .collect()
+}
+
 impl Point {
-    fn between(number: u64, old: &(Instant, Host, Kernel), new: &(Instant, Host, &Kernel)) -> Self {
-        let ((then, host_then, a), (now, host_now, b)) = (old, new);
+    fn between(number: u64, old: &Look, new: &Look) -> Self {
+        let (then, now, a, b) = (old.at, new.at, &old.kernel, &new.kernel);
+        let (host_then, host_now) = (old.host, new.host);
         let seconds = (now.monotonic.saturating_sub(then.monotonic))
             .as_secs_f64()
             .max(0.001);
@@ -211,6 +234,7 @@ impl Point {
             streams,
             unmapped_bytes: since(b.status.unmapped_sectors, a.status.unmapped_sectors) * 512,
             checkpoints: since(b.status.windows, a.status.windows),
+            operations: operations_since(&new.operations, &old.operations),
             window_ms: b.status.window_ms,
             cpu_busy: share(host_now.cpu.busy(), host_then.cpu.busy()),
             cpu_iowait: share(host_now.cpu.iowait, host_then.cpu.iowait),
@@ -296,7 +320,7 @@ mod tests {
             "reads": 20, "writes": 30, "read_bytes": 0, "read_ms": 0, "write_ms": 40,
             // Stream 1 was not written.
             "streams": {"3": 10 * 4096}, "unmapped_bytes": 5120,
-            "checkpoints": 10, "window_ms": 700,
+            "checkpoints": 10, "operations": {}, "window_ms": 700,
             "cpu_busy": 0.25, "cpu_iowait": 0.0, "own_cpu": p["own_cpu"],
             "host_bytes": 40960, "media_bytes": 61440,
         });
@@ -305,6 +329,26 @@ mod tests {
         let about = &h.json(0)["devices"][0]["about"];
         assert_eq!(about["streams"]["3"], json!(["collection group 1"]));
         assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
+    }
+
+    #[test]
+    fn operations_of_a_server_that_was_started_anew() {
+        let counts = |insert, query: Option<u64>| -> BTreeMap<String, u64> {
+            let query = query.map(|n| ("query".to_owned(), n));
+            query.into_iter().chain([("insert".to_owned(), insert)]).collect()
+        };
+        assert_eq!(
+            operations_since(&counts(50, Some(3)), &counts(60, Some(1))),
+            counts(50, Some(2))
+        );
+        assert_eq!(
+            operations_since(&counts(5, Some(3)), &counts(4, None)),
+            counts(1, None)
+        );
+        assert_eq!(
+            operations_since(&counts(5, None), &BTreeMap::new()),
+            BTreeMap::new()
+        );
     }
 
     #[test]
