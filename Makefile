@@ -94,12 +94,10 @@ fuzz:
 	tests/uml/fuzz 1000000
 
 fuzz-agent:
-	tests/bed/tools env FUZZ_CASES=1000000 cargo test --release --locked \
-		--manifest-path userspace/Cargo.toml --target-dir build/userspace --test fuzz
+	FUZZ_CASES=1000000 tests/cargo userspace test --release --test fuzz
 
 bench-agent:
-	tests/bed/tools cargo bench -q --locked --manifest-path userspace/Cargo.toml \
-		--target-dir build/userspace --bench scale
+	tests/cargo userspace bench --bench scale
 
 vm-test:
 	tests/check vm

@@ -28,5 +28,26 @@ is 'every write that leaves is traced, with its parts' "$(paste -sd/ /tmp/placed
 	"$dev 16 + 8 stream $(stream 3) hint 5/$dev 72 + 8 stream $(stream 4) hint 3/$dev 56 + 8 stream $(stream 3) hint 5/$dev 64 + 8 stream $(stream 4) hint 3"
 matches 'a checkpoint is traced' "$(sed -n 's/.*: dsm_checkpoint: //p' $tracing/trace)" \
 	"^$dev window 1 ms [0-9]+ written 2 moved [0-2]\$"
+# What is recorded has the stamps that were given.
+modprobe xfs
+mnt=/tmp/db
+mkdir -p $mnt
+mkfs.xfs -q -f -K /dev/mapper/t
+mount /dev/mapper/t $mnt
+dd if=/dev/zero of=$mnt/collection-0-17.wt bs=1M count=2 conv=fsync status=none
+works 'a file is loaded' dsmctl load t --boundary 1048576 $mnt/collection-0-17.wt
+sync -f $mnt
+message t reset
+dsmctl record $mnt --seconds 6 /tmp/recorded.rec 2>/tmp/recorded &
+until_true 20 'ls -d $tracing/instances/dsmctl-* >/dev/null 2>&1'
+until_true 20 '[[ $(cat $tracing/instances/dsmctl-*/events/dsm/dsm_place/enable) = 1 ]]'
+put $mnt/collection-0-17.wt 0 5
+put $mnt/collection-0-17.wt 300 7
+works 'a recording ends' wait $!
+if has_write_streams "$ssd"; then
+	is 'it has the streams that were given' "$(sed -n 's/^stream \([34]\): /\1 /p' /tmp/recorded | paste -sd/)" '3 20 KiB/4 28 KiB'
+fi
+matches 'it can be read' "$(dsmctl trace /tmp/recorded.rec | cut -d, -f2-)" 'W,collection-0-17.wt,1228800,4096'
+umount $mnt
 dmsetup remove t
 done_testing

@@ -149,6 +149,39 @@ def pattern(dsmctl, out, recording):
     save(figure, out, "pattern")
 
 
+def groups(dsmctl, out, recording):
+    """Which group each checkpoint gave to each region of collections and indexes."""
+    idents = {i["ident"]: i for i in json.loads(recording.path.with_suffix(".idents").read_text())}
+    policies = ["dsm", "dsm:prediction=off"]
+    run = recording.simulate(dsmctl, out, policies)
+    figure, axes = plt.subplots(1, len(policies), figsize=(13, 5), sharey=True)
+    colours = matplotlib.colors.ListedColormap(["#4c78a8", "#f2cf5b", "#e45756", "#9d9d9d"])
+    for axis, policy in zip(axes, policies):
+        regions = sorted((r for r in run[policy]["regions"] if r["class"] in ["collection", "index"]),
+                         key=lambda r: (r["class"], r["file"], r["side"]))
+        width = max(r["from"] + len(r["groups"]) for r in regions)
+        cells = [[float("nan")] * r["from"] + [4 if g == 255 else g for g in r["groups"]]
+                 for r in regions]
+        image = axis.imshow([row + [float("nan")] * (width - len(row)) for row in cells], aspect="auto",
+                            interpolation="nearest", cmap=colours, vmin=0.5, vmax=4.5)
+        labels = []
+        for region in regions:
+            ident = idents.get(region["file"].removesuffix(".wt"), {})
+            name = ident.get("ns", region["file"]).split(".")[-1]
+            index = ident.get("index", "")
+            index = index if len(index) < 24 else index[:20] + "..."
+            labels.append(f"{name} {index} {region['side']}".replace("  ", " "))
+        axis.set_yticks(range(len(labels)), labels, fontsize=7)
+        axis.set_title(policy, fontsize=9)
+        axis.set_xlabel("checkpoint")
+    bar = figure.colorbar(image, ax=axes, ticks=[1, 2, 3, 4], shrink=0.6)
+    bar.ax.set_yticklabels(["1, coldest", "2", "3, hottest", "primary"])
+    figure.suptitle(f"{recording.workload}: the group of each region after each checkpoint", fontsize=10)
+    figure.savefig(out / "groups.png", dpi=80, bbox_inches="tight")
+    plt.close(figure)
+    print(f"wrote {out / 'groups.png'}")
+
+
 def leaf_pages(dsmctl, out, recordings, names):
     """The papers' Fig. 13: what an operation makes the flash write."""
     figure, axes = plt.subplots(1, len(names), figsize=(5 * len(names), 4), squeeze=False)
@@ -175,6 +208,7 @@ def draw(dsmctl, out, recordings, rows):
     waf_over_time(dsmctl, out, first)
     streams(dsmctl, out, first)
     pattern(dsmctl, out, first)
+    groups(dsmctl, out, first)
     pairs = [(name, f"{name}-4K") for name in recordings if f"{name}-4K" in recordings]
     if pairs:
         leaf_pages(dsmctl, out, recordings, pairs)

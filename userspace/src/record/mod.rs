@@ -5,6 +5,7 @@
 mod tables;
 mod tracefs;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::agent::watch::Watch;
 use crate::devno::DevNo;
+use crate::dm::{Dm, Id};
 use crate::sysfs::Sysfs;
 use crate::trace::recording::Writer;
 use tables::Tables;
@@ -23,11 +25,19 @@ use tracefs::{Instance, Line};
 const TICK: Duration = Duration::from_millis(100);
 
 /// What was recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub events: u64,
     pub checkpoints: u64,
     pub lost: u64,
+    /// Sectors written to each stream, as far as the device is a dsm target.
+    pub streams: BTreeMap<u8, u64>,
+}
+
+/// Whether the device is one line of dsm; without the right to ask, it is not.
+fn is_dsm(dev: DevNo) -> bool {
+    let table = Dm::open().and_then(|dm| dm.table(Id::Dev(dev)));
+    table.is_ok_and(|(_, lines)| matches!(lines.as_slice(), [l] if l.target == "dsm"))
 }
 
 /// The clock of the trace.
@@ -70,7 +80,7 @@ pub fn record<W: Write>(
         None => 0,
     };
     let mut r = Recorder {
-        instance: Instance::new(dev)?,
+        instance: Instance::new(dev, is_dsm(dev))?,
         watch: Watch::new()?,
         tables,
         writer: Writer::new(out, now_us())?,
@@ -120,12 +130,17 @@ impl<W: Write> Recorder<W> {
                     discard,
                     sector,
                     sectors,
+                    stream,
+                    hint,
                 } => {
                     let sector = sector.saturating_sub(start);
                     if discard {
                         writer.discard(us, sector, sectors)?;
                     } else {
-                        writer.write(us, sector, sectors, 0, 0)?;
+                        writer.write(us, sector, sectors, stream, hint)?;
+                        if stream != 0 {
+                            *summary.streams.entry(stream).or_default() += sectors;
+                        }
                     }
                 }
                 Line::Lost(n) => {

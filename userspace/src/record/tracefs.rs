@@ -4,7 +4,8 @@
 //! It sees every bio where a file system hands it to its device, also on devices
 //! of device-mapper, which have no requests; and unlike blktrace it can be used
 //! by several programs at a time, each with an instance of its own.  It does not
-//! tell streams or hints.
+//! tell streams or hints: of a dsm device the writes are seen by `dsm:dsm_place`
+//! where they leave the target, in the parts and with the stamps that it gave them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -17,6 +18,7 @@ use crate::devno::DevNo;
 
 const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const EVENT: &str = "events/block/block_bio_queue";
+const PLACE: &str = "events/dsm/dsm_place";
 /// Of each processor.
 const BUFFER_KIB: &str = "16384";
 
@@ -27,6 +29,8 @@ pub enum Line {
         discard: bool,
         sector: u64,
         sectors: u64,
+        stream: u8,
+        hint: u8,
     },
     Lost(u64),
 }
@@ -34,13 +38,15 @@ pub enum Line {
 /// A tracing instance; it goes when it is dropped.
 pub struct Instance {
     dir: PathBuf,
+    events: Vec<&'static str>,
     pipe: Option<File>,
     /// What was read of a line that is not complete yet.
     rest: Vec<u8>,
 }
 
 impl Instance {
-    pub fn new(dev: DevNo) -> Result<Self> {
+    /// `is_dsm`: the device is a dsm target from its first sector to its last.
+    pub fn new(dev: DevNo, is_dsm: bool) -> Result<Self> {
         let root = ROOTS.iter().map(Path::new).find(|r| r.join(EVENT).exists());
         let Some(root) = root else {
             bail!(
@@ -51,8 +57,10 @@ impl Instance {
         };
         let dir = root.join(format!("instances/dsmctl-{}", std::process::id()));
         fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let placed = is_dsm && dir.join(PLACE).exists();
         let mut instance = Self {
             dir,
+            events: if placed { vec![EVENT, PLACE] } else { vec![EVENT] },
             pipe: None,
             rest: Vec::new(),
         };
@@ -60,17 +68,23 @@ impl Instance {
         instance.set("buffer_size_kb", BUFFER_KIB)?;
         // dev_t as the kernel has it: 20 bits of minor.
         let number = (u64::from(dev.major) << 20) | u64::from(dev.minor);
+        let kind = if placed { " && rwbs ~ \"*D*\"" } else { "" };
         instance.set(
             &format!("{EVENT}/filter"),
-            &format!("dev == {number} && nr_sector > 0"),
+            &format!("dev == {number} && nr_sector > 0{kind}"),
         )?;
+        if placed {
+            instance.set(&format!("{PLACE}/filter"), &format!("dev == {number}"))?;
+        }
         let pipe = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
             .open(instance.dir.join("trace_pipe"))
             .context("cannot open the trace")?;
         instance.pipe = Some(pipe);
-        instance.set(&format!("{EVENT}/enable"), "1")?;
+        for event in &instance.events {
+            instance.set(&format!("{event}/enable"), "1")?;
+        }
         Ok(instance)
     }
 
@@ -106,7 +120,9 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = self.set(&format!("{EVENT}/enable"), "0");
+        for event in &self.events {
+            let _ = self.set(&format!("{event}/enable"), "0");
+        }
         self.pipe = None;
         // The directory of an instance is removed with all that is in it.
         let _ = fs::remove_dir(&self.dir);
@@ -114,7 +130,8 @@ impl Drop for Instance {
 }
 
 /// A line such as
-/// `  mongod-7 [001] ..... 12.345678: block_bio_queue: 7,0 WS 2048 + 8 [mongod]`.
+/// `  mongod-7 [001] ..... 12.345678: block_bio_queue: 7,0 WS 2048 + 8 [mongod]` or
+/// `  mongod-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 3 hint 5`.
 /// Reads and the rest are passed over.
 fn parse(line: &str) -> Option<Line> {
     if let Some((_, lost)) = line.split_once("[LOST ") {
@@ -122,9 +139,22 @@ fn parse(line: &str) -> Option<Line> {
         return Some(Line::Lost(number.parse().ok()?));
     }
     // The name of a program may have any character.
+    if let Some((before, event)) = line.rsplit_once(": dsm_place: ") {
+        let words: Vec<&str> = event.split(' ').collect();
+        let [_device, sector, "+", sectors, "stream", stream, "hint", hint] = words[..] else {
+            return None;
+        };
+        return Some(Line::Io {
+            us: time(before)?,
+            discard: false,
+            sector: sector.parse().ok()?,
+            sectors: sectors.parse().ok()?,
+            stream: stream.parse().ok()?,
+            hint: hint.parse().ok()?,
+        });
+    }
     let (before, event) = line.rsplit_once(": block_bio_queue: ")?;
-    let (seconds, micro) = before.rsplit_once(' ')?.1.split_once('.')?;
-    let us = seconds.parse::<u64>().ok()? * 1_000_000 + micro.parse::<u64>().ok()?;
+    let us = time(before)?;
     let mut words = event.split(' ');
     let _device = words.next()?;
     let kind = words.next()?;
@@ -141,7 +171,15 @@ fn parse(line: &str) -> Option<Line> {
         discard,
         sector,
         sectors,
+        stream: 0,
+        hint: 0,
     })
+}
+
+/// Microseconds, from what comes before the event's name.
+fn time(before: &str) -> Option<u64> {
+    let (seconds, micro) = before.rsplit_once(' ')?.1.split_once('.')?;
+    Some(seconds.parse::<u64>().ok()? * 1_000_000 + micro.parse::<u64>().ok()?)
 }
 
 #[cfg(test)]
@@ -156,6 +194,8 @@ mod tests {
                 discard,
                 sector,
                 sectors,
+                stream: 0,
+                hint: 0,
             })
         };
         let head = "     a: b [c]-1234    [001] .....    12.345678: block_bio_queue: 7,0";
@@ -168,6 +208,21 @@ mod tests {
         assert_eq!(parse(&format!("{head} DE 0 + 4096 [x]")), io(true, 0, 4096));
         assert_eq!(parse(&format!("{head} R 0 + 8 [x]")), None);
         assert_eq!(parse(&format!("{head} RA 0 + 8 [x]")), None);
+        assert_eq!(
+            parse("a: dsm_place: b-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 3 hint 5"),
+            Some(Line::Io {
+                us: 12_345_678,
+                discard: false,
+                sector: 2048,
+                sectors: 8,
+                stream: 3,
+                hint: 5,
+            })
+        );
+        assert_eq!(
+            parse("a-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 300 hint 5"),
+            None
+        );
         assert_eq!(parse("CPU:1 [LOST 123 EVENTS]"), Some(Line::Lost(123)));
         assert_eq!(parse("# tracer: nop"), None);
     }

@@ -7,6 +7,7 @@
 //! otherwise, so that the policies are compared on the run alone.
 
 pub mod files;
+pub mod history;
 pub mod objects;
 pub mod play;
 pub mod policies;

@@ -22,7 +22,7 @@
 //! Sectors in W and D are the signed difference to the end of the one before,
 //! with the sign in the lowest bit.  Offsets and starts of extents are differences
 //! to the end of the extent before, in the same form.  Stream and hint are 0 when
-//! the kernel does not tell.
+//! the device is not a dsm target, which tells.
 //!
 //! A file system gives data a place when it writes it back, so that the table
 //! read at the end of a window knows best whose the sectors were: a write is

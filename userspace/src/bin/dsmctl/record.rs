@@ -54,5 +54,8 @@ pub fn record(a: &Record) -> Result<()> {
             n => format!("; {n} events were lost because they were not read in time"),
         }
     );
+    for (stream, sectors) in &summary.streams {
+        eprintln!("stream {stream}: {} KiB", sectors / 2);
+    }
     Ok(())
 }

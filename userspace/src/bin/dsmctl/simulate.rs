@@ -46,18 +46,73 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         model.unit /= 2;
     }
     let specs = if a.policy.is_empty() {
-        Spec::all()
+        usual(model.streams)
     } else {
         a.policy.clone()
     };
     let outcomes = run_all(&trace, &profile, &model, &specs).with_context(named)?;
     if let Some(path) = &a.details {
-        let text = serde_json::to_string_pretty(&details(&profile, pages, &outcomes))?;
+        let mut details = details(&profile, pages, &outcomes);
+        for (spec, policy) in specs
+            .iter()
+            .zip(details["policies"].as_array_mut().into_iter().flatten())
+        {
+            policy["regions"] = history(&trace, &profile, &model, spec).with_context(named)?;
+        }
+        let text = serde_json::to_string_pretty(&details)?;
         std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
     }
+    let fewer = match (out, best(&outcomes)) {
+        (Output::Text, Some(best)) if a.policy.is_empty() => {
+            fewer_streams(&trace, &profile, &model, best).with_context(named)?
+        }
+        _ => Vec::new(),
+    };
     crate::print(out, &rows(&outcomes), || {
-        text(&trace, &profile, &model, pages, &specs, &outcomes)
+        text(&trace, &profile, &model, pages, &specs, &outcomes) + &advice(&outcomes, &fewer)
     })
+}
+
+/// What is compared when nothing is asked for: with the values of K that fit.
+fn usual(streams: u8) -> Vec<Spec> {
+    let fits = |groups: &u8| 2 * groups + 2 <= streams;
+    let of = |groups: u8| format!("dsm:groups={groups}").parse();
+    let mut specs = Spec::all();
+    let at = specs
+        .iter()
+        .position(|s| s.to_string() == "dsm")
+        .map_or(0, |n| n + 1);
+    specs.splice(
+        at..at,
+        [2, 4, 5, 7]
+            .into_iter()
+            .filter(fits)
+            .map(|k| of(k).expect("K is in range")),
+    );
+    specs
+}
+
+/// The write amplification of a policy with ever more streams.
+fn fewer_streams(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    best: &Outcome,
+) -> Result<Vec<(u8, f64)>, sim::SimError> {
+    let spec: Spec = best.policy.parse().expect("it has run");
+    let progress = AtomicU64::new(0);
+    [2, 4, 6, 8, 12, 16]
+        .into_iter()
+        .filter(|streams| *streams < model.streams)
+        .map(|streams| {
+            let model = Model {
+                streams,
+                ..model.clone()
+            };
+            Ok((streams, sim::run(trace, profile, &model, &spec, &progress)?.waf))
+        })
+        .chain([Ok((model.streams, best.waf))])
+        .collect()
 }
 
 /// A recording, or a trace that is text.
@@ -206,6 +261,25 @@ fn details(profile: &Profile, pages: u64, outcomes: &[Outcome]) -> serde_json::V
     })
 }
 
+/// Group and stream of each region after each checkpoint.
+fn history(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    spec: &Spec,
+) -> Result<serde_json::Value, sim::SimError> {
+    let sides = sim::history::history(trace, profile, model, spec)?;
+    Ok(sides
+        .iter()
+        .map(|s| {
+            json!({
+                "file": s.file, "class": s.class.to_string(), "side": if s.top { "top" } else { "bottom" },
+                "from": s.from, "groups": s.groups, "streams": s.streams,
+            })
+        })
+        .collect())
+}
+
 fn mib(pages: u64) -> u64 {
     sim::bytes(pages) >> 20
 }
@@ -255,10 +329,10 @@ fn text(
         s,
         "\nThe bars show what is copied beside each page that the host writes."
     );
-    for spec in specs {
+    for spec in specs.iter().filter(|s| !s.to_string().starts_with("dsm:")) {
         let _ = writeln!(s, "{:<width$}  {}", spec.to_string(), spec.source());
     }
-    s + &advice(outcomes)
+    s
 }
 
 fn shares(profile: &Profile) -> String {
@@ -270,18 +344,19 @@ fn shares(profile: &Profile) -> String {
     shares.join(", ")
 }
 
-/// What follows for a user, who has the module's policies and no other.
-fn advice(outcomes: &[Outcome]) -> String {
-    let Some(none) = outcomes.iter().find(|o| o.policy == "none") else {
-        return String::new();
-    };
-    let ours =
-        |o: &&Outcome| ["file", "boundary", "dsm"].contains(&o.policy.split(':').next().unwrap_or_default());
-    let Some(best) = outcomes
+/// The best of those that a user can have: the module's policies.
+fn best(outcomes: &[Outcome]) -> Option<&Outcome> {
+    let name = |o: &Outcome| o.policy.split(':').next().unwrap_or_default().to_owned();
+    outcomes
         .iter()
-        .filter(ours)
+        .filter(|o| ["file", "boundary", "dsm"].contains(&name(o).as_str()))
         .min_by(|a, b| a.waf.total_cmp(&b.waf))
-    else {
+}
+
+/// What follows for a user.  `fewer`: the best policy with ever more streams.
+fn advice(outcomes: &[Outcome], fewer: &[(u8, f64)]) -> String {
+    let none = outcomes.iter().find(|o| o.policy == "none");
+    let (Some(none), Some(best)) = (none, best(outcomes)) else {
         return String::new();
     };
     let gain = 100.0 * (1.0 - best.waf / none.waf);
@@ -297,6 +372,15 @@ fn advice(outcomes: &[Outcome]) -> String {
             best.policy, best.streams_used
         )
     };
+    let enough = fewer.iter().find(|(_, waf)| *waf < 1.01 * best.waf);
+    if let (true, Some((enough, _))) = (gain >= 2.0 && fewer.len() > 1, enough) {
+        let wafs: Vec<String> = fewer.iter().map(|(n, waf)| format!("{n}: {waf:.3}")).collect();
+        let _ = writeln!(
+            s,
+            "Its WAF by the number of streams: {}; {enough} are enough.",
+            wafs.join(", ")
+        );
+    }
     if none.waf > 1.5 {
         s += "If the collections' leaf pages are larger than 4 KiB, smaller ones write less: record such a\n\
               database and compare the MiB written.\n";

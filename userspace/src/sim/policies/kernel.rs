@@ -218,6 +218,11 @@ impl Policy for Kernel {
         w.stream[side]
     }
 
+    fn groups(&self, file: FileNo) -> Option<[(u8, Stream); 2]> {
+        let w = self.files.get(&file)?;
+        Some([0, 1].map(|side| (w.state.region[side].next, w.stream[side])))
+    }
+
     fn checkpoint(&mut self, files: &Files, us: u64) {
         let mut numbers: Vec<FileNo> = self.files.keys().copied().collect();
         numbers.sort_unstable();

@@ -31,6 +31,10 @@ pub trait Policy {
     fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream;
     fn load_end(&mut self, _files: &Files, _us: u64) {}
     fn checkpoint(&mut self, _files: &Files, _us: u64) {}
+    /// Group and stream of the bottom and the top of a file, for those that have groups.
+    fn groups(&self, _file: FileNo) -> Option<[(u8, Stream); 2]> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
