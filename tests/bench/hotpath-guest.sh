@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # tests/bench/hotpath in a guest. Prints
+#   kernel RELEASE
 #   arm ARM EXTENTS WRITE READ     instructions, medians
 #   checkpoint FILES INSNS SECONDS
 #   upload EXTENTS INSNS SECONDS
@@ -11,6 +12,7 @@
 # takes no data: there instructions are not counted, but time is real.
 set -euo pipefail
 
+echo "kernel $(uname -r)"
 insns=1
 [[ ${1:-} != clock ]] || insns=
 if [[ $insns ]]; then

@@ -36,23 +36,24 @@ def main(folder, labels):
     arms = []
     for label in labels:
         words = lines(f"{folder}/hotpath-{label}.txt")
+        release = next(w[1] for w in words if w[0] == "kernel")
         here = [
-            {"kernel": label, "arm": arm, "extents": int(extents), "write_insns": int(write), "read_insns": int(read)}
+            {"kernel": release, "arm": arm, "extents": int(extents), "write_insns": int(write), "read_insns": int(read)}
             for what, arm, extents, write, read in (w for w in words if w[0] == "arm")
         ]
         linear = next(a for a in here if a["arm"] == "linear")
-        print(f"\n{label}: instructions of a 4 KiB I/O, and how many more than dm-linear's")
+        print(f"\n{release}: instructions of a 4 KiB I/O, and how many more than dm-linear's")
         print(f"{'':10} {'extents':>9} {'write':>9} {'':>9} {'read':>9}")
         for a in here:
             write, read = (a[k] - linear[k] for k in ("write_insns", "read_insns"))
             print(f"{a['arm']:10} {a['extents']:9} {a['write_insns']:9} {write:+9} {a['read_insns']:9} {read:+9}")
         arms += here
         counted = measured(words)
-        print(f"\n{label}: instructions of a checkpoint, and of an upload")
+        print(f"\n{release}: instructions of a checkpoint, and of an upload")
         for files, c in counted["checkpoint"].items():
             print(f"{files:9} files {c['insns']:12}")
         print(f"{counted['upload']['extents']:9} extents {counted['upload']['insns']:10}")
-        print(f"\n{label}: instructions of a lookup in other structures, and bytes an extent")
+        print(f"\n{release}: instructions of a lookup in other structures, and bytes an extent")
         for c in counted["structures"]:
             size = c["bytes_per_extent"] if c["extents"] > 10000 else ""
             print(f"{c['structure']:10} {c['extents']:9} {c['insns']:9} {size:>9}")
