@@ -5,11 +5,16 @@
 //! It writes FILES * EXTENTS pages (default 10000 * 100, 4 GB).  While it idles,
 //! the whole loop of dsmd runs, for IDLE seconds (default 61), in which it polls
 //! once a second and walks the directory every thirty.
+//!
+//! Then automatic mode follows the same files for AUTO seconds (default 30), while
+//! RATE files (default 1000) are made, written, closed and, ten seconds later, deleted
+//! every second.
 
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dsm::agent::run::{self, Pulse, Signals, Surroundings, Waker};
@@ -49,6 +54,7 @@ impl Target for Sink {
 
     fn status(&self) -> Result<Status, MessageError> {
         Ok(Status {
+            device_streams: 8,
             generation: self.generation.get(),
             ..Status::default()
         })
@@ -85,11 +91,8 @@ fn cpu() -> Duration {
     Duration::from_nanos(usage.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// The share of a CPU that the loop takes when nothing happens, in percent.
-fn idle(agent: &mut Agent<Sink, Fiemap>, mut watch: Watch, dir: &Path, seconds: u64) -> f64 {
-    agent
-        .refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))
-        .unwrap();
+/// Runs the loop; the share of a CPU that it takes, in percent.
+fn serve(agent: &mut Agent<Sink, Fiemap>, watch: Watch, dir: &Path, seconds: u64) -> f64 {
     let waker = Waker::new().unwrap();
     let signals = Signals::new().unwrap();
     let mut surroundings = Surroundings {
@@ -114,6 +117,65 @@ fn idle(agent: &mut Agent<Sink, Fiemap>, mut watch: Watch, dir: &Path, seconds: 
     let (started, before) = (Instant::now(), cpu());
     run::run(agent, &mut surroundings).unwrap();
     100.0 * (cpu() - before).as_secs_f64() / started.elapsed().as_secs_f64()
+}
+
+/// Makes files at a rate until it is told to end; how many there were.
+fn churn(dir: &Path, rate: u64, over: &AtomicBool) -> u64 {
+    let started = Instant::now();
+    let path = |n: u64| dir.join(format!("{n}.sst"));
+    let mut made = 0;
+    while !over.load(Ordering::Relaxed) {
+        while made < started.elapsed().as_millis() as u64 * rate / 1000 {
+            fs::write(path(made), [1; 16 << 10]).unwrap();
+            if let Some(old) = made.checked_sub(10 * rate) {
+                fs::remove_file(path(old)).unwrap();
+            }
+            made += 1;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    made
+}
+
+/// Automatic mode on a directory with files, while others come and go.
+fn follow(dbpath: &Path, dir: &Path, files: u64) -> serde_json::Value {
+    let (seconds, rate) = (from_env("AUTO", 30), from_env("RATE", 1000));
+    let options = Options {
+        auto: Some(Duration::from_secs(10)),
+        ..Options::default()
+    };
+    let map = Fiemap::new(Place::whole(u64::MAX >> 9));
+    let root = Root::open(dbpath).unwrap();
+    let mut agent = Agent::new(Sink::default(), map, root, options);
+    let mut watch = Watch::following().unwrap();
+    agent.attach(&mut |path, dir| watch.add(path, dir)).unwrap();
+    let over = AtomicBool::new(false);
+    let (cpu, made) = std::thread::scope(|s| {
+        let churn = s.spawn(|| churn(dbpath, rate, &over));
+        let cpu = serve(&mut agent, watch, dir, seconds);
+        over.store(true, Ordering::Relaxed);
+        (cpu, churn.join().unwrap())
+    });
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let info = agent.auto_info().unwrap();
+    assert!(agent.len() as u64 > files, "{} files were seen", agent.len());
+    let row = serde_json::json!({
+        "files": files,
+        "files_per_second": made as f64 / seconds as f64,
+        "cpu_percent": cpu,
+        "processors": processors,
+        "all_processors_percent": cpu / processors as f64,
+        "uploads": agent.figures().uploads,
+        "events_lost": info.lost,
+        "rss_mib": rss_mib(),
+    });
+    println!(
+        "automatic mode, {files} files and {:.0} more a second: {cpu:.2} % of a CPU, {} uploads, {:.1} MiB",
+        made as f64 / seconds as f64,
+        agent.figures().uploads,
+        rss_mib(),
+    );
+    row
 }
 
 fn main() {
@@ -144,7 +206,13 @@ fn main() {
     rustix::fs::sync();
     let refresh = agent.refresh(Scope::Grown, &mut |_, _| {}).unwrap();
     assert_eq!(refresh.changed, files / 100);
-    let idle = idle(&mut agent, watch, dir.path(), from_env("IDLE", 61));
+    agent
+        .refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))
+        .unwrap();
+    let idle = serve(&mut agent, watch, dir.path(), from_env("IDLE", 61));
+    let rss = rss_mib();
+    drop(agent);
+    let auto = follow(&dbpath, dir.path(), files);
 
     let row = serde_json::json!({
         "files": files,
@@ -152,13 +220,14 @@ fn main() {
         "attach_seconds": attach.took.as_secs_f64(),
         "refresh_seconds": refresh.took.as_secs_f64(),
         "idle_cpu_percent": idle,
-        "rss_mib": rss_mib(),
+        "rss_mib": rss,
+        "auto": auto,
     });
     println!(
         "{files} files, {uploaded} extents: attach {:.2} s, refresh of 1 % {:.3} s, idle {idle:.2} % of a CPU, {:.1} MiB",
         attach.took.as_secs_f64(),
         refresh.took.as_secs_f64(),
-        rss_mib(),
+        rss,
     );
     let out = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../build/bench");
     fs::create_dir_all(&out).unwrap();

@@ -69,6 +69,12 @@ pub struct Database {
     /// Room beyond the end of growing files.
     #[serde(default)]
     pub preallocate_mib: u32,
+    /// Files get streams by themselves.
+    #[serde(default)]
+    pub auto: bool,
+    /// T of automatic mode.
+    #[serde(default = "period")]
+    pub period_seconds: Seconds,
     /// Wait for the database to be made, and to come back.
     #[serde(default = "yes")]
     pub wait: bool,
@@ -91,6 +97,11 @@ fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error>
 
 fn text() -> Format {
     Format::Text
+}
+
+/// The paper's T.
+pub fn period() -> Seconds {
+    Seconds(Duration::from_secs(60))
 }
 
 fn yes() -> bool {

@@ -82,6 +82,20 @@ pub struct Info {
     /// The database's server, when it is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerInfo>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoInfo>,
+}
+
+/// Of automatic mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoInfo {
+    /// Files that are open for writing.
+    pub open: u64,
+    /// The streams that files get; the mapper has the first so many.
+    pub streams: Vec<u8>,
+    pub mapper_streams: u8,
+    /// How often events were lost.
+    pub lost: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -89,6 +89,8 @@ struct State {
     streams: u8,
     /// Sectors written, to stream 1.
     written: u64,
+    /// Pages written, by file.
+    totals: BTreeMap<u64, u64>,
     log: Vec<String>,
 }
 
@@ -135,6 +137,11 @@ impl ModelKernel {
 
     pub fn write(&self, bytes: u64) {
         self.state.borrow_mut().written += bytes / 512;
+    }
+
+    /// A file is written.
+    pub fn write_file(&self, id: u64, pages: u64) {
+        *self.state.borrow_mut().totals.entry(id).or_default() += pages;
     }
 
     pub fn remove(&self) {
@@ -262,8 +269,16 @@ impl State {
             } else {
                 &["bottom"]
             };
-            for side in sides {
-                writeln!(text, "{id} {} {boundary} {side} {bytes} 0 0 - 1 1 3 5 0", f.class).unwrap();
+            let total = self.totals.get(id).copied().unwrap_or(0);
+            for (n, side) in sides.iter().enumerate() {
+                // All of it is in the first region.
+                let total = if n == 0 { total } else { 0 };
+                writeln!(
+                    text,
+                    "{id} {} {boundary} {side} {bytes} 0 0 - 1 1 3 5 {total}",
+                    f.class
+                )
+                .unwrap();
             }
         }
         text

@@ -28,6 +28,8 @@ pub struct Stamp {
     pub blocks: u64,
     /// Nanoseconds; changes with every change of the inode.
     pub ctime: i128,
+    /// Nanoseconds; changes with every change of the data.
+    pub mtime: i128,
     /// Nanoseconds, 0 when not known.  Differs when an inode number is used
     /// again.
     pub btime: i128,
@@ -93,6 +95,7 @@ fn stamp(s: &Statx) -> Stamp {
         size: s.stx_size,
         blocks: s.stx_blocks,
         ctime: nanoseconds(s.stx_ctime),
+        mtime: nanoseconds(s.stx_mtime),
         btime: if known.contains(StatxFlags::BTIME) {
             nanoseconds(s.stx_btime)
         } else {
@@ -139,6 +142,11 @@ impl Root {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file system's device number.
+    pub fn device(&self) -> u64 {
+        self.dev
     }
 
     /// Opens the directory, if it is still the one that it was.
@@ -228,6 +236,22 @@ impl Root {
         }
         Ok(())
     }
+}
+
+/// The regular file that has this path below `root`, on the file system `dev`.  Links
+/// on the way are found out when it is opened.
+pub fn find_file(root: &OwnedFd, path: &Path, dev: u64) -> Result<Option<FoundFile>, Errno> {
+    let s = match statx(root, path.as_os_str(), AtFlags::empty()) {
+        Ok(s) => s,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let regular = FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile;
+    let found = || FoundFile {
+        ino: s.stx_ino,
+        stamp: stamp(&s),
+    };
+    Ok((regular && device(&s) == dev).then(found))
 }
 
 /// Opens a regular file below `root` for reading its extents.  `None`: it is

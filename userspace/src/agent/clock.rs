@@ -26,7 +26,8 @@ const LINGER: u32 = 5;
 const MUCH: u64 = 512;
 /// Checkpoints that follow each other faster share a window.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
-/// A refresh is followed by a pause of this many times its own length.
+/// A refresh is followed by a pause of this many times its own length, unless told
+/// otherwise.
 const DUTY: u32 = 10;
 /// A look although nothing was written, in intervals.
 const RARELY: u32 = 30;
@@ -52,6 +53,7 @@ impl From<&Status> for Counts {
 
 pub struct Clock {
     interval: Duration,
+    duty: u32,
     next: Instant,
     /// Not before this, whatever happens.
     earliest: Instant,
@@ -74,6 +76,7 @@ impl Clock {
     pub fn new(interval: Duration, now: Instant, counts: Counts) -> Self {
         Self {
             interval,
+            duty: DUTY,
             next: now + interval,
             earliest: now,
             names: false,
@@ -85,6 +88,15 @@ impl Clock {
             turtle: false,
             window: now,
         }
+    }
+
+    pub fn set_duty(&mut self, duty: u32) {
+        self.duty = duty;
+    }
+
+    /// Files came or went since the last refresh.
+    pub fn has_names(&self) -> bool {
+        self.names
     }
 
     /// How long to wait.
@@ -161,7 +173,7 @@ impl Clock {
             + if outcome.failed {
                 BACKOFF
             } else {
-                outcome.took * DUTY
+                outcome.took * self.duty
             };
     }
 }

@@ -5,6 +5,7 @@
 //! It knows the kernel as a [`Target`], the file system's extents as a
 //! [`Mapper`], and time not at all: `run` and `clock` say when to do what.
 
+mod auto;
 mod clock;
 mod files;
 mod load;
@@ -14,6 +15,8 @@ pub mod run;
 pub mod state;
 pub mod watch;
 
+#[cfg(test)]
+mod auto_tests;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +42,7 @@ use crate::table::{self, resolve_overlaps, Extent, Upload};
 use crate::turtle;
 use crate::walk::{self, open_file, FoundFile, Root, Skipped};
 
+use auto::Auto;
 pub use files::Scope;
 use files::{Collector, Tracked};
 use load::{Load, Sums};
@@ -95,6 +99,8 @@ pub struct Options {
     pub rules: Rules,
     /// Bytes of room that a growing file gets beyond its end.
     pub preallocate: u64,
+    /// FileStream's T, when files get streams by themselves.
+    pub auto: Option<Duration>,
     /// What an agent before this one left.
     pub state: Option<State>,
 }
@@ -157,6 +163,8 @@ pub struct Agent<T: Target, M: Mapper> {
     /// What the rules' objects are stamped with, on a device with so many streams.
     stamps: Vec<Option<table::Stamp>>,
     device_streams: u32,
+    streams_known: bool,
+    auto: Option<Auto>,
     load: Load,
     room: Room,
     /// Whether files get boundaries at their first checkpoint.
@@ -222,6 +230,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             outgrown,
             rules,
             preallocate,
+            auto,
             state,
         } = options;
         let here = directory(&root);
@@ -241,6 +250,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             rules,
             stamps: Vec::new(),
             device_streams: 0,
+            streams_known: false,
+            auto: auto.map(|period| Auto::new(period, Instant::now())),
             load: Load::default(),
             room: Room::new(preallocate),
             marked: marked || mode == BoundaryMode::Attach,
@@ -360,6 +371,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::All, on_dir, &mut outcome)?;
+        self.auto_begins();
         self.inherited = HashMap::new();
         self.kept = HashMap::new();
         self.unsaved = self.marked;
@@ -447,6 +459,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.stamps = rules.stamps(self.device_streams)?;
         rules.set_catalog(self.rules.catalog().clone());
         self.rules = rules;
+        self.auto_streams();
         self.classify_anew();
         Ok(())
     }
@@ -466,9 +479,10 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     /// The device takes another number of streams.
     pub fn set_device_streams(&mut self, streams: u32) {
-        if self.device_streams == streams && self.stamps.len() == self.rules.objects().len() {
+        if self.streams_known && self.device_streams == streams {
             return;
         }
+        self.streams_known = true;
         self.device_streams = streams;
         self.full = true;
         match self.rules.stamps(streams) {
@@ -478,6 +492,14 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 "the rules have streams that are not there",
                 reason = reason
             ),
+        }
+        self.auto_streams();
+    }
+
+    fn auto_streams(&mut self) {
+        let free = self.rules.free_streams(self.device_streams);
+        if let Some(auto) = &mut self.auto {
+            auto.set_streams(free);
         }
     }
 
@@ -667,17 +689,26 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         for (path, found) in found {
             self.look_at(&handle, scope, &path, &found, outcome)?;
         }
-        let walk = self.walks;
-        let (drops, unsaved) = (&mut self.drops, &mut self.unsaved);
-        self.files.retain(|&id, f| {
-            *unsaved |= f.walk != walk && f.boundary.is_some();
-            if f.walk != walk && f.uploaded {
-                drops.insert(id);
-                drops.extend(parts::ids(id, f.count_parts()));
-            }
-            f.walk == walk
-        });
+        let gone = |(id, f): (&u64, &Tracked)| (f.walk != self.walks).then_some(*id);
+        let gone: Vec<u64> = self.files.iter().filter_map(gone).collect();
+        for id in gone {
+            self.drop_file(id);
+        }
         Ok(())
+    }
+
+    fn drop_file(&mut self, id: u64) {
+        let Some(f) = self.files.remove(&id) else {
+            return;
+        };
+        self.unsaved |= f.boundary.is_some();
+        if f.uploaded {
+            self.drops.insert(id);
+            self.drops.extend(parts::ids(id, f.count_parts()));
+        }
+        if let Some(auto) = &mut self.auto {
+            auto.gone(id, &f.path);
+        }
     }
 
     fn look_at(
@@ -689,12 +720,13 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         outcome: &mut Outcome,
     ) -> Result<(), Fatal> {
         let (walk, checkpoints) = (self.walks, self.figures.checkpoints);
-        let known = match self.files.get_mut(&found.ino) {
+        if self.files.get(&found.ino).is_some_and(|f| f.walk == walk) {
             // A second link to it.
-            Some(f) if f.walk == walk => return Ok(()),
-            Some(f) if f.stamp.btime == found.stamp.btime => Some(f),
-            _ => None,
-        };
+            return Ok(());
+        }
+        self.auto_found(path, found);
+        let same = |f: &&mut Tracked| f.stamp.btime == found.stamp.btime;
+        let known = self.files.get_mut(&found.ino).filter(same);
         if let Some(f) = known {
             if *f.path != *path {
                 let parts = parts::of(self.rules.parts(path), found.ino);

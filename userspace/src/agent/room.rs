@@ -84,6 +84,7 @@ mod tests {
             size,
             blocks: allocated / 512,
             ctime: 0,
+            mtime: 0,
             btime: 0,
         }
     }

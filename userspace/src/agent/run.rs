@@ -13,6 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use serde_json::Value;
 
+use super::auto;
 use super::clock::Clock;
 use super::state::Keeper;
 use super::watch::Watch;
@@ -157,9 +158,17 @@ pub struct Surroundings<'a> {
 pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'_>) -> Result<(), Fatal> {
     let status = agent.target.status().map_err(fatal)?;
     let mut clock = Clock::new(s.refresh, Instant::now(), (&status).into());
+    if agent.is_auto() {
+        clock.set_duty(auto::DUTY);
+    }
     let mut uploads = agent.figures().uploads;
     loop {
         match s.held {
+            // Events are read together, after the first of them.
+            None if agent.is_auto() && clock.has_names() => wait(
+                &[s.signals.end.as_fd(), s.signals.reload.as_fd(), s.waker.0.as_fd()],
+                clock.patience(Instant::now()),
+            )?,
             None => wait(
                 &[
                     s.signals.end.as_fd(),
@@ -328,13 +337,19 @@ fn tick<T: Target, M: Mapper>(
         clock.names_changed(Instant::now());
     }
     agent.set_device_streams(status.device_streams);
-    if !clock.polled(Instant::now(), (&status).into()) && agent.trusts_table() {
+    let now = Instant::now();
+    if !clock.polled(now, (&status).into()) && !agent.auto_is_due(now) && agent.trusts_table() {
         return Ok(());
     }
     // A rename whose event was lost is found by comparing.
     clock.turtle();
     let watch = &mut s.watch;
-    let outcome = agent.refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))?;
+    let outcome = if agent.is_auto() {
+        let changes = watch.take_changes();
+        agent.follow(&changes, now, &mut |path, dir| watch.add(path, dir))?
+    } else {
+        agent.refresh(Scope::Grown, &mut |path, dir| watch.add(path, dir))?
+    };
     if outcome.commit.is_some() {
         log!(
             Debug,
@@ -425,6 +440,7 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str, link: Option<&L
         delalloc: seen.delalloc,
         shared: seen.shared,
         server: link.map(Link::info),
+        auto: agent.auto_info(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
-const SECTORS: u64 = 1 << 24;
+pub const SECTORS: u64 = 1 << 24;
 const COLL: &str = "collection-0-1.wt";
 const INDEX: &str = "index-1-1.wt";
 
@@ -18,7 +18,7 @@ type PlacesByIno = BTreeMap<u64, (Vec<Extent>, Seen)>;
 
 /// Places of files by inode number.
 #[derive(Clone, Default)]
-struct Places(Rc<RefCell<PlacesByIno>>);
+pub struct Places(Rc<RefCell<PlacesByIno>>);
 
 impl Mapper for Places {
     fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<Seen> {
@@ -34,22 +34,22 @@ impl Mapper for Places {
 }
 
 /// A dbpath, its places, and what the kernel had when an agent ended.
-struct Bed {
+pub struct Bed {
     dir: tempfile::TempDir,
     places: Places,
 }
 
-type TestAgent = Agent<ModelKernel, Places>;
+pub type TestAgent = Agent<ModelKernel, Places>;
 
 impl Bed {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
             places: Places::default(),
         }
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub fn at(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
 
@@ -58,7 +58,7 @@ impl Bed {
     }
 
     /// Makes or grows a file to `pages` pages that lie at sector `start`.
-    fn file(&self, path: &str, pages: u64, start: u64) -> u64 {
+    pub fn file(&self, path: &str, pages: u64, start: u64) -> u64 {
         let f = fs::File::options()
             .create(true)
             .truncate(false)
@@ -85,7 +85,7 @@ impl Bed {
         )
     }
 
-    fn agent_with(&self, kernel: ModelKernel, options: Options) -> TestAgent {
+    pub fn agent_with(&self, kernel: ModelKernel, options: Options) -> TestAgent {
         let root = Root::open(self.dir.path()).unwrap();
         Agent::new(kernel, self.places.clone(), root, options)
     }

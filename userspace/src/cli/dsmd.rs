@@ -24,13 +24,32 @@ use crate::rules::Source;
 #[derive(Debug, Parser)]
 #[command(name = "dsmd", version, max_term_width = 80)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["device", "config"])))]
+#[command(group(clap::ArgGroup::new("where").args(["dbpath", "auto"])))]
 pub struct Args {
     /// Name of the dsm device
-    #[arg(long, value_name = "NAME", requires = "dbpath")]
+    #[arg(long, value_name = "NAME", requires = "where")]
     pub device: Option<String>,
     /// MongoDB's data directory, on a file system on the device
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     pub dbpath: Option<PathBuf>,
+    /// A directory of any application, on a file system on the device, whose files
+    /// get streams by what is seen of them
+    ///
+    /// Files that are opened for writing get the stream in which they are mixed least
+    /// with data of other lifetimes; those that stay open are grouped by how often
+    /// they are modified for their size.
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub auto: Option<PathBuf>,
+    /// How long a file must be open to be grouped, and how often all are grouped anew,
+    /// in seconds
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "60",
+        conflicts_with = "config",
+        requires = "auto"
+    )]
+    pub period_seconds: Seconds,
     /// When files get boundaries: when the load phase is over, at `dsmctl
     /// boundary mark`, or at once
     ///
@@ -107,7 +126,8 @@ impl Args {
     /// What is to be done: the configuration file, with what the command line
     /// says beside it.
     pub fn config(&self) -> Result<Config> {
-        let mut config = match (&self.config, &self.device, &self.dbpath) {
+        let directory = self.dbpath.as_ref().or(self.auto.as_ref());
+        let mut config = match (&self.config, &self.device, directory) {
             (Some(path), ..) => Config::read(path)?,
             (None, Some(device), Some(dbpath)) => Config::of(Database {
                 device: device.clone(),
@@ -118,6 +138,8 @@ impl Args {
                 uri: self.uri.clone(),
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
+                auto: self.auto.is_some(),
+                period_seconds: self.period_seconds,
                 wait: self.wait,
             }),
             _ => unreachable!("clap asks for one of them"),

@@ -27,6 +27,7 @@ pub fn streams_of_mapper<'a>(files: impl Iterator<Item = &'a File>, streams: u8)
 mod tests {
     use super::*;
     use crate::filestream::Type;
+    use proptest::prelude::*;
     use std::path::Path;
 
     fn file(remapped: bool, recent: u64) -> File {
@@ -39,6 +40,8 @@ mod tests {
             recent,
             stream: 1,
             remapped,
+            closed: false,
+            idle: 0,
         }
     }
 
@@ -55,5 +58,27 @@ mod tests {
         assert_eq!(d(&[file(false, 9)]), 7);
         assert_eq!(d(&[file(true, 9)]), 1);
         assert_eq!(d(&[]), 1);
+    }
+
+    proptest! {
+        /// floor(N (a/A + b/B) / 2 + 1/2) in whole numbers.
+        #[test]
+        fn rounding_is_that_of_eq_4(files in prop::collection::vec((any::<bool>(), 0..1000u64), 1..20), streams in 2..=255u8) {
+            let of = |remapped: bool| files.iter().filter(move |f| f.0 == remapped);
+            let sums = |remapped| (of(remapped).count() as u64, of(remapped).map(|f| f.1).sum::<u64>());
+            let ((fm, mm), (fr, mr)) = (sums(false), sums(true));
+            // No modifications count as none of the mapper's.
+            let (all_files, all) = (fm + fr, (mm + mr).max(1));
+            let (n, over) = (u64::from(streams), 2 * all_files * all);
+            let exact = n * (fm * all + mm * all_files) + all_files * all;
+            let d = streams_of_mapper(
+                files.iter().map(|f| file(f.0, f.1)).collect::<Vec<_>>().iter(),
+                streams,
+            );
+            // On a tie the floating point may fall on either side.
+            if exact % over != 0 {
+                prop_assert_eq!(u64::from(d), (exact / over).clamp(1, n - 1));
+            }
+        }
     }
 }

@@ -83,6 +83,7 @@ impl Remapper {
 mod tests {
     use super::*;
     use crate::filestream::Type;
+    use proptest::prelude::*;
     use std::path::Path;
 
     fn files(recent: &[u64]) -> Vec<File> {
@@ -96,6 +97,8 @@ mod tests {
             recent,
             stream: 0,
             remapped: true,
+            closed: false,
+            idle: 0,
         };
         recent.iter().map(file).collect()
     }
@@ -128,5 +131,33 @@ mod tests {
         let mut r = Remapper::new(1);
         assert_eq!(regroup(&mut r, &mut files(&[5]), 7, 1), [2]);
         assert!(regroup(&mut r, &mut [], 7, 1).is_empty());
+    }
+
+    proptest! {
+        /// What k-means promises: every file is in the cluster whose mean is nearest
+        /// to it, busier files have streams as great or greater, and no stream is
+        /// wasted on equal files.
+        #[test]
+        fn clusters_are_those_of_k_means(recent in prop::collection::vec(0..500u64, 1..40), k in 1..8u8, seed in any::<u64>()) {
+            let mut f = files(&recent);
+            let streams = regroup(&mut Remapper::new(seed), &mut f, k, 3);
+            let members = |s: u8| f.iter().filter(move |f| f.stream == s).map(usm).collect::<Vec<_>>();
+            let mut means = Vec::new();
+            for s in 4..4 + k {
+                let of = members(s);
+                if !of.is_empty() {
+                    means.push((s, of.iter().sum::<f64>() / of.len() as f64));
+                }
+            }
+            prop_assert!(streams.iter().all(|s| (4..4 + k).contains(s)));
+            for x in &f {
+                let own = means.iter().find(|m| m.0 == x.stream).map(|m| (m.1 - usm(x)).abs());
+                let best = means.iter().map(|m| (m.1 - usm(x)).abs()).fold(f64::INFINITY, f64::min);
+                prop_assert!(own.is_some_and(|own| own <= best + 1e-12), "{x:?} {means:?}");
+                prop_assert!(f.iter().all(|y| usm(x) >= usm(y) || x.stream <= y.stream));
+            }
+            let distinct = recent.iter().collect::<std::collections::BTreeSet<_>>().len();
+            prop_assert_eq!(means.len(), distinct.min(k.into()));
+        }
     }
 }

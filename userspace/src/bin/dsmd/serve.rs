@@ -93,7 +93,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
     let d = &s.database;
     let device = Device::open(&d.device)?;
     let (rules_files, rules) = RulesFiles::open(&d.rules)?;
-    check_dbpath(&d.dbpath, rules.objects().is_empty())?;
+    check_dbpath(&d.dbpath, !d.auto && rules.objects().is_empty())?;
     let found = place::find(&d.dbpath, &device.name, device.devno, device.sectors)?;
     if let Some(warning) = &found.warning {
         log!(Warn, warning);
@@ -102,15 +102,24 @@ fn prepare(s: &Served) -> Result<Prepared> {
     let wake = waker.clone();
     let server = Server::start(&s.run_dir, &device.name, move || wake.wake())?;
     let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
-    let mut watch = Watch::new().context("cannot use inotify")?;
+    let watch = if d.auto { Watch::following() } else { Watch::new() };
+    let mut watch = watch.context("cannot use inotify")?;
     let keeper = Keeper::new(&s.state_dir, &device.name);
-    if let Err(sentence) = rules.stamps(device.status()?.device_streams) {
+    let streams = device.status()?.device_streams;
+    if let Err(sentence) = rules.stamps(streams) {
         bail!(sentence);
+    }
+    if d.auto && rules.free_streams(streams).len() < 2 {
+        bail!(
+            "{}: automatic mode needs two streams that no rule states",
+            d.device
+        );
     }
     let options = Options {
         mode: d.boundary,
         outgrown: d.outgrown,
         rules,
+        auto: d.auto.then_some(d.period_seconds.0),
         preallocate: u64::from(d.preallocate_mib) << 20,
         state: keeper.load(),
     };
@@ -176,7 +185,7 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
     Ok(run::run(&mut agent, &mut surroundings)?)
 }
 
-/// Other engines than MongoDB need rules with objects.
+/// Other engines than MongoDB need rules with objects, or automatic mode.
 fn check_dbpath(dbpath: &Path, mongodb: bool) -> Result<()> {
     let shown = dbpath.display();
     let meta = std::fs::metadata(dbpath).with_context(|| format!("{shown}: cannot look at it"))?;
@@ -185,7 +194,7 @@ fn check_dbpath(dbpath: &Path, mongodb: bool) -> Result<()> {
     }
     let regular = |name: &str| std::fs::symlink_metadata(dbpath.join(name)).is_ok_and(|m| m.is_file());
     if mongodb && (!regular("WiredTiger") || !regular(TURTLE)) {
-        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {TURTLE} in it; for other engines, give --rules");
+        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {TURTLE} in it; for other engines, give --rules or --auto");
     }
     // Any file tells; where there is none yet, the first that is read will.
     let entries = std::fs::read_dir(dbpath).with_context(|| format!("{shown}: cannot read it"))?;

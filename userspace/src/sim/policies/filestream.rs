@@ -35,8 +35,9 @@ fn seconds(us: u64) -> f64 {
 impl Policy for Adapter {
     fn named(&mut self, files: &Files, file: FileNo, us: u64) {
         let f = files.get(file);
+        let now = seconds(us);
         self.filestream
-            .open(u64::from(file), Path::new(&f.name), f.size, seconds(us));
+            .open(u64::from(file), Path::new(&f.name), f.size, now, now, now);
     }
 
     fn deleted(&mut self, _files: &Files, file: FileNo, us: u64) {
