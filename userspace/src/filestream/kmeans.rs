@@ -6,7 +6,9 @@ const ITERATIONS: usize = 100;
 
 /// At most `k` centers, ascending; fewer when there are fewer distinct values.
 pub fn cluster(values: &[f64], k: usize, random: &mut fastrand::Rng) -> Vec<f64> {
+    // They stay in order, so that a value between two is always the lower one's.
     let mut centers = seed(values, k, random);
+    centers.sort_by(f64::total_cmp);
     for _ in 0..ITERATIONS {
         let mut sums = vec![(0.0, 0u64); centers.len()];
         for v in values {
@@ -15,17 +17,17 @@ pub fn cluster(values: &[f64], k: usize, random: &mut fastrand::Rng) -> Vec<f64>
                 sums[n].1 += 1;
             }
         }
-        let moved: Vec<f64> = sums
+        let mut moved: Vec<f64> = sums
             .iter()
             .zip(&centers)
             .map(|((sum, count), old)| if *count > 0 { sum / *count as f64 } else { *old })
             .collect();
+        moved.sort_by(f64::total_cmp);
         if moved == centers {
             break;
         }
         centers = moved;
     }
-    centers.sort_by(f64::total_cmp);
     centers
 }
 
@@ -70,6 +72,27 @@ mod tests {
             let centers = cluster(&values, 3, &mut random);
             assert_eq!(centers.len(), 3);
             assert!((centers[0] - 1.0).abs() < 1e-9 && centers[1] == 50.5 && centers[2] == 900.0);
+        }
+    }
+
+    /// 389 is as near to 338 as to 440, the means of either side.
+    #[test]
+    fn a_value_between_two_centers_is_the_lower_ones() {
+        let values = [
+            286.0, 310.0, 311.0, 312.0, 350.0, 356.0, 365.0, 369.0, 383.0, 389.0, 390.0, 438.0, 446.0, 465.0,
+            474.0, 478.0,
+        ];
+        for seed in 0..200 {
+            let centers = cluster(&values, 2, &mut fastrand::Rng::with_seed(seed));
+            for (n, center) in centers.iter().enumerate() {
+                let of: Vec<f64> = values
+                    .iter()
+                    .copied()
+                    .filter(|v| nearest(&centers, *v) == Some(n))
+                    .collect();
+                let mean = of.iter().sum::<f64>() / of.len() as f64;
+                assert!((mean - center).abs() < 1e-9, "{centers:?} {mean}");
+            }
         }
     }
 
