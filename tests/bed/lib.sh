@@ -26,6 +26,7 @@ recipe_of() {
 	dashboard) echo recipes/dashboard recipes/debian.sh packages/dashboard ;;
 	image)	recipe_of guest
 		echo recipes/image guest-init guest-lib.sh dsm-dmesg-clean ;;
+	engines) echo recipes/engines recipes/debian.sh packages/engines ;;
 	esac
 }
 
