@@ -335,6 +335,9 @@ pub struct Record {
     /// End after that time [default: at SIGINT or SIGTERM]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: Option<u64>,
+    /// The directory of another engine than WiredTiger: windows are that long
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub window: Option<u64>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Records what a running database writes, without touching it: bios from the
 //! kernel's trace, extents by FIEMAP, checkpoints by the rename of the turtle.
+//! Windows of other engines end after a time.
 
 mod tables;
 mod tracefs;
@@ -56,15 +57,17 @@ struct Recorder<W: Write> {
     summary: Summary,
 }
 
-/// Records until `stop` says so.
+/// Records until `stop` says so.  `window` is for a directory that no WiredTiger
+/// has: windows are that long.
 pub fn record<W: Write>(
     dbpath: &Path,
     out: W,
     stop: impl Fn() -> bool,
     limit: Option<Duration>,
+    window: Option<Duration>,
 ) -> Result<Summary> {
     let named = || dbpath.display().to_string();
-    let tables = Tables::open(dbpath).with_context(named)?;
+    let tables = Tables::open(dbpath, window.is_none()).with_context(named)?;
     let dev = DevNo::from_stat(tables.dev());
     if dev.major == 0 {
         bail!(
@@ -89,6 +92,7 @@ pub fn record<W: Write>(
     };
     r.table()?;
     let begin = Instant::now();
+    let mut window_begin = begin;
     while !stop() && limit.is_none_or(|l| begin.elapsed() < l) {
         r.wait()?;
         r.drain()?;
@@ -96,9 +100,18 @@ pub fn record<W: Write>(
         if events.root {
             break;
         }
-        if events.turtle && r.tables.checkpointed()? {
+        let ends = match window {
+            Some(length) => window_begin.elapsed() >= length,
+            None => events.turtle && r.tables.checkpointed()?,
+        };
+        // Engines that make files as they go need not wait for a window's end
+        // until these are known.
+        if ends || (window.is_some() && events.names) {
             r.drain()?;
             r.table()?;
+        }
+        if ends {
+            window_begin = Instant::now();
             r.writer.checkpoint(now_us())?;
             r.summary.checkpoints += 1;
         }

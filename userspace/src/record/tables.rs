@@ -52,7 +52,7 @@ impl Visitor for Collector<'_> {
 }
 
 impl Tables {
-    pub fn open(dbpath: &Path) -> Result<Self> {
+    pub fn open(dbpath: &Path, wiredtiger: bool) -> Result<Self> {
         let root = Root::open(dbpath)?;
         let mut tables = Self {
             dev: rustix::fs::stat(root.path()).map_err(io::Error::from)?.st_dev,
@@ -63,8 +63,8 @@ impl Tables {
             entry: None,
         };
         tables.entry = tables.read_turtle()?;
-        if tables.entry.is_none() {
-            bail!("there is no {TURTLE} in it: this is not the dbpath of a database");
+        if wiredtiger && tables.entry.is_none() {
+            bail!("there is no {TURTLE} in it: this is not the dbpath of a database; for another engine, state --window");
         }
         Ok(tables)
     }

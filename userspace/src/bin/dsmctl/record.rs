@@ -35,6 +35,7 @@ pub fn record(a: &Record) -> Result<()> {
         BufWriter::with_capacity(1 << 20, file),
         || stop.load(Ordering::Relaxed),
         limit,
+        a.window.map(Duration::from_secs),
     );
     let summary = match done {
         Ok(summary) => summary,
