@@ -371,12 +371,12 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
-    /// filestream, per-object or oracle; may be given several times [default: all]
+    /// filestream, per-object, rules or oracle; may be given several times [default: all]
     ///
     /// Features follow a colon, as in dsm:groups=4,prediction=off. Those of dsm
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
-    /// threshold2 (in 0.01 %); that of filestream is t (seconds), that of
-    /// autostream-sfr is decay (in windows from checkpoint to checkpoint).
+    /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
+    /// (mapper, remapper, halves or all), that of autostream-sfr is decay (in windows from checkpoint to checkpoint).
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<Spec>,
     /// Streams of the drive
@@ -417,6 +417,9 @@ pub struct Simulate {
     /// Which index files are _id indexes
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     pub primary: Vec<glob::Pattern>,
+    /// Rules, as dsmd reads them: classes, and the objects of the policy rules
+    #[arg(long, value_name = "[BELOW=]FILE")]
+    pub rules: Vec<Source>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

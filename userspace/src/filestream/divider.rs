@@ -3,6 +3,19 @@
 
 use super::File;
 
+/// Who has the streams.  The paper's Fig. 6 compares these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Modules {
+    /// All are the mapper's, and no file is grouped.
+    Mapper,
+    /// All are the remapper's: a file has none until it is grouped.
+    Remapper,
+    /// Half of them each, always.
+    Halves,
+    #[default]
+    All,
+}
+
 /// There is at least one stream for each of the two.
 pub fn clamp(d: u8, streams: u8) -> u8 {
     d.clamp(1, streams.max(2) - 1)

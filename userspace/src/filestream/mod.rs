@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use divider::Modules;
 use mapper::Mapper;
 use remapper::Remapper;
 
@@ -67,6 +68,7 @@ pub struct File {
 pub struct FileStream {
     streams: u8,
     period: f64,
+    modules: Modules,
     next: f64,
     /// Streams of the mapper.
     d: u8,
@@ -82,12 +84,22 @@ pub struct FileStream {
 impl FileStream {
     /// `streams`: N, 2 and more.  `period`: T, in seconds.
     pub fn new(streams: u8, period: f64, now: f64) -> Self {
+        Self::with_modules(streams, period, now, Modules::All)
+    }
+
+    pub fn with_modules(streams: u8, period: f64, now: f64, modules: Modules) -> Self {
         let streams = streams.max(2);
+        let d = match modules {
+            Modules::Mapper => streams,
+            Modules::Remapper => 0,
+            Modules::Halves | Modules::All => divider::clamp(streams / 2, streams),
+        };
         Self {
             streams,
             period,
+            modules,
             next: now + period,
-            d: divider::clamp(streams / 2, streams),
+            d,
             files: BTreeMap::new(),
             open: BTreeSet::new(),
             mapper: Mapper::default(),
@@ -107,7 +119,10 @@ impl FileStream {
         }
         let created = self.files.get(&id).map_or(created, |f| f.created);
         let open = self.open.iter().filter_map(|id| self.files.get(id));
-        let stream = self.mapper.choose(open, &kind, self.d, self.period, now);
+        let stream = match self.modules {
+            Modules::Remapper => 0,
+            _ => self.mapper.choose(open, &kind, self.d, self.period, now),
+        };
         let file = File {
             kind,
             size,
@@ -198,7 +213,8 @@ impl FileStream {
     /// period has ended, after which any file may have another stream.
     pub fn tick(&mut self, now: f64) -> bool {
         // A file that is open for T seconds is grouped at once.
-        for id in &self.open {
+        let remaps = self.modules != Modules::Mapper;
+        for id in self.open.iter().filter(|_| remaps) {
             let Some(f) = self.files.get_mut(id) else { continue };
             if !f.remapped && now - f.opened >= self.period {
                 f.remapped = true;
@@ -214,7 +230,9 @@ impl FileStream {
         }
         self.next = now + self.period;
         let streams_before: Vec<(u64, u8)> = self.open_streams().collect();
-        self.divide(now);
+        if self.modules == Modules::All {
+            self.divide(now);
+        }
         let k = self.streams - self.d;
         let mut grouped: Vec<&mut File> = self
             .files
@@ -301,6 +319,32 @@ mod tests {
         assert!((6..10).all(|id| of(id) == of(5)));
         assert!(of(0) < of(5), "busy files have the greater stream");
         assert!(of(0) > 1);
+    }
+
+    /// One file stays open, others come and go.
+    #[test]
+    fn modules_can_be_switched_off() {
+        let streams = |modules| {
+            let mut fs = FileStream::with_modules(4, 10.0, 0.0, modules);
+            let mut seen = vec![fs.open(0, path("a.db"), 4096, 0.0, 0.0)];
+            for n in 1..30u64 {
+                let now = n as f64;
+                seen.push(fs.open(n, path(&format!("{n}.log")), 0, now, now));
+                fs.modify(0, 3, 4096);
+                fs.modify(n, 1, 4096);
+                fs.tick(now);
+                fs.delete(n, now);
+            }
+            let short = seen[1..].to_vec();
+            (seen[0], fs.stream(0).unwrap(), short, fs.mapper_streams())
+        };
+        let (_, long, short, d) = streams(Modules::Mapper);
+        assert!((1..=4).contains(&long) && short.iter().all(|s| (1..=4).contains(s)) && d == 4);
+        let (first, long, short, d) = streams(Modules::Remapper);
+        assert_eq!((first, d), (0, 0));
+        assert!((1..=4).contains(&long) && short.iter().all(|s| *s == 0));
+        let (_, long, short, d) = streams(Modules::Halves);
+        assert!((3..=4).contains(&long) && short.iter().all(|s| (1..=2).contains(s)) && d == 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::class::Class;
 use crate::flash::PAGE;
-use crate::ident::classify;
+use crate::rules::Rules;
 use crate::trace::FileNo;
 
 const NONE: u32 = u32::MAX;
@@ -34,6 +34,7 @@ impl File {
 
 pub struct Files {
     primary: Vec<Pattern>,
+    rules: Rules,
     files: Vec<File>,
     /// Pages of the drive that were given back.
     free: Vec<u32>,
@@ -45,9 +46,10 @@ pub struct Files {
 
 impl Files {
     /// `primary`: which index files are of class primary.
-    pub fn new(primary: &[Pattern]) -> Self {
+    pub fn new(primary: &[Pattern], rules: &Rules) -> Self {
         Self {
             primary: primary.to_vec(),
+            rules: rules.clone(),
             files: Vec::new(),
             free: Vec::new(),
             used: 0,
@@ -73,7 +75,7 @@ impl Files {
     }
 
     pub fn set_name(&mut self, file: FileNo, name: &str) {
-        let mut class = classify(Path::new(name));
+        let mut class = self.rules.classify(Path::new(name));
         if class == Class::Index && self.primary.iter().any(|p| p.matches(name)) {
             class = Class::Primary;
         }
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn pages_come_and_go() {
-        let mut f = Files::new(&[]);
+        let mut f = Files::new(&[], &Rules::default());
         f.set_name(0, "a");
         f.set_name(1, "b");
         assert_eq!(
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn classes_and_boundaries() {
-        let mut f = Files::new(&[Pattern::new("index-1-*").unwrap()]);
+        let mut f = Files::new(&[Pattern::new("index-1-*").unwrap()], &Rules::default());
         for (no, name) in [
             "collection-0-7.wt",
             "index-1-7.wt",

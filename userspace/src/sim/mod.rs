@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use crate::flash::time::{Clock, Times, Timing};
 use crate::flash::{Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
+use crate::rules::Rules;
 use crate::trace::{FileNo, Trace};
 use files::Files;
 use play::{play, Player, Request};
@@ -35,6 +36,8 @@ pub enum SimError {
     NoRun,
     #[error("the trace uses {0} pages at a time, and the drive has {1}")]
     TooLarge(u64, u64),
+    #[error("{0}")]
+    Rules(String),
     #[error("policy {0}: {1}")]
     Geometry(String, GeometryError),
 }
@@ -63,6 +66,7 @@ pub struct Model {
     pub warmup: f64,
     pub load_stream: LoadStream,
     pub primary: Vec<glob::Pattern>,
+    pub rules: Rules,
 }
 
 impl Model {
@@ -132,6 +136,10 @@ pub fn check(profile: &Profile, model: &Model) -> Result<u64, SimError> {
     if profile.run_writes == 0 {
         return Err(SimError::NoRun);
     }
+    model
+        .rules
+        .stamps(u32::from(model.streams))
+        .map_err(SimError::Rules)?;
     model.pages_for(profile)
 }
 
@@ -158,7 +166,7 @@ pub fn place(trace: &Trace, profile: &Profile, model: &Model, spec: &Spec) -> Re
         streams: spec.streams(model.streams),
         placement: Vec::with_capacity(profile.script.len()),
     };
-    play(trace, &mut Files::new(&model.primary), &mut placer)?;
+    play(trace, &mut Files::new(&model.primary, &model.rules), &mut placer)?;
     Ok(placer.placement)
 }
 

@@ -56,7 +56,7 @@ pub fn measure(trace: &Trace, rules: &Rules) -> Result<Vec<Object>, SimError> {
         now: 0,
         loaded: !trace.has_load_end(),
     };
-    play(trace, &mut Files::new(&[]), &mut m)?;
+    play(trace, &mut Files::new(&[], rules), &mut m)?;
     let total: u64 = m.sums.iter().map(|s| s.pages).sum();
     if total == 0 {
         return Err(SimError::NoRun);

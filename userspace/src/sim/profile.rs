@@ -8,6 +8,7 @@ use super::files::Files;
 use super::play::{play, Player};
 use super::SimError;
 use crate::class::Class;
+use crate::rules::Rules;
 use crate::trace::{FileNo, Trace};
 
 /// A page that is never written again.
@@ -54,8 +55,8 @@ impl FileProfile {
 }
 
 impl Profile {
-    pub fn of(trace: &Trace, primary: &[Pattern]) -> Result<Self, SimError> {
-        let mut files = Files::new(primary);
+    pub fn of(trace: &Trace, primary: &[Pattern], rules: &Rules) -> Result<Self, SimError> {
+        let mut files = Files::new(primary, rules);
         let mut p = Profiler {
             profile: Self::default(),
             last: Vec::new(),

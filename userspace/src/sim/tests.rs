@@ -17,6 +17,7 @@ fn model() -> Model {
         warmup: 0.0,
         load_stream: LoadStream::Stream(1),
         primary: Vec::new(),
+        rules: Rules::default(),
     }
 }
 
@@ -25,12 +26,12 @@ fn spec(s: &str) -> Spec {
 }
 
 fn simulate(trace: &Trace, model: &Model, policy: &str) -> Result<Outcome, SimError> {
-    let profile = Profile::of(trace, &model.primary).unwrap();
+    let profile = Profile::of(trace, &model.primary, &model.rules).unwrap();
     run(trace, &profile, model, &spec(policy), &AtomicU64::new(0))
 }
 
 fn placement(trace: &Trace, policy: &str) -> Vec<Stream> {
-    let profile = Profile::of(trace, &[]).unwrap();
+    let profile = Profile::of(trace, &[], &Rules::default()).unwrap();
     place(trace, &profile, &model(), &spec(policy)).unwrap()
 }
 
@@ -99,7 +100,7 @@ fn pages_and_amplification_are_counted_after_the_load_and_the_warmup() {
 #[test]
 fn the_same_trace_gives_the_same_figures() {
     let trace = random_trace(&[COLLECTION, "index-1-1.wt"], &[3, 1], 1 << 13, 1 << 15);
-    for s in Spec::all() {
+    for s in Spec::all(true) {
         let name = s.to_string();
         let (a, b) = (
             simulate(&trace, &model(), &name),
@@ -128,7 +129,7 @@ fn no_policy_is_better_than_the_oracle() {
         o.waf
     };
     let oracle = waf("oracle");
-    for s in Spec::all() {
+    for s in Spec::all(true) {
         assert!(oracle <= waf(&s.to_string()), "{s}");
     }
     assert!(
@@ -201,7 +202,7 @@ fn renames_and_deletions() {
     b.write(2, "WiredTiger.turtle.set", 0, PAGE).unwrap();
     b.rename(3, "WiredTiger.turtle.set", "WiredTiger.turtle").unwrap();
     b.write(4, "WiredTiger.turtle.set", 0, PAGE).unwrap();
-    let profile = Profile::of(&b.finish(), &[]).unwrap();
+    let profile = Profile::of(&b.finish(), &[], &Rules::default()).unwrap();
     // The second rename gives the first page back, and the third file gets it.
     assert_eq!(profile.pages, 2);
     assert_eq!(profile.script, [0, 1, 0]);
@@ -256,7 +257,7 @@ fn names_of_policies() {
         error("dsm:prediction"),
         "policy dsm: prediction '': it must be off, predicted or computed"
     );
-    for s in Spec::all() {
+    for s in Spec::all(true) {
         assert!(!s.source().is_empty(), "{s}");
     }
 }

@@ -17,6 +17,7 @@ use serde_json::json;
 use dsm::class::Class;
 use dsm::cli::dsmctl::{Collection, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dsm::flash::{Destination, Gc, PAGE};
+use dsm::rules::Rules;
 use dsm::sim::policies::Spec;
 use dsm::sim::profile::Profile;
 use dsm::sim::{self, Model, Outcome};
@@ -39,14 +40,14 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         .context("there is nothing to play")?;
     let named = || path.display().to_string();
     let trace = read(a.trace.is_some(), path)?;
-    let mut model = model(a);
-    let profile = Profile::of(&trace, &model.primary).with_context(named)?;
+    let mut model = model(a)?;
+    let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
     let pages = sim::check(&profile, &model).with_context(named)?;
     while a.unit.is_none() && model.unit * PAGE > MIN_UNIT && !model.has_room(pages) {
         model.unit /= 2;
     }
     let specs = if a.policy.is_empty() {
-        usual(model.streams)
+        usual(model.streams, !a.rules.is_empty())
     } else {
         a.policy.clone()
     };
@@ -74,10 +75,10 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
 }
 
 /// What is compared when nothing is asked for: with the values of K that fit.
-fn usual(streams: u8) -> Vec<Spec> {
+fn usual(streams: u8, rules: bool) -> Vec<Spec> {
     let fits = |groups: &u8| 2 * groups + 2 <= streams;
     let of = |groups: u8| format!("dsm:groups={groups}").parse();
-    let mut specs = Spec::all();
+    let mut specs = Spec::all(rules);
     let at = specs
         .iter()
         .position(|s| s.to_string() == "dsm")
@@ -139,8 +140,8 @@ pub fn print_trace(path: &Path) -> Result<()> {
     }
 }
 
-fn model(a: &Simulate) -> Model {
-    Model {
+fn model(a: &Simulate) -> Result<Model> {
+    Ok(Model {
         streams: a.streams,
         op: a.op,
         fill: a.fill,
@@ -157,7 +158,8 @@ fn model(a: &Simulate) -> Model {
         warmup: a.warmup,
         load_stream: a.load_stream,
         primary: a.primary.clone(),
-    }
+        rules: Rules::read(&a.rules)?,
+    })
 }
 
 /// Plays all policies, as many at a time as there are processors.

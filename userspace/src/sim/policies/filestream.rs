@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::{Policy, Stream};
+use crate::filestream::divider::Modules;
 use crate::filestream::FileStream;
 use crate::sim::files::Files;
 use crate::sim::play::Request;
@@ -19,11 +20,11 @@ pub struct Adapter {
 impl Adapter {
     /// The paper's T is 60 s, as is the time between MongoDB's checkpoints; the
     /// default is the latter as the trace has it.
-    pub fn new(streams: u8, seconds: Option<f64>, profile: &Profile) -> Self {
+    pub fn new(streams: u8, seconds: Option<f64>, modules: Modules, profile: &Profile) -> Self {
         let window = profile.window_us as f64 / 1e6;
         let period = seconds.unwrap_or(if window > 0.0 { window } else { 60.0 });
         Self {
-            filestream: FileStream::new(streams, period, 0.0),
+            filestream: FileStream::with_modules(streams, period, 0.0, modules),
         }
     }
 }

@@ -7,6 +7,7 @@ mod kernel;
 mod objects;
 mod oracle;
 mod plain;
+mod rules;
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,6 +18,7 @@ use super::files::Files;
 use super::play::Request;
 use super::profile::Profile;
 use super::Model;
+use crate::filestream::divider::Modules;
 use crate::trace::FileNo;
 use kernel::{Features, Kernel, KernelPolicy, Prediction, Range};
 
@@ -44,8 +46,9 @@ enum Kind {
     Extension,
     AutoStreamSfr { decay: Option<f64> },
     AutoStreamMq,
-    FileStream { seconds: Option<f64> },
+    FileStream { seconds: Option<f64>, modules: Modules },
     PerObject,
+    Rules,
     Oracle,
 }
 
@@ -57,7 +60,7 @@ pub struct Spec {
 }
 
 /// Name and source of each.
-pub const ALL: [(&str, &str); 12] = [
+pub const ALL: [(&str, &str); 13] = [
     ("none", "the drive without streams"),
     ("file", "DSM paper, sec. 3.1: a stream for each type of file"),
     ("boundary", "DSM paper, Fig. 4"),
@@ -80,13 +83,14 @@ pub const ALL: [(&str, &str); 12] = [
         "per-object",
         "Don't mix pages with different lifetimes (EDBT '18), knowing the run",
     ),
+    ("rules", "the objects of --rules"),
     ("oracle", "when each page is written next, knowing the run"),
     ("autostream", "autostream-sfr"),
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("there is no policy '{0}'; there are none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object and oracle")]
+    #[error("there is no policy '{0}'; there are none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, rules and oracle")]
     Name(String),
     #[error("policy {0} has no feature '{1}'")]
     Feature(String, String),
@@ -96,9 +100,9 @@ pub enum SpecError {
 
 impl Spec {
     /// What is compared when nothing is asked for.
-    pub fn all() -> Vec<Self> {
+    pub fn all(rules: bool) -> Vec<Self> {
         ALL.iter()
-            .filter(|(name, _)| *name != "autostream")
+            .filter(|(name, _)| *name != "autostream" && (rules || *name != "rules"))
             .map(|(name, _)| name.parse().expect("the names are known"))
             .collect()
     }
@@ -118,7 +122,7 @@ impl Spec {
         }
     }
 
-    pub fn build<'a>(&self, model: &Model, profile: &'a Profile) -> Box<dyn Policy + 'a> {
+    pub fn build<'a>(&self, model: &'a Model, profile: &'a Profile) -> Box<dyn Policy + 'a> {
         let n = model.streams;
         match self.kind {
             Kind::Kernel(features) => Box::new(Kernel::new(features, n)),
@@ -126,8 +130,11 @@ impl Spec {
             Kind::Extension => Box::new(plain::Extension::new(n)),
             Kind::AutoStreamSfr { decay } => Box::new(autostream::Sfr::new(n, decay, profile)),
             Kind::AutoStreamMq => Box::new(autostream::MultiQueue::new(n)),
-            Kind::FileStream { seconds } => Box::new(filestream::Adapter::new(n, seconds, profile)),
+            Kind::FileStream { seconds, modules } => {
+                Box::new(filestream::Adapter::new(n, seconds, modules, profile))
+            }
             Kind::PerObject => Box::new(objects::PerObject::new(n, profile)),
+            Kind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
             Kind::Oracle => Box::new(oracle::Oracle::new(n, profile)),
         }
     }
@@ -153,8 +160,12 @@ impl FromStr for Spec {
             "f2fs" => Kind::Extension,
             "autostream" | "autostream-sfr" => Kind::AutoStreamSfr { decay: None },
             "autostream-mq" => Kind::AutoStreamMq,
-            "filestream" => Kind::FileStream { seconds: None },
+            "filestream" => Kind::FileStream {
+                seconds: None,
+                modules: Modules::All,
+            },
             "per-object" => Kind::PerObject,
+            "rules" => Kind::Rules,
             "oracle" => Kind::Oracle,
             _ => return Err(SpecError::Name(name.to_owned())),
         };
@@ -176,7 +187,17 @@ impl FromStr for Spec {
 fn set(kind: &mut Kind, key: &str, value: &str) -> Result<(), Option<&'static str>> {
     match (kind, key) {
         (Kind::Kernel(f), _) if f.policy == KernelPolicy::Dsm => set_dsm(f, key, value),
-        (Kind::FileStream { seconds }, "t") => {
+        (Kind::FileStream { modules, .. }, "modules") => {
+            *modules = match value {
+                "mapper" => Modules::Mapper,
+                "remapper" => Modules::Remapper,
+                "halves" => Modules::Halves,
+                "all" => Modules::All,
+                _ => return Err(Some("mapper, remapper, halves or all")),
+            };
+            Ok(())
+        }
+        (Kind::FileStream { seconds, .. }, "t") => {
             *seconds = Some(positive(value).ok_or(Some("a number of seconds above 0"))?);
             Ok(())
         }
