@@ -183,7 +183,7 @@ impl Namespace {
         data.truncate(FDP_STATISTICS_SIZE);
         let log = Passthru {
             opcode: GET_LOG_PAGE,
-            cdw10: FDP_STATISTICS | dwords(&data) << 16,
+            cdw10: FDP_STATISTICS | (dwords(&data) << 16),
             cdw11: u32::from(group) << 16,
             ..Passthru::default()
         };

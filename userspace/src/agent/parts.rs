@@ -13,7 +13,7 @@ const SHIFT: u32 = 56;
 
 /// The kernel's ids of the first `count` parts of a file.
 pub fn ids(ino: u64, count: usize) -> impl Iterator<Item = u64> {
-    (1..=count as u64).map(move |n| ino | n << SHIFT)
+    (1..=count as u64).map(move |n| ino | (n << SHIFT))
 }
 
 /// What a file's parts are; one with an inode number that leaves no room for them
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn ids_of_parts_are_no_inode_numbers() {
         let all: Vec<u64> = ids(131, 2).collect();
-        assert_eq!(all, [131 | 1 << 56, 131 | 2 << 56]);
+        assert_eq!(all, [131 | (1 << 56), 131 | (2 << 56)]);
     }
 
     /// The sectors of the file that lie somewhere, each with its place.

@@ -494,7 +494,7 @@ fn objects_have_their_streams() {
     let data = bed.file("ibdata1", 1024, 8000);
     let redo = bed.file("ib_logfile0", 256, 100_000);
     let other = bed.file("t.frm", 1, 200_000);
-    let part = data | 1 << 56;
+    let part = data | (1 << 56);
     let options = Options {
         rules: Rules::parse_objects(OBJECTS).unwrap(),
         ..Options::default()
