@@ -260,8 +260,17 @@ impl Dm {
         Ok(found)
     }
 
+    /// A device without a table.  The prefix of its UUID tells udev's rules whose
+    /// it is.
     pub fn create(&self, name: &str) -> Result<Info, DmError> {
-        info(&self.call(Cmd::DevCreate, &header(Some(Id::Name(name)), 0)?, &[], 0)?)
+        let mut head = header(Some(Id::Name(name)), 0)?;
+        let uuid = format!("DSM-{name}");
+        put(
+            &mut head,
+            at::UUID,
+            &uuid.as_bytes()[..uuid.len().min(UUID_LEN - 1)],
+        );
+        info(&self.call(Cmd::DevCreate, &head, &[], 0)?)
     }
 
     /// Loads a table of one line; it takes effect with [`Dm::resume`].

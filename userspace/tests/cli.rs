@@ -46,6 +46,9 @@ fn wrong_usage_ends_with_2() {
         "group --trace t --streams 0",
         "group --trace t --rules ../x=f",
         "create n",
+        "attach",
+        "attach n --all",
+        "attach --all --check",
         "create n d --groups 17",
         "create n d --groups 1",
         "create n d --policy best",
@@ -458,4 +461,84 @@ fn group_finds_the_hot_part_of_a_file() {
     assert_eq!(names, ["ibdata1", "t.ibd", "log"]);
     let o = dsmctl(&format!("group --trace {}", at("t.csv")));
     assert_eq!(said(&o), "dsmctl: how many --streams are there?\n");
+}
+
+const TAB: &str =
+    "a\\x /dev/x\nmy-db /dev/disk/by-id/nvme-X groups=4\nodd /dev/y groups=99\nlater PARTUUID=1-2 noauto\n";
+
+#[test]
+fn attach_checks_its_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let tab = dir.path().join("dsmtab");
+    let shown = tab.display();
+    std::fs::write(&tab, TAB).unwrap();
+    let o = dsmctl(&format!("attach --check --tab {shown}"));
+    assert_eq!(o.status.code(), Some(1));
+    let lines = said(&o);
+    let lines: Vec<&str> = lines.lines().collect();
+    assert!(lines[0].starts_with(&format!(
+        "dsmctl: {shown}: line 1: the name \"a\\\\x\" cannot be one"
+    )));
+    assert_eq!(
+        lines[1..],
+        [format!("dsmctl: {shown}: line 3: groups=99: 99 is not in 2..=16")]
+    );
+    let o = dsmctl(&format!("attach nobody --tab {shown}"));
+    assert_eq!(o.status.code(), Some(1));
+    assert_eq!(
+        said(&o),
+        format!("dsmctl: {shown}: it has no line for nobody; nothing was changed\n")
+    );
+    std::fs::write(&tab, TAB.replace("99", "9").replace("\\x", "")).unwrap();
+    let o = dsmctl(&format!("attach --check --tab {shown}"));
+    assert_eq!((o.status.code(), said(&o)), (Some(0), String::new()));
+}
+
+#[test]
+fn the_generator_makes_units_of_the_good_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let units = dir.path().join("units");
+    let tab = dir.path().join("dsmtab");
+    std::fs::write(&tab, TAB).unwrap();
+    let generate = |args: &[&std::path::Path]| {
+        Command::new(env!("CARGO_BIN_EXE_dsm-generator"))
+            .args(args)
+            .env("DSMTAB", &tab)
+            .output()
+            .unwrap()
+    };
+    let o = generate(&[&units, &units, &units]);
+    assert_eq!(o.status.code(), Some(1));
+    assert_eq!(said(&o).lines().count(), 2, "{}", said(&o));
+    assert!(said(&o).contains("line 3: groups=99"));
+
+    let mut made: Vec<String> = walk(&units)
+        .into_iter()
+        .map(|p| p.strip_prefix(&units).unwrap().display().to_string())
+        .collect();
+    made.sort();
+    assert_eq!(
+        made,
+        [
+            r"dev-mapper-later.device.requires/dsm@later.service",
+            r"dev-mapper-my\x2ddb.device.requires/dsm@my\x2ddb.service",
+            r"dsm@later.service.d/50-dsmtab.conf",
+            r"dsm@my\x2ddb.service.d/50-dsmtab.conf",
+            r"multi-user.target.wants/dsm@my\x2ddb.service",
+        ]
+    );
+    let text = std::fs::read_to_string(units.join(r"dsm@my\x2ddb.service.d/50-dsmtab.conf")).unwrap();
+    let below = r"dev-disk-by\x2did-nvme\x2dX.device";
+    assert_eq!(text, format!("[Unit]\nBindsTo={below}\nAfter={below}\n"));
+
+    assert_eq!(generate(&[&units]).status.code(), Some(1));
+    std::fs::remove_file(&tab).unwrap();
+    assert_eq!(generate(&[&units, &units, &units]).status.code(), Some(0));
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    entries
+        .flat_map(|p| if p.is_dir() { walk(&p) } else { vec![p] })
+        .collect()
 }

@@ -37,6 +37,11 @@ pub enum Output {
 pub enum Command {
     /// Make the device /dev/mapper/NAME on DEV
     Create(Box<Create>),
+    /// Make a device that /etc/dsmtab has; dsm@NAME.service calls this
+    ///
+    /// A device that is there already is left as it is. A line of the table that is
+    /// wrong is told, and the others go.
+    Attach(Attach),
     /// Take a device away; what is on the device below stays
     Remove { name: String },
     /// Tell the kernel where files lie: upload a table of their extents
@@ -221,6 +226,21 @@ pub struct Create {
     /// Length in sectors [default: to the end of DEV]
     #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
     pub size: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["name", "all", "check"])))]
+pub struct Attach {
+    pub name: Option<String>,
+    /// Make all devices of the table that are not noauto
+    #[arg(long)]
+    pub all: bool,
+    /// Say what is wrong with the table, and end
+    #[arg(long)]
+    pub check: bool,
+    /// The table
+    #[arg(long, value_name = "FILE", default_value = crate::tab::TAB)]
+    pub tab: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `dsmctl`: makes and watches dsm devices.
 
+mod attach;
 mod create;
 mod group;
 mod load;
@@ -39,6 +40,7 @@ fn run(args: &Args) -> Result<bool> {
     let done = match &args.command {
         Command::Top(a) => top::top(a, out),
         Command::Verify(a) => return verify::verify(a, out),
+        Command::Attach(a) => return attach::attach(a, out),
         Command::Create(a) => create::create(a, out),
         Command::Remove { name } => create::remove(name),
         Command::Load(a) => load::load(a, out),

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Names of systemd's units, as systemd-escape(1) makes them.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A string, to stand behind the @ of a template's name.
+pub fn escape(text: &str) -> String {
+    escape_bytes(text.as_bytes())
+}
+
+/// A path, as it names mounts and devices.
+pub fn escape_path(path: &Path) -> String {
+    let parts: Vec<&[u8]> = path
+        .as_os_str()
+        .as_bytes()
+        .split(|&b| b == b'/')
+        .filter(|part| !part.is_empty() && *part != b".")
+        .collect();
+    if parts.is_empty() {
+        return "-".to_owned();
+    }
+    escape_bytes(&parts.join(&b'/'))
+}
+
+fn escape_bytes(bytes: &[u8]) -> String {
+    let mut name = String::new();
+    for (n, &b) in bytes.iter().enumerate() {
+        match b {
+            b'/' => name.push('-'),
+            b'.' if n == 0 => name.push_str("\\x2e"),
+            b if b.is_ascii_alphanumeric() || b":_.".contains(&b) => name.push(b.into()),
+            b => write!(name, "\\x{b:02x}").expect("strings grow"),
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What systemd-escape of systemd 257 prints.
+    #[test]
+    fn as_systemd_escape() {
+        for (text, name) in [
+            ("dsm", "dsm"),
+            ("my-db", r"my\x2ddb"),
+            (".a b", r"\x2ea\x20b"),
+            ("a:b_c.d@e", r"a:b_c.d\x40e"),
+            ("ä", r"\xc3\xa4"),
+        ] {
+            assert_eq!(escape(text), name);
+        }
+        for (path, name) in [
+            ("/dev/nvme0n1", "dev-nvme0n1"),
+            ("/dev/disk/by-id/nvme-X_1", r"dev-disk-by\x2did-nvme\x2dX_1"),
+            ("//dev/./x/", "dev-x"),
+            ("/", "-"),
+        ] {
+            assert_eq!(escape_path(Path::new(path)), name);
+        }
+    }
+}
