@@ -21,13 +21,22 @@
 # make install       what "make" built, into the running system (or DESTDIR=)
 #                    install-module and install-userspace are its halves
 # make dkms-install  the module's source, for DKMS
+# make deb           Debian packages, source and binary, in build/deb
+# make package-test  installs, upgrades, boots, removes and purges them
+# make upstream-test the form for a kernel tree: checkpatch, build, kunit.py
 #
 # demo, check and vm-test need root on Debian 12 or 13, and nothing else: see
 # tests/README.md.
 
 KVER ?= $(shell uname -r)
 KDIR ?= /lib/modules/$(KVER)/build
+CARGO ?= cargo
 PREFIX ?= /usr
+LIBDIR = $(DESTDIR)$(PREFIX)/lib
+SHAREDIR = $(DESTDIR)$(PREFIX)/share
+UDEVDIR ?= $(PREFIX)/lib/udev
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
+EXAMPLEDIR ?= $(PREFIX)/share/doc/dm-dsm
 VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 
 all: module userspace
@@ -36,29 +45,54 @@ module:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
 
 userspace:
-	cargo build --release --locked --manifest-path userspace/Cargo.toml \
-		--target-dir build/userspace
+	$(CARGO) build --release --locked --manifest-path userspace/Cargo.toml \
+		--target-dir build/userspace $(CARGOFLAGS)
 
 man:
-	cargo run --release --locked --manifest-path userspace/Cargo.toml \
-		--target-dir build/userspace --example manual -- build/man
+	$(CARGO) run --release --locked --manifest-path userspace/Cargo.toml \
+		--target-dir build/userspace $(CARGOFLAGS) --example manual -- build/man
 
 install: install-module install-userspace
 
 install-module:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) INSTALL_MOD_PATH=$(DESTDIR) modules_install
 
+# udev reads no rules below /usr/local: UDEVDIR says where else.
 install-userspace:
-	install -D -t $(DESTDIR)$(PREFIX)/sbin build/userspace/release/dsmctl build/userspace/release/dsmd
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system userspace/systemd/dsmd.service
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/dm-dsm userspace/systemd/dsmd.toml userspace/grafana/dm-dsm.json
-	$(if $(wildcard build/man),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 build/man/*.8)
-	$(if $(wildcard build/man),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/bash-completion/completions build/man/*.bash)
+	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix build/userspace/release/,dsmctl dsmd)
+	install -D -t $(LIBDIR)/systemd/system-generators build/userspace/release/dsm-generator
+	install -d $(LIBDIR)/systemd/system
+	for unit in dsmd.service dsm@.service; do \
+		sed 's|/usr/sbin/|$(PREFIX)/sbin/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
+	done
+	install -D -m 644 -t $(DESTDIR)$(UDEVDIR)/rules.d userspace/systemd/11-dm-dsm.rules
+	install -D -m 644 -t $(DESTDIR)$(EXAMPLEDIR) userspace/systemd/dsmd.toml userspace/systemd/dsmtab
+	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/grafana/dm-dsm.json
+	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5
+	test -d build/man || exit 0; \
+	install -D -m 644 -t $(SHAREDIR)/man/man8 build/man/*.8 && \
+	for program in dsmctl dsmd; do \
+		install -D -m 644 build/man/$$program.bash $(SHAREDIR)/bash-completion/completions/$$program && \
+		install -D -m 644 -t $(DESTDIR)$(ZSHDIR) build/man/_$$program && \
+		install -D -m 644 -t $(SHAREDIR)/fish/vendor_completions.d build/man/$$program.fish || exit; \
+	done
 
+# The sources only, whatever was built beside them.
+dkms-install: DKMSDIR = $(DESTDIR)/usr/src/dm-dsm-$(VERSION)
 dkms-install:
-	install -d $(DESTDIR)/usr/src/dm-dsm-$(VERSION)
-	cp -r Kbuild Makefile dkms.conf LICENSE dm-dsm $(DESTDIR)/usr/src/dm-dsm-$(VERSION)
+	install -D -m 644 -t $(DKMSDIR) Kbuild Makefile dkms.conf LICENSE
+	cd dm-dsm && find . ! -name '*.mod.c' \( -name '*.[ch]' -o -name '*.mk' -o -name Kbuild \) \
+		-exec install -D -m 644 {} $(abspath $(DKMSDIR))/dm-dsm/{} \;
 	$(if $(DESTDIR),,dkms install dm-dsm/$(VERSION))
+
+deb:
+	tests/packages/deb
+
+package-test:
+	tests/check packages
+
+upstream-test:
+	tests/check upstream
 
 demo:
 	tests/demo/run
@@ -113,4 +147,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man deb package-test upstream-test clean

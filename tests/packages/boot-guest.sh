@@ -1,0 +1,130 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# A system with the packages, as its administrator has it: the first boot sets
+# everything up, the second finds it set up. tests/packages/boot starts this.
+ln -sT /srv /run/job
+cd /srv || exit
+. ./lib.sh
+
+# The kernel log is looked at in the end, and must not be cleared.
+refused() { # WHAT SENTENCE COMMAND...
+	local said
+
+	if said=$("${@:3}" 2>&1); then
+		fail "$1: '${*:3}' was not refused"
+	else
+		matches "$1" "$said" "$2"
+	fi
+}
+
+name=my-db
+unit=dsm@$(systemd-escape $name).service
+dbpath=/var/lib/mongodb
+kept=/var/lib/boot-test
+
+served() { dsmctl boundary show $name 2>/dev/null | grep -q collection; }
+boundaries() { json $name '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
+load() { wtload linkbench --dbpath $dbpath "$@" --nodes 500 --cache-mb 20 --journal-mb 4; }
+told() { journalctl -b -q -o cat | grep -qF "$1"; }
+of_dsmd() { systemctl show -P "$1" dsmd; }
+link_to() { find "/dev/disk/$1" -lname "*/${2##*/}" | sort | head -n 1; }
+
+first() {
+	ssd=$(disk_by_serial fdp)
+	plain=$(disk_by_serial plain)
+	works 'the installed module is that of this kernel' modprobe dm-dsm
+	cat >/etc/dsmtab <<-TAB
+		broken  $ssd  groups=99
+		$name  $(link_to by-id "$ssd")  policy=dsm,groups=3
+		later  $(link_to by-id "$plain")  noauto
+	TAB
+	refused 'the table is checked' '/etc/dsmtab: line 1: groups=99: 99 is not in 2\.\.=16$' dsmctl attach --check
+	systemctl daemon-reload
+	works 'the generator tells of the bad line' until_true 5 \
+		'told "dsm-generator: /etc/dsmtab: line 1: groups=99: 99 is not in 2..=16"'
+	works 'the device is made by its unit' systemctl start "$unit"
+	matches 'with its options' "$(dmsetup table $name)" ' policy dsm groups 3 '
+	works 'again changes nothing' dsmctl attach $name
+	refused 'a line that is wrong' 'line 1: groups=99' dsmctl attach broken
+	refused 'a name without a line' 'it has no line for nobody' dsmctl attach nobody
+
+	works 'a file system' mkfs.xfs -q -K /dev/mapper/$name
+	udevadm settle
+	is 'its UUID leads to the dsm device' "$(readlink -f "/dev/disk/by-uuid/$(blkid -o value -s UUID /dev/mapper/$name)")" \
+		"$(readlink -f /dev/mapper/$name)"
+	mkdir -p $dbpath $kept
+	echo "/dev/mapper/$name $dbpath xfs defaults 0 0" >>/etc/fstab
+	systemctl daemon-reload
+	works 'is mounted from fstab' systemctl start var-lib-mongodb.mount
+	works 'stamps arrive at the drive' dsmctl verify $name
+	works 'a database is made' load --phase load
+	chown -R daemon $dbpath
+	chmod 600 $dbpath/*.wt
+
+	sed -i "s/^device = .*/device = \"$name\"/; s/^#boundary = .*/boundary = \"manual\"/" /etc/dsmd.toml
+	works 'dsmd is enabled and started' systemctl enable --now dsmd
+	is 'systemd knows it is ready' "$(of_dsmd Type) $(of_dsmd ActiveState)" 'notify active'
+	works 'it serves the database' until_true 20 served
+	is 'with two capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 0000000000200004
+	is 'and a filter of system calls' "$(sed -n 's/^Seccomp:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 2
+	works 'boundaries are marked' dsmctl boundary mark $name
+	windows=$(json $name .windows)
+	works 'a checkpoint' load --phase run --ops 200 --checkpoints 1
+	works 'is seen' until_true 20 "((\$(json $name .windows) > $windows))"
+
+	mkdir -p /run/systemd/system/dsmd.service.d
+	printf '[Service]\nWatchdogSec=3\nRestartSec=1\n' >/run/systemd/system/dsmd.service.d/fast.conf
+	systemctl daemon-reload
+	systemctl restart dsmd
+	works 'it serves with a short watchdog' until_true 20 served
+	sleep 6
+	is 'which is fed' "$(of_dsmd NRestarts) $(of_dsmd ActiveState)" '0 active'
+	stuck=$(of_dsmd MainPID)
+	kill -STOP "$stuck"
+	works 'a dsmd that is stuck is started anew' until_true 60 '(($(of_dsmd NRestarts) > 0)) && served'
+	is 'by the watchdog' "$(journalctl -b -u dsmd -o cat | grep -c 'Watchdog timeout')" 1
+	boundaries >$kept/boundaries
+	jq -S . /var/lib/dsmd/$name.json >$kept/state
+	matches 'the state has the boundaries' "$(jq '.files | length' $kept/state)" '^[1-9]'
+}
+
+second() {
+	is 'nothing has failed' "$(systemctl --failed --plain --no-legend)" ''
+	works 'the bad line was told' told 'dsm-generator: /etc/dsmtab: line 1: groups=99'
+	is 'the file system is mounted from the dsm device' "$(findmnt -n -o SOURCE,FSTYPE $dbpath | xargs)" "/dev/mapper/$name xfs"
+	works 'after its unit had made the device' systemctl is-active "$unit"
+	is 'it was unmounted before the device was removed' "$(dmesg | grep -c 'Starting recovery')" 0
+	is 'dsmd runs' "$(of_dsmd ActiveState)" active
+	works 'and serves the database' until_true 20 served
+	is 'the boundaries are what they were' "$(boundaries)" "$(<$kept/boundaries)"
+	is 'and so are those of the state file' "$(jq -Sc .files /var/lib/dsmd/$name.json)" "$(jq -Sc .files $kept/state)"
+	works 'the database is right' wtload check --dbpath $dbpath
+	windows=$(json $name .windows)
+	works 'a checkpoint' load --phase run --ops 200 --checkpoints 1
+	works 'is seen' until_true 20 "((\$(json $name .windows) > $windows))"
+	is 'a noauto device is not made' "$(dmsetup info later 2>/dev/null)" ''
+	works 'until it is asked for' dsmctl attach later
+	works 'and goes' dsmctl remove later
+
+	# To undo it all
+	systemctl disable -q --now dsmd
+	works 'dsmd ends, and lets go of the file system' umount $dbpath
+	works 'the unit removes the device' systemctl stop "$unit"
+	is 'it is gone' "$(dmsetup ls)" 'No devices found'
+	works 'the module unloads' modprobe -r dm-dsm
+	works 'the file system is on the device below' mount "$(disk_by_serial fdp)" $dbpath
+	works 'and so is the database' wtload check --dbpath $dbpath
+	umount $dbpath
+}
+
+if [[ -e $kept/boundaries ]]; then
+	second
+	next=poweroff
+else
+	first
+	next=reboot
+fi
+works 'the kernel has nothing to report' dsm-dmesg-clean
+echo end
+sync
+systemctl $next
