@@ -34,14 +34,25 @@ works 'writes that must not wait' fio --name=nowait --filename=/dev/mapper/t --i
 	--direct=1 --rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --nowait=1 --minimal
 is 'are counted' "$(message t regions | awk '{ n += $13 } END { print n }')" 500
 
-if [[ $(<"$(queue "$ssd")/io_poll") = 1 ]]; then
-	is 'the device polls' "$(<"$(queue /dev/mapper/t)/io_poll")" 1
-	works 'polled writes, verified' fio --name=polled --filename=/dev/mapper/t --ioengine=io_uring --hipri \
-		--direct=1 --rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --verify=crc32c --minimal
-else
-	fail 'the disk does not poll'
-fi
+polled() {
+	fio --name=polled --filename=/dev/mapper/t --ioengine=io_uring --hipri --direct=1 --rw=randwrite \
+		--bs=4k --size=64m --number_ios=500 --iodepth=8 --verify=crc32c --minimal
+}
+is 'the disk and the device poll' "$(cat "$(queue "$ssd")/io_poll" "$(queue /dev/mapper/t)/io_poll" | paste -sd' ')" '1 1'
+works 'polled writes, verified' polled
 dmsetup remove t
+
+# Above dm-linear the stamped writes go as copies.
+dmsetup create low --table "0 131072 linear $ssd 0"
+dmsetup create t --table '0 131072 dsm /dev/mapper/low 0 2 streams 8'
+message t begin full 131072
+message t file 1 collection 33554432 0:0:131072
+message t commit >/dev/null
+works 'polled writes above dm-linear' polled
+works 'and such as must not wait' fio --name=nowait --filename=/dev/mapper/t --ioengine=io_uring --direct=1 \
+	--rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --nowait=1 --minimal
+dmsetup remove t
+dmsetup remove low
 
 # With protection information the block layer adds tags above us, and the disk
 # checks them.
