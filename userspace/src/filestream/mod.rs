@@ -326,10 +326,10 @@ mod tests {
     fn modules_can_be_switched_off() {
         let streams = |modules| {
             let mut fs = FileStream::with_modules(4, 10.0, 0.0, modules);
-            let mut seen = vec![fs.open(0, path("a.db"), 4096, 0.0, 0.0)];
+            let mut seen = vec![fs.open(0, path("a.db"), 4096, 0.0, 0.0, 0.0)];
             for n in 1..30u64 {
                 let now = n as f64;
-                seen.push(fs.open(n, path(&format!("{n}.log")), 0, now, now));
+                seen.push(fs.open(n, path(&format!("{n}.log")), 0, now, now, now));
                 fs.modify(0, 3, 4096);
                 fs.modify(n, 1, 4096);
                 fs.tick(now);
