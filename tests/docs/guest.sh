@@ -58,7 +58,7 @@ put() { # WHERE PATH TEXT
 }
 
 # For the record only.
-elsewhere() { echo "# $test: not run here: $1: $3 ($2)"; }
+elsewhere() { echo "# docs: not run here: $1: $3 ($2)"; }
 
 commands=$(cd /run/job/docs && python3 commands.py README.md Documentation/*.md) || { fail 'the pages can be read'; done_testing; }
 eval "$commands"
