@@ -96,7 +96,6 @@ def queries():
 
 def look_with_prometheus(prometheus):
     lint = subprocess.run(["promtool", "check", "metrics"], input=get(base + "metrics"), text=True, capture_output=True)
-    # Names of several programs' metrics are not ours to choose.
     test("promtool finds the metrics right", lint.returncode == 0, lint.stdout + lint.stderr)
     for title, query in queries():
         try:
