@@ -72,6 +72,8 @@ taken=$(blocks_taken "$before" "$(blocks_left "$ssd")")
 block=$(($(blockdev --getss "$ssd")))
 is 'the part arrives in its handle' "$(cut -d' ' -f"$streams" <<<"$taken")" $(((1 << 20) / block))
 is 'and the file beside it in its own' "$(cut -d' ' -f3 <<<"$taken")" $(((2 << 20) / block))
+is 'dsmctl status tells whose it is' \
+	"$(json t ".streams[] | select(.stream == $streams) | .used_for[-1]")" my.doublewrite
 
 cp /tmp/bad.toml /tmp/my.toml
 kill -HUP "$agent"
@@ -138,7 +140,8 @@ works 'files that come get a stream' until_true 10 \
 mv $mnt/tables $mnt/moved
 works 'a directory that is renamed is found' until_true 10 '[[ -n $(stream_of moved/1.ibd) ]]'
 rm /tmp/run
-works 'the load has run' wait $load
+wait $load
+is 'the load has run' $? 0
 chmod 0 $mnt/moved
 echo 16 >/proc/sys/fs/inotify/max_queued_events
 stop

@@ -84,6 +84,17 @@ pub struct Info {
     pub server: Option<ServerInfo>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto: Option<AutoInfo>,
+    /// What rules give a stream or a lifetime.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectInfo>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectInfo {
+    pub name: String,
+    /// 0 for none.
+    pub stream: u8,
+    pub hint: u8,
 }
 
 /// Of automatic mode.

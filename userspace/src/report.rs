@@ -106,7 +106,24 @@ impl Report {
     }
 
     fn uses(&self) -> std::collections::BTreeMap<u32, Vec<String>> {
-        layout::uses(&Layout::of(&self.table, &self.status))
+        let mut uses = layout::uses(&Layout::of(&self.table, &self.status));
+        let mut add = |stream: u8, what: String| uses.entry(stream.into()).or_default().push(what);
+        let Some(agent) = &self.agent else { return uses };
+        for o in agent.objects.iter().filter(|o| o.stream > 0) {
+            add(o.stream, printable(&o.name));
+        }
+        if let Some(auto) = &agent.auto {
+            for (n, stream) in auto.streams.iter().enumerate() {
+                let comes = n < usize::from(auto.mapper_streams);
+                let what = if comes {
+                    "files that come"
+                } else {
+                    "files that stay open"
+                };
+                add(*stream, what.to_owned());
+            }
+        }
+        uses
     }
 
     fn source(&self) -> &'static str {

@@ -42,8 +42,8 @@ struct Seen {
     btime: i128,
     mtime: i128,
     size: u64,
-    /// Pages that the target had counted.
-    counted: u64,
+    /// Pages that the target had counted; `None`: it was there before us.
+    counted: Option<u64>,
     /// Pages that were taken as written and that it has not counted yet.
     ahead: u64,
 }
@@ -124,6 +124,7 @@ impl Auto {
             btime: stamp.btime,
             // One that is moved here was written long ago.
             mtime: if age(stamp.mtime) < RECENT { 0 } else { stamp.mtime },
+            counted: (!self.attaching).then_some(0),
             ..Seen::default()
         });
         let written = seen.mtime != stamp.mtime && !self.attaching;
@@ -162,19 +163,21 @@ impl Auto {
         self.filestream.delete(ino, self.now);
     }
 
-    /// Takes what the target has counted for a file.
-    fn count(&mut self, ino: u64, total: u64) {
+    /// Takes what the target has counted for a file.  True: it was written, though it
+    /// is not open.
+    fn count(&mut self, ino: u64, total: u64) -> bool {
         let Some(seen) = self.seen.get_mut(&ino) else {
-            return;
+            return false;
         };
+        let before = seen.counted.replace(total).unwrap_or(total);
         // It begins at 0 again when the table was lost.
-        let more = total.checked_sub(seen.counted).unwrap_or(total);
-        seen.counted = total;
+        let more = total.checked_sub(before).unwrap_or(total);
         let new = more.saturating_sub(seen.ahead);
         seen.ahead = seen.ahead.saturating_sub(more);
         if new > 0 {
             self.filestream.modify(ino, new, seen.size);
         }
+        more > 0 && !self.filestream.is_open(ino)
     }
 
     fn stamp(&self, ino: u64) -> Option<Stamp> {
@@ -246,8 +249,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             self.look_at_names(changes, &mut outcome)?;
             self.look_at_open(now, &mut outcome)?;
         }
+        self.take_counts(now, &mut outcome)?;
         self.take_ends(changes);
-        self.take_counts(now)?;
         self.assign_streams();
         self.upload_with_retries(outcome, started, on_dir)
     }
@@ -291,18 +294,24 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let Some(auto) = self.auto.as_mut().filter(|a| now >= a.look) else {
             return Ok(());
         };
-        let open: Vec<u64> = auto.filestream.open_files().collect();
+        let open = auto.filestream.open_files().collect();
         let started = Instant::now();
+        self.look_at_files(open, outcome)?;
+        if let Some(auto) = &mut self.auto {
+            auto.look = now + started.elapsed() * DUTY;
+        }
+        Ok(())
+    }
+
+    /// Those that were not looked at yet.
+    fn look_at_files(&mut self, inos: Vec<u64>, outcome: &mut Outcome) -> Result<(), Fatal> {
         let root = self.handle()?;
-        for ino in open {
+        for ino in inos {
             let not_yet = |f: &&Tracked| f.walk != self.walks;
             let Some(path) = self.files.get(&ino).filter(not_yet).map(|f| f.path.clone()) else {
                 continue;
             };
             self.look_at_name(&root, &path, outcome)?;
-        }
-        if let Some(auto) = &mut self.auto {
-            auto.look = now + started.elapsed() * DUTY;
         }
         Ok(())
     }
@@ -346,7 +355,9 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
     }
 
-    fn take_counts(&mut self, now: Instant) -> Result<(), Fatal> {
+    /// Takes the target's counts when it is time; files that were written though they
+    /// are not open are looked at.
+    fn take_counts(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), Fatal> {
         let due = |a: &Auto| now.saturating_duration_since(a.counted) >= a.period / COUNTS;
         if !self.auto.as_ref().is_some_and(due) {
             return Ok(());
@@ -354,10 +365,13 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let regions = self.target.regions().map_err(fatal)?;
         let Some(auto) = &mut self.auto else { return Ok(()) };
         auto.counted = now;
+        let mut written = Vec::new();
         for sides in regions.chunk_by(|a, b| a.id == b.id) {
-            auto.count(sides[0].id, sides.iter().map(|r| r.total).sum());
+            if auto.count(sides[0].id, sides.iter().map(|r| r.total).sum()) {
+                written.push(sides[0].id);
+            }
         }
-        Ok(())
+        self.look_at_files(written, outcome)
     }
 
     fn assign_streams(&mut self) {

@@ -172,6 +172,25 @@ fn what_is_there_already_is_not_open() {
     assert_eq!((a.open(), a.stream(id)), (1, Some(1)));
 }
 
+/// The target counts writes to a file that was there: it is looked at before all are.
+#[test]
+fn what_is_written_is_looked_at() {
+    let bed = Bed::new();
+    let id = bed.file("table", 10, 1000);
+    let mut a = Auto::on(bed, "");
+    a.agent.target.write_file(id, 7);
+    a.after(10);
+    assert_eq!(a.open(), 0, "that may have been before us");
+    std::thread::sleep(Duration::from_millis(20));
+    let f = fs::File::options().write(true).open(a.bed.at("table")).unwrap();
+    std::os::unix::fs::FileExt::write_at(&f, b"x", 0).unwrap();
+    a.after(5);
+    assert_eq!(a.open(), 0);
+    a.agent.target.write_file(id, 1);
+    a.after(6);
+    assert_eq!((a.open(), a.stream(id)), (1, Some(1)));
+}
+
 #[test]
 fn rules_go_before() {
     let mut a =

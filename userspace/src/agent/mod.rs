@@ -31,7 +31,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::class::Class;
-use crate::control::{FileInfo, Marked, Refreshed};
+use crate::control::{FileInfo, Marked, ObjectInfo, Refreshed};
 use crate::device::{MessageError, Target};
 use crate::fiemap::{Mapper, Seen};
 use crate::log;
@@ -611,6 +611,20 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             changed: o.changed,
             dropped: o.dropped,
         })
+    }
+
+    /// What the rules give a stream or a lifetime.
+    pub fn object_infos(&self) -> Vec<ObjectInfo> {
+        let objects = self.rules.objects().iter().zip(&self.stamps);
+        objects
+            .filter_map(|(o, stamp)| {
+                stamp.map(|s| ObjectInfo {
+                    name: o.name.clone(),
+                    stream: s.stream,
+                    hint: s.hint,
+                })
+            })
+            .collect()
     }
 
     /// The files of the table, by path.

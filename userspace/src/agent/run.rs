@@ -441,6 +441,7 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str, link: Option<&L
         shared: seen.shared,
         server: link.map(Link::info),
         auto: agent.auto_info(),
+        objects: agent.object_infos(),
     }
 }
 
