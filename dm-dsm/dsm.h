@@ -39,9 +39,9 @@ struct dsm {
 	sector_t start;			/* of the target on bdev */
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
 	struct dsm_counts __percpu *counts;
-	union dsm_stamp unmapped;	/* for writes that no extent covers */
+	union dsm_stamp unmapped[DSM_NR_HINTS];	/* by hint; no extent covers the write */
 	u8 device_streams;		/* no bio leaves with a greater stream */
-	bool keep_foreign;
+	u8 foreign;			/* enum dsm_foreign */
 	struct dsm_fallback *fallback;	/* NULL: the device tells its streams */
 
 	/* Control, under the lock; writes of the above too. */

@@ -74,7 +74,7 @@ static const struct refusal {
 	{ NULL, "set stream_base 0",
 	  "set stream_base 0: stream_base must be a number from 1 to 255" },
 	{ NULL, "set hints yes", "set hints yes: hints must be on or off" },
-	{ NULL, "set foreign drop", "set foreign drop: foreign must be keep or override" },
+	{ NULL, "set foreign drop", "set foreign drop: foreign must be keep, override or class" },
 
 	{ "begin full 65536", "file x collection -", "file id 'x' is not a number of 64 bits" },
 	{ "begin full 65536", "file 18446744073709551616 collection -",

@@ -10,7 +10,7 @@
 static const char * const dsm_policies[] = { "none", "file", "boundary", "dsm", NULL };
 static const char * const dsm_predictions[] = { "off", "predicted", "computed", NULL };
 static const char * const dsm_ranges[] = { "written", "region", NULL };
-static const char * const dsm_foreigns[] = { "keep", "override", NULL };
+static const char * const dsm_foreigns[] = { "keep", "override", "class", NULL };
 static const char * const dsm_switch[] = { "off", "on", NULL };
 
 /* A feature is one of some words, or a number that may also be "auto". */
@@ -57,7 +57,7 @@ static const struct dsm_feature dsm_features[] = {
 	DSM_NUMBER(stream_base, 1, DSM_NR_STREAMS - 1, false, 1,
 		   "a number from 1 to 255"),
 	DSM_WORDS(hints, dsm_switch, true, "on or off"),
-	DSM_WORDS(foreign, dsm_foreigns, DSM_FOREIGN_KEEP, "keep or override"),
+	DSM_WORDS(foreign, dsm_foreigns, DSM_FOREIGN_KEEP, "keep, override or class"),
 };
 
 static_assert(ARRAY_SIZE(dsm_features) == DSM_NR_FEATURES);

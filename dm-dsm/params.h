@@ -35,6 +35,7 @@ enum dsm_range {
 enum dsm_foreign {
 	DSM_FOREIGN_KEEP,
 	DSM_FOREIGN_OVERRIDE,
+	DSM_FOREIGN_CLASS,	/* a hint names the class of an unmapped write */
 };
 
 #define DSM_NR_FEATURES 12

@@ -11,6 +11,7 @@
 #include "policies.h"
 
 #define DSM_NR_STREAMS	256	/* ids that fit bi_write_stream, with 0 */
+#define DSM_NR_HINTS	6	/* enum rw_hint */
 
 /* How the number of streams is known. */
 enum dsm_stream_source {

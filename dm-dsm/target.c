@@ -71,10 +71,13 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
 					union dsm_stamp stamp)
 {
 	union dsm_stamp own = dsm_stamp(dsm_bio_stream(bio), bio->bi_write_hint);
+	u8 foreign = READ_ONCE(d->foreign);
 
 	if (own.stream > READ_ONCE(d->device_streams))
 		own.stream = 0;
-	if (!READ_ONCE(d->keep_foreign) || !own.both)
+	if (foreign == DSM_FOREIGN_CLASS)
+		own.hint = 0;
+	if (foreign == DSM_FOREIGN_OVERRIDE || !own.both)
 		return stamp;
 
 	this_cpu_inc(d->counts->foreign);
@@ -90,6 +93,9 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 {
 	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
+	union dsm_stamp unmapped = {
+		.both = READ_ONCE(d->unmapped[min(bio->bi_write_hint, DSM_NR_HINTS - 1)].both),
+	};
 	unsigned int here, done;
 
 	rcu_read_lock_sched();
@@ -100,8 +106,7 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 
 		if (map) {
 			hit = dsm_extent_map_find(map, sector + done);
-			next = hit.region ? dsm_region_stamp(hit.region) :
-			       (union dsm_stamp) { .both = READ_ONCE(d->unmapped.both) };
+			next = hit.region ? dsm_region_stamp(hit.region) : unmapped;
 		}
 		if (!done) {
 			stamp = next;

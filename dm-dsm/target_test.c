@@ -451,6 +451,8 @@ static const struct foreign {
 	{ "keep: that, and a hint", "keep", 255, 5, 4, 5, 1 },
 	{ "override: both", "override", 7, 5, 4, 3, 0 },
 	{ "override: a stream that the device does not have", "override", 9, 0, 4, 3, 0 },
+	{ "class: a hint", "class", 0, 4, 4, 3, 0 },
+	{ "class: both", "class", 7, 4, 7, 3, 1 },
 };
 
 KUNIT_ARRAY_PARAM_DESC(foreign, foreigns, what);
@@ -468,6 +470,39 @@ static void a_stream_or_hint_of_its_own(struct kunit *test)
 	expect_bio(test, s.disk, 0, REQ_OP_WRITE, 64, 8, c->out_stream, c->out_hint);
 	snprintf(line, sizeof(line), " foreign %u stream %u 1 8", c->kept, c->out_stream);
 	expect_status(test, s.dm, line);
+}
+
+/* A write that no extent covers, with the hint that names its class. */
+static const struct named {
+	u8 hint;
+	u8 keep_stream, keep_hint;
+	u8 class_stream, class_hint;
+} nameds[] = {
+	{ WRITE_LIFE_NOT_SET, 1, WRITE_LIFE_NOT_SET, 1, WRITE_LIFE_NOT_SET },
+	{ WRITE_LIFE_NONE, 1, WRITE_LIFE_NONE, 1, WRITE_LIFE_NOT_SET },
+	{ WRITE_LIFE_SHORT, 1, WRITE_LIFE_SHORT, 2, WRITE_LIFE_SHORT },
+	{ WRITE_LIFE_MEDIUM, 1, WRITE_LIFE_MEDIUM, 6, WRITE_LIFE_EXTREME },
+	{ WRITE_LIFE_LONG, 1, WRITE_LIFE_LONG, 3, WRITE_LIFE_EXTREME },
+	{ WRITE_LIFE_EXTREME, 1, WRITE_LIFE_EXTREME, 2, WRITE_LIFE_SHORT },
+	{ 77, 1, 77, 2, WRITE_LIFE_SHORT },
+};
+
+static void a_hint_names_the_class_where_no_extent_is(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	int n = 0;
+
+	for (int i = 0; i < ARRAY_SIZE(nameds); i++) {
+		const struct named *c = &nameds[i];
+
+		take(test, s.dm, "set foreign keep");
+		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 800, 8, 0, c->hint));
+		expect_bio(test, s.disk, n++, REQ_OP_WRITE, 800, 8, c->keep_stream, c->keep_hint);
+		take(test, s.dm, "set foreign class");
+		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 800, 8, 0, c->hint));
+		expect_bio(test, s.disk, n++, REQ_OP_WRITE, 800, 8, c->class_stream, c->class_hint);
+	}
+	expect_status(test, s.dm, "unmapped_writes 14 unmapped_sectors 112 split 0 foreign 6");
 }
 
 /* The rest of what device-mapper asks a target */
@@ -544,6 +579,7 @@ static struct kunit_case target_cases[] = {
 	KUNIT_CASE(an_atomic_write_is_never_divided),
 	KUNIT_CASE(inline_encryption_goes_on_in_the_next_part),
 	KUNIT_CASE_PARAM(a_stream_or_hint_of_its_own, foreign_gen_params),
+	KUNIT_CASE(a_hint_names_the_class_where_no_extent_is),
 	KUNIT_CASE(a_reload_begins_without_a_table),
 	KUNIT_CASE(a_suspend_keeps_the_table),
 	KUNIT_CASE(an_ioctl_passes_to_the_device_below),

@@ -4,6 +4,7 @@
  * out anew.
  */
 #include <linux/minmax.h>
+#include <linux/rw_hint.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -108,6 +109,27 @@ static void dsm_restart_regions(struct dsm *d)
 	}
 }
 
+/* With "foreign class" dsmd has given each file the hint that names its class. */
+static const enum dsm_class dsm_class_of_hint[DSM_NR_HINTS] = {
+	[WRITE_LIFE_NOT_SET] = DSM_OTHER,
+	[WRITE_LIFE_NONE] = DSM_OTHER,
+	[WRITE_LIFE_SHORT] = DSM_JOURNAL,
+	[WRITE_LIFE_MEDIUM] = DSM_INDEX,
+	[WRITE_LIFE_LONG] = DSM_COLLECTION,
+	[WRITE_LIFE_EXTREME] = DSM_OPLOG,
+};
+
+static void dsm_stamp_unmapped(struct dsm *d, const struct dsm_layout *layout)
+{
+	for (int i = 0; i < DSM_NR_HINTS; i++) {
+		enum dsm_class class = DSM_OTHER;
+
+		if (d->params.foreign == DSM_FOREIGN_CLASS)
+			class = dsm_class_of_hint[i];
+		WRITE_ONCE(d->unmapped[i].both, dsm_layout_stamp(layout, class, 1).both);
+	}
+}
+
 void dsm_relayout(struct dsm *d, bool force)
 {
 	const struct dsm_params *params = &d->params;
@@ -131,12 +153,11 @@ void dsm_relayout(struct dsm *d, bool force)
 
 	/* In this order a stamp never exceeds what the device takes. */
 	WRITE_ONCE(d->device_streams, device);
-	WRITE_ONCE(d->keep_foreign, params->foreign == DSM_FOREIGN_KEEP);
+	WRITE_ONCE(d->foreign, params->foreign);
+	dsm_stamp_unmapped(d, &layout);
 	if (!force && !memcmp(&layout, &d->layout, sizeof(layout)))
 		return;
 
 	d->layout = layout;
-	WRITE_ONCE(d->unmapped.both,
-		   dsm_layout_stamp(&layout, DSM_OTHER, DSM_GROUP_NONE).both);
 	dsm_restart_regions(d);
 }

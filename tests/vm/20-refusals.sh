@@ -32,7 +32,7 @@ refused 'stream_base 0' 'stream_base must be a number from 1 to 255' create "$di
 refused 'an unknown prediction' 'prediction must be off, predicted or computed' create "$disk" 0 2 prediction maybe
 refused 'an unknown range' 'range must be written or region' create "$disk" 0 2 range all
 refused 'a switch that is neither on nor off' 'hints must be on or off' create "$disk" 0 2 hints 1
-refused 'an unknown foreign' 'foreign must be keep or override' create "$disk" 0 2 foreign drop
+refused 'an unknown foreign' 'foreign must be keep, override or class' create "$disk" 0 2 foreign drop
 size=$((sectors + 8)) refused 'a device that is too small' 'too small for target' create "$disk" 0
 is 'no device was made' "$(dmsetup ls)" 'No devices found'
 

@@ -62,7 +62,7 @@ static const char * const sessions[][8] = {
 	{ "set threshold1 0", "set threshold1 20000", "set threshold2 0", "set threshold2 10000" },
 	{ "set streams auto", "set streams 0", "set streams 7", "set streams 255" },
 	{ "set stream_base 1", "set stream_base 255", "set stream_base 3" },
-	{ "set hints on", "set hints off", "set foreign keep", "set foreign override" },
+	{ "set hints on", "set hints off", "set foreign keep", "set foreign override", "set foreign class" },
 };
 
 /* Behind the device. */

@@ -218,7 +218,7 @@ pub struct Create {
     #[arg(long, value_parser = ["on", "off"])]
     pub hints: Option<String>,
     /// What becomes of a stream or hint that a write brings along
-    #[arg(long, value_parser = ["keep", "override"])]
+    #[arg(long, value_parser = ["keep", "override", "class"])]
     pub foreign: Option<String>,
     /// Sector of DEV at which the device begins
     #[arg(long, value_name = "SECTOR", default_value_t = 0)]
