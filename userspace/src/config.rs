@@ -69,6 +69,9 @@ pub struct Database {
     /// Room beyond the end of growing files.
     #[serde(default)]
     pub preallocate_mib: u32,
+    /// Lifetime hints on the inodes of files.
+    #[serde(default)]
+    pub write_hints: bool,
     /// Files get streams by themselves.
     #[serde(default)]
     pub auto: bool,

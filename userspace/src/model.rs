@@ -86,6 +86,8 @@ struct State {
     /// Commits to refuse although nothing is wrong with them.
     spurious: u32,
     gone: bool,
+    /// It does not know `foreign class`.
+    old: bool,
     streams: u8,
     /// Sectors written, to stream 1.
     written: u64,
@@ -142,6 +144,10 @@ impl ModelKernel {
     /// A file is written.
     pub fn write_file(&self, id: u64, pages: u64) {
         *self.state.borrow_mut().totals.entry(id).or_default() += pages;
+    }
+
+    pub fn refuse_hints(&self) {
+        self.state.borrow_mut().old = true;
     }
 
     pub fn remove(&self) {
@@ -314,6 +320,8 @@ impl State {
                 Ok(format!("window {} ms 1000 written 1 moved 0", self.windows))
             }
             "regions" => Ok(self.regions(&words)),
+            "set" if self.old => Err("set foreign class: foreign must be keep or override".into()),
+            "set" => Ok(String::new()),
             other => Err(format!("{other}: no such message")),
         }
     }

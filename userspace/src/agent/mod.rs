@@ -8,6 +8,7 @@
 mod auto;
 mod clock;
 mod files;
+mod hint;
 mod load;
 mod parts;
 mod room;
@@ -45,6 +46,7 @@ use crate::walk::{self, open_file, FoundFile, Root, Skipped};
 use auto::Auto;
 pub use files::Scope;
 use files::{Collector, Tracked};
+use hint::Hints;
 use load::{Load, Sums};
 use room::Room;
 use state::{born, Directory, Kept, State};
@@ -99,6 +101,8 @@ pub struct Options {
     pub rules: Rules,
     /// Bytes of room that a growing file gets beyond its end.
     pub preallocate: u64,
+    /// Files get the lifetime hints that name their classes.
+    pub write_hints: bool,
     /// FileStream's T, when files get streams by themselves.
     pub auto: Option<Duration>,
     /// What an agent before this one left.
@@ -167,6 +171,7 @@ pub struct Agent<T: Target, M: Mapper> {
     auto: Option<Auto>,
     load: Load,
     room: Room,
+    hints: Hints,
     /// Whether files get boundaries at their first checkpoint.
     marked: bool,
     files: HashMap<u64, Tracked>,
@@ -230,6 +235,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             outgrown,
             rules,
             preallocate,
+            write_hints,
             auto,
             state,
         } = options;
@@ -254,6 +260,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             auto: auto.map(|period| Auto::new(period, Instant::now())),
             load: Load::default(),
             room: Room::new(preallocate),
+            hints: Hints::new(write_hints),
             marked: marked || mode == BoundaryMode::Attach,
             files: HashMap::new(),
             inherited: HashMap::new(),
@@ -365,6 +372,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
         let streams = self.target.status().map_err(fatal)?.device_streams;
         self.set_device_streams(streams);
+        self.hints.begin(&self.target).map_err(fatal)?;
         let continues = !self.inherited.is_empty() || !self.kept.is_empty();
         self.marked |= continues;
         self.entry = self.read_turtle(&self.handle()?)?;
@@ -831,6 +839,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 return Reading::Failed;
             }
         };
+        self.hints.set(&file, path, || self.rules.classify(path));
         match self.mapper.map(&file, &mut self.extents) {
             Ok(seen) => Reading::Done(stamp, seen),
             Err(e) => {

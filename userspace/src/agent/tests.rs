@@ -736,3 +736,24 @@ fn a_boundary_outlives_what_the_server_says() {
     assert_eq!(b.target.files()[&i].class, Class::Index);
     assert_eq!(boundary(&b, i), Some(4 * 4096));
 }
+
+#[test]
+fn hints_are_names_of_classes_when_the_target_knows_them() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let with_hints = || Options {
+        write_hints: true,
+        ..Options::default()
+    };
+    let mut a = bed.agent_with(ModelKernel::new(SECTORS), with_hints());
+    a.attach(&mut none).unwrap();
+    assert_eq!(a.target.log()[..2], ["regions", "set"]);
+    assert_eq!(a.target.files()[&c].class, Class::Collection);
+
+    // An older module: the agent goes on without.
+    let kernel = ModelKernel::new(SECTORS);
+    kernel.refuse_hints();
+    let mut a = bed.agent_with(kernel, with_hints());
+    a.attach(&mut none).unwrap();
+    assert_eq!(a.target.files().len(), 1);
+}

@@ -15,9 +15,9 @@ use crate::rules::Source;
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.
 ///
-/// Nothing is written into the directory (but see --preallocate-mib), and neither the database nor the
-/// device waits for dsmd: when it ends, the table stays as it was and grows
-/// old.
+/// Nothing is written into the directory (but see --preallocate-mib and
+/// --write-hints), and neither the database nor the device waits for dsmd: when it
+/// ends, the table stays as it was and grows old.
 ///
 /// One database is named by --device and --dbpath, or any number of them in a
 /// configuration file.
@@ -92,6 +92,12 @@ pub struct Args {
         conflicts_with = "config"
     )]
     pub preallocate_mib: u32,
+    /// Give files the write hint that names their class, so that writes to where
+    /// they grow have the stream of the class
+    ///
+    /// A hint is a property of the inode in memory, and is gone with it.
+    #[arg(long, conflicts_with = "config")]
+    pub write_hints: bool,
     /// Wait for the database to be made, and to come back, instead of ending
     #[arg(long, conflicts_with = "config")]
     pub wait: bool,
@@ -138,6 +144,7 @@ impl Args {
                 uri: self.uri.clone(),
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
+                write_hints: self.write_hints,
                 auto: self.auto.is_some(),
                 period_seconds: self.period_seconds,
                 wait: self.wait,

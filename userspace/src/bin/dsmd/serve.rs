@@ -121,6 +121,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
         rules,
         auto: d.auto.then_some(d.period_seconds.0),
         preallocate: u64::from(d.preallocate_mib) << 20,
+        write_hints: d.write_hints,
         state: keeper.load(),
     };
     let mut agent = Agent::new(device, Fiemap::new(found.place), root, options);
