@@ -127,7 +127,8 @@ static const struct refusal {
 	  "'bogus' is neither file, extents, stamp nor drop" },
 	{ "begin update 65536", "drop", "the form is: drop <id>" },
 	{ "begin update 65536", "drop x", "file id 'x' is not a number of 64 bits" },
-	{ "begin update 65536", "drop 1 0:0:8", "'0:0:8' is neither file, extents, stamp nor drop" },
+	{ "begin update 65536", "drop 1 0:0:8",
+	  "'0:0:8' is neither file, extents, stamp nor drop" },
 	{ "begin update 65536", "drop 1 extents 0:0:8", "extent '0:0:8' comes before any file" },
 };
 
