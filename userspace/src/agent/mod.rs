@@ -3,7 +3,8 @@
 //! the kernel of checkpoints.
 //!
 //! It knows the kernel as a [`Target`], the file system's extents as a
-//! [`Mapper`], and time not at all: `run` and `clock` say when to do what.
+//! [`Mapper`], and time not at all but in automatic mode: `run` and `clock` say when to
+//! do what.
 
 mod auto;
 mod clock;
