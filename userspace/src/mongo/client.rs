@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::catalog::{Catalog, Listed, Stats};
 use super::status::Reply;
 use super::uri::{Parsed, Uri};
-use super::Shared;
+use super::{Kind, Shared, Trouble};
 use crate::log;
 
 pub use tokio::sync::Notify as Bell;
@@ -56,11 +56,33 @@ fn sentence(e: &Error) -> String {
     }
 }
 
+impl Trouble {
+    fn lost(why: impl ToString) -> Self {
+        Self {
+            kind: Kind::Lost,
+            why: why.to_string(),
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(e: Error) -> Self {
+        let refused = matches!(
+            e.kind.as_ref(),
+            ErrorKind::Authentication { .. } | ErrorKind::Command(_)
+        );
+        Self {
+            kind: if refused { Kind::Refused } else { Kind::Lost },
+            why: sentence(&e),
+        }
+    }
+}
+
 /// Asks until the end is rung.
 pub(super) fn follow(uri: &Uri, shared: &Shared) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(e) => return shared.lost(true, &e.to_string()),
+        Err(e) => return shared.lost(&Trouble::lost(e)),
     };
     runtime.block_on(async {
         tokio::select! {
@@ -86,11 +108,11 @@ async fn connect(uri: &Uri) -> Result<Client, Error> {
 async fn ask_forever(uri: &Uri, shared: &Shared) {
     let client = match connect(uri).await {
         Ok(client) => client,
-        Err(e) => return shared.lost(true, &sentence(&e)),
+        Err(e) => return shared.lost(&e.into()),
     };
     let mut catalogs = Catalogs::new(client.clone());
     let admin = client.database("admin");
-    let (mut pause, mut first) = (POLL, true);
+    let mut pause = POLL;
     loop {
         match ask(&admin, &mut catalogs, shared).await {
             Ok(()) => {
@@ -100,19 +122,18 @@ async fn ask_forever(uri: &Uri, shared: &Shared) {
                     catalogs.files_changed = true;
                 }
             }
-            Err(why) => {
-                shared.lost(first, &why);
+            Err(trouble) => {
+                shared.lost(&trouble);
                 // It may come back as another one.
                 catalogs.files_changed = true;
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
-        first = false;
     }
 }
 
-async fn ask(admin: &Database, catalogs: &mut Catalogs, shared: &Shared) -> Result<(), String> {
+async fn ask(admin: &Database, catalogs: &mut Catalogs, shared: &Shared) -> Result<(), Trouble> {
     // Without sections that are long and not looked at.
     let status = doc! {"serverStatus": 1, "repl": 0, "metrics": 0, "locks": 0, "tcmalloc": 0};
     let reply: Reply = run(admin, status).await?;
@@ -123,13 +144,17 @@ async fn ask(admin: &Database, catalogs: &mut Catalogs, shared: &Shared) -> Resu
     Ok(())
 }
 
-async fn run<R: DeserializeOwned>(db: &Database, command: Document) -> Result<R, String> {
+async fn run<R: DeserializeOwned>(db: &Database, command: Document) -> Result<R, Trouble> {
     match timeout(PATIENCE, db.run_command(command)).await {
         Ok(Ok(reply)) => {
-            deserialize_from_document(reply).map_err(|e| format!("its reply is not understood: {e}"))
+            let not_understood = |e| Trouble::lost(format!("its reply is not understood: {e}"));
+            deserialize_from_document(reply).map_err(not_understood)
         }
-        Ok(Err(e)) => Err(sentence(&e)),
-        Err(_) => Err(format!("it took longer than {} s", PATIENCE.as_secs())),
+        Ok(Err(e)) => Err(e.into()),
+        Err(_) => Err(Trouble {
+            kind: Kind::Slow,
+            why: format!("it took longer than {} s", PATIENCE.as_secs()),
+        }),
     }
 }
 

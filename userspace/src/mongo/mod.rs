@@ -13,7 +13,7 @@ mod status;
 mod tests;
 pub mod uri;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -46,6 +46,23 @@ struct Told {
     /// Not taken yet.
     catalog: Option<Catalog>,
     checkpointed: bool,
+    /// What was told of since the server answered last.
+    troubles: HashSet<Kind>,
+}
+
+/// Why there is no answer.
+struct Trouble {
+    kind: Kind,
+    why: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// It was not reached, or went away.
+    Lost,
+    Slow,
+    /// The user, the password or the user's rights.
+    Refused,
 }
 
 struct Shared {
@@ -74,6 +91,7 @@ impl Shared {
         }
         told.checkpointed |= told.info.connected && before.is_some() && before != status.checkpoints;
         told.info.connected = true;
+        told.troubles.clear();
         told.info.version = status.version;
         told.info.checkpoints = status.checkpoints;
         told.info.operations = status.operations;
@@ -92,15 +110,16 @@ impl Shared {
         (self.wake)();
     }
 
-    /// Tells it once.
-    fn lost(&self, first: bool, why: &str) {
+    /// Tells each kind of trouble once, until there is an answer.
+    fn lost(&self, t: &Trouble) {
         let mut told = self.told();
-        if std::mem::replace(&mut told.info.connected, false) || first {
+        told.info.connected = false;
+        if told.troubles.insert(t.kind) {
             log!(
                 Warn,
                 "no answer from the server; going on by names and by what is written",
                 server = told.info.address,
-                reason = why
+                reason = t.why
             );
         }
     }
