@@ -427,25 +427,36 @@ impl<R: Read> Reader<R> {
             std::mem::take(&mut self.before)
         };
         let us = self.us;
-        if table {
-            self.rename_and_delete()?;
-        }
+        let gone = if table {
+            self.rename_and_delete()?
+        } else {
+            Vec::new()
+        };
         for p in std::mem::take(&mut self.pending) {
             self.resolve(&p, &after)?;
         }
         self.us = us;
+        for path in gone {
+            let done = self.builder.delete(us, &path);
+            self.event(done)?;
+        }
         self.before = after;
         Ok(())
     }
 
-    /// Names and deletions are known from the tables only: they count from the
-    /// beginning of the window.
-    fn rename_and_delete(&mut self) -> Result<(), RecordingError> {
+    /// Names and deletions are known from the tables only.  New names count from
+    /// the beginning of the window; so does the end of a file whose name another
+    /// one has now.  Other files end with the window, since the window may have
+    /// writes to them: these are returned.
+    fn rename_and_delete(&mut self) -> Result<Vec<String>, RecordingError> {
         let us = self.pending.first().map_or(self.us, |p| p.us);
+        let mut last = Vec::new();
         for id in std::mem::take(&mut self.gone) {
             if let Some(path) = self.names.get(&id) {
-                let taken = self.files.values().any(|f| f.path == *path) && self.renamed_to(path);
+                let taken = self.files.values().any(|f| f.path == *path);
                 if !taken {
+                    last.push(path.clone());
+                } else if !self.renamed_to(path) {
                     let done = self.builder.delete(us, path);
                     self.event(done)?;
                 }
@@ -460,7 +471,7 @@ impl<R: Read> Reader<R> {
                 done.map_err(|e| RecordingError::Event(self.events, e))?;
             }
         }
-        Ok(())
+        Ok(last)
     }
 
     /// Whether a file that had another name has this one now.
@@ -622,6 +633,24 @@ mod tests {
         let times: Vec<u64> = trace.events.iter().map(|e| e.us).collect();
         assert!(times.windows(2).all(|t| t[0] <= t[1]), "{times:?}");
         assert_eq!(times.last(), Some(&50));
+    }
+
+    #[test]
+    fn a_file_is_written_until_the_window_ends_in_which_it_goes() {
+        let mut w = writer();
+        w.file(7, "1.log", 4096, &[Extent::new(0, 800, 16)]).unwrap();
+        w.table(1000).unwrap();
+        w.write(1010, 808, 8, 0, 0).unwrap();
+        w.gone(7).unwrap();
+        w.table(1050).unwrap();
+        let (trace, _) = read(&w.finish().unwrap()[..]).unwrap();
+        let last: Vec<What> = trace.events.iter().map(|e| e.what).skip(3).collect();
+        let write = What::Write {
+            file: 0,
+            offset: 4096,
+            length: 4096,
+        };
+        assert_eq!(last, [write, What::Delete { file: 0 }]);
     }
 
     #[test]
