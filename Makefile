@@ -13,6 +13,7 @@
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
+# make mongo-test    dsmd with a server to ask, and on WiredTiger 11, in a VM
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make fuzz-agent    a million names and texts of each kind for the agent
@@ -142,9 +143,12 @@ docs-test:
 dashboard-test:
 	tests/dashboard/run
 
+mongo-test:
+	tests/mongo/run
+
 clean:
 	rm -rf build
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man deb package-test upstream-test clean

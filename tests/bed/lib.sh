@@ -24,6 +24,7 @@ recipe_of() {
 	tools)	echo recipes/tools recipes/debian.sh recipes/add-kernels packages/tools packages/kernels ;;
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
 	dashboard) echo recipes/dashboard recipes/debian.sh packages/dashboard ;;
+	mongo)	echo recipes/mongo recipes/debian.sh packages/mongo packages/mongo.pip packages/wiredtiger.pip ;;
 	image)	recipe_of guest
 		echo recipes/image guest-init guest-lib.sh dsm-dmesg-clean ;;
 	engines) echo recipes/engines recipes/debian.sh packages/engines ;;

@@ -64,8 +64,12 @@ static void verify_all(struct engine *engine, struct totals *totals)
 
 	while (!(ret = metadata->next(metadata)) &&
 	       !(ret = metadata->get_key(metadata, &uri))) {
-		/* The LAS file is WiredTiger's scratch space, made anew and always open. */
-		if (strncmp(uri, "file:", 5) || strstr(uri, "WiredTigerLAS"))
+		/*
+		 * The LAS file is WiredTiger's scratch space, made anew and always
+		 * open; of the history store, each table's part is verified with it.
+		 */
+		if (strncmp(uri, "file:", 5) || strstr(uri, "WiredTigerLAS") ||
+		    strstr(uri, "WiredTigerHS"))
 			continue;
 		uris = realloc(uris, (count + 1) * sizeof(*uris));
 		if (!uris)
