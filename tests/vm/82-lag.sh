@@ -45,6 +45,26 @@ for room in 0 16; do
 	umount $mnt
 done
 
+# With write hints it has the stream of its class before dsmd knows its place.
+if has_write_streams "$ssd"; then
+	mkfs.xfs -q -f -K /dev/mapper/t
+	mount /dev/mapper/t $mnt
+	works 'hints: a database is made' wtload ycsb --dbpath $mnt --phase load --records 100 --journal-mb 4
+	truncate -s 0 $mnt/collection-900-900.wt $mnt/index-900-901.wt
+	dsmd --device t --dbpath $mnt --write-hints --refresh-seconds 3600 2>/tmp/dsmd.log &
+	agent=$!
+	works 'hints: dsmd serves it' until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
+	read -r collection index < <(echo "$(stream_sectors t 3) $(stream_sectors t 6)")
+	dd if=/dev/zero of=$mnt/collection-900-900.wt bs=256k count=1 oflag=direct conv=notrunc status=none
+	dd if=/dev/zero of=$mnt/index-900-901.wt bs=128k count=1 conv=notrunc,fsync status=none
+	is 'hints: what is appended to a collection has its stream' $(($(stream_sectors t 3) - collection)) 512
+	is 'hints: and what is to an index, by writeback' $(($(stream_sectors t 6) - index)) 256
+	kill $agent
+	wait $agent
+	umount $mnt
+	message t set foreign keep
+fi
+
 # MongoDB's layout with directories for databases and for indexes
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
