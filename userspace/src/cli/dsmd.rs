@@ -46,8 +46,7 @@ pub struct Args {
         long,
         value_name = "N",
         default_value = "60",
-        conflicts_with = "config",
-        requires = "auto"
+        conflicts_with_all = ["config", "dbpath"]
     )]
     pub period_seconds: Seconds,
     /// When files get boundaries: when the load phase is over, at `dsmctl
@@ -209,5 +208,22 @@ mod tests {
         assert!(!d.wait);
         assert_eq!(c.metrics.unwrap().0.to_string(), "127.0.0.1:9187");
         assert_eq!(c.state_dir, PathBuf::from("/var/lib/dsmd"));
+    }
+
+    #[test]
+    fn a_directory_to_follow() {
+        let parse = |words: &str| Args::try_parse_from(words.split(' '));
+        let c = parse("dsmd --device d --auto /srv").unwrap().config().unwrap();
+        let d = &c.databases[0];
+        assert_eq!((d.auto, d.period_seconds.0.as_secs()), (true, 60));
+        assert_eq!(d.dbpath, PathBuf::from("/srv"));
+        for words in [
+            "dsmd --device d --auto /srv --dbpath /db",
+            "dsmd --device d --dbpath /db --period-seconds 5",
+            "dsmd --auto /srv",
+            "dsmd --device d",
+        ] {
+            assert!(parse(words).is_err(), "{words}");
+        }
     }
 }
