@@ -37,7 +37,11 @@ pub fn history(trace: &Trace, profile: &Profile, model: &Model, spec: &Spec) -> 
         checkpoints: 0,
         sides: BTreeMap::new(),
     };
-    play(trace, &mut Files::new(&model.primary, &model.rules), &mut historian)?;
+    play(
+        trace,
+        &mut Files::new(&model.primary, &model.rules),
+        &mut historian,
+    )?;
     Ok(historian.sides.into_values().collect())
 }
 
