@@ -14,6 +14,7 @@
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
 # make mongo-test    dsmd with a server to ask, and on WiredTiger 11, in a VM
+# make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make fuzz-agent    a million names and texts of each kind for the agent
@@ -69,6 +70,7 @@ install-userspace:
 	install -D -m 644 -t $(DESTDIR)$(UDEVDIR)/rules.d userspace/systemd/11-dm-dsm.rules
 	install -D -m 644 -t $(DESTDIR)$(EXAMPLEDIR) userspace/systemd/dsmd.toml userspace/systemd/dsmtab
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/grafana/dm-dsm.json
+	install -D -m 644 -t $(SHAREDIR)/dm-dsm/rules userspace/rules/*.toml
 	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5
 	test -d build/man || exit 0; \
 	install -D -m 644 -t $(SHAREDIR)/man/man8 build/man/*.8 && \
@@ -140,6 +142,9 @@ vm-test:
 docs-test:
 	tests/docs/run
 
+engines-test:
+	tests/check engines
+
 dashboard-test:
 	tests/dashboard/run
 
@@ -151,4 +156,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man deb package-test upstream-test clean

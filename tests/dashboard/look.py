@@ -293,8 +293,7 @@ def look_with_the_keyboard(browser):
     test("and back to now", browser.text("#streams figcaption p").endswith(" now"))
     tree = browser.command("Accessibility.getFullAXTree")["nodes"]
     images = [n["name"]["value"] for n in tree if n.get("role", {}).get("value") in ("image", "img") and not n["ignored"]]
-    charts = browser.run("return document.querySelectorAll('figure:not([hidden])').length")
-    test("every chart says what it shows", len(images) == charts >= 7 and all(any(c.isdigit() for c in i) for i in images), f"{images}")
+    test("every chart says what it shows", len(images) == 7 and all(any(c.isdigit() for c in i) for i in images), f"{images}")
     nameless = [n["role"]["value"] for n in tree if n.get("role", {}).get("value") in ("radio", "radiogroup", "group", "region")
                 and not n["ignored"] and not n.get("name", {}).get("value")]
     same("every choice has a name", nameless, [])
