@@ -496,10 +496,12 @@ static void a_hint_names_the_class_where_no_extent_is(struct kunit *test)
 		const struct named *c = &nameds[i];
 
 		take(test, s.dm, "set foreign keep");
-		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 800, 8, 0, c->hint));
+		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE,
+							 800, 8, 0, c->hint));
 		expect_bio(test, s.disk, n++, REQ_OP_WRITE, 800, 8, c->keep_stream, c->keep_hint);
 		take(test, s.dm, "set foreign class");
-		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 800, 8, 0, c->hint));
+		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE,
+							 800, 8, 0, c->hint));
 		expect_bio(test, s.disk, n++, REQ_OP_WRITE, 800, 8, c->class_stream, c->class_hint);
 	}
 	expect_status(test, s.dm, "unmapped_writes 14 unmapped_sectors 112 split 0 foreign 6");

@@ -4,6 +4,7 @@
 # For the scripts here that record: a file system on a loop device, and the cache
 # of what was recorded. To be sourced, with bed/lib.sh; the scripts set name.
 
+# shellcheck disable=SC2154
 tracing=/sys/kernel/tracing
 
 # This machine lacks something.
