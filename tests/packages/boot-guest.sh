@@ -68,8 +68,8 @@ first() {
 	is 'and a filter of system calls' "$(sed -n 's/^Seccomp:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 2
 	works 'boundaries are marked' dsmctl boundary mark $name
 	windows=$(json $name .windows)
-	works 'a checkpoint' load --phase run --ops 200 --checkpoints 1
-	works 'is seen' until_true 20 "((\$(json $name .windows) > $windows))"
+	works 'checkpoints' load --phase run --ops 200 --checkpoints 2
+	works 'are seen' until_true 20 "((\$(json $name .windows) > $windows))"
 
 	mkdir -p /run/systemd/system/dsmd.service.d
 	printf '[Service]\nWatchdogSec=3\nRestartSec=1\n' >/run/systemd/system/dsmd.service.d/fast.conf
@@ -99,11 +99,11 @@ second() {
 	is 'and so are those of the state file' "$(jq -Sc .files /var/lib/dsmd/$name.json)" "$(jq -Sc .files $kept/state)"
 	works 'the database is right' wtload check --dbpath $dbpath
 	windows=$(json $name .windows)
-	works 'a checkpoint' load --phase run --ops 200 --checkpoints 1
-	works 'is seen' until_true 20 "((\$(json $name .windows) > $windows))"
+	works 'checkpoints' load --phase run --ops 200 --checkpoints 2
+	works 'are seen' until_true 20 "((\$(json $name .windows) > $windows))"
 	is 'a noauto device is not made' "$(dmsetup info later 2>/dev/null)" ''
-	works 'until it is asked for' dsmctl attach later
-	works 'and goes' dsmctl remove later
+	works 'until it is asked for' systemctl start dsm@later
+	works 'and goes' systemctl stop dsm@later
 
 	# To undo it all
 	systemctl disable -q --now dsmd
