@@ -54,7 +54,7 @@ disturb() {
 }
 disturb 2>/tmp/disturbed &
 works 'random writes while tables, checkpoints, policies and reloads come' \
-	fio_verify busy io_uring --rw=randwrite --bsrange=4k-128k --iodepth=16 --time_based --runtime=15 --verify_backlog=256
+	fio_verify busy io_uring --rw=randwrite --bsrange=4k-128k --iodepth=16 --time_based --runtime=8 --verify_backlog=256
 works 'and on four jobs' fio_verify jobs psync --rw=randwrite --bs=4k --numjobs=4 --size=16m --offset_increment=16m --loops=2
 touch $stop
 wait $! && pass "no message failed in $(cat /tmp/rounds) rounds" || fail "a message failed: $(cat /tmp/disturbed)"
