@@ -28,8 +28,12 @@ recipe_of() {
 	image)	recipe_of guest
 		echo recipes/image guest-init guest-lib.sh dsm-dmesg-clean ;;
 	engines) echo recipes/engines recipes/debian.sh packages/engines ;;
+	*)	more_recipes "$1" ;;
 	esac
 }
+
+# A bed with recipes of its own defines this; they are relative to its folder.
+more_recipes() { :; }
 
 artefact() {
 	local files key kernels=/dev/null

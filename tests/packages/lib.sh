@@ -8,13 +8,8 @@
 packages=$checkout/tests/packages
 debs=$checkout/build/deb
 
-# As in tests/bed/lib.sh; these are relative to this folder.
-eval "bed_$(declare -f recipe_of)"
-recipe_of() {
-	case $1 in
-	system)	echo recipes/system packages/system ;;
-	*)	bed_recipe_of "$1" ;;
-	esac
+more_recipes() {
+	[[ $1 != system ]] || echo recipes/system packages/system
 }
 
 system_artefact() (bed=$packages; artefact system)

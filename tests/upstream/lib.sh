@@ -7,13 +7,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../bed/lib.sh"
 upstream=$checkout/tests/upstream
 
-# As in tests/bed/lib.sh; these are relative to this folder.
-eval "bed_$(declare -f recipe_of)"
-recipe_of() {
-	case $1 in
-	tree)	echo recipes/tree ../../dm-dsm/upstream/kunitconfig ;;
-	*)	bed_recipe_of "$1" ;;
-	esac
+more_recipes() {
+	[[ $1 != tree ]] || echo recipes/tree ../../dm-dsm/upstream/kunitconfig
 }
 
 tree_artefact() (bed=$upstream; artefact tree)

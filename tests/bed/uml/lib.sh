@@ -7,15 +7,13 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 uml=$bed/uml
 
-# As in tests/bed/lib.sh; these are relative to this folder. A kernel is not
-# made anew for each change of the tools root: the compiler is trixie's.
-eval "bed_$(declare -f recipe_of)"
-recipe_of() {
+# A kernel is not made anew for each change of the tools root: the compiler is
+# trixie's.
+more_recipes() {
 	case $1 in
 	uml-source) echo recipes/uml-source ;;
-	uml-*)	recipe_of uml-source
+	uml-*)	more_recipes uml-source
 		echo recipes/uml-kernel config/base "config/${1#uml-}" ;;
-	*)	bed_recipe_of "$1" ;;
 	esac
 }
 
