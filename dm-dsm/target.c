@@ -284,7 +284,6 @@ static void dsm_dtr(struct dm_target *ti)
 {
 	struct dsm *d = ti->private;
 
-	dsm_fallback_exit(d);
 	mutex_lock(&d->lock);
 	dsm_upload_abort(d);
 	dsm_table_free(d);
