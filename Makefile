@@ -19,6 +19,7 @@
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make fuzz-agent    a million names and texts of each kind for the agent
 # make bench-agent   what the agent costs with 10,000 files
+# make bench-flash   page writes a second of the flash model
 # make man           man pages and completions, which "make install" takes along
 # make install       what "make" built, into the running system (or DESTDIR=)
 #                    install-module and install-userspace are its halves
@@ -133,6 +134,9 @@ fuzz:
 fuzz-agent:
 	FUZZ_CASES=1000000 tests/cargo userspace test --release --test fuzz
 
+bench-flash:
+	tests/cargo userspace bench --bench flash
+
 bench-agent:
 	tests/cargo userspace bench --bench scale
 
@@ -156,4 +160,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean

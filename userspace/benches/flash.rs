@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast the flash model is, on one core.
-//!
-//! `cargo test --release --test flash_speed -- --ignored --nocapture`
+//! How fast the flash model is, on one core, under uniform random writes:
+//! `make bench-flash`.
 
 use std::time::Instant;
 
 use dsm::flash::{Config, Destination, Flash, Gc};
 
-#[test]
-#[ignore = "a measurement"]
-fn page_writes_a_second() {
+fn main() {
     for (gib, op, gc) in [
         (1, 0.07, Gc::Greedy),
         (1, 0.28, Gc::Greedy),
