@@ -4,6 +4,7 @@
  * which sentence.
  */
 #include <kunit/test.h>
+#include <linux/rcupdate.h>
 #include <linux/string.h>
 
 #include "mock_test.h"
@@ -401,6 +402,19 @@ static void an_empty_table_is_no_table(struct kunit *test)
 	dsm_mock_expect_reply(test, dm, "commit", "generation 3 files 0 extents 0");
 }
 
+/* A grace period, which hardly anyone else ends in so short a time. */
+static void a_commit_waits_for_the_writes_that_see_the_old_table(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	unsigned long before;
+
+	dsm_mock_upload(test, dm);
+	take(test, dm, "begin full 65536");
+	before = get_state_synchronize_rcu();
+	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 0 extents 0");
+	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu(before));
+}
+
 static void a_file_may_have_no_extents(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
@@ -666,6 +680,7 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE(a_stated_stamp_changes_under_a_file_that_counts_on),
 	KUNIT_CASE(a_stated_stream_is_never_one_that_the_device_has_not),
 	KUNIT_CASE(an_empty_table_is_no_table),
+	KUNIT_CASE(a_commit_waits_for_the_writes_that_see_the_old_table),
 	KUNIT_CASE(a_file_may_have_no_extents),
 	KUNIT_CASE(an_upload_can_be_abandoned),
 	KUNIT_CASE(a_file_of_a_thousand_extents),
