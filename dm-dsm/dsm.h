@@ -123,6 +123,9 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done);
  */
 void dsm_relayout(struct dsm *d, bool force);
 
+/* Says what a write gets that no extent covers, by its hint.  Needs the lock. */
+void dsm_stamp_unmapped(struct dsm *d);
+
 /* What the policy works with: @params as far as the layout can carry them. */
 struct dsm_policy_params dsm_policy_params(const struct dsm *d);
 

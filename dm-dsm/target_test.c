@@ -512,6 +512,41 @@ static void a_hint_names_the_class_where_no_extent_is(struct kunit *test)
 	expect_status(test, s.dm, "unmapped_writes 14 unmapped_sectors 112 split 0 foreign 6");
 }
 
+static void expect_hinted(struct kunit *test, struct stack *s, u8 hint, u8 stream, u8 sent)
+{
+	dsm_mock_forget(s->disk);
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s->dm->bdev, REQ_OP_WRITE, 800, 8, 0, hint));
+	expect_bio(test, s->disk, 0, REQ_OP_WRITE, 800, 8, stream, sent);
+}
+
+static void a_hint_that_a_file_states_has_its_stream_where_no_extent_is(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+
+	take(test, s.dm, "begin update 65536");
+	take(test, s.dm, "file 77 other -");
+	take(test, s.dm, "stamp 8 2");
+	take(test, s.dm, "file 78 other -");
+	take(test, s.dm, "stamp 7 5");
+	dsm_mock_expect_reply(test, s.dm, "commit", "generation 2 files 8 extents 8");
+	expect_hinted(test, &s, WRITE_LIFE_SHORT, 1, WRITE_LIFE_SHORT);
+
+	take(test, s.dm, "set foreign class");
+	expect_hinted(test, &s, WRITE_LIFE_SHORT, 8, WRITE_LIFE_SHORT);
+	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 7, WRITE_LIFE_EXTREME);
+	expect_hinted(test, &s, WRITE_LIFE_LONG, 3, WRITE_LIFE_EXTREME);	/* a collection */
+	take(test, s.dm, "set policy none");
+	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 0, WRITE_LIFE_NOT_SET);
+	take(test, s.dm, "set policy dsm");
+
+	/* As long as there is such a file */
+	take(test, s.dm, "begin update 65536");
+	take(test, s.dm, "drop 77");
+	dsm_mock_expect_reply(test, s.dm, "commit", "generation 3 files 7 extents 8");
+	expect_hinted(test, &s, WRITE_LIFE_SHORT, 2, WRITE_LIFE_SHORT);		/* a journal */
+	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 7, WRITE_LIFE_EXTREME);
+}
+
 /* The rest of what device-mapper asks a target */
 
 static void a_reload_begins_without_a_table(struct kunit *test)
@@ -587,6 +622,7 @@ static struct kunit_case target_cases[] = {
 	KUNIT_CASE(inline_encryption_goes_on_in_the_next_part),
 	KUNIT_CASE_PARAM(a_stream_or_hint_of_its_own, foreign_gen_params),
 	KUNIT_CASE(a_hint_names_the_class_where_no_extent_is),
+	KUNIT_CASE(a_hint_that_a_file_states_has_its_stream_where_no_extent_is),
 	KUNIT_CASE(a_reload_begins_without_a_table),
 	KUNIT_CASE(a_suspend_keeps_the_table),
 	KUNIT_CASE(an_ioctl_passes_to_the_device_below),

@@ -574,6 +574,7 @@ int dsm_upload_commit(struct dsm *d)
 		staged->is_new = false;		/* the table's now */
 	dsm_upload_abort(d);
 	dsm_publish(d, old, map);
+	dsm_stamp_unmapped(d);
 	d->generation++;
 	return 0;
 }

@@ -109,7 +109,10 @@ static void dsm_restart_regions(struct dsm *d)
 	}
 }
 
-/* With "foreign class" dsmd has given each file the hint that names its class. */
+/*
+ * With "foreign class" dsmd has given each file the hint that it states, or that
+ * names its class.
+ */
 static const enum dsm_class dsm_class_of_hint[DSM_NR_HINTS] = {
 	[WRITE_LIFE_NOT_SET] = DSM_OTHER,
 	[WRITE_LIFE_NONE] = DSM_OTHER,
@@ -119,15 +122,21 @@ static const enum dsm_class dsm_class_of_hint[DSM_NR_HINTS] = {
 	[WRITE_LIFE_EXTREME] = DSM_OPLOG,
 };
 
-static void dsm_stamp_unmapped(struct dsm *d, const struct dsm_layout *layout)
+void dsm_stamp_unmapped(struct dsm *d)
 {
-	for (int i = 0; i < DSM_NR_HINTS; i++) {
-		enum dsm_class class = DSM_OTHER;
+	bool named = d->params.foreign == DSM_FOREIGN_CLASS;
+	const struct dsm_extent_map *map = dsm_locked_map(d);
+	union dsm_stamp stamp[DSM_NR_HINTS];
 
-		if (d->params.foreign == DSM_FOREIGN_CLASS)
-			class = dsm_class_of_hint[i];
-		WRITE_ONCE(d->unmapped[i].both, dsm_layout_stamp(layout, class, 1).both);
-	}
+	for (int i = 0; i < DSM_NR_HINTS; i++)
+		stamp[i] = dsm_layout_stamp(&d->layout,
+					    named ? dsm_class_of_hint[i] : DSM_OTHER, 1);
+	for (u32 i = 0; named && map && i < map->nr_files; i++)
+		if (map->file[i]->stated.hint)
+			stamp[map->file[i]->stated.hint] = map->file[i]->region[DSM_BOTTOM].stamp;
+
+	for (int i = 0; i < DSM_NR_HINTS; i++)
+		WRITE_ONCE(d->unmapped[i].both, stamp[i].both);
 }
 
 void dsm_relayout(struct dsm *d, bool force)
@@ -154,10 +163,9 @@ void dsm_relayout(struct dsm *d, bool force)
 	/* In this order a stamp never exceeds what the device takes. */
 	WRITE_ONCE(d->device_streams, device);
 	WRITE_ONCE(d->foreign, params->foreign);
-	dsm_stamp_unmapped(d, &layout);
-	if (!force && !memcmp(&layout, &d->layout, sizeof(layout)))
-		return;
-
-	d->layout = layout;
-	dsm_restart_regions(d);
+	if (force || memcmp(&layout, &d->layout, sizeof(layout))) {
+		d->layout = layout;
+		dsm_restart_regions(d);
+	}
+	dsm_stamp_unmapped(d);
 }

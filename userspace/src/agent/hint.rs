@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Classes as lifetime hints of inodes.
+//! Lifetime hints of inodes, which the file system copies into each write.
 //!
-//! The file system copies the hint of an inode into each write to it.  Where no
-//! extent covers a write, the target takes the class that the hint names (its
-//! feature `foreign class`); where one does, it knows better and replaces the hint.
+//! A file has the hint that its object states, or the one that names its class.
+//! Where no extent covers a write, the target takes the stream that goes with the
+//! hint (its feature `foreign class`); where one does, it knows better and replaces
+//! the hint.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -22,7 +23,7 @@ pub struct Hints {
 }
 
 /// The hint that names a class, as the target reads it.
-const fn name(class: Class) -> u64 {
+pub const fn name(class: Class) -> u8 {
     match class {
         Class::Other => 0,
         Class::Journal => 2,
@@ -35,6 +36,10 @@ const fn name(class: Class) -> u64 {
 impl Hints {
     pub fn new(wanted: bool) -> Self {
         Self { on: wanted }
+    }
+
+    pub fn on(&self) -> bool {
+        self.on
     }
 
     /// Has the target read hints.
@@ -57,11 +62,11 @@ impl Hints {
     }
 
     /// A hint lives as long as the inode is in memory: it is set at every reading.
-    pub fn set(&mut self, file: &impl AsFd, path: &Path, class: impl FnOnce() -> Class) {
+    pub fn set(&mut self, file: &impl AsFd, path: &Path, hint: u8) {
         if !self.on {
             return;
         }
-        if let Err(e) = set(file, name(class())) {
+        if let Err(e) = set(file, u64::from(hint)) {
             log!(
                 Warn,
                 "cannot set the write hint of a file; it is not tried again",
@@ -81,32 +86,36 @@ fn set(file: &impl AsFd, hint: u64) -> io::Result<()> {
     }
 }
 
+/// The hint of the file at `path`.
+#[cfg(test)]
+pub fn get(path: &Path) -> u64 {
+    const F_GET_RW_HINT: libc::c_int = 1035;
+    let file = std::fs::File::open(path).unwrap();
+    let mut hint = 77u64;
+    // SAFETY: the kernel writes 8 bytes at the pointer.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), F_GET_RW_HINT, &mut hint) };
+    assert_eq!(done, 0);
+    hint
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
 
-    const F_GET_RW_HINT: libc::c_int = 1035;
-
     #[test]
     fn the_inode_has_the_hint() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let writer = File::create(&path).unwrap();
-        let hint = || {
-            let mut hint = 77u64;
-            // SAFETY: the kernel writes 8 bytes at the pointer.
-            let done = unsafe { libc::fcntl(writer.as_raw_fd(), F_GET_RW_HINT, &mut hint) };
-            assert_eq!(done, 0);
-            hint
-        };
+        let _writer = File::create(&path).unwrap();
         let mut hints = Hints::new(true);
         // For reading only, as the agent opens files.
-        hints.set(&File::open(&path).unwrap(), &path, || Class::Collection);
-        assert_eq!(hint(), 4);
-        hints.set(&File::open(&path).unwrap(), &path, || Class::Other);
-        assert_eq!(hint(), 0);
+        hints.set(&File::open(&path).unwrap(), &path, name(Class::Collection));
+        assert_eq!(get(&path), 4);
+        hints.set(&File::open(&path).unwrap(), &path, name(Class::Other));
+        assert_eq!(get(&path), 0);
         let mut off = Hints::new(false);
-        off.set(&File::open(&path).unwrap(), &path, || unreachable!());
+        off.set(&File::open(&path).unwrap(), &path, 5);
+        assert_eq!(get(&path), 0);
     }
 }

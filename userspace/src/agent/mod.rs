@@ -840,7 +840,16 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 return Reading::Failed;
             }
         };
-        self.hints.set(&file, path, || self.rules.classify(path));
+        if self.hints.on() {
+            let kind = self.rules.parts(path).rest;
+            let stated = self.stamp(kind).hint;
+            let hint = if stated > 0 {
+                stated
+            } else {
+                hint::name(kind.class)
+            };
+            self.hints.set(&file, path, hint);
+        }
         match self.mapper.map(&file, &mut self.extents) {
             Ok(seen) => Reading::Done(stamp, seen),
             Err(e) => {

@@ -738,6 +738,28 @@ fn a_boundary_outlives_what_the_server_says() {
 }
 
 #[test]
+fn an_inode_has_the_hint_of_its_object_or_class() {
+    let bed = Bed::new();
+    bed.file("ibdata1", 1024, 8000);
+    bed.file("ib_logfile0", 256, 100_000);
+    bed.file(COLL, 4, 200_000);
+    let options = |write_hints| Options {
+        rules: Rules::parse_objects(OBJECTS).unwrap(),
+        write_hints,
+        ..Options::default()
+    };
+    let hints = || ["ibdata1", "ib_logfile0", COLL].map(|name| hint::get(&bed.at(name)));
+    let attach = |write_hints| {
+        let mut a = bed.agent_with(ModelKernel::new(SECTORS), options(write_hints));
+        a.attach(&mut none).unwrap();
+    };
+    attach(false);
+    assert_eq!(hints(), [0, 0, 0]);
+    attach(true);
+    assert_eq!(hints(), [4, 0, 4]);
+}
+
+#[test]
 fn hints_are_names_of_classes_when_the_target_knows_them() {
     let bed = Bed::new();
     let c = bed.file(COLL, 4, 800);
