@@ -26,6 +26,10 @@ use crate::mongo::Link;
 use crate::rules::{Rules, RulesFiles};
 use crate::status::Checkpoint;
 
+/// Events are taken so often however long the pause after a look is: the kernel keeps
+/// 16,384 by default, and a file that is made, written and deleted has four.
+const EVENTS: Duration = Duration::from_secs(1);
+
 /// Lets other threads end a wait.
 #[derive(Clone)]
 pub struct Waker(Arc<OwnedFd>);
@@ -164,10 +168,10 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
     let mut uploads = agent.figures().uploads;
     loop {
         match s.held {
-            // Events are read together, after the first of them.
+            // Events are read together, before the kernel's queue is full.
             None if agent.is_auto() && clock.has_names() => wait(
                 &[s.signals.end.as_fd(), s.signals.reload.as_fd(), s.waker.0.as_fd()],
-                clock.patience(Instant::now()),
+                clock.patience(Instant::now()).min(EVENTS),
             )?,
             None => wait(
                 &[
