@@ -138,7 +138,7 @@ bench-flash:
 	tests/cargo userspace bench --bench flash
 
 bench-agent:
-	tests/cargo userspace bench --bench scale
+	tests/bench/agent
 
 vm-test:
 	tests/check vm
