@@ -18,7 +18,7 @@
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make fuzz-agent    a million names and texts of each kind for the agent
-# make bench-agent   what the agent costs with 10,000 files
+# make bench-agent   what the agent costs with 10,000 files, here and in a VM
 # make bench-flash   page writes a second of the flash model
 # make man           man pages and completions, which "make install" takes along
 # make install       what "make" built, into the running system (or DESTDIR=)
