@@ -85,11 +85,12 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
 }
 
 /*
- * Fig. 7 for any write.  It counts for each extent and gap that it touches; where
- * the stamp changes it is divided, and device-mapper sends the rest back here.
+ * Fig. 7 for any write, and the way to a device that may refuse it.  It counts for
+ * each extent and gap that it touches; where the stamp changes it is divided, and
+ * device-mapper sends the rest back here.
  */
-static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
-				      unsigned int sectors)
+static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
+				     unsigned int sectors)
 {
 	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
@@ -128,6 +129,7 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 	rcu_read_unlock_sched();
 
 	dsm_stamp_bio(d, bio, dsm_keep_foreign(d, bio, stamp), sector, sectors);
+	return d->fallback ? dsm_fallback_map(d, bio) : DM_MAPIO_REMAPPED;
 }
 
 static int dsm_map(struct dm_target *ti, struct bio *bio)
@@ -141,10 +143,8 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 		u64 sector = bio->bi_iter.bi_sector - d->start;
 		unsigned int sectors = bio_sectors(bio);
 
-		if (unlikely(!dsm_place_whole(d, bio, sector, sectors)))
-			dsm_place_pieces(d, bio, sector, sectors);
-		if (unlikely(d->fallback))
-			return dsm_fallback_map(d, bio);
+		if (unlikely(d->fallback || !dsm_place_whole(d, bio, sector, sectors)))
+			return dsm_place_pieces(d, bio, sector, sectors);
 	}
 	return DM_MAPIO_REMAPPED;
 }
