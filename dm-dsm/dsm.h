@@ -37,11 +37,12 @@ struct dsm {
 	struct block_device *bdev;	/* dev's */
 	u64 shift;			/* from a bio's sector to that on bdev */
 	sector_t start;			/* of the target on bdev */
-	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
+	struct dsm_extent_map __rcu *direct;	/* map, but NULL with a fallback */
 	struct dsm_counts __percpu *counts;
-	union dsm_stamp unmapped[DSM_NR_HINTS];	/* by hint; no extent covers the write */
+	union dsm_stamp kept;		/* mask: what stays of a write's own stamp */
 	u8 device_streams;		/* no bio leaves with a greater stream */
-	u8 foreign;			/* enum dsm_foreign */
+	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
+	union dsm_stamp unmapped[DSM_NR_HINTS];	/* by hint; no extent covers the write */
 	struct dsm_fallback *fallback;	/* NULL: the device tells its streams */
 
 	/* Control, under the lock; writes of the above too. */

@@ -26,7 +26,7 @@ static struct dsm_extent_map *dsm_extent_map_alloc(u32 nr_extents)
 		return NULL;
 
 	map->nr_extents = nr_extents;
-	map->four = (nr_extents + 1) / 8;	/* 8 * slot + 7 <= nr_extents */
+	map->five = (nr_extents + 1) / 16;	/* 16 * slot + 15 <= nr_extents */
 	map->start = kvmalloc_array(nr_extents + 1, sizeof(*map->start), GFP_KERNEL);
 	map->extent = kvmalloc_array(nr_extents + 1, sizeof(*map->extent), GFP_KERNEL);
 	if (!map->start || !map->extent) {

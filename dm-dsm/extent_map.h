@@ -33,7 +33,7 @@ struct dsm_extent {
  */
 struct dsm_extent_map {
 	u32 nr_extents;
-	u32 four;			/* below this slot are four levels more */
+	u32 five;			/* below this slot are five levels more */
 	u32 nr_files;
 	u64 *start;			/* [0 .. nr_extents] */
 	struct dsm_extent *extent;	/* [0 .. nr_extents] */
@@ -75,16 +75,17 @@ static inline u32 dsm_slot_next(u32 slot, u32 nr)
  * what follows gives the slot of the greatest start that is at or below it;
  * cutting off the last left turn, of the least start above it.
  *
- * Most levels are taken by four, without asking for each whether it is there.
+ * Most levels are taken by five, without asking for each whether it is there.
  */
 static inline unsigned long
 dsm_extent_map_walk(const struct dsm_extent_map *map, u64 sector)
 {
-	unsigned long nr = map->nr_extents, four = map->four, path = 1;
+	unsigned long nr = map->nr_extents, five = map->five, path = 1;
 	const u64 *start = map->start;
 
 #define DSM_TURN()	(path = 2 * path + 1 - (sector < start[path]))
-	while (path < four) {
+	while (path < five) {
+		DSM_TURN();
 		DSM_TURN();
 		DSM_TURN();
 		DSM_TURN();

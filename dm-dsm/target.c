@@ -37,12 +37,18 @@ static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
 	bio->bi_write_hint = stamp.hint;
 	this_cpu_inc(count->writes);
 	this_cpu_add(count->sectors, sectors);
-	trace_dsm_place(d->ti, sector, sectors, stamp);
+	trace_dsm_place(d, sector, sectors, stamp);
+}
+
+static __always_inline union dsm_stamp dsm_bio_stamp(const struct bio *bio)
+{
+	return dsm_stamp(dsm_bio_stream(bio), bio->bi_write_hint);
 }
 
 /*
- * Fig. 7 for nearly all writes: those that lie in one extent and bring no stream
- * or hint of their own.  False for others, of which nothing has been done then.
+ * Fig. 7 for nearly all writes: those that lie in one extent, bring no stream or
+ * hint that they keep, and go to a device that takes them.  False for others, of
+ * which nothing has been done then.
  */
 static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 					    u64 sector, unsigned int sectors)
@@ -51,8 +57,8 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 	bool whole = false;
 
 	rcu_read_lock_sched();
-	map = rcu_dereference_sched(d->map);
-	if (likely(map && !(dsm_bio_stream(bio) | bio->bi_write_hint))) {
+	map = rcu_dereference_sched(d->direct);
+	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
 		unsigned long path = dsm_extent_map_walk(map, sector);
 		struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
 
@@ -70,14 +76,12 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
 					union dsm_stamp stamp)
 {
-	union dsm_stamp own = dsm_stamp(dsm_bio_stream(bio), bio->bi_write_hint);
-	u8 foreign = READ_ONCE(d->foreign);
+	union dsm_stamp own = dsm_bio_stamp(bio);
 
+	own.both &= READ_ONCE(d->kept.both);
 	if (own.stream > READ_ONCE(d->device_streams))
 		own.stream = 0;
-	if (foreign == DSM_FOREIGN_CLASS)
-		own.hint = 0;
-	if (foreign == DSM_FOREIGN_OVERRIDE || !own.both)
+	if (!own.both)
 		return stamp;
 
 	this_cpu_inc(d->counts->foreign);
@@ -143,7 +147,7 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 		u64 sector = bio->bi_iter.bi_sector - d->start;
 		unsigned int sectors = bio_sectors(bio);
 
-		if (unlikely(d->fallback || !dsm_place_whole(d, bio, sector, sectors)))
+		if (unlikely(!dsm_place_whole(d, bio, sector, sectors)))
 			return dsm_place_pieces(d, bio, sector, sectors);
 	}
 	return DM_MAPIO_REMAPPED;

@@ -13,12 +13,14 @@
 #include <linux/device-mapper.h>
 #include <linux/tracepoint.h>
 
+#include "dsm.h"
+
 TRACE_EVENT(dsm_place,
 
-	TP_PROTO(struct dm_target *ti, u64 sector, unsigned int sectors,
+	TP_PROTO(const struct dsm *d, u64 sector, unsigned int sectors,
 		 union dsm_stamp stamp),
 
-	TP_ARGS(ti, sector, sectors, stamp),
+	TP_ARGS(d, sector, sectors, stamp),
 
 	TP_STRUCT__entry(
 		__field(dev_t,		dev)
@@ -29,7 +31,7 @@ TRACE_EVENT(dsm_place,
 	),
 
 	TP_fast_assign(
-		__entry->dev = disk_devt(dm_disk(dm_table_get_md(ti->table)));
+		__entry->dev = disk_devt(dm_disk(dm_table_get_md(d->ti->table)));
 		__entry->sector = sector;
 		__entry->sectors = sectors;
 		__entry->stream = stamp.stream;
@@ -43,9 +45,9 @@ TRACE_EVENT(dsm_place,
 
 TRACE_EVENT(dsm_checkpoint,
 
-	TP_PROTO(struct dm_target *ti, const struct dsm_checkpoint *done),
+	TP_PROTO(const struct dsm *d, const struct dsm_checkpoint *done),
 
-	TP_ARGS(ti, done),
+	TP_ARGS(d, done),
 
 	TP_STRUCT__entry(
 		__field(dev_t,	dev)
@@ -56,7 +58,7 @@ TRACE_EVENT(dsm_checkpoint,
 	),
 
 	TP_fast_assign(
-		__entry->dev = disk_devt(dm_disk(dm_table_get_md(ti->table)));
+		__entry->dev = disk_devt(dm_disk(dm_table_get_md(d->ti->table)));
 		__entry->window = done->window;
 		__entry->ms = done->ms;
 		__entry->written = done->written;

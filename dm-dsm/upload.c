@@ -511,6 +511,7 @@ static void dsm_publish(struct dsm *d, struct dsm_extent_map *old,
 		map = NULL;
 	}
 	rcu_assign_pointer(d->map, map);
+	rcu_assign_pointer(d->direct, d->fallback ? NULL : map);
 	synchronize_rcu();
 
 	/* No write can find these any more. */
@@ -528,6 +529,7 @@ void dsm_table_free(struct dsm *d)
 		dsm_file_free(map->file[i]);
 	dsm_extent_map_free(map);
 	RCU_INIT_POINTER(d->map, NULL);
+	RCU_INIT_POINTER(d->direct, NULL);
 }
 
 /* A map of what the upload leaves, or an error; then the files are unmarked. */

@@ -91,7 +91,7 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 	}
 	d->window_ms = done->ms;
 	d->window_start = now;
-	trace_dsm_checkpoint(d->ti, done);
+	trace_dsm_checkpoint(d, done);
 
 	kvfree(windows);
 	kvfree(sums);
@@ -139,6 +139,13 @@ void dsm_stamp_unmapped(struct dsm *d)
 		WRITE_ONCE(d->unmapped[i].both, stamp[i].both);
 }
 
+/* The bits that stay of the stamp that a write came with. */
+static const union dsm_stamp dsm_kept_of[] = {
+	[DSM_FOREIGN_KEEP] = { .stream = U8_MAX, .hint = U8_MAX },
+	[DSM_FOREIGN_OVERRIDE] = {},
+	[DSM_FOREIGN_CLASS] = { .stream = U8_MAX },
+};
+
 void dsm_relayout(struct dsm *d, bool force)
 {
 	const struct dsm_params *params = &d->params;
@@ -162,7 +169,7 @@ void dsm_relayout(struct dsm *d, bool force)
 
 	/* In this order a stamp never exceeds what the device takes. */
 	WRITE_ONCE(d->device_streams, device);
-	WRITE_ONCE(d->foreign, params->foreign);
+	WRITE_ONCE(d->kept.both, dsm_kept_of[params->foreign].both);
 	if (force || memcmp(&layout, &d->layout, sizeof(layout))) {
 		d->layout = layout;
 		dsm_restart_regions(d);

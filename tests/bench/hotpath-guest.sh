@@ -69,14 +69,15 @@ for files in 10 1000 10000; do
 done
 echo "upload 1000000 $(upload 10000 1000000 | sed -n 's/^upload //p')"
 [[ $insns ]] || exit 0
-memory 10 500000
-memory 10 1000000
+# Arrays that fill their huge pages
+memory 10 $(((1 << 19) - 1))
+memory 10 $(((1 << 20) - 1))
 memory 50000 50000
 memory 100000 100000
 dmsetup remove t
 
 for extents in 1000 1000000; do
-	for what in sorted eytzinger eytzinger4 rbtree maple; do
+	for what in sorted eytzinger eytzinger5 rbtree maple; do
 		before=$(allocated)
 		insmod ./structures.ko what=$what extents=$extents
 		echo "structure $what $extents $(</sys/module/structures/parameters/insns) $(($(allocated) - before))"

@@ -60,7 +60,8 @@ def main(folder, labels):
 
     timed = measured(lines(f"{folder}/hotpath-uml.txt"))
     memory = counted["memory"]
-    per_extent = (memory[10, 1000000] - memory[10, 500000]) / 500000
+    (_, few), (_, many) = sorted(key for key in memory if key[0] == 10)
+    per_extent = (memory[10, many] - memory[10, few]) / (many - few)
     per_file = (memory[100000, 100000] - memory[50000, 50000]) / 50000 - per_extent - 16
     result = {
         "arms": arms,

@@ -67,12 +67,13 @@ static noinline const struct value *find_eytzinger(u64 sector)
 	return path && sector - start[path] < LENGTH ? &value[path] : NULL;
 }
 
-/* The same, four levels at a time: dm-dsm's. */
-static noinline const struct value *find_by_four(u64 sector)
+/* The same, five levels at a time: dm-dsm's. */
+static noinline const struct value *find_by_five(u64 sector)
 {
-	unsigned long path = 1, nr = extents, four = (nr + 1) / 8;
+	unsigned long path = 1, nr = extents, five = (nr + 1) / 16;
 
-	while (path < four) {
+	while (path < five) {
+		path = 2 * path + 1 - (sector < start[path]);
 		path = 2 * path + 1 - (sector < start[path]);
 		path = 2 * path + 1 - (sector < start[path]);
 		path = 2 * path + 1 - (sector < start[path]);
@@ -200,7 +201,7 @@ static int __init structures_init(void)
 		const struct value *(*find)(u64 sector);
 	} known[] = {
 		{ "sorted", find_sorted }, { "eytzinger", find_eytzinger },
-		{ "eytzinger4", find_by_four }, { "rbtree", find_rbtree }, { "maple", find_maple },
+		{ "eytzinger5", find_by_five }, { "rbtree", find_rbtree }, { "maple", find_maple },
 	};
 	int r;
 
