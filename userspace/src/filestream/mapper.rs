@@ -24,14 +24,28 @@ struct History {
 #[derive(Debug)]
 struct Amounts {
     now: f64,
+    period: f64,
     of: BTreeMap<Type, Vec<f64>>,
+}
+
+impl Amounts {
+    fn add(&mut self, f: &File, d: u8, amount: f64) {
+        if f.remapped || !(1..=d).contains(&f.stream) || amount <= 0.0 {
+            return;
+        }
+        let streams = match self.of.get_mut(&f.kind) {
+            Some(streams) => streams,
+            None => self.of.entry(f.kind.clone()).or_insert_with(|| vec![0.0; d.into()]),
+        };
+        streams[usize::from(f.stream) - 1] += amount;
+    }
 }
 
 #[derive(Debug, Default)]
 pub struct Mapper {
     types: BTreeMap<Type, History>,
     uses: u64,
-    /// Kept for files that are opened at the same time: a new one adds nothing.
+    /// Kept for files that are opened at the same time.
     amounts: Option<Amounts>,
 }
 
@@ -45,7 +59,16 @@ impl Mapper {
         remember(&mut self.history(kind).lifetimes, lifetime);
     }
 
-    /// Files were modified, closed, or have other streams.
+    /// An open file was modified so many times more; or it has a stream of 1 to `d`
+    /// now, which it had not, and was modified so many times in all.
+    pub fn modified(&mut self, f: &File, count: u64, d: u8) {
+        if let Some(amounts) = &mut self.amounts {
+            let amount = amount(&self.types, f, count, amounts.period, amounts.now);
+            amounts.add(f, d, amount);
+        }
+    }
+
+    /// Files were closed, or have other streams.
     pub fn changed(&mut self) {
         self.amounts = None;
     }
@@ -91,29 +114,15 @@ impl Mapper {
     }
 
     fn sum_amounts<'a>(&self, open: impl Iterator<Item = &'a File>, d: u8, period: f64, now: f64) -> Amounts {
-        let mut of: BTreeMap<Type, Vec<f64>> = BTreeMap::new();
-        for f in open.filter(|f| !f.remapped && (1..=d).contains(&f.stream)) {
-            let amount = self.amount(f, period, now);
-            if amount > 0.0 {
-                let streams = of.entry(f.kind.clone()).or_insert_with(|| vec![0.0; d.into()]);
-                streams[usize::from(f.stream) - 1] += amount;
-            }
+        let mut amounts = Amounts {
+            now,
+            period,
+            of: BTreeMap::new(),
+        };
+        for f in open {
+            amounts.add(f, d, amount(&self.types, f, f.modifications, period, now));
         }
-        Amounts { now, of }
-    }
-
-    /// Eq. 1: what the file may still write to the stream it has.
-    fn amount(&self, f: &File, period: f64, now: f64) -> f64 {
-        let open = (now - f.opened).max(0.0);
-        let expected = self
-            .types
-            .get(&f.kind)
-            .and_then(|h| mean(&h.durations))
-            .unwrap_or(period)
-            .min(period);
-        // A file opened this moment has no rate yet.
-        let rate = f.modifications as f64 / open.max(1e-3);
-        rate * (expected - open).max(0.0)
+        amounts
     }
 
     /// Eq. 2: how much the lifetimes of two types differ, 0 to 1.
@@ -133,6 +142,20 @@ impl Mapper {
             .sum();
         sum / (a.len() * b.len()) as f64
     }
+}
+
+/// Eq. 1: what the file may still write to the stream it has, after so many
+/// modifications.
+fn amount(types: &BTreeMap<Type, History>, f: &File, modifications: u64, period: f64, now: f64) -> f64 {
+    let open = (now - f.opened).max(0.0);
+    let expected = types
+        .get(&f.kind)
+        .and_then(|h| mean(&h.durations))
+        .unwrap_or(period)
+        .min(period);
+    // A file opened this moment has no rate yet.
+    let rate = modifications as f64 / open.max(1e-3);
+    rate * (expected - open).max(0.0)
 }
 
 fn remember(list: &mut VecDeque<f64>, value: f64) {
@@ -180,10 +203,10 @@ mod tests {
             idle: 0,
         };
         // 40 in 20 s; without a history the rest of T: 2 * (60 - 20)
-        assert_eq!(m.amount(&f, 60.0, 30.0), 80.0);
+        assert_eq!(amount(&m.types, &f, f.modifications, 60.0, 30.0), 80.0);
         m.closed(&kind("a"), 25.0);
-        assert_eq!(m.amount(&f, 60.0, 30.0), 10.0);
-        assert_eq!(m.amount(&f, 60.0, 90.0), 0.0);
+        assert_eq!(amount(&m.types, &f, f.modifications, 60.0, 30.0), 10.0);
+        assert_eq!(amount(&m.types, &f, f.modifications, 60.0, 90.0), 0.0);
         // Stream 1 has 10 * 0.25, stream 2 nothing.
         assert_eq!(m.choose([&f].into_iter(), &kind("b"), 2, 60.0, 30.0), 2);
         m.changed();
@@ -265,7 +288,14 @@ mod tests {
             }).collect();
             let new = kind(&new.to_string());
             let naive = |s| score(&history, &open, &new, s, period, now);
-            let chosen = m.choose(open.iter(), &new, d, period, now);
+            // Half of what each has written it writes after the first choice.
+            let mut halves = open.clone();
+            halves.iter_mut().for_each(|f| f.modifications /= 2);
+            m.choose(halves.iter(), &new, d, period, now);
+            for (half, f) in halves.iter().zip(&open) {
+                m.modified(f, f.modifications - half.modifications, d);
+            }
+            let chosen = m.choose(std::iter::empty(), &new, d, period, now);
             prop_assert!((1..=d).contains(&chosen));
             for s in 1..=d {
                 prop_assert!(naive(chosen) <= naive(s) * (1.0 + 1e-9) + 1e-9, "{chosen} {s}");

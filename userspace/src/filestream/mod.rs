@@ -146,7 +146,9 @@ impl FileStream {
             f.modifications += count;
             f.recent += count;
             f.size = size;
-            self.mapper.changed();
+            if !f.closed {
+                self.mapper.modified(f, count, self.d);
+            }
         }
     }
 
@@ -278,8 +280,8 @@ impl FileStream {
             };
             let others = self.open.iter().filter_map(|id| self.files.get(id));
             f.stream = self.mapper.choose(others, &f.kind, self.d, self.period, now);
+            self.mapper.modified(&f, f.modifications, self.d);
             self.files.insert(id, f);
-            self.mapper.changed();
         }
     }
 }
