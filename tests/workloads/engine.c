@@ -210,10 +210,11 @@ void engine_open(struct engine *engine, const struct options *opt, bool create)
 	     "%s,cache_size=%lluM,session_max=1000,eviction=(threads_max=4),"
 	     "config_base=false,statistics=(none),"
 	     "log=(enabled=true,archive=true,path=journal,compressor=snappy,file_max=%lluM),"
-	     "file_manager=(close_idle_time=100000),extensions=[%s]",
+	     "file_manager=(close_idle_time=100000),extensions=[%s]%s",
 	     create ? "create" : "create=false",
 	     (unsigned long long)opt->cache_mb,
-	     (unsigned long long)opt->journal_mb, snappy);
+	     (unsigned long long)opt->journal_mb, snappy,
+	     opt->direct_io ? ",direct_io=[data]" : "");
 	ret = wiredtiger_open(opt->dbpath, &event_handler, config,
 			      &engine->conn);
 	if (ret)

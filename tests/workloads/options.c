@@ -37,6 +37,7 @@ static const char usage[] =
 "  --seed N                (default 1)\n"
 "  --directory-per-db      as mongod's directoryPerDB\n"
 "  --directory-for-indexes as mongod's wiredTigerDirectoryForIndexes\n"
+"  --direct-io             files of data past the page cache\n"
 "  --idents FILE           write ident, namespace and type of each file as JSON\n"
 "  --json FILE             write the results as JSON\n"
 "  --on-load-end CMD       run CMD after the load's checkpoint\n"
@@ -66,6 +67,7 @@ enum {
 	OPT_HELP = 'h',
 	OPT_DIRECTORY_PER_DB = 256,
 	OPT_DIRECTORY_FOR_INDEXES,
+	OPT_DIRECT_IO,
 	OPT_TEXT = 512,
 	OPT_NUMBER = 1024,
 };
@@ -120,7 +122,7 @@ static const struct number_option numbers[] = {
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define FIXED_OPTIONS 3
+#define FIXED_OPTIONS 4
 
 static uint64_t parse_number(const struct number_option *option,
 			     const char *value)
@@ -189,6 +191,8 @@ static void fill_long_options(struct option *out)
 				  OPT_DIRECTORY_PER_DB };
 	*out++ = (struct option){ "directory-for-indexes", no_argument, NULL,
 				  OPT_DIRECTORY_FOR_INDEXES };
+	*out++ = (struct option){ "direct-io", no_argument, NULL,
+				  OPT_DIRECT_IO };
 	for (size_t i = 0; i < COUNT(texts); i++)
 		*out++ = (struct option){ texts[i].name, required_argument,
 					  NULL, OPT_TEXT + (int)i };
@@ -272,6 +276,9 @@ void options_parse(struct options *opt, int argc, char **argv)
 			break;
 		case OPT_DIRECTORY_FOR_INDEXES:
 			raw.opt.directory_for_indexes = true;
+			break;
+		case OPT_DIRECT_IO:
+			raw.opt.direct_io = true;
 			break;
 		default:
 			take(&raw, which, optarg);

@@ -38,6 +38,7 @@ struct options {
 	uint64_t seed;
 	bool directory_per_db;
 	bool directory_for_indexes;
+	bool direct_io;
 	const char *idents_file;
 	const char *json_file;
 	const char *on_checkpoint;

@@ -57,6 +57,20 @@ for mix in update-heavy update-only; do
 done
 does "many mixed" all "${many[@]}" --mix mixed
 does "... checks" check
+
+# How the process PID has its data files open.
+cat >how_open <<-'SCRIPT'
+	for fd in "/proc/$1/fd"/*; do
+		[[ $(readlink "$fd") =~ (collection|index)-.*\.wt$ ]] || continue
+		grep -qE '^flags:\s*0[0-7]*[4-7][0-7]{4}$' "/proc/$1/fdinfo/${fd##*/}" && echo direct || echo cached
+	done | sort -u
+SCRIPT
+hook='bash how_open $PPID >open'
+does "linkbench through the page cache" all "${linkbench[@]}" --on-load-end "$hook"
+holds "... has no file open past it" test "$(cat open)" = cached
+does "linkbench past the page cache" all "${linkbench[@]}" --direct-io --on-load-end "$hook"
+holds "... has its data files open so" test "$(cat open)" = direct
+does "... checks" check
 does "linkbench with 4 clients" all "${linkbench[@]}" --mix mixed --threads 4
 does "... checks" check
 does "4 KiB leaf pages" all "${linkbench[@]}" --leaf-kib 4
@@ -187,16 +201,13 @@ does "... checks" check
 
 # ---- broken on purpose -----------------------------------------------------------
 
-# flip FILE: changes one bit in every 64 KiB of it.
+# flip FILE: changes one bit of each block, so that those in use are among them.
 flip() {
-	local size at byte
-
-	size=$(stat -c %s "$1")
-	for ((at = 36864; at < size; at += 65536)); do
-		byte=$(od -An -tu1 -j "$at" -N 1 "$1")
-		printf '%b' "\\x$(printf %02x $((byte ^ 1)))" |
-			dd of="$1" bs=1 seek="$at" conv=notrunc status=none
-	done
+	perl -e 'open F, "+<", $ARGV[0] or die;
+		for (my $at = 4096; $at < -s F; $at += 4096) {
+			sysseek F, $at, 0; sysread F, my $byte, 1;
+			sysseek F, $at, 0; syswrite F, chr(ord($byte) ^ 1);
+		}' "$1"
 }
 check_fails() {
 	check >out 2>err
