@@ -20,41 +20,48 @@ def save(figure, out, name):
     print(f"wrote {out / name}.png")
 
 
-def waf_bars(out, rows, op, gc):
-    workloads = list(dict.fromkeys(row["workload"] for row in rows))
-    figure, axis = plt.subplots(figsize=(12, 4.5))
-    width = 0.8 / len(SHOWN)
-    for n, policy in enumerate(SHOWN):
-        cells = [next(row for row in rows if row["workload"] == w and row["policy"] == policy
-                      and row["op"] == op and row["gc"] == gc) for w in workloads]
-        axis.bar([at + n * width for at in range(len(workloads))], [c["waf"] - 1 for c in cells], width,
-                 bottom=1, yerr=[c["spread"] for c in cells], capsize=2, label=policy)
-    axis.set_xticks([at + 0.4 - width / 2 for at in range(len(workloads))], workloads, rotation=20,
+def bars(axis, rows, policies, workloads, height, spread, bottom=0.0):
+    """A group of bars, one for each policy, at each workload."""
+    width = 0.8 / len(policies)
+    for n, policy in enumerate(policies):
+        cells = [next(row for row in rows if (row["workload"], row["policy"]) == (w, policy)) for w in workloads]
+        axis.bar([at + n * width for at in range(len(workloads))], [height(c) for c in cells], width,
+                 bottom=bottom, yerr=[spread(c) for c in cells], capsize=2, label=policy)
+    axis.set_xticks([at + 0.4 - width / 2 for at in range(len(workloads))], workloads, rotation=15,
                     ha="right", fontsize=8)
-    axis.set_ylabel("write amplification")
-    axis.set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, whiskers are the seeds")
-    axis.legend(ncols=4, fontsize=8)
+
+
+def of_drive(rows, op, gc):
+    """The rows of a drive; the workloads past the page cache, and through it."""
+    rows = [row for row in rows if (row["op"], row["gc"]) == (op, gc)]
+    workloads = list(dict.fromkeys(row["workload"] for row in rows))
+    cached = [w for w in workloads if w.endswith("-cached")]
+    return rows, [[w for w in workloads if w not in cached], cached]
+
+
+def waf_bars(out, rows, op, gc):
+    rows, parts = of_drive(rows, op, gc)
+    figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
+    for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
+        bars(axis, rows, SHOWN, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
+        axis.set_ylabel(f"write amplification, {what}")
+    axes[0].set_ylim(top=axes[0].get_ylim()[1] + 0.3)
+    axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, whiskers are the seeds")
+    axes[0].legend(ncols=4, fontsize=8)
     save(figure, out, f"waf-{gc}")
 
 
 def speed(out, rows, op, gc):
     """The papers' Figs. 10 and 11, as far as the model of time goes."""
-    workloads = list(dict.fromkeys(row["workload"] for row in rows))
+    rows, (workloads, _) = of_drive(rows, op, gc)
     shown = [policy for policy in SHOWN if policy not in ["none", "oracle"]]
     figure, axes = plt.subplots(2, 1, figsize=(12, 7), sharex=True)
-    width = 0.8 / len(shown)
     for axis, what, sign in zip(axes, ["throughput", "p99"], [1, -1]):
-        for n, policy in enumerate(shown):
-            cells = [next(row for row in rows if row["workload"] == w and row["policy"] == policy
-                          and row["op"] == op and row["gc"] == gc) for w in workloads]
-            axis.bar([at + n * width for at in range(len(workloads))],
-                     [100 * sign * (c[what] - 1) for c in cells], width,
-                     yerr=[100 * c[what + "_spread"] for c in cells], capsize=2, label=policy)
+        bars(axis, rows, shown, workloads, lambda c, what=what, sign=sign: 100 * sign * (c[what] - 1),
+             lambda c, what=what: 100 * c[what + "_spread"])
         axis.axhline(0, color="gray", linewidth=0.8)
     axes[0].set_ylabel("throughput gained, %")
     axes[1].set_ylabel("99th percentile lowered, %")
-    axes[1].set_xticks([at + 0.4 - width / 2 for at in range(len(workloads))], workloads, rotation=20,
-                       ha="right", fontsize=8)
     axes[0].set_title(f"A busy drive against the same without streams, over-provisioning {op}, {gc}")
     axes[0].legend(ncols=3, fontsize=8)
     save(figure, out, "speed")
@@ -196,7 +203,8 @@ def leaf_pages(dsmctl, out, recordings, names):
         axis.set_xticks([at + 0.2 for at in range(len(SHOWN))], SHOWN, rotation=30, ha="right", fontsize=8)
         axis.set_title(large)
         axis.set_ylabel("KiB written to flash an operation")
-        axis.legend(title="leaf pages")
+        axis.set_ylim(top=1.3 * axis.get_ylim()[1])
+        axis.legend(title="leaf pages", ncols=2)
     save(figure, out, "leaf-pages")
 
 

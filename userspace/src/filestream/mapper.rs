@@ -35,7 +35,10 @@ impl Amounts {
         }
         let streams = match self.of.get_mut(&f.kind) {
             Some(streams) => streams,
-            None => self.of.entry(f.kind.clone()).or_insert_with(|| vec![0.0; d.into()]),
+            None => self
+                .of
+                .entry(f.kind.clone())
+                .or_insert_with(|| vec![0.0; d.into()]),
         };
         streams[usize::from(f.stream) - 1] += amount;
     }
