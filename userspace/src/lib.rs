@@ -3,6 +3,7 @@
 //! described in Documentation/dsm.rst.
 
 pub mod agent;
+pub mod avail;
 pub mod class;
 pub mod cli;
 pub mod config;
