@@ -28,19 +28,38 @@ pub fn checkpoint_entry(turtle: &str) -> Option<&str> {
 }
 
 /// The value of a key at the top level of a WiredTiger configuration string.
-fn value_of<'a>(config: &'a str, key: &str) -> Option<&'a str> {
+pub(crate) fn value_of<'a>(config: &'a str, key: &str) -> Option<&'a str> {
+    items(config).find(|(k, _)| *k == key).map(|(_, value)| value)
+}
+
+/// The keys and values at the top level, without the parentheses or quotes around
+/// a value; until something is no item.
+pub(crate) fn items(config: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = Some(config);
+    std::iter::from_fn(move || {
+        let config = rest.filter(|r| !r.is_empty())?;
+        let end = item_end(config)?;
+        rest = config.get(end + 1..);
+        let (key, value) = config[..end].split_once('=').unwrap_or((&config[..end], ""));
+        Some((key, bare(value)))
+    })
+}
+
+/// Whether all that is opened is closed.
+pub(crate) fn is_sound(config: &str) -> bool {
     let mut rest = config;
-    loop {
-        let end = item_end(rest)?;
-        let item = &rest[..end];
-        if let Some(value) = item.strip_prefix(key).and_then(|r| r.strip_prefix('=')) {
-            return Some(match value.strip_prefix('(') {
-                Some(inner) => inner.strip_suffix(')').unwrap_or(inner),
-                None => value,
-            });
+    while let Some(end) = item_end(rest) {
+        match rest.get(end + 1..) {
+            Some(next) => rest = next,
+            None => return true,
         }
-        rest = rest.get(end + 1..)?;
     }
+    false
+}
+
+fn bare(value: &str) -> &str {
+    let within = |open, close| value.strip_prefix(open)?.strip_suffix(close);
+    within('(', ')').or_else(|| within('"', '"')).unwrap_or(value)
 }
 
 /// Where the first item ends: at a comma outside parentheses and quotes.

@@ -265,7 +265,17 @@ pub fn open_for_writing(root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<
     open_as(OFlags::WRONLY, root, path, ino)
 }
 
+/// Opens whatever regular file has this path below `root`, on its file system.
+pub fn open_beneath(root: &OwnedFd, path: &Path) -> io::Result<Option<(File, FoundFile)>> {
+    Ok(open_regular(OFlags::RDONLY, root, path)?)
+}
+
 fn open_as(access: OFlags, root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, Stamp)>, Errno> {
+    let opened = open_regular(access, root, path)?;
+    Ok(opened.and_then(|(file, found)| (found.ino == ino).then_some((file, found.stamp))))
+}
+
+fn open_regular(access: OFlags, root: &OwnedFd, path: &Path) -> Result<Option<(File, FoundFile)>, Errno> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let open = |extra| rustix::fs::openat2(root, path, flags | extra, Mode::empty(), resolve);
@@ -282,7 +292,11 @@ fn open_as(access: OFlags, root: &OwnedFd, path: &Path, ino: u64) -> Result<Opti
     };
     let s = statx(&fd, OsStr::new(""), AtFlags::EMPTY_PATH)?;
     let regular = FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile;
-    Ok((regular && s.stx_ino == ino).then(|| (File::from(fd), stamp(&s))))
+    let found = || FoundFile {
+        ino: s.stx_ino,
+        stamp: stamp(&s),
+    };
+    Ok(regular.then(|| (File::from(fd), found())))
 }
 
 #[cfg(test)]
