@@ -25,8 +25,7 @@ impl Addr {
 
     /// `None`: the address of nothing.
     fn read(b: &mut Bytes, alloc: u32) -> Result<Option<Self>, Refusal> {
-        let numbers = || Some([b.uint()?, b.uint()?, b.uint()?]);
-        let mut numbers = numbers;
+        let mut numbers = || Some([b.uint()?, b.uint()?, b.uint()?]);
         let [offset, size, checksum] = numbers().ok_or_else(|| damaged("an address is cut off"))?;
         if size == 0 {
             return Ok(None);
@@ -121,7 +120,7 @@ impl Cookie {
 
 fn unhex(hex: &str) -> Option<Vec<u8>> {
     let digit = |b: u8| char::from(b).to_digit(16);
-    if hex.len() % 2 != 0 {
+    if hex.len() & 1 == 1 {
         return None;
     }
     hex.as_bytes()

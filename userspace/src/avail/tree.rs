@@ -8,6 +8,9 @@ use super::{damaged, Refusal};
 /// The metadata of a million files has four levels.
 const DEPTH: u32 = 16;
 
+/// What becomes of a key and its value.
+pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Refusal> + 'a;
+
 /// Where blocks come from.
 pub trait Blocks {
     fn block(&mut self, addr: &Addr) -> Result<Block, Refusal>;
@@ -25,11 +28,7 @@ pub struct Tree<'a, B> {
 
 impl<B: Blocks> Tree<'_, B> {
     /// Calls `each` with every key and value, in order.
-    pub fn walk(
-        &mut self,
-        root: &Addr,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    pub fn walk(&mut self, root: &Addr, each: &mut Each<'_>) -> Result<(), Refusal> {
         self.page(root, 0, each)
     }
 
@@ -41,12 +40,7 @@ impl<B: Blocks> Tree<'_, B> {
         self.blocks.block(addr)
     }
 
-    fn page(
-        &mut self,
-        addr: &Addr,
-        depth: u32,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    fn page(&mut self, addr: &Addr, depth: u32, each: &mut Each<'_>) -> Result<(), Refusal> {
         if depth > DEPTH {
             return Err(damaged("its tree is too deep"));
         }
@@ -67,11 +61,7 @@ impl<B: Blocks> Tree<'_, B> {
         }
     }
 
-    fn leaf(
-        &mut self,
-        block: &Block,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    fn leaf(&mut self, block: &Block, each: &mut Each<'_>) -> Result<(), Refusal> {
         // The key that has no value yet, and the one that prefixes are of: keys in
         // blocks of their own are not.
         let mut key: Option<Vec<u8>> = None;
