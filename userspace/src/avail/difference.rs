@@ -43,6 +43,8 @@ pub fn difference(new: &FreeList, old: &FreeList) -> Vec<Range<u64>> {
 }
 
 #[cfg(test)]
+// A list of one range is meant.
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -18,7 +18,7 @@ mod difference;
 mod files;
 pub mod list;
 pub mod page;
-mod tree;
+pub mod tree;
 
 use std::path::{Path, PathBuf};
 
