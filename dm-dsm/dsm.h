@@ -10,6 +10,7 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
+#include <linux/workqueue.h>
 
 #include "extent_map.h"
 #include "params.h"
@@ -28,6 +29,22 @@ struct dsm_counts {
 	u64 split;		/* bios divided at a stream's edge */
 	u64 foreign;		/* writes that kept a stream or hint of their own */
 };
+
+/* How an upload has ended, for an owner who does not know. */
+enum dsm_upload_end {
+	DSM_UPLOAD_COMMITTED,
+	DSM_UPLOAD_ABORTED,
+	DSM_UPLOAD_REFUSED,	/* a record, or the commit */
+	DSM_UPLOAD_REPLACED,	/* by another begin */
+	DSM_UPLOAD_IDLE,
+};
+
+struct dsm_ended {
+	u64 number;		/* 0: none */
+	enum dsm_upload_end how;
+};
+
+#define DSM_NR_ENDED 8
 
 struct dsm_fallback;
 struct dsm_upload;
@@ -53,6 +70,9 @@ struct dsm {
 	struct dsm_layout layout;
 	enum dsm_stream_source source;	/* of device_streams */
 	struct dsm_upload *upload;	/* between begin and commit */
+	struct delayed_work upload_timer;	/* drops an idle one */
+	struct dsm_ended ended[DSM_NR_ENDED];	/* the last ones, in turn */
+	unsigned int nr_ended;
 	u64 generation;			/* commits */
 	u64 windows;			/* checkpoints */
 	ktime_t window_start;
@@ -90,13 +110,22 @@ void dsm_status(struct dm_target *ti, status_type_t type,
 		unsigned int status_flags, char *result, unsigned int maxlen);
 
 /*
- * upload.c.  All need the lock, and return 0 or what dsm_refuse() returned.  A
- * record that is refused ends the upload.
+ * upload.c.  All need the lock, and return 0 or what dsm_refuse() returned.
+ *
+ * An upload has a number, which all its messages give: those of somebody else are
+ * refused and leave it alone.  A record that is refused ends its upload, another
+ * begin does, and so does a time without a message.
  */
-int dsm_upload_begin(struct dsm *d, bool full);
-int dsm_upload_records(struct dsm *d, unsigned int argc, char **argv);
-int dsm_upload_commit(struct dsm *d);
-void dsm_upload_abort(struct dsm *d);
+int dsm_upload_begin(struct dsm *d, bool full, u64 *number);
+int dsm_upload_records(struct dsm *d, const char *number, unsigned int argc,
+		       char **argv);
+int dsm_upload_commit(struct dsm *d, const char *number);
+int dsm_upload_abort(struct dsm *d, const char *number);
+void dsm_upload_exit(struct dsm *d);
+size_t dsm_upload_emit(const struct dsm *d, char *result, size_t sz,
+		       unsigned int maxlen);
+void dsm_upload_expire(struct work_struct *work);	/* takes the lock */
+extern unsigned int dsm_upload_timeout;	/* milliseconds; a parameter of the module */
 void dsm_table_free(struct dsm *d);	/* no write may be under way */
 bool dsm_is_upload_record(const char *word);
 const char *dsm_class_name(enum dsm_class class);

@@ -30,23 +30,48 @@ int dsm_refuse(struct dsm *d, int error, const char *fmt, ...)
 	return error;
 }
 
-/* begin full|update <sectors> */
+#define DSM_BEGIN_FORM "begin full <sectors>, or begin update <sectors> <generation>"
+
+/* begin full <sectors> | begin update <sectors> <generation> */
 static int dsm_message_begin(struct dsm *d, unsigned int argc, char **argv,
 			     struct dsm_reply *reply)
 {
 	bool full = !strcasecmp(argv[1], "full");
-	u64 sectors;
+	unsigned int maxlen = reply->maxlen;
+	char *result = reply->result;
+	u64 sectors, generation, number;
+	size_t sz = 0;
+	int r;
 
 	if (!full && strcasecmp(argv[1], "update"))
 		return dsm_refuse(d, -EINVAL, "begin '%s': it must be full or update", argv[1]);
+	if (argc != (full ? 3 : 4))
+		return dsm_refuse(d, -EINVAL, "the form is: %s", DSM_BEGIN_FORM);
 	if (kstrtou64(argv[2], 10, &sectors) || sectors != d->ti->len)
 		return dsm_refuse(d, -EINVAL,
 				  "begin: the table is for a device of '%s' sectors, this one has %llu",
 				  argv[2], (u64)d->ti->len);
-	return dsm_upload_begin(d, full);
+	if (!full && (kstrtou64(argv[3], 10, &generation) || generation != d->generation))
+		return dsm_refuse(d, -ESTALE,
+				  "begin: the update is of generation '%s', and the table is of generation %llu",
+				  argv[3], d->generation);
+
+	r = dsm_upload_begin(d, full, &number);
+	if (r)
+		return r;
+
+	DMEMIT("upload %llu", number);
+	return 1;
 }
 
-/* commit */
+/* upload <n> <record>... */
+static int dsm_message_upload(struct dsm *d, unsigned int argc, char **argv,
+			      struct dsm_reply *reply)
+{
+	return dsm_upload_records(d, argv[1], argc - 2, argv + 2);
+}
+
+/* commit <n> */
 static int dsm_message_commit(struct dsm *d, unsigned int argc, char **argv,
 			      struct dsm_reply *reply)
 {
@@ -56,7 +81,7 @@ static int dsm_message_commit(struct dsm *d, unsigned int argc, char **argv,
 	size_t sz = 0;
 	int r;
 
-	r = dsm_upload_commit(d);
+	r = dsm_upload_commit(d, argv[1]);
 	if (r)
 		return r;
 
@@ -66,12 +91,11 @@ static int dsm_message_commit(struct dsm *d, unsigned int argc, char **argv,
 	return 1;
 }
 
-/* abort */
+/* abort <n> */
 static int dsm_message_abort(struct dsm *d, unsigned int argc, char **argv,
 			     struct dsm_reply *reply)
 {
-	dsm_upload_abort(d);
-	return 0;
+	return dsm_upload_abort(d, argv[1]);
 }
 
 /* checkpoint */
@@ -211,9 +235,10 @@ static const struct dsm_verb {
 		   struct dsm_reply *reply);
 	const char *form;
 } dsm_verbs[] = {
-	{ "begin", 3, 3, dsm_message_begin, "begin full|update <sectors>" },
-	{ "commit", 1, 1, dsm_message_commit, "commit" },
-	{ "abort", 1, 1, dsm_message_abort, "abort" },
+	{ "begin", 3, 4, dsm_message_begin, DSM_BEGIN_FORM },
+	{ "upload", 3, UINT_MAX, dsm_message_upload, "upload <n> <record>..." },
+	{ "commit", 2, 2, dsm_message_commit, "commit <n>" },
+	{ "abort", 2, 2, dsm_message_abort, "abort <n>" },
 	{ "checkpoint", 1, 1, dsm_message_checkpoint, "checkpoint" },
 	{ "set", 3, 3, dsm_message_set, "set <name> <value>" },
 	{ "reset", 1, 1, dsm_message_reset, "reset" },
@@ -225,7 +250,7 @@ static int dsm_run_verb(struct dsm *d, unsigned int argc, char **argv,
 			struct dsm_reply *reply)
 {
 	if (dsm_is_upload_record(argv[0]))
-		return dsm_upload_records(d, argc, argv);
+		return dsm_refuse(d, -EINVAL, "%s: a record comes after upload <n>", argv[0]);
 
 	for (int i = 0; i < ARRAY_SIZE(dsm_verbs); i++) {
 		const struct dsm_verb *verb = &dsm_verbs[i];

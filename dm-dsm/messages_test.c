@@ -4,9 +4,11 @@
  * which sentence.
  */
 #include <kunit/test.h>
+#include <linux/delay.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>
 
+#include "dsm.h"
 #include "mock_test.h"
 
 static struct dsm_mock_dm *new_target(struct kunit *test)
@@ -30,21 +32,37 @@ static const struct refusal {
 	int error;		/* 0: -EINVAL */
 } refusals[] = {
 	{ NULL, "frobnicate", "unknown message 'frobnicate'" },
-	{ NULL, "begin full", "the form is: begin full|update <sectors>" },
-	{ NULL, "begin full 65536 now", "the form is: begin full|update <sectors>" },
+	{ NULL, "begin full",
+	  "the form is: begin full <sectors>, or begin update <sectors> <generation>" },
+	{ NULL, "begin full 65536 now",
+	  "the form is: begin full <sectors>, or begin update <sectors> <generation>" },
 	{ NULL, "begin half 65536", "begin 'half': it must be full or update" },
 	{ NULL, "begin full 65528",
 	  "begin: the table is for a device of '65528' sectors, this one has 65536" },
-	{ NULL, "begin update -1",
+	{ NULL, "begin update -1 1",
 	  "begin: the table is for a device of '-1' sectors, this one has 65536" },
-	{ NULL, "commit", "commit without begin" },
-	{ NULL, "commit now", "the form is: commit" },
-	{ NULL, "file 1 collection -", "file without begin" },
-	{ NULL, "extents 0:0:8", "extents without begin" },
-	{ NULL, "drop 1", "drop without begin" },
+	{ NULL, "begin update 65536",
+	  "the form is: begin full <sectors>, or begin update <sectors> <generation>" },
+	{ NULL, "begin update 65536 2",
+	  "begin: the update is of generation '2', and the table is of generation 1", -ESTALE },
+	{ NULL, "begin update 65536 one",
+	  "begin: the update is of generation 'one', and the table is of generation 1", -ESTALE },
+	{ NULL, "commit", "the form is: commit <n>" },
+	{ NULL, "commit now", "upload 'now': it must be the number that begin gave" },
+	{ NULL, "commit 0", "upload '0': it must be the number that begin gave" },
+	{ NULL, "commit 18446744073709551615", "there is no upload 18446744073709551615", -ESTALE },
+	{ NULL, "commit #", "upload # has been committed", -ESTALE },
+	{ NULL, "abort #", "upload # has been committed", -ESTALE },
+	{ NULL, "upload # file 1 collection -", "upload # has been committed", -ESTALE },
+	{ NULL, "upload 1", "the form is: upload <n> <record>..." },
+	{ NULL, "upload file 1 collection -",
+	  "upload 'file': it must be the number that begin gave" },
+	{ NULL, "file 1 collection -", "file: a record comes after upload <n>" },
+	{ NULL, "extents 0:0:8", "extents: a record comes after upload <n>" },
+	{ NULL, "drop 1", "drop: a record comes after upload <n>" },
 	{ NULL, "checkpoint now", "the form is: checkpoint" },
 	{ NULL, "reset all", "the form is: reset" },
-	{ NULL, "abort it", "the form is: abort" },
+	{ NULL, "abort", "the form is: abort <n>" },
 	{ NULL, "error 1", "the form is: error" },
 	{ NULL, "regions x", "regions: 'x' is not a file id" },
 	{ NULL, "regions 0 0", "regions: '0' is not a count of files" },
@@ -77,60 +95,63 @@ static const struct refusal {
 	{ NULL, "set hints yes", "set hints yes: hints must be on or off" },
 	{ NULL, "set foreign drop", "set foreign drop: foreign must be keep, override or class" },
 
-	{ "begin full 65536", "file x collection -", "file id 'x' is not a number of 64 bits" },
-	{ "begin full 65536", "file 18446744073709551616 collection -",
+	{ "begin full 65536", "upload # file x collection -",
+	  "file id 'x' is not a number of 64 bits" },
+	{ "begin full 65536", "upload # file 18446744073709551616 collection -",
 	  "file id '18446744073709551616' is not a number of 64 bits" },
-	{ "begin full 65536", "file 1 table -",
+	{ "begin full 65536", "upload # file 1 table -",
 	  "class 'table' of file 1 is none of "
 	  "collection, index, primary, journal, oplog and other" },
-	{ "begin full 65536", "file 1 collection",
+	{ "begin full 65536", "upload # file 1 collection",
 	  "the form is: file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
-	{ "begin full 65536", "file 1 collection x",
+	{ "begin full 65536", "upload # file 1 collection x",
 	  "boundary 'x' is neither - nor a number of bytes below 16 TiB" },
-	{ "begin full 65536", "file 1 collection 17592186044416",
+	{ "begin full 65536", "upload # file 1 collection 17592186044416",
 	  "boundary '17592186044416' is neither - nor a number of bytes below 16 TiB" },
-	{ "begin full 65536", "extents 0:0:8", "extent '0:0:8' comes before any file" },
-	{ "begin full 65536", "file 1 collection - 0:0",
+	{ "begin full 65536", "upload # extents 0:0:8", "extent '0:0:8' comes before any file" },
+	{ "begin full 65536", "upload # file 1 collection - 0:0",
 	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:0' is not" },
-	{ "begin full 65536", "file 1 collection - 0:0:8:8",
+	{ "begin full 65536", "upload # file 1 collection - 0:0:8:8",
 	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:0:8:8' is not" },
-	{ "begin full 65536", "file 1 collection - 0::8",
+	{ "begin full 65536", "upload # file 1 collection - 0::8",
 	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0::8' is not" },
-	{ "begin full 65536", "file 1 collection - 0:-8:8",
+	{ "begin full 65536", "upload # file 1 collection - 0:-8:8",
 	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:-8:8' is not" },
 	{ "begin full 65536",
-	  "file 1 collection - 0000000000000000000000000000000000000000000000000000000000000:0:8",
+	  "upload # file 1 collection - 0000000000000000000000000000000000000000000000000000000000000:0:8",
 	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and "
 	  "'0000000000000000000000000000000000000000000000000000000000000:0:8' is not" },
-	{ "begin full 65536", "file 1 collection - 0:0:0",
+	{ "begin full 65536", "upload # file 1 collection - 0:0:0",
 	  "file 1: extent at 0 of 0 sectors is not within the target's 65536" },
-	{ "begin full 65536", "file 1 collection - 0:65536:8",
+	{ "begin full 65536", "upload # file 1 collection - 0:65536:8",
 	  "file 1: extent at 65536 of 8 sectors is not within the target's 65536" },
-	{ "begin full 65536", "file 1 collection - 0:65528:16",
+	{ "begin full 65536", "upload # file 1 collection - 0:65528:16",
 	  "file 1: extent at 65528 of 16 sectors is not within the target's 65536" },
-	{ "begin full 65536", "file 1 collection - 0:8:18446744073709551608",
+	{ "begin full 65536", "upload # file 1 collection - 0:8:18446744073709551608",
 	  "file 1: extent at 8 of 18446744073709551608 sectors is not within the target's 65536" },
-	{ "begin full 65536", "file 1 collection - 34359738360:0:8",
+	{ "begin full 65536", "upload # file 1 collection - 34359738360:0:8",
 	  "file 1: extent at file offset 34359738360 reaches beyond 16 TiB" },
-	{ "begin full 65536", "file 1 collection - 34359738352:0:16",
+	{ "begin full 65536", "upload # file 1 collection - 34359738352:0:16",
 	  "file 1: extent at file offset 34359738352 reaches beyond 16 TiB" },
-	{ "begin full 65536", "stamp 1 0", "stamp 1 0 comes before any file" },
-	{ "begin full 65536", "file 1 other - stamp 9 0",
+	{ "begin full 65536", "upload # stamp 1 0", "stamp 1 0 comes before any file" },
+	{ "begin full 65536", "upload # file 1 other - stamp 9 0",
 	  "file 1: stream '9' is not a number from 0 to 8, the device's last" },
-	{ "begin full 65536", "file 1 other - stamp x 0",
+	{ "begin full 65536", "upload # file 1 other - stamp x 0",
 	  "file 1: stream 'x' is not a number from 0 to 8, the device's last" },
-	{ "begin full 65536", "file 1 other - stamp 1 6",
+	{ "begin full 65536", "upload # file 1 other - stamp 1 6",
 	  "file 1: lifetime hint '6' is not a number from 0 to 5" },
-	{ "begin full 65536", "file 1 other - stamp 1", "the form is: stamp <stream> <hint>" },
-	{ "begin full 65536", "drop 1",
+	{ "begin full 65536", "upload # file 1 other - stamp 1",
+	  "the form is: stamp <stream> <hint>" },
+	{ "begin full 65536", "upload # drop 1",
 	  "drop 1: a full upload begins without files; use begin update" },
-	{ "begin full 65536", "file 1 collection - 0:0:8 bogus",
+	{ "begin full 65536", "upload # file 1 collection - 0:0:8 bogus",
 	  "'bogus' is neither file, extents, stamp nor drop" },
-	{ "begin update 65536", "drop", "the form is: drop <id>" },
-	{ "begin update 65536", "drop x", "file id 'x' is not a number of 64 bits" },
-	{ "begin update 65536", "drop 1 0:0:8",
+	{ "begin update 65536 1", "upload # drop", "the form is: drop <id>" },
+	{ "begin update 65536 1", "upload # drop x", "file id 'x' is not a number of 64 bits" },
+	{ "begin update 65536 1", "upload # drop 1 0:0:8",
 	  "'0:0:8' is neither file, extents, stamp nor drop" },
-	{ "begin update 65536", "drop 1 extents 0:0:8", "extent '0:0:8' comes before any file" },
+	{ "begin update 65536 1", "upload # drop 1 extents 0:0:8",
+	  "extent '0:0:8' comes before any file" },
 };
 
 static void refusal_name(const struct refusal *r, char *desc)
@@ -150,26 +171,28 @@ static void a_refusal_says_why_and_changes_nothing(struct kunit *test)
 	table = kunit_kstrdup(test, dsm_mock_table(dm), GFP_KERNEL);
 	status = kunit_kstrdup(test, dsm_mock_status(dm), GFP_KERNEL);
 	if (r->before)
-		take(test, dm, r->before);
+		dsm_mock_begin(test, dm, r->before);
 
 	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->sentence);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm), status);
 	if (r->before)		/* and the upload is abandoned */
-		dsm_mock_expect_refusal(test, dm, "commit", -EINVAL, "commit without begin");
+		dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE,
+					"upload # has ended, since something of it was refused");
 }
 
 static const struct refusal bad_commits[] = {
-	{ "file 7 collection - 0:400:8 file 8 index - 0:408:8 file 7 collection -", "commit",
+	{ "upload # file 7 collection - 0:400:8 file 8 index - 0:408:8 file 7 collection -",
+	  "commit #",
 	  "file 7 is uploaded twice" },
-	{ "file 7 collection - 0:400:8 drop 7", "commit", "file 7 is uploaded twice" },
-	{ "file 7 collection - 0:400:8 drop 8", "commit",
+	{ "upload # file 7 collection - 0:400:8 drop 7", "commit #", "file 7 is uploaded twice" },
+	{ "upload # file 7 collection - 0:400:8 drop 8", "commit #",
 	  "drop 8: no such file in the table", -ENOENT },
-	{ "file 7 collection - 0:400:16 file 8 index - 0:408:8", "commit",
+	{ "upload # file 7 collection - 0:400:16 file 8 index - 0:408:8", "commit #",
 	  "the extent of file 8 at 408 of 8 sectors overlaps with an extent of file 7", -EEXIST },
-	{ "file 7 collection - 0:248:16", "commit",
+	{ "upload # file 7 collection - 0:248:16", "commit #",
 	  "the extent of file 3 at 256 of 8 sectors overlaps with an extent of file 7", -EEXIST },
-	{ "file 7 collection - 0:400:8 8:400:8", "commit",
+	{ "upload # file 7 collection - 0:400:8 8:400:8", "commit #",
 	  "the extent of file 7 at 400 of 8 sectors overlaps with an extent of file 7", -EEXIST },
 };
 
@@ -191,16 +214,16 @@ static void a_commit_that_is_refused_leaves_the_old_table(struct kunit *test)
 	dsm_mock_message(dm, "regions");
 	regions = kunit_kstrdup(test, dm->reply, GFP_KERNEL);
 
-	take(test, dm, "begin update 65536");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
 	take(test, dm, r->before);
 	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->sentence);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm), status);
 	dsm_mock_expect_reply(test, dm, "regions", regions);
 
 	/* no file is left marked: the next upload replaces what it names, no more */
-	take(test, dm, "begin update 65536");
-	take(test, dm, "file 6 other - 0:280:8");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 6 extents 8");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 6 other - 0:280:8");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 8");
 }
 
 static void extents_are_whole_blocks_of_the_device(struct kunit *test)
@@ -212,11 +235,11 @@ static void extents_are_whole_blocks_of_the_device(struct kunit *test)
 	char message[64], sentence[128];
 
 	for (int i = 0; i < ARRAY_SIZE(extents); i++) {
-		snprintf(message, sizeof(message), "file 1 collection - %s", extents[i]);
+		snprintf(message, sizeof(message), "upload # file 1 collection - %s", extents[i]);
 		snprintf(sentence, sizeof(sentence),
 			 "file 1: extent '%s' is not in whole blocks of the device, which are 8 sectors",
 			 extents[i]);
-		take(test, dm, "begin full 65536");
+		dsm_mock_begin(test, dm, "begin full 65536");
 		dsm_mock_expect_refusal(test, dm, message, -EINVAL, sentence);
 	}
 }
@@ -225,10 +248,10 @@ static void a_boundary_is_rounded_up_to_a_page(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
 
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 1 collection 4097 0:0:24 file 2 collection 4096 0:24:24");
-	take(test, dm, "file 3 collection 0 0:48:24 file 4 collection 1 0:72:24");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 4 extents 7");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection 4097 0:0:24 file 2 collection 4096 0:24:24");
+	take(test, dm, "upload # file 3 collection 0 0:48:24 file 4 collection 1 0:72:24");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 4 extents 7");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 8192 bottom 8192 0 0 - - 1 3 5 0\n"
 			      "1 collection 8192 top 4096 0 0 - - 2 4 3 0\n"
@@ -273,12 +296,12 @@ static void an_update_adds_replaces_and_drops(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_upload(test, dm);
-	take(test, dm, "begin update 65536");
-	take(test, dm, "file 7 collection - 0:400:8 drop 2 drop 4");
-	take(test, dm, "File 3 primary - 0:128:8");
-	take(test, dm, "Extents 8:136:8 16:500:4");
-	take(test, dm, "drop 1 drop 5");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 3 extents 5");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 7 collection - 0:400:8 drop 2 drop 4");
+	take(test, dm, "upload # File 3 primary - 0:128:8");
+	take(test, dm, "upload # Extents 8:136:8 16:500:4");
+	take(test, dm, "upload # drop 1 drop 5");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 3 extents 5");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "3 primary - bottom 12288 0 0 - - primary 2 4 0\n"
 			      "6 other - bottom 4096 0 0 - - - 1 0 0\n"
@@ -291,17 +314,17 @@ static void a_file_that_stays_keeps_its_counters(struct kunit *test)
 
 	dsm_mock_upload(test, dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 24), 0);
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 1 collection 4096 0:1000:8 8:64:32");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 1 extents 2");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection 4096 0:1000:8 8:64:32");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 1 extents 2");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 4096 bottom 4096 0 0 - - 1 3 5 0\n"
 			      "1 collection 4096 top 16384 0 0 - - 2 4 3 3\n");
 
 	/* with another class it begins anew */
-	take(test, dm, "begin update 65536");
-	take(test, dm, "file 1 index 4096 0:1000:8 8:64:32");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 3 files 1 extents 2");
+	dsm_mock_begin(test, dm, "begin update 65536 2");
+	take(test, dm, "upload # file 1 index 4096 0:1000:8 8:64:32");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 3 files 1 extents 2");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 index 4096 bottom 4096 0 0 - - 1 6 5 0\n"
 			      "1 index 4096 top 16384 0 0 - - 2 7 3 3\n");
@@ -313,12 +336,12 @@ static void a_file_may_state_its_stamp(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
 
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 1 collection 4096 stamp 7 4 0:0:8 file 2 other - 0:8:8 "
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection 4096 stamp 7 4 0:0:8 file 2 other - 0:8:8 "
 		       "file 3 other - 0:16:8");
-	take(test, dm, "stamp 0 2");
-	take(test, dm, "extents 8:24:8 file 4 journal - stamp 8 0 0:32:8");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 4 extents 5");
+	take(test, dm, "upload # stamp 0 2");
+	take(test, dm, "upload # extents 8:24:8 file 4 journal - stamp 8 0 0:32:8");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 4 extents 5");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 4096 bottom 4096 0 0 - - 1 7 4 0\n"
 			      "1 collection 4096 top 0 0 0 - - 2 7 4 0\n"
@@ -327,10 +350,10 @@ static void a_file_may_state_its_stamp(struct kunit *test)
 			      "4 journal - bottom 4096 0 0 - - - 8 2 0\n");
 
 	/* it lasts through checkpoints, and ends with an upload that has none */
-	take(test, dm, "begin update 65536");
-	take(test, dm, "file 1 collection 4096 0:0:8 file 4 journal - stamp 6 0 0:32:8");
-	take(test, dm, "drop 2");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 3 extents 4");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 1 collection 4096 0:0:8 file 4 journal - stamp 6 0 0:32:8");
+	take(test, dm, "upload # drop 2");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 3 extents 4");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 4096 bottom 4096 0 0 - 1 1 3 5 0\n"
@@ -343,13 +366,13 @@ static void a_stated_stamp_changes_under_a_file_that_counts_on(struct kunit *tes
 {
 	struct dsm_mock_dm *dm = new_target(test);
 
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 1 other - stamp 7 0 0:0:64");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 other - stamp 7 0 0:0:64");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 24), 0);
-	take(test, dm, "begin update 65536");
-	take(test, dm, "file 1 other - stamp 5 0 0:0:64");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 1 extents 1");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 1 other - stamp 5 0 0:0:64");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 1 extents 1");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
 	dsm_mock_expect_reply(test, dm, "regions", "1 other - bottom 32768 0 0 - - - 5 0 4\n");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " stream 5 1 8 stream 7 1 24"));
@@ -367,9 +390,9 @@ static void a_stated_stream_is_never_one_that_the_device_has_not(struct kunit *t
 
 	dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0 4 policy file streams 4",
 			 disk->bdev);
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 1 other - stamp 8 2 0:0:64");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 other - stamp 8 2 0:0:64");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1");
 	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 8 2 0\n");
 
 	/* The device shrinks while its layout still fits. */
@@ -395,11 +418,11 @@ static void an_empty_table_is_no_table(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_upload(test, dm);
-	take(test, dm, "begin full 65536");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 0 extents 0");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 0 extents 0");
 	dsm_mock_expect_reply(test, dm, "regions", "");
-	take(test, dm, "begin update 65536");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 3 files 0 extents 0");
+	dsm_mock_begin(test, dm, "begin update 65536 2");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 3 files 0 extents 0");
 }
 
 /* A grace period, which hardly anyone else ends in so short a time. */
@@ -409,9 +432,9 @@ static void a_commit_waits_for_the_writes_that_see_the_old_table(struct kunit *t
 	unsigned long before;
 
 	dsm_mock_upload(test, dm);
-	take(test, dm, "begin full 65536");
+	dsm_mock_begin(test, dm, "begin full 65536");
 	before = get_state_synchronize_rcu();
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 0 extents 0");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 0 extents 0");
 	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu(before));
 }
 
@@ -419,9 +442,9 @@ static void a_file_may_have_no_extents(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
 
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 18446744073709551615 collection 0");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 0");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 18446744073709551615 collection 0");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 0");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "18446744073709551615 collection 0 bottom 0 0 0 - - 1 3 5 0\n"
 			      "18446744073709551615 collection 0 top 0 0 0 - - 2 4 3 0\n");
@@ -432,22 +455,109 @@ static void an_upload_can_be_abandoned(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_upload(test, dm);
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 9 other - 0:0:8");
-	take(test, dm, "abort");
-	dsm_mock_expect_refusal(test, dm, "commit", -EINVAL, "commit without begin");
-	take(test, dm, "abort");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 9 other - 0:0:8");
+	take(test, dm, "abort #");
+	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE, "upload # has been abandoned");
 
 	/* by another begin as well */
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 9 other - 0:0:8");
-	take(test, dm, "begin update 65536");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 2 files 6 extents 8");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 9 other - 0:0:8");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 8");
 	dsm_mock_expect_reply(test, dm, "regions", all_regions);
 
 	/* and at the end of the target */
-	take(test, dm, "begin update 65536");
-	take(test, dm, "file 9 other - 0:400:8");
+	dsm_mock_begin(test, dm, "begin update 65536 2");
+	take(test, dm, "upload # file 9 other - 0:400:8");
+}
+
+/* Whose number is not that of the upload under way has no part in it. */
+static void an_upload_has_one_owner(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	u64 theirs, ours;
+
+	dsm_mock_upload(test, dm);
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection -");
+	theirs = dm->upload;
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 2 journal -");
+	ours = dm->upload;
+
+	dm->upload = theirs;
+	dsm_mock_expect_refusal(test, dm, "upload # extents 0:0:128", -ESTALE,
+				"upload # was replaced by a later one");
+	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE,
+				"upload # was replaced by a later one");
+	dsm_mock_expect_refusal(test, dm, "abort #", -ESTALE,
+				"upload # was replaced by a later one");
+	dm->upload = ours;
+	take(test, dm, "upload # extents 0:400:8");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 7");
+	dsm_mock_expect_reply(test, dm, "regions 1 1", "2 journal - bottom 4096 0 0 - - - 2 2 0\n");
+
+	/* it is told so later as well, and may not update what it has not seen */
+	dm->upload = theirs;
+	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE,
+				"upload # was replaced by a later one");
+	dsm_mock_expect_refusal(test, dm, "begin update 65536 1", -ESTALE,
+				"begin: the update is of generation '1', and the table is of generation 2");
+}
+
+static void an_upload_is_known_by_its_number_on_every_target(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test), *other = new_target(test);
+
+	dsm_mock_begin(test, dm, "begin full 65536");
+	dsm_mock_begin(test, other, "begin full 65536");
+	KUNIT_EXPECT_NE(test, dm->upload, other->upload);
+	dm->upload = other->upload;
+	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE, "there is no upload #");
+}
+
+static void an_upload_shows_in_the_status(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	unsigned long long number;
+	unsigned int files, extents, idle;
+	const char *upload;
+	int numbers;
+
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 other - 0:0:8 8:8:8 file 2 other - 0:16:8");
+	upload = strstr(dsm_mock_status(dm), " upload ");
+	KUNIT_ASSERT_NOT_NULL(test, upload);
+	numbers = sscanf(upload,
+			 " upload %llu upload_files %u upload_extents %u upload_idle_ms %u",
+			 &number, &files, &extents, &idle);
+	KUNIT_ASSERT_EQ(test, numbers, 4);
+	KUNIT_EXPECT_EQ(test, number, dm->upload);
+	KUNIT_EXPECT_EQ(test, files, 2);
+	KUNIT_EXPECT_EQ(test, extents, 3);
+}
+
+static void restore_upload_timeout(void *value)
+{
+	dsm_upload_timeout = (unsigned long)value;
+}
+
+/* Waits until the status says so, however long that takes. */
+static void an_idle_upload_is_dropped(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action(test, restore_upload_timeout,
+						  (void *)(unsigned long)dsm_upload_timeout));
+	dsm_mock_upload(test, dm);
+	dsm_upload_timeout = 10;
+	dsm_mock_begin(test, dm, "begin full 65536");
+	while (!strstr(dsm_mock_status(dm), " upload 0"))
+		msleep(20);
+	dsm_mock_expect_refusal(test, dm, "upload # file 9 other - 0:0:8", -ESTALE,
+				"upload # was dropped, since nothing came for too long");
+	dsm_mock_expect_reply(test, dm, "regions", all_regions);
 }
 
 static void a_file_of_a_thousand_extents(struct kunit *test)
@@ -455,13 +565,13 @@ static void a_file_of_a_thousand_extents(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 	char message[64];
 
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 1 collection 2048000");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection 2048000");
 	for (int i = 999; i >= 0; i--) {
-		snprintf(message, sizeof(message), "extents %d:%d:8", 8 * i, 16 * i);
+		snprintf(message, sizeof(message), "upload # extents %d:%d:8", 8 * i, 16 * i);
 		take(test, dm, message);
 	}
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1000");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1000");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 2048000 bottom 2048000 0 0 - - 1 3 5 0\n"
 			      "1 collection 2048000 top 2048000 0 0 - - 2 4 3 0\n");
@@ -472,12 +582,12 @@ static void a_reply_that_does_not_fit_is_cut_and_not_more(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 	char message[64];
 
-	take(test, dm, "begin full 65536");
+	dsm_mock_begin(test, dm, "begin full 65536");
 	for (int i = 0; i < 500; i++) {
-		snprintf(message, sizeof(message), "file %d collection 0", 1000 + i);
+		snprintf(message, sizeof(message), "upload # file %d collection 0", 1000 + i);
 		take(test, dm, message);
 	}
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 500 extents 0");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 500 extents 0");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "regions 0 500"), 0);
 	KUNIT_EXPECT_STREQ(test, dm->reply, "");	/* dm says that the buffer is full */
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "regions 1498"), 0);
@@ -564,9 +674,9 @@ static void a_hotness_has_three_decimals_and_a_sign(struct kunit *test)
 	char *hotness;
 
 	/* two far pages in a window of milliseconds at least: lg(2 / 512 / s) */
-	take(test, dm, "begin full 65536");
-	take(test, dm, "file 1 collection - 0:0:4096");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 1 extents 1");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection - 0:0:4096");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 4088, 8), 0);
 	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 1, 0));
@@ -651,7 +761,7 @@ static void reset_takes_the_counters_and_not_the_window(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
 			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue"
 			   " streams 8 files 6 regions 8 extents 8 generation 1 windows 0"
-			   " window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0");
+			   " window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 8, 8), 0);
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), "foreign 0 stream 3 1 8"));
 	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 1, 3));
@@ -683,6 +793,10 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE(a_commit_waits_for_the_writes_that_see_the_old_table),
 	KUNIT_CASE(a_file_may_have_no_extents),
 	KUNIT_CASE(an_upload_can_be_abandoned),
+	KUNIT_CASE(an_upload_has_one_owner),
+	KUNIT_CASE(an_upload_is_known_by_its_number_on_every_target),
+	KUNIT_CASE(an_upload_shows_in_the_status),
+	KUNIT_CASE(an_idle_upload_is_dropped),
 	KUNIT_CASE(a_file_of_a_thousand_extents),
 	KUNIT_CASE(a_reply_that_does_not_fit_is_cut_and_not_more),
 	KUNIT_CASE(a_checkpoint_without_a_table_counts_windows),

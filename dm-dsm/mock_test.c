@@ -349,6 +349,19 @@ int dsm_mock_resume(struct dsm_mock_dm *dm)
 	return dsm_mock_simple(dm->name, DM_DEV_SUSPEND, 0, NULL);
 }
 
+/* Copies @message with the number of the upload in the place of the first "#". */
+static void dsm_mock_fill_in(const struct dsm_mock_dm *dm, char *to, size_t room,
+			     const char *message)
+{
+	const char *mark = strchr(message, '#');
+
+	if (mark)
+		snprintf(to, room, "%.*s%llu%s", (int)(mark - message), message,
+			 dm->upload, mark + 1);
+	else
+		strscpy(to, message, room);
+}
+
 int dsm_mock_message(struct dsm_mock_dm *dm, const char *message)
 {
 	struct dsm_mock_call *call = dsm_mock_call(dm->name);
@@ -356,8 +369,8 @@ int dsm_mock_message(struct dsm_mock_dm *dm, const char *message)
 
 	dm->reply[0] = '\0';
 	if (call) {
-		strscpy(call->message.message, message,
-			sizeof(call->data) - sizeof(call->message));
+		dsm_mock_fill_in(dm, call->message.message,
+				 sizeof(call->data) - sizeof(call->message), message);
 		r = dsm_mock_ioctl(DM_TARGET_MSG, call);
 		if (!r && call->head.flags & DM_DATA_OUT_FLAG)
 			strscpy(dm->reply, (char *)call + call->head.data_start,
@@ -365,6 +378,15 @@ int dsm_mock_message(struct dsm_mock_dm *dm, const char *message)
 	}
 	kfree(call);
 	return r;
+}
+
+void dsm_mock_begin(struct kunit *test, struct dsm_mock_dm *dm, const char *message)
+{
+	int numbers;
+
+	KUNIT_EXPECT_EQ_MSG(test, dsm_mock_message(dm, message), 0, "%s", message);
+	numbers = sscanf(dm->reply, "upload %llu", &dm->upload);
+	KUNIT_EXPECT_EQ_MSG(test, numbers, 1, "%s", dm->reply);
 }
 
 void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
@@ -377,9 +399,12 @@ void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
 void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
 			     const char *message, int error, const char *sentence)
 {
+	char filled[256];
+
+	dsm_mock_fill_in(dm, filled, sizeof(filled), sentence);
 	KUNIT_EXPECT_EQ_MSG(test, dsm_mock_message(dm, message), error, "%s", message);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "error"), 0);
-	KUNIT_EXPECT_STREQ_MSG(test, dm->reply, sentence, "%s", message);
+	KUNIT_EXPECT_STREQ_MSG(test, dm->reply, filled, "%s", message);
 }
 
 static const char *dsm_mock_read_line(struct dsm_mock_dm *dm, u32 flags)
@@ -422,12 +447,12 @@ void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm)
 	char begin[32];
 
 	snprintf(begin, sizeof(begin), "begin full %llu", (u64)dm->sectors);
-	dsm_mock_expect_reply(test, dm, begin, "");
-	dsm_mock_expect_reply(test, dm, "file 1 collection 32768 0:0:128 file 2 index 4096 0:128:16 file 3 primary - 0:256:8",
+	dsm_mock_begin(test, dm, begin);
+	dsm_mock_expect_reply(test, dm, "upload # file 1 collection 32768 0:0:128 file 2 index 4096 0:128:16 file 3 primary - 0:256:8",
 			      "");
-	dsm_mock_expect_reply(test, dm, "file 4 journal - 0:264:8 file 5 oplog - 0:272:8 file 6 other - 0:280:8",
+	dsm_mock_expect_reply(test, dm, "upload # file 4 journal - 0:264:8 file 5 oplog - 0:272:8 file 6 other - 0:280:8",
 			      "");
-	dsm_mock_expect_reply(test, dm, "commit", "generation 1 files 6 extents 8");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 6 extents 8");
 }
 
 /* Bios */

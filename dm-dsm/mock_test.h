@@ -48,6 +48,7 @@ struct dsm_mock_dm {
 	struct mapped_device *md;
 	struct block_device *bdev;
 	char *reply;			/* of the last ioctl that had one */
+	u64 upload;			/* what dsm_mock_begin() was given */
 };
 
 /* A disk that takes @streams write streams; gone when the test ends. */
@@ -86,7 +87,10 @@ int dsm_mock_load(struct dsm_mock_dm *dm, const char *type, const char *args,
 int dsm_mock_suspend(struct dsm_mock_dm *dm);
 int dsm_mock_resume(struct dsm_mock_dm *dm);
 
-/* Returns 0 or an error; @dm->reply is the reply or empty. */
+/*
+ * Returns 0 or an error; @dm->reply is the reply or empty.  The first "#" in
+ * @message stands for @dm->upload.
+ */
 int dsm_mock_message(struct dsm_mock_dm *dm, const char *message);
 
 /*
@@ -96,11 +100,14 @@ int dsm_mock_message(struct dsm_mock_dm *dm, const char *message);
 const char *dsm_mock_status(struct dsm_mock_dm *dm);
 const char *dsm_mock_table(struct dsm_mock_dm *dm);
 
+/* Sends a "begin ..." that must be taken; its number is @dm->upload from now on. */
+void dsm_mock_begin(struct kunit *test, struct dsm_mock_dm *dm, const char *message);
+
 /* Sends a message that must be taken, and compares its reply. */
 void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
 			   const char *message, const char *reply);
 
-/* Sends a message that must be refused, and compares the sentence. */
+/* Sends a message that must be refused, and compares the sentence, also with a "#". */
 void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
 			     const char *message, int error, const char *sentence);
 

@@ -69,6 +69,7 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 			DMEMIT(" stream %u %llu %llu", i, writes,
 			       dsm_count(d, stream[i].sectors));
 	}
+	dsm_upload_emit(d, result, sz, maxlen);
 }
 
 void dsm_status(struct dm_target *ti, status_type_t type,

@@ -254,6 +254,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		return -ENOMEM;
 	}
 	mutex_init(&d->lock);
+	INIT_DELAYED_WORK(&d->upload_timer, dsm_upload_expire);
 	d->ti = ti;
 	d->window_start = ktime_get();
 
@@ -288,8 +289,9 @@ static void dsm_dtr(struct dm_target *ti)
 {
 	struct dsm *d = ti->private;
 
+	cancel_delayed_work_sync(&d->upload_timer);
 	mutex_lock(&d->lock);
-	dsm_upload_abort(d);
+	dsm_upload_exit(d);
 	dsm_table_free(d);
 	mutex_unlock(&d->lock);
 	dsm_free(ti, d);

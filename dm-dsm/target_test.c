@@ -103,7 +103,7 @@ static void features_have_defaults(struct kunit *test)
 		 device);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), expected);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
-			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 0 regions 0 extents 0 generation 0 windows 0 window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0");
+			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 0 regions 0 extents 0 generation 0 windows 0 window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 }
 
 static void the_table_line_makes_the_same_target_again(struct kunit *test)
@@ -222,8 +222,8 @@ static void without_a_table_nothing_is_stamped(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 
-	take(test, s.dm, "begin full 65536");
-	dsm_mock_expect_reply(test, s.dm, "commit", "generation 2 files 0 extents 0");
+	dsm_mock_begin(test, s.dm, "begin full 65536");
+	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 0 extents 0");
 	expect_write(test, &s, 0, 256, 0, 0);
 	expect_status(test, s.dm, "unmapped_writes 1 unmapped_sectors 256 split 0 foreign 0 stream 0 1 256");
 }
@@ -327,7 +327,7 @@ static void a_flush_alone_is_not_counted(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.disk->bio[0].sectors, 0);
 	KUNIT_EXPECT_TRUE(test, s.disk->bio[0].flags & REQ_PREFLUSH);
 	KUNIT_EXPECT_EQ(test, s.disk->bio[0].stream, 0);
-	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0");
+	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 	KUNIT_EXPECT_NULL(test, strstr(s.dm->reply, "stream 0"));
 }
 
@@ -350,7 +350,7 @@ static void what_carries_no_data_passes_unstamped_and_whole(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, c->op, 0, 288, 0, 0));
 	KUNIT_EXPECT_EQ(test, s.disk->nr, 1);
 	expect_bio(test, s.disk, 0, c->op, 0, 288, 0, 0);
-	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0");
+	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 	KUNIT_EXPECT_NULL(test, strstr(s.dm->reply, "stream 0"));
 }
 
@@ -359,7 +359,7 @@ static void a_read_passes(struct kunit *test)
 	struct stack s = new_stack(test);
 
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_READ, 0, 0, 0, 0));
-	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0");
+	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 }
 
 static void a_zone_append_is_refused_above_us(struct kunit *test)
@@ -523,12 +523,12 @@ static void a_hint_that_a_file_states_has_its_stream_where_no_extent_is(struct k
 {
 	struct stack s = new_stack(test);
 
-	take(test, s.dm, "begin update 65536");
-	take(test, s.dm, "file 77 other -");
-	take(test, s.dm, "stamp 8 2");
-	take(test, s.dm, "file 78 other -");
-	take(test, s.dm, "stamp 7 5");
-	dsm_mock_expect_reply(test, s.dm, "commit", "generation 2 files 8 extents 8");
+	dsm_mock_begin(test, s.dm, "begin update 65536 1");
+	take(test, s.dm, "upload # file 77 other -");
+	take(test, s.dm, "upload # stamp 8 2");
+	take(test, s.dm, "upload # file 78 other -");
+	take(test, s.dm, "upload # stamp 7 5");
+	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 8 extents 8");
 	expect_hinted(test, &s, WRITE_LIFE_SHORT, 1, WRITE_LIFE_SHORT);
 
 	take(test, s.dm, "set foreign class");
@@ -540,9 +540,9 @@ static void a_hint_that_a_file_states_has_its_stream_where_no_extent_is(struct k
 	take(test, s.dm, "set policy dsm");
 
 	/* As long as there is such a file */
-	take(test, s.dm, "begin update 65536");
-	take(test, s.dm, "drop 77");
-	dsm_mock_expect_reply(test, s.dm, "commit", "generation 3 files 7 extents 8");
+	dsm_mock_begin(test, s.dm, "begin update 65536 2");
+	take(test, s.dm, "upload # drop 77");
+	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 3 files 7 extents 8");
 	expect_hinted(test, &s, WRITE_LIFE_SHORT, 2, WRITE_LIFE_SHORT);		/* a journal */
 	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 7, WRITE_LIFE_EXTREME);
 }

@@ -2,23 +2,37 @@
 /*
  * Table upload: records are gathered on the side, and take effect as a whole.
  */
+#include <linux/atomic.h>
 #include <linux/blkdev.h>
 #include <linux/err.h>
+#include <linux/jiffies.h>
 #include <linux/kstrtox.h>
 #include <linux/list.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
+#include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/string.h>
+#include <linux/workqueue.h>
 
 #include "compat/compat.h"
 #include "dsm.h"
 
 #define DSM_MAX_FILE_SECTORS ((u64)DSM_NO_BOUNDARY * DSM_PAGE_SECTORS)
 
+unsigned int dsm_upload_timeout = 60000;
+module_param_named(upload_timeout, dsm_upload_timeout, uint, 0644);
+MODULE_PARM_DESC(upload_timeout,
+		 "Milliseconds without a message after which an upload is dropped");
+
+/* Of all uploads to all targets: nobody takes one of another target for its own. */
+static atomic64_t dsm_upload_numbers = ATOMIC64_INIT(0);
+
 struct dsm_upload {
+	u64 number;
+	unsigned long heard;		/* in jiffies, when its last message came */
 	bool full;
 	u32 nr_files;
 	struct list_head files;		/* struct dsm_upload_file */
@@ -41,9 +55,9 @@ const char *dsm_class_name(enum dsm_class class)
 	return dsm_classes[class];
 }
 
-/* begin and abort */
+/* Numbers and owners */
 
-void dsm_upload_abort(struct dsm *d)
+static void dsm_upload_end(struct dsm *d, enum dsm_upload_end how)
 {
 	struct dsm_upload *upload = d->upload;
 	struct dsm_upload_file *staged, *next;
@@ -51,6 +65,9 @@ void dsm_upload_abort(struct dsm *d)
 	if (!upload)
 		return;
 
+	d->ended[d->nr_ended++ % DSM_NR_ENDED] = (struct dsm_ended) {
+		.number = upload->number, .how = how,
+	};
 	list_for_each_entry_safe(staged, next, &upload->files, list) {
 		if (staged->is_new)
 			dsm_file_free(staged->file);
@@ -59,19 +76,101 @@ void dsm_upload_abort(struct dsm *d)
 	kvfree(upload->extent);
 	kfree(upload);
 	d->upload = NULL;
+	cancel_delayed_work(&d->upload_timer);
 }
 
-int dsm_upload_begin(struct dsm *d, bool full)
-{
-	dsm_upload_abort(d);
+static const char * const dsm_upload_ends[] = {
+	[DSM_UPLOAD_COMMITTED] = "has been committed",
+	[DSM_UPLOAD_ABORTED] = "has been abandoned",
+	[DSM_UPLOAD_REFUSED] = "has ended, since something of it was refused",
+	[DSM_UPLOAD_REPLACED] = "was replaced by a later one",
+	[DSM_UPLOAD_IDLE] = "was dropped, since nothing came for too long",
+};
 
-	d->upload = kzalloc_obj(*d->upload);
-	if (!d->upload)
+static int dsm_upload_not_there(struct dsm *d, u64 number)
+{
+	for (int i = 0; i < DSM_NR_ENDED; i++)
+		if (d->ended[i].number == number)
+			return dsm_refuse(d, -ESTALE, "upload %llu %s", number,
+					  dsm_upload_ends[d->ended[i].how]);
+	return dsm_refuse(d, -ESTALE, "there is no upload %llu", number);
+}
+
+/* Whether the upload under way is that with this number: its owner's message. */
+static int dsm_upload_own(struct dsm *d, const char *word)
+{
+	u64 number;
+
+	if (kstrtou64(word, 10, &number) || !number)
+		return dsm_refuse(d, -EINVAL, "upload '%s': it must be the number that begin gave",
+				  word);
+	if (!d->upload || d->upload->number != number)
+		return dsm_upload_not_there(d, number);
+	d->upload->heard = jiffies;
+	return 0;
+}
+
+void dsm_upload_expire(struct work_struct *work)
+{
+	struct dsm *d = container_of(to_delayed_work(work), struct dsm, upload_timer);
+	unsigned long patience = msecs_to_jiffies(READ_ONCE(dsm_upload_timeout)), idle;
+
+	mutex_lock(&d->lock);
+	if (d->upload) {
+		idle = jiffies - d->upload->heard;
+		if (idle >= patience)
+			dsm_upload_end(d, DSM_UPLOAD_IDLE);
+		else
+			schedule_delayed_work(&d->upload_timer, patience - idle);
+	}
+	mutex_unlock(&d->lock);
+}
+
+int dsm_upload_begin(struct dsm *d, bool full, u64 *number)
+{
+	struct dsm_upload *upload = kzalloc_obj(*upload);
+
+	if (!upload)
 		return dsm_refuse(d, -ENOMEM, "no memory for an upload");
 
-	d->upload->full = full;
-	INIT_LIST_HEAD(&d->upload->files);
+	upload->number = atomic64_inc_return(&dsm_upload_numbers);
+	upload->heard = jiffies;
+	upload->full = full;
+	INIT_LIST_HEAD(&upload->files);
+
+	dsm_upload_end(d, DSM_UPLOAD_REPLACED);
+	d->upload = upload;
+	*number = upload->number;
+	schedule_delayed_work(&d->upload_timer,
+			      msecs_to_jiffies(READ_ONCE(dsm_upload_timeout)));
 	return 0;
+}
+
+int dsm_upload_abort(struct dsm *d, const char *number)
+{
+	int r = dsm_upload_own(d, number);
+
+	if (!r)
+		dsm_upload_end(d, DSM_UPLOAD_ABORTED);
+	return r;
+}
+
+void dsm_upload_exit(struct dsm *d)
+{
+	dsm_upload_end(d, DSM_UPLOAD_ABORTED);
+}
+
+size_t dsm_upload_emit(const struct dsm *d, char *result, size_t sz, unsigned int maxlen)
+{
+	const struct dsm_upload *upload = d->upload;
+
+	if (!upload)
+		DMEMIT(" upload 0");
+	else
+		DMEMIT(" upload %llu upload_files %u upload_extents %zu upload_idle_ms %u",
+		       upload->number, upload->nr_files, upload->nr,
+		       jiffies_to_msecs(jiffies - upload->heard));
+	return sz;
 }
 
 /* records */
@@ -305,17 +404,18 @@ static int dsm_add_record(struct dsm *d, unsigned int argc, char **argv)
 	return used;
 }
 
-int dsm_upload_records(struct dsm *d, unsigned int argc, char **argv)
+int dsm_upload_records(struct dsm *d, const char *number, unsigned int argc,
+		       char **argv)
 {
-	int used;
+	int used = dsm_upload_own(d, number);
 
-	if (!d->upload)
-		return dsm_refuse(d, -EINVAL, "%s without begin", argv[0]);
+	if (used)
+		return used;
 
 	while (argc) {
 		used = dsm_add_record(d, argc, argv);
 		if (used < 0) {
-			dsm_upload_abort(d);
+			dsm_upload_end(d, DSM_UPLOAD_REFUSED);
 			return used;
 		}
 		argc -= used;
@@ -556,17 +656,18 @@ static struct dsm_extent_map *dsm_prepare_commit(struct dsm *d,
 	return map;
 }
 
-int dsm_upload_commit(struct dsm *d)
+int dsm_upload_commit(struct dsm *d, const char *number)
 {
 	struct dsm_extent_map *old = dsm_locked_map(d), *map;
 	struct dsm_upload_file *staged;
+	int r = dsm_upload_own(d, number);
 
-	if (!d->upload)
-		return dsm_refuse(d, -EINVAL, "commit without begin");
+	if (r)
+		return r;
 
 	map = dsm_prepare_commit(d, old);
 	if (IS_ERR(map)) {
-		dsm_upload_abort(d);
+		dsm_upload_end(d, DSM_UPLOAD_REFUSED);
 		return PTR_ERR(map);
 	}
 
@@ -574,7 +675,7 @@ int dsm_upload_commit(struct dsm *d)
 	dsm_count_mapped(d->upload);
 	list_for_each_entry(staged, &d->upload->files, list)
 		staged->is_new = false;		/* the table's now */
-	dsm_upload_abort(d);
+	dsm_upload_end(d, DSM_UPLOAD_COMMITTED);
 	dsm_publish(d, old, map);
 	dsm_stamp_unmapped(d);
 	d->generation++;

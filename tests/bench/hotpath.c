@@ -146,21 +146,25 @@ static void touch(const char *path, uint64_t extents)
 static void upload(const char *name, const char *sectors, uint64_t files, uint64_t extents)
 {
 	char text[MESSAGE];
+	unsigned long long number;
 	size_t length = 0;
 	struct clock start, commit;
 
 	snprintf(text, sizeof(text), "begin full %s", sectors);
 	start = now();
-	message(name, text);
+	if (sscanf(message(name, text), "upload %llu", &number) != 1)
+		errx(1, "%s: begin has no number", name);
 	for (uint64_t file = 0; file < files; file++) {
-		length += snprintf(text + length, 64, "%sfile %llu %s %llu", length ? " " : "",
+		if (!length)
+			length = snprintf(text, 64, "upload %llu", number);
+		length += snprintf(text + length, 64, " file %llu %s %llu",
 				   (unsigned long long)file + 1,
 				   file % 2 ? "index" : "collection",
 				   (unsigned long long)extents / files / 2 * PAGE);
 		for (uint64_t i = 0; i * files + file < extents; i++) {
 			if (length > MESSAGE - 200) {
 				message(name, text);
-				length = snprintf(text, 64, "extents");
+				length = snprintf(text, 64, "upload %llu extents", number);
 			}
 			length += snprintf(text + length, 64, " %llu:%llu:%d",
 					   (unsigned long long)i * PAGE_SECTORS,
@@ -173,7 +177,8 @@ static void upload(const char *name, const char *sectors, uint64_t files, uint64
 		}
 	}
 	commit = now();
-	message(name, "commit");
+	snprintf(text, sizeof(text), "commit %llu", number);
+	message(name, text);
 	print_since("commit", commit);
 	print_since("upload", start);
 }

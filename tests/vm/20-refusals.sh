@@ -39,46 +39,55 @@ is 'no device was made' "$(dmsetup ls)" 'No devices found'
 # Messages, on a device with a table
 
 dmsetup create t --table "0 $sectors dsm $disk 0"
-message t begin full "$sectors"
-message t file 17 collection 8192 0:2048:32 file 18 index - 0:4096:16
-is 'a table is uploaded' "$(message t commit)" 'generation 1 files 2 extents 3'
+begin t full
+record t file 17 collection 8192 0:2048:32 file 18 index - 0:4096:16
+is 'a table is uploaded' "$(commit t)" 'generation 1 files 2 extents 3'
 
 state() { dmsetup table t; dmsetup status t | sed 's/ window_ms [0-9]*//'; message t regions; }
 before=$(state)
 
-begin() { message t abort; message t begin "${1:-update}" "$sectors"; }
+again() { begin t "${1:-update}"; }
 
 refused 'an unknown message' "unknown message 'fly'" message t fly
 refused 'a message with too many words' 'the form is: checkpoint' message t checkpoint now
 refused 'a wrong parameter' 'alpha must be auto or a number from 2 to 64' message t set alpha 1
 refused 'an unknown parameter' 'set colour red: the feature must be one of' message t set colour red
-refused 'commit without begin' 'commit without begin' message t commit
-refused 'file without begin' 'file without begin' message t file 1 other -
+refused 'a commit without a number' 'the form is: commit <n>' message t commit
+refused 'the number of an upload that is over' "upload $upload has been committed" commit t
+refused 'a number that no upload has' 'there is no upload 18446744073709551615' message t commit 18446744073709551615
+refused 'a number that is none' "upload 'x': it must be the number that begin gave" message t abort x
+refused 'a record without a number' 'file: a record comes after upload <n>' message t file 1 other -
+refused 'an update without a generation' 'the form is: begin full <sectors>, or begin update' message t begin update "$sectors"
+refused 'an update of another generation' "the update is of generation '7', and the table is of generation 1" message t begin update "$sectors" 7
 refused 'begin neither full nor update' "begin 'some': it must be full or update" message t begin some "$sectors"
 refused 'a table for another device size' "the table is for a device of '4096' sectors" message t begin full 4096
-begin; refused 'an unknown class' "class 'diary' of file 1 is none of" message t file 1 diary -
-refused 'and the upload is over' 'commit without begin' message t commit
-begin; refused 'a file id that is not a number' "file id 'one'" message t file one other -
-begin; refused 'a boundary that is not a number' "boundary 'here'" message t file 1 other here
-begin; refused 'a file with too few words' 'the form is: file' message t file 1 other
-begin; refused 'extents before a file' "extent '0:0:8' comes before any file" message t extents 0:0:8
+again; refused 'an unknown class' "class 'diary' of file 1 is none of" record t file 1 diary -
+refused 'and the upload is over' 'has ended, since something of it was refused' commit t
+again; refused 'a file id that is not a number' "file id 'one'" record t file one other -
+again; refused 'a boundary that is not a number' "boundary 'here'" record t file 1 other here
+again; refused 'a file with too few words' 'the form is: file' record t file 1 other
+again; refused 'extents before a file' "extent '0:0:8' comes before any file" record t extents 0:0:8
 for word in 0:8 : 0::8 0:0:8:9 a:0:8 0:-8:8 0:0:0x10 18446744073709551616:0:8; do
-	begin; refused "a malformed extent, $word" "an extent must be <offset>:<start>:<length>" message t file 1 other - "$word"
+	again; refused "a malformed extent, $word" "an extent must be <offset>:<start>:<length>" record t file 1 other - "$word"
 done
-begin; refused 'an extent of no length' "extent at 0 of 0 sectors is not within" message t file 1 other - 0:0:0
-begin; refused 'an extent out of range' "extent at $sectors of 8 sectors is not within" message t file 1 other - "0:$sectors:8"
-begin; refused 'an extent across the end' "is not within the target's $sectors" message t file 1 other - "0:$((sectors - 8)):16"
-begin; refused 'an extent whose end overflows' 'is not within' message t file 1 other - 0:8:18446744073709551615
-begin; refused 'a file offset beyond 16 TiB' 'reaches beyond 16 TiB' message t file 1 other - 34359738360:0:8
-begin; message t file 1 other - 0:0:16 8:8:8; refused 'extents of a file that overlap' 'overlaps with an extent of file 1' message t commit
-begin; message t file 1 other - 0:4104:16; refused 'extents of two files that overlap' 'file 1 at 4104 of 16 sectors overlaps with an extent of file 18' message t commit
-begin; message t file 1 other - file 1 other -; refused 'a file twice' 'file 1 is uploaded twice' message t commit
-begin; message t drop 99; refused 'a drop of an unknown file' 'drop 99: no such file' message t commit
-begin full; refused 'a drop in a full upload' 'a full upload begins without files' message t drop 17
-begin; refused 'a word that is no record' "'pile' is neither file, extents, stamp nor drop" message t file 1 other - pile 3
+again; refused 'an extent of no length' "extent at 0 of 0 sectors is not within" record t file 1 other - 0:0:0
+again; refused 'an extent out of range' "extent at $sectors of 8 sectors is not within" record t file 1 other - "0:$sectors:8"
+again; refused 'an extent across the end' "is not within the target's $sectors" record t file 1 other - "0:$((sectors - 8)):16"
+again; refused 'an extent whose end overflows' 'is not within' record t file 1 other - 0:8:18446744073709551615
+again; refused 'a file offset beyond 16 TiB' 'reaches beyond 16 TiB' record t file 1 other - 34359738360:0:8
+again; record t file 1 other - 0:0:16 8:8:8; refused 'extents of a file that overlap' 'overlaps with an extent of file 1' commit t
+again; record t file 1 other - 0:4104:16; refused 'extents of two files that overlap' 'file 1 at 4104 of 16 sectors overlaps with an extent of file 18' commit t
+again; record t file 1 other - file 1 other -; refused 'a file twice' 'file 1 is uploaded twice' commit t
+again; record t drop 99; refused 'a drop of an unknown file' 'drop 99: no such file' commit t
+again full; refused 'a drop in a full upload' 'a full upload begins without files' record t drop 17
+again; refused 'a word that is no record' "'pile' is neither file, extents, stamp nor drop" record t file 1 other - pile 3
+again; theirs=$upload; again
+refused 'records for an upload that another has replaced' "upload $theirs was replaced by a later one" message t upload "$theirs" file 1 other -
 refused 'regions after a word' "'x' is not a file id" message t regions x
 is 'the reason can be asked for' "$(message t error)" "regions: 'x' is not a file id"
-message t abort
+matches 'an upload under way is seen' "$(dmsetup status t)" " upload $upload upload_files 0 upload_extents 0 upload_idle_ms [0-9]+\$"
+works 'the other one is not disturbed' message t abort "$upload"
+matches 'and ends' "$(dmsetup status t)" ' upload 0$'
 
 is 'the running state is as it was' "$(state)" "$before"
 dmsetup remove t

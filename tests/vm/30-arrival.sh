@@ -13,13 +13,13 @@ t=/dev/mapper/t
 # fourth with its second half first); all but the journal, oplog and other with
 # a boundary in their middle.
 table() {
-	message t begin full "$sectors"
-	message t file 1 collection 524288 0:0:2048
-	message t file 2 index 524288 0:8192:2048
-	message t file 3 primary 524288 0:16384:2048
-	message t file 4 journal - 1024:24576:1024 0:25600:1024
-	message t file 5 oplog - 0:32768:2048 file 6 other - 0:40960:2048
-	message t commit
+	begin t full
+	record t file 1 collection 524288 0:0:2048
+	record t file 2 index 524288 0:8192:2048
+	record t file 3 primary 524288 0:16384:2048
+	record t file 4 journal - 1024:24576:1024 0:25600:1024
+	record t file 5 oplog - 0:32768:2048 file 6 other - 0:40960:2048
+	commit t
 }
 
 # writes N...: N writes of 4 KiB each into collection bottom and top, index bottom
@@ -147,9 +147,9 @@ is 'no stream is ever used that the device has not' "$(dmesg | grep -c 'I/O erro
 message t set stream_base 1
 
 # The device's blocks are 4 KiB: a write must not be divided within one
-message t begin update "$sectors"
+begin t update
 refused 'an extent in parts of a block' "extent '0:49153:8' is not in whole blocks of the device, which are 8 sectors" \
-	message t file 9 other - 0:49153:8
+	record t file 9 other - 0:49153:8
 dmsetup remove t
 
 # A partition, which has no limit of its own: one entry of an MBR, in blocks

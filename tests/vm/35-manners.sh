@@ -25,9 +25,9 @@ for disk in "$ssd" "$pi"; do
 done
 
 dmsetup create t --table "0 131072 dsm $ssd 0"
-message t begin full 131072
-message t file 1 collection 33554432 0:0:131072
-message t commit >/dev/null
+begin t full
+record t file 1 collection 33554432 0:0:131072
+commit t >/dev/null
 
 # RWF_NOWAIT is refused where a device cannot do it.
 works 'writes that must not wait' fio --name=nowait --filename=/dev/mapper/t --ioengine=io_uring \
@@ -45,9 +45,9 @@ dmsetup remove t
 # Above dm-linear the stamped writes go as copies.
 dmsetup create low --table "0 131072 linear $ssd 0"
 dmsetup create t --table '0 131072 dsm /dev/mapper/low 0 2 streams 8'
-message t begin full 131072
-message t file 1 collection 33554432 0:0:131072
-message t commit >/dev/null
+begin t full
+record t file 1 collection 33554432 0:0:131072
+commit t >/dev/null
 works 'polled writes above dm-linear' polled
 works 'and such as must not wait' fio --name=nowait --filename=/dev/mapper/t --ioengine=io_uring --direct=1 \
 	--rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --nowait=1 --minimal
@@ -57,9 +57,9 @@ dmsetup remove low
 # With protection information the block layer adds tags above us, and the disk
 # checks them.
 dmsetup create t --table "0 65536 dsm $pi 0"
-message t begin full 65536
-message t file 1 collection 16777216 0:0:65536
-message t commit >/dev/null
+begin t full
+record t file 1 collection 16777216 0:0:65536
+commit t >/dev/null
 modprobe -q t10-pi
 matches 'protection information is there' "$(<"$(block /dev/mapper/t)/integrity/format")" '^T10-DIF-TYPE1'
 works 'writes with protection information, across a boundary too' fio --name=pi --filename=/dev/mapper/t \
@@ -86,9 +86,9 @@ dmsetup create t --table '0 65536 dsm /dev/md_stack 0'
 is 'an md device does not tell its streams' "$(field t device_streams) $(field t source)" '0 none'
 message t set streams 8
 is 'the user may' "$(field t device_streams) $(field t source)" '8 stated'
-message t begin full 65536
-message t file 1 collection 1048576 0:0:4096
-message t commit >/dev/null
+begin t full
+record t file 1 collection 1048576 0:0:4096
+commit t >/dev/null
 left=$(blocks_left "$ssd")
 put /dev/mapper/t 0 7
 put /dev/mapper/t 256 9

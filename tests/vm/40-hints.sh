@@ -19,10 +19,10 @@ sectors=$(blockdev --getsz "$disk")
 arrived() { awk '$1 < 6 { printf "%s%d", $1 ? " " : "", $2 } END { print "" }' "$groups"; echo 0 >"$groups"; }
 
 dmsetup create t --table "0 $sectors dsm $disk 0"
-message t begin full "$sectors"
-message t file 1 collection 524288 0:0:2048 file 2 index 524288 0:8192:2048 \
+begin t full
+record t file 1 collection 524288 0:0:2048 file 2 index 524288 0:8192:2048 \
 	file 3 primary 524288 0:16384:2048 file 4 journal - 0:24576:2048 file 6 other - 0:40960:2048
-message t commit >/dev/null
+commit t >/dev/null
 is 'a disk with hints alone keeps K' "$(field t layout) $(field t groups)" 'none 3'
 echo 0 >"$groups"
 

@@ -9,9 +9,9 @@ sectors=$(blockdev --getsz "$ssd")
 tracing=/sys/kernel/tracing
 
 dmsetup create t --table "0 $sectors dsm $ssd 0"
-message t begin full "$sectors"
-message t file 1 collection 32768 0:0:128
-message t commit >/dev/null
+begin t full
+record t file 1 collection 32768 0:0:128
+commit t >/dev/null
 dev=$(dmsetup info -c --noheadings --separator , -o major,minor t)
 stream() { if has_write_streams "$ssd"; then echo "$1"; else echo 0; fi; }
 

@@ -20,14 +20,16 @@ fio_verify() { # NAME ENGINE OPTIONS...
 table() {
 	local i shift=$1
 
-	echo begin full $sectors
 	for ((i = 0; i < 64; i++)); do
 		echo file $((i + 1)) "$( ((i % 2)) && echo collection || echo index)" $((69632 + 4096 * i)) \
 			0:$((i * 2048 + shift)):$((704 + 8 * i)) 2048:$((i * 2048 + 1504)):$((536 - shift))
 	done
-	echo commit
 }
-upload() { table "$1" | while read -r line; do message t $line || return 1; done >/dev/null; }
+upload() {
+	begin t full || return
+	table "$1" | while read -r line; do record t $line || return 1; done || return
+	commit t >/dev/null
+}
 
 works 'sequential writes, no table' fio_verify seq psync --rw=write --bs=64k
 works 'a table is uploaded' upload 0

@@ -64,6 +64,18 @@ queue() { echo "$(block "$1")/queue"; }
 
 message() { dmsetup message "$1" 0 "${@:2}"; }
 
+# An upload to NAME: begin NAME full|update, then record NAME WORD..., then commit NAME
+begin() {
+	local sectors generation=
+
+	sectors=$(blockdev --getsz "/dev/mapper/$1")
+	[[ $2 = full ]] || generation=$(field "$1" generation)
+	upload=$(message "$1" begin "$2" "$sectors" ${generation:+"$generation"}) || return
+	upload=${upload#upload }
+}
+record() { message "$1" upload "$upload" "${@:2}"; }
+commit() { message "$1" commit "$upload"; }
+
 # field NAME WORD: the value behind WORD in the status line of the dsm device
 field() { dmsetup status "$1" | grep -o " $2 [^ ]*" | head -n 1 | cut -d' ' -f3; }
 

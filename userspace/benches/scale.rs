@@ -45,7 +45,10 @@ impl Target for Sink {
     fn message(&self, text: &str) -> Result<String, MessageError> {
         let extents = text.bytes().filter(|&b| b == b':').count() as u64 / 2;
         self.extents.set(self.extents.get() + extents);
-        if text != "commit" {
+        if text.starts_with("begin") {
+            return Ok("upload 1".into());
+        }
+        if text != "commit 1" {
             return Ok(String::new());
         }
         self.generation.set(self.generation.get() + 1);

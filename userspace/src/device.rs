@@ -17,6 +17,9 @@ pub enum MessageError {
     /// The kernel's sentence.
     #[error("{0}")]
     Refused(String),
+    /// The same, because somebody else uploads a table, or has.
+    #[error("{0}")]
+    Stale(String),
     #[error("the device is gone")]
     Gone,
     #[error("the device's length changed from {0} to {1} sectors")]
@@ -37,6 +40,11 @@ pub trait Target {
 
     fn checkpoint(&self) -> Result<Checkpoint, MessageError> {
         Ok(self.message("checkpoint")?.parse()?)
+    }
+
+    /// Of the table, as an update names it.
+    fn generation(&self) -> Result<u64, MessageError> {
+        Ok(self.status()?.generation)
     }
 
     /// Every region, in the order of their ids.
@@ -119,11 +127,16 @@ impl Device {
             Some(Errno::NXIO) => MessageError::Gone,
             Some(errno) => {
                 let verb = text.split(' ').next().unwrap_or_default();
+                let refused = if errno == Errno::STALE {
+                    MessageError::Stale
+                } else {
+                    MessageError::Refused
+                };
                 let sentence = match self.dm.message(&self.name, "error") {
                     Ok(s) if !s.trim().is_empty() => s.trim().to_owned(),
                     _ => format!("the kernel refused the message '{verb}': {errno}"),
                 };
-                MessageError::Refused(sentence)
+                refused(sentence)
             }
             None => MessageError::Dm(e),
         }

@@ -47,7 +47,8 @@ impl Target for Recorder {
             Some(start) if text.starts_with(start.as_str()) => {
                 Err(MessageError::Refused(format!("{start}: refused")))
             }
-            _ if text == "commit" => Ok("generation 1 files 1 extents 1".into()),
+            _ if text.starts_with("begin") => Ok("upload 1".into()),
+            _ if text == "commit 1" => Ok("generation 1 files 1 extents 1".into()),
             _ => Ok(String::new()),
         }
     }
@@ -70,6 +71,7 @@ type Files = BTreeMap<u64, ModelFile>;
 /// An upload under way.
 #[derive(Default)]
 struct Staged {
+    number: u64,
     files: Files,
     /// The file that extents belong to.
     last: Option<u64>,
@@ -80,12 +82,14 @@ struct Staged {
 struct State {
     files: Files,
     upload: Option<Staged>,
+    uploads: u64,
     generation: u64,
     windows: u64,
-    error: String,
     /// Commits to refuse although nothing is wrong with them.
     spurious: u32,
     gone: bool,
+    /// Somebody else begins an upload before the next record comes.
+    intrude: bool,
     /// It does not know `foreign class`.
     old: bool,
     streams: u8,
@@ -146,6 +150,11 @@ impl ModelKernel {
         *self.state.borrow_mut().totals.entry(id).or_default() += pages;
     }
 
+    /// Somebody else begins an upload, as at the next message that is a record.
+    pub fn replace_upload(&self) {
+        self.state.borrow_mut().intrude = true;
+    }
+
     pub fn refuse_hints(&self) {
         self.state.borrow_mut().old = true;
     }
@@ -160,10 +169,16 @@ impl ModelKernel {
     }
 }
 
+fn refuse<T>(sentence: String) -> Result<T, MessageError> {
+    Err(MessageError::Refused(sentence))
+}
+
 impl State {
     fn records(&mut self, words: &[&str]) -> Result<(), String> {
         let streams = self.streams;
-        let Staged { files, last, named } = self.upload.as_mut().ok_or("no upload is under way")?;
+        let Staged {
+            files, last, named, ..
+        } = self.upload.as_mut().ok_or("no upload is under way")?;
         let mut n = 0;
         while n < words.len() {
             let arg = |k: usize| words.get(n + k).copied().ok_or("too few words");
@@ -290,28 +305,64 @@ impl State {
         text
     }
 
-    fn answer(&mut self, text: &str, sectors: u64) -> Result<String, String> {
+    fn begin(&mut self, files: Files) -> String {
+        self.uploads += 1;
+        self.upload = Some(Staged {
+            number: self.uploads,
+            files,
+            ..Staged::default()
+        });
+        format!("upload {}", self.uploads)
+    }
+
+    /// Whether a message is of the upload under way.
+    fn own(&self, words: &[&str]) -> Result<(), MessageError> {
+        let number = words.get(1).and_then(|w| w.parse().ok());
+        if self.upload.as_ref().map(|u| u.number) == number {
+            return Ok(());
+        }
+        Err(MessageError::Stale(format!("upload {number:?} is over")))
+    }
+
+    fn answer(&mut self, text: &str, sectors: u64) -> Result<String, MessageError> {
         let words: Vec<&str> = text.split(' ').collect();
-        self.log.push(words[0].to_owned());
+        let verb = match words[0] {
+            "upload" => words.get(2).copied().unwrap_or_default(),
+            verb => verb,
+        };
+        self.log.push(verb.to_owned());
         match words[0] {
             "begin" => {
                 if words[2].parse() != Ok(sectors) {
-                    return Err(format!("begin: the target has {sectors} sectors"));
+                    return refuse(format!("begin: the target has {sectors} sectors"));
                 }
                 let files = match words[1] {
-                    "full" => Files::new(),
-                    "update" => self.files.clone(),
-                    kind => return Err(format!("begin {kind}: full or update")),
+                    "full" if words.len() == 3 => Files::new(),
+                    "update" if words.len() == 4 => self.files.clone(),
+                    kind => return refuse(format!("begin {kind}: full or update")),
                 };
-                self.upload = Some(Staged {
-                    files,
-                    ..Staged::default()
-                });
-                Ok(String::new())
+                if words[1] == "update" && words[3].parse() != Ok(self.generation) {
+                    return Err(MessageError::Stale(format!("generation {}", self.generation)));
+                }
+                Ok(self.begin(files))
             }
-            "file" | "extents" | "stamp" | "drop" => self.records(&words).map(|()| String::new()),
-            "commit" => self.commit(sectors),
+            "upload" => {
+                if std::mem::take(&mut self.intrude) {
+                    self.begin(Files::new());
+                }
+                self.own(&words)?;
+                let done = self.records(&words[2..]);
+                if done.is_err() {
+                    self.upload = None;
+                }
+                done.map_or_else(refuse, |()| Ok(String::new()))
+            }
+            "commit" => {
+                self.own(&words)?;
+                self.commit(sectors).or_else(refuse)
+            }
             "abort" => {
+                self.own(&words)?;
                 self.upload = None;
                 Ok(String::new())
             }
@@ -320,9 +371,9 @@ impl State {
                 Ok(format!("window {} ms 1000 written 1 moved 0", self.windows))
             }
             "regions" => Ok(self.regions(&words)),
-            "set" if self.old => Err("set foreign class: foreign must be keep or override".into()),
+            "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
             "set" => Ok(String::new()),
-            other => Err(format!("{other}: no such message")),
+            other => refuse(format!("{other}: no such message")),
         }
     }
 }
@@ -337,11 +388,7 @@ impl Target for ModelKernel {
         if s.gone {
             return Err(MessageError::Gone);
         }
-        s.answer(text, self.sectors).map_err(|e| {
-            s.upload = None;
-            s.error.clone_from(&e);
-            MessageError::Refused(e)
-        })
+        s.answer(text, self.sectors)
     }
 
     fn status(&self) -> Result<Status, MessageError> {

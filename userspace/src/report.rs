@@ -201,6 +201,18 @@ impl Report {
                 format!("{} writes kept their own stream or hint", s.foreign),
             ));
         }
+        if let Some(u) = s.upload {
+            lines.push((
+                "upload",
+                format!(
+                    "{} under way, {} files, {} extents, idle for {:.1} s",
+                    u.number,
+                    u.files,
+                    u.extents,
+                    u.idle_ms as f64 / 1000.0
+                ),
+            ));
+        }
         let mut text = format!("{}\n", self.name);
         for (name, value) in lines {
             writeln!(text, "  {name:<12} {value}").expect("strings grow");

@@ -34,6 +34,16 @@ pub struct StreamCount {
     pub sectors: u64,
 }
 
+/// An upload that has begun and has not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UploadState {
+    pub number: u64,
+    pub files: u64,
+    pub extents: u64,
+    /// Since its last message.
+    pub idle_ms: u64,
+}
+
 /// The `status` line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Status {
@@ -57,6 +67,7 @@ pub struct Status {
     pub foreign: u64,
     #[serde(rename = "streams")]
     pub per_stream: Vec<StreamCount>,
+    pub upload: Option<UploadState>,
 }
 
 fn number<T: FromStr>(line: &'static str, name: &str, value: &str) -> Result<T, ParseError> {
@@ -75,6 +86,7 @@ impl FromStr for Status {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         const LINE: &str = "status";
         let mut status = Self::default();
+        let mut upload = UploadState::default();
         let mut seen: Vec<&str> = Vec::with_capacity(24);
         let mut words = text.split_ascii_whitespace();
         while let Some(name) = words.next() {
@@ -105,6 +117,10 @@ impl FromStr for Status {
                 "unmapped_sectors" => status.unmapped_sectors = number(LINE, name, value)?,
                 "split" => status.split = number(LINE, name, value)?,
                 "foreign" => status.foreign = number(LINE, name, value)?,
+                "upload" => upload.number = number(LINE, name, value)?,
+                "upload_files" => upload.files = number(LINE, name, value)?,
+                "upload_extents" => upload.extents = number(LINE, name, value)?,
+                "upload_idle_ms" => upload.idle_ms = number(LINE, name, value)?,
                 _ => {}
             }
             seen.push(name);
@@ -131,6 +147,7 @@ impl FromStr for Status {
                 return Err(ParseError::Missing { line: LINE, name });
             }
         }
+        status.upload = (upload.number > 0).then_some(upload);
         Ok(status)
     }
 }
@@ -299,6 +316,17 @@ impl FromStr for Checkpoint {
     }
 }
 
+/// The reply to `begin`.
+pub struct UploadNumber(pub u64);
+
+impl FromStr for UploadNumber {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        value_of("begin", text, "upload").map(Self)
+    }
+}
+
 /// The reply to `commit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Commit {
@@ -371,7 +399,7 @@ mod tests {
     const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
         streams 8 files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 \
         unmapped_writes 77 unmapped_sectors 616 split 3 foreign 1 \
-        stream 1 80 640 stream 3 10 4096";
+        stream 1 80 640 stream 3 10 4096 upload 0";
 
     #[test]
     fn the_status_line_of_the_documentation() {
@@ -384,6 +412,20 @@ mod tests {
         assert_eq!(s.per_stream.len(), 2);
         assert_eq!(s.per_stream[1].sectors, 4096);
         assert_eq!(s.sectors(), 4736);
+    }
+
+    #[test]
+    fn an_upload_under_way() {
+        let s: Status = STATUS.parse().unwrap();
+        assert_eq!(s.upload, None);
+        let s: Status = format!("{STATUS} upload 7 upload_files 3 upload_extents 12 upload_idle_ms 250")
+            .parse()
+            .unwrap();
+        let upload = s.upload.unwrap();
+        assert_eq!((upload.number, upload.files), (7, 3));
+        assert_eq!((upload.extents, upload.idle_ms), (12, 250));
+        assert_eq!("upload 9".parse::<UploadNumber>().unwrap().0, 9);
+        assert!("".parse::<UploadNumber>().is_err());
     }
 
     #[test]

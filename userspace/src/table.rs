@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::class::Class;
 use crate::device::{MessageError, Target};
-use crate::status::Commit;
+use crate::status::{Commit, UploadNumber};
 
 /// Bytes of text in a message.  Many records share one, because each costs a
 /// system call and an allocation in the kernel.
@@ -58,15 +58,21 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Full,
-    Update,
+    /// Of the table of this generation, and no other.
+    Update(u64),
 }
 
 /// An upload under way.  Dropped before [`Upload::commit`], it is abandoned.
+///
+/// It has a number, by which the kernel tells it from those of others: one that
+/// began later ends it.
 pub struct Upload<'t, T: Target + ?Sized> {
     target: &'t T,
+    number: u64,
     text: String,
     limit: usize,
-    committed: bool,
+    /// The kernel has no such upload any more.
+    ended: bool,
 }
 
 impl<'t, T: Target + ?Sized> Upload<'t, T> {
@@ -75,16 +81,18 @@ impl<'t, T: Target + ?Sized> Upload<'t, T> {
     }
 
     fn with_limit(target: &'t T, kind: Kind, limit: usize) -> Result<Self, MessageError> {
-        let kind = match kind {
-            Kind::Full => "full",
-            Kind::Update => "update",
+        let sectors = target.sectors();
+        let begin = match kind {
+            Kind::Full => format!("begin full {sectors}"),
+            Kind::Update(generation) => format!("begin update {sectors} {generation}"),
         };
-        target.message(&format!("begin {kind} {}", target.sectors()))?;
+        let UploadNumber(number) = target.message(&begin)?.parse()?;
         Ok(Self {
             target,
+            number,
             text: String::with_capacity(limit),
             limit,
-            committed: false,
+            ended: false,
         })
     }
 
@@ -114,8 +122,8 @@ impl<'t, T: Target + ?Sized> Upload<'t, T> {
 
     pub fn commit(mut self) -> Result<Commit, MessageError> {
         self.flush()?;
-        let reply = self.target.message("commit")?;
-        self.committed = true;
+        let reply = self.send(&format!("commit {}", self.number))?;
+        self.ended = true;
         reply.parse().map_err(MessageError::Reply)
     }
 
@@ -124,26 +132,38 @@ impl<'t, T: Target + ?Sized> Upload<'t, T> {
         if !self.text.is_empty() && self.text.len() + 1 + words.len() > self.limit {
             self.flush()?;
         }
-        self.text
-            .push_str(if self.text.is_empty() { opening } else { " " });
+        if self.text.is_empty() {
+            write!(self.text, "upload {} {opening}", self.number).expect("strings grow");
+        } else {
+            self.text.push(' ');
+        }
         self.text.push_str(words);
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), MessageError> {
         if !self.text.is_empty() {
-            self.target.message(&self.text)?;
+            let text = std::mem::take(&mut self.text);
+            self.send(&text)?;
+            self.text = text;
             self.text.clear();
         }
         Ok(())
+    }
+
+    /// What is refused has ended the upload, or it had ended before.
+    fn send(&mut self, text: &str) -> Result<String, MessageError> {
+        let reply = self.target.message(text);
+        self.ended = matches!(reply, Err(MessageError::Refused(_) | MessageError::Stale(_)));
+        reply
     }
 }
 
 impl<T: Target + ?Sized> Drop for Upload<'_, T> {
     fn drop(&mut self) {
-        if !self.committed {
+        if !self.ended {
             // The reason is with the error that led here.
-            let _ = self.target.message("abort");
+            let _ = self.target.message(&format!("abort {}", self.number));
         }
     }
 }
@@ -230,8 +250,8 @@ mod tests {
             target.sent(),
             [
                 "begin full 2097152",
-                "file 131 collection 8192 0:2048:16 16:4096:8 file 132 journal - stamp 5 2",
-                "commit"
+                "upload 1 file 131 collection 8192 0:2048:16 16:4096:8 file 132 journal - stamp 5 2",
+                "commit 1"
             ]
         );
     }
@@ -239,7 +259,7 @@ mod tests {
     #[test]
     fn a_long_file_goes_on_in_the_next_message() {
         let target = Recorder::new(1000);
-        let mut up = Upload::with_limit(&target, Kind::Update, 30).unwrap();
+        let mut up = Upload::with_limit(&target, Kind::Update(3), 39).unwrap();
         up.drop_file(5).unwrap();
         up.file(&record(
             1,
@@ -256,11 +276,11 @@ mod tests {
         assert_eq!(
             target.sent(),
             [
-                "begin update 1000",
-                "drop 5 file 1 collection -",
-                "extents 0:100:8 8:200:8",
-                "extents 16:300:8 24:400:8",
-                "commit"
+                "begin update 1000 3",
+                "upload 1 drop 5 file 1 collection -",
+                "upload 1 extents 0:100:8 8:200:8",
+                "upload 1 extents 16:300:8 24:400:8",
+                "commit 1"
             ]
         );
     }
@@ -285,13 +305,25 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_that_fails_is_abandoned() {
+    fn an_upload_that_is_given_up_is_abandoned() {
         let target = Recorder::new(1000);
-        target.refuse("file");
         let mut up = Upload::begin(&target, Kind::Full).unwrap();
         up.file(&record(1, None, &[])).unwrap();
-        assert!(up.commit().is_err());
-        assert_eq!(target.sent().last().unwrap(), "abort");
+        drop(up);
+        assert_eq!(target.sent(), ["begin full 1000", "abort 1"]);
+    }
+
+    /// The kernel has ended it, and who has begun another one is not disturbed.
+    #[test]
+    fn an_upload_that_was_refused_is_over() {
+        for start in ["upload", "commit"] {
+            let target = Recorder::new(1000);
+            target.refuse(start);
+            let mut up = Upload::begin(&target, Kind::Full).unwrap();
+            up.file(&record(1, None, &[])).unwrap();
+            assert!(up.commit().is_err());
+            assert!(target.sent().last().unwrap().starts_with(start));
+        }
     }
 
     #[test]

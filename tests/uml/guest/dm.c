@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,18 +107,47 @@ int dm_load(const char *name, uint64_t sectors, const char *args)
 	return r;
 }
 
+__thread unsigned long long dm_upload, dm_generation;
+
+/* Copies @message, as dm.h says. */
+static void fill_in(char *to, size_t room, const char *message)
+{
+	bool had_upload = false, had_generation = false;
+	size_t length = 0;
+
+	for (; *message && length < room - 1; message++) {
+		if (*message == '#' && !had_upload) {
+			had_upload = true;
+			length += snprintf(to + length, room - length, "%llu", dm_upload);
+		} else if (*message == '$' && !had_generation) {
+			had_generation = true;
+			length += snprintf(to + length, room - length, "%llu", dm_generation);
+		} else {
+			to[length++] = *message;
+		}
+	}
+	to[length < room ? length : room - 1] = '\0';
+}
+
 /* Sends @message, or asks for the status when there is none. */
 static int ask(const char *name, const char *message, uint32_t flags, char *reply,
 	       size_t room)
 {
-	size_t length = message ? strlen(message) + 1 : 0;
+	size_t length = message ? strlen(message) + 64 : 0;
 	struct call *call = new_call(name, flags, length > room ? length : room);
 	size_t skip = message ? 0 : sizeof(call->spec);
 	int r;
 
 	if (message)
-		memcpy(call->message.message, message, length);
+		fill_in(call->message.message, length, message);
 	r = run(message ? DM_TARGET_MSG : DM_TABLE_STATUS, call);
+	if (!r && message && call->head.flags & DM_DATA_OUT_FLAG) {
+		const char *said = (char *)call + call->head.data_start;
+
+		if (!strncmp(message, "begin ", 6))
+			sscanf(said, "upload %llu", &dm_upload);
+		sscanf(said, "generation %llu", &dm_generation);
+	}
 	if (reply) {
 		reply[0] = '\0';
 		if (!r && call->head.flags & DM_BUFFER_FULL_FLAG)

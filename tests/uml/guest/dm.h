@@ -21,6 +21,12 @@ int dm_clear(const char *name);
 int dm_suspend(const char *name, uint32_t flags);	/* of DM_*_FLAG */
 int dm_resume(const char *name);
 
+/*
+ * In messages, the first "#" stands for the number of the upload that this thread has
+ * begun last, and the first "$" for the generation of the table it has committed last.
+ */
+extern __thread unsigned long long dm_upload, dm_generation;
+
 /* @reply has room for DM_REPLY and may be NULL; it is empty if there is none. */
 int dm_message(const char *name, const char *message, char *reply);
 int dm_status(const char *name, char *line);

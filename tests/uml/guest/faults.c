@@ -25,7 +25,8 @@
 #define NAME "faults"
 #define MANY_EXTENTS 100		/* more than an upload has room for at first */
 
-#define BASE "file 1 collection 32768 0:0:128 file 2 index - 0:128:16 file 3 oplog - 0:256:8"
+#define BASE "upload # file 1 collection 32768 0:0:128 file 2 index - 0:128:16 "	\
+	     "file 3 oplog - 0:256:8"
 
 /* After so many allocations of a load, what comes is device-mapper's own. */
 #define LAST 40
@@ -116,6 +117,11 @@ static void look(struct view *view)
 	/* The age may have another digit the next time. */
 	age = strstr(view->status, "window_ms ") + strlen("window_ms ");
 	memmove(age, age + strspn(age, "-"), strlen(age + strspn(age, "-")) + 1);
+	/* An upload of which something is refused has ended. */
+	age = strstr(view->status, " upload ");
+	if (!age)
+		stop("the status '%s' has no upload", view->status);
+	*age = '\0';
 }
 
 static unsigned long total(const char *regions, const char *region)
@@ -163,27 +169,30 @@ static const struct attempt {
 	const char *before[4];	/* sent without a fault */
 	const char *message;
 } attempts[] = {
-	{ "begin full", { "abort" }, "begin full 65536" },
-	{ "begin update, in an upload", { "begin full 65536", BASE }, "begin update 65536" },
-	{ "file", { "begin full 65536" }, "file 9 collection 4096" },
-	{ "file with its first extents", { "begin full 65536" }, "file 9 other - 0:0:8 8:8:8" },
+	{ "begin full", { NULL }, "begin full 65536" },
+	{ "begin update, in an upload", { "begin full 65536", BASE }, "begin update 65536 $" },
+	{ "file", { "begin full 65536" }, "upload # file 9 collection 4096" },
+	{ "file with its first extents", { "begin full 65536" },
+	  "upload # file 9 other - 0:0:8 8:8:8" },
 	{ "many files", { "begin full 65536" }, many_files },
-	{ "extents", { "begin full 65536", "file 9 other -" }, "extents 0:0:8 8:8:8" },
-	{ "many extents", { "begin full 65536", "file 9 other -" }, many_extents },
-	{ "drop", { "begin update 65536" }, "drop 1" },
-	{ "abort", { "begin full 65536", many_files }, "abort" },
-	{ "commit of the same files", { "begin full 65536", BASE }, "commit" },
-	{ "commit of other files", { "begin full 65536", many_files }, "commit" },
+	{ "extents", { "begin full 65536", "upload # file 9 other -" },
+	  "upload # extents 0:0:8 8:8:8" },
+	{ "many extents", { "begin full 65536", "upload # file 9 other -" }, many_extents },
+	{ "drop", { "begin update 65536 $" }, "upload # drop 1" },
+	{ "abort", { "begin full 65536", many_files }, "abort #" },
+	{ "commit of the same files", { "begin full 65536", BASE }, "commit #" },
+	{ "commit of other files", { "begin full 65536", many_files }, "commit #" },
 	{ "commit of many extents",
-	  { "begin full 65536", "file 9 other -", many_extents }, "commit" },
+	  { "begin full 65536", "upload # file 9 other -", many_extents }, "commit #" },
 	{ "commit of an update",
-	  { "begin update 65536", "file 1 index 4096 0:512:64 drop 2", many_files }, "commit" },
-	{ "commit of nothing", { "begin full 65536" }, "commit" },
+	  { "begin update 65536 $", "upload # file 1 index 4096 0:512:64 drop 2", many_files },
+	  "commit #" },
+	{ "commit of nothing", { "begin full 65536" }, "commit #" },
 	{ "commit that is refused",
-	  { "begin update 65536", "file 9 other - 0:0:8", many_files }, "commit" },
+	  { "begin update 65536 $", "upload # file 9 other - 0:0:8", many_files }, "commit #" },
 	{ "checkpoint", { NULL }, "checkpoint" },
 	{ "checkpoint of many files",
-	  { "begin update 65536", many_files, "commit" }, "checkpoint" },
+	  { "begin update 65536 $", many_files, "commit #" }, "checkpoint" },
 	{ "set policy", { "set policy none" }, "set policy dsm" },
 	{ "set groups", { "set groups 2" }, "set groups 3" },
 	{ "set, refused", { NULL }, "set groups 17" },
@@ -198,10 +207,11 @@ static void fill_many(unsigned int files)
 {
 	char *file = many_files, *extent = many_extents;
 
+	file += sprintf(file, "upload # ");
 	for (unsigned int i = 0; i < files; i++)
 		file += sprintf(file, "file %u other %s %u:%u:8 ", 1000 + i, i % 2 ? "-" : "4096",
 				8 * (i % 2), 4096 + 16 * i);
-	extent += sprintf(extent, "extents");
+	extent += sprintf(extent, "upload # extents");
 	for (unsigned int i = 0; i < MANY_EXTENTS; i++)
 		extent += sprintf(extent, " %u:%u:8", 16 * i, 32768 + 16 * i);
 }
@@ -210,7 +220,7 @@ static void fill_many(unsigned int files)
 static void prepare(const struct attempt *attempt)
 {
 	if (dm_message(NAME, "begin full 65536", NULL) || dm_message(NAME, BASE, NULL) ||
-	    dm_message(NAME, "commit", NULL))
+	    dm_message(NAME, "commit #", NULL))
 		stop("%s: the first table cannot be uploaded", attempt->what);
 	for (int i = 0; i < 4 && attempt->before[i]; i++)
 		if (dm_message(NAME, attempt->before[i], NULL))

@@ -33,23 +33,24 @@
 /* Seeds: every form that is valid.  A session is sent in its order. */
 
 static const char * const sessions[][8] = {
-	{ "begin full 65536", "file 1 collection 32768 0:0:128", "file 2 index - 0:128:128",
-	  "extents 128:512:64 192:1024:8", "commit" },
+	{ "begin full 65536", "upload # file 1 collection 32768 0:0:128",
+	  "upload # file 2 index - 0:128:128", "upload # extents 128:512:64 192:1024:8", "commit #" },
 	{ "begin full 65536",
-	  "file 1 collection 524288 0:0:2048 2048:4096:512 file 2 index 4096 0:8192:2048 "
+	  "upload # file 1 collection 524288 0:0:2048 2048:4096:512 file 2 index 4096 0:8192:2048 "
 	  "file 3 primary - 0:16384:2048 file 4 journal - 1024:24576:1024 0:25600:1024 "
 	  "file 5 oplog - 0:32768:2048 file 6 other 0 0:40960:2048",
-	  "commit", "regions", "checkpoint" },
-	{ "begin update 65536", "file 7 collection 8192 0:50000:8", "extents 8:50008:8 16:50016:8",
-	  "commit" },
-	{ "begin update 65536", "drop 2", "file 1 index - 0:0:64", "commit" },
-	{ "begin update 65536", "file 18446744073709551615 other - 34359738336:65528:8 drop 7",
-	  "abort" },
-	{ "begin full 65536", "file 1 collection 17592186040320 0:0:65536", "commit" },
-	{ "begin update 65536", "file 8 other - stamp 8 2 0:51000:8", "stamp 0 5 file 9 index 0 stamp 1 0",
-	  "commit", "checkpoint", "regions" },
-	{ "begin full 65536", "commit" },
-	{ "begin update 65536", "begin full 65536", "file 9 primary 4096", "commit", "checkpoint" },
+	  "commit #", "regions", "checkpoint" },
+	{ "begin update 65536 $", "upload # file 7 collection 8192 0:50000:8",
+	  "upload # extents 8:50008:8 16:50016:8", "commit #" },
+	{ "begin update 65536 $", "upload # drop 2", "upload # file 1 index - 0:0:64", "commit #" },
+	{ "begin update 65536 $",
+	  "upload # file 18446744073709551615 other - 34359738336:65528:8 drop 7", "abort #" },
+	{ "begin full 65536", "upload # file 1 collection 17592186040320 0:0:65536", "commit #" },
+	{ "begin update 65536 $", "upload # file 8 other - stamp 8 2 0:51000:8",
+	  "upload # stamp 0 5 file 9 index 0 stamp 1 0", "commit #", "checkpoint", "regions" },
+	{ "begin full 65536", "commit #", "commit #", "abort #" },
+	{ "begin update 65536 $", "begin full 65536", "upload # file 9 primary 4096", "commit #",
+	  "checkpoint" },
 	{ "checkpoint", "error" },
 	{ "checkpoint", "checkpoint", "reset" },
 	{ "regions", "regions 1", "regions 0 1", "regions 3 100", "error" },
@@ -81,7 +82,8 @@ static const char * const constructors[] = {
 
 /* What mutations put in. */
 static const char * const words[] = {
-	"begin", "full", "update", "file", "extents", "stamp", "drop", "commit", "abort", "checkpoint",
+	"begin", "full", "update", "upload", "#", "$", "file", "extents", "stamp", "drop", "commit",
+	"abort", "checkpoint",
 	"set", "reset", "regions", "error", "collection", "index", "primary", "journal", "oplog",
 	"other", "policy", "none", "boundary", "dsm", "groups", "alpha", "auto", "prediction",
 	"off", "on", "predicted", "computed", "range", "written", "region", "primary_filter",
@@ -286,12 +288,13 @@ static bool is_regions_reply(const char *reply)
 
 static bool is_good_reply(const char *reply)
 {
-	int commit = 0, checkpoint = 0;
+	int commit = 0, checkpoint = 0, begin = 0;
 
+	sscanf(reply, "upload %*u%n", &begin);
 	sscanf(reply, "generation %*u files %*u extents %*u%n", &commit);
 	sscanf(reply, "window %*u ms %*u written %*u moved %*u%n", &checkpoint);
-	return !*reply || (commit && !reply[commit]) || (checkpoint && !reply[checkpoint]) ||
-	       is_regions_reply(reply);
+	return !*reply || (begin && !reply[begin]) || (commit && !reply[commit]) ||
+	       (checkpoint && !reply[checkpoint]) || is_regions_reply(reply);
 }
 
 static bool is_sentence(const char *text)
@@ -362,7 +365,7 @@ static void try_message(void)
 			fail("the reply '%s' has no form", w.reply);
 		return;
 	}
-	if (r != -EINVAL && r != -ENOENT && r != -EEXIST)
+	if (r != -EINVAL && r != -ENOENT && r != -EEXIST && r != -ESTALE)
 		fail("refused with %s", strerror(-r));
 	if (ask)
 		check_sentence();
@@ -418,6 +421,8 @@ static void try_constructor(bool use)
 
 	/* Device-mapper looks only here whether the device below is large enough. */
 	r = dm_resume(w.name);
+	if (!r)
+		dm_generation = 0;
 	if (r && !kernel_said_why())
 		fail("not resumed with %s, and the kernel log does not say why", strerror(-r));
 	if (r && dm_resume(w.name))
@@ -473,6 +478,7 @@ static void check_table(void)
 	if (dm_table(w.name, line) || dm_load(w.name, SECTORS, line) || dm_resume(w.name) ||
 	    dm_table(w.name, again))
 		fail("the table line '%s' is not taken", line);
+	dm_generation = 0;
 	if (strcmp(line, again))
 		fail("the table line '%s' has become '%s'", line, again);
 }
@@ -481,7 +487,7 @@ static void check_table(void)
 
 static void check_writes(void)
 {
-	static const char upload[] = "file 1 collection 4096 0:0:16 file 2 index - 0:16:16";
+	static const char upload[] = "upload # file 1 collection 4096 0:0:16 file 2 index - 0:16:16";
 	char path[32], line[64];
 	uint64_t *block = aligned_alloc(4096, 4096), *got = aligned_alloc(4096, 4096);
 	int fd;
@@ -489,7 +495,7 @@ static void check_writes(void)
 	snprintf(line, sizeof(line), "%s %u", w.device, w.index * SECTORS);
 	if (dm_load(w.name, SECTORS, line) || dm_resume(w.name))
 		fail("the device cannot be set up anew");
-	if (send_message("begin full 65536") || send_message(upload) || send_message("commit"))
+	if (send_message("begin full 65536") || send_message(upload) || send_message("commit #"))
 		fail("a table cannot be uploaded");
 
 	snprintf(path, sizeof(path), "/dev/dm-%u", w.minor);

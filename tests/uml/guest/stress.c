@@ -81,7 +81,8 @@ static bool send_message(const char *message, char *reply)
 
 	if (!r)
 		return true;
-	if (mode == RELOADS && (r == -EINVAL || r == -ENOENT || r == -EEXIST || r == -ENXIO))
+	if (mode == RELOADS && (r == -EINVAL || r == -ENOENT || r == -EEXIST || r == -ENXIO ||
+				r == -ESTALE))
 		return false;
 	dm_message(NAME, "error", error);
 	stop("'%.100s' was refused with %s: %s", message, strerror(-r), error);
@@ -138,7 +139,7 @@ static bool send_file(const struct division *d, int file)
 	char message[8192];
 	int length, last = -1;
 
-	length = sprintf(message, "file %d %s ", file + 1, classes[d->class[file]]);
+	length = sprintf(message, "upload # file %d %s ", file + 1, classes[d->class[file]]);
 	if (d->boundary[file] < 0)
 		length += sprintf(message + length, "-");
 	else
@@ -150,7 +151,7 @@ static bool send_file(const struct division *d, int file)
 		if (last >= 0 && !below(20)) {
 			if (!send_message(message, NULL))
 				return false;
-			length = sprintf(message, "extents");
+			length = sprintf(message, "upload # extents");
 		}
 		length += sprintf(message + length, " %lu:%lu:%lu", d->place[i] * UNIT, i * UNIT,
 				  UNIT);
@@ -166,12 +167,12 @@ static bool send_visitors(bool full)
 	char message[256];
 
 	if (!full && there) {
-		snprintf(message, sizeof(message), "drop %u", 1000 + there);
+		snprintf(message, sizeof(message), "upload # drop %u", 1000 + there);
 		if (mode != RELOADS && !send_message(message, NULL))
 			return false;
 	}
 	there = 1 + (there + 1 + below(500)) % 1000;	/* not the same */
-	snprintf(message, sizeof(message), "file %u other 4096 0:%lu:%lu", 1000 + there,
+	snprintf(message, sizeof(message), "upload # file %u other 4096 0:%lu:%lu", 1000 + there,
 		 SECTORS / 2 + UNIT * below(NR_UNITS), UNIT);
 	return send_message(message, NULL);
 }
@@ -180,7 +181,8 @@ static bool send_upload(const struct division *d, bool full, int one, int other)
 {
 	char message[64], reply[DM_REPLY];
 
-	snprintf(message, sizeof(message), "begin %s %lu", full ? "full" : "update", SECTORS);
+	snprintf(message, sizeof(message), "begin %s %lu%s", full ? "full" : "update", SECTORS,
+		 full ? "" : " $");
 	if (!send_message(message, NULL))
 		return false;
 	for (int file = 0; file < NR_FILES; file++)
@@ -188,7 +190,7 @@ static bool send_upload(const struct division *d, bool full, int one, int other)
 			return false;
 	if (!send_visitors(full))
 		return false;
-	if (!send_message("commit", reply))
+	if (!send_message("commit #", reply))
 		return false;
 	if (strncmp(reply, "generation ", 11))
 		stop("the reply to commit is '%s'", reply);
@@ -207,10 +209,10 @@ static void send_half(void)
 		return;
 	switch (below(3)) {
 	case 0:
-		send_message("abort", NULL);
+		send_message("abort #", NULL);
 		break;
 	case 1:
-		dm_message(NAME, "file 1 nonsense -", NULL);
+		dm_message(NAME, "upload # file 1 nonsense -", NULL);
 		break;
 	case 2:
 		break;		/* the next begin ends it */
@@ -369,8 +371,8 @@ static void another(void)
 		stop("another device cannot be made");
 	snprintf(line, sizeof(line), "begin full %lu", SECTORS);
 	if (dm_message("another", line, NULL) ||
-	    dm_message("another", "file 1 index 4096 0:0:16", NULL) ||
-	    (below(2) && dm_message("another", "commit", NULL)))
+	    dm_message("another", "upload # file 1 index 4096 0:0:16", NULL) ||
+	    (below(2) && dm_message("another", "commit #", NULL)))
 		stop("another device does not take a table");
 
 	snprintf(path, sizeof(path), "/dev/dm-%u", minor);

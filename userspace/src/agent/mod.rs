@@ -967,9 +967,21 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         if !self.full && !dirty && self.drops.is_empty() {
             return Ok(Ok(None));
         }
-        let commit = match self.send() {
+        let sent = match self.send() {
+            Err(MessageError::Stale(sentence)) => {
+                log!(
+                    Warn,
+                    "somebody else uploads, too; uploading all of the table",
+                    reason = sentence
+                );
+                self.full = true;
+                self.send()
+            }
+            sent => sent,
+        };
+        let commit = match sent {
             Ok(commit) => commit,
-            Err(MessageError::Refused(sentence)) => return Ok(Err(sentence)),
+            Err(MessageError::Refused(sentence) | MessageError::Stale(sentence)) => return Ok(Err(sentence)),
             Err(e) => return Err(fatal(e)),
         };
         for f in self.files.values_mut() {
@@ -987,7 +999,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let kind = if self.full {
             table::Kind::Full
         } else {
-            table::Kind::Update
+            table::Kind::Update(self.generation)
         };
         let mut upload = Upload::begin(&self.target, kind)?;
         if !self.full {

@@ -646,6 +646,40 @@ fn a_table_that_was_lost_is_uploaded_again() {
     assert_eq!(a.target.status().unwrap().generation, a.generation());
 }
 
+/// The kernel refuses an update of a table that is not the agent's.
+#[test]
+fn a_table_that_somebody_else_changed_is_uploaded_whole() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    let files = a.target.files();
+    a.target.message(&format!("begin full {SECTORS}")).unwrap();
+    a.target.message("commit 2").unwrap();
+    bed.file(COLL, 8, 800);
+    a.target.log();
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert!(!o.failed);
+    assert_eq!(a.target.log(), ["begin", "begin", "file", "commit"]);
+    assert_eq!(a.target.files().len(), files.len());
+    assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 64)]);
+    assert_eq!(a.target.status().unwrap().generation, a.generation());
+}
+
+/// Neither has the records of the other, and the one that comes later is complete.
+#[test]
+fn an_upload_that_somebody_else_replaced_is_sent_again() {
+    let bed = Bed::new();
+    let c = bed.file(COLL, 4, 800);
+    let mut a = bed.attached(BoundaryMode::Manual);
+    bed.file(COLL, 8, 800);
+    a.target.log();
+    a.target.replace_upload();
+    let o = a.refresh(Scope::Grown, &mut none).unwrap();
+    assert!(!o.failed);
+    assert_eq!(a.target.log(), ["begin", "file", "begin", "file", "commit"]);
+    assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 64)]);
+}
+
 #[test]
 fn what_ends_the_agent() {
     let bed = Bed::new();

@@ -79,7 +79,7 @@ pub enum Command {
     /// features {}, policy, layout, groups, device_streams, source,
     /// streams_used, files, regions, extents, generation, windows, window_ms,
     /// unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
-    /// writes, sectors, used_for []}], agent {dbpath, pid, version, boundary,
+    /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms}, agent {dbpath, pid, version, boundary,
     /// marked, files, boundaries, outgrown, checkpoints, uploads, refusals,
     /// last_refresh_ms, delalloc, shared}, region_list [{file, id, class, boundary,
     /// side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.

@@ -55,6 +55,8 @@ impl Boundaries {
 
 pub fn load(a: &Load, out: Output) -> Result<()> {
     let device = Device::open(&a.name)?;
+    // Before anything is read: what somebody else commits meanwhile is not known here.
+    let generation = device.generation().map_err(|e| refused(&a.name, e))?;
     let mut present = HashMap::new();
     for r in device.regions().map_err(|e| refused(&a.name, e))? {
         if let Some(b) = r.boundary {
@@ -71,7 +73,11 @@ pub fn load(a: &Load, out: Output) -> Result<()> {
         None => read_files(&device, &a.files, a.class, &boundaries)?,
     };
     free_of_overlaps(&mut loaded.entries);
-    let kind = if a.update { Kind::Update } else { Kind::Full };
+    let kind = if a.update {
+        Kind::Update(generation)
+    } else {
+        Kind::Full
+    };
     let commit = upload(&device, kind, &loaded.entries).map_err(|e| refused(&a.name, e))?;
     print_commit(&a.name, &commit, Some(&loaded.seen), out)
 }
@@ -257,7 +263,7 @@ pub fn drop_files(name: &str, files: &[String], out: Output) -> Result<()> {
         });
     }
     let drop = || {
-        let mut upload = Upload::begin(&device, Kind::Update)?;
+        let mut upload = Upload::begin(&device, Kind::Update(device.generation()?))?;
         for &id in &ids {
             upload.drop_file(id)?;
         }

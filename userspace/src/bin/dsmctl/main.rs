@@ -122,6 +122,11 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
 fn refused(name: &str, e: MessageError) -> anyhow::Error {
     match e {
         MessageError::Refused(sentence) => anyhow::anyhow!("{name}: {sentence}; nothing was changed"),
+        MessageError::Stale(sentence) => {
+            anyhow::anyhow!(
+                "{name}: {sentence}; somebody else changes the table, and nothing was changed by this"
+            )
+        }
         e => anyhow::Error::new(e).context(name.to_owned()),
     }
 }

@@ -343,7 +343,7 @@ impl<'a> Guest<'a> {
             held,
         };
         let upload = || {
-            let mut upload = Upload::begin(device, Kind::Update)?;
+            let mut upload = Upload::begin(device, Kind::Update(device.generation()?))?;
             for f in &guest.files {
                 upload.file(&f.record())?;
             }
@@ -372,7 +372,7 @@ impl<'a> Guest<'a> {
     }
 
     fn leave(&self) -> Result<(), MessageError> {
-        let mut upload = Upload::begin(self.device, Kind::Update)?;
+        let mut upload = Upload::begin(self.device, Kind::Update(self.device.generation()?))?;
         for f in &self.files {
             upload.drop_file(f.id)?;
         }
