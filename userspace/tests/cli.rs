@@ -41,6 +41,8 @@ fn wrong_usage_ends_with_2() {
         "simulate --trace t --size 1G --fill 0.5",
         "simulate --trace t --load-stream 0",
         "create",
+        "free",
+        "free a b",
         "group",
         "group n --trace t",
         "group --trace t --streams 0",
@@ -541,4 +543,57 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     entries
         .flat_map(|p| if p.is_dir() { walk(&p) } else { vec![p] })
         .collect()
+}
+
+#[test]
+fn free_says_what_is_listed() {
+    let made = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/avail");
+    let o = dsmctl(&format!("free {made}/11.3.1"));
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(o.status.success(), "{}", said(&o));
+    let o = dsmctl(&format!("free {made}/11.3.1 -o json --ranges"));
+    let r: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(r["wiredtiger"], "11.3.1");
+    assert_eq!(
+        (&r["discard"], &r["discard_refused"]),
+        (&true.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(r["total"]["files"], 6);
+    let files = r["files"].as_array().unwrap();
+    let of = |path: &str| files.iter().find(|f| f["path"] == path).unwrap();
+    // As "wt verify" has it.
+    let expected = std::fs::read_to_string(format!("{made}/11.3.1.expected")).unwrap();
+    let mut free = 0;
+    for line in expected.lines() {
+        let mut words = line.split(' ');
+        let f = of(words.next().unwrap());
+        assert_eq!(f["size"].to_string(), words.next().unwrap());
+        let ranges: Vec<String> = words.map(str::to_owned).collect();
+        let seen = f["ranges"].as_array().unwrap().iter();
+        let seen: Vec<String> = seen.map(|r| format!("{}-{}", r["start"], r["end"])).collect();
+        assert_eq!(ranges, seen, "{line}");
+        free += f["free"].as_u64().unwrap();
+    }
+    assert_eq!(r["total"]["free"], free);
+    assert!(of("never.wt")["size"].is_null() && of("never.wt")["refused"].is_null());
+    let sentence = r["sentence"].as_str().unwrap();
+    assert!(
+        sentence.contains("of a full drive") && text.contains(sentence),
+        "{text}"
+    );
+    assert!(text.starts_with("FILE "), "{text}");
+
+    let o = dsmctl(&format!("free {made}/3.2.1"));
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(
+        o.status.success() && text.contains("It cannot be had here: "),
+        "{text}"
+    );
+    let o = dsmctl(&format!("free {made}"));
+    assert_eq!(o.status.code(), Some(1));
+    assert!(
+        said(&o).ends_with("this is not the directory of a WiredTiger database\n"),
+        "{}",
+        said(&o)
+    );
 }

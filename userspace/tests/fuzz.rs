@@ -5,8 +5,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use dsm::agent::state::{Directory, Kept, State};
+use dsm::avail::page::Block;
+use dsm::avail::tree::{Blocks, Tree};
+use dsm::avail::{config, list, Addr, Cookie, Kind, Refusal};
 use dsm::class::Class;
 use dsm::config::Config;
 use dsm::ident::classify;
@@ -87,6 +91,114 @@ const CONFIG: &str = "metrics = 9187\nlog-format = \"json\"\n[[database]]\ndevic
     refresh-seconds = 0.5\nwait = false\n[[database]]\ndevice = \"b\"\ndbpath = \"/b\"\nboundary = \"manual\"\n";
 const TURTLE: &str = "WiredTiger version string\nWiredTiger 11.3.1\nfile:WiredTiger.wt\n\
     a=\"x(\",checkpoint=(WiredTigerCheckpoint.7=(addr=\"018e\",order=7)),b=[1,2]\n";
+
+/// A database that WiredTiger has made, in memory.
+struct Database {
+    turtle: String,
+    metadata: Vec<u8>,
+    /// Of a file whose list has many extents.
+    entry: String,
+    list: Vec<u8>,
+}
+
+static DATABASE: LazyLock<Database> = LazyLock::new(|| {
+    let at = |name: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/avail/11.3.1")
+            .join(name)
+    };
+    let turtle = std::fs::read_to_string(at("WiredTiger.turtle")).unwrap();
+    let metadata = std::fs::read(at("WiredTiger.wt")).unwrap();
+    let mut entry = String::new();
+    let mut found = |key: &[u8], value: &[u8]| {
+        if key.starts_with(b"file:index-1-1.wt") {
+            entry = std::str::from_utf8(value)
+                .unwrap()
+                .trim_end_matches('\0')
+                .to_owned();
+        }
+        Ok(())
+    };
+    let cookie = config::turtle(&turtle).unwrap().cookie.unwrap();
+    walk(&metadata, &cookie.root.unwrap(), &[], &mut found).unwrap();
+    let cookie = config::newest(&entry).unwrap().cookie.unwrap();
+    let addr = cookie.avail.unwrap();
+    let file = std::fs::read(at("index-1-1.wt")).unwrap();
+    let list = file[addr.offset as usize..addr.end() as usize].to_vec();
+    Database {
+        turtle,
+        metadata,
+        entry,
+        list,
+    }
+});
+
+/// Blocks of a file of which some are damaged, with checksums that fit nevertheless:
+/// what is looked at is what comes after these.
+struct Damaged<'a> {
+    file: &'a [u8],
+    changes: &'a [(u16, u16, u8)],
+    blocks: u32,
+}
+
+impl Blocks for Damaged<'_> {
+    fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
+        self.blocks += 1;
+        let range = addr.offset as usize..addr.end() as usize;
+        let bytes = self.file.get(range).ok_or(Refusal {
+            kind: Kind::Damaged,
+            message: "it is beyond the end".into(),
+        })?;
+        let mut bytes = bytes.to_vec();
+        for (block, at, byte) in self.changes {
+            if u32::from(*block) % 8 == self.blocks % 8 {
+                spoil(&mut bytes, *at, *byte);
+            }
+        }
+        mended(bytes, addr)
+    }
+}
+
+/// Changes a byte, most often one of the header or of those soon after it.
+fn spoil(bytes: &mut [u8], at: u16, byte: u8) {
+    let at = if at & 1 == 0 { at % 256 } else { at };
+    let at = usize::from(at) % bytes.len();
+    bytes[at] = byte;
+}
+
+fn mended(mut bytes: Vec<u8>, addr: &Addr) -> Result<Block, Refusal> {
+    bytes[28..32].copy_from_slice(&addr.size.to_le_bytes());
+    bytes[32..36].fill(0);
+    let covered = if bytes[36] & 1 != 0 { bytes.len() } else { 64 };
+    let checksum = crc32c::crc32c(&bytes[..covered]);
+    bytes[32..36].copy_from_slice(&checksum.to_le_bytes());
+    Block::check(bytes, &Addr { checksum, ..*addr })
+}
+
+fn walk(
+    file: &[u8],
+    root: &Addr,
+    changes: &[(u16, u16, u8)],
+    each: &mut dsm::avail::tree::Each<'_>,
+) -> Result<u32, Refusal> {
+    let mut blocks = Damaged {
+        file,
+        changes,
+        blocks: 0,
+    };
+    let mut tree = Tree {
+        left: file.len() as u64,
+        blocks: &mut blocks,
+        alloc: 4096,
+        old: false,
+    };
+    tree.walk(root, each)?;
+    Ok(blocks.blocks)
+}
+
+fn block_changes() -> impl Strategy<Value = Vec<(u16, u16, u8)>> {
+    prop::collection::vec((any::<u16>(), any::<u16>(), any::<u8>()), 1..5)
+}
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -192,6 +304,70 @@ proptest! {
         let text = changed_text(TURTLE, &changes);
         if let Some(entry) = turtle::checkpoint_entry(&text) {
             prop_assert!(text.contains(entry));
+        }
+    }
+
+    #[test]
+    fn turtles_with_checkpoints(changes in changes()) {
+        let text = changed_text(&DATABASE.turtle, &changes);
+        if let Ok(turtle) = config::turtle(&text) {
+            prop_assert!(matches!(turtle.version.major, 3 | 10..=12));
+        }
+    }
+
+    #[test]
+    fn entries_of_the_metadata(changes in changes()) {
+        let text = changed_text(&DATABASE.entry, &changes);
+        if let Ok(config::Newest { cookie: Some(cookie), .. }) = config::newest(&text) {
+            prop_assert!(cookie.alloc.is_power_of_two());
+            prop_assert!(cookie.avail.is_none_or(|a| a.size > 0 && a.offset > 0));
+        }
+    }
+
+    #[test]
+    fn cookies(bytes in prop::collection::vec(any::<u8>(), 0..48), version in any::<bool>()) {
+        let mut bytes = bytes;
+        if let (Some(first), true) = (bytes.first_mut(), version) {
+            *first = 1;
+        }
+        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        if let Ok(cookie) = Cookie::parse(&hex, 4096) {
+            prop_assert!(cookie.file_size < 1 << 63);
+        }
+    }
+
+    #[test]
+    fn pages_of_the_metadata(changes in block_changes()) {
+        let cookie = config::turtle(&DATABASE.turtle).unwrap().cookie.unwrap();
+        let mut entries = 0;
+        let done = walk(&DATABASE.metadata, &cookie.root.unwrap(), &changes, &mut |_, value| {
+            entries += 1;
+            if let Ok(text) = std::str::from_utf8(value) {
+                let _ = config::newest(text);
+            }
+            Ok(())
+        });
+        // Blocks are disjoint: there are no more of them than fit the file.
+        let most = DATABASE.metadata.len() / 4096;
+        prop_assert!(done.is_err() || done.is_ok_and(|blocks| blocks as usize <= most));
+        prop_assert!(entries < DATABASE.metadata.len());
+    }
+
+    #[test]
+    fn blocks_of_lists(changes in block_changes()) {
+        let cookie = config::newest(&DATABASE.entry).unwrap().cookie.unwrap();
+        let addr = cookie.avail.unwrap();
+        let mut bytes = DATABASE.list.clone();
+        for (_, at, byte) in changes {
+            spoil(&mut bytes, at, byte);
+        }
+        let read = mended(bytes, &addr).and_then(|block| {
+            list::parse(block.data()?, &cookie)
+        });
+        if let Ok(list) = read {
+            prop_assert!(list.iter().all(|e| e.start < e.end && e.end <= cookie.file_size));
+            prop_assert!(list.windows(2).all(|w| w[0].end <= w[1].start));
+            prop_assert!(list.iter().all(|e| e.end <= addr.offset || addr.end() <= e.start));
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod cookie;
 mod difference;
 mod files;
 pub mod list;
+pub mod outlook;
 pub mod page;
 pub mod tree;
 

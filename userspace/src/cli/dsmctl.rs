@@ -16,7 +16,8 @@ use crate::sizes::bytes;
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
-/// A sector is 512 bytes. All commands need root.
+/// A sector is 512 bytes. All commands need root, but for free, simulate, group and
+/// trace where the files can be read.
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version, max_term_width = 80)]
 pub struct Args {
@@ -111,6 +112,23 @@ pub enum Command {
     Verify(Verify),
     /// Have dsmd read all extents again
     Refresh { name: String },
+    /// Say what WiredTiger lists as free in a database's files
+    ///
+    /// Each checkpoint of a file has a list of the blocks that it does not use. The
+    /// drive does not know of them, and copies them when it collects: dsmd can
+    /// discard what a checkpoint has freed. This reads the lists of the newest
+    /// checkpoint, of a database that runs or not, and changes nothing. Who can
+    /// read the files needs no root.
+    ///
+    /// WiredTiger 3, 10, 11 and 12 are understood (MongoDB 3.6 to 8); encryption,
+    /// tiered storage and a live restore are refused.
+    ///
+    /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, files [{path,
+    /// size, free, share, extents, refused}], total {files, size, free, share,
+    /// extents}, full, outlook {written_per_checkpoint, saved_on_full_drive,
+    /// saved_at_80_percent}, sentence}; sizes are bytes, shares are of 1, full is
+    /// that of the file system, and what does not apply is null.
+    Free(Free),
     /// Record what a running database writes, for simulate
     ///
     /// Nothing is changed or stopped: the kernel's trace tells of every write and
@@ -344,6 +362,18 @@ pub struct Verify {
     /// A directory on the device [default: where the device is mounted]
     #[arg(long)]
     pub dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Free {
+    /// The database's data directory
+    pub dbpath: PathBuf,
+    /// A row for every file, and not for the 20 with most
+    #[arg(long)]
+    pub all: bool,
+    /// With -o json: the ranges themselves, {start, end} in bytes
+    #[arg(long)]
+    pub ranges: bool,
 }
 
 #[derive(Debug, clap::Args)]

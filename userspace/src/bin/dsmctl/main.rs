@@ -3,6 +3,7 @@
 
 mod attach;
 mod create;
+mod free;
 mod group;
 mod load;
 mod record;
@@ -79,6 +80,7 @@ fn run(args: &Args) -> Result<bool> {
             BoundaryCommand::Show { name } => show::boundaries(name, out),
         },
         Command::Record(a) => record::record(a),
+        Command::Free(a) => free::free(a, out),
         Command::Group(a) => group::group(a, out),
         Command::Trace { recording } => simulate::print_trace(recording),
         Command::Simulate(a) => {
