@@ -13,7 +13,7 @@
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
-# make mongo-test    dsmd with a server to ask, and on WiredTiger 11, in a VM
+# make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds

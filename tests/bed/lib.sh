@@ -24,8 +24,10 @@ recipe_of() {
 	tools)	echo recipes/tools recipes/debian.sh recipes/add-kernels packages/tools packages/kernels ;;
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
 	dashboard) echo recipes/dashboard recipes/debian.sh packages/dashboard ;;
-	mongo)	echo recipes/mongo recipes/debian.sh packages/mongo packages/mongo.pip packages/wiredtiger.pip ;;
+	mongo)	echo recipes/mongo recipes/debian.sh packages/mongo packages/mongo.pip ;;
+	wiredtiger) echo recipes/wiredtiger recipes/debian.sh packages/wiredtiger packages/wiredtiger.pip ;;
 	image)	recipe_of guest
+		recipe_of wiredtiger
 		echo recipes/image guest-init guest-lib.sh dsm-dmesg-clean ;;
 	engines) echo recipes/engines recipes/debian.sh packages/engines ;;
 	*)	more_recipes "$1" ;;
@@ -86,15 +88,16 @@ ensure() {
 prepare() {
 	local name builds=()
 
-	if [[ ! -d $(artefact tools) || ! -d $(artefact guest) ]]; then
+	if [[ ! -d $(artefact tools) || ! -d $(artefact guest) || ! -d $(artefact wiredtiger) ]]; then
 		need_host
-		for name in tools guest; do
+		for name in tools guest wiredtiger; do
 			ensure "$name" &
 			builds+=($!)
 		done
 		trap 'kill "${builds[@]}" 2>/dev/null; exit 130' INT TERM
-		wait "${builds[0]}" || { kill "${builds[1]}" 2>/dev/null; exit 1; }
-		wait "${builds[1]}" || exit 1
+		for name in "${builds[@]}"; do
+			wait "$name" || { kill "${builds[@]}" 2>/dev/null; exit 1; }
+		done
 		trap - INT TERM
 	fi
 	ensure image

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# For the tests of this folder, in the guest: the root with SecantusDB and
-# WiredTiger 11, and a file system on a dsm device. To be sourced.
+# For the tests of this folder, in the guest: the root with SecantusDB, and a file
+# system on a dsm device. To be sourced.
 
 . "$(dirname "$0")/lib.sh"
 load_module

@@ -4,7 +4,7 @@
 # unmapped writes.
 . "$(dirname "$0")/common.sh"
 
-load() { (in_root WTLOAD_SNAPPY=/usr/local/lib/libwiredtiger_snappy.so /job/bin/wt11/wtload "$@"); }
+load() { wtload "$@"; }
 # share BEFORE AFTER: the percentage of the first stream in what was counted: the
 # metadata of WiredTiger and of the file system, and what is unmapped without a hint
 share() { paste <(tr ' ' '\n' <<<"$1") <(tr ' ' '\n' <<<"$2") | awk '{ d = $2 - $1; sum += d } NR == 1 { first = d } END { printf "%d", 100 * first / sum }'; }
@@ -14,7 +14,7 @@ for fs in xfs ext4; do
 	mkdir $mnt/data
 	dsmd --device t --dbpath $mnt/data --wait --boundary manual --write-hints 2>>/tmp/dsmd.log &
 	agent=$!
-	works "$fs: a database is loaded" load linkbench --dbpath /data/data --phase load --nodes 5000 --cache-mb 50
+	works "$fs: a database is loaded" load linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
 	matches "$fs: by WiredTiger 11" "$(head -n 2 $mnt/data/WiredTiger)" 'WiredTiger 11\.'
 	works "$fs: every file has its class" until_true 10 \
 		'[[ $(json t "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
@@ -23,7 +23,7 @@ for fs in xfs ext4; do
 	works "$fs: boundaries are marked" dsmctl boundary mark t
 	sync
 	before=$(json t .windows) written=$(counted)
-	works "$fs: a run with checkpoints" eval 'load linkbench --dbpath /data/data --phase run --nodes 5000 \
+	works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
 		--seconds 20 --checkpoint-seconds 4 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
 	made=$(grep -c '^checkpoint .* took' /tmp/run.log)
 	share=$(share "$written" "$(counted)")
@@ -34,7 +34,7 @@ for fs in xfs ext4; do
 	works "$fs: both sides of collections were written" eval \
 		'[[ $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
 		    $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
-	works "$fs: all is right" load check --dbpath /data/data
+	works "$fs: all is right" load check --dbpath $mnt/data
 	kill $agent
 	wait $agent
 	is "$fs: dsmd ends when asked" $? 0

@@ -11,23 +11,28 @@ mnt=/tmp/db
 mkdir -p $mnt
 
 agent() { dsmd --device t --dbpath $mnt/data --wait 2>>/tmp/dsmd.log & agent=$!; }
+load() { "$wtload" "$@"; }
 # WiredTiger's own tool, on the collections: it opens the database anew for each
-# table. "wtload check" has verified every file before.
+# table. The check of wtload has verified every file before.
 wt_verify() {
 	local file
 
 	for file in "$mnt"/data/collection-*.wt; do
 		file=$(basename "$file" .wt)
-		wt -h $mnt/data -C "log=(enabled,path=journal,compressor=snappy,prealloc=false,file_max=1MB),extensions=[$(find /usr/lib -name 'libwiredtiger_snappy.so' | head -n 1)]" \
+		"$wt/wt" -h $mnt/data -C "log=(enabled,path=journal,compressor=snappy,prealloc=false,file_max=1MB),extensions=[$(find "$libraries" -name libwiredtiger_snappy.so)]" \
 			verify "table:$file" || return 1
 	done
 }
 
-# One file system for each kernel: this is what takes longest.
+# One file system and one WiredTiger for each kernel: this is what takes longest.
 if has_write_streams "$ssd"; then
 	fs=xfs make=(mkfs.xfs -q -f) whole=(xfs_repair -n)
+	wtload=wtload wt=/usr/lib/wiredtiger libraries=$wt
+	version=11.3.1
 else
 	fs=ext4 make=(mkfs.ext4 -q -F) whole=(fsck.ext4 -fn)
+	wtload=wtload-3.2.1 wt=/usr/bin libraries=/usr/lib/x86_64-linux-gnu
+	version=3.2.1
 fi
 
 dsmctl create t "$ssd" >/dev/null
@@ -35,7 +40,8 @@ dsmctl create t "$ssd" >/dev/null
 mount /dev/mapper/t $mnt
 mkdir $mnt/data
 agent
-works "$fs: a database is loaded" wtload linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
+works "$fs: a database is loaded" load linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
+matches "$fs: by the right WiredTiger" "$(head -n 1 $mnt/data/WiredTiger.turtle; cat $mnt/data/WiredTiger)" "WiredTiger $version"
 works "$fs: its files are in the table" until_true 10 '(($(json t .files) > 15))'
 works "$fs: every file has its class" eval \
 	'[[ $(json t "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
@@ -45,7 +51,7 @@ works "$fs: boundaries are marked" dsmctl boundary mark t
 is "$fs: ten files have one" "$(json t '[.region_list[] | select(.boundary != null) | .id] | unique | length')" 10
 before=$(json t .windows)
 # In seconds: dsmd makes one window of checkpoints that are closer than 100 ms.
-works "$fs: a run with checkpoints" eval 'wtload linkbench --dbpath $mnt/data --phase run --nodes 5000 \
+works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
 	--seconds 11 --checkpoint-seconds 2 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
 made=$(grep -c '^checkpoint .* took' /tmp/run.log)
 works "$fs: of which there are some ($made)" test "$made" -ge 3
@@ -64,12 +70,12 @@ works "$fs: dsmd is killed and started again" until_true 10 'dsmctl boundary sho
 is "$fs: the boundaries are what they were" "$(json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
 
 # The database is killed in the middle of its work
-wtload linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 60 \
+"$wtload" linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 60 \
 	--checkpoint-seconds 1 --mix mixed --cache-mb 20 --threads 2 >/tmp/run.log 2>&1 &
 until_true 60 "grep -q 'checkpoint 2' /tmp/run.log"
 kill -9 $!
 wait $! 2>/dev/null
-works "$fs: killed: wtload check recovers and finds all right" wtload check --dbpath $mnt/data
+works "$fs: killed: wtload check recovers and finds all right" load check --dbpath $mnt/data
 works "$fs: wt verify finds the collections right" wt_verify
 
 kill $agent
@@ -80,6 +86,6 @@ works "$fs: the file system is whole" "${whole[@]}" /dev/mapper/t
 dsmctl remove t
 # What is on the SSD is an ordinary file system
 works "$fs: it can be mounted without dsm" mount "$ssd" $mnt
-works "$fs: and the database is right there, too" wtload check --dbpath $mnt/data
+works "$fs: and the database is right there, too" load check --dbpath $mnt/data
 umount $mnt
 done_testing
