@@ -148,6 +148,36 @@ void checkpointer_reach(struct checkpointer *cp, uint64_t number)
 	pthread_mutex_unlock(&cp->lock);
 }
 
+bool checkpointer_wait(struct checkpointer *cp, uint64_t count)
+{
+	bool ended;
+
+	pthread_mutex_lock(&cp->lock);
+	for (count += cp->done; cp->done < count && !cp->ended;)
+		pthread_cond_wait(&cp->changed, &cp->lock);
+	ended = cp->ended;
+	pthread_mutex_unlock(&cp->lock);
+	return !ended;
+}
+
+bool checkpointer_ended(struct checkpointer *cp)
+{
+	bool ended;
+
+	pthread_mutex_lock(&cp->lock);
+	ended = cp->ended;
+	pthread_mutex_unlock(&cp->lock);
+	return ended;
+}
+
+void checkpointer_end_waits(struct checkpointer *cp)
+{
+	pthread_mutex_lock(&cp->lock);
+	cp->ended = true;
+	pthread_cond_broadcast(&cp->changed);
+	pthread_mutex_unlock(&cp->lock);
+}
+
 void checkpointer_stop(struct checkpointer *cp)
 {
 	if (cp->threaded) {

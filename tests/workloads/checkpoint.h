@@ -29,6 +29,7 @@ struct checkpointer {
 	_Atomic uint64_t requested;	/* changed with the lock held */
 	uint64_t done;
 	bool stopping;
+	bool ended;			/* the clients are done */
 };
 
 void checkpointer_init(struct checkpointer *cp, struct catalog *catalog);
@@ -40,6 +41,14 @@ void checkpointer_start_thread(struct checkpointer *cp);
  * So at most one window's work runs beside a checkpoint.
  */
 void checkpointer_reach(struct checkpointer *cp, uint64_t number);
+/*
+ * Waits until so many more are made, which takes the thread, or the clients are done:
+ * false then.
+ */
+bool checkpointer_wait(struct checkpointer *cp, uint64_t count);
+bool checkpointer_ended(struct checkpointer *cp);
+/* The clients are done: nobody waits any more. */
+void checkpointer_end_waits(struct checkpointer *cp);
 /* Ends the thread; what was asked for is made first. */
 void checkpointer_stop(struct checkpointer *cp);
 

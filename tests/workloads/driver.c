@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "driver.h"
 #include "util.h"
 
@@ -233,6 +234,7 @@ void drive_run(const struct workload *workload, struct catalog *catalog,
 	struct job job;
 	struct checkpointer *cp = &job.checkpointer;
 	const struct options *opt;
+	struct beside *beside;
 
 	job_init(&job, workload, catalog);
 	opt = job.opt;
@@ -246,9 +248,11 @@ void drive_run(const struct workload *workload, struct catalog *catalog,
 		cp->limit = opt->checkpoints - 1;
 	}
 	/* One client makes them itself: then the same seed gives the same run. */
-	if (cp->interval > 0 || opt->threads > 1)
+	if (cp->interval > 0 || opt->threads > 1 || opt->beside)
 		checkpointer_start_thread(cp);
+	beside = beside_start(opt->beside, cp);
 	run_clients(&job, run_main, "run", opt->seconds > 0, &results->latency);
+	beside_stop(beside);
 	results->run_seconds = seconds_since(job.start_ns);
 	/* The last one is due after the last operation. */
 	if (!interrupted && opt->checkpoints)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beside.h"
 #include "options.h"
 #include "util.h"
 
@@ -41,7 +42,11 @@ static const char usage[] =
 "  --idents FILE           write ident, namespace and type of each file as JSON\n"
 "  --json FILE             write the results as JSON\n"
 "  --on-load-end CMD       run CMD after the load's checkpoint\n"
-"  --on-checkpoint CMD     run CMD after each checkpoint, with CHECKPOINT=n\n";
+"  --on-checkpoint CMD     run CMD after each checkpoint, with CHECKPOINT=n\n"
+"  --beside NAME[,NAME...] do this during the run, too, over and over: backup, bulk,\n"
+"                          compact, cursors, drops, history, incremental, named,\n"
+"                          truncate\n"
+"  --copies DIR            where backups go: DIR/backup, DIR/incremental\n";
 
 static const struct mix mixes[] = {
 	/* The paper's Table 1: LB-Original, LB-Mixed, *-Update-Only, Y-Update-Heavy */
@@ -100,6 +105,8 @@ static const struct text_option texts[] = {
 	TEXT("json", json_file),
 	TEXT("on-checkpoint", on_checkpoint),
 	TEXT("on-load-end", on_load_end),
+	TEXT("beside", beside),
+	TEXT("copies", copies),
 	{ "mix", offsetof(struct raw_options, mix) },
 	{ "phase", offsetof(struct raw_options, phase) },
 };
@@ -296,4 +303,5 @@ void options_parse(struct options *opt, int argc, char **argv)
 		opt->mix = find_mix(command, raw.mix);
 	opt->phase = find_phase(raw.phase);
 	settle_lengths(opt);
+	beside_check(opt->beside, opt->copies);
 }

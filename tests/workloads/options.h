@@ -43,6 +43,8 @@ struct options {
 	const char *json_file;
 	const char *on_checkpoint;
 	const char *on_load_end;
+	const char *beside;
+	const char *copies;
 };
 
 /* Ends the process with a sentence when the command line is not right. */

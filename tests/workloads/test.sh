@@ -89,9 +89,11 @@ all_named() {
 others_exist() {
 	local name
 
-	for name in WiredTiger{,.lock,.turtle,.wt,LAS.wt} storage.bson mongod.lock; do
+	for name in WiredTiger{,.lock,.turtle,.wt} storage.bson mongod.lock; do
 		[[ -f db/$name ]] || return 1
 	done
+	# What is pushed out of the cache: from WiredTiger 10 on, and before
+	[[ -f db/WiredTigerHS.wt || -f db/WiredTigerLAS.wt ]]
 }
 journal_named() { ! find db/journal -type f -printf '%f\n' | grep -vE '^WiredTiger(Log|Preplog)\.[0-9]{10}$'; }
 one_counter() { diff <(grep -oE '[-/][0-9]+-' data | tr -d /- | sort -n) <(seq 0 99); }
@@ -153,6 +155,28 @@ all "${linkbench[@]}" --mix mixed --seed 7 >/dev/null
 holds "the same seed, the same documents" check_says
 all "${linkbench[@]}" --mix mixed --seed 8 >/dev/null
 holds "another seed, other documents" eval '! check_says'
+
+# ---- beside the clients ---------------------------------------------------------
+
+beside() {
+	fresh
+	rm -rf copies
+	mkdir copies
+	"$wtload" "${linkbench[@]}" --dbpath db --mix mixed --threads 2 --checkpoint-ops 200 --journal-mb 4 \
+		--beside "$1" --copies copies
+}
+for name in bulk compact cursors drops history named truncate backup; do
+	does "beside: $name" beside $name
+	holds "... is done" lines 1 "^beside: $name, [1-9][0-9]* times$" out
+	does "... check" check
+done
+does "... the backup checks" "$wtload" check --dbpath copies/backup
+does "beside: all at once" beside backup,bulk,compact,cursors,drops,history,named,truncate
+holds "... are done" lines 8 '^beside: .* times$' out
+does "... check" check
+does "... the backup checks" "$wtload" check --dbpath copies/backup
+no_scratch() { [[ $(files | wc -l) == 12 ]]; }
+holds "... leaves nothing behind" no_scratch
 
 # ---- killed at any moment ------------------------------------------------------
 
@@ -248,6 +272,8 @@ refused "a page size between powers of two" 2 "not a power of two" "${wt_linkben
 refused "two lengths" 2 "--ops and --seconds exclude each other" "${wt_linkbench[@]}" --ops 5 --seconds 5
 refused "two kinds of checkpoints" 2 "exclude each other" "${wt_linkbench[@]}" --checkpoints 5 --checkpoint-ops 5
 refused "more checkpoints than operations" 2 "is more than one for each" "${wt_linkbench[@]}" --ops 5
+refused "something else beside" 2 "--beside 'nothing' is none of backup, bulk" "${wt_linkbench[@]}" --beside drops,nothing
+refused "nowhere to copy to" 2 "--beside backup needs --copies" "${wt_linkbench[@]}" --beside backup
 refused "an unknown option" 2 "unrecognized option '--fast'" "${wt_linkbench[@]}" --fast
 refused "a stray word" 2 "'fast' is not an option" "${wt_linkbench[@]}" fast
 refused "an output that cannot be written" 1 "cannot write '/nowhere/j'" all "${ycsb[@]}" --json /nowhere/j
