@@ -12,6 +12,8 @@ uml=$bed/uml
 more_recipes() {
 	case $1 in
 	uml-source) echo recipes/uml-source ;;
+	uml-discard) more_recipes uml-source
+		echo recipes/uml-discard config/base config/discard ;;
 	uml-*)	more_recipes uml-source
 		echo recipes/uml-kernel config/base "config/${1#uml-}" ;;
 	esac
@@ -24,6 +26,7 @@ uml_ensure() (bed=$uml; ensure "$1")
 uml_prepare() {
 	ensure tools
 	ensure guest
+	ensure wiredtiger
 	uml_ensure uml-source
 	uml_ensure "uml-$1"
 }

@@ -5,6 +5,10 @@
  * for each stream, and ends one that it does not have in an error, as NVMe does.
  *
  * A bio is completed by a worker, so that some are under way at any time.
+ *
+ * With "poison", what is discarded reads as rubbish from then on.  With "discard_ms",
+ * a discard is under way for so long, and lets writes that come later pass: who does
+ * not hold them loses them.  "streamdisk/discards" has "<discards> <sectors>".
  */
 #include <linux/bio.h>
 #include <linux/blkdev.h>
@@ -24,17 +28,29 @@ static struct streamdisk {
 
 	spinlock_t lock;		/* of what follows */
 	struct bio_list bios;		/* that wait for the worker */
+	struct bio_list discards;	/* that wait for theirs */
+	u64 discarded;
+	u64 discarded_sectors;
 	struct {
 		u64 writes;
 		u64 sectors;
 	} count[STREAMDISK_NR_STREAMS];
 
 	struct work_struct work;
+	struct delayed_work discard_work;
 } streamdisk;
 
 static ulong sectors = 131072;
 module_param(sectors, ulong, 0444);
 MODULE_PARM_DESC(sectors, "of 512 bytes");
+
+static bool poison;
+module_param(poison, bool, 0644);
+MODULE_PARM_DESC(poison, "what is discarded");
+
+static unsigned int discard_ms;
+module_param(discard_ms, uint, 0644);
+MODULE_PARM_DESC(discard_ms, "that a discard takes; 0: it is done in its turn");
 
 /* The number of streams can change while no write is under way. */
 static unsigned int streams = 8;
@@ -95,6 +111,23 @@ static blk_status_t streamdisk_write(struct bio *bio)
 	return streamdisk_transfer(bio);
 }
 
+static blk_status_t streamdisk_clear(struct bio *bio)
+{
+	memset(streamdisk.data + (bio->bi_iter.bi_sector << SECTOR_SHIFT), 0,
+	       bio->bi_iter.bi_size);
+	return BLK_STS_OK;
+}
+
+/* The device may do it at any time until it says that it is done: here, twice. */
+static blk_status_t streamdisk_discard(struct bio *bio)
+{
+	if (!READ_ONCE(poison))
+		return streamdisk_clear(bio);
+	memset64(streamdisk.data + (bio->bi_iter.bi_sector << SECTOR_SHIFT),
+		 le64_to_cpup((const __le64 *)"POISONED"), bio->bi_iter.bi_size / 8);
+	return BLK_STS_OK;
+}
+
 static blk_status_t streamdisk_do(struct bio *bio)
 {
 	switch (bio_op(bio)) {
@@ -105,23 +138,22 @@ static blk_status_t streamdisk_do(struct bio *bio)
 	case REQ_OP_FLUSH:
 		return BLK_STS_OK;
 	case REQ_OP_DISCARD:
+		return streamdisk_discard(bio);
 	case REQ_OP_WRITE_ZEROES:
-		memset(streamdisk.data + (bio->bi_iter.bi_sector << SECTOR_SHIFT), 0,
-		       bio->bi_iter.bi_size);
-		return BLK_STS_OK;
+		return streamdisk_clear(bio);
 	default:
 		return BLK_STS_NOTSUPP;
 	}
 }
 
-static void streamdisk_work(struct work_struct *work)
+static void streamdisk_complete(struct bio_list *list)
 {
 	struct bio_list bios;
 	struct bio *bio;
 
 	spin_lock(&streamdisk.lock);
-	bios = streamdisk.bios;
-	bio_list_init(&streamdisk.bios);
+	bios = *list;
+	bio_list_init(list);
 	spin_unlock(&streamdisk.lock);
 
 	while ((bio = bio_list_pop(&bios))) {
@@ -131,12 +163,43 @@ static void streamdisk_work(struct work_struct *work)
 	}
 }
 
+static void streamdisk_work(struct work_struct *work)
+{
+	streamdisk_complete(&streamdisk.bios);
+}
+
+static void streamdisk_discard_work(struct work_struct *work)
+{
+	streamdisk_complete(&streamdisk.discards);
+}
+
+static void streamdisk_submit_discard(struct bio *bio, unsigned int ms)
+{
+	streamdisk_discard(bio);
+	spin_lock(&streamdisk.lock);
+	bio_list_add(&streamdisk.discards, bio);
+	spin_unlock(&streamdisk.lock);
+	queue_delayed_work(system_unbound_wq, &streamdisk.discard_work, msecs_to_jiffies(ms));
+}
+
 static void streamdisk_submit_bio(struct bio *bio)
 {
+	unsigned int ms = READ_ONCE(discard_ms);
+	bool discard = bio_op(bio) == REQ_OP_DISCARD;
+
 	spin_lock(&streamdisk.lock);
-	bio_list_add(&streamdisk.bios, bio);
+	if (discard) {
+		streamdisk.discarded++;
+		streamdisk.discarded_sectors += bio_sectors(bio);
+	}
+	if (!discard || !ms)
+		bio_list_add(&streamdisk.bios, bio);
 	spin_unlock(&streamdisk.lock);
-	queue_work(system_unbound_wq, &streamdisk.work);
+
+	if (discard && ms)
+		streamdisk_submit_discard(bio, ms);
+	else
+		queue_work(system_unbound_wq, &streamdisk.work);
 }
 
 static const struct block_device_operations streamdisk_fops = {
@@ -156,6 +219,15 @@ static int counts_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(counts);
 
+static int discards_show(struct seq_file *m, void *unused)
+{
+	spin_lock(&streamdisk.lock);
+	seq_printf(m, "%llu %llu\n", streamdisk.discarded, streamdisk.discarded_sectors);
+	spin_unlock(&streamdisk.lock);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(discards);
+
 static int __init streamdisk_init(void)
 {
 	struct queue_limits limits = {
@@ -169,7 +241,9 @@ static int __init streamdisk_init(void)
 
 	spin_lock_init(&streamdisk.lock);
 	bio_list_init(&streamdisk.bios);
+	bio_list_init(&streamdisk.discards);
 	INIT_WORK(&streamdisk.work, streamdisk_work);
+	INIT_DELAYED_WORK(&streamdisk.discard_work, streamdisk_discard_work);
 	streamdisk.data = vzalloc(sectors << SECTOR_SHIFT);
 	if (!streamdisk.data)
 		return -ENOMEM;
@@ -189,6 +263,7 @@ static int __init streamdisk_init(void)
 	streamdisk.gendisk = gendisk;
 	streamdisk.debugfs = debugfs_create_dir("streamdisk", NULL);
 	debugfs_create_file("counts", 0444, streamdisk.debugfs, NULL, &counts_fops);
+	debugfs_create_file("discards", 0444, streamdisk.debugfs, NULL, &discards_fops);
 	return 0;
 
 put_disk:
@@ -203,6 +278,7 @@ static void __exit streamdisk_exit(void)
 	debugfs_remove(streamdisk.debugfs);
 	del_gendisk(streamdisk.gendisk);
 	flush_work(&streamdisk.work);
+	flush_delayed_work(&streamdisk.discard_work);
 	put_disk(streamdisk.gendisk);
 	vfree(streamdisk.data);
 }

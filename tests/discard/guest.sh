@@ -1,0 +1,301 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: guest.sh SEED SCENARIO AGENT FS IO LEAF COUNT
+#
+# Runs in UML: a database on a file system (FS: xfs or ext4) on a dsm device, on a disk
+# that poisons what is discarded. IO is cached or direct, LEAF the size of leaf pages
+# in KiB. AGENT discards: dsmd, or "naive" or "window", two rules that are wrong, or
+# "none", which discards nothing.
+#
+# SCENARIO:
+#   kills   the database is killed COUNT times at a random moment, recovered and checked
+#   beside  backups, compaction, old checkpoints and the like during COUNT operations;
+#           all that was copied is checked, too
+#   cuts    the power fails at COUNT of the flushes, or all of them (0)
+#   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
+#
+# Leaves its counts in /out/counts. Nothing waits by the clock for something to happen.
+seed=$1 scenario=$2 agent=$3 fs=$4 io=$5 leaf=$6 count=$7
+what="$scenario, $fs, $io, $leaf KiB leaves"
+[[ $agent == dsmd ]] || what="$agent: $what"
+PATH=/job/bin:$PATH
+RANDOM=$seed
+
+mnt=/mnt/db copies=/mnt/copies log=/tmp/wtload.log agent_log=/tmp/agent.log
+sectors=$((640 * 2048))
+options=(linkbench --dbpath $mnt --nodes 2000 --journal-mb 4 --leaf-kib "$leaf" --cache-mb 10)
+[[ $io == cached ]] || options+=(--direct-io)
+failed=0 moments=0 cuts=0 lost=0
+database=0 agent_pid=0 pester_pid=0
+
+pass() { echo "ok - discard: $what: $*"; }
+fail() { echo "not ok - discard: $what: $*"; failed=1; }
+# A wait between two and A + B milliseconds long, to be somewhere else each time
+while_ms() { sleep "$(printf '0.%03d' $(($1 + RANDOM % $2)))"; }
+broken() { # WHY FILE...
+	fail "$1"
+	tail -n 12 "${@:2}" | sed 's/^/# /'
+	dmesg | tail -n 5 | sed 's/^/# /'
+	lost=$((lost + 1))
+}
+
+# ---- the disk, the file system, the database -----------------------------------------
+
+device() {
+	local below=/dev/streamdisk
+
+	insmod streamdisk.ko sectors=$sectors poison=1 && insmod dm-dsm.ko || return
+	if [[ $scenario == cuts ]]; then
+		dmsetup create logged --table "0 $sectors log-writes $below /dev/ram0" || return
+		below=/dev/mapper/logged
+	fi
+	dmsetup create t --table "0 $sectors dsm $below 0 ${features:-2 discard on}"
+}
+
+make_fs() {
+	if [[ $fs == xfs ]]; then mkfs.xfs -q -f /dev/mapper/t; else mkfs.ext4 -q -F /dev/mapper/t; fi
+	# A discard is under way for a while, and lets later writes pass.
+	echo 2 >/sys/module/streamdisk/parameters/discard_ms
+}
+
+mounted() { mount -t "$fs" "${1:-/dev/mapper/t}" /mnt; }
+
+discarded_pages() { awk '{ print int($2 / 8) }' /sys/kernel/debug/streamdisk/discards; }
+
+# run OPTION...: the database at work, in the background
+run() {
+	wtload "${options[@]}" --phase run --mix mixed --threads 3 --seed $((RANDOM + 1)) "$@" >$log 2>&1 &
+	database=$!
+}
+
+alive() { kill -0 "$1" 2>/dev/null; }
+checkpoints() { grep -c '^checkpoint' $log; }
+
+# until_checkpoints N: the database has made so many, or it has died
+until_checkpoints() {
+	while (($(checkpoints) < $1)); do
+		alive $database || return
+		sleep 0.02
+	done
+}
+
+# end SIGNAL PID
+end() {
+	(($2)) || return 0
+	kill "-$1" "$2" 2>/dev/null
+	kill -CONT "$2" 2>/dev/null
+	wait "$2" 2>/dev/null
+}
+
+# right DBPATH: what wtload and wt say; both recover it if it was not closed.
+right() { wtload check --dbpath "$1" --cache-mb 20 >/tmp/check.log 2>&1; }
+verifies() {
+	local file
+
+	for file in "$1"/collection-*.wt; do
+		/usr/lib/wiredtiger/wt -h "$1" -C 'log=(enabled,path=journal,compressor=snappy,prealloc=false,file_max=4MB),extensions=[/usr/lib/wiredtiger/libwiredtiger_snappy.so]' \
+			verify "table:$(basename "$file" .wt)" >/tmp/check.log 2>&1 || return
+	done
+}
+
+# ---- who discards --------------------------------------------------------------------
+
+start_agent() {
+	case $agent in
+	none)	sleep infinity & ;;
+	dsmd)	dsmd --config /tmp/dsmd.toml 2>>$agent_log & ;;
+	*)	discard-rule "$agent" t $mnt 2>>$agent_log & ;;
+	esac
+	agent_pid=$!
+}
+
+# As it is on a busy machine, and worse: it is stopped for up to 5 s, and killed at
+# any step and started again.
+pester() {
+	RANDOM=$((seed + 1))
+	trap 'end KILL $agent_pid; exit' TERM
+	start_agent
+	while :; do
+		while_ms 20 900
+		if ((RANDOM % 3)); then
+			kill -STOP $agent_pid
+			sleep "$((RANDOM % 5)).$((RANDOM % 10))" &
+			wait $!
+			kill -CONT $agent_pid
+		else
+			end KILL $agent_pid
+			start_agent
+		fi
+	done
+}
+
+start_pestering() {
+	pester &
+	pester_pid=$!
+}
+
+end_pestering() {
+	end TERM $pester_pid
+	pester_pid=0
+}
+
+# What is in the page cache is not on the disk.
+remount() {
+	umount /mnt || { fail 'the file system is in use'; return 1; }
+	mounted
+}
+
+# ---- scenarios -----------------------------------------------------------------------
+
+begin() {
+	device && make_fs && mounted && mkdir $mnt $copies &&
+		wtload "${options[@]}" --phase load >$log 2>&1 || { fail "there is no database: $(tail -n 1 $log)"; return 1; }
+	sync
+	before=$(discarded_pages)
+	printf '[[database]]\ndevice = "t"\ndbpath = "%s"\nboundary = "attach"\nwait = true\ndiscard = true\n' $mnt >/tmp/dsmd.toml
+}
+
+finish() {
+	umount /mnt
+	dmsetup remove t
+	[[ $scenario != cuts ]] || dmsetup remove logged
+}
+
+# A run that is killed between two checkpoints, or in one
+one_kill() {
+	run --seconds 100000 --checkpoint-ops $((40 + RANDOM % 400))
+	until_checkpoints $((2 + RANDOM % 4))
+	while_ms 0 400
+	if ! alive $database; then
+		broken "moment $moments: the database ended by itself" $log
+		return 1
+	fi
+	end KILL $database
+	moments=$((moments + 1))
+}
+
+kills() {
+	while ((moments < count)); do
+		start_pestering
+		one_kill || break
+		end_pestering
+		remount || break
+		# It recovers with an agent beside it.
+		start_pestering
+		right $mnt || broken "moment $moments: the database is not right" /tmp/check.log
+		end_pestering
+		((!failed)) || break
+	done
+	end_pestering
+	((failed)) || remount || return
+	((failed)) || { verifies $mnt && right $mnt; } || broken 'the files do not verify' /tmp/check.log
+	((failed)) || pass "$moments random moments, $(($(discarded_pages) - before)) pages discarded, lost 0"
+}
+
+churn() {
+	start_agent
+	while ((moments < count)); do
+		one_kill || return
+		end KILL $agent_pid
+		remount || return
+		start_agent
+		right $mnt || { broken "moment $moments: the database is not right" /tmp/check.log; return; }
+	done
+	pass "$moments random moments"
+}
+
+# While it stands still: what a crash would leave, in blocks that both share
+reflink() {
+	kill -STOP $database
+	cp -r --reflink=always $mnt "$copies/reflink-$1" || fail 'there is no reflink'
+	kill -CONT $database
+}
+
+beside() {
+	local all=backup,bulk,compact,cursors,drops,history,incremental,named,truncate status copy n=0
+
+	start_pestering
+	run --ops "$count" --checkpoint-ops $((count / 30)) --beside $all --copies $copies
+	if [[ $fs == xfs ]]; then
+		for n in 1 2; do
+			until_checkpoints $((n * 8))
+			reflink $n
+		done
+	fi
+	wait $database
+	status=$?
+	end_pestering
+	if ((status)); then
+		broken "the run ended with status $status" $log
+		return
+	fi
+	n=$(grep -c '^beside: .*, [1-9][0-9]* times$' $log)
+	if ((n == 9)); then pass "$(sed -n 's/^beside: //p' $log | paste -sd';')"; else fail "not all was done: $(grep '^beside' $log)"; fi
+	remount || return
+	for copy in $mnt $copies/*; do
+		if right "$copy"; then
+			pass "$(basename "$copy"): $(cut -c1-70 /tmp/check.log)"
+			moments=$((moments + 1))
+		else
+			broken "$copy is not right" /tmp/check.log
+		fi
+	done
+	((failed)) || pass "$(($(discarded_pages) - before)) pages discarded, lost 0"
+}
+
+# The disk as it may be when the power fails, at /dev/mapper/cut: changes go elsewhere.
+one_cut() { # FLUSH HOW
+	local said=''
+
+	powercut replay /dev/ram0 /dev/ram1 /tmp/state "$1" || return
+	dmsetup create cut --table "0 $sectors snapshot /dev/ram1 /dev/ram2 N 8" || return
+	[[ $2 == flushed ]] || said=", $(powercut lose /dev/ram0 /dev/mapper/cut /tmp/state "$([[ $2 == most ]] && echo 0 || echo "$RANDOM")")"
+	if ! mounted /dev/mapper/cut 2>/tmp/check.log || ! right $mnt; then
+		broken "flush $1, $2$said: the database is not right" /tmp/check.log
+	fi
+	umount /mnt
+	dmsetup remove cut
+	cuts=$((cuts + 1))
+}
+
+cuts() {
+	local flushes discards all='' flush how each
+
+	start_pestering
+	dmsetup message logged 0 mark run
+	run --seconds 100000 --checkpoint-ops 150
+	until_checkpoints $((count ? 8 : 25))
+	alive $database || { broken 'the database ended by itself' $log; return; }
+	end TERM $database
+	end_pestering
+	umount /mnt
+	dmsetup remove t
+	dmsetup message logged 0 mark end
+	dmsetup remove logged
+	read -r flushes discards < <(powercut flushes /dev/ram0)
+	((discards)) || fail 'nothing was discarded before the power failed'
+	each=$((count && flushes > count ? flushes / count : 1))
+	for ((flush = 1 + RANDOM % each; flush <= flushes; flush += each)); do
+		# What else is on the disk: nothing, or the discards before any write
+		how=(flushed most some)
+		for how in "${how[@]}"; do
+			one_cut $flush "$how" || { fail "flush $flush cannot be replayed"; return; }
+			((!failed)) || return
+		done
+	done
+	pass "$cuts power cuts at $(((flushes + each - 1) / each)) of $flushes flushes with $discards discards, $(($(discarded_pages) - before)) pages discarded, lost 0"
+}
+
+dmesg --console-level 1
+echo 1 >/sys/kernel/rcu_expedited
+if begin; then
+	$scenario
+	pages=$(($(discarded_pages) - before))
+	[[ $agent == none ]] || ((pages > 0 || failed)) || fail 'nothing was discarded'
+fi
+end KILL $database
+end_pestering
+end KILL $agent_pid
+finish 2>/dev/null
+echo "moments $moments cuts $cuts pages ${pages:-0} lost $lost" >/out/counts
+exit $failed
