@@ -10,8 +10,11 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "discard.h"
 #include "extent_map.h"
 #include "params.h"
 #include "streams.h"
@@ -46,6 +49,7 @@ struct dsm_ended {
 
 #define DSM_NR_ENDED 8
 
+struct dsm_discard;
 struct dsm_fallback;
 struct dsm_upload;
 
@@ -54,13 +58,14 @@ struct dsm {
 	struct block_device *bdev;	/* dev's */
 	u64 shift;			/* from a bio's sector to that on bdev */
 	sector_t start;			/* of the target on bdev */
-	struct dsm_extent_map __rcu *direct;	/* map, but NULL with a fallback */
+	struct dsm_extent_map __rcu *direct;	/* see dsm_set_direct() */
 	struct dsm_counts __percpu *counts;
 	union dsm_stamp kept;		/* mask: what stays of a write's own stamp */
 	u8 device_streams;		/* no bio leaves with a greater stream */
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
 	union dsm_stamp unmapped[DSM_NR_HINTS];	/* by hint; no extent covers the write */
 	struct dsm_fallback *fallback;	/* NULL: the device tells its streams */
+	struct dsm_discard __rcu *discard;	/* NULL: writes are not kept track of */
 
 	/* Control, under the lock; writes of the above too. */
 	struct mutex lock;
@@ -79,12 +84,29 @@ struct dsm {
 	u64 window_ms;			/* length of the last window */
 	struct dsm_counts reset;	/* what was counted at the last reset */
 	char error[256];		/* why the last message was refused */
+
+	/* Of discard.c; the lock is taken in the write path while it discards. */
+	spinlock_t discard_lock;	/* of @discard too, within the mutex */
+	bool stopped;			/* suspended: no discard may be sent */
+	wait_queue_head_t discard_wait;
+	struct work_struct discard_end;
 };
 
 /* The map, for those who hold the lock. */
 static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)
 {
 	return rcu_dereference_protected(d->map, lockdep_is_held(&d->lock));
+}
+
+/*
+ * The short way of dsm_place_whole() is for writes that nothing else has to see.
+ * Needs the lock.
+ */
+static inline void dsm_set_direct(struct dsm *d)
+{
+	bool careful = d->fallback || rcu_access_pointer(d->discard);
+
+	rcu_assign_pointer(d->direct, careful ? NULL : dsm_locked_map(d));
 }
 
 /* Keeps and logs the sentence, and returns @error.  Needs the lock. */

@@ -119,13 +119,17 @@ static int dsm_message_checkpoint(struct dsm *d, unsigned int argc, char **argv,
 static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 			   struct dsm_reply *reply)
 {
-	struct dsm_params params = d->params;
+	struct dsm_params params = d->params, before = d->params;
 	char *error;
 
 	if (dsm_params_set(&params, argv[1], argv[2], &error) < 0)
 		return dsm_refuse(d, -EINVAL, "set %s %s: %s", argv[1], argv[2], error);
 
 	d->params = params;
+	if (!strcasecmp(argv[1], "discard") && dsm_discard_set(d)) {
+		d->params = before;
+		return dsm_refuse(d, -ENOMEM, "set discard on: no memory to keep track of writes");
+	}
 	if (!strcmp(argv[1], "streams"))
 		dsm_fallback_retry(d);
 	dsm_relayout(d, false);
@@ -137,7 +141,44 @@ static int dsm_message_reset(struct dsm *d, unsigned int argc, char **argv,
 			     struct dsm_reply *reply)
 {
 	dsm_counts_reset(d);
+	dsm_discard_reset(d);
 	return 0;
+}
+
+/* window */
+static int dsm_message_window(struct dsm *d, unsigned int argc, char **argv,
+			      struct dsm_reply *reply)
+{
+	unsigned int maxlen = reply->maxlen;
+	char *result = reply->result;
+	size_t sz = 0;
+	u64 window;
+	int r;
+
+	r = dsm_discard_window(d, &window);
+	if (r)
+		return r;
+
+	DMEMIT("window %llu", window);
+	return 1;
+}
+
+/* discard <since> <start>:<length>... */
+static int dsm_message_discard(struct dsm *d, unsigned int argc, char **argv,
+			       struct dsm_reply *reply)
+{
+	unsigned int maxlen = reply->maxlen;
+	char *result = reply->result;
+	unsigned int queued;
+	size_t sz = 0;
+	int r;
+
+	r = dsm_discard_queue(d, argc, argv, &queued);
+	if (r)
+		return r;
+
+	DMEMIT("queued %u", queued);
+	return 1;
 }
 
 static size_t dsm_emit_group(u8 group, char *result, size_t sz, unsigned int maxlen)
@@ -242,6 +283,8 @@ static const struct dsm_verb {
 	{ "checkpoint", 1, 1, dsm_message_checkpoint, "checkpoint" },
 	{ "set", 3, 3, dsm_message_set, "set <name> <value>" },
 	{ "reset", 1, 1, dsm_message_reset, "reset" },
+	{ "window", 1, 1, dsm_message_window, "window" },
+	{ "discard", 3, UINT_MAX, dsm_message_discard, "discard <since> <start>:<length>..." },
 	{ "regions", 1, 3, dsm_message_regions, "regions [<after> [<count>]]" },
 	{ "error", 1, 1, dsm_message_error, "error" },
 };

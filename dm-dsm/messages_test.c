@@ -696,11 +696,11 @@ static void set_shows_in_the_table_line(struct kunit *test)
 	static const char * const features[] = {
 		"policy boundary", "groups 16", "alpha 64", "prediction computed",
 		"range region", "primary_filter off", "threshold1 20000", "threshold2 10000",
-		"streams 255", "stream_base 255", "hints off", "foreign override",
+		"streams 255", "stream_base 255", "hints off", "foreign override", "discard on",
 		"policy none", "policy file", "policy dsm", "groups 2", "alpha 2",
 		"alpha auto", "prediction off", "prediction predicted", "range written",
 		"primary_filter on", "threshold1 0", "threshold2 0", "streams 0",
-		"streams auto", "stream_base 1", "hints on", "foreign keep",
+		"streams auto", "stream_base 1", "hints on", "foreign keep", "discard off",
 	};
 	struct dsm_mock_dm *dm = new_target(test);
 	char line[64];
@@ -761,7 +761,8 @@ static void reset_takes_the_counters_and_not_the_window(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
 			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue"
 			   " streams 8 files 6 regions 8 extents 8 generation 1 windows 0"
-			   " window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
+			   " window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0"
+			   " discard off");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 8, 8), 0);
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), "foreign 0 stream 3 1 8"));
 	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 1, 3));

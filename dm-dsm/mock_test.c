@@ -66,8 +66,39 @@ static void dsm_mock_submit_bio(struct bio *bio)
 			.dun = bio_has_crypt_ctx(bio) ? bio_crypt_ctx(bio)->bc_dun[0] : 0,
 		};
 	disk->nr++;
+	if (bio_op(bio) == REQ_OP_DISCARD) {
+		bio->bi_status = disk->discards_fail;
+		if (disk->keeps_discards) {
+			bio_list_add(&disk->kept, bio);
+			disk->nr_kept++;
+			bio = NULL;
+			wake_up(&disk->kept_more);
+		}
+	}
 	spin_unlock(&disk->lock);
-	bio_endio(bio);
+	if (bio)
+		bio_endio(bio);
+}
+
+void dsm_mock_wait_kept(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr)
+{
+	wait_event_timeout(disk->kept_more, READ_ONCE(disk->nr_kept) >= nr, 60 * HZ);
+	KUNIT_ASSERT_EQ(test, READ_ONCE(disk->nr_kept), nr);
+}
+
+void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr)
+{
+	struct bio *bio;
+
+	while (nr--) {
+		spin_lock(&disk->lock);
+		bio = bio_list_pop(&disk->kept);
+		disk->nr_kept -= !!bio;
+		spin_unlock(&disk->lock);
+		if (!bio)
+			break;
+		bio_endio(bio);
+	}
 }
 
 static const struct block_device_operations dsm_mock_fops = {
@@ -91,6 +122,7 @@ struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 
 	KUNIT_ASSERT_NOT_NULL(test, disk);
 	spin_lock_init(&disk->lock);
+	init_waitqueue_head(&disk->kept_more);
 	disk->has_partition = true;
 	disk->gendisk = blk_alloc_disk(limits, NUMA_NO_NODE);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, disk->gendisk);

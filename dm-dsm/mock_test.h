@@ -35,10 +35,15 @@ struct dsm_mock_disk {
 	u8 refused_from;		/* the first stream that fails a write, or 0 */
 	blk_status_t refusal;		/* in this way */
 	bool fails;			/* every other write */
+	blk_status_t discards_fail;	/* in this way, or 0 */
+	bool keeps_discards;		/* until dsm_mock_complete() */
+	wait_queue_head_t kept_more;
 	spinlock_t lock;		/* of what follows */
 	unsigned int refused;		/* bios */
 	unsigned int nr;		/* bios that arrived, reads and refused ones apart */
 	struct dsm_mock_bio bio[64];	/* the first of them */
+	unsigned int nr_kept;
+	struct bio_list kept;
 };
 
 struct dsm_mock_dm {
@@ -67,6 +72,10 @@ void dsm_mock_encrypts(struct kunit *test, struct dsm_mock_disk *disk);
 
 /* Sets the disk's limit of write streams. */
 void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams);
+
+/* Waits until @nr discards are kept; then they are done, the oldest first. */
+void dsm_mock_wait_kept(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr);
+void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr);
 
 void dsm_mock_forget(struct dsm_mock_disk *disk);
 

@@ -58,6 +58,7 @@ static const struct dsm_feature dsm_features[] = {
 		   "a number from 1 to 255"),
 	DSM_WORDS(hints, dsm_switch, true, "on or off"),
 	DSM_WORDS(foreign, dsm_foreigns, DSM_FOREIGN_KEEP, "keep, override or class"),
+	DSM_WORDS(discard, dsm_switch, false, "on or off"),
 };
 
 static_assert(ARRAY_SIZE(dsm_features) == DSM_NR_FEATURES);

@@ -25,6 +25,7 @@ struct dsm_params {
 	u16 stream_base;
 	u16 hints;
 	u16 foreign;		/* enum dsm_foreign */
+	u16 discard;
 };
 
 enum dsm_range {
@@ -38,7 +39,7 @@ enum dsm_foreign {
 	DSM_FOREIGN_CLASS,	/* a hint names the class of an unmapped write */
 };
 
-#define DSM_NR_FEATURES 12
+#define DSM_NR_FEATURES 13
 
 void dsm_params_default(struct dsm_params *params);
 

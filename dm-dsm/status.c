@@ -43,6 +43,26 @@ static const char *dsm_source_name(const struct dsm *d)
 	}
 }
 
+static void dsm_emit_discard(struct dsm *d, char *result, size_t sz,
+			     unsigned int maxlen)
+{
+	struct dsm_discard_status status;
+	bool on = dsm_discard_is_on(d);
+
+	DMEMIT(" discard %s", on ? "on" : d->params.discard ? "unsupported" : "off");
+	if (!on)
+		return;
+
+	dsm_discard_status(d, &status);
+	DMEMIT(" discard_window %llu discard_valid %llu discard_queued %u",
+	       status.window, status.valid, status.queued);
+	DMEMIT(" discarded %llu discarded_sectors %llu discard_refused_sectors %llu",
+	       status.counts.discarded, status.counts.sectors, status.counts.refused);
+	DMEMIT(" discard_failed %llu discard_held %llu discard_held_us %llu discard_us %llu",
+	       status.counts.failed, status.counts.held, status.counts.held_us,
+	       status.counts.plug_us);
+}
+
 static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 {
 	const struct dsm_extent_map *map = dsm_locked_map(d);
@@ -69,7 +89,8 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 			DMEMIT(" stream %u %llu %llu", i, writes,
 			       dsm_count(d, stream[i].sectors));
 	}
-	dsm_upload_emit(d, result, sz, maxlen);
+	sz = dsm_upload_emit(d, result, sz, maxlen);
+	dsm_emit_discard(d, result, sz, maxlen);
 }
 
 void dsm_status(struct dm_target *ti, status_type_t type,

@@ -58,6 +58,8 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 
 	rcu_read_lock_sched();
 	map = rcu_dereference_sched(d->direct);
+	if (unlikely(!map))
+		map = dsm_discard_track(d, sector, sectors);
 	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
 		unsigned long path = dsm_extent_map_walk(map, sector);
 		struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
@@ -93,7 +95,7 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
  * each extent and gap that it touches; where the stamp changes it is divided, and
  * device-mapper sends the rest back here.
  */
-static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
+static int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 				     unsigned int sectors)
 {
 	const struct dsm_extent_map *map;
@@ -136,6 +138,18 @@ static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 	return d->fallback ? dsm_fallback_map(d, bio) : DM_MAPIO_REMAPPED;
 }
 
+/* What dsm_place_whole() leaves: no discard may overtake it, or be overtaken. */
+static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio, u64 sector,
+				      unsigned int sectors)
+{
+	bool discarding = dsm_discard_note(d, bio_op(bio), sector, sectors);
+	int r = DM_MAPIO_REMAPPED;
+
+	if (bio_op(bio) == REQ_OP_WRITE && sectors)
+		r = dsm_place_pieces(d, bio, sector, sectors);
+	return discarding && bio_sectors(bio) ? dsm_discard_hold(d, bio) : r;
+}
+
 static int dsm_map(struct dm_target *ti, struct bio *bio)
 {
 	struct dsm *d = ti->private;
@@ -148,7 +162,10 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 		unsigned int sectors = bio_sectors(bio);
 
 		if (unlikely(!dsm_place_whole(d, bio, sector, sectors)))
-			return dsm_place_pieces(d, bio, sector, sectors);
+			return dsm_map_carefully(d, bio, sector, sectors);
+	} else if (unlikely(op_is_write(bio_op(bio)))) {
+		return dsm_map_carefully(d, bio, bio->bi_iter.bi_sector - d->start,
+					 bio_sectors(bio));
 	}
 	return DM_MAPIO_REMAPPED;
 }
@@ -160,7 +177,7 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 {
 	static const struct dm_arg words[] = {
 		{ 0, 2 * DSM_NR_FEATURES,
-		  "the number of feature words must be even, at most 24, and all must follow" },
+		  "the number of feature words must be even, at most 26, and all must follow" },
 	};
 	unsigned int nr, seen = 0;
 	int r;
@@ -235,6 +252,7 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 
 static void dsm_free(struct dm_target *ti, struct dsm *d)
 {
+	dsm_discard_exit(d);
 	dsm_fallback_exit(d);
 	if (d->dev)
 		dm_put_device(ti, d->dev);
@@ -255,6 +273,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	}
 	mutex_init(&d->lock);
 	INIT_DELAYED_WORK(&d->upload_timer, dsm_upload_expire);
+	dsm_discard_init(d);
 	d->ti = ti;
 	d->window_start = ktime_get();
 
@@ -270,8 +289,14 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 
 	mutex_lock(&d->lock);
 	dsm_relayout(d, true);
+	r = dsm_discard_set(d);
 	mutex_unlock(&d->lock);
+	if (r) {
+		ti->error = "no memory to keep track of writes";
+		goto bad;
+	}
 
+	ti->accounts_remapped_io = true;	/* those that wait for a discard */
 	ti->num_flush_bios = 1;
 	ti->num_discard_bios = 1;
 	ti->num_secure_erase_bios = 1;
@@ -297,6 +322,22 @@ static void dsm_dtr(struct dm_target *ti)
 	dsm_free(ti, d);
 }
 
+/* Discards of ours are done before the device below may change. */
+static void dsm_presuspend(struct dm_target *ti)
+{
+	dsm_discard_stop(ti->private);
+}
+
+static void dsm_presuspend_undo(struct dm_target *ti)
+{
+	dsm_discard_resume(ti->private);
+}
+
+static void dsm_postsuspend(struct dm_target *ti)
+{
+	dsm_discard_drain(ti->private);
+}
+
 /* The device below may have been set up anew while we were suspended. */
 static void dsm_resume(struct dm_target *ti)
 {
@@ -305,6 +346,7 @@ static void dsm_resume(struct dm_target *ti)
 	mutex_lock(&d->lock);
 	dsm_relayout(d, false);
 	mutex_unlock(&d->lock);
+	dsm_discard_resume(d);
 }
 
 /* What dm-linear has as well */
@@ -336,6 +378,9 @@ static struct target_type dsm_target = {
 	.ctr = dsm_ctr,
 	.dtr = dsm_dtr,
 	.map = dsm_map,
+	.presuspend = dsm_presuspend,
+	.presuspend_undo = dsm_presuspend_undo,
+	.postsuspend = dsm_postsuspend,
 	.resume = dsm_resume,
 	.status = dsm_status,
 	.message = dsm_message,

@@ -99,25 +99,25 @@ static void features_have_defaults(struct kunit *test)
 
 	format_dev_t(device, disk->bdev->bd_dev);
 	snprintf(expected, sizeof(expected),
-		 "%s 8 24 policy dsm groups 3 alpha auto prediction predicted range written primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 hints on foreign keep",
+		 "%s 8 26 policy dsm groups 3 alpha auto prediction predicted range written primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 hints on foreign keep discard off",
 		 device);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), expected);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
-			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 0 regions 0 extents 0 generation 0 windows 0 window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
+			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 0 regions 0 extents 0 generation 0 windows 0 window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0 discard off");
 }
 
 static void the_table_line_makes_the_same_target_again(struct kunit *test)
 {
 	static const char features[] =
-		"24 policy boundary groups 16 alpha 64 prediction computed range region "
+		"26 policy boundary groups 16 alpha 64 prediction computed range region "
 		"primary_filter off threshold1 20000 threshold2 0 streams 255 "
-		"stream_base 9 hints off foreign override";
+		"stream_base 9 hints off foreign override discard on";
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 16);
 	struct dsm_mock_dm *dm =
 		dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
-			    "%s 0 24 POLICY Boundary groups 16 ALPHA 64 prediction computed "
+			    "%s 0 26 POLICY Boundary groups 16 ALPHA 64 prediction computed "
 			    "range region primary_filter off threshold1 20000 threshold2 0 "
-			    "streams 255 stream_base 9 hints off foreign override",
+			    "streams 255 stream_base 9 hints off foreign override discard on",
 			    disk->bdev);
 	char *line = kunit_kstrdup(test, dsm_mock_table(dm), GFP_KERNEL);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * dsm:dsm_place for every write that leaves the target, dsm:dsm_checkpoint for
- * every checkpoint.
+ * every checkpoint, dsm:dsm_discard for every discard that is done.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM dsm
@@ -68,6 +68,32 @@ TRACE_EVENT(dsm_checkpoint,
 	TP_printk("%d,%d window %llu ms %llu written %u moved %u",
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->window,
 		  __entry->ms, __entry->written, __entry->moved)
+);
+
+TRACE_EVENT(dsm_discard,
+
+	TP_PROTO(const struct dsm *d, u64 sector, unsigned int sectors,
+		 blk_status_t status),
+
+	TP_ARGS(d, sector, sectors, status),
+
+	TP_STRUCT__entry(
+		__field(dev_t,		dev)
+		__field(u64,		sector)
+		__field(unsigned int,	sectors)
+		__field(int,		error)
+	),
+
+	TP_fast_assign(
+		__entry->dev = disk_devt(dm_disk(dm_table_get_md(d->ti->table)));
+		__entry->sector = sector;
+		__entry->sectors = sectors;
+		__entry->error = blk_status_to_errno(status);
+	),
+
+	TP_printk("%d,%d %llu + %u error %d",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->sector,
+		  __entry->sectors, __entry->error)
 );
 
 #endif

@@ -611,7 +611,7 @@ static void dsm_publish(struct dsm *d, struct dsm_extent_map *old,
 		map = NULL;
 	}
 	rcu_assign_pointer(d->map, map);
-	rcu_assign_pointer(d->direct, d->fallback ? NULL : map);
+	dsm_set_direct(d);
 	synchronize_rcu();
 
 	/* No write can find these any more. */

@@ -68,6 +68,29 @@ pub struct Status {
     #[serde(rename = "streams")]
     pub per_stream: Vec<StreamCount>,
     pub upload: Option<UploadState>,
+    pub discard: Discard,
+}
+
+/// Discards of what a checkpoint has freed; all zero unless `state` is `on`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Discard {
+    /// `off`, `on`, `unsupported`, or empty if the target knows nothing of it.
+    pub state: String,
+    /// The current write window; 0: none was begun.
+    pub window: u64,
+    /// The oldest window that `discard` takes; 0: none.
+    pub valid: u64,
+    /// Ranges that wait, and discards under way.
+    pub queued: u64,
+    pub discarded: u64,
+    pub discarded_sectors: u64,
+    pub refused_sectors: u64,
+    pub failed: u64,
+    /// Writes that waited for a discard.
+    pub held: u64,
+    pub held_us: u64,
+    /// The longest that a batch of discards took.
+    pub longest_us: u64,
 }
 
 fn number<T: FromStr>(line: &'static str, name: &str, value: &str) -> Result<T, ParseError> {
@@ -121,6 +144,21 @@ impl FromStr for Status {
                 "upload_files" => upload.files = number(LINE, name, value)?,
                 "upload_extents" => upload.extents = number(LINE, name, value)?,
                 "upload_idle_ms" => upload.idle_ms = number(LINE, name, value)?,
+                "discard" => value.clone_into(&mut status.discard.state),
+                "discard_window" => status.discard.window = number(LINE, name, value)?,
+                "discard_valid" => status.discard.valid = number(LINE, name, value)?,
+                "discard_queued" => status.discard.queued = number(LINE, name, value)?,
+                "discarded" => status.discard.discarded = number(LINE, name, value)?,
+                "discarded_sectors" => {
+                    status.discard.discarded_sectors = number(LINE, name, value)?;
+                }
+                "discard_refused_sectors" => {
+                    status.discard.refused_sectors = number(LINE, name, value)?;
+                }
+                "discard_failed" => status.discard.failed = number(LINE, name, value)?,
+                "discard_held" => status.discard.held = number(LINE, name, value)?,
+                "discard_held_us" => status.discard.held_us = number(LINE, name, value)?,
+                "discard_us" => status.discard.longest_us = number(LINE, name, value)?,
                 _ => {}
             }
             seen.push(name);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Discards of what a checkpoint has freed; discard.c has the rule and its proof.
+ */
+#ifndef DSM_DISCARD_H
+#define DSM_DISCARD_H
+
+#include <linux/blk_types.h>
+#include <linux/types.h>
+
+struct dsm;
+struct dsm_extent_map;
+
+/* What the status line shows. */
+struct dsm_discard_status {
+	u64 window;		/* the current one; 0: none was begun */
+	u64 valid;		/* the oldest one that "discard" takes; 0: none */
+	unsigned int queued;	/* ranges that wait, and runs under way */
+	struct dsm_discard_counts {
+		u64 discarded;	/* runs that the device has discarded */
+		u64 sectors;	/* of these */
+		u64 refused;	/* sectors */
+		u64 failed;	/* runs */
+		u64 held;	/* writes */
+		u64 held_us;	/* the longest that one was held */
+		u64 plug_us;	/* the longest that a plug of discards took */
+	} counts;
+};
+
+/*
+ * For a write that dsm_place_whole() finds no map for, in its RCU section: notes
+ * it, and returns the map if a discard that is under way cannot concern it.
+ */
+const struct dsm_extent_map *dsm_discard_track(struct dsm *d, u64 sector,
+					       unsigned int sectors);
+
+/*
+ * Notes what is not a read.  Returns whether discards are under way; then
+ * dsm_discard_hold() is to be asked before the bio goes to the device.
+ */
+bool dsm_discard_note(struct dsm *d, enum req_op op, u64 sector,
+		      unsigned int sectors);
+
+/*
+ * What becomes of a bio that is ready for the device: DM_MAPIO_REMAPPED, or
+ * DM_MAPIO_SUBMITTED if it waits for a discard that it overlaps.
+ */
+int dsm_discard_hold(struct dsm *d, struct bio *bio);
+
+/*
+ * Does what the feature says, after it was set: begins or ceases to keep track.
+ * Windows are invalid then.  Returns 0 or -ENOMEM.  Needs the target's mutex.
+ */
+int dsm_discard_set(struct dsm *d);
+
+/* The device takes discards, and the feature is on.  Needs the mutex. */
+bool dsm_discard_is_on(const struct dsm *d);
+
+/*
+ * The messages "window" and "discard".  They return 0, with the window and the
+ * number of ranges, or what dsm_refuse() returned.  Both need the mutex.
+ */
+int dsm_discard_window(struct dsm *d, u64 *window);
+int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
+		      unsigned int *queued);
+
+void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status);
+void dsm_discard_reset(struct dsm *d);
+
+/* Of the target's life.  None of them takes the mutex. */
+void dsm_discard_init(struct dsm *d);
+void dsm_discard_exit(struct dsm *d);
+void dsm_discard_stop(struct dsm *d);		/* begins no discard any more */
+void dsm_discard_drain(struct dsm *d);		/* and then none is under way */
+void dsm_discard_resume(struct dsm *d);
+
+#endif

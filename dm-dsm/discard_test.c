@@ -1,0 +1,1019 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Discards: which sectors reach the disk, and which writes wait.  The disk keeps
+ * discards back where a test wants to look at what happens meanwhile.
+ */
+#include <kunit/test.h>
+#include <linux/bio.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kstrtox.h>
+#include <linux/mm.h>
+#include <linux/sizes.h>
+#include <linux/string.h>
+#include <linux/workqueue.h>
+
+#include "mock_test.h"
+
+#define START	4096	/* of the target on the disk */
+#define AREA	1024	/* sectors that the table maps, from 0 on */
+
+struct stack {
+	struct dsm_mock_disk *disk;
+	struct dsm_mock_dm *dm;
+};
+
+static void take(struct kunit *test, struct dsm_mock_dm *dm, const char *message)
+{
+	dsm_mock_expect_reply(test, dm, message, "");
+}
+
+static void table(struct kunit *test, struct dsm_mock_dm *dm, const char *records)
+{
+	char message[160];
+
+	snprintf(message, sizeof(message), "begin full %llu", (u64)dm->sectors);
+	dsm_mock_begin(test, dm, message);
+	snprintf(message, sizeof(message), "upload # %s", records);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, message), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "commit #"), 0);
+}
+
+static void map_area(struct kunit *test, struct dsm_mock_dm *dm, u64 sectors)
+{
+	char record[64];
+
+	snprintf(record, sizeof(record), "file 1 collection - 0:0:%llu", sectors);
+	table(test, dm, record);
+}
+
+static void let_all_go(void *data)
+{
+	struct dsm_mock_disk *disk = data;
+
+	disk->keeps_discards = false;
+	dsm_mock_complete(disk, UINT_MAX);
+}
+
+static struct stack new_stack_on(struct kunit *test, struct dsm_mock_disk *disk,
+				 sector_t sectors)
+{
+	struct stack s = {
+		.disk = disk,
+		.dm = dsm_mock_dm(test, "dsm", sectors, "%s 4096 2 discard on", disk->bdev),
+	};
+
+	/* A test that ends early leaves nothing behind that its target waits for. */
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, let_all_go, disk), 0);
+	map_area(test, s.dm, AREA);
+	dsm_mock_forget(disk);
+	return s;
+}
+
+static struct stack new_stack(struct kunit *test)
+{
+	return new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_TARGET);
+}
+
+static u64 field(struct kunit *test, struct dsm_mock_dm *dm, const char *name)
+{
+	char key[40], *at;
+	u64 value = 0;
+
+	snprintf(key, sizeof(key), " %s ", name);
+	at = strstr(dsm_mock_status(dm), key);
+	KUNIT_ASSERT_NOT_NULL_MSG(test, at, "%s is not in '%s'", name, dm->reply);
+	at += strlen(key);
+	*strchrnul(at, ' ') = '\0';
+	KUNIT_ASSERT_EQ(test, kstrtou64(at, 10, &value), 0);
+	return value;
+}
+
+static u64 window(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	u64 number = 0;
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "window"), 0);
+	KUNIT_ASSERT_TRUE(test, strstarts(dm->reply, "window "));
+	KUNIT_ASSERT_EQ(test, kstrtou64(dm->reply + strlen("window "), 10, &number), 0);
+	return number;
+}
+
+static int try_discard(struct dsm_mock_dm *dm, u64 since, const char *ranges)
+{
+	char message[256];
+
+	snprintf(message, sizeof(message), "discard %llu %s", since, ranges);
+	return dsm_mock_message(dm, message);
+}
+
+static void queue_discard(struct kunit *test, struct dsm_mock_dm *dm, u64 since,
+			  const char *ranges)
+{
+	KUNIT_ASSERT_EQ(test, try_discard(dm, since, ranges), 0);
+	KUNIT_EXPECT_TRUE(test, strstarts(dm->reply, "queued "));
+}
+
+static void settle(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (field(test, dm, "discard_queued") && time_before(jiffies, end))
+		msleep(1);
+	KUNIT_ASSERT_EQ(test, field(test, dm, "discard_queued"), 0);
+}
+
+static void refuse_discard(struct kunit *test, struct dsm_mock_dm *dm, u64 since,
+			   const char *ranges, int error, const char *sentence)
+{
+	KUNIT_EXPECT_EQ(test, try_discard(dm, since, ranges), error);
+	dsm_mock_expect_reply(test, dm, "error", sentence);
+}
+
+/* The discards that the disk got, as "<start>:<length>..." in the target's sectors. */
+static void expect_discards(struct kunit *test, struct stack *s, const char *expected)
+{
+	char *seen = kunit_kzalloc(test, 1024, GFP_KERNEL);
+	size_t at = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, seen);
+	KUNIT_ASSERT_LE(test, s->disk->nr, ARRAY_SIZE(s->disk->bio));
+	for (int i = 0; i < s->disk->nr; i++)
+		if (s->disk->bio[i].op == REQ_OP_DISCARD)
+			at += scnprintf(seen + at, 1024 - at, "%s%llu:%u", at ? " " : "",
+					(u64)s->disk->bio[i].sector - START,
+					s->disk->bio[i].sectors);
+	KUNIT_EXPECT_STREQ(test, seen, expected);
+}
+
+/* Asks for the whole area, and forgets what the disk has seen before. */
+static void discard_area(struct kunit *test, struct stack *s, u64 since,
+			 const char *expected)
+{
+	dsm_mock_forget(s->disk);
+	queue_discard(test, s->dm, since, "0:1024");
+	settle(test, s->dm);
+	expect_discards(test, s, expected);
+}
+
+/* A bio that the test does not wait for */
+
+struct async {
+	struct bio bio;
+	struct bio_vec vec;
+	struct completion done;
+	unsigned int ends;
+};
+
+static void async_end(struct bio *bio)
+{
+	struct async *a = container_of(bio, struct async, bio);
+
+	a->ends++;
+	complete(&a->done);
+}
+
+static struct async *start_bio(struct kunit *test, struct dsm_mock_dm *dm, blk_opf_t opf,
+			       sector_t sector, unsigned int sectors)
+{
+	struct async *a = kunit_kzalloc(test, sizeof(*a), GFP_KERNEL);
+	void *data = kunit_kzalloc(test, PAGE_SIZE, GFP_KERNEL);
+	enum req_op op = opf & REQ_OP_MASK;
+
+	KUNIT_ASSERT_NOT_NULL(test, a);
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	init_completion(&a->done);
+	bio_init(&a->bio, dm->bdev, &a->vec, 1, opf);
+	a->bio.bi_iter.bi_sector = sector;
+	if (op == REQ_OP_READ || op == REQ_OP_WRITE)	/* of a page at most */
+		__bio_add_page(&a->bio, virt_to_page(data), sectors << SECTOR_SHIFT,
+			       offset_in_page(data));
+	else
+		a->bio.bi_iter.bi_size = sectors << SECTOR_SHIFT;
+	a->bio.bi_end_io = async_end;
+	submit_bio(&a->bio);
+	return a;
+}
+
+static bool is_done(struct async *a)
+{
+	return completion_done(&a->done);
+}
+
+static int wait_bio(struct kunit *test, struct async *a)
+{
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&a->done, 60 * HZ), 0);
+	KUNIT_EXPECT_EQ(test, a->ends, 1);
+	bio_uninit(&a->bio);
+	return blk_status_to_errno(a->bio.bi_status);
+}
+
+/* How often a bio of @op at @sector has reached the disk. */
+static unsigned int arrived(struct stack *s, enum req_op op, sector_t sector)
+{
+	unsigned int n = 0;
+
+	for (int i = 0; i < min(s->disk->nr, ARRAY_SIZE(s->disk->bio)); i++)
+		n += s->disk->bio[i].op == op && s->disk->bio[i].sector == START + sector;
+	return n;
+}
+
+/* On and off */
+
+static void discards_are_off_until_they_are_wanted(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);
+
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard off"));
+	KUNIT_EXPECT_NULL(test, strstr(dm->reply, "discard_window"));
+	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: the feature discard is off");
+	dsm_mock_expect_refusal(test, dm, "discard 1 0:8", -EINVAL,
+				"discard: the feature discard is off");
+
+	take(test, dm, "set discard on");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm),
+					   " discard on discard_window 0 discard_valid 0 discard_queued 0 discarded 0 discarded_sectors 0 discard_refused_sectors 0 discard_failed 0 discard_held 0 discard_held_us 0 discard_us 0"));
+	window(test, dm);
+	take(test, dm, "set discard off");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard off"));
+	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: the feature discard is off");
+}
+
+static void a_device_without_discards_is_unsupported(struct kunit *test)
+{
+	struct queue_limits limits = {};
+	struct dsm_mock_disk *disk = dsm_mock_disk_limits(test, &limits);
+	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
+					     "%s 0 2 discard on", disk->bdev);
+
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard unsupported"));
+	dsm_mock_expect_refusal(test, dm, "window", -EOPNOTSUPP,
+				"window: the device below does not take discards");
+	dsm_mock_expect_refusal(test, dm, "discard 1 0:8", -EOPNOTSUPP,
+				"discard: the device below does not take discards");
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+}
+
+/* What is discarded */
+
+static void what_nobody_wrote_is_discarded(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	queue_discard(test, s.dm, w, "64:64 256:32");
+	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 2");
+	settle(test, s.dm);
+	expect_discards(test, &s, "64:64 256:32");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 2);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 96);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_failed"), 0);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
+
+	take(test, s.dm, "reset");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 0);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), w);
+}
+
+static void ranges_are_sorted_and_joined(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	queue_discard(test, s.dm, w, "512:32 64:32 96:32 0:40 16:32 1000:24");
+	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 4");
+	settle(test, s.dm);
+	expect_discards(test, &s, "0:48 64:64 512:32");	/* and 12 KiB are too few */
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 24);
+}
+
+static const struct touch {
+	const char *what;
+	blk_opf_t opf;
+	sector_t sector;
+	unsigned int sectors;
+	const char *discards;	/* of the whole area then */
+} touches[] = {
+	{ "a page", REQ_OP_WRITE, 64, 8, "0:64 72:952" },
+	{ "a sector in a page", REQ_OP_WRITE, 67, 1, "0:64 72:952" },
+	{ "two pages in part", REQ_OP_WRITE, 71, 2, "0:64 80:944" },
+	{ "the first page", REQ_OP_WRITE, 0, 8, "8:1016" },
+	{ "the last page", REQ_OP_WRITE, 1016, 8, "0:1016" },
+	{ "across words", REQ_OP_WRITE, 480, 64, "0:480 544:480" },
+	{ "a word", REQ_OP_WRITE, 512, 512, "0:512" },
+	{ "beyond the table", REQ_OP_WRITE, 2048, 8, "0:1024" },
+	{ "across the end of the table", REQ_OP_WRITE, 1008, 64, "0:1008" },
+	{ "FUA", REQ_OP_WRITE | REQ_FUA | REQ_SYNC, 64, 8, "0:64 72:952" },
+	{ "with a flush", REQ_OP_WRITE | REQ_PREFLUSH, 64, 8, "0:64 72:952" },
+	{ "NOWAIT", REQ_OP_WRITE | REQ_NOWAIT, 64, 8, "0:64 72:952" },
+	{ "write zeroes", REQ_OP_WRITE_ZEROES, 64, 256, "0:64 320:704" },
+	{ "secure erase", REQ_OP_SECURE_ERASE, 64, 256, "0:64 320:704" },
+	{ "a discard from above", REQ_OP_DISCARD, 60, 256, "0:56 320:704" },
+	{ "a flush", REQ_OP_WRITE | REQ_PREFLUSH, 0, 0, "0:1024" },
+	{ "a read", REQ_OP_READ, 64, 8, "0:1024" },
+	{ "what leaves too little", REQ_OP_WRITE, 24, 8, "32:992" },
+	{ "what leaves just enough", REQ_OP_WRITE, 32, 8, "0:32 40:984" },
+};
+
+static void touch_name(const struct touch *t, char *desc)
+{
+	strscpy(desc, t->what, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(touch, touches, touch_name);
+
+static void submit_touch(struct kunit *test, struct stack *s, const struct touch *t)
+{
+	if (bio_op(&(struct bio){ .bi_opf = t->opf }) == REQ_OP_READ) {
+		KUNIT_ASSERT_EQ(test, wait_bio(test, start_bio(test, s->dm, t->opf, t->sector,
+							       t->sectors)), 0);
+		return;
+	}
+	KUNIT_ASSERT_EQ(test, dsm_mock_submit(s->dm->bdev, t->opf, t->sector, t->sectors,
+					      0, 0), 0);
+}
+
+static void a_page_that_was_touched_stays(struct kunit *test)
+{
+	const struct touch *t = test->param_value;
+	struct stack s = new_stack(test);
+	u64 before = window(test, s.dm), w;
+
+	submit_touch(test, &s, t);
+	discard_area(test, &s, before, t->discards);
+
+	/* it counts for both windows, and then no more */
+	w = window(test, s.dm);
+	discard_area(test, &s, before, t->discards);
+	discard_area(test, &s, w, "0:1024");
+	submit_touch(test, &s, t);
+	discard_area(test, &s, w, t->discards);
+	discard_area(test, &s, before, t->discards);
+}
+
+static void a_write_that_fails_counts(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	s.disk->fails = true;
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), -EIO);
+	s.disk->fails = false;
+	discard_area(test, &s, w, "0:64 72:952");
+}
+
+static void every_part_of_a_divided_write_counts(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w;
+
+	table(test, s.dm, "file 1 collection - 0:0:64 file 2 journal - 0:64:64 file 3 index - 0:128:896");
+	w = window(test, s.dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 48, 96), 0);
+	KUNIT_EXPECT_EQ(test, s.disk->nr, 3);
+	discard_area(test, &s, w, "0:48 144:880");
+}
+
+static void the_target_s_granularity_is_the_page(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	queue_discard(test, s.dm, w, "1:63 100:100 303:8");
+	settle(test, s.dm);
+	expect_discards(test, &s, "8:56 104:96");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 7 + 4 + 8);
+}
+
+static const struct grain {
+	const char *what;
+	unsigned int granularity, alignment;	/* bytes */
+	unsigned int max;			/* sectors */
+	const char *discards;			/* of sectors 8 to 1016 */
+} grains[] = {
+	/* the target begins at 4096: 2 MiB */
+	{ "4 KiB", SZ_4K, 0, UINT_MAX, "8:1008" },
+	{ "16 KiB", SZ_16K, 0, UINT_MAX, "32:960" },
+	{ "64 KiB", SZ_64K, 0, UINT_MAX, "128:768" },
+	{ "64 KiB and 4 KiB further", SZ_64K, SZ_4K, UINT_MAX, "8:896" },
+	{ "256 KiB", SZ_256K, 0, UINT_MAX, "" },
+	{ "24 KiB, no power of two", 3 * SZ_8K, 0, UINT_MAX, "32:960" },
+	{ "at most 128 KiB", SZ_4K, 0, 256, "8:256 264:256 520:256 776:240" },
+	{ "at most 80 KiB, of 64", SZ_64K, 0, 160, "128:128 256:128 384:128 512:128 640:128 768:128" },
+};
+
+static void grain_name(const struct grain *g, char *desc)
+{
+	strscpy(desc, g->what, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(grain, grains, grain_name);
+
+static void the_device_s_granularity_is_kept(struct kunit *test)
+{
+	const struct grain *g = test->param_value;
+	struct queue_limits limits = {
+		.max_hw_discard_sectors = g->max,
+		.discard_granularity = g->granularity,
+		.discard_alignment = g->alignment,
+	};
+	struct stack s = new_stack_on(test, dsm_mock_disk_limits(test, &limits),
+				      DSM_MOCK_TARGET);
+	u64 w = window(test, s.dm);
+
+	dsm_mock_forget(s.disk);
+	queue_discard(test, s.dm, w, "8:1008");
+	settle(test, s.dm);
+	expect_discards(test, &s, g->discards);
+}
+
+static void a_partition_shifts_the_granularity(struct kunit *test)
+{
+	struct queue_limits limits = {
+		.max_hw_discard_sectors = UINT_MAX,
+		.discard_granularity = SZ_64K,
+		.discard_alignment = SZ_8K,
+	};
+	struct dsm_mock_disk *disk = dsm_mock_disk_limits(test, &limits);
+	struct block_device *part = dsm_mock_partition(test, disk);
+	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
+					     "%s 40 2 discard on", part);
+	u64 w;
+
+	map_area(test, dm, AREA);
+	w = window(test, dm);
+	dsm_mock_forget(disk);
+	queue_discard(test, dm, w, "0:1024");
+	settle(test, dm);
+	/* 2048 + 40 + 104 = 17 * 128 + 16, and 2048 + 40 + 1000 = 24 * 128 + 16 */
+	KUNIT_ASSERT_EQ(test, disk->nr, 1);
+	KUNIT_EXPECT_EQ(test, disk->bio[0].sector, 17 * 128 + 16);
+	KUNIT_EXPECT_EQ(test, disk->bio[0].sectors, 7 * 128);
+}
+
+/* Windows */
+
+static void a_window_is_known_until_the_one_after_the_next(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 first = window(test, s.dm), second, third;
+	char sentence[96];
+
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), first);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), first);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
+
+	second = window(test, s.dm);
+	KUNIT_EXPECT_EQ(test, second, first + 1);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), first);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 512, 8), 0);
+	discard_area(test, &s, first, "0:64 72:440 520:504");
+	discard_area(test, &s, second, "0:512 520:504");
+
+	third = window(test, s.dm);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), third);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), second);
+	discard_area(test, &s, second, "0:512 520:504");
+	discard_area(test, &s, third, "0:1024");
+
+	snprintf(sentence, sizeof(sentence), "discard: what was written since window %llu is not known; none was taken", first);
+	refuse_discard(test, s.dm, first, "0:1024", -ESTALE, sentence);
+	snprintf(sentence, sizeof(sentence), "discard: what was written since window %llu is not known; none was taken", third + 1);
+	refuse_discard(test, s.dm, third + 1, "0:1024", -ESTALE, sentence);
+	refuse_discard(test, s.dm, 0, "0:1024", -ESTALE,
+		       "discard: what was written since window 0 is not known; none was taken");
+}
+
+static void expect_invalid(struct kunit *test, struct stack *s, u64 w)
+{
+	u64 next;
+
+	KUNIT_EXPECT_EQ(test, field(test, s->dm, "discard_valid"), 0);
+	KUNIT_EXPECT_EQ(test, try_discard(s->dm, w, "0:1024"), -ESTALE);
+	next = window(test, s->dm);
+	KUNIT_EXPECT_GT(test, next, w);
+	KUNIT_EXPECT_EQ(test, field(test, s->dm, "discard_valid"), next);
+	KUNIT_EXPECT_EQ(test, try_discard(s->dm, w, "0:1024"), -ESTALE);
+	discard_area(test, s, next, "0:1024");
+}
+
+static void a_suspend_makes_windows_invalid(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
+	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "0:1024"), -ESTALE);
+	dsm_mock_expect_refusal(test, s.dm, "window", -EBUSY, "window: the device is suspended");
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
+	expect_invalid(test, &s, w);
+}
+
+static void a_reload_makes_windows_invalid(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_load(s.dm, "dsm", "%s 4096 2 discard on", s.disk->bdev), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), 0);
+	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "0:1024"), -ESTALE);
+	map_area(test, s.dm, AREA);
+	expect_invalid(test, &s, w);
+}
+
+static void setting_the_feature_makes_windows_invalid(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	take(test, s.dm, "set DISCARD on");
+	expect_invalid(test, &s, w);
+	w = window(test, s.dm);
+	take(test, s.dm, "set discard off");
+	take(test, s.dm, "set discard on");
+	expect_invalid(test, &s, w);
+}
+
+static void an_area_has_bits_from_the_next_window_on(struct kunit *test)
+{
+	struct stack s = new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_SECTORS - START);
+	const char *range = "1048576:64";	/* in another chunk */
+	u64 first = window(test, s.dm), second, third;
+
+	table(test, s.dm, "file 1 collection - 0:0:1024 file 2 index - 0:1048576:64");
+	queue_discard(test, s.dm, first, range);
+	settle(test, s.dm);
+	expect_discards(test, &s, "");
+
+	second = window(test, s.dm);
+	queue_discard(test, s.dm, first, range);
+	settle(test, s.dm);
+	expect_discards(test, &s, "");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 128);
+	queue_discard(test, s.dm, second, range);
+	settle(test, s.dm);
+	expect_discards(test, &s, "1048576:64");
+
+	/* and until the last window in which the table has it */
+	map_area(test, s.dm, AREA);
+	dsm_mock_forget(s.disk);
+	queue_discard(test, s.dm, second, range);
+	settle(test, s.dm);
+	expect_discards(test, &s, "1048576:64");
+	third = window(test, s.dm);
+	dsm_mock_forget(s.disk);
+	queue_discard(test, s.dm, second, range);
+	queue_discard(test, s.dm, third, range);
+	settle(test, s.dm);
+	expect_discards(test, &s, "");
+}
+
+static void without_a_table_all_is_refused(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct stack s = {
+		.disk = disk,
+		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096 2 discard on", disk->bdev),
+	};
+	u64 w = window(test, s.dm);
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 0, 8), 0);
+	discard_area(test, &s, w, "");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 1024);
+}
+
+/* Bad messages */
+
+static const struct bad {
+	const char *ranges;
+} bads[] = {
+	{ "0" }, { ":" }, { "0:" }, { ":8" }, { "0:0" }, { "0:8:8" }, { "x:8" }, { "0:-8" },
+	{ "65536:8" }, { "65528:16" }, { "8:18446744073709551608" }, { "18446744073709551616:8" },
+	{ "000000000000000000000000000000000000000000:8" },
+};
+
+static void a_bad_range_refuses_the_message(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+	char ranges[64], sentence[192];
+
+	for (int i = 0; i < ARRAY_SIZE(bads); i++) {
+		snprintf(ranges, sizeof(ranges), "0:64 %s", bads[i].ranges);
+		snprintf(sentence, sizeof(sentence),
+			 "discard: a range must be <start>:<length> in sectors within the target's 65536, and '%s' is not; none was taken",
+			 bads[i].ranges);
+		refuse_discard(test, s.dm, w, ranges, -EINVAL, sentence);
+	}
+	dsm_mock_expect_refusal(test, s.dm, "discard x 0:8", -EINVAL,
+				"discard: 'x' is not the number of a window");
+	dsm_mock_expect_refusal(test, s.dm, "discard 1", -EINVAL,
+				"the form is: discard <since> <start>:<length>...");
+	dsm_mock_expect_refusal(test, s.dm, "window 1", -EINVAL, "the form is: window");
+	settle(test, s.dm);
+	expect_discards(test, &s, "");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
+}
+
+/* Writes that meet a discard */
+
+/* A discard of @ranges that the disk keeps back. */
+static void keep_discard(struct kunit *test, struct stack *s, const char *ranges,
+			 unsigned int nr)
+{
+	u64 w = window(test, s->dm);
+
+	s->disk->keeps_discards = true;
+	queue_discard(test, s->dm, w, ranges);
+	dsm_mock_wait_kept(test, s->disk, nr);
+}
+
+static void let_discards_go(struct kunit *test, struct stack *s, unsigned int nr)
+{
+	dsm_mock_complete(s->disk, nr);
+}
+
+static void a_write_waits_for_the_discard_that_it_overlaps(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct async *inside, *part, *zeroes, *trim;
+
+	keep_discard(test, &s, "64:64 512:64", 2);
+	inside = start_bio(test, s.dm, REQ_OP_WRITE, 72, 8);
+	part = start_bio(test, s.dm, REQ_OP_WRITE, 127, 2);
+	zeroes = start_bio(test, s.dm, REQ_OP_WRITE_ZEROES, 64, 8);
+	trim = start_bio(test, s.dm, REQ_OP_DISCARD, 120, 8);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 56, 8), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 128, 8), 0);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, start_bio(test, s.dm, REQ_OP_READ, 64, 8)), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_PREFLUSH, 0, 0, 0, 0), 0);
+	KUNIT_EXPECT_FALSE(test, is_done(inside) || is_done(part) || is_done(zeroes) || is_done(trim));
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 72), 0);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 4);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 2);
+
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);		/* the other is still under way */
+	KUNIT_EXPECT_EQ(test, wait_bio(test, inside), 0);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, part), 0);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, zeroes), 0);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, trim), 0);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 72), 1);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 127), 1);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE_ZEROES, 64), 1);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_DISCARD, 120), 1);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 72, 8), 0);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 1);
+	let_discards_go(test, &s, 1);
+	settle(test, s.dm);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 2);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 4);
+}
+
+static void a_write_waits_for_each_discard_that_it_overlaps(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct async *across;
+
+	keep_discard(test, &s, "0:32 36:40", 2);	/* 0 to 31, and 40 to 71 */
+	across = start_bio(test, s.dm, REQ_OP_WRITE, 30, 8);
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, across), 0);
+
+	across = start_bio(test, s.dm, REQ_OP_WRITE_ZEROES, 30, 16);
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, across), 0);
+	settle(test, s.dm);
+
+	keep_discard(test, &s, "0:32 40:40", 2);
+	across = start_bio(test, s.dm, REQ_OP_WRITE_ZEROES, 30, 16);
+	let_discards_go(test, &s, 1);
+	msleep(20);
+	KUNIT_EXPECT_FALSE(test, is_done(across));
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE_ZEROES, 30), 1);
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, across), 0);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE_ZEROES, 30), 2);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 3);
+}
+
+static void a_nowait_write_is_told_to_come_again(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+
+	keep_discard(test, &s, "64:64", 1);
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 64, 8, 0, 0));
+	KUNIT_EXPECT_EQ(test, 0,
+			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 128, 8, 0, 0));
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
+	let_discards_go(test, &s, 1);
+	settle(test, s.dm);
+	KUNIT_EXPECT_EQ(test, 0,
+			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 64, 8, 0, 0));
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 64), 1);
+}
+
+static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	/* The worker waits for the first, and has not looked at the second. */
+	s.disk->keeps_discards = true;
+	queue_discard(test, s.dm, w, "64:64");
+	dsm_mock_wait_kept(test, s.disk, 1);
+	queue_discard(test, s.dm, w, "512:64");
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 520, 8), 0);
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	settle(test, s.dm);
+	expect_discards(test, &s, "64:64 528:48");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
+}
+
+static void a_window_under_way_does_not_let_a_write_through(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct async *write;
+	u64 w, next;
+
+	keep_discard(test, &s, "64:64", 1);
+	window(test, s.dm);
+	next = window(test, s.dm);
+	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
+	KUNIT_EXPECT_FALSE(test, is_done(write));
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
+	discard_area(test, &s, next, "0:64 72:952");
+
+	/* what has waited for too long is refused */
+	dsm_mock_forget(s.disk);
+	keep_discard(test, &s, "256:64", 1);
+	w = field(test, s.dm, "discard_window");
+	queue_discard(test, s.dm, w, "512:64");
+	window(test, s.dm);
+	next = window(test, s.dm);
+	queue_discard(test, s.dm, next, "640:64");
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	settle(test, s.dm);
+	expect_discards(test, &s, "256:64 640:64");
+}
+
+static void a_failed_discard_is_forgotten(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	s.disk->discards_fail = BLK_STS_IOERR;
+	queue_discard(test, s.dm, w, "64:64 512:64");
+	settle(test, s.dm);
+	s.disk->discards_fail = 0;
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_failed"), 2);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 0);
+	discard_area(test, &s, w, "0:1024");
+}
+
+static void a_device_that_refuses_ends_it(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+
+	s.disk->discards_fail = BLK_STS_NOTSUPP;
+	queue_discard(test, s.dm, w, "64:64");
+	for (int i = 0; i < 60000 && !strstr(dsm_mock_status(s.dm), "discard unsupported"); i++)
+		msleep(1);
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard unsupported"));
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(s.dm, "window"), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "0:8"), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
+
+	s.disk->discards_fail = 0;
+	take(test, s.dm, "set discard on");
+	w = window(test, s.dm);
+	discard_area(test, &s, w, "0:1024");
+}
+
+static void off_lets_no_write_overtake_a_discard(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct async *write;
+
+	keep_discard(test, &s, "64:64", 1);
+	take(test, s.dm, "set discard off");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard off"));
+	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
+	KUNIT_EXPECT_FALSE(test, is_done(write));
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 64), 2);
+}
+
+/* Suspend and removal, while the disk keeps a discard */
+
+struct later {
+	struct work_struct work;
+	struct dsm_mock_dm *dm;
+	struct completion done;
+	int result;
+};
+
+static void later_suspend(struct work_struct *work)
+{
+	struct later *l = container_of(work, struct later, work);
+
+	l->result = dsm_mock_suspend(l->dm);
+	complete(&l->done);
+}
+
+static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+	struct async *write;
+	u64 w = window(test, s.dm);
+
+	KUNIT_ASSERT_NOT_NULL(test, l);
+	s.disk->keeps_discards = true;
+	queue_discard(test, s.dm, w, "64:64");
+	dsm_mock_wait_kept(test, s.disk, 1);
+	queue_discard(test, s.dm, w, "512:64");
+	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
+
+	l->dm = s.dm;
+	init_completion(&l->done);
+	INIT_WORK(&l->work, later_suspend);
+	queue_work(system_long_wq, &l->work);
+	for (int i = 0; i < 60000 && field(test, s.dm, "discard_valid"); i++)
+		msleep(1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
+	KUNIT_EXPECT_FALSE(test, is_done(write));
+
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
+	KUNIT_EXPECT_EQ(test, l->result, 0);
+	flush_work(&l->work);
+	settle(test, s.dm);
+	expect_discards(test, &s, "64:64");		/* what waited was refused */
+	s.disk->keeps_discards = false;
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
+	expect_invalid(test, &s, w);
+}
+
+static void a_queue_holds_65536_ranges(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	char *message = kunit_kzalloc(test, 16000, GFP_KERNEL);
+	unsigned int queued = 0;
+	u64 w = window(test, s.dm);
+	int r;
+
+	KUNIT_ASSERT_NOT_NULL(test, message);
+	s.disk->keeps_discards = true;
+	queue_discard(test, s.dm, w, "0:64");
+	dsm_mock_wait_kept(test, s.disk, 1);
+
+	for (;;) {
+		size_t at = scnprintf(message, 16000, "discard %llu", w);
+
+		for (int i = 0; i < 1024; i++)
+			at += scnprintf(message + at, 16000 - at, " %u:8", 128 + 16 * i);
+		r = dsm_mock_message(s.dm, message);
+		if (r)
+			break;
+		queued += 1024;
+	}
+	KUNIT_EXPECT_EQ(test, r, -EBUSY);
+	KUNIT_EXPECT_EQ(test, queued, 65536);
+	dsm_mock_expect_reply(test, s.dm, "error",
+			      "discard: 1024 ranges are too many while others wait, a queue holds 65536; none was taken");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 65537);
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	settle(test, s.dm);
+	expect_discards(test, &s, "0:64");
+}
+
+static void a_target_goes_away_with_ranges_queued(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = window(test, s.dm);
+	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, l);
+	s.disk->keeps_discards = true;
+	queue_discard(test, s.dm, w, "64:64");
+	dsm_mock_wait_kept(test, s.disk, 1);
+	queue_discard(test, s.dm, w, "512:64");
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_load(s.dm, "dsm", "%s 4096", s.disk->bdev), 0);
+	l->dm = s.dm;
+	init_completion(&l->done);
+	INIT_WORK(&l->work, later_suspend);
+	queue_work(system_long_wq, &l->work);
+	for (int i = 0; i < 60000 && field(test, s.dm, "discard_valid"); i++)
+		msleep(1);
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
+	flush_work(&l->work);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);	/* the old target is gone */
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard off"));
+	expect_discards(test, &s, "64:64");
+}
+
+static void many_runs_take_several_plugs(struct kunit *test)
+{
+	struct stack s = new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_TARGET);
+	u64 w;
+
+	map_area(test, s.dm, 65536);
+	w = window(test, s.dm);
+	/* every ninth page: 910 runs of 32 KiB */
+	for (int page = 8; page < 8192; page += 9)
+		KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, page * 8, 8), 0);
+	dsm_mock_forget(s.disk);
+	queue_discard(test, s.dm, w, "0:65536");
+	settle(test, s.dm);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 910);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 910 * 64);
+	KUNIT_EXPECT_EQ(test, s.disk->nr, 910);
+	for (int i = 0; i < 64; i++) {
+		KUNIT_EXPECT_EQ(test, s.disk->bio[i].sector, START + i * 72);
+		KUNIT_EXPECT_EQ(test, s.disk->bio[i].sectors, 64);
+	}
+}
+
+static void a_long_range_is_discarded_whole(struct kunit *test)
+{
+	struct stack s = new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_SECTORS - START);
+	u64 w, next = 0;
+
+	map_area(test, s.dm, DSM_MOCK_SECTORS - START);
+	w = window(test, s.dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 1048576, 8), 0);
+	dsm_mock_forget(s.disk);
+	queue_discard(test, s.dm, w, "0:2093056");
+	settle(test, s.dm);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 2093056 - 8);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 8);
+	for (int i = 0; i < s.disk->nr; i++) {
+		if (next == 1048576)
+			next += 8;
+		KUNIT_EXPECT_EQ(test, s.disk->bio[i].sector, START + next);
+		KUNIT_EXPECT_LE(test, s.disk->bio[i].sectors, SZ_64M >> SECTOR_SHIFT);
+		next += s.disk->bio[i].sectors;
+	}
+	KUNIT_EXPECT_EQ(test, next, 2093056);
+}
+
+static struct kunit_case discard_cases[] = {
+	KUNIT_CASE(discards_are_off_until_they_are_wanted),
+	KUNIT_CASE(a_device_without_discards_is_unsupported),
+	KUNIT_CASE(what_nobody_wrote_is_discarded),
+	KUNIT_CASE(ranges_are_sorted_and_joined),
+	KUNIT_CASE_PARAM(a_page_that_was_touched_stays, touch_gen_params),
+	KUNIT_CASE(a_write_that_fails_counts),
+	KUNIT_CASE(every_part_of_a_divided_write_counts),
+	KUNIT_CASE(the_target_s_granularity_is_the_page),
+	KUNIT_CASE_PARAM(the_device_s_granularity_is_kept, grain_gen_params),
+	KUNIT_CASE(a_partition_shifts_the_granularity),
+	KUNIT_CASE(a_window_is_known_until_the_one_after_the_next),
+	KUNIT_CASE(a_suspend_makes_windows_invalid),
+	KUNIT_CASE(a_reload_makes_windows_invalid),
+	KUNIT_CASE(setting_the_feature_makes_windows_invalid),
+	KUNIT_CASE(an_area_has_bits_from_the_next_window_on),
+	KUNIT_CASE(without_a_table_all_is_refused),
+	KUNIT_CASE(a_bad_range_refuses_the_message),
+	KUNIT_CASE(a_write_waits_for_the_discard_that_it_overlaps),
+	KUNIT_CASE(a_write_waits_for_each_discard_that_it_overlaps),
+	KUNIT_CASE(a_nowait_write_is_told_to_come_again),
+	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
+	KUNIT_CASE(a_window_under_way_does_not_let_a_write_through),
+	KUNIT_CASE(a_failed_discard_is_forgotten),
+	KUNIT_CASE(a_device_that_refuses_ends_it),
+	KUNIT_CASE(off_lets_no_write_overtake_a_discard),
+	KUNIT_CASE(a_suspend_drains_discards_and_held_writes),
+	KUNIT_CASE(a_target_goes_away_with_ranges_queued),
+	KUNIT_CASE(a_queue_holds_65536_ranges),
+	KUNIT_CASE(many_runs_take_several_plugs),
+	KUNIT_CASE(a_long_range_is_discarded_whole),
+	{}
+};
+
+static struct kunit_suite discard_suite = {
+	.name = "discard",
+	.test_cases = discard_cases,
+};
+
+kunit_test_suite(discard_suite);
