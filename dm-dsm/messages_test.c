@@ -5,6 +5,7 @@
  */
 #include <kunit/test.h>
 #include <linux/delay.h>
+#include <linux/ktime.h>
 #include <linux/rcupdate.h>
 #include <linux/string.h>
 
@@ -194,6 +195,11 @@ static const struct refusal bad_commits[] = {
 	  "the extent of file 3 at 256 of 8 sectors overlaps with an extent of file 7", -EEXIST },
 	{ "upload # file 7 collection - 0:400:8 8:400:8", "commit #",
 	  "the extent of file 7 at 400 of 8 sectors overlaps with an extent of file 7", -EEXIST },
+	/* files of the table */
+	{ "upload # file 1 collection - 0:400:16 file 2 index - 0:408:8 drop 3", "commit #",
+	  "the extent of file 2 at 408 of 8 sectors overlaps with an extent of file 1", -EEXIST },
+	{ "upload # drop 2 drop 3 file 1 collection - 0:260:8", "commit #",
+	  "the extent of file 4 at 264 of 8 sectors overlaps with an extent of file 1", -EEXIST },
 };
 
 static void bad_commit_name(const struct refusal *r, char *desc)
@@ -429,13 +435,13 @@ static void an_empty_table_is_no_table(struct kunit *test)
 static void a_commit_waits_for_the_writes_that_see_the_old_table(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
-	unsigned long before;
+	struct rcu_gp_oldstate before;
 
 	dsm_mock_upload(test, dm);
 	dsm_mock_begin(test, dm, "begin full 65536");
-	before = get_state_synchronize_rcu();
+	get_state_synchronize_rcu_full(&before);
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 0 extents 0");
-	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu(before));
+	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu_full(&before));
 }
 
 static void a_file_may_have_no_extents(struct kunit *test)
@@ -747,6 +753,45 @@ static void another_layout_gives_initial_streams(struct kunit *test)
 	expect_word(test, dm, "6 other - bottom", WORD_STREAM, "7");
 }
 
+static void reset_takes_every_counter(struct kunit *test)
+{
+	static const char counted[] = "unmapped_writes 1 unmapped_sectors 32 split 1 foreign 1"
+		" stream 1 1 32 stream 3 1 8 stream 4 1 8 stream 8 1 8";
+	static const char none[] = "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0";
+	struct dsm_mock_dm *dm = new_target(test);
+
+	/* divided, unmapped, and with a stream and a hint of its own */
+	dsm_mock_upload(test, dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 56, 16), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 5000, 32), 0);
+	KUNIT_ASSERT_EQ(test, 0, dsm_mock_submit(dm->bdev, REQ_OP_WRITE, 0, 8, 8, 2));
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), counted));
+	take(test, dm, "reset");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), none));
+	KUNIT_EXPECT_NULL(test, strstr(dm->reply, " stream 1 "));
+	KUNIT_EXPECT_NULL(test, strstr(dm->reply, " stream 8 "));
+}
+
+/* The age of a window that has just begun is not that of the one before. */
+static void a_window_begins_where_the_last_one_ended(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	unsigned int first, second;
+	ktime_t before;
+	int words;
+
+	fsleep(20000);
+	before = ktime_get();
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	words = sscanf(dm->reply, "window 1 ms %u ", &first);
+	KUNIT_ASSERT_EQ(test, words, 1);
+	KUNIT_EXPECT_GE(test, first, 20);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	words = sscanf(dm->reply, "window 2 ms %u ", &second);
+	KUNIT_ASSERT_EQ(test, words, 1);
+	KUNIT_EXPECT_LE(test, second, ktime_ms_delta(ktime_get(), before));
+}
+
 static void reset_takes_the_counters_and_not_the_window(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
@@ -805,6 +850,8 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE(a_hotness_has_three_decimals_and_a_sign),
 	KUNIT_CASE(set_shows_in_the_table_line),
 	KUNIT_CASE(another_layout_gives_initial_streams),
+	KUNIT_CASE(reset_takes_every_counter),
+	KUNIT_CASE(a_window_begins_where_the_last_one_ended),
 	KUNIT_CASE(reset_takes_the_counters_and_not_the_window),
 	KUNIT_CASE(error_is_empty_until_a_refusal),
 	{}

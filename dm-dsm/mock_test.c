@@ -11,47 +11,160 @@
 #include <linux/uaccess.h>
 #include <linux/unaligned.h>
 
+#include "compat/compat.h"
 #include "mock_test.h"
+
+/* Guards against waiting for ever; nothing is measured by it. */
+#define DSM_MOCK_PATIENCE (600 * HZ)
+
+/* Data */
+
+/* A sector is full of these. */
+struct dsm_mock_mark {
+	u64 write;	/* its number, from 1 on */
+	u64 sector;	/* where it was written to */
+};
+
+#define DSM_MOCK_MARKS (SECTOR_SIZE / sizeof(struct dsm_mock_mark))
+
+static void dsm_mock_mark_sector(void *sector, u64 write, u64 number)
+{
+	struct dsm_mock_mark *mark = sector;
+
+	for (int i = 0; i < DSM_MOCK_MARKS; i++)
+		mark[i] = (struct dsm_mock_mark) { .write = write, .sector = number };
+}
+
+static bool dsm_mock_is_marked(const void *sector, u64 write, u64 number)
+{
+	const struct dsm_mock_mark *mark = sector;
+
+	for (int i = 0; i < DSM_MOCK_MARKS; i++)
+		if (mark[i].write != write || mark[i].sector != number)
+			return false;
+	return true;
+}
+
+/*
+ * Calls @each for every sector of a bio, with its number on the device and where it
+ * is in memory, until one returns false.
+ */
+static bool dsm_mock_each_sector(struct bio *bio,
+				 bool (*each)(void *context, u64 sector, void *at),
+				 void *context)
+{
+	u64 sector = bio->bi_iter.bi_sector;
+	struct bvec_iter iter;
+	struct bio_vec bvec;
+	bool more = true;
+
+	bio_for_each_segment(bvec, bio, iter) {
+		void *at = bvec_kmap_local(&bvec);
+
+		for (unsigned int i = 0; more && i < bvec.bv_len; i += SECTOR_SIZE)
+			more = each(context, sector++, at + i);
+		kunmap_local(at);
+	}
+	return more;
+}
 
 /* The disk */
 
-/* A partition table with one partition, up to the end. */
-static void dsm_mock_fill_mbr(struct bio *bio)
+#define DSM_MOCK_PAGE_SECTORS (PAGE_SIZE >> SECTOR_SHIFT)
+
+/* Where the disk has a sector; NULL: it was never written to, or there is no memory. */
+static void *dsm_mock_at(struct dsm_mock_disk *disk, u64 sector, bool make)
 {
-	u8 *sector = kmap_local_page(bio_page(bio)) + bio_offset(bio);
+	unsigned long index = sector / DSM_MOCK_PAGE_SECTORS;
+	void *page = xa_load(&disk->pages, index), *old;
+
+	if (!page && make) {
+		page = (void *)get_zeroed_page(GFP_NOIO);
+		old = page ? xa_cmpxchg(&disk->pages, index, NULL, page, GFP_NOIO) : NULL;
+		if (old) {
+			free_page((unsigned long)page);
+			page = xa_is_err(old) ? NULL : old;
+		}
+	}
+	return page ? page + sector % DSM_MOCK_PAGE_SECTORS * SECTOR_SIZE : NULL;
+}
+
+/* A partition table with one partition, up to the end. */
+static void dsm_mock_fill_mbr(struct kunit *test, struct dsm_mock_disk *disk)
+{
+	u8 *sector = dsm_mock_at(disk, 0, true);
 	u8 *entry = sector + 446;
 
+	KUNIT_ASSERT_NOT_NULL(test, sector);
 	entry[4] = 0x83;
 	put_unaligned_le32(DSM_MOCK_PARTITION, entry + 8);
 	put_unaligned_le32(DSM_MOCK_SECTORS - DSM_MOCK_PARTITION, entry + 12);
 	sector[510] = 0x55;
 	sector[511] = 0xaa;
-	kunmap_local(sector);
 }
 
-static void dsm_mock_submit_bio(struct bio *bio)
+static bool dsm_mock_read_sector(void *disk, u64 sector, void *at)
 {
-	struct dsm_mock_disk *disk = bio->bi_bdev->bd_disk->private_data;
+	void *kept = dsm_mock_at(disk, sector, false);
 
-	if (bio_op(bio) == REQ_OP_READ) {
-		zero_fill_bio(bio);
-		if (disk->has_partition && !bio->bi_iter.bi_sector)
-			dsm_mock_fill_mbr(bio);
-		bio_endio(bio);
-		return;
-	}
+	if (kept)
+		memcpy(at, kept, SECTOR_SIZE);
+	else
+		memset(at, 0, SECTOR_SIZE);
+	return true;
+}
 
-	if (disk->refused_from && bio->bi_write_stream >= disk->refused_from) {
-		disk->refused++;
-		bio->bi_status = disk->refusal;
-		bio_endio(bio);
-		return;
-	}
+static bool dsm_mock_write_sector(void *disk, u64 sector, void *at)
+{
+	void *kept = dsm_mock_at(disk, sector, true);
 
-	if (disk->fails) {
-		bio_io_error(bio);
-		return;
+	if (kept)
+		memcpy(kept, at, SECTOR_SIZE);
+	return kept;
+}
+
+static void dsm_mock_erase(struct dsm_mock_disk *disk, u64 sector, unsigned int sectors)
+{
+	for (u64 end = sector + sectors; sector < end; sector++) {
+		void *kept = dsm_mock_at(disk, sector, false);
+
+		if (kept)
+			memset(kept, 0, SECTOR_SIZE);
 	}
+}
+
+/* Compares each sector with the one before. */
+struct dsm_mock_order {
+	u64 write, first;	/* of the first one */
+	unsigned int nr, torn;
+};
+
+static bool dsm_mock_next_sector(void *context, u64 sector, void *at)
+{
+	struct dsm_mock_order *order = context;
+	const struct dsm_mock_mark *mark = at;
+
+	if (!order->nr) {
+		order->write = mark->write;
+		order->first = mark->sector;
+	}
+	if (order->write && !dsm_mock_is_marked(at, order->write, order->first + order->nr))
+		order->torn++;
+	order->nr++;
+	return true;
+}
+
+static bool dsm_mock_has_data(const struct bio *bio)
+{
+	return bio_op(bio) == REQ_OP_WRITE && bio_sectors(bio);
+}
+
+static void dsm_mock_note(struct dsm_mock_disk *disk, struct bio *bio)
+{
+	struct dsm_mock_order order = {};
+
+	if (dsm_mock_has_data(bio))
+		dsm_mock_each_sector(bio, dsm_mock_next_sector, &order);
 
 	spin_lock(&disk->lock);
 	if (disk->nr < ARRAY_SIZE(disk->bio))
@@ -64,25 +177,39 @@ static void dsm_mock_submit_bio(struct bio *bio)
 			.hint = bio->bi_write_hint,
 			.encrypted = bio_has_crypt_ctx(bio),
 			.dun = bio_has_crypt_ctx(bio) ? bio_crypt_ctx(bio)->bc_dun[0] : 0,
+			.write = order.write,
+			.data = order.first,
 		};
 	disk->nr++;
-	if (bio_op(bio) == REQ_OP_DISCARD) {
-		bio->bi_status = disk->discards_fail;
-		if (disk->keeps_discards) {
-			bio_list_add(&disk->kept, bio);
-			disk->nr_kept++;
-			bio = NULL;
-			wake_up(&disk->kept_more);
+	disk->torn += order.torn;
+	spin_unlock(&disk->lock);
+}
+
+/* Its data is taken when it is completed, as a drive does that reads memory. */
+static void dsm_mock_end(struct dsm_mock_disk *disk, struct bio *bio)
+{
+	if (!bio->bi_status) {
+		switch (bio_op(bio)) {
+		case REQ_OP_WRITE:
+			if (!dsm_mock_each_sector(bio, dsm_mock_write_sector, disk))
+				bio->bi_status = BLK_STS_RESOURCE;
+			break;
+		case REQ_OP_DISCARD:
+		case REQ_OP_SECURE_ERASE:
+		case REQ_OP_WRITE_ZEROES:
+			dsm_mock_erase(disk, bio->bi_iter.bi_sector, bio_sectors(bio));
+			break;
+		default:
+			break;
 		}
 	}
-	spin_unlock(&disk->lock);
-	if (bio)
-		bio_endio(bio);
+	bio_endio(bio);
 }
 
 void dsm_mock_wait_kept(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr)
 {
-	wait_event_timeout(disk->kept_more, READ_ONCE(disk->nr_kept) >= nr, 60 * HZ);
+	wait_event_timeout(disk->kept_more, READ_ONCE(disk->nr_kept) >= nr,
+			   DSM_MOCK_PATIENCE);
 	KUNIT_ASSERT_EQ(test, READ_ONCE(disk->nr_kept), nr);
 }
 
@@ -97,8 +224,91 @@ void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr)
 		spin_unlock(&disk->lock);
 		if (!bio)
 			break;
-		bio_endio(bio);
+		dsm_mock_end(disk, bio);
 	}
+}
+
+static struct bio *dsm_mock_next(struct dsm_mock_disk *disk)
+{
+	struct bio *bio = NULL;
+
+	spin_lock(&disk->lock);
+	if (disk->when != DSM_MOCK_HELD || disk->may) {
+		bio = bio_list_pop(&disk->waiting);
+		if (bio && disk->may)
+			disk->may--;
+	}
+	spin_unlock(&disk->lock);
+	return bio;
+}
+
+static void dsm_mock_work(struct work_struct *work)
+{
+	struct dsm_mock_disk *disk = container_of(work, struct dsm_mock_disk, complete);
+	struct bio *bio;
+
+	while ((bio = dsm_mock_next(disk)))
+		dsm_mock_end(disk, bio);
+}
+
+static void dsm_mock_wake(struct dsm_mock_disk *disk)
+{
+	unsigned int here = raw_smp_processor_id();
+	unsigned int other = cpumask_any_but(cpu_online_mask, here);
+
+	queue_work_on(other < nr_cpu_ids ? other : here, system_percpu_wq, &disk->complete);
+}
+
+/* Discards can be kept apart. */
+static bool dsm_mock_keep(struct dsm_mock_disk *disk, struct bio *bio)
+{
+	bool keeps;
+
+	spin_lock(&disk->lock);
+	keeps = disk->keeps_discards;
+	if (keeps) {
+		bio_list_add(&disk->kept, bio);
+		disk->nr_kept++;
+		wake_up(&disk->kept_more);
+	}
+	spin_unlock(&disk->lock);
+	return keeps;
+}
+
+static void dsm_mock_submit_bio(struct bio *bio)
+{
+	struct dsm_mock_disk *disk = bio->bi_bdev->bd_disk->private_data;
+
+	if (bio_op(bio) == REQ_OP_READ) {
+		dsm_mock_each_sector(bio, dsm_mock_read_sector, disk);
+		bio_endio(bio);
+		return;
+	}
+
+	if (disk->refused_from && bio->bi_write_stream >= disk->refused_from) {
+		disk->refused++;
+		bio->bi_status = disk->refusal;
+	} else if (disk->fails) {
+		bio->bi_status = BLK_STS_IOERR;
+	} else {
+		dsm_mock_note(disk, bio);
+		if (bio_op(bio) == REQ_OP_DISCARD) {
+			bio->bi_status = disk->discards_fail;
+			if (dsm_mock_keep(disk, bio))
+				return;
+		}
+	}
+
+	if (disk->when == DSM_MOCK_AT_ONCE) {
+		dsm_mock_end(disk, bio);
+		return;
+	}
+	spin_lock(&disk->lock);
+	bio_list_add(&disk->waiting, bio);
+	spin_unlock(&disk->lock);
+	wake_up(&disk->arrival);
+	if (disk->when == DSM_MOCK_LATER)
+		dsm_mock_wake(disk);
 }
 
 static const struct block_device_operations dsm_mock_fops = {
@@ -109,9 +319,18 @@ static const struct block_device_operations dsm_mock_fops = {
 static void dsm_mock_remove_disk(void *data)
 {
 	struct dsm_mock_disk *disk = data;
+	unsigned long index;
+	void *page;
 
+	KUNIT_EXPECT_EQ_MSG(disk->test, disk->torn, 0, "sectors arrived in a wrong place");
+	KUNIT_EXPECT_EQ_MSG(disk->test, bio_list_size(&disk->waiting), 0,
+			    "bios are held that nobody has released");
 	del_gendisk(disk->gendisk);
+	flush_work(&disk->complete);
 	put_disk(disk->gendisk);
+	xa_for_each(&disk->pages, index, page)
+		free_page((unsigned long)page);
+	xa_destroy(&disk->pages);
 }
 
 struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
@@ -123,7 +342,12 @@ struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 	KUNIT_ASSERT_NOT_NULL(test, disk);
 	spin_lock_init(&disk->lock);
 	init_waitqueue_head(&disk->kept_more);
-	disk->has_partition = true;
+	bio_list_init(&disk->waiting);
+	xa_init(&disk->pages);
+	INIT_WORK(&disk->complete, dsm_mock_work);
+	init_waitqueue_head(&disk->arrival);
+	disk->test = test;
+	dsm_mock_fill_mbr(test, disk);
 	disk->gendisk = blk_alloc_disk(limits, NUMA_NO_NODE);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, disk->gendisk);
 	disk->gendisk->fops = &dsm_mock_fops;
@@ -212,6 +436,74 @@ void dsm_mock_forget(struct dsm_mock_disk *disk)
 	memset(disk->bio, 0, sizeof(disk->bio));
 }
 
+static unsigned int dsm_mock_nr_held(struct dsm_mock_disk *disk)
+{
+	unsigned int nr;
+
+	spin_lock(&disk->lock);
+	nr = bio_list_size(&disk->waiting);
+	spin_unlock(&disk->lock);
+	return nr;
+}
+
+static void dsm_mock_let_go(void *data)
+{
+	struct dsm_mock_disk *disk = data;
+
+	disk->when = DSM_MOCK_LATER;
+	dsm_mock_wake(disk);
+	flush_work(&disk->complete);
+}
+
+void dsm_mock_hold(struct kunit *test, struct dsm_mock_disk *disk)
+{
+	disk->when = DSM_MOCK_HELD;
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, dsm_mock_let_go, disk));
+}
+
+void dsm_mock_wait_held(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr)
+{
+	KUNIT_ASSERT_GT_MSG(test, wait_event_timeout(disk->arrival,
+						     dsm_mock_nr_held(disk) >= nr,
+						     DSM_MOCK_PATIENCE), 0,
+			    "%u bios are held, not %u", dsm_mock_nr_held(disk), nr);
+}
+
+void dsm_mock_release(struct dsm_mock_disk *disk, unsigned int nr)
+{
+	spin_lock(&disk->lock);
+	disk->may = min_t(unsigned int, nr, bio_list_size(&disk->waiting));
+	spin_unlock(&disk->lock);
+	dsm_mock_wake(disk);
+	flush_work(&disk->complete);
+}
+
+void dsm_mock_expect_kept(struct kunit *test, struct dsm_mock_disk *disk,
+			  sector_t sector, unsigned int sectors, u64 write, u64 data)
+{
+	for (unsigned int i = 0; i < sectors; i++) {
+		const struct dsm_mock_mark *mark = dsm_mock_at(disk, sector + i, false);
+
+		if (mark && dsm_mock_is_marked(mark, write, data + i))
+			continue;
+		KUNIT_FAIL(test, "sector %llu of the disk has sector %llu of write %llu, not %llu of %llu",
+			   (u64)sector + i, mark ? mark->sector : 0, mark ? mark->write : 0,
+			   data + i, write);
+		return;
+	}
+}
+
+void dsm_mock_expect_empty(struct kunit *test, struct dsm_mock_disk *disk,
+			   sector_t sector, unsigned int sectors)
+{
+	for (unsigned int i = 0; i < sectors; i++) {
+		const void *kept = dsm_mock_at(disk, sector + i, false);
+
+		KUNIT_EXPECT_TRUE_MSG(test, !kept || !memchr_inv(kept, 0, SECTOR_SIZE),
+				      "sector %llu of the disk", (u64)sector + i);
+	}
+}
+
 /* Device-mapper */
 
 /* What an ioctl is given and leaves, as dm lays it out. */
@@ -293,32 +585,64 @@ static void dsm_mock_create(struct kunit *test, const char *name, dev_t *dev)
 	KUNIT_ASSERT_EQ(test, r, 0);
 }
 
+/* Returns where the next target's line goes, or NULL if there is no room. */
+static char *dsm_mock_add_target(struct dsm_mock_call *call, char *at,
+				 const struct dsm_mock_target *target)
+{
+	struct dm_target_spec *spec = (void *)at;
+	char *end = call->data + sizeof(call->data), *line = at + sizeof(*spec);
+	const char *number = strstr(target->args, "%s");
+	char device[16];
+
+	if (line >= end)
+		return NULL;
+	*spec = (struct dm_target_spec) {
+		.sector_start = target->start,
+		.length = target->sectors,
+	};
+	strscpy(spec->target_type, target->type);
+	if (number) {
+		format_dev_t(device, target->below->bd_dev);
+		snprintf(line, end - line, "%.*s%s%s", (int)(number - target->args),
+			 target->args, device, number + strlen("%s"));
+	} else {
+		strscpy(line, target->args, end - line);
+	}
+	spec->next = ALIGN(sizeof(*spec) + strlen(line) + 1, 8);
+	call->head.target_count++;
+	return at + spec->next;
+}
+
+static int dsm_mock_load_targets(const char *name, const struct dsm_mock_target *targets,
+				 unsigned int nr)
+{
+	struct dsm_mock_call *call = dsm_mock_call(name);
+	char *at;
+	int r = -E2BIG;
+
+	if (!call)
+		return -ENOMEM;
+	at = call->data;
+	while (nr-- && at)
+		at = dsm_mock_add_target(call, at, targets++);
+	if (at)
+		r = dsm_mock_ioctl(DM_TABLE_LOAD, call);
+	kfree(call);
+	return r;
+}
+
 static int dsm_mock_load_table(const char *name, const char *type,
 			       sector_t sectors, const char *args,
 			       struct block_device *below)
 {
-	struct dsm_mock_call *call = dsm_mock_call(name);
-	const size_t room = sizeof(call->data) - sizeof(call->spec);
-	const char *number = strstr(args, "%s");
-	char device[16];
-	int r, prefix;
+	const struct dsm_mock_target target = {
+		.sectors = sectors,
+		.type = type,
+		.args = args,
+		.below = below,
+	};
 
-	if (!call)
-		return -ENOMEM;
-	call->head.target_count = 1;
-	call->spec.length = sectors;
-	strscpy(call->spec.target_type, type);
-	if (number) {
-		prefix = number - args;
-		format_dev_t(device, below->bd_dev);
-		snprintf(call->data + sizeof(call->spec), room, "%.*s%s%s",
-			 prefix, args, device, number + strlen("%s"));
-	} else {
-		strscpy(call->data + sizeof(call->spec), args, room);
-	}
-	r = dsm_mock_ioctl(DM_TABLE_LOAD, call);
-	kfree(call);
-	return r;
+	return dsm_mock_load_targets(name, &target, 1);
 }
 
 static void dsm_mock_remove_dm(void *data)
@@ -330,28 +654,42 @@ static void dsm_mock_remove_dm(void *data)
 	dsm_mock_simple(dm->name, DM_DEV_REMOVE, 0, NULL);
 }
 
-struct dsm_mock_dm *dsm_mock_dm(struct kunit *test, const char *type,
-				sector_t sectors, const char *args,
-				struct block_device *below)
+struct dsm_mock_dm *dsm_mock_dm_of(struct kunit *test,
+				   const struct dsm_mock_target *targets, unsigned int nr)
 {
 	static unsigned int number;
 	struct dsm_mock_dm *dm = kunit_kzalloc(test, sizeof(*dm), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, dm);
 	dm->reply = kunit_kzalloc(test, DSM_MOCK_REPLY, GFP_KERNEL);
-	snprintf(dm->name, sizeof(dm->name), "%s-mock%u", type, number++);
+	snprintf(dm->name, sizeof(dm->name), "%s-mock%u", targets->type, number++);
 	KUNIT_ASSERT_NOT_NULL(test, dm->reply);
-	dm->sectors = sectors;
+	dm->sectors = targets->sectors;
+	dm->target = targets->start;
 
 	dsm_mock_create(test, dm->name, &dm->dev);
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, dsm_mock_remove_dm, dm), 0);
-	KUNIT_ASSERT_EQ(test, dsm_mock_load(dm, type, args, below), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_load_targets(dm->name, targets, nr), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
 
 	dm->md = dm_get_md(dm->dev);
 	KUNIT_ASSERT_NOT_NULL(test, dm->md);
 	dm->bdev = dm_disk(dm->md)->part0;
 	return dm;
+}
+
+struct dsm_mock_dm *dsm_mock_dm(struct kunit *test, const char *type,
+				sector_t sectors, const char *args,
+				struct block_device *below)
+{
+	const struct dsm_mock_target target = {
+		.sectors = sectors,
+		.type = type,
+		.args = args,
+		.below = below,
+	};
+
+	return dsm_mock_dm_of(test, &target, 1);
 }
 
 int dsm_mock_try_table(struct kunit *test, const char *type, sector_t sectors,
@@ -401,6 +739,7 @@ int dsm_mock_message(struct dsm_mock_dm *dm, const char *message)
 
 	dm->reply[0] = '\0';
 	if (call) {
+		call->message.sector = dm->target;
 		dsm_mock_fill_in(dm, call->message.message,
 				 sizeof(call->data) - sizeof(call->message), message);
 		r = dsm_mock_ioctl(DM_TARGET_MSG, call);
@@ -439,6 +778,20 @@ void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
 	KUNIT_EXPECT_STREQ_MSG(test, dm->reply, filled, "%s", message);
 }
 
+/* Of the target that is sent messages; here "next" counts from the first one. */
+static const char *dsm_mock_find_line(struct dsm_mock_dm *dm, struct dsm_mock_call *call)
+{
+	char *first = (char *)call + call->head.data_start;
+	struct dm_target_spec *spec = (void *)first;
+
+	for (u32 i = 0; i < call->head.target_count; i++) {
+		if (spec->sector_start == dm->target)
+			return (char *)(spec + 1);
+		spec = (void *)(first + spec->next);
+	}
+	return "";
+}
+
 static const char *dsm_mock_read_line(struct dsm_mock_dm *dm, u32 flags)
 {
 	struct dsm_mock_call *call = dsm_mock_call(dm->name);
@@ -447,8 +800,7 @@ static const char *dsm_mock_read_line(struct dsm_mock_dm *dm, u32 flags)
 	if (call) {
 		call->head.flags = flags;
 		if (!dsm_mock_ioctl(DM_TABLE_STATUS, call))
-			strscpy(dm->reply, (char *)call + call->head.data_start +
-				sizeof(call->spec), DSM_MOCK_REPLY);
+			strscpy(dm->reply, dsm_mock_find_line(dm, call), DSM_MOCK_REPLY);
 	}
 	kfree(call);
 	return dm->reply;
@@ -489,51 +841,145 @@ void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm)
 
 /* Bios */
 
+static void dsm_mock_free_bio(struct bio *bio)
+{
+	bio_free_pages(bio);
+	bio_put(bio);
+}
+
+/*
+ * With room for @sectors of data if the operation has any, from @offset on in the
+ * first page: what is divided is not always divided between pages.
+ */
 static struct bio *dsm_mock_bio(struct block_device *bdev, blk_opf_t opf,
-				sector_t sector, unsigned int sectors)
+				sector_t sector, unsigned int sectors,
+				unsigned int offset)
 {
 	enum req_op op = opf & REQ_OP_MASK;
-	bool has_data = op == REQ_OP_WRITE || op == REQ_OP_ZONE_APPEND;
+	bool has_data = op == REQ_OP_READ || op == REQ_OP_WRITE || op == REQ_OP_ZONE_APPEND;
 	unsigned int left = has_data ? sectors << SECTOR_SHIFT : 0;
-	struct bio *bio = bio_alloc(bdev, DIV_ROUND_UP(left, PAGE_SIZE), opf, GFP_KERNEL);
+	struct bio *bio = bio_alloc(bdev, DIV_ROUND_UP(offset + left, PAGE_SIZE), opf,
+				    GFP_KERNEL);
 
 	bio->bi_iter.bi_sector = sector;
 	while (left) {
-		unsigned int here = min(left, PAGE_SIZE);
+		unsigned int here = min(left, PAGE_SIZE - offset);
 
-		__bio_add_page(bio, ZERO_PAGE(0), here, 0);
+		__bio_add_page(bio, alloc_page(GFP_KERNEL | __GFP_NOFAIL), here, offset);
 		left -= here;
+		offset = 0;
 	}
 	if (!has_data)
 		bio->bi_iter.bi_size = sectors << SECTOR_SHIFT;
 	return bio;
 }
 
-static int dsm_mock_submit_and_put(struct bio *bio)
+static bool dsm_mock_mark_each(void *write, u64 sector, void *at)
 {
+	dsm_mock_mark_sector(at, *(u64 *)write, sector);
+	return true;
+}
+
+static bool dsm_mock_compare_each(void *write, u64 sector, void *at)
+{
+	return dsm_mock_is_marked(at, *(u64 *)write, sector);
+}
+
+static u64 dsm_mock_mark(struct bio *bio)
+{
+	static atomic64_t writes;
+	u64 write = atomic64_inc_return(&writes);
+
+	if (bio->bi_vcnt)
+		dsm_mock_each_sector(bio, dsm_mock_mark_each, &write);
+	return write;
+}
+
+/* Is what is read what the write wrote? */
+static int dsm_mock_read_back(struct block_device *bdev, sector_t sector,
+			      unsigned int sectors, u64 write)
+{
+	struct bio *bio = dsm_mock_bio(bdev, REQ_OP_READ, sector, sectors, 0);
 	int r = submit_bio_wait(bio);
 
-	bio_put(bio);
+	bio->bi_iter = (struct bvec_iter) {
+		.bi_sector = sector,
+		.bi_size = sectors << SECTOR_SHIFT,
+	};
+	if (!r && !dsm_mock_each_sector(bio, dsm_mock_compare_each, &write))
+		r = -EILSEQ;
+	dsm_mock_free_bio(bio);
+	return r;
+}
+
+static void dsm_mock_ended(struct bio *bio)
+{
+	struct dsm_mock_write *write = bio->bi_private;
+
+	complete(&write->done);
+}
+
+struct dsm_mock_write *dsm_mock_start(struct kunit *test, struct block_device *bdev,
+				      blk_opf_t opf, sector_t sector,
+				      unsigned int sectors, u8 stream, u8 hint)
+{
+	struct dsm_mock_write *write = kzalloc_obj(*write);
+
+	KUNIT_ASSERT_NOT_NULL(test, write);
+	init_completion(&write->done);
+	write->bio = dsm_mock_bio(bdev, opf, sector, sectors, sector % 7 * SECTOR_SIZE);
+	write->number = dsm_mock_mark(write->bio);
+	write->bio->bi_write_stream = stream;
+	write->bio->bi_write_hint = hint;
+	write->bio->bi_private = write;
+	write->bio->bi_end_io = dsm_mock_ended;
+	submit_bio(write->bio);
+	return write;
+}
+
+bool dsm_mock_is_done(struct dsm_mock_write *write)
+{
+	return completion_done(&write->done);
+}
+
+int dsm_mock_finish(struct dsm_mock_write *write)
+{
+	int r;
+
+	if (!wait_for_completion_timeout(&write->done, DSM_MOCK_PATIENCE))
+		return -ETIMEDOUT;	/* and it is never freed */
+	r = blk_status_to_errno(write->bio->bi_status);
+	dsm_mock_free_bio(write->bio);
+	kfree(write);
 	return r;
 }
 
 int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
 		    unsigned int sectors, u8 stream, u8 hint)
 {
-	struct bio *bio = dsm_mock_bio(bdev, opf, sector, sectors);
+	struct bio *bio = dsm_mock_bio(bdev, opf, sector, sectors, sector % 7 * SECTOR_SIZE);
+	u64 write = dsm_mock_mark(bio);
+	bool has_data = dsm_mock_has_data(bio);
+	int r;
 
 	bio->bi_write_stream = stream;
 	bio->bi_write_hint = hint;
-	return dsm_mock_submit_and_put(bio);
+	r = submit_bio_wait(bio);
+	dsm_mock_free_bio(bio);
+	return r || !has_data ? r : dsm_mock_read_back(bdev, sector, sectors, write);
 }
 
 int dsm_mock_submit_encrypted(struct block_device *bdev, sector_t sector,
 			      unsigned int sectors, const struct blk_crypto_key *key,
 			      u64 dun)
 {
-	struct bio *bio = dsm_mock_bio(bdev, REQ_OP_WRITE, sector, sectors);
+	struct bio *bio = dsm_mock_bio(bdev, REQ_OP_WRITE, sector, sectors, 0);
+	u64 write = dsm_mock_mark(bio);
 	u64 duns[BLK_CRYPTO_DUN_ARRAY_SIZE] = { dun };
+	int r;
 
 	bio_crypt_set_ctx(bio, key, duns, GFP_KERNEL);
-	return dsm_mock_submit_and_put(bio);
+	r = submit_bio_wait(bio);
+	dsm_mock_free_bio(bio);
+	return r ?: dsm_mock_read_back(bdev, sector, sectors, write);
 }

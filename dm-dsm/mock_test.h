@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the suites share: a disk that remembers what it was sent, and
- * device-mapper devices, made through dm's own ioctls.
+ * What the suites share: a disk that keeps what it was sent, and device-mapper
+ * devices, made through dm's own ioctls.
+ *
+ * Each write has data of its own: every sector says which write it belongs to, and
+ * to which sector it was written.  The disk compares the parts of a bio with each
+ * other when it arrives; who wrote reads it again.
  */
 #ifndef DSM_MOCK_TEST_H
 #define DSM_MOCK_TEST_H
@@ -9,13 +13,24 @@
 #include <kunit/test.h>
 #include <linux/blk-crypto-profile.h>
 #include <linux/blkdev.h>
+#include <linux/completion.h>
 #include <linux/device-mapper.h>
 #include <linux/rw_hint.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #define DSM_MOCK_SECTORS	2097152		/* 1 GiB */
 #define DSM_MOCK_PARTITION	2048		/* where the partition starts */
 #define DSM_MOCK_TARGET		65536		/* sectors of most targets */
 #define DSM_MOCK_REPLY		16384		/* room for a reply */
+
+/* When a bio is completed that is no read. */
+enum dsm_mock_when {
+	DSM_MOCK_LATER,		/* by a worker on another processor */
+	DSM_MOCK_AT_ONCE,	/* inside submit_bio() */
+	DSM_MOCK_HELD,		/* by that worker, on dsm_mock_release(): see dsm_mock_hold() */
+};
 
 struct dsm_mock_bio {
 	enum req_op op;
@@ -25,12 +40,12 @@ struct dsm_mock_bio {
 	u8 stream, hint;
 	bool encrypted;
 	u64 dun;			/* data unit number of an encrypted one */
+	u64 write, data;		/* of which write it is, and from which of its sectors on */
 };
 
 struct dsm_mock_disk {
 	struct gendisk *gendisk;
 	struct block_device *bdev;
-	bool has_partition;
 	struct blk_crypto_profile crypto;
 	u8 refused_from;		/* the first stream that fails a write, or 0 */
 	blk_status_t refusal;		/* in this way */
@@ -38,7 +53,16 @@ struct dsm_mock_disk {
 	blk_status_t discards_fail;	/* in this way, or 0 */
 	bool keeps_discards;		/* until dsm_mock_complete() */
 	wait_queue_head_t kept_more;
+	enum dsm_mock_when when;
+	struct kunit *test;
+	struct xarray pages;		/* what was written */
+	struct work_struct complete;
+	wait_queue_head_t arrival;
+
 	spinlock_t lock;		/* of what follows */
+	struct bio_list waiting;	/* bios that the worker has not completed */
+	unsigned int may;		/* complete so many of them, when they are held */
+	unsigned int torn;		/* sectors that do not follow the one before */
 	unsigned int refused;		/* bios */
 	unsigned int nr;		/* bios that arrived, reads and refused ones apart */
 	struct dsm_mock_bio bio[64];	/* the first of them */
@@ -46,9 +70,25 @@ struct dsm_mock_disk {
 	struct bio_list kept;
 };
 
+/* A write that was started. */
+struct dsm_mock_write {
+	struct bio *bio;
+	struct completion done;
+	u64 number;
+};
+
+/* One of the targets of a table. */
+struct dsm_mock_target {
+	sector_t start, sectors;
+	const char *type;
+	const char *args;		/* "%s" is @below's number */
+	struct block_device *below;
+};
+
 struct dsm_mock_dm {
 	char name[32];
-	sector_t sectors;
+	sector_t sectors;		/* of the first target */
+	sector_t target;		/* where the one starts that is sent messages */
 	dev_t dev;
 	struct mapped_device *md;
 	struct block_device *bdev;
@@ -63,7 +103,7 @@ struct dsm_mock_disk *dsm_mock_disk(struct kunit *test, unsigned int streams);
 struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 					   struct queue_limits *limits);
 
-/* Its first partition, which is there if @disk->has_partition was set before. */
+/* Its only partition. */
 struct block_device *dsm_mock_partition(struct kunit *test,
 					struct dsm_mock_disk *disk);
 
@@ -77,7 +117,31 @@ void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams);
 void dsm_mock_wait_kept(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr);
 void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr);
 
+/* Forgets which bios arrived; what they wrote stays. */
 void dsm_mock_forget(struct dsm_mock_disk *disk);
+
+/*
+ * From now on bios are held, until dsm_mock_release() or the end of the test, which
+ * comes before that of devices that were made before.
+ */
+void dsm_mock_hold(struct kunit *test, struct dsm_mock_disk *disk);
+
+/* Waits until @nr bios are held. */
+void dsm_mock_wait_held(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr);
+
+/* Completes the @nr bios that came first of those that are held. */
+void dsm_mock_release(struct dsm_mock_disk *disk, unsigned int nr);
+
+/*
+ * The disk has, from @sector on, what @write (a bio's, or a started one's) wrote
+ * from the device's sector @data on.
+ */
+void dsm_mock_expect_kept(struct kunit *test, struct dsm_mock_disk *disk,
+			  sector_t sector, unsigned int sectors, u64 write, u64 data);
+
+/* The disk has nothing there. */
+void dsm_mock_expect_empty(struct kunit *test, struct dsm_mock_disk *disk,
+			   sector_t sector, unsigned int sectors);
 
 /*
  * A device-mapper device of one target; "%s" in @args is @below's number.  Gone
@@ -86,6 +150,10 @@ void dsm_mock_forget(struct dsm_mock_disk *disk);
 struct dsm_mock_dm *dsm_mock_dm(struct kunit *test, const char *type,
 				sector_t sectors, const char *args,
 				struct block_device *below);
+
+/* The same of several targets, which must be in order; messages go to the first. */
+struct dsm_mock_dm *dsm_mock_dm_of(struct kunit *test,
+				   const struct dsm_mock_target *targets, unsigned int nr);
 
 /* Returns 0 or the error with which the line was refused; then nothing is left. */
 int dsm_mock_try_table(struct kunit *test, const char *type, sector_t sectors,
@@ -132,7 +200,21 @@ void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
  */
 void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm);
 
-/* Sends a bio with @sectors of zeroes and waits for it. */
+/* Sends a bio; @sectors of data if it is a write. */
+struct dsm_mock_write *dsm_mock_start(struct kunit *test, struct block_device *bdev,
+				      blk_opf_t opf, sector_t sector,
+				      unsigned int sectors, u8 stream, u8 hint);
+
+/* Has it ended? */
+bool dsm_mock_is_done(struct dsm_mock_write *write);
+
+/* Waits for its end, and returns 0 or its error; the write is gone then. */
+int dsm_mock_finish(struct dsm_mock_write *write);
+
+/*
+ * Sends a bio and waits for it.  -EILSEQ is a write that succeeded, but other data
+ * is read.
+ */
 int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
 		    unsigned int sectors, u8 stream, u8 hint);
 

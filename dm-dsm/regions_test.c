@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <kunit/test.h>
 #include <linux/cpumask.h>
+#include <linux/kthread.h>
+#include <linux/sched.h>
 #include <linux/rw_hint.h>
 
 #include "regions.h"
@@ -132,6 +134,49 @@ static void a_write_during_a_checkpoint_counts_in_the_next_window(struct kunit *
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 8192);
 }
 
+/* On another processor, while windows end: the pages 0 and 100 in turn. */
+struct counting {
+	struct dsm_region *region;
+	u64 times;
+};
+
+static int count_on(void *data)
+{
+	struct counting *c = data;
+
+	while (!kthread_should_stop()) {
+		for (int i = 0; i < 100; i++)
+			dsm_region_count(c->region, c->times++ % 2 ? 800 : 0, 8);
+		cond_resched();
+	}
+	return 0;
+}
+
+static void every_write_counts_in_one_window(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct counting c = { .region = &file->region[DSM_TOP] };
+	unsigned int cpu = cpumask_any_but(cpu_online_mask, raw_smp_processor_id());
+	struct task_struct *thread;
+	unsigned int windows = 0;
+	u64 pages = 0;
+
+	if (cpu >= nr_cpu_ids)
+		kunit_skip(test, "there is one processor only");
+	thread = kthread_run_on_cpu(count_on, &c, cpu, "dsm-count/%u");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
+	while (windows < 2000) {
+		u64 seen = checkpoint(file, true).region[DSM_TOP].pages;
+
+		pages += seen;
+		windows += seen != 0;
+		cond_resched();
+	}
+	kthread_stop(thread);
+	pages += checkpoint(file, true).region[DSM_TOP].pages;
+	KUNIT_EXPECT_EQ(test, pages, c.times);
+}
+
 static void a_checkpoint_that_fails_loses_no_pages(struct kunit *test)
 {
 	struct dsm_file *file = new_file(test);
@@ -163,12 +208,17 @@ static void range_region_is_what_the_extents_add_up_to(struct kunit *test)
 static void counts_of_all_cpus_add_up(struct kunit *test)
 {
 	struct dsm_file *file = new_file(test);
+	u64 sum = 0;
 	int cpu;
 
-	for_each_possible_cpu(cpu)
-		per_cpu(*file->region[DSM_TOP].sectors, cpu) = 1ULL << 40;
-	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_TOP]),
-			(u64)num_possible_cpus() << 40);
+	if (num_possible_cpus() < 2)
+		kunit_skip(test, "there is one processor only");
+	for_each_possible_cpu(cpu) {
+		per_cpu(*file->region[DSM_TOP].sectors, cpu) = 1ULL << (40 + cpu);
+		sum += 1ULL << (40 + cpu);
+	}
+	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_TOP]), sum);
+	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_BOTTOM]), 0);
 }
 
 static void more_pages_than_a_status_holds_saturate(struct kunit *test)
@@ -226,6 +276,7 @@ static struct kunit_case regions_cases[] = {
 	KUNIT_CASE_PARAM(writes_are_counted_in_pages, count_gen_params),
 	KUNIT_CASE(each_window_counts_from_zero),
 	KUNIT_CASE(a_write_during_a_checkpoint_counts_in_the_next_window),
+	KUNIT_CASE(every_write_counts_in_one_window),
 	KUNIT_CASE(a_checkpoint_that_fails_loses_no_pages),
 	KUNIT_CASE(range_region_is_what_the_extents_add_up_to),
 	KUNIT_CASE(counts_of_all_cpus_add_up),

@@ -5,6 +5,7 @@
  */
 #include <kunit/test.h>
 #include <linux/dm-ioctl.h>
+#include <linux/prandom.h>
 #include <linux/string.h>
 
 #include "dsm.h"
@@ -53,6 +54,8 @@ static void expect_bio(struct kunit *test, struct dsm_mock_disk *disk, int nr,
 	KUNIT_EXPECT_EQ(test, bio->sectors, sectors);
 	KUNIT_EXPECT_EQ(test, bio->stream, stream);
 	KUNIT_EXPECT_EQ(test, bio->hint, hint);
+	if (op == REQ_OP_WRITE)
+		KUNIT_EXPECT_EQ(test, bio->data, sector);
 }
 
 static void expect_write(struct kunit *test, struct stack *s, sector_t sector,
@@ -271,6 +274,9 @@ static void a_write_that_straddles_streams_is_divided(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, bio->sector, START + sector);
 		KUNIT_EXPECT_EQ(test, bio->sectors, c->part[i].sectors);
 		KUNIT_EXPECT_EQ(test, bio->stream, c->part[i].stream);
+		KUNIT_EXPECT_EQ(test, bio->data, sector);
+		dsm_mock_expect_kept(test, s.disk, START + sector, c->part[i].sectors,
+				     bio->write, sector);
 		sector += c->part[i].sectors;
 	}
 	KUNIT_EXPECT_EQ(test, s.disk->nr, i);
@@ -358,7 +364,9 @@ static void a_read_passes(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 
-	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_READ, 0, 0, 0, 0));
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 56, 16), 0);
+	take(test, s.dm, "reset");
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_READ, 48, 32, 0, 0));
 	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 }
 
@@ -547,6 +555,187 @@ static void a_hint_that_a_file_states_has_its_stream_where_no_extent_is(struct k
 	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 7, WRITE_LIFE_EXTREME);
 }
 
+/* Writes of any size and place, on extents of any */
+
+#define PIECES_SECTORS 4096	/* of the target that have extents and gaps */
+#define PIECES_FILES 6
+#define PIECES_GAP PIECES_FILES
+
+static u8 piece_of[PIECES_SECTORS];	/* which file each sector is of */
+
+/* Files 1 to 6 have the streams 2 to 7, in pieces of 1 to 40 sectors. */
+static void upload_pieces(struct kunit *test, struct dsm_mock_dm *dm, struct rnd_state *rnd)
+{
+	char line[64];
+	int sector, file;
+
+	for (sector = 0; sector < PIECES_SECTORS;) {
+		int end = min(sector + 1 + (int)(prandom_u32_state(rnd) % 40), PIECES_SECTORS);
+
+		file = prandom_u32_state(rnd) % (PIECES_FILES + 1);
+		while (sector < end)
+			piece_of[sector++] = file;
+	}
+
+	dsm_mock_begin(test, dm, "begin full 65536");
+	for (file = 0; file < PIECES_FILES; file++) {
+		snprintf(line, sizeof(line), "upload # file %d other - stamp %d 0", file + 1,
+			 file + 2);
+		take(test, dm, line);
+		for (sector = 0; sector < PIECES_SECTORS;) {
+			int start = sector;
+
+			while (sector < PIECES_SECTORS && piece_of[sector] == piece_of[start])
+				sector++;
+			if (piece_of[start] != file)
+				continue;
+			snprintf(line, sizeof(line), "upload # extents %d:%d:%d", 3 * start, start,
+				 sector - start);
+			take(test, dm, line);
+		}
+	}
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "commit #"), 0);
+}
+
+/* Where the file changes, so does the stamp. */
+static unsigned int parts_of(unsigned int sector, unsigned int sectors)
+{
+	unsigned int parts = 1;
+
+	while (--sectors) {
+		parts += piece_of[sector] != piece_of[sector + 1];
+		sector++;
+	}
+	return parts;
+}
+
+static void every_sector_of_a_write_arrives_where_it_belongs(struct kunit *test)
+{
+	static const unsigned int sizes[] = { 1, 7, 8, 9, 32, 33, 63, 128, 255, 1024, 2039, 2040 };
+	struct stack s = {};
+	u64 wrote[PIECES_FILES + 1] = {};
+	struct rnd_state rnd;
+	unsigned int arrived = 0;
+	char part[64];
+
+	s.disk = dsm_mock_disk(test, 8);
+	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", s.disk->bdev);
+	prandom_seed_state(&rnd, 1);
+	upload_pieces(test, s.dm, &rnd);
+	dsm_mock_forget(s.disk);
+
+	for (int i = 0; i < 20 * ARRAY_SIZE(sizes); i++) {
+		unsigned int sectors = sizes[i % ARRAY_SIZE(sizes)];
+		unsigned int sector = prandom_u32_state(&rnd) % (PIECES_SECTORS - sectors);
+		struct dsm_mock_write *write =
+			dsm_mock_start(test, s.dm->bdev, REQ_OP_WRITE, sector, sectors, 0, 0);
+		u64 number = write->number;
+
+		KUNIT_EXPECT_EQ(test, dsm_mock_finish(write), 0);
+		dsm_mock_expect_kept(test, s.disk, START + sector, sectors, number, sector);
+		arrived += parts_of(sector, sectors);
+		for (unsigned int at = sector; at < sector + sectors; at++)
+			wrote[piece_of[at]] += 1;
+	}
+	KUNIT_EXPECT_EQ(test, s.disk->nr, arrived);
+	snprintf(part, sizeof(part), " unmapped_sectors %llu ", wrote[PIECES_GAP]);
+	expect_status(test, s.dm, part);
+	for (int file = 0; file < PIECES_FILES; file++) {
+		u64 sectors = 0;
+		char *at;
+		int words;
+
+		snprintf(part, sizeof(part), " stream %d ", file + 2);
+		at = strstr(dsm_mock_status(s.dm), part);
+		KUNIT_ASSERT_NOT_NULL(test, at);
+		words = sscanf(at + strlen(part), "%*u %llu", &sectors);
+		KUNIT_EXPECT_EQ(test, words, 1);
+		KUNIT_EXPECT_EQ_MSG(test, sectors, wrote[file], "file %d", file + 1);
+	}
+}
+
+/* Several targets of a table */
+
+#define FIRST 1000		/* sectors of dm-linear in front */
+#define SECOND_START 200000	/* of the second target on the disk */
+
+static struct stack two_targets(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	const struct dsm_mock_target targets[] = {
+		{ 0, FIRST, "linear", "%s 0", disk->bdev },
+		{ FIRST, DSM_MOCK_TARGET, "dsm", "%s 4096", disk->bdev },
+		{ FIRST + DSM_MOCK_TARGET, DSM_MOCK_TARGET, "dsm", "%s 200000", disk->bdev },
+	};
+	struct stack s = {
+		.disk = disk,
+		.dm = dsm_mock_dm_of(test, targets, ARRAY_SIZE(targets)),
+	};
+
+	s.dm->sectors = DSM_MOCK_TARGET;
+	for (int i = 1; i < ARRAY_SIZE(targets); i++) {
+		s.dm->target = targets[i].start;
+		dsm_mock_upload(test, s.dm);
+	}
+	dsm_mock_forget(disk);
+	return s;
+}
+
+/* The bio that arrived, by where it is on the disk and what it was written to. */
+static void expect_at(struct kunit *test, struct dsm_mock_disk *disk, int nr,
+		      sector_t sector, sector_t data, unsigned int sectors, u8 stream)
+{
+	KUNIT_ASSERT_GT(test, disk->nr, nr);
+	KUNIT_EXPECT_EQ(test, disk->bio[nr].sector, sector);
+	KUNIT_EXPECT_EQ(test, disk->bio[nr].data, data);
+	KUNIT_EXPECT_EQ(test, disk->bio[nr].sectors, sectors);
+	KUNIT_EXPECT_EQ(test, disk->bio[nr].stream, stream);
+	dsm_mock_expect_kept(test, disk, sector, sectors, disk->bio[nr].write, data);
+}
+
+static void each_target_of_a_table_writes_where_it_lies(struct kunit *test)
+{
+	struct stack s = two_targets(test);
+	const sector_t second = FIRST + DSM_MOCK_TARGET;
+
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, FIRST + 64, 32), 0);
+	expect_at(test, s.disk, 0, START + 64, FIRST + 64, 32, 4);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, second + 64, 32), 0);
+	expect_at(test, s.disk, 1, SECOND_START + 64, second + 64, 32, 4);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, second + 48, 32), 0);
+	expect_at(test, s.disk, 2, SECOND_START + 48, second + 48, 16, 3);
+	expect_at(test, s.disk, 3, SECOND_START + 64, second + 64, 16, 4);
+
+	/* and what carries no data */
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_DISCARD, second + 56, 16,
+						 0, 0));
+	KUNIT_EXPECT_EQ(test, s.disk->bio[4].sector, SECOND_START + 56);
+	dsm_mock_expect_empty(test, s.disk, SECOND_START + 56, 16);
+
+	s.dm->target = FIRST;
+	expect_status(test, s.dm, " unmapped_sectors 0 split 0 foreign 0 stream 4 1 32");
+	s.dm->target = second;
+	expect_status(test, s.dm, "split 1 foreign 0 stream 3 1 16 stream 4 2 48");
+	dsm_mock_expect_reply(test, s.dm, "regions 0 1",
+			      "1 collection 32768 bottom 32768 0 0 - - 1 3 5 2\n"
+			      "1 collection 32768 top 32768 0 0 - - 2 4 3 6\n");
+}
+
+static void a_write_across_targets_is_divided_between_them(struct kunit *test)
+{
+	struct stack s = two_targets(test);
+	const sector_t second = FIRST + DSM_MOCK_TARGET;
+
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, FIRST - 16, 32), 0);
+	expect_at(test, s.disk, 0, FIRST - 16, FIRST - 16, 16, 0);
+	expect_at(test, s.disk, 1, START, FIRST, 16, 3);
+	dsm_mock_forget(s.disk);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, second - 32, 128), 0);
+	expect_at(test, s.disk, 0, START + DSM_MOCK_TARGET - 32, second - 32, 32, 1);
+	expect_at(test, s.disk, 1, SECOND_START, second, 64, 3);
+	expect_at(test, s.disk, 2, SECOND_START + 64, second + 64, 32, 4);
+}
+
 /* The rest of what device-mapper asks a target */
 
 static void a_reload_begins_without_a_table(struct kunit *test)
@@ -623,6 +812,9 @@ static struct kunit_case target_cases[] = {
 	KUNIT_CASE_PARAM(a_stream_or_hint_of_its_own, foreign_gen_params),
 	KUNIT_CASE(a_hint_names_the_class_where_no_extent_is),
 	KUNIT_CASE(a_hint_that_a_file_states_has_its_stream_where_no_extent_is),
+	KUNIT_CASE(every_sector_of_a_write_arrives_where_it_belongs),
+	KUNIT_CASE(each_target_of_a_table_writes_where_it_lies),
+	KUNIT_CASE(a_write_across_targets_is_divided_between_them),
 	KUNIT_CASE(a_reload_begins_without_a_table),
 	KUNIT_CASE(a_suspend_keeps_the_table),
 	KUNIT_CASE(an_ioctl_passes_to_the_device_below),
