@@ -155,9 +155,16 @@ fn simulate_prints_rows_and_a_table() {
         let fields: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(
             fields,
-            ["gc_pages", "host_pages", "policy", "streams_used", "waf"]
+            [
+                "discard",
+                "gc_pages",
+                "host_pages",
+                "policy",
+                "streams_used",
+                "waf"
+            ]
         );
-        assert_eq!(row["policy"], policy);
+        assert_eq!((&row["policy"], &row["discard"]), (&policy.into(), &false.into()));
         assert_eq!(row["host_pages"], 2 * 2048);
         assert_eq!(row["waf"], 1.0, "whole units are overwritten");
         assert_eq!(row["streams_used"], 1);
@@ -166,6 +173,79 @@ fn simulate_prints_rows_and_a_table() {
     let text = String::from_utf8(o.stdout).unwrap();
     assert!(text.starts_with("1 files, 8 MiB; 8 MiB written in the load phase, 16 MiB after it\n"));
     assert!(text.contains("Streams buy little here"));
+}
+
+/// Half of a file is rewritten elsewhere in it from checkpoint to checkpoint: what is
+/// left is free until then.
+#[test]
+fn simulate_tells_what_discards_are_worth() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.csv");
+    let mut text =
+        "dsm-trace,1\n0,W,collection-0-1.wt,0,16777216\n1,L\n1,M\n1,A,collection-0-1.wt,16777216,8388608,\
+                    8388608\n1,S\n"
+            .to_owned();
+    let mut us = 2;
+    for round in 0..40u64 {
+        let half = (round + 1) % 2 * 8_388_608;
+        // In no order, so that units hold pages of different age.
+        for n in 0..512 {
+            let at = half + (n * 199 % 512 << 14);
+            text += &format!("{us},W,collection-0-1.wt,{at},16384\n");
+            us += 1;
+        }
+        let free = 8_388_608 - half;
+        text += &format!("{us},M\n{us},A,collection-0-1.wt,16777216,{free},8388608\n{us},S\n{us},C\n");
+    }
+    std::fs::write(&path, &text).unwrap();
+    let path = path.display();
+    let options = "--op 0.15 --unit 256K --policy none --policy dsm --streams 2";
+    let rows = |more: &str| -> Vec<(String, bool, f64)> {
+        let o = dsmctl(&format!("simulate --trace {path} {options} {more} -o json"));
+        assert!(o.status.success(), "{}", said(&o));
+        let rows: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        let row = |r: &serde_json::Value| {
+            (
+                r["policy"].as_str().unwrap().to_owned(),
+                r["discard"].as_bool().unwrap(),
+                r["waf"].as_f64().unwrap(),
+            )
+        };
+        rows.as_array().unwrap().iter().map(row).collect()
+    };
+    let both = rows("");
+    let names: Vec<(&str, bool)> = both.iter().map(|r| (r.0.as_str(), r.1)).collect();
+    assert_eq!(
+        names,
+        [("none", false), ("dsm", false), ("none", true), ("dsm", true)]
+    );
+    assert!(both[2].2 <= both[0].2 && both[2].2 < 1.05, "{both:?}");
+    assert_eq!(rows("--discard off"), both[..2]);
+    assert_eq!(rows("--discard on"), both[2..]);
+    let o = dsmctl(&format!("simulate --trace {path} {options}"));
+    let said_text = String::from_utf8(o.stdout).unwrap();
+    assert!(said_text.contains("none + discard"), "{said_text}");
+    assert!(
+        said_text.contains("What the flash writes: discard alone"),
+        "{said_text}"
+    );
+    // Without lists there is nothing to discard.
+    let plain: String = text
+        .lines()
+        .filter(|l| !l.contains(",A,"))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    std::fs::write(dir.path().join("p.csv"), plain).unwrap();
+    let o = dsmctl(&format!(
+        "simulate --trace {} {options} --discard on",
+        dir.path().join("p.csv").display()
+    ));
+    assert_eq!(o.status.code(), Some(1));
+    assert!(
+        said(&o).contains("p.csv: it has no lists of free blocks"),
+        "{}",
+        said(&o)
+    );
 }
 
 #[test]

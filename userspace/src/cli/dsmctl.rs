@@ -133,7 +133,8 @@ pub enum Command {
     ///
     /// Nothing is changed or stopped: the kernel's trace tells of every write and
     /// discard on the device, FIEMAP tells whose it was, and the turtle tells of
-    /// checkpoints. What is there when it begins counts as the load phase.
+    /// checkpoints, and what they have freed. What is there when it begins counts as
+    /// the load phase.
     Record(Record),
     /// Measure how often each object is updated, and say which should share a
     /// stream
@@ -167,7 +168,17 @@ pub enum Command {
     ///   <microseconds>,X,<file>                     file deleted
     ///   <microseconds>,R,<old>,<new>                file renamed
     ///
-    /// Files are paths relative to the dbpath. With `-o json`: [{policy,
+    /// and, of WiredTiger's lists of free blocks:
+    ///
+    ///   <microseconds>,M                            the lists are read after this
+    ///   <microseconds>,A,<file>,<size>,<offset>,<length>,...
+    ///                                               what a file of that size lists
+    ///   <microseconds>,S                            all that have changed were told
+    ///   <microseconds>,N                            events are missing
+    ///
+    /// Files are paths relative to the dbpath. Each policy is played as it is and, if
+    /// there are lists, with the discards that dsmd would have made; the drive's size
+    /// is that of the run without them. With `-o json`: [{policy, discard,
     /// streams_used, waf, host_pages, gc_pages}]; a page is 4 KiB, and pages are
     /// counted after the load phase and the warm-up.
     #[command(verbatim_doc_comment)]
@@ -429,6 +440,10 @@ pub struct Simulate {
     /// (mapper, remapper, halves or all), that of autostream-sfr is decay (in windows from checkpoint to checkpoint).
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<Spec>,
+    /// With the discards of what checkpoints have freed, without, or both; discards
+    /// need a recording with WiredTiger's lists
+    #[arg(long, value_enum, default_value_t = Discards::Both)]
+    pub discard: Discards,
     /// Streams of the drive
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     pub streams: u8,
@@ -470,6 +485,13 @@ pub struct Simulate {
     /// Rules, as dsmd reads them: classes, and the objects of the policy rules
     #[arg(long, value_name = "[BELOW=]FILE")]
     pub rules: Vec<Source>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Discards {
+    Both,
+    Off,
+    On,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

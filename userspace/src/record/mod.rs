@@ -3,6 +3,7 @@
 //! kernel's trace, extents by FIEMAP, checkpoints by the rename of the turtle.
 //! Windows of other engines end after a time.
 
+mod lists;
 mod tables;
 mod tracefs;
 
@@ -19,6 +20,7 @@ use crate::devno::DevNo;
 use crate::dm::{Dm, Id};
 use crate::sysfs::Sysfs;
 use crate::trace::recording::Writer;
+use lists::Lists;
 use tables::Tables;
 use tracefs::{Instance, Line};
 
@@ -33,6 +35,9 @@ pub struct Summary {
     pub lost: u64,
     /// Sectors written to each stream, as far as the device is a dsm target.
     pub streams: BTreeMap<u8, u64>,
+    /// Lists of free blocks, and why there are none or none can be discarded.
+    pub lists: u64,
+    pub lists_refused: Option<String>,
 }
 
 /// Whether the device is one line of dsm; without the right to ask, it is not.
@@ -51,6 +56,7 @@ struct Recorder<W: Write> {
     instance: Instance,
     watch: Watch,
     tables: Tables,
+    lists: Lists,
     writer: Writer<W>,
     /// Sectors of the disk at which the file system's partition begins.
     start: u64,
@@ -86,11 +92,17 @@ pub fn record<W: Write>(
         instance: Instance::new(dev, is_dsm(dev))?,
         watch: Watch::new()?,
         tables,
+        lists: if window.is_none() {
+            Lists::default()
+        } else {
+            Lists::none()
+        },
         writer: Writer::new(out, now_us())?,
         start,
         summary: Summary::default(),
     };
     r.table()?;
+    r.look()?;
     let begin = Instant::now();
     let mut window_begin = begin;
     while !stop() && limit.is_none_or(|l| begin.elapsed() < l) {
@@ -106,7 +118,9 @@ pub fn record<W: Write>(
         };
         // Engines that make files as they go need not wait for a window's end
         // until these are known.
-        if ends || (window.is_some() && events.names) {
+        if ends {
+            r.look()?;
+        } else if window.is_some() && events.names {
             r.drain()?;
             r.table()?;
         }
@@ -119,6 +133,7 @@ pub fn record<W: Write>(
     r.drain()?;
     r.table()?;
     r.summary.events = r.writer.events();
+    r.summary.lists_refused = r.lists.refused.take();
     r.writer.finish()?;
     Ok(r.summary)
 }
@@ -163,6 +178,29 @@ impl<W: Write> Recorder<W> {
             }
             Ok(())
         })
+    }
+
+    /// What dsmd does when the turtle has changed, in its order: a window ends, the
+    /// lists are read, then the extents, and then it would discard.
+    fn look(&mut self) -> Result<()> {
+        self.drain()?;
+        let mut changes = None;
+        if !self.lists.is_over() {
+            self.writer.window(now_us())?;
+            changes = self.lists.look(self.tables.root());
+            self.drain()?;
+        }
+        self.table()?;
+        if let Some(changes) = changes {
+            for (path, list) in changes {
+                if let Some(id) = self.tables.id_of(&path) {
+                    self.writer.list(id, list.as_ref())?;
+                    self.summary.lists += 1;
+                }
+            }
+            self.writer.looked(now_us())?;
+        }
+        Ok(())
     }
 
     fn table(&mut self) -> Result<()> {

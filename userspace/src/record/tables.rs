@@ -69,6 +69,16 @@ impl Tables {
         Ok(tables)
     }
 
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// Of a file in the last table.
+    pub fn id_of(&self, path: &Path) -> Option<u64> {
+        let found = self.files.iter().find(|(_, known)| known.path == path);
+        found.map(|(id, _)| *id)
+    }
+
     /// The `st_dev` of the file system.
     pub fn dev(&self) -> u64 {
         self.dev

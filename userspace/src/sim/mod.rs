@@ -6,6 +6,7 @@
 //! What the load phase writes goes to one stream for every policy unless told
 //! otherwise, so that the policies are compared on the run alone.
 
+pub mod discard;
 pub mod files;
 pub mod history;
 pub mod objects;

@@ -70,6 +70,7 @@ pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Resul
                 player.deleted(files, file, us);
                 files.delete(file, |at| player.discard(at));
             }
+            What::Window | What::List { .. } | What::Looked | What::Lost => {}
         }
     }
     Ok(())

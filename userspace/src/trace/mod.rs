@@ -10,6 +10,8 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 
 use thiserror::Error;
 
+use crate::avail::FreeList;
+
 /// Offsets in files are below this: 2^32 pages of 4 KiB.
 pub const MAX_OFFSET: u64 = 1 << 44;
 
@@ -32,7 +34,7 @@ pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
     head.map_err(text::ReadError::from)?;
     let line = String::from_utf8_lossy(&first).into_owned();
     let input = BufReader::new(Cursor::new(first).chain(input));
-    if line == recording::FIRST {
+    if recording::is_first(&line) {
         return Ok(recording::read(input)?.0);
     }
     if line.starts_with("dsm-trace,") {
@@ -80,6 +82,18 @@ pub enum What {
     Delete {
         file: FileNo,
     },
+    /// What is written from now on is of a new window of the discards: WiredTiger's
+    /// lists are read after this.
+    Window,
+    /// The newest checkpoint of the file lists this as free.
+    List {
+        file: FileNo,
+        list: u32,
+    },
+    /// Every list that has changed was told: now blocks can be discarded.
+    Looked,
+    /// Events are missing.
+    Lost,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,11 +102,17 @@ pub struct Trace {
     /// Paths relative to the dbpath.
     pub names: Vec<String>,
     pub files: u32,
+    pub lists: Vec<FreeList>,
 }
 
 impl Trace {
     pub fn has_load_end(&self) -> bool {
         self.events.iter().any(|e| e.what == What::LoadEnd)
+    }
+
+    /// Whether it says what WiredTiger's checkpoints have freed.
+    pub fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
     }
 }
 
@@ -151,6 +171,35 @@ impl Builder {
     }
 
     /// A file that was never written is none that matters.
+    pub fn window(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Window);
+        Ok(())
+    }
+
+    /// The list of a file that was never written is none that matters.
+    pub fn list(&mut self, us: u64, path: &str, list: FreeList) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if let Some(&file) = self.files.get(path) {
+            let number = self.trace.lists.len() as u32;
+            self.trace.lists.push(list);
+            self.push(us, What::List { file, list: number });
+        }
+        Ok(())
+    }
+
+    pub fn looked(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Looked);
+        Ok(())
+    }
+
+    pub fn lost(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Lost);
+        Ok(())
+    }
+
     pub fn delete(&mut self, us: u64, path: &str) -> Result<(), EventError> {
         self.check(us, None)?;
         if let Some(file) = self.files.remove(path) {

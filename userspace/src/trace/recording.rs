@@ -2,7 +2,7 @@
 //! The form in which `dsmctl record` keeps what it sees: writes by sector, and
 //! the table of extents that says which file they belong to.
 //!
-//! The first line is `dsm-recording,1`.  Then come records: a byte that says what
+//! The first line is `dsm-recording,2`; version 1 has no M, A and S.  Then come records: a byte that says what
 //! it is, and numbers of 7 bits a byte, least first, the high bit set in all but
 //! the last.  Times are microseconds since the record before; sectors have 512
 //! bytes.
@@ -15,6 +15,11 @@
 //! W  time, sector, sectors, stream, hint
 //! D  time, sector, sectors
 //! C  time            a checkpoint has completed
+//! M  time            a window of the discards begins; the turtle is read after this
+//! A  id, size, extents, { offset, length }
+//!        what the newest checkpoint of the file lists as free, bytes; it has changed.
+//!        A size of 0: the list could not be read
+//! S  time            each of these was told: now dsmd would discard
 //! N  lost            so many events were lost
 //! E  events          the end: the number of W and D
 //! ```
@@ -36,9 +41,12 @@ use std::io::{self, BufRead, Read, Write};
 use thiserror::Error;
 
 use super::{Builder, EventError, Trace};
+use crate::avail::FreeList;
 use crate::table::Extent;
 
-pub const FIRST: &str = "dsm-recording,1\n";
+pub const FIRST: &str = "dsm-recording,2\n";
+/// Without lists of free blocks.
+const OLDER: &str = "dsm-recording,1\n";
 /// The name of what no file has.
 pub const UNMAPPED: &str = "(file system)";
 const SECTOR: u64 = 512;
@@ -60,6 +68,11 @@ pub enum RecordingError {
     Event(u64, EventError),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// Whether this is the first line of a recording.
+pub fn is_first(line: &str) -> bool {
+    [FIRST, OLDER].contains(&line)
 }
 
 /// Writes a recording.
@@ -127,6 +140,29 @@ impl<W: Write> Writer<W> {
         self.numbers(b'C', &[time])
     }
 
+    pub fn window(&mut self, us: u64) -> io::Result<()> {
+        let time = self.time(us);
+        self.numbers(b'M', &[time])
+    }
+
+    /// `None`: the list of the file could not be read.
+    pub fn list(&mut self, id: u64, list: Option<&FreeList>) -> io::Result<()> {
+        let (size, extents) = list.map_or((0, &[][..]), |l| (l.file_size, &l.extents[..]));
+        self.numbers(b'A', &[id, size, extents.len() as u64])?;
+        let mut at = 0;
+        for e in extents {
+            self.number(e.start - at)?;
+            self.number(e.end - e.start)?;
+            at = e.end;
+        }
+        Ok(())
+    }
+
+    pub fn looked(&mut self, us: u64) -> io::Result<()> {
+        let time = self.time(us);
+        self.numbers(b'S', &[time])
+    }
+
     pub fn lost(&mut self, events: u64) -> io::Result<()> {
         self.numbers(b'N', &[events])
     }
@@ -190,12 +226,22 @@ struct File {
     extents: Vec<Extent>,
 }
 
-/// A part of a write or discard, until the table that explains it is read.
+/// What waits until the table that explains it is read.
 struct Pending {
     us: u64,
-    sector: u64,
-    sectors: u64,
-    discard: bool,
+    what: Waiting,
+}
+
+enum Waiting {
+    Io {
+        sector: u64,
+        sectors: u64,
+        discard: bool,
+    },
+    Window,
+    List(u64, FreeList),
+    Looked,
+    Lost,
 }
 
 /// Where the extents of a table lie: (start, length, offset, file), by start.
@@ -222,7 +268,7 @@ struct Reader<R> {
 pub fn read(mut input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
     let mut first = [0; FIRST.len()];
     match input.read_exact(&mut first) {
-        Ok(()) if first == FIRST.as_bytes() => {}
+        Ok(()) if first == FIRST.as_bytes() || first == OLDER.as_bytes() => {}
         Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => return Err(e.into()),
         _ => return Err(RecordingError::Foreign),
     }
@@ -311,7 +357,19 @@ impl<R: Read> Reader<R> {
                 let done = self.builder.checkpoint(self.us);
                 self.event(done)?;
             }
-            b'N' => self.lost += self.number()?,
+            b'M' => {
+                self.time()?;
+                self.wait(Waiting::Window);
+            }
+            b'A' => self.list()?,
+            b'S' => {
+                self.time()?;
+                self.wait(Waiting::Looked);
+            }
+            b'N' => {
+                self.lost += self.number()?;
+                self.wait(Waiting::Lost);
+            }
             b'E' => {
                 let events = self.number()?;
                 if events != self.events {
@@ -371,12 +429,41 @@ impl<R: Read> Reader<R> {
         let sector = sector.ok_or_else(|| self.damaged("a sector lies nowhere"))?;
         self.sector = sector + sectors;
         self.events += 1;
-        self.pending.push(Pending {
-            us: self.us,
+        self.wait(Waiting::Io {
             sector,
             sectors,
             discard,
         });
+        Ok(())
+    }
+
+    fn wait(&mut self, what: Waiting) {
+        self.pending.push(Pending { us: self.us, what });
+    }
+
+    fn list(&mut self) -> Result<(), RecordingError> {
+        let (id, file_size, count) = (self.number()?, self.number()?, self.number()?);
+        if count > MAX_EXTENTS {
+            return Err(self.damaged("a list has too many extents"));
+        }
+        let mut list = FreeList {
+            file_size,
+            ..FreeList::default()
+        };
+        let mut at = 0u64;
+        for _ in 0..count {
+            let (skipped, length) = (self.number()?, self.number()?);
+            let start = at.checked_add(skipped);
+            let end = start
+                .and_then(|s| s.checked_add(length))
+                .filter(|e| *e <= file_size);
+            let (Some(start), Some(end), true) = (start, end, length > 0) else {
+                return Err(self.damaged("a free extent lies nowhere"));
+            };
+            list.extents.push(start..end);
+            at = end;
+        }
+        self.wait(Waiting::List(id, list));
         Ok(())
     }
 
@@ -433,7 +520,7 @@ impl<R: Read> Reader<R> {
             Vec::new()
         };
         for p in std::mem::take(&mut self.pending) {
-            self.resolve(&p, &after)?;
+            self.resolve(p, &after)?;
         }
         self.us = us;
         for path in gone {
@@ -481,9 +568,41 @@ impl<R: Read> Reader<R> {
             .any(|id| self.names.contains_key(id) && self.files.get(id).is_some_and(|f| f.path == path))
     }
 
-    fn resolve(&mut self, p: &Pending, after: &Places) -> Result<(), RecordingError> {
-        let mut at = p.sector;
-        let end = p.sector + p.sectors;
+    fn resolve(&mut self, p: Pending, after: &Places) -> Result<(), RecordingError> {
+        let us = p.us;
+        let done = match p.what {
+            Waiting::Io {
+                sector,
+                sectors,
+                discard,
+            } => return self.resolve_io(us, sector, sectors, discard, after),
+            Waiting::Window => self.builder.window(us),
+            Waiting::List(id, list) => match self.path_of(id) {
+                Some(path) => self.builder.list(us, &path, list),
+                None => Ok(()),
+            },
+            Waiting::Looked => self.builder.looked(us),
+            Waiting::Lost => self.builder.lost(us),
+        };
+        self.event(done)
+    }
+
+    /// The name of a file now, or before it was gone.
+    fn path_of(&self, id: u64) -> Option<String> {
+        let now = self.files.get(&id).map(|f| &f.path);
+        now.or_else(|| self.names.get(&id)).cloned()
+    }
+
+    fn resolve_io(
+        &mut self,
+        us: u64,
+        sector: u64,
+        sectors: u64,
+        discard: bool,
+        after: &Places,
+    ) -> Result<(), RecordingError> {
+        let mut at = sector;
+        let end = sector + sectors;
         while at < end {
             let (found, to) = match find(after, at, end) {
                 (Some(found), to) => (Some(found), to),
@@ -501,10 +620,10 @@ impl<R: Read> Reader<R> {
                 _ => (UNMAPPED, at),
             };
             let (offset, length) = (offset * SECTOR, (to - at) * SECTOR);
-            let done = if p.discard {
-                self.builder.discard(p.us, path, offset, length)
+            let done = if discard {
+                self.builder.discard(us, path, offset, length)
             } else {
-                self.builder.write(p.us, path, offset, length)
+                self.builder.write(us, path, offset, length)
             };
             done.map_err(|e| RecordingError::Event(self.events, e))?;
             at = to;
@@ -572,7 +691,7 @@ mod tests {
         let (trace, lost) = read(&sample()[..]).unwrap();
         assert_eq!(lost, 3);
         let whats: Vec<What> = trace.events.iter().map(|e| e.what).collect();
-        use What::{Checkpoint, Delete, Discard, LoadEnd, Name, Write};
+        use What::{Checkpoint, Delete, Discard, LoadEnd, Lost, Name, Write};
         assert_eq!(
             whats,
             [
@@ -618,6 +737,7 @@ mod tests {
                     offset: 0,
                     length: 4096
                 },
+                Lost,
                 Checkpoint,
             ]
         );
@@ -684,6 +804,72 @@ mod tests {
             .unwrap_err()
             .to_string()
             .ends_with("the number of events at its end is another"));
+    }
+
+    #[test]
+    fn lists_are_kept() {
+        let list = |ranges: &[(u64, u64)]| FreeList {
+            file_size: 16384,
+            extents: ranges.iter().map(|(a, b)| *a..*b).collect(),
+            ..FreeList::default()
+        };
+        let mut w = writer();
+        w.file(7, "a.wt", 16384, &[Extent::new(0, 800, 32)]).unwrap();
+        w.table(1000).unwrap();
+        w.write(1010, 808, 8, 0, 0).unwrap();
+        w.window(1020).unwrap();
+        w.write(1030, 816, 8, 0, 0).unwrap();
+        w.table(1040).unwrap();
+        w.list(7, Some(&list(&[(0, 4096), (8192, 16384)]))).unwrap();
+        w.list(99, Some(&list(&[]))).unwrap();
+        w.list(7, None).unwrap();
+        w.looked(1050).unwrap();
+        w.lost(2).unwrap();
+        w.checkpoint(1060).unwrap();
+        let bytes = w.finish().unwrap();
+        let trace = parse(&bytes).unwrap();
+        let events: Vec<(u64, What)> = trace.events.iter().skip(3).map(|e| (e.us, e.what)).collect();
+        let written = |offset| What::Write {
+            file: 0,
+            offset,
+            length: 4096,
+        };
+        assert_eq!(
+            events,
+            [
+                (10, written(4096)),
+                (20, What::Window),
+                (30, written(8192)),
+                (40, What::List { file: 0, list: 0 }),
+                (40, What::List { file: 0, list: 1 }),
+                (50, What::Looked),
+                (50, What::Lost),
+                (60, What::Checkpoint),
+            ]
+        );
+        assert_eq!(trace.lists[0], list(&[(0, 4096), (8192, 16384)]));
+        assert_eq!(trace.lists[1], FreeList::default());
+        // A range beyond the end of its file.
+        let mut w = writer();
+        let bad = FreeList {
+            file_size: 4096,
+            ..list(&[(0, 8192)])
+        };
+        w.list(7, Some(&bad)).unwrap();
+        let bytes = w.finish().unwrap();
+        assert!(parse(&bytes)
+            .unwrap_err()
+            .to_string()
+            .ends_with("a free extent lies nowhere"));
+    }
+
+    #[test]
+    fn recordings_without_lists_are_read() {
+        let mut bytes = sample();
+        let trace = parse(&bytes).unwrap();
+        bytes[..FIRST.len()].copy_from_slice(OLDER.as_bytes());
+        assert_eq!(parse(&bytes).unwrap(), trace);
+        assert!(!trace.has_lists());
     }
 
     #[test]

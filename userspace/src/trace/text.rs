@@ -9,13 +9,22 @@
 //! <microseconds>,C                            a checkpoint has completed
 //! <microseconds>,X,<file>                     file deleted
 //! <microseconds>,R,<old>,<new>                file renamed
+//! <microseconds>,M                            WiredTiger's lists are read after this
+//! <microseconds>,A,<file>,<size>,<offset>,<length>,...
+//!                                             what the newest checkpoint of a file of
+//!                                             that size lists as free
+//! <microseconds>,S                            every list that has changed was told
+//! <microseconds>,N                            events are missing
 //! ```
 //!
 //! Offsets and lengths are bytes, files are paths relative to the dbpath.
 
 use std::io::{self, BufRead, Write};
+use std::ops::Range;
 
 use thiserror::Error;
+
+use crate::avail::FreeList;
 
 use super::{Builder, EventError, FileNo, Trace, What};
 
@@ -35,11 +44,11 @@ pub enum ReadError {
 
 #[derive(Debug, Error)]
 pub enum LineError {
-    #[error("'{0}': an event is <microseconds>,<W|D|L|C|X|R>[,...]")]
+    #[error("'{0}': an event is <microseconds>,<W|D|L|C|X|R|M|A|S|N>[,...]")]
     NoEvent(String),
     #[error("the time '{0}' is not a number of microseconds")]
     Time(String),
-    #[error("there is no event '{0}', only W, D, L, C, X and R")]
+    #[error("there is no event '{0}', only W, D, L, C, X, R, M, A, S and N")]
     Kind(String),
     #[error("{kind} takes {takes}, and there are {found} fields after it")]
     Fields {
@@ -49,6 +58,8 @@ pub enum LineError {
     },
     #[error("the {0} '{1}' is not a number of bytes")]
     Number(&'static str, String),
+    #[error("the range at {0} is empty, is not behind the one before, or is not in the file")]
+    List(String),
     #[error(transparent)]
     Event(#[from] EventError),
 }
@@ -104,6 +115,17 @@ pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
             What::LoadEnd => writeln!(out, "{us},L")?,
             What::Checkpoint => writeln!(out, "{us},C")?,
             What::Delete { file } => writeln!(out, "{us},X,{}", name(&names, file))?,
+            What::Window => writeln!(out, "{us},M")?,
+            What::List { file, list } => {
+                let list = &trace.lists[list as usize];
+                write!(out, "{us},A,{},{}", name(&names, file), list.file_size)?;
+                for e in &list.extents {
+                    write!(out, ",{},{}", e.start, e.end - e.start)?;
+                }
+                writeln!(out)?;
+            }
+            What::Looked => writeln!(out, "{us},S")?,
+            What::Lost => writeln!(out, "{us},N")?,
         }
     }
     out.flush()
@@ -135,8 +157,31 @@ fn event(builder: &mut Builder, line: &str) -> Result<(), LineError> {
         ("C", []) => builder.checkpoint(us)?,
         ("X", [file]) => builder.delete(us, file)?,
         ("R", [old, new]) => builder.rename(us, old, new)?,
+        ("M", []) => builder.window(us)?,
+        ("S", []) => builder.looked(us)?,
+        ("N", []) => builder.lost(us)?,
+        ("A", [file, size, extents @ ..]) if extents.len() % 2 == 0 => {
+            let mut list = FreeList {
+                file_size: bytes("size", size)?,
+                ..FreeList::default()
+            };
+            for pair in extents.chunks_exact(2) {
+                let (offset, length) = (bytes("offset", pair[0])?, bytes("length", pair[1])?);
+                let end = offset.checked_add(length);
+                let begin = list.extents.last().map_or(0, |l: &Range<u64>| l.end);
+                let good = end.filter(|end| length > 0 && offset >= begin && *end <= list.file_size);
+                let end = good.ok_or_else(|| LineError::List(short(pair[0])))?;
+                list.extents.push(offset..end);
+            }
+            builder.list(us, file, list)?;
+        }
+        ("A", _) => {
+            return Err(wrong(
+                "a file, its size, and an offset and a length for each range",
+            ))
+        }
         ("W" | "D", _) => return Err(wrong("a file, an offset and a length")),
-        ("L" | "C", _) => return Err(wrong("nothing")),
+        ("L" | "C" | "M" | "S" | "N", _) => return Err(wrong("nothing")),
         ("X", _) => return Err(wrong("a file")),
         ("R", _) => return Err(wrong("the old and the new name of a file")),
         _ => return Err(LineError::Kind(short(kind))),
@@ -219,7 +264,8 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let text = "dsm-trace,1\n0,W,a.wt,4096,8192\n1,L\n1,C\n2,W,b,0,1\n3,R,b,c\n4,D,a.wt,0,4096\n5,X,c\n";
+        let text = "dsm-trace,1\n0,W,a.wt,4096,8192\n1,L\n1,C\n2,W,b,0,1\n3,R,b,c\n4,D,a.wt,0,4096\n5,X,c\n\
+                    6,M\n7,A,a.wt,40960,4096,8192,20480,4096\n7,A,a.wt,4096\n7,S\n8,N\n";
         let trace = parse(text).unwrap();
         let mut written = Vec::new();
         write(&trace, &mut written).unwrap();
@@ -243,7 +289,7 @@ mod tests {
             ),
             (
                 "dsm-trace,1\n\n",
-                "line 2: '': an event is <microseconds>,<W|D|L|C|X|R>[,...]",
+                "line 2: '': an event is <microseconds>,<W|D|L|C|X|R|M|A|S|N>[,...]",
             ),
             (
                 "dsm-trace,1\n1,C\nx,C\n",
@@ -255,7 +301,7 @@ mod tests {
             ),
             (
                 "dsm-trace,1\n1,Q,a\n",
-                "line 2: there is no event 'Q', only W, D, L, C, X and R",
+                "line 2: there is no event 'Q', only W, D, L, C, X, R, M, A, S and N",
             ),
             (
                 "dsm-trace,1\n1,W,a,0\n",

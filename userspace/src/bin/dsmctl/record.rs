@@ -55,6 +55,10 @@ pub fn record(a: &Record) -> Result<()> {
             n => format!("; {n} events were lost because they were not read in time"),
         }
     );
+    match &summary.lists_refused {
+        None => eprintln!("{} lists of free blocks", summary.lists),
+        Some(why) => eprintln!("{} lists of free blocks: {why}", summary.lists),
+    }
     for (stream, sectors) in &summary.streams {
         eprintln!("stream {stream}: {} KiB", sectors / 2);
     }

@@ -15,9 +15,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use dsm::class::Class;
-use dsm::cli::dsmctl::{Collection, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
+use dsm::cli::dsmctl::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dsm::flash::{Destination, Gc, PAGE};
 use dsm::rules::Rules;
+use dsm::sim::discard::{self, Rule};
 use dsm::sim::policies::Spec;
 use dsm::sim::profile::Profile;
 use dsm::sim::{self, Model, Outcome};
@@ -26,6 +27,7 @@ use dsm::trace::{self, Trace};
 #[derive(Serialize)]
 struct Row<'a> {
     policy: &'a str,
+    discard: bool,
     streams_used: u32,
     waf: f64,
     host_pages: u64,
@@ -51,27 +53,70 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     } else {
         a.policy.clone()
     };
-    let outcomes = run_all(&trace, &profile, &model, &specs).with_context(named)?;
+    // The drive is that of the run without discards: what these give back is room.
+    model.pages = Some(pages);
+    let mut played = vec![Played {
+        discard: false,
+        trace,
+        profile,
+    }];
+    if a.discard != Discards::Off {
+        if played[0].trace.has_lists() {
+            let trace = discard::discarded(&played[0].trace, Rule::Difference, discard::LEAST);
+            let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
+            played.push(Played {
+                discard: true,
+                trace,
+                profile,
+            });
+        } else if a.discard == Discards::On {
+            bail!(
+                "{}: it has no lists of free blocks: record it with this dsmctl, of a WiredTiger database",
+                named()
+            );
+        }
+    }
+    let plain = &played[0];
+    let mut outcomes = Vec::new();
+    for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
+        let done = run_all(&p.trace, &p.profile, &model, &specs).with_context(named)?;
+        outcomes.extend(done.into_iter().map(|outcome| Run {
+            discard: p.discard,
+            outcome,
+        }));
+    }
     if let Some(path) = &a.details {
-        let mut details = details(&profile, pages, &outcomes);
-        for (spec, policy) in specs
-            .iter()
-            .zip(details["policies"].as_array_mut().into_iter().flatten())
-        {
-            policy["regions"] = history(&trace, &profile, &model, spec).with_context(named)?;
+        let mut details = details(&plain.profile, pages, &outcomes);
+        let policies = details["policies"].as_array_mut().into_iter().flatten();
+        for (spec, policy) in specs.iter().cycle().zip(policies) {
+            policy["regions"] = history(&plain.trace, &plain.profile, &model, spec).with_context(named)?;
         }
         let text = serde_json::to_string_pretty(&details)?;
         std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
     }
     let fewer = match (out, best(&outcomes)) {
         (Output::Text, Some(best)) if a.policy.is_empty() => {
-            fewer_streams(&trace, &profile, &model, best).with_context(named)?
+            let p = played.iter().find(|p| p.discard == best.discard).unwrap_or(plain);
+            fewer_streams(&p.trace, &p.profile, &model, &best.outcome).with_context(named)?
         }
         _ => Vec::new(),
     };
     crate::print(out, &rows(&outcomes), || {
-        text(&trace, &profile, &model, pages, &specs, &outcomes) + &advice(&outcomes, &fewer)
+        text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes) + &advice(&outcomes, &fewer)
     })
+}
+
+/// The recording as it is, or with what dsmd would have discarded.
+struct Played {
+    discard: bool,
+    trace: Trace,
+    profile: Profile,
+}
+
+/// What a policy has come to, with or without discards.
+struct Run {
+    discard: bool,
+    outcome: Outcome,
 }
 
 /// What is compared when nothing is asked for: with the values of K that fit.
@@ -214,11 +259,11 @@ fn show_progress(progress: &AtomicU64, total: u64, over: &AtomicBool) {
     }
 }
 
-fn rows(outcomes: &[Outcome]) -> Vec<Row<'_>> {
-    outcomes
-        .iter()
-        .map(|o| Row {
+fn rows(runs: &[Run]) -> Vec<Row<'_>> {
+    runs.iter()
+        .map(|Run { discard, outcome: o }| Row {
             policy: &o.policy,
+            discard: *discard,
             streams_used: o.streams_used,
             waf: o.waf,
             host_pages: o.host_pages,
@@ -227,17 +272,18 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row<'_>> {
         .collect()
 }
 
-fn details(profile: &Profile, pages: u64, outcomes: &[Outcome]) -> serde_json::Value {
+fn details(profile: &Profile, pages: u64, runs: &[Run]) -> serde_json::Value {
     let shares: serde_json::Map<String, serde_json::Value> = Class::ALL
         .iter()
         .zip(profile.classes)
         .map(|(class, n)| (class.to_string(), (n as f64 / profile.run_writes as f64).into()))
         .collect();
-    let policies: Vec<serde_json::Value> = outcomes
+    let policies: Vec<serde_json::Value> = runs
         .iter()
-        .map(|o| {
+        .map(|Run { discard, outcome: o }| {
             json!({
                 "policy": o.policy,
+                "discard": discard,
                 "streams": o.by_stream.iter().map(|(stream, (host, gc))| json!({
                     "stream": stream, "host_pages": host, "gc_pages": gc,
                 })).collect::<Vec<_>>(),
@@ -286,14 +332,7 @@ fn mib(pages: u64) -> u64 {
     sim::bytes(pages) >> 20
 }
 
-fn text(
-    trace: &Trace,
-    profile: &Profile,
-    model: &Model,
-    pages: u64,
-    specs: &[Spec],
-    outcomes: &[Outcome],
-) -> String {
+fn text(trace: &Trace, profile: &Profile, model: &Model, pages: u64, specs: &[Spec], runs: &[Run]) -> String {
     let mut s = format!(
         "{} files, {} MiB; {} MiB written in the load phase, {} MiB after it\n\
          of these: {}\n\
@@ -312,15 +351,20 @@ fn text(
             Gc::CostBenefit => "cost-benefit collection",
         },
     );
-    let width = outcomes.iter().map(|o| o.policy.len()).max().unwrap_or(0).max(6);
-    let most = outcomes.iter().map(|o| o.waf).fold(1.0, f64::max);
+    let name = |r: &Run| match r.discard {
+        true => format!("{} + discard", r.outcome.policy),
+        false => r.outcome.policy.clone(),
+    };
+    let width = runs.iter().map(|r| name(r).len()).max().unwrap_or(0).max(6);
+    let most = runs.iter().map(|r| r.outcome.waf).fold(1.0, f64::max);
     let _ = writeln!(s, "{:<width$}  streams    WAF  erases  copied MiB", "policy");
-    for o in outcomes {
+    for r in runs {
+        let o = &r.outcome;
         let bar = "#".repeat((40.0 * (o.waf - 1.0) / (most - 1.0).max(1e-9)).round() as usize);
         let _ = writeln!(
             s,
             "{:<width$}  {:7} {:6.3} {:7} {:11}  {bar}",
-            o.policy,
+            name(r),
             o.streams_used,
             o.waf,
             o.erases,
@@ -346,44 +390,117 @@ fn shares(profile: &Profile) -> String {
     shares.join(", ")
 }
 
-/// The best of those that a user can have: the module's policies.
-fn best(outcomes: &[Outcome]) -> Option<&Outcome> {
-    let name = |o: &Outcome| o.policy.split(':').next().unwrap_or_default().to_owned();
-    outcomes
-        .iter()
-        .filter(|o| ["file", "boundary", "dsm"].contains(&name(o).as_str()))
-        .min_by(|a, b| a.waf.total_cmp(&b.waf))
+/// Whether the module has it, and it needs streams.
+fn has_streams(o: &Outcome) -> bool {
+    let name = o.policy.split(':').next().unwrap_or_default();
+    ["file", "boundary", "dsm"].contains(&name)
 }
 
-/// What follows for a user.  `fewer`: the best policy with ever more streams.
-fn advice(outcomes: &[Outcome], fewer: &[(u8, f64)]) -> String {
-    let none = outcomes.iter().find(|o| o.policy == "none");
-    let (Some(none), Some(best)) = (none, best(outcomes)) else {
+/// The best of those that a user can have: the module's policies, or none of them.
+fn best(runs: &[Run]) -> Option<&Run> {
+    let can = |r: &&Run| has_streams(&r.outcome) || r.outcome.policy == "none";
+    let least = |a: &&Run, b: &&Run| a.outcome.waf.total_cmp(&b.outcome.waf);
+    runs.iter().filter(can).min_by(least)
+}
+
+/// Less than this is nothing, in percent.
+const LITTLE: f64 = 2.0;
+
+/// What follows for a user.  `fewer`: the best with ever more streams.
+fn advice(runs: &[Run], fewer: &[(u8, f64)]) -> String {
+    let none = |discard| {
+        let mut all = runs.iter().filter(move |r| r.discard == discard);
+        all.find(|r| r.outcome.policy == "none").map(|r| &r.outcome)
+    };
+    let streams = |discard| {
+        let all = runs
+            .iter()
+            .filter(move |r| r.discard == discard && has_streams(&r.outcome));
+        let outcomes = all.map(|r| &r.outcome);
+        outcomes.min_by(|a, b| a.waf.total_cmp(&b.waf))
+    };
+    let (Some(base), Some(alone), Some(best)) = (none(false), streams(false), best(runs)) else {
         return String::new();
     };
-    let gain = 100.0 * (1.0 - best.waf / none.waf);
-    let mut s = if gain < 2.0 {
-        format!(
-            "\nStreams buy little here: {} lowers what the flash writes by {:.1} %.\n",
-            best.policy,
-            gain.max(0.0)
-        )
-    } else {
-        format!(
-            "\nUse policy {}: the flash writes {gain:.1} % less than without streams, with {} streams.\n",
-            best.policy, best.streams_used
-        )
+    let saves = |o: &Outcome| 100.0 * (1.0 - o.waf / base.waf);
+    let of = |o: &Outcome| match saves(o) {
+        gain if gain < 0.0 => format!("worse by {:.1} %", -gain),
+        gain => format!("{gain:.1} % less"),
     };
+    let mut s = String::new();
+    let gain = saves(alone);
+    match (none(true), streams(true)) {
+        (Some(discard), Some(both)) => {
+            let _ = writeln!(
+                s,
+                "\nWhat the flash writes: discard alone {}, streams alone {} ({}), both {} ({}).",
+                of(discard),
+                of(alone),
+                alone.policy,
+                of(both),
+                both.policy
+            );
+            let freed = saves(discard) >= LITTLE;
+            let more = 100.0 * (1.0 - both.waf / discard.waf);
+            s += &match (freed, more >= LITTLE, gain >= LITTLE) {
+                (true, true, _) => format!(
+                    "Both are worth it: discard, and policy {} on top of it, which saves {more:.1} % more.\n",
+                    both.policy
+                ),
+                (true, false, _) if more < 0.0 => {
+                    format!(
+                        "Discard is worth it, streams are not: on top of it they are worse by {:.1} %.\n",
+                        -more
+                    )
+                }
+                (true, false, _) => {
+                    format!("Discard is worth it, streams hardly are: on top of it they save {more:.1} %.\n")
+                }
+                (false, _, true) => format!(
+                    "Streams are worth it, by policy {}; discard is not.\n",
+                    alone.policy
+                ),
+                (false, _, false) => "Neither discard nor streams are worth it here.\n".into(),
+            };
+        }
+        _ if gain < 0.0 => {
+            let _ = writeln!(
+                s,
+                "\nStreams are not worth it here: no policy is better than none, and {} is worse by {:.1} %.",
+                alone.policy, -gain
+            );
+        }
+        _ if gain < LITTLE => {
+            let _ = writeln!(
+                s,
+                "\nStreams buy little here: {} lowers what the flash writes by {gain:.1} %.",
+                alone.policy
+            );
+        }
+        _ => {
+            let _ = writeln!(
+                s,
+                "\nUse policy {}: the flash writes {gain:.1} % less than without streams, with {} streams.",
+                alone.policy, alone.streams_used
+            );
+        }
+    }
+    let best = &best.outcome;
     let enough = fewer.iter().find(|(_, waf)| *waf < 1.01 * best.waf);
-    if let (true, Some((enough, _))) = (gain >= 2.0 && fewer.len() > 1, enough) {
+    if let (true, true, Some((enough, _))) = (
+        has_streams(best),
+        saves(best) >= LITTLE && fewer.len() > 1,
+        enough,
+    ) {
         let wafs: Vec<String> = fewer.iter().map(|(n, waf)| format!("{n}: {waf:.3}")).collect();
         let _ = writeln!(
             s,
-            "Its WAF by the number of streams: {}; {enough} are enough.",
+            "The WAF of {} by the number of streams: {}; {enough} are enough.",
+            best.policy,
             wafs.join(", ")
         );
     }
-    if none.waf > 1.5 {
+    if base.waf > 1.5 {
         s += "If the collections' leaf pages are larger than 4 KiB, smaller ones write less: record such a\n\
               database and compare the MiB written.\n";
     }
