@@ -11,8 +11,30 @@
 //! with the same entry does not.  With WiredTiger's log switched off, a schema
 //! operation checkpoints the metadata, too: the agent tells it apart.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::fd::OwnedFd;
+
+use crate::walk;
+
+pub const NAME: &str = "WiredTiger.turtle";
 /// Longer ones are not a turtle.
 pub const MAX_SIZE: u64 = 1 << 20;
+
+/// The checkpoint entry of the turtle in a directory that others write to.  `None`:
+/// there is none, or what has its name is no turtle.
+pub fn read_entry(directory: &OwnedFd) -> io::Result<Option<String>> {
+    let Some((file, _)) = walk::open_beneath(directory, Path::new(NAME))? else {
+        return Ok(None);
+    };
+    let mut text = String::new();
+    if File::take(file, MAX_SIZE).read_to_string(&mut text).is_err() {
+        return Ok(None);
+    }
+    Ok(checkpoint_entry(&text).map(str::to_owned))
+}
 
 /// The text of the checkpoint entry, empty when there is no checkpoint yet.
 /// `None`: this is not a turtle.

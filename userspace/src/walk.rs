@@ -122,11 +122,8 @@ impl Root {
     /// comes from the administrator.
     pub fn open(path: &Path) -> io::Result<Self> {
         let path = std::fs::canonicalize(path)?;
-        let file = File::open(&path)?;
-        let s = statx(&file, OsStr::new(""), AtFlags::EMPTY_PATH)?;
-        if FileType::from_raw_mode(s.stx_mode.into()) != FileType::Directory {
-            return Err(Errno::NOTDIR.into());
-        }
+        let dir = open_dir(rustix::fs::CWD, path.as_os_str())?;
+        let s = statx(&dir, OsStr::new(""), AtFlags::EMPTY_PATH)?;
         Ok(Self {
             path,
             dev: device(&s),
@@ -195,11 +192,10 @@ impl Root {
             Ok(s) => s,
             // It is gone already.
             Err(Errno::NOENT) => return Ok(()),
-            Err(Errno::ACCESS | Errno::PERM) => {
-                visitor.skipped(&path.join(name), Skipped::Unreadable);
-                return Ok(());
+            Err(e) => {
+                let skip = || visitor.skipped(&path.join(name), Skipped::Unreadable);
+                return unless_damaged(Err(e.into()), skip);
             }
-            Err(e) => return Err(e.into()),
         };
         let path = path.join(name);
         let kind = FileType::from_raw_mode(s.stx_mode.into());
@@ -226,16 +222,35 @@ impl Root {
                     match self.walk_dir(&sub, &path, depth + 1, visitor) {
                         // Removed while it was read.
                         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                        other => other?,
+                        other => unless_damaged(other, || visitor.skipped(&path, Skipped::Unreadable))?,
                     }
                 }
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-                Err(Errno::ACCESS | Errno::PERM) => visitor.skipped(&path, Skipped::Unreadable),
-                Err(e) => return Err(e.into()),
+                Err(e) => unless_damaged(Err(e.into()), || visitor.skipped(&path, Skipped::Unreadable))?,
             }
         }
         Ok(())
     }
+}
+
+/// An entry that may not be read, or whose inode is damaged, is skipped: the others are
+/// as they were.  When it is this process that lacks something, the walk fails.
+fn unless_damaged(result: io::Result<()>, skip: impl FnOnce()) -> io::Result<()> {
+    match result {
+        Err(e) if lacks_resources(&e) => Err(e),
+        Err(_) => {
+            skip();
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn lacks_resources(e: &io::Error) -> bool {
+    let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    lacking
+        .iter()
+        .any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// The regular file that has this path below `root`, on the file system `dev`.  Links

@@ -23,7 +23,7 @@ mod auto_tests;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,6 @@ use load::{Load, Sums};
 use room::Room;
 use state::{born, Directory, Kept, State};
 
-pub const TURTLE: &str = "WiredTiger.turtle";
 /// Uploads that are tried before a refresh is given up.
 const ATTEMPTS: u32 = 3;
 /// A window in which less was written, in bytes, may be that of a schema change.
@@ -376,7 +375,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.hints.begin(&self.target).map_err(fatal)?;
         let continues = !self.inherited.is_empty() || !self.kept.is_empty();
         self.marked |= continues;
-        self.entry = self.read_turtle(&self.handle()?)?;
+        self.entry = turtle::read_entry(&self.handle()?)?;
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::All, on_dir, &mut outcome)?;
@@ -401,7 +400,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     /// A turtle was renamed into place.  When it describes a new checkpoint,
     /// tells the kernel.
     pub fn turtle_renamed(&mut self) -> Result<Option<Checkpoint>, Fatal> {
-        let entry = self.read_turtle(&self.handle()?)?;
+        let entry = turtle::read_entry(&self.handle()?)?;
         if entry.is_none() || entry == self.entry {
             return Ok(None);
         }
@@ -672,24 +671,6 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     fn handle(&self) -> Result<OwnedFd, Fatal> {
         self.root.handle()?.ok_or(Fatal::DbpathGone)
-    }
-
-    /// The checkpoint entry of the turtle, `None` when there is no turtle.
-    fn read_turtle(&self, root: &OwnedFd) -> Result<Option<String>, Fatal> {
-        use std::os::unix::fs::MetadataExt;
-        let path = self.root.path().join(TURTLE);
-        let Ok(meta) = std::fs::symlink_metadata(path) else {
-            return Ok(None);
-        };
-        // Renamed again in between: its event is on the way.
-        let Some((file, _)) = open_file(root, Path::new(TURTLE), meta.ino())? else {
-            return Ok(None);
-        };
-        let mut text = String::new();
-        if file.take(turtle::MAX_SIZE).read_to_string(&mut text).is_err() {
-            return Ok(None);
-        }
-        Ok(turtle::checkpoint_entry(&text).map(str::to_owned))
     }
 
     /// Walks the dbpath and brings `files` and `drops` up to date.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::model::{ModelFile, ModelKernel};
+use crate::turtle::NAME as TURTLE;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;

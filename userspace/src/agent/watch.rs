@@ -13,8 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::TURTLE;
-use crate::log;
+use crate::{log, turtle};
 
 /// mongod replaces files in here every second; none of them matters.
 const UNWATCHED: [&str; 2] = ["diagnostic.data", "_tmp"];
@@ -222,7 +221,8 @@ impl Watch {
             events.files |= e.file_name().is_some_and(|n| n.to_bytes().ends_with(b".wt"));
             events.turtle |= of_root
                 && e.events().contains(ReadFlags::MOVED_TO)
-                && e.file_name().is_some_and(|n| n.to_bytes() == TURTLE.as_bytes());
+                && e.file_name()
+                    .is_some_and(|n| n.to_bytes() == turtle::NAME.as_bytes());
         }
     }
 }

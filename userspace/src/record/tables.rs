@@ -2,14 +2,13 @@
 //! The extents of all files of a dbpath, as far as they have changed.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Result};
 use rustix::fd::OwnedFd;
 
 use crate::agent::watch::Watch;
-use crate::agent::TURTLE;
 use crate::fiemap::{self, Fiemap, Mapper};
 use crate::place::Place;
 use crate::table::Extent;
@@ -64,7 +63,7 @@ impl Tables {
         };
         tables.entry = tables.read_turtle()?;
         if wiredtiger && tables.entry.is_none() {
-            bail!("there is no {TURTLE} in it: this is not the dbpath of a database; for another engine, state --window");
+            bail!("there is no {} in it: this is not the dbpath of a database; for another engine, state --window", turtle::NAME);
         }
         Ok(tables)
     }
@@ -98,14 +97,7 @@ impl Tables {
     }
 
     fn read_turtle(&self) -> Result<Option<String>> {
-        let path = self.root.path().join(TURTLE);
-        let mut text = String::new();
-        match std::fs::File::open(path) {
-            Ok(file) => file.take(turtle::MAX_SIZE).read_to_string(&mut text)?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        Ok(turtle::checkpoint_entry(&text).map(str::to_owned))
+        Ok(turtle::read_entry(&self.handle()?)?)
     }
 
     /// Writes what is new, what has changed and what is gone.
@@ -141,7 +133,8 @@ impl Tables {
         ino: u64,
         writer: &mut Writer<W>,
     ) -> Result<()> {
-        let Some((file, stamp)) = walk::open_file(root, &path, ino)? else {
+        // What cannot be opened has no table; the others have theirs.
+        let Ok(Some((file, stamp))) = walk::open_file(root, &path, ino) else {
             return Ok(());
         };
         let mut extents = Vec::new();
