@@ -17,6 +17,7 @@
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-hotpath   what the target costs, in instructions and seconds
+# make soak          10,000 losses and returns of dsmd's device: nothing may be left behind
 # make fuzz-agent    a million names and texts of each kind for the agent
 # make bench-agent   what the agent costs with 10,000 files, here and in a VM
 # make bench-flash   page writes a second of the flash model
@@ -131,6 +132,9 @@ faults:
 fuzz:
 	tests/uml/fuzz 1000000
 
+soak:
+	tests/cargo userspace test --release --lib -- --ignored --nocapture soak
+
 fuzz-agent:
 	FUZZ_CASES=1000000 tests/cargo userspace test --release --test fuzz
 
@@ -160,4 +164,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean

@@ -232,15 +232,17 @@ impl Config {
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Says in a sentence what is wrong.
+    pub fn check(&self) -> Result<(), String> {
         if self.databases.is_empty() {
             return Err("it has no [[database]]".into());
         }
-        let mut devices = HashSet::new();
+        let (mut devices, mut directories) = (HashSet::new(), HashSet::new());
         for d in &self.databases {
-            if d.device.is_empty() || d.device.len() > 127 || d.device.contains(['/', '\0']) {
+            let strange = |c: char| c == '/' || c.is_control();
+            if d.device.is_empty() || d.device.len() > 127 || d.device.contains(strange) {
                 return Err(format!(
-                    "the device {:?} cannot be one: 1 to 127 characters, no '/'",
+                    "the device {:?} cannot be one: 1 to 127 characters, no '/', nothing unprintable",
                     d.device
                 ));
             }
@@ -248,6 +250,12 @@ impl Config {
                 return Err(format!(
                     "the device {:?} has two databases; each needs its own",
                     d.device
+                ));
+            }
+            if !directories.insert(&d.dbpath) {
+                return Err(format!(
+                    "the directory {:?} is the dbpath of two databases; each needs its own",
+                    d.dbpath.display().to_string()
                 ));
             }
             let rules = d.rules.iter().map(|r| &r.file);

@@ -172,6 +172,8 @@ fn socket_path(dir: &Path, device: &str) -> PathBuf {
 pub struct Server {
     path: PathBuf,
     requests: Receiver<Pending>,
+    /// The thread's.
+    listener: UnixListener,
     /// Held as long as this dsmd serves the device.
     _lock: OwnedFd,
 }
@@ -197,6 +199,7 @@ impl Server {
             UnixListener::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         let (sender, requests) = mpsc::channel();
+        let end = listener.try_clone().context("cannot duplicate a descriptor")?;
         thread::Builder::new()
             .name("control".into())
             .stack_size(256 * 1024)
@@ -207,6 +210,8 @@ impl Server {
                             // A client's failure is its own.
                             let _ = serve(&stream, &sender, &wake);
                         }
+                        // What a shutdown leaves of a socket that listens.
+                        Err(e) if e.kind() == io::ErrorKind::InvalidInput => return,
                         // Out of descriptors, most likely: do not spin.
                         Err(_) => thread::sleep(Duration::from_millis(100)),
                     }
@@ -216,6 +221,7 @@ impl Server {
         Ok(Self {
             path,
             requests,
+            listener: end,
             _lock: lock,
         })
     }
@@ -229,6 +235,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+        // Ends the thread, which otherwise would wait for clients for ever.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
 

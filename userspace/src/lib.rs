@@ -8,6 +8,7 @@ pub mod class;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod daemon;
 pub mod device;
 pub mod devno;
 pub mod diskstat;

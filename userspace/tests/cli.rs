@@ -300,10 +300,10 @@ impl Waiting {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("notify");
         let manager = UnixDatagram::bind(&socket).unwrap();
-        manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        manager.set_read_timeout(Some(Duration::from_secs(600))).unwrap();
         let config = dir.path().join("dsmd.toml");
         let text = "[[database]]\ndevice = 'no-such-device'\ndbpath = '/nonexistent'\n\
-            [[database]]\ndevice = 'nor-this'\ndbpath = '/nonexistent'\n";
+            [[database]]\ndevice = 'nor-this'\ndbpath = '/nor/this'\n";
         std::fs::write(&config, text).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_dsmd"))
             .args(words.split_whitespace())

@@ -57,6 +57,23 @@ pub struct Signals {
     reload: UnixStream,
 }
 
+#[cfg(test)]
+pub struct ByHand {
+    to_end: UnixStream,
+    to_reload: UnixStream,
+}
+
+#[cfg(test)]
+impl ByHand {
+    pub fn end(&self) {
+        (&self.to_end).write_all(&[0]).unwrap();
+    }
+
+    pub fn reload(&self) {
+        (&self.to_reload).write_all(&[0]).unwrap();
+    }
+}
+
 fn signals(which: &[i32]) -> Result<UnixStream> {
     let (read, write) = UnixStream::pair().context("cannot make a socket pair")?;
     read.set_nonblocking(true)?;
@@ -78,6 +95,16 @@ impl Signals {
             end: signals(&[libc::SIGTERM, libc::SIGINT])?,
             reload: signals(&[libc::SIGHUP])?,
         })
+    }
+
+    /// Some that only who holds the other ends can send.
+    #[cfg(test)]
+    pub fn by_hand() -> Result<(Self, ByHand)> {
+        let (end, to_end) = UnixStream::pair()?;
+        let (reload, to_reload) = UnixStream::pair()?;
+        end.set_nonblocking(true)?;
+        reload.set_nonblocking(true)?;
+        Ok((Self { end, reload }, ByHand { to_end, to_reload }))
     }
 
     /// Whether one has come that ends dsmd.

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{anyhow, ensure, Result};
 use clap::Parser;
 
 use crate::agent::{BoundaryMode, Outgrown};
@@ -73,8 +73,8 @@ pub struct Args {
     ///
     /// It must be the server of this data directory. A password belongs into the
     /// configuration file: the command line is seen by all.
-    #[arg(long, value_name = "mongodb://HOST", conflicts_with = "config", value_parser = without_password)]
-    pub uri: Option<Uri>,
+    #[arg(long, value_name = "mongodb://HOST", conflicts_with = "config")]
+    pub uri: Option<String>,
     /// How often growing files are looked for, in seconds
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
     pub refresh_seconds: Seconds,
@@ -140,7 +140,7 @@ impl Args {
                 boundary: self.boundary,
                 outgrown: self.outgrown,
                 rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
-                uri: self.uri.clone(),
+                uri: self.uri.as_deref().map(without_password).transpose()?,
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
                 write_hints: self.write_hints,
@@ -154,20 +154,23 @@ impl Args {
         config.log_format = self.log_format.unwrap_or(config.log_format);
         config.verbose |= self.verbose;
         if let Some(dir) = &self.state_dir {
-            config.state_dir.clone_from(dir);
+            config.state_dir = std::path::absolute(dir)?;
         }
         if let Some(dir) = &self.run_dir {
-            config.run_dir.clone_from(dir);
+            config.run_dir = std::path::absolute(dir)?;
         }
+        config.check().map_err(|sentence| anyhow!(sentence))?;
         Ok(config)
     }
 }
 
-fn without_password(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse()?;
-    if uri.has_password() {
-        return Err("the command line is seen by all: a password belongs into the configuration file".into());
-    }
+/// What is wrong is said without the uri: clap would quote it, and a password with it.
+fn without_password(text: &str) -> Result<Uri> {
+    let uri: Uri = text.parse().map_err(|sentence| anyhow!("--uri: {sentence}"))?;
+    ensure!(
+        !uri.has_password(),
+        "--uri: the command line is seen by all: a password belongs into the configuration file"
+    );
     Ok(uri)
 }
 
@@ -192,10 +195,31 @@ mod tests {
     #[cfg(feature = "mongodb")]
     #[test]
     fn no_password_on_the_command_line() {
-        let parse = |uri| Args::try_parse_from(["dsmd", "--device", "d", "--dbpath", "/db", "--uri", uri]);
+        let parse =
+            |uri| Args::parse_from(["dsmd", "--device", "d", "--dbpath", "/db", "--uri", uri]).config();
         assert!(parse("mongodb://localhost:27018").is_ok());
-        let said = parse("mongodb://u:p@localhost").unwrap_err().to_string();
+        for uri in [
+            "mongodb://u:secret@localhost",
+            "mongodb://u:secret@a,b",
+            "mongo://u:secret@localhost",
+            "mongodb://u:se/cret@localhost",
+        ] {
+            let said = format!("{:#}", parse(uri).unwrap_err());
+            assert!(said.starts_with("--uri: ") && !said.contains("secret"), "{said}");
+        }
+        let said = parse("mongodb://u:secret@localhost").unwrap_err().to_string();
         assert!(said.contains("the command line is seen by all"), "{said}");
+    }
+
+    #[test]
+    fn the_command_line_is_checked_as_the_file_is() {
+        let config = |words: &str| Args::parse_from(words.split(' ')).config();
+        let said = config("dsmd --device a/b --dbpath /db").unwrap_err().to_string();
+        assert!(said.contains("the device \"a/b\" cannot be one"), "{said}");
+        let c = config("dsmd --device d --dbpath db --state-dir s --run-dir r").unwrap();
+        for path in [&c.databases[0].dbpath, &c.state_dir, &c.run_dir] {
+            assert!(path.is_absolute(), "{}", path.display());
+        }
     }
 
     #[test]

@@ -1,32 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Serves one database, from its first appearance on.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::Dir;
 
-use crate::Event;
-use dsm::agent::run::{self, Pulse, Signals, Surroundings, Waker};
-use dsm::agent::state::Keeper;
-use dsm::agent::watch::Watch;
-use dsm::agent::{Agent, Options, TURTLE};
-use dsm::config::Database;
-use dsm::control::{FileInfo, Server};
-use dsm::device::{Device, Target};
-use dsm::fiemap::{self, Fiemap};
-use dsm::mongo::Link;
-use dsm::report::{checkpoint_text, written_text, Names};
-use dsm::rules::RulesFiles;
-use dsm::status::Checkpoint;
-use dsm::walk::Root;
-use dsm::{log, place};
+use super::Machine;
+use crate::agent::run::{self, Pulse, Signals, Surroundings, Waker};
+use crate::agent::state::Keeper;
+use crate::agent::watch::Watch;
+use crate::agent::{Agent, Options};
+use crate::config::Database;
+use crate::control::{FileInfo, Server};
+use crate::device::Target;
+use crate::mongo::Link;
+use crate::report::{checkpoint_text, written_text, Names};
+use crate::rules::RulesFiles;
+use crate::status::Checkpoint;
+use crate::walk::{self, Root};
+use crate::{fiemap, log, turtle};
 
-/// How often a database that is not there is looked for.
-const LOOK: Duration = Duration::from_millis(500);
-/// After it was lost.
-const PAUSE: Duration = Duration::from_secs(2);
+/// How long to wait before a database is looked for again.
+#[derive(Clone, Copy)]
+pub struct Pace {
+    /// While it is not there.
+    pub look: Duration,
+    /// After it was lost.
+    pub lost: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            look: Duration::from_millis(500),
+            lost: Duration::from_secs(2),
+        }
+    }
+}
 
 /// A database, and what its agent needs beside it.
 pub struct Served {
@@ -35,22 +50,23 @@ pub struct Served {
     pub run_dir: PathBuf,
     pub show_regions: bool,
     pub pulse: Pulse,
-    pub events: Sender<Event>,
+    pub signals: Signals,
+    pub pace: Pace,
 }
 
-/// Serves until a signal comes, or the database is to be given up.
-pub fn serve(s: &Served) -> Result<()> {
-    let signals = Signals::new()?;
+/// Serves until a signal comes, or the database is to be given up.  Calls `on_ready` once:
+/// when it is served or waited for.
+pub fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) -> Result<()> {
     let device = &s.database.device;
     let mut ready = false;
     let mut told = String::new();
     loop {
-        let result = s.pulse.work(|| prepare(s));
+        let result = s.pulse.work(|| prepare(machine, s));
         if !std::mem::replace(&mut ready, s.database.wait || result.is_ok()) && ready {
-            let _ = s.events.send(Event::Ready);
+            on_ready();
         }
         let pause = match result {
-            Ok(prepared) => match attend(s, prepared, &signals) {
+            Ok(prepared) => match attend(s, prepared) {
                 Ok(()) => {
                     log!(Info, "ended", device = device, reason = "signal");
                     return Ok(());
@@ -59,7 +75,7 @@ pub fn serve(s: &Served) -> Result<()> {
                 Err(e) => {
                     log!(Error, "lost", device = device, reason = format!("{e:#}"));
                     told.clear();
-                    PAUSE
+                    s.pace.lost
                 }
             },
             Err(e) if !s.database.wait => return Err(e),
@@ -69,18 +85,18 @@ pub fn serve(s: &Served) -> Result<()> {
                     log!(Warn, "waiting", device = device, reason = reason);
                     told = reason;
                 }
-                LOOK
+                s.pace.look
             }
         };
-        if signals.wait(pause) {
+        if s.signals.wait(pause) {
             return Ok(());
         }
     }
 }
 
 /// What is there when a database can be served.
-struct Prepared {
-    agent: Agent<Device, Fiemap>,
+struct Prepared<M: Machine> {
+    agent: Agent<M::Target, M::Mapper>,
     watch: Watch,
     waker: Waker,
     server: Server,
@@ -89,23 +105,20 @@ struct Prepared {
     link: Option<Link>,
 }
 
-fn prepare(s: &Served) -> Result<Prepared> {
+fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let d = &s.database;
-    let device = Device::open(&d.device)?;
+    let target = machine.open(&d.device)?;
     let (rules_files, rules) = RulesFiles::open(&d.rules)?;
-    check_dbpath(&d.dbpath, !d.auto && rules.objects().is_empty())?;
-    let found = place::find(&d.dbpath, &device.name, device.devno, device.sectors)?;
-    if let Some(warning) = &found.warning {
-        log!(Warn, warning);
-    }
+    let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
+    check_dbpath(&root, !d.auto && rules.objects().is_empty())?;
+    let mapper = machine.mapper(&d.dbpath, &target)?;
     let waker = Waker::new()?;
     let wake = waker.clone();
-    let server = Server::start(&s.run_dir, &device.name, move || wake.wake())?;
-    let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
+    let server = Server::start(&s.run_dir, &d.device, move || wake.wake())?;
     let watch = if d.auto { Watch::following() } else { Watch::new() };
     let mut watch = watch.context("cannot use inotify")?;
-    let keeper = Keeper::new(&s.state_dir, &device.name);
-    let streams = device.status()?.device_streams;
+    let keeper = Keeper::new(&s.state_dir, &d.device);
+    let streams = target.status()?.device_streams;
     if let Err(sentence) = rules.stamps(streams) {
         bail!(sentence);
     }
@@ -124,7 +137,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
         write_hints: d.write_hints,
         state: keeper.load(),
     };
-    let mut agent = Agent::new(device, Fiemap::new(found.place), root, options);
+    let mut agent = Agent::new(target, mapper, root, options);
     let outcome = agent.attach(&mut |path, dir| watch.add(path, dir))?;
     log!(
         Info,
@@ -154,7 +167,7 @@ fn prepare(s: &Served) -> Result<Prepared> {
     })
 }
 
-fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
+fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
     let Prepared {
         mut agent,
         watch,
@@ -173,7 +186,7 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
         device: s.database.device.clone(),
         server,
         waker,
-        signals,
+        signals: &s.signals,
         watch,
         refresh: s.database.refresh_seconds.0,
         on_checkpoint: &mut on_checkpoint,
@@ -187,27 +200,34 @@ fn attend(s: &Served, prepared: Prepared, signals: &Signals) -> Result<()> {
 }
 
 /// Other engines than MongoDB need rules with objects, or automatic mode.
-fn check_dbpath(dbpath: &Path, mongodb: bool) -> Result<()> {
-    let shown = dbpath.display();
-    let meta = std::fs::metadata(dbpath).with_context(|| format!("{shown}: cannot look at it"))?;
-    if !meta.is_dir() {
-        bail!("{shown}: it is not a directory");
+fn check_dbpath(root: &Root, mongodb: bool) -> Result<()> {
+    let shown = root.path().display();
+    let directory = root
+        .handle()
+        .with_context(|| format!("{shown}: cannot read it"))?
+        .with_context(|| format!("{shown}: it was replaced meanwhile"))?;
+    let regular =
+        |name: &str| walk::find_file(&directory, Path::new(name), root.device()).is_ok_and(|f| f.is_some());
+    if mongodb && (!regular("WiredTiger") || !regular(turtle::NAME)) {
+        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give --rules or --auto", turtle::NAME);
     }
-    let regular = |name: &str| std::fs::symlink_metadata(dbpath.join(name)).is_ok_and(|m| m.is_file());
-    if mongodb && (!regular("WiredTiger") || !regular(TURTLE)) {
-        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {TURTLE} in it; for other engines, give --rules or --auto");
-    }
-    // Any file tells; where there is none yet, the first that is read will.
-    let entries = std::fs::read_dir(dbpath).with_context(|| format!("{shown}: cannot read it"))?;
-    let files = entries
-        .flatten()
-        .filter(|e| e.file_type().is_ok_and(|t| t.is_file()));
-    for file in files.filter_map(|e| std::fs::File::open(e.path()).ok()).take(1) {
-        if !fiemap::supported(&file)? {
-            bail!("{shown}: its file system does not tell extents (no FIEMAP); XFS or ext4 is needed");
-        }
+    if !tells_extents(&directory).with_context(|| format!("{shown}: cannot read it"))? {
+        bail!("{shown}: its file system does not tell extents (no FIEMAP); XFS or ext4 is needed");
     }
     Ok(())
+}
+
+/// Any file tells whether the file system does; where there is none yet, the first
+/// that is read will.
+fn tells_extents(directory: &OwnedFd) -> Result<bool> {
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));
+        if let Ok(Some((file, _))) = walk::open_beneath(directory, name) {
+            return Ok(fiemap::supported(&file)?);
+        }
+    }
+    Ok(true)
 }
 
 fn show_regions(target: &dyn Target, done: &Checkpoint, files: Vec<FileInfo>) {

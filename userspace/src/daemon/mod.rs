@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The daemon's life: a thread for each database, which waits for it, serves it, loses
+//! it and finds it again, and a supervisor that tells the service manager.
+
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sd_notify::NotifyState;
+
+use crate::agent::run::{Pulse, Signals};
+use crate::config::Config;
+use crate::device::{Device, Target};
+use crate::fiemap::{Fiemap, Mapper};
+use crate::{log, place};
+
+use serve::Served;
+
+/// The devices and file systems that there are; others in tests.
+pub trait Machine: Send + Sync + 'static {
+    type Target: Target;
+    type Mapper: Mapper;
+
+    fn open(&self, device: &str) -> Result<Self::Target>;
+    /// Where the files of a directory lie on a device.
+    fn mapper(&self, dbpath: &Path, target: &Self::Target) -> Result<Self::Mapper>;
+}
+
+/// This machine.
+pub struct Local;
+
+impl Machine for Local {
+    type Target = Device;
+    type Mapper = Fiemap;
+
+    fn open(&self, device: &str) -> Result<Device> {
+        Device::open(device)
+    }
+
+    fn mapper(&self, dbpath: &Path, target: &Device) -> Result<Fiemap> {
+        let found = place::find(dbpath, &target.name, target.devno, target.sectors)?;
+        if let Some(warning) = &found.warning {
+            log!(Warn, warning);
+        }
+        Ok(Fiemap::new(found.place))
+    }
+}
+
+/// What a thread tells of its database.
+enum Event {
+    /// It is served, or waited for.
+    Ready,
+    Ended(Result<()>),
+}
+
+/// A thread that panics leaves its database unserved, or nobody to answer: the service
+/// manager starts all of dsmd anew.
+pub fn abort_on_panic() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        told(info);
+        std::process::abort();
+    }));
+}
+
+/// Serves until all databases are given up, or a signal comes; whether none
+/// failed.
+pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bool) -> Result<bool> {
+    let (sender, events) = mpsc::channel();
+    let several = config.databases.len() > 1;
+    let mut pulses = Vec::new();
+    for (number, database) in config.databases.iter().enumerate() {
+        let pulse = Pulse::default();
+        pulses.push(pulse.clone());
+        let (machine, sender) = (Arc::clone(machine), sender.clone());
+        let served = Served {
+            database: database.clone(),
+            state_dir: config.state_dir.clone(),
+            run_dir: config.run_dir.clone(),
+            show_regions,
+            pulse,
+            signals: Signals::new()?,
+            pace: serve::Pace::default(),
+        };
+        thread::Builder::new()
+            .name(database.device.clone())
+            .spawn(move || {
+                if several {
+                    log::of_device(&served.database.device);
+                }
+                // The receiver lives as long as the threads.
+                let tell = |event| drop(sender.send((number, event)));
+                let result = serve::serve(&*machine, &served, &|| tell(Event::Ready));
+                tell(Event::Ended(result));
+            })
+            .context("cannot start a thread")?;
+    }
+    drop(sender);
+    let watchdog = sd_notify::watchdog_enabled();
+    let names: Vec<&str> = config.databases.iter().map(|d| d.device.as_str()).collect();
+    Ok(supervise(&events, &pulses, &names, watchdog, &mut tell))
+}
+
+/// Which databases are settled: served, waited for, or given up.
+struct Settled {
+    open: Vec<bool>,
+    told: bool,
+}
+
+impl Settled {
+    fn new(databases: usize) -> Self {
+        Self {
+            open: vec![true; databases],
+            told: false,
+        }
+    }
+
+    /// Whether this is the moment at which all are.
+    fn settle(&mut self, number: usize) -> bool {
+        self.open[number] = false;
+        let all = !self.open.contains(&true);
+        all && !std::mem::replace(&mut self.told, true)
+    }
+}
+
+fn supervise(
+    events: &mpsc::Receiver<(usize, Event)>,
+    pulses: &[Pulse],
+    names: &[&str],
+    watchdog: Option<Duration>,
+    tell: &mut dyn FnMut(NotifyState<'_>),
+) -> bool {
+    let period = watchdog.map_or(Duration::from_secs(3600), |w| w / 3);
+    let mut settled = Settled::new(pulses.len());
+    let (mut served, mut all_well) = (0, true);
+    loop {
+        let settles = match events.recv_timeout(period) {
+            Ok((number, Event::Ready)) => {
+                served += 1;
+                Some(number)
+            }
+            Ok((number, Event::Ended(result))) => {
+                if let Err(e) = result {
+                    all_well = false;
+                    log!(Error, "ended", device = names[number], reason = format!("{e:#}"));
+                }
+                Some(number)
+            }
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return all_well,
+        };
+        // One that is given up at once does not keep the others from being ready.
+        if settles.is_some_and(|number| settled.settle(number)) && served > 0 {
+            tell(NotifyState::Ready);
+        }
+        // A thread that is stuck takes the process down, after which all are
+        // served again.
+        let stuck = |w: Duration| pulses.iter().any(|p| p.busy() > w);
+        if watchdog.is_some_and(|w| !stuck(w)) {
+            tell(NotifyState::Watchdog);
+        }
+    }
+}
+
+fn tell(state: NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        log!(Warn, "cannot notify the service manager", reason = e);
+    }
+}
