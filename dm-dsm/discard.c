@@ -11,7 +11,10 @@
  * until the discard is done.  So it must show two things:
  *
  *   A. A page that a write has touched since the window began is not discarded.
- *   B. No write reaches the device while a discard of one of its pages does.
+ *   B. A write that comes later reaches the device after the discard is done.
+ *
+ * A write that was mapped before the window began may still be on its way to the
+ * device: whether it lands before the discard or behind it, nobody needs it.
  *
  * What is kept.  A bit for each 4 KiB page, in two bitmaps: of this window and of
  * the one before.  A write sets its bits when it is mapped, whatever becomes of it
@@ -32,13 +35,13 @@
  *   ------                                ---------
  *   active = true                         rcu_read_lock_sched()
  *   synchronize_rcu()                     set bits
- *   lock                                  read active
- *     R has no bit: R in flight           rcu_read_unlock_sched()
- *   unlock                                if active:
- *   discard R                               lock
- *   lock                                      R in flight? wait with it
- *     R no longer in flight                 unlock
- *   unlock, send what has waited          send W
+ *   take the lock                         read active
+ *     R has no bit: R is in flight        rcu_read_unlock_sched()
+ *   release it                            if it was active:
+ *   discard R                               take the lock
+ *   take the lock                             R in flight? W waits with it
+ *     R is not in flight any more           release it
+ *   release it, send what waited          send W
  *
  * If W reads active as false, its section began before the grace period ended, or
  * after "active = false", when no discard is in flight and the next needs another
@@ -142,7 +145,7 @@ struct dsm_discard {
 	struct dsm_bits *slot[2];
 	struct workqueue_struct *workqueue;
 	struct work_struct work;
-	struct dsm_run run[DSM_PLUG_RUNS];	/* ascending, disjoint */
+	struct dsm_run run[];		/* DSM_PLUG_RUNS; ascending, disjoint */
 };
 
 static struct dsm_discard *dsm_locked_discard(const struct dsm *d)
@@ -849,7 +852,8 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 		return dsm_refuse(d, -EINVAL, "discard: '%s' is not the number of a window",
 				  argv[1]);
 	if (nr > DSM_QUEUE_RANGES)
-		return dsm_refuse(d, -EINVAL, "discard: %u ranges are more than the %u that a queue holds; none was taken",
+		return dsm_refuse(d, -EINVAL,
+				  "discard: %u ranges are more than the %u that a queue holds; none was taken",
 				  nr, DSM_QUEUE_RANGES);
 
 	batch = dsm_parse_batch(d, since, nr, argv + 2, &slack);
@@ -863,9 +867,11 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 
 	kvfree(batch);
 	if (r == -ESTALE)
-		return dsm_refuse(d, r, "discard: what was written since window %llu is not known; none was taken",
+		return dsm_refuse(d, r,
+				  "discard: what was written since window %llu is not known; none was taken",
 				  since);
-	return dsm_refuse(d, r, "discard: %u ranges are too many while others wait, a queue holds %u; none was taken",
+	return dsm_refuse(d, r,
+			  "discard: %u ranges are too many while others wait, a queue holds %u; none was taken",
 			  nr, DSM_QUEUE_RANGES);
 }
 
@@ -938,7 +944,7 @@ static int dsm_discard_begin(struct dsm *d)
 
 	if (chunks > INT_MAX / sizeof(unsigned long *) / 2)	/* 16 PiB */
 		return -ENOMEM;
-	dd = kvzalloc(sizeof(*dd), GFP_NOIO);
+	dd = kvzalloc(struct_size_t(struct dsm_discard, run, DSM_PLUG_RUNS), GFP_NOIO);
 	if (!dd)
 		return -ENOMEM;
 

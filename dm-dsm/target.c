@@ -96,7 +96,7 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
  * device-mapper sends the rest back here.
  */
 static int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
-				     unsigned int sectors)
+			    unsigned int sectors)
 {
 	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
