@@ -183,41 +183,51 @@ pub struct Verdict {
     pub lost: u64,
 }
 
-/// Whether every page that was discarded and not written again is on each later list
-/// of its file.
-pub fn verdict(trace: &Trace) -> Verdict {
+/// Whether every page that was discarded in `seen`, and not written again, is on each
+/// later list of its file in `trace`, which it was made from.
+pub fn verdict(trace: &Trace, seen: &Trace) -> Verdict {
     let mut v = Verdict::default();
     let mut gone: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); trace.files as usize];
-    for e in &trace.events {
-        match e.what {
-            What::Discard { file, offset, length } => {
-                let pages = offset.div_ceil(PAGE)..(offset + length) / PAGE;
-                v.discarded += pages.end.saturating_sub(pages.start);
-                gone[file as usize].extend(pages);
-            }
+    let is_discard = |e: &&Event| matches!(e.what, What::Discard { .. });
+    let mut discards = seen.events.iter().filter(is_discard).peekable();
+    for e in trace.events.iter().filter(|e| !is_discard(e)) {
+        while let Some(d) = discards.next_if(|d| d.us < e.us) {
+            v.discard(&mut gone, &d.what);
+        }
+        v.event(trace, &mut gone, &e.what);
+    }
+    discards.for_each(|d| v.discard(&mut gone, &d.what));
+    v
+}
+
+impl Verdict {
+    fn discard(&mut self, gone: &mut [BTreeSet<u64>], what: &What) {
+        if let What::Discard { file, offset, length } = *what {
+            let pages = offset.div_ceil(PAGE)..(offset + length) / PAGE;
+            self.discarded += pages.end.saturating_sub(pages.start);
+            gone[file as usize].extend(pages);
+        }
+    }
+
+    fn event(&mut self, trace: &Trace, gone: &mut [BTreeSet<u64>], what: &What) {
+        match *what {
             What::Write { file, offset, length } => {
                 for page in offset / PAGE..(offset + length).div_ceil(PAGE) {
                     gone[file as usize].remove(&page);
                 }
             }
             What::List { file, list } => {
+                let gone = &mut gone[file as usize];
                 let list = &trace.lists[list as usize];
-                let used: Vec<u64> = gone[file as usize]
-                    .iter()
-                    .copied()
-                    .filter(|page| is_used(list, *page))
-                    .collect();
-                v.lost += used.len() as u64;
+                let before = gone.len();
                 // Each is counted once.
-                for page in used {
-                    gone[file as usize].remove(&page);
-                }
+                gone.retain(|page| !is_used(list, *page));
+                self.lost += (before - gone.len()) as u64;
             }
             What::Delete { file } => gone[file as usize].clear(),
             _ => {}
         }
     }
-    v
 }
 
 /// Whether any of a page is in the file and not on its list.
@@ -301,7 +311,11 @@ mod tests {
     fn lost_pages_are_found() {
         let after = "5,W,a,8192,4096\n6,M\n6,A,a,65536,4096,4096,12288,12288\n6,S\n";
         let text = format!("{LOAD}3,M\n4,A,a,65536,4096,28672\n4,S\n{after}");
-        let all = verdict(&discarded(&trace(&text), Rule::Difference, PAGE));
+        let checked = |text: &str| {
+            let trace = trace(text);
+            verdict(&trace, &discarded(&trace, Rule::Difference, PAGE))
+        };
+        let all = checked(&text);
         // Pages 6 and 7 are in use without having been written.
         assert_eq!(
             all,
@@ -311,7 +325,7 @@ mod tests {
             }
         );
         let good = text.replace("5,W,a,8192,4096", "5,W,a,8192,24576");
-        let all = verdict(&discarded(&trace(&good), Rule::Difference, PAGE));
+        let all = checked(&good);
         assert_eq!((all.discarded, all.lost), (6, 0));
     }
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What dsmd would have discarded in recordings of WiredTiger 11, against the lists of
+//! all later checkpoints: whatever these do not name is in use.
+//!
+//! `recordings/*.rec` were made with `dsmctl record` on a loop device; DSM_RECORDINGS
+//! names a directory with more of them. The rules that lose data are caught.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use dsm::flash::PAGE;
+use dsm::sim::discard::{discarded, late, verdict, Rule, Verdict, LEAST};
+use dsm::trace::{self, Trace};
+
+fn recordings() -> Vec<(String, Trace)> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let more = std::env::var_os("DSM_RECORDINGS").map(PathBuf::from);
+    let mut found = Vec::new();
+    for dir in [Some(own), more].into_iter().flatten() {
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "rec") {
+                let input = BufReader::new(File::open(&path).unwrap());
+                found.push((path.display().to_string(), trace::read(input).unwrap()));
+            }
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+const LAGS: [u64; 7] = [0, 50, 100, 200, 400, 1000, 2000];
+
+/// Of an agent that is late by so many milliseconds.
+fn play(trace: &Trace, ms: u64, rule: Rule, least: u64) -> Verdict {
+    let seen = late(trace, 1000 * ms);
+    verdict(trace, &discarded(&seen, rule, least))
+}
+
+#[test]
+fn nothing_that_is_in_use_is_discarded() {
+    let recordings = recordings();
+    assert!(!recordings.is_empty());
+    for (name, trace) in &recordings {
+        assert!(trace.lists.len() > 50, "{name}: {} lists", trace.lists.len());
+        let recorded = verdict(trace, &discarded(trace, Rule::Difference, PAGE));
+        println!("{name}: as recorded {recorded:?}");
+        assert_eq!(recorded.lost, 0, "{name}");
+        assert!(recorded.discarded > 100, "{name}: {recorded:?}");
+        for ms in LAGS {
+            for least in [PAGE, LEAST] {
+                let v = play(trace, ms, Rule::Difference, least);
+                println!("{name}: late by {ms} ms, from {least} bytes on: {v:?}");
+                assert_eq!(v.lost, 0, "{name}: late by {ms} ms");
+            }
+        }
+    }
+}
+
+/// The check sees what is wrong.
+#[test]
+fn rules_that_lose_data_are_caught() {
+    let mut caught = 0;
+    for (name, trace) in recordings() {
+        let all = verdict(&trace, &discarded(&trace, Rule::Listed, PAGE));
+        println!("{name}: all that is listed: {all:?}");
+        assert!(all.lost > 0, "{name}: {all:?}");
+        for ms in LAGS {
+            let since = play(&trace, ms, Rule::SinceWindow, PAGE);
+            println!("{name}: not written since the last window, late by {ms} ms: {since:?}");
+            caught += u64::from(since.lost > 0);
+        }
+    }
+    assert!(caught > 0, "the rule of the last window was never caught");
+}
