@@ -10,6 +10,7 @@
 # make stress        ten minutes of everything at once, in UML
 # make faults        every allocation fails in turn, in UML
 # make fuzz          a million mutated messages and constructor lines, in UML
+# make mutants       breaks the module in ways that are listed, and sees a test fail
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
@@ -144,6 +145,9 @@ bench-flash:
 bench-agent:
 	tests/bench/agent
 
+mutants:
+	tests/mutants/run
+
 vm-test:
 	tests/check vm
 
@@ -164,4 +168,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz vm-test bench-hotpath bench-waf soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz mutants vm-test bench-hotpath bench-waf soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
