@@ -28,7 +28,8 @@
 # make dkms-install  the module's source, for DKMS
 # make deb           Debian packages, source and binary, in build/deb
 # make package-test  installs, upgrades, boots, removes and purges them
-# make upstream-test the form for a kernel tree: checkpatch, build, kunit.py
+# make upstream-test the form for a kernel tree: checkpatch, build, kunit.py; the
+#                    patches to the block layer, dm and md, booted in UML
 #
 # demo, check and vm-test need root on Debian 12 or 13, and nothing else: see
 # tests/README.md.

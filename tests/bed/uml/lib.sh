@@ -14,6 +14,9 @@ more_recipes() {
 	uml-source) echo recipes/uml-source ;;
 	uml-discard) more_recipes uml-source
 		echo recipes/uml-discard config/base config/discard ;;
+	uml-stacked) more_recipes uml-source
+		echo recipes/uml-stacked config/base config/stacked
+		(cd "$uml" && echo ../../../dm-dsm/upstream/{write-streams,poll}/*.patch) ;;
 	uml-*)	more_recipes uml-source
 		echo recipes/uml-kernel config/base "config/${1#uml-}" ;;
 	esac
@@ -38,6 +41,7 @@ uml_module() {
 
 	source=$(uml_artefact uml-source)
 	kernel=$(uml_artefact "uml-$1")
+	[[ $1 != stacked ]] || source=$kernel/source
 	in_tools make -s -C "$source" ARCH=um O="$kernel" M="$2" W=1 "${@:3}" modules
 }
 
