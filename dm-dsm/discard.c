@@ -50,6 +50,7 @@
  * lock.  Before the worker's section: the bits are visible in it.  After it: W finds
  * R in flight and waits, or finds it done.  The grace period is what lets a write
  * do without a memory barrier; it is waited for once each time the worker wakes up.
+ * Most writes read d->written instead of active: it is NULL while that is true.
  *
  * Invalid windows: after creation (a reload makes a new target), suspend, "set
  * discard", no memory for bits, and an operation of unknown extent, there is no
@@ -79,20 +80,11 @@
 #include "dsm.h"
 #include "trace.h"
 
-#define DSM_CHUNK_PAGES		(SZ_4K * BITS_PER_BYTE)		/* 128 MiB */
-#define DSM_CHUNK_LONGS		(DSM_CHUNK_PAGES / BITS_PER_LONG)
-
 #define DSM_QUEUE_RANGES	65536	/* that wait for the worker */
 #define DSM_PLUG_RUNS		256	/* what NVMe takes in a command */
 #define DSM_MIN_RUN		(SZ_16K >> SECTOR_SHIFT)
 #define DSM_MAX_RUN_PAGES	(SZ_64M / DSM_PAGE_SIZE)
 #define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* under the lock, at a time */
-
-/* A window's bitmap: a set bit is a page that was touched. */
-struct dsm_bits {
-	u32 nr;
-	unsigned long *chunk[] __counted_by(nr);	/* NULL: unknown, refused */
-};
 
 /* Pages that may be discarded; @first moves on as they are looked at. */
 struct dsm_pages {
@@ -121,9 +113,8 @@ struct dsm_run {
 };
 
 struct dsm_discard {
-	/* What a write needs. */
 	struct dsm_bits __rcu *written;	/* of the current window */
-	bool active;			/* the worker may discard */
+	bool active;			/* discards may be under way */
 
 	/* Under d->discard_lock. */
 	bool ending;			/* goes away once the worker sleeps */
@@ -154,59 +145,28 @@ static struct dsm_discard *dsm_locked_discard(const struct dsm *d)
 					 lockdep_is_held(&d->discard_lock));
 }
 
-/* The write path */
+/* The write path, as far as it is not in dsm_discard_track() */
 
-static __always_inline void dsm_mark(unsigned long *word, unsigned long mask)
+void dsm_discard_track_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors)
 {
-	if (unlikely((READ_ONCE(*word) & mask) != mask))
-		atomic_long_or(mask, (atomic_long_t *)word);
-}
+	u64 page = sector / DSM_PAGE_SECTORS;
+	u64 end = (sector + sectors - 1) / DSM_PAGE_SECTORS + 1;
+	u64 next;
 
-static noinline void dsm_mark_words(const struct dsm_bits *bits, u64 first, u64 last)
-{
-	u64 page, next;
-
-	for (page = first; page <= last; page = next) {
+	for (; page < end; page = next) {
 		unsigned long *chunk = bits->chunk[page / DSM_CHUNK_PAGES];
-		u64 end;
+		unsigned long *word, mask;
 
 		if (!chunk) {
 			next = round_down(page, DSM_CHUNK_PAGES) + DSM_CHUNK_PAGES;
 			continue;
 		}
-		next = round_down(page, BITS_PER_LONG) + BITS_PER_LONG;
-		end = min(last, next - 1);
-		dsm_mark(&chunk[page % DSM_CHUNK_PAGES / BITS_PER_LONG],
-			 GENMASK(end % BITS_PER_LONG, page % BITS_PER_LONG));
+		next = min(end, round_down(page, BITS_PER_LONG) + BITS_PER_LONG);
+		word = &chunk[page % DSM_CHUNK_PAGES / BITS_PER_LONG];
+		mask = GENMASK((next - 1) % BITS_PER_LONG, page % BITS_PER_LONG);
+		if (mask & ~READ_ONCE(*word))
+			atomic_long_or(mask, (atomic_long_t *)word);
 	}
-}
-
-static __always_inline void dsm_mark_sectors(const struct dsm_bits *bits, u64 sector,
-					     unsigned int sectors)
-{
-	u64 first = sector / DSM_PAGE_SECTORS;
-	u64 last = (sector + sectors - 1) / DSM_PAGE_SECTORS;
-	unsigned long *chunk;
-
-	if (unlikely((first ^ last) / BITS_PER_LONG)) {
-		dsm_mark_words(bits, first, last);
-		return;
-	}
-	chunk = bits->chunk[first / DSM_CHUNK_PAGES];
-	if (likely(chunk))
-		dsm_mark(&chunk[first % DSM_CHUNK_PAGES / BITS_PER_LONG],
-			 GENMASK(last % BITS_PER_LONG, first % BITS_PER_LONG));
-}
-
-const struct dsm_extent_map *dsm_discard_track(struct dsm *d, u64 sector,
-					       unsigned int sectors)
-{
-	struct dsm_discard *dd = rcu_dereference_sched(d->discard);
-
-	if (!dd)
-		return NULL;
-	dsm_mark_sectors(rcu_dereference_sched(dd->written), sector, sectors);
-	return READ_ONCE(dd->active) ? NULL : rcu_dereference_sched(d->map);
 }
 
 static void dsm_invalidate(struct dsm *d)
@@ -223,8 +183,8 @@ static void dsm_invalidate(struct dsm *d)
 
 bool dsm_discard_note(struct dsm *d, enum req_op op, u64 sector, unsigned int sectors)
 {
-	struct dsm_discard *dd;
 	bool active = false, unknown = false;
+	const struct dsm_discard *dd;
 
 	rcu_read_lock_sched();
 	dd = rcu_dereference_sched(d->discard);
@@ -237,10 +197,11 @@ bool dsm_discard_note(struct dsm *d, enum req_op op, u64 sector, unsigned int se
 	case REQ_OP_DISCARD:
 	case REQ_OP_SECURE_ERASE:
 		if (sectors)
-			dsm_mark_sectors(rcu_dereference_sched(dd->written), sector, sectors);
+			dsm_discard_track_pages(rcu_dereference_sched(dd->written),
+						sector, sectors);
 		break;
 	default:		/* of zones: none comes here */
-		unknown = true;
+		unknown = op_is_write(op);
 	}
 	active = READ_ONCE(dd->active);
 out:
@@ -581,6 +542,21 @@ static void dsm_discard_plug(struct dsm_discard *dd)
 	spin_unlock_irq(&dd->d->discard_lock);
 }
 
+/* Lets writes find the current bitmap; only where they look for discards, if need be. */
+static void dsm_publish_bits(struct dsm_discard *dd)
+{
+	struct dsm_bits *bits = dd->slot[dd->current_slot];
+
+	rcu_assign_pointer(dd->written, bits);
+	rcu_assign_pointer(dd->d->written, dd->active ? NULL : bits);
+}
+
+static void dsm_set_active(struct dsm_discard *dd, bool active)
+{
+	WRITE_ONCE(dd->active, active);
+	dsm_publish_bits(dd);
+}
+
 /* The next batch, which the caller frees.  Without one the worker is inactive. */
 static struct dsm_batch *dsm_next_batch(struct dsm_discard *dd)
 {
@@ -592,7 +568,7 @@ static struct dsm_batch *dsm_next_batch(struct dsm_discard *dd)
 	if (batch) {
 		list_del(&batch->list);
 	} else {
-		WRITE_ONCE(dd->active, false);
+		dsm_set_active(dd, false);
 		dd->ending |= dd->unsupported;
 		if (dd->ending)
 			schedule_work(&d->discard_end);
@@ -609,7 +585,7 @@ static void dsm_discard_work(struct work_struct *work)
 	bool more;
 
 	spin_lock_irq(&dd->d->discard_lock);
-	WRITE_ONCE(dd->active, true);
+	dsm_set_active(dd, true);
 	spin_unlock_irq(&dd->d->discard_lock);
 	synchronize_rcu();	/* see the head of this file */
 
@@ -694,7 +670,7 @@ static int dsm_next_window(struct dsm *d, struct dsm_discard *dd)
 		dd->window = dd->window ? dd->window + 1 : ktime_get_boottime_ns();
 		dd->valid = dd->valid ?: dd->window;
 		dd->current_slot ^= 1;
-		rcu_assign_pointer(dd->written, dd->slot[dd->current_slot]);
+		dsm_publish_bits(dd);
 		r = 0;
 	}
 	spin_unlock_irq(&d->discard_lock);
@@ -962,8 +938,10 @@ static int dsm_discard_begin(struct dsm *d)
 		dsm_discard_free(dd);
 		return -ENOMEM;
 	}
-	rcu_assign_pointer(dd->written, dd->slot[0]);
+	spin_lock_irq(&d->discard_lock);
 	rcu_assign_pointer(d->discard, dd);
+	dsm_publish_bits(dd);
+	spin_unlock_irq(&d->discard_lock);
 	dsm_set_direct(d);
 	return 0;
 }
@@ -1004,10 +982,12 @@ static void dsm_discard_end(struct work_struct *work)
 	mutex_lock(&d->lock);
 	spin_lock_irq(&d->discard_lock);
 	dd = dsm_locked_discard(d);
-	if (dd && dd->ending && !dd->active && list_empty(&dd->queue))
+	if (dd && dd->ending && !dd->active && list_empty(&dd->queue)) {
 		rcu_assign_pointer(d->discard, NULL);
-	else
+		rcu_assign_pointer(d->written, NULL);
+	} else {
 		dd = NULL;
+	}
 	spin_unlock_irq(&d->discard_lock);
 	if (dd) {
 		dsm_set_direct(d);
@@ -1074,6 +1054,7 @@ void dsm_discard_exit(struct dsm *d)
 	spin_lock_irq(&d->discard_lock);
 	dd = dsm_locked_discard(d);
 	RCU_INIT_POINTER(d->discard, NULL);
+	RCU_INIT_POINTER(d->written, NULL);
 	spin_unlock_irq(&d->discard_lock);
 	if (dd)
 		flush_work(&dd->work);

@@ -5,11 +5,23 @@
 #ifndef DSM_DISCARD_H
 #define DSM_DISCARD_H
 
+#include <linux/bitops.h>
 #include <linux/blk_types.h>
+#include <linux/compiler.h>
+#include <linux/sizes.h>
 #include <linux/types.h>
 
+#include "regions.h"
+
 struct dsm;
-struct dsm_extent_map;
+
+#define DSM_CHUNK_PAGES	(SZ_4K * BITS_PER_BYTE)		/* 128 MiB */
+
+/* A window's bitmap: a set bit is a page that was touched. */
+struct dsm_bits {
+	u32 nr;
+	unsigned long *chunk[] __counted_by(nr);	/* NULL: unknown, refused */
+};
 
 /* What the status line shows. */
 struct dsm_discard_status {
@@ -28,11 +40,26 @@ struct dsm_discard_status {
 };
 
 /*
- * For a write that dsm_place_whole() finds no map for, in its RCU section: notes
- * it, and returns the map if a discard that is under way cannot concern it.
+ * Notes a write to one page; false for others, of which nothing has been done.  In
+ * the RCU section in which @bits were found.
  */
-const struct dsm_extent_map *dsm_discard_track(struct dsm *d, u64 sector,
-					       unsigned int sectors);
+static __always_inline bool dsm_discard_track(const struct dsm_bits *bits, u64 sector,
+					      unsigned int sectors)
+{
+	unsigned long page = sector / DSM_PAGE_SECTORS % DSM_CHUNK_PAGES;
+	unsigned long *chunk;
+
+	if (unlikely(sector % DSM_PAGE_SECTORS + sectors > DSM_PAGE_SECTORS))
+		return false;
+
+	chunk = bits->chunk[sector / DSM_PAGE_SECTORS / DSM_CHUNK_PAGES];
+	if (likely(chunk) && unlikely(!test_bit(page, chunk)))
+		set_bit(page, chunk);
+	return true;
+}
+
+/* The same for a write to any number of pages. */
+void dsm_discard_track_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors);
 
 /*
  * Notes what is not a read.  Returns whether discards are under way; then

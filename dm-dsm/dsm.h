@@ -65,7 +65,7 @@ struct dsm {
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
 	union dsm_stamp unmapped[DSM_NR_HINTS];	/* by hint; no extent covers the write */
 	struct dsm_fallback *fallback;	/* NULL: the device tells its streams */
-	struct dsm_discard __rcu *discard;	/* NULL: writes are not kept track of */
+	struct dsm_bits __rcu *written;	/* NULL: discards are off, or may be under way */
 
 	/* Control, under the lock; writes of the above too. */
 	struct mutex lock;
@@ -86,7 +86,8 @@ struct dsm {
 	char error[256];		/* why the last message was refused */
 
 	/* Of discard.c; the lock is taken in the write path while it discards. */
-	spinlock_t discard_lock;	/* of @discard too, within the mutex */
+	struct dsm_discard __rcu *discard;	/* NULL: discards are off */
+	spinlock_t discard_lock;	/* of @discard too; changed with the mutex held */
 	bool stopped;			/* suspended: no discard may be sent */
 	wait_queue_head_t discard_wait;
 	struct work_struct discard_end;

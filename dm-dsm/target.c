@@ -31,7 +31,8 @@ static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
 					  union dsm_stamp stamp, u64 sector,
 					  unsigned int sectors)
 {
-	struct dsm_stream_count __percpu *count = &d->counts->stream[stamp.stream];
+	unsigned int stream = stamp.stream;
+	struct dsm_stream_count __percpu *count = &d->counts->stream[stream];
 
 	dsm_bio_set_stream(bio, stamp.stream);
 	bio->bi_write_hint = stamp.hint;
@@ -58,8 +59,17 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 
 	rcu_read_lock_sched();
 	map = rcu_dereference_sched(d->direct);
-	if (unlikely(!map))
-		map = dsm_discard_track(d, sector, sectors);
+	if (unlikely(!map)) {
+		const struct dsm_bits *bits = rcu_dereference_sched(d->written);
+
+		if (bits && !dsm_discard_track(bits, sector, sectors)) {
+			dsm_discard_track_pages(bits, sector, sectors);
+			/* not kept in registers meanwhile, for the sake of other writes */
+			sector = bio->bi_iter.bi_sector - d->start;
+			sectors = bio_sectors(bio);
+		}
+		map = bits ? rcu_dereference_sched(d->map) : NULL;
+	}
 	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
 		unsigned long path = dsm_extent_map_walk(map, sector);
 		struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
@@ -139,9 +149,10 @@ static int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 }
 
 /* What dsm_place_whole() leaves: no discard may overtake it, or be overtaken. */
-static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio, u64 sector,
-				      unsigned int sectors)
+static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio)
 {
+	u64 sector = bio->bi_iter.bi_sector - d->start;
+	unsigned int sectors = bio_sectors(bio);
 	bool discarding = dsm_discard_note(d, bio_op(bio), sector, sectors);
 	int r = DM_MAPIO_REMAPPED;
 
@@ -162,10 +173,9 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 		unsigned int sectors = bio_sectors(bio);
 
 		if (unlikely(!dsm_place_whole(d, bio, sector, sectors)))
-			return dsm_map_carefully(d, bio, sector, sectors);
-	} else if (unlikely(op_is_write(bio_op(bio)))) {
-		return dsm_map_carefully(d, bio, bio->bi_iter.bi_sector - d->start,
-					 bio_sectors(bio));
+			return dsm_map_carefully(d, bio);
+	} else if (unlikely((__force u32)(bio->bi_opf & REQ_OP_MASK) >> 1)) {
+		return dsm_map_carefully(d, bio);	/* neither a read nor a flush */
 	}
 	return DM_MAPIO_REMAPPED;
 }
