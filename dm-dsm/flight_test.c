@@ -149,13 +149,19 @@ static unsigned int other_cpu(struct kunit *test)
 	return cpu;
 }
 
-/* A write that stays in the write path until a commit has published its table. */
+/*
+ * A write that stays in the write path until a message has changed what writes see,
+ * and somewhat longer: has the message ended before the write?
+ */
 struct lingering {
 	struct dsm_mock_dm *dm;
-	bool in_path, committed;
-	bool preemptible, published, too_early;
+	bool (*changed)(const struct lingering *write, const struct dsm *d);
+	const struct dsm_extent_map *map;	/* that it sees */
+	unsigned int streams;
+	bool in_path, ended;
+	bool preemptible, saw_change, too_early;
 	u32 files;
-	u64 first;		/* file of the table that it sees */
+	u64 first;		/* file of the map, after all */
 	int r;
 };
 
@@ -165,24 +171,25 @@ static void linger(void *data, const struct dsm *d, u64 sector, unsigned int sec
 		   union dsm_stamp stamp)
 {
 	struct lingering *write = data;
-	const struct dsm_extent_map *old = rcu_dereference_raw(d->map);
 	unsigned long end = jiffies + GUARD;
 
 	if (READ_ONCE(write->in_path))
 		return;
 	write->preemptible = preemptible();
+	write->map = rcu_dereference_raw(d->map);
+	write->streams = READ_ONCE(d->device_streams);
 	WRITE_ONCE(write->in_path, true);
-	while (rcu_access_pointer(d->map) == old && time_before(jiffies, end))
+	while (!write->changed(write, d) && time_before(jiffies, end))
 		cpu_relax();
-	write->published = rcu_access_pointer(d->map) != old;
+	write->saw_change = write->changed(write, d);
 
-	/* A commit that waits for nobody ends now. */
+	/* A message that waits for nobody ends now. */
 	end = jiffies + HZ / 5;
-	while (!READ_ONCE(write->committed) && time_before(jiffies, end))
+	while (!READ_ONCE(write->ended) && time_before(jiffies, end))
 		cpu_relax();
-	write->too_early = READ_ONCE(write->committed);
-	write->files = old->nr_files;
-	write->first = old->file[0]->id;
+	write->too_early = READ_ONCE(write->ended);
+	write->files = write->map->nr_files;
+	write->first = write->map->file[0]->id;
 }
 
 static int write_and_linger(void *data)
@@ -195,33 +202,50 @@ static int write_and_linger(void *data)
 	return 0;
 }
 
-static void a_commit_waits_for_those_who_see_the_old_table(struct kunit *test)
+static void linger_during(struct kunit *test, struct lingering *write,
+			  void (*change)(struct kunit *test, struct dsm_mock_dm *dm))
 {
-	struct stack s = new_stack(test);
-	struct lingering write = { .dm = s.dm };
 	unsigned int cpu = other_cpu(test);
 	struct task_struct *thread;
 
-	if (register_trace_dsm_place(linger, &write))
+	if (register_trace_dsm_place(linger, write))
 		kunit_skip(test, "the kernel has no trace events");
 	migrate_disable();	/* not to where the other one spins */
-	thread = kthread_run_on_cpu(write_and_linger, &write, cpu, "dsm-linger/%u");
+	thread = kthread_run_on_cpu(write_and_linger, write, cpu, "dsm-linger/%u");
 	if (!IS_ERR(thread)) {
-		while (!READ_ONCE(write.in_path))
+		while (!READ_ONCE(write->in_path))
 			cond_resched();
-		replace_table(test, s.dm, 2);
-		WRITE_ONCE(write.committed, true);
+		change(test, write->dm);
+		WRITE_ONCE(write->ended, true);
 		kthread_stop(thread);
 	}
 	migrate_enable();
-	unregister_trace_dsm_place(linger, &write);
+	unregister_trace_dsm_place(linger, write);
 	tracepoint_synchronize_unregister();
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
-	KUNIT_EXPECT_EQ(test, write.r, 0);
-	KUNIT_EXPECT_FALSE(test, IS_ENABLED(CONFIG_PREEMPT_COUNT) && write.preemptible);
-	KUNIT_EXPECT_TRUE(test, write.published);
-	KUNIT_EXPECT_FALSE(test, write.too_early);
+	KUNIT_EXPECT_EQ(test, write->r, 0);
+	KUNIT_EXPECT_FALSE(test, IS_ENABLED(CONFIG_PREEMPT_COUNT) && write->preemptible);
+	KUNIT_EXPECT_TRUE(test, write->saw_change);
+	KUNIT_EXPECT_FALSE(test, write->too_early);
+}
+
+static bool has_other_map(const struct lingering *write, const struct dsm *d)
+{
+	return rcu_access_pointer(d->map) != write->map;
+}
+
+static void commit_another(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	replace_table(test, dm, 2);
+}
+
+static void a_commit_waits_for_those_who_see_the_old_table(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct lingering write = { .dm = s.dm, .changed = has_other_map };
+
+	linger_during(test, &write, commit_another);
 	KUNIT_EXPECT_EQ(test, write.files, 6);
 	KUNIT_EXPECT_EQ(test, write.first, 1);
 }

@@ -175,6 +175,22 @@ static void a_partition_has_the_streams_of_its_disk(struct kunit *test)
 	expect_write(test, &s, 64, 8, 4, WRITE_LIFE_MEDIUM);	/* 2048 + 2048 */
 }
 
+static void stated_streams_are_the_most_that_are_used(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
+					     "%s 4096 4 streams 4 stream_base 3", disk->bdev);
+
+	dsm_mock_upload(test, dm);
+	dsm_mock_forget(disk);
+	expect_status(test, dm, "layout file groups 1 device_streams 8 source queue streams 4 ");
+	for (sector_t sector = 0; sector < 288; sector += 8) {
+		KUNIT_EXPECT_EQ(test, dsm_mock_write(dm, sector, 8), 0);
+		KUNIT_EXPECT_GE(test, disk->bio[sector / 8].stream, 3);
+		KUNIT_EXPECT_LE(test, disk->bio[sector / 8].stream, 6);
+	}
+}
+
 static void a_device_that_loses_streams_gets_none_it_does_not_have(struct kunit *test)
 {
 	struct stack s = new_stack(test);
@@ -795,6 +811,7 @@ static struct kunit_case target_cases[] = {
 	KUNIT_CASE(a_device_has_no_streams),
 	KUNIT_CASE(streams_below_device_mapper_are_stated),
 	KUNIT_CASE(a_partition_has_the_streams_of_its_disk),
+	KUNIT_CASE(stated_streams_are_the_most_that_are_used),
 	KUNIT_CASE(a_device_that_loses_streams_gets_none_it_does_not_have),
 	KUNIT_CASE_PARAM(a_write_gets_the_stream_of_its_region, place_gen_params),
 	KUNIT_CASE(without_a_table_nothing_is_stamped),
