@@ -21,10 +21,12 @@ def save(figure, out, name):
 
 
 def bars(axis, rows, policies, workloads, height, spread, bottom=0.0):
-    """A group of bars, one for each policy, at each workload."""
+    """A group of bars, one for each policy, at each workload; "+discard": with it."""
     width = 0.8 / len(policies)
     for n, policy in enumerate(policies):
-        cells = [next(row for row in rows if (row["workload"], row["policy"]) == (w, policy)) for w in workloads]
+        name, _, discard = policy.partition("+")
+        cells = [next(row for row in rows if (row["workload"], row["policy"], row["discard"])
+                      == (w, name, bool(discard))) for w in workloads]
         axis.bar([at + n * width for at in range(len(workloads))], [height(c) for c in cells], width,
                  bottom=bottom, yerr=[spread(c) for c in cells], capsize=2, label=policy)
     axis.set_xticks([at + 0.4 - width / 2 for at in range(len(workloads))], workloads, rotation=15,
@@ -49,6 +51,20 @@ def waf_bars(out, rows, op, gc):
     axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, whiskers are the seeds")
     axes[0].legend(ncols=4, fontsize=8)
     save(figure, out, f"waf-{gc}")
+
+
+def discards(out, rows, op, gc):
+    """What a checkpoint's freed blocks are worth, alone and with streams."""
+    rows, parts = of_drive(rows, op, gc)
+    shown = ["none", "dsm", "none+discard", "dsm+discard"]
+    figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
+    for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
+        if workloads:
+            bars(axis, rows, shown, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
+        axis.set_ylabel(f"write amplification, {what}")
+    axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, lower is better")
+    axes[0].legend(ncols=4, fontsize=8)
+    save(figure, out, "waf-discard")
 
 
 def speed(out, rows, op, gc):
@@ -211,6 +227,7 @@ def leaf_pages(dsmctl, out, recordings, names):
 def draw(dsmctl, out, recordings, rows):
     for gc in ["greedy", "cost-benefit"]:
         waf_bars(out, rows, 0.15, gc)
+    discards(out, rows, 0.15, "greedy")
     speed(out, rows, 0.15, "greedy")
     first = recordings.get("LB-Update-Only", next(iter(recordings.values())))[0]
     waf_over_time(dsmctl, out, first)
