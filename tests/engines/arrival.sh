@@ -43,11 +43,11 @@ sync -f $data
 
 dsmd --device t --dbpath $dbpath --rules "$rules" --write-hints 2>/tmp/dsmd.log &
 agent=$!
-works 'dsmd places its files by the rules' until_true 20 'dsmctl boundary show t >/dev/null 2>&1'
+works 'dsmd places its files by the rules' until_true 'dsmctl boundary show t >/dev/null 2>&1'
 
 python3 engines/arrived.py keep $dbpath $data/kept &
 keeper=$!
-until_true 20 '[[ -e $data/kept ]]' || exit 1
+until_true '[[ -e $data/kept ]]' || exit 1
 
 # Frozen, so that the file system's own log does not write between two looks.
 fsfreeze -f $data

@@ -54,42 +54,41 @@ works 'a server is started, and has a user' client mongodb://127.0.0.1 user
 stop
 
 agent geheim
-works 'dsmd serves its files while it does not run' until_true 20 '(($(json t .files) > 10))'
-works 'which is told' until_true 30 '(($(logged "no answer from the server") == 1))'
+works 'dsmd serves its files while it does not run' until_true '(($(json t .files) > 10))'
+works 'which is told' until_true '(($(logged "no answer from the server") == 1))'
 is 'and shown' "$(metric 'dsm_server_up{device="t"}')" 0
 server "${secure[@]}"
 works 'it runs, with access control and TLS' client "$as_dsmd" load 2000
-works 'dsmd asks it' until_true 90 '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
+works 'dsmd asks it' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
 is 'which is told once' "$(logged 'connected to the server')" 1
 matches 'and seen in the status' "$(dsmctl status t)" 'server +127.0.0.1:27017 [0-9.]+ does not tell which file is whose'
-works 'and why it does not' until_true 30 '(($(logged "does not tell which collections and indexes it has.*does not name their files") == 1))'
+works 'and why it does not' until_true '(($(logged "does not tell which collections and indexes it has.*does not name their files") == 1))'
 
-works 'its files have the classes of the rules' until_true 10 \
+works 'its files have the classes of the rules' until_true \
 	'[[ $(class_of collection) -ge 1 && $(class_of index) -ge 3 && $(class_of oplog) = 1 && $(class_of journal) -ge 1 ]]'
 works 'the load phase ends' dsmctl boundary mark t
 windows=$(json t .windows) before=$(operations update)
 is 'documents are updated' "$(client "$as_dsmd" update 3000 7)" 2000
-works 'dsmd hears of as many operations as the server was asked for' until_true 20 \
+works 'dsmd hears of as many operations as the server was asked for' until_true \
 	"((\$(operations update) == $before + 6))"
-works 'its checkpoints are seen' until_true $((3 * checkpoint_seconds)) "((\$(json t .windows) > $windows))"
+works 'its checkpoints are seen' until_true "((\$(json t .windows) > $windows))"
 client "$as_dsmd" update 3000 8 >/dev/null
-sleep $checkpoint_seconds
-works 'the documents were written, above their boundary or below' eval \
+works 'the documents were written, above their boundary or below' until_true \
 	'(($(json t "[.region_list[] | select(.class == \"collection\") | .total] | add") > 0))'
 
 kill -9 "$server"
 wait "$server" 2>/dev/null
-works 'the server is killed, which is told' until_true 40 '(($(logged "no answer from the server") == 2))'
-works 'and nothing waits' timeout 2 dsmctl refresh t
+works 'the server is killed, which is told' until_true '(($(logged "no answer from the server") == 2))'
+works 'and nothing waits' timeout 60 dsmctl refresh t
 server "${secure[@]}"
-works 'it comes back' until_true 120 '(($(logged "connected to the server") == 2))'
+works 'it comes back' until_true '(($(logged "connected to the server") == 2))'
 is 'with its documents' "$(client "$as_dsmd" update 1 1)" 2000
 end
 is 'dsmd ends when asked' $? 0
 
 : >/tmp/dsmd.log
 agent gehei%6D2
-works 'a wrong password is told' until_true 90 '(($(logged "no answer from the server.*uthentication") == 1))'
+works 'a wrong password is told' until_true '(($(logged "no answer from the server.*uthentication") == 1))'
 works 'and the files are served' eval '(($(json t .files) > 10))'
 sleep 12
 is 'it is told once' "$(logged 'no answer from the server.*uthentication')" 1

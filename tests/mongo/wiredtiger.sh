@@ -16,21 +16,24 @@ for fs in xfs ext4; do
 	agent=$!
 	works "$fs: a database is loaded" load linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
 	matches "$fs: by WiredTiger 11" "$(head -n 2 $mnt/data/WiredTiger)" 'WiredTiger 11\.'
-	works "$fs: every file has its class" until_true 10 \
+	works "$fs: every file has its class" until_true \
 		'[[ $(json t "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
 		    $(json t "[.region_list[] | select(.class == \"index\")] | length") = 7 &&
 		    $(json t "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
 	works "$fs: boundaries are marked" dsmctl boundary mark t
 	sync
 	before=$(json t .windows) written=$(counted)
-	works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
-		--seconds 20 --checkpoint-seconds 4 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
-	made=$(grep -c '^checkpoint .* took' /tmp/run.log)
+	made=0 runs=0
+	until ((made >= 3)); do
+		works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
+			--seconds 20 --checkpoint-seconds 4 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
+		((!failed)) || break
+		((runs++, made += $(grep -c '^checkpoint .* took' /tmp/run.log)))
+	done
 	share=$(share "$written" "$(counted)")
 	works "$fs: $share % of its writes, the file system's own among them, have no class" test "$share" -lt 20
-	works "$fs: of which there are some ($made)" test "$made" -ge 3
-	works "$fs: dsmd has seen each, and no others" until_true 10 \
-		"((\$(json t .windows) >= $before + $made && \$(json t .windows) <= $before + $made + 3))"
+	works "$fs: dsmd has seen each, and no others" until_true \
+		"((\$(json t .windows) >= $before + $made && \$(json t .windows) <= $before + $made + 3 * $runs))"
 	works "$fs: both sides of collections were written" eval \
 		'[[ $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
 		    $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'

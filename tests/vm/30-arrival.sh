@@ -161,7 +161,7 @@ mbr[510:512] = b"\x55\xaa"
 open(sys.argv[1], "r+b").write(mbr)
 P
 blockdev --rereadpt "$ssd"
-for _ in {1..50}; do [[ -b ${ssd}p1 ]] && break; sleep 0.1; done
+until_true '[[ -b ${ssd}p1 ]]'
 dmsetup create t --table "0 65536 dsm ${ssd}p1 0"
 is 'a partition has the streams of its disk' "$(field t device_streams) $(field t source)" '8 queue'
 dmsetup remove t
@@ -187,7 +187,7 @@ arrived >/dev/null
 works 'a stream that is not there fails no write' writes 1 2 3 4 5 6 7 8 9
 is 'they arrive' "$(arrived | awk '{ for (n = i = 0; i++ < NF;) n += $i; print n }')" 45
 matches 'the log says why nothing is stamped' "$(dmesg)" 'stream [0-9]+ was refused; writes are not stamped any more'
-until_true 5 '[[ $(field t source) = refused ]]'
+until_true '[[ $(field t source) = refused ]]'
 is 'and so does the status' "$(field t device_streams) $(field t source) $(field t layout)" '0 refused none'
 message t set stream_base 1
 message t set streams 8

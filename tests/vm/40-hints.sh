@@ -7,12 +7,9 @@ load_module
 modprobe sd_mod
 modprobe scsi_debug dev_size_mb=64 delay=0
 groups=/sys/bus/pseudo/drivers/scsi_debug/group_number_stats
-for _ in {1..100}; do
-	disk=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null) && break
-	sleep 0.1
-done
+disk=
+until_true 'disk=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null) && [[ -b /dev/${disk##*/} ]]'
 disk=/dev/${disk##*/}
-for _ in {1..50}; do [[ -b $disk ]] && break; sleep 0.1; done
 sectors=$(blockdev --getsz "$disk")
 
 # arrived: writes by group number 0 to 5 since the last call

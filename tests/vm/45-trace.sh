@@ -38,12 +38,14 @@ dd if=/dev/zero of=$mnt/collection-0-17.wt bs=1M count=2 conv=fsync status=none
 works 'a file is loaded' dsmctl load t --boundary 1048576 $mnt/collection-0-17.wt
 sync -f $mnt
 message t reset
-dsmctl record $mnt --window 2 --seconds 6 /tmp/recorded.rec 2>/tmp/recorded &
-until_true 20 'ls -d $tracing/instances/dsmctl-* >/dev/null 2>&1'
-until_true 20 '[[ $(cat $tracing/instances/dsmctl-*/events/dsm/dsm_place/enable) = 1 ]]'
+dsmctl record $mnt --window 2 /tmp/recorded.rec 2>/tmp/recorded &
+recorder=$!
+until_true 'ls -d $tracing/instances/dsmctl-* >/dev/null 2>&1'
+until_true '[[ $(cat $tracing/instances/dsmctl-*/events/dsm/dsm_place/enable) = 1 ]]'
 put $mnt/collection-0-17.wt 0 5
 put $mnt/collection-0-17.wt 300 7
-wait $! && pass 'a recording ends' || fail "a recording ends: $(cat /tmp/recorded)"
+kill -INT $recorder
+wait $recorder && pass 'a recording ends' || fail "a recording ends: $(cat /tmp/recorded)"
 if has_write_streams "$ssd"; then
 	is 'it has the streams that were given' "$(sed -n 's/^stream \([34]\): /\1 /p' /tmp/recorded | paste -sd/)" '3 20 KiB/4 28 KiB'
 fi

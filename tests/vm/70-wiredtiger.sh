@@ -42,7 +42,7 @@ mkdir $mnt/data
 agent
 works "$fs: a database is loaded" load linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
 matches "$fs: by the right WiredTiger" "$(head -n 1 $mnt/data/WiredTiger.turtle; cat $mnt/data/WiredTiger)" "WiredTiger $version"
-works "$fs: its files are in the table" until_true 10 '(($(json t .files) > 15))'
+works "$fs: its files are in the table" until_true '(($(json t .files) > 15))'
 works "$fs: every file has its class" eval \
 	'[[ $(json t "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
 	    $(json t "[.region_list[] | select(.class == \"index\")] | length") = 7 &&
@@ -51,13 +51,16 @@ works "$fs: boundaries are marked" dsmctl boundary mark t
 is "$fs: ten files have one" "$(json t '[.region_list[] | select(.boundary != null) | .id] | unique | length')" 10
 before=$(json t .windows)
 # In seconds: dsmd makes one window of checkpoints that are closer than 100 ms.
-works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
-	--seconds 11 --checkpoint-seconds 2 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
-made=$(grep -c '^checkpoint .* took' /tmp/run.log)
-works "$fs: of which there are some ($made)" test "$made" -ge 3
+made=0 runs=0
+until ((made >= 3)); do
+	works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
+		--seconds 11 --checkpoint-seconds 2 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
+	((!failed)) || break
+	((runs++, made += $(grep -c '^checkpoint .* took' /tmp/run.log)))
+done
 # Opening, the one after the last operation, and closing make checkpoints, too.
-works "$fs: dsmd has seen each, and no others" until_true 10 \
-	"((\$(json t .windows) >= $before + $made && \$(json t .windows) <= $before + $made + 3))"
+works "$fs: dsmd has seen each, and no others" until_true \
+	"((\$(json t .windows) >= $before + $made && \$(json t .windows) <= $before + $made + 3 * $runs))"
 works "$fs: both sides of a collection were written" eval \
 	'[[ $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
 	    $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
@@ -66,13 +69,13 @@ boundaries=$(json t '[.region_list[] | select(.boundary != null) | {id, boundary
 kill -9 $agent
 wait $agent 2>/dev/null
 agent
-works "$fs: dsmd is killed and started again" until_true 10 'dsmctl boundary show t >/dev/null 2>&1'
+works "$fs: dsmd is killed and started again" until_true 'dsmctl boundary show t >/dev/null 2>&1'
 is "$fs: the boundaries are what they were" "$(json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
 
 # The database is killed in the middle of its work
-"$wtload" linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 60 \
+"$wtload" linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 86400 \
 	--checkpoint-seconds 1 --mix mixed --cache-mb 20 --threads 2 >/tmp/run.log 2>&1 &
-until_true 60 "grep -q 'checkpoint 2' /tmp/run.log"
+until_true "grep -q 'checkpoint 2' /tmp/run.log"
 kill -9 $!
 wait $! 2>/dev/null
 works "$fs: killed: wtload check recovers and finds all right" load check --dbpath $mnt/data

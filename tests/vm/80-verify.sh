@@ -66,10 +66,8 @@ dsmctl remove t
 
 modprobe sd_mod
 modprobe scsi_debug dev_size_mb=64 delay=0
-for _ in {1..100}; do
-	disk=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null) && [[ -b /dev/${disk##*/} ]] && break
-	sleep 0.1
-done
+disk=
+until_true 'disk=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null) && [[ -b /dev/${disk##*/} ]]'
 dsmctl create t "/dev/${disk##*/}" >/dev/null
 mkfs.ext4 -q -F /dev/mapper/t && mount /dev/mapper/t $mnt
 works 'SCSI: verify ends with 0' verify 0

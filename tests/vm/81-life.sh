@@ -48,8 +48,8 @@ plain=$(disk_by_serial plain)
 python3 -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14s", b"lo", 1, b""))'
 agent
-works 'dsmd waits for devices' until_true 10 '[[ $(grep -c waiting /tmp/dsmd.log) -ge 2 ]]'
-works 'the metrics say so' until_true 5 '[[ $(metric "dsm_up{device=\"one\"}") == 0 ]]'
+works 'dsmd waits for devices' until_true '[[ $(grep -c waiting /tmp/dsmd.log) -ge 2 ]]'
+works 'the metrics say so' until_true '[[ $(metric "dsm_up{device=\"one\"}") == 0 ]]'
 dsmctl create one "$ssd" >/dev/null
 dsmctl create two "$plain" >/dev/null
 mkfs.xfs -q -f -K /dev/mapper/one
@@ -62,19 +62,19 @@ for d in $one $two; do
 	chown -R daemon $d/data
 	chmod 600 $d/data/*.wt
 done
-works 'both databases are served' until_true 10 'served one && served two'
+works 'both databases are served' until_true 'served one && served two'
 is 'the metrics say so, too' "$(metric 'dsm_agent_up{device="one"}') $(metric 'dsm_agent_up{device="two"}')" '1 1'
 is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/$agent/status)" 0000000000200004
 
 windows=$(json two .windows)
 before=$(json one .windows)
 works 'checkpoints of one database' run $one/data 2
-works 'are seen' until_true 10 "((\$(json one .windows) > $before))"
+works 'are seen' until_true "((\$(json one .windows) > $before))"
 is 'and the other is left alone' "$(json two .windows)" "$windows"
 works 'boundaries are marked' eval 'dsmctl boundary mark one && dsmctl boundary mark two'
 if has_write_streams "$ssd"; then
 	works 'dsmctl verify gets along with dsmd' dsmctl verify one
-	works 'which has its table again' until_true 5 '(($(json one .files) > 12))'
+	works 'which has its table again' until_true '(($(json one .files) > 12))'
 	is 'and takes nobody for a stranger' "$(grep -c 'somebody else' /tmp/dsmd.log)" 0
 fi
 
@@ -87,35 +87,35 @@ wait $agent 2>/dev/null
 dmsetup load one --table "$(dmsetup table one)" && dmsetup suspend one && dmsetup resume one
 is 'dsmd is killed and the table lost' "$(json one .files)" 0
 agent
-works 'dsmd is started again' until_true 10 'served one && served two'
+works 'dsmd is started again' until_true 'served one && served two'
 is 'the boundaries are what they were' "$(boundaries one)" "$kept"
 kill $agent
 wait $agent
 is 'dsmd ends when asked' $? 0
 echo '{"version":1' >/tmp/state/one.json
 agent
-works 'a damaged state file is told and put aside' until_true 10 \
+works 'a damaged state file is told and put aside' until_true \
 	"served one && logged 'the state file is not understood.*EOF' && [[ -e /tmp/state/one.bad ]]"
 is 'the kernel has the boundaries' "$(boundaries one)" "$kept"
-works 'and the state file is made again' until_true 5 '[[ $(jq .marked /tmp/state/one.json 2>/dev/null) == true ]]'
+works 'and the state file is made again' until_true '[[ $(jq .marked /tmp/state/one.json 2>/dev/null) == true ]]'
 
 # A full disk
 mount -t tmpfs -o size=16k none /tmp/state
 dd if=/dev/zero of=/tmp/state/full bs=4k status=none 2>/dev/null
 dd if=/dev/zero of=$one/data/collection-900-900.wt bs=8k count=1 conv=fsync status=none
-works 'a full disk' eval "dsmctl boundary mark one && until_true 5 'logged \"cannot write the state file\"'"
+works 'a full disk' eval "dsmctl boundary mark one && until_true 'logged \"cannot write the state file\"'"
 rm /tmp/state/full $one/data/collection-900-900.wt
-works 'which has room again' eval "run $one/data 1 && until_true 10 '[[ -s /tmp/state/one.json ]]'"
+works 'which has room again' eval "run $one/data 1 && until_true '[[ -s /tmp/state/one.json ]]'"
 
 # A device that is taken away
 works 'the file system can be unmounted' umount $two
-works 'which is told' until_true 10 "logged 'lost device=two'"
+works 'which is told' until_true "logged 'lost device=two'"
 works 'the device can be removed' dsmctl remove two
 works 'the other database is served' dsmctl refresh one
 umount /tmp/state
 dsmctl create two "$plain" >/dev/null
 mount /dev/mapper/two $two
-works 'both come back' until_true 10 'served two'
+works 'both come back' until_true 'served two'
 is 'with boundaries' "$(json two '[.region_list[] | select(.side == "top")] | length')" 10
 
 # Things that are not what they were
@@ -129,21 +129,21 @@ works 'and that is told' eval \
 	"[[ \$(grep -c 'passed over.*\(journal\|collection-900-901.wt\|index-900-902.wt\)' /tmp/dsmd.log) -ge 3 ]]"
 rm $two/data/{journal,collection-900-901.wt,index-900-902.wt}
 mv $two/away $two/data/journal
-works 'the journal is back' until_true 5 '[[ $(json two "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
+works 'the journal is back' until_true '[[ $(json two "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
 lost=$(grep -c 'lost device=two' /tmp/dsmd.log)
 mv $two/data $two/old
-works 'the directory is moved' until_true 5 "((\$(grep -c 'lost device=two' /tmp/dsmd.log) > $lost))"
+works 'the directory is moved' until_true "((\$(grep -c 'lost device=two' /tmp/dsmd.log) > $lost))"
 mkfifo $two/data
 sleep 1
 rm $two/data
 mv $two/old $two/data
-works 'and comes back after a FIFO had its name' until_true 10 'served two'
+works 'and comes back after a FIFO had its name' until_true 'served two'
 
 # The clock
 before=$(json one .windows)
 date -s '+3 days' >/dev/null
 works 'the clock jumps' run $one/data 1
-works 'and checkpoints are seen' until_true 10 "((\$(json one .windows) > $before))"
+works 'and checkpoints are seen' until_true "((\$(json one .windows) > $before))"
 date -s '-3 days' >/dev/null
 works 'the database is right' wtload check --dbpath $one/data
 kill $agent

@@ -103,12 +103,14 @@ put() {
 		oflag=direct,seek_bytes conv=notrunc status=none
 }
 
-# until_true SECONDS COMMAND: waits for it to succeed; says what dsmd said last if
-# it does not
+# until_true COMMAND: waits for it to succeed, however long that takes here; what it
+# waits for has to go on meanwhile. A quarter of an hour is a hang: says what dsmd
+# said last then.
 until_true() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + 900))
 
-	while ! eval "$2"; do
+	(($# == 1)) || { echo "until_true takes one command, not '$*'"; return 2; }
+	while ! eval "$1"; do
 		((SECONDS < end)) || { tail -n 20 /tmp/dsmd.log; return 1; }
 		sleep 0.1
 	done
