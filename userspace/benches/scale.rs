@@ -9,6 +9,11 @@
 //! Then automatic mode follows the same files for AUTO seconds (default 30), while
 //! RATE files (default 1000) are made, written, closed and, ten seconds later, deleted
 //! every second.
+//!
+//! Before that it reads WiredTiger's lists of free blocks, of 1,000 files and of 10 of
+//! them; with ONLY=lists it does nothing else.
+
+mod lists;
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -182,6 +187,10 @@ fn follow(dbpath: &Path, dir: &Path, files: u64) -> serde_json::Value {
 }
 
 fn main() {
+    let lists = lists::measure();
+    if std::env::var("ONLY").is_ok_and(|only| only == "lists") {
+        return;
+    }
     let (files, extents) = (from_env("FILES", 10_000), from_env("EXTENTS", 100));
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dbpath = dir.path().join("db");
@@ -225,6 +234,7 @@ fn main() {
         "idle_cpu_percent": idle,
         "rss_mib": rss,
         "auto": auto,
+        "lists": lists,
     });
     println!(
         "{files} files, {uploaded} extents: attach {:.2} s, refresh of 1 % {:.3} s, idle {idle:.2} % of a CPU, {:.1} MiB",

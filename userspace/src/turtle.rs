@@ -56,27 +56,40 @@ pub(crate) fn value_of<'a>(config: &'a str, key: &str) -> Option<&'a str> {
 
 /// The keys and values at the top level, without the parentheses or quotes around
 /// a value; until something is no item.
-pub(crate) fn items(config: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut rest = Some(config);
-    std::iter::from_fn(move || {
-        let config = rest.filter(|r| !r.is_empty())?;
-        let end = item_end(config)?;
-        rest = config.get(end + 1..);
-        let (key, value) = config[..end].split_once('=').unwrap_or((&config[..end], ""));
-        Some((key, bare(value)))
-    })
+pub(crate) fn items(config: &str) -> Items<'_> {
+    Items {
+        rest: Some(config),
+        cut: false,
+    }
 }
 
-/// Whether all that is opened is closed.
-pub(crate) fn is_sound(config: &str) -> bool {
-    let mut rest = config;
-    while let Some(end) = item_end(rest) {
-        match rest.get(end + 1..) {
-            Some(next) => rest = next,
-            None => return true,
-        }
+pub(crate) struct Items<'a> {
+    rest: Option<&'a str>,
+    cut: bool,
+}
+
+impl Items<'_> {
+    /// Whether something that was opened was not closed; known at the end.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
-    false
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let config = self.rest.filter(|r| !r.is_empty())?;
+        let Some(end) = item_end(config) else {
+            self.cut = true;
+            self.rest = None;
+            return None;
+        };
+        self.rest = config.get(end + 1..);
+        let item = &config[..end];
+        let (key, value) = item.split_once('=').unwrap_or((item, ""));
+        Some((key, bare(value)))
+    }
 }
 
 fn bare(value: &str) -> &str {
@@ -84,24 +97,46 @@ fn bare(value: &str) -> &str {
     within('(', ')').or_else(|| within('"', '"')).unwrap_or(value)
 }
 
+/// Bytes that mean something outside quotes.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let marks = b"\"()[],";
+    let mut n = 0;
+    while n < marks.len() {
+        special[marks[n] as usize] = true;
+        n += 1;
+    }
+    special
+};
+
 /// Where the first item ends: at a comma outside parentheses and quotes.
 fn item_end(config: &str) -> Option<usize> {
-    let (mut depth, mut quoted, mut escaped) = (0i32, false, false);
-    for (at, b) in config.bytes().enumerate() {
-        if quoted {
-            quoted = escaped || b != b'"';
-            escaped = b == b'\\' && !escaped;
-            continue;
-        }
-        match b {
-            b'"' => quoted = true,
+    let bytes = config.as_bytes();
+    let (mut depth, mut at) = (0i32, 0);
+    // The metadata of many files is read at every checkpoint.
+    while let Some(next) = bytes[at..].iter().position(|b| SPECIAL[usize::from(*b)]) {
+        at += next;
+        match bytes[at] {
+            b'"' => at += quoted(&bytes[at + 1..])?,
             b'(' | b'[' => depth += 1,
             b')' | b']' => depth -= 1,
-            b',' if depth == 0 => return Some(at),
+            _ if depth == 0 => return Some(at),
             _ => {}
         }
+        at += 1;
     }
-    (depth == 0 && !quoted).then_some(config.len())
+    (depth == 0).then_some(config.len())
+}
+
+/// The length of what is quoted, with the quote at its end.
+fn quoted(bytes: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    let end = bytes.iter().position(|b| {
+        let ends = *b == b'"' && !escaped;
+        escaped = *b == b'\\' && !escaped;
+        ends
+    });
+    end.map(|n| n + 1)
 }
 
 #[cfg(test)]
@@ -131,6 +166,27 @@ mod tests {
     fn a_turtle_without_a_checkpoint() {
         let t = "a\nb\nfile:WiredTiger.wt\nx=1,checkpoint=,y=2\n";
         assert_eq!(checkpoint_entry(t), Some(""));
+    }
+
+    #[test]
+    fn items_of_a_configuration() {
+        let config = r#"a=1,b=(c=(d,"),"),e),f="x\",(=\\",g,h=[1,2]"#;
+        let all: Vec<(&str, &str)> = items(config).collect();
+        assert_eq!(
+            all,
+            [
+                ("a", "1"),
+                ("b", r#"c=(d,"),"),e"#),
+                ("f", r#"x\",(=\\"#),
+                ("g", ""),
+                ("h", "[1,2]")
+            ]
+        );
+        for cut in ["a=1,b=(c", "a=\"", "a=[", r#"a="\"#] {
+            let mut all = items(cut);
+            all.by_ref().for_each(drop);
+            assert!(all.is_cut(), "{cut}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::cookie::Cookie;
 use super::{damaged, unsupported, Refusal, TurtleId, Version};
-use crate::turtle::{is_sound, items, value_of};
+use crate::turtle::{items, value_of};
 
 /// What a file's entry says of its newest checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,11 +14,9 @@ pub struct Newest {
 
 /// The value of `file:...` in the metadata.
 pub fn newest(config: &str) -> Result<Newest, Refusal> {
-    if !is_sound(config) {
-        return Err(damaged("its entry is cut off"));
-    }
     let (mut checkpoints, mut alloc) = ("", 4096);
-    for (key, value) in items(config) {
+    let mut all = items(config);
+    for (key, value) in all.by_ref() {
         match key {
             "allocation_size" => {
                 alloc = size(value).ok_or_else(|| damaged(format!("allocation_size={value}")))?;
@@ -29,6 +27,9 @@ pub fn newest(config: &str) -> Result<Newest, Refusal> {
             }
             _ => {}
         }
+    }
+    if all.is_cut() {
+        return Err(damaged("its entry is cut off"));
     }
     let mut newest: Option<(u64, &str)> = None;
     for (_, checkpoint) in items(checkpoints) {
