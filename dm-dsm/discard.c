@@ -698,7 +698,7 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 	r = dsm_bits_clear(dd->slot[!dd->current_slot], dd->mapped);
 	if (r) {
 		dsm_invalidate(d);
-		return dsm_refuse(d, r, "window: no memory for its bits; no window is valid now");
+		return dsm_refuse(d, r, "no memory for the bits of a window; none is valid now");
 	}
 	r = dsm_next_window(d, dd);
 	if (r)
@@ -769,7 +769,7 @@ static struct dsm_batch *dsm_parse_batch(struct dsm *d, u64 since, unsigned int 
 	batch = kvmalloc(struct_size(batch, range, nr), GFP_NOIO | __GFP_NOWARN);
 	if (!batch)
 		return ERR_PTR(dsm_refuse(d, -ENOMEM,
-					  "discard: no memory for %u ranges; none was taken", nr));
+					  "no memory for %u ranges; none was taken", nr));
 
 	*batch = (struct dsm_batch) { .since = since, .nr = nr };
 	*slack = 0;

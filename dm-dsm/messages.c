@@ -128,7 +128,7 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 	d->params = params;
 	if (!strcasecmp(argv[1], "discard") && dsm_discard_set(d)) {
 		d->params = before;
-		return dsm_refuse(d, -ENOMEM, "set discard on: no memory to keep track of writes");
+		return dsm_refuse(d, -ENOMEM, "no memory for the tracking of writes");
 	}
 	if (!strcmp(argv[1], "streams"))
 		dsm_fallback_retry(d);

@@ -105,8 +105,8 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
  * each extent and gap that it touches; where the stamp changes it is divided, and
  * device-mapper sends the rest back here.
  */
-static int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
-			    unsigned int sectors)
+static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
+				     unsigned int sectors)
 {
 	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
@@ -148,17 +148,29 @@ static int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 	return d->fallback ? dsm_fallback_map(d, bio) : DM_MAPIO_REMAPPED;
 }
 
-/* What dsm_place_whole() leaves: no discard may overtake it, or be overtaken. */
-static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio)
+/* With discards on: no discard of ours may overtake a write, or be overtaken. */
+static noinline int dsm_map_guarded(struct dsm *d, struct bio *bio, u64 sector,
+				    unsigned int sectors)
 {
-	u64 sector = bio->bi_iter.bi_sector - d->start;
-	unsigned int sectors = bio_sectors(bio);
-	bool discarding = dsm_discard_note(d, bio_op(bio), sector, sectors);
+	bool active = dsm_discard_note(d, bio_op(bio), sector, sectors);
 	int r = DM_MAPIO_REMAPPED;
 
 	if (bio_op(bio) == REQ_OP_WRITE && sectors)
 		r = dsm_place_pieces(d, bio, sector, sectors);
-	return discarding && bio_sectors(bio) ? dsm_discard_hold(d, bio) : r;
+	return active && bio_sectors(bio) ? dsm_discard_hold(d, bio) : r;
+}
+
+/* What dsm_place_whole() leaves, and what is neither a read nor a write. */
+static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio)
+{
+	u64 sector = bio->bi_iter.bi_sector - d->start;
+	unsigned int sectors = bio_sectors(bio);
+
+	if (rcu_access_pointer(d->discard))
+		return dsm_map_guarded(d, bio, sector, sectors);
+	if (bio_op(bio) == REQ_OP_WRITE)
+		return dsm_place_pieces(d, bio, sector, sectors);
+	return DM_MAPIO_REMAPPED;
 }
 
 static int dsm_map(struct dm_target *ti, struct bio *bio)
@@ -302,7 +314,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = dsm_discard_set(d);
 	mutex_unlock(&d->lock);
 	if (r) {
-		ti->error = "no memory to keep track of writes";
+		ti->error = "no memory for the tracking of writes";
 		goto bad;
 	}
 
