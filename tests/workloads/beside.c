@@ -2,9 +2,9 @@
 /* Backups, compaction, old checkpoints and other things beside the clients. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "beside.h"
 #include "copies.h"
@@ -35,13 +35,19 @@ struct kind {
 	bool copies;		/* needs --copies */
 };
 
-#define KINDS 9
+#define KINDS 8
 
 struct beside {
 	struct checkpointer *cp;
 	unsigned int count;
 	struct task task[KINDS];
 };
+
+/* Somebody else has the table, or makes a backup. */
+static void give_way(void)
+{
+	usleep(20000);
+}
 
 /* ---- what is read ---- */
 
@@ -86,7 +92,7 @@ static WT_CURSOR *open_with(struct task *task, const char *uri,
 	/* A checkpoint that is being made keeps others from the table. */
 	while ((ret = task->session->open_cursor(task->session, uri, NULL,
 						 config, &cursor)) == EBUSY)
-		sched_yield();
+		give_way();
 	must(ret, "opening", uri);
 	return cursor;
 }
@@ -131,8 +137,10 @@ static void drop_named(struct task *task, const char *name)
 	int ret;
 
 	text(config, sizeof(config), "drop=(\"%s\")", name);
+	pthread_mutex_lock(&copies_lock);
 	while ((ret = task->session->checkpoint(task->session, config)) == EBUSY)
-		sched_yield();
+		give_way();
+	pthread_mutex_unlock(&copies_lock);
 	must(ret, "dropping the checkpoint", name);
 }
 
@@ -225,7 +233,7 @@ static void drop(struct task *task, const char *uri)
 	int ret;
 
 	while ((ret = task->session->drop(task->session, uri, NULL)) == EBUSY)
-		sched_yield();
+		give_way();
 	must(ret, "dropping", uri);
 }
 
@@ -365,15 +373,6 @@ static void back_up(struct task *task)
 	wait_for(task, 1);
 }
 
-static void back_up_changes(struct task *task)
-{
-	const char *copies = task->catalog->engine->opt->copies;
-
-	copies_update(task->catalog->engine, task->session, copies, task->cp,
-		      task->rounds);
-	wait_for(task, 1);
-}
-
 /* ---- all of them ---- */
 
 static const struct kind kinds[KINDS] = {
@@ -383,7 +382,6 @@ static const struct kind kinds[KINDS] = {
 	{ .name = "cursors", .round = hold_newest },
 	{ .name = "drops", .round = create_and_drop },
 	{ .name = "history", .round = hold_snapshot },
-	{ .name = "incremental", .round = back_up_changes, .copies = true },
 	{ .name = "named", .round = name_checkpoint },
 	{ .name = "truncate", .round = truncate_and_fill },
 };
@@ -415,15 +413,11 @@ void beside_check(const char *names, const char *copies)
 		const struct kind *kind = next_kind(&at);
 
 		if (!kind)
-			usage_error("--beside '%.*s' is none of backup, bulk, compact, cursors, drops, history, incremental, named, truncate",
+			usage_error("--beside '%.*s' is none of backup, bulk, compact, cursors, drops, history, named, truncate",
 				    (int)strcspn(name, ","), name);
 		if (kind->copies && !copies)
 			usage_error("--beside %s needs --copies, the directory for what it copies",
 				    kind->name);
-		if (WIREDTIGER_VERSION_MAJOR < 10 &&
-		    !strcmp(kind->name, "incremental"))
-			usage_error("--beside incremental needs WiredTiger 10 or later; this is %s",
-				    WIREDTIGER_VERSION_STRING);
 	}
 }
 

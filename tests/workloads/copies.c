@@ -18,6 +18,8 @@
 #define CHUNK (256 * 1024)
 #define FILES_MAX 4096
 
+pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* ---- files ---- */
 
 static int remove_one(const char *path, const struct stat *st, int type,
@@ -60,7 +62,7 @@ static void path_of(char *out, const char *dir, const char *name)
 static void copy_range(int from, int to, const char *name, uint64_t offset,
 		       uint64_t size)
 {
-	static __thread uint8_t bytes[CHUNK];
+	static uint8_t bytes[CHUNK];
 
 	while (size) {
 		size_t part = size < CHUNK ? size : CHUNK;
@@ -120,7 +122,7 @@ static WT_CURSOR *open_backup(WT_SESSION *session, const char *config)
 	/* There can be one at a time. */
 	while ((ret = session->open_cursor(session, "backup:", NULL, config,
 					   &cursor)) == EBUSY || ret == EINVAL)
-		usleep(1000);
+		usleep(20000);
 	must(ret, "opening", "a backup cursor");
 	return cursor;
 }
@@ -177,6 +179,7 @@ void copies_make(struct engine *engine, WT_SESSION *session, const char *dir,
 	text(old, sizeof(old), "%s/backup", dir);
 	text(new, sizeof(new), "%s/backup.new", dir);
 	remove_tree(new);
+	pthread_mutex_lock(&copies_lock);
 	backup = open_backup(session, NULL);
 	list = files_of(backup);
 	for (size_t i = 0; i < list->count; i++) {
@@ -185,129 +188,10 @@ void copies_make(struct engine *engine, WT_SESSION *session, const char *dir,
 		copy_file(engine->opt->dbpath, new, list->name[i]);
 	}
 	close_cursor(backup);
+	pthread_mutex_unlock(&copies_lock);
 	free_list(list);
 	mark_unclean(new);
 	remove_tree(old);
 	if (rename(new, old))
 		die("cannot rename '%s': %s", new, strerror(errno));
 }
-
-#if WIREDTIGER_VERSION_MAJOR >= 10
-/* What has changed in a file, or all of it when WiredTiger says so. */
-static void copy_changes(struct engine *engine, WT_SESSION *session,
-			 WT_CURSOR *backup, const char *dir, const char *name)
-{
-	char config[PATH_SIZE], path[PATH_SIZE], copy[PATH_SIZE];
-	uint64_t offset, size, type;
-	WT_CURSOR *changes;
-	int from, to, ret;
-
-	text(config, sizeof(config), "incremental=(file=\"%s\")", name);
-	must(session->open_cursor(session, NULL, backup, config, &changes),
-	     "asking for the changes of", name);
-	path_of(path, engine->opt->dbpath, name);
-	path_of(copy, dir, name);
-	make_parents(copy);
-	from = open_path(path, O_RDONLY);
-	to = open_path(copy, O_WRONLY | O_CREAT);
-	while (!(ret = changes->next(changes)) &&
-	       !(ret = changes->get_key(changes, &offset, &size, &type))) {
-		if (type == WT_BACKUP_FILE) {
-			if (ftruncate(to, 0))
-				die("cannot empty '%s': %s", copy,
-				    strerror(errno));
-			copy_range(from, to, name, 0, UINT64_MAX);
-		} else {
-			copy_range(from, to, name, offset, size);
-		}
-	}
-	if (ret != WT_NOTFOUND)
-		must(ret, "reading the changes of", name);
-	close(from);
-	close_written(to, copy);
-	close_cursor(changes);
-}
-
-static const struct list *wanted;	/* for nftw */
-static const char *wanted_in;
-
-static int remove_unwanted(const char *path, const struct stat *st, int type,
-			   struct FTW *ftw)
-{
-	char wanted_path[PATH_SIZE];
-
-	(void)st;
-	(void)ftw;
-	if (type != FTW_F)
-		return 0;
-	for (size_t i = 0; i < wanted->count; i++) {
-		path_of(wanted_path, wanted_in, wanted->name[i]);
-		if (!strcmp(path, wanted_path))
-			return 0;
-	}
-	return remove(path);
-}
-
-/* Files that were dropped since the last time are not of this backup. */
-static void remove_others(const char *dir, const struct list *list)
-{
-	wanted = list;
-	wanted_in = dir;
-	if (nftw(dir, remove_unwanted, 16, FTW_PHYS))
-		die("cannot remove old files of '%s': %s", dir,
-		    strerror(errno));
-}
-
-void copies_update(struct engine *engine, WT_SESSION *session, const char *dir,
-		   struct checkpointer *cp, uint64_t round)
-{
-	static char last[32];	/* the identifier of the copy; one task has it */
-	char copy[PATH_SIZE], config[256], now[32];
-	WT_CURSOR *backup;
-	struct list *list;
-
-	text(copy, sizeof(copy), "%s/incremental", dir);
-	text(now, sizeof(now), "at-%llu", (unsigned long long)now_ns());
-	if (!round) {
-		/* What an earlier run began is given up. */
-		close_cursor(open_backup(session,
-					 "incremental=(force_stop=true)"));
-		remove_tree(copy);
-		text(config, sizeof(config),
-		     "incremental=(enabled=true,granularity=16KB,this_id=\"%s\")",
-		     now);
-	} else {
-		text(config, sizeof(config),
-		     "incremental=(enabled=true,src_id=\"%s\",this_id=\"%s\")",
-		     last, now);
-	}
-	backup = open_backup(session, config);
-	list = files_of(backup);
-	for (size_t i = 0; i < list->count; i++) {
-		if (!round && i == list->count / 2)
-			checkpointer_wait(cp, 1);
-		if (round)
-			copy_changes(engine, session, backup, copy,
-				     list->name[i]);
-		else
-			copy_file(engine->opt->dbpath, copy, list->name[i]);
-	}
-	close_cursor(backup);
-	remove_others(copy, list);
-	mark_unclean(copy);
-	free_list(list);
-	text(last, sizeof(last), "%s", now);
-}
-#else
-void copies_update(struct engine *engine, WT_SESSION *session, const char *dir,
-		   struct checkpointer *cp, uint64_t round)
-{
-	(void)engine;
-	(void)session;
-	(void)dir;
-	(void)cp;
-	(void)round;
-	die("WiredTiger %d has no incremental backup by blocks",
-	    WIREDTIGER_VERSION_MAJOR);
-}
-#endif

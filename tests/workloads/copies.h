@@ -2,7 +2,12 @@
 #ifndef WTLOAD_COPIES_H
 #define WTLOAD_COPIES_H
 
+#include <pthread.h>
+
 #include "checkpoint.h"
+
+/* Held during a backup, in which no named checkpoint can be dropped. */
+extern pthread_mutex_t copies_lock;
 
 /*
  * DIR/backup: a copy of the files of a backup cursor, which is held while
@@ -10,12 +15,5 @@
  */
 void copies_make(struct engine *engine, WT_SESSION *session, const char *dir,
 		 struct checkpointer *cp);
-
-/*
- * DIR/incremental: the same, but from the second round on only of what WiredTiger
- * says has changed. It is whole when the program ends by itself.
- */
-void copies_update(struct engine *engine, WT_SESSION *session, const char *dir,
-		   struct checkpointer *cp, uint64_t round);
 
 #endif

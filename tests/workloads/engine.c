@@ -124,7 +124,8 @@ static void take_lock(struct engine *engine)
 	engine->unclean = st.st_size > 0;
 	len = snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
 	if (ftruncate(engine->lock_fd, 0) ||
-	    pwrite(engine->lock_fd, pid, (size_t)len, 0) != len)
+	    pwrite(engine->lock_fd, pid, (size_t)len, 0) != len ||
+	    fsync(engine->lock_fd))
 		die("cannot write '%s': %s", path, strerror(errno));
 }
 
