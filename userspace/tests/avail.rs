@@ -140,7 +140,7 @@ fn damage_is_never_taken_for_a_list() {
         let at = random.u64(..file.metadata().unwrap().len());
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
-        file.write_all_at(&[byte[0] ^ 1 << random.u8(..8)], at).unwrap();
+        file.write_all_at(&[byte[0] ^ (1 << random.u8(..8))], at).unwrap();
         match read(dir.path()) {
             Err(e) => {
                 assert_eq!(e.kind, Kind::Damaged, "{name} at {at}: {e}");

@@ -190,7 +190,7 @@ fn simulate_tells_what_discards_are_worth() {
         let half = (round + 1) % 2 * 8_388_608;
         // In no order, so that units hold pages of different age.
         for n in 0..512 {
-            let at = half + (n * 199 % 512 << 14);
+            let at = half + ((n * 199 % 512) << 14);
             text += &format!("{us},W,collection-0-1.wt,{at},16384\n");
             us += 1;
         }

@@ -25,7 +25,7 @@ fn pack(n: usize) -> Vec<u8> {
 }
 
 fn key(text: &[u8]) -> Vec<u8> {
-    [&[(text.len() << 2 | 1) as u8], text].concat()
+    [&[((text.len() << 2) | 1) as u8], text].concat()
 }
 
 fn value(text: &[u8]) -> Vec<u8> {

@@ -29,14 +29,14 @@ impl<'a> Bytes<'a> {
         let first = self.byte()?;
         match first >> 4 {
             0x8..=0xb => Some(u64::from(first & 0x3f)),
-            0xc..=0xd => Some((u64::from(first & 0x1f) << 8 | u64::from(self.byte()?)) + 64),
+            0xc..=0xd => Some(((u64::from(first & 0x1f) << 8) | u64::from(self.byte()?)) + 64),
             0xe => {
                 let length = u64::from(first & 0xf);
                 if length > 8 {
                     return None;
                 }
                 let bytes = self.take(length)?;
-                let n = bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+                let n = bytes.iter().fold(0, |n, b| (n << 8) | u64::from(*b));
                 n.checked_add(8256)
             }
             _ => None,

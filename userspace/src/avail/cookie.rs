@@ -125,7 +125,7 @@ fn unhex(hex: &str) -> Option<Vec<u8>> {
     }
     hex.as_bytes()
         .chunks_exact(2)
-        .map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8))
+        .map(|pair| Some(((digit(pair[0])? << 4) | digit(pair[1])?) as u8))
         .collect()
 }
 
