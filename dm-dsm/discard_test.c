@@ -9,7 +9,9 @@
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 #include <linux/kstrtox.h>
+#include <linux/kthread.h>
 #include <linux/mm.h>
+#include <linux/sched/task.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 #include <linux/workqueue.h>
@@ -813,8 +815,10 @@ static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 	struct async *write;
+	u64 w, last = 0;
 
 	keep_discard(test, &s, "64:64", 1);
+	w = field(test, s.dm, "discard_window");
 	take(test, s.dm, "set discard off");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard off"));
 	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
@@ -824,6 +828,18 @@ static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 64), 2);
+
+	/* Then nothing is kept of it: the numbers begin anew. */
+	for (int i = 0; i < 10000; i++) {
+		take(test, s.dm, "set discard on");
+		last = w;
+		w = begin_window(test, s.dm);
+		if (w != last + 1)
+			break;
+		take(test, s.dm, "set discard off");
+		usleep_range(500, 1000);
+	}
+	KUNIT_EXPECT_GT(test, w, last + 1);
 }
 
 /* Suspend and removal, while the disk keeps a discard */
@@ -876,6 +892,92 @@ static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
 	s.disk->keeps_discards = false;
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
 	expect_invalid(test, &s, w);
+}
+
+/* A write that is being mapped on another processor, and takes its time. */
+struct mapping {
+	struct task_struct *thread;
+	struct completion inside;
+	bool leave;
+};
+
+static int map_slowly(void *data)
+{
+	struct mapping *m = data;
+
+	rcu_read_lock_sched();
+	complete(&m->inside);
+	while (!READ_ONCE(m->leave))
+		cpu_relax();
+	rcu_read_unlock_sched();
+	return 0;
+}
+
+static void enter_mapping(struct kunit *test, struct mapping *m)
+{
+	unsigned int cpu = cpumask_last(cpu_online_mask);
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "there is one processor only");
+	init_completion(&m->inside);
+	m->leave = false;
+	m->thread = kthread_create_on_cpu(map_slowly, m, cpu, "dsm-map/%u");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(m->thread));
+	get_task_struct(m->thread);
+	wake_up_process(m->thread);
+	wait_for_completion(&m->inside);
+}
+
+static void leave_mapping(struct mapping *m)
+{
+	WRITE_ONCE(m->leave, true);
+	kthread_stop_put(m->thread);
+}
+
+static void a_check_waits_for_writes_that_do_not_know_of_it(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	u64 w = begin_window(test, s.dm);
+	struct mapping m;
+
+	s.disk->keeps_discards = true;
+	enter_mapping(test, &m);
+	queue_discard(test, s.dm, w, "64:64");
+	msleep(50);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(s.disk->nr_kept), 0);
+	leave_mapping(&m);
+	dsm_mock_wait_kept(test, s.disk, 1);
+	dsm_mock_complete(s.disk, 1);
+	settle(test, s.dm);
+}
+
+static void later_window(struct work_struct *work)
+{
+	struct later *l = container_of(work, struct later, work);
+
+	l->result = dsm_mock_message(l->dm, "window");
+	complete(&l->done);
+}
+
+static void a_window_waits_for_writes_that_see_the_one_before(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+	struct mapping m;
+
+	KUNIT_ASSERT_NOT_NULL(test, l);
+	begin_window(test, s.dm);
+	l->dm = s.dm;
+	init_completion(&l->done);
+	INIT_WORK(&l->work, later_window);
+	enter_mapping(test, &m);
+	queue_work(system_long_wq, &l->work);
+	msleep(50);
+	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
+	leave_mapping(&m);
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
+	KUNIT_EXPECT_EQ(test, l->result, 0);
+	flush_work(&l->work);
 }
 
 static void a_queue_holds_65536_ranges(struct kunit *test)
@@ -931,6 +1033,8 @@ static void a_target_goes_away_with_ranges_queued(struct kunit *test)
 	queue_work(system_long_wq, &l->work);
 	for (int i = 0; i < 60000 && field(test, s.dm, "discard_valid"); i++)
 		usleep_range(500, 1000);
+	msleep(50);
+	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
 	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
@@ -1014,6 +1118,8 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(off_lets_no_write_overtake_a_discard),
 	KUNIT_CASE(a_suspend_drains_discards_and_held_writes),
 	KUNIT_CASE(a_target_goes_away_with_ranges_queued),
+	KUNIT_CASE(a_check_waits_for_writes_that_do_not_know_of_it),
+	KUNIT_CASE(a_window_waits_for_writes_that_see_the_one_before),
 	KUNIT_CASE(a_queue_holds_65536_ranges),
 	KUNIT_CASE(many_runs_take_several_plugs),
 	KUNIT_CASE(a_long_range_is_discarded_whole),
