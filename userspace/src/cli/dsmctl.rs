@@ -63,7 +63,7 @@ pub enum Command {
     ///
     /// The features are those of `create`: policy, groups, alpha, prediction,
     /// range, primary-filter, threshold1 and threshold2 (percent), streams,
-    /// stream-base, hints, foreign.
+    /// stream-base, hints, foreign, discard.
     Set {
         name: String,
         feature: String,
@@ -80,7 +80,9 @@ pub enum Command {
     /// features {}, policy, layout, groups, device_streams, source,
     /// streams_used, files, regions, extents, generation, windows, window_ms,
     /// unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
-    /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms}, agent {dbpath, pid, version, boundary,
+    /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
+    /// discard {state, window, valid, queued, discarded, discarded_sectors,
+    /// refused_sectors, failed, held, held_us, longest_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, boundaries, outgrown, checkpoints, uploads, refusals,
     /// last_refresh_ms, delalloc, shared}, region_list [{file, id, class, boundary,
     /// side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
@@ -249,6 +251,10 @@ pub struct Create {
     /// What becomes of a stream or hint that a write brings along
     #[arg(long, value_parser = ["keep", "override", "class"])]
     pub foreign: Option<String>,
+    /// Whether the target keeps track of writes, so that it can discard what
+    /// checkpoints free [kernel: off]
+    #[arg(long, value_parser = ["on", "off"])]
+    pub discard: Option<String>,
     /// Sector of DEV at which the device begins
     #[arg(long, value_name = "SECTOR", default_value_t = 0)]
     pub start: u64,

@@ -191,6 +191,7 @@ fn features(a: &Create, stated: Option<u32>) -> String {
     add("stream_base", a.stream_base.map(|n| n.to_string()));
     add("hints", a.hints.clone());
     add("foreign", a.foreign.clone());
+    add("discard", a.discard.clone());
     if words.is_empty() {
         return String::new();
     }
@@ -251,12 +252,12 @@ mod tests {
             features(
                 &parsed(
                     "--policy dsm --groups 4 --alpha 6 --prediction off --range region --primary-filter off \
-                     --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep"
+                     --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep --discard on"
                 ),
                 None
             ),
-            " 22 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
-             threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep"
+            " 24 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
+             threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on"
         );
     }
 }
