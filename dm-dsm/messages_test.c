@@ -81,7 +81,7 @@ static const struct refusal {
 	{ NULL, "set alpha 65536",
 	  "set alpha 65536: alpha must be auto or a number from 2 to 64" },
 	{ NULL, "set prediction maybe",
-	  "set prediction maybe: prediction must be off, predicted or computed" },
+	  "set prediction maybe: prediction must be off, predicted, computed or literal" },
 	{ NULL, "set range all", "set range all: range must be written or region" },
 	{ NULL, "set primary_filter 1",
 	  "set primary_filter 1: primary_filter must be on or off" },

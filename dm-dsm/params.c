@@ -8,7 +8,7 @@
 #include "streams.h"
 
 static const char * const dsm_policies[] = { "none", "file", "boundary", "dsm", NULL };
-static const char * const dsm_predictions[] = { "off", "predicted", "computed", NULL };
+static const char * const dsm_predictions[] = { "off", "predicted", "computed", "literal", NULL };
 static const char * const dsm_ranges[] = { "written", "region", NULL };
 static const char * const dsm_foreigns[] = { "keep", "override", "class", NULL };
 static const char * const dsm_switch[] = { "off", "on", NULL };
@@ -45,7 +45,7 @@ static const struct dsm_feature dsm_features[] = {
 	DSM_NUMBER(alpha, DSM_MIN_ALPHA, DSM_MAX_ALPHA, true, DSM_AUTO,
 		   "auto or a number from 2 to 64"),
 	DSM_WORDS(prediction, dsm_predictions, DSM_PREDICT_PREDICTED,
-		  "off, predicted or computed"),
+		  "off, predicted, computed or literal"),
 	DSM_WORDS(range, dsm_ranges, DSM_RANGE_WRITTEN, "written or region"),
 	DSM_WORDS(primary_filter, dsm_switch, true, "on or off"),
 	DSM_NUMBER(threshold1, 0, 20000, false, 1000,

@@ -9,6 +9,7 @@
 #include <linux/limits.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
+#include <linux/sched.h>
 
 #include "policies.h"
 
@@ -56,6 +57,7 @@ static void dsm_measure(struct dsm_type_window *types,
 		struct dsm_file_window *file = &files[i];
 		struct dsm_type_window *type = &types[dsm_type(file)];
 
+		cond_resched();
 		if (!dsm_class_has_groups(file->class))
 			continue;
 
@@ -116,9 +118,11 @@ static u8 dsm_group(const struct dsm_policy_params *params,
 static u64 dsm_share(const struct dsm_type_window *type,
 		     const struct dsm_file_window *file, enum dsm_side side)
 {
-	if (!type->pages[side])
+	u64 pages = file->region[side].pages, all = type->pages[side];
+
+	if (!pages)
 		return 0;
-	return div64_u64(file->region[side].pages * DSM_SHARE_ONE, type->pages[side]);
+	return pages < all ? mul_u64_u64_div_u64(pages, DSM_SHARE_ONE, all) : DSM_SHARE_ONE;
 }
 
 /* Fig. 9, line 16 */
@@ -144,16 +148,21 @@ static bool dsm_is_primary(const struct dsm_policy_params *params,
 
 /*
  * Fig. A.5, Eq. 5: @predicted is what a prediction is held against, region by
- * region; @current is what the window has shown.
+ * region; @current_group is what the window has shown.
+ *
+ * The equation is about two regions that take turns.  A region that was not written,
+ * or is not there, has no turn, and always group 1: a file that took it would never be
+ * predicted rightly, and stay with the coldest for ever.
  */
-static void dsm_predict(struct dsm_file_window *file, const u8 *predicted,
-			const u8 *current_group)
+static void dsm_predict(struct dsm_file_window *file, enum dsm_prediction prediction,
+			const u8 *predicted, const u8 *current_group)
 {
 	for (int side = 0; side < DSM_NR_SIDES; side++) {
 		int other = !side;
+		bool turns = file->region[other].pages || prediction == DSM_PREDICT_LITERAL;
 
-		file->region[side].next = predicted[side] == current_group[side] ?
-					  current_group[side] : current_group[other];
+		file->region[side].next = turns && predicted[side] != current_group[side] ?
+					  current_group[other] : current_group[side];
 	}
 }
 
@@ -179,7 +188,7 @@ static void dsm_assign(const struct dsm_policy_params *params,
 		region->group = current_group[side];
 	}
 
-	dsm_predict(file, predicted, current_group);
+	dsm_predict(file, params->prediction, predicted, current_group);
 }
 
 u8 dsm_policy_initial(const struct dsm_policy_params *params,
@@ -211,7 +220,9 @@ void dsm_policy_checkpoint(const struct dsm_policy_params *params,
 	for (int i = 0; i < DSM_NR_TYPES; i++)
 		dsm_pivots(params, &types[i]);
 
-	for (size_t i = 0; i < nr_files; i++)
+	for (size_t i = 0; i < nr_files; i++) {
+		cond_resched();
 		if (dsm_class_has_groups(files[i].class))
 			dsm_assign(params, &types[dsm_type(&files[i])], &files[i]);
+	}
 }

@@ -47,8 +47,9 @@ enum dsm_policy_id {
 
 enum dsm_prediction {
 	DSM_PREDICT_OFF,	/* the group just computed */
-	DSM_PREDICT_PREDICTED,	/* Eq. 5 */
-	DSM_PREDICT_COMPUTED,	/* Eq. 5 against the group computed the window before */
+	DSM_PREDICT_PREDICTED,	/* Eq. 5, where the other region was written */
+	DSM_PREDICT_COMPUTED,	/* the same against the group computed the window before */
+	DSM_PREDICT_LITERAL,	/* Eq. 5 as it stands, whether there is another or not */
 };
 
 /*

@@ -180,7 +180,7 @@ static void without_writes_every_region_is_group_1(struct kunit *test)
 	dsm_policy_checkpoint(&params, file, 2, 60000);
 	expect_groups(test, &file[0], 1, 1);
 	expect_groups(test, &file[1], 1, 1);
-	expect_next(test, &file[0], 1, 1);	/* the top's prediction, 2, was wrong */
+	expect_next(test, &file[0], 1, 1);
 }
 
 static void no_files_are_no_trouble(struct kunit *test)
@@ -235,7 +235,10 @@ static const struct filter_case {
 	{ "without index writes all shares are 0", { 0, 0 }, { 0, 0 }, 0, 0, true },
 	{ "200 % takes every index", { 0, 1 }, { 0, 1 }, 20000, 0, true },
 	{ "the greatest counts do not overflow",
-	  { 1ULL << 36, 1ULL << 36 }, { 1ULL << 36, 1ULL << 36 }, 9999, 0, false },
+	  { 1ULL << 62, 1ULL << 62 }, { 1ULL << 62, 1ULL << 62 }, 9999, 0, false },
+	{ "nor with another that is next to nothing",
+	  { 1, 1ULL << 62 }, { 1, 1ULL << 62 }, 19999, 0, false },
+	{ "which is one then", { 1ULL << 62, 1 }, { 1ULL << 62, 1 }, 0, 0, true },
 };
 
 KUNIT_ARRAY_PARAM_DESC(filter, filter_cases, what);
@@ -320,17 +323,65 @@ static void prediction_is_eq_5(struct kunit *test)
 	expect_next(test, &file, c->next[0], c->next[1]);
 }
 
-static void a_file_that_came_after_load_has_no_top(struct kunit *test)
+/* A window of the hottest collection of all, which has no top, or an idle one. */
+static void one_sided_window(const struct dsm_policy_params *params,
+			     struct dsm_file_window *file)
 {
-	/* the top is never written: group 1, and a wrong prediction follows it */
-	struct dsm_file_window file[] = {
-		window(DSM_COLLECTION, 1024, 4096), window(DSM_COLLECTION, 1024, 0),
+	file[0].region[DSM_BOTTOM].pages = 1 << 20;
+	file[0].region[DSM_TOP].pages = 0;
+	file[1].region[DSM_BOTTOM].pages = 16;
+	file[1].region[DSM_TOP].pages = 64;
+	dsm_policy_checkpoint(params, file, 2, 60000);
+}
+
+static void a_file_with_one_side_is_where_it_was_found(struct kunit *test)
+{
+	/* next of the idle top, and of both when it is busy */
+	static const struct {
+		enum dsm_prediction prediction;
+		u8 idle, bottom, top;
+	} cases[] = {
+		{ DSM_PREDICT_OFF, 1, 2, 3 },
+		{ DSM_PREDICT_PREDICTED, 3, 3, 3 },
+		{ DSM_PREDICT_COMPUTED, 1, 3, 2 },
 	};
 
-	file[1].region[DSM_BOTTOM].next = 2;
-	dsm_policy_checkpoint(&paper, file, 2, 1000);
-	expect_groups(test, &file[1], 1, 1);
-	expect_next(test, &file[1], 1, 1);
+	for (int i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct dsm_policy_params params = paper;
+		struct dsm_file_window file[] = {
+			window(DSM_COLLECTION, 0, 0), window(DSM_COLLECTION, 0, 0),
+		};
+
+		params.prediction = cases[i].prediction;
+		for (int round = 0; round < 6; round++) {
+			one_sided_window(&params, file);
+			expect_groups(test, &file[0], 3, 1);
+			KUNIT_EXPECT_EQ(test, file[0].region[DSM_BOTTOM].next, 3);
+		}
+		expect_next(test, &file[0], 3, cases[i].idle);
+
+		/* with the other side written there are turns to take */
+		file[0].region[DSM_BOTTOM].pages = 1 << 10;
+		file[0].region[DSM_TOP].pages = 1 << 20;
+		dsm_policy_checkpoint(&params, file, 2, 60000);
+		expect_groups(test, &file[0], 2, 3);
+		expect_next(test, &file[0], cases[i].bottom, cases[i].top);
+	}
+}
+
+static void taken_literally_eq_5_leaves_it_with_the_coldest(struct kunit *test)
+{
+	struct dsm_policy_params params = paper;
+	struct dsm_file_window file[] = {
+		window(DSM_COLLECTION, 0, 0), window(DSM_COLLECTION, 0, 0),
+	};
+
+	params.prediction = DSM_PREDICT_LITERAL;
+	for (int round = 0; round < 6; round++) {
+		one_sided_window(&params, file);
+		expect_groups(test, &file[0], 3, 1);
+		KUNIT_EXPECT_EQ(test, file[0].region[DSM_BOTTOM].next, 1);
+	}
 }
 
 static void a_primary_index_that_is_none_any_more_is_predicted_anew(struct kunit *test)
@@ -411,7 +462,8 @@ static struct kunit_case policies_cases[] = {
 	KUNIT_CASE_PARAM(the_primary_filter_is_line_16_of_fig_9, filter_gen_params),
 	KUNIT_CASE(the_filter_can_be_switched_off),
 	KUNIT_CASE_PARAM(prediction_is_eq_5, prediction_gen_params),
-	KUNIT_CASE(a_file_that_came_after_load_has_no_top),
+	KUNIT_CASE(a_file_with_one_side_is_where_it_was_found),
+	KUNIT_CASE(taken_literally_eq_5_leaves_it_with_the_coldest),
 	KUNIT_CASE(a_primary_index_that_is_none_any_more_is_predicted_anew),
 	KUNIT_CASE_PARAM(before_the_first_window_the_layout_is_boundary, initial_gen_params),
 	KUNIT_CASE(fixed_policies_measure_and_do_not_move),
@@ -419,7 +471,7 @@ static struct kunit_case policies_cases[] = {
 };
 
 static struct kunit_suite policies_suite = {
-	.name = "policies",
+	.name = "dm-dsm-policies",
 	.test_cases = policies_cases,
 };
 

@@ -204,6 +204,19 @@ static void prediction_examples(void)
 	f[0] = file(DSM_COLLECTION, 4096, 1024);
 	dsm_policy_checkpoint(&p, f, 1, 1000);
 	check(next(f, 1, 2), "and in the first window with the initial group");
+
+	p.prediction = DSM_PREDICT_PREDICTED;
+	f[0] = file(DSM_COLLECTION, 4096, 0);
+	f[1] = file(DSM_COLLECTION, 16, 64);
+	dsm_policy_checkpoint(&p, f, 2, 1000);
+	check(groups(f, 2, 1) && next(f, 2, 2),
+	      "Eq. 5: a side whose other one is idle stays where it was found");
+
+	p.prediction = DSM_PREDICT_LITERAL;
+	f[0] = file(DSM_COLLECTION, 4096, 0);
+	f[1] = file(DSM_COLLECTION, 16, 64);
+	dsm_policy_checkpoint(&p, f, 2, 1000);
+	check(next(f, 1, 2), "prediction literal takes the idle side's group");
 }
 
 static void initial_examples(void)
@@ -339,6 +352,8 @@ static int reference_next(const struct dsm_policy_params *p,
 		return cur[s];
 	if (p->prediction == DSM_PREDICT_COMPUTED && before->region[s].group)
 		held = before->region[s].group;
+	if (p->prediction != DSM_PREDICT_LITERAL && !before->region[!s].pages)
+		return cur[s];
 	return held == cur[s] ? cur[s] : cur[!s];
 }
 
@@ -369,7 +384,7 @@ static void random_windows(void)
 			.alpha = 2 + random() % 63,
 			.threshold1 = random() % 2 ? 1000 : random() % 20001,
 			.threshold2 = random() % 2 ? 5 : random() % 10001,
-			.prediction = random() % 3,
+			.prediction = random() % 4,
 			.primary_filter = random() % 4,
 		};
 		struct dsm_file_window f[MAX_FILES], before[MAX_FILES];

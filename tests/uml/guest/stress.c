@@ -257,7 +257,7 @@ static void set(void)
 	static const char * const features[] = {
 		"policy none", "policy file", "policy boundary", "policy dsm", "policy dsm",
 		"groups 2", "groups 3", "groups 16", "alpha auto", "alpha 64", "prediction off",
-		"prediction predicted", "prediction computed", "range written", "range region",
+		"prediction predicted", "prediction computed", "prediction literal", "range written", "range region",
 		"primary_filter on", "primary_filter off", "threshold1 0", "threshold1 20000",
 		"threshold2 0", "threshold2 10000", "streams auto", "streams 2", "streams 6",
 		"streams 200", "stream_base 1", "stream_base 3", "stream_base 200", "hints on",

@@ -225,7 +225,7 @@ pub struct Create {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=64))]
     pub alpha: Option<u8>,
     /// How the next window's group is predicted
-    #[arg(long, value_parser = ["off", "predicted", "computed"])]
+    #[arg(long, value_parser = ["off", "predicted", "computed", "literal"])]
     pub prediction: Option<String>,
     /// What writes are divided by: the written span or the region
     #[arg(long, value_parser = ["written", "region"])]

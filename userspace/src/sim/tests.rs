@@ -186,9 +186,11 @@ fn dsm_groups_by_hotness_at_a_checkpoint() {
     let trace = b.finish();
     let last = |policy: &str| placement(&trace, policy).split_off(64 * (3 + 73));
     assert_eq!(last("dsm:prediction=off"), [3, 4, 5]);
-    // Eq. 5: what was not predicted takes the group of the idle top, 1.
-    assert_eq!(last("dsm"), [3, 3, 3]);
-    assert_eq!(last("dsm:prediction=computed"), [3, 3, 3]);
+    // The tops are idle, and have no turn to take.
+    assert_eq!(last("dsm"), [3, 4, 5]);
+    assert_eq!(last("dsm:prediction=computed"), [3, 4, 5]);
+    // Eq. 5 to the letter: what was not predicted takes the group of the idle top, 1.
+    assert_eq!(last("dsm:prediction=literal"), [3, 3, 3]);
     assert_eq!(last("dsm:prediction=off,groups=2"), [3, 3, 4]);
     // Over the whole region instead of what was written there is no difference.
     assert_eq!(last("dsm:prediction=off,range=region"), [3, 4, 5]);
@@ -255,7 +257,7 @@ fn names_of_policies() {
     );
     assert_eq!(
         error("dsm:prediction"),
-        "policy dsm: prediction '': it must be off, predicted or computed"
+        "policy dsm: prediction '': it must be off, predicted, computed or literal"
     );
     for s in Spec::all(true) {
         assert!(!s.source().is_empty(), "{s}");

@@ -89,6 +89,7 @@ pub enum Prediction {
     Off,
     Predicted,
     Computed,
+    Literal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -218,7 +218,8 @@ fn set_dsm(f: &mut Features, key: &str, value: &str) -> Result<(), Option<&'stat
                 "off" => Prediction::Off,
                 "predicted" => Prediction::Predicted,
                 "computed" => Prediction::Computed,
-                _ => return Err(Some("off, predicted or computed")),
+                "literal" => Prediction::Literal,
+                _ => return Err(Some("off, predicted, computed or literal")),
             }
         }
         "range" => {
