@@ -112,6 +112,12 @@ struct dsm_run {
 	struct bio_list held;	/* writes that wait for it */
 };
 
+/*
+ * Of all targets, each of which has one work in it.  It is there from the beginning:
+ * a message that made one could wait for I/O.
+ */
+static struct workqueue_struct *dsm_discard_workqueue;
+
 struct dsm_discard {
 	struct dsm_bits __rcu *written;	/* of the current window */
 	bool active;			/* discards may be under way */
@@ -134,7 +140,6 @@ struct dsm_discard {
 
 	struct dsm *d;
 	struct dsm_bits *slot[2];
-	struct workqueue_struct *workqueue;
 	struct work_struct work;
 	struct dsm_run run[];		/* DSM_PLUG_RUNS; ascending, disjoint */
 };
@@ -804,7 +809,7 @@ static int dsm_add_batch(struct dsm *d, struct dsm_discard *dd,
 		dd->counts.refused += slack;
 		dd->queued += batch->nr;
 		list_add_tail(&batch->list, &dd->queue);
-		queue_work(dd->workqueue, &dd->work);
+		queue_work(dsm_discard_workqueue, &dd->work);
 	}
 	spin_unlock_irq(&d->discard_lock);
 	return r;
@@ -902,8 +907,7 @@ static void dsm_discard_free(struct dsm_discard *dd)
 {
 	struct dsm_batch *batch, *next;
 
-	if (dd->workqueue)
-		destroy_workqueue(dd->workqueue);
+	flush_work(&dd->work);
 	list_for_each_entry_safe(batch, next, &dd->queue, list)
 		kvfree(batch);
 	dsm_bits_free(dd->slot[0]);
@@ -932,9 +936,7 @@ static int dsm_discard_begin(struct dsm *d)
 	dd->mapped = kvcalloc(BITS_TO_LONGS(chunks), sizeof(long), GFP_NOIO | __GFP_NOWARN);
 	dd->slot[0] = dsm_bits_alloc(chunks);
 	dd->slot[1] = dsm_bits_alloc(chunks);
-	dd->workqueue = alloc_ordered_workqueue("dsm_discard/%s", WQ_MEM_RECLAIM,
-						dm_table_device_name(d->ti->table));
-	if (!dd->mapped || !dd->slot[0] || !dd->slot[1] || !dd->workqueue) {
+	if (!dd->mapped || !dd->slot[0] || !dd->slot[1]) {
 		dsm_discard_free(dd);
 		return -ENOMEM;
 	}
@@ -969,7 +971,7 @@ int dsm_discard_set(struct dsm *d)
 	if (on)
 		dd->unsupported = false;
 	else
-		queue_work(dd->workqueue, &dd->work);
+		queue_work(dsm_discard_workqueue, &dd->work);
 	spin_unlock_irq(&d->discard_lock);
 	return 0;
 }
@@ -1061,4 +1063,16 @@ void dsm_discard_exit(struct dsm *d)
 	cancel_work_sync(&d->discard_end);
 	if (dd)
 		dsm_discard_free(dd);
+}
+
+int dsm_discard_module_init(void)
+{
+	dsm_discard_workqueue = alloc_workqueue("dm_dsm_discard",
+						WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
+	return dsm_discard_workqueue ? 0 : -ENOMEM;
+}
+
+void dsm_discard_module_exit(void)
+{
+	destroy_workqueue(dsm_discard_workqueue);
 }

@@ -94,6 +94,10 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status);
 void dsm_discard_reset(struct dsm *d);
 
+/* Of the module's life. */
+int dsm_discard_module_init(void);
+void dsm_discard_module_exit(void);
+
 /* Of the target's life.  None of them takes the mutex. */
 void dsm_discard_init(struct dsm *d);
 void dsm_discard_exit(struct dsm *d);

@@ -1127,7 +1127,7 @@ static struct kunit_case discard_cases[] = {
 };
 
 static struct kunit_suite discard_suite = {
-	.name = "discard",
+	.name = "dm-dsm-discard",
 	.test_cases = discard_cases,
 };
 

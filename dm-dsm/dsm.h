@@ -58,17 +58,19 @@ struct dsm {
 	struct block_device *bdev;	/* dev's */
 	u64 shift;			/* from a bio's sector to that on bdev */
 	sector_t start;			/* of the target on bdev */
-	struct dsm_extent_map __rcu *direct;	/* see dsm_set_direct() */
+	struct dsm_extent_map __rcu *direct;	/* map, or NULL: see dsm_set_direct() */
 	struct dsm_counts __percpu *counts;
 	union dsm_stamp kept;		/* mask: what stays of a write's own stamp */
 	u8 device_streams;		/* no bio leaves with a greater stream */
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
-	union dsm_stamp unmapped[DSM_NR_HINTS];	/* by hint; no extent covers the write */
 	struct dsm_fallback *fallback;	/* NULL: the device tells its streams */
 	struct dsm_bits __rcu *written;	/* NULL: discards are off, or may be under way */
+	unsigned int unsettled;		/* not 0: no write gets a stream */
 
 	/* Control, under the lock; writes of the above too. */
 	struct mutex lock;
+	spinlock_t direct_lock;		/* of direct and unsettled; within the lock */
+	struct work_struct relayout;	/* what a resume has left */
 	struct dm_target *ti;
 	struct dm_dev *dev;
 	struct dsm_params params;
@@ -93,6 +95,8 @@ struct dsm {
 	struct work_struct discard_end;
 };
 
+extern struct target_type dsm_target;
+
 /* The map, for those who hold the lock. */
 static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)
 {
@@ -100,17 +104,9 @@ static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)
 }
 
 /*
- * The short way of dsm_place_whole() is for writes that nothing else has to see.
- * Needs the lock.
+ * Keeps the sentence, and returns @error.  It is logged, too: who sends messages with
+ * dmsetup sees no more than the error's number.  Needs the lock.
  */
-static inline void dsm_set_direct(struct dsm *d)
-{
-	bool careful = d->fallback || rcu_access_pointer(d->discard);
-
-	rcu_assign_pointer(d->direct, careful ? NULL : dsm_locked_map(d));
-}
-
-/* Keeps and logs the sentence, and returns @error.  Needs the lock. */
 __printf(3, 4)
 int dsm_refuse(struct dsm *d, int error, const char *fmt, ...);
 
@@ -176,8 +172,21 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done);
  */
 void dsm_relayout(struct dsm *d, bool force);
 
-/* Says what a write gets that no extent covers, by its hint.  Needs the lock. */
-void dsm_stamp_unmapped(struct dsm *d);
+/*
+ * For a resume that must not wait for the lock.  Until the streams are laid out anew,
+ * soon, no write gets one: the device below may have fewer.
+ */
+void dsm_relayout_later(struct dsm *d);
+void dsm_relayout_work(struct work_struct *work);
+
+/*
+ * Has writes find the map by the short way of dsm_place_whole(), unless something else
+ * has to see them, or the streams are unsettled.  Needs the lock.
+ */
+void dsm_set_direct(struct dsm *d);
+
+/* Says what a write gets that no extent of @map covers; NULL: no map.  Needs the lock. */
+void dsm_stamp_unmapped(struct dsm *d, struct dsm_extent_map *map);
 
 /* What the policy works with: @params as far as the layout can carry them. */
 struct dsm_policy_params dsm_policy_params(const struct dsm *d);

@@ -7,6 +7,7 @@
 
 #include "compat/compat.h"
 #include "extent_map.h"
+#include "memory.h"
 
 void dsm_extent_map_free(struct dsm_extent_map *map)
 {
@@ -20,15 +21,15 @@ void dsm_extent_map_free(struct dsm_extent_map *map)
 
 static struct dsm_extent_map *dsm_extent_map_alloc(u32 nr_extents)
 {
-	struct dsm_extent_map *map = kzalloc_obj(*map);
+	struct dsm_extent_map *map = kzalloc_obj(*map, DSM_GFP);
 
 	if (!map)
 		return NULL;
 
 	map->nr_extents = nr_extents;
 	map->five = (nr_extents + 1) / 16;	/* 16 * slot + 15 <= nr_extents */
-	map->start = kvmalloc_array(nr_extents + 1, sizeof(*map->start), GFP_KERNEL);
-	map->extent = kvmalloc_array(nr_extents + 1, sizeof(*map->extent), GFP_KERNEL);
+	map->start = kvmalloc_objs(*map->start, nr_extents + 1, DSM_GFP);
+	map->extent = kvmalloc_objs(*map->extent, nr_extents + 1, DSM_GFP);
 	if (!map->start || !map->extent) {
 		dsm_extent_map_free(map);
 		return NULL;
@@ -40,14 +41,15 @@ static struct dsm_extent_map *dsm_extent_map_alloc(u32 nr_extents)
 
 static int dsm_compare_starts(const void *a, const void *b)
 {
-	const struct dsm_upload_extent *x = a, *y = b;
+	const struct dsm_upload_extent *x = *(void **)a, *y = *(void **)b;
 
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
 /*
- * Cuts the next piece off the front of @rest: on one side of the boundary, and
- * not longer than an extent can be.
+ * Cuts the next piece off the front of @rest: on one side of the boundary, not longer
+ * than an extent can be, and, since an extent knows its offset in pages, not from the
+ * midst of a page into the next.
  */
 static struct dsm_upload_extent dsm_cut_piece(struct dsm_upload_extent *rest,
 					      enum dsm_side *side)
@@ -57,6 +59,9 @@ static struct dsm_upload_extent dsm_cut_piece(struct dsm_upload_extent *rest,
 
 	*side = DSM_BOTTOM;
 	piece.sectors = min_t(u64, piece.sectors, DSM_EXTENT_MAX_SECTORS);
+	if (piece.offset % DSM_PAGE_SECTORS)
+		piece.sectors = min(piece.sectors,
+				    DSM_PAGE_SECTORS - piece.offset % DSM_PAGE_SECTORS);
 	if (rest->file->boundary != DSM_NO_BOUNDARY) {
 		if (piece.offset >= boundary)
 			*side = DSM_TOP;
@@ -70,16 +75,18 @@ static struct dsm_upload_extent dsm_cut_piece(struct dsm_upload_extent *rest,
 	return piece;
 }
 
-static u64 dsm_count_pieces(const struct dsm_upload_extent *uploaded, size_t nr)
+/* Counts no further than to what is too many. */
+static u64 dsm_count_pieces(struct dsm_upload_extent **uploaded, size_t nr)
 {
 	u64 pieces = 0;
 
 	for (size_t i = 0; i < nr; i++) {
-		struct dsm_upload_extent rest = uploaded[i];
+		struct dsm_upload_extent rest = *uploaded[i];
 		enum dsm_side side;
 
-		for (; rest.sectors; pieces++)
+		for (; rest.sectors && pieces <= dsm_limits.extents; pieces++)
 			dsm_cut_piece(&rest, &side);
+		cond_resched();
 	}
 	return pieces;
 }
@@ -88,8 +95,10 @@ static u32 dsm_count_kept(const struct dsm_extent_map *old)
 {
 	u32 kept = 0;
 
-	for (u32 slot = 1; old && slot <= old->nr_extents; slot++)
+	for (u32 slot = 1; old && slot <= old->nr_extents; slot++) {
 		kept += !dsm_extent_file(&old->extent[slot])->replaced;
+		cond_resched();
+	}
 	return kept;
 }
 
@@ -145,19 +154,19 @@ static bool dsm_fill_uploaded(struct dsm_map_filler *filler,
 /* Merges what is kept of the old map, which is sorted, with the upload. */
 static bool dsm_merge(struct dsm_map_filler *filler,
 		      const struct dsm_extent_map *old,
-		      const struct dsm_upload_extent *uploaded, size_t nr)
+		      struct dsm_upload_extent **uploaded, size_t nr)
 {
 	u32 slot = old ? dsm_slot_first(old->nr_extents) : 0;
 
 	for (size_t i = 0; slot || i < nr; ) {
 		if (slot && dsm_extent_file(&old->extent[slot])->replaced) {
 			slot = dsm_slot_next(slot, old->nr_extents);
-		} else if (slot && (i == nr || old->start[slot] < uploaded[i].start)) {
+		} else if (slot && (i == nr || old->start[slot] < uploaded[i]->start)) {
 			if (!dsm_fill(filler, old->start[slot], &old->extent[slot]))
 				return false;
 			slot = dsm_slot_next(slot, old->nr_extents);
 		} else {
-			if (!dsm_fill_uploaded(filler, uploaded[i++]))
+			if (!dsm_fill_uploaded(filler, *uploaded[i++]))
 				return false;
 		}
 		cond_resched();
@@ -167,15 +176,15 @@ static bool dsm_merge(struct dsm_map_filler *filler,
 
 struct dsm_extent_map *
 dsm_extent_map_build(const struct dsm_extent_map *old,
-		     struct dsm_upload_extent *uploaded, size_t nr,
+		     struct dsm_upload_extent **uploaded, size_t nr,
 		     struct dsm_file **files, u32 nr_files,
 		     struct dsm_extent_conflict *conflict)
 {
 	struct dsm_map_filler filler = { .conflict = conflict };
 	u64 nr_extents = dsm_count_kept(old) + dsm_count_pieces(uploaded, nr);
 
-	if (nr_extents >= U32_MAX / 2)
-		return ERR_PTR(-ENOMEM);
+	if (nr_extents > dsm_limits.extents)
+		return ERR_PTR(-E2BIG);
 
 	filler.map = dsm_extent_map_alloc(nr_extents);
 	if (!filler.map)

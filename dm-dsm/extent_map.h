@@ -38,6 +38,7 @@ struct dsm_extent_map {
 	u64 *start;			/* [0 .. nr_extents] */
 	struct dsm_extent *extent;	/* [0 .. nr_extents] */
 	struct dsm_file **file;		/* [0 .. nr_files - 1], by id */
+	union dsm_stamp unmapped[DSM_NR_HINTS];	/* by hint; no extent covers the write */
 };
 
 static inline struct dsm_file *dsm_extent_file(const struct dsm_extent *extent)
@@ -136,11 +137,19 @@ dsm_extent_map_find(const struct dsm_extent_map *map, u64 sector)
 	return hit;
 }
 
+static inline union dsm_stamp
+dsm_unmapped_stamp(const struct dsm_extent_map *map, unsigned int hint)
+{
+	return (union dsm_stamp) { .both = READ_ONCE(map->unmapped[hint].both) };
+}
+
 /* A file as it is uploaded: what it will be once the upload is committed. */
 struct dsm_upload_file {
 	struct list_head list;
 	u64 id;
 	struct dsm_file *file;	/* the one in the table, or a new one */
+	struct dsm_file *was;	/* which that succeeds */
+	u64 mapped[DSM_NR_SIDES];	/* sectors */
 	u32 boundary;
 	union dsm_stamp stated;
 	u8 class;
@@ -164,15 +173,16 @@ struct dsm_extent_conflict {
 
 /*
  * Builds a map of @files (sorted by id; the map owns the array, not the files).
- * Its extents are the @nr in @uploaded, which is sorted in place, and those of
- * @old whose file is not marked as replaced.  @old may be NULL.
+ * Its extents are the @nr that @uploaded points to, which is sorted in place, and
+ * those of @old whose file is not marked as replaced.  @old may be NULL.
  *
- * Returns the map, ERR_PTR(-ENOMEM), or ERR_PTR(-EEXIST) for an overlap, which
- * @conflict then describes.  On an error the caller still owns @files.
+ * Returns the map, ERR_PTR(-ENOMEM), ERR_PTR(-E2BIG) for more extents than a map can
+ * have, or ERR_PTR(-EEXIST) for an overlap, which @conflict then describes.  On an
+ * error the caller still owns @files.
  */
 struct dsm_extent_map *
 dsm_extent_map_build(const struct dsm_extent_map *old,
-		     struct dsm_upload_extent *uploaded, size_t nr,
+		     struct dsm_upload_extent **uploaded, size_t nr,
 		     struct dsm_file **files, u32 nr_files,
 		     struct dsm_extent_conflict *conflict);
 

@@ -8,6 +8,7 @@
 #include <linux/slab.h>
 
 #include "extent_map.h"
+#include "memory.h"
 
 #define SECTORS	2048
 #define FILES	6
@@ -25,6 +26,7 @@ struct table {
 	struct dsm_file file[FILES];
 	struct dsm_upload_file staged[FILES];
 	struct dsm_upload_extent extent[SECTORS];
+	struct dsm_upload_extent *uploaded[SECTORS];
 	size_t nr;
 	struct dsm_extent_map *map;
 	struct model_sector model[SECTORS];
@@ -74,7 +76,9 @@ static struct dsm_extent_map *build(struct kunit *test, struct table *t, u32 nr_
 	KUNIT_ASSERT_NOT_NULL(test, files);
 	for (u32 i = 0; i < nr_files; i++)
 		files[i] = &t->file[i];
-	map = dsm_extent_map_build(t->map, t->extent, t->nr, files, nr_files, conflict);
+	for (size_t i = 0; i < t->nr; i++)
+		t->uploaded[i] = &t->extent[i];
+	map = dsm_extent_map_build(t->map, t->uploaded, t->nr, files, nr_files, conflict);
 	t->nr = 0;
 	if (IS_ERR(map)) {
 		kvfree(files);
@@ -363,6 +367,40 @@ static void random_updates_are_found_as_in_the_model(struct kunit *test)
 	}
 }
 
+static void restore_limits(void *limits)
+{
+	dsm_limits = *(struct dsm_limits *)limits;
+}
+
+/* What counts is what is left after division, with what is kept. */
+static void a_map_has_so_many_extents_and_no_more(struct kunit *test)
+{
+	struct dsm_limits *limits = kunit_kzalloc(test, sizeof(*limits), GFP_KERNEL);
+	struct table *t = table(test);
+
+	KUNIT_ASSERT_NOT_NULL(test, limits);
+	*limits = dsm_limits;
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_limits, limits), 0);
+	dsm_limits.extents = 3;
+
+	t->staged[0].boundary = 1;
+	add_extent(t, 0, 0, 0, 16);
+	add_extent(t, 0, 16, 16, 8);
+	t->map = build(test, t, FILES, NULL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, t->map);
+	KUNIT_EXPECT_EQ(test, t->map->nr_extents, 3);
+	add_extent(t, 1, 0, 100, 8);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(build(test, t, FILES, NULL)), -E2BIG);
+	t->file[0].replaced = true;
+	add_extent(t, 1, 0, 100, 8);
+	KUNIT_EXPECT_NOT_ERR_OR_NULL(test, build(test, t, FILES, NULL));
+
+	/* however many there would be, they are not all counted */
+	dsm_limits = *limits;
+	add_extent(t, 1, 0, 100, U64_MAX - 100);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(build(test, t, FILES, NULL)), -E2BIG);
+}
+
 static void random_overlaps_are_refused(struct kunit *test)
 {
 	struct table *t = table(test);
@@ -397,11 +435,12 @@ static struct kunit_case extent_map_cases[] = {
 	KUNIT_CASE(random_tables_are_found_as_in_the_model),
 	KUNIT_CASE(random_updates_are_found_as_in_the_model),
 	KUNIT_CASE(random_overlaps_are_refused),
+	KUNIT_CASE(a_map_has_so_many_extents_and_no_more),
 	{}
 };
 
 static struct kunit_suite extent_map_suite = {
-	.name = "extent_map",
+	.name = "dm-dsm-extent-map",
 	.test_cases = extent_map_cases,
 };
 

@@ -117,7 +117,7 @@ int dsm_fallback_init(struct dsm *d)
 	if (!dsm_hides_streams(d->bdev))
 		return 0;
 
-	fallback = kzalloc_obj(*fallback);
+	fallback = kzalloc_obj(*fallback, GFP_KERNEL);
 	if (!fallback)
 		return -ENOMEM;
 	fallback->d = d;

@@ -150,7 +150,7 @@ static struct kunit_case fallback_cases[] = {
 };
 
 static struct kunit_suite fallback_suite = {
-	.name = "fallback",
+	.name = "dm-dsm-fallback",
 	.test_cases = fallback_cases,
 };
 

@@ -324,7 +324,7 @@ static struct kunit_case flight_cases[] = {
 };
 
 static struct kunit_suite flight_suite = {
-	.name = "flight",
+	.name = "dm-dsm-flight",
 	.test_cases = flight_cases,
 };
 

@@ -4,6 +4,7 @@
  */
 #include <linux/ctype.h>
 #include <linux/kstrtox.h>
+#include <linux/sched/mm.h>
 #include <linux/string.h>
 
 #include "dsm.h"
@@ -26,7 +27,7 @@ int dsm_refuse(struct dsm *d, int error, const char *fmt, ...)
 	va_start(args, fmt);
 	vscnprintf(d->error, sizeof(d->error), fmt, args);
 	va_end(args);
-	DMERR_LIMIT("%s: %s", dm_table_device_name(d->ti->table), d->error);
+	DMWARN_LIMIT("%s: %s", dm_table_device_name(d->ti->table), d->error);
 	return error;
 }
 
@@ -312,10 +313,13 @@ int dsm_message(struct dm_target *ti, unsigned int argc, char **argv,
 {
 	struct dsm_reply reply = { .result = result, .maxlen = maxlen };
 	struct dsm *d = ti->private;
+	unsigned int noio;
 	int r;
 
 	mutex_lock(&d->lock);
+	noio = memalloc_noio_save();	/* see memory.h */
 	r = dsm_run_verb(d, argc, argv, &reply);
+	memalloc_noio_restore(noio);
 	mutex_unlock(&d->lock);
 	return r;
 }

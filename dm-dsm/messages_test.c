@@ -10,6 +10,7 @@
 #include <linux/string.h>
 
 #include "dsm.h"
+#include "memory.h"
 #include "mock_test.h"
 
 static struct dsm_mock_dm *new_target(struct kunit *test)
@@ -106,9 +107,9 @@ static const struct refusal {
 	{ "begin full 65536", "upload # file 1 collection",
 	  "the form is: file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
 	{ "begin full 65536", "upload # file 1 collection x",
-	  "boundary 'x' is neither - nor a number of bytes below 16 TiB" },
-	{ "begin full 65536", "upload # file 1 collection 17592186044416",
-	  "boundary '17592186044416' is neither - nor a number of bytes below 16 TiB" },
+	  "boundary 'x' is neither - nor a number of bytes" },
+	{ "begin full 65536", "upload # file 1 collection 18446744073709551616",
+	  "boundary '18446744073709551616' is neither - nor a number of bytes" },
 	{ "begin full 65536", "upload # extents 0:0:8", "extent '0:0:8' comes before any file" },
 	{ "begin full 65536", "upload # file 1 collection - 0:0",
 	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:0' is not" },
@@ -130,10 +131,6 @@ static const struct refusal {
 	  "file 1: extent at 65528 of 16 sectors is not within the target's 65536" },
 	{ "begin full 65536", "upload # file 1 collection - 0:8:18446744073709551608",
 	  "file 1: extent at 8 of 18446744073709551608 sectors is not within the target's 65536" },
-	{ "begin full 65536", "upload # file 1 collection - 34359738360:0:8",
-	  "file 1: extent at file offset 34359738360 reaches beyond 16 TiB" },
-	{ "begin full 65536", "upload # file 1 collection - 34359738352:0:16",
-	  "file 1: extent at file offset 34359738352 reaches beyond 16 TiB" },
 	{ "begin full 65536", "upload # stamp 1 0", "stamp 1 0 comes before any file" },
 	{ "begin full 65536", "upload # file 1 other - stamp 9 0",
 	  "file 1: stream '9' is not a number from 0 to 8, the device's last" },
@@ -267,6 +264,46 @@ static void a_boundary_is_rounded_up_to_a_page(struct kunit *test)
 			      "3 collection 0 top 12288 0 0 - - 2 4 3 0\n"
 			      "4 collection 4096 bottom 4096 0 0 - - 1 3 5 0\n"
 			      "4 collection 4096 top 8192 0 0 - - 2 4 3 0\n");
+}
+
+/* One file of such a length does not keep all others out of the table. */
+static void what_lies_beyond_16_tib_is_left_out(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection 18446744073709551615 0:0:8 34359738344:8:32");
+	take(test, dm, "upload # extents 34359738352:100:8 18446744073709551608:200:8");
+	take(test, dm, "upload # file 2 collection 17592186040319 34359738336:400:8");
+	take(test, dm, "upload # file 3 collection 17592186036224 34359738336:500:16");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 3 extents 4");
+	dsm_mock_expect_reply(test, dm, "regions",
+			      "1 collection 17592186036224 bottom 8192 0 0 - - 1 3 5 0\n"
+			      "1 collection 17592186036224 top 0 0 0 - - 2 4 3 0\n"
+			      "2 collection 17592186036224 bottom 4096 0 0 - - 1 3 5 0\n"
+			      "2 collection 17592186036224 top 0 0 0 - - 2 4 3 0\n"
+			      "3 collection 17592186036224 bottom 8192 0 0 - - 1 3 5 0\n"
+			      "3 collection 17592186036224 top 0 0 0 - - 2 4 3 0\n");
+}
+
+/* The extents of a file system of 1 KiB blocks; all of them lie in three pages. */
+static void a_range_is_right_off_the_pages(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 collection - 6:100:4 10:50:2 12:300:12");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 5");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 308, 4), 0);	/* offset 20 to 23 */
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions"), 0);
+	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dm->reply, "bottom 12288 1 4096 "), "%s",
+				  dm->reply);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 100, 4), 0);	/* offset 6 to 9 */
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions"), 0);
+	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dm->reply, "bottom 12288 1 8192 "), "%s",
+				  dm->reply);
 }
 
 /* Uploads */
@@ -444,6 +481,35 @@ static void a_commit_waits_for_the_writes_that_see_the_old_table(struct kunit *t
 	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu_full(&before));
 }
 
+static void a_checkpoint_waits_for_the_writes_that_have_seen_the_range(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+	unsigned long before;
+
+	dsm_mock_upload(test, dm);
+	before = get_state_synchronize_rcu();
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu(before));
+}
+
+/* What was counted of a file goes on when another takes its place. */
+static void other_stamps_do_not_end_a_window(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 264, 8), 0);
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 4 journal - stamp 7 0 0:264:8 400:800:8");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 9");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 800, 8), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions 3 1"), 0);
+	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dm->reply, "4 journal - bottom 8192 2 208896 "),
+				  "%s", dm->reply);
+	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dm->reply, " - - 7 2 2\n"), "%s", dm->reply);
+}
+
 static void a_file_may_have_no_extents(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
@@ -542,6 +608,47 @@ static void an_upload_shows_in_the_status(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, number, dm->upload);
 	KUNIT_EXPECT_EQ(test, files, 2);
 	KUNIT_EXPECT_EQ(test, extents, 3);
+}
+
+static void restore_limits(void *limits)
+{
+	dsm_limits = *(struct dsm_limits *)limits;
+}
+
+static void a_table_has_its_limits(struct kunit *test)
+{
+	struct dsm_limits *limits = kunit_kzalloc(test, sizeof(*limits), GFP_KERNEL);
+	struct dsm_mock_dm *dm = new_target(test);
+
+	KUNIT_ASSERT_NOT_NULL(test, limits);
+	*limits = dsm_limits;
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_limits, limits), 0);
+	dsm_limits = (struct dsm_limits) { .files = 3, .extents = 4 };
+
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 other - file 2 other -");
+	dsm_mock_expect_refusal(test, dm, "upload # file 3 other - file 4 other -", -EINVAL,
+				"file 4: an upload has 3 files at most");
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 other - 0:0:8 8:8:8 16:16:8 24:24:8");
+	dsm_mock_expect_refusal(test, dm, "upload # extents 32:32:8", -EINVAL,
+				"file 1: an upload has 4 extents at most");
+
+	/* the table as well, whatever each upload has */
+	dsm_mock_begin(test, dm, "begin full 65536");
+	take(test, dm, "upload # file 1 other - file 2 other - 0:0:8 8:8:8 16:16:8");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 2 extents 3");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 3 other - file 4 other -");
+	dsm_mock_expect_refusal(test, dm, "commit #", -EINVAL,
+				"a table has 3 files and 4 extents at most");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 3 other - 0:100:8 8:200:8");
+	dsm_mock_expect_refusal(test, dm, "commit #", -EINVAL,
+				"a table has 3 files and 4 extents at most");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 3 other - 0:100:8");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 3 extents 4");
 }
 
 static void restore_upload_timeout(void *value)
@@ -704,8 +811,8 @@ static void set_shows_in_the_table_line(struct kunit *test)
 		"range region", "primary_filter off", "threshold1 20000", "threshold2 10000",
 		"streams 255", "stream_base 255", "hints off", "foreign override", "discard on",
 		"policy none", "policy file", "policy dsm", "groups 2", "alpha 2",
-		"alpha auto", "prediction off", "prediction predicted", "range written",
-		"primary_filter on", "threshold1 0", "threshold2 0", "streams 0",
+		"alpha auto", "prediction off", "prediction predicted", "prediction literal",
+		"range written", "primary_filter on", "threshold1 0", "threshold2 0", "streams 0",
 		"streams auto", "stream_base 1", "hints on", "foreign keep", "discard off",
 	};
 	struct dsm_mock_dm *dm = new_target(test);
@@ -829,6 +936,8 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE_PARAM(a_commit_that_is_refused_leaves_the_old_table, bad_commit_gen_params),
 	KUNIT_CASE(extents_are_whole_blocks_of_the_device),
 	KUNIT_CASE(a_boundary_is_rounded_up_to_a_page),
+	KUNIT_CASE(what_lies_beyond_16_tib_is_left_out),
+	KUNIT_CASE(a_range_is_right_off_the_pages),
 	KUNIT_CASE(regions_lists_what_was_uploaded),
 	KUNIT_CASE(an_update_adds_replaces_and_drops),
 	KUNIT_CASE(a_file_that_stays_keeps_its_counters),
@@ -837,12 +946,15 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE(a_stated_stream_is_never_one_that_the_device_has_not),
 	KUNIT_CASE(an_empty_table_is_no_table),
 	KUNIT_CASE(a_commit_waits_for_the_writes_that_see_the_old_table),
+	KUNIT_CASE(a_checkpoint_waits_for_the_writes_that_have_seen_the_range),
+	KUNIT_CASE(other_stamps_do_not_end_a_window),
 	KUNIT_CASE(a_file_may_have_no_extents),
 	KUNIT_CASE(an_upload_can_be_abandoned),
 	KUNIT_CASE(an_upload_has_one_owner),
 	KUNIT_CASE(an_upload_is_known_by_its_number_on_every_target),
 	KUNIT_CASE(an_upload_shows_in_the_status),
 	KUNIT_CASE(an_idle_upload_is_dropped),
+	KUNIT_CASE(a_table_has_its_limits),
 	KUNIT_CASE(a_file_of_a_thousand_extents),
 	KUNIT_CASE(a_reply_that_does_not_fit_is_cut_and_not_more),
 	KUNIT_CASE(a_checkpoint_without_a_table_counts_windows),
@@ -858,7 +970,7 @@ static struct kunit_case messages_cases[] = {
 };
 
 static struct kunit_suite messages_suite = {
-	.name = "messages",
+	.name = "dm-dsm-messages",
 	.test_cases = messages_cases,
 };
 

@@ -923,7 +923,7 @@ struct dsm_mock_write *dsm_mock_start(struct kunit *test, struct block_device *b
 				      blk_opf_t opf, sector_t sector,
 				      unsigned int sectors, u8 stream, u8 hint)
 {
-	struct dsm_mock_write *write = kzalloc_obj(*write);
+	struct dsm_mock_write *write = kzalloc_obj(*write, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, write);
 	init_completion(&write->done);

@@ -119,19 +119,20 @@ int dsm_params_set(struct dsm_params *params, const char *name,
 	return -EINVAL;
 }
 
-size_t dsm_params_emit(const struct dsm_params *params, char *result, size_t sz,
-		       unsigned int maxlen)
+size_t dsm_params_emit(const struct dsm_params *params, char before, char between,
+		       char *result, size_t sz, unsigned int maxlen)
 {
 	for (int i = 0; i < DSM_NR_FEATURES; i++) {
 		const struct dsm_feature *feature = &dsm_features[i];
 		u16 value = *dsm_feature_value(feature, params);
 
+		DMEMIT("%c%s%c", before, feature->name, between);
 		if (feature->words)
-			DMEMIT(" %s %s", feature->name, feature->words[value]);
+			DMEMIT("%s", feature->words[value]);
 		else if (value == DSM_AUTO)
-			DMEMIT(" %s auto", feature->name);
+			DMEMIT("auto");
 		else
-			DMEMIT(" %s %u", feature->name, value);
+			DMEMIT("%u", value);
 	}
 	return sz;
 }

@@ -50,9 +50,12 @@ void dsm_params_default(struct dsm_params *params);
 int dsm_params_set(struct dsm_params *params, const char *name,
 		   const char *value, char **error);
 
-/* Writes " <name> <value>" for every feature; returns the length so far. */
-size_t dsm_params_emit(const struct dsm_params *params, char *result, size_t sz,
-		       unsigned int maxlen);
+/*
+ * Writes a name and a value for every feature, with @before the name and @between the
+ * two; returns the length so far.
+ */
+size_t dsm_params_emit(const struct dsm_params *params, char before, char between,
+		       char *result, size_t sz, unsigned int maxlen);
 
 const char *dsm_policy_name(enum dsm_policy_id policy);
 

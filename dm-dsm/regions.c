@@ -1,20 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/cpumask.h>
+#include <linux/delay.h>
 #include <linux/math.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 
 #include "compat/compat.h"
+#include "memory.h"
 #include "regions.h"
+
+#define DSM_COUNTER_TRIES 1000	/* of a millisecond or two */
+
+/*
+ * An allocation of per-CPU memory that may block takes a mutex under which others
+ * allocate with GFP_KERNEL.  One that may not takes what is there; a worker of the
+ * allocator sees to it that there is more soon.
+ */
+static u64 __percpu *dsm_counters_alloc(void)
+{
+	u64 __percpu *sectors;
+
+	for (int tries = 0; tries < DSM_COUNTER_TRIES; tries++) {
+		sectors = __alloc_percpu_gfp(DSM_NR_SIDES * sizeof(*sectors),
+					     sizeof(*sectors), GFP_NOWAIT | __GFP_NOWARN);
+		if (sectors)
+			return sectors;
+		usleep_range(1000, 2000);
+	}
+	return NULL;
+}
 
 struct dsm_file *dsm_file_alloc(u64 id)
 {
-	struct dsm_file *file = kzalloc_obj(*file);
+	struct dsm_file *file = kzalloc_obj(*file, DSM_GFP);
 	u64 __percpu *sectors;
 
 	if (!file)
 		return NULL;
 
-	sectors = __alloc_percpu(DSM_NR_SIDES * sizeof(*sectors), sizeof(*sectors));
+	sectors = dsm_counters_alloc();
 	if (!sectors) {
 		kfree(file);
 		return NULL;
@@ -38,6 +62,29 @@ void dsm_file_free(struct dsm_file *file)
 	kfree(file);
 }
 
+struct dsm_file *dsm_file_succeed(const struct dsm_file *file)
+{
+	struct dsm_file *heir = kzalloc_obj(*heir, DSM_GFP);
+
+	if (!heir)
+		return NULL;
+	*heir = *file;
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		heir->region[side].low = U32_MAX;
+		heir->region[side].high = 0;
+	}
+	return heir;
+}
+
+void dsm_file_retire(struct dsm_file *file, struct dsm_file *heir)
+{
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		dsm_region_widen(&heir->region[side], file->region[side].low,
+				 file->region[side].high);
+		file->region[side].sectors = NULL;
+	}
+}
+
 u64 dsm_region_sectors(const struct dsm_region *region)
 {
 	u64 sum = 0;
@@ -48,13 +95,17 @@ u64 dsm_region_sectors(const struct dsm_region *region)
 	return sum;
 }
 
-/*
- * A write widens the range first and counts then; here it is the other way
- * round, so that the range covers every write that is counted.  The counters are
- * never set back: a write that comes meanwhile counts in the next window.
- */
+void dsm_file_take_range(struct dsm_file *file, struct dsm_file_sums *sums)
+{
+	for (int side = 0; side < DSM_NR_SIDES; side++) {
+		sums->low[side] = xchg(&file->region[side].low, U32_MAX);
+		sums->high[side] = xchg(&file->region[side].high, 0);
+	}
+}
+
+/* The counters are never set back: a write that comes meanwhile counts later. */
 void dsm_file_read_window(struct dsm_file *file, bool range_written,
-			  u64 sectors[DSM_NR_SIDES],
+			  struct dsm_file_sums *sums,
 			  struct dsm_file_window *window)
 {
 	window->class = file->class;
@@ -63,14 +114,14 @@ void dsm_file_read_window(struct dsm_file *file, bool range_written,
 		struct dsm_region *region = &file->region[side];
 		u32 low, high, range;
 
-		sectors[side] = dsm_region_sectors(region);
+		sums->sectors[side] = dsm_region_sectors(region);
 		smp_rmb();	/* pairs with the order of dsm_region_count() */
-		low = xchg(&region->low, U32_MAX);
-		high = xchg(&region->high, 0);
+		low = min(sums->low[side], READ_ONCE(region->low));
+		high = max(sums->high[side], READ_ONCE(region->high));
 		range = range_written ? high - min(low, high) : region->mapped;
 
 		window->region[side] = (struct dsm_region_window) {
-			.pages = DIV_ROUND_UP_ULL(sectors[side] - region->base,
+			.pages = DIV_ROUND_UP_ULL(sums->sectors[side] - region->base,
 						  DSM_PAGE_SECTORS),
 			.range = (u64)range * DSM_PAGE_SIZE,
 			.group = region->group,
@@ -79,15 +130,14 @@ void dsm_file_read_window(struct dsm_file *file, bool range_written,
 	}
 }
 
-void dsm_file_next_window(struct dsm_file *file,
-			  const u64 sectors[DSM_NR_SIDES],
+void dsm_file_next_window(struct dsm_file *file, const struct dsm_file_sums *sums,
 			  const struct dsm_file_window *window)
 {
 	for (int side = 0; side < DSM_NR_SIDES; side++) {
 		const struct dsm_region_window *seen = &window->region[side];
 		struct dsm_region *region = &file->region[side];
 
-		region->base = sectors[side];
+		region->base = sums->sectors[side];
 		region->pages = min_t(u64, seen->pages, U32_MAX);
 		region->range = seen->pages ? seen->range / DSM_PAGE_SIZE : 0;
 		region->group = seen->group;

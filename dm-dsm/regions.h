@@ -8,6 +8,8 @@
 #ifndef DSM_REGIONS_H
 #define DSM_REGIONS_H
 
+#include <linux/bitops.h>
+#include <linux/build_bug.h>
 #include <linux/compiler.h>
 #include <linux/percpu.h>
 #include <linux/types.h>
@@ -17,6 +19,9 @@
 
 #define DSM_NO_BOUNDARY		U32_MAX
 #define DSM_PAGE_SECTORS	(DSM_PAGE_SIZE >> SECTOR_SHIFT)
+
+/* Another processor's counters are read while it counts. */
+static_assert(BITS_PER_LONG == 64);
 
 /* File offsets are in 4 KiB pages: 32 bits reach to 16 TiB. */
 struct dsm_region {
@@ -41,9 +46,19 @@ struct dsm_file {
 	union dsm_stamp stated;	/* in place of the group's; 0: that is taken */
 };
 
-/* Returns a file without extents, or NULL.  Free it with dsm_file_free(). */
+/* Returns a file without extents, or NULL; may sleep.  Free it with dsm_file_free(). */
 struct dsm_file *dsm_file_alloc(u64 id);
 void dsm_file_free(struct dsm_file *file);
+
+/*
+ * A file that a commit gives other stamps is replaced by one that counts on for it, so
+ * that a write has the stamps of the table that it sees.  dsm_file_succeed() returns the
+ * other one or NULL; they have the counters together.  When no write finds the first one
+ * any more dsm_file_retire() leaves them to its successor; when it comes to nothing, to
+ * the first one.  Who is left without is to be freed.
+ */
+struct dsm_file *dsm_file_succeed(const struct dsm_file *file);
+void dsm_file_retire(struct dsm_file *file, struct dsm_file *heir);
 
 /* A file has a top region once it has a boundary. */
 static inline unsigned int dsm_file_regions(const struct dsm_file *file)
@@ -54,14 +69,31 @@ static inline unsigned int dsm_file_regions(const struct dsm_file *file)
 /* Sectors written to a region since its file was created. */
 u64 dsm_region_sectors(const struct dsm_region *region);
 
-/* Ends a window: what it has seen, for the policy. */
+/* A file's window while it ends. */
+struct dsm_file_sums {
+	u64 sectors[DSM_NR_SIDES];
+	u32 low[DSM_NR_SIDES];
+	u32 high[DSM_NR_SIDES];
+};
+
+/*
+ * Ends a window in two steps, between which there must be an RCU grace period, and
+ * leaves in @window what it has seen, for the policy.
+ *
+ * A write widens the range if it must, and counts.  Writes that have found the range
+ * wide enough before it is taken count within the grace period, before the sum is
+ * taken.  Those that come later widen the next window's range before they count, and
+ * are in the sum or not; if they are, that range is seen after it.  So a window's range
+ * covers every write that is counted in it.  It may also cover writes of the window
+ * before, as many as came while that one ended.
+ */
+void dsm_file_take_range(struct dsm_file *file, struct dsm_file_sums *sums);
 void dsm_file_read_window(struct dsm_file *file, bool range_written,
-			  u64 sectors[DSM_NR_SIDES],
+			  struct dsm_file_sums *sums,
 			  struct dsm_file_window *window);
 
 /* Begins the next one, with what the policy has said.  Never fails. */
-void dsm_file_next_window(struct dsm_file *file,
-			  const u64 sectors[DSM_NR_SIDES],
+void dsm_file_next_window(struct dsm_file *file, const struct dsm_file_sums *sums,
 			  const struct dsm_file_window *window);
 
 /*
@@ -75,12 +107,8 @@ unsigned int dsm_file_restamp(struct dsm_file *file,
 void dsm_file_initial(struct dsm_file *file,
 		      const struct dsm_policy_params *params);
 
-/* Fig. 7, lines 7 to 10 (13 to 16), for @sectors from the file's @offset on. */
-static inline void dsm_region_count(struct dsm_region *region, u64 offset,
-				    unsigned int sectors)
+static inline void dsm_region_widen(struct dsm_region *region, u32 low, u32 high)
 {
-	u32 low = offset / DSM_PAGE_SECTORS;
-	u32 high = (offset + sectors + DSM_PAGE_SECTORS - 1) / DSM_PAGE_SECTORS;
 	u32 old;
 
 	old = READ_ONCE(region->low);
@@ -89,6 +117,19 @@ static inline void dsm_region_count(struct dsm_region *region, u64 offset,
 	old = READ_ONCE(region->high);
 	while (unlikely(high > old) && !try_cmpxchg(&region->high, &old, high))
 		;
+}
+
+/*
+ * Fig. 7, lines 7 to 10 (13 to 16), for @sectors from the file's @offset on; in an RCU
+ * read-side section.
+ */
+static inline void dsm_region_count(struct dsm_region *region, u64 offset,
+				    unsigned int sectors)
+{
+	u32 low = offset / DSM_PAGE_SECTORS;
+	u32 high = (offset + sectors + DSM_PAGE_SECTORS - 1) / DSM_PAGE_SECTORS;
+
+	dsm_region_widen(region, low, high);
 	this_cpu_add(*region->sectors, sectors);
 }
 

@@ -25,10 +25,11 @@ static struct dsm_file *new_file(struct kunit *test)
 static struct dsm_file_window checkpoint(struct dsm_file *file, bool range_written)
 {
 	struct dsm_file_window window;
-	u64 sectors[DSM_NR_SIDES];
+	struct dsm_file_sums sums;
 
-	dsm_file_read_window(file, range_written, sectors, &window);
-	dsm_file_next_window(file, sectors, &window);
+	dsm_file_take_range(file, &sums);
+	dsm_file_read_window(file, range_written, &sums, &window);
+	dsm_file_next_window(file, &sums, &window);
 	return window;
 }
 
@@ -121,12 +122,13 @@ static void a_write_during_a_checkpoint_counts_in_the_next_window(struct kunit *
 {
 	struct dsm_file *file = new_file(test);
 	struct dsm_file_window window;
-	u64 sectors[DSM_NR_SIDES];
+	struct dsm_file_sums sums;
 
 	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
-	dsm_file_read_window(file, true, sectors, &window);
+	dsm_file_take_range(file, &sums);
+	dsm_file_read_window(file, true, &sums, &window);
 	dsm_region_count(&file->region[DSM_BOTTOM], 800, 16);
-	dsm_file_next_window(file, sectors, &window);
+	dsm_file_next_window(file, &sums, &window);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1);
 
 	window = checkpoint(file, true);
@@ -177,17 +179,82 @@ static void every_write_counts_in_one_window(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pages, c.times);
 }
 
+/*
+ * Two writes that do not wait for the checkpoint, and it not for them.  One has found
+ * the range wide enough and counts after it was taken, in the grace period; the other
+ * comes after that.
+ */
+static void a_range_covers_what_is_counted(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct dsm_region *region = &file->region[DSM_BOTTOM];
+	struct dsm_file_window window;
+	struct dsm_file_sums sums;
+
+	dsm_region_count(region, 0, 8);
+	dsm_region_count(region, 80, 8);
+	checkpoint(file, true);
+	dsm_region_count(region, 0, 8);
+	dsm_region_count(region, 800, 8);
+	dsm_file_take_range(file, &sums);
+	this_cpu_add(*region->sectors, 8);
+	dsm_file_read_window(file, true, &sums, &window);
+	dsm_file_next_window(file, &sums, &window);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 3);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 101 * DSM_PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, checkpoint(file, true).region[DSM_BOTTOM].pages, 0);
+
+	dsm_region_count(region, 0, 8);
+	dsm_file_take_range(file, &sums);
+	dsm_region_count(region, 400, 8);
+	dsm_file_read_window(file, true, &sums, &window);
+	dsm_file_next_window(file, &sums, &window);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 2);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 51 * DSM_PAGE_SIZE);
+}
+
 static void a_checkpoint_that_fails_loses_no_pages(struct kunit *test)
 {
 	struct dsm_file *file = new_file(test);
 	struct dsm_file_window window;
-	u64 sectors[DSM_NR_SIDES];
+	struct dsm_file_sums sums;
 
 	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
-	dsm_file_read_window(file, true, sectors, &window);
+	dsm_file_take_range(file, &sums);
+	dsm_file_read_window(file, true, &sums, &window);
 	/* and is not brought to an end */
 	window = checkpoint(file, false);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1);
+}
+
+/* Until the successor takes over, writes have the old stamps. */
+static void a_successor_counts_on_and_leaves_the_stamps(struct kunit *test)
+{
+	struct dsm_layout layout = { .policy = DSM_POLICY_DSM, .groups = 3, .journal = 2,
+				     .other = 1, .greatest = 8, .used = 8 };
+	struct dsm_file *file = new_file(test), *heir;
+	union dsm_stamp before;
+	struct dsm_file_window window;
+
+	file->class = DSM_OTHER;
+	dsm_file_restamp(file, &layout);
+	before = dsm_region_stamp(&file->region[DSM_BOTTOM]);
+	dsm_region_count(&file->region[DSM_BOTTOM], 800, 8);
+	heir = dsm_file_succeed(file);
+	KUNIT_ASSERT_NOT_NULL(test, heir);
+	heir->class = DSM_JOURNAL;
+	dsm_file_restamp(heir, &layout);
+	KUNIT_EXPECT_EQ(test, dsm_region_stamp(&file->region[DSM_BOTTOM]).both, before.both);
+	KUNIT_EXPECT_EQ(test, heir->region[DSM_BOTTOM].stamp.stream, 2);
+
+	/* both count, those by the old table and those by the new one */
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
+	dsm_region_count(&heir->region[DSM_BOTTOM], 400, 8);
+	dsm_file_retire(file, heir);
+	window = checkpoint(heir, true);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 3);
+	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 101 * DSM_PAGE_SIZE);
+	dsm_file_free(heir);
 }
 
 static void range_region_is_what_the_extents_add_up_to(struct kunit *test)
@@ -277,7 +344,9 @@ static struct kunit_case regions_cases[] = {
 	KUNIT_CASE(each_window_counts_from_zero),
 	KUNIT_CASE(a_write_during_a_checkpoint_counts_in_the_next_window),
 	KUNIT_CASE(every_write_counts_in_one_window),
+	KUNIT_CASE(a_range_covers_what_is_counted),
 	KUNIT_CASE(a_checkpoint_that_fails_loses_no_pages),
+	KUNIT_CASE(a_successor_counts_on_and_leaves_the_stamps),
 	KUNIT_CASE(range_region_is_what_the_extents_add_up_to),
 	KUNIT_CASE(counts_of_all_cpus_add_up),
 	KUNIT_CASE(more_pages_than_a_status_holds_saturate),
@@ -287,7 +356,7 @@ static struct kunit_case regions_cases[] = {
 };
 
 static struct kunit_suite regions_suite = {
-	.name = "regions",
+	.name = "dm-dsm-regions",
 	.test_cases = regions_cases,
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/cpumask.h>
 #include <linux/percpu.h>
+#include <linux/sched.h>
 
 #include "dsm.h"
 
@@ -23,8 +24,10 @@ void dsm_counts_reset(struct dsm *d)
 {
 	lockdep_assert_held(&d->lock);
 
-	for (size_t offset = 0; offset < sizeof(d->reset); offset += sizeof(u64))
+	for (size_t offset = 0; offset < sizeof(d->reset); offset += sizeof(u64)) {
 		*(u64 *)((void *)&d->reset + offset) = dsm_count_sum(d, offset);
+		cond_resched();
+	}
 }
 
 static const char *dsm_source_name(const struct dsm *d)
@@ -69,8 +72,10 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 	u32 nr_regions = 0;
 	size_t sz = 0;
 
-	for (u32 i = 0; map && i < map->nr_files; i++)
+	for (u32 i = 0; map && i < map->nr_files; i++) {
 		nr_regions += dsm_file_regions(map->file[i]);
+		cond_resched();
+	}
 
 	DMEMIT("version 1 policy %s layout %s groups %u device_streams %u source %s streams %u",
 	       dsm_policy_name(d->params.policy), dsm_policy_name(d->layout.policy),
@@ -85,6 +90,7 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 	for (unsigned int i = 0; i < DSM_NR_STREAMS; i++) {
 		u64 writes = dsm_count(d, stream[i].writes);
 
+		cond_resched();
 		if (writes)
 			DMEMIT(" stream %u %llu %llu", i, writes,
 			       dsm_count(d, stream[i].sectors));
@@ -107,13 +113,14 @@ void dsm_status(struct dm_target *ti, status_type_t type,
 
 	case STATUSTYPE_TABLE:
 		DMEMIT("%s %llu %u", d->dev->name, (u64)d->start, 2 * DSM_NR_FEATURES);
-		dsm_params_emit(&d->params, result, sz, maxlen);
+		dsm_params_emit(&d->params, ' ', ' ', result, sz, maxlen);
 		break;
 
 	case STATUSTYPE_IMA:
 		DMEMIT_TARGET_NAME_VERSION(ti->type);
-		DMEMIT(",device_name=%s,start=%llu,policy=%s;", d->dev->name,
-		       (u64)d->start, dsm_policy_name(d->params.policy));
+		DMEMIT(",device_name=%s,start=%llu", d->dev->name, (u64)d->start);
+		sz = dsm_params_emit(&d->params, ',', '=', result, sz, maxlen);
+		DMEMIT(";");
 		break;
 	}
 	mutex_unlock(&d->lock);

@@ -277,7 +277,7 @@ static struct kunit_case streams_cases[] = {
 };
 
 static struct kunit_suite streams_suite = {
-	.name = "streams",
+	.name = "dm-dsm-streams",
 	.test_cases = streams_cases,
 };
 

@@ -11,7 +11,9 @@
 #include <linux/blkdev.h>
 #include <linux/kernel.h>
 #include <linux/kstrtox.h>
+#include <linux/lockdep.h>
 #include <linux/module.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "compat/compat.h"
@@ -68,7 +70,7 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 			sector = bio->bi_iter.bi_sector - d->start;
 			sectors = bio_sectors(bio);
 		}
-		map = bits ? rcu_dereference_sched(d->map) : NULL;
+		map = bits && !READ_ONCE(d->unsettled) ? rcu_dereference_sched(d->map) : NULL;
 	}
 	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
 		unsigned long path = dsm_extent_map_walk(map, sector);
@@ -110,9 +112,7 @@ static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 {
 	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
-	union dsm_stamp unmapped = {
-		.both = READ_ONCE(d->unmapped[min(bio->bi_write_hint, DSM_NR_HINTS - 1)].both),
-	};
+	unsigned int hint = min(bio->bi_write_hint, DSM_NR_HINTS - 1);
 	unsigned int here, done;
 
 	rcu_read_lock_sched();
@@ -123,7 +123,8 @@ static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 
 		if (map) {
 			hit = dsm_extent_map_find(map, sector + done);
-			next = hit.region ? dsm_region_stamp(hit.region) : unmapped;
+			next = hit.region ? dsm_region_stamp(hit.region) :
+					    dsm_unmapped_stamp(map, hint);
 		}
 		if (!done) {
 			stamp = next;
@@ -144,7 +145,10 @@ static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 	}
 	rcu_read_unlock_sched();
 
-	dsm_stamp_bio(d, bio, dsm_keep_foreign(d, bio, stamp), sector, sectors);
+	stamp = dsm_keep_foreign(d, bio, stamp);
+	if (unlikely(READ_ONCE(d->unsettled)))
+		stamp.stream = 0;
+	dsm_stamp_bio(d, bio, stamp, sector, sectors);
 	return d->fallback ? dsm_fallback_map(d, bio) : DM_MAPIO_REMAPPED;
 }
 
@@ -222,10 +226,8 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 			ti->error = "a feature may be given once only";
 			r = -EINVAL;
 		}
-		if (r < 0) {
-			DMERR("feature '%s %s' is refused", name, value);
+		if (r < 0)
 			return r;
-		}
 		seen |= BIT(r);
 	}
 	return 0;
@@ -283,19 +285,33 @@ static void dsm_free(struct dm_target *ti, struct dsm *d)
 	kfree(d);
 }
 
+/*
+ * Tells lockdep that a reclaim may wait for who has the lock: what is allocated under
+ * it must not start one that waits for I/O.
+ */
+static void dsm_lock_is_for_reclaim(struct dsm *d)
+{
+	fs_reclaim_acquire(GFP_KERNEL);
+	might_lock(&d->lock);
+	fs_reclaim_release(GFP_KERNEL);
+}
+
 static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 {
 	struct dsm *d;
 	int r;
 
-	d = kzalloc_obj(*d);
+	d = kzalloc_obj(*d, GFP_KERNEL);
 	if (!d) {
 		ti->error = "no memory for the target";
 		return -ENOMEM;
 	}
 	mutex_init(&d->lock);
+	spin_lock_init(&d->direct_lock);
 	INIT_DELAYED_WORK(&d->upload_timer, dsm_upload_expire);
 	dsm_discard_init(d);
+	INIT_WORK(&d->relayout, dsm_relayout_work);
+	dsm_lock_is_for_reclaim(d);
 	d->ti = ti;
 	d->window_start = ktime_get();
 
@@ -337,6 +353,7 @@ static void dsm_dtr(struct dm_target *ti)
 	struct dsm *d = ti->private;
 
 	cancel_delayed_work_sync(&d->upload_timer);
+	cancel_work_sync(&d->relayout);
 	mutex_lock(&d->lock);
 	dsm_upload_exit(d);
 	dsm_table_free(d);
@@ -360,14 +377,20 @@ static void dsm_postsuspend(struct dm_target *ti)
 	dsm_discard_drain(ti->private);
 }
 
-/* The device below may have been set up anew while we were suspended. */
+/*
+ * The device below may have been set up anew while we were suspended.  A message may
+ * have the lock for long, and must not hold up those whose I/O waits for us.
+ */
 static void dsm_resume(struct dm_target *ti)
 {
 	struct dsm *d = ti->private;
 
-	mutex_lock(&d->lock);
-	dsm_relayout(d, false);
-	mutex_unlock(&d->lock);
+	if (mutex_trylock(&d->lock)) {
+		dsm_relayout(d, false);
+		mutex_unlock(&d->lock);
+	} else {
+		dsm_relayout_later(d);
+	}
 	dsm_discard_resume(d);
 }
 
@@ -391,7 +414,7 @@ static int dsm_iterate_devices(struct dm_target *ti,
 	return fn(ti, d->dev, d->start, ti->len, data);
 }
 
-static struct target_type dsm_target = {
+struct target_type dsm_target = {
 	.name = "dsm",
 	.version = { 1, 0, 0 },
 	.features = DM_TARGET_PASSES_INTEGRITY | DM_TARGET_NOWAIT |
@@ -409,8 +432,27 @@ static struct target_type dsm_target = {
 	.prepare_ioctl = dsm_prepare_ioctl,
 	.iterate_devices = dsm_iterate_devices,
 };
-module_dm(dsm);
+
+static int __init dm_dsm_init(void)
+{
+	int r = dsm_discard_module_init();
+
+	if (r)
+		return r;
+	r = dm_register_target(&dsm_target);
+	if (r)
+		dsm_discard_module_exit();
+	return r;
+}
+
+static void __exit dm_dsm_exit(void)
+{
+	dm_unregister_target(&dsm_target);
+	dsm_discard_module_exit();
+}
+
+module_init(dm_dsm_init);
+module_exit(dm_dsm_exit);
 
 MODULE_DESCRIPTION(DM_NAME " target that gives writes the stream of their region");
-MODULE_AUTHOR("The dm-dsm authors");
 MODULE_LICENSE("GPL");

@@ -792,16 +792,20 @@ static void the_ima_line_names_the_target(struct kunit *test)
 	struct dm_dev dev = { .name = "259:0" };
 	struct dsm *d = kunit_kzalloc(test, sizeof(*d), GFP_KERNEL);
 	struct dm_target ti = { .type = &type, .private = d };
-	char line[128];
+	char line[512];
 
 	KUNIT_ASSERT_NOT_NULL(test, d);
 	mutex_init(&d->lock);
 	d->dev = &dev;
 	d->start = 8;
+	dsm_params_default(&d->params);
 	d->params.policy = DSM_POLICY_BOUNDARY;
 	dsm_status(&ti, STATUSTYPE_IMA, 0, line, sizeof(line));
 	KUNIT_EXPECT_STREQ(test, line,
-			   "target_name=dsm,target_version=1.0.0,device_name=259:0,start=8,policy=boundary;");
+			   "target_name=dsm,target_version=1.0.0,device_name=259:0,start=8,"
+			   "policy=boundary,groups=3,alpha=auto,prediction=predicted,range=written,"
+			   "primary_filter=on,threshold1=1000,threshold2=5,streams=auto,"
+			   "stream_base=1,hints=on,foreign=keep,discard=off;");
 }
 
 static struct kunit_case target_cases[] = {
@@ -840,7 +844,7 @@ static struct kunit_case target_cases[] = {
 };
 
 static struct kunit_suite target_suite = {
-	.name = "target",
+	.name = "dm-dsm-target",
 	.test_cases = target_cases,
 };
 

@@ -12,6 +12,7 @@
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/string.h>
@@ -19,8 +20,10 @@
 
 #include "compat/compat.h"
 #include "dsm.h"
+#include "memory.h"
 
-#define DSM_MAX_FILE_SECTORS ((u64)DSM_NO_BOUNDARY * DSM_PAGE_SECTORS)
+/* The extents of a table in two arrays of 512 MiB and 1 GiB. */
+struct dsm_limits dsm_limits = { .files = 1 << 20, .extents = 1 << 26 };
 
 unsigned int dsm_upload_timeout = 60000;
 module_param_named(upload_timeout, dsm_upload_timeout, uint, 0644);
@@ -37,8 +40,17 @@ struct dsm_upload {
 	u32 nr_files;
 	struct list_head files;		/* struct dsm_upload_file */
 	struct dsm_upload_file *last;	/* whose extents come next, or NULL */
-	size_t nr, room;
-	struct dsm_upload_extent *extent;
+	u32 nr;				/* extents */
+	struct list_head chunks;	/* struct dsm_chunk, the last one first */
+};
+
+/* Uploads grow by these, so that nothing is copied. */
+#define DSM_CHUNK 1024
+
+struct dsm_chunk {
+	struct list_head list;
+	u32 nr;
+	struct dsm_upload_extent extent[DSM_CHUNK];
 };
 
 static const char * const dsm_classes[DSM_NR_CLASSES] = {
@@ -61,6 +73,7 @@ static void dsm_upload_end(struct dsm *d, enum dsm_upload_end how)
 {
 	struct dsm_upload *upload = d->upload;
 	struct dsm_upload_file *staged, *next;
+	struct dsm_chunk *chunk, *next_chunk;
 
 	if (!upload)
 		return;
@@ -69,11 +82,17 @@ static void dsm_upload_end(struct dsm *d, enum dsm_upload_end how)
 		.number = upload->number, .how = how,
 	};
 	list_for_each_entry_safe(staged, next, &upload->files, list) {
+		if (staged->was)
+			dsm_file_retire(staged->file, staged->was);
 		if (staged->is_new)
 			dsm_file_free(staged->file);
 		kfree(staged);
+		cond_resched();
 	}
-	kvfree(upload->extent);
+	list_for_each_entry_safe(chunk, next_chunk, &upload->chunks, list) {
+		kvfree(chunk);
+		cond_resched();
+	}
 	kfree(upload);
 	d->upload = NULL;
 	cancel_delayed_work(&d->upload_timer);
@@ -128,7 +147,7 @@ void dsm_upload_expire(struct work_struct *work)
 
 int dsm_upload_begin(struct dsm *d, bool full, u64 *number)
 {
-	struct dsm_upload *upload = kzalloc_obj(*upload);
+	struct dsm_upload *upload = kzalloc_obj(*upload, DSM_GFP);
 
 	if (!upload)
 		return dsm_refuse(d, -ENOMEM, "no memory for an upload");
@@ -137,6 +156,7 @@ int dsm_upload_begin(struct dsm *d, bool full, u64 *number)
 	upload->heard = jiffies;
 	upload->full = full;
 	INIT_LIST_HEAD(&upload->files);
+	INIT_LIST_HEAD(&upload->chunks);
 
 	dsm_upload_end(d, DSM_UPLOAD_REPLACED);
 	d->upload = upload;
@@ -167,7 +187,7 @@ size_t dsm_upload_emit(const struct dsm *d, char *result, size_t sz, unsigned in
 	if (!upload)
 		DMEMIT(" upload 0");
 	else
-		DMEMIT(" upload %llu upload_files %u upload_extents %zu upload_idle_ms %u",
+		DMEMIT(" upload %llu upload_files %u upload_extents %u upload_idle_ms %u",
 		       upload->number, upload->nr_files, upload->nr,
 		       jiffies_to_msecs(jiffies - upload->heard));
 	return sz;
@@ -181,6 +201,15 @@ static unsigned int dsm_block_sectors(const struct dsm *d)
 	return bdev_logical_block_size(d->dev->bdev) >> SECTOR_SHIFT;
 }
 
+/*
+ * What of a file can be in the table: all but what lies beyond 16 TiB, and the last
+ * page below, so that there is a boundary behind it.
+ */
+static u64 dsm_most_sectors(const struct dsm *d)
+{
+	return round_down((DSM_NO_BOUNDARY - 1ULL) * DSM_PAGE_SECTORS, dsm_block_sectors(d));
+}
+
 static struct dsm_upload_file *dsm_stage_file(struct dsm *d, const char *id)
 {
 	struct dsm_upload_file *staged;
@@ -190,7 +219,12 @@ static struct dsm_upload_file *dsm_stage_file(struct dsm *d, const char *id)
 		return ERR_PTR(dsm_refuse(d, -EINVAL,
 					  "file id '%s' is not a number of 64 bits", id));
 
-	staged = kzalloc_obj(*staged);
+	if (d->upload->nr_files >= dsm_limits.files)
+		return ERR_PTR(dsm_refuse(d, -EINVAL,
+					  "file %s: an upload has %u files at most", id,
+					  dsm_limits.files));
+
+	staged = kzalloc_obj(*staged, DSM_GFP);
 	if (!staged)
 		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for file %s", id));
 
@@ -204,17 +238,17 @@ static struct dsm_upload_file *dsm_stage_file(struct dsm *d, const char *id)
 static int dsm_parse_boundary(struct dsm *d, const char *word, u32 *boundary)
 {
 	u64 unit = max(DSM_PAGE_SIZE, dsm_block_sectors(d) << SECTOR_SHIFT);
-	u64 bytes;
+	u64 bytes, most;
 
 	if (!strcmp(word, "-")) {
 		*boundary = DSM_NO_BOUNDARY;
 		return 0;
 	}
-	if (kstrtou64(word, 10, &bytes) || bytes >> SECTOR_SHIFT >= DSM_MAX_FILE_SECTORS)
+	if (kstrtou64(word, 10, &bytes))
 		return dsm_refuse(d, -EINVAL,
-				  "boundary '%s' is neither - nor a number of bytes below 16 TiB",
-				  word);
-	*boundary = round_up(bytes, unit) / DSM_PAGE_SIZE;
+				  "boundary '%s' is neither - nor a number of bytes", word);
+	most = dsm_most_sectors(d) << SECTOR_SHIFT;
+	*boundary = (bytes < most ? round_up(bytes, unit) : most) / DSM_PAGE_SIZE;
 	return 0;
 }
 
@@ -280,19 +314,21 @@ static int dsm_record_drop(struct dsm *d, char **argv)
 	return 0;
 }
 
-static int dsm_grow_extents(struct dsm_upload *upload)
+static int dsm_stage_extent(struct dsm_upload *upload,
+			    const struct dsm_upload_extent *extent)
 {
-	size_t room = upload->room ? 2 * upload->room : 64;
-	struct dsm_upload_extent *extent;
+	struct dsm_chunk *chunk =
+		list_first_entry_or_null(&upload->chunks, struct dsm_chunk, list);
 
-	extent = kvmalloc_array(room, sizeof(*extent), GFP_KERNEL);
-	if (!extent)
-		return -ENOMEM;
-
-	memcpy(extent, upload->extent, upload->nr * sizeof(*extent));
-	kvfree(upload->extent);
-	upload->extent = extent;
-	upload->room = room;
+	if (!chunk || chunk->nr == DSM_CHUNK) {
+		chunk = kvmalloc_obj(*chunk, DSM_GFP);
+		if (!chunk)
+			return -ENOMEM;
+		chunk->nr = 0;
+		list_add(&chunk->list, &upload->chunks);
+	}
+	chunk->extent[chunk->nr++] = *extent;
+	upload->nr++;
 	return 0;
 }
 
@@ -317,7 +353,7 @@ static int dsm_record_extent(struct dsm *d, const char *word)
 {
 	struct dsm_upload *upload = d->upload;
 	struct dsm_upload_extent extent = { .file = upload->last };
-	u64 id;
+	u64 most = dsm_most_sectors(d), id;
 
 	if (!upload->last)
 		return dsm_refuse(d, -EINVAL, "extent '%s' comes before any file", word);
@@ -337,15 +373,15 @@ static int dsm_record_extent(struct dsm *d, const char *word)
 		return dsm_refuse(d, -EINVAL,
 				  "file %llu: extent '%s' is not in whole blocks of the device, which are %u sectors",
 				  id, word, dsm_block_sectors(d));
-	if (extent.offset >= DSM_MAX_FILE_SECTORS ||
-	    extent.sectors > DSM_MAX_FILE_SECTORS - extent.offset)
-		return dsm_refuse(d, -EINVAL,
-				  "file %llu: extent at file offset %llu reaches beyond 16 TiB",
-				  id, extent.offset);
+	if (extent.offset >= most)
+		return 0;
+	extent.sectors = min(extent.sectors, most - extent.offset);
 
-	if (upload->nr == upload->room && dsm_grow_extents(upload))
-		return dsm_refuse(d, -ENOMEM, "no memory for %zu extents", upload->nr + 1);
-	upload->extent[upload->nr++] = extent;
+	if (upload->nr >= dsm_limits.extents)
+		return dsm_refuse(d, -EINVAL, "file %llu: an upload has %u extents at most", id,
+				  dsm_limits.extents);
+	if (dsm_stage_extent(upload, &extent))
+		return dsm_refuse(d, -ENOMEM, "no memory for %u extents", upload->nr + 1);
 	return 0;
 }
 
@@ -420,6 +456,7 @@ int dsm_upload_records(struct dsm *d, const char *number, unsigned int argc,
 		}
 		argc -= used;
 		argv += used;
+		cond_resched();
 	}
 	return 0;
 }
@@ -440,16 +477,19 @@ static struct dsm_upload_file **dsm_sort_staged(struct dsm *d)
 	struct dsm_upload_file **sorted, *staged;
 	u32 nr = 0;
 
-	sorted = kvmalloc_array(upload->nr_files + 1, sizeof(*sorted), GFP_KERNEL);
+	sorted = kvmalloc_objs(*sorted, upload->nr_files + 1, DSM_GFP);
 	if (!sorted)
 		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for %u files",
 					  upload->nr_files));
 
-	list_for_each_entry(staged, &upload->files, list)
+	list_for_each_entry(staged, &upload->files, list) {
 		sorted[nr++] = staged;
+		cond_resched();
+	}
 	sort_nonatomic(sorted, nr, sizeof(*sorted), dsm_compare_ids, NULL);
 
 	for (u32 i = 1; i < nr; i++) {
+		cond_resched();
 		if (sorted[i - 1]->id == sorted[i]->id) {
 			u64 id = sorted[i]->id;
 
@@ -461,21 +501,33 @@ static struct dsm_upload_file **dsm_sort_staged(struct dsm *d)
 	return sorted;
 }
 
-/* Finds the files that stay, makes those that are new. */
+static bool dsm_has_other_stamps(const struct dsm_upload_file *staged)
+{
+	return staged->file->class != staged->class ||
+	       staged->file->stated.both != staged->stated.both;
+}
+
+/* Finds the files that stay, makes those that are new or succeed one. */
 static int dsm_resolve_files(struct dsm *d, const struct dsm_extent_map *old)
 {
 	struct dsm_upload_file *staged;
 
 	list_for_each_entry(staged, &d->upload->files, list) {
+		cond_resched();
 		staged->file = dsm_extent_map_file(old, staged->id);
-		if (staged->file)
-			continue;
-		if (staged->drop)
+		if (!staged->file && staged->drop)
 			return dsm_refuse(d, -ENOENT, "drop %llu: no such file in the table",
 					  staged->id);
-		staged->file = dsm_file_alloc(staged->id);
-		if (!staged->file)
+		if (staged->file && (staged->drop || !dsm_has_other_stamps(staged)))
+			continue;
+
+		staged->was = staged->file;
+		staged->file = staged->was ? dsm_file_succeed(staged->was) :
+					     dsm_file_alloc(staged->id);
+		if (!staged->file) {
+			staged->was = NULL;
 			return dsm_refuse(d, -ENOMEM, "no memory for file %llu", staged->id);
+		}
 		staged->is_new = true;
 	}
 	return 0;
@@ -485,18 +537,22 @@ static void dsm_mark_replaced(struct dsm *d, struct dsm_extent_map *old)
 {
 	struct dsm_upload_file *staged;
 
-	if (d->upload->full)
-		for (u32 i = 0; old && i < old->nr_files; i++)
-			old->file[i]->replaced = true;
-
-	list_for_each_entry(staged, &d->upload->files, list)
-		staged->file->replaced = true;
+	for (u32 i = 0; d->upload->full && old && i < old->nr_files; i++) {
+		old->file[i]->replaced = true;
+		cond_resched();
+	}
+	list_for_each_entry(staged, &d->upload->files, list) {
+		(staged->was ?: staged->file)->replaced = true;
+		cond_resched();
+	}
 }
 
 static void dsm_clear_replaced(struct dsm_extent_map *old)
 {
-	for (u32 i = 0; old && i < old->nr_files; i++)
+	for (u32 i = 0; old && i < old->nr_files; i++) {
 		old->file[i]->replaced = false;
+		cond_resched();
+	}
 }
 
 /* The files of the new table: those of the old one that stay, and the staged. */
@@ -509,11 +565,12 @@ static struct dsm_file **dsm_merge_files(struct dsm *d,
 	u32 i = 0, j = 0;
 
 	*nr = 0;
-	files = kvmalloc_array((size_t)nr_old + nr_new + 1, sizeof(*files), GFP_KERNEL);
+	files = kvmalloc_objs(*files, (size_t)nr_old + nr_new + 1, DSM_GFP);
 	if (!files)
 		return NULL;
 
 	while (i < nr_old || j < nr_new) {
+		cond_resched();
 		if (j == nr_new || (i < nr_old && old->file[i]->id < sorted[j]->id)) {
 			if (!old->file[i]->replaced)
 				files[(*nr)++] = old->file[i];
@@ -529,36 +586,95 @@ static struct dsm_file **dsm_merge_files(struct dsm *d,
 	return files;
 }
 
+/* What is uploaded, to be sorted. */
+static struct dsm_upload_extent **dsm_list_extents(struct dsm_upload *upload)
+{
+	struct dsm_upload_extent **extents;
+	struct dsm_chunk *chunk;
+	u32 nr = 0;
+
+	extents = kvmalloc_objs(*extents, (size_t)upload->nr + 1, DSM_GFP);
+	if (!extents)
+		return NULL;
+
+	list_for_each_entry_reverse(chunk, &upload->chunks, list) {
+		for (u32 i = 0; i < chunk->nr; i++)
+			extents[nr++] = &chunk->extent[i];
+		cond_resched();
+	}
+	return extents;
+}
+
+static int dsm_refuse_map(struct dsm *d, int error,
+			  const struct dsm_extent_conflict *conflict)
+{
+	switch (error) {
+	case -EEXIST:
+		return dsm_refuse(d, error,
+				  "the extent of file %llu at %llu of %llu sectors overlaps with an extent of file %llu",
+				  conflict->id, conflict->start, conflict->sectors,
+				  conflict->other_id);
+	case -E2BIG:
+		return dsm_refuse(d, -EINVAL, "a table has %u files and %u extents at most",
+				  dsm_limits.files, dsm_limits.extents);
+	default:
+		return dsm_refuse(d, -ENOMEM, "no memory for a table of %u extents",
+				  d->upload->nr);
+	}
+}
+
 static struct dsm_extent_map *dsm_build_map(struct dsm *d,
 					    const struct dsm_extent_map *old,
 					    struct dsm_upload_file **sorted)
 {
-	struct dsm_upload *upload = d->upload;
+	struct dsm_upload_extent **extents = dsm_list_extents(d->upload);
+	struct dsm_extent_map *map = ERR_PTR(-ENOMEM);
 	struct dsm_extent_conflict conflict;
-	struct dsm_extent_map *map;
 	struct dsm_file **files;
 	u32 nr_files;
 
 	files = dsm_merge_files(d, old, sorted, &nr_files);
-	if (!files)
-		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for a table"));
-
-	map = dsm_extent_map_build(old, upload->extent, upload->nr, files, nr_files,
-				   &conflict);
+	if (files && nr_files > dsm_limits.files)
+		map = ERR_PTR(-E2BIG);
+	else if (files && extents)
+		map = dsm_extent_map_build(old, extents, d->upload->nr, files, nr_files,
+					   &conflict);
+	kvfree(extents);
 	if (!IS_ERR(map))
 		return map;
 
 	kvfree(files);
-	if (PTR_ERR(map) != -EEXIST)
-		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for a table of %zu extents",
-					  upload->nr));
-	return ERR_PTR(dsm_refuse(d, -EEXIST,
-				  "the extent of file %llu at %llu of %llu sectors overlaps with an extent of file %llu",
-				  conflict.id, conflict.start, conflict.sectors,
-				  conflict.other_id));
+	return ERR_PTR(dsm_refuse_map(d, PTR_ERR(map), &conflict));
 }
 
-/* From here on nothing can fail. */
+static void dsm_count_mapped_extent(const struct dsm_upload_extent *extent)
+{
+	struct dsm_upload_file *staged = extent->file;
+	u64 boundary = (u64)staged->boundary * DSM_PAGE_SECTORS;
+	u64 below = extent->sectors;
+
+	if (staged->boundary != DSM_NO_BOUNDARY)
+		below = extent->offset >= boundary ? 0 :
+			min(below, boundary - extent->offset);
+	staged->mapped[DSM_BOTTOM] += below;
+	staged->mapped[DSM_TOP] += extent->sectors - below;
+}
+
+static void dsm_count_mapped(const struct dsm_upload *upload)
+{
+	const struct dsm_chunk *chunk;
+
+	list_for_each_entry(chunk, &upload->chunks, list) {
+		for (u32 i = 0; i < chunk->nr; i++)
+			dsm_count_mapped_extent(&chunk->extent[i]);
+		cond_resched();
+	}
+}
+
+/*
+ * From here on nothing can fail.  What a write reads of a file is changed in those that
+ * no write can find yet.
+ */
 static void dsm_apply_files(struct dsm *d)
 {
 	struct dsm_policy_params params = dsm_policy_params(d);
@@ -567,15 +683,16 @@ static void dsm_apply_files(struct dsm *d)
 	list_for_each_entry(staged, &d->upload->files, list) {
 		struct dsm_file *file = staged->file;
 
+		cond_resched();
 		if (staged->drop)
 			continue;
 
 		file->replaced = false;
 		file->boundary = staged->boundary;
 		for (int side = 0; side < DSM_NR_SIDES; side++)
-			file->region[side].mapped = 0;
-		if (file->class == staged->class &&
-		    file->stated.both == staged->stated.both)
+			file->region[side].mapped = DIV_ROUND_UP_ULL(staged->mapped[side],
+								     DSM_PAGE_SECTORS);
+		if (!dsm_has_other_stamps(staged))
 			continue;
 		file->stated = staged->stated;
 		if (file->class != staged->class) {
@@ -586,20 +703,17 @@ static void dsm_apply_files(struct dsm *d)
 	}
 }
 
-static void dsm_count_mapped(const struct dsm_upload *upload)
+/* The files are the table's now, and no write finds those that they succeed. */
+static void dsm_settle_files(struct dsm_upload *upload)
 {
-	for (size_t i = 0; i < upload->nr; i++) {
-		const struct dsm_upload_extent *extent = &upload->extent[i];
-		struct dsm_file *file = extent->file->file;
-		u64 boundary = (u64)file->boundary * DSM_PAGE_SECTORS;
-		u64 below = extent->sectors;
+	struct dsm_upload_file *staged;
 
-		if (file->boundary != DSM_NO_BOUNDARY)
-			below = extent->offset >= boundary ? 0 :
-				min(below, boundary - extent->offset);
-		file->region[DSM_BOTTOM].mapped += DIV_ROUND_UP_ULL(below, DSM_PAGE_SECTORS);
-		file->region[DSM_TOP].mapped +=
-			DIV_ROUND_UP_ULL(extent->sectors - below, DSM_PAGE_SECTORS);
+	list_for_each_entry(staged, &upload->files, list) {
+		if (staged->was)
+			dsm_file_retire(staged->was, staged->file);
+		staged->was = NULL;
+		staged->is_new = false;
+		cond_resched();
 	}
 }
 
@@ -610,14 +724,17 @@ static void dsm_publish(struct dsm *d, struct dsm_extent_map *old,
 		dsm_extent_map_free(map);
 		map = NULL;
 	}
+	dsm_stamp_unmapped(d, map);
 	rcu_assign_pointer(d->map, map);
 	dsm_set_direct(d);
 	synchronize_rcu();
 
-	/* No write can find these any more. */
-	for (u32 i = 0; old && i < old->nr_files; i++)
+	dsm_settle_files(d->upload);
+	for (u32 i = 0; old && i < old->nr_files; i++) {
 		if (old->file[i]->replaced)
 			dsm_file_free(old->file[i]);
+		cond_resched();
+	}
 	dsm_extent_map_free(old);
 }
 
@@ -625,8 +742,10 @@ void dsm_table_free(struct dsm *d)
 {
 	struct dsm_extent_map *map = dsm_locked_map(d);
 
-	for (u32 i = 0; map && i < map->nr_files; i++)
+	for (u32 i = 0; map && i < map->nr_files; i++) {
 		dsm_file_free(map->file[i]);
+		cond_resched();
+	}
 	dsm_extent_map_free(map);
 	RCU_INIT_POINTER(d->map, NULL);
 	RCU_INIT_POINTER(d->direct, NULL);
@@ -659,7 +778,6 @@ static struct dsm_extent_map *dsm_prepare_commit(struct dsm *d,
 int dsm_upload_commit(struct dsm *d, const char *number)
 {
 	struct dsm_extent_map *old = dsm_locked_map(d), *map;
-	struct dsm_upload_file *staged;
 	int r = dsm_upload_own(d, number);
 
 	if (r)
@@ -671,13 +789,10 @@ int dsm_upload_commit(struct dsm *d, const char *number)
 		return PTR_ERR(map);
 	}
 
-	dsm_apply_files(d);
 	dsm_count_mapped(d->upload);
-	list_for_each_entry(staged, &d->upload->files, list)
-		staged->is_new = false;		/* the table's now */
-	dsm_upload_end(d, DSM_UPLOAD_COMMITTED);
+	dsm_apply_files(d);
 	dsm_publish(d, old, map);
-	dsm_stamp_unmapped(d);
+	dsm_upload_end(d, DSM_UPLOAD_COMMITTED);
 	d->generation++;
 	return 0;
 }

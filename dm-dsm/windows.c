@@ -5,17 +5,14 @@
  */
 #include <linux/minmax.h>
 #include <linux/rw_hint.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
 #include "dsm.h"
 #include "fallback.h"
+#include "memory.h"
 #include "trace.h"
-
-/* A file's window while the checkpoint is under way. */
-struct dsm_sums {
-	u64 sectors[DSM_NR_SIDES];
-};
 
 struct dsm_policy_params dsm_policy_params(const struct dsm *d)
 {
@@ -35,24 +32,32 @@ struct dsm_policy_params dsm_policy_params(const struct dsm *d)
 }
 
 static void dsm_read_windows(struct dsm *d, struct dsm_extent_map *map,
-			     struct dsm_sums *sums, struct dsm_file_window *windows)
+			     struct dsm_file_sums *sums, struct dsm_file_window *windows)
 {
-	for (u32 i = 0; i < map->nr_files; i++)
+	for (u32 i = 0; i < map->nr_files; i++) {
+		dsm_file_take_range(map->file[i], &sums[i]);
+		cond_resched();
+	}
+	synchronize_rcu();	/* see dsm_file_take_range() */
+	for (u32 i = 0; i < map->nr_files; i++) {
 		dsm_file_read_window(map->file[i],
 				     d->params.range == DSM_RANGE_WRITTEN,
-				     sums[i].sectors, &windows[i]);
+				     &sums[i], &windows[i]);
+		cond_resched();
+	}
 }
 
 static void dsm_next_windows(struct dsm *d, struct dsm_extent_map *map,
-			     const struct dsm_sums *sums,
+			     const struct dsm_file_sums *sums,
 			     const struct dsm_file_window *windows,
 			     struct dsm_checkpoint *done)
 {
 	for (u32 i = 0; i < map->nr_files; i++) {
-		dsm_file_next_window(map->file[i], sums[i].sectors, &windows[i]);
+		dsm_file_next_window(map->file[i], &sums[i], &windows[i]);
 		done->moved += dsm_file_restamp(map->file[i], &d->layout);
 		for (int side = 0; side < DSM_NR_SIDES; side++)
 			done->written += windows[i].region[side].pages != 0;
+		cond_resched();
 	}
 }
 
@@ -61,23 +66,24 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 	struct dsm_extent_map *map;
 	struct dsm_policy_params params;
 	struct dsm_file_window *windows;
-	struct dsm_sums *sums;
+	struct dsm_file_sums *sums;
 	ktime_t now;
 	u32 nr;
 
 	lockdep_assert_held(&d->lock);
 
-	dsm_relayout(d, false);
 	map = dsm_locked_map(d);
 	nr = map ? map->nr_files : 0;
-	windows = kvmalloc_array(nr, sizeof(*windows), GFP_KERNEL);
-	sums = kvmalloc_array(nr, sizeof(*sums), GFP_KERNEL);
+	windows = kvmalloc_objs(*windows, nr, DSM_GFP);
+	sums = kvmalloc_objs(*sums, nr, DSM_GFP);
 	if (nr && (!windows || !sums)) {
 		kvfree(windows);
 		kvfree(sums);
 		return -ENOMEM;
 	}
 
+	/* From here on nothing can fail. */
+	dsm_relayout(d, false);
 	now = ktime_get();
 	*done = (struct dsm_checkpoint) {
 		.window = ++d->windows,
@@ -88,6 +94,7 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 		dsm_read_windows(d, map, sums, windows);
 		dsm_policy_checkpoint(&params, windows, nr, done->ms);
 		dsm_next_windows(d, map, sums, windows, done);
+		dsm_stamp_unmapped(d, map);
 	}
 	d->window_ms = done->ms;
 	d->window_start = now;
@@ -106,6 +113,7 @@ static void dsm_restart_regions(struct dsm *d)
 	for (u32 i = 0; map && i < map->nr_files; i++) {
 		dsm_file_initial(map->file[i], &params);
 		dsm_file_restamp(map->file[i], &d->layout);
+		cond_resched();
 	}
 }
 
@@ -122,21 +130,24 @@ static const enum dsm_class dsm_class_of_hint[DSM_NR_HINTS] = {
 	[WRITE_LIFE_EXTREME] = DSM_OPLOG,
 };
 
-void dsm_stamp_unmapped(struct dsm *d)
+void dsm_stamp_unmapped(struct dsm *d, struct dsm_extent_map *map)
 {
 	bool named = d->params.foreign == DSM_FOREIGN_CLASS;
-	const struct dsm_extent_map *map = dsm_locked_map(d);
 	union dsm_stamp stamp[DSM_NR_HINTS];
 
 	for (int i = 0; i < DSM_NR_HINTS; i++)
 		stamp[i] = dsm_layout_stamp(&d->layout,
 					    named ? dsm_class_of_hint[i] : DSM_OTHER, 1);
-	for (u32 i = 0; named && map && i < map->nr_files; i++)
+	if (!map)
+		return;
+	for (u32 i = 0; named && i < map->nr_files; i++) {
 		if (map->file[i]->stated.hint)
 			stamp[map->file[i]->stated.hint] = map->file[i]->region[DSM_BOTTOM].stamp;
+		cond_resched();
+	}
 
 	for (int i = 0; i < DSM_NR_HINTS; i++)
-		WRITE_ONCE(d->unmapped[i].both, stamp[i].both);
+		WRITE_ONCE(map->unmapped[i].both, stamp[i].both);
 }
 
 /* The bits that stay of the stamp that a write came with. */
@@ -174,5 +185,41 @@ void dsm_relayout(struct dsm *d, bool force)
 		d->layout = layout;
 		dsm_restart_regions(d);
 	}
-	dsm_stamp_unmapped(d);
+	dsm_stamp_unmapped(d, dsm_locked_map(d));
+}
+
+void dsm_set_direct(struct dsm *d)
+{
+	bool careful = d->fallback || rcu_access_pointer(d->discard);
+
+	spin_lock(&d->direct_lock);
+	careful |= d->unsettled;
+	rcu_assign_pointer(d->direct, careful ? NULL : dsm_locked_map(d));
+	spin_unlock(&d->direct_lock);
+}
+
+void dsm_relayout_later(struct dsm *d)
+{
+	spin_lock(&d->direct_lock);
+	WRITE_ONCE(d->unsettled, d->unsettled + 1);
+	rcu_assign_pointer(d->direct, NULL);
+	spin_unlock(&d->direct_lock);
+	schedule_work(&d->relayout);
+}
+
+void dsm_relayout_work(struct work_struct *work)
+{
+	struct dsm *d = container_of(work, struct dsm, relayout);
+	unsigned int unsettled = READ_ONCE(d->unsettled);
+
+	mutex_lock(&d->lock);
+	dsm_relayout(d, false);
+
+	/* For a resume that came meanwhile there is another work. */
+	spin_lock(&d->direct_lock);
+	if (d->unsettled == unsettled)
+		WRITE_ONCE(d->unsettled, 0);
+	spin_unlock(&d->direct_lock);
+	dsm_set_direct(d);
+	mutex_unlock(&d->lock);
 }

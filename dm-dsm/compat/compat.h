@@ -62,7 +62,9 @@ static inline void dsm_set_flush_bypasses_map(struct dm_target *ti)
 #endif
 
 #ifndef kzalloc_obj
-#define kzalloc_obj(obj) kzalloc(sizeof(obj), GFP_KERNEL)
+#define kzalloc_obj(obj, gfp) kzalloc(sizeof(obj), gfp)
+#define kvmalloc_obj(obj, gfp) kvmalloc(sizeof(obj), gfp)
+#define kvmalloc_objs(obj, count, gfp) kvmalloc_array(count, sizeof(obj), gfp)
 #endif
 
 #ifndef DSM_PROBED_SORT_NONATOMIC

@@ -29,7 +29,7 @@ refused 'threshold1 too great' 'threshold1 must be a number from 0 to 20000' cre
 refused 'threshold2 negative' 'threshold2 must be a number from 0 to 10000' create "$disk" 0 2 threshold2 -1
 refused 'streams 256' 'streams must be auto or a number from 0 to 255' create "$disk" 0 2 streams 256
 refused 'stream_base 0' 'stream_base must be a number from 1 to 255' create "$disk" 0 2 stream_base 0
-refused 'an unknown prediction' 'prediction must be off, predicted or computed' create "$disk" 0 2 prediction maybe
+refused 'an unknown prediction' 'prediction must be off, predicted, computed or literal' create "$disk" 0 2 prediction maybe
 refused 'an unknown range' 'range must be written or region' create "$disk" 0 2 range all
 refused 'a switch that is neither on nor off' 'hints must be on or off' create "$disk" 0 2 hints 1
 refused 'an unknown foreign' 'foreign must be keep, override or class' create "$disk" 0 2 foreign drop
@@ -74,7 +74,6 @@ again; refused 'an extent of no length' "extent at 0 of 0 sectors is not within"
 again; refused 'an extent out of range' "extent at $sectors of 8 sectors is not within" record t file 1 other - "0:$sectors:8"
 again; refused 'an extent across the end' "is not within the target's $sectors" record t file 1 other - "0:$((sectors - 8)):16"
 again; refused 'an extent whose end overflows' 'is not within' record t file 1 other - 0:8:18446744073709551615
-again; refused 'a file offset beyond 16 TiB' 'reaches beyond 16 TiB' record t file 1 other - 34359738360:0:8
 again; record t file 1 other - 0:0:16 8:8:8; refused 'extents of a file that overlap' 'overlaps with an extent of file 1' commit t
 again; record t file 1 other - 0:4104:16; refused 'extents of two files that overlap' 'file 1 at 4104 of 16 sectors overlaps with an extent of file 18' commit t
 again; record t file 1 other - file 1 other -; refused 'a file twice' 'file 1 is uploaded twice' commit t
