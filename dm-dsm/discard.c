@@ -547,13 +547,17 @@ static void dsm_discard_plug(struct dsm_discard *dd)
 	spin_unlock_irq(&dd->d->discard_lock);
 }
 
-/* Lets writes find the current bitmap; only where they look for discards, if need be. */
+/*
+ * Lets writes find the current bitmap; while the worker is active only where they look
+ * for discards as well.  One that runs once more before it is freed has no say.
+ */
 static void dsm_publish_bits(struct dsm_discard *dd)
 {
 	struct dsm_bits *bits = dd->slot[dd->current_slot];
 
 	rcu_assign_pointer(dd->written, bits);
-	rcu_assign_pointer(dd->d->written, dd->active ? NULL : bits);
+	if (dsm_locked_discard(dd->d) == dd)
+		rcu_assign_pointer(dd->d->written, dd->active ? NULL : bits);
 }
 
 static void dsm_set_active(struct dsm_discard *dd, bool active)
