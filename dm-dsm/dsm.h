@@ -7,6 +7,7 @@
 
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
+#include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
@@ -50,7 +51,7 @@ struct dsm_ended {
 #define DSM_NR_ENDED 8
 
 struct dsm_discard;
-struct dsm_fallback;
+struct dsm_leaves;
 struct dsm_upload;
 
 struct dsm {
@@ -63,7 +64,6 @@ struct dsm {
 	union dsm_stamp kept;		/* mask: what stays of a write's own stamp */
 	u8 device_streams;		/* no bio leaves with a greater stream */
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
-	struct dsm_fallback *fallback;	/* NULL: the device tells its streams */
 	struct dsm_bits __rcu *written;	/* NULL: discards are off, or may be under way */
 	unsigned int unsettled;		/* not 0: no write gets a stream */
 
@@ -73,6 +73,9 @@ struct dsm {
 	struct work_struct relayout;	/* what a resume has left */
 	struct dm_target *ti;
 	struct dm_dev *dev;
+	bool stacked;			/* dev is */
+	struct dsm_leaves *leaves;	/* below dev, or NULL; never change */
+	struct list_head watched;	/* if stacked: see disks.h */
 	struct dsm_params params;
 	struct dsm_layout layout;
 	enum dsm_stream_source source;	/* of device_streams */
@@ -168,7 +171,8 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done);
 /*
  * Lays the streams out anew after a change of parameters, or when the device
  * takes another number of streams.  With a layout that differs, or @force, every
- * region gets its initial stream.  Needs the lock.
+ * region gets its initial stream.  On return no write is on its way through the
+ * target with a stream that the device does not take any more.  Needs the lock.
  */
 void dsm_relayout(struct dsm *d, bool force);
 

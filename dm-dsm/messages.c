@@ -8,7 +8,6 @@
 #include <linux/string.h>
 
 #include "dsm.h"
-#include "fallback.h"
 
 #define DSM_REGIONS_FILES 100	/* that "regions" lists when no count is given */
 
@@ -123,6 +122,9 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 	struct dsm_params params = d->params, before = d->params;
 	char *error;
 
+	if (!strcasecmp(argv[1], "leaves"))
+		return dsm_refuse(d, -EINVAL,
+				  "set leaves: they are opened by the table line only; reload it");
 	if (dsm_params_set(&params, argv[1], argv[2], &error) < 0)
 		return dsm_refuse(d, -EINVAL, "set %s %s: %s", argv[1], argv[2], error);
 
@@ -131,8 +133,6 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 		d->params = before;
 		return dsm_refuse(d, -ENOMEM, "no memory for the tracking of writes");
 	}
-	if (!strcmp(argv[1], "streams"))
-		dsm_fallback_retry(d);
 	dsm_relayout(d, false);
 	return 0;
 }

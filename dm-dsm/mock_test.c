@@ -278,6 +278,7 @@ static bool dsm_mock_keep(struct dsm_mock_disk *disk, struct bio *bio)
 static void dsm_mock_submit_bio(struct bio *bio)
 {
 	struct dsm_mock_disk *disk = bio->bi_bdev->bd_disk->private_data;
+	unsigned int streams = disk->gendisk->queue->limits.max_write_streams;
 
 	if (bio_op(bio) == REQ_OP_READ) {
 		dsm_mock_each_sector(bio, dsm_mock_read_sector, disk);
@@ -285,7 +286,10 @@ static void dsm_mock_submit_bio(struct bio *bio)
 		return;
 	}
 
-	if (disk->refused_from && bio->bi_write_stream >= disk->refused_from) {
+	if (streams && bio->bi_write_stream > streams) {
+		disk->refused++;
+		bio->bi_status = BLK_STS_INVAL;
+	} else if (disk->refused_from && bio->bi_write_stream >= disk->refused_from) {
 		disk->refused++;
 		bio->bi_status = disk->refusal;
 	} else if (disk->fails) {
@@ -333,6 +337,11 @@ static void dsm_mock_remove_disk(void *data)
 	xa_destroy(&disk->pages);
 }
 
+void dsm_mock_remove(struct kunit *test, struct dsm_mock_disk *disk)
+{
+	kunit_release_action(test, dsm_mock_remove_disk, disk);
+}
+
 struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 					   struct queue_limits *limits)
 {
@@ -364,7 +373,7 @@ struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 struct dsm_mock_disk *dsm_mock_disk(struct kunit *test, unsigned int streams)
 {
 	struct queue_limits limits = {
-		.features = BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA | BLK_FEAT_NOWAIT,
+		.features = BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA | BLK_FEAT_NOWAIT | BLK_FEAT_POLL,
 		.max_hw_discard_sectors = UINT_MAX,
 		.max_secure_erase_sectors = UINT_MAX,
 		.max_write_zeroes_sectors = UINT_MAX,
@@ -967,6 +976,31 @@ int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
 	r = submit_bio_wait(bio);
 	dsm_mock_free_bio(bio);
 	return r || !has_data ? r : dsm_mock_read_back(bdev, sector, sectors, write);
+}
+
+static void dsm_mock_polled_end(struct bio *bio)
+{
+	WRITE_ONCE(*(bool *)bio->bi_private, true);
+}
+
+int dsm_mock_submit_polled(struct block_device *bdev, sector_t sector,
+			   unsigned int sectors)
+{
+	struct bio *bio = dsm_mock_bio(bdev, REQ_OP_WRITE | REQ_POLLED, sector, sectors, 0);
+	u64 write = dsm_mock_mark(bio);
+	bool done = false;
+	int r;
+
+	bio->bi_end_io = dsm_mock_polled_end;
+	bio->bi_private = &done;
+	submit_bio(bio);
+	while (!READ_ONCE(done)) {
+		bio_poll(bio, NULL, 0);
+		cond_resched();
+	}
+	r = blk_status_to_errno(bio->bi_status);
+	dsm_mock_free_bio(bio);
+	return r ?: dsm_mock_read_back(bdev, sector, sectors, write);
 }
 
 int dsm_mock_submit_encrypted(struct block_device *bdev, sector_t sector,

@@ -63,7 +63,7 @@ struct dsm_mock_disk {
 	struct bio_list waiting;	/* bios that the worker has not completed */
 	unsigned int may;		/* complete so many of them, when they are held */
 	unsigned int torn;		/* sectors that do not follow the one before */
-	unsigned int refused;		/* bios */
+	unsigned int refused;		/* bios, for their stream */
 	unsigned int nr;		/* bios that arrived, reads and refused ones apart */
 	struct dsm_mock_bio bio[64];	/* the first of them */
 	unsigned int nr_kept;
@@ -96,7 +96,10 @@ struct dsm_mock_dm {
 	u64 upload;			/* what dsm_mock_begin() was given */
 };
 
-/* A disk that takes @streams write streams; gone when the test ends. */
+/*
+ * A disk that takes @streams write streams, and as NVMe does fails a write with a
+ * greater one, if it has any; gone when the test ends.
+ */
 struct dsm_mock_disk *dsm_mock_disk(struct kunit *test, unsigned int streams);
 
 /* The same with limits of the test's choice. */
@@ -116,6 +119,9 @@ void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams);
 /* Waits until @nr discards are kept; then they are done, the oldest first. */
 void dsm_mock_wait_kept(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr);
 void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr);
+
+/* Takes the disk out before the test ends. */
+void dsm_mock_remove(struct kunit *test, struct dsm_mock_disk *disk);
 
 /* Forgets which bios arrived; what they wrote stays. */
 void dsm_mock_forget(struct dsm_mock_disk *disk);
@@ -217,6 +223,10 @@ int dsm_mock_finish(struct dsm_mock_write *write);
  */
 int dsm_mock_submit(struct block_device *bdev, blk_opf_t opf, sector_t sector,
 		    unsigned int sectors, u8 stream, u8 hint);
+
+/* The same for a write that is polled for, as io_uring does with IOPOLL. */
+int dsm_mock_submit_polled(struct block_device *bdev, sector_t sector,
+			   unsigned int sectors);
 
 /* The same for a write with @key and data unit number @dun. */
 int dsm_mock_submit_encrypted(struct block_device *bdev, sector_t sector,

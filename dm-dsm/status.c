@@ -4,6 +4,7 @@
 #include <linux/sched.h>
 
 #include "dsm.h"
+#include "leaves.h"
 
 static u64 dsm_count_sum(const struct dsm *d, size_t offset)
 {
@@ -35,10 +36,12 @@ static const char *dsm_source_name(const struct dsm *d)
 	switch (d->source) {
 	case DSM_STREAMS_QUEUE:
 		return "queue";
-	case DSM_STREAMS_STATED:
-		return "stated";
-	case DSM_STREAMS_REFUSED:
-		return "refused";
+	case DSM_STREAMS_LEAVES:
+		return "leaves";
+	case DSM_STREAMS_MACHINE:
+		return "machine";
+	case DSM_STREAMS_STACKED:
+		return "stacked";
 	case DSM_STREAMS_KERNEL:
 		return "kernel";
 	default:
@@ -112,8 +115,10 @@ void dsm_status(struct dm_target *ti, status_type_t type,
 		break;
 
 	case STATUSTYPE_TABLE:
-		DMEMIT("%s %llu %u", d->dev->name, (u64)d->start, 2 * DSM_NR_FEATURES);
-		dsm_params_emit(&d->params, ' ', ' ', result, sz, maxlen);
+		DMEMIT("%s %llu %u", d->dev->name, (u64)d->start,
+		       2 * (DSM_NR_FEATURES + !!d->leaves));
+		sz = dsm_params_emit(&d->params, ' ', ' ', result, sz, maxlen);
+		dsm_leaves_emit(d->leaves, result, sz, maxlen);
 		break;
 
 	case STATUSTYPE_IMA:

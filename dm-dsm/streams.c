@@ -6,38 +6,42 @@
 #include <linux/string.h>
 
 #include "compat/compat.h"
+#include "disks.h"
+#include "leaves.h"
 #include "streams.h"
 
-/*
- * Device-mapper and md pass a stamp on, but do not stack the limit that says
- * how many streams there are below.
- */
-bool dsm_hides_streams(const struct block_device *bdev)
+unsigned int dsm_own_streams(struct block_device *bdev)
 {
-	return strstarts(bdev->bd_disk->disk_name, "dm-") ||
-	       strstarts(bdev->bd_disk->disk_name, "md");
+	return dsm_queue_write_streams(bdev_get_queue(bdev));
 }
 
-unsigned int dsm_device_streams(struct block_device *bdev, unsigned int base,
-				int count, enum dsm_stream_source *source)
+unsigned int dsm_device_streams(struct block_device *bdev, bool stacked,
+				const struct dsm_leaves *leaves,
+				enum dsm_stream_source *source)
 {
-	/* A partition has no limit of its own: ask the whole disk's queue. */
-	unsigned int nr = dsm_queue_write_streams(bdev_get_queue(bdev));
+	unsigned int nr = dsm_own_streams(bdev), all;
 
 	if (!DSM_HAVE_WRITE_STREAM) {
 		*source = DSM_STREAMS_KERNEL;
 		return 0;
 	}
-	if (nr) {
-		*source = DSM_STREAMS_QUEUE;
-		return min(nr, DSM_NR_STREAMS - 1U);
+
+	*source = DSM_STREAMS_QUEUE;
+	if (!nr && leaves) {
+		*source = DSM_STREAMS_LEAVES;
+		nr = dsm_leaves_streams(leaves);
 	}
-	if (count > 0 && dsm_hides_streams(bdev)) {
-		*source = DSM_STREAMS_STATED;
-		return min(base + count, (unsigned int)DSM_NR_STREAMS) - 1;
+	if (!nr) {
+		*source = stacked && !leaves ? DSM_STREAMS_STACKED : DSM_STREAMS_NONE;
+		return 0;
 	}
-	*source = DSM_STREAMS_NONE;
-	return 0;
+	if (stacked) {
+		all = dsm_disks_streams(bdev);
+		if (all < nr)
+			*source = DSM_STREAMS_MACHINE;
+		nr = min(nr, all);
+	}
+	return min(nr, DSM_NR_STREAMS - 1U);
 }
 
 /*

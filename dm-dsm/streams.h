@@ -15,10 +15,11 @@
 
 /* How the number of streams is known. */
 enum dsm_stream_source {
-	DSM_STREAMS_NONE,	/* the device has none */
+	DSM_STREAMS_NONE,	/* the device, or a leaf, has none */
 	DSM_STREAMS_QUEUE,	/* from its queue limits */
-	DSM_STREAMS_STATED,	/* by the user, for a stacked device */
-	DSM_STREAMS_REFUSED,	/* stated, but the device refused one */
+	DSM_STREAMS_LEAVES,	/* from those of the disks below */
+	DSM_STREAMS_MACHINE,	/* a disk that is not below takes fewer */
+	DSM_STREAMS_STACKED,	/* a stacked device whose leaves are not named */
 	DSM_STREAMS_KERNEL,	/* this kernel has no write streams */
 };
 
@@ -47,16 +48,18 @@ struct dsm_layout {
 	bool hints;
 };
 
-/* Whether @bdev, a stacked device, cannot tell how many streams there are below. */
-bool dsm_hides_streams(const struct block_device *bdev);
+struct dsm_leaves;
+
+/* What the queue of @bdev says, of a partition that of its disk. */
+unsigned int dsm_own_streams(struct block_device *bdev);
 
 /*
- * The greatest stream that a write to @bdev may carry without being refused.
- * @count streams from @base on are what the user states, or -1; that is believed
- * of devices that cannot tell (device-mapper, md) and of no other.
+ * The greatest stream that a write to @bdev may carry without being refused, whatever
+ * happens below if it is @stacked.  @leaves are the disks below it, or NULL.
  */
-unsigned int dsm_device_streams(struct block_device *bdev, unsigned int base,
-				int count, enum dsm_stream_source *source);
+unsigned int dsm_device_streams(struct block_device *bdev, bool stacked,
+				const struct dsm_leaves *leaves,
+				enum dsm_stream_source *source);
 
 /*
  * Lays out @policy with @groups on the streams @base to @last (none if

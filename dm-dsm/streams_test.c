@@ -10,22 +10,17 @@
 static const struct device_case {
 	const char *what;
 	unsigned int limit;		/* of the queue */
-	unsigned int base;
-	int count;			/* that the user states */
 	unsigned int streams;
 	enum dsm_stream_source source;
 } device_cases[] = {
-	{ "none", 0, 1, -1, 0, DSM_STREAMS_NONE },
-	{ "none, though the user says 8", 0, 1, 8, 0, DSM_STREAMS_NONE },
-	{ "1", 1, 1, -1, 1, DSM_STREAMS_QUEUE },
-	{ "3", 3, 1, -1, 3, DSM_STREAMS_QUEUE },
-	{ "7", 7, 1, -1, 7, DSM_STREAMS_QUEUE },
-	{ "8", 8, 1, -1, 8, DSM_STREAMS_QUEUE },
-	{ "8, though the user says 16", 8, 1, 16, 8, DSM_STREAMS_QUEUE },
-	{ "8, though the user says 4", 8, 1, 4, 8, DSM_STREAMS_QUEUE },
-	{ "16", 16, 1, -1, 16, DSM_STREAMS_QUEUE },
-	{ "255", 255, 1, -1, 255, DSM_STREAMS_QUEUE },
-	{ "more than a bio can carry", 1000, 1, -1, 255, DSM_STREAMS_QUEUE },
+	{ "none", 0, 0, DSM_STREAMS_NONE },
+	{ "1", 1, 1, DSM_STREAMS_QUEUE },
+	{ "3", 3, 3, DSM_STREAMS_QUEUE },
+	{ "7", 7, 7, DSM_STREAMS_QUEUE },
+	{ "8", 8, 8, DSM_STREAMS_QUEUE },
+	{ "16", 16, 16, DSM_STREAMS_QUEUE },
+	{ "255", 255, 255, DSM_STREAMS_QUEUE },
+	{ "more than a bio can carry", 1000, 255, DSM_STREAMS_QUEUE },
 };
 
 KUNIT_ARRAY_PARAM_DESC(device, device_cases, what);
@@ -37,7 +32,7 @@ static void a_disk_tells_its_streams(struct kunit *test)
 	enum dsm_stream_source source;
 
 	KUNIT_EXPECT_EQ(test, c->streams,
-			dsm_device_streams(disk->bdev, c->base, c->count, &source));
+			dsm_device_streams(disk->bdev, false, NULL, &source));
 	KUNIT_EXPECT_EQ(test, source, c->source);
 }
 
@@ -50,30 +45,7 @@ static void a_partition_has_the_streams_of_its_disk(struct kunit *test)
 
 	KUNIT_ASSERT_TRUE(test, bdev_is_partition(partition));
 	KUNIT_EXPECT_EQ(test, c->streams,
-			dsm_device_streams(partition, c->base, c->count, &source));
-	KUNIT_EXPECT_EQ(test, source, c->source);
-}
-
-static const struct device_case stacked_cases[] = {
-	{ "nothing stated", 8, 1, -1, 0, DSM_STREAMS_NONE },
-	{ "none stated", 8, 1, 0, 0, DSM_STREAMS_NONE },
-	{ "8 stated", 8, 1, 8, 8, DSM_STREAMS_STATED },
-	{ "8 stated, from 5 on", 8, 5, 8, 12, DSM_STREAMS_STATED },
-	{ "255 stated, from 250 on", 8, 250, 255, 255, DSM_STREAMS_STATED },
-	{ "one stated, the last", 8, 255, 1, 255, DSM_STREAMS_STATED },
-};
-
-KUNIT_ARRAY_PARAM_DESC(stacked, stacked_cases, what);
-
-static void of_a_device_mapper_device_the_user_states_them(struct kunit *test)
-{
-	const struct device_case *c = test->param_value;
-	struct dsm_mock_disk *disk = dsm_mock_disk(test, c->limit);
-	struct dsm_mock_dm *linear = dsm_mock_dm(test, "linear", 8192, "%s 0", disk->bdev);
-	enum dsm_stream_source source;
-
-	KUNIT_EXPECT_EQ(test, c->streams,
-			dsm_device_streams(linear->bdev, c->base, c->count, &source));
+			dsm_device_streams(partition, false, NULL, &source));
 	KUNIT_EXPECT_EQ(test, source, c->source);
 }
 
@@ -267,7 +239,6 @@ static void hints_can_be_switched_off(struct kunit *test)
 static struct kunit_case streams_cases[] = {
 	KUNIT_CASE_PARAM(a_disk_tells_its_streams, device_gen_params),
 	KUNIT_CASE_PARAM(a_partition_has_the_streams_of_its_disk, device_gen_params),
-	KUNIT_CASE_PARAM(of_a_device_mapper_device_the_user_states_them, stacked_gen_params),
 	KUNIT_CASE_PARAM(a_layout_is_the_documented_one, layout_gen_params),
 	KUNIT_CASE_SLOW(no_stamp_lies_outside_the_streams),
 	KUNIT_CASE_PARAM(hints_do_not_depend_on_streams, hint_gen_params),

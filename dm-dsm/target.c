@@ -9,19 +9,28 @@
  */
 #include <linux/bio.h>
 #include <linux/blkdev.h>
+#include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/kstrtox.h>
 #include <linux/lockdep.h>
 #include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 
 #include "compat/compat.h"
+#include "disks.h"
 #include "dsm.h"
-#include "fallback.h"
+#include "leaves.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
+
+/*
+ * A write is divided after this many extents and gaps, even if all have one stamp:
+ * preemption is disabled while they are looked up.
+ */
+#define DSM_MAX_PIECES	64
 
 /*
  * The write path.  It reads what a commit or a checkpoint replaces with preemption
@@ -49,9 +58,8 @@ static __always_inline union dsm_stamp dsm_bio_stamp(const struct bio *bio)
 }
 
 /*
- * Fig. 7 for nearly all writes: those that lie in one extent, bring no stream or
- * hint that they keep, and go to a device that takes them.  False for others, of
- * which nothing has been done then.
+ * Fig. 7 for nearly all writes: those that lie in one extent and bring no stream or
+ * hint that they keep.  False for others, of which nothing has been done then.
  */
 static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 					    u64 sector, unsigned int sectors)
@@ -86,13 +94,13 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
 	return whole;
 }
 
-/* A stream or hint that the bio came with stays, if the device has it. */
+/* What is in @kept of the stamp that the bio came with stays, if the device has it. */
 static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
-					union dsm_stamp stamp)
+					union dsm_stamp stamp, u16 kept)
 {
 	union dsm_stamp own = dsm_bio_stamp(bio);
 
-	own.both &= READ_ONCE(d->kept.both);
+	own.both &= kept;
 	if (own.stream > READ_ONCE(d->device_streams))
 		own.stream = 0;
 	if (!own.both)
@@ -103,20 +111,22 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
 }
 
 /*
- * Fig. 7 for any write, and the way to a device that may refuse it.  It counts for
- * each extent and gap that it touches; where the stamp changes it is divided, and
- * device-mapper sends the rest back here.
+ * Fig. 7 for any write.  It counts for each extent and gap that it touches; where the
+ * stamp changes it is divided, and device-mapper sends the rest back here.
  */
-static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
-				     unsigned int sectors)
+static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
+				      unsigned int sectors)
 {
 	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
 	unsigned int hint = min(bio->bi_write_hint, DSM_NR_HINTS - 1);
-	unsigned int here, done;
+	unsigned int here, done, pieces = 0;
+	u16 kept = READ_ONCE(d->kept.both);
 
 	rcu_read_lock_sched();
 	map = rcu_dereference_sched(d->map);
+	if (!map && !kept)
+		kept = U16_MAX;		/* override, but there is nothing to replace it with */
 	for (done = 0; done < sectors; done += here) {
 		struct dsm_hit hit = { .left = S64_MAX };
 		union dsm_stamp next = {};
@@ -128,13 +138,15 @@ static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 		}
 		if (!done) {
 			stamp = next;
-		} else if (next.both != stamp.both && !(bio->bi_opf & DSM_REQ_ATOMIC)) {
+		} else if ((next.both != stamp.both || pieces == DSM_MAX_PIECES) &&
+			   !(bio->bi_opf & DSM_REQ_ATOMIC)) {
 			dm_accept_partial_bio(bio, done);
 			this_cpu_inc(d->counts->split);
 			sectors = done;
 			break;
 		}
 
+		pieces++;
 		here = min_t(u64, hit.left, sectors - done);
 		if (hit.region) {
 			dsm_region_count(hit.region, hit.offset, here);
@@ -143,13 +155,11 @@ static noinline int dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 			this_cpu_add(d->counts->unmapped_sectors, here);
 		}
 	}
-	rcu_read_unlock_sched();
-
-	stamp = dsm_keep_foreign(d, bio, stamp);
+	stamp = dsm_keep_foreign(d, bio, stamp, kept);
 	if (unlikely(READ_ONCE(d->unsettled)))
 		stamp.stream = 0;
 	dsm_stamp_bio(d, bio, stamp, sector, sectors);
-	return d->fallback ? dsm_fallback_map(d, bio) : DM_MAPIO_REMAPPED;
+	rcu_read_unlock_sched();
 }
 
 /* With discards on: no discard of ours may overtake a write, or be overtaken. */
@@ -157,11 +167,10 @@ static noinline int dsm_map_guarded(struct dsm *d, struct bio *bio, u64 sector,
 				    unsigned int sectors)
 {
 	bool active = dsm_discard_note(d, bio_op(bio), sector, sectors);
-	int r = DM_MAPIO_REMAPPED;
 
 	if (bio_op(bio) == REQ_OP_WRITE && sectors)
-		r = dsm_place_pieces(d, bio, sector, sectors);
-	return active && bio_sectors(bio) ? dsm_discard_hold(d, bio) : r;
+		dsm_place_pieces(d, bio, sector, sectors);
+	return active && bio_sectors(bio) ? dsm_discard_hold(d, bio) : DM_MAPIO_REMAPPED;
 }
 
 /* What dsm_place_whole() leaves, and what is neither a read nor a write. */
@@ -173,7 +182,7 @@ static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio)
 	if (rcu_access_pointer(d->discard))
 		return dsm_map_guarded(d, bio, sector, sectors);
 	if (bio_op(bio) == REQ_OP_WRITE)
-		return dsm_place_pieces(d, bio, sector, sectors);
+		dsm_place_pieces(d, bio, sector, sectors);
 	return DM_MAPIO_REMAPPED;
 }
 
@@ -183,6 +192,14 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 
 	bio->bi_iter.bi_sector += d->shift;
 	bio_set_dev(bio, d->bdev);
+
+	/*
+	 * dm marks a polled bio with this as the head of its list of clones.  When the
+	 * bio is divided, dm sends the rest of it round again and the next clone inherits
+	 * the mark, but no list: a dm device below would follow a NULL pointer, and
+	 * NVMe has a use of its own for the bit.
+	 */
+	bio->bi_opf &= ~REQ_DRV;
 
 	if (bio_op(bio) == REQ_OP_WRITE && bio_sectors(bio)) {
 		u64 sector = bio->bi_iter.bi_sector - d->start;
@@ -198,12 +215,22 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 
 /* Construction: <dev> <start> [<#feature words> [<name> <value>]...] */
 
+/* Sets a feature by name.  Returns a number of its own for each, or an error. */
+static int dsm_parse_feature(struct dsm_params *params, const char **leaves,
+			     const char *name, const char *value, char **error)
+{
+	if (strcasecmp(name, "leaves"))
+		return dsm_params_set(params, name, value, error);
+	*leaves = value;
+	return DSM_NR_FEATURES;
+}
+
 static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
-			      struct dsm_params *params)
+			      struct dsm_params *params, const char **leaves)
 {
 	static const struct dm_arg words[] = {
-		{ 0, 2 * DSM_NR_FEATURES,
-		  "the number of feature words must be even, at most 26, and all must follow" },
+		{ 0, 2 * (DSM_NR_FEATURES + 1),
+		  "the number of feature words must be even, at most 28, and all must follow" },
 	};
 	unsigned int nr, seen = 0;
 	int r;
@@ -221,7 +248,7 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 	for (; nr; nr -= 2) {
 		const char *name = dm_shift_arg(as), *value = dm_shift_arg(as);
 
-		r = dsm_params_set(params, name, value, &ti->error);
+		r = dsm_parse_feature(params, leaves, name, value, &ti->error);
 		if (r >= 0 && seen & BIT(r)) {
 			ti->error = "a feature may be given once only";
 			r = -EINVAL;
@@ -233,11 +260,24 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 	return 0;
 }
 
+static int dsm_open_leaves(struct dm_target *ti, const char *list, struct dsm *d)
+{
+	d->leaves = dsm_leaves_open(list, d->bdev, &ti->error);
+	if (IS_ERR(d->leaves)) {
+		int r = PTR_ERR(d->leaves);
+
+		d->leaves = NULL;
+		DMERR("leaves '%s' are refused", list);
+		return r;
+	}
+	return 0;
+}
+
 static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 		     struct dsm *d)
 {
 	struct dm_arg_set as = { .argc = argc, .argv = argv };
-	const char *path, *start;
+	const char *path, *start, *leaves = NULL;
 	int r;
 
 	if (argc < 2) {
@@ -252,7 +292,7 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 	}
 
 	dsm_params_default(&d->params);
-	r = dsm_parse_features(ti, &as, &d->params);
+	r = dsm_parse_features(ti, &as, &d->params, &leaves);
 	if (r)
 		return r;
 	if (as.argc) {
@@ -267,17 +307,15 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 	}
 	d->bdev = d->dev->bdev;
 	d->shift = d->start - ti->begin;
-
-	r = dsm_fallback_init(d);
-	if (r)
-		ti->error = "no memory for writes to a device that does not tell its streams";
-	return r;
+	d->stacked = dsm_is_stacked(d->bdev);
+	return leaves ? dsm_open_leaves(ti, leaves, d) : 0;
 }
 
 static void dsm_free(struct dm_target *ti, struct dsm *d)
 {
 	dsm_discard_exit(d);
-	dsm_fallback_exit(d);
+	dsm_disks_unwatch(d);
+	dsm_leaves_close(d->leaves);
 	if (d->dev)
 		dm_put_device(ti, d->dev);
 	free_percpu(d->counts);
@@ -312,6 +350,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	dsm_discard_init(d);
 	INIT_WORK(&d->relayout, dsm_relayout_work);
 	dsm_lock_is_for_reclaim(d);
+	INIT_LIST_HEAD(&d->watched);
 	d->ti = ti;
 	d->window_start = ktime_get();
 
@@ -325,6 +364,14 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	if (r)
 		goto bad;
 
+	/* Watched first: a disk may come at any time. */
+	if (d->stacked) {
+		r = dsm_disks_watch(d);
+		if (r) {
+			ti->error = "the disks of the machine cannot be watched";
+			goto bad;
+		}
+	}
 	mutex_lock(&d->lock);
 	dsm_relayout(d, true);
 	r = dsm_discard_set(d);
@@ -353,6 +400,7 @@ static void dsm_dtr(struct dm_target *ti)
 	struct dsm *d = ti->private;
 
 	cancel_delayed_work_sync(&d->upload_timer);
+	dsm_disks_unwatch(d);
 	cancel_work_sync(&d->relayout);
 	mutex_lock(&d->lock);
 	dsm_upload_exit(d);
@@ -449,6 +497,7 @@ static void __exit dm_dsm_exit(void)
 {
 	dm_unregister_target(&dsm_target);
 	dsm_discard_module_exit();
+	dsm_disks_exit();
 }
 
 module_init(dm_dsm_init);

@@ -72,7 +72,7 @@ static void expect_write(struct kunit *test, struct stack *s, sector_t sector,
 static const char * const bad_lines[] = {
 	"", "%s", "%s x", "%s -1", "%s 18446744073709551616", "nosuchdevice 0",
 	"%s 0 1", "%s 0 1 policy", "%s 0 2 policy", "%s 0 3 policy dsm groups",
-	"%s 0 2 policy dsm groups 3", "%s 0 0 policy dsm", "%s 0 26", "%s 0 -2", "%s 0 x",
+	"%s 0 2 policy dsm groups 3", "%s 0 0 policy dsm", "%s 0 30", "%s 0 -2", "%s 0 x",
 	"%s 0 2 policy best", "%s 0 2 colour blue", "%s 0 4 groups 3 groups 3",
 	"%s 0 2 groups 1", "%s 0 2 groups 17", "%s 0 2 alpha 65", "%s 0 2 streams 256",
 	"%s 0 2 stream_base 0", "%s 0 2 threshold1 20001", "%s 0 2 hints 1",
@@ -146,21 +146,6 @@ static void a_device_has_no_streams(struct kunit *test)
 	expect_write(test, &s, 0, 8, 0, WRITE_LIFE_EXTREME);
 	expect_write(test, &s, 64, 8, 0, WRITE_LIFE_MEDIUM);
 	expect_write(test, &s, 264, 8, 0, WRITE_LIFE_SHORT);
-}
-
-static void streams_below_device_mapper_are_stated(struct kunit *test)
-{
-	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
-	struct dsm_mock_dm *linear = dsm_mock_dm(test, "linear", 100000, "%s 0", disk->bdev);
-	struct stack s = {
-		.disk = disk,
-		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096 2 streams 8",
-				  linear->bdev),
-	};
-
-	dsm_mock_upload(test, s.dm);
-	expect_status(test, s.dm, "layout dsm groups 3 device_streams 8 source stated streams 8 ");
-	expect_write(test, &s, 64, 8, 4, WRITE_LIFE_MEDIUM);
 }
 
 static void a_partition_has_the_streams_of_its_disk(struct kunit *test)
@@ -299,6 +284,28 @@ static void a_write_that_straddles_streams_is_divided(struct kunit *test)
 	expect_status(test, s.dm, c->status);
 }
 
+/* Preemption is off while they are looked up. */
+static void a_write_over_many_extents_is_divided(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	char line[64];
+
+	dsm_mock_begin(test, s.dm, "begin full 65536");
+	take(test, s.dm, "upload # file 1 collection -");
+	for (int i = 0; i < 200; i++) {
+		snprintf(line, sizeof(line), "upload # extents %d:%d:8", 8 * (199 - i), 8 * i);
+		take(test, s.dm, line);
+	}
+	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 1 extents 200");
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 0, 1600, 0, 0));
+	KUNIT_ASSERT_EQ(test, s.disk->nr, 4);
+	for (int i = 0; i < 4; i++)
+		expect_bio(test, s.disk, i, REQ_OP_WRITE, 512 * i, i < 3 ? 512 : 64, 3, 5);
+	expect_status(test, s.dm, " split 3 foreign 0 stream 3 4 1600");
+	dsm_mock_expect_reply(test, s.dm, "regions",
+			      "1 collection - bottom 819200 0 0 - - 1 3 5 200\n");
+}
+
 static void a_divided_write_counts_in_each_region(struct kunit *test)
 {
 	struct stack s = new_stack(test);
@@ -384,6 +391,31 @@ static void a_read_passes(struct kunit *test)
 	take(test, s.dm, "reset");
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_READ, 48, 32, 0, 0));
 	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
+}
+
+/* io_uring's IOPOLL; the mock disk says that it polls. */
+static void a_polled_bio_is_divided_above_device_mapper(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct dsm_mock_dm *linear = dsm_mock_dm(test, "linear", 100000, "%s 4096", disk->bdev);
+	struct stack s = {
+		.disk = disk,
+		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", linear->bdev),
+	};
+
+	dsm_mock_upload(test, s.dm);
+	dsm_mock_forget(disk);
+	KUNIT_ASSERT_TRUE(test, bdev_get_queue(s.dm->bdev)->limits.features & BLK_FEAT_POLL);
+
+	/* The ends of a collection and of an index, twice over, and a gap */
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit_polled(s.dm->bdev, 56, 96));
+	KUNIT_EXPECT_EQ(test, disk->nr, 5);
+	for (int i = 0; i < 5; i++)
+		KUNIT_EXPECT_FALSE(test, disk->bio[i].flags & REQ_DRV);
+	expect_bio(test, disk, 0, REQ_OP_WRITE, 56, 8, 0, WRITE_LIFE_EXTREME);
+	expect_bio(test, disk, 1, REQ_OP_WRITE, 64, 64, 0, WRITE_LIFE_MEDIUM);
+	expect_bio(test, disk, 4, REQ_OP_WRITE, 144, 8, 0, WRITE_LIFE_NOT_SET);
+	expect_status(test, s.dm, " split 4 ");
 }
 
 static void a_zone_append_is_refused_above_us(struct kunit *test)
@@ -499,6 +531,35 @@ static void a_stream_or_hint_of_its_own(struct kunit *test)
 	expect_bio(test, s.disk, 0, REQ_OP_WRITE, 64, 8, c->out_stream, c->out_hint);
 	snprintf(line, sizeof(line), " foreign %u stream %u 1 8", c->kept, c->out_stream);
 	expect_status(test, s.dm, line);
+}
+
+/* What would be replaced, had we something to replace it with */
+static void nothing_is_taken_away_where_nothing_is_stamped(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+
+	take(test, s.dm, "set foreign override");
+	take(test, s.dm, "set policy none");
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 5, 3));
+	expect_bio(test, s.disk, 0, REQ_OP_WRITE, 64, 8, 5, 3);
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 0, 0));
+	expect_bio(test, s.disk, 1, REQ_OP_WRITE, 64, 8, 0, 0);
+
+	take(test, s.dm, "set policy dsm");
+	dsm_mock_begin(test, s.dm, "begin full 65536");
+	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 0 extents 0");
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 5, 3));
+	expect_bio(test, s.disk, 2, REQ_OP_WRITE, 64, 8, 5, 3);
+	expect_status(test, s.dm, " foreign 2 ");
+
+	/* A stream that the device has not goes in any case. */
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 9, 3));
+	expect_bio(test, s.disk, 3, REQ_OP_WRITE, 64, 8, 0, 3);
+
+	/* With "class" a hint is a name, and no device's concern. */
+	take(test, s.dm, "set foreign class");
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 5, 3));
+	expect_bio(test, s.disk, 4, REQ_OP_WRITE, 64, 8, 5, 0);
 }
 
 /* A write that no extent covers, with the hint that names its class. */
@@ -813,24 +874,26 @@ static struct kunit_case target_cases[] = {
 	KUNIT_CASE(features_have_defaults),
 	KUNIT_CASE(the_table_line_makes_the_same_target_again),
 	KUNIT_CASE(a_device_has_no_streams),
-	KUNIT_CASE(streams_below_device_mapper_are_stated),
 	KUNIT_CASE(a_partition_has_the_streams_of_its_disk),
 	KUNIT_CASE(stated_streams_are_the_most_that_are_used),
 	KUNIT_CASE(a_device_that_loses_streams_gets_none_it_does_not_have),
 	KUNIT_CASE_PARAM(a_write_gets_the_stream_of_its_region, place_gen_params),
 	KUNIT_CASE(without_a_table_nothing_is_stamped),
 	KUNIT_CASE_PARAM(a_write_that_straddles_streams_is_divided, straddle_gen_params),
+	KUNIT_CASE(a_write_over_many_extents_is_divided),
 	KUNIT_CASE(a_divided_write_counts_in_each_region),
 	KUNIT_CASE(fua_stays_with_the_data),
 	KUNIT_CASE(a_flush_with_data_stays_with_every_part),
 	KUNIT_CASE(a_flush_alone_is_not_counted),
 	KUNIT_CASE_PARAM(what_carries_no_data_passes_unstamped_and_whole, dataless_gen_params),
 	KUNIT_CASE(a_read_passes),
+	KUNIT_CASE(a_polled_bio_is_divided_above_device_mapper),
 	KUNIT_CASE(a_zone_append_is_refused_above_us),
 	KUNIT_CASE(a_write_beyond_the_end_is_refused_above_us),
 	KUNIT_CASE(an_atomic_write_is_never_divided),
 	KUNIT_CASE(inline_encryption_goes_on_in_the_next_part),
 	KUNIT_CASE_PARAM(a_stream_or_hint_of_its_own, foreign_gen_params),
+	KUNIT_CASE(nothing_is_taken_away_where_nothing_is_stamped),
 	KUNIT_CASE(a_hint_names_the_class_where_no_extent_is),
 	KUNIT_CASE(a_hint_that_a_file_states_has_its_stream_where_no_extent_is),
 	KUNIT_CASE(every_sector_of_a_write_arrives_where_it_belongs),

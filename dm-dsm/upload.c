@@ -748,7 +748,6 @@ void dsm_table_free(struct dsm *d)
 	}
 	dsm_extent_map_free(map);
 	RCU_INIT_POINTER(d->map, NULL);
-	RCU_INIT_POINTER(d->direct, NULL);
 }
 
 /* A map of what the upload leaves, or an error; then the files are unmarked. */

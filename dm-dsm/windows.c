@@ -10,7 +10,6 @@
 #include <linux/string.h>
 
 #include "dsm.h"
-#include "fallback.h"
 #include "memory.h"
 #include "trace.h"
 
@@ -157,40 +156,47 @@ static const union dsm_stamp dsm_kept_of[] = {
 	[DSM_FOREIGN_CLASS] = { .stream = U8_MAX },
 };
 
+static union dsm_stamp dsm_kept(const struct dsm_params *params)
+{
+	/* A policy that stamps nothing replaces nothing. */
+	if (params->policy == DSM_POLICY_NONE && params->foreign == DSM_FOREIGN_OVERRIDE)
+		return dsm_kept_of[DSM_FOREIGN_KEEP];
+	return dsm_kept_of[params->foreign];
+}
+
 void dsm_relayout(struct dsm *d, bool force)
 {
 	const struct dsm_params *params = &d->params;
 	unsigned int base = params->stream_base;
-	int count = params->streams == DSM_AUTO ? -1 : params->streams;
 	struct dsm_layout layout = {};
-	unsigned int device, last;
+	unsigned int before = d->device_streams, device, last;
 
 	lockdep_assert_held(&d->lock);
 
-	device = dsm_device_streams(d->dev->bdev, base, count, &d->source);
-	if (dsm_fallback_refused(d)) {
-		device = 0;
-		d->source = DSM_STREAMS_REFUSED;
-	}
-	last = count < 0 ? device : min(device, base + count - 1);
+	device = dsm_device_streams(d->bdev, d->stacked, d->leaves, &d->source);
+	last = params->streams == DSM_AUTO ? device :
+					     min(device, base + params->streams - 1);
 	dsm_layout_init(&layout, params->policy, params->groups, base, last,
 			params->hints);
 	if (params->policy != DSM_POLICY_NONE)
 		layout.greatest = device;
 
-	/* In this order a stamp never exceeds what the device takes. */
 	WRITE_ONCE(d->device_streams, device);
-	WRITE_ONCE(d->kept.both, dsm_kept_of[params->foreign].both);
+	WRITE_ONCE(d->kept.both, dsm_kept(params).both);
 	if (force || memcmp(&layout, &d->layout, sizeof(layout))) {
 		d->layout = layout;
 		dsm_restart_regions(d);
 	}
 	dsm_stamp_unmapped(d, dsm_locked_map(d));
+
+	/* Writes that are being mapped may have read what was true before. */
+	if (device < before)
+		synchronize_rcu();
 }
 
 void dsm_set_direct(struct dsm *d)
 {
-	bool careful = d->fallback || rcu_access_pointer(d->discard);
+	bool careful = rcu_access_pointer(d->discard);
 
 	spin_lock(&d->direct_lock);
 	careful |= d->unsettled;

@@ -53,6 +53,21 @@ if [[ $insns ]]; then
 	dmsetup remove t
 fi
 
+# As above LVM
+if [[ $insns ]]; then
+	dmsetup create low --table "0 $sectors linear $disk 0"
+	dmsetup create t --table "0 $sectors linear /dev/mapper/low 0"
+	arm linear-linear 0 /dev/mapper/t
+	dmsetup remove t
+	dmsetup create t --table "0 $sectors dsm /dev/mapper/low 0 2 leaves $disk"
+	for extents in 1000 1000000; do
+		upload 10 $extents >/dev/null
+		arm dsm-linear $extents /dev/mapper/t
+	done
+	dmsetup remove t
+	dmsetup remove low
+fi
+
 dmsetup create t --table "0 $sectors dsm $disk 0 2 streams 8"
 if [[ $insns ]]; then
 	arm dsm 0 /dev/mapper/t

@@ -42,9 +42,8 @@ is 'the disk and the device poll' "$(cat "$(queue "$ssd")/io_poll" "$(queue /dev
 works 'polled writes, verified' polled
 dmsetup remove t
 
-# Above dm-linear the stamped writes go as copies.
 dmsetup create low --table "0 131072 linear $ssd 0"
-dmsetup create t --table '0 131072 dsm /dev/mapper/low 0 2 streams 8'
+dmsetup create t --table "0 131072 dsm /dev/mapper/low 0 2 leaves $ssd"
 begin t full
 record t file 1 collection 33554432 0:0:131072
 commit t >/dev/null
@@ -66,7 +65,7 @@ works 'writes with protection information, across a boundary too' fio --name=pi 
 	--ioengine=libaio --direct=1 --rw=randwrite --bsrange=4k-64k --size=32m --iodepth=8 --verify=crc32c --minimal
 dmsetup remove t
 
-# md, made through sysfs: it does not tell its streams, and passes stamps on
+# md, made through sysfs: it does not tell its streams
 if ! has_write_streams "$ssd"; then
 	done_testing
 fi
@@ -83,9 +82,11 @@ echo 0 | tee $md/dev-dm-*/slot >/dev/null
 echo active >$md/array_state
 for _ in {1..50}; do (($(</sys/block/md_stack/size))) && break; sleep 0.1; done
 dmsetup create t --table '0 65536 dsm /dev/md_stack 0'
-is 'an md device does not tell its streams' "$(field t device_streams) $(field t source)" '0 none'
+is 'an md device does not tell its streams' "$(field t device_streams) $(field t source)" '0 stacked'
 message t set streams 8
-is 'the user may' "$(field t device_streams) $(field t source)" '8 stated'
+is 'and the user is not believed' "$(field t device_streams) $(field t source)" '0 stacked'
+refused 'leaves of an md device' 'leaves may be named of a bio-based device-mapper device only' \
+	dmsetup create u --table "0 65536 dsm /dev/md_stack 0 2 leaves $ssd"
 begin t full
 record t file 1 collection 1048576 0:0:4096
 commit t >/dev/null
@@ -93,7 +94,7 @@ left=$(blocks_left "$ssd")
 put /dev/mapper/t 0 7
 put /dev/mapper/t 256 9
 put /dev/mapper/t 1024 3
-is 'stamps pass through raid1 on dm-linear' "$(blocks_taken "$left" "$(blocks_left "$ssd")")" '3 0 7 9 0 0 0 0'
+is 'nothing is stamped' "$(blocks_taken "$left" "$(blocks_left "$ssd")")" '19 0 0 0 0 0 0 0'
 is 'those above are told of no streams' "$(<"$(queue /dev/mapper/t)/max_write_streams")" 0
 dmsetup remove t
 echo clear >$md/array_state

@@ -79,6 +79,23 @@ commit() { message "$1" commit "$upload"; }
 # field NAME WORD: the value behind WORD in the status line of the dsm device
 field() { dmsetup status "$1" | grep -o " $2 [^ ]*" | head -n 1 | cut -d' ' -f3; }
 
+# park SERIAL: takes an NVMe disk out of the machine, if it is there
+park() {
+	local controller
+
+	for controller in /sys/class/nvme/nvme*; do
+		if [[ $(xargs <"$controller/serial") = "$1" ]]; then
+			echo 1 >"$(readlink -f "$controller/device")/remove"
+		fi
+	done
+}
+
+# plug SERIAL: plugs it in again, and prints its node
+plug() {
+	echo 1 >/sys/bus/pci/rescan
+	disk_by_serial "$1"
+}
+
 # sectors NAME STREAM: what the target has counted for a stream
 stream_sectors() {
 	dmsetup status "$1" | grep -o " stream $2 [0-9]* [0-9]*" | cut -d' ' -f5

@@ -19,7 +19,7 @@ pub struct Media {
 
 /// What the drive says, or a sentence about why it does not.
 pub fn of(sysfs: &Sysfs, dev: DevNo) -> Result<Media, String> {
-    let below = streams::below(sysfs, dev).map_err(|e| format!("{e:#}"))?;
+    let below = streams::below(sysfs, &streams::Unknown, dev).map_err(|e| format!("{e:#}"))?;
     let [drive] = below.disks.as_slice() else {
         return Err(format!(
             "the device lies on several disks: {}",

@@ -129,7 +129,9 @@ impl Report {
     fn source(&self) -> &'static str {
         match self.status.source.as_str() {
             "queue" => "told by the device's queue",
-            "stated" => "stated when the device was created",
+            "leaves" => "told by the disks below",
+            "machine" => "told by the disks below, lowered to what every disk here takes",
+            "stacked" => "what lies below does not tell",
             "kernel" => "this kernel has no write streams",
             "none" => "the device has none",
             _ => "",

@@ -239,7 +239,7 @@ pub struct Create {
     /// Share in either region up to which it is [kernel: 0.05]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub threshold2: Option<u32>,
-    /// Streams to use: auto finds out, also below device-mapper and md
+    /// Streams to use: auto takes all that are known, N at most so many
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = streams)]
     pub streams: Streams,
     /// The first stream to use [kernel: 1]

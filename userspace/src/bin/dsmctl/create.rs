@@ -29,14 +29,14 @@ pub fn create(a: &Create, out: Output) -> Result<()> {
     let dev = block_device(&a.dev)?;
     let length = length(&sysfs, a, dev)?;
     check_unused(&sysfs, &a.dev, dev)?;
-    let stated = streams_to_state(&sysfs, a, dev)?;
+    let dm = Dm::open()?;
+    let leaves = leaves_to_name(&sysfs, &dm, a, dev)?;
     let line = Line {
         start: 0,
         length,
         target: "dsm".into(),
-        params: format!("{dev} {}{}", a.start, features(a, stated)),
+        params: format!("{dev} {}{}", a.start, features(a, &leaves)),
     };
-    let dm = Dm::open()?;
     match dm.create(&a.name) {
         Ok(_) => {}
         Err(e) if e.errno() == Some(Errno::BUSY) => {
@@ -56,7 +56,7 @@ pub fn create(a: &Create, out: Output) -> Result<()> {
     let name = &a.name;
     let shown = path.display().to_string();
     let data = json!({
-        "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "streams_stated": stated,
+        "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "leaves": leaves,
     });
     crate::print(out, &data, || format!("{shown}\n"))
 }
@@ -149,30 +149,26 @@ pub fn mounted_at(dev: DevNo) -> Option<String> {
     })
 }
 
-/// The number that the kernel must be told, and why.
-fn streams_to_state(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<Option<u32>> {
-    if let Streams::Number(n) = a.streams {
-        return Ok(Some(n.into()));
-    }
-    let below = streams::below(sysfs, dev)?;
+/// The disks that the kernel must be told, by number, and a note where that is in vain.
+fn leaves_to_name(sysfs: &Sysfs, dm: &Dm, a: &Create, dev: DevNo) -> Result<Vec<String>> {
+    let below = streams::below(sysfs, dm, dev)?;
+    let shown = a.dev.display();
     if !below.losing.is_empty() {
         eprintln!(
-            "dsmctl: note: {} below {} does not pass streams on",
-            below.losing.join(", "),
-            a.dev.display()
+            "dsmctl: note: {} below {shown} does not pass streams on",
+            below.losing.join(", ")
+        );
+    } else if below.stacked && !below.barring.is_empty() && below.streams.is_some_and(|n| n > 0) {
+        eprintln!(
+            "dsmctl: note: below {shown} is {}, above which only lifetime hints are stamped, no streams",
+            below.barring.join(", ")
         );
     }
-    if !below.stacked {
-        return Ok(None);
-    }
-    // The device's streams are 1 to n, `streams` counts from the base on.
-    let before = u32::from(a.stream_base.unwrap_or(1)) - 1;
-    let usable = below.streams.unwrap_or(0).min(255).saturating_sub(before);
-    Ok((usable > 0).then_some(usable))
+    Ok(below.leaves_to_name().iter().map(DevNo::to_string).collect())
 }
 
 /// The feature words, with their number before them.
-fn features(a: &Create, stated: Option<u32>) -> String {
+fn features(a: &Create, leaves: &[String]) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
         if let Some(v) = value {
@@ -187,11 +183,18 @@ fn features(a: &Create, stated: Option<u32>) -> String {
     add("primary_filter", a.primary_filter.clone());
     add("threshold1", a.threshold1.map(|n| n.to_string()));
     add("threshold2", a.threshold2.map(|n| n.to_string()));
-    add("streams", stated.map(|n| n.to_string()));
+    add(
+        "streams",
+        match a.streams {
+            Streams::Auto => None,
+            Streams::Number(n) => Some(n.to_string()),
+        },
+    );
     add("stream_base", a.stream_base.map(|n| n.to_string()));
     add("hints", a.hints.clone());
     add("foreign", a.foreign.clone());
     add("discard", a.discard.clone());
+    add("leaves", (!leaves.is_empty()).then(|| leaves.join(",")));
     if words.is_empty() {
         return String::new();
     }
@@ -246,15 +249,21 @@ mod tests {
 
     #[test]
     fn the_feature_words() {
-        assert_eq!(features(&parsed(""), None), "");
-        assert_eq!(features(&parsed(""), Some(8)), " 2 streams 8");
+        assert_eq!(features(&parsed(""), &[]), "");
+        assert_eq!(features(&parsed("--streams 8"), &[]), " 2 streams 8");
+        let leaves = ["259:0".to_owned(), "259:2".to_owned()];
+        assert_eq!(features(&parsed(""), &leaves), " 2 leaves 259:0,259:2");
+        assert_eq!(
+            features(&parsed("--streams 4"), &leaves[..1]),
+            " 4 streams 4 leaves 259:0"
+        );
         assert_eq!(
             features(
                 &parsed(
                     "--policy dsm --groups 4 --alpha 6 --prediction off --range region --primary-filter off \
                      --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep --discard on"
                 ),
-                None
+                &[]
             ),
             " 24 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
              threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on"

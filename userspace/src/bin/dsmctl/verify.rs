@@ -23,10 +23,12 @@ use dsm::cli::dsmctl::{self as args, Output, Verify};
 use dsm::control::{self, Request};
 use dsm::device::{Device, MessageError, Target};
 use dsm::devno::DevNo;
+use dsm::dm::Dm;
 use dsm::fiemap::{Fiemap, Mapper};
 use dsm::nvme::Namespace;
 use dsm::report::Grid;
-use dsm::status::{Region, Side};
+use dsm::status::{Region, Side, Status};
+use dsm::streams::Below;
 use dsm::sysfs::Sysfs;
 use dsm::table::{Extent, Kind, Record, Stamp, Upload};
 use dsm::{place, streams};
@@ -117,27 +119,36 @@ struct Verified {
 pub fn verify(a: &Verify, out: Output) -> Result<bool> {
     let device = Device::open(&a.name)?;
     let sysfs = Sysfs::default();
-    let below = streams::below(&sysfs, device.devno)?;
-    let [disk] = below.disks.as_slice() else {
-        bail!(
-            "{}: it lies on several disks ({}), whose counts cannot be told apart",
-            a.name,
-            below.disks.join(", ")
-        );
-    };
-    let v = match counters(disk)? {
-        Ok(c) => measure(a, &device, disk, &c)?,
-        Err((verdict, reason)) => Verified {
-            name: device.name.clone(),
-            disk: disk.clone(),
-            unit: None,
-            verdict,
-            reason,
-            rows: Vec::new(),
+    let below = streams::below(&sysfs, &Dm::open()?, device.devno)?;
+    let v = match below.disks.as_slice() {
+        [disk] => match counters(disk)? {
+            Ok(c) => measure(a, &device, &below, disk, &c)?,
+            Err((verdict, reason)) => unmeasured(&device, disk, verdict, reason),
         },
+        several => {
+            let status = device.status().map_err(|e| refused(&a.name, e))?;
+            let disks = several.join(", ");
+            ensure!(
+                status.source == "stacked",
+                "{}: it lies on several disks ({disks}), whose counts cannot be told apart",
+                a.name
+            );
+            unmeasured(&device, &disks, Verdict::NotStamped, unstamped(&status, &below))
+        }
     };
     crate::print(out, &v, || text(&v))?;
     Ok(v.verdict == Verdict::Arrive)
+}
+
+fn unmeasured(device: &Device, disk: &str, verdict: Verdict, reason: String) -> Verified {
+    Verified {
+        name: device.name.clone(),
+        disk: disk.to_owned(),
+        unit: None,
+        verdict,
+        reason,
+        rows: Vec::new(),
+    }
 }
 
 fn text(v: &Verified) -> String {
@@ -391,7 +402,28 @@ impl Drop for Guest<'_> {
     }
 }
 
-fn measure(a: &Verify, device: &Device, disk: &str, counters: &Counters) -> Result<Verified> {
+/// Why a policy has no streams to give.
+fn unstamped(status: &Status, below: &Below) -> String {
+    match status.source.as_str() {
+        "kernel" => "nothing is stamped: this kernel has no write streams".into(),
+        _ if status.policy == "none" => "nothing is stamped: the policy is none".into(),
+        "stacked" if below.barring.is_empty() => {
+            "nothing is stamped: the disks below were not named when the device was made; \
+             remove it and have dsmctl create make it again"
+                .into()
+        }
+        "stacked" => format!(
+            "nothing is stamped: only lifetime hints are above {}",
+            below.barring.join(", ")
+        ),
+        _ => format!(
+            "nothing is stamped: the policy is {}, and the device has {} streams",
+            status.policy, status.device_streams
+        ),
+    }
+}
+
+fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Counters) -> Result<Verified> {
     let mut v = Verified {
         name: device.name.clone(),
         disk: disk.to_owned(),
@@ -403,13 +435,7 @@ fn measure(a: &Verify, device: &Device, disk: &str, counters: &Counters) -> Resu
     let status = device.status().map_err(|e| refused(&a.name, e))?;
     if matches!(counters, Counters::Fdp { .. }) && status.layout == "none" {
         v.unit = None;
-        v.reason = match status.source.as_str() {
-            "kernel" => "nothing is stamped: this kernel has no write streams".into(),
-            _ => format!(
-                "nothing is stamped: the policy is {}, and the device has {} streams",
-                status.policy, status.device_streams
-            ),
-        };
+        v.reason = unstamped(&status, below);
         return Ok(v);
     }
     let dir = directory(a, device.devno)?;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+#include <linux/err.h>
+#include <linux/minmax.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "compat/compat.h"
+#include "leaves.h"
+#include "streams.h"
+
+struct dsm_leaves {
+	unsigned int nr;
+	struct file *file[DSM_MAX_LEAVES];
+};
+
+static bool dsm_is_dm(struct block_device *bdev)
+{
+	struct mapped_device *md = dm_get_md(disk_devt(bdev->bd_disk));
+
+	if (!md)
+		return false;
+	dm_put(md);
+	return true;
+}
+
+bool dsm_is_stacked(struct block_device *bdev)
+{
+	return dsm_is_dm(bdev) || !list_empty(&bdev->bd_disk->slave_bdevs);
+}
+
+static int dsm_leaf_open(struct dsm_leaves *leaves, const char *path, char **error)
+{
+	struct block_device *bdev;
+	struct file *file;
+	dev_t dev;
+
+	if (leaves->nr == DSM_MAX_LEAVES) {
+		*error = "there may be at most 64 leaves";
+		return -EINVAL;
+	}
+
+	*error = "a leaf cannot be opened: leaves must be <dev>[,<dev>...]";
+	if (dm_devt_from_path(path, &dev))
+		return -ENODEV;
+	file = bdev_file_open_by_dev(dev, BLK_OPEN_READ, NULL, NULL);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	leaves->file[leaves->nr++] = file;
+
+	bdev = file_bdev(file);
+	if (dsm_is_stacked(bdev) && !dsm_own_streams(bdev)) {
+		*error = "a leaf is a stacked device itself: name the disks at the bottom";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+struct dsm_leaves *dsm_leaves_open(const char *list, struct block_device *above,
+				   char **error)
+{
+	struct dsm_leaves *leaves = NULL;
+	char *copy, *rest, *path;
+	int r = -EINVAL;
+
+	/* A multipath device may be of requests, which carry on elsewhere when one fails. */
+	if (!dsm_is_dm(above) || queue_is_mq(bdev_get_queue(above))) {
+		*error = "leaves may be named of a bio-based device-mapper device only";
+		return ERR_PTR(r);
+	}
+
+	*error = "no memory for the leaves";
+	copy = kstrdup(list, GFP_KERNEL);
+	if (!copy)
+		return ERR_PTR(-ENOMEM);
+	leaves = kzalloc_obj(*leaves);
+	if (!leaves) {
+		kfree(copy);
+		return ERR_PTR(-ENOMEM);
+	}
+
+	rest = copy;
+	while ((path = strsep(&rest, ","))) {
+		r = dsm_leaf_open(leaves, path, error);
+		if (r)
+			break;
+	}
+	kfree(copy);
+	if (r) {
+		dsm_leaves_close(leaves);
+		return ERR_PTR(r);
+	}
+	return leaves;
+}
+
+void dsm_leaves_close(struct dsm_leaves *leaves)
+{
+	if (!leaves)
+		return;
+	while (leaves->nr)
+		bdev_fput(leaves->file[--leaves->nr]);
+	kfree(leaves);
+}
+
+unsigned int dsm_leaves_streams(const struct dsm_leaves *leaves)
+{
+	unsigned int least = UINT_MAX;
+
+	for (unsigned int i = 0; i < leaves->nr; i++)
+		least = min(least, dsm_own_streams(file_bdev(leaves->file[i])));
+	return least;
+}
+
+size_t dsm_leaves_emit(const struct dsm_leaves *leaves, char *result, size_t sz,
+		       unsigned int maxlen)
+{
+	char name[16];	/* as struct dm_dev has it */
+
+	for (unsigned int i = 0; leaves && i < leaves->nr; i++) {
+		format_dev_t(name, file_bdev(leaves->file[i])->bd_dev);
+		DMEMIT("%s%s", i ? "," : " leaves ", name);
+	}
+	return sz;
+}
