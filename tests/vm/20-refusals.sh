@@ -84,9 +84,9 @@ again; theirs=$upload; again
 refused 'records for an upload that another has replaced' "upload $theirs was replaced by a later one" message t upload "$theirs" file 1 other -
 refused 'regions after a word' "'x' is not a file id" message t regions x
 is 'the reason can be asked for' "$(message t error)" "regions: 'x' is not a file id"
-matches 'an upload under way is seen' "$(dmsetup status t)" " upload $upload upload_files 0 upload_extents 0 upload_idle_ms [0-9]+\$"
+matches 'an upload under way is seen' "$(dmsetup status t)" " upload $upload upload_files 0 upload_extents 0 upload_idle_ms [0-9]+ "
 works 'the other one is not disturbed' message t abort "$upload"
-matches 'and ends' "$(dmsetup status t)" ' upload 0$'
+matches 'and ends' "$(dmsetup status t)" ' upload 0 '
 
 is 'the running state is as it was' "$(state)" "$before"
 dmsetup remove t
