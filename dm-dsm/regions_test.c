@@ -154,6 +154,48 @@ static int count_on(void *data)
 	return 0;
 }
 
+/* Each write is to the page after the last one: there are never more than the range has. */
+static int count_upwards(void *data)
+{
+	struct counting *c = data;
+
+	while (!kthread_should_stop()) {
+		for (int i = 0; i < 100; i++)
+			dsm_region_count(c->region, c->times++ * DSM_PAGE_SECTORS,
+					 DSM_PAGE_SECTORS);
+		cond_resched();
+	}
+	return 0;
+}
+
+static void the_range_is_never_behind_the_count(struct kunit *test)
+{
+	struct dsm_file *file = new_file(test);
+	struct counting c = { .region = &file->region[DSM_TOP] };
+	unsigned int cpu = cpumask_any_but(cpu_online_mask, raw_smp_processor_id());
+	struct task_struct *thread;
+	unsigned int behind = 0;
+	u64 before = 0;
+
+	if (cpu >= nr_cpu_ids)
+		kunit_skip(test, "there is one processor only");
+	thread = kthread_run_on_cpu(count_upwards, &c, cpu, "dsm-count/%u");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
+	for (unsigned int looks = 0; looks < 300000;) {
+		struct dsm_file_sums sums = { .low = { U32_MAX, U32_MAX } };
+		struct dsm_file_window window;
+
+		dsm_file_read_window(file, true, &sums, &window);
+		behind += window.region[DSM_TOP].range <
+			  window.region[DSM_TOP].pages * DSM_PAGE_SIZE;
+		looks += window.region[DSM_TOP].pages != before;
+		before = window.region[DSM_TOP].pages;
+		cond_resched();
+	}
+	kthread_stop(thread);
+	KUNIT_EXPECT_EQ(test, behind, 0);
+}
+
 static void every_write_counts_in_one_window(struct kunit *test)
 {
 	struct dsm_file *file = new_file(test);
@@ -343,6 +385,7 @@ static struct kunit_case regions_cases[] = {
 	KUNIT_CASE_PARAM(writes_are_counted_in_pages, count_gen_params),
 	KUNIT_CASE(each_window_counts_from_zero),
 	KUNIT_CASE(a_write_during_a_checkpoint_counts_in_the_next_window),
+	KUNIT_CASE_SLOW(the_range_is_never_behind_the_count),
 	KUNIT_CASE(every_write_counts_in_one_window),
 	KUNIT_CASE(a_range_covers_what_is_counted),
 	KUNIT_CASE(a_checkpoint_that_fails_loses_no_pages),
