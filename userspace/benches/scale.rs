@@ -115,6 +115,7 @@ fn serve(agent: &mut Agent<Sink, Fiemap>, watch: Watch, dir: &Path, seconds: u64
         keeper: Keeper::new(&dir.join("state"), "d"),
         rules: RulesFiles::open(&[]).unwrap().0,
         link: None,
+        discard: None,
         pulse: Pulse::default(),
     };
     std::thread::spawn(move || {

@@ -72,6 +72,9 @@ pub struct Database {
     /// Lifetime hints on the inodes of files.
     #[serde(default)]
     pub write_hints: bool,
+    /// What a checkpoint has freed is discarded.
+    #[serde(default)]
+    pub discard: bool,
     /// Files get streams by themselves.
     #[serde(default)]
     pub auto: bool,
@@ -292,6 +295,7 @@ outgrown = "move"
 rules = "/etc/two.rules"
 refresh-seconds = 0.5
 wait = false
+discard = true
 "#;
 
     #[test]
@@ -307,6 +311,7 @@ wait = false
             (BoundaryMode::Auto, Outgrown::Report)
         );
         assert_eq!((one.wait, one.refresh_seconds), (true, Seconds::default()));
+        assert_eq!((one.discard, two.discard), (false, true));
         assert_eq!(
             (two.boundary, two.outgrown),
             (BoundaryMode::Manual, Outgrown::Move)

@@ -84,9 +84,48 @@ pub struct Info {
     pub server: Option<ServerInfo>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto: Option<AutoInfo>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discard: Option<DiscardInfo>,
     /// What rules give a stream or a lifetime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectInfo>,
+}
+
+/// Of discards, where they are to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiscardInfo {
+    /// Nothing is discarded; why, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+    /// So many more checkpoints are waited for.
+    pub waiting: u32,
+    /// Files whose list of free blocks is known.
+    pub files: u64,
+    pub looks: u64,
+    /// Looks at checkpoints that completed faster than they could be read.
+    pub torn: u64,
+    /// How often all that was known was forgotten.
+    pub resets: u64,
+    /// What checkpoints have freed.
+    pub freed_bytes: u64,
+    /// Of this: in pieces too short to discard, without a place of its own, and not
+    /// sent before the next checkpoint.
+    pub short_bytes: u64,
+    pub unplaced_bytes: u64,
+    pub dropped_bytes: u64,
+    /// What the target was told.
+    pub sent_ranges: u64,
+    pub sent_bytes: u64,
+    /// What is still to be sent.
+    pub queued_bytes: u64,
+    /// How long the last look took, and the last sending.
+    pub look_ms: u64,
+    pub send_ms: u64,
+    /// Commands of 256 ranges that the drive gets in a second, at most.
+    pub commands_per_second: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

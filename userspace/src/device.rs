@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::devno::DevNo;
 use crate::dm::{Dm, DmError, Id};
-use crate::status::{Checkpoint, ParseError, Region, Status, TableLine};
+use crate::status::{self, Checkpoint, ParseError, Region, Status, TableLine};
 
 /// Files a `regions` reply covers.
 const PAGE: u32 = 100;
@@ -40,6 +40,11 @@ pub trait Target {
 
     fn checkpoint(&self) -> Result<Checkpoint, MessageError> {
         Ok(self.message("checkpoint")?.parse()?)
+    }
+
+    /// Begins a write window, and returns its number.
+    fn window(&self) -> Result<u64, MessageError> {
+        Ok(status::window(&self.message("window")?)?)
     }
 
     /// Of the table, as an update names it.

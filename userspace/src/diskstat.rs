@@ -16,11 +16,29 @@ pub struct DiskStat {
     pub write_ms: u64,
     /// With at least one request under way.
     pub busy_ms: u64,
+    /// 0 on kernels that do not count them.
+    pub discards: u64,
+    pub discard_ms: u64,
 }
 
 impl DiskStat {
     pub fn of(sysfs: &Sysfs, dev: DevNo) -> Option<Self> {
         parse(&sysfs.text(dev, "stat")?)
+    }
+}
+
+impl DiskStat {
+    /// Adds what another disk has done.
+    pub fn add(&mut self, o: &Self) {
+        self.reads += o.reads;
+        self.read_bytes += o.read_bytes;
+        self.read_ms += o.read_ms;
+        self.writes += o.writes;
+        self.written_bytes += o.written_bytes;
+        self.write_ms += o.write_ms;
+        self.busy_ms += o.busy_ms;
+        self.discards += o.discards;
+        self.discard_ms += o.discard_ms;
     }
 }
 
@@ -34,6 +52,7 @@ fn parse(text: &str) -> Option<DiskStat> {
     else {
         return None;
     };
+    let later = |n: usize| fields.get(n).copied().unwrap_or_default();
     Some(DiskStat {
         reads,
         read_bytes: read_sectors * 512,
@@ -42,6 +61,8 @@ fn parse(text: &str) -> Option<DiskStat> {
         written_bytes: written_sectors * 512,
         write_ms,
         busy_ms,
+        discards: later(11),
+        discard_ms: later(14),
     })
 }
 
@@ -65,8 +86,17 @@ mod tests {
             written_bytes: 176 * 512,
             write_ms: 9,
             busy_ms: 13,
+            discards: 3,
+            discard_ms: 1,
         };
         assert_eq!(DiskStat::of(&tree.sysfs(), dev), Some(wanted));
+        let older = DiskStat {
+            discards: 0,
+            discard_ms: 0,
+            ..wanted
+        };
+        tree.set("253:0", "stat", "11 1 88 7 22 2 176 9 0 13 16");
+        assert_eq!(DiskStat::of(&tree.sysfs(), dev), Some(older));
         tree.set("253:0", "stat", "11 1 88 x");
         assert_eq!(DiskStat::of(&tree.sysfs(), dev), None);
     }

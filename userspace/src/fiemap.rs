@@ -30,6 +30,7 @@ mod flag {
     pub const DATA_INLINE: u32 = 0x200;
     pub const DATA_TAIL: u32 = 0x400;
     pub const UNWRITTEN: u32 = 0x800;
+    pub const MERGED: u32 = 0x1000;
     pub const SHARED: u32 = 0x2000;
 }
 
@@ -206,6 +207,55 @@ impl Mapper for Fiemap {
     }
 }
 
+/// Extents that are written, aligned, and nobody else's: what is discarded is gone.
+pub struct Solid {
+    place: Place,
+    buf: Box<[u8]>,
+}
+
+impl Solid {
+    pub fn new(place: Place) -> Self {
+        Self {
+            place,
+            buf: vec![0; HEADER + BATCH * EXTENT].into(),
+        }
+    }
+
+    /// Gives the extents that have bytes of `range`, by offset.
+    pub fn map(
+        &mut self,
+        file: &dyn AsFd,
+        range: std::ops::Range<u64>,
+        emit: &mut dyn FnMut(Extent),
+    ) -> io::Result<()> {
+        let mut start = range.start;
+        while start < range.end {
+            let got = read_batch(file, start, &mut self.buf)?;
+            for n in 0..got {
+                let raw = raw_at(&self.buf, n);
+                if let Some(whole) = solid(raw) {
+                    self.place.map(whole, &mut *emit);
+                }
+                start = raw.logical.saturating_add(raw.length);
+                if raw.flags & flag::LAST != 0 || raw.length == 0 {
+                    return Ok(());
+                }
+            }
+            if got == 0 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An extent of which every flag is known to be harmless.
+fn solid(raw: Raw) -> Option<Extent> {
+    let aligned = (raw.logical | raw.physical | raw.length) % 512 == 0;
+    let whole = Extent::new(raw.logical / 512, raw.physical / 512, raw.length / 512);
+    (aligned && raw.flags & !(flag::LAST | flag::MERGED) == 0).then_some(whole)
+}
+
 /// Whether a file's file system can tell extents at all.
 pub fn supported(file: &dyn AsFd) -> Result<bool, Errno> {
     let mut buf = [0u8; HEADER + EXTENT];
@@ -296,6 +346,28 @@ mod tests {
                 Extent::new(40, 10240, 8)
             ]
         );
+    }
+
+    #[test]
+    fn only_solid_extents_are_discarded() {
+        let whole = Some(Extent::new(8, 2048, 8));
+        for (flags, wanted) in [
+            (0, whole),
+            (flag::LAST | flag::MERGED, whole),
+            (flag::UNKNOWN, None),
+            (flag::DELALLOC, None),
+            (flag::ENCODED, None),
+            (flag::NOT_ALIGNED, None),
+            (flag::DATA_INLINE, None),
+            (flag::DATA_TAIL, None),
+            (flag::UNWRITTEN, None),
+            (flag::SHARED, None),
+            // None that is known.
+            (0x8000_0000, None),
+        ] {
+            assert_eq!(solid(raw(4096, 1 << 20, 4096, flags)), wanted, "{flags:#x}");
+        }
+        assert_eq!(solid(raw(4096, 1 << 20, 100, 0)), None);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 
 use std::fmt::Write as _;
 
-use crate::control::Info;
+use crate::control::{DiscardInfo, Info};
 use crate::diskstat::DiskStat;
 use crate::host::Host;
 use crate::layout::{self, Layout};
 use crate::media::Media;
 use crate::mongo::ServerInfo;
 use crate::sample::{Kernel, Sample};
-use crate::status::{Status, StreamCount};
+use crate::status::{Discard, Status, StreamCount};
 
 /// A value, with further labels.
 type Value = (String, f64);
@@ -36,6 +36,13 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
+fn micros(values: Vec<Value>) -> Vec<Value> {
+    values
+        .into_iter()
+        .map(|(labels, us)| (labels, us / 1e6))
+        .collect()
+}
+
 fn media(s: &Sample, value: impl Fn(&Media) -> u128) -> Vec<Value> {
     let told = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
     told.map(|m| (format!(",drive=\"{}\"", escaped(&m.drive)), value(m) as f64))
@@ -44,6 +51,19 @@ fn media(s: &Sample, value: impl Fn(&Media) -> u128) -> Vec<Value> {
 
 fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
     s.agent.iter().map(|i| (String::new(), value(i))).collect()
+}
+
+fn discard(s: &Sample, value: impl Fn(&Discard) -> u64) -> Vec<Value> {
+    let on = s.kernel.iter().filter(|k| k.status.discard.state == "on");
+    on.map(|k| (String::new(), value(&k.status.discard) as f64))
+        .collect()
+}
+
+fn discarder(s: &Sample, value: impl Fn(&DiscardInfo) -> u64) -> Vec<Value> {
+    let info = s.agent.as_ref().and_then(|a| a.discard.as_ref());
+    info.map(|i| (String::new(), value(i) as f64))
+        .into_iter()
+        .collect()
 }
 
 fn server(s: &Sample, values: impl Fn(&ServerInfo) -> Vec<Value>) -> Vec<Value> {
@@ -249,6 +269,102 @@ const FAMILIES: &[Family] = &[
         |s| agent(s, |i| i.delalloc as f64),
     ),
     (
+        "dsm_discarded_bytes_total",
+        "counter",
+        "Bytes of freed blocks that were discarded.",
+        |s| discard(s, |d| d.discarded_sectors * 512),
+    ),
+    (
+        "dsm_discards_total",
+        "counter",
+        "Discards of freed blocks.",
+        |s| discard(s, |d| d.discarded),
+    ),
+    (
+        "dsm_discard_refused_bytes_total",
+        "counter",
+        "Bytes that the target did not discard, because they were written, or may have been.",
+        |s| discard(s, |d| d.refused_sectors * 512),
+    ),
+    (
+        "dsm_discard_failed_total",
+        "counter",
+        "Discards that the device failed.",
+        |s| discard(s, |d| d.failed),
+    ),
+    (
+        "dsm_discard_queued_ranges",
+        "gauge",
+        "Ranges that wait to be discarded.",
+        |s| discard(s, |d| d.queued),
+    ),
+    (
+        "dsm_discard_held_writes_total",
+        "counter",
+        "Writes that waited for a discard.",
+        |s| discard(s, |d| d.held),
+    ),
+    (
+        "dsm_discard_held_seconds_max",
+        "gauge",
+        "The longest that a write waited for a discard.",
+        |s| micros(discard(s, |d| d.held_us)),
+    ),
+    (
+        "dsm_discard_seconds_max",
+        "gauge",
+        "The longest that 256 discards took.",
+        |s| micros(discard(s, |d| d.longest_us)),
+    ),
+    (
+        "dsm_agent_discard_on",
+        "gauge",
+        "Whether dsmd discards what checkpoints free.",
+        |s| discarder(s, |i| u64::from(i.off.is_none())),
+    ),
+    (
+        "dsm_agent_discard_files",
+        "gauge",
+        "Files whose list of free blocks dsmd knows.",
+        |s| discarder(s, |i| i.files),
+    ),
+    (
+        "dsm_agent_discard_freed_bytes_total",
+        "counter",
+        "Bytes that checkpoints have freed.",
+        |s| discarder(s, |i| i.freed_bytes),
+    ),
+    (
+        "dsm_agent_discard_sent_bytes_total",
+        "counter",
+        "Bytes of these that dsmd has sent to the target.",
+        |s| discarder(s, |i| i.sent_bytes),
+    ),
+    (
+        "dsm_agent_discard_short_bytes_total",
+        "counter",
+        "Bytes of these in pieces too short to discard.",
+        |s| discarder(s, |i| i.short_bytes),
+    ),
+    (
+        "dsm_agent_discard_late_bytes_total",
+        "counter",
+        "Bytes of these that the next checkpoint came before.",
+        |s| discarder(s, |i| i.dropped_bytes),
+    ),
+    (
+        "dsm_agent_discard_queued_bytes",
+        "gauge",
+        "Bytes that dsmd has still to send.",
+        |s| discarder(s, |i| i.queued_bytes),
+    ),
+    (
+        "dsm_agent_discard_resets_total",
+        "counter",
+        "How often dsmd forgot all that it knew of freed blocks.",
+        |s| discarder(s, |i| i.resets),
+    ),
+    (
         "dsm_server_up",
         "gauge",
         "Whether the database's server answers, where dsmd asks it.",
@@ -416,6 +532,55 @@ mod tests {
         let gone = text(&[sample(None)], &host);
         assert!(gone.contains("dsm_up{device=\"a\\\"b\"} 0\n"));
         assert!(!gone.contains("dsm_files{"));
+    }
+
+    #[test]
+    fn what_is_discarded() {
+        let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
+            streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0";
+        let on = "discard on discard_window 7 discard_valid 6 discard_queued 5 discarded 40 \
+            discarded_sectors 320 discard_refused_sectors 16 discard_failed 1 discard_held 2 \
+            discard_held_us 350 discard_us 900";
+        let agent = |off: Option<&str>| {
+            serde_json::json!({
+                "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+                "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
+                "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
+                "discard": {"off": off, "freed_bytes": 9, "sent_bytes": 7, "files": 3},
+            })
+        };
+        let said = |status: String, off| {
+            let kernel = Kernel {
+                table: "259:0 0 0".parse().unwrap(),
+                status: status.parse().unwrap(),
+                disk: DiskStat::default(),
+                media: Err("no".into()),
+            };
+            let sample = Sample {
+                device: "d".into(),
+                kernel: Some(kernel),
+                agent: serde_json::from_value(agent(off)).unwrap(),
+            };
+            text(&[sample], &Host::default())
+        };
+        let text = said(format!("{status} {on}"), None);
+        for line in [
+            "dsm_discarded_bytes_total{device=\"d\"} 163840",
+            "dsm_discards_total{device=\"d\"} 40",
+            "dsm_discard_refused_bytes_total{device=\"d\"} 8192",
+            "dsm_discard_queued_ranges{device=\"d\"} 5",
+            "dsm_discard_held_seconds_max{device=\"d\"} 0.00035",
+            "dsm_discard_seconds_max{device=\"d\"} 0.0009",
+            "dsm_agent_discard_on{device=\"d\"} 1",
+            "dsm_agent_discard_freed_bytes_total{device=\"d\"} 9",
+            "dsm_agent_discard_sent_bytes_total{device=\"d\"} 7",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        let text = said(format!("{status} discard off"), Some("because"));
+        assert!(text.contains("dsm_agent_discard_on{device=\"d\"} 0"));
+        assert!(!text.contains("dsm_discards_total{"), "it is off");
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! that keeps a table as the module does and checks every upload.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::class::Class;
 use crate::device::{MessageError, Target};
-use crate::status::{Status, StreamCount};
+use crate::status::{Discard, Status, StreamCount};
 use crate::table::{Extent, Stamp};
 
 /// Writes down messages, and answers those that need it.
@@ -78,9 +78,74 @@ struct Staged {
     named: BTreeSet<u64>,
 }
 
+/// Sectors in what has a bit.
+const PAGE: u64 = 8;
+
+/// Which pages were written in the current window and in the one before, and what is
+/// to be discarded.
+#[derive(Default)]
+struct Writes {
+    on: bool,
+    window: u64,
+    /// The oldest window since which every write is known, 0: none.
+    valid: u64,
+    current: BTreeSet<u64>,
+    before: BTreeSet<u64>,
+    /// The window since which a page must not have been written, and the page.
+    queue: VecDeque<(u64, u64)>,
+    discarded: u64,
+    refused: u64,
+}
+
+impl Writes {
+    fn begin_window(&mut self) -> String {
+        self.window += 1;
+        self.before = std::mem::take(&mut self.current);
+        self.valid = if self.valid == 0 {
+            self.window
+        } else {
+            self.valid.max(self.window - 1)
+        };
+        format!("window {}", self.window)
+    }
+
+    fn discard(&mut self, words: &[&str]) -> Result<String, String> {
+        let since = words.get(1).and_then(|w| w.parse().ok()).ok_or("bad window")?;
+        if self.valid == 0 || since < self.valid || since > self.window {
+            return Err(format!("discard {since}: writes since then are not known"));
+        }
+        let mut ranges = Vec::new();
+        for word in &words[2..] {
+            let (start, length) = word.split_once(':').ok_or("strange range")?;
+            let start: u64 = start.parse().map_err(|_| "bad start")?;
+            let length: u64 = length.parse().map_err(|_| "bad length")?;
+            ranges.push((start.div_ceil(PAGE), (start + length) / PAGE));
+        }
+        for &(from, to) in &ranges {
+            self.queue.extend((from..to).map(|page| (since, page)));
+        }
+        Ok(format!("queued {}", ranges.len()))
+    }
+
+    /// Discards the first page that waits, if it may be.
+    fn run(&mut self) -> Option<u64> {
+        let (since, page) = self.queue.pop_front()?;
+        let known = self.valid > 0 && since >= self.valid;
+        let older = since < self.window && self.before.contains(&page);
+        if known && !older && !self.current.contains(&page) {
+            self.discarded += 1;
+            Some(page)
+        } else {
+            self.refused += 1;
+            None
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     files: Files,
+    writes: Writes,
     upload: Option<Staged>,
     uploads: u64,
     generation: u64,
@@ -139,6 +204,7 @@ impl ModelKernel {
         s.files.clear();
         s.generation = 0;
         s.windows = 0;
+        s.writes.valid = 0;
     }
 
     pub fn write(&self, bytes: u64) {
@@ -153,6 +219,23 @@ impl ModelKernel {
     /// Somebody else begins an upload, as at the next message that is a record.
     pub fn replace_upload(&self) {
         self.state.borrow_mut().intrude = true;
+    }
+
+    /// A page is written, by its number.
+    pub fn write_page(&self, page: u64) {
+        self.state.borrow_mut().writes.current.insert(page);
+    }
+
+    /// The worker takes so many pages that wait; those that it discards.
+    pub fn run_discards(&self, pages: usize) -> Vec<u64> {
+        let writes = &mut self.state.borrow_mut().writes;
+        let waiting = writes.queue.len();
+        (0..pages.min(waiting)).filter_map(|_| writes.run()).collect()
+    }
+
+    /// What is known of writes is not complete any longer.
+    pub fn lose_writes(&self) {
+        self.state.borrow_mut().writes.valid = 0;
     }
 
     pub fn refuse_hints(&self) {
@@ -371,6 +454,16 @@ impl State {
                 Ok(format!("window {} ms 1000 written 1 moved 0", self.windows))
             }
             "regions" => Ok(self.regions(&words)),
+            "set" if words[1] == "discard" => {
+                self.writes = Writes {
+                    on: words[2] == "on",
+                    ..Writes::default()
+                };
+                Ok(String::new())
+            }
+            "window" | "discard" if !self.writes.on => refuse(format!("{}: discard is off", words[0])),
+            "window" => Ok(self.writes.begin_window()),
+            "discard" => self.writes.discard(&words).or_else(refuse),
             "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
             "set" => Ok(String::new()),
             other => refuse(format!("{other}: no such message")),
@@ -401,6 +494,16 @@ impl Target for ModelKernel {
             files: s.files.len() as u64,
             generation: s.generation,
             windows: s.windows,
+            discard: Discard {
+                state: if s.writes.on { "on" } else { "off" }.to_owned(),
+                window: s.writes.window,
+                valid: s.writes.valid,
+                queued: s.writes.queue.len() as u64,
+                discarded: s.writes.discarded,
+                discarded_sectors: s.writes.discarded * PAGE,
+                refused_sectors: s.writes.refused * PAGE,
+                ..Discard::default()
+            },
             per_stream: vec![StreamCount {
                 stream: 1,
                 writes: s.written / 8,

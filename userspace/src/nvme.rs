@@ -17,6 +17,10 @@ const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
 const ADMIN: u8 = 0x41;
 const GET_LOG_PAGE: u8 = 0x02;
 const IDENTIFY: u8 = 0x06;
+const GET_FEATURES: u8 = 0x0a;
+/// The feature "error recovery", and its bit DULBE.
+const ERROR_RECOVERY: u32 = 0x05;
+const DULBE: u32 = 1 << 16;
 /// The management operation "reclaim unit handle status".
 const RUH_STATUS: u32 = 1;
 const HEADER: usize = 16;
@@ -85,7 +89,7 @@ struct Passthru {
 /// A read of `data`, whose address is in the command.
 struct Receive<'a> {
     queue: u8,
-    command: Passthru,
+    command: &'a mut Passthru,
     data: &'a mut [u8],
 }
 
@@ -104,7 +108,7 @@ unsafe impl Ioctl for Receive<'_> {
     fn as_ptr(&mut self) -> *mut c_void {
         self.command.addr = self.data.as_mut_ptr() as u64;
         self.command.data_len = self.data.len() as u32;
-        (&raw mut self.command).cast()
+        (&raw mut *self.command).cast()
     }
 
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
@@ -190,6 +194,18 @@ impl Namespace {
         Ok(self.receive(ADMIN, log, &mut data)?.then(|| statistics(&data)))
     }
 
+    /// Whether reads of deallocated blocks are to fail (DULBE).
+    pub fn deallocated_reads_fail(&self) -> io::Result<bool> {
+        let mut command = Passthru {
+            opcode: GET_FEATURES,
+            nsid: self.id,
+            cdw10: ERROR_RECOVERY,
+            ..Passthru::default()
+        };
+        let known = self.send(ADMIN, &mut command, &mut [])?;
+        Ok(known && command.result & DULBE != 0)
+    }
+
     fn ruh_status(&self, data: &mut [u8]) -> io::Result<bool> {
         let command = Passthru {
             opcode: IO_MANAGEMENT_RECEIVE,
@@ -201,8 +217,12 @@ impl Namespace {
         self.receive(IO, command, data)
     }
 
-    /// Whether the controller knows the command.
     fn receive(&self, queue: u8, mut command: Passthru, data: &mut [u8]) -> io::Result<bool> {
+        self.send(queue, &mut command, data)
+    }
+
+    /// Whether the controller knows the command.
+    fn send(&self, queue: u8, command: &mut Passthru, data: &mut [u8]) -> io::Result<bool> {
         command.timeout_ms = PATIENCE_MS;
         let receive = Receive { queue, command, data };
         // SAFETY: see `Receive`; `open` has found the driver to be NVMe's.

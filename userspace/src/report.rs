@@ -197,6 +197,7 @@ impl Report {
             ("agent", self.agent_text()),
         ];
         lines.extend(self.server_text().map(|text| ("server", text)));
+        lines.extend(self.discard_text().into_iter().map(|text| ("discards", text)));
         if s.foreign > 0 {
             lines.push((
                 "foreign",
@@ -240,6 +241,50 @@ impl Report {
             a.files,
             a.outgrown
         )
+    }
+
+    /// What is discarded, or why nothing is, and what it took.
+    fn discard_text(&self) -> Vec<String> {
+        let d = &self.status.discard;
+        let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
+            return match d.state.as_str() {
+                "on" => vec!["on, and no dsmd uses it".to_owned()],
+                _ => Vec::new(),
+            };
+        };
+        let state = match (&i.off, i.waiting) {
+            (Some(why), _) => format!("none: {}", printable(why)),
+            (None, 1..) => format!("none: {} more checkpoints are waited for", i.waiting),
+            (None, 0) => format!("follow the checkpoints of {} files", i.files),
+        };
+        let mut lines = vec![state];
+        lines.extend(i.warning.as_deref().map(printable));
+        if i.freed_bytes > 0 {
+            lines.push(format!(
+                "{} MiB freed: {} MiB sent, {} MiB short, {} MiB without a place, {} MiB too late, {} MiB wait",
+                mib(i.freed_bytes),
+                mib(i.sent_bytes),
+                mib(i.short_bytes),
+                mib(i.unplaced_bytes),
+                mib(i.dropped_bytes),
+                mib(i.queued_bytes)
+            ));
+        }
+        if d.state == "on" {
+            lines.push(format!(
+                "{} MiB discarded, {} MiB refused as written, {} failed; {} writes waited, {} µs at most",
+                mib(d.discarded_sectors * 512),
+                mib(d.refused_sectors * 512),
+                d.failed,
+                d.held,
+                d.held_us
+            ));
+            lines.push(format!(
+                "a look takes {} ms, a checkpoint's discards {} ms, 256 of them {} µs at most, {} times a second at most",
+                i.look_ms, i.send_ms, d.longest_us, i.commands_per_second
+            ));
+        }
+        lines
     }
 
     /// The server that dsmd asks.

@@ -365,6 +365,11 @@ impl FromStr for UploadNumber {
     }
 }
 
+/// The reply to `window`.
+pub fn window(text: &str) -> Result<u64, ParseError> {
+    value_of("window", text, "window")
+}
+
 /// The reply to `commit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Commit {

@@ -8,6 +8,7 @@
 
 mod auto;
 mod clock;
+pub mod discard;
 mod files;
 mod hint;
 mod load;

@@ -17,7 +17,7 @@ use super::auto;
 use super::clock::Clock;
 use super::state::Keeper;
 use super::watch::Watch;
-use super::{fatal, Agent, Fatal, Scope};
+use super::{discard, fatal, Agent, Fatal, Scope};
 use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use crate::device::Target;
 use crate::fiemap::Mapper;
@@ -182,6 +182,8 @@ pub struct Surroundings<'a> {
     pub rules: RulesFiles,
     /// To the server, when it is to be asked.
     pub link: Option<Link>,
+    /// Of discards, when they are asked for.
+    pub discard: Option<discard::Link>,
     pub pulse: Pulse,
 }
 
@@ -265,7 +267,11 @@ fn turn<T: Target, M: Mapper>(
     if events.turtle {
         clock.turtle();
     }
-    if clock.read_turtle(Instant::now()) {
+    let read = clock.read_turtle(Instant::now());
+    if events.turtle || read {
+        s.discard.iter().for_each(discard::Link::turtle);
+    }
+    if read {
         checkpoint(agent, s, clock, uploads)?;
     }
     if clock.due(Instant::now()) {
@@ -403,7 +409,7 @@ fn serve<T: Target, M: Mapper>(
     let watch = &mut s.watch;
     let on_dir = &mut |path: &std::path::Path, dir: &OwnedFd| watch.add(path, dir);
     let result = match &pending.request {
-        Request::Info => Ok(to_value(info(agent, &s.device, s.link.as_ref()))),
+        Request::Info => Ok(to_value(info(agent, s))),
         Request::Files => Ok(to_value(agent.file_infos())),
         Request::BoundaryMark => agent.mark(on_dir).map(|marked| {
             log!(
@@ -452,10 +458,10 @@ fn to_value(v: impl serde::Serialize) -> Value {
     serde_json::to_value(v).expect("the replies have no keys but strings")
 }
 
-fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str, link: Option<&Link>) -> Info {
+fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info {
     let (figures, seen) = (agent.figures(), agent.seen());
     Info {
-        device: device.to_owned(),
+        device: s.device.clone(),
         dbpath: agent.root().path().to_string_lossy().into_owned(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -470,8 +476,9 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, device: &str, link: Option<&L
         last_refresh_ms: figures.last_refresh.as_millis() as u64,
         delalloc: seen.delalloc,
         shared: seen.shared,
-        server: link.map(Link::info),
+        server: s.link.as_ref().map(Link::info),
         auto: agent.auto_info(),
+        discard: s.discard.as_ref().map(discard::Link::info),
         objects: agent.object_infos(),
     }
 }

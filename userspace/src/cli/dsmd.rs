@@ -97,6 +97,12 @@ pub struct Args {
     /// A hint is a property of the inode in memory, and is gone with it.
     #[arg(long, conflicts_with = "config")]
     pub write_hints: bool,
+    /// Discard on the device what a checkpoint has freed
+    ///
+    /// Off unless asked for. dsmd switches the feature on in the target, and says in
+    /// `dsmctl status` why it discards nothing when something is not as it must be.
+    #[arg(long, conflicts_with = "config")]
+    pub discard: bool,
     /// Wait for the database to be made, and to come back, instead of ending
     #[arg(long, conflicts_with = "config")]
     pub wait: bool,
@@ -144,6 +150,7 @@ impl Args {
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
                 write_hints: self.write_hints,
+                discard: self.discard,
                 auto: self.auto.is_some(),
                 period_seconds: self.period_seconds,
                 wait: self.wait,

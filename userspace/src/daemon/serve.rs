@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 
 use super::Machine;
+use crate::agent::discard;
 use crate::agent::run::{self, Pulse, Signals, Surroundings, Waker};
 use crate::agent::state::Keeper;
 use crate::agent::watch::Watch;
@@ -103,6 +104,7 @@ struct Prepared<M: Machine> {
     keeper: Keeper,
     rules: RulesFiles,
     link: Option<Link>,
+    discard: Option<discard::Link>,
 }
 
 fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
@@ -128,6 +130,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
             d.device
         );
     }
+    let others = !rules.objects().is_empty();
     let options = Options {
         mode: d.boundary,
         outgrown: d.outgrown,
@@ -156,6 +159,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
         }
         None => None,
     };
+    let discard = d.discard.then(|| discards(d, others)).transpose()?;
     Ok(Prepared {
         agent,
         watch,
@@ -164,7 +168,21 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
         keeper,
         rules: rules_files,
         link,
+        discard,
     })
+}
+
+/// Discards are for MongoDB's own files.
+fn discards(d: &Database, others: bool) -> Result<discard::Link> {
+    if d.auto {
+        return Ok(discard::Link::off("automatic mode does not know MongoDB's files"));
+    }
+    if others {
+        return Ok(discard::Link::off(
+            "the rules are about other engines than MongoDB",
+        ));
+    }
+    discard::Link::start(&d.device, &d.dbpath)
 }
 
 fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
@@ -176,6 +194,7 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
         keeper,
         rules,
         link,
+        discard,
     } = prepared;
     let mut on_checkpoint = |target: &dyn Target, done: &Checkpoint, files: &dyn Fn() -> Vec<FileInfo>| {
         if s.show_regions {
@@ -194,6 +213,7 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
         keeper,
         rules,
         link,
+        discard,
         pulse: s.pulse.clone(),
     };
     Ok(run::run(&mut agent, &mut surroundings)?)

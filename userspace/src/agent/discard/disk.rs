@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The database of this machine, as the rule sees it.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::fd::OwnedFd;
+
+use super::link::Machine;
+use super::owner::{self, Owner};
+use super::{ground, Database, Seen, Stretch};
+use crate::avail::{self, FileEntry, Refusal, TurtleId};
+use crate::devno::DevNo;
+use crate::diskstat::DiskStat;
+use crate::fiemap::Solid;
+use crate::place;
+use crate::sysfs::Sysfs;
+use crate::turtle;
+use crate::walk::{self, Root};
+
+const EXT4: &str = "/sys/fs/ext4";
+/// What a restart would begin with, while a backup is under way.
+const BACKUP: &str = "WiredTiger.backup";
+const SECTOR: u64 = 512;
+
+pub struct Disk {
+    root: Root,
+    device: String,
+    devno: DevNo,
+    sectors: u64,
+    sysfs: Sysfs,
+    /// Of the last look at the ground.
+    solid: Option<Solid>,
+    warning: Option<String>,
+}
+
+impl Disk {
+    pub fn new(dbpath: &Path, device: &str, devno: DevNo, sectors: u64) -> anyhow::Result<Self> {
+        Ok(Self {
+            root: Root::open(dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()))?,
+            device: device.to_owned(),
+            devno,
+            sectors,
+            sysfs: Sysfs::default(),
+            solid: None,
+            warning: None,
+        })
+    }
+
+    fn handle(&self) -> Result<OwnedFd, String> {
+        let path = || self.root.path().display();
+        match self.root.handle() {
+            Ok(Some(handle)) => Ok(handle),
+            Ok(None) => Err(format!("{}: it was unmounted, moved or removed", path())),
+            Err(e) => Err(format!("{}: cannot open it: {e}", path())),
+        }
+    }
+}
+
+impl Machine for Disk {
+    fn drive(&self) -> DiskStat {
+        ground::drive(&self.sysfs, self.devno)
+    }
+
+    fn granularity(&self) -> u64 {
+        self.sysfs.number(self.devno, ground::GRANULARITY).unwrap_or(0)
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.warning.clone()
+    }
+}
+
+impl Database for Disk {
+    fn ground(&mut self) -> Result<String, String> {
+        self.solid = None;
+        self.handle()?;
+        let dev = DevNo::from_stat(self.root.device());
+        let mountinfo = std::fs::read_to_string("/proc/self/mountinfo");
+        let mountinfo = mountinfo.map_err(|e| format!("cannot read the mounts: {e}"))?;
+        let mount = ground::mount(&mountinfo, dev)?;
+        ground::journal(Path::new(EXT4), &self.sysfs.name(dev))?;
+        let found = place::find(self.root.path(), &self.device, self.devno, self.sectors);
+        let found = found.map_err(|e| format!("{e:#}"))?;
+        self.warning = ground::drives(&self.sysfs, self.devno)?;
+        let ground = format!("{mount} {:?}", found.place);
+        self.solid = Some(Solid::new(found.place));
+        Ok(ground)
+    }
+
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
+        match turtle::read_entry(&self.handle()?) {
+            Ok(entry) => Ok(entry.map(TurtleId)),
+            Err(e) => Err(format!("cannot read {}: {e}", turtle::NAME)),
+        }
+    }
+
+    fn owner(&mut self) -> Result<Option<Owner>, String> {
+        owner::of(&self.root, &self.handle()?)
+    }
+
+    fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
+        let (snapshot, lists) = avail::read(&self.root, wanted)?;
+        snapshot.may_discard()?;
+        Ok(Seen {
+            turtle: snapshot.turtle,
+            files: snapshot.files.into_iter().zip(lists).collect(),
+        })
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        let handle = self.handle()?;
+        match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {
+            Ok(None) => {}
+            Ok(Some(_)) => return Err(format!("a backup is under way: there is a {BACKUP}")),
+            Err(e) => return Err(format!("cannot look for {BACKUP}: {e}")),
+        }
+        rustix::fs::fsync(&handle).map_err(|e| format!("cannot sync the data directory: {e}"))
+    }
+
+    fn places(
+        &mut self,
+        path: &Path,
+        file: (u64, i128),
+        ranges: &[Range<u64>],
+        emit: &mut dyn FnMut(Stretch),
+    ) -> Result<(), String> {
+        let failed = |e: &dyn std::fmt::Display| format!("{}: cannot read its extents: {e}", path.display());
+        let opened = walk::open_file(&self.handle()?, path, file.0).map_err(|e| failed(&e))?;
+        let Some((opened, _)) = opened.filter(|(_, stamp)| stamp.btime == file.1) else {
+            return Ok(());
+        };
+        let solid = self
+            .solid
+            .as_mut()
+            .ok_or_else(|| failed(&"the ground is not known"))?;
+        places(solid, &opened, ranges, emit).map_err(|e| failed(&e))
+    }
+}
+
+fn places(
+    solid: &mut Solid,
+    file: &File,
+    ranges: &[Range<u64>],
+    emit: &mut dyn FnMut(Stretch),
+) -> std::io::Result<()> {
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+        return Ok(());
+    };
+    let mut left = ranges;
+    solid.map(file, first.start..last.end, &mut |e| {
+        let extent = e.offset * SECTOR..(e.offset + e.length) * SECTOR;
+        while let [range, rest @ ..] = left {
+            let from = range.start.max(extent.start);
+            let to = range.end.min(extent.end);
+            if from < to {
+                emit(Stretch {
+                    start: e.start + (from - extent.start) / SECTOR,
+                    length: (to - from) / SECTOR,
+                });
+            }
+            if range.end > extent.end {
+                break;
+            }
+            left = rest;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init)]
+    use super::*;
+    use crate::place::Place;
+    use std::io::{Seek, SeekFrom, Write};
+    use std::os::unix::fs::MetadataExt;
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_backup_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1).unwrap();
+        disk.settle().unwrap();
+        std::fs::write(dir.path().join(BACKUP), "x").unwrap();
+        let said = disk.settle().unwrap_err();
+        assert_eq!(said, "a backup is under way: there is a WiredTiger.backup");
+        assert_eq!(disk.owner(), Ok(None));
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        assert!(disk.owner().unwrap_err().contains("unmounted, moved or removed"));
+    }
+
+    /// A file of three written pieces with holes between.
+    #[test]
+    fn places_of_a_real_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f.wt");
+        let mut f = File::create(&path).unwrap();
+        for at in [0u64, 1 << 20, 2 << 20] {
+            f.seek(SeekFrom::Start(at)).unwrap();
+            f.write_all(&[1; 65536]).unwrap();
+        }
+        f.sync_all().unwrap();
+        let mut solid = Solid::new(Place::whole(u64::MAX >> 9));
+        let mut places = |ranges: &[Range<u64>]| {
+            let mut found = Vec::new();
+            super::places(&mut solid, &f, ranges, &mut |s| found.push(s)).map(|()| found)
+        };
+        match places(&[0..4096]) {
+            Ok(found) if !found.is_empty() => {}
+            other => {
+                eprintln!("skipped: the directory for temporary files gives no places: {other:?}");
+                return;
+            }
+        }
+        let sum = |found: Vec<Stretch>| found.iter().map(|s| s.length).sum::<u64>();
+        let all = places(&[0..3 << 20]).unwrap();
+        assert_eq!(sum(all.clone()), 3 * 128);
+        assert_eq!(sum(places(&[65536..1 << 20]).unwrap()), 0, "a hole");
+        let some = places(&[
+            4096..8192,
+            61440..(1 << 20) + 4096,
+            (2 << 20) + 8192..(2 << 20) + 12288,
+        ])
+        .unwrap();
+        assert_eq!(sum(some.clone()), 8 + 8 + 8 + 8);
+        assert_eq!(some[0].start, all[0].start + 8);
+        // A hole that was allocated, but never written.
+        rustix::fs::fallocate(&f, rustix::fs::FallocateFlags::empty(), 65536, 65536).unwrap();
+        f.sync_all().unwrap();
+        assert_eq!(sum(places(&[0..1 << 20]).unwrap()), 128, "unwritten");
+
+        // By name, only for the file that it was.
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1).unwrap();
+        disk.solid = Some(Solid::new(Place::whole(u64::MAX >> 9)));
+        let root = disk.handle().unwrap();
+        let found = walk::find_file(&root, Path::new("f.wt"), disk.root.device())
+            .unwrap()
+            .unwrap();
+        assert_eq!(found.ino, std::fs::metadata(&path).unwrap().ino());
+        let mut count = |ino, born| {
+            let mut n = 0;
+            let path = PathBuf::from("f.wt");
+            let ranges = [0..4096];
+            disk.places(&path, (ino, born), &ranges, &mut |_| n += 1).unwrap();
+            n
+        };
+        assert_eq!(count(found.ino, found.stamp.btime), 1);
+        assert_eq!(count(found.ino, found.stamp.btime + 1), 0);
+        assert_eq!(count(found.ino + 1, found.stamp.btime), 0);
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whether the file system, its mount and the drive are what the rule needs.
+
+use std::path::Path;
+
+use crate::devno::DevNo;
+use crate::diskstat::DiskStat;
+use crate::nvme::Namespace;
+use crate::streams;
+use crate::sysfs::Sysfs;
+
+/// Bytes; a drive may ignore what is smaller than its granularity, and most of what
+/// WiredTiger frees is smaller than this.
+const COARSE: u64 = 64 << 10;
+pub const GRANULARITY: &str = "queue/discard_granularity";
+/// Stacks are not deeper.
+const DEPTH: u32 = 16;
+
+/// The lines of a mountinfo that are about a device, each as `id type options of the
+/// file system`.
+fn mounts(mountinfo: &str, dev: DevNo) -> Vec<String> {
+    let dev = dev.to_string();
+    let about = |line: &str| {
+        let (mount, fs) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ');
+        let id = mount.next()?;
+        if mount.nth(1)? != dev {
+            return None;
+        }
+        let mut fs = fs.split(' ');
+        let kind = fs.next()?;
+        Some(format!("{id} {kind} {}", fs.nth(1)?))
+    };
+    mountinfo.lines().filter_map(about).collect()
+}
+
+/// What a mount must be: durable when it says so, and with its metadata in a journal.
+fn check_mount(mount: &str) -> Result<(), String> {
+    let mut words = mount.split(' ').skip(1);
+    let (kind, options) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    if kind != "ext4" && kind != "xfs" {
+        return Err(format!(
+            "the file system is {kind}, and only ext4 and XFS are known well enough"
+        ));
+    }
+    for bad in ["nobarrier", "barrier=0", "data=writeback", "dax", "dax=always"] {
+        if options.split(',').any(|o| o == bad) {
+            return Err(format!("the file system is mounted with {bad}"));
+        }
+    }
+    Ok(())
+}
+
+/// The mounts of a device, in words that change when they do.
+pub fn mount(mountinfo: &str, dev: DevNo) -> Result<String, String> {
+    let mounts = mounts(mountinfo, dev);
+    if mounts.is_empty() {
+        return Err(format!(
+            "the mount of the file system's device {dev} is not found"
+        ));
+    }
+    mounts.iter().try_for_each(|m| check_mount(m))?;
+    Ok(mounts.join("; "))
+}
+
+/// ext4 can be made without a journal.
+pub fn journal(ext4: &Path, name: &str) -> Result<(), String> {
+    match std::fs::read_to_string(ext4.join(name).join("journal_task")) {
+        Ok(text) if text.trim() == "<none>" => Err("the file system is an ext4 without a journal".into()),
+        _ => Ok(()),
+    }
+}
+
+/// The drives below a device: whether a page that was discarded can be read without
+/// an error.  Gives a warning.
+pub fn drives(sysfs: &Sysfs, dev: DevNo) -> Result<Option<String>, String> {
+    let below = streams::below(sysfs, dev).map_err(|e| format!("{e:#}"))?;
+    for disk in below.disks.iter().filter(|d| d.starts_with("nvme")) {
+        let node = Path::new("/dev").join(disk);
+        let fails = Namespace::open(&node)
+            .and_then(|n| n.map_or(Ok(false), |n| n.deallocated_reads_fail()))
+            .map_err(|e| format!("cannot ask {disk} whether reads of discarded blocks fail: {e}"))?;
+        if fails {
+            return Err(format!(
+                "{disk} fails reads of discarded blocks (DULBE): copies of whole files would end in errors"
+            ));
+        }
+    }
+    Ok(granularity(sysfs, dev))
+}
+
+/// What the drives below a device count.
+pub fn drive(sysfs: &Sysfs, dev: DevNo) -> DiskStat {
+    let mut sum = DiskStat::default();
+    let mut below = vec![(dev, 0)];
+    while let Some((dev, depth)) = below.pop() {
+        let slaves = match sysfs.disk_of(dev) {
+            Ok(Some(disk)) => vec![disk],
+            _ => sysfs.links(dev, "slaves").unwrap_or_default(),
+        };
+        if slaves.is_empty() {
+            sum.add(&DiskStat::of(sysfs, dev).unwrap_or_default());
+        } else if depth < DEPTH {
+            below.extend(slaves.into_iter().map(|s| (s, depth + 1)));
+        }
+    }
+    sum
+}
+
+fn granularity(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
+    let bytes: u64 = sysfs.number(dev, GRANULARITY)?;
+    (bytes > COARSE).then(|| {
+        format!(
+            "the drive discards in units of {} KiB, larger than most of what a checkpoint frees: expect little",
+            bytes >> 10
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysfs::fake::Tree;
+
+    const INFO: &str = "\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+40 27 253:0 / /db rw,noatime shared:5 - xfs /dev/mapper/d rw,attr2,inode64
+41 27 253:0 /x /mnt ro - xfs /dev/mapper/d rw,attr2,inode64
+42 27 253:1 / /b rw - ext4 /dev/mapper/b rw,nobarrier
+43 27 253:2 / /c rw - ext4 /dev/mapper/c rw,errors=remount-ro,data=writeback
+44 27 253:3 / /e rw - btrfs /dev/e rw
+45 27 253:4 / /f rw - ext4 /dev/f rw,barrier=0
+";
+
+    #[test]
+    fn mounts_that_are_known_well_enough() {
+        let of = |dev: &str| mount(INFO, dev.parse().unwrap());
+        assert_eq!(
+            of("253:0").unwrap(),
+            "40 xfs rw,attr2,inode64; 41 xfs rw,attr2,inode64"
+        );
+        for (dev, why) in [
+            ("253:1", "the file system is mounted with nobarrier"),
+            ("253:2", "the file system is mounted with data=writeback"),
+            (
+                "253:3",
+                "the file system is btrfs, and only ext4 and XFS are known well enough",
+            ),
+            ("253:4", "the file system is mounted with barrier=0"),
+            (
+                "253:9",
+                "the mount of the file system's device 253:9 is not found",
+            ),
+        ] {
+            assert_eq!(of(dev).unwrap_err(), why);
+        }
+    }
+
+    #[test]
+    fn an_ext4_without_a_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str, text: &str| {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+            std::fs::write(dir.path().join(name).join("journal_task"), text).unwrap();
+            journal(dir.path(), name)
+        };
+        assert!(at("with", "321\n").is_ok());
+        assert!(at("without", "<none>\n").is_err());
+        assert!(journal(dir.path(), "xfs").is_ok());
+    }
+
+    #[test]
+    fn the_drives_are_counted_and_not_what_lies_between() {
+        let tree = Tree::make();
+        for (dev, name, stat) in [
+            ("8:0", "sda", "1 0 0 10 0 0 0 0 0 0 0 5 0 0 50"),
+            ("8:16", "sdb", "2 0 0 20 0 0 0 0 0 0 0 6 0 0 60"),
+            ("9:0", "md0", "9 0 0 90 0 0 0 0 0 0 0 9 0 0 90"),
+            ("253:0", "dm-0", "9 0 0 90 0 0 0 0 0 0 0 9 0 0 90"),
+        ] {
+            tree.add(dev, name);
+            tree.set(dev, "stat", stat);
+        }
+        tree.slave("9:0", "8:0");
+        tree.slave("9:0", "8:16");
+        tree.slave("253:0", "9:0");
+        let sum = drive(&tree.sysfs(), "253:0".parse().unwrap());
+        assert_eq!(
+            (sum.reads, sum.read_ms, sum.discards, sum.discard_ms),
+            (3, 30, 11, 110)
+        );
+    }
+
+    #[test]
+    fn drives_of_large_units_are_told() {
+        let tree = Tree::make();
+        tree.add("8:0", "sda");
+        tree.add("253:0", "dm-0");
+        tree.slave("253:0", "8:0");
+        let warning = |bytes: &str| {
+            tree.set("253:0", "queue/discard_granularity", bytes);
+            drives(&tree.sysfs(), "253:0".parse().unwrap()).unwrap()
+        };
+        assert_eq!(warning("4096"), None);
+        assert_eq!(warning("65536"), None);
+        assert!(warning("131072").unwrap().contains("units of 128 KiB"));
+        // An NVMe drive that cannot be asked may be one that fails reads.
+        tree.add("259:0", "nvme77n1");
+        tree.slave("253:0", "259:0");
+        let said = drives(&tree.sysfs(), "253:0".parse().unwrap()).unwrap_err();
+        assert!(said.starts_with("cannot ask nvme77n1"), "{said}");
+    }
+}

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The thread that looks and discards, so that nothing else waits for it.
+
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::disk::Disk;
+use super::pace::{batches, budget, Pace};
+use super::{Database, Found, Halt, Look, Rule, Stretch};
+use crate::control::DiscardInfo;
+use crate::device::{Device, MessageError, Target};
+use crate::diskstat::DiskStat;
+use crate::log;
+
+/// How often the ground and the owner are looked at between checkpoints.
+const RARELY: Duration = Duration::from_secs(10);
+/// How often the target is asked whether it is done.
+const OFTEN: Duration = Duration::from_millis(5);
+/// A target that is not done with a batch after this has a drive that is stuck.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// What an agent has of its discards.
+pub struct Link {
+    notices: Option<Sender<()>>,
+    info: Shared,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Shared = Arc<Mutex<DiscardInfo>>;
+
+fn change(info: &Shared, f: impl FnOnce(&mut DiscardInfo)) {
+    f(&mut info.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// What the thread needs of the machine beside the target.
+pub trait Machine: Database {
+    fn drive(&self) -> DiskStat;
+    /// Bytes.
+    fn granularity(&self) -> u64;
+    fn warning(&self) -> Option<String>;
+}
+
+impl Link {
+    /// Discards are asked for, and cannot be: why, in a sentence.
+    pub fn off(why: &str) -> Self {
+        log!(Warn, "nothing is discarded", reason = why);
+        let info = DiscardInfo {
+            off: Some(why.to_owned()),
+            ..DiscardInfo::default()
+        };
+        Self {
+            notices: None,
+            info: Arc::new(Mutex::new(info)),
+            thread: None,
+        }
+    }
+
+    pub fn start(device: &str, dbpath: &Path) -> anyhow::Result<Self> {
+        let target = Device::open(device)?;
+        let disk = Disk::new(dbpath, device, target.devno, target.sectors)?;
+        let (sender, notices) = mpsc::channel();
+        let info = Shared::default();
+        let shared = info.clone();
+        let name = target.name.clone();
+        let thread = thread::Builder::new().name("discard".into()).spawn(move || {
+            log::of_device(&name);
+            let mut worker = Worker::new(target, disk, shared);
+            worker.run(&notices);
+            worker.end();
+        });
+        Ok(Self {
+            notices: Some(sender),
+            info,
+            thread: Some(thread.context("cannot start the thread of discards")?),
+        })
+    }
+
+    /// The turtle may have changed.
+    pub fn turtle(&self) {
+        if let Some(notices) = &self.notices {
+            // One that has ended has said why.
+            let _ = notices.send(());
+        }
+    }
+
+    pub fn info(&self) -> DiscardInfo {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.notices = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker<T, M> {
+    target: T,
+    machine: M,
+    info: Shared,
+    rule: Rule,
+    pace: Pace,
+    /// The target was told to keep track, by this.
+    switched_on: bool,
+    /// The last change of the turtle.
+    last: Option<Instant>,
+    /// The drive when the last sending was over.
+    quiet: Option<DiskStat>,
+    told: Option<String>,
+}
+
+/// How a sending ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    All,
+    /// The next checkpoint has come, or the end.
+    Interrupted,
+}
+
+impl<T: Target, M: Machine> Worker<T, M> {
+    fn new(target: T, machine: M, info: Shared) -> Self {
+        Self {
+            target,
+            machine,
+            info,
+            rule: Rule::default(),
+            pace: Pace::default(),
+            switched_on: false,
+            last: None,
+            quiet: None,
+            told: None,
+        }
+    }
+
+    /// Until the agent ends, or the device is gone.
+    fn run(&mut self, notices: &Receiver<()>) {
+        let begun = self.switch_on();
+        let mut more = begun.is_ok();
+        self.took(begun);
+        loop {
+            let notice = if std::mem::take(&mut more) {
+                Ok(())
+            } else {
+                notices.recv_timeout(RARELY)
+            };
+            let result = match notice {
+                Ok(()) => {
+                    // Several are one; the end is the end.
+                    match std::iter::repeat_with(|| notices.try_recv()).find_map(Result::err) {
+                        Some(TryRecvError::Disconnected) => return,
+                        _ => self.turn(notices),
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.look_around().map(|()| Sent::All),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if result == Err(Halt::Gone) {
+                return;
+            }
+            more = result == Ok(Sent::Interrupted);
+            self.took(result.map(|_| ()));
+        }
+    }
+
+    /// Says what came of it, once.
+    fn took(&mut self, result: Result<(), Halt>) {
+        let off = match result {
+            Ok(()) => None,
+            // What is known stays; the next checkpoint is read.
+            Err(Halt::Torn(why)) => {
+                log!(Debug, "the lists of free blocks were not read", reason = why);
+                change(&self.info, |i| i.torn += 1);
+                return;
+            }
+            Err(halt) => Some(halt.to_string()),
+        };
+        match &off {
+            Some(why) if self.told.as_ref() != Some(why) => {
+                log!(Warn, "nothing is discarded", reason = why);
+                change(&self.info, |i| i.resets += 1);
+            }
+            None if self.told.is_some() => log!(Info, "checkpoints are followed again"),
+            _ => {}
+        }
+        self.told.clone_from(&off);
+        let (files, warning) = (self.rule.files() as u64, self.machine.warning());
+        let commands_per_second = self.pace.most();
+        change(&self.info, |i| {
+            i.off = off;
+            i.warning = warning;
+            i.files = files;
+            i.commands_per_second = commands_per_second;
+        });
+    }
+
+    fn is_on(&self) -> Result<(), Halt> {
+        match self.target.status()?.discard.state.as_str() {
+            "on" => Ok(()),
+            "off" => Err("discards were switched off on the device".to_owned().into()),
+            "unsupported" => Err("what is below the device takes no discards".to_owned().into()),
+            _ => Err("the kernel module is older than discards".to_owned().into()),
+        }
+    }
+
+    /// Once: whoever switches it off later means it.
+    fn switch_on(&mut self) -> Result<(), Halt> {
+        if self.target.status()?.discard.state == "off" {
+            self.target.message("set discard on")?;
+            self.switched_on = true;
+        }
+        self.is_on()
+    }
+
+    /// The target need not keep track for nobody.
+    fn end(&self) {
+        if self.switched_on {
+            if let Err(e) = self.target.message("set discard off") {
+                log!(Debug, "the target keeps track of writes", reason = e);
+            }
+        }
+    }
+
+    /// What can be seen between checkpoints.
+    fn look_around(&mut self) -> Result<(), Halt> {
+        let around = self
+            .is_on()
+            .and_then(|()| self.rule.look_around(&mut self.machine));
+        if around.is_err() {
+            self.rule.forget();
+        }
+        around
+    }
+
+    fn turn(&mut self, notices: &Receiver<()>) -> Result<Sent, Halt> {
+        // Another look at the same turtle would end the window for nothing.
+        if self.rule.turtle().is_some() && self.machine.turtle()?.as_ref() == self.rule.turtle() {
+            return Ok(Sent::All);
+        }
+        if let Err(e) = self.is_on() {
+            self.rule.forget();
+            return Err(e);
+        }
+        let started = Instant::now();
+        let look = self.rule.look(&mut self.machine, &self.target)?;
+        let look_ms = started.elapsed().as_millis() as u64;
+        let interval = self.last.replace(started).map(|last| started - last);
+        change(&self.info, |i| {
+            i.looks += 1;
+            i.look_ms = look_ms;
+            i.waiting = match look {
+                Look::Waiting(n) => n,
+                Look::Found(_) => 0,
+            };
+        });
+        match look {
+            Look::Waiting(_) => Ok(Sent::All),
+            Look::Found(found) => self.send(found, budget(interval), notices),
+        }
+    }
+
+    fn send(&mut self, found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
+        let placed = bytes(&found.stretches);
+        let (batches, short) = batches(found.stretches, self.machine.granularity());
+        let mut queued: u64 = batches.iter().map(|b| bytes(b)).sum();
+        change(&self.info, |i| {
+            i.freed_bytes += found.freed;
+            i.unplaced_bytes += found.freed.saturating_sub(placed);
+            i.short_bytes += short * 512;
+            i.queued_bytes = queued;
+        });
+        let started = Instant::now();
+        let mut drive = self.machine.drive();
+        if let Some(quiet) = &self.quiet {
+            self.pace.quiet(quiet, &drive);
+        }
+        let mut result = Ok(Sent::All);
+        for (n, batch) in batches.iter().enumerate() {
+            result = self.send_batch(found.since, batch);
+            if result.is_err() {
+                break;
+            }
+            queued -= bytes(batch);
+            change(&self.info, |i| {
+                i.sent_ranges += batch.len() as u64;
+                i.sent_bytes += bytes(batch);
+                i.queued_bytes = queued;
+            });
+            let left = batches.len() - n - 1;
+            let pause = self.pace.pause(left, budget.saturating_sub(started.elapsed()));
+            result = self.wait(notices, if left > 0 { pause } else { Duration::ZERO });
+            let now = self.machine.drive();
+            self.pace.sent(&drive, &now);
+            drive = now;
+            if result != Ok(Sent::All) {
+                break;
+            }
+        }
+        if result.is_err() {
+            self.rule.forget();
+        }
+        self.quiet = Some(drive);
+        change(&self.info, |i| {
+            i.dropped_bytes += queued;
+            i.queued_bytes = 0;
+            i.send_ms = started.elapsed().as_millis() as u64;
+        });
+        result
+    }
+
+    fn send_batch(&mut self, since: u64, batch: &[Stretch]) -> Result<Sent, Halt> {
+        self.rule.is_owner(&mut self.machine)?;
+        let mut text = format!("discard {since}");
+        for s in batch {
+            text += &format!(" {}:{}", s.start, s.length);
+        }
+        self.target.message(&text)?;
+        Ok(Sent::All)
+    }
+
+    /// Waits as long, and until the target has discarded what it was sent.
+    fn wait(&self, notices: &Receiver<()>, pause: Duration) -> Result<Sent, Halt> {
+        let started = Instant::now();
+        loop {
+            let done = self.target.status()?.discard.queued == 0;
+            let waited = started.elapsed();
+            if done && waited >= pause {
+                return Ok(Sent::All);
+            }
+            if waited >= STUCK {
+                return Err("the device does not get done with discards".to_owned().into());
+            }
+            let step = if done { pause - waited } else { OFTEN };
+            match notices.recv_timeout(step.min(STUCK - waited)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                // The next checkpoint, or the end.
+                _ => return Ok(Sent::Interrupted),
+            }
+        }
+    }
+}
+
+fn bytes(stretches: &[Stretch]) -> u64 {
+    stretches.iter().map(|s| s.length * 512).sum()
+}
+
+impl From<MessageError> for Halt {
+    fn from(e: MessageError) -> Self {
+        match e {
+            MessageError::Gone | MessageError::Resized(..) => Self::Gone,
+            e => Self::Anew(e.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::{Side, World};
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    type TestWorker = Worker<Side, Side>;
+
+    /// A worker beside a database, and the way to tell it of turtles.
+    fn worker(seed: u64) -> (TestWorker, Rc<RefCell<World>>, Sender<()>, Receiver<()>) {
+        let world = Rc::new(RefCell::new(World::new(seed)));
+        let side = Side {
+            world: world.clone(),
+            dies: Rc::default(),
+            lag: 3,
+        };
+        side.message("set discard off").unwrap();
+        let (sender, receiver) = mpsc::channel();
+        (
+            Worker::new(side.clone(), side, Shared::default()),
+            world,
+            sender,
+            receiver,
+        )
+    }
+
+    fn turns(w: &mut TestWorker, world: &RefCell<World>, notices: &Receiver<()>, turns: u32) {
+        for _ in 0..turns {
+            world.borrow_mut().advance(200);
+            let result = w.turn(notices);
+            w.took(result.map(|_| ()));
+        }
+    }
+
+    #[test]
+    fn what_is_found_is_sent_and_told() {
+        let (mut w, world, _sender, notices) = worker(7);
+        w.switch_on().unwrap();
+        assert!(w.switched_on);
+        turns(&mut w, &world, &notices, 150);
+        let i = w.info.lock().unwrap().clone();
+        let target = w.target.status().unwrap().discard;
+        assert!(i.sent_bytes > 0 && i.sent_ranges > 0, "{i:?}");
+        assert_eq!(
+            i.sent_bytes,
+            (target.discarded_sectors + target.refused_sectors) * 512
+        );
+        assert_eq!(
+            i.freed_bytes,
+            i.sent_bytes + i.short_bytes + i.unplaced_bytes + i.dropped_bytes
+        );
+        assert!(i.looks > 10 && i.resets > 0, "{i:?}");
+        assert_eq!(world.borrow().lost, None);
+        w.end();
+        assert_eq!(w.target.status().unwrap().discard.state, "off");
+    }
+
+    #[test]
+    fn the_same_turtle_ends_no_window() {
+        let (mut w, _world, _sender, notices) = worker(8);
+        w.switch_on().unwrap();
+        w.machine.lag = 0;
+        w.target.lag = 0;
+        while w.machine.turtle().unwrap().is_none_or(|t| t.0 == "0") || w.rule.turtle().is_none() {
+            w.machine.world.borrow_mut().advance(100);
+            let _ = w.turn(&notices);
+        }
+        let _ = w.turn(&notices);
+        let window = w.target.status().unwrap().discard.window;
+        assert_eq!(w.turn(&notices), Ok(Sent::All));
+        assert_eq!(w.target.status().unwrap().discard.window, window);
+    }
+
+    #[test]
+    fn whoever_switches_it_off_means_it() {
+        let (mut w, world, _sender, notices) = worker(9);
+        w.switch_on().unwrap();
+        turns(&mut w, &world, &notices, 20);
+        w.target.message("set discard off").unwrap();
+        let sent = w.info.lock().unwrap().sent_bytes;
+        turns(&mut w, &world, &notices, 50);
+        let i = w.info.lock().unwrap().clone();
+        assert_eq!(i.off.as_deref(), Some("discards were switched off on the device"));
+        assert_eq!((i.sent_bytes, i.files), (sent, 0));
+        // Nor does the end of this one switch off what another switched on.
+        let (w, ..) = worker(10);
+        w.target.message("set discard on").unwrap();
+        let mut w = w;
+        w.switch_on().unwrap();
+        assert!(!w.switched_on);
+        w.end();
+        assert_eq!(w.target.status().unwrap().discard.state, "on");
+    }
+
+    #[test]
+    fn without_an_owner_there_is_nothing() {
+        let (mut w, world, _sender, notices) = worker(11);
+        w.switch_on().unwrap();
+        w.machine.lag = 0;
+        w.target.lag = 0;
+        world.borrow_mut().has_owner(false);
+        world.borrow_mut().advance(1);
+        let result = w.look_around();
+        w.took(result);
+        let off = || w.info.lock().unwrap().off.clone();
+        assert_eq!(off().as_deref(), Some("no process has the database open"));
+        world.borrow_mut().has_owner(true);
+        let result = w.look_around();
+        w.took(result);
+        assert_eq!(w.info.lock().unwrap().off, None);
+        let _ = w.turn(&notices);
+    }
+
+    #[test]
+    fn the_next_checkpoint_interrupts() {
+        let (w, _world, sender, notices) = worker(12);
+        sender.send(()).unwrap();
+        assert_eq!(w.wait(&notices, Duration::from_secs(60)), Ok(Sent::Interrupted));
+        drop(sender);
+        assert_eq!(
+            w.wait(&notices, Duration::from_secs(60)),
+            Ok(Sent::Interrupted),
+            "the end"
+        );
+    }
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a checkpoint has freed is discarded on the drive.
+//!
+//! A wrong discard loses data; when in doubt there is none.
+//!
+//! **The rule.**  Of each file `f` of WiredTiger two things are kept: `K`, a
+//! checkpoint of `f` with its list of free blocks `avail(K)` and the size of the
+//! file, and `R`, a write window of the target that had begun before the turtle was
+//! read that showed `K` as the newest checkpoint of `f`.  When a later turtle shows
+//! another one, `K'`:
+//!
+//! 0. a window `R'` is begun, which ends the one before;
+//! 1. the turtle, the metadata and `avail(K')` are read; the turtle is read again,
+//!    and all of it is when it has changed;
+//! 2. the directory is synced, so that the turtle that was read is durable;
+//! 3. the file system is asked where the blocks are;
+//! 4. discarded are those pages of `avail(K')` that are not in `avail(K)`, are below
+//!    the size that `f` had in `K`, and have not been written since `R`;
+//! 5. `K'` and `R'` are kept in place of `K` and `R`.
+//!
+//! A list names the block that it lies in, which the reader cuts out.  WiredTiger
+//! takes free blocks from the list that it has in memory at once, but what a
+//! checkpoint frees only when that one is complete, its turtle renamed and durable.
+//!
+//! **Why it holds.**  Let `p` be such a page.
+//!
+//! a. It was in the file and not free when the list of `K` was made, so that it was
+//!    allocated: to `K`, to an older checkpoint that is kept, to a list, or to a page
+//!    of the tree that had just been written.
+//! b. What is allocated at a checkpoint can be freed only by a later one, and be
+//!    handed out anew only when that one's turtle is durable.  The turtle that was
+//!    read after `R` had begun still showed `K`: every new handing-out of `p` comes
+//!    after the beginning of `R`.
+//! c. `K'` lists `p` as free and is durable: no checkpoint that a recovery, a backup
+//!    or a cursor can come to needs it.  If anything needs it, then something that it
+//!    was handed out to after the beginning of `R`.
+//! d. Such a use needs what is on the drive only after it has written `p`.  The
+//!    target has seen that write: if it came before the target looks, the page is
+//!    refused; if it comes later, it is held until the discard is done, and wins.
+//! e. The discard is sent when `K'` is durable.  A power cut finds `K'`, or something
+//!    newer, for which (d) holds.
+//!
+//! How late the steps come does not matter, and neither do turtles that were never
+//! seen: `K` is only older then.
+//!
+//! **Files whose checkpoint is the same** keep `K` and get `R'`.  What is asked of a
+//! window is that it began before the turtle was read that showed `K` as the newest:
+//! that is true of `R'` and the turtle of this look.
+//!
+//! **What (b) does not cover** is a process that did not write the turtle: after a
+//! crash, recovery takes checkpoints from the journal that the turtle does not have
+//! yet, and hands out at once what they had freed.  So everything is forgotten when
+//! another process holds the database, and [`TURTLES`] changes of the turtle by the
+//! new one are waited for; also when this agent starts, as it cannot know what was
+//! before.  Everything is forgotten as well when the reader or the target refuses,
+//! when the order of a checkpoint goes back, when there is a `WiredTiger.backup`, from
+//! which a restart would make an older checkpoint, and when the mount or the place of
+//! the file system is another one.  A file is known by its inode number and birth
+//! time; what has the name later is another one.  Nothing is kept on disk.
+
+mod disk;
+mod ground;
+mod link;
+mod list;
+#[cfg(test)]
+mod model;
+mod owner;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, TurtleId};
+use crate::device::Target;
+
+pub use link::Link;
+use list::Compact;
+use owner::Owner;
+
+/// Changes of the turtle by one process before the first window counts.
+pub const TURTLES: u32 = 2;
+/// What the target has a bit for.
+const PAGE: u64 = 4096;
+
+/// Why a look ended early.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Halt {
+    /// Everything was forgotten; why, in a sentence.
+    #[error("{0}")]
+    Anew(String),
+    /// Checkpoints completed faster than they could be read.  What is known stays.
+    #[error("{0}")]
+    Torn(String),
+    #[error("the device is gone")]
+    Gone,
+}
+
+impl From<String> for Halt {
+    fn from(sentence: String) -> Self {
+        Self::Anew(sentence)
+    }
+}
+
+impl From<Refusal> for Halt {
+    fn from(r: Refusal) -> Self {
+        match r.kind {
+            Kind::Torn => Self::Torn(r.message),
+            _ => Self::Anew(r.message),
+        }
+    }
+}
+
+/// A stretch of the target, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stretch {
+    pub start: u64,
+    pub length: u64,
+}
+
+/// What was read of one turtle.
+pub struct Seen {
+    pub turtle: TurtleId,
+    /// Each file, with its list if that was wanted.
+    pub files: Vec<(FileEntry, Option<Result<FreeList, Refusal>>)>,
+}
+
+/// A database as the rule sees it.
+pub trait Database {
+    /// Whether the file system, its mount and the drive are what the rule needs, in
+    /// words that change when any of them does.
+    fn ground(&mut self) -> Result<String, String>;
+    /// The newest checkpoint, to see whether a look is worth it.
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String>;
+    /// Who has it open.
+    fn owner(&mut self) -> Result<Option<Owner>, String>;
+    /// Reads all of one turtle; refuses databases whose blocks may not be discarded.
+    fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal>;
+    /// Makes what was read durable; an error when a restart might not begin there.
+    fn settle(&mut self) -> Result<(), String>;
+    /// Gives the places of ranges of a file's bytes that are written, the file's own
+    /// and its alone.  Nothing: it is no longer the file with this inode number and
+    /// birth time.
+    fn places(
+        &mut self,
+        path: &Path,
+        file: (u64, i128),
+        ranges: &[Range<u64>],
+        emit: &mut dyn FnMut(Stretch),
+    ) -> Result<(), String>;
+}
+
+/// What is known of a file.
+struct Known {
+    order: u64,
+    cookie: Cookie,
+    list: Compact,
+}
+
+/// What may be discarded after a look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The window since which nothing may have been written.
+    pub since: u64,
+    /// Sorted by place; neighbours are one.
+    pub stretches: Vec<Stretch>,
+    /// Bytes that the checkpoint has freed, also where they have no place of their
+    /// own.
+    pub freed: u64,
+}
+
+/// What a look came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Look {
+    /// So many more changes of the turtle are waited for.
+    Waiting(u32),
+    Found(Found),
+}
+
+/// The rule's state.
+#[derive(Default)]
+pub struct Rule {
+    ground: Option<String>,
+    owner: Option<Owner>,
+    turtle: Option<TurtleId>,
+    /// Changes of the turtle by this owner.
+    turtles: u32,
+    /// R of all files.
+    window: Option<u64>,
+    /// A window that was begun for a look that did not end.
+    begun: Option<u64>,
+    files: HashMap<PathBuf, Known>,
+}
+
+fn forgotten(r: Result<Look, Halt>, rule: &mut Rule) -> Result<Look, Halt> {
+    if !matches!(r, Ok(_) | Err(Halt::Torn(_))) {
+        rule.forget();
+    }
+    r
+}
+
+/// Whole pages within ranges, neighbours joined.
+fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for r in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => joined.push(r.clone()),
+        }
+    }
+    joined
+        .into_iter()
+        .map(|r| r.start.next_multiple_of(PAGE)..r.end / PAGE * PAGE)
+        .filter(|r| r.start < r.end)
+        .collect()
+}
+
+/// Sorts, and joins neighbours.
+fn tidy(stretches: &mut Vec<Stretch>) {
+    stretches.sort_unstable();
+    stretches.dedup_by(|next, last| {
+        let joins = last.start + last.length == next.start;
+        if joins {
+            last.length += next.length;
+        }
+        joins
+    });
+}
+
+impl Rule {
+    /// How many files have a list.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The turtle of the last look.
+    pub fn turtle(&self) -> Option<&TurtleId> {
+        self.turtle.as_ref()
+    }
+
+    /// Nothing that is known counts any longer.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the process that had the database open at the last look still has; if
+    /// not, nothing that was found may be discarded.
+    pub fn is_owner(&mut self, database: &mut dyn Database) -> Result<(), Halt> {
+        let same = database.owner().map(|o| o.is_some() && o == self.owner);
+        let why = match same {
+            Ok(true) => return Ok(()),
+            Ok(false) => "another process has the database open, or none".to_owned(),
+            Err(e) => e,
+        };
+        self.forget();
+        Err(Halt::Anew(why))
+    }
+
+    /// Whether there is ground to stand on, and who has the database open.  Another
+    /// ground, or another owner, begins anew.
+    fn stand(&mut self, database: &mut dyn Database) -> Result<Owner, Halt> {
+        let ground = database.ground()?;
+        let owner = database.owner()?;
+        let owner = owner.ok_or_else(|| "no process has the database open".to_owned())?;
+        if self.ground.as_ref() != Some(&ground) || self.owner != Some(owner) {
+            self.forget();
+            self.ground = Some(ground);
+            self.owner = Some(owner);
+        }
+        Ok(owner)
+    }
+
+    /// The same between checkpoints.
+    pub fn look_around(&mut self, database: &mut dyn Database) -> Result<(), Halt> {
+        self.stand(database).map(|_| ())
+    }
+
+    /// Looks at what the newest checkpoint has freed: steps 0 to 3 and 5.
+    pub fn look(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
+        let r = self.steps(database, target);
+        forgotten(r, self)
+    }
+
+    fn steps(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
+        let owner = self.stand(database)?;
+
+        // (0)
+        let window = match self.begun {
+            Some(begun) => begun,
+            None => target.window()?,
+        };
+        self.begun = Some(window);
+
+        // (1)
+        let (files, counts) = (&self.files, self.turtles + 1 >= TURTLES);
+        let known = |f: &FileEntry| {
+            files
+                .get(&f.path)
+                .is_some_and(|k| Some(&k.cookie) == f.cookie.as_ref())
+        };
+        let mut wanted = |f: &FileEntry| counts && f.cookie.is_some() && !known(f);
+        let seen = database.read(&mut wanted)?;
+        if database.owner()? != Some(owner) {
+            return Err(Halt::Anew("another process has opened the database".to_owned()));
+        }
+        self.begun = None;
+        if self.turtle.as_ref() != Some(&seen.turtle) {
+            self.turtles += u32::from(self.turtle.is_some());
+            self.turtle = Some(seen.turtle);
+        }
+        if self.turtles < TURTLES {
+            return Ok(Look::Waiting(TURTLES - self.turtles));
+        }
+
+        // (2)
+        database.settle()?;
+
+        let mut found = Found {
+            since: self.window.unwrap_or_default(),
+            ..Found::default()
+        };
+        let mut files = HashMap::with_capacity(seen.files.len());
+        for (entry, list) in seen.files {
+            let old = self.files.remove(&entry.path);
+            if let Some(known) = next(database, &entry, list, old, &mut found)? {
+                files.insert(entry.path, known);
+            }
+        }
+        tidy(&mut found.stretches);
+
+        // (5)
+        self.files = files;
+        self.window = Some(window);
+        Ok(Look::Found(found))
+    }
+}
+
+/// What is known of a file after a look.
+fn next(
+    database: &mut dyn Database,
+    entry: &FileEntry,
+    list: Option<Result<FreeList, Refusal>>,
+    old: Option<Known>,
+    found: &mut Found,
+) -> Result<Option<Known>, Halt> {
+    let Some(cookie) = &entry.cookie else {
+        return Ok(None);
+    };
+    let order = entry.order;
+    let old = match old {
+        Some(k) if k.cookie == *cookie && k.order <= order => return Ok(Some(Known { order, ..k })),
+        Some(k) if k.order >= order => {
+            let name = entry.path.display();
+            return Err(Halt::Anew(format!("{name}: its checkpoints have gone back")));
+        }
+        old => old,
+    };
+    let list = match list {
+        // It was dropped since.
+        Some(Err(r)) if r.kind == Kind::Gone => None,
+        list => list.transpose()?,
+    };
+    // The block of the list is what tells that this is the file that the metadata
+    // means.  An empty list has none.
+    let Some(list) = list.filter(|l| cookie.avail.is_some() && l.file.1 != 0) else {
+        return Ok(None);
+    };
+    if let Some(old) = old.filter(|k| k.list.file() == list.file) {
+        let freed = difference(&list, &old.list.list());
+        found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
+        let freed = whole_pages(&freed);
+        if !freed.is_empty() {
+            // (3)
+            database.places(&entry.path, list.file, &freed, &mut |s| found.stretches.push(s))?;
+        }
+    }
+    Ok(Some(Known {
+        order,
+        cookie: cookie.clone(),
+        list: Compact::of(&list),
+    }))
+}
