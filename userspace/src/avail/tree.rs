@@ -113,3 +113,99 @@ impl<B: Blocks> Tree<'_, B> {
         Ok(block.data()?.to_vec())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::tests::page;
+    use super::*;
+
+    /// Blocks by their place, with their kind, number of cells and body.
+    struct Made(Vec<(u8, u32, Vec<u8>)>);
+
+    impl Blocks for Made {
+        fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
+            let (kind, entries, body) = &self.0[addr.offset as usize / 512 - 1];
+            let (bytes, made) = page(*kind, 0, *entries, body);
+            Block::check(bytes, &made)
+        }
+    }
+
+    /// The address of the block with this number, of 512 bytes.
+    fn addr(number: u8) -> Vec<u8> {
+        vec![0x80 | number, 0x81, 0x80]
+    }
+
+    fn walk(blocks: Vec<(u8, u32, Vec<u8>)>, left: u64) -> Result<Vec<(String, String)>, String> {
+        let mut made = Made(blocks);
+        let mut tree = Tree {
+            blocks: &mut made,
+            alloc: 512,
+            old: false,
+            left,
+        };
+        let root = Addr {
+            offset: 512,
+            size: 512,
+            checksum: 0,
+        };
+        let mut seen = Vec::new();
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let done = tree.walk(&root, &mut |key, value| {
+            seen.push((text(key), text(value)));
+            Ok(())
+        });
+        done.map(|()| seen).map_err(|e| e.message)
+    }
+
+    fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    #[test]
+    fn keys_are_prefixes_of_the_one_before_on_the_page() {
+        let mut leaf = b"\x15file:\x07x\x06\x05a\x07y".to_vec();
+        // A key in a block of its own, whose bytes no prefix is of, and one without a value.
+        leaf.extend([&[0x60, 0x83][..], &addr(1), b"\x07z", b"\x06\x06b"].concat());
+        let overflow = b"elsewhere".to_vec();
+        assert_eq!(
+            walk(vec![(LEAF, 7, leaf), (OVERFLOW, 9, overflow)], 4096).unwrap(),
+            pairs(&[
+                ("file:", "x"),
+                ("file:a", "y"),
+                ("elsewhere", "z"),
+                ("file:ab", "")
+            ])
+        );
+    }
+
+    #[test]
+    fn a_tree_that_leads_to_itself_ends() {
+        let to = |n| [&[0x05, b'k', 0x30, 0x83][..], &addr(n)].concat();
+        let looped = || vec![(INTERNAL, 2, to(0))];
+        assert_eq!(
+            walk(looped(), 4096).unwrap_err(),
+            "its tree has more blocks than the file"
+        );
+        assert_eq!(walk(looped(), 1 << 20).unwrap_err(), "its tree is too deep");
+        let leaf = b"\x05a\x07b".to_vec();
+        assert_eq!(
+            walk(vec![(INTERNAL, 2, to(1)), (LEAF, 2, leaf)], 1024).unwrap(),
+            pairs(&[("a", "b")])
+        );
+    }
+
+    #[test]
+    fn trees_that_are_refused() {
+        let why = |kind, entries, body: &[u8]| walk(vec![(kind, entries, body.to_vec())], 4096).unwrap_err();
+        assert_eq!(why(9, 0, b""), "a page of type 9");
+        assert_eq!(why(LEAF, 1, b"\x07b"), "a value without a key");
+        assert_eq!(
+            why(LEAF, 1, b"\x06\x01a"),
+            "a key has more of the one before than that has"
+        );
+        let child = [&[0x30, 0x83][..], &addr(0)].concat();
+        assert_eq!(why(LEAF, 1, &child), "a leaf page has pages below it");
+        let value = [&[0x05, b'k', 0xa0, 0x83][..], &addr(0)].concat();
+        assert_eq!(why(LEAF, 2, &value), "an overflow block of type 7");
+    }
+}
