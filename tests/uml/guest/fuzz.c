@@ -65,6 +65,8 @@ static const char * const sessions[][8] = {
 	{ "set streams auto", "set streams 0", "set streams 7", "set streams 255" },
 	{ "set stream_base 1", "set stream_base 255", "set stream_base 3" },
 	{ "set hints on", "set hints off", "set foreign keep", "set foreign override", "set foreign class" },
+	{ "window", "discard 1 0:8", "discard 0 8:64 128:128", "discard 18446744073709551615 0:65536",
+	  "set discard on", "set discard on", "set discard off" },
 };
 
 /* Behind the device. */
@@ -76,9 +78,9 @@ static const char * const constructors[] = {
 	"16 6 groups 16 alpha 64 prediction off",
 	"0 8 policy boundary range region primary_filter off hints on",
 	"0 10 threshold1 20000 threshold2 10000 streams 255 stream_base 1 foreign override",
-	"0 24 policy dsm groups 2 alpha auto prediction computed range written "
+	"0 26 policy dsm groups 2 alpha auto prediction computed range written "
 	"primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 "
-	"hints off foreign keep",
+	"hints off foreign keep discard on",
 };
 
 /* What mutations put in. */
@@ -89,7 +91,7 @@ static const char * const words[] = {
 	"other", "policy", "none", "boundary", "dsm", "groups", "alpha", "auto", "prediction",
 	"off", "on", "predicted", "computed", "literal", "range", "written", "region", "primary_filter",
 	"threshold1", "threshold2", "streams", "stream_base", "hints", "foreign", "keep",
-	"override", "-", ":", "::", "0:0:8", "COMMIT", "@", "%s%n", "\\", "'", "\"",
+	"override", "window", "discard", "-", ":", "::", "0:0:8", "COMMIT", "@", "%s%n", "\\", "'", "\"",
 	"\xff", "/dev/null", "/dev/streamdisk", "999:999",
 };
 

@@ -41,7 +41,7 @@ check_kmemleak() {
 dmesg --console-level 1
 echo 1 >/sys/kernel/rcu_expedited	# a reload waits for RCU several times
 before=$(per_cpu_allocations)
-insmod streamdisk.ko && insmod dm-dsm.ko || exit
+insmod streamdisk.ko poison=1 discard_ms=2 && insmod dm-dsm.ko || exit
 "./$1" "${@:2}" || status=1
 if rmmod dm_dsm && rmmod streamdisk; then
 	check_per_cpu

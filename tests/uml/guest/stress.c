@@ -16,7 +16,12 @@
  *          lost, as documented
  *
  * fio and two threads write to the first half of the device.  A few files that stay divide it among
- * them in ever other ways, others come and go in the second half.
+ * them in ever other ways, others come and go in the third quarter.
+ *
+ * In the last quarter two threads play a database: they write pages, need them for a
+ * while, and free them.  A third one begins windows and discards what is free, while the
+ * disk makes rubbish of what it is told to discard, and takes its time.  What is needed
+ * must never read as something else.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -173,7 +178,7 @@ static bool send_visitors(bool full)
 	}
 	there = 1 + (there + 1 + below(500)) % 1000;	/* not the same */
 	snprintf(message, sizeof(message), "upload # file %u other 4096 0:%lu:%lu", 1000 + there,
-		 SECTORS / 2 + UNIT * below(NR_UNITS), UNIT);
+		 SECTORS / 2 + UNIT * below(NR_UNITS / 2), UNIT);
 	return send_message(message, NULL);
 }
 
@@ -261,7 +266,8 @@ static void set(void)
 		"primary_filter on", "primary_filter off", "threshold1 0", "threshold1 20000",
 		"threshold2 0", "threshold2 10000", "streams auto", "streams 2", "streams 6",
 		"streams 200", "stream_base 1", "stream_base 3", "stream_base 200", "hints on",
-		"hints off", "foreign keep", "foreign override",
+		"hints off", "foreign keep", "foreign override", "discard off", "discard on",
+		"discard on", "discard on", "discard on",
 	};
 	char message[64];
 
@@ -320,8 +326,8 @@ static void reload(void)
 {
 	char line[128];
 
-	snprintf(line, sizeof(line), "%s 0 4 groups %u policy %s", device, 2 + below(15),
-		 below(3) ? "dsm" : "file");
+	snprintf(line, sizeof(line), "%s 0 6 groups %u policy %s discard on", device,
+		 2 + below(15), below(3) ? "dsm" : "file");
 	if (dm_load(NAME, SECTORS, line))
 		stop("'%s' cannot be loaded", line);
 	if (!below(4))
@@ -354,6 +360,112 @@ static void write_much(void)
 	if (pwrite(data_fd, data, length * 512, at * 512) != (ssize_t)(length * 512))
 		stop("a write failed: %s", strerror(errno));
 	__atomic_add_fetch(&written, length, __ATOMIC_RELAXED);
+}
+
+/* A database that frees pages */
+
+#define PAGES_FROM 49152UL	/* in sectors */
+#define NR_PAGES 2048		/* one half for each thread */
+#define MOST_PAGES 8		/* that are written at once */
+
+static enum page_state { FREE, WRITTEN, NEEDED } page_state[NR_PAGES];
+static unsigned int page_version[NR_PAGES];
+static unsigned long written_pages;	/* in sectors */
+
+static void fill_page(unsigned int *data, unsigned int page)
+{
+	for (int i = 0; i < 1024; i += 2) {
+		data[i] = page;
+		data[i + 1] = page_version[page];
+	}
+}
+
+static void check_page(unsigned int page, unsigned int *data, unsigned int *wanted)
+{
+	if (pread(data_fd, data, 4096, (PAGES_FROM + 8 * page) * 512) != 4096)
+		stop("a page cannot be read: %s", strerror(errno));
+	fill_page(wanted, page);
+	if (memcmp(data, wanted, 4096))
+		stop("page %u is lost: it was written as version %u, and reads %.8s %u %u", page,
+		     page_version[page], (char *)data, data[0], data[1]);
+}
+
+static void write_pages(unsigned int page, unsigned int nr, unsigned int *data)
+{
+	for (unsigned int i = 0; i < nr; i++) {
+		__atomic_store_n(&page_state[page + i], WRITTEN, __ATOMIC_SEQ_CST);
+		page_version[page + i]++;
+		fill_page(data + 1024 * i, page + i);
+	}
+	if (pwrite(data_fd, data, 4096 * nr, (PAGES_FROM + 8 * page) * 512) != 4096 * nr)
+		stop("pages cannot be written: %s", strerror(errno));
+	__atomic_add_fetch(&written_pages, 8 * nr, __ATOMIC_RELAXED);
+	for (unsigned int i = 0; i < nr; i++)
+		page_state[page + i] = NEEDED;
+}
+
+static void play_database(void)
+{
+	static unsigned int threads;
+	static __thread unsigned int *data, *wanted, first;
+	unsigned int page, nr = 1 + below(MOST_PAGES);
+
+	if (!data) {
+		data = aligned_alloc(4096, 4096 * MOST_PAGES);
+		wanted = aligned_alloc(4096, 4096);
+		first = __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % 2 * (NR_PAGES / 2);
+	}
+	page = first + below(NR_PAGES / 2 - MOST_PAGES);
+	for (unsigned int i = page; i < page + nr; i++)
+		if (page_state[i] == NEEDED)
+			check_page(i, data, wanted);
+	if (below(3)) {
+		for (unsigned int i = page; i < page + 4 * nr && i < first + NR_PAGES / 2; i++)
+			if (page_state[i] == NEEDED)
+				__atomic_store_n(&page_state[i], FREE, __ATOMIC_SEQ_CST);
+	} else {
+		write_pages(page, nr, data);
+	}
+}
+
+/* All that is free now, what is asked for in pieces among it. */
+static void discard_free(void)
+{
+	static char message[65536], reply[DM_REPLY];
+	unsigned long window;
+	int r, length, nr = 0;
+
+	r = dm_message(NAME, "window", reply);
+	if (!r && sscanf(reply, "window %lu", &window) != 1)
+		stop("the reply to window is '%s'", reply);
+	if (!r) {
+		rest(0, 5);
+		length = sprintf(message, "discard %lu", window);
+		for (int i = 0, end; i < NR_PAGES; i = end + 1) {
+			for (end = i; end < NR_PAGES && end < i + 64 &&
+			     !__atomic_load_n(&page_state[end], __ATOMIC_SEQ_CST); end++)
+				;
+			if (end > i && ++nr)
+				length += sprintf(message + length, " %lu:%d", PAGES_FROM + 8UL * i,
+						  8 * (end - i));
+		}
+		r = nr ? dm_message(NAME, message, reply) : 0;
+	}
+	/* off, suspended, or suspended in between */
+	if (r && r != -EINVAL && r != -EBUSY && r != -ESTALE && r != -ENXIO)
+		stop("discards were refused with %s", strerror(-r));
+	rest(0, 10);
+}
+
+static unsigned long discarded_by_disk(void)
+{
+	FILE *file = fopen("/sys/kernel/debug/streamdisk/discards", "r");
+	unsigned long sectors;
+
+	if (!file || fscanf(file, "%*u %lu", &sectors) != 1)
+		stop("the disk does not show its discards");
+	fclose(file);
+	return sectors;
 }
 
 /* Another device, on the same disk but not where the first one is. */
@@ -425,6 +537,9 @@ static struct worker {
 	{ .what = "reloads", .act = reload, .modes = 1 << RELOADS },
 	{ .what = "writes", .act = write_much, .modes = 7 },
 	{ .what = "writes at the same time", .act = write_much, .modes = 7 },
+	{ .what = "pages of a database", .act = play_database, .modes = 7 },
+	{ .what = "pages at the same time", .act = play_database, .modes = 7 },
+	{ .what = "discards of what is free", .act = discard_free, .modes = 7 },
 	{ .what = "other devices", .act = another, .modes = 1 << RELOADS },
 	{ .what = "messages for them", .act = pester, .modes = 1 << RELOADS },
 };
@@ -586,6 +701,8 @@ static void check_counts(unsigned long total, const struct counts *disk)
 		return;
 
 	target_counts(&target);
+	if (mode != STEADY)
+		total -= written_pages;	/* no file has them */
 	if (target.regions + (mode == STEADY ? target.unmapped : 0) != total)
 		stop("%lu sectors were written, the regions have %lu, %lu are unmapped", total,
 		     target.regions, target.unmapped);
@@ -603,7 +720,7 @@ static unsigned int make_device(void)
 	unsigned int minor;
 	struct division d;
 
-	snprintf(line, sizeof(line), "%s 0", device);
+	snprintf(line, sizeof(line), "%s 0 2 discard on", device);
 	if (dm_create(NAME, &minor) || dm_load(NAME, SECTORS, line) || dm_resume(NAME))
 		stop("the device cannot be made");
 	divide_all(&d);
@@ -632,11 +749,12 @@ static void remove_device(void)
 static void run_round(unsigned int seconds)
 {
 	struct counts before, disk;
-	unsigned long by_fio;
+	unsigned long by_fio, discarded = discarded_by_disk();
 	unsigned int minor = make_device();
 	const char *comma = "";
 
-	written = written_to_another = 0;
+	written = written_to_another = written_pages = 0;
+	memset(page_state, 0, sizeof(page_state));
 	disk_counts(&before);
 	start_workers();
 	run_fio(minor, seconds);
@@ -648,11 +766,14 @@ static void run_round(unsigned int seconds)
 	by_fio = fio_sectors();
 	if (!by_fio)
 		stop("fio has written nothing");
-	check_counts(by_fio + written, &disk);
+	check_counts(by_fio + written + written_pages, &disk);
+	discarded = discarded_by_disk() - discarded;
+	if (!discarded)
+		stop("nothing was discarded");
 	remove_device();
 
-	printf("ok - uml: stress, %s: %lu MiB written and verified, during ", mode_name[mode],
-	       by_fio / 2048);
+	printf("ok - uml: stress, %s: %lu MiB written and verified, %lu MiB discarded beside %lu that a database wrote and needed, during ",
+	       mode_name[mode], by_fio / 2048, discarded / 2048, written_pages / 2048);
 	for (int i = 0; i < NR_WORKERS; i++) {
 		if (!takes_part(&workers[i]))
 			continue;
