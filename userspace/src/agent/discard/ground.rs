@@ -74,7 +74,7 @@ pub fn journal(ext4: &Path, name: &str) -> Result<(), String> {
 /// The drives below a device: whether a page that was discarded can be read without
 /// an error.  Gives a warning.
 pub fn drives(sysfs: &Sysfs, dev: DevNo) -> Result<Option<String>, String> {
-    let below = streams::below(sysfs, dev).map_err(|e| format!("{e:#}"))?;
+    let below = streams::below(sysfs, &streams::Unknown, dev).map_err(|e| format!("{e:#}"))?;
     for disk in below.disks.iter().filter(|d| d.starts_with("nvme")) {
         let node = Path::new("/dev").join(disk);
         let fails = Namespace::open(&node)
