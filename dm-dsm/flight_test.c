@@ -250,6 +250,29 @@ static void a_commit_waits_for_those_who_see_the_old_table(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, write.first, 1);
 }
 
+static bool has_fewer_streams(const struct lingering *write, const struct dsm *d)
+{
+	return READ_ONCE(d->device_streams) < write->streams;
+}
+
+static void ask_the_device(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+}
+
+/* Whoever lowers the limit of a disk does so when no write has more, and resumes. */
+static void fewer_streams_wait_for_those_who_have_more(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct lingering write = { .dm = s.dm, .changed = has_fewer_streams };
+
+	dsm_mock_set_streams(s.disk, 5);
+	linger_during(test, &write, ask_the_device);
+	KUNIT_EXPECT_EQ(test, s.disk->bio[0].stream, 4);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 136, 8), 0);
+	KUNIT_EXPECT_LE(test, s.disk->bio[s.disk->nr - 1].stream, 5);
+}
+
 /* Writes all the time, of 16 KiB and more, and reads each again. */
 struct writer {
 	struct dsm_mock_dm *dm;
@@ -319,6 +342,7 @@ static struct kunit_case flight_cases[] = {
 	KUNIT_CASE(an_error_of_one_part_is_the_writes),
 	KUNIT_CASE(counters_are_reset_under_writes_at_the_disk),
 	KUNIT_CASE(a_commit_waits_for_those_who_see_the_old_table),
+	KUNIT_CASE(fewer_streams_wait_for_those_who_have_more),
 	KUNIT_CASE_SLOW(writes_go_on_while_tables_come_and_go),
 	{}
 };

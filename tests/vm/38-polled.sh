@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Polled writes of 16 KiB and more that are divided, directly above a disk, above
-# dm-linear and LVM's stripes. (A NULL pointer in dm ends the whole run.)
+# dm-linear and stripes. (A NULL pointer in dm ends the whole run.)
 . "$(dirname "$0")/lib.sh"
 load_module
 
@@ -32,7 +32,6 @@ polled() {
 polled 'a disk' "$ssd"
 dmsetup create low --table "0 131072 linear $ssd 0"
 polled 'dm-linear' /dev/mapper/low
-polled 'dm-linear, without hints' /dev/mapper/low hints off policy file
 dmsetup remove low
 dmsetup create low --table "0 131072 striped 2 32 $ssd 0 $ssd 131072"
 polled 'stripes' /dev/mapper/low

@@ -1,11 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs every test in the guest, one after the other.
+# usage: all.sh [TEST...]
+#
+# Runs every test in the guest, or those named, one after the other.
 . ./lib.sh
 failed=0
 # The tests above stacked devices count on it that no disk takes fewer streams.
 park few
-for t in [0-9]*.sh; do
+(($#)) || set -- [0-9]*.sh
+for t; do
 	start=$SECONDS
 	bash "./$t" || failed=1
 	echo "# $t: $((SECONDS - start)) s"
