@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# usage: guest.sh SECONDS
+# usage: guest.sh
 #
 # Two databases on two dsm devices, one of them on a drive with FDP statistics,
-# and a dsmd that other machines may ask. Ends with dsmd, after SECONDS of work.
+# and a dsmd that other machines may ask. Both work until somebody connects to port
+# 9188; dsmd ends then, and somebody connects again when he has seen that.
 set -euo pipefail
 . /run/job/guest-lib.sh
 PATH=/run/job/bin:$PATH
@@ -14,6 +15,11 @@ modprobe -a xfs ext4 virtio_net
 ip address add 10.0.2.15/24 dev eth0
 ip link set lo up
 ip link set eth0 up
+called() { # waits until somebody connects
+	python3 -c 'import socket
+listener = socket.create_server(("0.0.0.0", 9188))
+listener.accept()[0].send(b"!")'
+}
 
 database() { # DEVICE DISK MKFS...
 	dsmctl create "$1" "$(disk_by_serial "$2")" >/dev/null
@@ -40,15 +46,12 @@ work() { # DEVICE NODES
 	dsmctl refresh "$1" >/dev/null
 	dsmctl boundary mark "$1"
 	wtload linkbench --dbpath "/mnt/$1/data" --phase run --nodes "$2" --cache-mb 50 \
-		--mix mixed --seconds "$seconds" --checkpoint-seconds 9
+		--mix mixed --seconds 86400 --checkpoint-seconds 9
 }
 
-seconds=$1
 work rs1 1000 >/tmp/rs1.log 2>&1 &
-other=$!
-work rs0 10000 >/tmp/rs0.log 2>&1
-wait $other
+work rs0 10000 >/tmp/rs0.log 2>&1 &
+called
 kill $agent
 wait $agent
-# Somebody may be looking still.
-sleep 15
+called
