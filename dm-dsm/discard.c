@@ -954,7 +954,7 @@ static int dsm_discard_begin(struct dsm *d)
 
 static bool dsm_takes_discards(const struct dsm *d)
 {
-	return bdev_max_discard_sectors(d->bdev) && !d->stacked &&
+	return bdev_max_discard_sectors(d->bdev) &&
 	       dm_table_get_mode(d->ti->table) & BLK_OPEN_WRITE;
 }
 

@@ -283,6 +283,23 @@ static void what_nobody_wrote_is_discarded(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), w);
 }
 
+static void discards_go_through_device_mapper_below(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct dsm_mock_dm *low = dsm_mock_dm(test, "linear", DSM_MOCK_TARGET, "%s 4096",
+					      disk->bdev);
+	struct stack s = {
+		.disk = disk,
+		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0 2 discard on", low->bdev),
+	};
+	u64 w;
+
+	map_area(test, s.dm, AREA);
+	w = begin_window(test, s.dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
+	discard_area(test, &s, w, "0:64 72:952");
+}
+
 static void ranges_are_sorted_and_joined(struct kunit *test)
 {
 	struct stack s = new_stack(test);
@@ -1094,6 +1111,7 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(discards_are_off_until_they_are_wanted),
 	KUNIT_CASE(a_device_without_discards_is_unsupported),
 	KUNIT_CASE(what_nobody_wrote_is_discarded),
+	KUNIT_CASE(discards_go_through_device_mapper_below),
 	KUNIT_CASE(ranges_are_sorted_and_joined),
 	KUNIT_CASE_PARAM(a_page_that_was_touched_stays, touch_gen_params),
 	KUNIT_CASE(a_write_that_fails_counts),
