@@ -9,6 +9,8 @@
 # make kunit         the KUnit suites, and which lines they reach
 # make stress        ten minutes of everything at once, in UML
 # make faults        every allocation fails in turn, in UML
+# make discard-test  tries to make a discard lose a page: databases killed, backed up,
+#                    compacted and cut off from power on a disk that poisons, in UML
 # make fuzz          a million mutated messages and constructor lines, in UML
 # make mutants       breaks the module in ways that are listed, and sees a test fail
 # make vm-test       the tests in the VM, on every kernel
@@ -131,6 +133,9 @@ stress:
 faults:
 	tests/uml/faults 100 8
 
+discard-test:
+	tests/discard/run --long
+
 fuzz:
 	tests/uml/fuzz 1000000
 
@@ -169,4 +174,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz mutants vm-test bench-hotpath bench-waf soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
