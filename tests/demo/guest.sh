@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# usage: guest.sh POLICY [WTLOAD-OPTION...]
+# usage: guest.sh POLICY DISCARD [WTLOAD-OPTION...]
 #
 # The main job, in the guest: a WiredTiger database on XFS on a dsm device on a
-# stream SSD. Leaves run.json in /run/out.
+# stream SSD. With DISCARD on, what checkpoints free is discarded. Leaves run.json in
+# /run/out.
 set -euo pipefail
 . /run/job/guest-lib.sh
 PATH=/run/job/bin:$PATH
-policy=$1
-shift
+policy=$1 discard=$2
+shift 2
 db=/mnt/db
 
 step() { printf '\n== %s\n' "$*"; }
@@ -23,9 +24,13 @@ modprobe dm-mod
 insmod /run/job/dm-dsm.ko
 modprobe xfs
 
-step "policy $policy: dsmctl create dsm $ssd --policy $policy"
+# discarded_sectors: of the drive, by the block layer
+discarded_sectors() { awk '{ print $14 }' "/sys/block/$(basename "$ssd")/stat"; }
+
+step "policy $policy, discard $discard: dsmctl create dsm $ssd --policy $policy"
 dsmctl create dsm "$ssd" --policy "$policy"
-mkfs.xfs -q /dev/mapper/dsm
+# -K: what the drive is told to discard is what checkpoints have freed, and nothing else.
+mkfs.xfs -q -K /dev/mapper/dsm
 mount /dev/mapper/dsm /mnt
 mkdir $db
 # mkfs has the SSD zero the log, which the SSD counts as media writes.
@@ -33,8 +38,17 @@ sync
 dsmctl reset dsm
 before=$(media_writes)
 
-step "dsmd --device dsm --dbpath $db, and the database starts"
-dsmd --device dsm --dbpath $db --wait --boundary manual --show-regions &
+cat >/run/dsmd.toml <<CONFIG
+[[database]]
+device = "dsm"
+dbpath = "$db"
+boundary = "manual"
+wait = true
+$([[ $discard == off ]] || echo 'discard = true')
+CONFIG
+discarded_before=$(discarded_sectors)
+step "dsmd for $db on dsm, and the database starts"
+dsmd --config /run/dsmd.toml --show-regions &
 agent=$!
 status=0
 wtload linkbench --dbpath $db --json /run/out/wtload.json \
@@ -42,19 +56,27 @@ wtload linkbench --dbpath $db --json /run/out/wtload.json \
 	"$@" || status=$?
 # The last checkpoint's window is printed before the agent goes.
 dsmctl refresh dsm >/dev/null
+# So are discards counted, which are off without it.
+until [[ $(dmsetup status dsm) != *" discard_queued "[1-9]* ]]; do sleep 0.1; done
+dsmctl status dsm -o json >/run/discarded.json
 kill $agent
 wait $agent
 ((!status)) || exit $status
 
-step 'the database is closed, the file system unmounted, and both count'
+step 'the database is closed and right, the file system unmounted, and both count'
+echo 3 >/proc/sys/vm/drop_caches
+wtload check --dbpath $db
 umount /mnt
 sync
 dsmctl status dsm -o json >/run/status.json
 after=$(media_writes)
 
 jq -n --slurpfile status /run/status.json --slurpfile loaded /run/loaded.json \
-	--argjson before "$before" --argjson after "$after" --argjson block "$block" '
+	--slurpfile discarded /run/discarded.json \
+	--argjson before "$before" --argjson after "$after" --argjson block "$block" \
+	--argjson device_discarded $(($(discarded_sectors) - discarded_before)) '
 	$status[0].devices[0] as $d | $loaded[0].devices[0] as $l |
+	$discarded[0].devices[0].discard as $free |
 	([$d.streams[] | select(.stream == 0) | .sectors] | add // 0) as $unstamped |
 	{
 		policy: $d.policy,
@@ -64,6 +86,11 @@ jq -n --slurpfile status /run/status.json --slurpfile loaded /run/loaded.json \
 		pages: ([$d.streams[].sectors] | add / 8),
 		pages_since_load: (([$d.streams[].sectors] | add) - ([$l.streams[].sectors] | add) | . / 8),
 		split_bios: $d.split,
+		discard: {
+			target_bytes: ($free.discarded_sectors * 512),
+			block_layer_bytes: ($device_discarded * 512),
+			refused_bytes: ($free.refused_sectors * 512)
+		},
 		streams: [range($before | length) as $i | {
 			stream: ($i + 1),
 			handle: $before[$i].ruhid,

@@ -42,14 +42,15 @@ broken() { # WHY FILE...
 # ---- the disk, the file system, the database -----------------------------------------
 
 device() {
-	local below=/dev/streamdisk
+	local below=/dev/streamdisk features='2 discard on'
 
 	insmod streamdisk.ko sectors=$sectors poison=1 && insmod dm-dsm.ko || return
 	if [[ $scenario == cuts ]]; then
 		dmsetup create logged --table "0 $sectors log-writes $below /dev/ram0" || return
 		below=/dev/mapper/logged
+		features='4 streams 0 discard on'
 	fi
-	dmsetup create t --table "0 $sectors dsm $below 0 ${features:-2 discard on}"
+	dmsetup create t --table "0 $sectors dsm $below 0 $features"
 }
 
 make_fs() {
@@ -127,8 +128,8 @@ pester() {
 	trap 'end_agent; exit' TERM
 	start_agent
 	while :; do
-		while_ms 20 900
-		if ((RANDOM % 3)); then
+		while_ms 100 900
+		if ((RANDOM % 6)); then
 			kill -STOP $agent_pid
 			sleep "$((RANDOM % 5)).$((RANDOM % 10))" &
 			wait $!
@@ -174,7 +175,7 @@ finish() {
 
 # A run that is killed between two checkpoints, or in one
 one_kill() {
-	run --seconds 100000 --checkpoint-ops $((40 + RANDOM % 400))
+	run --seconds 100000 --checkpoint-ops $((100 + RANDOM % 400))
 	until_checkpoints $((2 + RANDOM % 4))
 	while_ms 0 400
 	if ! alive $database; then
@@ -226,10 +227,10 @@ beside() {
 	local all=backup,bulk,compact,cursors,drops,history,named,truncate status copy n=0
 
 	start_pestering
-	run --ops "$count" --checkpoint-ops $((count / 30)) --beside $all --copies $copies
+	run --ops "$count" --checkpoint-ops $((count / 20)) --beside $all --copies $copies
 	if [[ $fs == xfs ]]; then
 		for n in 1 2; do
-			until_checkpoints $((n * 8))
+			until_checkpoints $((n * 6))
 			reflink $n
 		done
 	fi
@@ -258,9 +259,9 @@ beside() {
 one_cut() { # FLUSH HOW
 	local said=''
 
-	powercut replay /dev/ram0 /dev/ram1 /tmp/state "$1" || return
+	powercut replay /dev/ram0 /dev/ram1 /tmp/replayed "$1" || return
 	dmsetup create cut --table "0 $sectors snapshot /dev/ram1 /dev/ram2 N 8" || return
-	[[ $2 == flushed ]] || said=", $(powercut lose /dev/ram0 /dev/mapper/cut /tmp/state "$([[ $2 == most ]] && echo 0 || echo "$RANDOM")")"
+	[[ $2 == flushed ]] || said=", $(powercut lose /dev/ram0 /dev/mapper/cut /tmp/replayed "$([[ $2 == most ]] && echo 0 || echo "$RANDOM")")"
 	if ! mounted /dev/mapper/cut 2>/tmp/check.log || ! right $mnt; then
 		broken "flush $1, $2$said: the database is not right" /tmp/check.log
 	fi
@@ -272,13 +273,13 @@ one_cut() { # FLUSH HOW
 cuts() {
 	local flushes discards all='' flush how each
 
-	start_pestering
+	start_agent
 	dmsetup message logged 0 mark run
-	run --seconds 100000 --checkpoint-ops 150
+	run --seconds 100000 --checkpoint-ops 1200
 	until_checkpoints $((count ? 8 : 25))
 	alive $database || { broken 'the database ended by itself' $log; return; }
 	end TERM $database
-	end_pestering
+	end_agent
 	umount /mnt
 	dmsetup remove t
 	dmsetup message logged 0 mark end
@@ -303,7 +304,6 @@ echo 1 >/sys/kernel/rcu_expedited
 if begin; then
 	$scenario
 	pages=$(($(discarded_pages) - before))
-	[[ $agent == none ]] || ((pages > 0 || failed)) || fail 'nothing was discarded'
 fi
 end KILL $database
 end_pestering
