@@ -8,6 +8,12 @@
 #   upload EXTENTS INSNS SECONDS
 #   memory FILES EXTENTS BYTES      of the kernel in all
 #   structure NAME EXTENTS INSNS BYTES
+#   window MIB INSNS SECONDS        of a window of a table that maps so much, the third one
+#   discard RANGES INSNS SECONDS US of the message, and the longest of the plugs of 256 that it
+#                                   becomes, above the second null_blk
+#   bits MIB BYTES                  that windows have allocated
+# The arms "memory" are on a null_blk that keeps data in memory, without which it takes no
+# discards: "memory-dsm" and "dsm-discard" differ in the feature alone.
 # With "clock" as its argument only checkpoints and the upload, on a device that
 # takes no data: there instructions are not counted, but time is real.
 set -euo pipefail
@@ -25,6 +31,21 @@ else
 fi
 insmod ./dm-dsm.ko
 sectors=$(blockdev --getsz $disk)
+
+# A second null_blk, which takes discards
+memory_disk() {
+	local dir=/sys/kernel/config/nullb/memory
+
+	mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+	mkdir $dir
+	echo 16384 >$dir/size
+	echo 4096 >$dir/blocksize
+	echo 2 >$dir/queue_mode
+	echo 0 >$dir/irqmode
+	echo 1 >$dir/memory_backed
+	echo 1 >$dir/discard
+	echo 1 >$dir/power
+}
 
 median() { ./hotpath cost "$1" "$2" "$3" | cut -d' ' -f1; }
 arm() { echo "arm $1 $2 $(median "$3" write "$2") $(median "$3" read "$2")"; }
@@ -67,6 +88,37 @@ if [[ $insns ]]; then
 	dmsetup remove t
 	dmsetup remove low
 fi
+
+# What discards cost a write, where they are off and where they are on
+if [[ $insns ]]; then
+	memory_disk
+	dmsetup create t --table "0 $sectors dsm /dev/memory 0"
+	for extents in 1000 1000000; do
+		upload 10 $extents >/dev/null
+		./hotpath message t 'set discard off' >/dev/null
+		arm memory-dsm $extents /dev/mapper/t >/dev/null	# pages are allocated
+		arm memory-dsm $extents /dev/mapper/t
+		./hotpath message t 'set discard on' >/dev/null
+		./hotpath message t window >/dev/null
+		arm dsm-discard $extents /dev/mapper/t
+	done
+	./hotpath map t "$sectors"
+	echo "discard 2000 $(./hotpath discard t 2000 | cut -d' ' -f2-)"
+	dmsetup remove t
+fi
+
+# Windows of 1 TiB, on a device that does nothing
+dmsetup create nothing --table "0 $((1 << 31)) error"
+dmsetup create t --table "0 $((1 << 31)) dsm /dev/mapper/nothing 0"
+before=$(allocated)
+./hotpath map t $((1 << 31)) >/dev/null
+./hotpath message t 'set discard on' >/dev/null
+./hotpath message t window >/dev/null
+./hotpath message t window >/dev/null
+echo "bits $((1 << 20)) $(($(allocated) - before))"
+echo "window $((1 << 20)) $(./hotpath message t window | cut -d' ' -f2-)"
+dmsetup remove t
+dmsetup remove nothing
 
 dmsetup create t --table "0 $sectors dsm $disk 0 2 streams 8"
 if [[ $insns ]]; then

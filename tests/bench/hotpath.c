@@ -5,6 +5,8 @@
  *        hotpath touch DEVICE EXTENTS
  *        hotpath message NAME TEXT
  *        hotpath stats NAME REGIONS
+ *        hotpath map NAME SECTORS
+ *        hotpath discard NAME RANGES
  *
  * What a target costs, for tests/bench/hotpath. Under QEMU's icount the time
  * stamp counter counts instructions.
@@ -17,6 +19,9 @@
  * touch: a write to each extent, whether the device takes it or not.
  * message: the counter and the seconds of one message.
  * stats: as many regions of the kernel's own dm-stats.
+ * map: a table of one file that has it all.
+ * discard: a window, and as many ranges of 16 pages with a gap between them. Prints the
+ * counter and the seconds from the message to when the last is done.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -36,6 +41,7 @@
 #define PAGE_SECTORS	8
 #define SAMPLES		3000
 #define MESSAGE		16384	/* bytes, of a reply too */
+#define LONGEST		65536
 
 struct clock {
 	uint64_t insns;
@@ -76,7 +82,7 @@ static uint64_t next_random(void)
 /* Sends a message; returns the reply, which the next one replaces. */
 static const char *message(const char *name, const char *text)
 {
-	static char buffer[sizeof(struct dm_ioctl) + MESSAGE];
+	static char buffer[sizeof(struct dm_ioctl) + LONGEST];
 	struct dm_ioctl *dmi = (struct dm_ioctl *)buffer;
 	struct dm_target_msg *msg = (struct dm_target_msg *)(dmi + 1);
 
@@ -86,7 +92,7 @@ static const char *message(const char *name, const char *text)
 		err(1, "/dev/mapper/control");
 	memset(dmi, 0, sizeof(*dmi));
 	dmi->version[0] = DM_VERSION_MAJOR;
-	dmi->data_size = sizeof(buffer);
+	dmi->data_size = sizeof(*dmi) + (strlen(text) + 64 > MESSAGE ? LONGEST : MESSAGE);
 	dmi->data_start = sizeof(*dmi);
 	snprintf(dmi->name, sizeof(dmi->name), "%s", name);
 	msg->sector = 0;
@@ -194,6 +200,61 @@ static void stats(const char *name, uint64_t regions)
 	}
 }
 
+static void map(const char *name, const char *sectors)
+{
+	unsigned long long number;
+	char text[256];
+
+	snprintf(text, sizeof(text), "begin full %s", sectors);
+	if (sscanf(message(name, text), "upload %llu", &number) != 1)
+		errx(1, "%s: begin has no number", name);
+	snprintf(text, sizeof(text), "upload %llu file 1 collection - 0:0:%s", number, sectors);
+	message(name, text);
+	snprintf(text, sizeof(text), "commit %llu", number);
+	message(name, text);
+}
+
+/* What the status line says of @field. */
+static unsigned long long field(const char *name, const char *field)
+{
+	char line[MESSAGE], *at;
+	FILE *status;
+
+	snprintf(line, sizeof(line), "dmsetup status %s", name);
+	status = popen(line, "r");
+	if (!status || !fgets(line, sizeof(line), status) || pclose(status))
+		errx(1, "%s has no status", name);
+	at = strstr(line, field);
+	if (!at)
+		errx(1, "%s is not in '%s'", field, line);
+	return strtoull(at + strlen(field), NULL, 10);
+}
+
+static void discard(const char *name, unsigned int ranges)
+{
+	static char text[LONGEST - 64];
+	unsigned long long window;
+	struct clock start, end;
+	size_t length;
+
+	if (sscanf(message(name, "window"), "window %llu", &window) != 1)
+		errx(1, "%s: no window", name);
+	length = sprintf(text, "discard %llu", window);
+	for (unsigned int i = 0; i < ranges && length < sizeof(text) - 32; i++)
+		length += sprintf(text + length, " %u:%d", i * 17 * PAGE_SECTORS, 16 * PAGE_SECTORS);
+	start = now();
+	message(name, text);
+	end = now();
+	/* The grace period is no work; what else runs meanwhile is little. */
+	while (field(name, " discard_queued "))
+		usleep(1000);
+	if (field(name, " discarded ") != ranges)
+		errx(1, "%llu of %u ranges were discarded", field(name, " discarded "), ranges);
+	printf("discard %llu %.6f %llu\n", (unsigned long long)(end.insns - start.insns),
+	       (double)(end.at.tv_sec - start.at.tv_sec) +
+	       (double)(end.at.tv_nsec - start.at.tv_nsec) / 1e9, field(name, " discard_us "));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 5 && !strcmp(argv[1], "cost")) {
@@ -207,6 +268,10 @@ int main(int argc, char **argv)
 
 		message(argv[2], argv[3]);
 		print_since(argv[3], start);
+	} else if (argc == 4 && !strcmp(argv[1], "map")) {
+		map(argv[2], argv[3]);
+	} else if (argc == 4 && !strcmp(argv[1], "discard")) {
+		discard(argv[2], strtoul(argv[3], NULL, 10));
 	} else if (argc == 4 && !strcmp(argv[1], "stats")) {
 		stats(argv[2], strtoull(argv[3], NULL, 10));
 	} else {

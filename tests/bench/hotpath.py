@@ -15,12 +15,18 @@ def lines(path):
 
 def measured(words):
     """What hotpath-guest.sh prints, except for the arms."""
-    m = {"checkpoint": {}, "upload": {}, "memory": {}, "structures": []}
+    m = {"checkpoint": {}, "upload": {}, "memory": {}, "structures": [], "window": {}, "discard": {}}
     for what, *rest in words:
         if what == "checkpoint":
             m[what][int(rest[0])] = {"insns": int(rest[1]), "seconds": float(rest[2])}
         elif what == "upload":
             m[what] = {"extents": int(rest[0]), "insns": int(rest[1]), "seconds": float(rest[2])}
+        elif what == "window":
+            m[what] = {"mib": int(rest[0]), "insns": int(rest[1]), "seconds": float(rest[2])}
+        elif what == "discard":
+            m[what] = {"ranges": int(rest[0]), "message_insns": int(rest[1]), "plug_us": int(rest[3])}
+        elif what == "bits":
+            m[what] = int(rest[1])
         elif what == "memory":
             files, extents, size = map(int, rest)
             m[what][files, extents] = size
@@ -49,7 +55,15 @@ def main(folder, labels):
             write, read = (a[k] - base[k] for k in ("write_insns", "read_insns"))
             print(f"{a['arm']:13} {a['extents']:9} {a['write_insns']:9} {write:+9} {a['read_insns']:9} {read:+9}")
         arms += here
+        print(f"\n{release}: instructions that discards cost a write, where they are on")
+        for on in (a for a in here if a["arm"] == "dsm-discard"):
+            off = next(a for a in here if a["arm"] == "memory-dsm" and a["extents"] == on["extents"])
+            on["over_off"] = on["write_insns"] - off["write_insns"]
+            print(f"{on['extents']:9} extents {on['over_off']:+9}")
         counted = measured(words)
+        window, discard = counted["window"], counted["discard"]
+        print(f"\n{release}: a window of 1 TiB {window['insns']} instructions, {counted['bits'] / 2**20:.1f} MiB")
+        print(f"a discard of {discard['ranges']} ranges {discard['message_insns']}, and {discard['plug_us']} us for 256 of them")
         print(f"\n{release}: instructions of a checkpoint, and of an upload")
         for files, c in counted["checkpoint"].items():
             print(f"{files:9} files {c['insns']:12}")
@@ -72,10 +86,15 @@ def main(folder, labels):
         "upload_seconds_1e6_extents": timed["upload"]["seconds"],
         "checkpoint_seconds_1e4_files": timed["checkpoint"][10000]["seconds"],
         "structures": counted["structures"],
+        "window_seconds_1tib": timed["window"]["seconds"],
+        "window_insns_1tib": counted["window"]["insns"],
+        "window_bytes_1tib": counted["bits"],
+        "discard_2000": counted["discard"],
     }
     print("\nby the clock, in UML")
     for files, c in timed["checkpoint"].items():
         print(f"checkpoint of {files:6} files {1000 * c['seconds']:9.3f} ms")
+    print(f"window of 1 TiB {1000 * timed['window']['seconds']:18.3f} ms")
     print(f"upload of {timed['upload']['extents']} extents {timed['upload']['seconds']:8.3f} s")
     print(f"\nmemory: {per_extent:.1f} bytes an extent, {per_file:.1f} a file and 16 for each CPU")
     with open(f"{folder}/hotpath.json", "w") as f:
