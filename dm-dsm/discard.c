@@ -141,7 +141,7 @@ struct dsm_discard {
 	struct dsm *d;
 	struct dsm_bits *slot[2];
 	struct work_struct work;
-	struct dsm_run run[];		/* DSM_PLUG_RUNS; ascending, disjoint */
+	struct dsm_run *run;		/* DSM_PLUG_RUNS; ascending, disjoint */
 };
 
 static struct dsm_discard *dsm_locked_discard(const struct dsm *d)
@@ -917,7 +917,8 @@ static void dsm_discard_free(struct dsm_discard *dd)
 	dsm_bits_free(dd->slot[0]);
 	dsm_bits_free(dd->slot[1]);
 	kvfree(dd->mapped);
-	kvfree(dd);
+	kvfree(dd->run);
+	kfree(dd);
 }
 
 static int dsm_discard_begin(struct dsm *d)
@@ -928,7 +929,7 @@ static int dsm_discard_begin(struct dsm *d)
 
 	if (chunks > INT_MAX / sizeof(unsigned long *) / 2)	/* 16 PiB */
 		return -ENOMEM;
-	dd = kvzalloc(struct_size_t(struct dsm_discard, run, DSM_PLUG_RUNS), GFP_NOIO);
+	dd = kzalloc_obj(*dd, GFP_NOIO);
 	if (!dd)
 		return -ENOMEM;
 
@@ -937,10 +938,11 @@ static int dsm_discard_begin(struct dsm *d)
 	INIT_LIST_HEAD(&dd->queue);
 	INIT_WORK(&dd->work, dsm_discard_work);
 	bio_list_init(&dd->released);
+	dd->run = kvcalloc(DSM_PLUG_RUNS, sizeof(*dd->run), GFP_NOIO);
 	dd->mapped = kvcalloc(BITS_TO_LONGS(chunks), sizeof(long), GFP_NOIO | __GFP_NOWARN);
 	dd->slot[0] = dsm_bits_alloc(chunks);
 	dd->slot[1] = dsm_bits_alloc(chunks);
-	if (!dd->mapped || !dd->slot[0] || !dd->slot[1]) {
+	if (!dd->run || !dd->mapped || !dd->slot[0] || !dd->slot[1]) {
 		dsm_discard_free(dd);
 		return -ENOMEM;
 	}

@@ -158,12 +158,14 @@ static const struct leaf_case {
 	const char *features;		/* further ones, two words */
 	const char *status;
 } leaf_cases[] = {
-	{ "the same", 8, 8, "", "layout dsm groups 3 device_streams 8 source leaves streams 8 " },
+	{ "the same", 8, 8, "",
+	  "layout dsm groups 3 device_streams 8 source leaves streams 8 " },
 	{ "the second has fewer", 8, 5, "",
 	  "layout file groups 1 device_streams 5 source leaves streams 5 " },
 	{ "the first has fewer", 3, 8, "",
 	  "layout file groups 1 device_streams 3 source leaves streams 3 " },
-	{ "one has none", 8, 0, "", "layout none groups 3 device_streams 0 source none streams 0 " },
+	{ "one has none", 8, 0, "",
+	  "layout none groups 3 device_streams 0 source none streams 0 " },
 	{ "neither has any", 0, 0, "",
 	  "layout none groups 3 device_streams 0 source none streams 0 " },
 	{ "the user wants fewer", 8, 8, " streams 4",
@@ -237,6 +239,17 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
 }
 
+static void refused(struct kunit *test, const char *list, struct block_device *above,
+		    const char *sentence)
+{
+	char *error;
+	struct dsm_leaves *leaves = dsm_leaves_open(list, above, &error);
+
+	KUNIT_EXPECT_TRUE_MSG(test, IS_ERR(leaves), "%s", list);
+	KUNIT_EXPECT_STREQ(test, error, sentence);
+	flush_delayed_fput();
+}
+
 static void wrong_leaves_are_refused(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
@@ -245,23 +258,16 @@ static void wrong_leaves_are_refused(struct kunit *test)
 	struct dsm_leaves *leaves;
 	char *error, *many;
 	char number[NUMBER];
-
-#define REFUSED(list, above, sentence) do {					\
-	leaves = dsm_leaves_open(list, above, &error);				\
-	KUNIT_EXPECT_TRUE_MSG(test, IS_ERR(leaves), "%s", list);		\
-	KUNIT_EXPECT_STREQ(test, error, sentence);				\
-	flush_delayed_fput();							\
-} while (0)
 	static const char * const lists[] = { "", ",", "99:99", "nosuchdevice", "1:2:3", "x" };
 
 	for (int i = 0; i < ARRAY_SIZE(lists); i++)
-		REFUSED(lists[i], linear->bdev,
+		refused(test, lists[i], linear->bdev,
 			"a leaf cannot be opened: leaves must be <dev>[,<dev>...]");
 
 	format_dev_t(number, disk->bdev->bd_dev);
-	REFUSED(number, disk->bdev,
+	refused(test, number, disk->bdev,
 		"leaves may be named of a bio-based device-mapper device only");
-	REFUSED(format(test, "%s,", number), linear->bdev,
+	refused(test, format(test, "%s,", number), linear->bdev,
 		"a leaf cannot be opened: leaves must be <dev>[,<dev>...]");
 
 	many = kunit_kzalloc(test, (DSM_MAX_LEAVES + 1) * NUMBER, GFP_KERNEL);
@@ -269,7 +275,7 @@ static void wrong_leaves_are_refused(struct kunit *test)
 		strcat(many, i ? "," : "");
 		strcat(many, number);
 	}
-	REFUSED(many, linear->bdev, "there may be at most 64 leaves");
+	refused(test, many, linear->bdev, "there may be at most 64 leaves");
 	*strrchr(many, ',') = '\0';
 	leaves = dsm_leaves_open(many, linear->bdev, &error);
 	KUNIT_EXPECT_FALSE(test, IS_ERR(leaves));
@@ -277,9 +283,8 @@ static void wrong_leaves_are_refused(struct kunit *test)
 		dsm_leaves_close(leaves);
 
 	format_dev_t(number, above.bdev->bd_dev);
-	REFUSED(number, linear->bdev,
+	refused(test, number, linear->bdev,
 		"a leaf is a stacked device itself: name the disks at the bottom");
-#undef REFUSED
 	KUNIT_EXPECT_LT(test, dsm_mock_try_table(test, "dsm", 4096,
 						 line(test, 0, "", disk, NULL), disk->bdev), 0);
 	KUNIT_EXPECT_LT(test, dsm_mock_try_table(test, "dsm", 4096,

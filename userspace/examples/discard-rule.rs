@@ -95,10 +95,9 @@ impl Agent {
 
     fn discard(&self, since: u64, places: &[Extent]) -> Result<()> {
         for some in places.chunks(BATCH) {
-            let ranges: String = some
-                .iter()
-                .map(|e| format!(" {}:{}", e.start, e.length))
-                .collect();
+            let ranges = some.iter().fold(String::new(), |all, e| {
+                all + &format!(" {}:{}", e.start, e.length)
+            });
             // Too late is no failure: the bits are gone.
             if let Err(e) = self.message(&format!("discard {since}{ranges}")) {
                 eprintln!("discard-rule: {e:#}");

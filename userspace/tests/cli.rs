@@ -231,9 +231,8 @@ fn simulate_tells_what_discards_are_worth() {
     );
     // Without lists there is nothing to discard.
     let plain: String = text
-        .lines()
+        .split_inclusive('\n')
         .filter(|l| !l.contains(",A,"))
-        .map(|l| format!("{l}\n"))
         .collect();
     std::fs::write(dir.path().join("p.csv"), plain).unwrap();
     let o = dsmctl(&format!(

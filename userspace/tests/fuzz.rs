@@ -330,7 +330,7 @@ proptest! {
         if let (Some(first), true) = (bytes.first_mut(), version) {
             *first = 1;
         }
-        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let hex = bytes.iter().fold(String::new(), |hex, b| hex + &format!("{b:02x}"));
         if let Ok(cookie) = Cookie::parse(&hex, 4096) {
             prop_assert!(cookie.file_size < 1 << 63);
         }

@@ -82,7 +82,9 @@ fn make(dir: &Path) {
     }
     let root = metadata.page(6, &children);
     let cookie = [vec![1], root, vec![0x80; 9], pack(metadata.0.len()), pack(0)].concat();
-    let hex: String = cookie.iter().map(|b| format!("{b:02x}")).collect();
+    let hex = cookie
+        .iter()
+        .fold(String::new(), |hex, b| hex + &format!("{b:02x}"));
     Cookie::parse(&hex, UNIT as u32).unwrap();
     let old = turtle.rfind("addr=\"").unwrap() + 6;
     let end = old + turtle[old..].find('"').unwrap();

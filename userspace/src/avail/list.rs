@@ -115,7 +115,11 @@ mod tests {
 
     /// Of a file of 16 units of 4 KiB, whose list is in unit 3.
     fn cookie() -> Cookie {
-        let hex = |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let hex = |bytes: Vec<u8>| {
+            bytes
+                .iter()
+                .fold(String::new(), |hex, b| hex + &format!("{b:02x}"))
+        };
         let numbers = [0, 0, 0, 0, 0, 0, 2, 1, 99, 0, 0, 0, 16 * 4096, 0];
         let bytes = numbers.iter().flat_map(|n| pack(*n)).collect();
         Cookie::parse(&(String::from("01") + &hex(bytes)), 4096).unwrap()
