@@ -408,7 +408,7 @@ static struct kunit_case leaves_cases[] = {
 };
 
 static struct kunit_suite leaves_suite = {
-	.name = "leaves",
+	.name = "dm-dsm-leaves",
 	.test_cases = leaves_cases,
 };
 
