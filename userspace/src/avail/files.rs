@@ -18,7 +18,6 @@ use super::{damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal,
 use crate::turtle;
 use crate::walk::{self, Root};
 
-const TURTLE: &str = "WiredTiger.turtle";
 const METADATA: &str = "WiredTiger.wt";
 /// What a database was made with, and what its administrator adds.
 const SETTINGS: [&str; 2] = ["WiredTiger.basecfg", "WiredTiger.config"];
@@ -89,10 +88,11 @@ impl Dbpath {
     }
 
     pub fn turtle(&self) -> Result<Turtle, Refusal> {
-        let text = self.text(TURTLE)?;
+        let text = self.text(turtle::NAME)?;
         let text = text.ok_or_else(|| {
             unsupported(format!(
-                "there is no {TURTLE} in it: this is not the directory of a WiredTiger database"
+                "there is no {} in it: this is not the directory of a WiredTiger database",
+                turtle::NAME
             ))
         })?;
         config::turtle(&text)
