@@ -6,7 +6,7 @@ s/dsm_bio_stream(\([a-z_>-]*\))/\1->bi_write_stream/g
 s/dsm_queue_write_streams(\(.*\));/READ_ONCE(\1->limits.max_write_streams);/
 s/dsm_set_flush_bypasses_map(\(.*\));/\1->flush_bypasses_map = true;/
 s/DSM_REQ_ATOMIC/REQ_ATOMIC/
-/if (!DSM_HAVE_WRITE_STREAM) {/,/^	}/d
+/if (!DSM_HAVE_WRITE_STREAM) {/,/^$/d
 s/^static int \(.*\)(DSM_PREPARE_IOCTL_ARGS)/static int \1(struct dm_target *ti, struct block_device **bdev,\
 			     unsigned int cmd, unsigned long arg,\
 			     bool *forward)/
