@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The DSM algorithm (Figs. 4, 9 and A.1-A.5, Eqs. 1-5 of the paper).
  *

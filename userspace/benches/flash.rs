@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! How fast the flash model is, on one core, under uniform random writes:
 //! `make bench-flash`.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What the agent costs with many files and extents, on the file system of the
 //! build directory and without a kernel: `make bench-agent`.
 //!

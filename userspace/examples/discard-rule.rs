@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Discards what checkpoints free, by rules that are wrong: `discard-rule RULE DEVICE
 //! DBPATH`.  tests/discard must catch them.
 //!

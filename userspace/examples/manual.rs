@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Writes the man pages, one a command, and the completions of shells:
 //! `cargo run --example manual -- DIR`.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! How `dsmctl` talks with the `dsmd` of a device: over a Unix socket, one
 //! JSON object a line in each direction.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! A `dsm` target as the rest of the programs sees it.
 
 use anyhow::{bail, Context, Result};

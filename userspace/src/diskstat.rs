@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What the block layer counts of a device: the attribute `stat` in sysfs,
 //! Documentation/block/stat.rst of the kernel.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The ioctls of `/dev/mapper/control`, as far as they are needed here.
 //!
 //! The `devicemapper` crate is not used: its releases for this compiler refuse

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The extents of a file, by `FS_IOC_FIEMAP`.
 //!
 //! `FIEMAP_FLAG_SYNC` is never set: it would write back the file first, on a

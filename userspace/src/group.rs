@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Many objects, few streams: the guidelines of Choi, Park and Lee (Don't mix pages
 //! with different lifetimes in one stream, EDBT '18, sec. 4.2), in this order:
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The last hour of every device, for the page that dsmd serves.
 
 use std::collections::{BTreeMap, VecDeque};

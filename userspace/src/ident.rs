@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What a file in a dbpath is, by the grammar of MongoDB's file names.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What the kernel said since a moment: device-mapper gives a refused table's
 //! reason to the kernel log only.
 

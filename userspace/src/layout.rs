@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What each stream is used for, by the table in Documentation/dsm.rst
 //! ("Streams and hints"), so that people need not look it up.
 

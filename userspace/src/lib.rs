@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What `dsmctl` and `dsmd` share.  The interface of the kernel's side is
 //! described in Documentation/dsm.rst.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The structured log of `dsmd`, on stderr: `level message key=value ...`, or
 //! one JSON object a line.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What the drive below a device says it has written: its write amplification
 //! is known when it tells, and cannot be known otherwise.
 

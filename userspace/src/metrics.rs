@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Metrics in the text form of Prometheus.
 
 use std::fmt::Write as _;

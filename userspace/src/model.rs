@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Kernels in memory, for tests: one that writes down what it is sent, and one
 //! that keeps a table as the module does and checks every upload.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What an NVMe namespace with Flexible Data Placement says: of its placement
 //! handles, by the command I/O Management Receive, and of the bytes that its
 //! endurance group has written, by a log page.

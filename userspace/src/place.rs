@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Where a file system lies on a dsm device.
 //!
 //! FIEMAP counts from the start of the device that the file system is on.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Numbers of bytes as people write them.
 
 /// Bytes, with K, M, G or T for powers of 1024.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The target's replies, as described in Documentation/dsm.rst, as structs.
 //!
 //! The `Serialize` forms are the JSON that `dsmctl` prints; their names are

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What lies below a stacked device: its disks, how many write streams they take,
 //! and whether a write's error comes back as the disk gave it.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! `/etc/dsmtab`: the dsm devices that are made when the system starts.
 //!
 //! A line is a name, the device below, and options of `dsmctl create` with commas

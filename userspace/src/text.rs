@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Places in texts, for sentences.
 
 pub fn line_of(text: &str, at: usize) -> usize {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What was written between two looks at a device.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What `WiredTiger.turtle` says of the last checkpoint.
 //!
 //! The turtle is a text file of alternating lines, a key and a value.  The

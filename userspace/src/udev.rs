@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! device-mapper's agreement with udev: a System V semaphore, named in the
 //! uevent, that `dmsetup udevcomplete` (from the rules) takes down when the
 //! rules have run.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Names of systemd's units, as systemd-escape(1) makes them.
 
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Walks a directory that others write to.
 //!
 //! No symbolic link is followed and nothing but regular files is opened; every

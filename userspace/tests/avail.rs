@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The reader of WiredTiger's lists on databases that WiredTiger has made, of which
 //! `wt verify` says what is free: see avail/make.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The command lines, as far as they need no device.
 
 use std::io::{BufRead, BufReader, Read, Write};

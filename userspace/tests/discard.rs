@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What dsmd would have discarded in recordings of WiredTiger 11, against the lists of
 //! all later checkpoints: whatever these do not name is in use.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Names and texts that others write, by chance: nothing panics, and what is
 //! taken is sound.  `make fuzz-agent` makes a million of each.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The dashboard for Grafana goes with the metrics.  That its queries have
 //! results is for `make dashboard-test`, where a Prometheus runs them.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The rules files that are shipped, on the names that engines give their files.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What it costs to read WiredTiger's lists: of 1,000 files that a checkpoint has
 //! changed, and of 10 among 1,000.
 //!

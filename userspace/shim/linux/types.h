@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The kernel's types and helpers as far as dm-dsm/policies.c needs them, so that
  * it compiles unchanged in userspace.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Automatic mode: FileStream on a directory that is watched.
 //!
 //! inotify tells which files come, go and are closed after writing; what is written

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Automatic mode on a real directory, with a kernel and extents in memory, and with
 //! a clock that is told.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! When the next look at the kernel's counts, or at the files, is due.
 //!
 //! Extents get their places when data is written back (or, without delayed

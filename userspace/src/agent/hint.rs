@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Lifetime hints of inodes, which the file system copies into each write.
 //!
 //! A file has the hint that its object states, or the one that names its class.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! When the load phase is over, for `--boundary auto`.
 //!
 //! While data is loaded, most of what is written makes files longer; later most

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The agent: keeps the kernel's table equal to what is in a dbpath, and tells
 //! the kernel of checkpoints.
 //!

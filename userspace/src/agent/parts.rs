@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Files whose parts are objects of their own: the kernel has each of them as a
 //! file, with an id that no inode number is.
 

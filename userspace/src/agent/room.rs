@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Room beyond the end of growing files, so that their next writes have a place
 //! that the kernel knows before they are made.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The loop: waits for events and has the agent answer them.
 
 use std::io::{Read, Write};

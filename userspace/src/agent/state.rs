@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The file in which boundaries outlive the agent and the machine.
 //!
 //! One JSON object for each device.  It is written beside the old one and

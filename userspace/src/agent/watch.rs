@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! inotify on the directories of a dbpath.
 
 use std::collections::{BTreeMap, HashMap};

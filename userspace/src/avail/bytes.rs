@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! WiredTiger's packed numbers.
 
 /// What is left of a piece of a block.  `None` of its functions: it ends too

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The texts of the turtle and of the metadata.
 
 use super::cookie::Cookie;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Addresses of blocks and of checkpoints, which WiredTiger calls cookies.
 
 use super::bytes::Bytes;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Lists of free blocks, and what one has that another has not.
 
 use std::ops::Range;

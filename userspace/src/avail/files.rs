@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The files of a database: opened below its directory, without links.
 
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Lists of free blocks as they are in a file.
 //!
 //! Pairs of packed numbers, bytes: (71002, 0), an offset and a size for each

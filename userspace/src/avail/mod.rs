@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What WiredTiger's last checkpoint lists as free, read from outside.
 //!
 //! `WiredTiger.turtle` names the newest durable checkpoint of the metadata file

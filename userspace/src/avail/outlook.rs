@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What a share of free blocks can mean for a flash drive, by what was measured.
 //!
 //! Two ratios decide: how much of the database a checkpoint interval writes, which

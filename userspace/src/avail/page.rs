@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Blocks, and the cells of a page of the metadata.
 //!
 //! A block begins with the page's header (28 bytes) and the block's own (12):

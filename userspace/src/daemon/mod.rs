@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The daemon's life: a thread for each database, which waits for it, serves it, loses
 //! it and finds it again, and a supervisor that tells the service manager.
 

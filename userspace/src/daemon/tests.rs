@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The daemon's life over kernels and extents in memory, on real directories: what it
 //! takes is counted in a process of its own.
 

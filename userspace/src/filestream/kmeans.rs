@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! k-means++ on numbers (Arthur, Vassilvitskii).
 
 /// Lloyd's iterations end at the latest then.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The stream of a file that is being opened: the one in which it will be mixed
 //! with the least data of other lifetimes (Eqs. 1-3).
 

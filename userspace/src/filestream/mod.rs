@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! FileStream: streams for files by what can be seen of them from outside.
 //!
 //! Zhang, Xue, Zhou: Automatic I/O stream management based on file

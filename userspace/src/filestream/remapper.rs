@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Groups of files that stay open, by USM: modifications in a period divided by
 //! the size of the file.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! A flash drive with streams, as far as write amplification goes: a page map,
 //! erase units, over-provisioning, garbage collection.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The model against theory, against cases worked out by hand, and against a
 //! plain check of all its state.
 

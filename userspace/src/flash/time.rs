@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! How long writes take on a drive that is never idle.
 //!
 //! Pages go to the dies in turn, as in a striped erase unit.  A die does one thing

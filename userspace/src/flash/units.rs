@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The erase units, and the choice of a victim.
 //!
 //! Full units hang in circles by their number of valid pages, so that a unit with

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Which file is whose, by the server's own catalog.
 //!
 //! An ident is the path of a file in the dbpath without its `.wt`, with whatever

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Asks a mongod, with MongoDB's own driver.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What a mongod says of itself, when the configuration has its address: which
 //! file is whose, how many checkpoints it made, and what it was asked to do.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The link to a server that speaks the wire protocol and says what it is told to
 //! say.  tests/mongo has a real one.
 

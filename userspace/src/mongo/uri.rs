@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The address of a mongod, which may have a password in it: only
 //! [`Uri::secret`] gives that away.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! In place of `client` when dsmd is built without the driver.
 
 use super::uri::{Parsed, Uri};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What WiredTiger's checkpoints list as free, as far as it has changed.
 
 use std::collections::HashMap;

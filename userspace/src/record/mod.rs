@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Records what a running database writes, without touching it: bios from the
 //! kernel's trace, extents by FIEMAP, checkpoints by the rename of the turtle.
 //! Windows of other engines end after a time.

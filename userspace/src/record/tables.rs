@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The extents of all files of a dbpath, as far as they have changed.
 
 use std::collections::BTreeMap;

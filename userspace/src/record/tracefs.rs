@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The writes of a block device, by the tracepoint `block:block_bio_queue`.
 //!
 //! It sees every bio where a file system hands it to its device, also on devices

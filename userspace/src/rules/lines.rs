@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The short form: a pattern and a class on each line.  Empty lines, and lines
 //! that begin with `#`, say nothing.
 

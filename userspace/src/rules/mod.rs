@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What a file is, or a part of it: by the user's rules, then by the server's
 //! catalog, then by MongoDB's names.
 //!

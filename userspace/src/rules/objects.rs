@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The long form, in TOML: objects, their files or parts of files, and where they
 //! are to be placed.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Where rules are read from: one file or several, and when they changed.
 
 use std::os::unix::fs::MetadataExt;

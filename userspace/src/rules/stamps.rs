@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The streams of objects, on a device with a number of streams.
 
 use std::collections::BTreeSet;

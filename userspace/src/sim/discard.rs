@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What dsmd would have discarded in a recording, and whether that was right.
 //!
 //! dsmd ends a window before it reads the turtle, and discards when it has read the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The files of a trace while it is played: what a policy may know of them, and
 //! which pages of the drive they have.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Which group and stream each checkpoint gave to each side of a file: Figs. 7 and
 //! 9 of the DSM paper at work.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Plays a trace through a placement policy onto the flash model.
 //!
 //! The drive's logical pages are those that the trace uses at most at a time,

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! How often the objects of a trace are updated: what `dsmctl group` goes by.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Plays a trace: keeps the files and divides writes into pages.
 
 use super::files::Files;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What is known of a trace before it is played: its size, and, for methods
 //! that look ahead, how long each page lives.
 

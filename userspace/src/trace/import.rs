@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Traces that other programs write: fio's iologs (versions 2 and 3) and the text
 //! of blkparse.
 //!

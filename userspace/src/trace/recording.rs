@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The form in which `dsmctl record` keeps what it sees: writes by sector, and
 //! the table of extents that says which file they belong to.
 //!

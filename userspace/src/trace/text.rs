@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The plain form of a trace, for anyone's program to write.  The first line is
 //! `dsm-trace,1`; then one event a line, in time order:
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 // usage: fixture DBPATH
 //
 // Makes a small WiredTiger database that has what the reader of its lists must cope

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: GPL-2.0-only
+# SPDX-License-Identifier: GPL-2.0-or-later
 """usage: partition.py DBPATH WT...
 
 What is free in each file of a WiredTiger database, by the command WT ("wt" of the

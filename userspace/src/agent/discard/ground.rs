@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Whether the file system, its mount and the drive are what the rule needs.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The thread that looks and discards, so that nothing else waits for it.
 
 use std::path::Path;

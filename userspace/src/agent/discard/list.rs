@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! A list of free blocks in little memory: there is one for every file.
 
 use std::ops::Range;

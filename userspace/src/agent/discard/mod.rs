@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What a checkpoint has freed is discarded on the drive.
 //!
 //! A wrong discard loses data; when in doubt there is none.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! A WiredTiger in memory that allocates, checkpoints, crashes and recovers as the
 //! real one does, over a drive on which a discarded page turns into rubbish at once.
 //!

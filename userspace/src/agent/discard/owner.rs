@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Which process has a database open.
 //!
 //! WiredTiger keeps a record lock on the first byte of `WiredTiger.lock`, and the

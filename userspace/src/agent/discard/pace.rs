@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! How fast discards are sent: within a tenth of the time between checkpoints where
 //! the drive can, and slower when it answers more slowly.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The rule, beside a database that goes on at every step, with an agent that is as
 //! late as it likes, and dies.  Rules that seem right beside it, which are not.
 

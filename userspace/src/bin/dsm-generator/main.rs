@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsm-generator`: tells systemd of the devices in /etc/dsmtab, see
 //! systemd.generator(7).  A mount of /dev/mapper/NAME then waits for
 //! dsm@NAME.service, and that for the device below.

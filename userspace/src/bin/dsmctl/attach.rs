@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl attach`: the devices of /etc/dsmtab.
 
 use anyhow::{anyhow, Context, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl group`.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl verify`: whether stamps arrive at the device.
 //!
 //! Files without a name take a place in the table, one of each class and side.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Serves metrics for Prometheus, and a page for people with the last hour.
 
 use std::io::{Read, Write};

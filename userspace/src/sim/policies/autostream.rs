@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! AutoStream (Yang, Pandurangan, Choi, Balakrishnan, SYSTOR '17): streams from
 //! the history of chunks of 1 MiB, below any file system.  Here a chunk is one of
 //! a file; on a drive it is one of the block addresses, which for files of many

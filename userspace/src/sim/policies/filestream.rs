@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! FileStream on a trace.  A trace does not say when files are opened or closed:
 //! a file is open from its first event until it is deleted, which is what mongod
 //! does.  A modification is a request.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! `none`, `file`, `boundary` and `dsm`: the module's own source, compiled in.
 
 use std::collections::HashMap;

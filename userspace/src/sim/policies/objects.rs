@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! A stream per object (Choi, Park, Lee: Don't mix pages with different lifetimes
 //! in one stream, EDBT '18).  WiredTiger keeps each of its objects, a collection
 //! or an index, in a file of its own.  The paper measures average update intervals

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The bound: a policy that knows how many pages will be written until this one
 //! is written again.  The last stream takes what is not; the others divide the
 //! lives of the run's pages into parts with as many writes each.

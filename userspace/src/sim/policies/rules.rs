@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! Objects by rules, as dsmd places them: what has neither a stream nor a
 //! lifetime goes by its class, in the layout of `file`.
 
