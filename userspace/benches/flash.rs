@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use dsm::flash::{Config, Destination, Flash, Gc};
+use dsm::whatif::flash::{Config, Destination, Flash, Gc};
 
 fn main() {
     for (gib, op, gc) in [

@@ -22,17 +22,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dsm::agent::run::{self, Pulse, Signals, Surroundings, Waker};
+use dsm::agent::control::Server;
+use dsm::agent::run::{self, Pulse, Surroundings};
 use dsm::agent::state::Keeper;
-use dsm::agent::watch::Watch;
 use dsm::agent::{Agent, BoundaryMode, Options, Scope};
-use dsm::control::Server;
-use dsm::device::{MessageError, Target};
-use dsm::fiemap::Fiemap;
-use dsm::place::Place;
-use dsm::rules::RulesFiles;
-use dsm::status::Status;
-use dsm::walk::Root;
+use dsm::base::wake::{Signals, Waker};
+use dsm::dbpath::fiemap::Fiemap;
+use dsm::dbpath::place::Place;
+use dsm::dbpath::rules::RulesFiles;
+use dsm::dbpath::walk::Root;
+use dsm::dbpath::watch::Watch;
+use dsm::kernel::device::{MessageError, Target};
+use dsm::kernel::reply::Status;
 use rustix::process::{getpid, kill_process, Signal};
 
 /// Takes everything.

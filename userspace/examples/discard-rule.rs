@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
-use dsm::avail::{difference, read, FreeList};
-use dsm::dm::{Dm, Id};
-use dsm::fiemap::{Fiemap, Mapper};
-use dsm::place::Place;
-use dsm::table::Extent;
-use dsm::walk::{find_file, open_file, Root};
+use dsm::dbpath::avail::{difference, read, FreeList};
+use dsm::dbpath::fiemap::{Fiemap, Mapper};
+use dsm::dbpath::place::Place;
+use dsm::dbpath::walk::{find_file, open_file, Root};
+use dsm::kernel::dm::{Dm, Id};
+use dsm::kernel::table::Extent;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::{symlink, FileExt};
 use std::path::{Path, PathBuf};
 
-use dsm::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot};
-use dsm::walk::Root;
+use dsm::dbpath::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot};
+use dsm::dbpath::walk::Root;
 
 const VERSIONS: [&str; 2] = ["3.2.1", "11.3.1"];
 

@@ -9,9 +9,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use dsm::flash::PAGE;
-use dsm::sim::discard::{discarded, late, verdict, Rule, Verdict, LEAST};
-use dsm::trace::{self, Trace};
+use dsm::whatif::flash::PAGE;
+use dsm::whatif::sim::discard::{discarded, late, verdict, Rule, Verdict, LEAST};
+use dsm::whatif::trace::{self, Trace};
 
 fn recordings() -> Vec<(String, Trace)> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");

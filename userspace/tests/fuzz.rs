@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use dsm::agent::state::{Directory, Kept, State};
-use dsm::avail::page::Block;
-use dsm::avail::tree::{Blocks, Tree};
-use dsm::avail::{config, list, Addr, Cookie, Kind, Refusal};
-use dsm::class::Class;
-use dsm::config::Config;
-use dsm::ident::classify;
-use dsm::rules::Rules;
-use dsm::turtle;
+use dsm::daemon::config::Config;
+use dsm::dbpath::avail::page::Block;
+use dsm::dbpath::avail::tree::{Blocks, Tree};
+use dsm::dbpath::avail::{config, list, Addr, Cookie, Kind, Refusal};
+use dsm::dbpath::ident::classify;
+use dsm::dbpath::rules::Rules;
+use dsm::dbpath::turtle;
+use dsm::kernel::class::Class;
 use proptest::prelude::*;
 
 /// Changes to a text: where, what, and how (replace, insert, remove, cut).
@@ -179,7 +179,7 @@ fn walk(
     file: &[u8],
     root: &Addr,
     changes: &[(u16, u16, u8)],
-    each: &mut dsm::avail::tree::Each<'_>,
+    each: &mut dsm::dbpath::avail::tree::Each<'_>,
 ) -> Result<u32, Refusal> {
     let mut blocks = Damaged {
         file,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use dsm::rules::{Kind, Rules};
+use dsm::dbpath::rules::{Kind, Rules};
 
 fn rules(file: &str) -> Rules {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");

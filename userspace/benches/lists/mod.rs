@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dsm::avail::{self, Cookie};
-use dsm::walk::Root;
+use dsm::dbpath::avail::{self, Cookie};
+use dsm::dbpath::walk::Root;
 
 const FILES: usize = 1000;
 const UNIT: usize = 4096;

@@ -12,15 +12,15 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::files::Tracked;
-use super::watch::{Changes, Name};
 use super::{fatal, Agent, Fatal, OnDir, Outcome, Scope};
-use crate::control::AutoInfo;
-use crate::device::Target;
-use crate::fiemap::Mapper;
-use crate::filestream::FileStream;
-use crate::log;
-use crate::table::Stamp;
-use crate::walk::{self, find_file, FoundFile};
+use crate::agent::control::AutoInfo;
+use crate::base::log;
+use crate::dbpath::fiemap::Mapper;
+use crate::dbpath::walk::{self, find_file, FoundFile};
+use crate::dbpath::watch::{Changes, Name};
+use crate::kernel::device::Target;
+use crate::kernel::table::Stamp;
+use crate::whatif::filestream::FileStream;
 
 /// Looks at all files whatever is told of them.
 const WALK: Duration = Duration::from_secs(30);

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::fd::OwnedFd;
 
 use super::tests::{Bed, TestAgent, SECTORS};
-use super::watch::Watch;
 use super::{Options, Outcome};
-use crate::model::ModelKernel;
-use crate::rules::Rules;
+use crate::dbpath::rules::Rules;
+use crate::dbpath::watch::Watch;
+use crate::kernel::model::ModelKernel;
 
 const PERIOD: Duration = Duration::from_secs(60);
 
@@ -262,7 +262,7 @@ fn events_are_lost() {
     // Nothing is told, until it is said that something was not.
     a.after(1);
     assert_eq!((a.stream(gone), a.stream(new)), (Some(1), None));
-    let changes = super::watch::Changes {
+    let changes = crate::dbpath::watch::Changes {
         lost: true,
         ..Default::default()
     };

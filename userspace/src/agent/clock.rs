@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 use super::Outcome;
-use crate::status::Status;
+use crate::kernel::reply::Status;
 
 /// After a file came or went: more of them will.
 const DEBOUNCE: Duration = Duration::from_millis(150);

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 
-use crate::class::Class;
-use crate::fiemap::Seen;
-use crate::rules::Parts;
-use crate::table::{Extent, Stamp};
-use crate::walk::{self, FoundFile, Skipped, Visitor};
+use crate::dbpath::fiemap::Seen;
+use crate::dbpath::rules::Parts;
+use crate::dbpath::walk::{self, FoundFile, Skipped, Visitor};
+use crate::kernel::class::Class;
+use crate::kernel::table::{Extent, Stamp};
 
 /// A boundary inside a page belongs to the page's end.
 pub const PAGE: u64 = 4096;

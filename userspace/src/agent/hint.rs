@@ -10,9 +10,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-use crate::class::Class;
-use crate::device::{MessageError, Target};
-use crate::log;
+use crate::base::log;
+use crate::kernel::class::Class;
+use crate::kernel::device::{MessageError, Target};
 
 /// The kernel's `F_SET_RW_HINT`, which libc does not have.
 const F_SET_RW_HINT: libc::c_int = 1036;

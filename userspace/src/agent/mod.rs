@@ -8,6 +8,7 @@
 
 mod auto;
 mod clock;
+pub mod control;
 pub mod discard;
 mod files;
 mod hint;
@@ -16,7 +17,6 @@ mod parts;
 mod room;
 pub mod run;
 pub mod state;
-pub mod watch;
 
 #[cfg(test)]
 mod auto_tests;
@@ -33,17 +33,17 @@ use rustix::fd::OwnedFd;
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::class::Class;
-use crate::control::{FileInfo, Marked, ObjectInfo, Refreshed};
-use crate::device::{MessageError, Target};
-use crate::fiemap::{Mapper, Seen};
-use crate::log;
-use crate::mongo::catalog::Catalog;
-use crate::rules::{Kind, Rules};
-use crate::status::{Checkpoint, Commit};
-use crate::table::{self, resolve_overlaps, Extent, Upload};
-use crate::turtle;
-use crate::walk::{self, open_file, FoundFile, Root, Skipped};
+use crate::agent::control::{FileInfo, Marked, ObjectInfo, Refreshed};
+use crate::base::log;
+use crate::dbpath::fiemap::{Mapper, Seen};
+use crate::dbpath::mongo::catalog::Catalog;
+use crate::dbpath::rules::{Kind, Rules};
+use crate::dbpath::turtle;
+use crate::dbpath::walk::{self, open_file, FoundFile, Root, Skipped};
+use crate::kernel::class::Class;
+use crate::kernel::device::{MessageError, Target};
+use crate::kernel::reply::{Checkpoint, Commit};
+use crate::kernel::table::{self, resolve_overlaps, Extent, Upload};
 
 use auto::Auto;
 pub use files::Scope;

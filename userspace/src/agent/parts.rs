@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::files::Tracked;
-use crate::rules::{Kind, Parts};
-use crate::table::{Extent, Record, Stamp};
+use crate::dbpath::rules::{Kind, Parts};
+use crate::kernel::table::{Extent, Record, Stamp};
 
 /// Inode numbers of XFS and ext4 are places on a device, divided by at least 256.
 const SHIFT: u32 = 56;

@@ -13,8 +13,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::log;
-use crate::walk::{open_for_writing, Stamp};
+use crate::base::log;
+use crate::dbpath::walk::{open_for_writing, Stamp};
 
 const MIB: u64 = 1 << 20;
 /// A file gets this many times what it grew by.

@@ -1,143 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The loop: waits for events and has the agent answer them.
 
-use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, Context, Result};
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use anyhow::{anyhow, Result};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
 use serde_json::Value;
 
 use super::auto;
 use super::clock::Clock;
 use super::state::Keeper;
-use super::watch::Watch;
 use super::{discard, fatal, Agent, Fatal, Scope};
-use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
-use crate::device::Target;
-use crate::fiemap::Mapper;
-use crate::log;
-use crate::mongo::Link;
-use crate::rules::{Rules, RulesFiles};
-use crate::status::Checkpoint;
+use crate::agent::control::{FileInfo, Info, Pending, Request, Server, HOLD};
+use crate::base::log;
+use crate::base::wake::{wait, Signals, Waker};
+use crate::dbpath::fiemap::Mapper;
+use crate::dbpath::mongo::Link;
+use crate::dbpath::rules::{Rules, RulesFiles};
+use crate::dbpath::watch::Watch;
+use crate::kernel::device::Target;
+use crate::kernel::reply::Checkpoint;
 
 /// Events are taken so often however long the pause after a look is: the kernel keeps
 /// 16,384 by default, and a file that is made, written and deleted has four.
 const EVENTS: Duration = Duration::from_secs(1);
-
-/// Lets other threads end a wait.
-#[derive(Clone)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    pub fn new() -> Result<Self> {
-        let fd =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("cannot make an eventfd")?;
-        Ok(Self(Arc::new(fd)))
-    }
-
-    pub fn wake(&self) {
-        // It fails only when it is set already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    fn clear(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
-    }
-}
-
-/// SIGTERM and SIGINT, and SIGHUP, as something to wait for.
-pub struct Signals {
-    end: UnixStream,
-    reload: UnixStream,
-}
-
-#[cfg(test)]
-pub struct ByHand {
-    to_end: UnixStream,
-    to_reload: UnixStream,
-}
-
-#[cfg(test)]
-impl ByHand {
-    pub fn end(&self) {
-        (&self.to_end).write_all(&[0]).unwrap();
-    }
-
-    pub fn reload(&self) {
-        (&self.to_reload).write_all(&[0]).unwrap();
-    }
-}
-
-fn signals(which: &[i32]) -> Result<UnixStream> {
-    let (read, write) = UnixStream::pair().context("cannot make a socket pair")?;
-    read.set_nonblocking(true)?;
-    write.set_nonblocking(true)?;
-    for &signal in which {
-        signal_hook::low_level::pipe::register(signal, write.try_clone()?)
-            .context("cannot install a signal handler")?;
-    }
-    Ok(read)
-}
-
-fn came(mut of: &UnixStream) -> bool {
-    of.read(&mut [0u8; 16]).is_ok_and(|n| n > 0)
-}
-
-impl Signals {
-    pub fn new() -> Result<Self> {
-        Ok(Self {
-            end: signals(&[libc::SIGTERM, libc::SIGINT])?,
-            reload: signals(&[libc::SIGHUP])?,
-        })
-    }
-
-    /// Some that only who holds the other ends can send.
-    #[cfg(test)]
-    pub fn by_hand() -> Result<(Self, ByHand)> {
-        let (end, to_end) = UnixStream::pair()?;
-        let (reload, to_reload) = UnixStream::pair()?;
-        end.set_nonblocking(true)?;
-        reload.set_nonblocking(true)?;
-        Ok((Self { end, reload }, ByHand { to_end, to_reload }))
-    }
-
-    /// Whether one has come that ends dsmd.
-    pub fn came(&self) -> bool {
-        came(&self.end)
-    }
-
-    /// Whether SIGHUP has come.
-    pub fn reload(&self) -> bool {
-        came(&self.reload)
-    }
-
-    /// Waits for one that ends dsmd.
-    pub fn wait(&self, patience: Duration) -> bool {
-        let _ = wait(&[self.end.as_fd()], patience);
-        self.came()
-    }
-}
-
-fn wait(fds: &[rustix::fd::BorrowedFd<'_>], patience: Duration) -> std::io::Result<()> {
-    let mut fds: Vec<PollFd<'_>> = fds
-        .iter()
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-        .collect();
-    let timeout = Timespec {
-        tv_sec: patience.as_secs() as i64,
-        tv_nsec: patience.subsec_nanos().into(),
-    };
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
-}
 
 /// Since when a thread has been at work, for those who watch it.
 #[derive(Clone, Debug, Default)]
@@ -199,21 +87,21 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
         match s.held {
             // Events are read together, before the kernel's queue is full.
             None if agent.is_auto() && clock.has_names() => wait(
-                &[s.signals.end.as_fd(), s.signals.reload.as_fd(), s.waker.0.as_fd()],
+                &[s.signals.end_fd(), s.signals.reload_fd(), s.waker.as_fd()],
                 clock.patience(Instant::now()).min(EVENTS),
             )?,
             None => wait(
                 &[
-                    s.signals.end.as_fd(),
-                    s.signals.reload.as_fd(),
-                    s.waker.0.as_fd(),
+                    s.signals.end_fd(),
+                    s.signals.reload_fd(),
+                    s.waker.as_fd(),
                     s.watch.as_fd(),
                 ],
                 clock.patience(Instant::now()),
             )?,
             // What happens meanwhile waits in the watch.
             Some(end) => wait(
-                &[s.signals.end.as_fd(), s.waker.0.as_fd()],
+                &[s.signals.end_fd(), s.waker.as_fd()],
                 end.saturating_duration_since(Instant::now()),
             )?,
         }
@@ -481,10 +369,4 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info
         discard: s.discard.as_ref().map(discard::Link::info),
         objects: agent.object_infos(),
     }
-}
-
-/// Prints to stdout; a reader that is gone does not end the agent.
-pub fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

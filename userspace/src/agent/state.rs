@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::files::PAGE;
-use crate::log;
+use crate::base::log;
 
 /// A birth time as it is kept: until the year 2262.
 pub fn born(btime: i128) -> i64 {

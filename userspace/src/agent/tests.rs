@@ -2,8 +2,8 @@
 //! The agent on a real directory, with a kernel and extents in memory.
 
 use super::*;
-use crate::model::{ModelFile, ModelKernel};
-use crate::turtle::NAME as TURTLE;
+use crate::dbpath::turtle::NAME as TURTLE;
+use crate::kernel::model::{ModelFile, ModelKernel};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;

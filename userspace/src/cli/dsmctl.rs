@@ -5,13 +5,16 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::class::Class;
-use crate::config::Seconds;
-use crate::flash::PAGE;
-use crate::rules::Source;
-use crate::sim::policies::Spec;
-use crate::sim::LoadStream;
-use crate::sizes::bytes;
+use crate::base::sizes::bytes;
+use crate::daemon::config::Seconds;
+use crate::dbpath::rules::Source;
+use crate::kernel::class::Class;
+use crate::whatif::flash::PAGE;
+use crate::whatif::sim::policies::Spec;
+use crate::whatif::sim::LoadStream;
+
+/// The devices that are made when the system starts, see dsmtab(5).
+pub const TAB: &str = "/etc/dsmtab";
 
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
@@ -274,7 +277,7 @@ pub struct Attach {
     #[arg(long)]
     pub check: bool,
     /// The table
-    #[arg(long, value_name = "FILE", default_value = crate::tab::TAB)]
+    #[arg(long, value_name = "FILE", default_value = TAB)]
     pub tab: PathBuf,
 }
 
@@ -571,7 +574,7 @@ fn glob(s: &str) -> Result<glob::Pattern, String> {
 
 /// Where the control sockets are.
 pub fn run_dir() -> PathBuf {
-    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| crate::control::RUN_DIR.into(), PathBuf::from)
+    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| crate::agent::control::RUN_DIR.into(), PathBuf::from)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use anyhow::{anyhow, ensure, Result};
 use clap::Parser;
 
 use crate::agent::{BoundaryMode, Outgrown};
-use crate::config::{Address, Config, Database, Seconds};
-use crate::log::Format;
-use crate::mongo::uri::Uri;
-use crate::rules::Source;
+use crate::base::log::Format;
+use crate::daemon::config::{Address, Config, Database, Seconds};
+use crate::dbpath::mongo::uri::Uri;
+use crate::dbpath::rules::Source;
 
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.

@@ -2,6 +2,7 @@
 //! The daemon's life: a thread for each database, which waits for it, serves it, loses
 //! it and finds it again, and a supervisor that tells the service manager.
 
+pub mod config;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -15,11 +16,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
 
-use crate::agent::run::{Pulse, Signals};
-use crate::config::Config;
-use crate::device::{Device, Target};
-use crate::fiemap::{Fiemap, Mapper};
-use crate::{log, place};
+use crate::agent::run::Pulse;
+use crate::base::log;
+use crate::base::wake::Signals;
+use crate::daemon::config::Config;
+use crate::dbpath::fiemap::{Fiemap, Mapper};
+use crate::dbpath::place;
+use crate::kernel::device::{Device, Target};
 
 use serve::Served;
 

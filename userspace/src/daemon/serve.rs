@@ -2,6 +2,7 @@
 //! Serves one database, from its first appearance on.
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,20 +12,23 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 
 use super::Machine;
+use crate::agent::control::{FileInfo, Server};
 use crate::agent::discard;
-use crate::agent::run::{self, Pulse, Signals, Surroundings, Waker};
+use crate::agent::run::{self, Pulse, Surroundings};
 use crate::agent::state::Keeper;
-use crate::agent::watch::Watch;
 use crate::agent::{Agent, Options};
-use crate::config::Database;
-use crate::control::{FileInfo, Server};
-use crate::device::Target;
-use crate::mongo::Link;
-use crate::report::{checkpoint_text, written_text, Names};
-use crate::rules::RulesFiles;
-use crate::status::Checkpoint;
-use crate::walk::{self, Root};
-use crate::{fiemap, log, turtle};
+use crate::base::log;
+use crate::base::wake::{Signals, Waker};
+use crate::daemon::config::Database;
+use crate::dbpath::fiemap;
+use crate::dbpath::mongo::Link;
+use crate::dbpath::rules::RulesFiles;
+use crate::dbpath::turtle;
+use crate::dbpath::walk::{self, Root};
+use crate::dbpath::watch::Watch;
+use crate::kernel::device::Target;
+use crate::kernel::reply::Checkpoint;
+use crate::show::report::{checkpoint_text, written_text, Names};
 
 /// How long to wait before a database is looked for again.
 #[derive(Clone, Copy)]
@@ -254,7 +258,7 @@ fn show_regions(target: &dyn Target, done: &Checkpoint, files: Vec<FileInfo>) {
     match target.regions() {
         Ok(regions) => {
             let names: Names = files.into_iter().map(|f| (f.id, f.path)).collect();
-            run::print(&format!(
+            print(&format!(
                 "{}{}\n",
                 checkpoint_text(done),
                 written_text(&regions, &names)
@@ -262,4 +266,10 @@ fn show_regions(target: &dyn Target, done: &Checkpoint, files: Vec<FileInfo>) {
         }
         Err(e) => log!(Warn, "cannot show the regions", reason = e),
     }
+}
+
+/// Prints to stdout; a reader that is gone does not end the agent.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

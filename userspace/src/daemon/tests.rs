@@ -13,14 +13,14 @@ use std::time::Instant;
 use anyhow::bail;
 
 use super::*;
-use crate::agent::run::ByHand;
-use crate::config::Database;
-use crate::control::{self, Request};
-use crate::device::MessageError;
-use crate::fiemap::Seen;
-use crate::model::ModelKernel;
-use crate::status::Status;
-use crate::table::Extent;
+use crate::agent::control::{self, Request};
+use crate::base::wake::ByHand;
+use crate::daemon::config::Database;
+use crate::dbpath::fiemap::Seen;
+use crate::kernel::device::MessageError;
+use crate::kernel::model::ModelKernel;
+use crate::kernel::reply::Status;
+use crate::kernel::table::Extent;
 use serve::Pace;
 
 /// A test waits for what must come; this only ends one that would wait for ever.

@@ -11,14 +11,14 @@ use rustix::fd::OwnedFd;
 use super::link::Machine;
 use super::owner::{self, Owner};
 use super::{ground, Database, Seen, Stretch};
-use crate::avail::{self, FileEntry, Refusal, TurtleId};
-use crate::devno::DevNo;
-use crate::diskstat::DiskStat;
-use crate::fiemap::Solid;
-use crate::place;
-use crate::sysfs::Sysfs;
-use crate::turtle;
-use crate::walk::{self, Root};
+use crate::dbpath::avail::{self, FileEntry, Refusal, TurtleId};
+use crate::dbpath::fiemap::Solid;
+use crate::dbpath::place;
+use crate::dbpath::turtle;
+use crate::dbpath::walk::{self, Root};
+use crate::drive::diskstat::DiskStat;
+use crate::kernel::devno::DevNo;
+use crate::kernel::sysfs::Sysfs;
 
 const EXT4: &str = "/sys/fs/ext4";
 /// What a restart would begin with, while a backup is under way.
@@ -173,7 +173,7 @@ fn places(
 mod tests {
     #![allow(clippy::single_range_in_vec_init)]
     use super::*;
-    use crate::place::Place;
+    use crate::dbpath::place::Place;
     use std::io::{Seek, SeekFrom, Write};
     use std::os::unix::fs::MetadataExt;
     use std::path::PathBuf;

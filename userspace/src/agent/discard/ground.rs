@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use crate::devno::DevNo;
-use crate::diskstat::DiskStat;
-use crate::nvme::Namespace;
-use crate::streams;
-use crate::sysfs::Sysfs;
+use crate::drive::diskstat::DiskStat;
+use crate::drive::nvme::Namespace;
+use crate::kernel::devno::DevNo;
+use crate::kernel::streams;
+use crate::kernel::sysfs::Sysfs;
 
 /// Bytes; a drive may ignore what is smaller than its granularity, and most of what
 /// WiredTiger frees is smaller than this.
@@ -120,7 +120,7 @@ fn granularity(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sysfs::fake::Tree;
+    use crate::kernel::sysfs::fake::Tree;
 
     const INFO: &str = "\
 22 27 0:21 / /proc rw,relatime - proc proc rw

@@ -12,10 +12,10 @@ use anyhow::Context;
 use super::disk::Disk;
 use super::pace::{batches, budget, Pace};
 use super::{Database, Found, Halt, Look, Rule, Stretch};
-use crate::control::DiscardInfo;
-use crate::device::{Device, MessageError, Target};
-use crate::diskstat::DiskStat;
-use crate::log;
+use crate::agent::control::DiscardInfo;
+use crate::base::log;
+use crate::drive::diskstat::DiskStat;
+use crate::kernel::device::{Device, MessageError, Target};
 
 /// How often the ground and the owner are looked at between checkpoints.
 const RARELY: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::avail::FreeList;
+use crate::dbpath::avail::FreeList;
 
 /// What a page of the target has a bit for.
 const PAGE: u64 = 4096;

@@ -73,8 +73,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, TurtleId};
-use crate::device::Target;
+use crate::dbpath::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, TurtleId};
+use crate::kernel::device::Target;
 
 pub use link::Link;
 use list::Compact;

@@ -15,12 +15,12 @@ use fastrand::Rng;
 use super::link::Machine;
 use super::owner::Owner;
 use super::{Database, Seen, Stretch};
-use crate::avail::cookie::Cookie;
-use crate::avail::{FileEntry, FreeList, Kind, Refusal, TurtleId};
-use crate::device::{MessageError, Target};
-use crate::diskstat::DiskStat;
-use crate::model::ModelKernel;
-use crate::status::Status;
+use crate::dbpath::avail::cookie::Cookie;
+use crate::dbpath::avail::{FileEntry, FreeList, Kind, Refusal, TurtleId};
+use crate::drive::diskstat::DiskStat;
+use crate::kernel::device::{MessageError, Target};
+use crate::kernel::model::ModelKernel;
+use crate::kernel::reply::Status;
 
 const PAGE: u64 = 4096;
 /// Sectors in a page.

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::process::{fcntl_getlk, Flock, FlockOffsetType, FlockType};
 
-use crate::walk::{self, Root};
+use crate::dbpath::walk::{self, Root};
 
 const LOCK: &str = "WiredTiger.lock";
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::diskstat::DiskStat;
+use crate::drive::diskstat::DiskStat;
 
 use super::Stretch;
 

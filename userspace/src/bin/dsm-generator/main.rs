@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 
-use dsm::tab::{Entry, Tab, TAB};
-use dsm::unit_name;
+use dsm::boot::dsmtab::{Entry, Tab, TAB};
+use dsm::boot::unit_name;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();

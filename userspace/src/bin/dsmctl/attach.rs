@@ -3,9 +3,9 @@
 
 use anyhow::{anyhow, Context, Result};
 
+use dsm::boot::dsmtab::{Entry, Tab};
 use dsm::cli::dsmctl::{Attach, Output};
-use dsm::device::Device;
-use dsm::tab::{Entry, Tab};
+use dsm::kernel::device::Device;
 
 use crate::create;
 

@@ -13,12 +13,13 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use dsm::cli::dsmctl::{Create, Output, Streams};
-use dsm::device::Device;
-use dsm::devno::DevNo;
-use dsm::dm::{Dm, DmError, Id, Line};
-use dsm::kmsg::Since;
-use dsm::sysfs::Sysfs;
-use dsm::{node, streams};
+use dsm::kernel::device::Device;
+use dsm::kernel::devno::DevNo;
+use dsm::kernel::dm::{Dm, DmError, Id, Line};
+use dsm::kernel::kmsg::Since;
+use dsm::kernel::node;
+use dsm::kernel::streams;
+use dsm::kernel::sysfs::Sysfs;
 
 /// udev's probes keep a device open for a moment.
 const REMOVE_TRIES: u32 = 20;

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use dsm::avail::outlook::Outlook;
-use dsm::avail::{self, FreeList, Kind, Lists, Snapshot};
 use dsm::cli::dsmctl::{Free, Output};
-use dsm::report::Grid;
-use dsm::walk::Root;
+use dsm::dbpath::avail::outlook::Outlook;
+use dsm::dbpath::avail::{self, FreeList, Kind, Lists, Snapshot};
+use dsm::dbpath::walk::Root;
+use dsm::show::report::Grid;
 
 /// Rows of the table, unless all are asked for.
 const ROWS: usize = 20;

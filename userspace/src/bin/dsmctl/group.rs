@@ -10,14 +10,14 @@ use anyhow::{bail, Context, Result};
 use serde_json::json;
 
 use crate::{refused, simulate};
+use dsm::agent::control::{FileInfo, Request};
 use dsm::cli::dsmctl::{Group, Output};
-use dsm::control::{FileInfo, Request};
-use dsm::device::{Device, Target};
-use dsm::group::{self, is_small, Object, Why};
-use dsm::report::{printable, Grid};
-use dsm::rules::Rules;
-use dsm::sim::objects;
-use dsm::status::Region;
+use dsm::dbpath::rules::Rules;
+use dsm::kernel::device::{Device, Target};
+use dsm::kernel::reply::Region;
+use dsm::show::report::{printable, Grid};
+use dsm::whatif::group::{self, is_small, Object, Why};
+use dsm::whatif::sim::objects;
 
 pub fn group(a: &Group, out: Output) -> Result<()> {
     let (objects, has) = match &a.name {
@@ -62,7 +62,7 @@ fn text(objects: &[Object], groups: &[group::Group], streams: u8, total: u64) ->
                 printable(&o.name),
                 format!("{:.0}", o.interval),
                 o.pages.to_string(),
-                dsm::report::percent(o.pages, total),
+                dsm::show::report::percent(o.pages, total),
             ]);
         }
     }

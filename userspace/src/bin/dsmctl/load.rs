@@ -11,14 +11,15 @@ use rustix::fd::OwnedFd;
 use serde_json::json;
 
 use crate::refused;
-use dsm::class::Class;
 use dsm::cli::dsmctl::{Boundary, Load, Output};
-use dsm::device::{Device, Target};
-use dsm::fiemap::{self, Fiemap, Mapper, Seen};
-use dsm::status::Commit;
-use dsm::table::{resolve_overlaps, Extent, Kind, Record, Stamp, Upload};
-use dsm::walk::{open_file, FoundFile, Root, Skipped, Visitor};
-use dsm::{ident, place};
+use dsm::dbpath::fiemap::{self, Fiemap, Mapper, Seen};
+use dsm::dbpath::ident;
+use dsm::dbpath::place;
+use dsm::dbpath::walk::{open_file, FoundFile, Root, Skipped, Visitor};
+use dsm::kernel::class::Class;
+use dsm::kernel::device::{Device, Target};
+use dsm::kernel::reply::Commit;
+use dsm::kernel::table::{resolve_overlaps, Extent, Kind, Record, Stamp, Upload};
 
 struct Entry {
     id: u64,
@@ -94,7 +95,11 @@ fn free_of_overlaps(entries: &mut [Entry]) {
     }
 }
 
-fn upload(device: &Device, kind: Kind, entries: &[Entry]) -> Result<Commit, dsm::device::MessageError> {
+fn upload(
+    device: &Device,
+    kind: Kind,
+    entries: &[Entry],
+) -> Result<Commit, dsm::kernel::device::MessageError> {
     let mut upload = Upload::begin(device, kind)?;
     for e in entries {
         upload.file(&Record {

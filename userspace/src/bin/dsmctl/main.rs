@@ -19,9 +19,9 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use serde::Serialize;
 
+use dsm::agent::control::{self, Request};
 use dsm::cli::dsmctl::{self as args, Args, BoundaryCommand, Command, Output};
-use dsm::control::{self, Request};
-use dsm::device::{Device, MessageError, Target};
+use dsm::kernel::device::{Device, MessageError, Target};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -48,7 +48,7 @@ fn run(args: &Args) -> Result<bool> {
         Command::Drop { name, files } => load::drop_files(name, files, out),
         Command::Checkpoint { name } => {
             let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
-            print(out, &done, || dsm::report::checkpoint_text(&done))
+            print(out, &done, || dsm::show::report::checkpoint_text(&done))
         }
         Command::Set { name, feature, value } => set(name, feature, value),
         Command::Reset { name } => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use dsm::cli::dsmctl::Record;
-use dsm::record;
+use dsm::whatif::record;
 
 pub fn record(a: &Record) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));

@@ -8,12 +8,12 @@ use serde_json::{json, Value};
 
 use crate::load::walk;
 use crate::refused;
+use dsm::agent::control::{self, FileInfo, Request};
 use dsm::cli::dsmctl::{self as args, Output, Status};
-use dsm::control::{self, FileInfo, Request};
-use dsm::device::{Device, Target};
-use dsm::devno::DevNo;
-use dsm::report::{Names, Report};
-use dsm::sysfs::Sysfs;
+use dsm::kernel::device::{Device, Target};
+use dsm::kernel::devno::DevNo;
+use dsm::kernel::sysfs::Sysfs;
+use dsm::show::report::{Names, Report};
 
 pub fn status(a: &Status, out: Output) -> Result<()> {
     let names = match &a.name {
@@ -67,7 +67,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
 pub fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
     if let Some(dir) = dbpath {
         let (files, _) = walk(dir)?;
-        let named = |(path, f): (std::path::PathBuf, dsm::walk::FoundFile)| {
+        let named = |(path, f): (std::path::PathBuf, dsm::dbpath::walk::FoundFile)| {
             (f.ino, path.to_string_lossy().into_owned())
         };
         return Ok(files.0.into_iter().map(named).collect());
@@ -79,6 +79,6 @@ pub fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
 pub fn boundaries(name: &str, out: Output) -> Result<()> {
     let files: Vec<FileInfo> = crate::ask(name, Request::Files)?;
     crate::print(out, &json!({ "files": files }), || {
-        dsm::report::boundaries_text(&files)
+        dsm::show::report::boundaries_text(&files)
     })
 }

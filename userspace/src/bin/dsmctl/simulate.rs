@@ -14,15 +14,15 @@ use anyhow::{bail, Context, Result};
 use serde::Serialize;
 use serde_json::json;
 
-use dsm::class::Class;
 use dsm::cli::dsmctl::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
-use dsm::flash::{Destination, Gc, PAGE};
-use dsm::rules::Rules;
-use dsm::sim::discard::{self, Rule};
-use dsm::sim::policies::Spec;
-use dsm::sim::profile::Profile;
-use dsm::sim::{self, Model, Outcome};
-use dsm::trace::{self, Trace};
+use dsm::dbpath::rules::Rules;
+use dsm::kernel::class::Class;
+use dsm::whatif::flash::{Destination, Gc, PAGE};
+use dsm::whatif::sim::discard::{self, Rule};
+use dsm::whatif::sim::policies::Spec;
+use dsm::whatif::sim::profile::Profile;
+use dsm::whatif::sim::{self, Model, Outcome};
+use dsm::whatif::trace::{self, Trace};
 
 #[derive(Serialize)]
 struct Row<'a> {

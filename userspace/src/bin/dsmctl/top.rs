@@ -8,11 +8,11 @@ use anyhow::Result;
 
 use crate::refused;
 use crate::show::file_names;
-use dsm::agent::run::Signals;
+use dsm::base::wake::Signals;
 use dsm::cli::dsmctl::{Output, Top};
-use dsm::device::{Device, Target};
-use dsm::layout::{self, Layout};
-use dsm::top::{Frame, Look};
+use dsm::kernel::device::{Device, Target};
+use dsm::kernel::layout::{self, Layout};
+use dsm::show::top::{Frame, Look};
 
 /// Puts the cursor home and clears what is below it.
 const CLEAR: &str = "\x1b[H\x1b[J";

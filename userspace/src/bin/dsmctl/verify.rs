@@ -17,21 +17,22 @@ use serde_json::Value;
 
 use crate::create::mounted_at;
 use crate::refused;
-use dsm::agent::run::Signals;
-use dsm::class::Class;
+use dsm::agent::control::{self, Request};
+use dsm::base::wake::Signals;
 use dsm::cli::dsmctl::{self as args, Output, Verify};
-use dsm::control::{self, Request};
-use dsm::device::{Device, MessageError, Target};
-use dsm::devno::DevNo;
-use dsm::dm::Dm;
-use dsm::fiemap::{Fiemap, Mapper};
-use dsm::nvme::Namespace;
-use dsm::report::Grid;
-use dsm::status::{Region, Side, Status};
-use dsm::streams::Below;
-use dsm::sysfs::Sysfs;
-use dsm::table::{Extent, Kind, Record, Stamp, Upload};
-use dsm::{place, streams};
+use dsm::dbpath::fiemap::{Fiemap, Mapper};
+use dsm::dbpath::place;
+use dsm::drive::nvme::Namespace;
+use dsm::kernel::class::Class;
+use dsm::kernel::device::{Device, MessageError, Target};
+use dsm::kernel::devno::DevNo;
+use dsm::kernel::dm::Dm;
+use dsm::kernel::reply::{Region, Side, Status};
+use dsm::kernel::streams;
+use dsm::kernel::streams::Below;
+use dsm::kernel::sysfs::Sysfs;
+use dsm::kernel::table::{Extent, Kind, Record, Stamp, Upload};
+use dsm::show::report::Grid;
 
 /// One write, and what the kernel wants a direct one aligned to.
 const WRITE: usize = 64 * 1024;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Parser;
 
+use dsm::base::log;
 use dsm::cli::dsmd::Args;
-use dsm::config::Config;
+use dsm::daemon::config::Config;
 use dsm::daemon::{self, Local};
-use dsm::log;
-use dsm::rules::Rules;
+use dsm::dbpath::rules::Rules;
 
 fn main() -> ExitCode {
     let args = Args::parse();

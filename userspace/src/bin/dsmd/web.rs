@@ -10,12 +10,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
-use dsm::config::Config;
-use dsm::history::{self, History, INTERVAL};
-use dsm::host::Host;
-use dsm::log;
-use dsm::metrics;
-use dsm::sample::Sample;
+use dsm::base::log;
+use dsm::daemon::config::Config;
+use dsm::show::host::Host;
+use dsm::show::metrics;
+use dsm::show::page_history::{self, History, INTERVAL};
+use dsm::show::sample::Sample;
 
 /// A client that is slower than this is let go.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -115,7 +115,7 @@ impl Web {
     fn remember(&self) {
         let began = Instant::now();
         loop {
-            let now = history::Instant {
+            let now = page_history::Instant {
                 wall: SystemTime::now()
                     .duration_since(SystemTime::UNIX_EPOCH)
                     .unwrap_or_default()
@@ -257,7 +257,7 @@ mod tests {
     fn a_device_that_is_not_there_is_told() {
         let w = web(true);
         w.history().add(
-            history::Instant {
+            page_history::Instant {
                 wall: 0.0,
                 monotonic: Duration::ZERO,
             },

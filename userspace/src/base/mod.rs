@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What every room may use, and that knows nothing of disks.
+
+pub mod log;
+pub(crate) mod sizes;
+pub(crate) mod text;
+pub mod wake;
+
+pub use crate::log;

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The configuration file of `dsmd`, in TOML.
+//!
+//! ```toml
+//! metrics = 9187
+//!
+//! [[database]]
+//! device = "dsm"
+//! dbpath = "/var/lib/mongodb"
+//! ```
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context, Result};
+use serde::{Deserialize, Deserializer};
+
+use crate::agent::control::RUN_DIR;
+use crate::agent::{BoundaryMode, Outgrown};
+use crate::base::log::Format;
+use crate::base::text::toml_error;
+use crate::dbpath::mongo::uri::Uri;
+use crate::dbpath::rules::Source;
+
+pub const STATE_DIR: &str = "/var/lib/dsmd";
+/// Permissions of a file that has no secrets.
+const OTHERS: u32 = 0o044;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    #[serde(default)]
+    pub metrics: Option<Address>,
+    #[serde(default = "text")]
+    pub log_format: Format,
+    #[serde(default)]
+    pub verbose: bool,
+    #[serde(default = "state_dir")]
+    pub state_dir: PathBuf,
+    #[serde(default = "run_dir")]
+    pub run_dir: PathBuf,
+    #[serde(rename = "database", default)]
+    pub databases: Vec<Database>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Database {
+    pub device: String,
+    pub dbpath: PathBuf,
+    #[serde(default)]
+    pub boundary: BoundaryMode,
+    #[serde(default)]
+    pub outgrown: Outgrown,
+    /// One file or several.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub rules: Vec<Source>,
+    /// Where the database's server is asked.
+    #[serde(default)]
+    pub uri: Option<Uri>,
+    #[serde(default)]
+    pub refresh_seconds: Seconds,
+    /// Room beyond the end of growing files.
+    #[serde(default)]
+    pub preallocate_mib: u32,
+    /// Lifetime hints on the inodes of files.
+    #[serde(default)]
+    pub write_hints: bool,
+    /// What a checkpoint has freed is discarded.
+    #[serde(default)]
+    pub discard: bool,
+    /// Files get streams by themselves.
+    #[serde(default)]
+    pub auto: bool,
+    /// T of automatic mode.
+    #[serde(default = "period")]
+    pub period_seconds: Seconds,
+    /// Wait for the database to be made, and to come back.
+    #[serde(default = "yes")]
+    pub wait: bool,
+}
+
+fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a rules file, or a list of rules files")]
+    enum Given {
+        One(String),
+        More(Vec<String>),
+    }
+    let given = match Given::deserialize(d)? {
+        Given::One(s) => vec![s],
+        Given::More(list) => list,
+    };
+    let parse = |s: String| s.parse().map_err(serde::de::Error::custom);
+    given.into_iter().map(parse).collect()
+}
+
+fn text() -> Format {
+    Format::Text
+}
+
+/// The paper's T.
+pub fn period() -> Seconds {
+    Seconds(Duration::from_secs(60))
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn state_dir() -> PathBuf {
+    STATE_DIR.into()
+}
+
+fn run_dir() -> PathBuf {
+    RUN_DIR.into()
+}
+
+/// An interval between 0.1 s and an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seconds(pub Duration);
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self(Duration::from_secs(1))
+    }
+}
+
+impl Seconds {
+    fn of(n: f64) -> Result<Self, &'static str> {
+        if (0.1..=3600.0).contains(&n) {
+            Ok(Self(Duration::from_secs_f64(n)))
+        } else {
+            Err("it must be a number of seconds from 0.1 to 3600")
+        }
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Self::of(s.parse().unwrap_or(f64::NAN))
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Self::of(f64::deserialize(d)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where metrics are served; on the loopback interface unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl Address {
+    fn port(port: u16) -> Self {
+        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+    }
+}
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        if let Ok(port) = s.parse() {
+            return Ok(Self::port(port));
+        }
+        s.parse()
+            .map(Self)
+            .map_err(|_| "it must be a port, or an address and a port such as 127.0.0.1:9187")
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a port, or an address and a port")]
+        enum Given {
+            Port(u16),
+            Text(String),
+        }
+        match Given::deserialize(d)? {
+            Given::Port(n) => Ok(Self::port(n)),
+            Given::Text(s) => s.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl Config {
+    /// One database, and defaults.
+    pub fn of(database: Database) -> Self {
+        Self {
+            metrics: None,
+            log_format: text(),
+            verbose: false,
+            state_dir: state_dir(),
+            run_dir: run_dir(),
+            databases: vec![database],
+        }
+    }
+
+    pub fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let read = || {
+            let mut file = File::open(path)?;
+            let mode = file.metadata()?.mode();
+            let mut text = String::new();
+            file.read_to_string(&mut text).map(|_| (text, mode))
+        };
+        let (text, mode) = read().with_context(|| format!("{shown}: cannot read it"))?;
+        let config = Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))?;
+        if config.has_password() && mode & OTHERS != 0 {
+            bail!("{shown}: it has a password, and others may read it: `chmod 600` it");
+        }
+        Ok(config)
+    }
+
+    fn has_password(&self) -> bool {
+        let uris = self.databases.iter().filter_map(|d| d.uri.as_ref());
+        uris.into_iter().any(Uri::has_password)
+    }
+
+    /// Reads it, or says in a sentence what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Says in a sentence what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        if self.databases.is_empty() {
+            return Err("it has no [[database]]".into());
+        }
+        let (mut devices, mut directories) = (HashSet::new(), HashSet::new());
+        for d in &self.databases {
+            let strange = |c: char| c == '/' || c.is_control();
+            if d.device.is_empty() || d.device.len() > 127 || d.device.contains(strange) {
+                return Err(format!(
+                    "the device {:?} cannot be one: 1 to 127 characters, no '/', nothing unprintable",
+                    d.device
+                ));
+            }
+            if !devices.insert(&d.device) {
+                return Err(format!(
+                    "the device {:?} has two databases; each needs its own",
+                    d.device
+                ));
+            }
+            if !directories.insert(&d.dbpath) {
+                return Err(format!(
+                    "the directory {:?} is the dbpath of two databases; each needs its own",
+                    d.dbpath.display().to_string()
+                ));
+            }
+            let rules = d.rules.iter().map(|r| &r.file);
+            for p in rules.chain([&d.dbpath, &self.state_dir, &self.run_dir]) {
+                if !p.is_absolute() {
+                    return Err(format!(
+                        "the path {:?} does not begin with '/'",
+                        p.display().to_string()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = r#"
+metrics = "[::1]:9187"
+log-format = "json"
+
+[[database]]
+device = "one"
+dbpath = "/db/one"
+
+[[database]]
+device = "two"
+dbpath = "/db/two"
+boundary = "manual"
+outgrown = "move"
+rules = "/etc/two.rules"
+refresh-seconds = 0.5
+wait = false
+discard = true
+"#;
+
+    #[test]
+    fn two_databases() {
+        let c = Config::parse(TWO).unwrap();
+        assert_eq!(c.metrics.unwrap().0.to_string(), "[::1]:9187");
+        assert_eq!(c.log_format, Format::Json);
+        let [one, two] = c.databases.as_slice() else {
+            panic!("{c:?}")
+        };
+        assert_eq!(
+            (one.boundary, one.outgrown),
+            (BoundaryMode::Auto, Outgrown::Report)
+        );
+        assert_eq!((one.wait, one.refresh_seconds), (true, Seconds::default()));
+        assert_eq!((one.discard, two.discard), (false, true));
+        assert_eq!(
+            (two.boundary, two.outgrown),
+            (BoundaryMode::Manual, Outgrown::Move)
+        );
+        assert!(one.rules.is_empty());
+        assert_eq!(two.rules, ["/etc/two.rules".parse().unwrap()]);
+        assert_eq!(
+            (two.wait, two.refresh_seconds.0),
+            (false, Duration::from_millis(500))
+        );
+    }
+
+    #[test]
+    fn the_example_is_right() {
+        let c = Config::parse(include_str!("../../systemd/dsmd.toml")).unwrap();
+        assert_eq!(c.databases.len(), 1);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (from, to, sentence) in [
+            ("one\"\nd", "one\"\nx = 1\nd", "line 7: unknown field `x`"),
+            (
+                "\"one\"",
+                "\"two\"",
+                "the device \"two\" has two databases; each needs its own",
+            ),
+            ("\"one\"", "\"a/b\"", "the device \"a/b\" cannot be one"),
+            (
+                "\"/db/one\"",
+                "\"db/one\"",
+                "the path \"db/one\" does not begin with '/'",
+            ),
+            (
+                "\"manual\"",
+                "\"handy\"",
+                "line 12: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
+            ),
+            (
+                "0.5",
+                "3601",
+                "line 15: it must be a number of seconds from 0.1 to 3600",
+            ),
+            (
+                "0.5",
+                "0.0",
+                "line 15: it must be a number of seconds from 0.1 to 3600",
+            ),
+            (
+                "[::1]",
+                "host",
+                "line 2: it must be a port, or an address and a port",
+            ),
+            ("\"json\"", "\"yaml\"", "line 3: unknown variant `yaml`"),
+            ("dbpath = \"/db/one\"", "", "line 5: missing field `dbpath`"),
+            (
+                "[[database]]",
+                "[[databases]]",
+                "line 5: unknown field `databases`",
+            ),
+            ("wait = false", "wait =", "line 16: "),
+            (
+                "\"/etc/two.rules\"",
+                "[\"/a.toml\", \"../x=/b.toml\"]",
+                "line 14: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
+            ),
+            (
+                "\"/etc/two.rules\"",
+                "7",
+                "line 14: a rules file, or a list of rules files",
+            ),
+            (
+                "\"/etc/two.rules\"",
+                "\"pg=two.toml\"",
+                "the path \"two.toml\" does not begin with '/'",
+            ),
+        ] {
+            let said = match Config::parse(&TWO.replacen(from, to, 1)) {
+                Ok(c) => panic!("{to}: {c:?}"),
+                Err(said) => said,
+            };
+            assert!(said.starts_with(sentence), "{to}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+        assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");
+    }
+
+    #[cfg(feature = "mongodb")]
+    #[test]
+    fn passwords_are_for_nobody_else() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dsmd.toml");
+        let write = |uri: &str, mode| {
+            let text = TWO.replacen("boundary", &format!("uri = \"{uri}\"\nboundary"), 1);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Config::read(&path).map_err(|e| format!("{e:#}"))
+        };
+        let with = "mongodb://dsmd:geheim@localhost/?authSource=admin";
+        let c = write(with, 0o600).unwrap();
+        assert!(!format!("{c:?}").contains("geheim"));
+        assert!(write("mongodb://localhost", 0o644).is_ok());
+        for mode in [0o640, 0o604] {
+            let said = write(with, mode).unwrap_err();
+            assert!(
+                said.ends_with("it has a password, and others may read it: `chmod 600` it"),
+                "{said}"
+            );
+        }
+        let said = write("mongodb://dsmd:ge%heim@localhost", 0o600).unwrap_err();
+        assert!(
+            said.contains("line 12: the uri is not one of MongoDB") && !said.contains("heim"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn metrics_stay_on_the_loopback_interface() {
+        for (s, a) in [("9187", "127.0.0.1:9187"), ("0.0.0.0:1", "0.0.0.0:1")] {
+            assert_eq!(s.parse::<Address>().unwrap().0.to_string(), a);
+        }
+        for s in ["", "x", "70000", "localhost:1", ":1"] {
+            assert!(s.parse::<Address>().is_err(), "{s}");
+        }
+    }
+}

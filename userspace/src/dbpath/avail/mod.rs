@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What WiredTiger's last checkpoint lists as free, read from outside.
+//!
+//! `WiredTiger.turtle` names the newest durable checkpoint of the metadata file
+//! `WiredTiger.wt`; that file is a B-tree with an entry for every file, which
+//! names the newest checkpoint of that file by a cookie; the cookie has the place
+//! of the list of the blocks that the checkpoint does not use.
+//!
+//! The database goes on while this reads.  A block of a checkpoint may be
+//! overwritten once a newer checkpoint is durable, and that is when the turtle is
+//! renamed: what does not fit its checksum is [`Kind::Torn`] if the turtle has
+//! changed, and everything is read again; otherwise it is damage.
+
+pub mod bytes;
+pub mod config;
+pub mod cookie;
+mod difference;
+mod files;
+pub mod list;
+pub mod outlook;
+pub mod page;
+pub mod tree;
+
+use std::path::{Path, PathBuf};
+
+use crate::dbpath::walk::Root;
+
+pub use cookie::{Addr, Cookie};
+pub use difference::{difference, FreeList};
+use files::Dbpath;
+
+/// How often everything is read again while checkpoints complete.
+const TRIES: u32 = 20;
+
+/// Why nothing was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    pub kind: Kind,
+    /// One sentence for people.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// This database is not one of those that this understands.
+    Unsupported,
+    /// It is not what WiredTiger would have written.
+    Damaged,
+    /// Checkpoints completed meanwhile: try again.
+    Torn,
+    /// The file is gone, as one that was dropped after the checkpoint.
+    Gone,
+    /// A file cannot be opened or read.
+    Io,
+}
+
+pub(crate) fn refuse(kind: Kind, message: impl Into<String>) -> Refusal {
+    Refusal {
+        kind,
+        message: message.into(),
+    }
+}
+
+pub(crate) fn unsupported(message: impl Into<String>) -> Refusal {
+    refuse(Kind::Unsupported, message)
+}
+
+pub(crate) fn damaged(message: impl Into<String>) -> Refusal {
+    refuse(Kind::Damaged, message)
+}
+
+impl Refusal {
+    fn of(mut self, path: &Path) -> Self {
+        self.message = format!("{}: {}", path.display(), self.message);
+        self
+    }
+}
+
+/// A checkpoint of the database: the entry of the metadata file in the turtle.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TurtleId(pub String);
+
+/// WiredTiger's, as the turtle has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    pub major: u32,
+    pub minor: u32,
+    pub patch: u32,
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// MongoDB 6.0's.  Older ones checkpoint a single file when its handle is closed,
+/// and may hand out what it has freed before any turtle tells.
+const DISCARDS_FROM: Version = Version {
+    major: 10,
+    minor: 0,
+    patch: 2,
+};
+
+/// One look at the turtle and the metadata.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub turtle: TurtleId,
+    pub version: Version,
+    /// In the order of their names, without the metadata file itself.
+    pub files: Vec<FileEntry>,
+    /// It was configured not to wait for its data when it checkpoints.
+    unsynced: bool,
+}
+
+impl Snapshot {
+    /// Whether blocks of this database may be discarded, too: lists are
+    /// understood of more databases than those for which that is proved.
+    pub fn may_discard(&self) -> Result<(), Refusal> {
+        if self.version < DISCARDS_FROM {
+            return Err(unsupported(format!(
+                "the database is of WiredTiger {}, and blocks are discarded from {DISCARDS_FROM} on (MongoDB 6.0)",
+                self.version
+            )));
+        }
+        if self.unsynced {
+            return Err(unsupported(
+                "the database has checkpoint_sync=false: its checkpoints are not durable",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileEntry {
+    /// Below the database's directory.
+    pub path: PathBuf,
+    /// Of the newest checkpoint; grows with each.  0: there is none.
+    pub order: u64,
+    /// `None`: nothing has been written yet, so that there is no list.
+    pub cookie: Option<Cookie>,
+}
+
+/// Reads the turtle and the metadata, again if a checkpoint completes meanwhile.
+pub fn read_snapshot(root: &Root) -> Result<Snapshot, Refusal> {
+    read(root, &mut |_| false).map(|(snapshot, _)| snapshot)
+}
+
+/// Reads what the newest checkpoint of `file` lists as free.
+pub fn read_list(root: &Root, file: &FileEntry) -> Result<FreeList, Refusal> {
+    let list = Dbpath::open(root)?.list(file);
+    match list {
+        // Another checkpoint of the file has become the newest?
+        Err(e) if e.kind == Kind::Damaged => {
+            let now = read_snapshot(root)?;
+            match now.files.iter().find(|f| f.path == file.path) {
+                Some(f) if f.cookie == file.cookie => Err(e),
+                _ => Err(refuse(
+                    Kind::Torn,
+                    format!("{}: a checkpoint has completed meanwhile", file.path.display()),
+                )),
+            }
+        }
+        other => other,
+    }
+}
+
+/// What was read of the list of each file.  `None`: it was not wanted, or there is
+/// none.  One file's refusal says nothing about the others.
+pub type Lists = Vec<Option<Result<FreeList, Refusal>>>;
+
+/// A snapshot and the lists of those files that are `wanted`, all of one turtle: it
+/// is read again at the end, and everything is if it has changed.
+pub fn read(root: &Root, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<(Snapshot, Lists), Refusal> {
+    let dbpath = Dbpath::open(root)?;
+    for _ in 0..TRIES {
+        let turtle = dbpath.turtle()?;
+        let done = dbpath.snapshot(&turtle).map(|snapshot| {
+            let lists = dbpath.lists(&snapshot, wanted);
+            (snapshot, lists)
+        });
+        if dbpath.turtle()? == turtle {
+            return done;
+        }
+    }
+    Err(refuse(
+        Kind::Torn,
+        format!("checkpoints completed while the lists were read, {TRIES} times in a row"),
+    ))
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The drive: NVMe commands, media statistics, counters of the block layer.
+
+pub mod diskstat;
+pub mod media;
+pub mod nvme;

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What dsmd would have discarded in a recording, and whether that was right.
+//!
+//! dsmd ends a window before it reads the turtle, and discards when it has read the
+//! lists: of a file whose checkpoint K it has seen and whose newest is K' now, what K
+//! used and K' lists as free, below K's size, as far as nothing was written to it since
+//! the window began at whose beginning K was still the newest.  The target remembers
+//! two windows.
+//!
+//! The check needs no trust in the rule: whatever a file's later lists do not name is
+//! in use, and must have been written since it was discarded.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::dbpath::avail::{difference, FreeList};
+use crate::whatif::flash::PAGE;
+use crate::whatif::trace::{Event, FileNo, Trace, What};
+
+/// Smaller ones the target does not pass on.
+pub const LEAST: u64 = 16 << 10;
+
+/// What is discarded, of what a list names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// What the list before did not name, if it was not written since that was read.
+    Difference,
+    /// All that was not written since the last window began.  It loses data, as
+    /// checkpoints may begin before it is seen that the last one has ended.
+    SinceWindow,
+    /// All of it.
+    Listed,
+}
+
+#[derive(Default)]
+struct File {
+    /// The list that was read last.
+    known: Option<u32>,
+    /// By page: the last window in which it was written, from 1 on.
+    written: Vec<u32>,
+}
+
+struct Discards<'a> {
+    lists: &'a [FreeList],
+    rule: Rule,
+    least: u64,
+    files: Vec<File>,
+    window: u32,
+    /// The window that began before the last look.
+    looked: Option<u32>,
+}
+
+/// The trace with what the rule discards, in runs of `least` bytes or more.
+pub fn discarded(trace: &Trace, rule: Rule, least: u64) -> Trace {
+    let mut d = Discards {
+        lists: &trace.lists,
+        rule,
+        least,
+        files: Vec::new(),
+        window: 1,
+        looked: None,
+    };
+    d.files.resize_with(trace.files as usize, File::default);
+    let mut events = Vec::with_capacity(trace.events.len());
+    for e in &trace.events {
+        events.push(*e);
+        d.event(e, &mut events);
+    }
+    Trace {
+        events,
+        ..trace.clone()
+    }
+}
+
+impl Discards<'_> {
+    fn event(&mut self, e: &Event, out: &mut Vec<Event>) {
+        match e.what {
+            What::Write { file, offset, length } => self.write(file, offset, length),
+            What::Window => self.window += 1,
+            What::List { file, list } => self.list(e.us, file, list, out),
+            What::Looked => self.looked = Some(self.window),
+            What::Delete { file } => self.files[file as usize] = File::default(),
+            What::Lost => {
+                self.looked = None;
+                self.files.iter_mut().for_each(|f| f.known = None);
+            }
+            What::Name { .. } | What::Discard { .. } | What::LoadEnd | What::Checkpoint => {}
+        }
+    }
+
+    fn write(&mut self, file: FileNo, offset: u64, length: u64) {
+        let (first, end) = (offset / PAGE, (offset + length).div_ceil(PAGE));
+        let written = &mut self.files[file as usize].written;
+        if written.len() < end as usize {
+            written.resize(end as usize, 0);
+        }
+        written[first as usize..end as usize].fill(self.window);
+    }
+
+    fn list(&mut self, us: u64, file: FileNo, list: u32, out: &mut Vec<Event>) {
+        let old = self.files[file as usize].known.replace(list);
+        let new = &self.lists[list as usize];
+        let (Some(old), Some(looked)) = (old, self.looked) else {
+            return;
+        };
+        // What was written in or after this window is in use, perhaps.
+        let (ranges, since) = match self.rule {
+            Rule::Difference => (difference(new, &self.lists[old as usize]), looked),
+            Rule::SinceWindow => (new.extents.clone(), self.window - 1),
+            Rule::Listed => (new.extents.clone(), u32::MAX),
+        };
+        if self.rule == Rule::Difference && self.window - looked > 1 {
+            return;
+        }
+        let written = &self.files[file as usize].written;
+        let free = |page: u64| written.get(page as usize).is_none_or(|w| *w < since);
+        for range in ranges {
+            let (mut at, end) = (range.start.div_ceil(PAGE), range.end / PAGE);
+            while at < end {
+                let run = (at..end).take_while(|p| free(*p)).count() as u64;
+                if run > 0 && run * PAGE >= self.least {
+                    let what = What::Discard {
+                        file,
+                        offset: at * PAGE,
+                        length: run * PAGE,
+                    };
+                    out.push(Event { us, what });
+                }
+                at += run.max(1);
+            }
+        }
+    }
+}
+
+/// The same as an agent sees it that wakes up so much later than the one that
+/// recorded: it finds the newest lists, and may miss some in between.
+pub fn late(trace: &Trace, us: u64) -> Trace {
+    let mut looks: VecDeque<(u64, Vec<What>)> = VecDeque::new();
+    let mut rest = Vec::new();
+    for e in &trace.events {
+        match e.what {
+            What::Window => looks.push_back((e.us, Vec::new())),
+            What::List { .. } => {
+                if let Some((_, lists)) = looks.back_mut() {
+                    lists.push(e.what);
+                }
+            }
+            What::Looked => {}
+            _ => rest.push(*e),
+        }
+    }
+    let mut events = Vec::with_capacity(trace.events.len());
+    let mut rest = rest.into_iter().peekable();
+    while let Some((begin, mut lists)) = looks.pop_front() {
+        let at = begin + us;
+        // A checkpoint that has completed by then is the one that it sees.
+        while let Some((_, newer)) = looks.front().filter(|l| l.0 <= at) {
+            for what in newer {
+                if let What::List { file, .. } = *what {
+                    lists.retain(|w| !matches!(w, What::List { file: f, .. } if *f == file));
+                }
+                lists.push(*what);
+            }
+            looks.pop_front();
+        }
+        while let Some(e) = rest.next_if(|e| e.us <= at) {
+            events.push(e);
+        }
+        let all = [What::Window].into_iter().chain(lists).chain([What::Looked]);
+        events.extend(all.map(|what| Event { us: at, what }));
+    }
+    events.extend(rest);
+    Trace {
+        events,
+        ..trace.clone()
+    }
+}
+
+/// What came of discards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Pages that were discarded, and of those the ones that were in use.
+    pub discarded: u64,
+    pub lost: u64,
+}
+
+/// Whether every page that was discarded in `seen`, and not written again, is on each
+/// later list of its file in `trace`, which it was made from.
+pub fn verdict(trace: &Trace, seen: &Trace) -> Verdict {
+    let mut v = Verdict::default();
+    let mut gone: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); trace.files as usize];
+    let is_discard = |e: &&Event| matches!(e.what, What::Discard { .. });
+    let mut discards = seen.events.iter().filter(is_discard).peekable();
+    for e in trace.events.iter().filter(|e| !is_discard(e)) {
+        while let Some(d) = discards.next_if(|d| d.us < e.us) {
+            v.discard(&mut gone, &d.what);
+        }
+        v.event(trace, &mut gone, &e.what);
+    }
+    discards.for_each(|d| v.discard(&mut gone, &d.what));
+    v
+}
+
+impl Verdict {
+    fn discard(&mut self, gone: &mut [BTreeSet<u64>], what: &What) {
+        if let What::Discard { file, offset, length } = *what {
+            let pages = offset.div_ceil(PAGE)..(offset + length) / PAGE;
+            self.discarded += pages.end.saturating_sub(pages.start);
+            gone[file as usize].extend(pages);
+        }
+    }
+
+    fn event(&mut self, trace: &Trace, gone: &mut [BTreeSet<u64>], what: &What) {
+        match *what {
+            What::Write { file, offset, length } => {
+                for page in offset / PAGE..(offset + length).div_ceil(PAGE) {
+                    gone[file as usize].remove(&page);
+                }
+            }
+            What::List { file, list } => {
+                let gone = &mut gone[file as usize];
+                let list = &trace.lists[list as usize];
+                let before = gone.len();
+                // Each is counted once.
+                gone.retain(|page| !is_used(list, *page));
+                self.lost += (before - gone.len()) as u64;
+            }
+            What::Delete { file } => gone[file as usize].clear(),
+            _ => {}
+        }
+    }
+}
+
+/// Whether any of a page is in the file and not on its list.
+fn is_used(list: &FreeList, page: u64) -> bool {
+    let (start, end) = (page * PAGE, ((page + 1) * PAGE).min(list.file_size));
+    let at = list.extents.partition_point(|e| e.end <= start);
+    start < end
+        && list
+            .extents
+            .get(at)
+            .is_none_or(|e| start < e.start || e.end < end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::whatif::trace::text;
+
+    fn trace(text: &str) -> Trace {
+        text::read(format!("dsm-trace,1\n{text}").as_bytes()).unwrap()
+    }
+
+    /// Offsets and lengths in pages, of what is discarded.
+    fn discards(text: &str, rule: Rule, least: u64) -> Vec<(u64, u64)> {
+        let found = discarded(&trace(text), rule, least).events;
+        let each = found.iter().filter_map(|e| match e.what {
+            What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
+            _ => None,
+        });
+        each.collect()
+    }
+
+    const LOAD: &str = "0,W,a,0,65536\n0,L\n1,M\n1,A,a,65536,4096,4096\n1,S\n";
+
+    #[test]
+    fn what_a_checkpoint_has_freed_is_discarded() {
+        // Pages 2 to 7 are freed, of which 4 was written since; page 1 was free before.
+        let text = format!("{LOAD}2,W,a,16384,4096\n3,M\n4,A,a,65536,4096,28672\n4,S\n");
+        assert_eq!(discards(&text, Rule::Difference, PAGE), [(2, 2), (5, 3)]);
+        assert_eq!(discards(&text, Rule::Difference, 12288), [(5, 3)]);
+        assert_eq!(discards(&text, Rule::Listed, PAGE), [(1, 7)]);
+        assert_eq!(discards(&text, Rule::SinceWindow, PAGE), [(1, 3), (5, 3)]);
+        // A write after the window's end counts, too; one before its beginning does not.
+        let text = format!("0,W,a,8192,4096\n{LOAD}2,M\n3,W,a,20480,4096\n4,A,a,65536,4096,28672\n4,S\n");
+        assert_eq!(discards(&text, Rule::Difference, PAGE), [(2, 3), (6, 2)]);
+    }
+
+    #[test]
+    fn parts_of_pages_are_kept() {
+        let text = format!("{LOAD}3,M\n4,A,a,65536,8704,11776\n4,S\n");
+        assert_eq!(discards(&text, Rule::Difference, PAGE), [(3, 2)]);
+    }
+
+    #[test]
+    fn nothing_is_discarded_in_doubt() {
+        let list = "4,A,a,65536,4096,28672\n4,S\n";
+        for (text, why) in [
+            (format!("0,W,a,0,65536\n3,M\n{list}"), "the first list"),
+            (
+                format!("{LOAD}2,M\n3,M\n{list}"),
+                "a window in between whose lists were not read",
+            ),
+            (format!("{LOAD}2,N\n3,M\n{list}"), "lost events"),
+            (format!("{LOAD}2,X,a\n2,W,a,0,65536\n3,M\n{list}"), "another file"),
+            (
+                format!("{LOAD}2,M\n2,A,a,0\n2,S\n3,M\n{list}"),
+                "a list that could not be read",
+            ),
+        ] {
+            assert_eq!(discards(&text, Rule::Difference, PAGE), [], "{why}");
+        }
+        // A file that is not checkpointed for a while is not lost from sight.
+        let text = format!("{LOAD}2,M\n2,S\n3,M\n{list}");
+        assert_eq!(discards(&text, Rule::Difference, PAGE), [(2, 6)]);
+        // Nor is what it has been written meanwhile.
+        let text = format!("{LOAD}2,M\n2,S\n2,W,a,8192,20480\n3,M\n{list}");
+        assert_eq!(discards(&text, Rule::Difference, PAGE), [(7, 1)]);
+    }
+
+    #[test]
+    fn lost_pages_are_found() {
+        let after = "5,W,a,8192,4096\n6,M\n6,A,a,65536,4096,4096,12288,12288\n6,S\n";
+        let text = format!("{LOAD}3,M\n4,A,a,65536,4096,28672\n4,S\n{after}");
+        let checked = |text: &str| {
+            let trace = trace(text);
+            verdict(&trace, &discarded(&trace, Rule::Difference, PAGE))
+        };
+        let all = checked(&text);
+        // Pages 6 and 7 are in use without having been written.
+        assert_eq!(
+            all,
+            Verdict {
+                discarded: 6,
+                lost: 2
+            }
+        );
+        let good = text.replace("5,W,a,8192,4096", "5,W,a,8192,24576");
+        let all = checked(&good);
+        assert_eq!((all.discarded, all.lost), (6, 0));
+    }
+
+    #[test]
+    fn a_late_agent_sees_the_newest() {
+        let text = "0,W,a,0,65536\n0,W,b,0,4096\n10,M\n10,A,a,65536\n10,S\n20,W,a,0,4096\n20,M\n\
+                    20,A,a,65536,8192,8192\n20,A,b,4096\n20,S\n40,M\n40,A,a,65536,4096,4096\n40,S\n50,C\n";
+        let mut out = Vec::new();
+        text::write(&late(&trace(text), 15), &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "dsm-trace,1\n0,W,a,0,65536\n0,W,b,0,4096\n20,W,a,0,4096\n25,M\n25,A,a,65536,8192,8192\n25,A,b,4096\n\
+             25,S\n50,C\n55,M\n55,A,a,65536,4096,4096\n55,S\n"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Plays a trace: keeps the files and divides writes into pages.
+
+use super::files::Files;
+use super::SimError;
+use crate::whatif::flash::PAGE;
+use crate::whatif::trace::{FileNo, Trace, What};
+
+/// A write of a trace, before its pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub us: u64,
+    pub file: FileNo,
+    /// Pages of the file.
+    pub first: u32,
+    pub count: u32,
+}
+
+/// What becomes of it.
+pub trait Player {
+    fn request(&mut self, _files: &Files, _request: &Request) {}
+    /// A page of a file, and where the drive has it.
+    fn write(&mut self, files: &Files, file: FileNo, page: u32, at: u32);
+    fn discard(&mut self, at: u32);
+    fn named(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
+    /// Called before the file's pages are discarded.
+    fn deleted(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
+    fn load_end(&mut self, files: &Files, us: u64);
+    fn checkpoint(&mut self, files: &Files, us: u64);
+}
+
+pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Result<(), SimError> {
+    for event in &trace.events {
+        let us = event.us;
+        match event.what {
+            What::Name { file, name } => {
+                files.set_name(file, &trace.names[name as usize]);
+                player.named(files, file, us);
+            }
+            What::Write { file, offset, length } => {
+                let first = (offset / PAGE) as u32;
+                let last = ((offset + length - 1) / PAGE) as u32;
+                files.grow(file, offset + length);
+                player.request(
+                    files,
+                    &Request {
+                        us,
+                        file,
+                        first,
+                        count: last - first + 1,
+                    },
+                );
+                for page in first..=last {
+                    let at = files.page(file, page).ok_or(SimError::TooManyPages)?;
+                    player.write(files, file, page, at);
+                }
+            }
+            What::Discard { file, offset, length } => {
+                files.discard(file, offset, length, |at| player.discard(at));
+            }
+            What::LoadEnd => {
+                files.load_end();
+                player.load_end(files, us);
+            }
+            What::Checkpoint => {
+                files.checkpoint();
+                player.checkpoint(files, us);
+            }
+            What::Delete { file } => {
+                player.deleted(files, file, us);
+                files.delete(file, |at| player.discard(at));
+            }
+            What::Window | What::List { .. } | What::Looked | What::Lost => {}
+        }
+    }
+    Ok(())
+}

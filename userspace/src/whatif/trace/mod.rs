@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a database wrote, file by file, in time order.
+
+pub mod import;
+pub mod recording;
+pub mod text;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Cursor, Read};
+
+use thiserror::Error;
+
+use crate::dbpath::avail::FreeList;
+
+/// Offsets in files are below this: 2^32 pages of 4 KiB.
+pub const MAX_OFFSET: u64 = 1 << 44;
+
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Text(#[from] text::ReadError),
+    #[error(transparent)]
+    Recording(#[from] recording::RecordingError),
+    #[error(transparent)]
+    Import(#[from] import::ImportError),
+    #[error("this is no recording, no dsm-trace, no fio iolog and not what blkparse prints")]
+    Foreign,
+}
+
+/// Reads a trace of any kind, by its first line.
+pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
+    let mut first = Vec::new();
+    let head = input.by_ref().take(4096).read_until(b'\n', &mut first);
+    head.map_err(text::ReadError::from)?;
+    let line = String::from_utf8_lossy(&first).into_owned();
+    let input = BufReader::new(Cursor::new(first).chain(input));
+    if recording::is_first(&line) {
+        return Ok(recording::read(input)?.0);
+    }
+    if line.starts_with("dsm-trace,") {
+        return Ok(text::read(input)?);
+    }
+    if line.starts_with(import::FIO) {
+        return Ok(import::fio(input)?);
+    }
+    if import::is_blkparse(&line) {
+        return Ok(import::blkparse(input)?);
+    }
+    Err(ReadError::Foreign)
+}
+
+/// A file of a trace: what keeps its identity when it is renamed.
+pub type FileNo = u32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub us: u64,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The file has this name now; the first that is said of it.
+    Name {
+        file: FileNo,
+        name: u32,
+    },
+    Write {
+        file: FileNo,
+        offset: u64,
+        length: u64,
+    },
+    Discard {
+        file: FileNo,
+        offset: u64,
+        length: u64,
+    },
+    /// The load phase is over.
+    LoadEnd,
+    /// A checkpoint has completed.
+    Checkpoint,
+    Delete {
+        file: FileNo,
+    },
+    /// What is written from now on is of a new window of the discards: WiredTiger's
+    /// lists are read after this.
+    Window,
+    /// The newest checkpoint of the file lists this as free.
+    List {
+        file: FileNo,
+        list: u32,
+    },
+    /// Every list that has changed was told: now blocks can be discarded.
+    Looked,
+    /// Events are missing.
+    Lost,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    pub events: Vec<Event>,
+    /// Paths relative to the dbpath.
+    pub names: Vec<String>,
+    pub files: u32,
+    pub lists: Vec<FreeList>,
+}
+
+impl Trace {
+    pub fn has_load_end(&self) -> bool {
+        self.events.iter().any(|e| e.what == What::LoadEnd)
+    }
+
+    /// Whether it says what WiredTiger's checkpoints have freed.
+    pub fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
+    }
+}
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum EventError {
+    #[error("the time {0} is before the time {1} of the event above")]
+    Time(u64, u64),
+    #[error("a length of 0")]
+    Empty,
+    #[error("offset {0} and length {1} reach beyond 16 TiB")]
+    TooFar(u64, u64),
+    #[error("the load phase has ended before")]
+    SecondLoadEnd,
+    #[error("a file without a name")]
+    NoName,
+}
+
+/// Puts a trace together from events that name files by their paths.
+#[derive(Debug, Default)]
+pub struct Builder {
+    trace: Trace,
+    /// The files that exist now.
+    files: HashMap<String, FileNo>,
+    last: u64,
+    loaded: bool,
+}
+
+impl Builder {
+    pub fn write(&mut self, us: u64, path: &str, offset: u64, length: u64) -> Result<(), EventError> {
+        self.check(us, Some((offset, length)))?;
+        let file = self.file(us, path)?;
+        self.push(us, What::Write { file, offset, length });
+        Ok(())
+    }
+
+    pub fn discard(&mut self, us: u64, path: &str, offset: u64, length: u64) -> Result<(), EventError> {
+        self.check(us, Some((offset, length)))?;
+        let file = self.file(us, path)?;
+        self.push(us, What::Discard { file, offset, length });
+        Ok(())
+    }
+
+    pub fn load_end(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if std::mem::replace(&mut self.loaded, true) {
+            return Err(EventError::SecondLoadEnd);
+        }
+        self.push(us, What::LoadEnd);
+        Ok(())
+    }
+
+    pub fn checkpoint(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Checkpoint);
+        Ok(())
+    }
+
+    /// A file that was never written is none that matters.
+    pub fn window(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Window);
+        Ok(())
+    }
+
+    /// The list of a file that was never written is none that matters.
+    pub fn list(&mut self, us: u64, path: &str, list: FreeList) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if let Some(&file) = self.files.get(path) {
+            let number = self.trace.lists.len() as u32;
+            self.trace.lists.push(list);
+            self.push(us, What::List { file, list: number });
+        }
+        Ok(())
+    }
+
+    pub fn looked(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Looked);
+        Ok(())
+    }
+
+    pub fn lost(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Lost);
+        Ok(())
+    }
+
+    pub fn delete(&mut self, us: u64, path: &str) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if let Some(file) = self.files.remove(path) {
+            self.push(us, What::Delete { file });
+        }
+        Ok(())
+    }
+
+    /// As rename(2) does it: a file that had the new name is gone.
+    pub fn rename(&mut self, us: u64, old: &str, new: &str) -> Result<(), EventError> {
+        self.check(us, None)?;
+        let file = self.file(us, old)?;
+        if old == new {
+            return Ok(());
+        }
+        self.delete(us, new)?;
+        self.files.remove(old);
+        self.name(us, file, new)
+    }
+
+    pub fn finish(self) -> Trace {
+        self.trace
+    }
+
+    fn check(&mut self, us: u64, range: Option<(u64, u64)>) -> Result<(), EventError> {
+        if us < self.last {
+            return Err(EventError::Time(us, self.last));
+        }
+        if let Some((offset, length)) = range {
+            if length == 0 {
+                return Err(EventError::Empty);
+            }
+            if offset.checked_add(length).is_none_or(|end| end > MAX_OFFSET) {
+                return Err(EventError::TooFar(offset, length));
+            }
+        }
+        self.last = us;
+        Ok(())
+    }
+
+    fn file(&mut self, us: u64, path: &str) -> Result<FileNo, EventError> {
+        if let Some(&file) = self.files.get(path) {
+            return Ok(file);
+        }
+        let file = self.trace.files;
+        self.name(us, file, path)?;
+        self.trace.files += 1;
+        Ok(file)
+    }
+
+    fn name(&mut self, us: u64, file: FileNo, path: &str) -> Result<(), EventError> {
+        if path.is_empty() {
+            return Err(EventError::NoName);
+        }
+        let name = self.trace.names.len() as u32;
+        self.trace.names.push(path.to_owned());
+        self.files.insert(path.to_owned(), file);
+        self.push(us, What::Name { file, name });
+        Ok(())
+    }
+
+    fn push(&mut self, us: u64, what: What) {
+        self.trace.events.push(Event { us, what });
+    }
+}
