@@ -14,25 +14,18 @@
 
 #include <linux/blk_types.h>
 
-struct dsm;
+struct device;
+
+/* What the queue of @bdev says, of a partition that of its disk. */
+unsigned int dsm_own_streams(struct block_device *bdev);
+
+/* Streams of what a device of the class of disks and partitions stands for. */
+unsigned int dsm_disk_streams(struct device *dev);
 
 /*
  * The least number of streams of any disk that has streams, or UINT_MAX.  @bdev is
  * any block device; does not sleep for long, takes no lock that others hold long.
  */
 unsigned int dsm_disks_streams(const struct block_device *bdev);
-
-/*
- * From now on @d, which has a device, is laid out anew when a disk comes that takes
- * fewer streams than @d->device_streams, before anybody can open that disk.  The
- * driver core calls for it, with a lock of the class of disks held, and @d->lock is
- * taken below that: nothing that opens a disk (and may find partitions) may hold
- * @d->lock.  Returns 0 or an error.  Must not hold @d->lock, nor must unwatch.
- */
-int dsm_disks_watch(struct dsm *d);
-void dsm_disks_unwatch(struct dsm *d);	/* also of one that is not watched */
-
-/* When the module goes. */
-void dsm_disks_exit(void);
 
 #endif

@@ -75,7 +75,7 @@ struct dsm {
 	struct dm_dev *dev;
 	bool stacked;			/* dev is */
 	struct dsm_leaves *leaves;	/* below dev, or NULL; never change */
-	struct list_head watched;	/* if stacked: see disks.h */
+	struct list_head watched;	/* if stacked: see watch.h */
 	struct dsm_params params;
 	struct dsm_layout layout;
 	enum dsm_stream_source source;	/* of device_streams */
@@ -107,7 +107,7 @@ static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)
 }
 
 /*
- * Keeps the sentence, and returns @error.  It is logged, too: who sends messages with
+ * refuse.c: keeps the sentence, and returns @error.  It is logged, too: who sends messages with
  * dmsetup sees no more than the error's number.  Needs the lock.
  */
 __printf(3, 4)
@@ -167,6 +167,8 @@ struct dsm_checkpoint {
  * -ENOMEM, and then the window goes on, or 0.  Needs the lock.
  */
 int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done);
+
+/* relayout.c */
 
 /*
  * Lays the streams out anew after a change of parameters, or when the device

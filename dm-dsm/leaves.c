@@ -7,8 +7,8 @@
 #include <linux/string.h>
 
 #include "compat/compat.h"
+#include "disks.h"
 #include "leaves.h"
-#include "streams.h"
 
 struct dsm_leaves {
 	unsigned int nr;

@@ -17,19 +17,6 @@ struct dsm_reply {
 	unsigned int maxlen;
 };
 
-int dsm_refuse(struct dsm *d, int error, const char *fmt, ...)
-{
-	va_list args;
-
-	lockdep_assert_held(&d->lock);
-
-	va_start(args, fmt);
-	vscnprintf(d->error, sizeof(d->error), fmt, args);
-	va_end(args);
-	DMWARN_LIMIT("%s: %s", dm_table_device_name(d->ti->table), d->error);
-	return error;
-}
-
 #define DSM_BEGIN_FORM "begin full <sectors>, or begin update <sectors> <generation>"
 
 /* begin full <sectors> | begin update <sectors> <generation> */

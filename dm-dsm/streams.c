@@ -10,11 +10,6 @@
 #include "leaves.h"
 #include "streams.h"
 
-unsigned int dsm_own_streams(struct block_device *bdev)
-{
-	return dsm_queue_write_streams(bdev_get_queue(bdev));
-}
-
 unsigned int dsm_device_streams(struct block_device *bdev, bool stacked,
 				const struct dsm_leaves *leaves,
 				enum dsm_stream_source *source)

@@ -50,9 +50,6 @@ struct dsm_layout {
 
 struct dsm_leaves;
 
-/* What the queue of @bdev says, of a partition that of its disk. */
-unsigned int dsm_own_streams(struct block_device *bdev);
-
 /*
  * The greatest stream that a write to @bdev may carry without being refused, whatever
  * happens below if it is @stacked.  @leaves are the disks below it, or NULL.

@@ -19,9 +19,9 @@
 #include <linux/string.h>
 
 #include "compat/compat.h"
-#include "disks.h"
 #include "dsm.h"
 #include "leaves.h"
+#include "watch.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
@@ -314,7 +314,7 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 static void dsm_free(struct dm_target *ti, struct dsm *d)
 {
 	dsm_discard_exit(d);
-	dsm_disks_unwatch(d);
+	dsm_unwatch(d);
 	dsm_leaves_close(d->leaves);
 	if (d->dev)
 		dm_put_device(ti, d->dev);
@@ -366,7 +366,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 
 	/* Watched first: a disk may come at any time. */
 	if (d->stacked) {
-		r = dsm_disks_watch(d);
+		r = dsm_watch(d);
 		if (r) {
 			ti->error = "the disks of the machine cannot be watched";
 			goto bad;
@@ -400,7 +400,7 @@ static void dsm_dtr(struct dm_target *ti)
 	struct dsm *d = ti->private;
 
 	cancel_delayed_work_sync(&d->upload_timer);
-	dsm_disks_unwatch(d);
+	dsm_unwatch(d);
 	cancel_work_sync(&d->relayout);
 	mutex_lock(&d->lock);
 	dsm_upload_exit(d);
@@ -497,7 +497,7 @@ static void __exit dm_dsm_exit(void)
 {
 	dm_unregister_target(&dsm_target);
 	dsm_discard_module_exit();
-	dsm_disks_exit();
+	dsm_watch_exit();
 }
 
 module_init(dm_dsm_init);
