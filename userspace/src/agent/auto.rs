@@ -11,12 +11,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::files::Tracked;
 use super::{fatal, Agent, Fatal, OnDir, Outcome, Scope};
 use crate::agent::control::AutoInfo;
 use crate::base::log;
 use crate::dbpath::fiemap::Mapper;
-use crate::dbpath::walk::{self, find_file, FoundFile};
+use crate::dbpath::walk::{self, find_file};
 use crate::dbpath::watch::{Changes, Name};
 use crate::kernel::device::Target;
 use crate::kernel::table::Stamp;
@@ -186,6 +185,11 @@ impl Auto {
         Some(Stamp { stream, hint: 0 })
     }
 
+    /// The files that were found before were there already.
+    pub fn begin(&mut self) {
+        self.attaching = false;
+    }
+
     fn info(&self) -> AutoInfo {
         AutoInfo {
             open: self.filestream.open_files().count() as u64,
@@ -203,23 +207,6 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     pub fn auto_info(&self) -> Option<AutoInfo> {
         self.auto.as_ref().map(Auto::info)
-    }
-
-    /// The files that were found before were there already.
-    pub(super) fn auto_begins(&mut self) {
-        if let Some(auto) = &mut self.auto {
-            auto.attaching = false;
-        }
-    }
-
-    pub(super) fn auto_found(&mut self, path: &Path, found: &FoundFile) {
-        let Some(auto) = &mut self.auto else { return };
-        let object = match self.rules.objects() {
-            [] => None,
-            _ => self.rules.parts(path).rest.object,
-        };
-        let stated = object.and_then(|n| *self.stamps.get(usize::from(n))?).is_some();
-        auto.found(found.ino, path, &found.stamp, stated);
     }
 
     /// Whether a file has been open for a period, or a period has ended.
@@ -256,8 +243,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     fn look_at_names(&mut self, changes: &Changes, outcome: &mut Outcome) -> Result<(), Fatal> {
-        let root = self.handle()?;
-        self.walks += 1;
+        let root = self.files.handle()?;
+        self.files.begin_walk();
         for (path, name) in &changes.names {
             if !name.gone {
                 self.look_at_name(&root, path, outcome)?;
@@ -273,20 +260,21 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         outcome: &mut Outcome,
     ) -> Result<(), Fatal> {
         let before = self.auto.as_ref().and_then(|a| a.paths.get(path).copied());
-        let found = match find_file(root, path, self.root.device()) {
+        let found = match find_file(root, path, self.root().device()) {
             Ok(found) => found,
             Err(e) => {
-                self.unreadable(path, &e.into());
+                self.files.unreadable(path, &e.into());
                 return Ok(());
             }
         };
         if let Some(ino) = before.filter(|ino| found.as_ref().is_none_or(|f| f.ino != *ino)) {
             self.forget(ino, path);
         }
-        match found {
-            Some(found) => self.look_at(root, Scope::Grown, path, &found, outcome),
-            None => Ok(()),
+        if let Some(found) = found {
+            let (files, mut beside) = self.split();
+            files.look_at(root, Scope::Grown, path, &found, &mut beside, outcome);
         }
+        Ok(())
     }
 
     /// The files that are open may have grown.
@@ -305,13 +293,11 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     /// Those that were not looked at yet.
     fn look_at_files(&mut self, inos: Vec<u64>, outcome: &mut Outcome) -> Result<(), Fatal> {
-        let root = self.handle()?;
+        let root = self.files.handle()?;
         for ino in inos {
-            let not_yet = |f: &&Tracked| f.walk != self.walks;
-            let Some(path) = self.files.get(&ino).filter(not_yet).map(|f| f.path.clone()) else {
-                continue;
-            };
-            self.look_at_name(&root, &path, outcome)?;
+            if let Some(path) = self.files.not_looked_at(ino).map(Path::to_owned) {
+                self.look_at_name(&root, &path, outcome)?;
+            }
         }
         Ok(())
     }
@@ -319,12 +305,13 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     /// A name no longer leads to a file, which may have another one.
     fn forget(&mut self, ino: u64, path: &Path) {
         let Some(auto) = &mut self.auto else { return };
-        if self.files.get(&ino).is_some_and(|f| *f.path != *path) {
+        if self.files.get(ino).is_some_and(|f| *f.path != *path) {
             auto.paths.remove(path);
             return;
         }
         auto.gone(ino, path);
-        self.drop_file(ino);
+        let (files, mut beside) = self.split();
+        files.drop_file(ino, &mut beside);
     }
 
     /// Names that went, and files that were closed, after those that came.
@@ -390,17 +377,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         changed.extend(auto.filestream.take_moved());
         for ino in changed {
             let stamp = auto.stamp(ino);
-            let Some(f) = self.files.get_mut(&ino) else {
-                continue;
-            };
-            let stated = f
-                .parts
-                .rest
-                .object
-                .and_then(|n| *self.stamps.get(usize::from(n))?);
-            let stamp = stamp.filter(|_| stated.is_none());
-            f.dirty |= f.auto != stamp;
-            f.auto = stamp;
+            self.files.set_auto(ino, stamp);
         }
     }
 }

@@ -7,93 +7,56 @@
 //! do what.
 
 mod auto;
+mod boundaries;
+mod checkpoints;
 mod clock;
 pub mod control;
 pub mod discard;
 mod files;
 mod hint;
 mod load;
+mod objects;
 mod parts;
 mod room;
 pub mod run;
 pub mod state;
+mod tracked;
+mod uploads;
 
 #[cfg(test)]
 mod auto_tests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use rustix::fd::OwnedFd;
-use serde::Deserialize;
 use thiserror::Error;
 
 use crate::agent::control::{FileInfo, Marked, ObjectInfo, Refreshed};
 use crate::base::log;
 use crate::dbpath::fiemap::{Mapper, Seen};
 use crate::dbpath::mongo::catalog::Catalog;
-use crate::dbpath::rules::{Kind, Rules};
-use crate::dbpath::turtle;
-use crate::dbpath::walk::{self, open_file, FoundFile, Root, Skipped};
-use crate::kernel::class::Class;
+use crate::dbpath::rules::Rules;
+use crate::dbpath::walk::Root;
 use crate::kernel::device::{MessageError, Target};
 use crate::kernel::reply::{Checkpoint, Commit};
-use crate::kernel::table::{self, resolve_overlaps, Extent, Upload};
 
 use auto::Auto;
-pub use files::Scope;
-use files::{Collector, Tracked};
-use hint::Hints;
-use load::{Load, Sums};
-use room::Room;
-use state::{born, Directory, Kept, State};
+use boundaries::Boundaries;
+pub use boundaries::{BoundaryMode, Outgrown};
+use checkpoints::Checkpoints;
+use files::{directory, Beside, FileTable};
+use load::Sums;
+use state::State;
+pub use tracked::Scope;
+use tracked::Tracked;
+use uploads::Uploads;
 
 /// Uploads that are tried before a refresh is given up.
 const ATTEMPTS: u32 = 3;
-/// A window in which less was written, in bytes, may be that of a schema change.
-const LITTLE: u64 = 1 << 20;
-/// Entries of a dbpath that are logged as passed over.
-const MAX_LOGGED: usize = 1000;
-
-/// When files get their boundaries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BoundaryMode {
-    /// When the load phase is over.
-    #[default]
-    Auto,
-    /// Not before `dsmctl boundary mark`.
-    Manual,
-    /// At once for the files that are there.
-    Attach,
-}
-
-impl BoundaryMode {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Manual => "manual",
-            Self::Attach => "attach",
-        }
-    }
-}
-
-/// What becomes of a boundary that its file has outgrown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outgrown {
-    /// It is told.
-    #[default]
-    Report,
-    /// It moves to the size that the file has at a checkpoint.
-    Move,
-}
-
 /// How an agent does its work.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -158,67 +121,16 @@ pub struct Figures {
 /// Called with each directory that a walk enters.
 pub type OnDir<'a> = &'a mut dyn FnMut(&Path, &OwnedFd);
 
+/// Its parts do not know each other, but what each must tell of files: the agent has them
+/// work together.
 pub struct Agent<T: Target, M: Mapper> {
     pub target: T,
-    mapper: M,
-    root: Root,
-    mode: BoundaryMode,
-    outgrown: Outgrown,
-    rules: Rules,
-    /// What the rules' objects are stamped with, on a device with so many streams.
-    stamps: Vec<Option<table::Stamp>>,
-    device_streams: u32,
-    streams_known: bool,
+    files: FileTable<M>,
+    boundaries: Boundaries,
+    checkpoints: Checkpoints,
+    uploads: Uploads,
     auto: Option<Auto>,
-    load: Load,
-    room: Room,
-    hints: Hints,
-    /// Whether files get boundaries at their first checkpoint.
-    marked: bool,
-    files: HashMap<u64, Tracked>,
-    /// Boundaries that the kernel had when the agent started.
-    inherited: HashMap<u64, (Class, u64)>,
-    /// Boundaries that an agent before this one had kept.
-    kept: HashMap<u64, Kept>,
-    /// The state to keep is another one.
-    unsaved: bool,
-    /// Ids that the kernel has and that are gone.
-    drops: HashSet<u64>,
-    /// The kernel's generation after the last upload.
-    generation: u64,
-    /// The next upload must be a full one.
-    full: bool,
-    /// Files share sectors, so that uploads must be freed of overlaps.
-    overlapping: bool,
-    /// The checkpoint entry of the last turtle.
-    entry: Option<String>,
-    /// Tables came or went in this window.
-    schema: bool,
-    /// What had been written when this window began.
-    written: u64,
-    walks: u64,
-    figures: Figures,
-    logged: HashSet<(PathBuf, Skipped)>,
-    /// Reused by every reading of extents.
-    extents: Vec<Extent>,
-}
-
-/// How the reading of a file's extents ended.
-enum Reading {
-    Done(walk::Stamp, Seen),
-    Gone,
-    Failed,
-}
-
-/// The kernel's answer to an upload: the outer error ends the agent.
-type Uploaded = Result<Result<Option<Commit>, String>, Fatal>;
-
-fn directory(root: &Root) -> Directory {
-    let (ino, btime) = root.identity();
-    Directory {
-        ino,
-        born: born(btime),
-    }
+    last_refresh: Duration,
 }
 
 fn fatal(e: MessageError) -> Fatal {
@@ -247,54 +159,36 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             }
             s.root == here
         });
-        let marked = state.as_ref().is_some_and(|s| s.marked);
         Self {
             target,
-            mapper,
-            root,
-            mode,
-            outgrown,
-            rules,
-            stamps: Vec::new(),
-            device_streams: 0,
-            streams_known: false,
+            files: FileTable::new(root, mapper, rules, preallocate, write_hints),
+            boundaries: Boundaries::new(mode, outgrown, state),
+            checkpoints: Checkpoints::default(),
+            uploads: Uploads::default(),
             auto: auto.map(|period| Auto::new(period, Instant::now())),
-            load: Load::default(),
-            room: Room::new(preallocate),
-            hints: Hints::new(write_hints),
-            marked: marked || mode == BoundaryMode::Attach,
-            files: HashMap::new(),
-            inherited: HashMap::new(),
-            kept: state.map(State::by_ino).unwrap_or_default(),
-            unsaved: false,
-            drops: HashSet::new(),
-            generation: 0,
-            full: true,
-            overlapping: false,
-            entry: None,
-            schema: false,
-            written: 0,
-            walks: 0,
-            figures: Figures::default(),
-            logged: HashSet::new(),
-            extents: Vec::new(),
+            last_refresh: Duration::ZERO,
         }
     }
 
     pub fn root(&self) -> &Root {
-        &self.root
+        self.files.root()
     }
 
     pub fn mode(&self) -> BoundaryMode {
-        self.mode
+        self.boundaries.mode()
     }
 
     pub fn marked(&self) -> bool {
-        self.marked
+        self.boundaries.marked()
     }
 
     pub fn figures(&self) -> Figures {
-        self.figures
+        Figures {
+            checkpoints: self.checkpoints.count(),
+            uploads: self.uploads.count,
+            refusals: self.uploads.refusals,
+            last_refresh: self.last_refresh,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -302,61 +196,57 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.len() == 0
     }
 
     pub fn boundaries(&self) -> u64 {
-        self.files.values().filter(|f| f.boundary.is_some()).count() as u64
+        self.files.all().filter(|f| f.boundary.is_some()).count() as u64
     }
 
     pub fn outgrown(&self) -> u64 {
-        self.files.values().filter(|f| f.outgrown()).count() as u64
+        self.files.all().filter(|f| f.outgrown()).count() as u64
+    }
+
+    /// What was seen of all files' extents at their last reading.
+    pub fn seen(&self) -> Seen {
+        self.files.seen()
+    }
+
+    /// The files of the table, by path.
+    pub fn file_infos(&self) -> Vec<FileInfo> {
+        self.files.infos()
+    }
+
+    /// What the rules give a stream or a lifetime.
+    pub fn object_infos(&self) -> Vec<ObjectInfo> {
+        self.files.objects().infos()
     }
 
     /// What an agent after this one must know, when it is not what the last
     /// call gave.
     pub fn unsaved_state(&mut self, device: &str) -> Option<State> {
-        if !std::mem::take(&mut self.unsaved) {
-            return None;
-        }
-        let kept = |(&ino, f): (&u64, &Tracked)| {
-            f.boundary.map(|boundary| Kept {
-                ino,
-                born: born(f.stamp.btime),
-                boundary,
-            })
-        };
-        let files = self.files.iter().filter_map(kept).collect();
-        Some(State::new(device, directory(&self.root), self.marked, files))
+        let root = directory(self.files.root());
+        self.boundaries.unsaved_state(device, root, self.files.iter())
     }
 
     /// What [`Self::unsaved_state`] gave was lost.
     pub fn state_is_unsaved(&mut self) {
-        self.unsaved = true;
-    }
-
-    /// What was seen of all files' extents at their last reading.
-    pub fn seen(&self) -> Seen {
-        let mut sum = Seen::default();
-        for f in self.files.values() {
-            sum += f.seen;
-        }
-        sum
+        self.boundaries.changed();
     }
 
     /// The generation that the kernel shows unless somebody else uploads.
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.uploads.generation()
     }
 
     /// The kernel's table is not what the agent made it.
     pub fn distrust_table(&mut self) {
-        self.full = true;
+        self.files.distrust_table();
     }
 
     /// Whether the next upload may be one of differences.
     pub fn trusts_table(&self) -> bool {
-        !self.full
+        self.files.trusts_table()
     }
 
     /// Takes over what the kernel and the state know of boundaries, reads every
@@ -366,26 +256,21 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     /// mode `attach` the files that have none wait for their first checkpoint,
     /// as if that dsmd had gone on.
     pub fn attach(&mut self, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
-        for r in self.target.regions().map_err(fatal)? {
-            if let Some(b) = r.boundary {
-                self.inherited.insert(r.id, (r.class, b));
-            }
-        }
+        let regions = self.target.regions().map_err(fatal)?;
+        let continues = self.boundaries.inherit(&regions);
         let streams = self.target.status().map_err(fatal)?.device_streams;
         self.set_device_streams(streams);
-        self.hints.begin(&self.target).map_err(fatal)?;
-        let continues = !self.inherited.is_empty() || !self.kept.is_empty();
-        self.marked |= continues;
-        self.entry = turtle::read_entry(&self.handle()?)?;
+        self.files.hints.begin(&self.target).map_err(fatal)?;
+        self.checkpoints.begin(&self.files.handle()?)?;
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::All, on_dir, &mut outcome)?;
-        self.auto_begins();
-        self.inherited = HashMap::new();
-        self.kept = HashMap::new();
-        self.unsaved = self.marked;
-        if self.mode == BoundaryMode::Attach && !continues {
-            self.give_boundaries(|_| true);
+        if let Some(auto) = &mut self.auto {
+            auto.begin();
+        }
+        self.boundaries.begin();
+        if self.mode() == BoundaryMode::Attach && !continues {
+            self.boundaries.give(self.files.all_mut());
         }
         self.upload_with_retries(outcome, started, on_dir)
     }
@@ -398,49 +283,27 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.upload_with_retries(outcome, started, on_dir)
     }
 
-    /// A turtle was renamed into place.  When it describes a new checkpoint,
-    /// tells the kernel.
+    /// `dsmctl refresh`
+    pub fn refresh_all(&mut self, on_dir: OnDir<'_>) -> Result<Refreshed, Fatal> {
+        let o = self.refresh(Scope::All, on_dir)?;
+        Ok(Refreshed {
+            files: self.files.len() as u64,
+            extents: self.files.all().map(|f| f.extents.len() as u64).sum(),
+            changed: o.changed,
+            dropped: o.dropped,
+        })
+    }
+
+    /// A turtle was renamed into place.  When it describes a new checkpoint, reports it
+    /// to the kernel.
     pub fn turtle_renamed(&mut self) -> Result<Option<Checkpoint>, Fatal> {
-        let entry = turtle::read_entry(&self.handle()?)?;
-        if entry.is_none() || entry == self.entry {
-            return Ok(None);
-        }
-        let empty = entry.as_deref() == Some("");
-        self.entry = entry;
-        if empty || self.is_schema_change()? {
-            return Ok(None);
-        }
-        match self.target.checkpoint() {
-            Ok(c) => {
-                self.figures.checkpoints += 1;
-                Ok(Some(c))
-            }
-            Err(MessageError::Refused(sentence)) => {
-                log!(Error, "the kernel refused the checkpoint", reason = sentence);
-                Ok(None)
-            }
-            Err(e) => Err(fatal(e)),
-        }
+        self.checkpoints
+            .turtle_renamed(&self.files.handle()?, &self.target)
     }
 
     /// Tables were made, dropped or renamed.
     pub fn files_came_or_went(&mut self) {
-        self.schema = true;
-    }
-
-    /// Without its log, WiredTiger checkpoints its metadata, and renames the
-    /// turtle, when a table is made or dropped.  It writes little, so that the
-    /// window may go on, also when this was a checkpoint after all.
-    fn is_schema_change(&mut self) -> Result<bool, Fatal> {
-        let written = self.target.status().map_err(fatal)?.sectors() * 512;
-        // `reset` makes the count smaller.
-        let little = written.checked_sub(self.written).is_some_and(|n| n < LITTLE);
-        if self.schema && little {
-            return Ok(true);
-        }
-        self.schema = false;
-        self.written = written;
-        Ok(false)
+        self.checkpoints.files_came_or_went();
     }
 
     /// The refresh that follows a checkpoint.  Files that were known when it
@@ -449,122 +312,53 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::Written, on_dir, &mut outcome)?;
-        if !self.marked && self.mode == BoundaryMode::Auto && self.load_is_over()? {
-            self.marked = true;
-            self.unsaved = true;
-            log!(Info, "the load phase is over; files get their boundaries");
+        if self.boundaries.await_load() {
+            let sums = self.sums()?;
+            self.boundaries.loaded(sums);
         }
-        if self.marked {
-            let checkpoints = self.figures.checkpoints;
-            self.give_boundaries(|f| f.since < checkpoints);
-            self.look_for_outgrown();
+        if self.marked() {
+            let checkpoints = self.checkpoints.count();
+            let known = self.files.all_mut().filter(|f| f.since < checkpoints);
+            self.boundaries.give(known);
+            self.boundaries.look_for_outgrown(self.files.all_mut());
         }
         self.upload_with_retries(outcome, started, on_dir)
     }
 
-    /// Other rules, which the next refresh tells the kernel.  `Err`: a sentence, and
-    /// nothing was changed.
-    pub fn set_rules(&mut self, mut rules: Rules) -> Result<(), String> {
-        self.stamps = rules.stamps(self.device_streams)?;
-        rules.set_catalog(self.rules.catalog().clone());
-        self.rules = rules;
+    fn sums(&self) -> Result<Sums, Fatal> {
+        let status = self.target.status().map_err(fatal)?;
+        let divided = self.files.all().filter(|f| f.class().has_boundary());
+        Ok(Sums {
+            sizes: divided.map(|f| f.stamp.size).sum(),
+            written: status.sectors() * 512,
+        })
+    }
+
+    /// Other rules, which the next refresh uploads.  `Err`: a sentence, and nothing was
+    /// changed.
+    pub fn set_rules(&mut self, rules: Rules) -> Result<(), String> {
+        self.files.set_rules(rules, &mut self.boundaries)?;
         self.auto_streams();
-        self.classify_anew();
         Ok(())
     }
 
     /// What the server says of its files.  False, and nothing was changed: none of
     /// them is here, so that it serves another dbpath.
     pub fn set_catalog(&mut self, catalog: Catalog) -> bool {
-        if !self.files.values().any(|f| catalog.class(&f.path).is_some()) {
-            return false;
-        }
-        if catalog != *self.rules.catalog() {
-            self.rules.set_catalog(catalog);
-            self.classify_anew();
-        }
-        true
+        self.files.set_catalog(catalog, &mut self.boundaries)
     }
 
     /// The device takes another number of streams.
     pub fn set_device_streams(&mut self, streams: u32) {
-        if self.streams_known && self.device_streams == streams {
-            return;
+        if self.files.set_device_streams(streams) {
+            self.auto_streams();
         }
-        self.streams_known = true;
-        self.device_streams = streams;
-        self.full = true;
-        match self.rules.stamps(streams) {
-            Ok(stamps) => self.stamps = stamps,
-            Err(reason) => log!(
-                Error,
-                "the rules have streams that are not there",
-                reason = reason
-            ),
-        }
-        self.auto_streams();
     }
 
     fn auto_streams(&mut self) {
-        let free = self.rules.free_streams(self.device_streams);
+        let free = self.files.objects().free_streams();
         if let Some(auto) = &mut self.auto {
             auto.set_streams(free);
-        }
-    }
-
-    /// By rules, or a catalog, that changed.
-    fn classify_anew(&mut self) {
-        for (&ino, f) in &mut self.files {
-            let parts = parts::of(self.rules.parts(&f.path), ino);
-            f.dirty |= parts != f.parts;
-            f.parts = parts;
-            if !f.class().has_boundary() {
-                self.unsaved |= f.boundary.take().is_some();
-            }
-        }
-        // Other objects may have other streams, and files other parts.
-        self.full |= !self.stamps.is_empty();
-    }
-
-    /// Never one that the device does not have: such an upload would be refused.
-    fn stamp(&self, kind: Kind) -> table::Stamp {
-        let stated = kind.object.and_then(|n| *self.stamps.get(usize::from(n))?);
-        let mut stamp = stated.unwrap_or_default();
-        if u32::from(stamp.stream) > self.device_streams {
-            stamp.stream = 0;
-        }
-        stamp
-    }
-
-    fn load_is_over(&mut self) -> Result<bool, Fatal> {
-        let status = self.target.status().map_err(fatal)?;
-        let divided = self.files.values().filter(|f| f.class().has_boundary());
-        Ok(self.load.checkpoint(Sums {
-            sizes: divided.map(|f| f.stamp.size).sum(),
-            written: status.sectors() * 512,
-        }))
-    }
-
-    /// Tells of files that have outgrown their boundaries, each once, or moves
-    /// these.
-    fn look_for_outgrown(&mut self) {
-        if self.outgrown == Outgrown::Move {
-            self.set_boundaries(Tracked::outgrown);
-            return;
-        }
-        let (mut more, mut example) = (0, None);
-        for f in self.files.values_mut().filter(|f| !f.reported && f.outgrown()) {
-            f.reported = true;
-            more += 1;
-            example = Some(f.path.clone());
-        }
-        if let Some(path) = example {
-            log!(
-                Warn,
-                "files have outgrown their boundaries; `dsmctl boundary move` moves them",
-                files = more,
-                one = path.display(),
-            );
         }
     }
 
@@ -579,7 +373,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let mut outcome = Outcome::default();
         self.look(Scope::Grown, on_dir, &mut outcome)?;
         for path in paths {
-            match self.files.values().find(|f| *f.path == *Path::new(path)) {
+            match self.files.all().find(|f| *f.path == *Path::new(path)) {
                 None => return Ok(Err(format!("{path}: there is no such file; nothing was changed"))),
                 Some(f) if f.boundary.is_none() => {
                     return Ok(Err(format!("{path}: it has no boundary; nothing was changed")))
@@ -588,7 +382,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             }
         }
         let named = |f: &Tracked| paths.iter().any(|p| *f.path == *Path::new(p));
-        let marked = self.set_boundaries(|f| if paths.is_empty() { f.outgrown() } else { named(f) });
+        let meant = |f: &&mut Tracked| if paths.is_empty() { f.outgrown() } else { named(f) };
+        let marked = self.boundaries.set(self.files.all_mut().filter(meant));
         self.upload_with_retries(outcome, started, on_dir)?;
         Ok(Ok(Marked {
             marked,
@@ -601,9 +396,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::Grown, on_dir, &mut outcome)?;
-        self.marked = true;
-        self.unsaved = true;
-        let marked = self.give_boundaries(|_| true);
+        self.boundaries.mark();
+        let marked = self.boundaries.give(self.files.all_mut());
         self.upload_with_retries(outcome, started, on_dir)?;
         Ok(Marked {
             marked,
@@ -611,261 +405,20 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         })
     }
 
-    /// `dsmctl refresh`
-    pub fn refresh_all(&mut self, on_dir: OnDir<'_>) -> Result<Refreshed, Fatal> {
-        let o = self.refresh(Scope::All, on_dir)?;
-        Ok(Refreshed {
-            files: self.files.len() as u64,
-            extents: self.files.values().map(|f| f.extents.len() as u64).sum(),
-            changed: o.changed,
-            dropped: o.dropped,
-        })
+    /// The files, and who hears of them.
+    fn split(&mut self) -> (&mut FileTable<M>, Beside<'_>) {
+        let beside = Beside {
+            boundaries: &mut self.boundaries,
+            auto: self.auto.as_mut(),
+            checkpoints: self.checkpoints.count(),
+        };
+        (&mut self.files, beside)
     }
 
-    /// What the rules give a stream or a lifetime.
-    pub fn object_infos(&self) -> Vec<ObjectInfo> {
-        let objects = self.rules.objects().iter().zip(&self.stamps);
-        objects
-            .filter_map(|(o, stamp)| {
-                stamp.map(|s| ObjectInfo {
-                    name: o.name.clone(),
-                    stream: s.stream,
-                    hint: s.hint,
-                })
-            })
-            .collect()
-    }
-
-    /// The files of the table, by path.
-    pub fn file_infos(&self) -> Vec<FileInfo> {
-        let name = |k: Kind| Some(self.rules.objects().get(usize::from(k.object?))?.name.clone());
-        let mut infos = Vec::with_capacity(self.files.len());
-        for (&id, f) in &self.files {
-            let path = f.path.to_string_lossy();
-            for (id, (bytes, kind)) in parts::ids(id, f.count_parts()).zip(&f.parts.ranges) {
-                let object = name(*kind);
-                infos.push(FileInfo {
-                    id,
-                    path: format!("{path}[{}]", object.as_deref().unwrap_or_default()),
-                    class: kind.class,
-                    object,
-                    size: bytes.end.min(f.stamp.size).saturating_sub(bytes.start),
-                    boundary: None,
-                    outgrown: false,
-                    extents: parts::within(&f.extents, bytes).len() as u64,
-                });
-            }
-            infos.push(FileInfo {
-                id,
-                path: path.into_owned(),
-                class: f.class(),
-                object: name(f.parts.rest),
-                size: f.stamp.size,
-                boundary: f.boundary,
-                outgrown: f.outgrown(),
-                extents: f.extents.len() as u64,
-            });
-        }
-        infos.sort_by(|a, b| a.path.cmp(&b.path));
-        infos
-    }
-
-    fn handle(&self) -> Result<OwnedFd, Fatal> {
-        self.root.handle()?.ok_or(Fatal::DbpathGone)
-    }
-
-    /// Walks the dbpath and brings `files` and `drops` up to date.
+    /// Walks the dbpath and brings the files up to date.
     fn look(&mut self, scope: Scope, on_dir: OnDir<'_>, outcome: &mut Outcome) -> Result<(), Fatal> {
-        let (handle, to_walk) = (self.handle()?, self.handle()?);
-        let logged = &mut self.logged;
-        let mut on_skip = |path: &Path, why: Skipped| {
-            if logged.len() < MAX_LOGGED && logged.insert((path.to_owned(), why)) {
-                log!(Warn, "passed over", path = path.display(), reason = why.reason());
-            }
-        };
-        let mut collector = Collector {
-            files: Vec::with_capacity(self.files.len() + 16),
-            on_dir,
-            on_skip: &mut on_skip,
-        };
-        self.root.walk(to_walk, &mut collector)?;
-        let found = collector.files;
-        self.walks += 1;
-        for (path, found) in found {
-            self.look_at(&handle, scope, &path, &found, outcome)?;
-        }
-        let gone = |(id, f): (&u64, &Tracked)| (f.walk != self.walks).then_some(*id);
-        let gone: Vec<u64> = self.files.iter().filter_map(gone).collect();
-        for id in gone {
-            self.drop_file(id);
-        }
-        Ok(())
-    }
-
-    fn drop_file(&mut self, id: u64) {
-        let Some(f) = self.files.remove(&id) else {
-            return;
-        };
-        self.unsaved |= f.boundary.is_some();
-        if f.uploaded {
-            self.drops.insert(id);
-            self.drops.extend(parts::ids(id, f.count_parts()));
-        }
-        if let Some(auto) = &mut self.auto {
-            auto.gone(id, &f.path);
-        }
-    }
-
-    fn look_at(
-        &mut self,
-        root: &OwnedFd,
-        scope: Scope,
-        path: &Path,
-        found: &FoundFile,
-        outcome: &mut Outcome,
-    ) -> Result<(), Fatal> {
-        let (walk, checkpoints) = (self.walks, self.figures.checkpoints);
-        if self.files.get(&found.ino).is_some_and(|f| f.walk == walk) {
-            // A second link to it.
-            return Ok(());
-        }
-        self.auto_found(path, found);
-        let same = |f: &&mut Tracked| f.stamp.btime == found.stamp.btime;
-        let known = self.files.get_mut(&found.ino).filter(same);
-        if let Some(f) = known {
-            if *f.path != *path {
-                let parts = parts::of(self.rules.parts(path), found.ino);
-                f.dirty |= parts != f.parts;
-                // Those that it had must go.
-                self.full |= parts.ranges.len() != f.count_parts();
-                f.parts = parts;
-                f.path = path.into();
-            }
-            if !scope.covers(f, &found.stamp) {
-                f.walk = walk;
-                return Ok(());
-            }
-            if f.class().has_boundary() {
-                self.room.make(root, path, found.ino, &f.stamp, &found.stamp);
-            }
-        }
-        let (stamp, seen) = match self.read_extents(root, path, found.ino) {
-            Reading::Done(stamp, seen) => (stamp, seen),
-            // The end of this walk drops it.
-            Reading::Gone => return Ok(()),
-            Reading::Failed => {
-                if let Some(f) = self.files.get_mut(&found.ino) {
-                    f.walk = walk;
-                    f.stale = true;
-                }
-                return Ok(());
-            }
-        };
-        outcome.read += 1;
-        let fresh: &[Extent] = &self.extents;
-        match self.files.get_mut(&found.ino) {
-            Some(f) if f.stamp.btime == stamp.btime => {
-                if *f.extents != *fresh {
-                    f.extents = fresh.into();
-                    f.dirty = true;
-                }
-                f.stamp = stamp;
-                f.seen = seen;
-                f.walk = walk;
-                f.stale = false;
-            }
-            old => {
-                let parts = parts::of(self.rules.parts(path), found.ino);
-                let class = parts.rest.class;
-                let had = old.as_ref().map_or(0, |f| f.count_parts());
-                // Its number was used again, or dropped and not yet told.
-                let uploaded = old.is_some_and(|f| f.uploaded) || self.drops.remove(&found.ino);
-                self.full |= uploaded && (had > 0 || !parts.ranges.is_empty());
-                let known = self.inherited.get(&found.ino).filter(|(c, _)| c.kin(class));
-                let boundary = match self.kept.get(&found.ino) {
-                    // Of a file that had the number before.
-                    Some(k) if i128::from(k.born) != stamp.btime => None,
-                    Some(k) => known.map(|(_, b)| *b).or(Some(k.boundary)),
-                    None => known.map(|(_, b)| *b),
-                };
-                let boundary = boundary.filter(|_| class.has_boundary());
-                self.files.insert(
-                    found.ino,
-                    Tracked {
-                        path: path.into(),
-                        stamp,
-                        parts,
-                        auto: None,
-                        boundary,
-                        extents: fresh.into(),
-                        seen,
-                        since: checkpoints,
-                        walk,
-                        stale: false,
-                        dirty: true,
-                        uploaded,
-                        reported: false,
-                    },
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads a file's extents into `self.extents`.
-    fn read_extents(&mut self, root: &OwnedFd, path: &Path, ino: u64) -> Reading {
-        let (file, stamp) = match open_file(root, path, ino) {
-            Ok(Some(opened)) => opened,
-            Ok(None) => return Reading::Gone,
-            Err(e) => {
-                self.unreadable(path, &e);
-                return Reading::Failed;
-            }
-        };
-        if self.hints.on() {
-            let kind = self.rules.parts(path).rest;
-            let stated = self.stamp(kind).hint;
-            let hint = if stated > 0 {
-                stated
-            } else {
-                hint::name(kind.class)
-            };
-            self.hints.set(&file, path, hint);
-        }
-        match self.mapper.map(&file, &mut self.extents) {
-            Ok(seen) => Reading::Done(stamp, seen),
-            Err(e) => {
-                self.unreadable(path, &e);
-                Reading::Failed
-            }
-        }
-    }
-
-    /// Logs it once.
-    fn unreadable(&mut self, path: &Path, why: &io::Error) {
-        if self.logged.len() < MAX_LOGGED && self.logged.insert((path.to_owned(), Skipped::Unreadable)) {
-            log!(
-                Warn,
-                "cannot read a file's extents",
-                path = path.display(),
-                reason = why
-            );
-        }
-    }
-
-    /// To files that want one.
-    fn give_boundaries(&mut self, which: impl Fn(&Tracked) -> bool) -> u64 {
-        self.set_boundaries(|f| f.wants_boundary() && which(f))
-    }
-
-    fn set_boundaries(&mut self, which: impl Fn(&Tracked) -> bool) -> u64 {
-        let mut given = 0;
-        for f in self.files.values_mut().filter(|f| which(f)) {
-            f.set_boundary();
-            given += 1;
-        }
-        self.unsaved |= given > 0;
-        given
+        let (files, mut beside) = self.split();
+        files.look(scope, on_dir, &mut beside, outcome)
     }
 
     /// Uploads what differs.  Extents are read at different instants, so that
@@ -878,16 +431,15 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         on_dir: OnDir<'_>,
     ) -> Result<Outcome, Fatal> {
         for attempt in 1..=ATTEMPTS {
-            outcome.changed = self.files.values().filter(|f| f.dirty).count() as u64;
-            outcome.dropped = self.drops.len() as u64;
-            match self.upload()? {
+            outcome.changed = self.files.dirty().count() as u64;
+            outcome.dropped = self.files.drops().len() as u64;
+            match self.uploads.upload(&self.target, &mut self.files)? {
                 Ok(commit) => {
                     outcome.commit = commit;
                     outcome.failed = false;
                     break;
                 }
                 Err(sentence) => {
-                    self.figures.refusals += 1;
                     outcome.failed = true;
                     log!(
                         Warn,
@@ -899,101 +451,21 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             }
             match attempt {
                 1 => {
-                    for f in self.files.values_mut().filter(|f| f.dirty) {
+                    for f in self.files.all_mut().filter(|f| f.dirty) {
                         f.stale = true;
                     }
                     self.look(Scope::Written, on_dir, &mut outcome)?;
                 }
                 2 => {
                     self.look(Scope::All, on_dir, &mut outcome)?;
-                    self.full = true;
-                    self.overlapping = true;
+                    self.files.distrust_table();
+                    self.uploads.resolve_overlaps();
                 }
                 _ => log!(Error, "the table stays as it was", attempts = ATTEMPTS),
             }
         }
         outcome.took = started.elapsed();
-        self.figures.last_refresh = outcome.took;
+        self.last_refresh = outcome.took;
         Ok(outcome)
-    }
-
-    fn free_of_overlaps(&mut self) {
-        let mut files: Vec<(u64, &mut Tracked)> = self.files.iter_mut().map(|(id, f)| (*id, f)).collect();
-        files.sort_unstable_by_key(|(id, _)| *id);
-        let mut extents: Vec<&mut Box<[Extent]>> = Vec::with_capacity(files.len());
-        let mut dirty: Vec<&mut bool> = Vec::with_capacity(files.len());
-        for (_, f) in files {
-            extents.push(&mut f.extents);
-            dirty.push(&mut f.dirty);
-        }
-        let losers = resolve_overlaps(&mut extents);
-        for &n in &losers {
-            *dirty[n] = true;
-        }
-        if losers.is_empty() {
-            self.overlapping = false;
-        } else {
-            log!(
-                Warn,
-                "files share sectors; each goes to one of them",
-                files = losers.len()
-            );
-        }
-    }
-
-    fn upload(&mut self) -> Uploaded {
-        if self.overlapping {
-            self.free_of_overlaps();
-        }
-        let dirty = self.files.values().any(|f| f.dirty);
-        if !self.full && !dirty && self.drops.is_empty() {
-            return Ok(Ok(None));
-        }
-        let sent = match self.send() {
-            Err(MessageError::Stale(sentence)) => {
-                log!(
-                    Warn,
-                    "somebody else uploads, too; uploading all of the table",
-                    reason = sentence
-                );
-                self.full = true;
-                self.send()
-            }
-            sent => sent,
-        };
-        let commit = match sent {
-            Ok(commit) => commit,
-            Err(MessageError::Refused(sentence) | MessageError::Stale(sentence)) => return Ok(Err(sentence)),
-            Err(e) => return Err(fatal(e)),
-        };
-        for f in self.files.values_mut() {
-            f.dirty = false;
-            f.uploaded = true;
-        }
-        self.drops.clear();
-        self.full = false;
-        self.generation = commit.generation;
-        self.figures.uploads += 1;
-        Ok(Ok(Some(commit)))
-    }
-
-    fn send(&self) -> Result<Commit, MessageError> {
-        let kind = if self.full {
-            table::Kind::Full
-        } else {
-            table::Kind::Update(self.generation)
-        };
-        let mut upload = Upload::begin(&self.target, kind)?;
-        if !self.full {
-            for &id in &self.drops {
-                upload.drop_file(id)?;
-            }
-        }
-        for (&id, f) in &self.files {
-            if self.full || f.dirty {
-                f.records(id, |kind| self.stamp(kind), |r| upload.file(r))?;
-            }
-        }
-        upload.commit()
     }
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::files::Tracked;
+use super::tracked::Tracked;
 use crate::dbpath::rules::{Kind, Parts};
 use crate::kernel::table::{Extent, Record, Stamp};
 

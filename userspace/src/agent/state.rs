@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::files::PAGE;
+use super::tracked::PAGE;
 use crate::base::log;
 
 /// A birth time as it is kept: until the year 2262.

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The agent on a real directory, with a kernel and extents in memory.
 
-use super::*;
-use crate::dbpath::turtle::NAME as TURTLE;
-use crate::kernel::model::{ModelFile, ModelKernel};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::rc::Rc;
+
+use super::hint;
+use super::*;
+use crate::dbpath::turtle::NAME as TURTLE;
+use crate::kernel::class::Class;
+use crate::kernel::model::{ModelFile, ModelKernel};
+use crate::kernel::table::{self, Extent};
 
 pub const SECTORS: u64 = 1 << 24;
 const COLL: &str = "collection-0-1.wt";
@@ -248,7 +253,7 @@ fn a_schema_change_is_no_checkpoint() {
     bed.turtle(2);
     assert_eq!(checkpoint(&mut a), None);
     assert_eq!(checkpoint(&mut a), None);
-    a.target.write(LITTLE);
+    a.target.write(checkpoints::LITTLE);
     bed.turtle(3);
     assert_eq!(checkpoint(&mut a).unwrap().window, 1);
     // Without a table that came or went, any turtle counts.
@@ -377,8 +382,8 @@ fn boundaries_survive_the_device() {
     // Another data directory on the device starts anew.
     let mut elsewhere = options();
     elsewhere.state.as_mut().unwrap().root.born += 1;
-    let elsewhere = bed.agent_with(ModelKernel::new(SECTORS), elsewhere);
-    assert!(elsewhere.kept.is_empty());
+    let mut elsewhere = bed.agent_with(ModelKernel::new(SECTORS), elsewhere);
+    assert!(!elsewhere.boundaries.inherit(&[]));
     let manual = Options {
         mode: BoundaryMode::Manual,
         ..options()
@@ -572,7 +577,7 @@ fn an_inode_number_that_is_used_again_is_another_file() {
     assert!(boundary(&a, c).is_some());
     // Whether the file system knows birth times, and gives the number again,
     // is its own business; the agent sees a file with another birth time.
-    a.files.get_mut(&c).unwrap().stamp.btime += 1;
+    a.files.get_mut(c).unwrap().stamp.btime += 1;
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!(boundary(&a, c), None);
     assert_eq!(a.target.files().len(), 1);
