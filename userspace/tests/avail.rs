@@ -257,6 +257,87 @@ fn a_checkpoint_meanwhile_is_noticed() {
     assert_eq!(e.map(|_| ()).unwrap_err().kind, Kind::Torn);
 }
 
+/// Leaves of the metadata that the checkpoint before had are not read again.
+#[test]
+fn what_is_known_of_the_metadata_is_not_read_again() {
+    let dir = copy("11.3.1");
+    let root = Root::open(dir.path()).unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let text = fs::read_to_string(at("WiredTiger.turtle")).unwrap();
+    let begin = text.rfind("order=").unwrap() + 6;
+    let end = begin + text[begin..].find(',').unwrap();
+    let order: u64 = text[begin..end].parse().unwrap();
+    let turtle = |order: u64| {
+        let text = format!("{}{order}{}", &text[..begin], &text[end..]);
+        fs::write(at("WiredTiger.turtle"), text).unwrap();
+    };
+    let whole = fs::read(at("WiredTiger.wt")).unwrap();
+    // All leaves are damaged, and all lists are where they were.
+    let damage = || {
+        let mut bytes = whole.clone();
+        for page in bytes.chunks_mut(4096).filter(|p| p[24] == 7) {
+            page[100] ^= 1;
+        }
+        let file = fs::File::options().write(true).open(at("WiredTiger.wt")).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+    };
+    let repair = || {
+        let file = fs::File::options().write(true).open(at("WiredTiger.wt")).unwrap();
+        file.write_all_at(&whole, 0).unwrap();
+    };
+    let mut reader = avail::Reader::default();
+    let mut look = || {
+        reader
+            .read(&root, &mut |_| true)
+            .map(|r| plain(&r))
+            .map_err(|e| e.kind)
+    };
+    let first = look().unwrap();
+    assert_eq!(first.len(), 48);
+    damage();
+    assert_eq!(read(dir.path()).map(|_| ()).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(look().unwrap(), first, "the same turtle");
+    turtle(order + 1);
+    assert_eq!(look().unwrap(), first, "the next one");
+    turtle(order + 2);
+    assert_eq!(look().unwrap(), first, "and the next");
+    // A checkpoint was missed: what was freed then may have been used since.
+    turtle(order + 4);
+    assert_eq!(look(), Err(Kind::Damaged));
+    // Nothing is known of one that failed.
+    assert_eq!(look(), Err(Kind::Damaged));
+    repair();
+    assert_eq!(look().unwrap(), first);
+    // Orders that go back, or stay as they are with another checkpoint
+    damage();
+    turtle(order + 3);
+    assert_eq!(look(), Err(Kind::Damaged));
+    repair();
+    assert_eq!(look().unwrap(), first);
+    damage();
+    let other =
+        text.replace("time=", "time=1")
+            .replacen(&text[begin - 6..end], &format!("order={}", order + 3), 9);
+    fs::write(at("WiredTiger.turtle"), other).unwrap();
+    assert_eq!(look(), Err(Kind::Damaged));
+    // Another file has the name.
+    repair();
+    turtle(order + 4);
+    assert_eq!(look().unwrap(), first);
+    fs::write(at("new"), &whole).unwrap();
+    fs::rename(at("new"), at("WiredTiger.wt")).unwrap();
+    damage();
+    turtle(order + 5);
+    assert_eq!(look(), Err(Kind::Damaged));
+    // What the agent does when another process has the database
+    repair();
+    assert_eq!(look().unwrap(), first);
+    damage();
+    reader.forget();
+    let again = reader.read(&root, &mut |_| true);
+    assert_eq!(again.map(|_| ()).unwrap_err().kind, Kind::Damaged);
+}
+
 #[test]
 fn a_list_of_an_older_checkpoint_is_torn() {
     let dir = copy("11.3.1");

@@ -66,7 +66,8 @@ fn size(text: &str) -> Option<u32> {
 pub struct Turtle {
     pub id: TurtleId,
     pub version: Version,
-    /// Of the metadata file.
+    /// Of the newest checkpoint of the metadata file: each has one more.
+    pub order: u64,
     pub cookie: Option<Cookie>,
 }
 
@@ -95,12 +96,12 @@ pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
     let metadata = metadata
         .ok_or_else(|| unsupported("WiredTiger.turtle has no WiredTiger.wt: the database is not in files"))?;
     let checkpoint = value_of(metadata, "checkpoint").unwrap_or_default();
+    let Newest { order, cookie } = newest(metadata).map_err(|e| e.of("WiredTiger.turtle".as_ref()))?;
     Ok(Turtle {
         id: TurtleId(checkpoint.to_owned()),
         version,
-        cookie: newest(metadata)
-            .map_err(|e| e.of("WiredTiger.turtle".as_ref()))?
-            .cookie,
+        order,
+        cookie,
     })
 }
 

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The files of a database: opened below its directory, without links.
+//!
+//! **What is read of the metadata.**  A checkpoint of it writes the pages that have
+//! changed, and the way to them from the root; the others stay where they are.  So a
+//! leaf of this checkpoint that lies where the one before had a leaf of the same address
+//! is that leaf: WiredTiger hands out no block of a checkpoint before a later one is
+//! durable, which is when the turtle names that.  It is not read again.  That is so of
+//! two checkpoints one after the other, by their orders, of the same file and by the
+//! same process; in all other cases everything is read.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,13 +17,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::config::{self, Turtle};
 use super::cookie::Addr;
 use super::difference::FreeList;
 use super::page::{Block, LIST};
-use super::tree::{Blocks, Tree};
-use super::{damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal, Snapshot};
+use super::tree::{Blocks, Tree, Visit};
+use super::{damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal, Snapshot, TurtleId};
 use crate::dbpath::turtle;
 use crate::dbpath::walk::{self, Root};
 
@@ -23,6 +33,61 @@ const METADATA: &str = "WiredTiger.wt";
 const SETTINGS: [&str; 2] = ["WiredTiger.basecfg", "WiredTiger.config"];
 
 pub struct Dbpath(OwnedFd);
+
+/// What the leaves of a checkpoint of the metadata have.
+#[derive(Default)]
+pub struct Leaves {
+    /// Inode number and birth time of the metadata file.
+    file: (u64, i128),
+    turtle: Option<TurtleId>,
+    order: u64,
+    all: HashMap<Addr, Arc<[FileEntry]>>,
+}
+
+impl Leaves {
+    /// Whether a leaf of this checkpoint is one of `turtle` when it has its address.
+    fn count(&self, file: (u64, i128), turtle: &Turtle) -> bool {
+        let same = self.turtle.as_ref() == Some(&turtle.id);
+        self.file == file && (same || turtle.order == self.order + 1)
+    }
+}
+
+/// What has been found while the metadata is read.
+struct Entries {
+    before: HashMap<Addr, Arc<[FileEntry]>>,
+    leaves: HashMap<Addr, Arc<[FileEntry]>>,
+    /// Of the leaf that is read.
+    open: Vec<FileEntry>,
+    files: Vec<FileEntry>,
+}
+
+impl Entries {
+    fn add(&mut self, addr: &Addr, leaf: Arc<[FileEntry]>) {
+        self.files.extend_from_slice(&leaf);
+        self.leaves.insert(*addr, leaf);
+    }
+}
+
+impl Visit for Entries {
+    fn knows(&mut self, addr: &Addr) -> bool {
+        let known = self.before.remove(addr);
+        let knows = known.is_some();
+        if let Some(leaf) = known {
+            self.add(addr, leaf);
+        }
+        knows
+    }
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.open.extend(entry(key, value)?);
+        Ok(())
+    }
+
+    fn leaf(&mut self, addr: &Addr) {
+        let leaf = std::mem::take(&mut self.open).into();
+        self.add(addr, leaf);
+    }
+}
 
 fn io_error(path: &Path, e: &io::Error) -> Refusal {
     refuse(Kind::Io, format!("{}: {e}", path.display()))
@@ -111,8 +176,10 @@ impl Dbpath {
         Ok(false)
     }
 
-    /// The files in the metadata that the turtle names.
-    pub fn snapshot(&self, turtle: &Turtle) -> Result<Snapshot, Refusal> {
+    /// The files in the metadata that the turtle names.  `leaves` are those of the look
+    /// before, and then of this.
+    pub fn snapshot(&self, turtle: &Turtle, leaves: &mut Leaves) -> Result<Snapshot, Refusal> {
+        let before = std::mem::take(leaves);
         let mut files = Vec::new();
         if let Some((root, cookie)) = turtle.cookie.as_ref().and_then(|c| Some((c.root?, c))) {
             let path = Path::new(METADATA);
@@ -122,17 +189,32 @@ impl Dbpath {
                 file,
                 size: found.stamp.size,
             };
+            let file = (found.ino, found.stamp.btime);
+            let before = if before.count(file, turtle) {
+                before.all
+            } else {
+                HashMap::new()
+            };
+            let mut entries = Entries {
+                files: Vec::new(),
+                leaves: HashMap::with_capacity(before.len()),
+                before,
+                open: Vec::new(),
+            };
             let mut tree = Tree {
                 left: opened.size,
                 blocks: &mut opened,
                 alloc: cookie.alloc,
                 old: turtle.version.major < 10,
             };
-            tree.walk(&root, &mut |key, value| {
-                files.extend(entry(key, value)?);
-                Ok(())
-            })
-            .map_err(|e| e.of(path))?;
+            tree.visit(&root, &mut entries).map_err(|e| e.of(path))?;
+            *leaves = Leaves {
+                file,
+                turtle: Some(turtle.id.clone()),
+                order: turtle.order,
+                all: entries.leaves,
+            };
+            files = entries.files;
         }
         Ok(Snapshot {
             turtle: turtle.id.clone(),

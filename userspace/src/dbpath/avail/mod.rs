@@ -27,7 +27,7 @@ use crate::dbpath::walk::Root;
 
 pub use cookie::{Addr, Cookie};
 pub use difference::{difference, FreeList};
-use files::Dbpath;
+use files::{Dbpath, Leaves};
 
 /// How often everything is read again while checkpoints complete.
 const TRIES: u32 = 20;
@@ -174,19 +174,42 @@ pub type Lists = Vec<Option<Result<FreeList, Refusal>>>;
 /// A snapshot and the lists of those files that are `wanted`, all of one turtle: it
 /// is read again at the end, and everything is if it has changed.
 pub fn read(root: &Root, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<(Snapshot, Lists), Refusal> {
-    let dbpath = Dbpath::open(root)?;
-    for _ in 0..TRIES {
-        let turtle = dbpath.turtle()?;
-        let done = dbpath.snapshot(&turtle).map(|snapshot| {
-            let lists = dbpath.lists(&snapshot, wanted);
-            (snapshot, lists)
-        });
-        if dbpath.turtle()? == turtle {
-            return done;
-        }
+    Reader::default().read(root, wanted)
+}
+
+/// Reads a database again and again, and of its metadata what has changed.
+#[derive(Default)]
+pub struct Reader {
+    leaves: Leaves,
+}
+
+impl Reader {
+    /// As if this were the first time.
+    pub fn forget(&mut self) {
+        self.leaves = Leaves::default();
     }
-    Err(refuse(
-        Kind::Torn,
-        format!("checkpoints completed while the lists were read, {TRIES} times in a row"),
-    ))
+
+    /// As [`read`].
+    pub fn read(
+        &mut self,
+        root: &Root,
+        wanted: &mut dyn FnMut(&FileEntry) -> bool,
+    ) -> Result<(Snapshot, Lists), Refusal> {
+        let dbpath = Dbpath::open(root)?;
+        for _ in 0..TRIES {
+            let turtle = dbpath.turtle()?;
+            let done = dbpath.snapshot(&turtle, &mut self.leaves).map(|snapshot| {
+                let lists = dbpath.lists(&snapshot, wanted);
+                (snapshot, lists)
+            });
+            if dbpath.turtle()? == turtle {
+                return done;
+            }
+            self.forget();
+        }
+        Err(refuse(
+            Kind::Torn,
+            format!("checkpoints completed while the lists were read, {TRIES} times in a row"),
+        ))
+    }
 }

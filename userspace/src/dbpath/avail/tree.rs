@@ -16,6 +16,23 @@ pub trait Blocks {
     fn block(&mut self, addr: &Addr) -> Result<Block, Refusal>;
 }
 
+/// Who is told what a tree has, in order.
+pub trait Visit {
+    /// Whether it knows what is on the page at `addr`, which is then not read.
+    fn knows(&mut self, _addr: &Addr) -> bool {
+        false
+    }
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
+    /// The entries since the last page were those of the leaf at `addr`.
+    fn leaf(&mut self, _addr: &Addr) {}
+}
+
+impl<F: FnMut(&[u8], &[u8]) -> Result<(), Refusal> + ?Sized> Visit for F {
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self(key, value)
+    }
+}
+
 /// A tree of keys and values.
 pub struct Tree<'a, B> {
     pub blocks: &'a mut B,
@@ -29,20 +46,33 @@ pub struct Tree<'a, B> {
 impl<B: Blocks> Tree<'_, B> {
     /// Calls `each` with every key and value, in order.
     pub fn walk(&mut self, root: &Addr, each: &mut Each<'_>) -> Result<(), Refusal> {
-        self.page(root, 0, each)
+        self.visit(root, each)
     }
 
-    fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
+    /// The same, but for pages that are known.
+    pub fn visit(&mut self, root: &Addr, visit: &mut (impl Visit + ?Sized)) -> Result<(), Refusal> {
+        self.page(root, 0, visit)
+    }
+
+    fn takes(&mut self, addr: &Addr) -> Result<(), Refusal> {
         self.left = self
             .left
             .checked_sub(addr.size.into())
             .ok_or_else(|| damaged("its tree has more blocks than the file"))?;
+        Ok(())
+    }
+
+    fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
+        self.takes(addr)?;
         self.blocks.block(addr)
     }
 
-    fn page(&mut self, addr: &Addr, depth: u32, each: &mut Each<'_>) -> Result<(), Refusal> {
+    fn page(&mut self, addr: &Addr, depth: u32, visit: &mut (impl Visit + ?Sized)) -> Result<(), Refusal> {
         if depth > DEPTH {
             return Err(damaged("its tree is too deep"));
+        }
+        if visit.knows(addr) {
+            return self.takes(addr);
         }
         let block = self.block(addr)?;
         match block.kind() {
@@ -50,13 +80,17 @@ impl<B: Blocks> Tree<'_, B> {
                 for cell in block.cells(self.old)? {
                     if let Cell::Child(child) = cell? {
                         if let Some(child) = Addr::parse(child, self.alloc)? {
-                            self.page(&child, depth + 1, each)?;
+                            self.page(&child, depth + 1, visit)?;
                         }
                     }
                 }
                 Ok(())
             }
-            LEAF => self.leaf(&block, each),
+            LEAF => {
+                self.leaf(&block, &mut |key, value| visit.entry(key, value))?;
+                visit.leaf(addr);
+                Ok(())
+            }
             other => Err(damaged(format!("a page of type {other}"))),
         }
     }
