@@ -9,6 +9,8 @@
 #
 # SCENARIO:
 #   kills   the database is killed COUNT times at a random moment, recovered and checked
+#   steps   the agent is killed, and stopped, at each step of its rule (0), or at COUNT
+#           of them; then the database is killed, recovered and checked
 #   beside  backups, compaction, old checkpoints and the like during COUNT operations;
 #           all that was copied is checked, too
 #   cuts    the power fails at COUNT of the flushes, or all of them (0)
@@ -30,8 +32,11 @@ database=0 agent_pid=0 pester_pid=0 dsmd_pid=0
 
 pass() { echo "ok - discard: $what: $*"; }
 fail() { echo "not ok - discard: $what: $*"; failed=1; }
-# A wait between two and A + B milliseconds long, to be somewhere else each time
-while_ms() { sleep "$(printf '0.%03d' $(($1 + RANDOM % $2)))"; }
+# A wait of A to A + B milliseconds, to be somewhere else each time
+while_ms() {
+	sleep "$(printf '0.%03d' $(($1 + RANDOM % $2)))" &
+	wait $!
+}
 broken() { # WHY FILE...
 	fail "$1"
 	grep -v corrupt_dump "${@:2}" | tail -n 12 | cut -c1-300 | sed 's/^/# /'
@@ -72,13 +77,17 @@ run() {
 alive() { kill -0 "$1" 2>/dev/null; }
 checkpoints() { grep -c '^checkpoint' $log; }
 
-# until_checkpoints N: the database has made so many, or it has died
+# until_checkpoints N [WHAT...]: the database has made so many, or has died, or WHAT is so
 until_checkpoints() {
 	while (($(checkpoints) < $1)); do
 		alive $database || return
+		(($# == 1)) || ! "${@:2}" || return 0
 		sleep 0.02
 	done
 }
+
+# Whether pages were discarded since there were N
+more_pages() { (($(discarded_pages) > $1)); }
 
 # end SIGNAL PID
 end() {
@@ -86,6 +95,7 @@ end() {
 	kill "-$1" "$2" 2>/dev/null
 	kill -CONT "$2" 2>/dev/null
 	wait "$2" 2>/dev/null
+	return 0
 }
 
 # right DBPATH: what wtload and wt say; both recover it if it was not closed.
@@ -93,7 +103,7 @@ right() { wtload check --dbpath "$1" --cache-mb 20 >/tmp/check.log 2>&1; }
 verifies() {
 	local file
 
-	for file in "$1"/collection-*.wt; do
+	for file in "$1"/collection-[0-9]-*.wt; do
 		/usr/lib/wiredtiger/wt -h "$1" -C 'log=(enabled,path=journal,compressor=snappy,prealloc=false,file_max=4MB),extensions=[/usr/lib/wiredtiger/libwiredtiger_snappy.so]' \
 			verify "table:$(basename "$file" .wt)" >/tmp/check.log 2>&1 || return
 	done
@@ -101,10 +111,13 @@ verifies() {
 
 # ---- who discards --------------------------------------------------------------------
 
-start_agent() {
+start_agent() { # [STEP]
+	local program=dsmd
+
+	[[ ! ${1:-} ]] || program=discard-steps
 	case $agent in
 	none)	sleep infinity & ;;
-	dsmd)	dsmd --config /tmp/dsmd.toml 2>>$agent_log & ;;
+	dsmd)	DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
 	*)	# The target knows what was written only where the table has a file.
 		if ((!dsmd_pid)); then
 			dsmd --device t --dbpath $mnt --wait --state-dir /tmp/state 2>>$agent_log &
@@ -173,17 +186,31 @@ finish() {
 	[[ $scenario != cuts ]] || dmsetup remove logged
 }
 
-# A run that is killed between two checkpoints, or in one
-one_kill() {
-	run --seconds 100000 --checkpoint-ops $((100 + RANDOM % 400))
-	until_checkpoints $((2 + RANDOM % 4))
-	while_ms 0 400
+# Checkpoints one after the other without a pause, or with one
+begin_run() {
+	local ops=$((RANDOM % 3 ? 100 + RANDOM % 300 : 1 + RANDOM % 20))
+
+	run --seconds 100000 --checkpoint-ops $ops --beside drops,truncate
+}
+
+kill_database() {
 	if ! alive $database; then
 		broken "moment $moments: the database ended by itself" $log
 		return 1
 	fi
 	end KILL $database
 	moments=$((moments + 1))
+}
+
+# A run that is killed between two checkpoints, or in one; mostly while pages are discarded
+one_kill() {
+	local had
+
+	had=$(discarded_pages)
+	begin_run
+	if ((RANDOM % 4)); then until_checkpoints 100 more_pages "$had"; else until_checkpoints $((2 + RANDOM % 4)); fi
+	while_ms 0 400
+	kill_database
 }
 
 kills() {
@@ -199,9 +226,67 @@ kills() {
 		((!failed)) || break
 	done
 	end_pestering
-	((failed)) || remount || return
-	((failed)) || { verifies $mnt && right $mnt; } || broken 'the files do not verify' /tmp/check.log
-	((failed)) || pass "$moments random moments, $(($(discarded_pages) - before)) pages discarded, lost 0"
+	is_whole && pass "$moments random moments, $(($(discarded_pages) - before)) pages discarded, lost 0"
+}
+
+# Nothing has failed so far, and every file is as it should be
+is_whole() {
+	((failed)) && return 1
+	remount || return
+	verifies $mnt && right $mnt && return
+	broken 'the files do not verify' /tmp/check.log
+	return 1
+}
+
+# came_to SIGNAL PID: whether the process has killed or stopped itself
+came_to() {
+	if [[ $1 == kill ]]; then ! alive "$2"; else [[ $(sed 's/.*) //' "/proc/$2/stat") == T* ]]; fi
+}
+
+# One that is killed takes another's place; one that is stopped goes on, late.
+one_step() { # SIGNAL STEP
+	local n=1
+
+	case $2 in
+	*-on)	dmsetup message t 0 set discard off ;;
+	*-lists) n=$((1 + RANDOM % 40)) ;;
+	*-owner) n=$((1 + RANDOM % 20)) ;;
+	*)	n=$((1 + RANDOM % 6)) ;;
+	esac
+	begin_run
+	start_agent "$1:$2:$n"
+	until_checkpoints 200 came_to "$1" $agent_pid
+	if ! came_to "$1" $agent_pid; then
+		fail "$1 $2 $n: the agent did not come to it"
+		return 1
+	fi
+	until_checkpoints $(($(checkpoints) + 1 + RANDOM % 3))
+	if [[ $1 == kill ]]; then
+		wait $agent_pid 2>/dev/null
+		start_agent
+	elif ((RANDOM % 2)); then
+		kill -CONT $agent_pid
+	fi
+	until_checkpoints $(($(checkpoints) + 1 + RANDOM % 4))
+	kill_database || return
+	# The agent may have a file open, so that it cannot be unmounted.
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	kill -CONT $agent_pid
+	right $mnt || { broken "$1 $2 $n: the database is not right" /tmp/check.log; return 1; }
+	end KILL $agent_pid
+}
+
+steps() {
+	local all each n signal
+
+	mapfile -t all <<<"$(discard-steps --steps)"
+	each=$((count && count < 2 * ${#all[@]} ? 2 * ${#all[@]} / count : 1))
+	for ((n = RANDOM % each; n < 2 * ${#all[@]}; n += each)); do
+		if ((n % 2)); then signal=kill; else signal=stop; fi
+		one_step $signal "${all[n / 2]}" || break
+	done
+	is_whole && pass "$moments of ${#all[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
 churn() {
@@ -224,10 +309,10 @@ reflink() {
 }
 
 beside() {
-	local all=backup,bulk,compact,cursors,drops,history,named,truncate status copy n=0
+	local all=backup,bulk,compact,cursors,drops,history,incremental,named,truncate status copy n=0
 
 	start_pestering
-	run --ops "$count" --checkpoint-ops $((count / 20)) --beside $all --copies $copies
+	run --ops "$count" --checkpoint-ops 150 --beside $all --copies $copies
 	if [[ $fs == xfs ]]; then
 		for n in 1 2; do
 			until_checkpoints $((n * 6))
@@ -242,7 +327,7 @@ beside() {
 		return
 	fi
 	n=$(grep -c '^beside: .*, [1-9][0-9]* times$' $log)
-	if ((n == 8)); then pass "$(sed -n 's/^beside: //p' $log | paste -sd';')"; else fail "not all was done: $(grep '^beside' $log)"; fi
+	if ((n == 9)); then pass "$(sed -n 's/^beside: //p' $log | paste -sd';')"; else fail "not all was done: $(grep '^beside' $log)"; fi
 	remount || return
 	for copy in $mnt $copies/*; do
 		if right "$copy"; then
@@ -304,6 +389,7 @@ echo 1 >/sys/kernel/rcu_expedited
 if begin; then
 	$scenario
 	pages=$(($(discarded_pages) - before))
+	[[ $agent == none ]] || ((failed || pages)) || fail 'nothing was discarded'
 fi
 end KILL $database
 end_pestering

@@ -23,9 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dsm::agent::control::Server;
-use dsm::agent::run::{self, Pulse, Surroundings};
+use dsm::agent::run::{self, Surroundings};
 use dsm::agent::state::Keeper;
 use dsm::agent::{Agent, BoundaryMode, Options, Scope};
+use dsm::base::pulse::Pulse;
 use dsm::base::wake::{Signals, Waker};
 use dsm::dbpath::fiemap::Fiemap;
 use dsm::dbpath::place::Place;

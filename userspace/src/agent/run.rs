@@ -2,7 +2,6 @@
 //! The loop: waits for events and has the agent answer them.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Result};
@@ -15,6 +14,7 @@ use super::state::Keeper;
 use super::{discard, fatal, Agent, Fatal, Scope};
 use crate::agent::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use crate::base::log;
+use crate::base::pulse::Pulse;
 use crate::base::wake::{wait, Signals, Waker};
 use crate::dbpath::fiemap::Mapper;
 use crate::dbpath::mongo::Link;
@@ -26,30 +26,6 @@ use crate::kernel::reply::Checkpoint;
 /// Events are taken so often however long the pause after a look is: the kernel keeps
 /// 16,384 by default, and a file that is made, written and deleted has four.
 const EVENTS: Duration = Duration::from_secs(1);
-
-/// Since when a thread has been at work, for those who watch it.
-#[derive(Clone, Debug, Default)]
-pub struct Pulse(Arc<Mutex<Option<Instant>>>);
-
-impl Pulse {
-    fn set(&self, since: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
-    }
-
-    /// How long it has been at work; 0 while it waits.
-    pub fn busy(&self) -> Duration {
-        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        since.map_or(Duration::ZERO, |s| s.elapsed())
-    }
-
-    /// Marks the length of some work.
-    pub fn work<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.set(Some(Instant::now()));
-        let done = f();
-        self.set(None);
-        done
-    }
-}
 
 /// Called after each checkpoint and its refresh; the last argument lists the
 /// files.

@@ -2,6 +2,7 @@
 //! What every room may use, and that knows nothing of disks.
 
 pub mod log;
+pub mod pulse;
 pub(crate) mod sizes;
 pub(crate) mod text;
 pub mod wake;

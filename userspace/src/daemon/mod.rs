@@ -16,8 +16,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
 
-use crate::agent::run::Pulse;
+use crate::agent::discard;
 use crate::base::log;
+use crate::base::pulse::{Pulse, Pulses};
 use crate::base::wake::Signals;
 use crate::daemon::config::Config;
 use crate::dbpath::fiemap::{Fiemap, Mapper};
@@ -34,6 +35,8 @@ pub trait Machine: Send + Sync + 'static {
     fn open(&self, device: &str) -> Result<Self::Target>;
     /// Where the files of a directory lie on a device.
     fn mapper(&self, dbpath: &Path, target: &Self::Target) -> Result<Self::Mapper>;
+    /// Begins to discard what the checkpoints of a database free.
+    fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link>;
 }
 
 /// This machine.
@@ -53,6 +56,12 @@ impl Machine for Local {
             log!(Warn, warning);
         }
         Ok(Fiemap::new(found.place))
+    }
+
+    fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link> {
+        let target = Device::open(device)?;
+        let disk = discard::Disk::new(dbpath, device, target.devno, target.sectors, pulse.clone())?;
+        discard::Link::start(&target.name.clone(), target, disk, pulse)
     }
 }
 
@@ -80,15 +89,15 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
     let several = config.databases.len() > 1;
     let mut pulses = Vec::new();
     for (number, database) in config.databases.iter().enumerate() {
-        let pulse = Pulse::default();
-        pulses.push(pulse.clone());
+        let its = Pulses::default();
+        pulses.push(its.clone());
         let (machine, sender) = (Arc::clone(machine), sender.clone());
         let served = Served {
             database: database.clone(),
             state_dir: config.state_dir.clone(),
             run_dir: config.run_dir.clone(),
             show_regions,
-            pulse,
+            pulses: its,
             signals: Signals::new()?,
             pace: serve::Pace::default(),
         };
@@ -135,7 +144,7 @@ impl Settled {
 
 fn supervise(
     events: &mpsc::Receiver<(usize, Event)>,
-    pulses: &[Pulse],
+    pulses: &[Pulses],
     names: &[&str],
     watchdog: Option<Duration>,
     tell: &mut dyn FnMut(NotifyState<'_>),

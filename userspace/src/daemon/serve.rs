@@ -14,10 +14,11 @@ use rustix::fs::Dir;
 use super::Machine;
 use crate::agent::control::{FileInfo, Server};
 use crate::agent::discard;
-use crate::agent::run::{self, Pulse, Surroundings};
+use crate::agent::run::{self, Surroundings};
 use crate::agent::state::Keeper;
 use crate::agent::{Agent, Options};
 use crate::base::log;
+use crate::base::pulse::Pulses;
 use crate::base::wake::{Signals, Waker};
 use crate::daemon::config::Database;
 use crate::dbpath::fiemap;
@@ -54,7 +55,7 @@ pub struct Served {
     pub state_dir: PathBuf,
     pub run_dir: PathBuf,
     pub show_regions: bool,
-    pub pulse: Pulse,
+    pub pulses: Pulses,
     pub signals: Signals,
     pub pace: Pace,
 }
@@ -66,7 +67,7 @@ pub fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) -> Result
     let mut ready = false;
     let mut told = String::new();
     loop {
-        let result = s.pulse.work(|| prepare(machine, s));
+        let result = s.pulses.agent.work(|| prepare(machine, s));
         if !std::mem::replace(&mut ready, s.database.wait || result.is_ok()) && ready {
             on_ready();
         }
@@ -163,7 +164,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
         }
         None => None,
     };
-    let discard = d.discard.then(|| discards(d, others)).transpose()?;
+    let discard = d.discard.then(|| discards(machine, s, others)).transpose()?;
     Ok(Prepared {
         agent,
         watch,
@@ -177,7 +178,8 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
 }
 
 /// Discards are for MongoDB's own files.
-fn discards(d: &Database, others: bool) -> Result<discard::Link> {
+fn discards<M: Machine>(machine: &M, s: &Served, others: bool) -> Result<discard::Link> {
+    let d = &s.database;
     if d.auto {
         return Ok(discard::Link::off("automatic mode does not know MongoDB's files"));
     }
@@ -186,7 +188,7 @@ fn discards(d: &Database, others: bool) -> Result<discard::Link> {
             "the rules are about other engines than MongoDB",
         ));
     }
-    discard::Link::start(&d.device, &d.dbpath)
+    machine.discards(&d.dbpath, &d.device, s.pulses.discard.clone())
 }
 
 fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
@@ -218,7 +220,7 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
         rules,
         link,
         discard,
-        pulse: s.pulse.clone(),
+        pulse: s.pulses.agent.clone(),
     };
     Ok(run::run(&mut agent, &mut surroundings)?)
 }

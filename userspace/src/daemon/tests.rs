@@ -3,6 +3,7 @@
 //! takes is counted in a process of its own.
 
 use std::fs;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,9 +15,12 @@ use anyhow::bail;
 
 use super::*;
 use crate::agent::control::{self, Request};
+use crate::agent::discard::{Database as Followed, Machine as Drive, Owner, Seen as Looked, Stretch};
 use crate::base::wake::ByHand;
 use crate::daemon::config::Database;
+use crate::dbpath::avail::{FileEntry, Refusal, TurtleId};
 use crate::dbpath::fiemap::Seen;
+use crate::drive::diskstat::DiskStat;
 use crate::kernel::device::MessageError;
 use crate::kernel::model::ModelKernel;
 use crate::kernel::reply::Status;
@@ -66,11 +70,67 @@ impl Mapper for Places {
     }
 }
 
+/// What becomes of the first look at what checkpoints free.
+type Look = Box<dyn FnOnce() + Send>;
+
+/// A database to discard for, of which the first look is the last.
+struct Odd(Option<Look>);
+
+impl Followed for Odd {
+    fn ground(&mut self) -> Result<String, String> {
+        if let Some(look) = self.0.take() {
+            look();
+        }
+        Err("there is none".into())
+    }
+
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
+        Ok(None)
+    }
+
+    fn owner(&mut self) -> Result<Option<Owner>, String> {
+        Ok(None)
+    }
+
+    fn read(&mut self, _: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Looked, Refusal> {
+        unreachable!("there is no ground")
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        unreachable!("there is no ground")
+    }
+
+    fn places(
+        &mut self,
+        _: &Path,
+        _: (u64, i128),
+        _: &[Range<u64>],
+        _: &mut dyn FnMut(Stretch),
+    ) -> Result<(), String> {
+        unreachable!("there is no ground")
+    }
+}
+
+impl Drive for Odd {
+    fn drive(&self) -> DiskStat {
+        DiskStat::default()
+    }
+
+    fn granularity(&self) -> u64 {
+        4096
+    }
+
+    fn warning(&self) -> Option<String> {
+        None
+    }
+}
+
 /// A device, as long as there is one.
 #[derive(Default)]
 struct Bench {
     kernel: Mutex<Option<Kernel>>,
     opened: AtomicUsize,
+    look: Mutex<Option<Look>>,
 }
 
 impl Bench {
@@ -83,6 +143,11 @@ impl Bench {
         if let Some(kernel) = self.kernel.lock().unwrap().take() {
             kernel.0.lock().unwrap().remove();
         }
+    }
+
+    /// What a look at the database's checkpoints comes to.
+    fn looks(&self, look: impl FnOnce() + Send + 'static) {
+        *self.look.lock().unwrap() = Some(Box::new(look));
     }
 
     fn opened(&self) -> usize {
@@ -104,6 +169,11 @@ impl Machine for Bench {
 
     fn mapper(&self, _: &Path, _: &Kernel) -> Result<Places> {
         Ok(Places)
+    }
+
+    fn discards(&self, _: &Path, device: &str, pulse: Pulse) -> Result<discard::Link> {
+        let look = self.look.lock().unwrap().take();
+        discard::Link::start(device, self.open(device)?, Odd(look), pulse)
     }
 }
 
@@ -166,7 +236,7 @@ impl Bed {
             state_dir: self.at("state"),
             run_dir: self.at("run"),
             show_regions: false,
-            pulse: Pulse::default(),
+            pulses: Pulses::default(),
             signals,
             pace: Pace {
                 look: Duration::ZERO,
@@ -378,7 +448,7 @@ fn supervised(said: Vec<(usize, Event)>, names: &[&str]) -> (bool, Vec<String>) 
         sender.send(event).unwrap();
     }
     drop(sender);
-    let pulses = vec![Pulse::default(); names.len()];
+    let pulses = vec![Pulses::default(); names.len()];
     let mut told = Vec::new();
     let well = supervise(&events, &pulses, names, None, &mut |state| {
         told.push(state.to_string())
@@ -415,18 +485,24 @@ fn ready_is_told_once_all_are_settled() {
 
 #[test]
 fn the_watchdog_is_fed_unless_a_thread_is_stuck() {
+    fed_unless_stuck(|p| p.agent.clone());
+    fed_unless_stuck(|p| p.discard.clone());
+}
+
+fn fed_unless_stuck(which: fn(&Pulses) -> Pulse) {
     let (sender, events) = mpsc::channel::<(usize, Event)>();
-    let pulse = Pulse::default();
+    let pulses = Pulses::default();
+    let pulse = which(&pulses);
     let watchdog = Duration::from_millis(30);
     let (release, stuck) = mpsc::channel::<()>();
     let fed = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let (watched, fed) = ([pulse.clone()], &fed);
+        let (watched, fed) = ([Pulses::default(), pulses], &fed);
         scope.spawn(move || {
             let mut count = |_: NotifyState<'_>| {
                 fed.fetch_add(1, Ordering::Relaxed);
             };
-            supervise(&events, &watched, &["d"], Some(watchdog), &mut count)
+            supervise(&events, &watched, &["c", "d"], Some(watchdog), &mut count)
         });
         until("the watchdog's food", || fed.load(Ordering::Relaxed) > 2);
         let worker = pulse.clone();
@@ -441,6 +517,55 @@ fn the_watchdog_is_fed_unless_a_thread_is_stuck() {
         until("more food", || fed.load(Ordering::Relaxed) > before);
         drop(sender);
     });
+}
+
+/// A call of the kernel that never returns, as that of a drive which is stuck.
+#[test]
+fn a_look_for_discards_that_hangs_is_seen() {
+    let bed = Bed::new();
+    bed.machine.plug();
+    let (release, stuck) = mpsc::channel::<()>();
+    bed.machine.looks(move || assert!(stuck.recv().is_err()));
+    let (served, by_hand) = bed.served(|d| d.discard = true);
+    let pulses = served.pulses.clone();
+    thread::scope(|scope| {
+        let daemon = scope.spawn(|| serve::serve(&*bed.machine, &served, &|| {}));
+        let end = EndsOnDrop(&by_hand);
+        until("a thread at work", || {
+            pulses.discard.busy() > Duration::from_millis(20)
+        });
+        until("an answer of the other thread", || bed.info().is_ok());
+        assert!(pulses.busy() >= pulses.agent.busy());
+        assert!(pulses.busy() > Duration::from_millis(20));
+        drop(release);
+        // It waits for the next checkpoint, and that is no work.
+        until("the end of the look", || pulses.discard.busy() == Duration::ZERO);
+        until("the reason", || {
+            let off = bed.info().unwrap().discard.and_then(|d| d.off);
+            off.as_deref() == Some("there is none")
+        });
+        drop(end);
+        daemon.join().unwrap()
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_panic_while_it_looks_for_discards_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    const NAME: &str = "daemon::tests::a_panic_while_it_looks_for_discards_ends_the_process";
+    if std::env::var("DSM_ALONE").is_ok_and(|n| n == NAME) {
+        abort_on_panic();
+        let bed = Bed::new();
+        bed.machine.plug();
+        bed.machine.looks(|| panic!("on purpose"));
+        bed.serve(|d| d.discard = true, |_| until("the end", || false))
+            .unwrap();
+        return;
+    }
+    let output = run_alone(NAME);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
 }
 
 fn make_fifo(path: &Path) {

@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 use super::link::Machine;
 use super::owner::{self, Owner};
 use super::{ground, Database, Seen, Stretch};
+use crate::base::pulse::Pulse;
 use crate::dbpath::avail::{self, FileEntry, Refusal, TurtleId};
 use crate::dbpath::fiemap::Solid;
 use crate::dbpath::place;
@@ -34,10 +35,21 @@ pub struct Disk {
     /// Of the last look at the ground.
     solid: Option<Solid>,
     warning: Option<String>,
+    reader: avail::Reader,
+    /// Whose metadata the reader knows.
+    owner: Option<Owner>,
+    /// A look goes over many files.
+    pulse: Pulse,
 }
 
 impl Disk {
-    pub fn new(dbpath: &Path, device: &str, devno: DevNo, sectors: u64) -> anyhow::Result<Self> {
+    pub fn new(
+        dbpath: &Path,
+        device: &str,
+        devno: DevNo,
+        sectors: u64,
+        pulse: Pulse,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
             root: Root::open(dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()))?,
             device: device.to_owned(),
@@ -46,6 +58,9 @@ impl Disk {
             sysfs: Sysfs::default(),
             solid: None,
             warning: None,
+            reader: avail::Reader::default(),
+            owner: None,
+            pulse,
         })
     }
 
@@ -98,11 +113,20 @@ impl Database for Disk {
     }
 
     fn owner(&mut self) -> Result<Option<Owner>, String> {
-        owner::of(&self.root, &self.handle()?)
+        let owner = owner::of(&self.root, &self.handle()?);
+        if owner.as_ref().ok() != Some(&self.owner) {
+            self.reader.forget();
+            self.owner = owner.as_ref().ok().copied().flatten();
+        }
+        owner
     }
 
     fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
-        let (snapshot, lists) = avail::read(&self.root, wanted)?;
+        let mut wanted = |f: &FileEntry| {
+            self.pulse.beat();
+            wanted(f)
+        };
+        let (snapshot, lists) = self.reader.read(&self.root, &mut wanted)?;
         snapshot.may_discard()?;
         Ok(Seen {
             turtle: snapshot.turtle,
@@ -128,6 +152,7 @@ impl Database for Disk {
         emit: &mut dyn FnMut(Stretch),
     ) -> Result<(), String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: cannot read its extents: {e}", path.display());
+        self.pulse.beat();
         let opened = walk::open_file(&self.handle()?, path, file.0).map_err(|e| failed(&e))?;
         let Some((opened, _)) = opened.filter(|(_, stamp)| stamp.btime == file.1) else {
             return Ok(());
@@ -181,7 +206,7 @@ mod tests {
     #[test]
     fn a_backup_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1).unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
         disk.settle().unwrap();
         std::fs::write(dir.path().join(BACKUP), "x").unwrap();
         let said = disk.settle().unwrap_err();
@@ -232,7 +257,7 @@ mod tests {
         assert_eq!(sum(places(&[0..1 << 20]).unwrap()), 128, "unwritten");
 
         // By name, only for the file that it was.
-        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1).unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
         disk.solid = Some(Solid::new(Place::whole(u64::MAX >> 9)));
         let root = disk.handle().unwrap();
         let found = walk::find_file(&root, Path::new("f.wt"), disk.root.device())

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The thread that looks and discards, so that nothing else waits for it.
 
-use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -9,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::disk::Disk;
 use super::pace::{batches, budget, Pace};
 use super::{Database, Found, Halt, Look, Rule, Stretch};
 use crate::agent::control::DiscardInfo;
 use crate::base::log;
+use crate::base::pulse::Pulse;
 use crate::drive::diskstat::DiskStat;
-use crate::kernel::device::{Device, MessageError, Target};
+use crate::kernel::device::{MessageError, Target};
 
 /// How often the ground and the owner are looked at between checkpoints.
 const RARELY: Duration = Duration::from_secs(10);
@@ -60,16 +59,19 @@ impl Link {
         }
     }
 
-    pub fn start(device: &str, dbpath: &Path) -> anyhow::Result<Self> {
-        let target = Device::open(device)?;
-        let disk = Disk::new(dbpath, device, target.devno, target.sectors)?;
+    /// Follows a database on the device of this name.
+    pub fn start<T, M>(device: &str, target: T, machine: M, pulse: Pulse) -> anyhow::Result<Self>
+    where
+        T: Target + Send + 'static,
+        M: Machine + Send + 'static,
+    {
         let (sender, notices) = mpsc::channel();
         let info = Shared::default();
         let shared = info.clone();
-        let name = target.name.clone();
+        let name = device.to_owned();
         let thread = thread::Builder::new().name("discard".into()).spawn(move || {
             log::of_device(&name);
-            let mut worker = Worker::new(target, disk, shared);
+            let mut worker = Worker::new(target, machine, shared, pulse);
             worker.run(&notices);
             worker.end();
         });
@@ -106,6 +108,8 @@ struct Worker<T, M> {
     target: T,
     machine: M,
     info: Shared,
+    /// For the watchdog: waits are no work.
+    pulse: Pulse,
     rule: Rule,
     pace: Pace,
     /// The target was told to keep track, by this.
@@ -126,11 +130,12 @@ enum Sent {
 }
 
 impl<T: Target, M: Machine> Worker<T, M> {
-    fn new(target: T, machine: M, info: Shared) -> Self {
+    fn new(target: T, machine: M, info: Shared, pulse: Pulse) -> Self {
         Self {
             target,
             machine,
             info,
+            pulse,
             rule: Rule::default(),
             pace: Pace::default(),
             switched_on: false,
@@ -142,6 +147,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// Until the agent ends, or the device is gone.
     fn run(&mut self, notices: &Receiver<()>) {
+        let pulse = self.pulse.clone();
+        pulse.work(|| self.follow(notices));
+    }
+
+    fn follow(&mut self, notices: &Receiver<()>) {
         let begun = self.switch_on();
         let mut more = begun.is_ok();
         self.took(begun);
@@ -149,7 +159,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             let notice = if std::mem::take(&mut more) {
                 Ok(())
             } else {
-                notices.recv_timeout(RARELY)
+                self.pulse.rest(|| notices.recv_timeout(RARELY))
             };
             let result = match notice {
                 Ok(()) => {
@@ -338,7 +348,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 return Err("the device does not get done with discards".to_owned().into());
             }
             let step = if done { pause - waited } else { OFTEN };
-            match notices.recv_timeout(step.min(STUCK - waited)) {
+            match self.pulse.rest(|| notices.recv_timeout(step.min(STUCK - waited))) {
                 Err(RecvTimeoutError::Timeout) => {}
                 // The next checkpoint, or the end.
                 _ => return Ok(Sent::Interrupted),
@@ -380,7 +390,7 @@ mod tests {
         side.message("set discard off").unwrap();
         let (sender, receiver) = mpsc::channel();
         (
-            Worker::new(side.clone(), side, Shared::default()),
+            Worker::new(side.clone(), side, Shared::default(), Pulse::default()),
             world,
             sender,
             receiver,
@@ -472,6 +482,25 @@ mod tests {
         w.took(result);
         assert_eq!(w.info.lock().unwrap().off, None);
         let _ = w.turn(&notices);
+    }
+
+    /// The watchdog is about what never returns: a pause between batches does.
+    #[test]
+    fn a_wait_is_no_work() {
+        let (w, _world, sender, notices) = worker(13);
+        let pulse = w.pulse.clone();
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while pulse.busy() > Duration::ZERO {
+                    std::thread::yield_now();
+                }
+                sender.send(()).unwrap();
+            });
+            w.pulse.beat();
+            w.wait(&notices, Duration::from_secs(600))
+        });
+        assert_eq!(ended, Ok(Sent::Interrupted));
+        assert!(w.pulse.busy() > Duration::ZERO, "then it goes on");
     }
 
     #[test]

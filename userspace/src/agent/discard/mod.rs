@@ -76,9 +76,10 @@ use std::path::{Path, PathBuf};
 use crate::dbpath::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, TurtleId};
 use crate::kernel::device::Target;
 
-pub use link::Link;
+pub use disk::Disk;
+pub use link::{Link, Machine};
 use list::Compact;
-use owner::Owner;
+pub use owner::Owner;
 
 /// Changes of the turtle by one process before the first window counts.
 pub const TURTLES: u32 = 2;
