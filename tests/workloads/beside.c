@@ -35,7 +35,7 @@ struct kind {
 	bool copies;		/* needs --copies */
 };
 
-#define KINDS 8
+#define KINDS 9
 
 struct beside {
 	struct checkpointer *cp;
@@ -232,8 +232,13 @@ static void drop(struct task *task, const char *uri)
 {
 	int ret;
 
+	/* What was written since the last checkpoint keeps it: at the end no other comes. */
 	while ((ret = task->session->drop(task->session, uri, NULL)) == EBUSY)
-		give_way();
+		if (checkpointer_ended(task->cp))
+			must(task->session->checkpoint(task->session, NULL),
+			     "making", "a checkpoint");
+		else
+			give_way();
 	must(ret, "dropping", uri);
 }
 
@@ -373,6 +378,14 @@ static void back_up(struct task *task)
 	wait_for(task, 1);
 }
 
+static void update_backup(struct task *task)
+{
+	const char *copies = task->catalog->engine->opt->copies;
+
+	copies_update(task->catalog->engine, task->session, copies, task->cp);
+	wait_for(task, 1);
+}
+
 /* ---- all of them ---- */
 
 static const struct kind kinds[KINDS] = {
@@ -382,6 +395,7 @@ static const struct kind kinds[KINDS] = {
 	{ .name = "cursors", .round = hold_newest },
 	{ .name = "drops", .round = create_and_drop },
 	{ .name = "history", .round = hold_snapshot },
+	{ .name = "incremental", .round = update_backup, .copies = true },
 	{ .name = "named", .round = name_checkpoint },
 	{ .name = "truncate", .round = truncate_and_fill },
 };
@@ -413,8 +427,11 @@ void beside_check(const char *names, const char *copies)
 		const struct kind *kind = next_kind(&at);
 
 		if (!kind)
-			usage_error("--beside '%.*s' is none of backup, bulk, compact, cursors, drops, history, named, truncate",
+			usage_error("--beside '%.*s' is none of backup, bulk, compact, cursors, drops, history, incremental, named, truncate",
 				    (int)strcspn(name, ","), name);
+		if (kind->round == update_backup && !copies_can_update())
+			usage_error("--beside %s needs WiredTiger 10, and this is %s",
+				    kind->name, WIREDTIGER_VERSION_STRING);
 		if (kind->copies && !copies)
 			usage_error("--beside %s needs --copies, the directory for what it copies",
 				    kind->name);

@@ -17,6 +17,7 @@
 #define PATH_SIZE 4096
 #define CHUNK (256 * 1024)
 #define FILES_MAX 4096
+#define WAIT_AT 5		/* the file at which a checkpoint is waited for */
 
 pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -94,9 +95,9 @@ static void close_written(int fd, const char *path)
 		die("cannot write '%s': %s", path, strerror(errno));
 }
 
-/* By reflink where the file system has them. */
+/* By reflink where the file system has them, if that is wanted. */
 static void copy_file(const char *from_dir, const char *to_dir,
-		      const char *name)
+		      const char *name, bool reflink)
 {
 	char path[PATH_SIZE], copy[PATH_SIZE];
 	int from, to;
@@ -106,7 +107,7 @@ static void copy_file(const char *from_dir, const char *to_dir,
 	make_parents(copy);
 	from = open_path(path, O_RDONLY);
 	to = open_path(copy, O_WRONLY | O_CREAT | O_TRUNC);
-	if (ioctl(to, FICLONE, from))
+	if (!reflink || ioctl(to, FICLONE, from))
 		copy_range(from, to, name, 0, UINT64_MAX);
 	close(from);
 	close_written(to, copy);
@@ -132,20 +133,27 @@ struct list {
 	char *name[FILES_MAX];
 };
 
+/* Adds the next file's name to the list; NULL: there is none. */
+static const char *next_file(WT_CURSOR *backup, struct list *list)
+{
+	const char *name;
+	int ret = backup->next(backup);
+
+	if (ret == WT_NOTFOUND)
+		return NULL;
+	must(ret, "reading", "a backup cursor");
+	must(backup->get_key(backup, &name), "reading", "a backup cursor");
+	if (list->count == FILES_MAX)
+		die("a backup has more than %d files", FILES_MAX);
+	return list->name[list->count++] = copy_text(name);
+}
+
 static struct list *files_of(WT_CURSOR *backup)
 {
 	struct list *list = xalloc(1, sizeof(*list));
-	const char *name;
-	int ret;
 
-	while (!(ret = backup->next(backup)) &&
-	       !(ret = backup->get_key(backup, &name))) {
-		if (list->count == FILES_MAX)
-			die("a backup has more than %d files", FILES_MAX);
-		list->name[list->count++] = copy_text(name);
-	}
-	if (ret != WT_NOTFOUND)
-		must(ret, "reading", "a backup cursor");
+	while (next_file(backup, list))
+		;
 	return list;
 }
 
@@ -185,7 +193,7 @@ void copies_make(struct engine *engine, WT_SESSION *session, const char *dir,
 	for (size_t i = 0; i < list->count; i++) {
 		if (i == list->count / 2)
 			checkpointer_wait(cp, 2);
-		copy_file(engine->opt->dbpath, new, list->name[i]);
+		copy_file(engine->opt->dbpath, new, list->name[i], true);
 	}
 	close_cursor(backup);
 	pthread_mutex_unlock(&copies_lock);
@@ -195,3 +203,136 @@ void copies_make(struct engine *engine, WT_SESSION *session, const char *dir,
 	if (rename(new, old))
 		die("cannot rename '%s': %s", new, strerror(errno));
 }
+
+/* ---- by blocks ---- */
+
+#ifdef WT_BACKUP_RANGE
+
+bool copies_can_update(void)
+{
+	return true;
+}
+
+/* Those of a run before this one: there may be none. */
+static void forget_sources(WT_SESSION *session)
+{
+	WT_CURSOR *backup;
+
+	if (!session->open_cursor(session, "backup:", NULL,
+				  "incremental=(force_stop=true)", &backup))
+		close_cursor(backup);
+}
+
+/* What has changed of a file since the backup before, or all of it if it is new. */
+static void copy_changes(struct engine *engine, WT_SESSION *session,
+			 WT_CURSOR *backup, const char *dir, const char *name)
+{
+	char config[PATH_SIZE], path[PATH_SIZE], copy[PATH_SIZE];
+	uint64_t offset, size, type;
+	WT_CURSOR *changes;
+	int ret, from, to;
+
+	text(config, sizeof(config), "incremental=(file=%s)", name);
+	must(session->open_cursor(session, NULL, backup, config, &changes),
+	     "opening the changes of", name);
+	path_of(path, engine->opt->dbpath, name);
+	path_of(copy, dir, name);
+	make_parents(copy);
+	from = open_path(path, O_RDONLY);
+	to = open_path(copy, O_WRONLY | O_CREAT);
+	while (!(ret = changes->next(changes)) &&
+	       !(ret = changes->get_key(changes, &offset, &size, &type))) {
+		if (type == WT_BACKUP_RANGE)
+			copy_range(from, to, name, offset, size);
+		else
+			copy_file(engine->opt->dbpath, dir, name, false);
+	}
+	if (ret != WT_NOTFOUND)
+		must(ret, "reading the changes of", name);
+	close_cursor(changes);
+	close(from);
+	close_written(to, copy);
+}
+
+static bool names(const struct list *list, const char *name)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (!strcmp(list->name[i], name))
+			return true;
+	return false;
+}
+
+static void remove_others(const char *dir, const struct list *before,
+			  const struct list *now)
+{
+	char path[PATH_SIZE];
+
+	for (size_t i = 0; i < before->count; i++) {
+		path_of(path, dir, before->name[i]);
+		if (!names(now, before->name[i]) && remove(path))
+			die("cannot remove '%s': %s", path, strerror(errno));
+	}
+}
+
+void copies_update(struct engine *engine, WT_SESSION *session, const char *dir,
+		   struct checkpointer *cp)
+{
+	static unsigned int number;
+	static struct list *before;
+	char config[128], to[PATH_SIZE];
+	WT_CURSOR *backup;
+	struct list *list;
+	const char *name;
+
+	text(to, sizeof(to), "%s/incremental", dir);
+	pthread_mutex_lock(&copies_lock);
+	if (before) {
+		text(config, sizeof(config),
+		     "incremental=(src_id=n%u,this_id=n%u,consolidate=%s)",
+		     number, number + 1, number % 2 ? "true" : "false");
+	} else {
+		forget_sources(session);
+		remove_tree(to);
+		text(config, sizeof(config),
+		     "incremental=(enabled=true,granularity=16KB,this_id=n%u)",
+		     number + 1);
+	}
+	number++;
+	backup = open_backup(session, config);
+	/* What has changed can be asked for while the cursor is at the file. */
+	list = xalloc(1, sizeof(*list));
+	while ((name = next_file(backup, list))) {
+		if (list->count == WAIT_AT)
+			checkpointer_wait(cp, 1);
+		if (before)
+			copy_changes(engine, session, backup, to, name);
+		else
+			copy_file(engine->opt->dbpath, to, name, false);
+	}
+	close_cursor(backup);
+	pthread_mutex_unlock(&copies_lock);
+	if (before) {
+		remove_others(to, before, list);
+		free_list(before);
+	}
+	before = list;
+	mark_unclean(to);
+}
+
+#else
+
+bool copies_can_update(void)
+{
+	return false;
+}
+
+void copies_update(struct engine *engine, WT_SESSION *session, const char *dir,
+		   struct checkpointer *cp)
+{
+	(void)engine;
+	(void)session;
+	(void)dir;
+	(void)cp;
+}
+
+#endif

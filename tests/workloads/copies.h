@@ -16,4 +16,12 @@ extern pthread_mutex_t copies_lock;
 void copies_make(struct engine *engine, WT_SESSION *session, const char *dir,
 		 struct checkpointer *cp);
 
+/*
+ * DIR/incremental: a copy of all files by the first call, and of the blocks that have
+ * changed by each other one. Needs WiredTiger 10; by one thread.
+ */
+bool copies_can_update(void);
+void copies_update(struct engine *engine, WT_SESSION *session, const char *dir,
+		   struct checkpointer *cp);
+
 #endif

@@ -44,8 +44,8 @@ static const char usage[] =
 "  --on-load-end CMD       run CMD after the load's checkpoint\n"
 "  --on-checkpoint CMD     run CMD after each checkpoint, with CHECKPOINT=n\n"
 "  --beside NAME[,NAME...] do this during the run, too, over and over: backup, bulk,\n"
-"                          compact, cursors, drops, history, named, truncate\n"
-"  --copies DIR            where backups go: DIR/backup\n";
+"                          compact, cursors, drops, history, incremental, named, truncate\n"
+"  --copies DIR            where backups go: DIR/backup and DIR/incremental\n";
 
 static const struct mix mixes[] = {
 	/* The paper's Table 1: LB-Original, LB-Mixed, *-Update-Only, Y-Update-Heavy */

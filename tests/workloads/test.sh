@@ -165,16 +165,26 @@ beside() {
 	"$wtload" "${linkbench[@]}" --dbpath db --mix mixed --threads 2 --checkpoint-ops 200 --journal-mb 4 \
 		--beside "$1" --copies copies
 }
-for name in bulk compact cursors drops history named truncate backup; do
+kinds=(bulk compact cursors drops history named truncate backup)
+[[ $wtload == *3.2.1 ]] || kinds+=(incremental)
+for name in "${kinds[@]}"; do
 	does "beside: $name" beside $name
 	holds "... is done" lines 1 "^beside: $name, [1-9][0-9]* times$" out
+	cp out out.beside
 	does "... check" check
+	[[ $name != backup ]] || does "... the copy checks" "$wtload" check --dbpath copies/backup
 done
-does "... the backup checks" "$wtload" check --dbpath copies/backup
-does "beside: all at once" beside backup,bulk,compact,cursors,drops,history,named,truncate
-holds "... are done" lines 8 '^beside: .* times$' out
+if [[ $name == incremental ]]; then
+	holds "... again and again" lines 1 '^beside: incremental, ([2-9]|[1-9][0-9]) times$' out.beside
+	does "... the copy checks" "$wtload" check --dbpath copies/incremental
+fi
+all_kinds=$(IFS=,; echo "${kinds[*]}")
+does "beside: all at once" beside "$all_kinds"
+holds "... are done" lines ${#kinds[@]} '^beside: .* times$' out
 does "... check" check
 does "... the backup checks" "$wtload" check --dbpath copies/backup
+[[ ! -d copies/incremental ]] ||
+	does "... the one by blocks checks" "$wtload" check --dbpath copies/incremental
 no_scratch() { [[ $(files | wc -l) == 12 ]]; }
 holds "... leaves nothing behind" no_scratch
 
@@ -273,6 +283,9 @@ refused "two lengths" 2 "--ops and --seconds exclude each other" "${wt_linkbench
 refused "two kinds of checkpoints" 2 "exclude each other" "${wt_linkbench[@]}" --checkpoints 5 --checkpoint-ops 5
 refused "more checkpoints than operations" 2 "is more than one for each" "${wt_linkbench[@]}" --ops 5
 refused "something else beside" 2 "--beside 'nothing' is none of backup, bulk" "${wt_linkbench[@]}" --beside drops,nothing
+[[ $wtload != *3.2.1 ]] ||
+	refused "blocks of an old WiredTiger" 2 "--beside incremental needs WiredTiger 10, and this is WiredTiger 3.2.1" \
+		"${wt_linkbench[@]}" --beside incremental --copies copies
 refused "nowhere to copy to" 2 "--beside backup needs --copies" "${wt_linkbench[@]}" --beside backup
 refused "an unknown option" 2 "unrecognized option '--fast'" "${wt_linkbench[@]}" --fast
 refused "a stray word" 2 "'fast' is not an option" "${wt_linkbench[@]}" fast
