@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The structured log of `dsmd`, on stderr: `level message key=value ...`, or
 //! one JSON object a line.
+//!
+//! By hand: `tracing` and its subscribers are some twenty crates for two forms of a line.
 
 use std::cell::OnceCell;
 use std::fmt::{self, Display, Write as _};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Numbers of bytes as people write them.
+//!
+//! By hand: crates for it take other suffixes and fractions, too.
 
 /// Bytes, with K, M, G or T for powers of 1024.
 pub fn bytes(s: &str) -> Option<u64> {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Names of systemd's units, as systemd-escape(1) makes them.
+//!
+//! By hand: libsystemd does not export it.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;

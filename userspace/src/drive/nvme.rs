@@ -2,6 +2,8 @@
 //! What an NVMe namespace with Flexible Data Placement says: of its placement
 //! handles, by the command I/O Management Receive, and of the bytes that its
 //! endurance group has written, by a log page.
+//!
+//! By hand: libnvme is C, and this is three commands.
 
 use std::ffi::c_void;
 use std::fs::File;

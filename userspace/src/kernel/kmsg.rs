@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the kernel said since a moment: device-mapper gives a refused table's
 //! reason to the kernel log only.
+//!
+//! By hand: readers of the kernel log are whole loggers, and this is one loop.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

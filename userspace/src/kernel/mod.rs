@@ -11,6 +11,7 @@ pub mod kmsg;
 pub mod layout;
 #[cfg(test)]
 pub mod model;
+pub mod mounts;
 pub mod node;
 pub mod reply;
 pub mod streams;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Block devices as /sys/dev/block describes them.
+//!
+//! By hand: a file is read and a link followed, which a library has other names for.
 
 use std::fs;
 use std::path::{Path, PathBuf};

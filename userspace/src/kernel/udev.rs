@@ -2,6 +2,8 @@
 //! device-mapper's agreement with udev: a System V semaphore, named in the
 //! uevent, that `dmsetup udevcomplete` (from the rules) takes down when the
 //! rules have run.
+//!
+//! By hand: libdevmapper is the only library that has it, and it is C.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Metrics in the text form of Prometheus.
+//!
+//! By hand: `prometheus-client` counts in its own registry, and these are read elsewhere.
 
 use std::fmt::Write as _;
 

@@ -19,6 +19,7 @@ use crate::dbpath::turtle;
 use crate::dbpath::walk::{self, Root};
 use crate::drive::diskstat::DiskStat;
 use crate::kernel::devno::DevNo;
+use crate::kernel::mounts;
 use crate::kernel::sysfs::Sysfs;
 
 const EXT4: &str = "/sys/fs/ext4";
@@ -93,9 +94,8 @@ impl Database for Disk {
         self.solid = None;
         self.handle()?;
         let dev = DevNo::from_stat(self.root.device());
-        let mountinfo = std::fs::read_to_string("/proc/self/mountinfo");
-        let mountinfo = mountinfo.map_err(|e| format!("cannot read the mounts: {e}"))?;
-        let mount = ground::mount(&mountinfo, dev)?;
+        let mounts = mounts::all().map_err(|e| format!("cannot read the mounts: {e}"))?;
+        let mount = ground::mount(&mounts, dev)?;
         ground::journal(Path::new(EXT4), &self.sysfs.name(dev))?;
         let found = place::find(self.root.path(), &self.device, self.devno, self.sectors);
         let found = found.map_err(|e| format!("{e:#}"))?;

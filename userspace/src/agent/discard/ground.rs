@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::drive::diskstat::DiskStat;
 use crate::drive::nvme::Namespace;
 use crate::kernel::devno::DevNo;
+use crate::kernel::mounts::Mount;
 use crate::kernel::streams;
 use crate::kernel::sysfs::Sysfs;
 
@@ -16,35 +17,16 @@ pub const GRANULARITY: &str = "queue/discard_granularity";
 /// Stacks are not deeper.
 const DEPTH: u32 = 16;
 
-/// The lines of a mountinfo that are about a device, each as `id type options of the
-/// file system`.
-fn mounts(mountinfo: &str, dev: DevNo) -> Vec<String> {
-    let dev = dev.to_string();
-    let about = |line: &str| {
-        let (mount, fs) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ');
-        let id = mount.next()?;
-        if mount.nth(1)? != dev {
-            return None;
-        }
-        let mut fs = fs.split(' ');
-        let kind = fs.next()?;
-        Some(format!("{id} {kind} {}", fs.nth(1)?))
-    };
-    mountinfo.lines().filter_map(about).collect()
-}
-
 /// What a mount must be: durable when it says so, and with its metadata in a journal.
-fn check_mount(mount: &str) -> Result<(), String> {
-    let mut words = mount.split(' ').skip(1);
-    let (kind, options) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+fn check_mount(m: &Mount) -> Result<(), String> {
+    let kind = &m.kind;
     if kind != "ext4" && kind != "xfs" {
         return Err(format!(
             "the file system is {kind}, and only ext4 and XFS are known well enough"
         ));
     }
     for bad in ["nobarrier", "barrier=0", "data=writeback", "dax", "dax=always"] {
-        if options.split(',').any(|o| o == bad) {
+        if m.options.split(',').any(|o| o == bad) {
             return Err(format!("the file system is mounted with {bad}"));
         }
     }
@@ -52,15 +34,16 @@ fn check_mount(mount: &str) -> Result<(), String> {
 }
 
 /// The mounts of a device, in words that change when they do.
-pub fn mount(mountinfo: &str, dev: DevNo) -> Result<String, String> {
-    let mounts = mounts(mountinfo, dev);
+pub fn mount(mounts: &[Mount], dev: DevNo) -> Result<String, String> {
+    let words = |m: &Mount| format!("{} {} {}", m.id, m.kind, m.options);
+    let mounts: Vec<&Mount> = mounts.iter().filter(|m| m.dev == dev).collect();
     if mounts.is_empty() {
         return Err(format!(
             "the mount of the file system's device {dev} is not found"
         ));
     }
     mounts.iter().try_for_each(|m| check_mount(m))?;
-    Ok(mounts.join("; "))
+    Ok(mounts.into_iter().map(words).collect::<Vec<_>>().join("; "))
 }
 
 /// ext4 can be made without a journal.
@@ -120,6 +103,7 @@ fn granularity(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::mounts;
     use crate::kernel::sysfs::fake::Tree;
 
     const INFO: &str = "\
@@ -134,7 +118,7 @@ mod tests {
 
     #[test]
     fn mounts_that_are_known_well_enough() {
-        let of = |dev: &str| mount(INFO, dev.parse().unwrap());
+        let of = |dev: &str| mount(&mounts::parse(INFO.as_bytes()), dev.parse().unwrap());
         assert_eq!(
             of("253:0").unwrap(),
             "40 xfs rw,attr2,inode64; 41 xfs rw,attr2,inode64"

@@ -17,9 +17,11 @@ use dsm::kernel::device::Device;
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::{Dm, DmError, Id, Line};
 use dsm::kernel::kmsg::Since;
+use dsm::kernel::mounts;
 use dsm::kernel::node;
 use dsm::kernel::streams;
 use dsm::kernel::sysfs::Sysfs;
+use dsm::show::report::printable;
 
 /// udev's probes keep a device open for a moment.
 const REMOVE_TRIES: u32 = 20;
@@ -126,7 +128,8 @@ fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
 
 /// Who uses a device, as far as can be told.
 fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
-    if let Some(place) = mounted_at(dev) {
+    if let Some(place) = mounts::point_of(dev) {
+        let place = printable(&place.to_string_lossy());
         return format!("in use: it is mounted at {place}");
     }
     let holders: Vec<String> = sysfs
@@ -139,15 +142,6 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
         return format!("in use: it is held by {}", holders.join(", "));
     }
     "in use, or a partition of it is".to_owned()
-}
-
-pub fn mounted_at(dev: DevNo) -> Option<String> {
-    let dev = dev.to_string();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        (*fields.get(2)? == dev).then(|| fields.get(4).map(|s| (*s).to_owned()))?
-    })
 }
 
 /// The disks that the kernel must be told, by number, and a note where that is in vain.
@@ -211,7 +205,7 @@ pub fn remove(name: &str) -> Result<()> {
             Ok(()) => break,
             Err(e) if e.errno() == Some(Errno::BUSY) => {
                 tries += 1;
-                if tries >= REMOVE_TRIES || mounted_at(device.devno).is_some() {
+                if tries >= REMOVE_TRIES || mounts::point_of(device.devno).is_some() {
                     let who = used_by(&Sysfs::default(), device.devno);
                     bail!("{name}: the device is {who}; nothing was changed");
                 }

@@ -178,7 +178,11 @@ pub fn print_trace(path: &Path) -> Result<()> {
     let named = || path.display().to_string();
     let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
     let trace = trace::read(file).with_context(named)?;
-    match trace::text::write(&trace, BufWriter::new(io::stdout().lock())) {
+    let names = match io::stdout().is_terminal() {
+        true => trace::text::Names::Shown,
+        false => trace::text::Names::Exact,
+    };
+    match trace::text::write(&trace, names, BufWriter::new(io::stdout().lock())) {
         // `dsmctl trace | head`
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to stdout"),

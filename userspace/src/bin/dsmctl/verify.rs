@@ -15,7 +15,6 @@ use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::create::mounted_at;
 use crate::refused;
 use dsm::agent::control::{self, Request};
 use dsm::base::wake::Signals;
@@ -27,6 +26,7 @@ use dsm::kernel::class::Class;
 use dsm::kernel::device::{Device, MessageError, Target};
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::Dm;
+use dsm::kernel::mounts;
 use dsm::kernel::reply::{Region, Side, Status};
 use dsm::kernel::streams;
 use dsm::kernel::streams::Below;
@@ -464,7 +464,7 @@ fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Co
 fn directory(a: &Verify, dev: DevNo) -> Result<PathBuf> {
     match &a.dir {
         Some(dir) => Ok(dir.clone()),
-        None => mounted_at(dev).map(PathBuf::from).with_context(|| {
+        None => mounts::point_of(dev).with_context(|| {
             format!(
                 "{}: no file system is mounted from it directly; name a directory with --dir",
                 a.name

@@ -25,6 +25,9 @@ use crate::kernel::class::Class;
 pub use objects::{Lifetime, Object};
 pub use sources::{RulesFiles, Source};
 
+/// One pattern after the other, and not one automaton of `globset` for all: in its patterns
+/// `?` and `[...]` are bytes and not characters, `[...]` takes a `/`, and `{`, `\` and `^`
+/// mean something; and a path is looked up once, when its file or the rules are new.
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,

@@ -153,11 +153,10 @@ impl Tables {
         };
         let old = self.files.insert(ino, known);
         let new = &self.files[&ino];
-        let name = new.path.to_string_lossy();
         if old
             .is_none_or(|o| o.path != new.path || o.extents != new.extents || o.stamp.size != new.stamp.size)
         {
-            writer.file(ino, &name, new.stamp.size, &new.extents)?;
+            writer.file(ino, &new.path, new.stamp.size, &new.extents)?;
         }
         Ok(())
     }

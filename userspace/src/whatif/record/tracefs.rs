@@ -6,6 +6,8 @@
 //! by several programs at a time, each with an instance of its own.  It does not
 //! tell streams or hints: of a dsm device the writes are seen by `dsm:dsm_place`
 //! where they leave the target, in the parts and with the stamps that it gave them.
+//!
+//! By hand: libtracefs is C; a perf ring would need a mapping that is read with unsafe code.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};

@@ -334,7 +334,7 @@ mod tests {
         let text = "0,W,a,0,65536\n0,W,b,0,4096\n10,M\n10,A,a,65536\n10,S\n20,W,a,0,4096\n20,M\n\
                     20,A,a,65536,8192,8192\n20,A,b,4096\n20,S\n40,M\n40,A,a,65536,4096,4096\n40,S\n50,C\n";
         let mut out = Vec::new();
-        text::write(&late(&trace(text), 15), &mut out).unwrap();
+        text::write(&late(&trace(text), 15), text::Names::Exact, &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "dsm-trace,1\n0,W,a,0,65536\n0,W,b,0,4096\n20,W,a,0,4096\n25,M\n25,A,a,65536,8192,8192\n25,A,b,4096\n\

@@ -2,8 +2,10 @@
 //! The files of a trace while it is played: what a policy may know of them, and
 //! which pages of the drive they have.
 
-use glob::Pattern;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
+
+use glob::Pattern;
 
 use crate::dbpath::rules::Rules;
 use crate::kernel::class::Class;
@@ -15,7 +17,7 @@ const NONE: u32 = u32::MAX;
 const LEAF: usize = 1024;
 
 pub struct File {
-    pub name: String,
+    pub name: OsString,
     pub class: Class,
     /// Bytes.
     pub size: u64,
@@ -74,14 +76,15 @@ impl Files {
         self.loaded
     }
 
-    pub fn set_name(&mut self, file: FileNo, name: &str) {
+    pub fn set_name(&mut self, file: FileNo, name: impl AsRef<OsStr>) {
+        let name = name.as_ref();
         let mut class = self.rules.classify(Path::new(name));
-        if class == Class::Index && self.primary.iter().any(|p| p.matches(name)) {
+        if class == Class::Index && self.primary.iter().any(|p| p.matches_path(Path::new(name))) {
             class = Class::Primary;
         }
         if file as usize == self.files.len() {
             self.files.push(File {
-                name: String::new(),
+                name: OsString::new(),
                 class,
                 size: 0,
                 boundary: None,

@@ -79,7 +79,7 @@ impl Player for Historian<'_> {
                     continue;
                 }
                 let side = self.sides.entry((number, top)).or_insert_with(|| Side {
-                    file: file.name.clone(),
+                    file: file.name.to_string_lossy().into_owned(),
                     class: file.class,
                     top,
                     from: self.checkpoints,

@@ -2,6 +2,7 @@
 //! How often the objects of a trace are updated: what `dsmctl group` goes by.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::Path;
 
@@ -33,8 +34,8 @@ struct Parts {
 
 struct Meter<'a> {
     rules: &'a Rules,
-    names: Vec<String>,
-    numbers: HashMap<String, usize>,
+    names: Vec<OsString>,
+    numbers: HashMap<OsString, usize>,
     sums: Vec<Sums>,
     files: Vec<Parts>,
     /// When a page of the drive was written last, in pages.
@@ -61,8 +62,8 @@ pub fn measure(trace: &Trace, rules: &Rules) -> Result<Vec<Object>, SimError> {
     if total == 0 {
         return Err(SimError::NoRun);
     }
-    let object = |(name, s): (String, Sums)| Object {
-        name,
+    let object = |(name, s): (OsString, Sums)| Object {
+        name: name.to_string_lossy().into_owned(),
         // What was never written again lives as long as the run.
         interval: match s.rewrites {
             0 => total as f64,
@@ -74,12 +75,12 @@ pub fn measure(trace: &Trace, rules: &Rules) -> Result<Vec<Object>, SimError> {
 }
 
 impl Meter<'_> {
-    fn number(&mut self, kind: Kind, path: &str) -> usize {
+    fn number(&mut self, kind: Kind, path: &OsStr) -> usize {
         let objects = self.rules.objects();
         let name = match kind.object {
-            Some(n) => &objects[usize::from(n)].name,
+            Some(n) => OsStr::new(&objects[usize::from(n)].name),
             None if objects.is_empty() => path,
-            None => kind.class.name(),
+            None => OsStr::new(kind.class.name()),
         };
         let next = self.names.len();
         *self.numbers.entry(name.to_owned()).or_insert_with(|| {
@@ -92,7 +93,7 @@ impl Meter<'_> {
 
 impl Player for Meter<'_> {
     fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
-        let path = files.get(file).name.as_str();
+        let path = files.get(file).name.as_os_str();
         let parts = self.rules.parts(Path::new(path));
         let ranges = parts.ranges.into_iter().map(|(r, k)| (r, self.number(k, path)));
         let ranges = ranges.collect();

@@ -60,7 +60,7 @@ fn fio_line(builder: &mut Builder, line: &str, timed: bool, us: &mut u64) -> Res
     match words.as_slice() {
         [file, "write", offset, length] => builder.write(*us, file, number(offset)?, number(length)?)?,
         [file, "trim", offset, length] => builder.discard(*us, file, number(offset)?, number(length)?)?,
-        ["wait", time] | [_, "wait", time] | [_, "wait", time, _] => *us += number(time)?,
+        ["wait", time] | [_, "wait", time] | [_, "wait", time, _] => *us = us.saturating_add(number(time)?),
         [_, "read" | "sync" | "datasync", ..] | [_, "add" | "open" | "close"] | [] => {}
         _ => return Err(wrong()),
     }
@@ -106,8 +106,8 @@ fn queued(line: &str) -> Option<Queued<'_>> {
 /// What blkparse prints.  Its summary at the end, and all but writes and discards
 /// that were queued, are passed over.
 pub fn blkparse(input: impl BufRead) -> Result<Trace, ImportError> {
-    let mut events: Vec<(u64, String, bool, u64, u64)> = Vec::new();
-    for line in input.lines() {
+    let mut events: Vec<(u64, String, bool, u64, u64, usize)> = Vec::new();
+    for (n, line) in input.lines().enumerate() {
         let line = line?;
         let Some(q) = queued(&line).filter(|q| q.action == "Q") else {
             continue;
@@ -117,7 +117,7 @@ pub fn blkparse(input: impl BufRead) -> Result<Trace, ImportError> {
         };
         let discard = q.kind.contains('D');
         if discard || q.kind.contains('W') {
-            events.push((q.us, q.device.to_owned(), discard, sector, sectors));
+            events.push((q.us, q.device.to_owned(), discard, sector, sectors, n + 1));
         }
     }
     if events.is_empty() {
@@ -126,14 +126,14 @@ pub fn blkparse(input: impl BufRead) -> Result<Trace, ImportError> {
     // Those of several processors are not quite in order.
     events.sort_by_key(|e| e.0);
     let mut builder = Builder::default();
-    for (n, (us, device, discard, sector, sectors)) in events.iter().enumerate() {
+    for (us, device, discard, sector, sectors, line) in &events {
         let range = (sector.saturating_mul(SECTOR), sectors.saturating_mul(SECTOR));
         let done = if *discard {
             builder.discard(*us, device, range.0, range.1)
         } else {
             builder.write(*us, device, range.0, range.1)
         };
-        done.map_err(|e| ImportError::Line(n + 1, e.into()))?;
+        done.map_err(|e| ImportError::Line(*line, e.into()))?;
     }
     Ok(builder.finish())
 }

@@ -6,6 +6,7 @@ pub mod recording;
 pub mod text;
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Cursor, Read};
 
 use thiserror::Error;
@@ -99,8 +100,8 @@ pub enum What {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     pub events: Vec<Event>,
-    /// Paths relative to the dbpath.
-    pub names: Vec<String>,
+    /// Paths relative to the dbpath, byte by byte as they are on it.
+    pub names: Vec<OsString>,
     pub files: u32,
     pub lists: Vec<FreeList>,
 }
@@ -135,22 +136,34 @@ pub enum EventError {
 pub struct Builder {
     trace: Trace,
     /// The files that exist now.
-    files: HashMap<String, FileNo>,
+    files: HashMap<OsString, FileNo>,
     last: u64,
     loaded: bool,
 }
 
 impl Builder {
-    pub fn write(&mut self, us: u64, path: &str, offset: u64, length: u64) -> Result<(), EventError> {
+    pub fn write(
+        &mut self,
+        us: u64,
+        path: impl AsRef<OsStr>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), EventError> {
         self.check(us, Some((offset, length)))?;
-        let file = self.file(us, path)?;
+        let file = self.file(us, path.as_ref())?;
         self.push(us, What::Write { file, offset, length });
         Ok(())
     }
 
-    pub fn discard(&mut self, us: u64, path: &str, offset: u64, length: u64) -> Result<(), EventError> {
+    pub fn discard(
+        &mut self,
+        us: u64,
+        path: impl AsRef<OsStr>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), EventError> {
         self.check(us, Some((offset, length)))?;
-        let file = self.file(us, path)?;
+        let file = self.file(us, path.as_ref())?;
         self.push(us, What::Discard { file, offset, length });
         Ok(())
     }
@@ -178,9 +191,9 @@ impl Builder {
     }
 
     /// The list of a file that was never written is none that matters.
-    pub fn list(&mut self, us: u64, path: &str, list: FreeList) -> Result<(), EventError> {
+    pub fn list(&mut self, us: u64, path: impl AsRef<OsStr>, list: FreeList) -> Result<(), EventError> {
         self.check(us, None)?;
-        if let Some(&file) = self.files.get(path) {
+        if let Some(&file) = self.files.get(path.as_ref()) {
             let number = self.trace.lists.len() as u32;
             self.trace.lists.push(list);
             self.push(us, What::List { file, list: number });
@@ -200,16 +213,22 @@ impl Builder {
         Ok(())
     }
 
-    pub fn delete(&mut self, us: u64, path: &str) -> Result<(), EventError> {
+    pub fn delete(&mut self, us: u64, path: impl AsRef<OsStr>) -> Result<(), EventError> {
         self.check(us, None)?;
-        if let Some(file) = self.files.remove(path) {
+        if let Some(file) = self.files.remove(path.as_ref()) {
             self.push(us, What::Delete { file });
         }
         Ok(())
     }
 
     /// As rename(2) does it: a file that had the new name is gone.
-    pub fn rename(&mut self, us: u64, old: &str, new: &str) -> Result<(), EventError> {
+    pub fn rename(
+        &mut self,
+        us: u64,
+        old: impl AsRef<OsStr>,
+        new: impl AsRef<OsStr>,
+    ) -> Result<(), EventError> {
+        let (old, new) = (old.as_ref(), new.as_ref());
         self.check(us, None)?;
         let file = self.file(us, old)?;
         if old == new {
@@ -240,7 +259,7 @@ impl Builder {
         Ok(())
     }
 
-    fn file(&mut self, us: u64, path: &str) -> Result<FileNo, EventError> {
+    fn file(&mut self, us: u64, path: &OsStr) -> Result<FileNo, EventError> {
         if let Some(&file) = self.files.get(path) {
             return Ok(file);
         }
@@ -250,7 +269,7 @@ impl Builder {
         Ok(file)
     }
 
-    fn name(&mut self, us: u64, file: FileNo, path: &str) -> Result<(), EventError> {
+    fn name(&mut self, us: u64, file: FileNo, path: &OsStr) -> Result<(), EventError> {
         if path.is_empty() {
             return Err(EventError::NoName);
         }

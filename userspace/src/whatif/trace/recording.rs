@@ -36,7 +36,9 @@
 //! is taken for the load phase.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use thiserror::Error;
 
@@ -98,7 +100,14 @@ impl<W: Write> Writer<W> {
         self.events
     }
 
-    pub fn file(&mut self, id: u64, path: &str, size: u64, extents: &[Extent]) -> io::Result<()> {
+    pub fn file(
+        &mut self,
+        id: u64,
+        path: impl AsRef<OsStr>,
+        size: u64,
+        extents: &[Extent],
+    ) -> io::Result<()> {
+        let path = path.as_ref();
         self.numbers(b'F', &[id, path.len() as u64])?;
         self.out.write_all(path.as_bytes())?;
         self.number(size)?;
@@ -221,7 +230,7 @@ fn ends(sector: u64, sectors: u64) -> Option<u64> {
 }
 
 struct File {
-    path: String,
+    path: OsString,
     size: u64,
     extents: Vec<Extent>,
 }
@@ -257,7 +266,7 @@ struct Reader<R> {
     files: BTreeMap<u64, File>,
     before: Places,
     /// Paths in the table before, to see what was renamed.
-    names: BTreeMap<u64, String>,
+    names: BTreeMap<u64, OsString>,
     changed: Vec<u64>,
     gone: Vec<u64>,
     pending: Vec<Pending>,
@@ -391,7 +400,7 @@ impl<R: Read> Reader<R> {
         }
         let mut path = vec![0; length as usize];
         self.bytes(&mut path)?;
-        let path = String::from_utf8(path).map_err(|_| self.damaged("a path is not text"))?;
+        let path = OsString::from_vec(path);
         let size = self.number()?;
         let count = self.number()?;
         if count > MAX_EXTENTS {
@@ -535,7 +544,7 @@ impl<R: Read> Reader<R> {
     /// the beginning of the window; so does the end of a file whose name another
     /// one has now.  Other files end with the window, since the window may have
     /// writes to them: these are returned.
-    fn rename_and_delete(&mut self) -> Result<Vec<String>, RecordingError> {
+    fn rename_and_delete(&mut self) -> Result<Vec<OsString>, RecordingError> {
         let us = self.pending.first().map_or(self.us, |p| p.us);
         let mut last = Vec::new();
         for id in std::mem::take(&mut self.gone) {
@@ -562,7 +571,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Whether a file that had another name has this one now.
-    fn renamed_to(&self, path: &str) -> bool {
+    fn renamed_to(&self, path: &OsStr) -> bool {
         self.changed
             .iter()
             .any(|id| self.names.contains_key(id) && self.files.get(id).is_some_and(|f| f.path == path))
@@ -588,7 +597,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The name of a file now, or before it was gone.
-    fn path_of(&self, id: u64) -> Option<String> {
+    fn path_of(&self, id: u64) -> Option<OsString> {
         let now = self.files.get(&id).map(|f| &f.path);
         now.or_else(|| self.names.get(&id)).cloned()
     }
@@ -612,12 +621,12 @@ impl<R: Read> Reader<R> {
                 },
             };
             let path = found.and_then(|(id, _)| {
-                let now = self.files.get(&id).map(|f| f.path.as_str());
-                now.or_else(|| self.names.get(&id).map(String::as_str))
+                let now = self.files.get(&id).map(|f| f.path.as_os_str());
+                now.or_else(|| self.names.get(&id).map(OsString::as_os_str))
             });
             let (path, offset) = match (path, found) {
                 (Some(path), Some((_, offset))) => (path, offset),
-                _ => (UNMAPPED, at),
+                _ => (OsStr::new(UNMAPPED), at),
             };
             let (offset, length) = (offset * SECTOR, (to - at) * SECTOR);
             let done = if discard {
@@ -647,7 +656,7 @@ fn find(places: &Places, at: u64, end: u64) -> (Option<(u64, u64)>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::whatif::trace::What;
+    use crate::whatif::trace::{text, What};
 
     fn writer() -> Writer<Vec<u8>> {
         Writer::new(Vec::new(), 1000).unwrap()
@@ -684,6 +693,25 @@ mod tests {
         w.table(1050).unwrap();
         w.checkpoint(1050).unwrap();
         w.finish().unwrap()
+    }
+
+    /// Two names that are no UTF-8 are two files, also after a way through text.
+    #[test]
+    fn names_are_bytes() {
+        let names: [&[u8]; 3] = [b"\xff\xfe.wt", b"\xff\xfd.wt", b"a,\n\x1b\".wt"];
+        let mut w = writer();
+        for (n, name) in (0..).zip(names) {
+            let at = 800 + 100 * n;
+            w.file(n, OsStr::from_bytes(name), 4096, &[Extent::new(0, at, 8)])
+                .unwrap();
+        }
+        w.table(1000).unwrap();
+        let trace = parse(&w.finish().unwrap()).unwrap();
+        assert_eq!(trace.files, 3);
+        assert!(trace.names.iter().map(|n| n.as_bytes()).eq(names));
+        let mut text = Vec::new();
+        text::write(&trace, text::Names::Exact, &mut text).unwrap();
+        assert_eq!(text::read(&text[..]).unwrap(), trace);
     }
 
     #[test]

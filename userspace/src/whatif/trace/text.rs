@@ -17,11 +17,16 @@
 //! <microseconds>,N                            events are missing
 //! ```
 //!
-//! Offsets and lengths are bytes, files are paths relative to the dbpath.
+//! Offsets and lengths are bytes, files are paths relative to the dbpath.  It is CSV as
+//! RFC 4180 has it: a path with a comma, a quote or a line's end in it stands in quotes,
+//! with its own quotes doubled.  Paths are bytes, in whatever encoding.
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead, Write};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 
+use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
 use thiserror::Error;
 
 use crate::dbpath::avail::FreeList;
@@ -35,9 +40,7 @@ pub enum ReadError {
     #[error("this is not a trace: the first line must be '{FIRST}', not '{0}'")]
     Foreign(String),
     #[error("line {0}: {1}")]
-    Line(usize, LineError),
-    #[error("line {0}: this is not text")]
-    NoText(usize),
+    Line(u64, LineError),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -64,103 +67,152 @@ pub enum LineError {
     Event(#[from] EventError),
 }
 
-pub fn read(input: impl BufRead) -> Result<Trace, ReadError> {
-    let mut builder = Builder::default();
-    let mut number = 0;
-    for line in input.split(b'\n') {
-        let line = line?;
-        number += 1;
-        let line = std::str::from_utf8(&line).map_err(|_| match number {
-            1 => ReadError::Foreign(short(&String::from_utf8_lossy(&line))),
-            n => ReadError::NoText(n),
-        })?;
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        if number > 1 {
-            event(&mut builder, line).map_err(|e| ReadError::Line(number, e))?;
-        } else if line != FIRST {
-            return Err(ReadError::Foreign(short(line)));
-        }
+/// Reads a trace.  Empty lines say nothing; what ends the first line, `\n` or `\r\n`, ends
+/// all.
+pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
+    let mut first = Vec::new();
+    input.read_until(b'\n', &mut first)?;
+    let first = first.strip_suffix(b"\n").unwrap_or(&first);
+    let crlf = first.ends_with(b"\r");
+    let first = first.strip_suffix(b"\r").unwrap_or(first);
+    if first != FIRST.as_bytes() {
+        return Err(ReadError::Foreign(short(first)));
     }
-    if number == 0 {
-        return Err(ReadError::Foreign(String::new()));
+    // The crate counts lines at line feeds only, and is told of no other end.
+    let mut csv = ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .terminator(Terminator::Any(b'\n'))
+        .from_reader(input.chain(&b"\n"[..]));
+    let mut builder = Builder::default();
+    let mut record = ByteRecord::new();
+    while csv.read_byte_record(&mut record).map_err(io::Error::from)? {
+        let mut fields: Vec<&[u8]> = record.iter().collect();
+        if let Some(last) = fields.last_mut().filter(|_| crlf) {
+            *last = last.strip_suffix(b"\r").unwrap_or(last);
+        }
+        if fields == [b""] {
+            continue;
+        }
+        event(&mut builder, &fields).map_err(|e| {
+            // The record ends before this line, behind the first one.
+            let within = record.as_slice().iter().filter(|&&b| b == b'\n').count() as u64;
+            ReadError::Line(csv.position().line() - within, e)
+        })?;
     }
     Ok(builder.finish())
 }
 
-/// Writes a trace in this form.  A file's first name is not said apart, since the
-/// first write says it.
-pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
-    let mut names: Vec<Option<u32>> = vec![None; trace.files as usize];
-    let name = |names: &[Option<u32>], file: FileNo| {
-        let number = names[file as usize].expect("a file is named before it is written");
-        &trace.names[number as usize]
-    };
-    writeln!(out, "{FIRST}")?;
-    for e in &trace.events {
-        let us = e.us;
-        match e.what {
-            What::Name { file, name: new } => {
-                if names[file as usize].is_some() {
-                    let (old, new) = (name(&names, file), &trace.names[new as usize]);
-                    writeln!(out, "{us},R,{old},{new}")?;
-                }
-                names[file as usize] = Some(new);
-            }
-            What::Write { file, offset, length } => {
-                writeln!(out, "{us},W,{},{offset},{length}", name(&names, file))?;
-            }
-            What::Discard { file, offset, length } => {
-                writeln!(out, "{us},D,{},{offset},{length}", name(&names, file))?;
-            }
-            What::LoadEnd => writeln!(out, "{us},L")?,
-            What::Checkpoint => writeln!(out, "{us},C")?,
-            What::Delete { file } => writeln!(out, "{us},X,{}", name(&names, file))?,
-            What::Window => writeln!(out, "{us},M")?,
-            What::List { file, list } => {
-                let list = &trace.lists[list as usize];
-                write!(out, "{us},A,{},{}", name(&names, file), list.file_size)?;
-                for e in &list.extents {
-                    write!(out, ",{},{}", e.start, e.end - e.start)?;
-                }
-                writeln!(out)?;
-            }
-            What::Looked => writeln!(out, "{us},S")?,
-            What::Lost => writeln!(out, "{us},N")?,
-        }
-    }
-    out.flush()
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    Exact,
+    /// For people: a control character, which a terminal would obey, is a `?`.
+    Shown,
 }
 
-fn event(builder: &mut Builder, line: &str) -> Result<(), LineError> {
-    let no_event = || LineError::NoEvent(short(line));
-    let (time, rest) = line.split_once(',').ok_or_else(no_event)?;
+/// Writes a trace in this form.  A file's first name is not said apart, since the
+/// first write says it.
+pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
+    let shown: Vec<Vec<u8>> = match how {
+        Names::Exact => trace.names.iter().map(|n| n.as_bytes().to_vec()).collect(),
+        Names::Shown => trace
+            .names
+            .iter()
+            .map(|n| printable(n.as_bytes()).into_bytes())
+            .collect(),
+    };
+    let mut names: Vec<Option<u32>> = vec![None; trace.files as usize];
+    let mut csv = WriterBuilder::new()
+        .flexible(true)
+        .terminator(Terminator::Any(b'\n'))
+        .from_writer(out);
+    csv.write_record(FIRST.split(','))?;
+    let mut record = ByteRecord::new();
+    for e in &trace.events {
+        let name = |file: FileNo| {
+            let number = names[file as usize].expect("a file is named before it is written");
+            shown[number as usize].as_slice()
+        };
+        record.clear();
+        push(&mut record, e.us);
+        match e.what {
+            What::Name { file, name: new } => {
+                let renamed = names[file as usize].is_some();
+                if renamed {
+                    record.push_field(b"R");
+                    record.push_field(name(file));
+                    record.push_field(&shown[new as usize]);
+                }
+                names[file as usize] = Some(new);
+                if !renamed {
+                    continue;
+                }
+            }
+            What::Write { file, offset, length } | What::Discard { file, offset, length } => {
+                let is_write = matches!(e.what, What::Write { .. });
+                record.push_field(if is_write { b"W" } else { b"D" });
+                record.push_field(name(file));
+                push(&mut record, offset);
+                push(&mut record, length);
+            }
+            What::LoadEnd => record.push_field(b"L"),
+            What::Checkpoint => record.push_field(b"C"),
+            What::Delete { file } => {
+                record.push_field(b"X");
+                record.push_field(name(file));
+            }
+            What::Window => record.push_field(b"M"),
+            What::List { file, list } => {
+                let list = &trace.lists[list as usize];
+                record.push_field(b"A");
+                record.push_field(name(file));
+                push(&mut record, list.file_size);
+                for e in &list.extents {
+                    push(&mut record, e.start);
+                    push(&mut record, e.end - e.start);
+                }
+            }
+            What::Looked => record.push_field(b"S"),
+            What::Lost => record.push_field(b"N"),
+        }
+        csv.write_byte_record(&record)?;
+    }
+    csv.flush()
+}
+
+fn push(record: &mut ByteRecord, number: u64) {
+    record.push_field(number.to_string().as_bytes());
+}
+
+fn event(builder: &mut Builder, fields: &[&[u8]]) -> Result<(), LineError> {
+    let [time, kind, fields @ ..] = fields else {
+        return Err(LineError::NoEvent(short(&fields.concat())));
+    };
     let us = digits(time).ok_or_else(|| LineError::Time(short(time)))?;
-    let mut fields = rest.split(',');
-    let kind = fields.next().ok_or_else(no_event)?;
-    let fields: Vec<&str> = fields.collect();
     let wrong = |takes| LineError::Fields {
-        kind: kind.to_owned(),
+        kind: short(kind),
         takes,
         found: fields.len(),
     };
-    match (kind, fields.as_slice()) {
-        ("W" | "D", [file, offset, length]) => {
+    match (*kind, fields) {
+        (b"W" | b"D", [file, offset, length]) => {
             let offset = bytes("offset", offset)?;
             let length = bytes("length", length)?;
-            if kind == "W" {
-                builder.write(us, file, offset, length)?;
+            if *kind == b"W" {
+                builder.write(us, path(file), offset, length)?;
             } else {
-                builder.discard(us, file, offset, length)?;
+                builder.discard(us, path(file), offset, length)?;
             }
         }
-        ("L", []) => builder.load_end(us)?,
-        ("C", []) => builder.checkpoint(us)?,
-        ("X", [file]) => builder.delete(us, file)?,
-        ("R", [old, new]) => builder.rename(us, old, new)?,
-        ("M", []) => builder.window(us)?,
-        ("S", []) => builder.looked(us)?,
-        ("N", []) => builder.lost(us)?,
-        ("A", [file, size, extents @ ..]) if extents.len() % 2 == 0 => {
+        (b"L", []) => builder.load_end(us)?,
+        (b"C", []) => builder.checkpoint(us)?,
+        (b"X", [file]) => builder.delete(us, path(file))?,
+        (b"R", [old, new]) => builder.rename(us, path(old), path(new))?,
+        (b"M", []) => builder.window(us)?,
+        (b"S", []) => builder.looked(us)?,
+        (b"N", []) => builder.lost(us)?,
+        (b"A", [file, size, extents @ ..]) if extents.len() % 2 == 0 => {
             let mut list = FreeList {
                 file_size: bytes("size", size)?,
                 ..FreeList::default()
@@ -173,36 +225,44 @@ fn event(builder: &mut Builder, line: &str) -> Result<(), LineError> {
                 let end = good.ok_or_else(|| LineError::List(short(pair[0])))?;
                 list.extents.push(offset..end);
             }
-            builder.list(us, file, list)?;
+            builder.list(us, path(file), list)?;
         }
-        ("A", _) => {
+        (b"A", _) => {
             return Err(wrong(
                 "a file, its size, and an offset and a length for each range",
             ))
         }
-        ("W" | "D", _) => return Err(wrong("a file, an offset and a length")),
-        ("L" | "C" | "M" | "S" | "N", _) => return Err(wrong("nothing")),
-        ("X", _) => return Err(wrong("a file")),
-        ("R", _) => return Err(wrong("the old and the new name of a file")),
+        (b"W" | b"D", _) => return Err(wrong("a file, an offset and a length")),
+        (b"L" | b"C" | b"M" | b"S" | b"N", _) => return Err(wrong("nothing")),
+        (b"X", _) => return Err(wrong("a file")),
+        (b"R", _) => return Err(wrong("the old and the new name of a file")),
         _ => return Err(LineError::Kind(short(kind))),
     }
     Ok(())
 }
 
-fn digits(s: &str) -> Option<u64> {
-    (s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse().ok())?
+fn path(field: &[u8]) -> &OsStr {
+    OsStr::from_bytes(field)
 }
 
-fn bytes(what: &'static str, s: &str) -> Result<u64, LineError> {
+fn digits(s: &[u8]) -> Option<u64> {
+    let all = s.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(s).ok().filter(|_| all)?.parse().ok()
+}
+
+fn bytes(what: &'static str, s: &[u8]) -> Result<u64, LineError> {
     digits(s).ok_or_else(|| LineError::Number(what, short(s)))
 }
 
 /// What of a line is fit to be shown.
-fn short(s: &str) -> String {
-    s.chars()
-        .take(60)
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+fn short(s: &[u8]) -> String {
+    printable(&s[..s.len().min(240)]).chars().take(60).collect()
+}
+
+/// Without what a terminal would obey.
+fn printable(s: &[u8]) -> String {
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    String::from_utf8_lossy(s).chars().map(shown).collect()
 }
 
 #[cfg(test)]
@@ -268,7 +328,7 @@ mod tests {
                     6,M\n7,A,a.wt,40960,4096,8192,20480,4096\n7,A,a.wt,4096\n7,S\n8,N\n";
         let trace = parse(text).unwrap();
         let mut written = Vec::new();
-        write(&trace, &mut written).unwrap();
+        write(&trace, Names::Exact, &mut written).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), text);
     }
 
@@ -288,8 +348,8 @@ mod tests {
                 "this is not a trace: the first line must be 'dsm-trace,1', not 'dsm-trace,2'",
             ),
             (
-                "dsm-trace,1\n\n",
-                "line 2: '': an event is <microseconds>,<W|D|L|C|X|R|M|A|S|N>[,...]",
+                "dsm-trace,1\n\nnow\n",
+                "line 3: 'now': an event is <microseconds>,<W|D|L|C|X|R|M|A|S|N>[,...]",
             ),
             (
                 "dsm-trace,1\n1,C\nx,C\n",
@@ -341,10 +401,59 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), error, "{text:?}");
         }
-        assert!(matches!(
-            read(&b"dsm-trace,1\n1,X,\xff\n"[..]),
-            Err(ReadError::NoText(2))
-        ));
         assert!(matches!(read(&b"\xff\xfe\n"[..]), Err(ReadError::Foreign(_))));
+    }
+
+    /// With names that a comma, a quote, a line's end, a terminal or another encoding would
+    /// take apart.
+    #[test]
+    fn names_survive() {
+        let names: [&[u8]; 8] = [
+            b"a,b.wt",
+            b"new\nline.wt",
+            b"cr\r\n",
+            b"\"quoted\" and \"",
+            b"esc\x1b]0;pwn\x07.wt",
+            b"\xff\xfe.wt",
+            b"\xff\xfd.wt",
+            b" blanks ",
+        ];
+        let mut b = Builder::default();
+        for (us, name) in (0..).zip(names) {
+            b.write(us, path(name), 4096, 4096).unwrap();
+        }
+        b.rename(9, path(names[1]), path(b"\r")).unwrap();
+        b.delete(9, path(b"\r")).unwrap();
+        let trace = b.finish();
+        let mut written = Vec::new();
+        write(&trace, Names::Exact, &mut written).unwrap();
+        assert_eq!(read(&written[..]).unwrap(), trace);
+
+        let mut shown = Vec::new();
+        write(&trace, Names::Shown, &mut shown).unwrap();
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+        assert_eq!(shown.lines().count(), 1 + names.len() + 2);
+    }
+
+    /// A line is where its record begins, also behind names of several lines.
+    #[test]
+    fn lines_are_counted_as_an_editor_does() {
+        for text in [
+            "dsm-trace,1\n1,C\n\n2,X,\"a\nb\nc\"\n3,Q\n",
+            "dsm-trace,1\r\n1,C\r\n\r\n2,X,\"a\r\nb\r\nc\"\r\n3,Q\r\n",
+        ] {
+            let said = parse(text).unwrap_err().to_string();
+            assert!(
+                said.starts_with("line 7: there is no event 'Q'"),
+                "{text:?}: {said}"
+            );
+        }
+        assert!(parse("dsm-trace,1\n\n\n1,Q")
+            .unwrap_err()
+            .to_string()
+            .starts_with("line 4: "));
+        let said = parse("dsm-trace,1\n1,C\n2,X,\"a\n3,C\n4,C\n").unwrap();
+        assert_eq!(said.events.len(), 1, "a file that was never written");
     }
 }

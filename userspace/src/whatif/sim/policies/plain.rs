@@ -7,6 +7,7 @@ use std::path::Path;
 use super::{Policy, Stream};
 use crate::whatif::sim::files::Files;
 use crate::whatif::trace::FileNo;
+use std::ffi::OsStr;
 
 /// A stream for each file, in the order of their making; when streams run out,
 /// the files made later share the last one.
@@ -56,7 +57,7 @@ impl Extension {
         }
     }
 
-    fn temperature(name: &str) -> Stream {
+    fn temperature(name: &OsStr) -> Stream {
         let extension = Path::new(name).extension().and_then(|e| e.to_str());
         match extension.unwrap_or_default() {
             "turtle" | "set" => 1,
