@@ -129,15 +129,18 @@ kunit:
 
 stress:
 	tests/uml/stress 600
+	tests/uml/stress --volume 180
 
 faults:
 	tests/uml/faults 100 8
+	tests/uml/faults --volume 20 2
 
 discard-test:
 	tests/discard/run --long
 
 fuzz:
 	tests/uml/fuzz 1000000
+	tests/uml/fuzz --volume 100000
 
 soak:
 	tests/cargo userspace test --release --lib -- --ignored --nocapture soak

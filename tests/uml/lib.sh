@@ -37,7 +37,7 @@ run_guest() {
 		shift
 	done
 	shift
-	name=${1%.sh}
+	name=$*
 
 	uml_prepare debug
 	mkdir -p "$job"

@@ -178,7 +178,7 @@ int dm_table(const char *name, char *line)
 	return ask(name, NULL, DM_NOFLUSH_FLAG | DM_STATUS_TABLE_FLAG, line, DM_SMALL);
 }
 
-void dm_device_number(const char *disk, char number[16])
+static void device_number(const char *disk, char number[16])
 {
 	char path[128];
 	FILE *file;
@@ -188,4 +188,39 @@ void dm_device_number(const char *disk, char number[16])
 	if (!file || fscanf(file, "%15s", number) != 1)
 		err(1, "%s", path);
 	fclose(file);
+}
+
+/* guest.sh says so when there is a volume between dsm and the disk. */
+void dm_below(char number[16])
+{
+	const char *volume = getenv("VOLUME");
+
+	device_number(volume ? volume : "streamdisk", number);
+}
+
+static unsigned int words_of(const char *text)
+{
+	unsigned int words = 0;
+
+	while (*(text += strspn(text, " "))) {
+		words++;
+		text += strcspn(text, " ");
+	}
+	return words;
+}
+
+const char *dm_line(char *line, size_t room, uint64_t start, const char *features)
+{
+	char below[16], leaf[16], leaves[32] = "";
+	unsigned int words = words_of(features);
+
+	dm_below(below);
+	if (getenv("VOLUME")) {
+		device_number("streamdisk", leaf);
+		snprintf(leaves, sizeof(leaves), " leaves %s", leaf);
+		words += 2;
+	}
+	snprintf(line, room, "%s %llu %u %s%s", below, (unsigned long long)start, words,
+		 features, leaves);
+	return line;
 }

@@ -32,7 +32,13 @@ int dm_message(const char *name, const char *message, char *reply);
 int dm_status(const char *name, char *line);
 int dm_table(const char *name, char *line);
 
-/* "major:minor" of a block device under /sys/block. */
-void dm_device_number(const char *disk, char number[16]);
+/*
+ * The constructor's words for a device from sector @start on of what lies below: the
+ * disk, or a volume on it, whose disks are named then. @features are pairs of words.
+ */
+const char *dm_line(char *line, size_t room, uint64_t start, const char *features);
+
+/* "major:minor" of what lies below. */
+void dm_below(char number[16]);
 
 #endif

@@ -29,14 +29,13 @@
 	     "file 3 oplog - 0:256:8"
 
 /* After so many allocations of a load, what comes is device-mapper's own. */
-#define LAST 40
+#define LAST 400
 
 #define ALL_FEATURES							\
-	"65536 24 policy dsm groups 16 alpha 64 prediction computed range region "	\
+	"policy dsm groups 16 alpha 64 prediction computed range region "	\
 	"primary_filter off threshold1 1 threshold2 1 streams 255 stream_base 1 "	\
 	"hints off foreign override"
 
-static char device[16];		/* below */
 static int fail_nth, data_fd;
 
 static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why, ...)
@@ -327,7 +326,7 @@ static void try_constructor(const char *features, unsigned int devices)
 	if (kmsg < 0 || lseek(kmsg, 0, SEEK_END) < 0)
 		stop("/dev/kmsg cannot be read");
 	look(&before);
-	snprintf(line, sizeof(line), "%s %s", device, features);
+	dm_line(line, sizeof(line), 0, features);
 	for (unsigned int i = 0; i < devices; i++) {
 		snprintf(name, sizeof(name), NAME "-%u", i);
 		if (dm_create(name, NULL) || dm_load(name, SECTORS, line))
@@ -342,6 +341,8 @@ static void try_constructor(const char *features, unsigned int devices)
 				stop("constructor, allocation %u: ended with %d", nth, r);
 			refused += r == -ENOMEM;
 		}
+		if (nth > LAST)
+			stop("constructor: allocations do not end");
 		r = dm_load(name, SECTORS, line);
 		if (r)
 			stop("constructor: ended with %d without a fault", r);
@@ -368,7 +369,7 @@ int main(int argc, char **argv)
 {
 	unsigned int files = argc > 2 ? strtoul(argv[1], NULL, 10) : 0, minor;
 	unsigned int devices = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
-	char path[32], line[64];
+	char path[32], line[128];
 
 	if (!files || files > 1000 || !devices) {
 		fprintf(stderr, "usage: faults FILES DEVICES, at most 1000 files\n");
@@ -379,8 +380,7 @@ int main(int argc, char **argv)
 	fill_many(files);
 	dm_open();
 	prepare_injection();
-	dm_device_number("streamdisk", device);
-	snprintf(line, sizeof(line), "%s 0", device);
+	dm_line(line, sizeof(line), 0, "");
 	if (dm_create(NAME, &minor) || dm_load(NAME, SECTORS, line) || dm_resume(NAME))
 		stop("the device cannot be made");
 	snprintf(path, sizeof(path), "/dev/dm-%u", minor);
@@ -390,7 +390,7 @@ int main(int argc, char **argv)
 
 	for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++)
 		try_message(&attempts[i]);
-	try_constructor("0", devices);
+	try_constructor("", devices);
 	try_constructor(ALL_FEATURES, 1);
 
 	close(data_fd);

@@ -491,11 +491,11 @@ static void check_table(void)
 static void check_writes(void)
 {
 	static const char upload[] = "upload # file 1 collection 4096 0:0:16 file 2 index - 0:16:16";
-	char path[32], line[64];
+	char path[32], line[128];
 	uint64_t *block = aligned_alloc(4096, 4096), *got = aligned_alloc(4096, 4096);
 	int fd;
 
-	snprintf(line, sizeof(line), "%s %u", w.device, w.index * SECTORS);
+	dm_line(line, sizeof(line), w.index * SECTORS, "");
 	if (dm_load(w.name, SECTORS, line) || dm_resume(w.name))
 		fail("the device cannot be set up anew");
 	if (send_message("begin full 65536") || send_message(upload) || send_message("commit #"))
@@ -528,7 +528,7 @@ static void check_writes(void)
 
 static void set_up(unsigned int index, uint64_t seed)
 {
-	char line[64];
+	char line[128];
 	FILE *file;
 	int r;
 
@@ -536,8 +536,8 @@ static void set_up(unsigned int index, uint64_t seed)
 	w.seed = seed;
 	state = (seed * WORKERS + index + 1) * 0x9e3779b97f4a7c15ULL;
 	snprintf(w.name, sizeof(w.name), "fuzz%u", index);
-	dm_device_number("streamdisk", w.device);
-	snprintf(line, sizeof(line), "%s %u", w.device, index * SECTORS);
+	dm_below(w.device);
+	dm_line(line, sizeof(line), index * SECTORS, "");
 	r = dm_create(w.name, &w.minor);
 	if (r || (r = dm_load(w.name, SECTORS, line)) || (r = dm_resume(w.name)))
 		fail("the device cannot be made: %s", strerror(-r));

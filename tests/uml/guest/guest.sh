@@ -1,10 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# usage: guest.sh COMMAND [ARG...]
+# usage: guest.sh [--volume] COMMAND [ARG...]
 #
 # Runs in UML: loads the modules, runs COMMAND, unloads the modules, and looks for
-# what has been left behind.
-test=${1%.sh}
+# what has been left behind. With --volume dsm lies on a volume as LVM makes them, of
+# two pieces of the disk in the other order.
+volume=
+[[ $1 != --volume ]] || { volume=1; shift; }
+test=${1%.sh}${volume:+ above a volume}
 status=0
 
 pass() { echo "ok - uml: $test: $*"; }
@@ -42,7 +45,14 @@ dmesg --console-level 1
 echo 1 >/sys/kernel/rcu_expedited	# a reload waits for RCU several times
 before=$(per_cpu_allocations)
 insmod streamdisk.ko poison=1 discard_ms=2 && insmod dm-dsm.ko || exit
+if [[ $volume ]]; then
+	half=$(($(</sys/block/streamdisk/size) / 2))
+	printf '%s linear /dev/streamdisk %s\n' "0 $half" $half "$half $half" 0 | dmsetup create volume
+	VOLUME=dm-$(dmsetup info -c --noheadings -o minor volume)
+	export VOLUME
+fi
 "./$1" "${@:2}" || status=1
+[[ ! $volume ]] || dmsetup remove volume
 if rmmod dm_dsm && rmmod streamdisk; then
 	check_per_cpu
 	[[ ! $(</proc/cmdline) =~ kmemleak=on ]] || check_kmemleak

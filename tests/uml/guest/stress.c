@@ -48,7 +48,6 @@
 
 static enum mode { STEADY, RESETS, RELOADS } mode;
 static const char * const mode_name[] = { "steady", "resets", "reloads" };
-static char device[16];		/* below */
 static int data_fd;
 static volatile bool done;
 
@@ -324,10 +323,11 @@ static void suspend(void)
 
 static void reload(void)
 {
-	char line[128];
+	char line[128], features[64];
 
-	snprintf(line, sizeof(line), "%s 0 6 groups %u policy %s discard on", device,
-		 2 + below(15), below(3) ? "dsm" : "file");
+	snprintf(features, sizeof(features), "groups %u policy %s discard on", 2 + below(15),
+		 below(3) ? "dsm" : "file");
+	dm_line(line, sizeof(line), 0, features);
 	if (dm_load(NAME, SECTORS, line))
 		stop("'%s' cannot be loaded", line);
 	if (!below(4))
@@ -471,13 +471,13 @@ static unsigned long discarded_by_disk(void)
 /* Another device, on the same disk but not where the first one is. */
 static void another(void)
 {
-	char line[64], path[32];
+	char line[128], path[32];
 	unsigned int minor;
 	void *page = aligned_alloc(4096, 4096);
 	int fd, r;
 
 	memset(page, 0, 4096);
-	snprintf(line, sizeof(line), "%s %lu", device, SECTORS);
+	dm_line(line, sizeof(line), SECTORS, "");
 	if (dm_create("another", &minor) || dm_load("another", SECTORS, line) ||
 	    dm_resume("another"))
 		stop("another device cannot be made");
@@ -716,11 +716,11 @@ static void check_counts(unsigned long total, const struct counts *disk)
 
 static unsigned int make_device(void)
 {
-	char line[32], path[32];
+	char line[128], path[32];
 	unsigned int minor;
 	struct division d;
 
-	snprintf(line, sizeof(line), "%s 0 2 discard on", device);
+	dm_line(line, sizeof(line), 0, "discard on");
 	if (dm_create(NAME, &minor) || dm_load(NAME, SECTORS, line) || dm_resume(NAME))
 		stop("the device cannot be made");
 	divide_all(&d);
@@ -797,7 +797,6 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	dm_open();
-	dm_device_number("streamdisk", device);
 	seed = 1;
 	for (unsigned int spent = 0; spent + length <= seconds; spent += length) {
 		run_round(length);
