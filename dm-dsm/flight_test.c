@@ -167,7 +167,7 @@ struct lingering {
 
 #define GUARD (600 * HZ)	/* against spinning for ever */
 
-static void linger(void *data, const struct dsm *d, u64 sector, unsigned int sectors,
+static void linger(void *data, const struct dsm *d, u64 sector, u64 sectors,
 		   union dsm_stamp stamp)
 {
 	struct lingering *write = data;

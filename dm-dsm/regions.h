@@ -123,8 +123,7 @@ static inline void dsm_region_widen(struct dsm_region *region, u32 low, u32 high
  * Fig. 7, lines 7 to 10 (13 to 16), for @sectors from the file's @offset on; in an RCU
  * read-side section.
  */
-static inline void dsm_region_count(struct dsm_region *region, u64 offset,
-				    unsigned int sectors)
+static inline void dsm_region_count(struct dsm_region *region, u64 offset, u64 sectors)
 {
 	u32 low = offset / DSM_PAGE_SECTORS;
 	u32 high = (offset + sectors + DSM_PAGE_SECTORS - 1) / DSM_PAGE_SECTORS;

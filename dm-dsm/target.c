@@ -40,9 +40,9 @@
 
 static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
 					  union dsm_stamp stamp, u64 sector,
-					  unsigned int sectors)
+					  u64 sectors)
 {
-	unsigned int stream = stamp.stream;
+	unsigned long stream = stamp.stream;
 	struct dsm_stream_count __percpu *count = &d->counts->stream[stream];
 
 	dsm_bio_set_stream(bio, stamp.stream);
@@ -57,30 +57,41 @@ static __always_inline union dsm_stamp dsm_bio_stamp(const struct bio *bio)
 	return dsm_stamp(dsm_bio_stream(bio), bio->bi_write_hint);
 }
 
+/* Where in the target a bio lies that is remapped already */
+static __always_inline u64 dsm_bio_sector(const struct dsm *d, const struct bio *bio)
+{
+	return bio->bi_iter.bi_sector - d->start;
+}
+
+/* With discards on, notes a write, and returns the map if it needs no more care. */
+static __always_inline const struct dsm_extent_map *
+dsm_track_write(struct dsm *d, const struct bio *bio)
+{
+	const struct dsm_bits *bits = rcu_dereference_sched(d->written);
+	u64 sector = dsm_bio_sector(d, bio);
+
+	if (!bits)
+		return NULL;
+	if (!dsm_discard_track(bits, sector, bio_sectors(bio)))
+		dsm_discard_track_pages(bits, sector, bio_sectors(bio));
+	return READ_ONCE(d->unsettled) ? NULL : rcu_dereference_sched(d->map);
+}
+
 /*
  * Fig. 7 for nearly all writes: those that lie in one extent and bring no stream or
  * hint that they keep.  False for others, of which nothing has been done then.
  */
-static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio,
-					    u64 sector, unsigned int sectors)
+static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio)
 {
 	const struct dsm_extent_map *map;
 	bool whole = false;
 
 	rcu_read_lock_sched();
 	map = rcu_dereference_sched(d->direct);
-	if (unlikely(!map)) {
-		const struct dsm_bits *bits = rcu_dereference_sched(d->written);
-
-		if (bits && !dsm_discard_track(bits, sector, sectors)) {
-			dsm_discard_track_pages(bits, sector, sectors);
-			/* not kept in registers meanwhile, for the sake of other writes */
-			sector = bio->bi_iter.bi_sector - d->start;
-			sectors = bio_sectors(bio);
-		}
-		map = bits && !READ_ONCE(d->unsettled) ? rcu_dereference_sched(d->map) : NULL;
-	}
+	if (unlikely(!map))
+		map = dsm_track_write(d, bio);
 	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
+		u64 sector = dsm_bio_sector(d, bio), sectors = bio_sectors(bio);
 		unsigned long path = dsm_extent_map_walk(map, sector);
 		struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
 
@@ -176,7 +187,7 @@ static noinline int dsm_map_guarded(struct dsm *d, struct bio *bio, u64 sector,
 /* What dsm_place_whole() leaves, and what is neither a read nor a write. */
 static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio)
 {
-	u64 sector = bio->bi_iter.bi_sector - d->start;
+	u64 sector = dsm_bio_sector(d, bio);
 	unsigned int sectors = bio_sectors(bio);
 
 	if (rcu_access_pointer(d->discard))
@@ -186,12 +197,27 @@ static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio)
 	return DM_MAPIO_REMAPPED;
 }
 
-static int dsm_map(struct dm_target *ti, struct bio *bio)
+static __always_inline void dsm_remap(const struct dsm *d, struct bio *bio)
+{
+	bio->bi_iter.bi_sector += d->shift;
+	bio_set_dev(bio, d->bdev);
+}
+
+/* Apart, so that a read saves no registers */
+static noinline __noclone int dsm_map_write(struct dm_target *ti, struct bio *bio)
 {
 	struct dsm *d = ti->private;
 
-	bio->bi_iter.bi_sector += d->shift;
-	bio_set_dev(bio, d->bdev);
+	dsm_remap(d, bio);
+	if (unlikely(!dsm_place_whole(d, bio)))
+		return dsm_map_carefully(d, bio);
+	return DM_MAPIO_REMAPPED;
+}
+
+/* What is neither a read nor a write, and what is polled */
+static noinline int dsm_map_other(struct dm_target *ti, struct bio *bio)
+{
+	struct dsm *d = ti->private;
 
 	/*
 	 * dm marks a polled bio with this as the head of its list of clones.  When the
@@ -200,16 +226,25 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 	 * NVMe has a use of its own for the bit.
 	 */
 	bio->bi_opf &= ~REQ_DRV;
+	if (bio_op(bio) == REQ_OP_WRITE && bio_sectors(bio))
+		return dsm_map_write(ti, bio);
 
-	if (bio_op(bio) == REQ_OP_WRITE && bio_sectors(bio)) {
-		u64 sector = bio->bi_iter.bi_sector - d->start;
-		unsigned int sectors = bio_sectors(bio);
+	dsm_remap(d, bio);
+	if (bio_op(bio) == REQ_OP_WRITE || bio_op(bio) == REQ_OP_READ)
+		return DM_MAPIO_REMAPPED;
+	return dsm_map_carefully(d, bio);
+}
 
-		if (unlikely(!dsm_place_whole(d, bio, sector, sectors)))
-			return dsm_map_carefully(d, bio);
-	} else if (unlikely((__force u32)(bio->bi_opf & REQ_OP_MASK) >> 1)) {
-		return dsm_map_carefully(d, bio);	/* neither a read nor a flush */
-	}
+static int dsm_map(struct dm_target *ti, struct bio *bio)
+{
+	/* dm sends a flush by itself, as a write of nothing. */
+	const u32 op = (__force u32)(bio->bi_opf & (REQ_OP_MASK | REQ_PREFLUSH | REQ_DRV));
+
+	if (op == REQ_OP_WRITE)
+		return dsm_map_write(ti, bio);
+	if (unlikely(op > REQ_OP_WRITE))
+		return dsm_map_other(ti, bio);
+	dsm_remap(ti->private, bio);
 	return DM_MAPIO_REMAPPED;
 }
 

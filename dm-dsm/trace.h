@@ -17,7 +17,7 @@
 
 TRACE_EVENT(dsm_place,
 
-	TP_PROTO(const struct dsm *d, u64 sector, unsigned int sectors,
+	TP_PROTO(const struct dsm *d, u64 sector, u64 sectors,
 		 union dsm_stamp stamp),
 
 	TP_ARGS(d, sector, sectors, stamp),
@@ -72,7 +72,7 @@ TRACE_EVENT(dsm_checkpoint,
 
 TRACE_EVENT(dsm_discard,
 
-	TP_PROTO(const struct dsm *d, u64 sector, unsigned int sectors,
+	TP_PROTO(const struct dsm *d, u64 sector, u64 sectors,
 		 blk_status_t status),
 
 	TP_ARGS(d, sector, sectors, status),
