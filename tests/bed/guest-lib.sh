@@ -10,7 +10,7 @@ disk_by_serial() {
 	local start=$SECONDS
 
 	until find_disk "$1"; do
-		if ((SECONDS - start > 10)); then
+		if ((SECONDS - start > 600)); then
 			echo "no NVMe disk has the serial number $1" >&2
 			return 1
 		fi

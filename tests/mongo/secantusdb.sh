@@ -79,7 +79,7 @@ works 'the documents were written, above their boundary or below' until_true \
 kill -9 "$server"
 wait "$server" 2>/dev/null
 works 'the server is killed, which is told' until_true '(($(logged "no answer from the server") == 2))'
-works 'and nothing waits' timeout 60 dsmctl refresh t
+works 'and nothing waits' timeout 600 dsmctl refresh t
 server "${secure[@]}"
 works 'it comes back' until_true '(($(logged "connected to the server") == 2))'
 is 'with its documents' "$(client "$as_dsmd" update 1 1)" 2000

@@ -80,7 +80,7 @@ cat "$(block /dev/mapper/low)/dev" >$md/new_dev
 echo 32768 >$md/component_size
 echo 0 | tee $md/dev-dm-*/slot >/dev/null
 echo active >$md/array_state
-for _ in {1..50}; do (($(</sys/block/md_stack/size))) && break; sleep 0.1; done
+until_true '(($(</sys/block/md_stack/size)))'
 dmsetup create t --table '0 65536 dsm /dev/md_stack 0'
 is 'an md device does not tell its streams' "$(field t device_streams) $(field t source)" '0 stacked'
 message t set streams 8
