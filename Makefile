@@ -75,7 +75,7 @@ install-userspace:
 	done
 	install -D -m 644 -t $(DESTDIR)$(UDEVDIR)/rules.d userspace/systemd/11-dm-dsm.rules
 	install -D -m 644 -t $(DESTDIR)$(EXAMPLEDIR) userspace/systemd/dsmd.toml userspace/systemd/dsmtab
-	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/grafana/dm-dsm.json
+	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/grafana/dm-dsm.json userspace/prometheus/dm-dsm.rules.yml
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm/rules userspace/rules/*.toml
 	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5
 	test -d build/man || exit 0; \
