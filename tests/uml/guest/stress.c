@@ -746,6 +746,8 @@ static void remove_device(void)
 		stop("the device cannot be removed: %s", strerror(-r));
 }
 
+#define PATIENCE 600		/* seconds */
+
 static void run_round(unsigned int seconds)
 {
 	struct counts before, disk;
@@ -758,6 +760,9 @@ static void run_round(unsigned int seconds)
 	disk_counts(&before);
 	start_workers();
 	run_fio(minor, seconds);
+	/* On a busy machine a discard may never have come between two reloads. */
+	for (int waited = 0; discarded_by_disk() == discarded && waited < PATIENCE; waited++)
+		sleep(1);
 	stop_workers();
 	disk_counts(&disk);
 	for (int i = 0; i < 256; i++)
