@@ -32,6 +32,7 @@ database() { # DEVICE DISK MKFS...
 		device = "$1"
 		dbpath = "/mnt/$1/data"
 		boundary = "manual"
+		discard = $([[ $2 == fdp ]] && echo true || echo false)
 	CONFIG
 }
 

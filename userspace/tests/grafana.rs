@@ -7,27 +7,10 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::Value;
 
 const DASHBOARD: &str = include_str!("../grafana/dm-dsm.json");
-/// Exported, and on no panel: they say how things are set up, or repeat another.  Those
-/// of discards are there only where these are on, and have no panel yet.
+/// Exported, and on no panel: they say how things are set up, or repeat another.
 const NOT_SHOWN: &[&str] = &[
-    "dsm_agent_discard_files",
-    "dsm_agent_discard_freed_bytes_total",
-    "dsm_agent_discard_late_bytes_total",
-    "dsm_agent_discard_on",
-    "dsm_agent_discard_queued_bytes",
-    "dsm_agent_discard_resets_total",
-    "dsm_agent_discard_sent_bytes_total",
-    "dsm_agent_discard_short_bytes_total",
     "dsm_agent_uploads_total",
     "dsm_device_streams",
-    "dsm_discard_failed_total",
-    "dsm_discard_held_seconds_max",
-    "dsm_discard_held_writes_total",
-    "dsm_discard_queued_ranges",
-    "dsm_discard_refused_bytes_total",
-    "dsm_discard_seconds_max",
-    "dsm_discarded_bytes_total",
-    "dsm_discards_total",
     "dsm_generation",
     "dsm_groups",
     "dsm_server_catalog",
