@@ -167,6 +167,7 @@ pub struct World {
     owner: Option<Owner>,
     starts: u64,
     cached: bool,
+    stalls: bool,
     pub counts: Counts,
     /// What was found lost, once.
     pub lost: Option<String>,
@@ -254,7 +255,7 @@ impl File {
 impl World {
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let (cached, logged) = (rng.bool(), rng.u8(..4) > 0);
+        let (cached, logged, stalls) = (rng.bool(), rng.u8(..4) > 0, rng.bool());
         let kernel = ModelKernel::new(1 << 20);
         kernel.message("set discard on").unwrap();
         let mut w = Self {
@@ -277,6 +278,7 @@ impl World {
             owner: None,
             starts: 0,
             cached,
+            stalls,
             counts: Counts::default(),
             lost: None,
             log: Vec::new(),
@@ -349,6 +351,16 @@ impl World {
             if self.lost.is_none() {
                 self.step();
             }
+        }
+    }
+
+    /// How much happens around a call, as a rule; now and then the agent is stopped for as
+    /// long as several checkpoints take.
+    fn lag(&mut self, usual: usize) -> usize {
+        if self.stalls && self.rng.u8(..40) == 0 {
+            400
+        } else {
+            usual
         }
     }
 
@@ -812,9 +824,11 @@ impl Side {
             *left -= 1;
         }
         let mut w = self.world.borrow_mut();
-        w.advance(self.lag);
+        let before = w.lag(self.lag);
+        w.advance(before);
         let r = f(&mut w);
-        w.advance(self.lag);
+        let after = w.lag(self.lag);
+        w.advance(after);
         Ok(r)
     }
 }
