@@ -45,6 +45,7 @@ SHAREDIR = $(DESTDIR)$(PREFIX)/share
 UDEVDIR ?= $(PREFIX)/lib/udev
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 EXAMPLEDIR ?= $(PREFIX)/share/doc/dm-dsm
+PROGRAMS = dsmctl dsmd dsm-exporter dsm-mongo
 VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 
 all: module userspace
@@ -53,7 +54,7 @@ module:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
 
 userspace:
-	$(CARGO) build --release --locked --manifest-path userspace/Cargo.toml \
+	$(CARGO) build --release --locked --workspace --manifest-path userspace/Cargo.toml \
 		--target-dir build/userspace $(CARGOFLAGS)
 
 man:
@@ -67,12 +68,13 @@ install-module:
 
 # udev reads no rules below /usr/local: UDEVDIR says where else.
 install-userspace:
-	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix build/userspace/release/,dsmctl dsmd)
+	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix build/userspace/release/,$(PROGRAMS))
 	install -D -t $(LIBDIR)/systemd/system-generators build/userspace/release/dsm-generator
 	install -d $(LIBDIR)/systemd/system
-	for unit in dsmd.service dsm@.service; do \
+	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm@.service; do \
 		sed 's|/usr/sbin/|$(PREFIX)/sbin/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
 	done
+	install -d -m 700 $(DESTDIR)/etc/dsm-mongo
 	install -D -m 644 -t $(DESTDIR)$(UDEVDIR)/rules.d userspace/systemd/11-dm-dsm.rules
 	install -D -m 644 -t $(DESTDIR)$(EXAMPLEDIR) userspace/systemd/dsmd.toml userspace/systemd/dsmtab
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/grafana/dm-dsm.json userspace/prometheus/dm-dsm.rules.yml
@@ -80,7 +82,7 @@ install-userspace:
 	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5
 	test -d build/man || exit 0; \
 	install -D -m 644 -t $(SHAREDIR)/man/man8 build/man/*.8 && \
-	for program in dsmctl dsmd; do \
+	for program in $(PROGRAMS); do \
 		install -D -m 644 build/man/$$program.bash $(SHAREDIR)/bash-completion/completions/$$program && \
 		install -D -m 644 -t $(DESTDIR)$(ZSHDIR) build/man/_$$program && \
 		install -D -m 644 -t $(SHAREDIR)/fish/vendor_completions.d build/man/$$program.fish || exit; \

@@ -29,6 +29,9 @@ WELL = {
     "dsm_drive_host_written_bytes_total": "0+100000x{n}",
 }
 
+# What dsm-exporter says when dsmd has ended: this and nothing else
+ENDED = {metric: "_x{n}" for metric in WELL} | {"dsm_agent_up": "0+0x{n}"}
+
 # What is not well, and the minute at which the alert has to be there
 CALLS = {
     "DsmDeviceMissing": ({"dsm_up": "0+0x{n}"}, 6),
@@ -85,13 +88,15 @@ def main(rules, metrics):
         test("alerts ask for metrics that there are", used <= there, f"{used - there}"),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        for name, (other, minute) in {"": ({}, 2900), **CALLS}.items():
+        cases = [("", {}, 2900, "no alert fires while all is well"),
+                 ("DsmAgentDown", ENDED, 6, "DsmAgentDown fires when dsmd has ended")]
+        cases += [(name, *of, f"{name} fires, and no other alert") for name, of in CALLS.items()]
+        for name, other, minute, what in cases:
             # YAML takes JSON.
             of = {"rule_files": [str(Path(rules).resolve())], "evaluation_interval": "1m",
                   "tests": [case(name, other, minute, alerts.get(name, ""))]}
             path = Path(folder, "test.yml")
             path.write_text(json.dumps(of))
-            what = f"{name} fires, and no other alert" if name else "no alert fires while all is well"
             results.append(test(what, *promtool("test", "rules", str(path))))
     return 0 if all(results) else 1
 

@@ -3,8 +3,9 @@
 # usage: guest.sh
 #
 # Two databases on two dsm devices, one of them on a drive with FDP statistics,
-# and a dsmd that other machines may ask. Both work until somebody connects to port
-# 9188; dsmd ends then, and somebody connects again when he has seen that.
+# and a dsm-exporter that other machines may ask. Both work until somebody connects to
+# port 9188; dsmd ends then, at the next time dsm-exporter, and somebody connects again
+# when he has seen that.
 set -euo pipefail
 . /run/job/guest-lib.sh
 PATH=/run/job/bin:$PATH
@@ -36,11 +37,13 @@ database() { # DEVICE DISK MKFS...
 	CONFIG
 }
 
-echo 'metrics = "0.0.0.0:9187"' >/tmp/dsmd.toml
+: >/tmp/dsmd.toml
 database rs0 fdp mkfs.xfs -q -K
 database rs1 plain mkfs.ext4 -q -F
 dsmd --config /tmp/dsmd.toml 2>/tmp/dsmd.log &
 agent=$!
+setpriv --reuid 4343 --regid 4343 --clear-groups dsm-exporter --listen 0.0.0.0:9187 2>/tmp/exporter.log &
+exporter=$!
 
 work() { # DEVICE NODES
 	wtload linkbench --dbpath "/mnt/$1/data" --phase load --nodes "$2" --cache-mb 50
@@ -55,4 +58,6 @@ work rs0 10000 >/tmp/rs0.log 2>&1 &
 called
 kill $agent
 wait $agent
+called
+kill $exporter
 called

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """usage: look.py PORT BELL OUT DASHBOARD
 
-Asks the dsmd at PORT what its users ask: with a browser, and with Prometheus.
+Asks the dsm-exporter at PORT what its users ask: with a browser, and with Prometheus.
 Leaves pictures in OUT. Prints a line for every test. Connects to the port BELL when
-dsmd may end, and again when the guest may.
+dsmd may end, then dsm-exporter, and again when the guest may.
 """
 
 import json
@@ -328,8 +328,13 @@ def look_at_the_end(browser):
     browser.errors()
     test("it is live", browser.text("#state").startswith("live"), browser.text("#state"))
     ring()
-    gone = until(lambda: "does not answer" in browser.text("#state"))
+    gone = until(lambda: "dsmd does not run" in browser.text("#state"))
     test("when dsmd ends, the page says so", bool(gone), browser.text("#state"))
+    up = [line.rsplit(" ", 1)[1] for line in get(base + "metrics").splitlines() if line.startswith("dsm_agent_up{")]
+    same("and so do the metrics", up, ["0", "0"])
+    ring()
+    gone = until(lambda: "dsm-exporter does not answer" in browser.text("#state"))
+    test("when dsm-exporter ends, the page says so", bool(gone), browser.text("#state"))
     test("and keeps what it has", browser.run("return document.querySelectorAll('#streams path').length") > 0)
     ring()
 

@@ -24,7 +24,7 @@ begin() {
 	umount -qR /var/lib/mongodb
 	dmsetup remove_all
 	wipefs -qa "$ssd_here"
-	rm -rf /var/lib/mongodb /var/lib/dsmd /etc/dsmd.toml /etc/dsmd.rules
+	rm -rf /var/lib/mongodb /var/lib/dsmd /etc/dsm-mongo /etc/dsmd.toml /etc/dsmd.rules
 }
 
 here() {

@@ -14,29 +14,37 @@ stop() { kill "$server" && wait "$server"; }
 client() { (in_root python3 /job/client.py "$@"); }
 tls='tls=true&tlsCAFile=/tmp/cert.pem'
 as_dsmd="mongodb://dsmd:geheim@127.0.0.1/?authSource=admin&$tls"
-# agent PASSWORD
+# agent: with a user that may do nothing, who shows what it publishes
 agent() {
-	install -m 600 /dev/null /tmp/dsmd.toml
 	cat >/tmp/dsmd.toml <<-CONFIG
-		metrics = 9187
 		state-dir = "/tmp/state"
 		[[database]]
 		device = "t"
 		dbpath = "$mnt/db"
 		boundary = "manual"
 		rules = "/run/job/secantusdb.toml"
-		uri = "mongodb://dsmd:$1@127.0.0.1/?authSource=admin&tls=true&tlsCAFile=$root/tmp/cert.pem"
 	CONFIG
-	dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
+	setpriv --bounding-set=-all,+sys_admin,+dac_read_search dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
 	agent=$!
 }
+# asker PASSWORD: dsm-mongo, as another user, with the address in a file of its own
+asker() {
+	install -d -m 755 /run/dsm-mongo
+	install -d -m 700 -o 4242 -g 4242 /run/dsm-mongo/t
+	install -m 600 -o 4242 -g 4242 /dev/null /tmp/t.uri
+	echo "mongodb://dsmd:$1@127.0.0.1/?authSource=admin&tls=true&tlsCAFile=$root/tmp/cert.pem" >/tmp/t.uri
+	setpriv --reuid 4242 --regid 4242 --clear-groups --bounding-set=-all --inh-caps=-all \
+		dsm-mongo --device t --uri-file /tmp/t.uri 2>>/tmp/mongo.log &
+	asker=$!
+}
+silence() { kill "$asker" && wait "$asker" 2>/dev/null; }
 end() { kill $agent; wait $agent; }
 logged() { grep -c "$1" /tmp/dsmd.log; }
 metric() {
 	local web
 
 	exec {web}<>/dev/tcp/127.0.0.1/9187
-	printf 'GET /metrics HTTP/1.1\r\n\r\n' >&"$web"
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
 	grep -F "$1 " <&"$web" | cut -d' ' -f2
 	exec {web}>&-
 }
@@ -53,14 +61,23 @@ server
 works 'a server is started, and has a user' client mongodb://127.0.0.1 user
 stop
 
-agent geheim
-works 'dsmd serves its files while it does not run' until_true '(($(json t .files) > 10))'
+setpriv --reuid 4343 --regid 4343 --clear-groups --bounding-set=-all --inh-caps=-all \
+	dsm-exporter 2>/tmp/exporter.log &
+exporter=$!
+agent
+works 'dsmd serves its files while nobody asks a server' until_true '(($(json t .files) > 10))'
+works 'and dsm-exporter shows it, as another user' until_true '[[ $(metric "dsm_agent_up{device=\"t\"}") = 1 ]]'
+asker geheim
+works 'dsmd serves its files while the server does not run' until_true '(($(json t .files) > 10))'
 works 'which is told' until_true '(($(logged "no answer from the server") == 1))'
-is 'and shown' "$(metric 'dsm_server_up{device="t"}')" 0
+works 'and shown' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 0 ]]'
+is 'who asks is no one else' "$(stat -c '%u %a' /run/dsm-mongo/t /run/dsm-mongo/t/socket | paste -sd' ')" '4242 700 4242 666'
+is 'and may do nothing' "$(sed -n 's/^CapEff:\t*//p' "/proc/$asker/status")" 0000000000000000
+is 'the address is no argument' "$(tr '\0' ' ' <"/proc/$asker/cmdline" | grep -c mongodb://)" 0
 server "${secure[@]}"
 works 'it runs, with access control and TLS' client "$as_dsmd" load 2000
-works 'dsmd asks it' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
-is 'which is told once' "$(logged 'connected to the server')" 1
+works 'it is asked' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
+is 'which dsmd tells once' "$(logged 'connected to the server')" 1
 matches 'and seen in the status' "$(dsmctl status t)" 'server +127.0.0.1:27017 [0-9.]+ does not tell which file is whose'
 works 'and why it does not' until_true '(($(logged "does not tell which collections and indexes it has.*does not name their files") == 1))'
 
@@ -83,21 +100,59 @@ works 'and nothing waits' timeout 600 dsmctl refresh t
 server "${secure[@]}"
 works 'it comes back' until_true '(($(logged "connected to the server") == 2))'
 is 'with its documents' "$(client "$as_dsmd" update 1 1)" 2000
+
+# Who asks dies, and comes back.
+kill -9 "$asker"
+wait "$asker" 2>/dev/null
+works 'who asks is killed, which is told' until_true '(($(logged "dsm-mongo has ended") == 1))'
+works 'and nothing waits' timeout 60 dsmctl refresh t
+asker geheim
+works 'it comes back' until_true '(($(logged "connected to the server") == 3))'
+
+# What it must not say ends the connection, and nothing else.
+silence
+works 'somebody else is there in its place' python3 - <<-'FAKE'
+	import os, socket
+	os.chown("/run/dsm-mongo/t", 4242, 4242)
+	os.setgid(4242)
+	os.setuid(4242)
+	os.remove("/run/dsm-mongo/t/socket")
+	listener = socket.socket(socket.AF_UNIX)
+	listener.bind("/run/dsm-mongo/t/socket")
+	os.chmod("/run/dsm-mongo/t/socket", 0o666)
+	listener.listen()
+	dsmd, _ = listener.accept()
+	dsmd.sendall(b'{"dsm-mongo":{"protocol":1,"address":"x"}}\n{"catalog":{"files":1}}\n'
+	             b'{"file":{"path":"../../../etc/passwd","class":"oplog"}}\n{"end":{}}\n')
+	while dsmd.recv(4096):
+	    pass
+FAKE
+works 'dsmd does not listen to what is wrong' until_true \
+	'(($(logged "dsm-mongo is not listened to.*etc/passwd.* cannot be a file of the data directory") == 1))'
+works 'and goes on' timeout 60 dsmctl refresh t
 end
 is 'dsmd ends when asked' $? 0
 
 : >/tmp/dsmd.log
-agent gehei%6D2
+agent
+asker gehei%6D2
 works 'a wrong password is told' until_true '(($(logged "no answer from the server.*uthentication") == 1))'
 works 'and the files are served' eval '(($(json t .files) > 10))'
 sleep 12
 is 'it is told once' "$(logged 'no answer from the server.*uthentication')" 1
+silence
 end
-is 'and no password anywhere' "$(grep -c -e geheim -e gehei /tmp/dsmd.log)" 0
-chmod 644 /tmp/dsmd.toml
-matches 'others may not read it' "$(dsmd --config /tmp/dsmd.toml --check 2>&1)" 'it has a password, and others may read it'
+works 'that dsmd has ended is shown' until_true '[[ $(metric "dsm_agent_up{device=\"t\"}") = 0 ]]'
+kill "$exporter"
+wait "$exporter"
+chmod 644 /tmp/t.uri
+matches 'others may not read the address' "$(dsm-mongo --device t --uri-file /tmp/t.uri --check 2>&1)" 'others than its owner may read or change it'
+matches 'nor is it an argument' "$(dsm-mongo --device t --uri "mongodb://u:geheim@db1" 2>&1 | tee -a /tmp/mongo.log)" 'everybody can see arguments'
+sed -i 's/^rules/uri = "mongodb:\/\/u:geheim@db1"\n&/' /tmp/dsmd.toml
+matches 'nor is it for dsmd' "$(dsmd --config /tmp/dsmd.toml --check 2>&1 | tee -a /tmp/dsmd.log)" 'address is dsm-mongo.s now: write it into /etc/dsm-mongo'
+is 'and no password anywhere' "$(cat /tmp/dsmd.log /tmp/mongo.log /tmp/exporter.log | grep -c gehei)" 0
 
 stop
 arrived xfs
-is 'nobody was surprised' "$(grep -e panicked -e 'the table stays as it was' /tmp/dsmd.log)" ''
+is 'nobody was surprised' "$(grep -h -e panicked -e 'the table stays as it was' /tmp/{dsmd,mongo,exporter}.log)" ''
 done_testing

@@ -88,6 +88,71 @@ first() {
 	matches 'the state has the boundaries' "$(jq '.files | length' $kept/state)" '^[1-9]'
 }
 
+metric() {
+	local web
+
+	exec {web}<>/dev/tcp/127.0.0.1/9187 || return
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
+	grep -F "$1 " <&"$web" | cut -d' ' -f2
+	exec {web}>&-
+}
+caps_of() { sed -n 's/^CapBnd:\t*//p' "/proc/$(systemctl show -P MainPID "$1")/status"; }
+# is_dynamic UNIT: its user is one of those that systemd makes while a unit runs
+is_dynamic() {
+	local user
+
+	user=$(stat -c %u "/proc/$(systemctl show -P MainPID "$1")")
+	((user >= 61184 && user <= 65519))
+}
+
+# A server that says what it knows, by the units of the packages alone.
+asked() {
+	local server=/run/server db=/var/lib/secantus pid
+
+	mkfs.ext4 -q -F /dev/mapper/later
+	mkdir -p $server $db
+	mount /dev/mapper/later $db
+	mount -o ro "$(disk_by_serial mongo)" $server
+	mount --bind $db $server/data
+	mount -t tmpfs none $server/tmp
+	mount --bind /dev $server/dev
+	mount -t proc none $server/proc
+	chroot $server env -i PATH=/usr/local/bin:/usr/bin HOME=/tmp LC_ALL=C.UTF-8 secantusd-py --host 127.0.0.1 \
+		--port 27017 --storage-path /data/db --cache-size 32M --log-level WARNING >/run/server.log 2>&1 &
+	pid=$!
+	cp /etc/dsmd.toml /run/dsmd.toml
+	cat >>/etc/dsmd.toml <<-CONFIG
+		[[database]]
+		device = "later"
+		dbpath = "$db/db"
+		rules = "/usr/share/dm-dsm/rules/secantusdb.toml"
+	CONFIG
+	systemctl restart dsmd
+	works 'a second database is served' until_true '(($(json later .files) > 5))'
+	is 'the folder of addresses is for root only' "$(stat -c '%U %a' /etc/dsm-mongo)" 'root 700'
+	printf 'mongodb://127.0.0.1\n' | install -m 600 /dev/stdin /etc/dsm-mongo/later.uri
+	works 'its server is asked' systemctl start dsm-mongo@later
+	works 'and answers' until_true 'dsmctl status later | grep -qE "^ *server +127.0.0.1:27017 [0-9]"'
+	works 'dsm-exporter is started' systemctl start dsm-exporter
+	works 'and shows what the server says' until_true '[[ $(metric "dsm_server_up{device=\"later\"}") = 1 ]]'
+	is 'both databases are served' "$(metric 'dsm_agent_up{device="later"}') $(metric "dsm_agent_up{device=\"$name\"}")" '1 1'
+	is 'these two may do nothing' "$(caps_of dsm-mongo@later) $(caps_of dsm-exporter)" '0000000000000000 0000000000000000'
+	works 'and are not root' eval 'is_dynamic dsm-mongo@later && is_dynamic dsm-exporter'
+	is 'the address is nobody else'\''s' "$(stat -c %a /run/dsm-mongo/later)" 700
+	is 'dsmd has no network' "$(sed 1,2d "/proc/$(of_dsmd MainPID)/net/dev" | cut -d: -f1 | xargs)" lo
+	systemctl stop dsmd
+	works 'that dsmd has ended is shown' until_true '[[ $(metric dsm_agent_up) = 0 || $(metric "dsm_agent_up{device=\"later\"}") = 0 ]]'
+	mv /run/dsmd.toml /etc/dsmd.toml
+	systemctl start dsmd
+	works 'and that it is back' until_true "[[ \$(metric 'dsm_agent_up{device=\"$name\"}') = 1 ]]"
+	is 'nothing has failed of this' "$(systemctl --failed --plain --no-legend)" ''
+	systemctl stop dsm-mongo@later dsm-exporter
+	kill $pid
+	wait $pid
+	umount -R $server
+	umount $db
+}
+
 second() {
 	is 'nothing has failed' "$(systemctl --failed --plain --no-legend)" ''
 	works 'the bad line was told' told
@@ -104,6 +169,7 @@ second() {
 	works 'are seen' until_true "((\$(json $name .windows) > $windows))"
 	is 'a noauto device is not made' "$(dmsetup info later 2>/dev/null)" ''
 	works 'until it is asked for' systemctl start dsm@later
+	asked
 	works 'and goes' systemctl stop dsm@later
 
 	# To undo it all
@@ -125,7 +191,7 @@ else
 	next=reboot
 fi
 works 'the kernel has nothing to report' dsm-dmesg-clean
-((!failed)) || journalctl -b -u dsmd -o cat | tail -n 30 | sed 's/^/# /'
+((!failed)) || journalctl -b -u dsmd -u dsm-exporter -u 'dsm-mongo@*' -o cat | tail -n 30 | sed 's/^/# /'
 echo end
 sync
 systemctl $next

@@ -10,7 +10,6 @@ modprobe xfs
 one=/tmp/one two=/tmp/two
 mkdir -p $one $two
 cat >/tmp/dsmd.toml <<CONFIG
-metrics = 9187
 state-dir = "/tmp/state"
 [[database]]
 device = "one"
@@ -37,7 +36,7 @@ metric() {
 	local web
 
 	exec {web}<>/dev/tcp/127.0.0.1/9187
-	printf 'GET /metrics HTTP/1.1\r\n\r\n' >&"$web"
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
 	sed -n "s/^$1 //p" <&"$web"
 	exec {web}>&-
 }
@@ -47,6 +46,8 @@ plain=$(disk_by_serial plain)
 # The loopback interface is down (there is no ip here): SIOCSIFFLAGS
 python3 -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14s", b"lo", 1, b""))'
+setpriv --reuid 4343 --regid 4343 --clear-groups --bounding-set=-all --inh-caps=-all dsm-exporter 2>/tmp/exporter.log &
+exporter=$!
 agent
 works 'dsmd waits for devices' until_true '[[ $(grep -c waiting /tmp/dsmd.log) -ge 2 ]]'
 works 'the metrics say so' until_true '[[ $(metric "dsm_up{device=\"one\"}") == 0 ]]'
@@ -63,7 +64,8 @@ for d in $one $two; do
 	chmod 600 $d/data/*.wt
 done
 works 'both databases are served' until_true 'served one && served two'
-is 'the metrics say so, too' "$(metric 'dsm_agent_up{device="one"}') $(metric 'dsm_agent_up{device="two"}')" '1 1'
+works 'the metrics say so, too' until_true \
+	'[[ "$(metric "dsm_agent_up{device=\"one\"}") $(metric "dsm_agent_up{device=\"two\"}")" = "1 1" ]]'
 is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/$agent/status)" 0000000000200004
 
 windows=$(json two .windows)
@@ -84,6 +86,8 @@ is 'the state file has the boundaries' "$(jq '.files | length' /tmp/state/one.js
 	"$(json one '[.region_list[] | select(.side == "top")] | length')"
 kill -9 $agent
 wait $agent 2>/dev/null
+works 'that dsmd was killed is shown' until_true '[[ $(metric "dsm_agent_up{device=\"one\"}") == 0 ]]'
+is 'and nothing that would not be true' "$(metric 'dsm_up{device="one"}')" ''
 dmsetup load one --table "$(dmsetup table one)" && dmsetup suspend one && dmsetup resume one
 is 'dsmd is killed and the table lost' "$(json one .files)" 0
 agent
@@ -149,6 +153,8 @@ works 'the database is right' wtload check --dbpath $one/data
 kill $agent
 wait $agent
 is 'dsmd ends when asked' $? 0
+kill $exporter
+wait $exporter
 # Extents that are read while files grow may overlap: that is tried again.
 is 'nobody was surprised' "$(grep -e panicked -e 'the table stays as it was' /tmp/dsmd.log)" ''
 umount $one $two

@@ -119,6 +119,7 @@ fn serve(agent: &mut Agent<Sink, Fiemap>, watch: Watch, dir: &Path, seconds: u64
         link: None,
         discard: None,
         pulse: Pulse::default(),
+        publish: &mut |_| {},
     };
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(seconds));

@@ -20,8 +20,11 @@ use dsm::daemon::{self, Local};
 use dsm::dbpath::avail::{FileEntry, Refusal, TurtleId};
 use dsm::dbpath::fiemap::Fiemap;
 use dsm::drive::diskstat::DiskStat;
+use dsm::drive::media::Media;
 use dsm::kernel::device::{Device, MessageError, Target};
+use dsm::kernel::devno::DevNo;
 use dsm::kernel::reply::Status;
+use dsm::show::sample::Look;
 use rustix::process::{getpid, kill_process, Signal};
 
 /// In the order in which they come; `lists` is in the middle of `read`.
@@ -165,6 +168,14 @@ impl daemon::Machine for Stepped {
         let target = Device::open(device)?;
         let disk = Disk::new(dbpath, device, target.devno, target.sectors, pulse.clone())?;
         Link::start(device, Steps(target), Steps(disk), pulse)
+    }
+
+    fn look(&self, device: &str) -> Result<Look> {
+        Local.look(device)
+    }
+
+    fn ask_drive(&self, device: DevNo) -> Result<Media, String> {
+        Local.ask_drive(device)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{env, fs, io};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use dsm::cli::{dsmctl, dsmd};
+use dsm::cli::{dsmctl, dsmd, exporter, mongo};
 
 fn pages(command: &Command, dir: &Path) -> io::Result<()> {
     Man::new(command.clone())
@@ -27,7 +27,13 @@ fn main() -> io::Result<()> {
         .ok_or_else(|| io::Error::other("usage: manual DIR"))?;
     let dir = Path::new(&dir);
     fs::create_dir_all(dir)?;
-    for mut command in [dsmctl::Args::command(), dsmd::Args::command()] {
+    let commands = [
+        dsmctl::Args::command(),
+        dsmd::Args::command(),
+        exporter::Args::command(),
+        mongo::Args::command(),
+    ];
+    for mut command in commands {
         let name = command.get_name().to_owned();
         command.build();
         pages(&command, dir)?;

@@ -82,7 +82,6 @@ fn wrong_usage_ends_with_2() {
         "--config c --device d --dbpath d",
         "--config c --boundary auto",
         "--device d --dbpath d --refresh-seconds 0",
-        "--device d --dbpath d --metrics localhost",
     ] {
         let o = run(env!("CARGO_BIN_EXE_dsmd"), words);
         assert_eq!(o.status.code(), Some(2), "{words}");
@@ -290,7 +289,7 @@ fn simulate_says_what_it_cannot_do() {
 struct Waiting {
     child: std::process::Child,
     manager: UnixDatagram,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     log: BufReader<ChildStderr>,
 }
 
@@ -319,7 +318,7 @@ impl Waiting {
             log: BufReader::new(child.stderr.take().unwrap()),
             child,
             manager,
-            _dir: dir,
+            dir,
         }
     }
 
@@ -346,6 +345,16 @@ impl Waiting {
             );
         }
         line
+    }
+}
+
+impl Waiting {
+    /// Ends it as a service manager does.
+    fn end(mut self) -> tempfile::TempDir {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
 }
 
@@ -379,38 +388,100 @@ fn a_service_manager_is_told() {
     assert!(dsmd.child.wait().unwrap().success());
 }
 
-#[test]
-fn metrics_are_served() {
-    let mut dsmd = Waiting::start("--metrics 0");
-    let line = dsmd.logged("info metrics");
-    let (_, address) = line.trim().split_once("address=").unwrap();
-    assert!(address.starts_with("127.0.0.1:"));
-    let get = |request: &str| {
-        let mut s = TcpStream::connect(address).unwrap();
+/// A dsm-exporter at a port that is free.
+struct Exporter {
+    child: std::process::Child,
+    address: String,
+}
+
+impl Exporter {
+    fn start(run_dir: &std::path::Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dsm-exporter"))
+            .args(["--listen", "0", "--run-dir"])
+            .arg(run_dir)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = log
+            .find(|l| l.as_ref().unwrap().contains("info serving"))
+            .unwrap();
+        let (_, address) = line.as_ref().unwrap().trim().split_once("address=").unwrap();
+        let address = address.to_owned();
+        std::thread::spawn(move || log.for_each(drop));
+        Self { child, address }
+    }
+
+    fn get(&self, request: &str) -> String {
+        let mut s = TcpStream::connect(&self.address).unwrap();
         write!(s, "{request}\r\nHost: localhost\r\n\r\n").unwrap();
         let mut reply = String::new();
         s.read_to_string(&mut reply).unwrap();
         reply
-    };
-    let reply = get("GET /metrics HTTP/1.1");
-    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
-    assert!(
-        reply.contains("\ndsm_up{device=\"no-such-device\"} 0\n"),
-        "{reply}"
-    );
-    assert!(
-        reply.contains("\ndsm_agent_up{device=\"nor-this\"} 0\n"),
-        "{reply}"
-    );
-    assert!(get("GET / HTTP/1.1").contains("\r\n\r\n<!doctype html>"));
-    let mut history = String::new();
-    while !history.contains("\"name\":\"nor-this\"") {
-        history = get("GET /history HTTP/1.1");
-        assert!(history.starts_with("HTTP/1.1 200 OK\r\n"), "{history}");
     }
-    assert!(get("GET /else HTTP/1.1").starts_with("HTTP/1.1 404 "));
-    assert!(get("POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405 "));
-    assert!(get("x").starts_with("HTTP/1.1 405 "));
+
+    /// Asks until the reply has this.
+    fn until(&self, request: &str, what: &str) -> String {
+        let end = std::time::Instant::now() + Duration::from_secs(600);
+        loop {
+            let reply = self.get(request);
+            if reply.contains(what) {
+                return reply;
+            }
+            assert!(std::time::Instant::now() < end, "{what} never came: {reply}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn metrics_are_served() {
+    let dsmd = Waiting::start("");
+    let exporter = Exporter::start(dsmd.dir.path());
+    assert!(exporter.address.starts_with("127.0.0.1:"));
+    let reply = exporter.until("GET /metrics HTTP/1.1", "\ndsm_up{");
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+    for line in [
+        "\ndsm_up{device=\"no-such-device\"} 0\n",
+        "\ndsm_agent_up{device=\"nor-this\"} 0\n",
+    ] {
+        assert!(reply.contains(line), "{reply}");
+    }
+    assert!(reply.contains("\nprocess_resident_memory_bytes "), "{reply}");
+    assert!(exporter.get("GET / HTTP/1.1").contains("\r\n\r\n<!doctype html>"));
+    exporter.until("GET /history HTTP/1.1", "\"name\":\"nor-this\"");
+    assert!(exporter.get("GET /else HTTP/1.1").starts_with("HTTP/1.1 404 "));
+    assert!(exporter
+        .get("POST /metrics HTTP/1.1")
+        .starts_with("HTTP/1.1 405 "));
+    assert!(exporter.get("x").starts_with("HTTP/1.1 400 "));
+
+    // dsmd ends: it is said, and it comes back.
+    let run_dir = dsmd.end();
+    let reply = exporter.until(
+        "GET /metrics HTTP/1.1",
+        "\ndsm_agent_up{device=\"no-such-device\"} 0\n",
+    );
+    let reply = if reply.contains("dsmd does not run") {
+        reply
+    } else {
+        exporter.until("GET /metrics HTTP/1.1", "dsmd does not run")
+    };
+    assert!(
+        !reply.contains("\ndsm_up{") && !reply.contains("\nprocess_resident"),
+        "{reply}"
+    );
+    assert!(exporter
+        .get("GET /history HTTP/1.1")
+        .contains("\"trouble\":\"dsmd does not run: "));
+    drop(run_dir);
 }
 
 #[test]
@@ -447,6 +518,26 @@ fn a_configuration_can_be_checked() {
         "{}",
         said(&o)
     );
+    // What may have a password in it is refused, and not shown.
+    let o = check(&format!("{good}uri = 'mongodb://u:geheim@db1'\n"));
+    assert!(
+        said(&o).contains("c.toml: line 5: `uri`: the server's address is dsm-mongo's now"),
+        "{}",
+        said(&o)
+    );
+    let more = run(
+        env!("CARGO_BIN_EXE_dsmd"),
+        "--device d --dbpath d --uri mongodb://u:geheim@db1",
+    );
+    for o in [o, more] {
+        assert_eq!(o.status.code(), Some(1));
+        assert_eq!(said(&o).lines().count(), 1, "{}", said(&o));
+        assert!(
+            !said(&o).contains("geheim") && said(&o).contains("/etc/dsm-mongo/DEVICE.uri"),
+            "{}",
+            said(&o)
+        );
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use dsm::dbpath::avail::page::Block;
 use dsm::dbpath::avail::tree::{Blocks, Tree};
 use dsm::dbpath::avail::{config, list, Addr, Cookie, Kind, Refusal};
 use dsm::dbpath::ident::classify;
+use dsm::dbpath::mongo::feed::{Event, Listener, MAX_OPERATIONS, MAX_TEXT};
 use dsm::dbpath::rules::Rules;
 use dsm::dbpath::turtle;
 use dsm::kernel::class::Class;
@@ -87,8 +88,24 @@ const RULES: &str =
 const OBJECTS: &str =
     "engine = 'e'\n[[object]]\nname = 'a'\nstream = 3\nfiles = ['x*', 'a/**/b']\nbytes = '4K-1M'\n\
     [[object]]\nname = 'b'\nclass = 'index'\nlifetime = 'long'\nfiles = ['**']\n";
-const CONFIG: &str = "metrics = 9187\nlog-format = \"json\"\n[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\n\
+const CONFIG: &str = "log-format = \"json\"\n[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\n\
     refresh-seconds = 0.5\nwait = false\n[[database]]\ndevice = \"b\"\ndbpath = \"/b\"\nboundary = \"manual\"\n";
+const FEED: &str = concat!(
+    r#"{"dsm-mongo":{"protocol":1,"address":"db1:27017"}}"#,
+    "\n",
+    r#"{"status":{"version":"7.0.14","checkpoints":3,"operations":{"insert":9}}}"#,
+    "\n",
+    r#"{"catalog":{"files":2}}"#,
+    "\n",
+    r#"{"file":{"path":"shop/index-8-7.wt","class":"primary"}}"#,
+    "\n",
+    r#"{"file":{"path":"collection-7-7.wt","class":"collection"}}"#,
+    "\n",
+    r#"{"end":{}}"#,
+    "\n",
+    r#"{"trouble":{"kind":"lost","why":"it has gone"}}"#,
+    "\n"
+);
 const TURTLE: &str = "WiredTiger version string\nWiredTiger 11.3.1\nfile:WiredTiger.wt\n\
     a=\"x(\",checkpoint=(WiredTigerCheckpoint.7=(addr=\"018e\",order=7)),b=[1,2]\n";
 
@@ -296,6 +313,34 @@ proptest! {
                 prop_assert!(c.databases.iter().all(|d| d.dbpath.is_absolute() && !d.device.contains('/')));
             }
             Err(said) => prop_assert_eq!(said.lines().count(), 1, "{}", said),
+        }
+    }
+
+    #[test]
+    fn what_dsm_mongo_says(changes in changes()) {
+        let said = changed(FEED, &changes);
+        let Ok((mut listener, address)) = Listener::start(said.as_slice()) else {
+            return Ok(());
+        };
+        prop_assert!(address.len() <= MAX_TEXT && !address.contains(char::is_control));
+        loop {
+            match listener.hear() {
+                Ok(Some(Event::Catalog(catalog))) => {
+                    for (path, _) in catalog.iter() {
+                        prop_assert!(path.is_relative() && !path.starts_with(".."), "{path:?}");
+                    }
+                }
+                Ok(Some(Event::Status(s))) => {
+                    prop_assert!(s.version.len() <= MAX_TEXT && s.operations.len() <= MAX_OPERATIONS);
+                }
+                Ok(Some(Event::Trouble(t))) => prop_assert!(!t.why.contains(char::is_control)),
+                Ok(None) => break,
+                Err(e) => {
+                    let sentence = e.to_string();
+                    prop_assert!(sentence.lines().count() == 1 && sentence.len() < 2 * MAX_TEXT, "{sentence}");
+                    break;
+                }
+            }
         }
     }
 

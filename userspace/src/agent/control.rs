@@ -3,9 +3,9 @@
 //! JSON object a line in each direction.
 //!
 //! ```text
-//! -> {"request":"boundary-mark"}
-//! <- {"ok":true,"reply":{"marked":12,"boundaries":40}}
-//! <- {"ok":false,"error":"<sentence>"}
+//! -> {"protocol":1,"request":"boundary-mark"}
+//! <- {"protocol":1,"ok":true,"reply":{"marked":12,"boundaries":40}}
+//! <- {"protocol":1,"ok":false,"error":"<sentence>"}
 //! ```
 
 use std::fs;
@@ -26,6 +26,8 @@ use serde_json::Value;
 use crate::dbpath::mongo::ServerInfo;
 use crate::kernel::class::Class;
 
+/// Of both directions; another one is refused.
+pub const PROTOCOL: u32 = 1;
 /// Where the sockets are.
 pub const RUN_DIR: &str = "/run/dsmd";
 /// A client that sends more than this is no dsmctl.
@@ -180,8 +182,34 @@ pub struct Refreshed {
     pub dropped: u64,
 }
 
+/// What every line has, of whichever protocol it is.
+#[derive(Debug, Deserialize)]
+struct Head {
+    protocol: Option<u32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Asked {
+    protocol: u32,
+    #[serde(flatten)]
+    request: Request,
+}
+
+/// A line of the protocol that is understood.
+fn understood<T: for<'de> Deserialize<'de>>(who: &str, line: &str) -> Result<T> {
+    let head: Head = serde_json::from_str(line)?;
+    match head.protocol {
+        Some(PROTOCOL) => Ok(serde_json::from_str(line)?),
+        Some(other) => bail!(
+            "{who} speaks protocol {other}, and {PROTOCOL} is understood: are dsmctl and dsmd of one version?"
+        ),
+        None => bail!("{who} does not say which protocol it speaks: {PROTOCOL} is understood"),
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Envelope {
+    protocol: u32,
     ok: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     reply: Value,
@@ -300,11 +328,13 @@ fn serve(stream: &UnixStream, requests: &Sender<Pending>, wake: &impl Fn()) -> R
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     let envelope = match answer(&line, requests, wake) {
         Ok(reply) => Envelope {
+            protocol: PROTOCOL,
             ok: true,
             reply,
             error: None,
         },
         Err(e) => Envelope {
+            protocol: PROTOCOL,
             ok: false,
             reply: Value::Null,
             error: Some(format!("{e:#}")),
@@ -318,7 +348,7 @@ fn serve(stream: &UnixStream, requests: &Sender<Pending>, wake: &impl Fn()) -> R
 }
 
 fn answer(line: &str, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<Value> {
-    let request = serde_json::from_str(line).map_err(|e| anyhow!("the request is not understood: {e}"))?;
+    let Asked { request, .. } = understood("who asks", line).context("the request is not understood")?;
     let (answer, reply) = mpsc::channel();
     let gone = || anyhow!("dsmd is about to end");
     requests.send(Pending { request, answer }).map_err(|_| gone())?;
@@ -362,7 +392,8 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
         }
     };
     stream.set_read_timeout(Some(patience))?;
-    let mut text = serde_json::to_string(&request)?;
+    let protocol = PROTOCOL;
+    let mut text = serde_json::to_string(&Asked { protocol, request })?;
     text.push('\n');
     stream.write_all(text.as_bytes())?;
     let mut line = String::new();
@@ -370,7 +401,7 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
         .read_line(&mut line)
         .with_context(|| format!("{device}: dsmd does not answer"))?;
     let envelope: Envelope =
-        serde_json::from_str(&line).with_context(|| format!("{device}: dsmd's answer is not understood"))?;
+        understood("dsmd", &line).with_context(|| format!("{device}: dsmd's answer is not understood"))?;
     if !envelope.ok {
         bail!(
             "{device}: {}",
@@ -425,11 +456,28 @@ mod tests {
         let marked: Marked = ask(dir.path(), "d", Request::BoundaryMark).unwrap();
         assert_eq!((marked.marked, marked.boundaries), (2, 3));
         assert_eq!(
-            raw(dir.path(), "{\"request\":\"boundary-mark\"}\n"),
-            "{\"ok\":false,\"error\":\"not now\"}\n"
+            raw(dir.path(), "{\"protocol\":1,\"request\":\"boundary-mark\"}\n"),
+            "{\"protocol\":1,\"ok\":false,\"error\":\"not now\"}\n"
         );
         let server = agent.join().unwrap();
-        for strange in ["\n", "{}", "{\"request\":\"boil\"}\n", &"x".repeat(70_000)] {
+        let other = raw(dir.path(), "{\"protocol\":2,\"request\":[\"new\"]}\n");
+        assert!(
+            other.contains(
+                "who asks speaks protocol 2, and 1 is understood: are dsmctl and dsmd of one version?"
+            ),
+            "{other}"
+        );
+        let none = raw(dir.path(), "{\"request\":\"boundary-mark\"}\n");
+        assert!(
+            none.contains("who asks does not say which protocol it speaks"),
+            "{none}"
+        );
+        for strange in [
+            "\n",
+            "{}",
+            "{\"protocol\":1,\"request\":\"boil\"}\n",
+            &"x".repeat(70_000),
+        ] {
             assert!(raw(dir.path(), strange).contains("the request is not understood"));
         }
         assert!(server.next().is_none());

@@ -26,6 +26,8 @@ use crate::kernel::reply::Checkpoint;
 /// Events are taken so often however long the pause after a look is: the kernel keeps
 /// 16,384 by default, and a file that is made, written and deleted has four.
 const EVENTS: Duration = Duration::from_secs(1);
+/// Between two things that are published of an agent, at least: all its files are counted.
+const PUBLISH: Duration = Duration::from_secs(1);
 
 /// Called after each checkpoint and its refresh; the last argument lists the
 /// files.
@@ -44,11 +46,13 @@ pub struct Surroundings<'a> {
     pub held: Option<Instant>,
     pub keeper: Keeper,
     pub rules: RulesFiles,
-    /// To the server, when it is to be asked.
+    /// To who asks the server, where files are MongoDB's.
     pub link: Option<Link>,
     /// Of discards, when they are asked for.
     pub discard: Option<discard::Link>,
     pub pulse: Pulse,
+    /// Takes what the agent says of itself, soon after it has done something.
+    pub publish: &'a mut dyn FnMut(Info),
 }
 
 /// Serves until a signal comes.
@@ -59,12 +63,22 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
         clock.set_duty(auto::DUTY);
     }
     let mut uploads = agent.figures().uploads;
+    let mut published = Instant::now();
+    let now = info(agent, s);
+    (s.publish)(now);
+    let mut news = false;
     loop {
+        let patience = |clock: &Clock| match news {
+            true => clock
+                .patience(Instant::now())
+                .min(PUBLISH.saturating_sub(published.elapsed())),
+            false => clock.patience(Instant::now()),
+        };
         match s.held {
             // Events are read together, before the kernel's queue is full.
             None if agent.is_auto() && clock.has_names() => wait(
                 &[s.signals.end_fd(), s.signals.reload_fd(), s.waker.as_fd()],
-                clock.patience(Instant::now()).min(EVENTS),
+                patience(&clock).min(EVENTS),
             )?,
             None => wait(
                 &[
@@ -73,7 +87,7 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
                     s.waker.as_fd(),
                     s.watch.as_fd(),
                 ],
-                clock.patience(Instant::now()),
+                patience(&clock),
             )?,
             // What happens meanwhile waits in the watch.
             Some(end) => wait(
@@ -86,6 +100,12 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
         }
         let pulse = s.pulse.clone();
         pulse.work(|| turn(agent, s, &mut clock, &mut uploads))?;
+        news = published.elapsed() < PUBLISH;
+        if !news {
+            let now = info(agent, s);
+            (s.publish)(now);
+            published = Instant::now();
+        }
     }
 }
 
@@ -340,7 +360,7 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info
         last_refresh_ms: figures.last_refresh.as_millis() as u64,
         delalloc: seen.delalloc,
         shared: seen.shared,
-        server: s.link.as_ref().map(Link::info),
+        server: s.link.as_ref().and_then(Link::info),
         auto: agent.auto_info(),
         discard: s.discard.as_ref().map(discard::Link::info),
         objects: agent.object_infos(),

@@ -724,10 +724,17 @@ fn a_hostile_dbpath_harms_nobody() {
     assert_eq!(a.file_infos()[0].path, COLL);
 }
 
-/// What a server's catalog says of files by their idents.
-fn catalog(json: serde_json::Value) -> Catalog {
+const OURS: [(&str, Class); 2] = [
+    ("collection-0-1.wt", Class::Collection),
+    ("index-1-1.wt", Class::Primary),
+];
+
+/// What a server's catalog says.
+fn catalog(files: &[(&str, Class)]) -> Catalog {
     let mut catalog = Catalog::default();
-    catalog.add_listed(&serde_json::from_value(json).unwrap());
+    for (path, class) in files {
+        catalog.insert(path.into(), *class);
+    }
     catalog
 }
 
@@ -739,10 +746,9 @@ fn the_servers_catalog_says_which_index_is_primary() {
     let mut a = bed.attached(BoundaryMode::Attach);
     let class = |a: &TestAgent, id: u64| a.target.files()[&id].class;
     assert_eq!(class(&a, i), Class::Index);
-    let another = catalog(serde_json::json!({"ns": "x.y", "ident": "collection-0-2"}));
+    let another = catalog(&[("collection-0-2.wt", Class::Collection)]);
     assert!(!a.set_catalog(another), "none of its files is here");
-    let ours = catalog(serde_json::json!({"ns": "x.y", "ident": "collection-0-1",
-                                          "idxIdent": {"_id_": "index-1-1"}}));
+    let ours = catalog(&OURS);
     assert!(a.set_catalog(ours.clone()));
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!(o.changed, 1);
@@ -764,10 +770,7 @@ fn a_boundary_outlives_what_the_server_says() {
     bed.file(COLL, 4, 800);
     let i = bed.file(INDEX, 4, 1600);
     let mut a = bed.attached(BoundaryMode::Attach);
-    a.set_catalog(catalog(
-        serde_json::json!({"ns": "x.y", "ident": "collection-0-1",
-                                             "idxIdent": {"_id_": "index-1-1"}}),
-    ));
+    a.set_catalog(catalog(&OURS));
     a.refresh(Scope::Grown, &mut none).unwrap();
     bed.file(INDEX, 6, 1600);
     // The server is not asked again before the agent after it attaches.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command line of `dsmd`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{anyhow, ensure, Result};
+use anyhow::{anyhow, bail, Result};
 use clap::Parser;
 
 use crate::agent::{BoundaryMode, Outgrown};
 use crate::base::log::Format;
-use crate::daemon::config::{Address, Config, Database, Seconds};
-use crate::dbpath::mongo::uri::Uri;
+use crate::daemon::config::{Config, Database, Seconds, METRICS_MOVED, URI_MOVED};
 use crate::dbpath::rules::Source;
 
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
@@ -68,13 +68,9 @@ pub struct Args {
     /// other a pattern and a class on each line.
     #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "config")]
     pub rules: Vec<Source>,
-    /// Ask the database's server which index is an `_id` index, which collection
-    /// the oplog, and what it does
-    ///
-    /// It must be the server of this data directory. A password belongs into the
-    /// configuration file: the command line is seen by all.
-    #[arg(long, value_name = "mongodb://HOST", conflicts_with = "config")]
-    pub uri: Option<String>,
+    /// Taken so that it can be refused without being shown.
+    #[arg(long, hide = true)]
+    uri: Option<OsString>,
     /// How often growing files are looked for, in seconds
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
     pub refresh_seconds: Seconds,
@@ -115,10 +111,9 @@ pub struct Args {
     /// Print the regions that were written to stdout after each checkpoint
     #[arg(long)]
     pub show_regions: bool,
-    /// Serve metrics for Prometheus, and a page for people, at this port of the
-    /// loopback interface, or at this address
-    #[arg(long, value_name = "[ADDRESS:]PORT")]
-    pub metrics: Option<Address>,
+    /// The same.
+    #[arg(long, hide = true)]
+    metrics: Option<OsString>,
     /// Form of the log on stderr [default: text]
     #[arg(long, value_enum)]
     pub log_format: Option<Format>,
@@ -131,12 +126,21 @@ pub struct Args {
     /// Directory of the control sockets
     #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", hide = true)]
     pub run_dir: Option<PathBuf>,
+    /// Directory of the sockets of dsm-mongo
+    #[arg(long, value_name = "DIR", env = "DSM_MONGO_RUN_DIR", hide = true)]
+    pub mongo_dir: Option<PathBuf>,
 }
 
 impl Args {
     /// What is to be done: the configuration file, with what the command line
     /// says beside it.
     pub fn config(&self) -> Result<Config> {
+        if self.uri.is_some() {
+            bail!("--uri: {URI_MOVED}");
+        }
+        if self.metrics.is_some() {
+            bail!("--metrics: {METRICS_MOVED}");
+        }
         let directory = self.dbpath.as_ref().or(self.auto.as_ref());
         let mut config = match (&self.config, &self.device, directory) {
             (Some(path), ..) => Config::read(path)?,
@@ -146,7 +150,7 @@ impl Args {
                 boundary: self.boundary,
                 outgrown: self.outgrown,
                 rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
-                uri: self.uri.as_deref().map(without_password).transpose()?,
+                uri: (),
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
                 write_hints: self.write_hints,
@@ -157,7 +161,6 @@ impl Args {
             }),
             _ => unreachable!("clap asks for one of them"),
         };
-        config.metrics = self.metrics.or(config.metrics);
         config.log_format = self.log_format.unwrap_or(config.log_format);
         config.verbose |= self.verbose;
         if let Some(dir) = &self.state_dir {
@@ -166,19 +169,12 @@ impl Args {
         if let Some(dir) = &self.run_dir {
             config.run_dir = std::path::absolute(dir)?;
         }
+        if let Some(dir) = &self.mongo_dir {
+            config.mongo_dir = std::path::absolute(dir)?;
+        }
         config.check().map_err(|sentence| anyhow!(sentence))?;
         Ok(config)
     }
-}
-
-/// What is wrong is said without the uri: clap would quote it, and a password with it.
-fn without_password(text: &str) -> Result<Uri> {
-    let uri: Uri = text.parse().map_err(|sentence| anyhow!("--uri: {sentence}"))?;
-    ensure!(
-        !uri.has_password(),
-        "--uri: the command line is seen by all: a password belongs into the configuration file"
-    );
-    Ok(uri)
 }
 
 /// The working directory changes.
@@ -199,23 +195,21 @@ mod tests {
         Args::command().debug_assert();
     }
 
-    #[cfg(feature = "mongodb")]
     #[test]
-    fn no_password_on_the_command_line() {
-        let parse =
-            |uri| Args::parse_from(["dsmd", "--device", "d", "--dbpath", "/db", "--uri", uri]).config();
-        assert!(parse("mongodb://localhost:27018").is_ok());
-        for uri in [
-            "mongodb://u:secret@localhost",
-            "mongodb://u:secret@a,b",
-            "mongo://u:secret@localhost",
-            "mongodb://u:se/cret@localhost",
-        ] {
-            let said = format!("{:#}", parse(uri).unwrap_err());
-            assert!(said.starts_with("--uri: ") && !said.contains("secret"), "{said}");
+    fn what_other_programs_have_is_refused_and_not_shown() {
+        let said = |words: &[&str]| {
+            let words = ["dsmd", "--device", "d", "--dbpath", "/db"].iter().chain(words);
+            format!("{:#}", Args::parse_from(words).config().unwrap_err())
+        };
+        for uri in ["mongodb://u:geheim@localhost", "geheim", "mongodb://localhost"] {
+            let said = said(&["--uri", uri]);
+            assert!(
+                said.starts_with("--uri: ") && said.contains("/etc/dsm-mongo/DEVICE.uri"),
+                "{said}"
+            );
+            assert!(!said.contains("geheim") && !said.contains("localhost"), "{said}");
         }
-        let said = parse("mongodb://u:secret@localhost").unwrap_err().to_string();
-        assert!(said.contains("the command line is seen by all"), "{said}");
+        assert!(said(&["--metrics", "9187"]).contains("systemctl enable --now dsm-exporter"));
     }
 
     #[test]
@@ -231,13 +225,12 @@ mod tests {
 
     #[test]
     fn a_database_on_the_command_line() {
-        let words = "dsmd --device d --dbpath /db --boundary manual --refresh-seconds 0.5 --metrics 9187";
+        let words = "dsmd --device d --dbpath /db --boundary manual --refresh-seconds 0.5";
         let c = Args::parse_from(words.split(' ')).config().unwrap();
         assert_eq!(c.databases.len(), 1);
         let d = &c.databases[0];
         assert_eq!((d.device.as_str(), d.boundary), ("d", BoundaryMode::Manual));
         assert!(!d.wait);
-        assert_eq!(c.metrics.unwrap().0.to_string(), "127.0.0.1:9187");
         assert_eq!(c.state_dir, PathBuf::from("/var/lib/dsmd"));
     }
 

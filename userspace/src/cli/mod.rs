@@ -4,3 +4,5 @@
 
 pub mod dsmctl;
 pub mod dsmd;
+pub mod exporter;
+pub mod mongo;

@@ -2,41 +2,37 @@
 //! The configuration file of `dsmd`, in TOML.
 //!
 //! ```toml
-//! metrics = 9187
-//!
 //! [[database]]
 //! device = "dsm"
 //! dbpath = "/var/lib/mongodb"
 //! ```
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::Read;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{anyhow, Context, Result};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::agent::control::RUN_DIR;
 use crate::agent::{BoundaryMode, Outgrown};
 use crate::base::log::Format;
 use crate::base::text::toml_error;
-use crate::dbpath::mongo::uri::Uri;
+use crate::dbpath::mongo::feed;
 use crate::dbpath::rules::Source;
 
 pub const STATE_DIR: &str = "/var/lib/dsmd";
-/// Permissions of a file that has no secrets.
-const OTHERS: u32 = 0o044;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    #[serde(default)]
-    pub metrics: Option<Address>,
+    /// It has a program of its own.
+    #[serde(default, deserialize_with = "metrics_moved")]
+    pub metrics: (),
     #[serde(default = "text")]
     pub log_format: Format,
     #[serde(default)]
@@ -45,6 +41,9 @@ pub struct Config {
     pub state_dir: PathBuf,
     #[serde(default = "run_dir")]
     pub run_dir: PathBuf,
+    /// Where `dsm-mongo` listens.
+    #[serde(skip, default = "mongo_dir")]
+    pub mongo_dir: PathBuf,
     #[serde(rename = "database", default)]
     pub databases: Vec<Database>,
 }
@@ -61,9 +60,9 @@ pub struct Database {
     /// One file or several.
     #[serde(default, deserialize_with = "one_or_more")]
     pub rules: Vec<Source>,
-    /// Where the database's server is asked.
-    #[serde(default)]
-    pub uri: Option<Uri>,
+    /// It has a program of its own, and may have a password in it.
+    #[serde(default, deserialize_with = "uri_moved")]
+    pub uri: (),
     #[serde(default)]
     pub refresh_seconds: Seconds,
     /// Room beyond the end of growing files.
@@ -101,6 +100,25 @@ fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error>
     given.into_iter().map(parse).collect()
 }
 
+/// Where `uri` has gone.
+pub const URI_MOVED: &str =
+    "the server's address is dsm-mongo's now: write it into /etc/dsm-mongo/DEVICE.uri, \
+    which only root may read, and `systemctl enable --now dsm-mongo@DEVICE`, see dsm-mongo(8)";
+/// Where `metrics` has gone.
+pub const METRICS_MOVED: &str =
+    "metrics and the page are dsm-exporter's now: `systemctl enable --now dsm-exporter`, see dsm-exporter(8)";
+
+/// Nothing of the value is kept, or shown.
+fn uri_moved<'de, D: Deserializer<'de>>(d: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(d)?;
+    Err(serde::de::Error::custom(format!("`uri`: {URI_MOVED}")))
+}
+
+fn metrics_moved<'de, D: Deserializer<'de>>(d: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(d)?;
+    Err(serde::de::Error::custom(format!("`metrics`: {METRICS_MOVED}")))
+}
+
 fn text() -> Format {
     Format::Text
 }
@@ -120,6 +138,10 @@ fn state_dir() -> PathBuf {
 
 fn run_dir() -> PathBuf {
     RUN_DIR.into()
+}
+
+fn mongo_dir() -> PathBuf {
+    feed::RUN_DIR.into()
 }
 
 /// An interval between 0.1 s and an hour.
@@ -198,34 +220,20 @@ impl Config {
     /// One database, and defaults.
     pub fn of(database: Database) -> Self {
         Self {
-            metrics: None,
+            metrics: (),
             log_format: text(),
             verbose: false,
             state_dir: state_dir(),
             run_dir: run_dir(),
+            mongo_dir: mongo_dir(),
             databases: vec![database],
         }
     }
 
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let read = || {
-            let mut file = File::open(path)?;
-            let mode = file.metadata()?.mode();
-            let mut text = String::new();
-            file.read_to_string(&mut text).map(|_| (text, mode))
-        };
-        let (text, mode) = read().with_context(|| format!("{shown}: cannot read it"))?;
-        let config = Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))?;
-        if config.has_password() && mode & OTHERS != 0 {
-            bail!("{shown}: it has a password, and others may read it: `chmod 600` it");
-        }
-        Ok(config)
-    }
-
-    fn has_password(&self) -> bool {
-        let uris = self.databases.iter().filter_map(|d| d.uri.as_ref());
-        uris.into_iter().any(Uri::has_password)
+        let text = fs::read_to_string(path).with_context(|| format!("{shown}: cannot read it"))?;
+        Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))
     }
 
     /// Reads it, or says in a sentence what is wrong.
@@ -280,7 +288,6 @@ mod tests {
     use super::*;
 
     const TWO: &str = r#"
-metrics = "[::1]:9187"
 log-format = "json"
 
 [[database]]
@@ -301,7 +308,6 @@ discard = true
     #[test]
     fn two_databases() {
         let c = Config::parse(TWO).unwrap();
-        assert_eq!(c.metrics.unwrap().0.to_string(), "[::1]:9187");
         assert_eq!(c.log_format, Format::Json);
         let [one, two] = c.databases.as_slice() else {
             panic!("{c:?}")
@@ -333,7 +339,7 @@ discard = true
     #[test]
     fn errors_name_the_line() {
         for (from, to, sentence) in [
-            ("one\"\nd", "one\"\nx = 1\nd", "line 7: unknown field `x`"),
+            ("one\"\nd", "one\"\nx = 1\nd", "line 6: unknown field `x`"),
             (
                 "\"one\"",
                 "\"two\"",
@@ -348,40 +354,35 @@ discard = true
             (
                 "\"manual\"",
                 "\"handy\"",
-                "line 12: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
+                "line 11: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
             ),
             (
                 "0.5",
                 "3601",
-                "line 15: it must be a number of seconds from 0.1 to 3600",
+                "line 14: it must be a number of seconds from 0.1 to 3600",
             ),
             (
                 "0.5",
                 "0.0",
-                "line 15: it must be a number of seconds from 0.1 to 3600",
+                "line 14: it must be a number of seconds from 0.1 to 3600",
             ),
-            (
-                "[::1]",
-                "host",
-                "line 2: it must be a port, or an address and a port",
-            ),
-            ("\"json\"", "\"yaml\"", "line 3: unknown variant `yaml`"),
-            ("dbpath = \"/db/one\"", "", "line 5: missing field `dbpath`"),
+            ("\"json\"", "\"yaml\"", "line 2: unknown variant `yaml`"),
+            ("dbpath = \"/db/one\"", "", "line 4: missing field `dbpath`"),
             (
                 "[[database]]",
                 "[[databases]]",
-                "line 5: unknown field `databases`",
+                "line 4: unknown field `databases`",
             ),
-            ("wait = false", "wait =", "line 16: "),
+            ("wait = false", "wait =", "line 15: "),
             (
                 "\"/etc/two.rules\"",
                 "[\"/a.toml\", \"../x=/b.toml\"]",
-                "line 14: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
+                "line 13: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
             ),
             (
                 "\"/etc/two.rules\"",
                 "7",
-                "line 14: a rules file, or a list of rules files",
+                "line 13: a rules file, or a list of rules files",
             ),
             (
                 "\"/etc/two.rules\"",
@@ -399,34 +400,33 @@ discard = true
         assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");
     }
 
-    #[cfg(feature = "mongodb")]
     #[test]
-    fn passwords_are_for_nobody_else() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("dsmd.toml");
-        let write = |uri: &str, mode| {
-            let text = TWO.replacen("boundary", &format!("uri = \"{uri}\"\nboundary"), 1);
-            std::fs::write(&path, text).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            Config::read(&path).map_err(|e| format!("{e:#}"))
-        };
-        let with = "mongodb://dsmd:geheim@localhost/?authSource=admin";
-        let c = write(with, 0o600).unwrap();
-        assert!(!format!("{c:?}").contains("geheim"));
-        assert!(write("mongodb://localhost", 0o644).is_ok());
-        for mode in [0o640, 0o604] {
-            let said = write(with, mode).unwrap_err();
+    fn what_other_programs_have_is_refused_and_not_shown() {
+        for uri in [
+            "\"mongodb://dsmd:geheim@localhost/?authSource=admin\"",
+            "\"geheim\"",
+            "[\"geheim\"]",
+            "{ geheim = 1 }",
+        ] {
+            let text = TWO.replacen("boundary", &format!("uri = {uri}\nboundary"), 1);
+            let said = Config::parse(&text).unwrap_err();
             assert!(
-                said.ends_with("it has a password, and others may read it: `chmod 600` it"),
+                said.starts_with("line 11: `uri`: the server's address is dsm-mongo's now: "),
+                "{said}"
+            );
+            assert!(
+                !said.contains("geheim") && said.contains("/etc/dsm-mongo/"),
                 "{said}"
             );
         }
-        let said = write("mongodb://dsmd:ge%heim@localhost", 0o600).unwrap_err();
-        assert!(
-            said.contains("line 12: the uri is not one of MongoDB") && !said.contains("heim"),
-            "{said}"
-        );
+        // Also when it is no string of TOML.
+        let said = Config::parse(&TWO.replacen("boundary", "uri = mongodb://u:geheim@x\nboundary", 1));
+        assert!(!said.unwrap_err().contains("geheim"));
+        for metrics in ["9187", "\"[::1]:9187\""] {
+            let said = Config::parse(&format!("metrics = {metrics}\n{TWO}")).unwrap_err();
+            assert!(said.starts_with("line 1: `metrics`: "), "{said}");
+            assert!(said.contains("systemctl enable --now dsm-exporter"), "{said}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! it and finds it again, and a supervisor that tells the service manager.
 
 pub mod config;
+mod publish;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,13 @@ use crate::base::wake::Signals;
 use crate::daemon::config::Config;
 use crate::dbpath::fiemap::{Fiemap, Mapper};
 use crate::dbpath::place;
+use crate::drive::media::{self, Media};
 use crate::kernel::device::{Device, Target};
+use crate::kernel::devno::DevNo;
+use crate::kernel::sysfs::Sysfs;
+use crate::show::sample::Look;
 
+use publish::{Board, Publisher};
 use serve::Served;
 
 /// The devices and file systems that there are; others in tests.
@@ -37,6 +43,10 @@ pub trait Machine: Send + Sync + 'static {
     fn mapper(&self, dbpath: &Path, target: &Self::Target) -> Result<Self::Mapper>;
     /// Begins to discard what the checkpoints of a database free.
     fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link>;
+    /// What the kernel says of a device.
+    fn look(&self, device: &str) -> Result<Look>;
+    /// What the drive below a device says, or a sentence about why it does not.
+    fn ask_drive(&self, device: DevNo) -> Result<Media, String>;
 }
 
 /// This machine.
@@ -63,6 +73,14 @@ impl Machine for Local {
         let disk = discard::Disk::new(dbpath, device, target.devno, target.sectors, pulse.clone())?;
         discard::Link::start(&target.name.clone(), target, disk, pulse)
     }
+
+    fn look(&self, device: &str) -> Result<Look> {
+        Look::at(device)
+    }
+
+    fn ask_drive(&self, device: DevNo) -> Result<Media, String> {
+        media::of(&Sysfs::default(), device)
+    }
 }
 
 /// What a thread tells of its database.
@@ -87,6 +105,16 @@ pub fn abort_on_panic() {
 pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bool) -> Result<bool> {
     let (sender, events) = mpsc::channel();
     let several = config.databases.len() > 1;
+    let board = Arc::<Board>::default();
+    let devices = config.databases.iter().map(|d| d.device.clone()).collect();
+    // What is shown is no reason not to serve.
+    let _publisher = Publisher::start(machine, &board, &config.run_dir, devices).inspect_err(|e| {
+        log!(
+            Warn,
+            "dsm-exporter has nothing to show",
+            reason = format!("{e:#}")
+        )
+    });
     let mut pulses = Vec::new();
     for (number, database) in config.databases.iter().enumerate() {
         let its = Pulses::default();
@@ -96,6 +124,8 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
             database: database.clone(),
             state_dir: config.state_dir.clone(),
             run_dir: config.run_dir.clone(),
+            mongo_dir: config.mongo_dir.clone(),
+            board: Arc::clone(&board),
             show_regions,
             pulses: its,
             signals: Signals::new()?,

@@ -5,12 +5,14 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 
+use super::publish::{Board, Slot};
 use super::Machine;
 use crate::agent::control::{FileInfo, Server};
 use crate::agent::discard;
@@ -54,6 +56,8 @@ pub struct Served {
     pub database: Database,
     pub state_dir: PathBuf,
     pub run_dir: PathBuf,
+    pub mongo_dir: PathBuf,
+    pub board: Arc<Board>,
     pub show_regions: bool,
     pub pulses: Pulses,
     pub signals: Signals,
@@ -157,13 +161,9 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
         boundaries = agent.boundaries(),
         ms = outcome.took.as_millis(),
     );
-    let link = match &d.uri {
-        Some(uri) => {
-            let wake = waker.clone();
-            Some(Link::start(uri, move || wake.wake())?)
-        }
-        None => None,
-    };
+    let wake = waker.clone();
+    let link = (!d.auto).then(|| Link::start(&s.mongo_dir, &d.device, move || wake.wake()));
+    let link = link.transpose()?;
     let discard = d.discard.then(|| discards(machine, s, others)).transpose()?;
     Ok(Prepared {
         agent,
@@ -207,6 +207,8 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
             show_regions(target, done, files());
         }
     };
+    let slot = Slot::new(&s.board, &s.database.device);
+    let mut publish = |info| slot.put(info);
     let mut surroundings = Surroundings {
         device: s.database.device.clone(),
         server,
@@ -221,6 +223,7 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
         link,
         discard,
         pulse: s.pulses.agent.clone(),
+        publish: &mut publish,
     };
     Ok(run::run(&mut agent, &mut surroundings)?)
 }

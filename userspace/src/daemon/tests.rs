@@ -25,6 +25,8 @@ use crate::kernel::device::MessageError;
 use crate::kernel::model::ModelKernel;
 use crate::kernel::reply::Status;
 use crate::kernel::table::Extent;
+use crate::show::sample;
+use crate::show::snapshot::{Snapshot, Trouble, INTERVAL};
 use serve::Pace;
 
 /// A test waits for what must come; this only ends one that would wait for ever.
@@ -131,6 +133,8 @@ struct Bench {
     kernel: Mutex<Option<Kernel>>,
     opened: AtomicUsize,
     look: Mutex<Option<Look>>,
+    /// How often the drive was.
+    asked: AtomicUsize,
 }
 
 impl Bench {
@@ -174,6 +178,21 @@ impl Machine for Bench {
     fn discards(&self, _: &Path, device: &str, pulse: Pulse) -> Result<discard::Link> {
         let look = self.look.lock().unwrap().take();
         discard::Link::start(device, self.open(device)?, Odd(look), pulse)
+    }
+
+    fn look(&self, device: &str) -> Result<sample::Look> {
+        let kernel = self.open(device)?;
+        Ok(sample::Look {
+            devno: "253:0".parse().unwrap(),
+            table: "259:0 0 0".parse().unwrap(),
+            status: kernel.status()?,
+            disk: DiskStat::default(),
+        })
+    }
+
+    fn ask_drive(&self, _: DevNo) -> Result<Media, String> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Err("it is a model".into())
     }
 }
 
@@ -235,6 +254,8 @@ impl Bed {
             database: config.databases.remove(0),
             state_dir: self.at("state"),
             run_dir: self.at("run"),
+            mongo_dir: self.at("mongo"),
+            board: Arc::default(),
             show_regions: false,
             pulses: Pulses::default(),
             signals,
@@ -601,4 +622,65 @@ fn fifos_and_links_neither_stop_it_nor_lead_it_away() {
         said.contains("there is no WiredTiger and WiredTiger.turtle in it"),
         "{said}"
     );
+}
+
+/// What dsm-exporter shows comes and goes with what happens, and the drive is left alone.
+#[test]
+fn what_is_known_is_published() {
+    let bed = Bed::new();
+    let board = Arc::<Board>::default();
+    let publish = || {
+        let devices = vec!["d".to_owned(), "e".to_owned()];
+        Publisher::start(&bed.machine, &board, &bed.at("run"), devices).unwrap()
+    };
+    let publisher = publish();
+    assert!(publish().is_none(), "one dsmd at a time");
+    let read = || Snapshot::read(&bed.at("run"));
+    until("a snapshot", || read().is_ok());
+    let first = read().unwrap();
+    let names: Vec<&str> = first.devices.iter().map(|d| d.device.as_str()).collect();
+    assert_eq!(names, ["d", "e"]);
+    assert!(first
+        .devices
+        .iter()
+        .all(|d| d.kernel.is_none() && d.agent.is_none()));
+
+    let (mut served, by_hand) = bed.served(|_| {});
+    served.board = Arc::clone(&board);
+    let seen = |what: &dyn Fn(&sample::Sample) -> bool| what(&read().unwrap().devices[0]);
+    bed.machine.plug();
+    thread::scope(|scope| {
+        let daemon = scope.spawn(|| serve::serve(&*bed.machine, &served, &|| {}));
+        let end = EndsOnDrop(&by_hand);
+        until("the agent", || seen(&|d| d.agent.is_some() && d.kernel.is_some()));
+        for n in 2..4 {
+            let before = read().unwrap().devices[0].agent.as_ref().unwrap().checkpoints;
+            bed.turtle(n);
+            until("the checkpoint", || {
+                seen(&|d| d.agent.as_ref().is_some_and(|a| a.checkpoints > before))
+            });
+        }
+        assert!(
+            read().unwrap().devices[1].kernel.is_some(),
+            "the bench has one device for all names"
+        );
+        bed.machine.pull();
+        until("the loss", || seen(&|d| d.agent.is_none() && d.kernel.is_none()));
+        drop(end);
+        daemon.join().unwrap().unwrap();
+    });
+    let (last, asked) = (read().unwrap(), bed.machine.asked.load(Ordering::Relaxed));
+    // However often something was published in between.
+    let intervals = (last.at.monotonic - first.at.monotonic).as_secs() / INTERVAL.as_secs() + 1;
+    assert!(
+        last.number - first.number <= intervals,
+        "{} in {intervals}",
+        last.number
+    );
+    assert!(
+        asked >= 1 && asked as u64 <= 2 * intervals,
+        "{asked} in {intervals}"
+    );
+    drop(publisher);
+    assert!(matches!(read(), Err(Trouble::Absent(_))));
 }

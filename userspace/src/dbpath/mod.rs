@@ -5,7 +5,6 @@
 pub mod avail;
 pub mod fiemap;
 pub mod ident;
-#[cfg_attr(not(feature = "mongodb"), allow(dead_code))]
 pub mod mongo;
 pub mod place;
 pub mod rules;

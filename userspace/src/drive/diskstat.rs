@@ -2,10 +2,12 @@
 //! What the block layer counts of a device: the attribute `stat` in sysfs,
 //! Documentation/block/stat.rst of the kernel.
 
+use serde::{Deserialize, Serialize};
+
 use crate::kernel::devno::DevNo;
 use crate::kernel::sysfs::Sysfs;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStat {
     pub reads: u64,
     pub read_bytes: u64,

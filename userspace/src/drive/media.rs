@@ -4,13 +4,15 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::drive::nvme::{Namespace, Statistics};
 use crate::kernel::devno::DevNo;
 use crate::kernel::streams;
 use crate::kernel::sysfs::Sysfs;
 
 /// Of all namespaces of the drive's endurance group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Media {
     /// The kernel's name of the disk.
     pub drive: String,

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+use serde::{Deserialize, Serialize};
 
 /// Commands of the two kinds of queues, and the numbers of their ioctls.
 const IO: u8 = 0x43;
@@ -54,7 +55,7 @@ pub struct Handle {
 }
 
 /// What an endurance group has written since it was made, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// HBMW: by the host, with metadata.
     pub host: u128,

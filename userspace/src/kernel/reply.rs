@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kernel::class::Class;
@@ -27,7 +27,7 @@ pub enum ParseError {
 }
 
 /// The writes that were stamped with one stream since `reset`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCount {
     pub stream: u32,
     pub writes: u64,
@@ -35,7 +35,7 @@ pub struct StreamCount {
 }
 
 /// An upload that has begun and has not ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadState {
     pub number: u64,
     pub files: u64,
@@ -45,7 +45,7 @@ pub struct UploadState {
 }
 
 /// The `status` line.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub policy: String,
     pub layout: String,
@@ -72,7 +72,7 @@ pub struct Status {
 }
 
 /// Discards of what a checkpoint has freed; all zero unless `state` is `on`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discard {
     /// `off`, `on`, `unsupported`, or empty if the target knows nothing of it.
     pub state: String,
@@ -392,7 +392,7 @@ impl FromStr for Commit {
 }
 
 /// The parameters of a `dsm` line of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableLine {
     /// The device below, as the kernel prints it (`major:minor`).
     pub below: String,

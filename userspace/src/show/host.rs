@@ -4,9 +4,10 @@
 use std::fs;
 
 use rustix::param::{clock_ticks_per_second, page_size};
+use serde::{Deserialize, Serialize};
 
 /// Seconds of all processors since boot, by what they did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     pub user: f64,
     pub system: f64,
@@ -24,7 +25,7 @@ impl Cpu {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     pub cpu: Cpu,
     /// Seconds of this process.

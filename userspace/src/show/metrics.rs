@@ -13,6 +13,7 @@ use crate::kernel::layout::{self, Layout};
 use crate::kernel::reply::{Discard, Status, StreamCount};
 use crate::show::host::Host;
 use crate::show::sample::{Kernel, Sample};
+use crate::show::snapshot::{Moment, Snapshot, Trouble};
 
 /// A value, with further labels.
 type Value = (String, f64);
@@ -448,24 +449,55 @@ const HOST_FAMILIES: &[HostFamily] = &[
 /// The names of all metrics.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let host = HOST_FAMILIES.iter().map(|f| f.0);
-    FAMILIES.iter().map(|f| f.0).chain(host)
+    FAMILIES.iter().map(|f| f.0).chain([AGE.0]).chain(host)
 }
 
-pub fn text(samples: &[Sample], host: &Host) -> String {
+/// Of what is shown itself.
+const AGE: (&str, &str, &str) = (
+    "dsm_snapshot_age_seconds",
+    "gauge",
+    "How long ago dsmd published what is shown here.",
+);
+/// The one family that says something when nothing is known.
+const AGENT_UP: &str = "dsm_agent_up";
+
+/// What was published last; or, where there is trouble, that nothing is known now.
+pub fn text(last: Option<&Snapshot>, trouble: Option<&Trouble>, now: Moment) -> String {
     let mut text = String::new();
     let mut line = |s: String| writeln!(text, "{s}").expect("strings grow");
+    let devices = last.map_or(&[][..], |s| &s.devices);
+    if let Some(trouble) = trouble {
+        line(format!("# {}", trouble.to_string().replace('\n', " ")));
+    }
     for (name, kind, help, values) in FAMILIES {
         line(format!("# HELP {name} {help}\n# TYPE {name} {kind}"));
-        for s in samples {
-            let device = escaped(&s.device);
-            for (labels, value) in values(s) {
-                line(format!("{name}{{device=\"{device}\"{labels}}} {value}"));
+        match trouble {
+            None => {
+                for s in devices {
+                    let device = escaped(&s.device);
+                    for (labels, value) in values(s) {
+                        line(format!("{name}{{device=\"{device}\"{labels}}} {value}"));
+                    }
+                }
+            }
+            Some(_) if *name != AGENT_UP => {}
+            Some(_) if devices.is_empty() => line(format!("{name} 0")),
+            Some(_) => {
+                for s in devices {
+                    line(format!("{name}{{device=\"{}\"}} 0", escaped(&s.device)));
+                }
             }
         }
     }
+    let (name, kind, help) = AGE;
+    line(format!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    if let Some(s) = last {
+        line(format!("{name} {}", s.age(now).as_secs_f64()));
+    }
     for (name, kind, help, values) in HOST_FAMILIES {
         line(format!("# HELP {name} {help}\n# TYPE {name} {kind}"));
-        for (labels, value) in values(host) {
+        let host = last.filter(|_| trouble.is_none()).map(|s| &s.host);
+        for (labels, value) in host.map(values).unwrap_or_default() {
             match labels.as_str() {
                 "" => line(format!("{name} {value}")),
                 labels => line(format!("{name}{{{labels}}} {value}")),
@@ -479,6 +511,58 @@ pub fn text(samples: &[Sample], host: &Host) -> String {
 mod tests {
     use super::*;
     use crate::drive::nvme::Statistics;
+    use std::time::Duration;
+
+    /// What is shown of these.
+    fn shown(devices: Vec<Sample>, host: Host) -> String {
+        text(Some(&snapshot(devices, host)), None, Moment::default())
+    }
+
+    fn snapshot(devices: Vec<Sample>, host: Host) -> Snapshot {
+        Snapshot {
+            protocol: 1,
+            version: "x".into(),
+            pid: 7,
+            at: Moment::default(),
+            number: 1,
+            host,
+            devices,
+        }
+    }
+
+    #[test]
+    fn nothing_is_known() {
+        let sample = Sample {
+            device: "d".into(),
+            kernel: None,
+            agent: None,
+        };
+        let last = snapshot(vec![sample], Host::default());
+        let now = Moment {
+            wall: 0.0,
+            monotonic: Duration::from_millis(31_500),
+        };
+        let trouble = Trouble::Absent("/run/x".into());
+        let values = |last, trouble| -> Vec<String> {
+            let text = text(last, trouble, now);
+            let lines = text
+                .lines()
+                .filter(|l| !l.starts_with("# HELP") && !l.starts_with("# TYPE"));
+            lines.map(str::to_owned).collect()
+        };
+        let sentence = "# dsmd does not run: there is no /run/x";
+        assert_eq!(values(None, Some(&trouble)), [sentence, "dsm_agent_up 0"]);
+        assert_eq!(
+            values(Some(&last), Some(&trouble)),
+            [
+                sentence,
+                "dsm_agent_up{device=\"d\"} 0",
+                "dsm_snapshot_age_seconds 31.5"
+            ]
+        );
+        let good = values(Some(&last), None);
+        assert!(good.contains(&"dsm_up{device=\"d\"} 0".to_owned()), "{good:?}");
+    }
 
     #[test]
     fn the_text_form() {
@@ -512,7 +596,7 @@ mod tests {
             own_cpu: 0.25,
             ..Host::default()
         };
-        let said = text(&[sample(Some(kernel))], &host);
+        let said = shown(vec![sample(Some(kernel))], host);
         for line in [
             "# TYPE dsm_stream_written_bytes_total counter",
             "dsm_stream_written_bytes_total{device=\"a\\\"b\",stream=\"3\",used_for=\"collection group 1\"} 3145728",
@@ -531,7 +615,7 @@ mod tests {
         }
         assert!(!said.contains("dsm_agent_uploads_total{"));
         assert!(!said.contains("dsm_server_up{"), "nobody is asked");
-        let gone = text(&[sample(None)], &host);
+        let gone = shown(vec![sample(None)], host);
         assert!(gone.contains("dsm_up{device=\"a\\\"b\"} 0\n"));
         assert!(!gone.contains("dsm_files{"));
     }
@@ -564,7 +648,7 @@ mod tests {
                 kernel: Some(kernel),
                 agent: serde_json::from_value(agent(off)).unwrap(),
             };
-            text(&[sample], &Host::default())
+            shown(vec![sample], Host::default())
         };
         let text = said(format!("{status} {on}"), None);
         for line in [
@@ -600,13 +684,13 @@ mod tests {
             "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
             "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "server": info,
         });
-        let said = text(
-            &[Sample {
+        let said = shown(
+            vec![Sample {
                 device: "d".into(),
                 kernel: None,
                 agent: serde_json::from_value(agent).unwrap(),
             }],
-            &Host::default(),
+            Host::default(),
         );
         for line in [
             "dsm_server_up{device=\"d\"} 1",

@@ -6,4 +6,5 @@ pub mod metrics;
 pub mod page_history;
 pub mod report;
 pub mod sample;
+pub mod snapshot;
 pub mod top;

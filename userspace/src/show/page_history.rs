@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The last hour of every device, for the page that dsmd serves.
+//! The last hour of every device, for the page, from what `dsmd` publishes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{json, Value};
@@ -10,10 +9,10 @@ use serde_json::{json, Value};
 use crate::agent::control::Info;
 use crate::kernel::layout::{self, Layout};
 use crate::show::host::Host;
-use crate::show::sample::{Kernel, Sample};
+use crate::show::sample::Kernel;
+use crate::show::snapshot::{Moment, Snapshot, Trouble, INTERVAL};
 
-/// How often a point is taken, and how many are kept.
-pub const INTERVAL: Duration = Duration::from_secs(5);
+/// How many points are kept; there is one for each interval of `dsmd`.
 pub const KEPT: usize = 720;
 
 /// What happened in an interval.
@@ -47,18 +46,9 @@ pub struct Point {
     pub media_bytes: Option<u64>,
 }
 
-/// An instant.
-#[derive(Clone, Copy, Debug)]
-pub struct Instant {
-    /// Seconds since 1970, which may jump.
-    pub wall: f64,
-    /// Which does not.
-    pub monotonic: Duration,
-}
-
 /// What a point is made of, together with the one before.
 struct Look {
-    at: Instant,
+    at: Moment,
     host: Host,
     kernel: Kernel,
     operations: BTreeMap<String, u64>,
@@ -94,25 +84,34 @@ struct About {
 pub struct History {
     devices: BTreeMap<String, Line>,
     taken: u64,
+    /// Of the last snapshot: its dsmd and its number.
+    seen: Option<(u32, u64)>,
     /// When it began: numbers of another history mean nothing here.
     began: f64,
 }
 
 impl History {
-    /// Adds what was sampled at an instant.
-    pub fn add(&mut self, now: Instant, host: Host, samples: Vec<Sample>) {
+    /// Adds what was published; a point only once for each interval.
+    pub fn add(&mut self, s: &Snapshot) {
+        let seen = Some((s.pid, s.number));
+        let is_new = std::mem::replace(&mut self.seen, seen) != seen;
         if self.taken == 0 {
-            self.began = now.wall;
+            self.began = s.at.wall;
         }
-        self.taken += 1;
-        for s in samples {
-            let line = self.devices.entry(s.device).or_default();
-            let server = s.agent.as_ref().and_then(|a| a.server.as_ref());
+        self.taken += u64::from(is_new);
+        self.devices
+            .retain(|name, _| s.devices.iter().any(|d| d.device == *name));
+        for d in &s.devices {
+            let line = self.devices.entry(d.device.clone()).or_default();
+            line.about = About::new(d.kernel.as_ref(), d.agent.clone());
+            if !is_new {
+                continue;
+            }
+            let server = d.agent.as_ref().and_then(|a| a.server.as_ref());
             let operations = server.map(|s| s.operations.clone()).unwrap_or_default();
-            line.about = About::new(s.kernel.as_ref(), s.agent);
-            let look = s.kernel.map(|kernel| Look {
-                at: now,
-                host,
+            let look = d.kernel.clone().map(|kernel| Look {
+                at: s.at,
+                host: s.host,
                 kernel,
                 operations,
             });
@@ -126,8 +125,8 @@ impl History {
         }
     }
 
-    /// The points after the one with this number.
-    pub fn json(&self, after: u64) -> Value {
+    /// The points after the one with this number, and why there are no new ones.
+    pub fn json(&self, after: u64, trouble: Option<&Trouble>) -> Value {
         let devices: Vec<Value> = self
             .devices
             .iter()
@@ -143,6 +142,7 @@ impl History {
             "began": self.began,
             "last": self.taken,
             "devices": devices,
+            "trouble": trouble.map(ToString::to_string),
         })
     }
 }
@@ -248,6 +248,9 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::show::sample::Sample;
+    use std::time::Duration;
+
     use crate::drive::diskstat::DiskStat;
     use crate::drive::media::Media;
     use crate::drive::nvme::Statistics;
@@ -283,7 +286,7 @@ mod tests {
     }
 
     fn add(h: &mut History, second: u64, kernel: Option<Kernel>) {
-        let now = Instant {
+        let at = Moment {
             wall: 1e9 + second as f64,
             monotonic: Duration::from_secs(second),
         };
@@ -301,11 +304,22 @@ mod tests {
             kernel,
             agent: None,
         };
-        h.add(now, host, vec![sample]);
+        h.add(&Snapshot {
+            protocol: 1,
+            version: "x".into(),
+            pid: 7,
+            at,
+            number: second,
+            host,
+            devices: vec![sample],
+        });
     }
 
     fn points(h: &History, after: u64) -> Vec<Value> {
-        h.json(after)["devices"][0]["points"].as_array().unwrap().clone()
+        h.json(after, None)["devices"][0]["points"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 
     #[test]
@@ -326,7 +340,7 @@ mod tests {
         });
         assert_eq!(p, wanted);
         assert!((p["own_cpu"].as_f64().unwrap() - 0.01).abs() < 1e-9);
-        let about = &h.json(0)["devices"][0]["about"];
+        let about = &h.json(0, None)["devices"][0]["about"];
         assert_eq!(about["streams"]["3"], json!(["collection group 1"]));
         assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
     }
@@ -365,7 +379,7 @@ mod tests {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));
         add(&mut h, 15, None);
-        assert_eq!(h.json(0)["devices"][0]["about"]["up"], false);
+        assert_eq!(h.json(0, None)["devices"][0]["about"]["up"], false);
         add(&mut h, 20, Some(kernel(1)));
         add(&mut h, 25, Some(kernel(2)));
         let [p] = points(&h, 0).try_into().unwrap();
@@ -384,9 +398,28 @@ mod tests {
         add(&mut h, 20, Some(silent(3)));
         assert!(points(&h, 0).iter().all(|p| p["media_bytes"].is_null()));
         assert_eq!(
-            h.json(0)["devices"][0]["about"]["no_media"],
+            h.json(0, None)["devices"][0]["about"]["no_media"],
             "sda is no NVMe drive"
         );
+    }
+
+    #[test]
+    fn what_is_published_in_between_makes_no_point() {
+        let mut h = History::default();
+        add(&mut h, 10, Some(kernel(100)));
+        add(&mut h, 15, Some(kernel(110)));
+        add(&mut h, 15, Some(kernel(115)));
+        add(&mut h, 15, None);
+        assert_eq!(h.json(0, None)["devices"][0]["about"]["up"], false, "it is shown");
+        add(&mut h, 20, Some(kernel(120)));
+        let points = points(&h, 0);
+        assert_eq!(points.len(), 2);
+        assert_eq!(
+            (&points[0]["writes"], &points[1]["writes"]),
+            (&json!(30), &json!(30))
+        );
+        let trouble = Trouble::Absent("/run/x".into());
+        assert_eq!(h.json(0, Some(&trouble))["trouble"], trouble.to_string());
     }
 
     #[test]
@@ -403,6 +436,6 @@ mod tests {
         );
         assert_eq!(points(&h, 998).len(), 2);
         assert_eq!(points(&h, 1000).len(), 0);
-        assert_eq!(h.json(0)["began"], 1e9);
+        assert_eq!(h.json(0, None)["began"], 1e9);
     }
 }

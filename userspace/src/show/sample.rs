@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is known of a device at an instant.
 
-use std::path::Path;
-use std::time::Duration;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
-use crate::agent::control::{self, Info, Request};
+use crate::agent::control::Info;
 use crate::drive::diskstat::DiskStat;
-use crate::drive::media::{self, Media};
+use crate::drive::media::Media;
 use crate::kernel::device::{Device, Target};
+use crate::kernel::devno::DevNo;
 use crate::kernel::reply::{Status, TableLine};
 use crate::kernel::sysfs::Sysfs;
 
-/// An agent that is busy for longer counts as absent.
-const PATIENCE: Duration = Duration::from_secs(2);
-
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     pub device: String,
     /// Nothing: there is no such device.
@@ -23,6 +22,7 @@ pub struct Sample {
 }
 
 /// What the kernel and the drive say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     pub table: TableLine,
     pub status: Status,
@@ -31,25 +31,22 @@ pub struct Kernel {
     pub media: Result<Media, String>,
 }
 
-impl Sample {
-    pub fn take(device: &str, run_dir: &Path) -> Self {
-        Self {
-            device: device.to_owned(),
-            kernel: Kernel::look(device).ok(),
-            agent: control::ask_within(PATIENCE, run_dir, device, Request::Info).ok(),
-        }
-    }
+/// What the kernel says.
+pub struct Look {
+    pub devno: DevNo,
+    pub table: TableLine,
+    pub status: Status,
+    pub disk: DiskStat,
 }
 
-impl Kernel {
-    fn look(name: &str) -> anyhow::Result<Self> {
+impl Look {
+    pub fn at(name: &str) -> Result<Self> {
         let device = Device::open(name)?;
-        let sysfs = Sysfs::default();
         Ok(Self {
+            devno: device.devno,
             table: device.table_line()?,
             status: device.status()?,
-            disk: DiskStat::of(&sysfs, device.devno).unwrap_or_default(),
-            media: media::of(&sysfs, device.devno),
+            disk: DiskStat::of(&Sysfs::default(), device.devno).unwrap_or_default(),
         })
     }
 }

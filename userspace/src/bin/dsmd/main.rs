@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmd`.
 
-mod web;
-
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -49,8 +47,5 @@ fn check_rules(config: &Config) -> Result<()> {
 fn run(config: &Config, show_regions: bool) -> Result<bool> {
     // Nothing of a file system may stay in use because of us.
     std::env::set_current_dir("/").context("cannot go to /")?;
-    if let Some(address) = config.metrics {
-        web::start(address.0, config)?;
-    }
     daemon::serve_all(&Arc::new(Local), config, show_regions)
 }

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Asks a mongod, with MongoDB's own driver.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{deserialize_from_document, doc, Document};
 use mongodb::error::{Error, ErrorKind};
-use mongodb::options::{ClientOptions, ConnectionString, HostInfo};
+use mongodb::options::ClientOptions;
 use mongodb::results::CollectionType;
 use mongodb::{Client, Database};
 use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, Notify};
 use tokio::time::{sleep, timeout};
 
-use super::catalog::{Catalog, Listed, Stats};
-use super::status::Reply;
-use super::uri::{Parsed, Uri};
-use super::{Kind, Shared, Trouble};
-use crate::base::log;
+use dsm::base::log;
+use dsm::dbpath::mongo::catalog::Catalog;
+use dsm::dbpath::mongo::feed::{self, clipped, Kind, Message, ServerStatus, Trouble};
 
-pub use tokio::sync::Notify as Bell;
+use crate::listed::{add_listed, add_stats, Listed, Stats};
+use crate::status::Reply;
+use crate::uri::Uri;
 
 /// Between two looks at the server's figures.
 const POLL: Duration = Duration::from_secs(5);
@@ -37,61 +39,56 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What a server before 6.0 says to `$listCatalog`.
 const UNKNOWN_STAGE: i32 = 40324;
 
-pub(super) fn parse(text: &str) -> Result<Parsed, String> {
-    let c = ConnectionString::parse(text).map_err(|e| sentence(&e))?;
-    let hosts = match c.host_info {
-        HostInfo::HostIdentifiers(hosts) => hosts.iter().map(ToString::to_string).collect(),
-        _ => Vec::new(),
-    };
-    Ok(Parsed {
-        hosts,
-        has_password: c.credential.is_some_and(|c| c.password.is_some()),
-    })
-}
-
-fn sentence(e: &Error) -> String {
+pub fn sentence(e: &Error) -> String {
     match e.kind.as_ref() {
         ErrorKind::Command(c) => format!("{} ({})", c.message, c.code_name),
         kind => kind.to_string(),
     }
 }
 
-impl Trouble {
-    fn lost(why: impl ToString) -> Self {
-        Self {
-            kind: Kind::Lost,
-            why: why.to_string(),
+/// Says lines to `dsmd`.
+pub struct Teller(mpsc::Sender<String>);
+
+impl Teller {
+    pub fn new(lines: mpsc::Sender<String>) -> Self {
+        Self(lines)
+    }
+
+    /// Who listens no more ends the session.
+    async fn tell(&self, message: &Message) {
+        let _ = self.0.send(feed::line(message)).await;
+    }
+
+    async fn trouble(&self, t: &Trouble) {
+        self.tell(&Message::Trouble(t.clone())).await;
+    }
+
+    async fn catalog(&self, catalog: &Catalog) {
+        let paths = catalog.iter().filter_map(|(p, class)| Some((p.to_str()?, class)));
+        let files: Vec<_> = paths.take(feed::MAX_FILES as usize).collect();
+        let count = files.len() as u32;
+        self.tell(&Message::Catalog { files: count }).await;
+        for (path, class) in files {
+            let path = path.to_owned();
+            self.tell(&Message::File { path, class }).await;
         }
+        self.tell(&Message::End {}).await;
     }
 }
 
-impl From<Error> for Trouble {
-    fn from(e: Error) -> Self {
-        let refused = matches!(
-            e.kind.as_ref(),
-            ErrorKind::Authentication { .. } | ErrorKind::Command(_)
-        );
-        Self {
-            kind: if refused { Kind::Refused } else { Kind::Lost },
-            why: sentence(&e),
-        }
+fn trouble(kind: Kind, why: impl ToString) -> Trouble {
+    Trouble {
+        kind,
+        why: clipped(&why.to_string()),
     }
 }
 
-/// Asks until the end is rung.
-pub(super) fn follow(uri: &Uri, shared: &Shared) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(e) => return shared.lost(&Trouble::lost(e)),
-    };
-    runtime.block_on(async {
-        tokio::select! {
-            () = shared.end.notified() => {}
-            () = ask_forever(uri, shared) => {}
-        }
-    });
-    // The driver's own tasks end with it; a look-up of a name may take longer.
-    runtime.shutdown_background();
+fn failure(e: &Error) -> Trouble {
+    let refused = matches!(
+        e.kind.as_ref(),
+        ErrorKind::Authentication { .. } | ErrorKind::Command(_)
+    );
+    trouble(if refused { Kind::Refused } else { Kind::Lost }, sentence(e))
 }
 
 async fn connect(uri: &Uri) -> Result<Client, Error> {
@@ -105,25 +102,37 @@ async fn connect(uri: &Uri) -> Result<Client, Error> {
     Client::with_options(options)
 }
 
-async fn ask_forever(uri: &Uri, shared: &Shared) {
-    let client = match connect(uri).await {
-        Ok(client) => client,
-        Err(e) => return shared.lost(&e.into()),
+pub async fn ask_forever(uri: &Uri, teller: &Teller, files_changed: &Notify) {
+    let mut log = Log::default();
+    let mut pause = POLL;
+    // A file that it names, such as tlsCAFile, may come later.
+    let client = loop {
+        match connect(uri).await {
+            Ok(client) => break client,
+            Err(e) => {
+                let t = failure(&e);
+                log.trouble(uri, &t);
+                teller.trouble(&t).await;
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     };
     let mut catalogs = Catalogs::new(client.clone());
     let admin = client.database("admin");
-    let mut pause = POLL;
+    pause = POLL;
     loop {
-        match ask(&admin, &mut catalogs, shared).await {
+        match ask(&admin, &mut catalogs, teller, &mut log, uri).await {
             Ok(()) => {
                 pause = POLL;
-                if timeout(POLL, shared.files_changed.notified()).await.is_ok() {
+                if timeout(POLL, files_changed.notified()).await.is_ok() {
                     sleep(DEBOUNCE).await;
                     catalogs.files_changed = true;
                 }
             }
-            Err(trouble) => {
-                shared.lost(&trouble);
+            Err(t) => {
+                log.trouble(uri, &t);
+                teller.trouble(&t).await;
                 // It may come back as another one.
                 catalogs.files_changed = true;
                 sleep(pause).await;
@@ -133,13 +142,53 @@ async fn ask_forever(uri: &Uri, shared: &Shared) {
     }
 }
 
-async fn ask(admin: &Database, catalogs: &mut Catalogs, shared: &Shared) -> Result<(), Trouble> {
+/// Logs each kind of trouble once, until there is an answer.
+#[derive(Default)]
+struct Log {
+    connected: bool,
+    troubles: HashSet<Kind>,
+}
+
+impl Log {
+    fn answered(&mut self, uri: &Uri, version: &str) {
+        if !std::mem::replace(&mut self.connected, true) {
+            log!(Info, "connected to the server", server = uri, version = version);
+        }
+        self.troubles.retain(|kind| *kind == Kind::NoCatalog);
+    }
+
+    fn trouble(&mut self, uri: &Uri, t: &Trouble) {
+        self.connected &= t.kind == Kind::NoCatalog;
+        if self.troubles.insert(t.kind) {
+            log!(Warn, "no answer from the server", server = uri, reason = t.why);
+        }
+    }
+}
+
+async fn ask(
+    admin: &Database,
+    catalogs: &mut Catalogs,
+    teller: &Teller,
+    log: &mut Log,
+    uri: &Uri,
+) -> Result<(), Trouble> {
     // Without sections that are long and not looked at.
     let status = doc! {"serverStatus": 1, "repl": 0, "metrics": 0, "locks": 0, "tcmalloc": 0};
     let reply: Reply = run(admin, status).await?;
-    shared.status(reply.into());
-    if let Some(catalog) = catalogs.next().await {
-        shared.catalog(catalog);
+    let status = ServerStatus::from(reply);
+    log.answered(uri, &status.version);
+    teller.tell(&Message::Status(status)).await;
+    match catalogs.next().await {
+        Some(Ok(catalog)) => {
+            log.troubles.remove(&Kind::NoCatalog);
+            teller.catalog(&catalog).await;
+        }
+        Some(Err(why)) => {
+            let t = trouble(Kind::NoCatalog, why);
+            log.trouble(uri, &t);
+            teller.trouble(&t).await;
+        }
+        None => {}
     }
     Ok(())
 }
@@ -147,14 +196,14 @@ async fn ask(admin: &Database, catalogs: &mut Catalogs, shared: &Shared) -> Resu
 async fn run<R: DeserializeOwned>(db: &Database, command: Document) -> Result<R, Trouble> {
     match timeout(PATIENCE, db.run_command(command)).await {
         Ok(Ok(reply)) => {
-            let not_understood = |e| Trouble::lost(format!("its reply is not understood: {e}"));
+            let not_understood = |e| trouble(Kind::Lost, format!("its reply is not understood: {e}"));
             deserialize_from_document(reply).map_err(not_understood)
         }
-        Ok(Err(e)) => Err(e.into()),
-        Err(_) => Err(Trouble {
-            kind: Kind::Slow,
-            why: format!("it took longer than {} s", PATIENCE.as_secs()),
-        }),
+        Ok(Err(e)) => Err(failure(&e)),
+        Err(_) => {
+            let why = format!("it took longer than {} s", PATIENCE.as_secs());
+            Err(trouble(Kind::Slow, why))
+        }
     }
 }
 
@@ -165,7 +214,6 @@ struct Catalogs {
     next: Instant,
     /// Not before this, whatever happens.
     earliest: Instant,
-    refused: bool,
 }
 
 impl Catalogs {
@@ -176,11 +224,11 @@ impl Catalogs {
             files_changed: true,
             next: now,
             earliest: now,
-            refused: false,
         }
     }
 
-    async fn next(&mut self) -> Option<Catalog> {
+    /// A sentence: why there is none.
+    async fn next(&mut self) -> Option<Result<Catalog, String>> {
         let started = Instant::now();
         if started < self.earliest || !(self.files_changed || started >= self.next) {
             return None;
@@ -195,22 +243,7 @@ impl Catalogs {
         self.files_changed = false;
         self.next = now + CATALOG;
         self.earliest = now + (now - started) * DUTY;
-        match answer {
-            Ok(catalog) => {
-                self.refused = false;
-                Some(catalog)
-            }
-            Err(why) => {
-                if !std::mem::replace(&mut self.refused, true) {
-                    log!(
-                        Warn,
-                        "the server does not tell which collections and indexes it has; going on by names",
-                        reason = why
-                    );
-                }
-                None
-            }
-        }
+        Some(answer)
     }
 }
 
@@ -233,7 +266,7 @@ async fn listed(client: &Client) -> Result<Catalog, Error> {
         .with_type::<Listed>()
         .await?;
     while cursor.advance().await? {
-        catalog.add_listed(&cursor.deserialize_current()?);
+        add_listed(&mut catalog, &cursor.deserialize_current()?);
     }
     Ok(catalog)
 }
@@ -250,7 +283,7 @@ async fn counted(client: &Client) -> Result<Catalog, Error> {
                 continue;
             }
             match db.run_command(doc! {"collStats": &c.name}).await {
-                Ok(reply) => catalog.add_stats(&deserialize_from_document::<Stats>(reply)?),
+                Ok(reply) => add_stats(&mut catalog, &deserialize_from_document::<Stats>(reply)?),
                 // Dropped in between.
                 Err(e) if matches!(*e.kind, ErrorKind::Command(_)) => {}
                 Err(e) => return Err(e),

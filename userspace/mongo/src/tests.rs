@@ -4,28 +4,34 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use mongodb::bson::{doc, Document};
 
-use super::*;
-use crate::kernel::class::Class;
+use dsm::dbpath::mongo::catalog::Catalog;
+use dsm::dbpath::mongo::feed::{Event, Kind, Listener, ServerStatus};
+use dsm::kernel::class::Class;
+
+use crate::session;
+use crate::uri::Uri;
 
 const REPLY: i32 = 1;
 const QUERY: i32 = 2004;
 const MESSAGE: i32 = 2013;
 const SOON: Duration = Duration::from_secs(600);
 
-/// What a server says to a command; nothing: it hangs up.
+/// What a server says to a command, which is told how many other than the driver's own it
+/// got before; nothing: it hangs up.
 type Answer = fn(&Document, u32) -> Option<Document>;
 
-/// A server, and how many commands other than the driver's own it got.
+/// A server.
 struct Fake {
     uri: Uri,
-    asked: Arc<AtomicU32>,
 }
 
 impl Fake {
@@ -33,16 +39,14 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let uri = format!("mongodb://{}", listener.local_addr().unwrap());
         let asked = Arc::new(AtomicU32::new(0));
-        let count = Arc::clone(&asked);
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let count = Arc::clone(&count);
+                let count = Arc::clone(&asked);
                 thread::spawn(move || while serve(stream.as_ref().unwrap(), answer, &count).is_some() {});
             }
         });
         Self {
             uri: uri.parse().unwrap(),
-            asked,
         }
     }
 }
@@ -91,24 +95,62 @@ fn serve(mut stream: &TcpStream, answer: Answer, asked: &AtomicU32) -> Option<()
     stream.write_all(&[&head, before, &reply].concat()).ok()
 }
 
-fn link(uri: &Uri) -> (Link, Receiver<()>) {
-    let (sender, woken) = mpsc::channel();
-    let sender = Mutex::new(sender);
-    let wake = move || {
-        let _ = sender.lock().unwrap().send(());
-    };
-    (Link::start(uri, wake).unwrap(), woken)
+/// A dsmd.
+struct Ear {
+    stream: UnixStream,
+    listener: Listener<UnixStream>,
 }
 
-fn until(what: impl Fn() -> bool) -> bool {
-    let end = Instant::now() + SOON;
-    while !what() {
-        if Instant::now() > end {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(20));
+impl Ear {
+    fn to(uri: &Uri) -> Self {
+        let (stream, theirs) = UnixStream::pair().unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let uri = uri.clone();
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let stream = tokio::net::UnixStream::from_std(theirs).unwrap();
+                let _ = session::session(stream, &uri).await;
+            });
+        });
+        (&stream).write_all(b"{\"dsmd\":{\"protocol\":1}}\n").unwrap();
+        let (listener, address) = Listener::start(stream.try_clone().unwrap()).unwrap();
+        assert!(address.starts_with("127.0.0.1:"), "{address}");
+        Self { stream, listener }
     }
-    true
+
+    fn next(&mut self) -> Event {
+        self.listener.hear().unwrap().unwrap()
+    }
+
+    fn status(&mut self) -> ServerStatus {
+        match self.next() {
+            Event::Status(s) => s,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn catalog(&mut self) -> Catalog {
+        match self.next() {
+            Event::Catalog(c) => c,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn trouble(&mut self) -> (Kind, String) {
+        match self.next() {
+            Event::Trouble(t) => (t.kind, t.why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn files_changed(&self) {
+        (&self.stream).write_all(b"{\"files-changed\":{}}\n").unwrap();
+    }
 }
 
 fn first_key(command: &Document) -> &str {
@@ -143,32 +185,21 @@ fn a_server_of_today() {
             other => panic!("{other}"),
         })
     });
-    let (link, woken) = link(&server.uri);
-    woken.recv_timeout(SOON).unwrap();
-    let catalog = link.take_catalog().unwrap();
+    let mut ear = Ear::to(&server.uri);
+    let said = ear.status();
+    assert_eq!((said.version.as_str(), said.checkpoints), ("7.0.14", Some(0)));
+    let operations = [("command", 2), ("insert", 3), ("query", 1 << 40)];
+    assert_eq!(said.operations, operations.map(|(k, n)| (k.to_owned(), n)).into());
+    let catalog = ear.catalog();
     let class = |path| catalog.class(Path::new(path));
     assert_eq!(class("index-8-7.wt"), Some(Class::Primary));
     assert_eq!(class("collection-1-7.wt"), Some(Class::Oplog));
     assert_eq!(catalog.len(), 3);
-    assert!(link.take_catalog().is_none());
-    let info = link.info();
-    assert_eq!(
-        (info.connected, info.catalog, info.checkpoints),
-        (true, true, Some(0))
-    );
-    assert_eq!(info.version, "7.0.14");
-    let operations = [("command", 2), ("insert", 3), ("query", 1 << 40)];
-    assert_eq!(info.operations, operations.map(|(k, n)| (k.to_owned(), n)).into());
-    assert!(!link.take_checkpointed());
 
     // A file came: it asks again, and finds another count of checkpoints.
-    link.files_changed();
-    woken.recv_timeout(SOON).unwrap();
-    assert!(until(|| link.info().checkpoints == Some(3)));
-    assert!(link.take_checkpointed());
-    assert!(!link.take_checkpointed());
-    link.is_another();
-    assert!(!link.info().catalog);
+    ear.files_changed();
+    assert_eq!(ear.status().checkpoints, Some(3));
+    assert_eq!(ear.catalog(), catalog);
 }
 
 #[test]
@@ -196,9 +227,9 @@ fn a_server_before_list_catalog() {
             other => panic!("{other}"),
         })
     });
-    let (link, woken) = link(&server.uri);
-    woken.recv_timeout(SOON).unwrap();
-    let catalog = link.take_catalog().unwrap();
+    let mut ear = Ear::to(&server.uri);
+    ear.status();
+    let catalog = ear.catalog();
     assert_eq!(catalog.class(Path::new("index-8-7.wt")), Some(Class::Primary));
     assert_eq!(catalog.len(), 2);
 }
@@ -211,11 +242,11 @@ fn a_server_that_may_not_tell() {
             _ => error(13, "not authorized on admin to execute command"),
         })
     });
-    let (link, _woken) = link(&server.uri);
-    assert!(until(
-        || server.asked.load(Ordering::Relaxed) >= 2 && link.info().connected
-    ));
-    assert!(link.take_catalog().is_none() && !link.info().catalog);
+    let mut ear = Ear::to(&server.uri);
+    assert_eq!(ear.status().version, "8.0.4");
+    let (kind, why) = ear.trouble();
+    assert_eq!(kind, Kind::NoCatalog);
+    assert!(why.contains("not authorized on admin"), "{why}");
 }
 
 #[test]
@@ -228,26 +259,80 @@ fn a_server_that_hangs_up_and_comes_back() {
             _ => error(13, "no"),
         })
     });
-    let (link, _woken) = link(&server.uri);
-    assert!(until(|| server.asked.load(Ordering::Relaxed) > 0) && !link.info().connected);
-    assert!(until(|| link.info().connected));
+    let mut ear = Ear::to(&server.uri);
+    assert_eq!(ear.trouble().0, Kind::Lost);
+    loop {
+        match ear.next() {
+            Event::Trouble(t) if t.kind == Kind::Lost => {}
+            Event::Status(s) => return assert_eq!(s.version, "7.0.14"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
-fn nobody_is_waited_for() {
+fn who_goes_is_let_go() {
     // It takes connections, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let uri = format!("mongodb://{}", silent.local_addr().unwrap());
-    let started = Instant::now();
-    let (link, woken) = link(&uri.parse().unwrap());
-    assert!(!link.info().connected && link.take_catalog().is_none());
-    link.files_changed();
-    drop(link);
-    // Whoever waited would do so for as long as the client has patience: 5 s.
-    assert!(started.elapsed() < Duration::from_secs(4));
-    // The thread ends, although the server has not answered.
+    let uri: Uri = format!("mongodb://{}", silent.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    for text in [
+        "",
+        "{\"dsmd\":{\"protocol\":2}}\n",
+        "GET / HTTP/1.1\r\n",
+        "{\"dsmd\":{\"protocol\":1}}\nx\n",
+    ] {
+        let (stream, theirs) = UnixStream::pair().unwrap();
+        (&stream).write_all(text.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let ended = runtime.block_on(async {
+            let stream = tokio::net::UnixStream::from_std(theirs).unwrap();
+            session::session(stream, &uri).await.map_err(|e| format!("{e:#}"))
+        });
+        let wanted = match text {
+            "" => Ok(()),
+            t if t.contains('2') => Err("dsmd speaks protocol 2, and 1 is understood"),
+            t if t.contains("GET") => Err("it does not begin as dsmd does"),
+            _ => Err("a line is not understood"),
+        };
+        match (ended, wanted) {
+            (Ok(()), Ok(())) => {}
+            (Err(said), Err(wanted)) if said.starts_with(wanted) => {}
+            (ended, wanted) => panic!("{ended:?}, not {wanted:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_door_is_for_one() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _inside = runtime.enter();
+    let open = || session::Door::open(dir.path(), "d");
+    let door = open().unwrap();
+    let mode = |path: &str| {
+        std::fs::metadata(dir.path().join(path))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!((mode("d"), mode("d/socket")), (0o700, 0o666));
     assert_eq!(
-        woken.recv_timeout(SOON),
-        Err(mpsc::RecvTimeoutError::Disconnected)
+        open().err().unwrap().to_string(),
+        "another dsm-mongo is there for the device d"
     );
+    // One that was killed leaves its socket.
+    drop(door);
+    assert!(open().is_ok());
 }

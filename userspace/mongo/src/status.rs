@@ -5,19 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use dsm::dbpath::mongo::feed::{clipped, ServerStatus, MAX_OPERATIONS};
+
 /// The count of checkpoints has moved: the section, and its name there.
 const CHECKPOINTS: [(&str, &str); 2] = [
     // From 8.0 on.
     ("checkpoint", "total succeed number of checkpoints"),
     ("transaction", "transaction checkpoints"),
 ];
-
-#[derive(Debug, PartialEq, Eq)]
-pub struct ServerStatus {
-    pub version: String,
-    pub checkpoints: Option<u64>,
-    pub operations: BTreeMap<String, u64>,
-}
 
 /// Integers and floats of any size come, and other things between them.
 #[derive(Debug, Deserialize)]
@@ -72,9 +67,10 @@ impl From<Reply> for ServerStatus {
         let counts = r
             .opcounters
             .iter()
-            .filter_map(|(k, v)| Some((k.clone(), v.count()?)));
+            .filter_map(|(k, v)| Some((clipped(k), v.count()?)))
+            .take(MAX_OPERATIONS);
         Self {
-            version: r.version,
+            version: clipped(&r.version),
             checkpoints: r.wired_tiger.as_ref().and_then(WiredTiger::checkpoints),
             operations: counts.collect(),
         }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsm-mongo`: asks a mongod, and tells `dsmd`.
+
+mod client;
+mod listed;
+mod session;
+mod status;
+#[cfg(test)]
+mod tests;
+mod uri;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use sd_notify::NotifyState;
+
+use dsm::base::log;
+use dsm::cli::mongo::Args;
+use dsm::daemon;
+
+use uri::Uri;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let uri = match args.check().and_then(|()| uri::find(args.uri_file.as_deref())) {
+        Ok(uri) => uri,
+        Err(e) => {
+            eprintln!("dsm-mongo: {e:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if args.check {
+        return ExitCode::SUCCESS;
+    }
+    log::init(args.log_format, false);
+    daemon::abort_on_panic();
+    match run(&args, &uri) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            log!(Error, "ended", reason = format!("{e:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args, uri: &Uri) -> Result<()> {
+    std::env::set_current_dir("/").context("cannot go to /")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let door = session::Door::open(&args.run_dir, &args.device)?;
+        log!(Info, "waiting for dsmd", device = args.device, server = uri);
+        // Without a service manager there is nobody to tell.
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        door.serve(uri).await
+    })
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The command line of `dsm-exporter`.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::agent::control::RUN_DIR;
+use crate::base::log::Format;
+use crate::daemon::config::Address;
+
+/// Show what dsmd publishes: a page for people, and metrics for Prometheus
+///
+/// It needs no privileges, and asks neither dsmd nor the drive for anything: every
+/// answer comes from the file that dsmd writes into its run directory.
+#[derive(Debug, Parser)]
+#[command(name = "dsm-exporter", version, max_term_width = 80)]
+pub struct Args {
+    /// Where to serve them: a port of the loopback interface, or an address and a port
+    #[arg(
+        long,
+        value_name = "[ADDRESS:]PORT",
+        env = "DSM_EXPORTER_LISTEN",
+        default_value = "9187"
+    )]
+    pub listen: Address,
+    /// Form of the log on stderr
+    #[arg(long, value_enum, env = "DSM_EXPORTER_LOG_FORMAT", default_value = "text")]
+    pub log_format: Format,
+    /// Directory in which dsmd publishes
+    #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", default_value = RUN_DIR, hide = true)]
+    pub run_dir: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn metrics_stay_on_the_loopback_interface() {
+        let listen = |words: &str| Args::parse_from(words.split(' ')).listen.0.to_string();
+        assert_eq!(listen("dsm-exporter"), "127.0.0.1:9187");
+        assert_eq!(listen("dsm-exporter --listen 1234"), "127.0.0.1:1234");
+        assert_eq!(listen("dsm-exporter --listen [::]:1"), "[::]:1");
+    }
+}

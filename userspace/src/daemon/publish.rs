@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Publishes what is known of all devices: at an interval, and soon after the agent of
+//! one has done something.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::Machine;
+use crate::agent::control::Info;
+use crate::base::log;
+use crate::drive::media::Media;
+use crate::show::host::Host;
+use crate::show::sample::{Kernel, Sample};
+use crate::show::snapshot::{Moment, Place, Snapshot, INTERVAL, PROTOCOL};
+
+/// Between two snapshots, whatever happens.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at a drive's own statistics: they take commands that the drive
+/// answers beside the database's, and count in coarse steps.
+const DRIVE: Duration = Duration::from_secs(15);
+
+#[derive(Default)]
+struct Told {
+    agents: BTreeMap<String, Info>,
+    changed: bool,
+    end: bool,
+}
+
+/// What the agents say of themselves.
+#[derive(Default)]
+pub struct Board {
+    told: Mutex<Told>,
+    news: Condvar,
+}
+
+impl Board {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, device: &str, info: Option<Info>) {
+        let mut told = self.told();
+        if told.agents.get(device) == info.as_ref() {
+            return;
+        }
+        match info {
+            Some(info) => told.agents.insert(device.to_owned(), info),
+            None => told.agents.remove(device),
+        };
+        told.changed = true;
+        self.news.notify_all();
+    }
+
+    /// Waits for news, or until then; whether the end has come.
+    fn wait(&self, until: Instant) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        let told = self
+            .news
+            .wait_timeout_while(self.told(), left, |t| !t.changed && !t.end)
+            .unwrap_or_else(PoisonError::into_inner);
+        told.0.end
+    }
+
+    /// The same, for the end alone.
+    fn rest(&self, pause: Duration) -> bool {
+        let told = self
+            .news
+            .wait_timeout_while(self.told(), pause, |t| !t.end)
+            .unwrap_or_else(PoisonError::into_inner);
+        told.0.end
+    }
+
+    fn take(&self) -> BTreeMap<String, Info> {
+        let mut told = self.told();
+        told.changed = false;
+        told.agents.clone()
+    }
+}
+
+/// An agent's place on the board: empty when it is gone.
+pub struct Slot {
+    board: Arc<Board>,
+    device: String,
+}
+
+impl Slot {
+    pub fn new(board: &Arc<Board>, device: &str) -> Self {
+        Self {
+            board: Arc::clone(board),
+            device: device.to_owned(),
+        }
+    }
+
+    pub fn put(&self, info: Info) {
+        self.board.set(&self.device, Some(info));
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.board.set(&self.device, None);
+    }
+}
+
+/// Publishes in a thread of its own, until it is dropped.
+pub struct Publisher {
+    board: Arc<Board>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Publisher {
+    pub fn start<M: Machine>(
+        machine: &Arc<M>,
+        board: &Arc<Board>,
+        run_dir: &Path,
+        devices: Vec<String>,
+    ) -> Result<Option<Self>> {
+        let place =
+            Place::take(run_dir).with_context(|| format!("cannot publish in {}", run_dir.display()))?;
+        let Some(place) = place else {
+            log!(
+                Warn,
+                "another dsmd publishes there; dsm-exporter does not show the devices of this one",
+                directory = run_dir.display()
+            );
+            return Ok(None);
+        };
+        let press = Press {
+            machine: Arc::clone(machine),
+            place,
+            drives: devices.iter().map(|d| (d.clone(), None)).collect(),
+            devices,
+            number: 0,
+            failed: false,
+        };
+        let theirs = Arc::clone(board);
+        let thread = thread::Builder::new()
+            .name("publish".into())
+            .spawn(move || press.run(&theirs))
+            .context("cannot start a thread")?;
+        Ok(Some(Self {
+            board: Arc::clone(board),
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.board.told().end = true;
+        self.board.news.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a drive said last, and when.
+type Asked = Option<(Instant, Result<Media, String>)>;
+
+struct Press<M> {
+    machine: Arc<M>,
+    place: Place,
+    devices: Vec<String>,
+    drives: BTreeMap<String, Asked>,
+    number: u64,
+    failed: bool,
+}
+
+impl<M: Machine> Press<M> {
+    fn run(mut self, board: &Board) {
+        let mut next = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now >= next {
+                self.number += 1;
+                // One that is missed is not made up for.
+                next = now.max(next + INTERVAL);
+            }
+            let snapshot = self.snapshot(board.take());
+            match self.place.publish(&snapshot) {
+                Ok(()) => self.failed = false,
+                Err(e) if !std::mem::replace(&mut self.failed, true) => {
+                    log!(Warn, "cannot publish what dsm-exporter shows", reason = e);
+                }
+                Err(_) => {}
+            }
+            if board.rest(PAUSE) || board.wait(next) {
+                return;
+            }
+        }
+    }
+
+    fn snapshot(&mut self, mut agents: BTreeMap<String, Info>) -> Snapshot {
+        let devices = self.devices.clone().into_iter().map(|device| Sample {
+            kernel: self.kernel(&device),
+            agent: agents.remove(&device),
+            device,
+        });
+        let devices = devices.collect();
+        Snapshot {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            at: Moment::now(),
+            number: self.number,
+            host: Host::now(),
+            devices,
+        }
+    }
+
+    fn kernel(&mut self, device: &str) -> Option<Kernel> {
+        let asked = self.drives.get_mut(device)?;
+        let look = self.machine.look(device).ok();
+        let Some(look) = look else {
+            *asked = None;
+            return None;
+        };
+        let media = match asked {
+            Some((when, media)) if when.elapsed() < DRIVE => media.clone(),
+            _ => {
+                let media = self.machine.ask_drive(look.devno);
+                *asked = Some((Instant::now(), media.clone()));
+                media
+            }
+        };
+        Some(Kernel {
+            table: look.table,
+            status: look.status,
+            disk: look.disk,
+            media,
+        })
+    }
+}
