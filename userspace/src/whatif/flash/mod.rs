@@ -224,6 +224,12 @@ impl Flash {
         self.map[page as usize] != NONE
     }
 
+    /// The physical page that has the data of a logical one.
+    pub fn at(&self, page: u32) -> Option<u32> {
+        let at = self.map[page as usize];
+        (at != NONE).then_some(at)
+    }
+
     /// The host writes a page of a stream, counted from 0.
     pub fn write(&mut self, page: u32, stream: usize) -> Work {
         self.now += 1;
