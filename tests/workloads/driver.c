@@ -127,7 +127,7 @@ static void *run_main(void *arg)
 	struct client *client = arg;
 	struct worker *w = &client->worker;
 	struct job *job = client->job;
-	uint64_t number, start;
+	uint64_t number, start, ns;
 
 	while (!stopped(job)) {
 		number = atomic_fetch_add(&job->next, 1);
@@ -136,9 +136,14 @@ static void *run_main(void *arg)
 		before_operation(job, number);
 		/* Later than any time that the load wrote. */
 		w->clock_ms = 1600000000000u + number;
+		if (job->opt->think_us)
+			usleep((useconds_t)job->opt->think_us);
 		start = now_ns();
 		do_operation(job->workload, w, job->opt->mix);
-		latency_add(&w->latency, now_ns() - start);
+		ns = now_ns() - start;
+		latency_add(&w->latency, ns);
+		if (job->opt->latencies_file)
+			op_log_add(&w->log, start, ns);
 	}
 	return NULL;
 }
@@ -169,7 +174,7 @@ static void watch_clock(struct job *job)
 /* ---- both ---- */
 
 static void run_clients(struct job *job, void *(*client_main)(void *),
-			const char *phase, bool timed, struct latency *latency)
+			const char *phase, bool timed, struct results *results)
 {
 	unsigned int count = (unsigned int)job->opt->threads;
 	struct client *clients = xalloc(count, sizeof(*clients));
@@ -187,8 +192,11 @@ static void run_clients(struct job *job, void *(*client_main)(void *),
 		watch_clock(job);
 	for (unsigned int i = 0; i < count; i++) {
 		pthread_join(clients[i].thread, NULL);
-		if (latency)
-			latency_merge(latency, &clients[i].worker.latency);
+		if (results) {
+			latency_merge(&results->latency,
+				      &clients[i].worker.latency);
+			op_log_move(&results->log, &clients[i].worker.log);
+		}
 		worker_finish(&clients[i].worker);
 	}
 	free(clients);
@@ -251,7 +259,7 @@ void drive_run(const struct workload *workload, struct catalog *catalog,
 	if (cp->interval > 0 || opt->threads > 1 || opt->beside)
 		checkpointer_start_thread(cp);
 	beside = beside_start(opt->beside, cp);
-	run_clients(&job, run_main, "run", opt->seconds > 0, &results->latency);
+	run_clients(&job, run_main, "run", opt->seconds > 0, results);
 	beside_stop(beside);
 	results->run_seconds = seconds_since(job.start_ns);
 	/* The last one is due after the last operation. */

@@ -12,6 +12,7 @@ struct results {
 	double run_seconds;		/* 0: no run */
 	uint64_t ops;
 	struct latency latency;
+	struct op_log log;		/* if it was asked for */
 	uint64_t checkpoints;
 	double checkpoint_seconds;
 	double longest_checkpoint_seconds;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A histogram of nanoseconds: 16 linear buckets in each power of two. */
+/* A histogram of nanoseconds: 16 linear buckets in each power of two; and a log. */
+#include <stdlib.h>
+
 #include "latency.h"
+#include "util.h"
 
 static unsigned int bucket_of(uint64_t ns)
 {
@@ -58,4 +61,24 @@ void latency_print_json(const struct latency *latency, FILE *out)
 		between = ", ";
 	}
 	fputs(latency->total ? "]" : "[]", out);
+}
+
+void op_log_add(struct op_log *log, uint64_t start_ns, uint64_t ns)
+{
+	if (log->count == log->room) {
+		log->room = log->room ? 2 * log->room : 1024;
+		log->op = realloc(log->op, log->room * sizeof(*log->op));
+		if (!log->op)
+			die("no memory for the latencies of %zu operations",
+			    log->room);
+	}
+	log->op[log->count++] = (struct op_times){ start_ns, ns };
+}
+
+void op_log_move(struct op_log *into, struct op_log *from)
+{
+	for (size_t i = 0; i < from->count; i++)
+		op_log_add(into, from->op[i].start_ns, from->op[i].ns);
+	free(from->op);
+	*from = (struct op_log){ 0 };
 }

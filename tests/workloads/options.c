@@ -41,6 +41,9 @@ static const char usage[] =
 "  --direct-io             files of data past the page cache\n"
 "  --idents FILE           write ident, namespace and type of each file as JSON\n"
 "  --json FILE             write the results as JSON\n"
+"  --latencies FILE        write when each operation began, and how long it took: two\n"
+"                          numbers of 8 bytes in ns; in no order\n"
+"  --think-us N            clients wait so long before each operation (default 0)\n"
 "  --on-load-end CMD       run CMD after the load's checkpoint\n"
 "  --on-checkpoint CMD     run CMD after each checkpoint, with CHECKPOINT=n\n"
 "  --beside NAME[,NAME...] do this during the run, too, over and over: backup, bulk,\n"
@@ -102,6 +105,7 @@ static const struct text_option texts[] = {
 	TEXT("dbpath", dbpath),
 	TEXT("idents", idents_file),
 	TEXT("json", json_file),
+	TEXT("latencies", latencies_file),
 	TEXT("on-checkpoint", on_checkpoint),
 	TEXT("on-load-end", on_load_end),
 	TEXT("beside", beside),
@@ -125,6 +129,7 @@ static const struct number_option numbers[] = {
 	NUMBER("journal-mb", journal_mb, 1, 2048),
 	NUMBER("leaf-kib", leaf_kib, 4, 512),
 	NUMBER("seed", seed, 0, INT64_MAX),
+	NUMBER("think-us", think_us, 0, 999999),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -36,11 +36,13 @@ struct options {
 	uint64_t journal_mb;
 	uint64_t leaf_kib;		/* of collections, not of indexes */
 	uint64_t seed;
+	uint64_t think_us;		/* before each operation, not a part of it */
 	bool directory_per_db;
 	bool directory_for_indexes;
 	bool direct_io;
 	const char *idents_file;
 	const char *json_file;
+	const char *latencies_file;
 	const char *on_checkpoint;
 	const char *on_load_end;
 	const char *beside;

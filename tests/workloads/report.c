@@ -97,6 +97,14 @@ static void write_json(const struct catalog *catalog,
 	close_output(out, opt->json_file);
 }
 
+static void write_latencies(const char *path, const struct op_log *log)
+{
+	FILE *out = open_output(path);
+
+	fwrite(log->op, sizeof(*log->op), log->count, out);
+	close_output(out, path);
+}
+
 static void print_run(const struct options *opt, const struct results *results)
 {
 	const struct latency *latency = &results->latency;
@@ -125,4 +133,6 @@ void report(const struct catalog *catalog, const struct results *results)
 	printf("%.1f MB in %s\n", (double)seen_bytes / 1e6, opt->dbpath);
 	if (opt->json_file)
 		write_json(catalog, results);
+	if (opt->latencies_file && opt->phase != PHASE_LOAD)
+		write_latencies(opt->latencies_file, &results->log);
 }

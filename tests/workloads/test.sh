@@ -128,6 +128,12 @@ lines() { [[ $(grep -cE "$2" "$3") == "$1" ]]; }
 json_says() { grep -q '"ops": 2000,' json && grep -q '"checkpoints": 4,' json && grep -q '"p99.9": [0-9]' json; }
 json_parses() { ! command -v python3 || python3 -m json.tool json; }
 
+# The numbers of a file of latencies, begin and length by line
+latencies() { od -A n -t u8 -w16 -v latencies | sort -n; }
+ordered() { latencies | awk '$2 <= 0 || $2 > 60e9 || $1 < last { bad = 1 } { last = $1 } END { exit bad || NR != 2000 }'; }
+# awk's numbers are doubles: nanoseconds since the start of the machine fit.
+apart() { latencies | awk 'NR > 1 && $1 - last < 5e6 { bad = 1 } { last = $1 + $2 } END { exit bad || NR != 200 }'; }
+
 does "a load alone" load "${linkbench[@]}" --on-load-end 'echo loaded >>hooks'
 files >before
 # shellcheck disable=SC2016 # for the hook's shell
@@ -136,6 +142,12 @@ holds "hooks in their order" diff <(printf '%s\n' loaded 1 2 3 4) hooks
 holds "no new files" diff before <(files)
 holds "a line for each checkpoint" lines 4 '^checkpoint [1-4]/4 took [0-9.]+ s$' out
 holds "a line each 5 %" lines 19 '^run: [0-9]+ %' out
+does "a run with its latencies" run "${linkbench[@]}" --threads 2 --latencies latencies --json json
+holds "... 16 bytes of each operation" test "$(stat -c %s latencies)" = $((2000 * 16))
+holds "... that took some time, and began after each other" ordered
+does "a run of clients that think" run "${linkbench[@]}" --ops 200 --checkpoints 1 --think-us 5000 --latencies latencies
+holds "... begins 5 ms apart" apart
+does "a run again" run "${linkbench[@]}" --checkpoints 4 --json json
 holds "a last line" lines 1 '^linkbench: 2000 operations \(update-only\)' out
 holds "JSON's values" json_says
 holds "JSON's form" json_parses

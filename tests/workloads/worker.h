@@ -31,6 +31,7 @@ struct worker {
 	struct table **table;		/* by place in the catalog; NULL: not open */
 	struct rng rng;
 	struct latency latency;
+	struct op_log log;
 	uint64_t clock_ms;		/* made up, so that runs can be repeated */
 	struct batch batch;
 	size_t old_len;
