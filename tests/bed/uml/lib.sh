@@ -17,6 +17,9 @@ more_recipes() {
 	uml-stacked) more_recipes uml-source
 		echo recipes/uml-stacked config/base config/stacked
 		(cd "$uml" && echo ../../../dm-dsm/upstream/{write-streams,poll}/*.patch) ;;
+	uml-live) more_recipes uml-source
+		echo recipes/uml-live config/base config/live
+		(cd "$uml" && echo time-travel/*.patch) ;;
 	uml-*)	more_recipes uml-source
 		echo recipes/uml-kernel config/base "config/${1#uml-}" ;;
 	esac
@@ -41,7 +44,7 @@ uml_module() {
 
 	source=$(uml_artefact uml-source)
 	kernel=$(uml_artefact "uml-$1")
-	[[ $1 != stacked ]] || source=$kernel/source
+	[[ ! -d $kernel/source ]] || source=$kernel/source
 	in_tools make -s -C "$source" ARCH=um O="$kernel" M="$2" W=1 "${@:3}" modules
 }
 
