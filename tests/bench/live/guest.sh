@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: guest.sh FS POLICY DISCARD DRIVE WTLOAD-ARG...
+#
+# Runs in UML, in virtual time: a database on a file system (FS: xfs or ext4) on a dsm
+# device with POLICY, on the drive that the options DRIVE of the module flashdrive make.
+# POLICY is one of dsm's, or "per-object": each collection and each index has a stream of
+# its own, by rules. DISCARD is on or off. What was measured is left in /out. Nothing is
+# said on standard output, which is the host's.
+fs=$1 policy=$2 discard=$3 drive=$4
+shift 4
+exec >/out/said 2>&1
+PATH=/job/bin:$PATH
+
+mnt=/mnt/db state=/tmp/state
+drive_debug=/sys/kernel/debug/flashdrive
+uuid=5eed5eed-5eed-5eed-5eed-5eed5eed5eed
+
+fail() { echo "guest: $*"; exit 1; }
+
+device() {
+	local kernel_policy=$policy
+
+	[[ $policy != per-object ]] || kernel_policy=none
+	# shellcheck disable=SC2086 # words
+	insmod flashdrive.ko $drive && insmod dm-dsm.ko &&
+		dsmctl create dsm /dev/flashdrive --policy "$kernel_policy"
+}
+
+# As on a new drive: mkfs discards all of it.
+make_fs() {
+	case $fs in
+	xfs)	mkfs.xfs -q -f -m uuid=$uuid /dev/mapper/dsm ;;
+	ext4)	mkfs.ext4 -q -F -m 0 -U $uuid -E discard,lazy_itable_init=0,lazy_journal_init=0,hash_seed=$uuid \
+			-J size=4 /dev/mapper/dsm ;;
+	esac && mount -t "$fs" /dev/mapper/dsm /mnt
+}
+
+# A stream for the journal and for each of what is written most; the rest, and the file
+# system, share the first.
+rules() {
+	local stream=2 ident
+
+	printf 'engine = "wiredtiger"\n[[object]]\nname = "journal"\nstream = 2\nfiles = ["journal/*"]\n'
+	tr '{' '\n' </tmp/idents | grep '"ident":' | grep -v '"index":"_id_"' |
+		sed 's/.*"ident":"\([^"]*\)".*/\1/' >/tmp/names
+	while read -r ident; do
+		((stream == 8)) || stream=$((stream + 1))
+		printf '[[object]]\nname = "object%d"\nstream = %d\nfiles = ["%s.wt"]\n' $stream $stream "$ident"
+	done </tmp/names
+}
+
+agent() {
+	mkdir -p $state
+	cat >/tmp/dsmd.toml <<-END
+		state-dir = "$state"
+		[[database]]
+		device = "dsm"
+		dbpath = "$mnt"
+		boundary = "manual"
+		wait = true
+		discard = $([[ $discard == on ]] && echo true || echo false)
+	END
+	if [[ $policy == per-object ]]; then
+		echo 'rules = "/tmp/rules.toml"' >>/tmp/dsmd.toml
+		rules >/tmp/rules.toml
+	fi
+	dsmd --config /tmp/dsmd.toml 2>/out/dsmd.log &
+}
+
+device || fail 'no device'
+make_fs || fail 'no file system'
+mkdir $mnt
+# The rules need the names of the files, which the load gives.
+wtload "$@" --dbpath $mnt --phase load --idents /tmp/idents >/out/wtload-load || fail 'the load failed'
+agent
+until dsmctl status dsm -o json 2>/dev/null | grep -q '"files": *[1-9]'; do sleep 0.1; done
+dsmctl boundary mark dsm
+wtload "$@" --dbpath $mnt --phase run --json /out/wtload.json --latencies /out/latencies >/out/wtload ||
+	fail 'the run failed'
+cat $drive_debug/counts >/out/counts
+cat $drive_debug/series >/out/series
+dsmctl status dsm -o json >/out/status.json
+df -k /mnt >/out/df
