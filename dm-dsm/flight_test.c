@@ -255,9 +255,10 @@ static bool has_fewer_streams(const struct lingering *write, const struct dsm *d
 	return READ_ONCE(d->device_streams) < write->streams;
 }
 
+/* A checkpoint would ask, too, and wait for its own reasons. */
 static void ask_the_device(struct kunit *test, struct dsm_mock_dm *dm)
 {
-	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "set foreign keep"), 0);
 }
 
 /* Whoever lowers the limit of a disk does so when no write has more, and resumes. */
