@@ -304,7 +304,8 @@ void copies_update(struct engine *engine, WT_SESSION *session, const char *dir,
 	while ((name = next_file(backup, list))) {
 		if (list->count == WAIT_AT)
 			checkpointer_wait(cp, 1);
-		if (before)
+		/* Of a file that is new, and has no checkpoint, nothing has changed. */
+		if (before && names(before, name))
 			copy_changes(engine, session, backup, to, name);
 		else
 			copy_file(engine->opt->dbpath, to, name, false);
