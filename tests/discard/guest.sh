@@ -11,9 +11,10 @@
 #   kills   the database is killed COUNT times at a random moment, recovered and checked
 #   steps   the agent is killed, and stopped, at each step of its rule (0), or at COUNT
 #           of them; then the database is killed, recovered and checked
-#   beside  backups, compaction, old checkpoints and the like during COUNT operations;
-#           all that was copied is checked, too
-#   cuts    the power fails at COUNT of the flushes, or all of them (0)
+#   beside  backups, compaction, old checkpoints and the like during COUNT checkpoints,
+#           and until pages were discarded; all that was copied is checked, too
+#   cuts    the power fails at COUNT of the flushes in each of three ways; or at all of
+#           them (0), in one way after the other
 #   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
 #
 # Leaves its counts in /out/counts. Nothing waits by the clock for something to happen.
@@ -25,7 +26,10 @@ RANDOM=$seed
 
 mnt=/mnt/db copies=/mnt/copies log=/tmp/wtload.log agent_log=/tmp/agent.log
 sectors=$((640 * 2048))
-options=(linkbench --dbpath "$mnt" --nodes 2000 --journal-mb 4 --leaf-kib "$leaf" --cache-mb 10)
+# What is recovered at every flush is small.
+nodes=2000
+[[ $scenario != cuts ]] || nodes=500
+options=(linkbench --dbpath "$mnt" --nodes "$nodes" --journal-mb 4 --leaf-kib "$leaf" --cache-mb 10)
 [[ $io == cached ]] || options+=(--direct-io)
 failed=0 moments=0 cuts=0 lost=0
 database=0 agent_pid=0 pester_pid=0 dsmd_pid=0
@@ -278,15 +282,15 @@ one_step() { # SIGNAL STEP
 }
 
 steps() {
-	local all each n signal
+	local named each n signal
 
-	mapfile -t all <<<"$(discard-steps --steps)"
-	each=$((count && count < 2 * ${#all[@]} ? 2 * ${#all[@]} / count : 1))
-	for ((n = RANDOM % each; n < 2 * ${#all[@]}; n += each)); do
-		if ((n % 2)); then signal=kill; else signal=stop; fi
-		one_step $signal "${all[n / 2]}" || break
+	mapfile -t named <<<"$(discard-steps --steps)"
+	each=$((count && count < 2 * ${#named[@]} ? 2 * ${#named[@]} / count | 1 : 1))
+	for ((n = RANDOM % each; n < 2 * ${#named[@]}; n += each)); do
+		if ((n % 2)); then signal="kill"; else signal="stop"; fi
+		one_step $signal "${named[n / 2]}" || break
 	done
-	is_whole && pass "$moments of ${#all[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
+	is_whole && pass "$moments of ${#named[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
 churn() {
@@ -312,13 +316,16 @@ beside() {
 	local all=backup,bulk,compact,cursors,drops,history,incremental,named,truncate status copy n=0
 
 	start_pestering
-	run --ops "$count" --checkpoint-ops 150 --beside $all --copies $copies
+	run --seconds 100000 --checkpoint-ops 150 --beside $all --copies $copies
 	if [[ $fs == xfs ]]; then
 		for n in 1 2; do
 			until_checkpoints $((n * 6))
 			reflink $n
 		done
 	fi
+	until_checkpoints "$count"
+	[[ $agent == none ]] || until_checkpoints $((count + 300)) more_pages "$before"
+	alive $database && kill -TERM $database
 	wait $database
 	status=$?
 	end_pestering
@@ -356,12 +363,16 @@ one_cut() { # FLUSH HOW
 }
 
 cuts() {
-	local flushes discards all='' flush how each
+	local flushes discards flush how each
 
 	start_agent
+	run --seconds 100000 --checkpoint-ops 150 --beside truncate
+	# Before anything was discarded a cut shows nothing new.
+	until_checkpoints 60 more_pages "$before"
 	dmsetup message logged 0 mark run
-	run --seconds 100000 --checkpoint-ops 1200
-	until_checkpoints $((count ? 8 : 25))
+	before=$(discarded_pages)
+	until_checkpoints $(($(checkpoints) + 3))
+	until_checkpoints $(($(checkpoints) + 40)) more_pages "$before"
 	alive $database || { broken 'the database ended by itself' $log; return; }
 	end TERM $database
 	end_agent
@@ -376,6 +387,7 @@ cuts() {
 	for ((flush = 1 + RANDOM % each; flush <= flushes; flush += each)); do
 		# What else is on the disk: nothing, or the discards before any write
 		how=(flushed most some)
+		((count)) || how=("${how[flush % 3]}")
 		for how in "${how[@]}"; do
 			one_cut $flush "$how" || { fail "flush $flush cannot be replayed"; return; }
 			((!failed)) || return
