@@ -127,10 +127,10 @@ mv $two/data/journal $two/away
 ln -s $two/away $two/data/journal
 mkfifo $two/data/collection-900-901.wt
 ln -s /etc/passwd $two/data/index-900-902.wt
-works 'links and FIFOs are passed over' dsmctl refresh two
+works 'links and FIFOs are skipped' dsmctl refresh two
 is 'none is in the table' "$(json two '[.region_list[] | select(.class == "journal")] | length')" 0
 works 'and that is told' eval \
-	"[[ \$(grep -c 'passed over.*\(journal\|collection-900-901.wt\|index-900-902.wt\)' /tmp/dsmd.log) -ge 3 ]]"
+	"[[ \$(grep -c 'skipped.*\(journal\|collection-900-901.wt\|index-900-902.wt\)' /tmp/dsmd.log) -ge 3 ]]"
 rm $two/data/{journal,collection-900-901.wt,index-900-902.wt}
 mv $two/away $two/data/journal
 works 'the journal is back' until_true '[[ $(json two "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use dsm::dbpath::rules::{Kind, Rules};
+use dsm::dbpath::rules::{Role, Rules};
 
 fn rules(file: &str) -> Rules {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");
@@ -11,7 +11,7 @@ fn rules(file: &str) -> Rules {
     Rules::parse_objects(&text).unwrap_or_else(|e| panic!("{file}: {e}"))
 }
 
-fn name(rules: &Rules, kind: Kind) -> &str {
+fn name(rules: &Rules, kind: Role) -> &str {
     kind.object.map_or("-", |n| &rules.objects()[usize::from(n)].name)
 }
 

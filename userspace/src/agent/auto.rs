@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Automatic mode: FileStream on a directory that is watched.
 //!
-//! inotify tells which files come, go and are closed after writing; what is written
+//! inotify reports which files come, go and are closed after writing; what is written
 //! to them the target counts itself, in pages, which costs the writer nothing, and
 //! sees writes through mappings too.  A file is open from when it came, or changed,
 //! until it is closed.  Of a file that grew, the pages that it grew by count at once:
@@ -18,10 +18,10 @@ use crate::dbpath::fiemap::Mapper;
 use crate::dbpath::walk::{self, find_file};
 use crate::dbpath::watch::{Changes, Name};
 use crate::kernel::device::Target;
-use crate::kernel::table::Stamp;
+use crate::kernel::table::StreamStamp;
 use crate::whatif::filestream::FileStream;
 
-/// Looks at all files whatever is told of them.
+/// All files are looked at this often, whatever events report.
 const WALK: Duration = Duration::from_secs(30);
 /// The target is asked for its counts so many times in a period.
 const COUNTS: u32 = 6;
@@ -29,7 +29,7 @@ const COUNTS: u32 = 6;
 pub const DUTY: u32 = 50;
 /// Seconds since the last change of a new file's data when it still counts as open.
 const RECENT: f64 = 10.0;
-/// A file that was not written for so many periods was closed without our being told.
+/// A file that was not written for so many periods was closed, though no event said so.
 const IDLE: u32 = 10;
 /// What a file lived at most that was never seen.
 const UNSEEN: f64 = 0.1;
@@ -37,7 +37,7 @@ const PAGE: u64 = 4096;
 
 /// What was seen of a file.
 #[derive(Default)]
-struct Seen {
+struct SeenFile {
     btime: i128,
     mtime: i128,
     size: u64,
@@ -56,7 +56,7 @@ pub struct Auto {
     /// Seconds since it began, and the time of day in nanoseconds.
     now: f64,
     wall: i128,
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, SeenFile>,
     paths: HashMap<Box<Path>, u64>,
     /// Files that may have another stream.
     changed: Vec<u64>,
@@ -107,7 +107,7 @@ impl Auto {
 
     /// A walk or an event has led to a file.
     /// Rules may have `stated` its stream.
-    pub fn found(&mut self, ino: u64, path: &Path, stamp: &walk::Stamp, stated: bool) {
+    pub fn found(&mut self, ino: u64, path: &Path, stamp: &walk::FileStat, stated: bool) {
         if self.seen.get(&ino).is_some_and(|s| s.btime != stamp.btime) {
             // Its number is used again.
             self.filestream.delete(ino, self.now);
@@ -119,12 +119,12 @@ impl Auto {
         }
         let age = |time: i128| ((self.wall - time) as f64 / 1e9).max(0.0);
         let new = !self.seen.contains_key(&ino);
-        let seen = self.seen.entry(ino).or_insert_with(|| Seen {
+        let seen = self.seen.entry(ino).or_insert_with(|| SeenFile {
             btime: stamp.btime,
             // One that is moved here was written long ago.
             mtime: if age(stamp.mtime) < RECENT { 0 } else { stamp.mtime },
             counted: (!self.attaching).then_some(0),
-            ..Seen::default()
+            ..SeenFile::default()
         });
         let written = seen.mtime != stamp.mtime && !self.attaching;
         let grown = stamp.size.saturating_sub(seen.size).div_ceil(PAGE);
@@ -179,10 +179,10 @@ impl Auto {
         more > 0 && !self.filestream.is_open(ino)
     }
 
-    fn stamp(&self, ino: u64) -> Option<Stamp> {
+    fn stamp(&self, ino: u64) -> Option<StreamStamp> {
         let n = self.filestream.stream(ino)?;
         let stream = *self.streams.get(usize::from(n).checked_sub(1)?)?;
-        Some(Stamp { stream, hint: 0 })
+        Some(StreamStamp { stream, hint: 0 })
     }
 
     /// The files that were found before were there already.

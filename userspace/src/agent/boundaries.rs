@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::load::{Load, Sums};
+use super::load_phase::{LoadPhase, Sums};
 use super::state::{born, Directory, Kept, State};
 use super::tracked::Tracked;
 use crate::base::log;
@@ -50,7 +50,7 @@ pub enum Outgrown {
 pub struct Boundaries {
     mode: BoundaryMode,
     outgrown: Outgrown,
-    load: Load,
+    load: LoadPhase,
     /// Whether files get boundaries at their first checkpoint.
     marked: bool,
     /// Those that the kernel had when the agent started.
@@ -68,7 +68,7 @@ impl Boundaries {
         Self {
             mode,
             outgrown,
-            load: Load::default(),
+            load: LoadPhase::default(),
             marked: marked || mode == BoundaryMode::Attach,
             inherited: HashMap::new(),
             kept: state.map(State::by_ino).unwrap_or_default(),

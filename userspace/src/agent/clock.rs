@@ -121,7 +121,7 @@ impl Clock {
         due
     }
 
-    /// The kernel was told of a checkpoint.
+    /// A checkpoint was reported to the kernel.
     pub fn window_began(&mut self, now: Instant) {
         self.window = now + SHORTEST_WINDOW;
     }

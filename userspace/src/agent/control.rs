@@ -118,7 +118,7 @@ pub struct DiscardInfo {
     pub short_bytes: u64,
     pub unplaced_bytes: u64,
     pub dropped_bytes: u64,
-    /// What the target was told.
+    /// What the target was asked to discard.
     pub sent_ranges: u64,
     pub sent_bytes: u64,
     /// What is still to be sent.

@@ -14,15 +14,15 @@ use super::objects::Objects;
 use super::parts;
 use super::room::Room;
 use super::state::{born, Directory};
-use super::tracked::{Collector, Scope, Tracked};
+use super::tracked::{Scope, Tracked};
 use super::{Fatal, OnDir, Outcome};
 use crate::agent::control::FileInfo;
 use crate::base::log;
-use crate::dbpath::fiemap::{Mapper, Seen};
+use crate::dbpath::fiemap::{ExtentCounts, Mapper};
 use crate::dbpath::mongo::catalog::Catalog;
 use crate::dbpath::rules::Rules;
-use crate::dbpath::walk::{self, open_file, FoundFile, Root, Skipped};
-use crate::kernel::table::{resolve_overlaps, Extent, Record, Stamp};
+use crate::dbpath::walk::{self, open_file, Collector, FoundFile, Root, Skipped};
+use crate::kernel::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
 
 /// Entries of a dbpath that are logged as skipped.
 const MAX_LOGGED: usize = 1000;
@@ -54,7 +54,7 @@ pub struct FileTable<M> {
 
 /// How the reading of a file's extents ended.
 enum Reading {
-    Done(walk::Stamp, Seen),
+    Done(walk::FileStat, ExtentCounts),
     Gone,
     Failed,
 }
@@ -123,7 +123,7 @@ impl<M> FileTable<M> {
     }
 
     /// The stream that automatic mode gives a file, unless the rules state one.
-    pub fn set_auto(&mut self, ino: u64, stamp: Option<Stamp>) {
+    pub fn set_auto(&mut self, ino: u64, stamp: Option<StreamStamp>) {
         if let Some(f) = self.files.get_mut(&ino) {
             let stamp = stamp.filter(|_| self.objects.stated(f.parts.rest).is_none());
             f.dirty |= f.auto != stamp;
@@ -132,8 +132,8 @@ impl<M> FileTable<M> {
     }
 
     /// What was seen of all files' extents at their last reading.
-    pub fn seen(&self) -> Seen {
-        let mut sum = Seen::default();
+    pub fn seen(&self) -> ExtentCounts {
+        let mut sum = ExtentCounts::default();
         for f in self.files.values() {
             sum += f.seen;
         }
@@ -199,7 +199,11 @@ impl<M> FileTable<M> {
     }
 
     /// Calls `each` with the records of all files, or of those that are dirty.
-    pub fn records<E>(&self, all: bool, mut each: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn records<E>(
+        &self,
+        all: bool,
+        mut each: impl FnMut(&FileRecord<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         for (&id, f) in self.files.iter().filter(|(_, f)| all || f.dirty) {
             f.records(id, |kind| self.objects.stamp(kind), &mut each)?;
         }
@@ -324,7 +328,7 @@ impl<M: Mapper> FileTable<M> {
         let logged = &mut self.logged;
         let mut on_skip = |path: &Path, why: Skipped| {
             if logged.len() < MAX_LOGGED && logged.insert((path.to_owned(), why)) {
-                log!(Warn, "passed over", path = path.display(), reason = why.reason());
+                log!(Warn, "skipped", path = path.display(), reason = why.reason());
             }
         };
         let mut collector = Collector {
@@ -431,7 +435,14 @@ impl<M: Mapper> FileTable<M> {
     }
 
     /// A file that is new, in place of one that had its number; its extents were read.
-    fn insert(&mut self, ino: u64, path: &Path, stamp: walk::Stamp, seen: Seen, beside: &Beside<'_>) {
+    fn insert(
+        &mut self,
+        ino: u64,
+        path: &Path,
+        stamp: walk::FileStat,
+        seen: ExtentCounts,
+        beside: &Beside<'_>,
+    ) {
         let parts = self.objects.parts(path, ino);
         let old = self.files.get(&ino);
         let had = old.map_or(0, Tracked::count_parts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The agent: keeps the kernel's table equal to what is in a dbpath, and tells
-//! the kernel of checkpoints.
+//! The agent: keeps the kernel's table equal to what is in a dbpath, and reports
+//! checkpoints to it.
 //!
 //! It knows the kernel as a [`Target`], the file system's extents as a
 //! [`Mapper`], and time not at all but in automatic mode: `run` and `clock` say when to
@@ -14,7 +14,7 @@ pub mod control;
 pub mod discard;
 mod files;
 mod hint;
-mod load;
+mod load_phase;
 mod objects;
 mod parts;
 mod room;
@@ -37,7 +37,7 @@ use thiserror::Error;
 
 use crate::agent::control::{FileInfo, Marked, ObjectInfo, Refreshed};
 use crate::base::log;
-use crate::dbpath::fiemap::{Mapper, Seen};
+use crate::dbpath::fiemap::{ExtentCounts, Mapper};
 use crate::dbpath::mongo::catalog::Catalog;
 use crate::dbpath::rules::Rules;
 use crate::dbpath::walk::Root;
@@ -49,7 +49,7 @@ use boundaries::Boundaries;
 pub use boundaries::{BoundaryMode, Outgrown};
 use checkpoints::Checkpoints;
 use files::{directory, Beside, FileTable};
-use load::Sums;
+use load_phase::Sums;
 use state::State;
 pub use tracked::Scope;
 use tracked::Tracked;
@@ -121,8 +121,7 @@ pub struct Figures {
 /// Called with each directory that a walk enters.
 pub type OnDir<'a> = &'a mut dyn FnMut(&Path, &OwnedFd);
 
-/// Its parts do not know each other, but what each must tell of files: the agent has them
-/// work together.
+/// Its parts know of each other only what [`Beside`] has: the agent has them work together.
 pub struct Agent<T: Target, M: Mapper> {
     pub target: T,
     files: FileTable<M>,
@@ -208,7 +207,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// What was seen of all files' extents at their last reading.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> ExtentCounts {
         self.files.seen()
     }
 

@@ -8,13 +8,13 @@ use super::parts;
 use crate::agent::control::ObjectInfo;
 use crate::base::log;
 use crate::dbpath::mongo::catalog::Catalog;
-use crate::dbpath::rules::{Kind, Parts, Rules};
-use crate::kernel::table::Stamp;
+use crate::dbpath::rules::{Parts, Role, Rules};
+use crate::kernel::table::StreamStamp;
 
 pub struct Objects {
     rules: Rules,
     /// What the rules' objects are stamped with, on a device with so many streams.
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<StreamStamp>>,
     /// `None`: not known yet.
     device_streams: Option<u32>,
 }
@@ -81,7 +81,7 @@ impl Objects {
     }
 
     /// What the rules state for an object.
-    pub fn stated(&self, kind: Kind) -> Option<Stamp> {
+    pub fn stated(&self, kind: Role) -> Option<StreamStamp> {
         kind.object.and_then(|n| *self.stamps.get(usize::from(n))?)
     }
 
@@ -91,7 +91,7 @@ impl Objects {
     }
 
     /// Never a stream that the device does not have: such an upload would be refused.
-    pub fn stamp(&self, kind: Kind) -> Stamp {
+    pub fn stamp(&self, kind: Role) -> StreamStamp {
         let mut stamp = self.stated(kind).unwrap_or_default();
         if u32::from(stamp.stream) > self.streams() {
             stamp.stream = 0;
@@ -108,7 +108,7 @@ impl Objects {
         }
     }
 
-    pub fn name(&self, kind: Kind) -> Option<String> {
+    pub fn name(&self, kind: Role) -> Option<String> {
         Some(self.rules.objects().get(usize::from(kind.object?))?.name.clone())
     }
 

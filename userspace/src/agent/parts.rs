@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::tracked::Tracked;
-use crate::dbpath::rules::{Kind, Parts};
-use crate::kernel::table::{Extent, Record, Stamp};
+use crate::dbpath::rules::{Parts, Role};
+use crate::kernel::table::{Extent, FileRecord, StreamStamp};
 
 /// Inode numbers of XFS and ext4 are places on a device, divided by at least 256.
 const SHIFT: u32 = 56;
@@ -37,10 +37,10 @@ impl Tracked {
     pub fn records<E>(
         &self,
         ino: u64,
-        stamp: impl Fn(Kind) -> Stamp,
-        mut each: impl FnMut(&Record<'_>) -> Result<(), E>,
+        stamp: impl Fn(Role) -> StreamStamp,
+        mut each: impl FnMut(&FileRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let whole = Record {
+        let whole = FileRecord {
             id: ino,
             class: self.class(),
             boundary: self.boundary,
@@ -51,12 +51,12 @@ impl Tracked {
             return each(&whole);
         }
         let taken = self.parts.ranges.iter().map(|(r, _)| r);
-        each(&Record {
+        each(&FileRecord {
             extents: &rest(&self.extents, taken),
             ..whole
         })?;
         for (id, (range, kind)) in ids(ino, self.count_parts()).zip(&self.parts.ranges) {
-            each(&Record {
+            each(&FileRecord {
                 id,
                 class: kind.class,
                 boundary: None,

@@ -14,7 +14,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::base::log;
-use crate::dbpath::walk::{open_for_writing, Stamp};
+use crate::dbpath::walk::{open_for_writing, FileStat};
 
 const MIB: u64 = 1 << 20;
 /// A file gets this many times what it grew by.
@@ -34,7 +34,7 @@ impl Room {
     }
 
     /// How much a file needs that was `old` and is `new`.
-    fn needs(&self, old: &Stamp, new: &Stamp) -> Option<u64> {
+    fn needs(&self, old: &FileStat, new: &FileStat) -> Option<u64> {
         let grown = new.size.checked_sub(old.size).filter(|&n| n > 0)?;
         let want = (grown * TIMES).next_multiple_of(MIB).min(self.limit);
         let have = (new.blocks * 512).saturating_sub(new.size);
@@ -43,7 +43,7 @@ impl Room {
 
     /// Gives a file room if it grew.  It may be in want of it, but never fails
     /// for it.
-    pub fn make(&mut self, root: &OwnedFd, path: &Path, ino: u64, old: &Stamp, new: &Stamp) {
+    pub fn make(&mut self, root: &OwnedFd, path: &Path, ino: u64, old: &FileStat, new: &FileStat) {
         let Some(want) = self.needs(old, new) else {
             return;
         };
@@ -79,8 +79,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
-    fn stamp(size: u64, allocated: u64) -> Stamp {
-        Stamp {
+    fn stamp(size: u64, allocated: u64) -> FileStat {
+        FileStat {
             size,
             blocks: allocated / 512,
             ctime: 0,

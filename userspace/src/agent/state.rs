@@ -156,7 +156,7 @@ impl Keeper {
         self.failed
     }
 
-    /// Writes it; whether that worked.  A failure is told once.
+    /// Writes it; whether that worked.  A failure is logged once.
     pub fn save(&mut self, state: &State) -> bool {
         match self.replace(state.text().as_bytes()) {
             Ok(()) => {

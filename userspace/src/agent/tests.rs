@@ -20,19 +20,19 @@ pub const SECTORS: u64 = 1 << 24;
 const COLL: &str = "collection-0-1.wt";
 const INDEX: &str = "index-1-1.wt";
 
-type PlacesByIno = BTreeMap<u64, (Vec<Extent>, Seen)>;
+type PlacesByIno = BTreeMap<u64, (Vec<Extent>, ExtentCounts)>;
 
 /// Places of files by inode number.
 #[derive(Clone, Default)]
 pub struct Places(Rc<RefCell<PlacesByIno>>);
 
 impl Mapper for Places {
-    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<Seen> {
+    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<ExtentCounts> {
         let ino = rustix::fs::fstat(file.as_fd())?.st_ino;
         out.clear();
         let all = self.0.borrow();
         let Some((extents, seen)) = all.get(&ino) else {
-            return Ok(Seen::default());
+            return Ok(ExtentCounts::default());
         };
         out.extend_from_slice(extents);
         Ok(*seen)
@@ -73,11 +73,11 @@ impl Bed {
             .unwrap();
         f.set_len(pages * 4096).unwrap();
         let ino = self.ino(path);
-        self.place(ino, &[Extent::new(0, start, pages * 8)], Seen::default());
+        self.place(ino, &[Extent::new(0, start, pages * 8)], ExtentCounts::default());
         ino
     }
 
-    fn place(&self, ino: u64, extents: &[Extent], seen: Seen) {
+    fn place(&self, ino: u64, extents: &[Extent], seen: ExtentCounts) {
         self.places.0.borrow_mut().insert(ino, (extents.to_vec(), seen));
     }
 
@@ -141,7 +141,7 @@ fn attach_uploads_everything_at_once() {
                 ModelFile {
                     class: Class::Collection,
                     boundary: None,
-                    stamp: table::Stamp::default(),
+                    stamp: table::StreamStamp::default(),
                     extents: vec![Extent::new(0, 800, 32)]
                 }
             ),
@@ -150,7 +150,7 @@ fn attach_uploads_everything_at_once() {
                 ModelFile {
                     class: Class::Journal,
                     boundary: None,
-                    stamp: table::Stamp::default(),
+                    stamp: table::StreamStamp::default(),
                     extents: vec![Extent::new(0, 1600, 16)]
                 }
             ),
@@ -188,15 +188,15 @@ fn an_update_has_only_what_differs() {
 fn extents_without_a_place_are_looked_for_again() {
     let bed = Bed::new();
     let c = bed.file(COLL, 4, 800);
-    let pending = Seen {
+    let pending = ExtentCounts {
         delalloc: 1,
-        ..Seen::default()
+        ..ExtentCounts::default()
     };
     bed.place(c, &[], pending);
     let mut a = bed.attached(BoundaryMode::Manual);
     assert!(a.target.files()[&c].extents.is_empty());
     // The size and the blocks stay as they were when they are allocated.
-    bed.place(c, &[Extent::new(0, 800, 32)], Seen::default());
+    bed.place(c, &[Extent::new(0, 800, 32)], ExtentCounts::default());
     assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_some());
     assert_eq!(a.target.files()[&c].extents.len(), 1);
     assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().read, 0);
@@ -217,7 +217,7 @@ fn renamed_files_keep_their_identity() {
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!((o.read, o.changed, o.dropped), (0, 0, 0));
     assert_eq!(a.file_infos()[0].path, pre);
-    // Another class is told to the kernel.
+    // Another class is uploaded.
     fs::rename(bed.at(pre), bed.at("journal/junk")).unwrap();
     assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 1);
     assert_eq!(a.target.files().values().next().unwrap().class, Class::Other);
@@ -592,7 +592,7 @@ fn contradicting_extents_are_read_again() {
     // The index moved away and the collection got its place; only the
     // collection's stamp tells.
     bed.file(COLL, 8, 1600);
-    bed.place(i, &[Extent::new(0, 4000, 32)], Seen::default());
+    bed.place(i, &[Extent::new(0, 4000, 32)], ExtentCounts::default());
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(!o.failed);
     assert_eq!(a.figures().refusals, 2);

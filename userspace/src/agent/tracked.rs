@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the agent remembers of a file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fd::OwnedFd;
-
-use crate::dbpath::fiemap::Seen;
+use crate::dbpath::fiemap::ExtentCounts;
 use crate::dbpath::rules::Parts;
-use crate::dbpath::walk::{self, FoundFile, Skipped, Visitor};
+use crate::dbpath::walk;
 use crate::kernel::class::Class;
-use crate::kernel::table::{Extent, Stamp};
+use crate::kernel::table::{Extent, StreamStamp};
 
 /// A boundary inside a page belongs to the page's end.
 pub const PAGE: u64 = 4096;
@@ -22,13 +20,13 @@ const SMALL: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Tracked {
     pub path: Box<Path>,
-    pub stamp: walk::Stamp,
+    pub stamp: walk::FileStat,
     pub parts: Parts,
     /// The stream that automatic mode has given it.
-    pub auto: Option<Stamp>,
+    pub auto: Option<StreamStamp>,
     pub boundary: Option<u64>,
     pub extents: Box<[Extent]>,
-    pub seen: Seen,
+    pub seen: ExtentCounts,
     /// Checkpoints that had been seen when the file was.
     pub since: u64,
     /// The walk that found the file last.
@@ -39,7 +37,7 @@ pub struct Tracked {
     pub dirty: bool,
     /// The kernel has the id.
     pub uploaded: bool,
-    /// It was told that the file has outgrown its boundary.
+    /// That the file has outgrown its boundary was reported.
     pub reported: bool,
 }
 
@@ -82,7 +80,7 @@ impl Scope {
     ///
     /// Writes inside a file do not move it on the file systems that are
     /// accepted, so that a new change time alone can wait for the checkpoint.
-    pub fn covers(self, old: &Tracked, new: &walk::Stamp) -> bool {
+    pub fn covers(self, old: &Tracked, new: &walk::FileStat) -> bool {
         let grown = old.stamp.size != new.size || old.stamp.blocks != new.blocks;
         old.stale
             || match self {
@@ -90,26 +88,5 @@ impl Scope {
                 Self::Written => grown || old.seen.pending() || old.stamp.ctime != new.ctime,
                 Self::Grown => grown || old.seen.pending(),
             }
-    }
-}
-
-/// What a walk finds, to be looked at when it is over.
-pub struct Collector<'a> {
-    pub files: Vec<(PathBuf, FoundFile)>,
-    pub on_dir: &'a mut dyn FnMut(&Path, &OwnedFd),
-    pub on_skip: &'a mut dyn FnMut(&Path, Skipped),
-}
-
-impl Visitor for Collector<'_> {
-    fn file(&mut self, path: &Path, found: FoundFile) {
-        self.files.push((path.to_owned(), found));
-    }
-
-    fn directory(&mut self, path: &Path, dir: &OwnedFd) {
-        (self.on_dir)(path, dir);
-    }
-
-    fn skipped(&mut self, path: &Path, why: Skipped) {
-        (self.on_skip)(path, why);
     }
 }

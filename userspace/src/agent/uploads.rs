@@ -69,9 +69,9 @@ impl Uploads {
     fn send<M>(&self, target: &impl Target, files: &FileTable<M>) -> Result<Commit, MessageError> {
         let full = !files.trusts_table();
         let kind = if full {
-            table::Kind::Full
+            table::UploadKind::Full
         } else {
-            table::Kind::Update(self.generation)
+            table::UploadKind::Update(self.generation)
         };
         let mut upload = Upload::begin(target, kind)?;
         if !full {

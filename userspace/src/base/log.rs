@@ -124,7 +124,7 @@ pub fn event(level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
         }
         _ => line(settings.format, level, message, fields),
     });
-    // Nobody is left to tell when stderr is gone.
+    // Without stderr there is nowhere to report it.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

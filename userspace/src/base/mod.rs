@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What every room may use, and that knows nothing of disks.
 
+pub(crate) mod bytes;
 pub mod log;
 pub mod pulse;
 pub(crate) mod sizes;

@@ -178,7 +178,7 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-/// Where metrics are served; on the loopback interface unless told otherwise.
+/// Where metrics are served; on the loopback interface by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
 

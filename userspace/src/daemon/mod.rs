@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The daemon's life: a thread for each database, which waits for it, serves it, loses
-//! it and finds it again, and a supervisor that tells the service manager.
+//! it and finds it again, and a supervisor that reports to the service manager.
 
 pub mod config;
 mod publish;
@@ -83,7 +83,7 @@ impl Machine for Local {
     }
 }
 
-/// What a thread tells of its database.
+/// What a thread reports of its database.
 enum Event {
     /// It is served, or waited for.
     Ready,

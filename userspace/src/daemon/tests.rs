@@ -19,7 +19,7 @@ use crate::agent::discard::{Database as Followed, Machine as Drive, Owner, Seen 
 use crate::base::wake::ByHand;
 use crate::daemon::config::Database;
 use crate::dbpath::avail::{FileEntry, Refusal, TurtleId};
-use crate::dbpath::fiemap::Seen;
+use crate::dbpath::fiemap::ExtentCounts;
 use crate::drive::diskstat::DiskStat;
 use crate::kernel::device::MessageError;
 use crate::kernel::model::ModelKernel;
@@ -61,14 +61,14 @@ impl Target for Kernel {
 struct Places;
 
 impl Mapper for Places {
-    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> std::io::Result<Seen> {
+    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> std::io::Result<ExtentCounts> {
         let stat = rustix::fs::fstat(file.as_fd())?;
         let sectors = (stat.st_size as u64).div_ceil(4096) * 8;
         out.clear();
         if sectors > 0 {
             out.push(Extent::new(0, stat.st_ino % 100_000 * 80, sectors));
         }
-        Ok(Seen::default())
+        Ok(ExtentCounts::default())
     }
 }
 

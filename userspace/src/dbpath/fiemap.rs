@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use serde::Serialize;
 
+use crate::base::bytes;
 use crate::dbpath::place::Place;
 use crate::kernel::table::Extent;
 
@@ -38,7 +39,7 @@ mod flag {
 
 /// What was seen of a file's extents beside those that have a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Seen {
+pub struct ExtentCounts {
     /// Skipped: not yet allocated.
     pub delalloc: u64,
     /// Skipped: place not known.
@@ -55,14 +56,14 @@ pub struct Seen {
     pub shared: u64,
 }
 
-impl Seen {
+impl ExtentCounts {
     /// Whether a later look may find places for what has none now.
     pub fn pending(&self) -> bool {
         self.delalloc + self.unknown > 0
     }
 }
 
-impl std::ops::AddAssign for Seen {
+impl std::ops::AddAssign for ExtentCounts {
     fn add_assign(&mut self, o: Self) {
         self.delalloc += o.delalloc;
         self.unknown += o.unknown;
@@ -78,7 +79,7 @@ impl std::ops::AddAssign for Seen {
 pub trait Mapper {
     /// Replaces the contents of `out` with the file's extents, ordered by
     /// offset, neighbours merged.
-    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<Seen>;
+    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<ExtentCounts>;
 }
 
 /// The file system, by FIEMAP, and where it lies on the target.
@@ -118,19 +119,19 @@ struct Raw {
 }
 
 fn u64_at(buf: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(buf[at..at + 8].try_into().expect("8 bytes"))
+    u64::from_ne_bytes(bytes::at(buf, at).expect("it is in the buffer"))
 }
 
 fn u32_at(buf: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(buf[at..at + 4].try_into().expect("4 bytes"))
+    u32::from_ne_bytes(bytes::at(buf, at).expect("it is in the buffer"))
 }
 
 fn read_batch(file: &dyn AsFd, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
     let room = (buf.len() - HEADER) / EXTENT;
     buf[..HEADER].fill(0);
-    buf[0..8].copy_from_slice(&start.to_ne_bytes());
-    buf[8..16].copy_from_slice(&(u64::MAX - start).to_ne_bytes());
-    buf[24..28].copy_from_slice(&(room as u32).to_ne_bytes());
+    bytes::put(buf, 0, &start.to_ne_bytes());
+    bytes::put(buf, 8, &(u64::MAX - start).to_ne_bytes());
+    bytes::put(buf, 24, &(room as u32).to_ne_bytes());
     // SAFETY: see `Call`.
     unsafe { rustix::ioctl::ioctl(file.as_fd(), Call(buf)) }?;
     Ok((u32_at(buf, 20) as usize).min(room))
@@ -155,7 +156,7 @@ fn append(out: &mut Vec<Extent>, e: Extent) {
 }
 
 /// Keeps, or counts, one extent.
-fn take(place: &Place, raw: Raw, out: &mut Vec<Extent>, seen: &mut Seen) {
+fn take(place: &Place, raw: Raw, out: &mut Vec<Extent>, seen: &mut ExtentCounts) {
     let has = |f| raw.flags & f != 0;
     // The order matters: DELALLOC comes with UNKNOWN, DATA_INLINE with
     // NOT_ALIGNED.
@@ -188,9 +189,9 @@ impl Fiemap {
 }
 
 impl Mapper for Fiemap {
-    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<Seen> {
+    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<ExtentCounts> {
         out.clear();
-        let mut seen = Seen::default();
+        let mut seen = ExtentCounts::default();
         let mut start = 0;
         loop {
             let got = read_batch(file, start, &mut self.buf)?;
@@ -258,7 +259,7 @@ fn solid(raw: Raw) -> Option<Extent> {
     (aligned && raw.flags & !(flag::LAST | flag::MERGED) == 0).then_some(whole)
 }
 
-/// Whether a file's file system can tell extents at all.
+/// Whether a file's file system supports FIEMAP at all.
 pub fn supported(file: &dyn AsFd) -> Result<bool, Errno> {
     let mut buf = [0u8; HEADER + EXTENT];
     match read_batch(file, 0, &mut buf) {
@@ -288,8 +289,8 @@ mod tests {
         }
     }
 
-    fn taken(raws: &[Raw]) -> (Vec<Extent>, Seen) {
-        let (mut out, mut seen) = (Vec::new(), Seen::default());
+    fn taken(raws: &[Raw]) -> (Vec<Extent>, ExtentCounts) {
+        let (mut out, mut seen) = (Vec::new(), ExtentCounts::default());
         for &r in raws {
             take(&Place::whole(1 << 40), r, &mut out, &mut seen);
         }
@@ -317,7 +318,7 @@ mod tests {
         );
         assert_eq!(
             seen,
-            Seen {
+            ExtentCounts {
                 delalloc: 1,
                 unknown: 1,
                 encoded: 1,

@@ -13,11 +13,9 @@ use anyhow::{bail, ensure, Context, Result};
 
 use crate::kernel::devno::DevNo;
 use crate::kernel::dm::{Dm, Id, Line};
+use crate::kernel::stack::{self, Below};
 use crate::kernel::sysfs::Sysfs;
 use crate::kernel::table::Extent;
-
-/// Stacks are not deeper.
-const DEPTH: u32 = 8;
 
 /// `length` sectors of the file system's device from `from` on lie at `to` of
 /// the target.
@@ -105,11 +103,9 @@ fn locate(
     if dev == dsm {
         return Ok(Some(Place::whole(sectors)));
     }
-    if depth > DEPTH {
-        return Ok(None);
-    }
+    stack::check_depth(dev, depth)?;
     let below = |d| locate(sysfs, tables, d, dsm, sectors, depth + 1);
-    if let Some(disk) = sysfs.disk_of(dev)? {
+    if let Below::Disk(disk) = stack::below(sysfs, dev)? {
         let attribute = |name: &str| {
             sysfs
                 .number::<u64>(dev, name)

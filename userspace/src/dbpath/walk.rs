@@ -19,9 +19,9 @@ use rustix::io::Errno;
 /// Databases have four levels of directories at most, and a home may be above them.
 const DEPTH: u32 = 16;
 
-/// What tells that a file may have got other extents.
+/// What stat says of a file; when it changes, the file may have other extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStat {
     /// Bytes.
     pub size: u64,
     /// Sectors, with those that are not allocated yet.
@@ -38,10 +38,10 @@ pub struct Stamp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundFile {
     pub ino: u64,
-    pub stamp: Stamp,
+    pub stamp: FileStat,
 }
 
-/// Why an entry was passed over.
+/// Why an entry was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Skipped {
     Symlink,
@@ -63,11 +63,32 @@ impl Skipped {
     }
 }
 
-/// Who is told what a walk finds.  Paths are relative to the root.
+/// Called with what a walk finds.  Paths are relative to the root.
 pub trait Visitor {
     fn file(&mut self, path: &Path, found: FoundFile);
     fn directory(&mut self, path: &Path, dir: &OwnedFd);
     fn skipped(&mut self, path: &Path, why: Skipped);
+}
+
+/// What a walk finds, to be looked at when it is over.
+pub struct Collector<'a> {
+    pub files: Vec<(PathBuf, FoundFile)>,
+    pub on_dir: &'a mut dyn FnMut(&Path, &OwnedFd),
+    pub on_skip: &'a mut dyn FnMut(&Path, Skipped),
+}
+
+impl Visitor for Collector<'_> {
+    fn file(&mut self, path: &Path, found: FoundFile) {
+        self.files.push((path.to_owned(), found));
+    }
+
+    fn directory(&mut self, path: &Path, dir: &OwnedFd) {
+        (self.on_dir)(path, dir);
+    }
+
+    fn skipped(&mut self, path: &Path, why: Skipped) {
+        (self.on_skip)(path, why);
+    }
 }
 
 /// A directory to walk, and the file system that it must be on.
@@ -89,9 +110,9 @@ fn nanoseconds(t: rustix::fs::StatxTimestamp) -> i128 {
     i128::from(t.tv_sec) * 1_000_000_000 + i128::from(t.tv_nsec)
 }
 
-fn stamp(s: &Statx) -> Stamp {
+fn stamp(s: &Statx) -> FileStat {
     let known = StatxFlags::from_bits_retain(s.stx_mask);
-    Stamp {
+    FileStat {
         size: s.stx_size,
         blocks: s.stx_blocks,
         ctime: nanoseconds(s.stx_ctime),
@@ -271,12 +292,12 @@ pub fn find_file(root: &OwnedFd, path: &Path, dev: u64) -> Result<Option<FoundFi
 
 /// Opens a regular file below `root` for reading its extents.  `None`: it is
 /// gone, or no longer the file with this inode number.
-pub fn open_file(root: &OwnedFd, path: &Path, ino: u64) -> io::Result<Option<(File, Stamp)>> {
+pub fn open_file(root: &OwnedFd, path: &Path, ino: u64) -> io::Result<Option<(File, FileStat)>> {
     Ok(open_as(OFlags::RDONLY, root, path, ino)?)
 }
 
 /// The same for writing.
-pub fn open_for_writing(root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, Stamp)>, Errno> {
+pub fn open_for_writing(root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, FileStat)>, Errno> {
     open_as(OFlags::WRONLY, root, path, ino)
 }
 
@@ -285,7 +306,7 @@ pub fn open_beneath(root: &OwnedFd, path: &Path) -> io::Result<Option<(File, Fou
     Ok(open_regular(OFlags::RDONLY, root, path)?)
 }
 
-fn open_as(access: OFlags, root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, Stamp)>, Errno> {
+fn open_as(access: OFlags, root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, FileStat)>, Errno> {
     let opened = open_regular(access, root, path)?;
     Ok(opened.and_then(|(file, found)| (found.ino == ino).then_some((file, found.stamp))))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the drive below a device says it has written: its write amplification
-//! is known when it tells, and cannot be known otherwise.
+//! is known when it reports it, and cannot be known otherwise.
 
 use std::path::Path;
 

@@ -14,6 +14,8 @@ use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use serde::{Deserialize, Serialize};
 
+use crate::base::bytes;
+
 /// Commands of the two kinds of queues, and the numbers of their ioctls.
 const IO: u8 = 0x43;
 const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
@@ -183,7 +185,7 @@ impl Namespace {
         if !self.receive(ADMIN, identify, &mut data)? {
             return Ok(None);
         }
-        let group = u16::from_le_bytes([data[ENDGID], data[ENDGID + 1]]);
+        let group = u16::from_le_bytes(field(&data, ENDGID));
         if group == 0 {
             return Ok(None);
         }
@@ -240,6 +242,11 @@ impl Namespace {
     }
 }
 
+/// A field of a reply, whose length was asked for.
+fn field<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+    bytes::at(data, at).expect("the reply has its length")
+}
+
 /// The length in dwords, from 0.
 fn dwords(data: &[u8]) -> u32 {
     (data.len() / 4 - 1) as u32
@@ -247,7 +254,7 @@ fn dwords(data: &[u8]) -> u32 {
 
 /// `struct nvme_fdp_stats_log`
 fn statistics(data: &[u8]) -> Statistics {
-    let at = |n: usize| u128::from_le_bytes(data[n..n + 16].try_into().expect("16 bytes"));
+    let at = |n: usize| u128::from_le_bytes(field(data, n));
     Statistics {
         host: at(0),
         media: at(16),
@@ -257,7 +264,7 @@ fn statistics(data: &[u8]) -> Statistics {
 
 /// How many descriptors there are.
 fn count(header: &[u8]) -> usize {
-    u16::from_le_bytes([header[14], header[15]]).into()
+    u16::from_le_bytes(field(header, 14)).into()
 }
 
 /// `struct nvme_fdp_ruh_status`
@@ -266,8 +273,8 @@ fn handles(data: &[u8]) -> Vec<Handle> {
         .chunks_exact(DESCRIPTOR)
         .take(count(data))
         .map(|d| Handle {
-            ruh: u16::from_le_bytes([d[2], d[3]]),
-            left: u64::from_le_bytes(d[8..16].try_into().expect("8 bytes")),
+            ruh: u16::from_le_bytes(field(d, 2)),
+            left: u64::from_le_bytes(field(d, 8)),
         })
         .collect()
 }

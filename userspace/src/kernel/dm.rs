@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use thiserror::Error;
 
+use crate::base::bytes::{self, put};
 use crate::kernel::devno::DevNo;
 use crate::kernel::udev::Cookie;
 
@@ -142,22 +143,20 @@ unsafe impl Ioctl for Call<'_> {
 }
 
 fn get_u32(buf: &[u8], at: usize) -> Result<u32, DmError> {
-    let b = buf.get(at..at + 4).ok_or(DmError::Malformed)?;
-    Ok(u32::from_ne_bytes(b.try_into().expect("4 bytes")))
+    bytes::at(buf, at)
+        .map(u32::from_ne_bytes)
+        .ok_or(DmError::Malformed)
 }
 
 fn get_u64(buf: &[u8], at: usize) -> Result<u64, DmError> {
-    let b = buf.get(at..at + 8).ok_or(DmError::Malformed)?;
-    Ok(u64::from_ne_bytes(b.try_into().expect("8 bytes")))
+    bytes::at(buf, at)
+        .map(u64::from_ne_bytes)
+        .ok_or(DmError::Malformed)
 }
 
 fn get_str(buf: &[u8]) -> String {
     let end = buf.iter().position(|&b| b == 0).unwrap_or(buf.len());
     String::from_utf8_lossy(&buf[..end]).into_owned()
-}
-
-fn put(buf: &mut [u8], at: usize, bytes: &[u8]) {
-    buf[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
 fn header(id: Option<Id<'_>>, flags: u32) -> Result<[u8; HEADER], DmError> {

@@ -14,6 +14,7 @@ pub mod model;
 pub mod mounts;
 pub mod node;
 pub mod reply;
+pub mod stack;
 pub mod streams;
 pub mod sysfs;
 pub mod table;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::kernel::class::Class;
 use crate::kernel::device::{MessageError, Target};
 use crate::kernel::reply::{Discard, Status, StreamCount};
-use crate::kernel::table::{Extent, Stamp};
+use crate::kernel::table::{Extent, StreamStamp};
 
 /// Writes down messages, and answers those that need it.
 pub struct Recorder {
@@ -62,7 +62,7 @@ impl Target for Recorder {
 pub struct ModelFile {
     pub class: Class,
     pub boundary: Option<u64>,
-    pub stamp: Stamp,
+    pub stamp: StreamStamp,
     pub extents: Vec<Extent>,
 }
 
@@ -276,7 +276,7 @@ impl State {
                     let file = ModelFile {
                         class,
                         boundary,
-                        stamp: Stamp::default(),
+                        stamp: StreamStamp::default(),
                         extents: Vec::new(),
                     };
                     if !named.insert(id) {
@@ -294,7 +294,7 @@ impl State {
                         return Err(format!("stream '{stream}' is not a number from 0 to {streams}"));
                     }
                     let id = last.ok_or("a stamp without a file")?;
-                    files.get_mut(&id).ok_or("a stamp without a file")?.stamp = Stamp { stream, hint };
+                    files.get_mut(&id).ok_or("a stamp without a file")?.stamp = StreamStamp { stream, hint };
                     n += 3;
                 }
                 "drop" => {

@@ -104,7 +104,7 @@ fn number<T: FromStr>(line: &'static str, name: &str, value: &str) -> Result<T, 
 impl FromStr for Status {
     type Err = ParseError;
 
-    /// Names that are not known are passed over, so that an older dsmctl reads
+    /// Names that are not known are skipped, so that an older dsmctl reads
     /// a newer kernel.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         const LINE: &str = "status";

@@ -3,18 +3,17 @@
 //! and whether a write's error comes back as the disk gave it.
 //!
 //! A device-mapper or md device says 0 streams, whatever lies below it, and the target
-//! cannot see another device's table.  It is told the disks at the bottom (the
+//! cannot see another device's table.  It is given the disks at the bottom (the
 //! feature `leaves`) when nothing but linear mappings lies between.
 
-use anyhow::{bail, Result};
+use anyhow::Result;
 
 use crate::kernel::devno::DevNo;
 use crate::kernel::dm::{Dm, Id};
+use crate::kernel::stack;
 use crate::kernel::sysfs::Sysfs;
 
 const ATTRIBUTE: &str = "queue/max_write_streams";
-/// Stacks are not deeper; a loop in a broken sysfs would be.
-const DEPTH: u32 = 16;
 /// Targets that send a bio on as it is, and its error back.
 const LINEAR: [&str; 5] = ["linear", "striped", "dsm", "error", "zero"];
 
@@ -37,7 +36,7 @@ pub struct Below {
 }
 
 impl Below {
-    /// The disks that the target must be told, if that helps it.
+    /// The disks to name to the target, if that helps it.
     pub fn leaves_to_name(&self) -> &[DevNo] {
         let helps = self.stacked && self.barring.is_empty() && self.streams.is_some_and(|n| n > 0);
         if helps {
@@ -50,11 +49,11 @@ impl Below {
 
 /// The target types of a device-mapper device's live table; `None` when they cannot be
 /// known.
-pub trait Tables {
+pub trait LiveTables {
     fn targets(&self, dev: DevNo) -> Option<Vec<String>>;
 }
 
-impl Tables for Dm {
+impl LiveTables for Dm {
     fn targets(&self, dev: DevNo) -> Option<Vec<String>> {
         let (_, lines) = self.table(Id::Dev(dev)).ok()?;
         Some(lines.into_iter().map(|line| line.target).collect())
@@ -64,17 +63,19 @@ impl Tables for Dm {
 /// For who asks of disks only, and may not be permitted to ask device-mapper.
 pub struct Unknown;
 
-impl Tables for Unknown {
+impl LiveTables for Unknown {
     fn targets(&self, _: DevNo) -> Option<Vec<String>> {
         None
     }
 }
 
-pub fn below(sysfs: &Sysfs, tables: &dyn Tables, dev: DevNo) -> Result<Below> {
+pub fn below(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Below> {
     let mut found = Below::default();
     let disk = sysfs.disk_of(dev)?.unwrap_or(dev);
     found.stacked = stacked(sysfs, disk) && own(sysfs, disk).unwrap_or(0) == 0;
-    descend(sysfs, tables, dev, 0, &mut found)?;
+    stack::walk(sysfs, dev, &mut |dev, on| {
+        look(sysfs, tables, dev, on, &mut found)
+    })?;
     for list in [&mut found.disks, &mut found.barring] {
         list.sort();
         list.dedup();
@@ -91,41 +92,30 @@ fn own(sysfs: &Sysfs, dev: DevNo) -> Option<u32> {
     sysfs.number(dev, ATTRIBUTE)
 }
 
-fn descend(sysfs: &Sysfs, tables: &dyn Tables, dev: DevNo, depth: u32, found: &mut Below) -> Result<()> {
-    if depth > DEPTH {
-        bail!("the devices below {dev} are stacked more than {DEPTH} deep");
-    }
-    if let Some(disk) = sysfs.disk_of(dev)? {
-        return descend(sysfs, tables, disk, depth + 1, found);
+fn look(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo, on: &stack::Below, found: &mut Below) {
+    if matches!(on, stack::Below::Disk(_)) {
+        return;
     }
     if loses_streams(sysfs, dev) {
         found.losing.push(sysfs.name(dev));
     }
-    let slaves = sysfs.links(dev, "slaves")?;
-    if stacked(sysfs, dev) || !slaves.is_empty() {
+    if stacked(sysfs, dev) || !on.is_drive() {
         found.barring.extend(bars(sysfs, tables, dev));
     }
-    if slaves.is_empty() {
-        if !found.leaves.contains(&dev) {
-            let own = own(sysfs, dev);
-            found.streams = if found.leaves.is_empty() {
-                own
-            } else {
-                found.streams.zip(own).map(|(a, b)| a.min(b))
-            };
-            found.disks.push(sysfs.name(dev));
-            found.leaves.push(dev);
-        }
-        return Ok(());
+    if on.is_drive() && !found.leaves.contains(&dev) {
+        let own = own(sysfs, dev);
+        found.streams = if found.leaves.is_empty() {
+            own
+        } else {
+            found.streams.zip(own).map(|(a, b)| a.min(b))
+        };
+        found.disks.push(sysfs.name(dev));
+        found.leaves.push(dev);
     }
-    for slave in slaves {
-        descend(sysfs, tables, slave, depth + 1, found)?;
-    }
-    Ok(())
 }
 
 /// What of a stacked device is not linear, if anything is.
-fn bars(sysfs: &Sysfs, tables: &dyn Tables, dev: DevNo) -> Option<String> {
+fn bars(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Option<String> {
     let name = sysfs.name(dev);
     if !sysfs.is_dm(dev) {
         let what = sysfs.text(dev, "md/level").unwrap_or_else(|| "unknown".into());
@@ -161,7 +151,7 @@ mod tests {
     /// Tables by device number.
     struct Fake(Vec<(&'static str, Vec<&'static str>)>);
 
-    impl Tables for Fake {
+    impl LiveTables for Fake {
         fn targets(&self, of: DevNo) -> Option<Vec<String>> {
             let (_, targets) = self.0.iter().find(|(d, _)| dev(d) == of)?;
             Some(targets.iter().map(|t| (*t).to_owned()).collect())
@@ -206,7 +196,7 @@ mod tests {
         t
     }
 
-    fn look(t: &Tree, tables: &dyn Tables, d: &str) -> Below {
+    fn look(t: &Tree, tables: &dyn LiveTables, d: &str) -> Below {
         below(&t.sysfs(), tables, dev(d)).unwrap()
     }
 

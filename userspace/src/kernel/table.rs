@@ -38,7 +38,7 @@ impl Extent {
 /// What a file's writes are stamped with, in place of what its class has; 0: that
 /// is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub struct StreamStamp {
     pub stream: u8,
     /// The kernel's `enum rw_hint`.
     pub hint: u8,
@@ -46,17 +46,17 @@ pub struct Stamp {
 
 /// A file of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct FileRecord<'a> {
     pub id: u64,
     pub class: Class,
     /// Bytes.
     pub boundary: Option<u64>,
-    pub stamp: Stamp,
+    pub stamp: StreamStamp,
     pub extents: &'a [Extent],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum UploadKind {
     Full,
     /// Of the table of this generation, and no other.
     Update(u64),
@@ -76,15 +76,15 @@ pub struct Upload<'t, T: Target + ?Sized> {
 }
 
 impl<'t, T: Target + ?Sized> Upload<'t, T> {
-    pub fn begin(target: &'t T, kind: Kind) -> Result<Self, MessageError> {
+    pub fn begin(target: &'t T, kind: UploadKind) -> Result<Self, MessageError> {
         Self::with_limit(target, kind, MESSAGE_LIMIT)
     }
 
-    fn with_limit(target: &'t T, kind: Kind, limit: usize) -> Result<Self, MessageError> {
+    fn with_limit(target: &'t T, kind: UploadKind, limit: usize) -> Result<Self, MessageError> {
         let sectors = target.sectors();
         let begin = match kind {
-            Kind::Full => format!("begin full {sectors}"),
-            Kind::Update(generation) => format!("begin update {sectors} {generation}"),
+            UploadKind::Full => format!("begin full {sectors}"),
+            UploadKind::Update(generation) => format!("begin update {sectors} {generation}"),
         };
         let UploadNumber(number) = target.message(&begin)?.parse()?;
         Ok(Self {
@@ -97,14 +97,14 @@ impl<'t, T: Target + ?Sized> Upload<'t, T> {
     }
 
     /// Adds or replaces a file.
-    pub fn file(&mut self, record: &Record<'_>) -> Result<(), MessageError> {
+    pub fn file(&mut self, record: &FileRecord<'_>) -> Result<(), MessageError> {
         let mut words = format!("file {} {} ", record.id, record.class);
         match record.boundary {
             Some(bytes) => write!(words, "{bytes}").expect("strings grow"),
             None => words.push('-'),
         }
-        if record.stamp != Stamp::default() {
-            let Stamp { stream, hint } = record.stamp;
+        if record.stamp != StreamStamp::default() {
+            let StreamStamp { stream, hint } = record.stamp;
             write!(words, " stamp {stream} {hint}").expect("strings grow");
         }
         self.push(&words, "")?;
@@ -219,12 +219,12 @@ mod tests {
     use super::*;
     use crate::kernel::model::Recorder;
 
-    fn record(id: u64, boundary: Option<u64>, extents: &[Extent]) -> Record<'_> {
-        Record {
+    fn record(id: u64, boundary: Option<u64>, extents: &[Extent]) -> FileRecord<'_> {
+        FileRecord {
             id,
             class: Class::Collection,
             boundary,
-            stamp: Stamp::default(),
+            stamp: StreamStamp::default(),
             extents,
         }
     }
@@ -232,16 +232,16 @@ mod tests {
     #[test]
     fn the_exact_text_of_an_upload() {
         let target = Recorder::new(2_097_152);
-        let mut up = Upload::begin(&target, Kind::Full).unwrap();
+        let mut up = Upload::begin(&target, UploadKind::Full).unwrap();
         up.file(&record(
             131,
             Some(8192),
             &[Extent::new(0, 2048, 16), Extent::new(16, 4096, 8)],
         ))
         .unwrap();
-        up.file(&Record {
+        up.file(&FileRecord {
             class: Class::Journal,
-            stamp: Stamp { stream: 5, hint: 2 },
+            stamp: StreamStamp { stream: 5, hint: 2 },
             ..record(132, None, &[])
         })
         .unwrap();
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_long_file_goes_on_in_the_next_message() {
         let target = Recorder::new(1000);
-        let mut up = Upload::with_limit(&target, Kind::Update(3), 39).unwrap();
+        let mut up = Upload::with_limit(&target, UploadKind::Update(3), 39).unwrap();
         up.drop_file(5).unwrap();
         up.file(&record(
             1,
@@ -289,7 +289,7 @@ mod tests {
     fn messages_stay_below_the_limit() {
         let target = Recorder::new(1 << 40);
         let extents: Vec<Extent> = (0..20_000).map(|n| Extent::new(n * 8, n * 16, 8)).collect();
-        let mut up = Upload::begin(&target, Kind::Full).unwrap();
+        let mut up = Upload::begin(&target, UploadKind::Full).unwrap();
         for id in 0..3 {
             up.file(&record(id, Some(4096), &extents)).unwrap();
         }
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn an_upload_that_is_given_up_is_abandoned() {
         let target = Recorder::new(1000);
-        let mut up = Upload::begin(&target, Kind::Full).unwrap();
+        let mut up = Upload::begin(&target, UploadKind::Full).unwrap();
         up.file(&record(1, None, &[])).unwrap();
         drop(up);
         assert_eq!(target.sent(), ["begin full 1000", "abort 1"]);
@@ -319,7 +319,7 @@ mod tests {
         for start in ["upload", "commit"] {
             let target = Recorder::new(1000);
             target.refuse(start);
-            let mut up = Upload::begin(&target, Kind::Full).unwrap();
+            let mut up = Upload::begin(&target, UploadKind::Full).unwrap();
             up.file(&record(1, None, &[])).unwrap();
             assert!(up.commit().is_err());
             assert!(target.sent().last().unwrap().starts_with(start));

@@ -35,7 +35,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// What /proc does not tell is 0.
+    /// What /proc does not have is 0.
     pub fn now() -> Self {
         let ticks = clock_ticks_per_second() as f64;
         let read = |path| fs::read_to_string(path).unwrap_or_default();

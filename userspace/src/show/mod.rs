@@ -4,6 +4,7 @@
 pub mod host;
 pub mod metrics;
 pub mod page_history;
+pub mod rates;
 pub mod report;
 pub mod sample;
 pub mod snapshot;

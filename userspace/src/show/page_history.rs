@@ -9,6 +9,7 @@ use serde_json::{json, Value};
 use crate::agent::control::Info;
 use crate::kernel::layout::{self, Layout};
 use crate::show::host::Host;
+use crate::show::rates::{self, since};
 use crate::show::sample::Kernel;
 use crate::show::snapshot::{Moment, Snapshot, Trouble, INTERVAL};
 
@@ -172,11 +173,6 @@ impl About {
     }
 }
 
-/// What was counted since; a counter that is smaller began anew.
-fn since(new: u64, old: u64) -> u64 {
-    new.checked_sub(old).unwrap_or(new)
-}
-
 /// Of a server that told both times.
 fn operations_since(new: &BTreeMap<String, u64>, old: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let both = new
@@ -201,22 +197,10 @@ impl Point {
                 0.0
             }
         };
-        let before: BTreeMap<u32, u64> = a
-            .status
-            .per_stream
-            .iter()
-            .map(|c| (c.stream, c.sectors))
-            .collect();
-        let streams = b
-            .status
-            .per_stream
-            .iter()
-            .map(|c| {
-                let old = before.get(&c.stream).copied().unwrap_or_default();
-                (c.stream, since(c.sectors, old) * 512)
-            })
-            .filter(|&(_, bytes)| bytes > 0)
-            .collect();
+        let streams = rates::streams(&b.status, &a.status).into_iter();
+        let streams = streams
+            .map(|w| (w.stream, w.bytes))
+            .filter(|&(_, bytes)| bytes > 0);
         let written = |of: fn(&crate::drive::nvme::Statistics) -> u128| {
             let (old, new) = (a.media.as_ref().ok()?, b.media.as_ref().ok()?);
             let of = |m: &crate::drive::media::Media| u64::try_from(of(&m.statistics)).unwrap_or(u64::MAX);
@@ -231,8 +215,8 @@ impl Point {
             read_bytes: since(b.disk.read_bytes, a.disk.read_bytes),
             read_ms: since(b.disk.read_ms, a.disk.read_ms),
             write_ms: since(b.disk.write_ms, a.disk.write_ms),
-            streams,
-            unmapped_bytes: since(b.status.unmapped_sectors, a.status.unmapped_sectors) * 512,
+            streams: streams.collect(),
+            unmapped_bytes: rates::unmapped(&b.status, &a.status),
             checkpoints: since(b.status.windows, a.status.windows),
             operations: operations_since(&new.operations, &old.operations),
             window_ms: b.status.window_ms,

@@ -27,7 +27,7 @@ pub struct Kernel {
     pub table: TableLine,
     pub status: Status,
     pub disk: DiskStat,
-    /// A sentence: why the drive does not tell.
+    /// A sentence: why the drive does not report it.
     pub media: Result<Media, String>,
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::kernel::class::Class;
 use crate::kernel::reply::{Group, Region, Side, Status};
+use crate::show::rates::{self, since};
 use crate::show::report::{mib, or_dash, percent, printable, Grid, Names};
 
 /// A look.
@@ -64,28 +65,14 @@ impl Frame {
         uses: &BTreeMap<u32, Vec<String>>,
         names: &Names,
     ) -> Self {
-        // `reset` and a reload make counts smaller: then nothing is known.
-        let since = |new: u64, old: u64| new.saturating_sub(old);
-        let before: HashMap<u32, (u64, u64)> = old
-            .status
-            .per_stream
-            .iter()
-            .map(|c| (c.stream, (c.writes, c.sectors)))
-            .collect();
-        let mut streams: Vec<StreamRate> = new
-            .status
-            .per_stream
-            .iter()
-            .map(|c| {
-                let (writes, sectors) = before.get(&c.stream).copied().unwrap_or_default();
-                StreamRate {
-                    stream: c.stream,
-                    used_for: uses.get(&c.stream).cloned().unwrap_or_default(),
-                    writes: since(c.writes, writes),
-                    bytes: since(c.sectors, sectors) * 512,
-                }
+        let written = rates::streams(&new.status, &old.status).into_iter();
+        let mut streams: Vec<StreamRate> = written
+            .map(|w| StreamRate {
+                stream: w.stream,
+                used_for: uses.get(&w.stream).cloned().unwrap_or_default(),
+                writes: w.writes,
+                bytes: w.bytes,
             })
-            .filter(|s| s.writes > 0)
             .collect();
         streams.sort_by_key(|s| s.stream);
         let before: HashMap<(u64, Side), u64> =
@@ -115,7 +102,7 @@ impl Frame {
             window_ms: new.status.window_ms,
             writes: streams.iter().map(|s| s.writes).sum(),
             bytes: streams.iter().map(|s| s.bytes).sum(),
-            unmapped_bytes: since(new.status.unmapped_sectors, old.status.unmapped_sectors) * 512,
+            unmapped_bytes: rates::unmapped(&new.status, &old.status),
             streams,
             regions,
         }
@@ -233,5 +220,8 @@ index-1-2.wt  index  top     1.0    1.500      3     2       3
     fn counters_that_were_reset() {
         let f = frame(&look(612, 512, 572), &look(0, 0, 0));
         assert_eq!((f.writes, f.bytes, f.unmapped_bytes), (0, 0, 0));
+        // They began anew, and have counted since.
+        let f = frame(&look(612, 512, 572), &look(100, 50, 60));
+        assert_eq!((f.writes, f.bytes), (100, (8 * 100 + 50) * 512));
     }
 }

@@ -7,6 +7,7 @@ use crate::drive::diskstat::DiskStat;
 use crate::drive::nvme::Namespace;
 use crate::kernel::devno::DevNo;
 use crate::kernel::mounts::Mount;
+use crate::kernel::stack;
 use crate::kernel::streams;
 use crate::kernel::sysfs::Sysfs;
 
@@ -14,8 +15,6 @@ use crate::kernel::sysfs::Sysfs;
 /// WiredTiger frees is smaller than this.
 const COARSE: u64 = 64 << 10;
 pub const GRANULARITY: &str = "queue/discard_granularity";
-/// Stacks are not deeper.
-const DEPTH: u32 = 16;
 
 /// What a mount must be: durable when it says so, and with its metadata in a journal.
 fn check_mount(m: &Mount) -> Result<(), String> {
@@ -75,18 +74,12 @@ pub fn drives(sysfs: &Sysfs, dev: DevNo) -> Result<Option<String>, String> {
 /// What the drives below a device count.
 pub fn drive(sysfs: &Sysfs, dev: DevNo) -> DiskStat {
     let mut sum = DiskStat::default();
-    let mut below = vec![(dev, 0)];
-    while let Some((dev, depth)) = below.pop() {
-        let slaves = match sysfs.disk_of(dev) {
-            Ok(Some(disk)) => vec![disk],
-            _ => sysfs.links(dev, "slaves").unwrap_or_default(),
-        };
-        if slaves.is_empty() {
+    // What cannot be looked at counts nothing.
+    let _ = stack::walk(sysfs, dev, &mut |dev, below| {
+        if below.is_drive() {
             sum.add(&DiskStat::of(sysfs, dev).unwrap_or_default());
-        } else if depth < DEPTH {
-            below.extend(slaves.into_iter().map(|s| (s, depth + 1)));
         }
-    }
+    });
     sum
 }
 

@@ -9,7 +9,7 @@ use dsm::kernel::device::Device;
 
 use crate::create;
 
-/// Whether all went well; what did not is told line by line.
+/// Whether all went well; what did not is reported line by line.
 pub fn attach(a: &Attach, out: Output) -> Result<bool> {
     let shown = a.tab.display();
     let tab = Tab::read(&a.tab)?;

@@ -144,7 +144,7 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
     "in use, or a partition of it is".to_owned()
 }
 
-/// The disks that the kernel must be told, by number, and a note where that is in vain.
+/// The disks to name to the kernel, by number, and a note where that is in vain.
 fn leaves_to_name(sysfs: &Sysfs, dm: &Dm, a: &Create, dev: DevNo) -> Result<Vec<String>> {
     let below = streams::below(sysfs, dm, dev)?;
     let shown = a.dev.display();

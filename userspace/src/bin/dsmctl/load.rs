@@ -12,14 +12,14 @@ use serde_json::json;
 
 use crate::refused;
 use dsm::cli::dsmctl::{Boundary, Load, Output};
-use dsm::dbpath::fiemap::{self, Fiemap, Mapper, Seen};
+use dsm::dbpath::fiemap::{self, ExtentCounts, Fiemap, Mapper};
 use dsm::dbpath::ident;
 use dsm::dbpath::place;
-use dsm::dbpath::walk::{open_file, FoundFile, Root, Skipped, Visitor};
+use dsm::dbpath::walk::{open_file, Collector, FoundFile, Root};
 use dsm::kernel::class::Class;
 use dsm::kernel::device::{Device, Target};
 use dsm::kernel::reply::Commit;
-use dsm::kernel::table::{resolve_overlaps, Extent, Kind, Record, Stamp, Upload};
+use dsm::kernel::table::{resolve_overlaps, Extent, FileRecord, StreamStamp, Upload, UploadKind};
 
 struct Entry {
     id: u64,
@@ -31,7 +31,7 @@ struct Entry {
 #[derive(Default)]
 struct Loaded {
     entries: Vec<Entry>,
-    seen: Seen,
+    seen: ExtentCounts,
 }
 
 /// Says which boundary a file gets.
@@ -75,9 +75,9 @@ pub fn load(a: &Load, out: Output) -> Result<()> {
     };
     free_of_overlaps(&mut loaded.entries);
     let kind = if a.update {
-        Kind::Update(generation)
+        UploadKind::Update(generation)
     } else {
-        Kind::Full
+        UploadKind::Full
     };
     let commit = upload(&device, kind, &loaded.entries).map_err(|e| refused(&a.name, e))?;
     print_commit(&a.name, &commit, Some(&loaded.seen), out)
@@ -97,23 +97,23 @@ fn free_of_overlaps(entries: &mut [Entry]) {
 
 fn upload(
     device: &Device,
-    kind: Kind,
+    kind: UploadKind,
     entries: &[Entry],
 ) -> Result<Commit, dsm::kernel::device::MessageError> {
     let mut upload = Upload::begin(device, kind)?;
     for e in entries {
-        upload.file(&Record {
+        upload.file(&FileRecord {
             id: e.id,
             class: e.class,
             boundary: e.boundary,
-            stamp: Stamp::default(),
+            stamp: StreamStamp::default(),
             extents: &e.extents,
         })?;
     }
     upload.commit()
 }
 
-fn print_commit(name: &str, c: &Commit, seen: Option<&Seen>, out: Output) -> Result<()> {
+fn print_commit(name: &str, c: &Commit, seen: Option<&ExtentCounts>, out: Output) -> Result<()> {
     let mut data = json!({"generation": c.generation, "files": c.files, "extents": c.extents});
     if let Some(s) = seen {
         data["seen"] = serde_json::to_value(s)?;
@@ -132,7 +132,7 @@ fn print_commit(name: &str, c: &Commit, seen: Option<&Seen>, out: Output) -> Res
                 (s.elsewhere, "on another device"),
             ];
             for (n, what) in skipped.iter().filter(|(n, _)| *n > 0) {
-                text.push_str(&format!("{name}: {n} extents passed over: {what}\n"));
+                text.push_str(&format!("{name}: {n} extents skipped: {what}\n"));
             }
         }
         text
@@ -201,36 +201,23 @@ fn read_files(
     Ok(loaded)
 }
 
-/// What a walk finds.
-#[derive(Default)]
-pub struct Files(pub Vec<(PathBuf, FoundFile)>);
-
-impl Visitor for Files {
-    fn file(&mut self, path: &Path, found: FoundFile) {
-        self.0.push((path.to_owned(), found));
-    }
-
-    fn directory(&mut self, _: &Path, _: &OwnedFd) {}
-
-    fn skipped(&mut self, path: &Path, why: Skipped) {
-        eprintln!(
-            "dsmctl: note: {} was passed over: {}",
-            path.display(),
-            why.reason()
-        );
-    }
-}
-
 /// The files below a directory, each once, and the directory itself.
-pub fn walk(dir: &Path) -> Result<(Files, OwnedFd)> {
+pub fn walk(dir: &Path) -> Result<(Vec<(PathBuf, FoundFile)>, OwnedFd)> {
     let shown = dir.display();
     let root = Root::open(dir).with_context(|| format!("{shown}: cannot open it"))?;
     let handle = || -> Result<OwnedFd> { root.handle()?.with_context(|| format!("{shown}: it is gone")) };
-    let mut files = Files::default();
-    root.walk(handle()?, &mut files)
+    let mut found = Collector {
+        files: Vec::new(),
+        on_dir: &mut |_, _| {},
+        on_skip: &mut |path, why| {
+            eprintln!("dsmctl: note: {} was skipped: {}", path.display(), why.reason());
+        },
+    };
+    root.walk(handle()?, &mut found)
         .with_context(|| format!("{shown}: cannot read it"))?;
+    let mut files = found.files;
     let mut seen = std::collections::HashSet::new();
-    files.0.retain(|(_, f)| seen.insert(f.ino));
+    files.retain(|(_, f)| seen.insert(f.ino));
     Ok((files, handle()?))
 }
 
@@ -238,7 +225,7 @@ fn read_dbpath(device: &Device, dbpath: &Path, boundaries: &Boundaries) -> Resul
     let mut map = fiemap_for(device, dbpath)?;
     let (files, root) = walk(dbpath)?;
     let mut loaded = Loaded::default();
-    for (path, found) in files.0 {
+    for (path, found) in files {
         // Removed meanwhile.
         let Some((file, stamp)) = open_file(&root, &path, found.ino)? else {
             continue;
@@ -268,7 +255,7 @@ pub fn drop_files(name: &str, files: &[String], out: Output) -> Result<()> {
         });
     }
     let drop = || {
-        let mut upload = Upload::begin(&device, Kind::Update(device.generation()?))?;
+        let mut upload = Upload::begin(&device, UploadKind::Update(device.generation()?))?;
         for &id in &ids {
             upload.drop_file(id)?;
         }

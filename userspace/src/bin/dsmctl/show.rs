@@ -70,7 +70,7 @@ pub fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
         let named = |(path, f): (std::path::PathBuf, dsm::dbpath::walk::FoundFile)| {
             (f.ino, path.to_string_lossy().into_owned())
         };
-        return Ok(files.0.into_iter().map(named).collect());
+        return Ok(files.into_iter().map(named).collect());
     }
     let files: Vec<FileInfo> = control::ask(&args::run_dir(), name, Request::Files).unwrap_or_default();
     Ok(files.into_iter().map(|f| (f.id, f.path)).collect())

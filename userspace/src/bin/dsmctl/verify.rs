@@ -31,7 +31,7 @@ use dsm::kernel::reply::{Region, Side, Status};
 use dsm::kernel::streams;
 use dsm::kernel::streams::Below;
 use dsm::kernel::sysfs::Sysfs;
-use dsm::kernel::table::{Extent, Kind, Record, Stamp, Upload};
+use dsm::kernel::table::{Extent, FileRecord, StreamStamp, Upload, UploadKind};
 use dsm::show::report::Grid;
 
 /// One write, and what the kernel wants a direct one aligned to.
@@ -321,12 +321,12 @@ impl Scratch {
         Ok(())
     }
 
-    fn record(&self) -> Record<'_> {
-        Record {
+    fn record(&self) -> FileRecord<'_> {
+        FileRecord {
             id: self.id,
             class: self.probe.class,
             boundary: (self.probe.side == Side::Top).then_some(WRITE as u64),
-            stamp: Stamp::default(),
+            stamp: StreamStamp::default(),
             extents: &self.extents,
         }
     }
@@ -355,7 +355,7 @@ impl<'a> Guest<'a> {
             held,
         };
         let upload = || {
-            let mut upload = Upload::begin(device, Kind::Update(device.generation()?))?;
+            let mut upload = Upload::begin(device, UploadKind::Update(device.generation()?))?;
             for f in &guest.files {
                 upload.file(&f.record())?;
             }
@@ -384,7 +384,7 @@ impl<'a> Guest<'a> {
     }
 
     fn leave(&self) -> Result<(), MessageError> {
-        let mut upload = Upload::begin(self.device, Kind::Update(self.device.generation()?))?;
+        let mut upload = Upload::begin(self.device, UploadKind::Update(self.device.generation()?))?;
         for f in &self.files {
             upload.drop_file(f.id)?;
         }

@@ -2,7 +2,7 @@
 //! The short form: a pattern and a class on each line.  Empty lines, and lines
 //! that begin with `#`, say nothing.
 
-use super::{pattern, Kind, Rule, Rules, WHOLE};
+use super::{pattern, Role, Rule, Rules, WHOLE};
 
 impl Rules {
     pub(super) fn add_lines(&mut self, text: &str, from: &str, below: &str) -> Result<(), String> {
@@ -27,7 +27,7 @@ fn rule(line: &str, below: &str, place: &str) -> Result<Rule, String> {
     Ok(Rule {
         pattern: pattern(text.trim_end(), below)?,
         bytes: WHOLE,
-        kind: Kind { class, object: None },
+        kind: Role { class, object: None },
         place: place.to_owned(),
     })
 }

@@ -42,7 +42,7 @@ const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// What a file is, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kind {
+pub struct Role {
     pub class: Class,
     /// Its number in [`Rules::objects`].
     pub object: Option<u16>,
@@ -52,16 +52,16 @@ pub struct Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// In the order of the rules; they do not overlap.
-    pub ranges: Vec<(Range<u64>, Kind)>,
+    pub ranges: Vec<(Range<u64>, Role)>,
     /// What is in none of them.
-    pub rest: Kind,
+    pub rest: Role,
 }
 
 #[derive(Clone, Debug)]
 struct Rule {
     pattern: Pattern,
     bytes: Range<u64>,
-    kind: Kind,
+    kind: Role,
     /// Where it is written, for sentences.
     place: String,
 }
@@ -125,7 +125,7 @@ impl Rules {
     /// What the file at `path` is, and its parts: of the rules that match, the
     /// first has the bytes.
     pub fn parts(&self, path: &Path) -> Parts {
-        let mut ranges: Vec<(Range<u64>, Kind)> = Vec::new();
+        let mut ranges: Vec<(Range<u64>, Role)> = Vec::new();
         for rule in self.list.iter().filter(|r| r.matches(path)) {
             if rule.is_whole() {
                 let rest = rule.kind;
@@ -138,7 +138,7 @@ impl Rules {
         let class = told.unwrap_or_else(|| ident::classify(path));
         Parts {
             ranges,
-            rest: Kind { class, object: None },
+            rest: Role { class, object: None },
         }
     }
 
@@ -170,7 +170,7 @@ impl Rules {
 }
 
 /// What of `bytes` is in none of `taken`.
-fn without(bytes: Range<u64>, taken: &[(Range<u64>, Kind)]) -> Vec<Range<u64>> {
+fn without(bytes: Range<u64>, taken: &[(Range<u64>, Role)]) -> Vec<Range<u64>> {
     taken.iter().fold(vec![bytes], |free, (t, _)| {
         free.into_iter()
             .flat_map(|f| [f.start..f.end.min(t.start), f.start.max(t.end)..f.end])

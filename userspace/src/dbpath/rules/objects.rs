@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::{pattern, Kind, Rule, Rules, WHOLE};
+use super::{pattern, Role, Rule, Rules, WHOLE};
 use crate::base::sizes::bytes;
 use crate::base::text::{line_of, toml_error};
 use crate::kernel::class::Class;
@@ -106,7 +106,7 @@ impl Rules {
             if entry.files.is_empty() {
                 return Err(at(span, format!("the object '{}' has no files", object.name)));
             }
-            let kind = Kind {
+            let kind = Role {
                 class: object.class,
                 object: Some(self.object(object)?),
             };

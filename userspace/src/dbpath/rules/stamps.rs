@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use super::{Lifetime, Rules};
-use crate::kernel::table::Stamp;
+use crate::kernel::table::StreamStamp;
 
 impl Rules {
     /// The stamp of each object; `None` for one that goes by its class.
     ///
     /// Lifetimes have the greatest of the streams that no object states, the
     /// shortest the greatest; where streams are too few, neighbours share one.
-    pub fn stamps(&self, device_streams: u32) -> Result<Vec<Option<Stamp>>, String> {
+    pub fn stamps(&self, device_streams: u32) -> Result<Vec<Option<StreamStamp>>, String> {
         for o in &self.objects {
             if let Some(n) = o.stream.filter(|n| u32::from(*n) > device_streams) {
                 let has = match device_streams {
@@ -37,7 +37,7 @@ impl Rules {
             let shared = n * free.len() / lifetimes.len().max(1);
             free.get(if last > 0 { last + n } else { shared }).copied()
         };
-        let stamp = |stream: Option<u8>, lifetime: Option<Lifetime>| Stamp {
+        let stamp = |stream: Option<u8>, lifetime: Option<Lifetime>| StreamStamp {
             stream: stream.unwrap_or(0),
             hint: lifetime.map_or(0, Lifetime::hint),
         };

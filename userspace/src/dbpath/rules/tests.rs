@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
-use crate::kernel::table::Stamp;
+use crate::kernel::table::StreamStamp;
 
 const SECANTUS: &str = "\
     # SecantusDB\n\
@@ -81,7 +81,7 @@ fn objects_are_files_and_parts_of_files() {
             "innodb.table"
         ]
     );
-    let object = |class, n| Kind {
+    let object = |class, n| Role {
         class,
         object: Some(n),
     };
@@ -132,7 +132,7 @@ fn ranges_of_several_rules_do_not_overlap() {
 #[test]
 fn lifetimes_have_the_last_streams() {
     let rules = Rules::parse_objects(INNODB).unwrap();
-    let stamp = |stream, hint| Some(Stamp { stream, hint });
+    let stamp = |stream, hint| Some(StreamStamp { stream, hint });
     // 2 is stated; long and short share 1, 3, 4, ...
     for (n, long, short) in [(8, 7, 8), (4, 3, 4), (3, 1, 3), (2, 1, 1)] {
         assert_eq!(

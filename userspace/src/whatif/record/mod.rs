@@ -3,8 +3,8 @@
 //! kernel's trace, extents by FIEMAP, checkpoints by the rename of the turtle.
 //! Windows of other engines end after a time.
 
+mod extent_tables;
 mod lists;
-mod tables;
 mod tracefs;
 
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use crate::kernel::devno::DevNo;
 use crate::kernel::dm::{Dm, Id};
 use crate::kernel::sysfs::Sysfs;
 use crate::whatif::trace::recording::Writer;
+use extent_tables::ExtentTables;
 use lists::Lists;
-use tables::Tables;
 use tracefs::{Instance, Line};
 
 /// The trace is read as often as that, whatever happens.
@@ -55,7 +55,7 @@ fn now_us() -> u64 {
 struct Recorder<W: Write> {
     instance: Instance,
     watch: Watch,
-    tables: Tables,
+    tables: ExtentTables,
     lists: Lists,
     writer: Writer<W>,
     /// Sectors of the disk at which the file system's partition begins.
@@ -73,7 +73,7 @@ pub fn record<W: Write>(
     window: Option<Duration>,
 ) -> Result<Summary> {
     let named = || dbpath.display().to_string();
-    let tables = Tables::open(dbpath, window.is_none()).with_context(named)?;
+    let tables = ExtentTables::open(dbpath, window.is_none()).with_context(named)?;
     let dev = DevNo::from_stat(tables.dev());
     if dev.major == 0 {
         bail!(

@@ -4,7 +4,7 @@
 //! It sees every bio where a file system hands it to its device, also on devices
 //! of device-mapper, which have no requests; and unlike blktrace it can be used
 //! by several programs at a time, each with an instance of its own.  It does not
-//! tell streams or hints: of a dsm device the writes are seen by `dsm:dsm_place`
+//! report streams or hints: of a dsm device the writes are seen by `dsm:dsm_place`
 //! where they leave the target, in the parts and with the stamps that it gave them.
 //!
 //! By hand: libtracefs is C; a perf ring would need a mapping that is read with unsafe code.
@@ -134,7 +134,7 @@ impl Drop for Instance {
 /// A line such as
 /// `  mongod-7 [001] ..... 12.345678: block_bio_queue: 7,0 WS 2048 + 8 [mongod]` or
 /// `  mongod-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 3 hint 5`.
-/// Reads and the rest are passed over.
+/// Reads and the rest are skipped.
 fn parse(line: &str) -> Option<Line> {
     if let Some((_, lost)) = line.split_once("[LOST ") {
         let number = lost.split(' ').next()?;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::files::Files;
-use super::play::{play, Player, Request};
+use super::play::{play, Player};
 use super::policies::{Policy, Spec, Stream};
 use super::profile::Profile;
 use super::{Model, SimError};
@@ -46,26 +46,12 @@ pub fn history(trace: &Trace, profile: &Profile, model: &Model, spec: &Spec) -> 
 }
 
 impl Player for Historian<'_> {
-    fn request(&mut self, files: &Files, request: &Request) {
-        self.policy.request(files, request);
+    fn policy(&mut self) -> Option<&mut dyn Policy> {
+        Some(self.policy.as_mut())
     }
 
     fn write(&mut self, files: &Files, file: FileNo, page: u32, _at: u32) {
         self.policy.place(files, file, page);
-    }
-
-    fn discard(&mut self, _at: u32) {}
-
-    fn named(&mut self, files: &Files, file: FileNo, us: u64) {
-        self.policy.named(files, file, us);
-    }
-
-    fn deleted(&mut self, files: &Files, file: FileNo, us: u64) {
-        self.policy.deleted(files, file, us);
-    }
-
-    fn load_end(&mut self, files: &Files, us: u64) {
-        self.policy.load_end(files, us);
     }
 
     fn checkpoint(&mut self, files: &Files, us: u64) {

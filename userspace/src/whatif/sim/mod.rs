@@ -23,7 +23,7 @@ use crate::whatif::flash::time::{Clock, Times, Timing};
 use crate::whatif::flash::{Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
 use crate::whatif::trace::{FileNo, Trace};
 use files::Files;
-use play::{play, Player, Request};
+use play::{play, Player};
 use policies::{Policy, Spec, Stream};
 use profile::Profile;
 
@@ -284,8 +284,8 @@ struct Placer<'a> {
 }
 
 impl Player for Placer<'_> {
-    fn request(&mut self, files: &Files, request: &Request) {
-        self.policy.request(files, request);
+    fn policy(&mut self) -> Option<&mut dyn Policy> {
+        Some(self.policy.as_mut())
     }
 
     fn write(&mut self, files: &Files, file: FileNo, page: u32, _at: u32) {
@@ -293,23 +293,9 @@ impl Player for Placer<'_> {
         self.placement.push(self.load.unwrap_or(stream).min(self.streams));
     }
 
-    fn discard(&mut self, _at: u32) {}
-
-    fn named(&mut self, files: &Files, file: FileNo, us: u64) {
-        self.policy.named(files, file, us);
-    }
-
-    fn deleted(&mut self, files: &Files, file: FileNo, us: u64) {
-        self.policy.deleted(files, file, us);
-    }
-
     fn load_end(&mut self, files: &Files, us: u64) {
         self.load = None;
         self.policy.load_end(files, us);
-    }
-
-    fn checkpoint(&mut self, files: &Files, us: u64) {
-        self.policy.checkpoint(files, us);
     }
 }
 

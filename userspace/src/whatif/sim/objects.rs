@@ -9,7 +9,7 @@ use std::path::Path;
 use super::files::Files;
 use super::play::{play, Player};
 use super::SimError;
-use crate::dbpath::rules::{Kind, Rules};
+use crate::dbpath::rules::{Role, Rules};
 use crate::whatif::flash::PAGE;
 use crate::whatif::group::Object;
 use crate::whatif::trace::{FileNo, Trace};
@@ -75,7 +75,7 @@ pub fn measure(trace: &Trace, rules: &Rules) -> Result<Vec<Object>, SimError> {
 }
 
 impl Meter<'_> {
-    fn number(&mut self, kind: Kind, path: &OsStr) -> usize {
+    fn number(&mut self, kind: Role, path: &OsStr) -> usize {
         let objects = self.rules.objects();
         let name = match kind.object {
             Some(n) => OsStr::new(&objects[usize::from(n)].name),
@@ -133,6 +133,4 @@ impl Player for Meter<'_> {
     fn load_end(&mut self, _files: &Files, _us: u64) {
         self.loaded = true;
     }
-
-    fn checkpoint(&mut self, _files: &Files, _us: u64) {}
 }

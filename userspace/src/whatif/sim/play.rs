@@ -2,6 +2,7 @@
 //! Plays a trace: keeps the files and divides writes into pages.
 
 use super::files::Files;
+use super::policies::Policy;
 use super::SimError;
 use crate::whatif::flash::PAGE;
 use crate::whatif::trace::{FileNo, Trace, What};
@@ -18,15 +19,47 @@ pub struct Request {
 
 /// What becomes of it.
 pub trait Player {
-    fn request(&mut self, _files: &Files, _request: &Request) {}
+    /// The policy that is played; it hears of everything but pages.
+    fn policy(&mut self) -> Option<&mut dyn Policy> {
+        None
+    }
+
+    fn request(&mut self, files: &Files, request: &Request) {
+        if let Some(policy) = self.policy() {
+            policy.request(files, request);
+        }
+    }
+
     /// A page of a file, and where the drive has it.
     fn write(&mut self, files: &Files, file: FileNo, page: u32, at: u32);
-    fn discard(&mut self, at: u32);
-    fn named(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
+
+    /// What the drive had at a place is gone.
+    fn discard(&mut self, _at: u32) {}
+
+    fn named(&mut self, files: &Files, file: FileNo, us: u64) {
+        if let Some(policy) = self.policy() {
+            policy.named(files, file, us);
+        }
+    }
+
     /// Called before the file's pages are discarded.
-    fn deleted(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
-    fn load_end(&mut self, files: &Files, us: u64);
-    fn checkpoint(&mut self, files: &Files, us: u64);
+    fn deleted(&mut self, files: &Files, file: FileNo, us: u64) {
+        if let Some(policy) = self.policy() {
+            policy.deleted(files, file, us);
+        }
+    }
+
+    fn load_end(&mut self, files: &Files, us: u64) {
+        if let Some(policy) = self.policy() {
+            policy.load_end(files, us);
+        }
+    }
+
+    fn checkpoint(&mut self, files: &Files, us: u64) {
+        if let Some(policy) = self.policy() {
+            policy.checkpoint(files, us);
+        }
+    }
 }
 
 pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Result<(), SimError> {

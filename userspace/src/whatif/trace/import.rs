@@ -104,7 +104,7 @@ fn queued(line: &str) -> Option<Queued<'_>> {
 }
 
 /// What blkparse prints.  Its summary at the end, and all but writes and discards
-/// that were queued, are passed over.
+/// that were queued, are skipped.
 pub fn blkparse(input: impl BufRead) -> Result<Trace, ImportError> {
     let mut events: Vec<(u64, String, bool, u64, u64, usize)> = Vec::new();
     for (n, line) in input.lines().enumerate() {

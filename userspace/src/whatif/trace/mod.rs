@@ -91,7 +91,7 @@ pub enum What {
         file: FileNo,
         list: u32,
     },
-    /// Every list that has changed was told: now blocks can be discarded.
+    /// All lists that have changed were read: now blocks can be discarded.
     Looked,
     /// Events are missing.
     Lost,

@@ -19,7 +19,7 @@
 //! A  id, size, extents, { offset, length }
 //!        what the newest checkpoint of the file lists as free, bytes; it has changed.
 //!        A size of 0: the list could not be read
-//! S  time            each of these was told: now dsmd would discard
+//! S  time            all lists that have changed were read: now dsmd would discard
 //! N  lost            so many events were lost
 //! E  events          the end: the number of W and D
 //! ```
@@ -27,7 +27,7 @@
 //! Sectors in W and D are the signed difference to the end of the one before,
 //! with the sign in the lowest bit.  Offsets and starts of extents are differences
 //! to the end of the extent before, in the same form.  Stream and hint are 0 when
-//! the device is not a dsm target, which tells.
+//! the device is not a dsm target.
 //!
 //! A file system gives data a place when it writes it back, so that the table
 //! read at the end of a window knows best whose the sectors were: a write is

@@ -13,7 +13,7 @@
 //! <microseconds>,A,<file>,<size>,<offset>,<length>,...
 //!                                             what the newest checkpoint of a file of
 //!                                             that size lists as free
-//! <microseconds>,S                            every list that has changed was told
+//! <microseconds>,S                            all lists that have changed were read
 //! <microseconds>,N                            events are missing
 //! ```
 //!
@@ -78,7 +78,7 @@ pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
     if first != FIRST.as_bytes() {
         return Err(ReadError::Foreign(short(first)));
     }
-    // The crate counts lines at line feeds only, and is told of no other end.
+    // The crate counts lines at line feeds only, so records end there, too.
     let mut csv = ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)

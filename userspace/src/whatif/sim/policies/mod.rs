@@ -40,7 +40,7 @@ pub trait Policy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum PolicyKind {
     Kernel(Features),
     PerFile,
     Extension,
@@ -55,7 +55,7 @@ enum Kind {
 /// A policy as the command line names it: `NAME[:FEATURE=VALUE,...]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    kind: Kind,
+    kind: PolicyKind,
     text: String,
 }
 
@@ -117,7 +117,7 @@ impl Spec {
     /// Streams that the drive must have.
     pub fn streams(&self, has: u8) -> u8 {
         match self.kind {
-            Kind::Kernel(f) if f.policy == KernelPolicy::None => 1,
+            PolicyKind::Kernel(f) if f.policy == KernelPolicy::None => 1,
             _ => has,
         }
     }
@@ -125,17 +125,17 @@ impl Spec {
     pub fn build<'a>(&self, model: &'a Model, profile: &'a Profile) -> Box<dyn Policy + 'a> {
         let n = model.streams;
         match self.kind {
-            Kind::Kernel(features) => Box::new(Kernel::new(features, n)),
-            Kind::PerFile => Box::new(plain::PerFile::new(n)),
-            Kind::Extension => Box::new(plain::Extension::new(n)),
-            Kind::AutoStreamSfr { decay } => Box::new(autostream::Sfr::new(n, decay, profile)),
-            Kind::AutoStreamMq => Box::new(autostream::MultiQueue::new(n)),
-            Kind::FileStream { seconds, modules } => {
+            PolicyKind::Kernel(features) => Box::new(Kernel::new(features, n)),
+            PolicyKind::PerFile => Box::new(plain::PerFile::new(n)),
+            PolicyKind::Extension => Box::new(plain::Extension::new(n)),
+            PolicyKind::AutoStreamSfr { decay } => Box::new(autostream::Sfr::new(n, decay, profile)),
+            PolicyKind::AutoStreamMq => Box::new(autostream::MultiQueue::new(n)),
+            PolicyKind::FileStream { seconds, modules } => {
                 Box::new(filestream::Adapter::new(n, seconds, modules, profile))
             }
-            Kind::PerObject => Box::new(objects::PerObject::new(n, profile)),
-            Kind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
-            Kind::Oracle => Box::new(oracle::Oracle::new(n, profile)),
+            PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
+            PolicyKind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
+            PolicyKind::Oracle => Box::new(oracle::Oracle::new(n, profile)),
         }
     }
 }
@@ -152,21 +152,21 @@ impl FromStr for Spec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (name, features) = text.split_once(':').unwrap_or((text, ""));
         let mut kind = match name {
-            "none" => Kind::Kernel(Features::of(KernelPolicy::None)),
-            "file" => Kind::Kernel(Features::of(KernelPolicy::File)),
-            "boundary" => Kind::Kernel(Features::of(KernelPolicy::Boundary)),
-            "dsm" => Kind::Kernel(Features::of(KernelPolicy::Dsm)),
-            "per-file" => Kind::PerFile,
-            "f2fs" => Kind::Extension,
-            "autostream" | "autostream-sfr" => Kind::AutoStreamSfr { decay: None },
-            "autostream-mq" => Kind::AutoStreamMq,
-            "filestream" => Kind::FileStream {
+            "none" => PolicyKind::Kernel(Features::of(KernelPolicy::None)),
+            "file" => PolicyKind::Kernel(Features::of(KernelPolicy::File)),
+            "boundary" => PolicyKind::Kernel(Features::of(KernelPolicy::Boundary)),
+            "dsm" => PolicyKind::Kernel(Features::of(KernelPolicy::Dsm)),
+            "per-file" => PolicyKind::PerFile,
+            "f2fs" => PolicyKind::Extension,
+            "autostream" | "autostream-sfr" => PolicyKind::AutoStreamSfr { decay: None },
+            "autostream-mq" => PolicyKind::AutoStreamMq,
+            "filestream" => PolicyKind::FileStream {
                 seconds: None,
                 modules: Modules::All,
             },
-            "per-object" => Kind::PerObject,
-            "rules" => Kind::Rules,
-            "oracle" => Kind::Oracle,
+            "per-object" => PolicyKind::PerObject,
+            "rules" => PolicyKind::Rules,
+            "oracle" => PolicyKind::Oracle,
             _ => return Err(SpecError::Name(name.to_owned())),
         };
         for feature in features.split(',').filter(|f| !f.is_empty()) {
@@ -184,10 +184,10 @@ impl FromStr for Spec {
 }
 
 /// `Err(None)`: there is no such feature; otherwise what the value must be.
-fn set(kind: &mut Kind, key: &str, value: &str) -> Result<(), Option<&'static str>> {
+fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'static str>> {
     match (kind, key) {
-        (Kind::Kernel(f), _) if f.policy == KernelPolicy::Dsm => set_dsm(f, key, value),
-        (Kind::FileStream { modules, .. }, "modules") => {
+        (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::Dsm => set_dsm(f, key, value),
+        (PolicyKind::FileStream { modules, .. }, "modules") => {
             *modules = match value {
                 "mapper" => Modules::Mapper,
                 "remapper" => Modules::Remapper,
@@ -197,11 +197,11 @@ fn set(kind: &mut Kind, key: &str, value: &str) -> Result<(), Option<&'static st
             };
             Ok(())
         }
-        (Kind::FileStream { seconds, .. }, "t") => {
+        (PolicyKind::FileStream { seconds, .. }, "t") => {
             *seconds = Some(positive(value).ok_or(Some("a number of seconds above 0"))?);
             Ok(())
         }
-        (Kind::AutoStreamSfr { decay }, "decay") => {
+        (PolicyKind::AutoStreamSfr { decay }, "decay") => {
             *decay = Some(positive(value).ok_or(Some("a number of windows above 0"))?);
             Ok(())
         }

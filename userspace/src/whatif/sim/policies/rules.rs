@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::{Policy, Stream};
-use crate::dbpath::rules::{Kind, Rules};
+use crate::dbpath::rules::{Role, Rules};
 use crate::kernel::layout::Plan;
-use crate::kernel::table::Stamp;
+use crate::kernel::table::StreamStamp;
 use crate::whatif::flash::PAGE;
 use crate::whatif::sim::files::Files;
 use crate::whatif::trace::FileNo;
@@ -22,7 +22,7 @@ struct Streams {
 
 pub struct ByRules<'a> {
     rules: &'a Rules,
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<StreamStamp>>,
     plan: Plan,
     files: HashMap<FileNo, Streams>,
 }
@@ -39,7 +39,7 @@ impl<'a> ByRules<'a> {
         }
     }
 
-    fn stream(&self, kind: Kind) -> Stream {
+    fn stream(&self, kind: Role) -> Stream {
         let stamp = kind.object.and_then(|n| self.stamps[usize::from(n)]);
         stamp.map_or_else(|| self.plan.stream(kind.class, Some(1)) as Stream, |s| s.stream)
     }

@@ -11,20 +11,20 @@ use rustix::fd::OwnedFd;
 use crate::dbpath::fiemap::{self, Fiemap, Mapper};
 use crate::dbpath::place::Place;
 use crate::dbpath::turtle;
-use crate::dbpath::walk::{self, FoundFile, Root, Skipped, Stamp, Visitor};
+use crate::dbpath::walk::{self, Collector, FileStat, Root};
 use crate::dbpath::watch::Watch;
 use crate::kernel::table::Extent;
 use crate::whatif::trace::recording::Writer;
 
 struct Known {
     path: PathBuf,
-    stamp: Stamp,
+    stamp: FileStat,
     extents: Vec<Extent>,
     /// Some of its data had no place yet.
     pending: bool,
 }
 
-pub struct Tables {
+pub struct ExtentTables {
     root: Root,
     dev: u64,
     mapper: Fiemap,
@@ -33,24 +33,7 @@ pub struct Tables {
     entry: Option<String>,
 }
 
-struct Collector<'a> {
-    files: Vec<(PathBuf, FoundFile)>,
-    watch: &'a mut Watch,
-}
-
-impl Visitor for Collector<'_> {
-    fn file(&mut self, path: &Path, found: FoundFile) {
-        self.files.push((path.to_owned(), found));
-    }
-
-    fn directory(&mut self, path: &Path, dir: &OwnedFd) {
-        self.watch.add(path, dir);
-    }
-
-    fn skipped(&mut self, _path: &Path, _why: Skipped) {}
-}
-
-impl Tables {
+impl ExtentTables {
     pub fn open(dbpath: &Path, wiredtiger: bool) -> Result<Self> {
         let root = Root::open(dbpath)?;
         let mut tables = Self {
@@ -105,7 +88,8 @@ impl Tables {
         let root = self.handle()?;
         let mut found = Collector {
             files: Vec::new(),
-            watch,
+            on_dir: &mut |path, dir| watch.add(path, dir),
+            on_skip: &mut |_, _| {},
         };
         self.root.walk(self.handle()?, &mut found)?;
         let mut gone: Vec<u64> = self.files.keys().copied().collect();

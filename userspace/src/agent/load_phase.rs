@@ -15,8 +15,8 @@ const TENTH: u64 = 10;
 const ENOUGH: u32 = 2;
 
 #[derive(Debug, Default)]
-pub struct Load {
-    /// Bytes at the last checkpoint that told something.
+pub struct LoadPhase {
+    /// Bytes at the last checkpoint of a window with enough writes to count.
     last: Option<Sums>,
     /// Steady windows in a row.
     steady: u32,
@@ -30,7 +30,7 @@ pub struct Sums {
     pub written: u64,
 }
 
-impl Load {
+impl LoadPhase {
     /// Notes a checkpoint; whether the load phase is over.
     pub fn checkpoint(&mut self, now: Sums) -> bool {
         let Some(last) = self.last else {
@@ -64,7 +64,7 @@ mod tests {
 
     /// Windows as growth and writing, in MiB; the one with which it ends.
     fn ends_with(windows: &[(u64, u64)]) -> Option<usize> {
-        let mut load = Load::default();
+        let mut load = LoadPhase::default();
         let mut sums = Sums {
             sizes: 7 * MIB,
             written: 100 * MIB,
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_reset_of_the_counters_is_no_window() {
-        let mut load = Load::default();
+        let mut load = LoadPhase::default();
         for written in [500 * MIB, 0, 50 * MIB] {
             assert!(!load.checkpoint(Sums { sizes: 0, written }));
         }
