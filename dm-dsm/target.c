@@ -239,10 +239,11 @@ static int dsm_map(struct dm_target *ti, struct bio *bio)
 {
 	/* dm sends a flush by itself, as a write of nothing. */
 	const u32 op = (__force u32)(bio->bi_opf & (REQ_OP_MASK | REQ_PREFLUSH | REQ_DRV));
+	const u32 write = (__force u32)REQ_OP_WRITE;
 
-	if (op == REQ_OP_WRITE)
+	if (op == write)
 		return dsm_map_write(ti, bio);
-	if (unlikely(op > REQ_OP_WRITE))
+	if (unlikely(op > write))
 		return dsm_map_other(ti, bio);
 	dsm_remap(ti->private, bio);
 	return DM_MAPIO_REMAPPED;
