@@ -75,6 +75,8 @@ fn path(field: &[u8]) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -109,6 +111,6 @@ mod tests {
 
     #[test]
     fn this_process_has_a_root() {
-        assert!(all().unwrap().iter().any(|m| m.point == *"/"));
+        assert!(all().unwrap().iter().any(|m| m.point == Path::new("/")));
     }
 }
