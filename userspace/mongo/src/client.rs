@@ -83,12 +83,15 @@ fn trouble(kind: Kind, why: impl ToString) -> Trouble {
     }
 }
 
+/// A user who is refused may also be told as a server that cannot be selected, or as a
+/// pool that was cleared, which have the reason in their text.
 fn failure(e: &Error) -> Trouble {
+    let why = sentence(e);
     let refused = matches!(
         e.kind.as_ref(),
         ErrorKind::Authentication { .. } | ErrorKind::Command(_)
-    );
-    trouble(if refused { Kind::Refused } else { Kind::Lost }, sentence(e))
+    ) || why.to_lowercase().contains("authentication");
+    trouble(if refused { Kind::Refused } else { Kind::Lost }, why)
 }
 
 async fn connect(uri: &Uri) -> Result<Client, Error> {
