@@ -131,7 +131,8 @@ asked() {
 	systemctl restart dsmd
 	works 'a second database is served' until_true '(($(json later .files) > 5))'
 	is 'the folder of addresses is for root only' "$(stat -c '%U %a' /etc/dsm-mongo)" 'root 700'
-	printf 'mongodb://127.0.0.1\n' | install -m 600 /dev/stdin /etc/dsm-mongo/later.uri
+	install -m 600 /dev/null /etc/dsm-mongo/later.uri
+	echo mongodb://127.0.0.1 >/etc/dsm-mongo/later.uri
 	works 'its server is asked' systemctl start dsm-mongo@later
 	works 'and answers' until_true 'dsmctl status later | grep -qE "^ *server +127.0.0.1:27017 [0-9]"'
 	works 'dsm-exporter is started' systemctl start dsm-exporter
