@@ -183,7 +183,6 @@ impl Builder {
         Ok(())
     }
 
-    /// A file that was never written is none that matters.
     pub fn window(&mut self, us: u64) -> Result<(), EventError> {
         self.check(us, None)?;
         self.push(us, What::Window);
@@ -213,6 +212,7 @@ impl Builder {
         Ok(())
     }
 
+    /// A file that was never written is none that matters.
     pub fn delete(&mut self, us: u64, path: impl AsRef<OsStr>) -> Result<(), EventError> {
         self.check(us, None)?;
         if let Some(file) = self.files.remove(path.as_ref()) {
