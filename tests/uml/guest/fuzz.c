@@ -291,13 +291,16 @@ static bool is_regions_reply(const char *reply)
 
 static bool is_good_reply(const char *reply)
 {
-	int commit = 0, checkpoint = 0, begin = 0;
+	int commit = 0, checkpoint = 0, begin = 0, window = 0, queued = 0;
 
 	sscanf(reply, "upload %*u%n", &begin);
 	sscanf(reply, "generation %*u files %*u extents %*u%n", &commit);
 	sscanf(reply, "window %*u ms %*u written %*u moved %*u%n", &checkpoint);
+	sscanf(reply, "window %*u%n", &window);
+	sscanf(reply, "queued %*u%n", &queued);
 	return !*reply || (begin && !reply[begin]) || (commit && !reply[commit]) ||
-	       (checkpoint && !reply[checkpoint]) || is_regions_reply(reply);
+	       (checkpoint && !reply[checkpoint]) || (window && !reply[window]) ||
+	       (queued && !reply[queued]) || is_regions_reply(reply);
 }
 
 static bool is_sentence(const char *text)
