@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::model::{Counts, Side, World};
 use super::*;
+use crate::kernel::model::ModelKernel;
 
 /// What an agent takes for free.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,4 +155,106 @@ fn the_obvious_rules_are_caught() {
         eprintln!("{which:?}: caught in {caught} of 40");
         assert!(caught > 4, "{which:?}: caught in {caught} of 40");
     }
+}
+
+/// A database that does what a test says, and has no files.
+struct Still {
+    ground: &'static str,
+    owner: Owner,
+    turtle: u32,
+    refuses: bool,
+}
+
+impl Database for Still {
+    fn ground(&mut self) -> Result<String, String> {
+        Ok(self.ground.to_owned())
+    }
+
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
+        Ok(Some(TurtleId(self.turtle.to_string())))
+    }
+
+    fn owner(&mut self) -> Result<Option<Owner>, String> {
+        Ok(Some(self.owner))
+    }
+
+    fn read(&mut self, _: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
+        Ok(Seen {
+            turtle: TurtleId(self.turtle.to_string()),
+            files: Vec::new(),
+        })
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        match self.refuses {
+            true => Err("it cannot be made durable".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn places(
+        &mut self,
+        _: &Path,
+        _: (u64, i128),
+        _: &[Range<u64>],
+        _: &mut dyn FnMut(Stretch),
+    ) -> Result<(), String> {
+        unreachable!("there is no file")
+    }
+}
+
+/// Looks until something is found; the turtles that were waited for.
+fn waits(rule: &mut Rule, database: &mut Still, target: &ModelKernel) -> Vec<u32> {
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        match rule.look(database, target).unwrap() {
+            Look::Found(_) => return waits,
+            Look::Waiting(n) => waits.push(n),
+        }
+        // The same turtle again changes nothing.
+        assert_eq!(
+            rule.look(database, target),
+            Ok(Look::Waiting(waits[waits.len() - 1]))
+        );
+        database.turtle += 1;
+    }
+    panic!("nothing was ever found, after {waits:?}");
+}
+
+#[test]
+fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
+    let target = ModelKernel::new(1 << 20);
+    target.message("set discard on").unwrap();
+    let mut rule = Rule::default();
+    let mut database = Still {
+        ground: "xfs",
+        owner: Owner { pid: 7, start: 1 },
+        turtle: 1,
+        refuses: false,
+    };
+    let anew = |rule: &mut Rule, database: &mut Still| {
+        assert_eq!(waits(rule, database, &target), [2, 1]);
+        database.turtle += 1;
+        assert!(matches!(rule.look(database, &target), Ok(Look::Found(_))));
+    };
+    anew(&mut rule, &mut database);
+
+    // Another process, also one with the same number
+    database.owner.start += 1;
+    anew(&mut rule, &mut database);
+    database.owner.pid += 1;
+    anew(&mut rule, &mut database);
+
+    // Another mount or drive
+    database.ground = "ext4";
+    anew(&mut rule, &mut database);
+
+    // A look that was refused
+    database.refuses = true;
+    assert!(matches!(rule.look(&mut database, &target), Err(Halt::Anew(_))));
+    database.refuses = false;
+    anew(&mut rule, &mut database);
+
+    // Another agent
+    anew(&mut Rule::default(), &mut database);
 }
