@@ -107,12 +107,12 @@ int dm_load(const char *name, uint64_t sectors, const char *args)
 	return r;
 }
 
-__thread unsigned long long dm_upload, dm_generation;
+__thread unsigned long long dm_upload, dm_generation, dm_window;
 
 /* Copies @message, as dm.h says. */
 static void fill_in(char *to, size_t room, const char *message)
 {
-	bool had_upload = false, had_generation = false;
+	bool had_upload = false, had_generation = false, had_window = false;
 	size_t length = 0;
 
 	for (; *message && length < room - 1; message++) {
@@ -122,6 +122,9 @@ static void fill_in(char *to, size_t room, const char *message)
 		} else if (*message == '$' && !had_generation) {
 			had_generation = true;
 			length += snprintf(to + length, room - length, "%llu", dm_generation);
+		} else if (*message == '@' && !had_window) {
+			had_window = true;
+			length += snprintf(to + length, room - length, "%llu", dm_window);
 		} else {
 			to[length++] = *message;
 		}
@@ -133,7 +136,7 @@ static void fill_in(char *to, size_t room, const char *message)
 static int ask(const char *name, const char *message, uint32_t flags, char *reply,
 	       size_t room)
 {
-	size_t length = message ? strlen(message) + 64 : 0;
+	size_t length = message ? strlen(message) + 96 : 0;
 	struct call *call = new_call(name, flags, length > room ? length : room);
 	size_t skip = message ? 0 : sizeof(call->spec);
 	int r;
@@ -147,6 +150,7 @@ static int ask(const char *name, const char *message, uint32_t flags, char *repl
 		if (!strncmp(message, "begin ", 6))
 			sscanf(said, "upload %llu", &dm_upload);
 		sscanf(said, "generation %llu", &dm_generation);
+		sscanf(said, "window %llu", &dm_window);
 	}
 	if (reply) {
 		reply[0] = '\0';

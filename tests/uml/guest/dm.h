@@ -23,9 +23,10 @@ int dm_resume(const char *name);
 
 /*
  * In messages, the first "#" stands for the number of the upload that this thread has
- * begun last, and the first "$" for the generation of the table it has committed last.
+ * begun last, the first "$" for the generation of the table it has committed last, and
+ * the first "@" for the write window that it has begun last.
  */
-extern __thread unsigned long long dm_upload, dm_generation;
+extern __thread unsigned long long dm_upload, dm_generation, dm_window;
 
 /* @reply has room for DM_REPLY and may be NULL; it is empty if there is none. */
 int dm_message(const char *name, const char *message, char *reply);

@@ -34,7 +34,12 @@
 #define ALL_FEATURES							\
 	"policy dsm groups 16 alpha 64 prediction computed range region "	\
 	"primary_filter off threshold1 1 threshold2 1 streams 255 stream_base 1 "	\
-	"hints off foreign override"
+	"hints off foreign override discard on"
+
+/* No window is valid, and neither bitmap has a chunk: the table had nothing. */
+#define NO_CHUNKS							\
+	"set discard on", "begin full 65536", "commit #", "window", "window",	\
+	"begin full 65536", BASE, "commit #", "set discard on"
 
 static int fail_nth, data_fd;
 
@@ -165,7 +170,7 @@ static char many_files[64 * 1024], many_extents[8 * 1024];
 
 static const struct attempt {
 	const char *what;
-	const char *before[4];	/* sent without a fault */
+	const char *before[10];	/* sent without a fault */
 	const char *message;
 } attempts[] = {
 	{ "begin full", { NULL }, "begin full 65536" },
@@ -195,6 +200,9 @@ static const struct attempt {
 	{ "set policy", { "set policy none" }, "set policy dsm" },
 	{ "set groups", { "set groups 2" }, "set groups 3" },
 	{ "set, refused", { NULL }, "set groups 17" },
+	{ "first window", { NO_CHUNKS }, "window" },
+	{ "discard", { "set discard on", "window" }, "discard @ 0:64 256:8 512:64 64:32" },
+	{ "discard, refused", { "set discard on", "window" }, "discard @ 65536:8" },
 	{ "reset", { NULL }, "reset" },
 	{ "regions", { NULL }, "regions" },
 	{ "error", { NULL }, "error" },
@@ -215,15 +223,27 @@ static void fill_many(unsigned int files)
 		extent += sprintf(extent, " %u:%u:8", 16 * i, 32768 + 16 * i);
 }
 
+/* Discards are counted when they are done. */
+static void wait_for_discards(void)
+{
+	static char status[DM_REPLY];
+
+	do {
+		if (dm_status(NAME, status))
+			stop("the device does not show its state");
+	} while (strstr(status, " discard_queued ") && !strstr(status, " discard_queued 0 "));
+}
+
 /* Brings about the state, and a sentence that no refusal to come will repeat. */
 static void prepare(const struct attempt *attempt)
 {
 	if (dm_message(NAME, "begin full 65536", NULL) || dm_message(NAME, BASE, NULL) ||
 	    dm_message(NAME, "commit #", NULL))
 		stop("%s: the first table cannot be uploaded", attempt->what);
-	for (int i = 0; i < 4 && attempt->before[i]; i++)
+	for (int i = 0; i < 10 && attempt->before[i]; i++)
 		if (dm_message(NAME, attempt->before[i], NULL))
 			stop("%s: '%.60s' was refused", attempt->what, attempt->before[i]);
+	wait_for_discards();
 	if (dm_message(NAME, "another", NULL) != -EINVAL)
 		stop("%s: 'another' was not refused", attempt->what);
 }
