@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command lines, as far as they need no device.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::{ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
@@ -766,4 +767,60 @@ fn free_says_what_is_listed() {
         "{}",
         said(&o)
     );
+}
+
+/// What dsmd logs before it ends, to a file that is journald's or not.
+fn logged(words: &str, journal: bool) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let mut file = tempfile::tempfile().unwrap();
+    let meta = file.metadata().unwrap();
+    let stream = match journal {
+        true => format!("{}:{}", meta.dev(), meta.ino()),
+        false => format!("{}:{}", meta.dev(), meta.ino() + 1),
+    };
+    let status = Command::new(env!("CARGO_BIN_EXE_dsmd"))
+        .args(["--device", "no-such-device", "--dbpath", "/nonexistent"])
+        .args(words.split_whitespace())
+        .env("DSMD_RUN_DIR", dir.path())
+        .env("JOURNAL_STREAM", stream)
+        .stderr(file.try_clone().unwrap())
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn the_log_is_for_who_reads_it() {
+    let is_time = |text: &str| text.len() == 24 && text.starts_with("20") && text.ends_with('Z');
+    let text = logged("", false);
+    let (time, line) = text.lines().last().unwrap().split_once(' ').unwrap();
+    assert!(is_time(time), "{text}");
+    assert!(
+        line.starts_with("error ended device=no-such-device reason="),
+        "{text}"
+    );
+
+    let text = logged("", true);
+    let line = text.lines().last().unwrap();
+    assert!(
+        line.starts_with("<3>error ended device=no-such-device reason="),
+        "{text}"
+    );
+
+    for journal in [false, true] {
+        let text = logged("--log-format json", journal);
+        let line = text.lines().last().unwrap();
+        assert_eq!(line.starts_with("<3>{"), journal, "{text}");
+        let line = line.strip_prefix("<3>").unwrap_or(line);
+        let v: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(is_time(v["time"].as_str().unwrap()), "{text}");
+        assert_eq!(
+            (&v["level"], &v["message"], &v["device"]),
+            (&"error".into(), &"ended".into(), &"no-such-device".into())
+        );
+    }
 }

@@ -17,6 +17,9 @@ use dsm::dbpath::mongo::feed::{Event, Listener, MAX_OPERATIONS, MAX_TEXT};
 use dsm::dbpath::rules::Rules;
 use dsm::dbpath::turtle;
 use dsm::kernel::class::Class;
+use dsm::kernel::table::Extent;
+use dsm::whatif::trace::recording::{self, Writer};
+use dsm::whatif::trace::{self, text, Trace, What, MAX_OFFSET};
 use proptest::prelude::*;
 
 /// Changes to a text: where, what, and how (replace, insert, remove, cut).
@@ -27,7 +30,11 @@ fn changes() -> impl Strategy<Value = Changes> {
 }
 
 fn changed(text: &str, changes: &Changes) -> Vec<u8> {
-    let mut bytes = text.as_bytes().to_vec();
+    changed_bytes(text.as_bytes(), changes)
+}
+
+fn changed_bytes(bytes: &[u8], changes: &Changes) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
     for &(at, byte, how) in changes {
         let at = usize::from(at) % (bytes.len() + 1);
         match how {
@@ -108,6 +115,62 @@ const FEED: &str = concat!(
 );
 const TURTLE: &str = "WiredTiger version string\nWiredTiger 11.3.1\nfile:WiredTiger.wt\n\
     a=\"x(\",checkpoint=(WiredTigerCheckpoint.7=(addr=\"018e\",order=7)),b=[1,2]\n";
+
+const TRACE: &str = "dsm-trace,1\n0,W,a.wt,4096,8192\n1,L\n2,C\n2,M\n3,W,\"b,\"\"c\",0,1\n3,D,a.wt,0,4096\n\
+    4,R,b,a.wt\n5,A,a.wt,16384,0,4096,8192,4096\n5,S\n6,N\n7,X,a.wt\n";
+const IOLOGS: [&str; 2] = [
+    "fio version 2 iolog\n/d/a add\n/d/a open\n/d/a write 0 4096\n/d/a wait 50\n/d/a read 0 4096\n\
+     /d/a trim 0 4096\n/d/a sync\n/d/a close\n",
+    "fio version 3 iolog\n1 /d/a add\n1 /d/a open\n12 /d/a write 8192 512\n13 /d/b write 0 4096\n",
+];
+const BLKPARSE: &str = "  8,0    1        2     0.000002500   697  Q  WS 64 + 8 [kjournald]\n\
+    \x20 8,0    0        1     0.000001000   697  Q   W 128 + 16 [x]\n\
+    \x20 8,0    1        5     0.000004000   697  Q   D 64 + 8 [x]\n\nCPU0 (8,0):\n Reads Queued:  1\n";
+
+/// A recording in which a file grows, another one is replaced, and a checkpoint completes.
+static RECORDING: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut w = Writer::new(Vec::new(), 1000).unwrap();
+    let one = [Extent::new(0, 800, 16)];
+    let two = [Extent::new(0, 800, 16), Extent::new(16, 1600, 16)];
+    w.file(7, "collection-0-1.wt", 8192, &one).unwrap();
+    w.file(8, "WiredTiger.turtle", 4096, &[Extent::new(0, 80, 8)])
+        .unwrap();
+    w.table(1000).unwrap();
+    w.write(1010, 808, 8, 3, 2).unwrap();
+    w.write(1005, 1600, 16, 0, 0).unwrap();
+    w.discard(1040, 800, 8).unwrap();
+    w.lost(3).unwrap();
+    w.file(7, "collection-0-1.wt", 16384, &two).unwrap();
+    w.gone(8).unwrap();
+    w.file(9, "WiredTiger.turtle", 4096, &[Extent::new(0, 88, 8)])
+        .unwrap();
+    w.table(1050).unwrap();
+    w.checkpoint(1050).unwrap();
+    w.window(1051).unwrap();
+    w.list(7, None).unwrap();
+    w.looked(1052).unwrap();
+    w.finish().unwrap()
+});
+
+/// What every reader of traces promises.
+fn is_sound(trace: &Trace) -> bool {
+    let known = |file: u32| file < trace.files;
+    let within = |offset: u64, length: u64| length > 0 && offset + length <= MAX_OFFSET;
+    let mut last = 0;
+    trace.events.iter().all(|e| {
+        let in_order = e.us >= std::mem::replace(&mut last, e.us);
+        in_order
+            && match e.what {
+                What::Name { file, name } => known(file) && (name as usize) < trace.names.len(),
+                What::Write { file, offset, length } | What::Discard { file, offset, length } => {
+                    known(file) && within(offset, length)
+                }
+                What::Delete { file } => known(file),
+                What::List { file, list } => known(file) && (list as usize) < trace.lists.len(),
+                What::LoadEnd | What::Checkpoint | What::Window | What::Looked | What::Lost => true,
+            }
+    })
+}
 
 /// A database that WiredTiger has made, in memory.
 struct Database {
@@ -413,6 +476,46 @@ proptest! {
             prop_assert!(list.iter().all(|e| e.start < e.end && e.end <= cookie.file_size));
             prop_assert!(list.windows(2).all(|w| w[0].end <= w[1].start));
             prop_assert!(list.iter().all(|e| e.end <= addr.offset || addr.end() <= e.start));
+        }
+    }
+
+    #[test]
+    fn recordings(changes in changes()) {
+        let bytes = changed_bytes(&RECORDING, &changes);
+        if let Ok((trace, _)) = recording::read(&bytes[..]) {
+            prop_assert!(is_sound(&trace));
+        }
+        // With little memory it ends sooner, and in no other way.
+        if let Ok(trace) = trace::read_within(4096, &bytes[..]) {
+            prop_assert!(is_sound(&trace));
+        }
+    }
+
+    #[test]
+    fn traces_that_are_text(changes in changes()) {
+        let bytes = changed(TRACE, &changes);
+        if let Ok(trace) = text::read(&bytes[..]) {
+            prop_assert!(is_sound(&trace));
+            let mut again = Vec::new();
+            text::write(&trace, text::Names::Exact, &mut again).unwrap();
+            let writes = |t: &Trace| {
+                let writes = t.events.iter().filter_map(|e| match e.what {
+                    What::Write { offset, length, .. } => Some((e.us, offset, length)),
+                    _ => None,
+                });
+                writes.collect::<Vec<_>>()
+            };
+            let again = text::read(&again[..]).unwrap();
+            prop_assert!(is_sound(&again));
+            prop_assert_eq!(writes(&again), writes(&trace));
+        }
+    }
+
+    #[test]
+    fn what_fio_and_blkparse_print(which in 0..3usize, changes in changes()) {
+        let base = [IOLOGS[0], IOLOGS[1], BLKPARSE][which];
+        if let Ok(trace) = trace::read(&changed(base, &changes)[..]) {
+            prop_assert!(is_sound(&trace));
         }
     }
 }

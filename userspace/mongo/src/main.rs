@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     log::init(args.log_format, false);
+    log::of_device(&args.device, false);
     daemon::abort_on_panic();
     match run(&args, &uri) {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,19 +20,33 @@ pub struct Checkpoints {
     schema: bool,
     /// What had been written when this window began.
     written: u64,
+    /// The same, of the window that was seen to begin.
+    window_from: u64,
+    last_window_ms: Option<u64>,
     count: u64,
 }
 
 impl Checkpoints {
     /// The checkpoint that is there now is none to report.
-    pub fn begin(&mut self, root: &OwnedFd) -> Result<(), Fatal> {
+    pub fn begin(&mut self, root: &OwnedFd, target: &impl Target) -> Result<(), Fatal> {
         self.entry = turtle::read_entry(root)?;
+        self.window_from = target.status().map_err(fatal)?.sectors() * 512;
         Ok(())
     }
 
     /// How many were reported to the kernel.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// How long the last window was.
+    pub fn last_window_ms(&self) -> Option<u64> {
+        self.last_window_ms
+    }
+
+    /// What had been written when the present window began, in bytes.
+    pub fn window_from(&self) -> u64 {
+        self.window_from
     }
 
     /// Tables were made, dropped or renamed.
@@ -59,6 +73,8 @@ impl Checkpoints {
         match target.checkpoint() {
             Ok(c) => {
                 self.count += 1;
+                self.last_window_ms = Some(c.ms);
+                self.window_from = self.written;
                 Ok(Some(c))
             }
             Err(MessageError::Refused(sentence)) => {

@@ -75,6 +75,13 @@ pub struct Info {
     #[serde(default)]
     pub outgrown: u64,
     pub checkpoints: u64,
+    /// How long the last window was that a checkpoint ended.
+    #[serde(default)]
+    pub last_window_ms: Option<u64>,
+    /// What had been written to the device when the present window was seen to begin, or
+    /// dsmd began.
+    #[serde(default)]
+    pub window_from_bytes: u64,
     pub uploads: u64,
     pub refusals: u64,
     pub last_refresh_ms: u64,
@@ -118,7 +125,9 @@ pub struct DiscardInfo {
     pub short_bytes: u64,
     pub unplaced_bytes: u64,
     pub dropped_bytes: u64,
-    /// What the target was asked to discard.
+    /// What the target was asked to discard, and when last, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_sent: Option<u64>,
     pub sent_ranges: u64,
     pub sent_bytes: u64,
     /// What is still to be sent.

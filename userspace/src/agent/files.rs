@@ -3,13 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fd::OwnedFd;
 
 use super::auto::Auto;
 use super::boundaries::Boundaries;
 use super::hint::Hints;
+use super::logged::Logged;
 use super::objects::Objects;
 use super::parts;
 use super::room::Room;
@@ -23,9 +24,6 @@ use crate::dbpath::mongo::catalog::Catalog;
 use crate::dbpath::rules::Rules;
 use crate::dbpath::walk::{self, open_file, Collector, FoundFile, Root, Skipped};
 use crate::kernel::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
-
-/// Entries of a dbpath that are logged as skipped.
-const MAX_LOGGED: usize = 1000;
 
 /// Who hears of files while they are looked at.
 pub struct Beside<'a> {
@@ -47,7 +45,7 @@ pub struct FileTable<M> {
     /// The next upload must be a full one.
     full: bool,
     walks: u64,
-    logged: HashSet<(PathBuf, Skipped)>,
+    logged: Logged,
     /// Reused by every reading of extents.
     extents: Vec<Extent>,
 }
@@ -80,7 +78,7 @@ impl<M> FileTable<M> {
             drops: HashSet::new(),
             full: true,
             walks: 0,
-            logged: HashSet::new(),
+            logged: Logged::default(),
             extents: Vec::new(),
         }
     }
@@ -288,7 +286,7 @@ impl<M> FileTable<M> {
 
     /// Logs it once.
     pub fn unreadable(&mut self, path: &Path, why: &io::Error) {
-        if self.logged.len() < MAX_LOGGED && self.logged.insert((path.to_owned(), Skipped::Unreadable)) {
+        if self.logged.is_new(path, Skipped::Unreadable) {
             log!(
                 Warn,
                 "cannot read a file's extents",
@@ -327,7 +325,7 @@ impl<M: Mapper> FileTable<M> {
         let (handle, to_walk) = (self.handle()?, self.handle()?);
         let logged = &mut self.logged;
         let mut on_skip = |path: &Path, why: Skipped| {
-            if logged.len() < MAX_LOGGED && logged.insert((path.to_owned(), why)) {
+            if logged.is_new(path, why) {
                 log!(Warn, "skipped", path = path.display(), reason = why.reason());
             }
         };

@@ -15,6 +15,7 @@ pub mod discard;
 mod files;
 mod hint;
 mod load_phase;
+mod logged;
 mod objects;
 mod parts;
 mod room;
@@ -113,6 +114,9 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub checkpoints: u64,
+    pub last_window_ms: Option<u64>,
+    /// What had been written when the present window was seen to begin.
+    pub window_from_bytes: u64,
     pub uploads: u64,
     pub refusals: u64,
     pub last_refresh: Duration,
@@ -184,6 +188,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     pub fn figures(&self) -> Figures {
         Figures {
             checkpoints: self.checkpoints.count(),
+            last_window_ms: self.checkpoints.last_window_ms(),
+            window_from_bytes: self.checkpoints.window_from(),
             uploads: self.uploads.count,
             refusals: self.uploads.refusals,
             last_refresh: self.last_refresh,
@@ -260,7 +266,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let streams = self.target.status().map_err(fatal)?.device_streams;
         self.set_device_streams(streams);
         self.files.hints.begin(&self.target).map_err(fatal)?;
-        self.checkpoints.begin(&self.files.handle()?)?;
+        self.checkpoints.begin(&self.files.handle()?, &self.target)?;
         let started = Instant::now();
         let mut outcome = Outcome::default();
         self.look(Scope::All, on_dir, &mut outcome)?;

@@ -355,6 +355,8 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info
         boundaries: agent.boundaries(),
         outgrown: agent.outgrown(),
         checkpoints: figures.checkpoints,
+        last_window_ms: figures.last_window_ms,
+        window_from_bytes: figures.window_from_bytes,
         uploads: figures.uploads,
         refusals: figures.refusals,
         last_refresh_ms: figures.last_refresh.as_millis() as u64,

@@ -6,6 +6,7 @@ pub mod log;
 pub mod pulse;
 pub(crate) mod sizes;
 pub(crate) mod text;
+pub(crate) mod time;
 pub mod wake;
 
 pub use crate::log;

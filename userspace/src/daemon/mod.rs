@@ -134,9 +134,7 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
         thread::Builder::new()
             .name(database.device.clone())
             .spawn(move || {
-                if several {
-                    log::of_device(&served.database.device);
-                }
+                log::of_device(&served.database.device, several);
                 // The receiver lives as long as the threads.
                 let tell = |event| drop(sender.send((number, event)));
                 let result = serve::serve(&*machine, &served, &|| tell(Event::Ready));

@@ -200,6 +200,7 @@ impl<M: Machine> Press<M> {
         let devices = self.devices.clone().into_iter().map(|device| Sample {
             kernel: self.kernel(&device),
             agent: agents.remove(&device),
+            trouble: log::trouble(&device),
             device,
         });
         let devices = devices.collect();

@@ -151,6 +151,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     };
     let mut agent = Agent::new(target, mapper, root, options);
     let outcome = agent.attach(&mut |path, dir| watch.add(path, dir))?;
+    log::settled(&d.device);
     log!(
         Info,
         "attached",

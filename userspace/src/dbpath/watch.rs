@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! inotify on the directories of a dbpath.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,6 +18,10 @@ use crate::dbpath::turtle;
 
 /// mongod replaces files in here every second; none of them matters.
 const UNWATCHED: [&str; 2] = ["diagnostic.data", "_tmp"];
+
+/// Directories that are watched: who owns the dbpath can make as many as he likes, and what
+/// watches there are belongs to all of root's programs.
+const MAX_WATCHES: usize = 8192;
 
 /// Names that are kept; with more, all files are looked at.
 const MAX_NAMES: usize = 100_000;
@@ -104,6 +108,9 @@ pub struct Watch {
     /// The dbpath's descriptor.
     root: Option<i32>,
     failed: bool,
+    /// The watches that there are, and how many there may be.
+    watches: HashSet<i32>,
+    most: usize,
     following: Option<Following>,
 }
 
@@ -113,6 +120,8 @@ impl Watch {
             fd: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
             root: None,
             failed: false,
+            watches: HashSet::new(),
+            most: MAX_WATCHES,
             following: None,
         })
     }
@@ -152,9 +161,21 @@ impl Watch {
         if is_root {
             flags |= WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         }
+        // One that is watched already costs nothing, and cannot be told apart before.
+        let full = !is_root && self.watches.len() >= self.most;
+        if full && self.failed {
+            return;
+        }
         let by_handle = format!("/proc/self/fd/{}", dir.as_raw_fd());
         match inotify::add_watch(&self.fd, by_handle.as_str(), flags) {
+            Ok(wd) if full && !self.watches.contains(&wd) => {
+                // It can have gone by itself.
+                let _ = inotify::remove_watch(&self.fd, wd);
+                let why = format!("{} are watched already", self.most);
+                self.unwatched(path, &why);
+            }
             Ok(wd) => {
+                self.watches.insert(wd);
                 if is_root {
                     self.root = Some(wd);
                 }
@@ -162,17 +183,21 @@ impl Watch {
                     f.directories.insert(wd, path.to_owned());
                 }
             }
-            // Once is enough: the periodic refresh goes on.
-            Err(e) => {
-                if !std::mem::replace(&mut self.failed, true) {
-                    log!(
-                        Warn,
-                        "cannot watch a directory",
-                        path = path.display(),
-                        reason = e
-                    );
-                }
-            }
+            // The kernel's word for it is that of a full disk.
+            Err(Errno::NOSPC) => self.unwatched(path, &"fs.inotify.max_user_watches is reached"),
+            Err(e) => self.unwatched(path, &e),
+        }
+    }
+
+    /// Once is enough: the periodic refresh goes on.
+    fn unwatched(&mut self, path: &Path, why: &dyn std::fmt::Display) {
+        if !std::mem::replace(&mut self.failed, true) {
+            log!(
+                Warn,
+                "cannot watch a directory; it and others are looked at now and then",
+                path = path.display(),
+                reason = why
+            );
         }
     }
 
@@ -205,6 +230,9 @@ impl Watch {
                 ReadFlags::UNMOUNT | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
             if e.events().intersects(ends) {
                 events.root |= of_root;
+                if e.events().contains(ReadFlags::IGNORED) {
+                    self.watches.remove(&e.wd());
+                }
                 if let Some(f) = &mut self.following {
                     f.directories.remove(&e.wd());
                 }
@@ -268,6 +296,39 @@ mod tests {
         fs::rename(dir.path(), dir.path().with_extension("gone")).unwrap();
         assert!(w.take().unwrap().root);
         fs::rename(dir.path().with_extension("gone"), dir.path()).unwrap();
+    }
+
+    #[test]
+    fn there_are_not_more_watches_than_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut w = Watch::new().unwrap();
+        w.most = 3;
+        let add = |w: &mut Watch, name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(&path).unwrap();
+            w.add(Path::new(name), &fs::File::open(path).unwrap().into());
+        };
+        for name in ["", "a", "b", "c", "d"] {
+            add(&mut w, name);
+        }
+        assert_eq!((w.watches.len(), w.failed), (3, true));
+        let of = |w: &mut Watch, name: &str| {
+            w.take().unwrap();
+            fs::write(dir.path().join(name), "").unwrap();
+            w.take().unwrap().names
+        };
+        assert!(of(&mut w, "a/x") && of(&mut w, "b/x"));
+        assert!(!of(&mut w, "c/x") && !of(&mut w, "d/x"));
+        // One that went makes room.
+        fs::remove_dir_all(dir.path().join("a")).unwrap();
+        w.take().unwrap();
+        assert_eq!(w.watches.len(), 2);
+        add(&mut w, "d");
+        assert!(of(&mut w, "d/y"));
+        // The data directory itself is always watched.
+        w.most = 0;
+        add(&mut w, "");
+        assert!(of(&mut w, "z"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod devno;
 pub mod dm;
 pub mod kmsg;
 pub mod layout;
+pub mod memory;
 #[cfg(test)]
 pub mod model;
 pub mod mounts;

@@ -536,6 +536,7 @@ mod tests {
             device: "d".into(),
             kernel: None,
             agent: None,
+            trouble: None,
         };
         let last = snapshot(vec![sample], Host::default());
         let now = Moment {
@@ -591,6 +592,7 @@ mod tests {
             device: "a\"b".into(),
             kernel,
             agent: None,
+            trouble: None,
         };
         let host = Host {
             own_cpu: 0.25,
@@ -647,6 +649,7 @@ mod tests {
                 device: "d".into(),
                 kernel: Some(kernel),
                 agent: serde_json::from_value(agent(off)).unwrap(),
+                trouble: None,
             };
             shown(vec![sample], Host::default())
         };
@@ -689,6 +692,7 @@ mod tests {
                 device: "d".into(),
                 kernel: None,
                 agent: serde_json::from_value(agent).unwrap(),
+                trouble: None,
             }],
             Host::default(),
         );

@@ -287,6 +287,7 @@ mod tests {
             device: "d".into(),
             kernel,
             agent: None,
+            trouble: None,
         };
         h.add(&Snapshot {
             protocol: 1,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::agent::control::{FileInfo, Info};
+pub use crate::base::text::printable;
 use crate::kernel::layout::{self, Layout};
 use crate::kernel::reply::{Checkpoint, Region, Status, StreamCount, TableLine};
 
@@ -74,14 +75,6 @@ pub fn percent(part: u64, whole: u64) -> String {
     } else {
         format!("{:.1} %", 100.0 * part as f64 / whole as f64)
     }
-}
-
-/// File names come from other people's directories: none may command the
-/// terminal.
-pub fn printable(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 /// All that `dsmctl status` knows of a device.
@@ -578,7 +571,7 @@ collection-0-1.wt  collection  bottom  0.0      1   -1.500      2     1       3
     fn names_do_not_command_the_terminal() {
         let mut r = report();
         r.names.insert(3, "a\u{1b}[2J".into());
-        assert!(r.text().contains("a?[2J"));
+        assert!(r.text().contains("a\\u{1b}[2J"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::control::Info;
+use crate::base::log::Trouble;
 use crate::drive::diskstat::DiskStat;
 use crate::drive::media::Media;
 use crate::kernel::device::{Device, Target};
@@ -19,6 +20,9 @@ pub struct Sample {
     pub kernel: Option<Kernel>,
     /// Nothing: its database is waited for.
     pub agent: Option<Info>,
+    /// What dsmd said last of what is wrong: why the database is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
 }
 
 /// What the kernel and the drive say.

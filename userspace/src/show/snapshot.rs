@@ -230,6 +230,7 @@ mod tests {
             device: device.into(),
             kernel,
             agent: None,
+            trouble: None,
         };
         Snapshot {
             protocol: PROTOCOL,

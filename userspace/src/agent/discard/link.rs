@@ -13,6 +13,7 @@ use super::{Database, Found, Halt, Look, Rule, Stretch};
 use crate::agent::control::DiscardInfo;
 use crate::base::log;
 use crate::base::pulse::Pulse;
+use crate::base::time;
 use crate::drive::diskstat::DiskStat;
 use crate::kernel::device::{MessageError, Target};
 
@@ -69,8 +70,9 @@ impl Link {
         let info = Shared::default();
         let shared = info.clone();
         let name = device.to_owned();
+        let several = log::device().is_some_and(|(_, several)| several);
         let thread = thread::Builder::new().name("discard".into()).spawn(move || {
-            log::of_device(&name);
+            log::of_device(&name, several);
             let mut worker = Worker::new(target, machine, shared, pulse);
             worker.run(&notices);
             worker.end();
@@ -299,6 +301,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
             queued -= bytes(batch);
             change(&self.info, |i| {
+                i.last_sent = Some(time::now().as_secs());
                 i.sent_ranges += batch.len() as u64;
                 i.sent_bytes += bytes(batch);
                 i.queued_bytes = queued;

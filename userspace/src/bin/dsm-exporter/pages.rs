@@ -202,6 +202,7 @@ mod tests {
                 device: "no-such-device".into(),
                 kernel: None,
                 agent: None,
+                trouble: None,
             };
             let snapshot = Snapshot {
                 protocol: PROTOCOL,

@@ -10,7 +10,7 @@ use dsm::cli::dsmctl::{Free, Output};
 use dsm::dbpath::avail::outlook::Outlook;
 use dsm::dbpath::avail::{self, FreeList, Kind, Lists, Snapshot};
 use dsm::dbpath::walk::Root;
-use dsm::show::report::Grid;
+use dsm::show::report::{printable, Grid};
 
 /// Rows of the table, unless all are asked for.
 const ROWS: usize = 20;
@@ -146,7 +146,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     };
     for f in &files[..shown] {
         if let (Some(size), Some(free), Some(extents)) = (f.size, f.free, f.extents) {
-            row(f.path.clone(), size, free, extents);
+            row(printable(&f.path), size, free, extents);
         }
     }
     if shown < files.len() {
@@ -168,7 +168,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     );
     let mut s = grid.text();
     for refused in r.files.iter().filter_map(|f| f.refused.as_ref()) {
-        let _ = writeln!(s, "skipped: {refused}");
+        let _ = writeln!(s, "skipped: {}", printable(refused));
     }
     let _ = writeln!(s, "\n{}", r.sentence);
     if let Some(why) = &r.discard_refused {

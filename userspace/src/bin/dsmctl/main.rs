@@ -22,6 +22,7 @@ use serde::Serialize;
 use dsm::agent::control::{self, Request};
 use dsm::cli::dsmctl::{self as args, Args, BoundaryCommand, Command, Output};
 use dsm::kernel::device::{Device, MessageError, Target};
+use dsm::show::report::printable;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
-            eprintln!("dsmctl: {e:#}");
+            eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
             ExitCode::FAILURE
         }
     }

@@ -17,6 +17,7 @@ use serde_json::json;
 use dsm::cli::dsmctl::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dsm::dbpath::rules::Rules;
 use dsm::kernel::class::Class;
+use dsm::kernel::memory;
 use dsm::whatif::flash::{Destination, Gc, PAGE};
 use dsm::whatif::sim::discard::{self, Rule};
 use dsm::whatif::sim::policies::Spec;
@@ -161,17 +162,18 @@ fn fewer_streams(
         .collect()
 }
 
-/// A recording, or a trace that is text.
+/// A recording, or a trace that is text, that is to be played.
 pub fn read(is_text: bool, path: &Path) -> Result<Trace> {
     let named = || path.display().to_string();
+    let memory = memory::available();
     if path == Path::new("-") {
-        return trace::text::read(io::stdin().lock()).context("stdin");
+        return trace::text::read_within(memory, io::stdin().lock()).context("stdin");
     }
     let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
     if is_text {
-        return trace::text::read(file).with_context(named);
+        return trace::text::read_within(memory, file).with_context(named);
     }
-    trace::read(file).with_context(named)
+    trace::read_within(memory, file).with_context(named)
 }
 
 pub fn print_trace(path: &Path) -> Result<()> {

@@ -82,8 +82,8 @@ impl Link {
             .name("server".into())
             .stack_size(256 * 1024)
             .spawn(move || {
-                if let Some(device) = device {
-                    log::of_device(&device);
+                if let Some((device, several)) = device {
+                    log::of_device(&device, several);
                 }
                 theirs.follow(&dir);
             })

@@ -36,8 +36,8 @@ pub const FIO: &str = "fio version ";
 
 /// An iolog.  Version 2 has no times but `wait`, in microseconds; version 3 has
 /// milliseconds in front of each line.
-pub fn fio(input: impl BufRead) -> Result<Trace, ImportError> {
-    let mut builder = Builder::default();
+pub fn fio(memory: u64, input: impl BufRead) -> Result<Trace, ImportError> {
+    let mut builder = Builder::within(memory);
     let (mut us, mut timed) = (0, false);
     for (n, line) in input.lines().enumerate() {
         let line = line?;
@@ -105,7 +105,7 @@ fn queued(line: &str) -> Option<Queued<'_>> {
 
 /// What blkparse prints.  Its summary at the end, and all but writes and discards
 /// that were queued, are skipped.
-pub fn blkparse(input: impl BufRead) -> Result<Trace, ImportError> {
+pub fn blkparse(memory: u64, input: impl BufRead) -> Result<Trace, ImportError> {
     let mut events: Vec<(u64, String, bool, u64, u64, usize)> = Vec::new();
     for (n, line) in input.lines().enumerate() {
         let line = line?;
@@ -125,7 +125,7 @@ pub fn blkparse(input: impl BufRead) -> Result<Trace, ImportError> {
     }
     // Those of several processors are not quite in order.
     events.sort_by_key(|e| e.0);
-    let mut builder = Builder::default();
+    let mut builder = Builder::within(memory);
     for (us, device, discard, sector, sectors, line) in &events {
         let range = (sector.saturating_mul(SECTOR), sectors.saturating_mul(SECTOR));
         let done = if *discard {
@@ -148,7 +148,7 @@ mod tests {
         let text =
             "fio version 2 iolog\n/d/a add\n/d/a open\n/d/a write 0 4096\n/d/a wait 50\n/d/a read 0 4096\n\
                     /d/a trim 0 4096\n/d/a close\n";
-        let t = fio(text.as_bytes()).unwrap();
+        let t = fio(u64::MAX, text.as_bytes()).unwrap();
         assert_eq!(t.names, ["/d/a"]);
         assert_eq!(
             t.events[1].what,
@@ -169,10 +169,14 @@ mod tests {
                 }
             }
         );
-        let t = fio("fio version 3 iolog\n12 /d/a write 8192 512\n".as_bytes()).unwrap();
+        let t = fio(
+            u64::MAX,
+            "fio version 3 iolog\n12 /d/a write 8192 512\n".as_bytes(),
+        )
+        .unwrap();
         assert_eq!(t.events[1].us, 12_000);
         for line in ["/d/a boil", "/d/a write 0", "/d/a write x 1"] {
-            let e = fio(format!("fio version 2 iolog\n{line}\n").as_bytes()).unwrap_err();
+            let e = fio(u64::MAX, format!("fio version 2 iolog\n{line}\n").as_bytes()).unwrap_err();
             assert!(
                 e.to_string()
                     .starts_with(&format!("line 2: '{line}' is not what fio writes")),
@@ -190,7 +194,7 @@ mod tests {
                     \x20 8,0    1        5     0.000004000   697  Q   D 64 + 8 [x]\n\
                     \x20 8,0    1        6     0.000005000   697  Q FWS [x]\n\nCPU0 (8,0):\n Reads Queued:  1\n";
         assert!(is_blkparse(text.lines().next().unwrap()));
-        let t = blkparse(text.as_bytes()).unwrap();
+        let t = blkparse(u64::MAX, text.as_bytes()).unwrap();
         let whats: Vec<What> = t.events.iter().skip(1).map(|e| e.what).collect();
         assert_eq!(
             whats,
@@ -213,7 +217,7 @@ mod tests {
             ]
         );
         assert!(matches!(
-            blkparse("hello\n".as_bytes()),
+            blkparse(u64::MAX, "hello\n".as_bytes()),
             Err(ImportError::NoQueued)
         ));
         assert!(!is_blkparse("hello"));

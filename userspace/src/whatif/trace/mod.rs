@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 use thiserror::Error;
 
 use crate::dbpath::avail::FreeList;
+use crate::whatif::flash::PAGE;
 
 /// Offsets in files are below this: 2^32 pages of 4 KiB.
 pub const MAX_OFFSET: u64 = 1 << 44;
@@ -29,23 +30,28 @@ pub enum ReadError {
 }
 
 /// Reads a trace of any kind, by its first line.
-pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
+pub fn read(input: impl BufRead) -> Result<Trace, ReadError> {
+    read_within(u64::MAX, input)
+}
+
+/// The same, of one that is to be played with so many bytes of memory.
+pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace, ReadError> {
     let mut first = Vec::new();
     let head = input.by_ref().take(4096).read_until(b'\n', &mut first);
     head.map_err(text::ReadError::from)?;
     let line = String::from_utf8_lossy(&first).into_owned();
     let input = BufReader::new(Cursor::new(first).chain(input));
     if recording::is_first(&line) {
-        return Ok(recording::read(input)?.0);
+        return Ok(recording::read_within(memory, input)?.0);
     }
     if line.starts_with("dsm-trace,") {
-        return Ok(text::read(input)?);
+        return Ok(text::read_within(memory, input)?);
     }
     if line.starts_with(import::FIO) {
-        return Ok(import::fio(input)?);
+        return Ok(import::fio(memory, input)?);
     }
     if import::is_blkparse(&line) {
-        return Ok(import::blkparse(input)?);
+        return Ok(import::blkparse(memory, input)?);
     }
     Err(ReadError::Foreign)
 }
@@ -129,11 +135,16 @@ pub enum EventError {
     SecondLoadEnd,
     #[error("a file without a name")]
     NoName,
+    #[error("up to here the trace takes {0} MiB of memory to be played, and there are {1} MiB")]
+    Memory(u64, u64),
 }
 
 /// Puts a trace together from events that name files by their paths.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Builder {
+    /// What it may take when it is played, and takes so far, in bytes.
+    memory: u64,
+    needed: u64,
     trace: Trace,
     /// The files that exist now.
     files: HashMap<OsString, FileNo>,
@@ -141,7 +152,30 @@ pub struct Builder {
     loaded: bool,
 }
 
+/// What an event takes, and a page that is written, when a trace is played: their lists
+/// grow by doubling.
+const PER_EVENT: u64 = 2 * size_of::<Event>() as u64;
+const PER_PAGE: u64 = 2 * 2 * size_of::<u32>() as u64;
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::within(u64::MAX)
+    }
+}
+
 impl Builder {
+    /// Of a trace that is to be played with so many bytes of memory.
+    pub fn within(memory: u64) -> Self {
+        Self {
+            memory,
+            needed: 0,
+            trace: Trace::default(),
+            files: HashMap::new(),
+            last: 0,
+            loaded: false,
+        }
+    }
+
     pub fn write(
         &mut self,
         us: u64,
@@ -150,6 +184,7 @@ impl Builder {
         length: u64,
     ) -> Result<(), EventError> {
         self.check(us, Some((offset, length)))?;
+        self.take(((offset + length).div_ceil(PAGE) - offset / PAGE) * PER_PAGE)?;
         let file = self.file(us, path.as_ref())?;
         self.push(us, What::Write { file, offset, length });
         Ok(())
@@ -256,6 +291,15 @@ impl Builder {
             }
         }
         self.last = us;
+        self.take(PER_EVENT)
+    }
+
+    /// Takes bytes of memory for what comes.
+    fn take(&mut self, bytes: u64) -> Result<(), EventError> {
+        self.needed = self.needed.saturating_add(bytes);
+        if self.needed > self.memory {
+            return Err(EventError::Memory(self.needed >> 20, self.memory >> 20));
+        }
         Ok(())
     }
 
@@ -282,5 +326,32 @@ impl Builder {
 
     fn push(&mut self, us: u64, what: What) {
         self.trace.events.push(Event { us, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_is_too_large_is_not_read_to_its_end() {
+        let text = "dsm-trace,1\n0,W,a,0,17592186044416\n1,W,a,0,1\nthis is not even read\n";
+        let said = read_within(1 << 30, text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "line 2: up to here the trace takes 65536 MiB of memory to be played, and there are 1024 MiB"
+        );
+        let said = read(text.as_bytes()).unwrap_err().to_string();
+        assert!(said.starts_with("line 4: "), "{said}");
+        // Many small events are as large as a few large ones.
+        let mut b = Builder::within(1 << 20);
+        let ends = (0..1 << 20).find(|n| b.write(*n, "a", 0, 1).is_err()).unwrap();
+        assert!((1 << 12..1 << 14).contains(&ends), "{ends}");
+        for first in ["fio version 2 iolog\n", "fio version 3 iolog\n"] {
+            let ms = if first.contains('3') { "1 " } else { "" };
+            let text = format!("{first}{ms}a write 0 17592186044416\n");
+            let said = read_within(1 << 30, text.as_bytes()).unwrap_err().to_string();
+            assert!(said.contains("65536 MiB of memory"), "{said}");
+        }
     }
 }

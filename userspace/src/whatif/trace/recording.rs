@@ -274,7 +274,12 @@ struct Reader<R> {
 }
 
 /// Reads a recording as a trace; also says how many events the kernel lost.
-pub fn read(mut input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
+pub fn read(input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
+    read_within(u64::MAX, input)
+}
+
+/// The same, of one that is to be played with so many bytes of memory.
+pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
     let mut first = [0; FIRST.len()];
     match input.read_exact(&mut first) {
         Ok(()) if first == FIRST.as_bytes() || first == OLDER.as_bytes() => {}
@@ -283,7 +288,7 @@ pub fn read(mut input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
     }
     let mut r = Reader {
         input,
-        builder: Builder::default(),
+        builder: Builder::within(memory),
         us: 0,
         sector: 0,
         events: 0,

@@ -29,6 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
 use thiserror::Error;
 
+use crate::base::text::printable;
 use crate::dbpath::avail::FreeList;
 
 use super::{Builder, EventError, FileNo, Trace, What};
@@ -69,7 +70,12 @@ pub enum LineError {
 
 /// Reads a trace.  Empty lines say nothing; what ends the first line, `\n` or `\r\n`, ends
 /// all.
-pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
+pub fn read(input: impl BufRead) -> Result<Trace, ReadError> {
+    read_within(u64::MAX, input)
+}
+
+/// The same, of one that is to be played with so many bytes of memory.
+pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace, ReadError> {
     let mut first = Vec::new();
     input.read_until(b'\n', &mut first)?;
     let first = first.strip_suffix(b"\n").unwrap_or(&first);
@@ -84,7 +90,7 @@ pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
         .flexible(true)
         .terminator(Terminator::Any(b'\n'))
         .from_reader(input.chain(&b"\n"[..]));
-    let mut builder = Builder::default();
+    let mut builder = Builder::within(memory);
     let mut record = ByteRecord::new();
     while csv.read_byte_record(&mut record).map_err(io::Error::from)? {
         let mut fields: Vec<&[u8]> = record.iter().collect();
@@ -107,7 +113,8 @@ pub fn read(mut input: impl BufRead) -> Result<Trace, ReadError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     Exact,
-    /// For people: a control character, which a terminal would obey, is a `?`.
+    /// For people: what a terminal would obey, or what would look like another name, is
+    /// escaped.
     Shown,
 }
 
@@ -119,7 +126,7 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
         Names::Shown => trace
             .names
             .iter()
-            .map(|n| printable(n.as_bytes()).into_bytes())
+            .map(|n| printable(&n.to_string_lossy()).into_bytes())
             .collect(),
     };
     let mut names: Vec<Option<u32>> = vec![None; trace.files as usize];
@@ -256,13 +263,8 @@ fn bytes(what: &'static str, s: &[u8]) -> Result<u64, LineError> {
 
 /// What of a line is fit to be shown.
 fn short(s: &[u8]) -> String {
-    printable(&s[..s.len().min(240)]).chars().take(60).collect()
-}
-
-/// Without what a terminal would obey.
-fn printable(s: &[u8]) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    String::from_utf8_lossy(s).chars().map(shown).collect()
+    let text = String::from_utf8_lossy(&s[..s.len().min(240)]);
+    printable(&text.chars().take(60).collect::<String>())
 }
 
 #[cfg(test)]
@@ -341,7 +343,7 @@ mod tests {
             ),
             (
                 "PK\u{3}\u{4}\n",
-                "this is not a trace: the first line must be 'dsm-trace,1', not 'PK??'",
+                "this is not a trace: the first line must be 'dsm-trace,1', not 'PK\\u{3}\\u{4}'",
             ),
             (
                 "dsm-trace,2\n",
