@@ -33,6 +33,8 @@ fn wrong_usage_ends_with_2() {
         "simulate r --trace t",
         "record d",
         "record d r --seconds 0",
+        "doctor --checkpoint-seconds 0",
+        "doctor --report=yes",
         "simulate --trace t --policy best",
         "simulate --trace t --policy dsm:groups=1",
         "simulate --trace t --op 0",
@@ -766,6 +768,37 @@ fn free_says_what_is_listed() {
         said(&o).ends_with("this is not the directory of a WiredTiger database\n"),
         "{}",
         said(&o)
+    );
+}
+
+/// There is no module here, and no device: that is wrong, and can be said all the same.
+#[test]
+fn the_doctor_says_what_is_not_there() {
+    let o = dsmctl("doctor no-such-device --config /nonexistent");
+    assert_eq!(o.status.code(), Some(1), "{}", said(&o));
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(text.starts_with("this machine\n"), "{text}");
+    assert!(text.contains("\nno-such-device\n"), "{text}");
+    assert!(text.contains("mend: "), "{text}");
+    assert_eq!(said(&o), "");
+
+    let o = dsmctl("doctor no-such-device --config /nonexistent -o json");
+    assert_eq!(o.status.code(), Some(1));
+    let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(
+        (&v["status"], &v["findings"][0]["check"]),
+        (&"wrong".into(), &"kernel".into())
+    );
+
+    let o = dsmctl("doctor no-such-device --config /nonexistent --report");
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(
+        text.contains("a report from the field") && text.contains("\nDEVICE1\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("no-such-device") && !text.contains("/nonexistent"),
+        "{text}"
     );
 }
 

@@ -15,12 +15,14 @@ use crate::whatif::sim::LoadStream;
 
 /// The devices that are made when the system starts, see dsmtab(5).
 pub const TAB: &str = "/etc/dsmtab";
+/// That of dsmd.service.
+pub const CONFIG: &str = "/etc/dsmd.toml";
 
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
 /// A sector is 512 bytes. All commands need root, but for free, simulate, group and
-/// trace where the files can be read.
+/// trace where the files can be read, and doctor, which then sees less.
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version, max_term_width = 80)]
 pub struct Args {
@@ -86,13 +88,30 @@ pub enum Command {
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
     /// discard {state, window, valid, queued, discarded, discarded_sectors,
     /// refused_sectors, failed, held, held_us, longest_us}, agent {dbpath, pid, version, boundary,
-    /// marked, files, boundaries, outgrown, checkpoints, uploads, refusals,
-    /// last_refresh_ms, delalloc, shared}, region_list [{file, id, class, boundary,
-    /// side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
+    /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
+    /// window_from_bytes, uploads, refusals, last_refresh_ms, delalloc, shared},
+    /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
     /// The names mean what Documentation/dsm.rst says; what does not apply is
     /// null.
     #[command(verbatim_doc_comment)]
     Status(Status),
+    /// Say what is right and what is not, and the command that mends it
+    ///
+    /// Looks at the kernel, the module, the drive, what lies between, the file system, the
+    /// data directory, the table, dsmd, unmapped writes, checkpoints, boundaries and
+    /// discards of all dsm devices, or of those named: also of devices that are configured
+    /// and not there. Nothing is changed. Who is not root sees less, and is told what.
+    ///
+    /// The exit status is 0 when all is right, 1 when something is wrong, and 2 when nothing
+    /// wrong was seen, but not all could be looked at.
+    ///
+    /// With `-o json`: {version, status, wrong, unknown, findings [{device, check, level,
+    /// text, mend [], hint, values {}}]}. status is right, wrong or unknown; level is right,
+    /// note, wrong or unknown; device is null for the machine; check is kernel, module,
+    /// configuration, devices, disk, device, drive, below, streams, table, filesystem,
+    /// dbpath, dsmd, trouble, unmapped, checkpoints, boundaries, discard or server. Names
+    /// stay, also those in values; texts may change.
+    Doctor(Doctor),
     /// Boundaries between the bottom and the top of files (asks dsmd)
     Boundary {
         #[command(subcommand)]
@@ -363,6 +382,23 @@ pub struct Status {
     /// Take the names of files from this directory [default: from dsmd]
     #[arg(long, value_name = "DIR", requires = "regions", requires = "name")]
     pub dbpath: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// [default: all dsm devices]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print the same as a form for a report to others, with figures, and without names,
+    /// paths, serial numbers and commands
+    #[arg(long)]
+    pub report: bool,
+    /// The age from which on a checkpoint is an old one, while data is written
+    #[arg(long, value_name = "N", default_value = "300")]
+    pub checkpoint_seconds: Seconds,
+    /// The configuration of dsmd
+    #[arg(long, value_name = "FILE", default_value = CONFIG)]
+    pub config: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]

@@ -33,6 +33,21 @@ const DESCRIPTOR: usize = 32;
 /// The data of Identify, and where the endurance group's number is in it.
 const IDENTIFY_SIZE: usize = 4096;
 const ENDGID: usize = 102;
+/// Identify Controller; its attributes, and the one that says FDP is supported (FDPS).
+const CONTROLLER: u32 = 1;
+const CTRATT: usize = 96;
+const FDPS: u32 = 1 << 19;
+/// The feature "Flexible Data Placement", and its bit FDPE.
+const FDP: u32 = 0x1d;
+const FDPE: u32 = 1;
+/// The log page "FDP configurations": its header, the fixed part of a descriptor, and where
+/// the nominal size of a reclaim unit is in it.
+const FDP_CONFIGURATIONS: u32 = 0x20;
+const CONFIGURATIONS_HEADER: usize = 16;
+const CONFIGURATION: usize = 64;
+const RUNS: usize = 16;
+/// A longer page is cut.
+const LONGEST_LOG: usize = 64 << 10;
 /// The log page "FDP statistics".
 const FDP_STATISTICS: u32 = 0x22;
 const FDP_STATISTICS_SIZE: usize = 64;
@@ -65,6 +80,18 @@ pub struct Statistics {
     pub media: u128,
     /// MBE: erased on the media.
     pub erased: u128,
+}
+
+/// Flexible Data Placement, as a controller and the namespace's endurance group have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// The controller can do it.
+    pub supported: bool,
+    pub enabled: bool,
+    /// The endurance group; 0: none.
+    pub group: u16,
+    /// The nominal size of a reclaim unit in bytes, while it is enabled.
+    pub reclaim_unit: Option<u64>,
 }
 
 /// `struct nvme_passthru_cmd`
@@ -176,27 +203,82 @@ impl Namespace {
 
     /// `None`: the namespace is in no endurance group with FDP.
     pub fn statistics(&self) -> io::Result<Option<Statistics>> {
+        let group = self.group()?;
+        let mut data = vec![0u8; FDP_STATISTICS_SIZE];
+        let known = group != 0 && self.log_of(group, FDP_STATISTICS, &mut data)?;
+        Ok(known.then(|| statistics(&data)))
+    }
+
+    /// Whether the drive can place data, and does.
+    pub fn placement(&self) -> io::Result<Placement> {
+        let mut data = vec![0u8; IDENTIFY_SIZE];
+        let identify = Passthru {
+            opcode: IDENTIFY,
+            cdw10: CONTROLLER,
+            ..Passthru::default()
+        };
+        let known = self.receive(ADMIN, identify, &mut data)?;
+        let attributes = u32::from_le_bytes(field(&data, CTRATT));
+        let mut found = Placement {
+            supported: known && attributes & FDPS != 0,
+            group: self.group()?,
+            ..Placement::default()
+        };
+        if !found.supported || found.group == 0 {
+            return Ok(found);
+        }
+        let mut feature = Passthru {
+            opcode: GET_FEATURES,
+            cdw10: FDP,
+            cdw11: found.group.into(),
+            ..Passthru::default()
+        };
+        found.enabled = self.send(ADMIN, &mut feature, &mut [])? && feature.result & FDPE != 0;
+        if found.enabled {
+            found.reclaim_unit = self.reclaim_unit(found.group, (feature.result >> 8) & 0xff)?;
+        }
+        Ok(found)
+    }
+
+    fn reclaim_unit(&self, group: u16, index: u32) -> io::Result<Option<u64>> {
+        let mut data = vec![0u8; CONFIGURATIONS_HEADER];
+        if !self.log_of(group, FDP_CONFIGURATIONS, &mut data)? {
+            return Ok(None);
+        }
+        let size = u32::from_le_bytes(field(&data, 4)) as usize;
+        data.resize(
+            size.clamp(CONFIGURATIONS_HEADER, LONGEST_LOG).next_multiple_of(4),
+            0,
+        );
+        let known = self.log_of(group, FDP_CONFIGURATIONS, &mut data)?;
+        Ok(known.then(|| reclaim_unit(&data, index)).flatten())
+    }
+
+    /// The endurance group of the namespace; 0: none.
+    fn group(&self) -> io::Result<u16> {
         let mut data = vec![0u8; IDENTIFY_SIZE];
         let identify = Passthru {
             opcode: IDENTIFY,
             nsid: self.id,
             ..Passthru::default()
         };
-        if !self.receive(ADMIN, identify, &mut data)? {
-            return Ok(None);
-        }
-        let group = u16::from_le_bytes(field(&data, ENDGID));
-        if group == 0 {
-            return Ok(None);
-        }
-        data.truncate(FDP_STATISTICS_SIZE);
+        let known = self.receive(ADMIN, identify, &mut data)?;
+        Ok(if known {
+            u16::from_le_bytes(field(&data, ENDGID))
+        } else {
+            0
+        })
+    }
+
+    /// Reads a log page of an endurance group, as long as `data` is.
+    fn log_of(&self, group: u16, page: u32, data: &mut [u8]) -> io::Result<bool> {
         let log = Passthru {
             opcode: GET_LOG_PAGE,
-            cdw10: FDP_STATISTICS | (dwords(&data) << 16),
+            cdw10: page | (dwords(data) << 16),
             cdw11: u32::from(group) << 16,
             ..Passthru::default()
         };
-        Ok(self.receive(ADMIN, log, &mut data)?.then(|| statistics(&data)))
+        self.receive(ADMIN, log, data)
     }
 
     /// Whether reads of deallocated blocks are to fail (DULBE).
@@ -262,6 +344,17 @@ fn statistics(data: &[u8]) -> Statistics {
     }
 }
 
+/// RUNS of a configuration in the log page, whose descriptors say how long they are.
+fn reclaim_unit(data: &[u8], index: u32) -> Option<u64> {
+    let mut at = CONFIGURATIONS_HEADER;
+    for _ in 0..index {
+        let size = u16::from_le_bytes(bytes::at(data, at)?);
+        at += usize::from(size).max(CONFIGURATION);
+    }
+    let unit = u64::from_le_bytes(bytes::at(data, at + RUNS)?);
+    (unit > 0).then_some(unit)
+}
+
 /// How many descriptors there are.
 fn count(header: &[u8]) -> usize {
     u16::from_le_bytes(field(header, 14)).into()
@@ -309,6 +402,23 @@ mod tests {
         };
         assert_eq!(statistics(&data), wanted);
         assert_eq!(dwords(&data), 15);
+    }
+
+    #[test]
+    fn the_size_of_a_reclaim_unit() {
+        // Two configurations: of 72 bytes, with two handles, and of 64.
+        let mut data = vec![0u8; CONFIGURATIONS_HEADER + 72 + 64];
+        data[16] = 72;
+        data[16 + RUNS + 3] = 4;
+        data[16 + 72] = 64;
+        data[16 + 72 + RUNS + 2] = 0x60;
+        assert_eq!(reclaim_unit(&data, 0), Some(64 << 20));
+        assert_eq!(reclaim_unit(&data, 1), Some(6 << 20));
+        assert_eq!(reclaim_unit(&data, 2), None, "beyond the page");
+        data[16] = 0;
+        assert_eq!(reclaim_unit(&data, 255), None);
+        data[16 + RUNS + 3] = 0;
+        assert_eq!(reclaim_unit(&data, 0), None, "not told");
     }
 
     #[test]

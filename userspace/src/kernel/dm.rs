@@ -49,6 +49,7 @@ enum Cmd {
     DevStatus = 7,
     TableLoad = 9,
     TableStatus = 12,
+    ListVersions = 13,
     TargetMsg = 14,
 }
 
@@ -194,6 +195,21 @@ fn payload(reply: &[u8]) -> Result<&[u8], DmError> {
     reply.get(start..end.max(start)).ok_or(DmError::Malformed)
 }
 
+/// Finds a target type in a list of struct dm_target_versions: u32 next, version[3], char
+/// name[].
+fn version(mut list: &[u8], target: &str) -> Result<Option<[u32; 3]>, DmError> {
+    while list.len() > 16 {
+        if get_str(&list[16..]) == target {
+            return Ok(Some([get_u32(list, 4)?, get_u32(list, 8)?, get_u32(list, 12)?]));
+        }
+        match get_u32(list, 0)? as usize {
+            0 => break,
+            next => list = list.get(next..).ok_or(DmError::Malformed)?,
+        }
+    }
+    Ok(None)
+}
+
 impl Dm {
     pub fn open() -> Result<Self, DmError> {
         let control = File::options()
@@ -257,6 +273,12 @@ impl Dm {
             }
         }
         Ok(found)
+    }
+
+    /// The version of a target type, if the kernel has it.
+    pub fn target_version(&self, target: &str) -> Result<Option<[u32; 3]>, DmError> {
+        let reply = self.call(Cmd::ListVersions, &header(None, 0)?, &[], ROOM)?;
+        version(payload(&reply)?, target)
     }
 
     /// A device without a table.  The prefix of its UUID tells udev's rules whose
@@ -371,6 +393,27 @@ mod tests {
         for name in ["", "a/b", "a\0b", &"x".repeat(128)] {
             assert!(matches!(header(Some(Id::Name(name)), 0), Err(DmError::Name(_))));
         }
+    }
+
+    #[test]
+    fn versions_of_targets() {
+        let entry = |next: u32, version: [u32; 3], name: &str| {
+            let mut bytes = next.to_ne_bytes().to_vec();
+            bytes.extend(version.iter().flat_map(|n| n.to_ne_bytes()));
+            bytes.extend(name.as_bytes());
+            bytes.push(0);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            bytes
+        };
+        let first = entry(24, [1, 9, 2], "linear");
+        assert_eq!(first.len(), 24);
+        let list = [first, entry(0, [1, 0, 3], "dsm"), vec![0; 64]].concat();
+        assert_eq!(version(&list, "dsm").unwrap(), Some([1, 0, 3]));
+        assert_eq!(version(&list, "linear").unwrap(), Some([1, 9, 2]));
+        assert_eq!(version(&list, "striped").unwrap(), None);
+        assert_eq!(version(&[], "dsm").unwrap(), None);
+        let outside = entry(4096, [1, 9, 2], "linear");
+        assert!(matches!(version(&outside, "dsm"), Err(DmError::Malformed)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod layout;
 pub mod memory;
 #[cfg(test)]
 pub mod model;
+pub mod module;
 pub mod mounts;
 pub mod node;
 pub mod reply;

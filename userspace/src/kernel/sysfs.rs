@@ -36,6 +36,16 @@ impl Sysfs {
         self.dir(dev).exists()
     }
 
+    /// Every block device.
+    pub fn all(&self) -> Vec<DevNo> {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        let mut all: Vec<DevNo> = entries
+            .filter_map(|e| e.file_name().to_str()?.parse().ok())
+            .collect();
+        all.sort();
+        all
+    }
+
     pub fn has(&self, dev: DevNo, what: &str) -> bool {
         self.dir(dev).join(what).exists()
     }

@@ -3,6 +3,7 @@
 
 mod attach;
 mod create;
+mod doctor;
 mod free;
 mod group;
 mod load;
@@ -26,23 +27,27 @@ use dsm::show::report::printable;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(e) => {
-            eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
-            ExitCode::FAILURE
-        }
-    }
+    let status = run(&args).unwrap_or_else(|e| {
+        eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
+        NO
+    });
+    ExitCode::from(status)
 }
 
-/// Whether what was asked is so.
-fn run(args: &Args) -> Result<bool> {
+/// The exit status when what was asked is not so, or cannot be done.
+const NO: u8 = 1;
+
+fn yes_or_no(so: Result<bool>) -> Result<u8> {
+    so.map(|so| if so { 0 } else { NO })
+}
+
+/// The exit status.
+fn run(args: &Args) -> Result<u8> {
     let out = args.output;
     let done = match &args.command {
         Command::Top(a) => top::top(a, out),
-        Command::Verify(a) => return verify::verify(a, out),
-        Command::Attach(a) => return attach::attach(a, out),
+        Command::Verify(a) => return yes_or_no(verify::verify(a, out)),
+        Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
         Command::Create(a) => create::create(a, out),
         Command::Remove { name } => create::remove(name),
         Command::Load(a) => load::load(a, out),
@@ -58,6 +63,7 @@ fn run(args: &Args) -> Result<bool> {
             Ok(())
         }
         Command::Status(a) => show::status(a, out),
+        Command::Doctor(a) => return doctor::doctor(a, out),
         Command::Boundary { command } => match command {
             BoundaryCommand::Mark { name } => {
                 let m: control::Marked = ask(name, Request::BoundaryMark)?;
@@ -98,7 +104,7 @@ fn run(args: &Args) -> Result<bool> {
             })
         }
     };
-    done.map(|()| true)
+    done.map(|()| 0)
 }
 
 /// A request to the dsmd of a device that exists.
