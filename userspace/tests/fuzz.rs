@@ -480,8 +480,17 @@ proptest! {
     }
 
     #[test]
-    fn recordings(changes in changes()) {
-        let bytes = changed_bytes(&RECORDING, &changes);
+    fn recordings(
+        changes in changes(),
+        run in prop::option::of((any::<u16>(), 1..40usize, any::<u8>())),
+    ) {
+        let mut bytes = changed_bytes(&RECORDING, &changes);
+        // A number goes on while its bytes say so.
+        if let Some((at, length, byte)) = run {
+            let at = usize::from(at) % (bytes.len() + 1);
+            let end = bytes.len().min(at + length);
+            bytes[at..end].fill(byte);
+        }
         if let Ok((trace, _)) = recording::read(&bytes[..]) {
             prop_assert!(is_sound(&trace));
         }

@@ -331,7 +331,8 @@ mod tests {
             None,
             Some(""),
             Some("8:1"),
-            Some(&*format!("{}:{}", s.st_ino, s.st_dev)),
+            Some(&*format!("{}:{}", s.st_dev + 1, s.st_ino)),
+            Some(&*format!("{}:{}", s.st_dev, s.st_ino + 1)),
             Some(&*format!("{named} ")),
         ] {
             assert!(!is_journal(&file, stream), "{stream:?}");

@@ -30,10 +30,9 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
 
 /// Whether somebody wants streams of an NVMe drive.
 fn wants_streams(facts: &Facts) -> bool {
-    let below = facts.devices.iter().filter_map(|d| d.below.as_ref());
-    let mut wanting = below.filter(|b| b.status.policy != "none").peekable();
-    if facts.devices.iter().any(|d| d.below.is_some()) {
-        return wanting.any(|b| b.disks.iter().any(Disk::is_nvme));
+    let mut below = facts.devices.iter().filter_map(|d| d.below.as_ref()).peekable();
+    if below.peek().is_some() {
+        return below.any(|b| b.status.policy != "none" && b.disks.iter().any(Disk::is_nvme));
     }
     facts.disks.iter().any(Disk::is_nvme)
 }
