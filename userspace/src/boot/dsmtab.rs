@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((a.create.name.as_str(), a.noauto), ("a", false));
         assert_eq!(a.create.dev, Path::new("/dev/x"));
         assert_eq!(b.create.dev, Path::new("/dev/disk/by-partuuid/d5a00001-01"));
-        let c = &b.create;
+        let c = &b.create.features;
         assert!(b.noauto);
         assert_eq!((c.groups, c.threshold2), (Some(4), Some(5)));
         assert_eq!(

@@ -50,6 +50,34 @@ pub enum Command {
     Attach(Attach),
     /// Take a device away; what is on the device below stays
     Remove { name: String },
+    /// Put dsm in the place of dm-linear, while the file system is mounted and in use
+    ///
+    /// For a volume of LVM's, or any other device of device-mapper's that is one piece of
+    /// another device: its table becomes dsm's on the same sectors. What is under way is
+    /// waited for, and what comes meanwhile waits; nothing is lost, and the database need
+    /// not know. Refused where the table is anything but one linear piece, or somebody
+    /// else is about to change it. It lasts until LVM sets up the volume anew, as it does
+    /// when the machine starts and when the volume is extended, moved or has a snapshot
+    /// taken: dsm is gone from it then, dsmd says so, and this command puts it back.
+    Insert(Box<Insert>),
+    /// Put dm-linear in the place of dsm, while the file system is mounted and in use
+    ///
+    /// On the same sectors, in the same way as insert does. The command that puts dsm
+    /// back, with the features that the device had, is printed.
+    Withdraw {
+        /// The device: a name of device-mapper's, or a path that leads to it
+        device: String,
+    },
+    /// Exchange the kernel module below mounted file systems
+    ///
+    /// Every dsm device becomes dm-linear on the same sectors, the module is unloaded and
+    /// the new one loaded, and every device gets the table that it had. dsmd waits
+    /// meanwhile, and uploads its table and the boundaries again. When a step fails the
+    /// devices go on, as dm-linear at worst, and the commands to go on with are printed.
+    ///
+    /// Refused before anything is done if the new module is not for this kernel, or
+    /// something else than these devices holds the old one.
+    Upgrade(Upgrade),
     /// Tell the kernel where files lie: upload a table of their extents
     ///
     /// The extents are read with FIEMAP; nothing is synced, so that data which
@@ -237,6 +265,19 @@ pub struct Create {
     pub name: String,
     /// The device below: a flash device with write streams, or what leads to one
     pub dev: PathBuf,
+    #[command(flatten)]
+    pub features: Features,
+    /// Sector of DEV at which the device begins
+    #[arg(long, value_name = "SECTOR", default_value_t = 0)]
+    pub start: u64,
+    /// Length in sectors [default: to the end of DEV]
+    #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub size: Option<u64>,
+}
+
+/// The features of the target; what is not given is the kernel's default.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Features {
     /// How streams are assigned
     #[arg(long, value_parser = ["none", "file", "boundary", "dsm"])]
     pub policy: Option<String>,
@@ -277,12 +318,21 @@ pub struct Create {
     /// checkpoints free [kernel: off]
     #[arg(long, value_parser = ["on", "off"])]
     pub discard: Option<String>,
-    /// Sector of DEV at which the device begins
-    #[arg(long, value_name = "SECTOR", default_value_t = 0)]
-    pub start: u64,
-    /// Length in sectors [default: to the end of DEV]
-    #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub size: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Insert {
+    /// The device: a name of device-mapper's, such as vg-lv, or a path that leads to it
+    pub device: String,
+    #[command(flatten)]
+    pub features: Features,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Upgrade {
+    /// The module's file [default: the one that modprobe finds]
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

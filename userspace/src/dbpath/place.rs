@@ -122,7 +122,8 @@ fn locate(
         if line.target != "linear" {
             return Ok(None);
         }
-        let (on, start) = linear(&line.params)
+        let (on, start) = line
+            .linear()
             .with_context(|| format!("the device {dev} has a strange table: {}", line.params))?;
         if let Some(p) = below(on)? {
             place
@@ -131,12 +132,6 @@ fn locate(
         }
     }
     Ok((!place.segments.is_empty()).then_some(place))
-}
-
-/// `<major>:<minor> <start>`
-fn linear(params: &str) -> Option<(DevNo, u64)> {
-    let (dev, start) = params.trim().split_once(' ')?;
-    Some((dev.parse().ok()?, start.parse().ok()?))
 }
 
 /// Names for the file systems whose extents say nothing about places.

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::kernel::devno::DevNo;
-use crate::kernel::dm::{Dm, DmError, Id};
+use crate::kernel::dm::{Dm, DmError, Id, Line};
 use crate::kernel::reply::{self, Checkpoint, ParseError, Region, Status, TableLine};
 
 /// Files a `regions` reply covers.
@@ -24,6 +24,8 @@ pub enum MessageError {
     Gone,
     #[error("the device's length changed from {0} to {1} sectors")]
     Resized(u64, u64),
+    #[error("the device's table was exchanged: its target is {0} now, not dsm")]
+    Exchanged(String),
     #[error("{0}")]
     Dm(DmError),
     #[error(transparent)]
@@ -72,6 +74,14 @@ pub trait Target {
     }
 }
 
+/// What makes it a dsm device, where it may have been one.
+fn way_back(name: &str, line: &Line) -> String {
+    match line.linear() {
+        Some(_) => format!("; `dsmctl insert {name}` puts dsm in its place"),
+        None => String::new(),
+    }
+}
+
 /// A `dsm` device of this machine.
 pub struct Device {
     dm: Dm,
@@ -98,7 +108,11 @@ impl Device {
                 sectors: line.length,
             }),
             [] => bail!("{name}: the device has no table"),
-            [line] => bail!("{name}: the device's target is {}, not dsm", line.target),
+            [line] => bail!(
+                "{name}: the device's target is {}, not dsm{}",
+                line.target,
+                way_back(&info.name, line)
+            ),
             _ => bail!("{name}: the device's table has several lines, one of dsm is needed"),
         }
     }
@@ -127,10 +141,20 @@ impl Device {
         Ok(line.params.parse()?)
     }
 
+    /// Another target than dsm, if the device has one by now.
+    fn exchanged(&self) -> Option<MessageError> {
+        let (_, lines) = self.dm.table(Id::Name(&self.name)).ok()?;
+        let other = lines.into_iter().find(|l| l.target != "dsm")?;
+        Some(MessageError::Exchanged(other.target))
+    }
+
     fn error(&self, text: &str, e: DmError) -> MessageError {
         match e.errno() {
             Some(Errno::NXIO) => MessageError::Gone,
             Some(errno) => {
+                if let Some(other) = self.exchanged() {
+                    return other;
+                }
                 let verb = text.split(' ').next().unwrap_or_default();
                 let refused = if errno == Errno::STALE {
                     MessageError::Stale
@@ -167,6 +191,9 @@ impl Target for Device {
             })?;
         // The table was taken away under us.
         let line = lines.first().ok_or(MessageError::Gone)?;
+        if line.target != "dsm" {
+            return Err(MessageError::Exchanged(line.target.clone()));
+        }
         if line.length != self.sectors {
             return Err(MessageError::Resized(self.sectors, line.length));
         }

@@ -48,14 +48,18 @@ enum Cmd {
     DevSuspend = 6,
     DevStatus = 7,
     TableLoad = 9,
+    TableClear = 10,
     TableStatus = 12,
     ListVersions = 13,
     TargetMsg = 14,
 }
 
 mod flag {
+    pub const READONLY: u32 = 1 << 0;
+    pub const SUSPEND: u32 = 1 << 1;
     pub const STATUS_TABLE: u32 = 1 << 4;
     pub const ACTIVE_PRESENT: u32 = 1 << 5;
+    pub const INACTIVE_PRESENT: u32 = 1 << 6;
     pub const BUFFER_FULL: u32 = 1 << 8;
     pub const NOFLUSH: u32 = 1 << 11;
     pub const UEVENT_GENERATED: u32 = 1 << 13;
@@ -104,6 +108,15 @@ pub struct Line {
     pub params: String,
 }
 
+impl Line {
+    /// Where a line of dm-linear leads: `<major>:<minor> <start>`.
+    pub fn linear(&self) -> Option<(DevNo, u64)> {
+        let (dev, start) = self.params.trim().split_once(' ')?;
+        (self.target == "linear").then_some(())?;
+        Some((dev.parse().ok()?, start.parse().ok()?))
+    }
+}
+
 /// What every reply says of the device.
 #[derive(Clone, Debug)]
 pub struct Info {
@@ -112,6 +125,10 @@ pub struct Info {
     pub dev: DevNo,
     pub open_count: i32,
     pub active: bool,
+    /// A table is loaded that takes effect at the next resume.
+    pub inactive: bool,
+    pub suspended: bool,
+    pub read_only: bool,
 }
 
 pub struct Dm {
@@ -179,12 +196,16 @@ fn header(id: Option<Id<'_>>, flags: u32) -> Result<[u8; HEADER], DmError> {
 }
 
 fn info(reply: &[u8]) -> Result<Info, DmError> {
+    let flags = get_u32(reply, at::FLAGS)?;
     Ok(Info {
         name: get_str(&reply[at::NAME..at::NAME + NAME_LEN]),
         uuid: get_str(&reply[at::UUID..at::UUID + UUID_LEN]),
         dev: DevNo::from_huge(get_u64(reply, at::DEV)?),
         open_count: get_u32(reply, at::OPEN_COUNT)? as i32,
-        active: get_u32(reply, at::FLAGS)? & flag::ACTIVE_PRESENT != 0,
+        active: flags & flag::ACTIVE_PRESENT != 0,
+        inactive: flags & flag::INACTIVE_PRESENT != 0,
+        suspended: flags & flag::SUSPEND != 0,
+        read_only: flags & flag::READONLY != 0,
     })
 }
 
@@ -254,6 +275,23 @@ impl Dm {
         info(&reply)
     }
 
+    /// The version of a target type, `None` if none of that name is registered.
+    pub fn version(&self, target: &str) -> Result<Option<[u32; 3]>, DmError> {
+        let reply = self.call(Cmd::ListVersions, &header(None, 0)?, &[], ROOM)?;
+        let mut rest = payload(&reply)?;
+        // struct dm_target_versions: u32 next, u32 version[3], char name[].
+        while rest.len() > 16 {
+            if get_str(&rest[16..]) == target {
+                return Ok(Some([get_u32(rest, 4)?, get_u32(rest, 8)?, get_u32(rest, 12)?]));
+            }
+            match get_u32(rest, 0)? as usize {
+                0 => break,
+                next => rest = rest.get(next..).ok_or(DmError::Malformed)?,
+            }
+        }
+        Ok(None)
+    }
+
     /// Every device-mapper device.
     pub fn list(&self) -> Result<Vec<(String, DevNo)>, DmError> {
         let reply = self.call(Cmd::ListDevices, &header(None, 0)?, &[], ROOM)?;
@@ -312,6 +350,15 @@ impl Dm {
         Ok(())
     }
 
+    /// Takes away a table that was loaded and has not taken effect.
+    pub fn clear(&self, name: &str) -> Result<(), DmError> {
+        self.call(Cmd::TableClear, &header(Some(Id::Name(name)), 0)?, &[], 0)?;
+        Ok(())
+    }
+
+    /// Goes on after a suspend.  With a table loaded it takes the place of the active one:
+    /// of a device that is in use, the kernel freezes the file system and waits for
+    /// what is under way before that.
     pub fn resume(&self, name: &str) -> Result<Info, DmError> {
         self.call_synced(Cmd::DevSuspend, &mut header(Some(Id::Name(name)), 0)?)
     }

@@ -7,8 +7,10 @@ pub mod class;
 pub mod device;
 pub mod devno;
 pub mod dm;
+pub mod exchange;
 pub mod kmsg;
 pub mod layout;
+pub mod lvm;
 pub mod memory;
 #[cfg(test)]
 pub mod model;

@@ -12,11 +12,12 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::io::Errno;
 use serde_json::json;
 
-use dsm::cli::dsmctl::{Create, Output, Streams};
+use dsm::cli::dsmctl::{Create, Features, Output, Streams};
 use dsm::kernel::device::Device;
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::{Dm, DmError, Id, Line};
-use dsm::kernel::kmsg::Since;
+use dsm::kernel::exchange;
+use dsm::kernel::lvm;
 use dsm::kernel::mounts;
 use dsm::kernel::node;
 use dsm::kernel::streams;
@@ -33,12 +34,12 @@ pub fn create(a: &Create, out: Output) -> Result<()> {
     let length = length(&sysfs, a, dev)?;
     check_unused(&sysfs, &a.dev, dev)?;
     let dm = Dm::open()?;
-    let leaves = leaves_to_name(&sysfs, &dm, a, dev)?;
+    let leaves = leaves_to_name(&sysfs, &dm, &a.dev.display().to_string(), dev)?;
     let line = Line {
         start: 0,
         length,
         target: "dsm".into(),
-        params: format!("{dev} {}{}", a.start, features(a, &leaves)),
+        params: format!("{dev} {}{}", a.start, features(&a.features, &leaves)),
     };
     match dm.create(&a.name) {
         Ok(_) => {}
@@ -65,15 +66,7 @@ pub fn create(a: &Create, out: Output) -> Result<()> {
 }
 
 fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathBuf)> {
-    let mut said = Since::now();
-    if let Err(e) = dm.load(name, line) {
-        let sentences = said.refusals();
-        return Err(if sentences.is_empty() {
-            anyhow::Error::new(e).context(format!("{name}: the kernel refused the table '{}'", line.params))
-        } else {
-            anyhow::anyhow!("{name}: {}; nothing was changed", sentences.join("; "))
-        });
-    }
+    exchange::load(dm, name, line)?;
     let info = dm
         .resume(name)
         .with_context(|| format!("{name}: cannot start the device"))?;
@@ -145,9 +138,8 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
 }
 
 /// The disks to name to the kernel, by number, and a note where that is in vain.
-fn leaves_to_name(sysfs: &Sysfs, dm: &Dm, a: &Create, dev: DevNo) -> Result<Vec<String>> {
+pub fn leaves_to_name(sysfs: &Sysfs, dm: &Dm, shown: &str, dev: DevNo) -> Result<Vec<String>> {
     let below = streams::below(sysfs, dm, dev)?;
-    let shown = a.dev.display();
     if !below.losing.is_empty() {
         eprintln!(
             "dsmctl: note: {} below {shown} does not pass streams on",
@@ -163,7 +155,7 @@ fn leaves_to_name(sysfs: &Sysfs, dm: &Dm, a: &Create, dev: DevNo) -> Result<Vec<
 }
 
 /// The feature words, with their number before them.
-fn features(a: &Create, leaves: &[String]) -> String {
+pub fn features(a: &Features, leaves: &[String]) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
         if let Some(v) = value {
@@ -199,6 +191,10 @@ fn features(a: &Create, leaves: &[String]) -> String {
 pub fn remove(name: &str) -> Result<()> {
     let device = Device::open(name)?;
     let dm = Dm::open()?;
+    ensure!(
+        !lvm::is_volume(&dm.info(Id::Name(name))?.uuid),
+        "{name}: the device is LVM's; `dsmctl withdraw {name}` takes dsm away and leaves the volume; nothing was changed"
+    );
     let mut tries = 0;
     loop {
         match dm.remove(name) {
@@ -234,10 +230,10 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn parsed(words: &str) -> Create {
+    fn parsed(words: &str) -> Features {
         let words = format!("dsmctl create d /dev/x {words}");
         match dsm::cli::dsmctl::Args::parse_from(words.split_whitespace()).command {
-            dsm::cli::dsmctl::Command::Create(a) => *a,
+            dsm::cli::dsmctl::Command::Create(a) => a.features,
             other => panic!("{other:?}"),
         }
     }
@@ -263,5 +259,18 @@ mod tests {
             " 24 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
              threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on"
         );
+    }
+
+    /// What `dsmctl withdraw` prints gives the same table.
+    #[test]
+    fn options_and_back() {
+        let all = " 26 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
+                   threshold1 1000 threshold2 5 streams 7 stream_base 2 hints off foreign keep discard on";
+        let table = format!("259:0 0{all} ").parse().unwrap();
+        assert_eq!(features(&parsed(&exchange::options(&table).join(" ")), &[]), all);
+        let table = "259:0 0 8 alpha auto streams auto leaves 259:0 hints on"
+            .parse()
+            .unwrap();
+        assert_eq!(exchange::options(&table), ["--hints on"]);
     }
 }

@@ -6,11 +6,13 @@ mod create;
 mod doctor;
 mod free;
 mod group;
+mod insert;
 mod load;
 mod record;
 mod show;
 mod simulate;
 mod top;
+mod upgrade;
 mod verify;
 
 use std::io::Write;
@@ -49,6 +51,9 @@ fn run(args: &Args) -> Result<u8> {
         Command::Verify(a) => return yes_or_no(verify::verify(a, out)),
         Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
         Command::Create(a) => create::create(a, out),
+        Command::Insert(a) => insert::insert(a, out),
+        Command::Withdraw { device } => insert::withdraw(device, out),
+        Command::Upgrade(a) => upgrade::upgrade(a, out),
         Command::Remove { name } => create::remove(name),
         Command::Load(a) => load::load(a, out),
         Command::Drop { name, files } => load::drop_files(name, files, out),

@@ -1,0 +1,185 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# dsm and dm-linear take each other's place below a mounted XFS, while a database and
+# fio write to it; where that is not possible it is refused, and the table stays. What
+# LVM does to such a volume is seen by dsmd.
+. "$(dirname "$0")/lib.sh"
+load_module
+modprobe -a xfs dm-snapshot dm-thin-pool
+
+ssd=$(disk_by_serial fdp)
+plain=$(disk_by_serial plain)
+mnt=/tmp/db
+stop=/tmp/stop
+mkdir -p $mnt
+export DM_DISABLE_UDEV=1
+lvm() {
+	command lvm "$1" --config 'devices{use_devicesfile=0 allow_mixed_block_sizes=1 filter=["a|^'"$ssd"'$|", "a|^'"$plain"'$|", "r|.*|"]}
+		activation{udev_sync=0 udev_rules=0}' -qq "${@:2}"
+}
+table() { dmsetup table "$1"; }
+kind() { dmsetup table "$1" | cut -d' ' -f3; }
+logged() { grep -q "$1" /tmp/dsmd.log; }
+served() { dsmctl boundary show vg-db 2>/dev/null | grep -q collection; }
+boundaries() { json vg-db '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
+
+# stays WHAT SENTENCE DEVICE COMMAND...: refused, with the table as it was and no other loaded
+stays() {
+	local what=$1 sentence=$2 device=$3 before
+
+	before=$(table "$device")
+	refused "$what" "$sentence" "${@:4}"
+	is "$what: the table is as it was" "$(table "$device")" "$before"
+}
+not_loaded() { is "$1: and none is loaded" "$(dmsetup table --inactive "$2")" ''; }
+
+lvm pvcreate -y -ff "$ssd" "$plain"
+lvm vgcreate vg "$ssd" "$plain"
+lvm lvcreate -y -Wn -Zn -L 1G -n db vg "$ssd"
+linear=$(table vg-db)
+mkfs.xfs -q -f -K /dev/mapper/vg-db
+mount /dev/mapper/vg-db $mnt
+mkdir $mnt/data
+load() { wtload linkbench --dbpath $mnt/data --phase load --nodes 500 --cache-mb 20 --journal-mb 4; }
+works 'a database is made on a volume' load
+dsmd --device vg-db --dbpath $mnt/data --state-dir /tmp/state --boundary manual --wait 2>>/tmp/dsmd.log &
+agent=$!
+works 'dsmd waits, and knows what is missing' until_true \
+	'logged "target is linear, not dsm; .dsmctl insert vg-db. puts dsm in its place"'
+
+# Under load
+wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --seconds 86400 --checkpoint-seconds 1 \
+	--mix mixed --cache-mb 20 --journal-mb 4 --threads 2 >/tmp/run.log 2>&1 &
+database=$!
+fio_rounds() {
+	local n=0
+
+	while [[ ! -e $stop ]]; do
+		fio --name=verify --filename=$mnt/fio --ioengine=libaio --direct=1 --size=16m --rw=randwrite \
+			--bsrange=4k-64k --iodepth=8 --verify=crc32c --verify_fatal=1 --randseed=$n --minimal || return
+		echo $((++n)) >/tmp/rounds
+	done
+}
+fio_rounds >/tmp/fio.log 2>&1 &
+fio=$!
+rounds_done() { cat /tmp/rounds 2>/dev/null || echo 0; }
+until_true 'grep -q "checkpoint 1" /tmp/run.log && (($(rounds_done) > 0))'
+
+works 'dsm is inserted under load' dsmctl insert /dev/mapper/vg-db --groups 2
+is 'on the same sectors' "$(table vg-db | cut -d' ' -f1,2,4,5)" "$(cut -d' ' -f1,2,4,5 <<<"$linear")"
+matches 'with the features that were asked for' "$(table vg-db)" ' groups 2 '
+works 'dsmd serves it' until_true served
+works 'boundaries are marked' dsmctl boundary mark vg-db
+kept=$(boundaries)
+dsm=$(table vg-db)
+said=$(dsmctl insert vg-db --groups 3 2>&1) && pass 'once more is no error' || fail "once more: $said"
+matches 'but is told' "$said" 'vg-db is on dsm already, and is left as it is'
+is 'and changes nothing' "$(table vg-db)" "$dsm"
+for ((round = 1; round <= 4; round++)); do
+	before=$(rounds_done) lost=$(grep -c 'lost' /tmp/dsmd.log)
+	works "round $round: dsm is withdrawn under load" eval 'dsmctl withdraw vg-db >/tmp/back'
+	is "round $round: the volume is LVM's as it was" "$(table vg-db)" "$linear"
+	works "round $round: dsmd says so" until_true \
+		"((\$(grep -c 'lost.*its target is linear now, not dsm' /tmp/dsmd.log) > $lost))"
+	works "round $round: the command that was printed puts it back" eval "$(tail -n 1 /tmp/back)"
+	is "round $round: with the features that it had" "$(table vg-db)" "$dsm"
+	works "round $round: dsmd serves it" until_true served
+	is "round $round: the boundaries are what they were" "$(boundaries)" "$kept"
+	works "round $round: fio finds what it wrote" until_true "((\$(rounds_done) > $before + 1)) || ! kill -0 $fio"
+done
+# As fast as can be, so that dsmd does not see each
+for ((round = 0; round < 20; round++)); do
+	dsmctl withdraw vg-db >/dev/null && dsmctl insert vg-db --groups 2 >/dev/null || { fail "fast: round $round"; break; }
+done
+works 'after twenty fast rounds dsmd serves it' until_true 'served && (($(json vg-db .files) > 12))'
+is 'with the boundaries' "$(boundaries)" "$kept"
+windows=$(json vg-db .windows)
+works 'checkpoints are seen' until_true "((\$(json vg-db .windows) > $windows + 1))"
+kill -0 $database && kill -0 $fio && pass 'database and fio go on' || fail "one has ended: $(tail -n 3 /tmp/run.log /tmp/fio.log)"
+
+# What LVM does to it
+works 'LVM refreshes the volume' lvm lvchange --refresh vg/db
+is 'dsm is gone' "$(table vg-db)" "$linear"
+works 'dsmd says so' until_true '! served && tail -n 2 /tmp/dsmd.log | grep -q "dsmctl insert vg-db"'
+dsmctl insert vg-db >/dev/null
+works 'LVM takes a snapshot' lvm lvcreate -y -s -L 64M -n snap vg/db
+is 'dsm is gone again' "$(kind vg-db)" snapshot-origin
+stays 'a volume with a snapshot' 'not linear: it is a volume that has a snapshot, and dsm can only take the place of dm-linear' \
+	vg-db dsmctl insert vg-db
+stays 'the snapshot' 'not linear: it is a snapshot' vg-snap dsmctl insert vg-snap
+works 'the snapshot is removed' lvm lvremove -y vg/snap
+works 'dsm can be inserted again' dsmctl insert vg-db
+works 'LVM extends the volume' lvm lvextend -L +256M vg/db "$ssd"
+is 'dsm is gone once more' "$(kind vg-db)" linear
+works 'the file system grows' xfs_growfs $mnt
+works 'dsm is inserted on the longer volume' dsmctl insert /dev/mapper/vg-db
+is 'all of it' "$(json vg-db .sectors)" $((1280 * 2048))
+works 'dsmd serves it' until_true served
+
+touch $stop
+wait $fio
+is 'fio has found all that it wrote' $? 0
+kill -9 $database
+wait $database 2>/dev/null
+works 'the database was killed, and is right' wtload check --dbpath $mnt/data
+kill $agent
+wait $agent
+umount $mnt
+stays 'dsmctl remove' 'vg-db: the device is LVM'"'"'s; `dsmctl withdraw vg-db` takes dsm away and leaves the volume' \
+	vg-db dsmctl remove vg-db
+works 'dsm is withdrawn from a device that is not in use' dsmctl withdraw vg-db
+works 'the file system is whole' xfs_repair -n /dev/mapper/vg-db
+
+# Refusals
+refused 'no such name' 'nobody: there is no device-mapper device of this name; nothing was changed' dsmctl insert nobody
+refused 'not of device-mapper' 'it is not a device-mapper device' dsmctl insert "$plain"
+refused 'no device' '/etc/passwd: it is not a block device; nothing was changed' dsmctl insert /etc/passwd
+lvm lvcreate -y -Wn -Zn -L 64M -n two vg "$ssd"
+lvm lvextend -L +64M vg/two "$plain"
+stays 'two segments' 'consists of 2 pieces (linear), and dsm can only take the place of one' vg-two dsmctl insert vg-two
+not_loaded 'two segments' vg-two
+lvm lvcreate -y -Wn -Zn -i 2 -L 64M -n wide vg
+stays 'striped' 'is striped, not linear' vg-wide dsmctl insert vg-wide
+stays 'withdraw from what is not dsm' "the device's target is striped, not dsm" vg-wide dsmctl withdraw vg-wide
+lvm lvcreate -y -Wn -Zn -L 64M -n meta vg "$ssd"
+dd if=/dev/zero of=/dev/mapper/vg-meta bs=1M count=4 oflag=direct status=none
+dmsetup create pool --table "0 131072 thin-pool /dev/mapper/vg-meta /dev/mapper/vg-db 128 0"
+message pool create_thin 0
+dmsetup create thin --table '0 65536 thin /dev/mapper/pool 0'
+stays 'thin' 'is thin, not linear: it is thinly provisioned' thin dsmctl insert thin
+dmsetup remove thin
+dmsetup remove pool
+dmsetup load vg-meta --table "$(table vg-meta)"
+stays 'a table that is loaded' 'somebody has loaded another table for the device, which has not taken effect yet' \
+	vg-meta dsmctl insert vg-meta
+dmsetup clear vg-meta
+dmsetup suspend vg-meta
+stays 'suspended' 'the device is suspended' vg-meta dsmctl insert vg-meta
+matches 'suspended: it still is' "$(dmsetup info vg-meta)" SUSPENDED
+dmsetup resume vg-meta
+dmsetup create ro --readonly --table "0 8192 linear $plain 0"
+stays 'read-only' 'the device is read-only' ro dsmctl insert ro
+dmsetup remove ro
+dmsetup create empty --notable
+refused 'no table' 'empty: the device has no table; nothing was changed' dsmctl insert empty
+dmsetup remove empty
+mkdir -p /run/lock/lvm
+flock /run/lock/lvm/V_vg sleep 86400 &
+locker=$!
+until_true '! flock -n /run/lock/lvm/V_vg true'
+stays 'LVM is at work' 'vg-meta: LVM is at work on the volume group vg' vg-meta dsmctl insert vg-meta
+stays 'LVM is at work: withdraw' 'LVM is at work' vg-meta dsmctl withdraw vg-meta
+pkill -P $locker
+wait $locker 2>/dev/null
+until_true 'flock -n /run/lock/lvm/V_vg true'
+works 'then it goes' dsmctl insert vg-meta
+works 'and back' dsmctl withdraw vg-meta
+
+# Any dm-linear device will do
+dmsetup create piece --table "0 8192 linear $plain 4096"
+works 'a device without LVM' eval 'dsmctl insert piece >/dev/null && [[ $(kind piece) = dsm ]]'
+is 'has what dm-linear had' "$(table piece | cut -d' ' -f4,5)" "$(lsblk -dno MAJ:MIN "$plain" | xargs) 4096"
+dmsetup remove piece
+lvm vgremove -y -ff vg
+lvm pvremove -y -ff "$ssd" "$plain"
+done_testing
