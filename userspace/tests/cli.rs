@@ -112,7 +112,6 @@ fn errors_are_one_sentence() {
         "insert no-such-device",
         "insert /nonexistent",
         "withdraw no-such-device",
-        "upgrade",
         "upgrade --module /nonexistent",
         "boundary show no-such-device",
         "verify no-such-device",

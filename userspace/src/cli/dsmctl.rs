@@ -2,15 +2,16 @@
 //! The command line of `dsmctl`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::base::sizes::bytes;
+use crate::base::sizes;
 use crate::daemon::config::Seconds;
 use crate::dbpath::rules::Source;
 use crate::kernel::class::Class;
 use crate::whatif::flash::PAGE;
-use crate::whatif::sim::policies::Spec;
+use crate::whatif::sim::policies::{Spec, SpecError};
 use crate::whatif::sim::LoadStream;
 
 /// The devices that are made when the system starts, see dsmtab(5).
@@ -211,7 +212,8 @@ pub enum Command {
     /// several policies
     ///
     /// With --trace it is text; its first line is `dsm-trace,1`, then one event a line
-    /// in time order, with offsets and lengths in bytes:
+    /// in time order (what is out of it by 100 ms at most is sorted), with offsets and
+    /// lengths in bytes:
     ///
     ///   <microseconds>,W,<file>,<offset>,<length>   write
     ///   <microseconds>,D,<file>,<offset>,<length>   discard
@@ -267,11 +269,11 @@ pub struct Create {
     pub dev: PathBuf,
     #[command(flatten)]
     pub features: Features,
-    /// Sector of DEV at which the device begins
-    #[arg(long, value_name = "SECTOR", default_value_t = 0)]
+    /// Sector of DEV at which the device begins; with a suffix, bytes: 1MiB
+    #[arg(long, value_name = "SECTOR", default_value_t = 0, value_parser = sector)]
     pub start: u64,
-    /// Length in sectors [default: to the end of DEV]
-    #[arg(long, value_name = "SECTORS", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Length in sectors; with a suffix, bytes: 100GiB [default: to the end of DEV]
+    #[arg(long, value_name = "SECTORS", value_parser = length)]
     pub size: Option<u64>,
 }
 
@@ -350,6 +352,18 @@ pub struct Attach {
     pub tab: PathBuf,
 }
 
+fn sector(s: &str) -> Result<u64, String> {
+    sizes::sectors(s)
+        .ok_or_else(|| "it must be a number of sectors, or of bytes with a suffix, such as 1MiB".into())
+}
+
+fn length(s: &str) -> Result<u64, String> {
+    match sector(s)? {
+        0 => Err("it must be one sector or more".into()),
+        n => Ok(n),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     Auto,
@@ -415,10 +429,9 @@ fn boundary(s: &str) -> Result<Boundary, String> {
     match s {
         "mark" => Ok(Boundary::Mark),
         "none" => Ok(Boundary::None),
-        n => n
-            .parse()
+        n => sizes::bytes(n)
             .map(Boundary::Bytes)
-            .map_err(|_| "it must be mark, none or a number of bytes".into()),
+            .ok_or_else(|| "it must be mark, none or a number of bytes, such as 1GiB".into()),
     }
 }
 
@@ -527,14 +540,15 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
-    /// filestream, per-object, rules or oracle; may be given several times [default: all]
+    /// filestream, per-object, rules or oracle; several with commas between them, or given
+    /// several times [default: all]
     ///
-    /// Features follow a colon, as in dsm:groups=4,prediction=off. Those of dsm
+    /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. Those of dsm
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
     /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
     /// (mapper, remapper, halves or all), that of autostream-sfr is decay (in windows from checkpoint to checkpoint).
     #[arg(long, value_name = "POLICY")]
-    pub policy: Vec<Spec>,
+    pub policy: Vec<Specs>,
     /// With the discards of what checkpoints have freed, without, or both; discards
     /// need a recording with WiredTiger's lists
     #[arg(long, value_enum, default_value_t = Discards::Both)]
@@ -582,6 +596,29 @@ pub struct Simulate {
     pub rules: Vec<Source>,
 }
 
+/// Policies with commas between them, as their features have.
+#[derive(Clone, Debug)]
+pub struct Specs(pub Vec<Spec>);
+
+impl FromStr for Specs {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let mut each: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            let is_feature = part.split(':').next().is_some_and(|name| name.contains('='));
+            match each.last_mut().filter(|_| is_feature) {
+                Some(last) => *last = format!("{last},{part}"),
+                None => each.push(part.to_owned()),
+            }
+        }
+        each.iter()
+            .map(|spec| spec.parse())
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Discards {
     Both,
@@ -624,11 +661,11 @@ fn share(s: &str) -> Result<f64, String> {
     number(s, |n| (0.0..1.0).contains(&n), "0 or more and less than 1")
 }
 
-/// Bytes, with K, M, G or T for powers of 1024.
+/// Whole pages.
 fn size(s: &str) -> Result<u64, String> {
-    bytes(s)
+    sizes::bytes(s)
         .filter(|n| *n > 0 && n % PAGE == 0)
-        .ok_or_else(|| format!("it must be whole pages of {PAGE} bytes, such as 4194304 or 4M"))
+        .ok_or_else(|| format!("it must be whole pages of {PAGE} bytes, such as 4194304 or 4MiB"))
 }
 
 /// The smallest erase unit that can be asked for, and what is taken if none is.
@@ -640,7 +677,7 @@ fn unit(s: &str) -> Result<u64, String> {
     if (MIN_UNIT..=1 << 30).contains(&bytes) {
         Ok(bytes)
     } else {
-        Err("it must be from 256K to 1G".into())
+        Err("it must be from 256KiB to 1GiB".into())
     }
 }
 
@@ -681,6 +718,7 @@ mod tests {
             ("1M", 1 << 20),
             ("2g", 2 << 30),
             ("1T", 1 << 40),
+            ("16MiB", 16 << 20),
         ] {
             assert_eq!(size(s), Ok(n), "{s}");
         }
@@ -688,6 +726,36 @@ mod tests {
             assert!(size(s).is_err(), "{s}");
         }
         assert!(unit("128K").is_err() && unit("2G").is_err());
+    }
+
+    #[test]
+    fn lengths() {
+        assert_eq!(length("8"), Ok(8));
+        assert_eq!(sector("1GiB"), Ok(2 << 20));
+        assert!(length("0").is_err() && sector("1.5G").is_err() && sector("").is_err());
+        assert_eq!(boundary("64KiB"), Ok(Boundary::Bytes(64 << 10)));
+    }
+
+    #[test]
+    fn a_list_of_policies() {
+        let specs = |text: &str| -> Vec<String> {
+            let Specs(all) = text.parse().unwrap();
+            all.iter().map(Spec::to_string).collect()
+        };
+        assert_eq!(specs("dsm"), ["dsm"]);
+        assert_eq!(
+            specs("none,dsm:groups=4,prediction=off,file"),
+            ["none", "dsm:groups=4,prediction=off", "file"]
+        );
+        for (text, wanted) in [
+            ("none,", "''"),
+            ("none,best", "'best'"),
+            ("groups=4", "'groups=4'"),
+            ("none,groups=4", "groups"),
+        ] {
+            let said = text.parse::<Specs>().unwrap_err().to_string();
+            assert!(said.contains(wanted), "{text}: {said}");
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ const ROOM: usize = 64 * 1024;
 
 #[derive(Debug, Error)]
 pub enum DmError {
-    #[error("device-mapper is not available: cannot open {CONTROL}: {0}")]
+    #[error("{}", no_control(.0))]
     Control(io::Error),
     #[error("{0}")]
     Os(#[from] Errno),
@@ -79,6 +79,18 @@ pub enum DmError {
     Malformed,
     #[error("the name {0:?} is not a device-mapper name: 1 to 127 characters, no '/'")]
     Name(String),
+}
+
+fn no_control(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("device-mapper is for root only: cannot open {CONTROL}: {e}")
+        }
+        io::ErrorKind::NotFound => {
+            format!("this kernel has no device-mapper, or has not loaded it (`modprobe dm-mod`): there is no {CONTROL}")
+        }
+        _ => format!("device-mapper is not available: cannot open {CONTROL}: {e}"),
+    }
 }
 
 impl DmError {
@@ -433,6 +445,14 @@ mod tests {
         assert_eq!(&h[48..53], b"dsm0\0");
         let h = header(Some(Id::Dev(DevNo::new(253, 300))), 0).unwrap();
         assert_eq!(info(&h).unwrap().dev, DevNo::new(253, 300));
+    }
+
+    #[test]
+    fn what_keeps_device_mapper_away_is_told_apart() {
+        let said = |errno| DmError::Control(io::Error::from_raw_os_error(errno)).to_string();
+        assert!(said(libc::EACCES).starts_with("device-mapper is for root only: "));
+        assert!(said(libc::ENOENT).contains("`modprobe dm-mod`"));
+        assert!(said(libc::EMFILE).starts_with("device-mapper is not available: "));
     }
 
     #[test]

@@ -10,17 +10,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use sd_notify::NotifyState;
 
 use dsm::base::log;
+use dsm::cli;
 use dsm::cli::exporter::Args;
 use dsm::daemon;
 
 use pages::Pages;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = cli::parse();
     log::init(args.log_format, false);
     daemon::abort_on_panic();
     match run(&args) {

@@ -2,7 +2,6 @@
 //! `dsmctl create` and `dsmctl remove`.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread::sleep;
@@ -15,7 +14,7 @@ use serde_json::json;
 use dsm::cli::dsmctl::{Create, Features, Output, Streams};
 use dsm::kernel::device::Device;
 use dsm::kernel::devno::DevNo;
-use dsm::kernel::dm::{Dm, DmError, Id, Line};
+use dsm::kernel::dm::{Dm, Id, Line};
 use dsm::kernel::exchange;
 use dsm::kernel::lvm;
 use dsm::kernel::mounts;
@@ -207,22 +206,12 @@ pub fn remove(name: &str) -> Result<()> {
                 }
                 sleep(REMOVE_PAUSE);
             }
-            Err(e) => return Err(gone(name, e)),
+            Err(e) => return Err(e).with_context(|| format!("{name}: cannot remove the device")),
         }
     }
     node::remove(name, device.devno);
     debug_assert!(dm.info(Id::Name(name)).is_err());
     Ok(())
-}
-
-fn gone(name: &str, e: DmError) -> anyhow::Error {
-    let text = format!("{name}: cannot remove the device");
-    match e {
-        DmError::Control(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            anyhow::anyhow!("{text}: not permitted")
-        }
-        e => anyhow::Error::new(e).context(text),
-    }
 }
 
 #[cfg(test)]

@@ -19,16 +19,16 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 use serde::Serialize;
 
 use dsm::agent::control::{self, Request};
+use dsm::cli;
 use dsm::cli::dsmctl::{self as args, Args, BoundaryCommand, Command, Output};
 use dsm::kernel::device::{Device, MessageError, Target};
 use dsm::show::report::printable;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = cli::parse();
     let status = run(&args).unwrap_or_else(|e| {
         eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
         NO

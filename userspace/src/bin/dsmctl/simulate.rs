@@ -52,7 +52,7 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     let specs = if a.policy.is_empty() {
         usual(model.streams, !a.rules.is_empty())
     } else {
-        a.policy.clone()
+        a.policy.iter().flat_map(|specs| specs.0.clone()).collect()
     };
     // The drive is that of the run without discards: what these give back is room.
     model.pages = Some(pages);

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 
 use dsm::base::log;
+use dsm::cli;
 use dsm::cli::dsmd::Args;
 use dsm::daemon::config::Config;
 use dsm::daemon::{self, Local};
 use dsm::dbpath::rules::Rules;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = cli::parse();
     let config = match args.config().and_then(|c| check_rules(&c).map(|()| c)) {
         Ok(config) => config,
         Err(e) => {

@@ -20,7 +20,11 @@
 //! Offsets and lengths are bytes, files are paths relative to the dbpath.  It is CSV as
 //! RFC 4180 has it: a path with a comma, a quote or a line's end in it stands in quotes,
 //! with its own quotes doubled.  Paths are bytes, in whatever encoding.
+//!
+//! Who merges what several processors wrote may be a little out of order: times that go
+//! back by 100 ms at most are sorted.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Write};
 use std::ops::Range;
@@ -35,6 +39,10 @@ use crate::dbpath::avail::FreeList;
 use super::{Builder, EventError, FileNo, Trace, What};
 
 const FIRST: &str = "dsm-trace,1";
+
+/// By how many microseconds a time may go back, and how many events are held for that.
+const BACK: u64 = 100_000;
+const HELD: usize = 1 << 16;
 
 #[derive(Debug, Error)]
 pub enum ReadError {
@@ -52,6 +60,8 @@ pub enum LineError {
     NoEvent(String),
     #[error("the time '{0}' is not a number of microseconds")]
     Time(String),
+    #[error("the time {0} is {1} us before that of an event above, of which {BACK} are sorted")]
+    Back(u64, u64),
     #[error("there is no event '{0}', only W, D, L, C, X, R, M, A, S and N")]
     Kind(String),
     #[error("{kind} takes {takes}, and there are {found} fields after it")]
@@ -90,23 +100,103 @@ pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace, ReadEr
         .flexible(true)
         .terminator(Terminator::Any(b'\n'))
         .from_reader(input.chain(&b"\n"[..]));
-    let mut builder = Builder::within(memory);
+    let mut sorter = Sorter {
+        builder: Builder::within(memory),
+        held: VecDeque::new(),
+        newest: 0,
+    };
     let mut record = ByteRecord::new();
     while csv.read_byte_record(&mut record).map_err(io::Error::from)? {
-        let mut fields: Vec<&[u8]> = record.iter().collect();
-        if let Some(last) = fields.last_mut().filter(|_| crlf) {
-            *last = last.strip_suffix(b"\r").unwrap_or(last);
+        if crlf {
+            let mut fields: Vec<&[u8]> = record.iter().collect();
+            if let Some(last) = fields.last_mut() {
+                *last = last.strip_suffix(b"\r").unwrap_or(last);
+            }
+            record = ByteRecord::from(fields);
         }
-        if fields == [b""] {
+        if record.len() == 1 && record[0].is_empty() {
             continue;
         }
-        event(&mut builder, &fields).map_err(|e| {
-            // The record ends before this line, behind the first one.
-            let within = record.as_slice().iter().filter(|&&b| b == b'\n').count() as u64;
-            ReadError::Line(csv.position().line() - within, e)
-        })?;
+        // The record ends before this line, behind the first one.
+        let within = record.as_slice().iter().filter(|&&b| b == b'\n').count() as u64;
+        let line = csv.position().line() - within;
+        record = sorter.take(line, record)?;
     }
-    Ok(builder.finish())
+    sorter.give_all()?;
+    Ok(sorter.builder.finish())
+}
+
+/// An event that waits for earlier ones.
+struct Held {
+    us: u64,
+    line: u64,
+    record: ByteRecord,
+}
+
+/// Hands events on in the order of their times.
+struct Sorter {
+    builder: Builder,
+    held: VecDeque<Held>,
+    newest: u64,
+}
+
+impl Sorter {
+    /// Takes an event, and returns a record that is no longer needed.
+    fn take(&mut self, line: u64, record: ByteRecord) -> Result<ByteRecord, ReadError> {
+        let us = match time(&record) {
+            Ok(us) => us,
+            Err(e) => {
+                // What is wrong above comes first.
+                self.give_all()?;
+                return Err(ReadError::Line(line, e));
+            }
+        };
+        let back = self.newest.saturating_sub(us);
+        if back > BACK {
+            self.give_all()?;
+            return Err(ReadError::Line(line, LineError::Back(us, back)));
+        }
+        self.newest = self.newest.max(us);
+        let at = match self.held.back() {
+            Some(last) if last.us > us => self.held.partition_point(|h| h.us <= us),
+            _ => self.held.len(),
+        };
+        self.held.insert(at, Held { us, line, record });
+        let mut free = ByteRecord::new();
+        while self.held.len() > HELD
+            || self
+                .held
+                .front()
+                .is_some_and(|h| h.us < self.newest.saturating_sub(BACK))
+        {
+            free = self.give()?;
+        }
+        Ok(free)
+    }
+
+    fn give(&mut self) -> Result<ByteRecord, ReadError> {
+        let Some(Held { us, line, record }) = self.held.pop_front() else {
+            return Ok(ByteRecord::new());
+        };
+        let fields: Vec<&[u8]> = record.iter().collect();
+        event(&mut self.builder, us, &fields).map_err(|e| ReadError::Line(line, e))?;
+        Ok(record)
+    }
+
+    fn give_all(&mut self) -> Result<(), ReadError> {
+        while !self.held.is_empty() {
+            self.give()?;
+        }
+        Ok(())
+    }
+}
+
+fn time(record: &ByteRecord) -> Result<u64, LineError> {
+    let fields: Vec<&[u8]> = record.iter().take(2).collect();
+    let [time, _] = fields.as_slice() else {
+        return Err(LineError::NoEvent(short(&fields.concat())));
+    };
+    digits(time).ok_or_else(|| LineError::Time(short(time)))
 }
 
 /// How a trace is written.
@@ -192,11 +282,10 @@ fn push(record: &mut ByteRecord, number: u64) {
     record.push_field(number.to_string().as_bytes());
 }
 
-fn event(builder: &mut Builder, fields: &[&[u8]]) -> Result<(), LineError> {
-    let [time, kind, fields @ ..] = fields else {
+fn event(builder: &mut Builder, us: u64, fields: &[&[u8]]) -> Result<(), LineError> {
+    let [_, kind, fields @ ..] = fields else {
         return Err(LineError::NoEvent(short(&fields.concat())));
     };
-    let us = digits(time).ok_or_else(|| LineError::Time(short(time)))?;
     let wrong = |takes| LineError::Fields {
         kind: short(kind),
         takes,
@@ -385,8 +474,8 @@ mod tests {
             ("dsm-trace,1\n1,W,,0,1\n", "line 2: a file without a name"),
             ("dsm-trace,1\n1,R,a,\n", "line 2: a file without a name"),
             (
-                "dsm-trace,1\n5,C\n4,C\n",
-                "line 3: the time 4 is before the time 5 of the event above",
+                "dsm-trace,1\n100006,C\n5,C\n",
+                "line 3: the time 5 is 100001 us before that of an event above, of which 100000 are sorted",
             ),
             (
                 "dsm-trace,1\n5,L\n6,L\n",
@@ -408,6 +497,46 @@ mod tests {
 
     /// With names that a comma, a quote, a line's end, a terminal or another encoding would
     /// take apart.
+    #[test]
+    fn times_that_go_back_a_little_are_sorted() {
+        let sorted = |text: &str| -> Vec<(u64, String)> {
+            let t = parse(text).unwrap();
+            let name = |what| match what {
+                What::Write { offset, .. } => format!("W{offset}"),
+                What::Checkpoint => "C".into(),
+                other => format!("{other:?}"),
+            };
+            let named = |e: &&Event| !matches!(e.what, What::Name { .. });
+            t.events
+                .iter()
+                .filter(named)
+                .map(|e| (e.us, name(e.what)))
+                .collect()
+        };
+        let is = |us, what: &str| (us, what.to_owned());
+        assert_eq!(
+            sorted("dsm-trace,1\n7,W,a,0,1\n100007,C\n7,W,a,1,1\n9,W,a,2,1\n8,W,a,3,1\n"),
+            [
+                is(7, "W0"),
+                is(7, "W1"),
+                is(8, "W3"),
+                is(9, "W2"),
+                is(100_007, "C")
+            ]
+        );
+        // More than are held at a time, and far apart: what was handed on stays.
+        let mut text = "dsm-trace,1\n".to_owned();
+        for n in 0..2 * HELD as u64 {
+            text += &format!("{},C\n", n ^ 1);
+        }
+        let all = sorted(&text);
+        assert_eq!(all.len(), 2 * HELD);
+        assert!(all.windows(2).all(|w| w[0].0 <= w[1].0));
+        // An error above is told before one below.
+        let said = parse("dsm-trace,1\n1,W,a,0,0\nx,C\n").unwrap_err().to_string();
+        assert_eq!(said, "line 2: a length of 0");
+    }
+
     #[test]
     fn names_survive() {
         let names: [&[u8]; 8] = [
