@@ -62,6 +62,7 @@ else
 	works 'nobody wants streams any longer' dsmctl set t policy none
 fi
 is 'all is right' "$(status t)" 0
+is 'the device lies on the drive itself' "$(finding below .text)" "it lies on $(basename "$ssd")"
 matches 'which is said' "$(doctor t)" 'Nothing is wrong'
 is 'the data directory is found' "$(level dbpath)" right
 is 'and so is dsmd' "$(level dsmd)" right

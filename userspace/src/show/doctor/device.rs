@@ -134,7 +134,7 @@ impl Judge<'_> {
             );
         }
         if !stack.stacked {
-            return finding(Level::Right, format!("it lies on {disks} itself"));
+            return finding(Level::Right, format!("it lies on {disks}"));
         }
         if !b.followed {
             let text = format!("volumes lie between it and {disks}, whose tables only root can read");

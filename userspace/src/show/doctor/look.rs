@@ -21,6 +21,7 @@ use crate::kernel::devno::DevNo;
 use crate::kernel::dm::{Dm, DmError};
 use crate::kernel::module::{Kernel, System};
 use crate::kernel::mounts::{self, Mount};
+use crate::kernel::reply::TableLine;
 use crate::kernel::streams::{self, LiveTables};
 use crate::kernel::sysfs::Sysfs;
 use crate::show::sample::Sample;
@@ -190,11 +191,12 @@ impl Looker<'_> {
             None => &streams::Unknown,
         };
         let error = Some(error.trim().to_owned()).filter(|e| !e.is_empty());
+        let table = device.table_line()?;
         let below = Below {
             status: device.status()?,
-            table: device.table_line()?,
             error,
-            stack: streams::below(self.sysfs(), tables, device.devno).map_err(|e| format!("{e:#}")),
+            stack: self.stack(&table, tables, device.devno),
+            table,
             followed: self.dm.is_some(),
             disks: Vec::new(),
             mounts: self.mounts_on(device.devno),
@@ -211,14 +213,25 @@ impl Looker<'_> {
         let devno = sysfs.all().into_iter().find(named)?;
         Some(self.with_disks(Below {
             status: kernel.status,
-            table: kernel.table,
             error: None,
-            stack: streams::below(sysfs, &streams::Unknown, devno).map_err(|e| format!("{e:#}")),
+            stack: self.stack(&kernel.table, &streams::Unknown, devno),
+            table: kernel.table,
             followed: false,
             disks: Vec::new(),
             mounts: self.mounts_on(devno),
             media: kernel.media,
         }))
+    }
+
+    /// What lies below the device, which is itself none of the volumes between.
+    fn stack(
+        &self,
+        table: &TableLine,
+        tables: &dyn LiveTables,
+        devno: DevNo,
+    ) -> Result<streams::Below, String> {
+        let below = table.below.parse().unwrap_or(devno);
+        streams::below(self.sysfs(), tables, below).map_err(|e| format!("{e:#}"))
     }
 
     fn with_disks(&self, below: Below) -> Below {

@@ -180,7 +180,7 @@ this machine
 geheim
   ok     drive          nvme7n1 places data as it is told (FDP) in 8 streams,
                         which erases units of 64 MiB
-  ok     below          it lies on nvme7n1 itself
+  ok     below          it lies on nvme7n1
   ok     streams        policy dsm uses 8 of 8
   ok     table          it knows of 12 files, in 310 extents (pieces)
   ok     filesystem     XFS, mounted at /srv/geheim
@@ -416,6 +416,8 @@ fn what_lies_between() {
         b.status.source = "leaves".into();
     });
     assert_eq!(volume.status(), 0);
+    let text = Ink::plain().write(&find(&volume, "below").text);
+    assert_eq!(text, "it lies on a volume of nvme7n1");
     let machine = of_device(move |d| {
         let b = d.below.as_mut().unwrap();
         stack(b);
