@@ -12,12 +12,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, ensure, Result};
 use dsm::dbpath::avail::{difference, read, FreeList};
 use dsm::dbpath::fiemap::{Fiemap, Mapper};
 use dsm::dbpath::place::Place;
 use dsm::dbpath::walk::{find_file, open_file, Root};
-use dsm::kernel::dm::{Dm, Id};
+use dsm::kernel::device::{Device, Target};
 use dsm::kernel::table::Extent;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -29,34 +29,26 @@ enum Rule {
 
 /// Ranges in one message.
 const BATCH: usize = 64;
-/// Late by up to so long, at random, as an agent on a busy machine is.
-const LATE_MS: u64 = 400;
+/// Late by a checkpoint and as many sectors of the next, as an agent on a busy machine
+/// is; every other time.  By the clock a busy database would be as late.
+const LATE_SECTORS: u64 = 64;
+/// The first stream of pages of the database; those before have the journal.
+const PAGES: u32 = 3;
 
 struct Agent {
     rule: Rule,
-    device: String,
-    dm: Dm,
+    device: Device,
     fiemap: Fiemap,
     window: u64,
+    prompt: bool,
     known: HashMap<PathBuf, FreeList>,
 }
 
 impl Agent {
-    fn message(&self, text: &str) -> Result<String> {
-        self.dm
-            .message(&self.device, text)
-            .with_context(|| format!("'{}'", text.get(..40).unwrap_or(text)))
-    }
-
     /// Begins a window; the number of the one before.
     fn begin_window(&mut self) -> Result<u64> {
-        let reply = self.message("window")?;
-        let number = reply
-            .trim()
-            .strip_prefix("window ")
-            .context("no window")?
-            .parse()?;
-        Ok(std::mem::replace(&mut self.window, number))
+        let window = self.device.window()?;
+        Ok(std::mem::replace(&mut self.window, window))
     }
 
     fn freed(&self, path: &Path, new: &FreeList) -> Vec<Range<u64>> {
@@ -99,7 +91,7 @@ impl Agent {
                 all + &format!(" {}:{}", e.start, e.length)
             });
             // Too late is no failure: the bits are gone.
-            if let Err(e) = self.message(&format!("discard {since}{ranges}")) {
+            if let Err(e) = self.device.message(&format!("discard {since}{ranges}")) {
                 eprintln!("discard-rule: {e:#}");
                 return Ok(());
             }
@@ -117,20 +109,44 @@ impl Agent {
                     "-l",
                     &(e.length * 512).to_string(),
                 ])
-                .arg(format!("/dev/mapper/{}", self.device))
+                .arg(format!("/dev/mapper/{}", self.device.name))
                 .status()?;
             ensure!(done.success(), "blkdiscard: {done}");
         }
         Ok(())
     }
 
+    /// Sectors that were written of the database's pages.
+    fn written(&self) -> Result<u64> {
+        let status = self.device.status()?;
+        let pages = status.per_stream.iter().filter(|s| s.stream >= PAGES);
+        Ok(pages.map(|s| s.sectors).sum())
+    }
+
+    /// Until another checkpoint is complete and the one after it is under way.
+    fn be_late(&self, dbpath: &Path) -> Result<()> {
+        let first = turtle(dbpath);
+        let (mut newest, mut before) = (first.clone(), self.written()?);
+        loop {
+            std::thread::sleep(Duration::from_millis(1));
+            let (now, written) = (turtle(dbpath), self.written()?);
+            if now != newest {
+                (newest, before) = (now, written);
+            } else if newest != first && written >= before + LATE_SECTORS {
+                return Ok(());
+            }
+        }
+    }
+
     fn checkpoint(&mut self, root: &Root) -> Result<()> {
-        late(LATE_MS);
+        self.prompt = !self.prompt;
+        if !self.prompt {
+            self.be_late(root.path())?;
+        }
         let since = match self.rule {
             Rule::Naive => 0,
             _ => self.begin_window()?,
         };
-        late(LATE_MS / 4);
         let (snapshot, lists) = read(root, &mut |_| true)?;
         let mut places = Vec::new();
         for (file, list) in snapshot.files.iter().zip(lists) {
@@ -149,10 +165,6 @@ impl Agent {
     }
 }
 
-fn late(most: u64) {
-    std::thread::sleep(Duration::from_millis(fastrand::u64(..most)));
-}
-
 fn turtle(dbpath: &Path) -> String {
     std::fs::read_to_string(dbpath.join("WiredTiger.turtle")).unwrap_or_default()
 }
@@ -168,14 +180,13 @@ fn main() -> Result<()> {
         "difference" => Rule::Difference,
         other => bail!("there is no rule {other}"),
     };
-    let dm = Dm::open()?;
-    let sectors = dm.table(Id::Name(device))?.1.iter().map(|l| l.length).sum();
+    let device = Device::open(device)?;
     let mut agent = Agent {
         rule,
-        device: device.clone(),
-        dm,
-        fiemap: Fiemap::new(Place::whole(sectors)),
+        fiemap: Fiemap::new(Place::whole(device.sectors)),
+        device,
         window: 0,
+        prompt: true,
         known: HashMap::new(),
     };
     let root = Root::open(Path::new(dbpath))?;
