@@ -13,8 +13,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
@@ -34,7 +34,7 @@ pub const RUN_DIR: &str = "/run/dsmd";
 const MAX_REQUEST: u64 = 64 * 1024;
 /// A client that is slower than this is let go, so that it keeps no one waiting.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client may have the table to itself.
+/// How long a client may have the table to itself without asking again.
 pub const HOLD: Duration = Duration::from_secs(10);
 /// How long the agent may be busy with something else.
 const BUSY: Duration = Duration::from_secs(60);
@@ -420,10 +420,93 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
     Ok(serde_json::from_value(envelope.reply)?)
 }
 
+/// The dsmds of some devices, which leave the tables alone until this is dropped, however
+/// long that takes; when the process is killed, for [`HOLD`].
+pub struct Holding {
+    dir: PathBuf,
+    devices: Vec<String>,
+    again: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Holding {
+    /// Asks each of them, and waits for the answer.
+    pub fn begin(dir: &Path, devices: Vec<String>) -> Result<Self> {
+        Self::renewed(dir, devices, HOLD / 5)
+    }
+
+    fn renewed(dir: &Path, devices: Vec<String>, every: Duration) -> Result<Self> {
+        let mut holding = Self {
+            dir: dir.to_owned(),
+            devices,
+            again: None,
+        };
+        for device in &holding.devices {
+            ask::<Value>(&holding.dir, device, Request::Hold)?;
+        }
+        let (end, ended) = mpsc::channel();
+        let (dir, devices) = (holding.dir.clone(), holding.devices.clone());
+        let renew = move || {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                for device in &devices {
+                    // One that does not answer now may do so the next time.
+                    let _ = ask_within::<Value>(every, &dir, device, Request::Hold);
+                }
+            }
+        };
+        holding.again = Some((end, thread::spawn(renew)));
+        Ok(holding)
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.again.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+        for device in &self.devices {
+            // It finds out by itself, a little later.
+            let _ = ask::<Value>(&self.dir, device, Request::Release);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_hold_lasts_as_long_as_it_is_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (woken, wakes) = mpsc::channel();
+        let server = Server::start(dir.path(), "d", move || woken.send(()).unwrap()).unwrap();
+        let (heard, hears) = mpsc::channel();
+        let agent = thread::spawn(move || loop {
+            wakes.recv().unwrap();
+            while let Some(p) = server.next() {
+                let last = p.request == Request::Release;
+                heard.send(p.request.clone()).unwrap();
+                p.answer(Ok(Value::Null));
+                if last {
+                    return;
+                }
+            }
+        });
+        let holding = Holding::renewed(dir.path(), vec!["d".into()], Duration::from_millis(10)).unwrap();
+        for _ in 0..4 {
+            assert_eq!(hears.recv().unwrap(), Request::Hold);
+        }
+        drop(holding);
+        agent.join().unwrap();
+        let rest: Vec<_> = hears.iter().collect();
+        let (last, holds) = rest.split_last().unwrap();
+        assert_eq!(last, &Request::Release);
+        assert!(holds.iter().all(|r| *r == Request::Hold));
+
+        let none = Holding::begin(dir.path(), vec!["gone".into()]).err().unwrap();
+        assert!(none.to_string().starts_with("gone: no dsmd serves this device"));
+    }
 
     fn raw(dir: &Path, text: &str) -> String {
         let mut s = UnixStream::connect(socket_path(dir, "d")).unwrap();

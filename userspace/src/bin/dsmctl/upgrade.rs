@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use serde_json::{json, Value};
+use serde_json::json;
 
-use dsm::agent::control::{self, Request};
+use dsm::agent::control::{self, Holding};
 use dsm::cli::dsmctl::{run_dir, Output, Upgrade};
 use dsm::kernel::dm::{Dm, Id, Line};
 use dsm::kernel::exchange::{self, Guard};
@@ -43,18 +43,15 @@ pub fn upgrade(a: &Upgrade, out: Output) -> Result<()> {
     let devices = devices(&dm)?;
     check_users(&devices)?;
     let _locks = lock_groups(&dm, &devices)?;
-    let agents = Agents {
-        run_dir: run_dir(),
-        devices: &devices,
-    };
-    agents.hold()?;
-    withdraw_all(&dm, &devices, &agents, &guard)?;
+    let served = devices.iter().filter(|d| d.served);
+    let _holding = Holding::begin(&run_dir(), served.map(|d| d.name.clone()).collect())?;
+    withdraw_all(&dm, &devices, &guard)?;
     if let Err(e) = run(Command::new("rmmod").arg(MODULE)) {
         let e = anyhow!("the module cannot be unloaded: {e:#}");
         return Err(put_back(&dm, &devices, e));
     }
     let instead = load(a.module.as_deref(), &devices)?;
-    insert_all(&dm, &devices, &agents)?;
+    insert_all(&dm, &devices)?;
     tell_of_tables(&devices);
     if let Some(e) = instead {
         return Err(e.context(
@@ -188,37 +185,12 @@ fn lock_groups(dm: &Dm, devices: &[Held]) -> Result<Vec<lvm::Lock>> {
     volumes.values().map(|name| lvm::lock(name)).collect()
 }
 
-/// The dsmds, which leave their devices alone until this is dropped.
-struct Agents<'a> {
-    run_dir: PathBuf,
-    devices: &'a [Held],
-}
-
-impl Agents<'_> {
-    /// For some seconds, from now on.
-    fn hold(&self) -> Result<()> {
-        for d in self.devices.iter().filter(|d| d.served) {
-            control::ask::<Value>(&self.run_dir, &d.name, Request::Hold)?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Agents<'_> {
-    fn drop(&mut self) {
-        for d in self.devices.iter().filter(|d| d.served) {
-            // It finds out by itself, a little later.
-            let _ = control::ask::<Value>(&self.run_dir, &d.name, Request::Release);
-        }
-    }
-}
-
-fn withdraw_all(dm: &Dm, devices: &[Held], agents: &Agents<'_>, guard: &Guard) -> Result<()> {
+fn withdraw_all(dm: &Dm, devices: &[Held], guard: &Guard) -> Result<()> {
     for (n, d) in devices.iter().enumerate() {
-        let done = agents.hold().and_then(|()| {
-            ensure!(!guard.came(), "interrupted");
-            exchange::exchange(dm, &d.name, &d.dsm, &d.linear)
-        });
+        let done = match guard.came() {
+            true => Err(anyhow!("interrupted")),
+            false => exchange::exchange(dm, &d.name, &d.dsm, &d.linear),
+        };
         if let Err(e) = done {
             return Err(put_back(dm, &devices[..n], e));
         }
@@ -276,8 +248,7 @@ fn load(file: Option<&Path>, devices: &[Held]) -> Result<Option<anyhow::Error>> 
     ))
 }
 
-fn insert_all(dm: &Dm, devices: &[Held], agents: &Agents<'_>) -> Result<()> {
-    agents.hold()?;
+fn insert_all(dm: &Dm, devices: &[Held]) -> Result<()> {
     let left = insert_back(dm, devices);
     ensure!(
         left.is_empty(),

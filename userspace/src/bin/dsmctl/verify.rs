@@ -13,10 +13,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::refused;
-use dsm::agent::control::{self, Request};
+use dsm::agent::control::{self, Holding};
 use dsm::base::wake::Signals;
 use dsm::cli::dsmctl::{self as args, Output, Verify};
 use dsm::dbpath::fiemap::{Fiemap, Mapper};
@@ -336,23 +335,18 @@ impl Scratch {
 struct Guest<'a> {
     device: &'a Device,
     files: Vec<Scratch>,
-    run_dir: PathBuf,
-    held: bool,
+    _holding: Holding,
 }
 
 impl<'a> Guest<'a> {
     /// A dsmd would take the files for a stranger's and upload its own table.
     fn enter(device: &'a Device, files: Vec<Scratch>) -> Result<Self> {
         let run_dir = args::run_dir();
-        let held = control::serves(&run_dir, &device.name);
-        if held {
-            control::ask::<Value>(&run_dir, &device.name, Request::Hold)?;
-        }
+        let served = control::serves(&run_dir, &device.name).then(|| device.name.clone());
         let guest = Self {
             device,
             files,
-            run_dir,
-            held,
+            _holding: Holding::begin(&run_dir, served.into_iter().collect())?,
         };
         let upload = || {
             let mut upload = Upload::begin(device, UploadKind::Update(device.generation()?))?;
@@ -397,9 +391,6 @@ impl Drop for Guest<'_> {
     fn drop(&mut self) {
         // The table that somebody else uploaded meanwhile does not have them.
         let _ = self.leave();
-        if self.held {
-            let _ = control::ask::<Value>(&self.run_dir, &self.device.name, Request::Release);
-        }
     }
 }
 
