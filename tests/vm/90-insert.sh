@@ -4,13 +4,13 @@
 # fio write to it; where that is not possible it is refused, and the table stays. What
 # LVM does to such a volume is seen by dsmd.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/atwork.sh"
 load_module
 modprobe -a xfs dm-snapshot dm-thin-pool
 
 ssd=$(disk_by_serial fdp)
 plain=$(disk_by_serial plain)
 mnt=/tmp/db
-stop=/tmp/stop
 mkdir -p $mnt
 export DM_DISABLE_UDEV=1
 lvm() {
@@ -40,31 +40,14 @@ linear=$(table vg-db)
 mkfs.xfs -q -f -K /dev/mapper/vg-db
 mount /dev/mapper/vg-db $mnt
 mkdir $mnt/data
-load() { wtload linkbench --dbpath $mnt/data --phase load --nodes 500 --cache-mb 20 --journal-mb 4; }
-works 'a database is made on a volume' load
+works 'a database is made on a volume' "${load[@]}" --dbpath $mnt/data
 dsmd --device vg-db --dbpath $mnt/data --state-dir /tmp/state --boundary manual --wait 2>>/tmp/dsmd.log &
 agent=$!
 works 'dsmd waits, and knows what is missing' until_true \
 	'logged "target is linear, not dsm; .dsmctl insert vg-db. puts dsm in its place"'
 
 # Under load
-wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --seconds 86400 --checkpoint-seconds 1 \
-	--mix mixed --cache-mb 20 --journal-mb 4 --threads 2 >/tmp/run.log 2>&1 &
-database=$!
-fio_rounds() {
-	local n=0
-
-	while [[ ! -e $stop ]]; do
-		fio --name=verify --filename=$mnt/fio --ioengine=libaio --direct=1 --size=16m --rw=randwrite \
-			--bsrange=4k-64k --iodepth=8 --verify=crc32c --verify_fatal=1 --randseed=$n --minimal || return
-		echo $((++n)) >/tmp/rounds
-	done
-}
-fio_rounds >/tmp/fio.log 2>&1 &
-fio=$!
-rounds_done() { cat /tmp/rounds 2>/dev/null || echo 0; }
-until_true 'grep -q "checkpoint 1" /tmp/run.log && (($(rounds_done) > 0))'
-
+begin_work
 works 'dsm is inserted under load' dsmctl insert /dev/mapper/vg-db --groups 2
 is 'on the same sectors' "$(table vg-db | cut -d' ' -f1,2,4,5)" "$(cut -d' ' -f1,2,4,5 <<<"$linear")"
 matches 'with the features that were asked for' "$(table vg-db)" ' groups 2 '
@@ -76,7 +59,7 @@ said=$(dsmctl insert vg-db --groups 3 2>&1) && pass 'once more is no error' || f
 matches 'but is told' "$said" 'vg-db is on dsm already, and is left as it is'
 is 'and changes nothing' "$(table vg-db)" "$dsm"
 for ((round = 1; round <= 4; round++)); do
-	before=$(rounds_done) lost=$(grep -c 'lost' /tmp/dsmd.log)
+	lost=$(grep -c 'lost' /tmp/dsmd.log)
 	works "round $round: dsm is withdrawn under load" eval 'dsmctl withdraw vg-db >/tmp/back'
 	is "round $round: the volume is LVM's as it was" "$(table vg-db)" "$linear"
 	works "round $round: dsmd says so" until_true \
@@ -85,7 +68,7 @@ for ((round = 1; round <= 4; round++)); do
 	is "round $round: with the features that it had" "$(table vg-db)" "$dsm"
 	works "round $round: dsmd serves it" until_true served
 	is "round $round: the boundaries are what they were" "$(boundaries)" "$kept"
-	works "round $round: fio finds what it wrote" until_true "((\$(rounds_done) > $before + 1)) || ! kill -0 $fio"
+	finds_what_it_wrote "round $round: fio finds what it wrote"
 done
 # As fast as can be, so that dsmd does not see each
 for ((round = 0; round < 20; round++)); do
@@ -95,7 +78,7 @@ works 'after twenty fast rounds dsmd serves it' until_true 'served && (($(json v
 is 'with the boundaries' "$(boundaries)" "$kept"
 windows=$(json vg-db .windows)
 works 'checkpoints are seen' until_true "((\$(json vg-db .windows) > $windows + 1))"
-kill -0 $database && kill -0 $fio && pass 'database and fio go on' || fail "one has ended: $(tail -n 3 /tmp/run.log /tmp/fio.log)"
+at_work
 
 # What LVM does to it
 works 'LVM refreshes the volume' lvm lvchange --refresh vg/db
@@ -116,12 +99,7 @@ works 'dsm is inserted on the longer volume' dsmctl insert /dev/mapper/vg-db
 is 'all of it' "$(json vg-db .sectors)" $((1280 * 2048))
 works 'dsmd serves it' until_true served
 
-touch $stop
-wait $fio
-is 'fio has found all that it wrote' $? 0
-kill -9 $database
-wait $database 2>/dev/null
-works 'the database was killed, and is right' wtload check --dbpath $mnt/data
+end_work
 kill $agent
 wait $agent
 umount $mnt

@@ -3,6 +3,7 @@
 # The database is in a container, with mounts, root and processes of its own, and dsmd
 # outside: the data directory under another path, and under an overlay, which is refused.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/atwork.sh"
 load_module
 modprobe -a xfs overlay
 
@@ -24,14 +25,13 @@ contained() {
 		exec chroot "$root" "$@"' contained "$@"
 }
 agent() { dsmd --device t --dbpath "$1" --state-dir /tmp/contained "${@:2}" 2>>/tmp/dsmd.log & agent=$!; }
-run() {
-	contained wtload linkbench --dbpath /mnt --phase run --nodes 500 --seconds 86400 --checkpoint-seconds 1 \
-		--mix mixed --cache-mb 20 --journal-mb 4 --threads 2 >/tmp/run.log 2>&1 &
+begin() {
+	contained "${run[@]}" --dbpath /mnt >/tmp/run.log 2>&1 &
 	container=$!
 	until_true 'grep -q "checkpoint 1" /tmp/run.log'
 }
-# end_run: as podman kill does it
-end_run() {
+# end: as podman kill does it
+end() {
 	kill -9 "$(pgrep -f -n 'wtload linkbench')"
 	wait $container 2>/dev/null
 }
@@ -42,9 +42,9 @@ mount /dev/mapper/t $mnt
 mkdir $mnt/data
 data() { mount --bind "$mnt/data" "$root/mnt"; }
 works 'a database is made in a container' \
-	contained wtload linkbench --dbpath /mnt --phase load --nodes 500 --cache-mb 20 --journal-mb 4
+	contained "${load[@]}" --dbpath /mnt
 is 'which is on the host, too' "$(ls $mnt/data/WiredTiger)" $mnt/data/WiredTiger
-run
+begin
 agent $mnt/data --discard
 works 'dsmd serves it by the path of the host' until_true served
 windows=$(json t .windows)
@@ -53,7 +53,7 @@ works 'the process in the container is known: its discards are followed' until_t
 	'(($(json t .agent.discard.files) > 0))'
 works 'writes are counted for its files' eval \
 	'(($(json t "[.region_list[] | select(.class == \"collection\") | .total] | add") > 0))'
-end_run
+end
 kill $agent
 wait $agent
 is 'dsmd ends when asked' $? 0
