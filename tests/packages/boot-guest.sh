@@ -25,7 +25,8 @@ kept=/var/lib/boot-test
 served() { dsmctl boundary show $name 2>/dev/null | grep -q collection; }
 boundaries() { json $name '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 load() { wtload linkbench --dbpath $dbpath "$@" --nodes 500 --cache-mb 20 --journal-mb 4; }
-told() { journalctl -b -q -t dsm-generator -o cat | grep -qxF '/etc/dsmtab: line 1: groups=99: 99 is not in 2..=16'; }
+told() { journalctl -b -q -t dsm-generator -o cat | grep -qxF "/etc/dsmtab: line 1: the device below worse is missing"; }
+failed_for() { journalctl -b -q -u "dsm@$1" -o cat | grep -qF "dsmctl: /etc/dsmtab: $2; nothing was changed"; }
 of_dsmd() { systemctl show -P "$1" dsmd; }
 link_to() { find "/dev/disk/$1" -lname "*/${2##*/}" | sort | head -n 1; }
 
@@ -34,17 +35,22 @@ first() {
 	plain=$(disk_by_serial plain)
 	works 'the installed module is that of this kernel' modprobe dm-dsm
 	cat >/etc/dsmtab <<-TAB
+		worse
 		broken  $ssd  groups=99
 		$name  $(link_to by-id "$ssd")  policy=dsm,groups=3
 		later  $(link_to by-id "$plain")  noauto
 	TAB
-	refused 'the table is checked' '/etc/dsmtab: line 1: groups=99: 99 is not in 2\.\.=16$' dsmctl attach --check
+	refused 'the table is checked' '/etc/dsmtab: line 2: groups=99: 99 is not in 2\.\.=16$' dsmctl attach --check
 	systemctl daemon-reload
-	works 'the generator tells of the bad line' until_true told
+	works 'the generator tells of a line that has no form' until_true told
+	if systemctl start dsm@broken; then fail 'a unit with a wrong option has started'; fi
+	works 'a wrong option is told by the unit that fails for it' until_true \
+		'failed_for broken "line 2: groups=99: 99 is not in 2..=16"'
+	systemctl reset-failed dsm@broken
 	works 'the device is made by its unit' systemctl start "$unit"
 	matches 'with its options' "$(dmsetup table $name)" ' policy dsm groups 3 '
 	works 'again changes nothing' dsmctl attach $name
-	refused 'a line that is wrong' 'line 1: groups=99' dsmctl attach broken
+	refused 'a line that is wrong' 'line 2: groups=99' dsmctl attach broken
 	refused 'a name without a line' 'it has no line for nobody' dsmctl attach nobody
 
 	works 'a file system' mkfs.xfs -q -K /dev/mapper/$name
@@ -156,7 +162,8 @@ asked() {
 }
 
 second() {
-	is 'nothing has failed' "$(systemctl --failed --plain --no-legend)" ''
+	works 'a wrong option fails its unit' until_true 'failed_for broken "line 2: groups=99: 99 is not in 2..=16"'
+	is 'nothing else has failed' "$(systemctl --failed --plain --no-legend | cut -d' ' -f1)" dsm@broken.service
 	works 'the bad line was told' told
 	is 'the file system is mounted from the dsm device' "$(findmnt -n -o SOURCE,FSTYPE $dbpath | xargs)" "/dev/mapper/$name xfs"
 	works 'after its unit had made the device' systemctl is-active "$unit"

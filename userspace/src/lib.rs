@@ -28,8 +28,8 @@ pub mod show;
 /// The life of `dsmd`.
 pub mod daemon;
 
-/// The command lines.
-pub mod cli;
-
 /// What is made when the system starts.
 pub mod boot;
+
+/// The command lines.
+pub mod cli;

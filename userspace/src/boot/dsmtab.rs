@@ -13,26 +13,21 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser};
 
-use crate::cli::dsmctl::Create;
-pub use crate::cli::dsmctl::TAB;
+/// See dsmtab(5).
+pub const TAB: &str = "/etc/dsmtab";
 
 /// The one option that is not for `dsmctl create`: not when the system starts.
-const NOAUTO: &str = "noauto";
+pub const NOAUTO: &str = "noauto";
 
-/// A line as `dsmctl create` would be called: one truth about the options.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct Words {
-    #[command(flatten)]
-    create: Create,
-}
-
+/// A line whose form is right.
 #[derive(Debug)]
-pub struct Entry {
-    pub create: Create,
+pub struct Line {
+    pub name: String,
+    /// A path in /dev.
+    pub dev: PathBuf,
+    /// No key is there twice; what they mean is not looked at.
+    pub options: Vec<String>,
     pub noauto: bool,
 }
 
@@ -50,24 +45,26 @@ impl fmt::Display for Bad {
     }
 }
 
-#[derive(Debug, Default)]
-pub struct Tab {
-    pub entries: Vec<Entry>,
+/// What became of the lines.
+#[derive(Debug)]
+pub struct Tab<T> {
+    pub entries: Vec<T>,
     pub bad: Vec<Bad>,
 }
 
-impl Tab {
-    /// The table at `path`.  One that is not there is empty.
-    pub fn read(path: &Path) -> Result<Self> {
+impl<T> Tab<T> {
+    /// The table at `path`, with what `make` makes of a line, or says is wrong with it.
+    /// One that is not there is empty.
+    pub fn read(path: &Path, make: impl Fn(Line) -> Result<T, String>) -> Result<Self> {
         match std::fs::read(path) {
-            Ok(bytes) => Ok(Self::parse(&String::from_utf8_lossy(&bytes))),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Ok(bytes) => Ok(Self::parse(&String::from_utf8_lossy(&bytes), make)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::parse("", make)),
             Err(e) => Err(e).with_context(|| format!("{}: cannot read it", path.display())),
         }
     }
 
-    pub fn parse(text: &str) -> Self {
-        let mut tab = Self::default();
+    pub fn parse(text: &str, make: impl Fn(Line) -> Result<T, String>) -> Self {
+        let (mut entries, mut bad) = (Vec::new(), Vec::new());
         let mut names = HashSet::new();
         for (n, line) in text.lines().enumerate() {
             let fields: Vec<&str> = line.split_whitespace().collect();
@@ -75,29 +72,24 @@ impl Tab {
                 continue;
             };
             let parsed = if names.insert((*name).to_owned()) {
-                entry(&fields)
+                form(&fields).and_then(&make)
             } else {
                 Err(format!("there is a line for the device {name} above"))
             };
             match parsed {
-                Ok(entry) => tab.entries.push(entry),
-                Err(what) => tab.bad.push(Bad {
+                Ok(entry) => entries.push(entry),
+                Err(what) => bad.push(Bad {
                     line: n + 1,
                     name: (*name).to_owned(),
                     what,
                 }),
             }
         }
-        tab
-    }
-
-    pub fn find(&self, name: &str) -> Option<Result<&Entry, &Bad>> {
-        let good = self.entries.iter().find(|e| e.create.name == name).map(Ok);
-        good.or_else(|| self.bad.iter().find(|b| b.name == name).map(Err))
+        Self { entries, bad }
     }
 }
 
-fn entry(fields: &[&str]) -> Result<Entry, String> {
+fn form(fields: &[&str]) -> Result<Line, String> {
     let (name, dev, options) = match *fields {
         [name, dev] => (name, dev, ""),
         [name, dev, options] => (name, dev, options),
@@ -110,25 +102,29 @@ fn entry(fields: &[&str]) -> Result<Entry, String> {
         }
     };
     check_name(name)?;
-    let dev = device(dev)?;
-    let mut words = vec![name.to_owned(), dev.display().to_string()];
+    let mut line = Line {
+        name: name.to_owned(),
+        dev: device(dev)?,
+        options: Vec::new(),
+        noauto: false,
+    };
     let mut seen = HashSet::new();
-    let mut noauto = false;
     for option in options.split(',').filter(|o| !o.is_empty()) {
-        let key = option.split_once('=').map_or(option, |(key, _)| key);
-        if !seen.insert(key) {
-            return Err(format!("the option {key} is given twice"));
+        if !seen.insert(key(option)) {
+            return Err(format!("the option {} is given twice", key(option)));
         }
         if option == NOAUTO {
-            noauto = true;
+            line.noauto = true;
         } else {
-            words.push(word(option, key)?);
+            line.options.push(option.to_owned());
         }
     }
-    match Words::try_parse_from(words) {
-        Ok(Words { create }) => Ok(Entry { create, noauto }),
-        Err(e) => Err(sentence(&e)),
-    }
+    Ok(line)
+}
+
+/// What stands before the `=` of an option.
+pub fn key(option: &str) -> &str {
+    option.split_once('=').map_or(option, |(key, _)| key)
 }
 
 /// As systemd and udev take names without escaping the file system's sense of them.
@@ -166,97 +162,57 @@ fn device(dev: &str) -> Result<PathBuf, String> {
     Ok(dev.into())
 }
 
-/// An option as a word of the command line.
-fn word(option: &str, key: &str) -> Result<String, String> {
-    let long = key.replace('_', "-");
-    let command = Words::command();
-    let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
-    if !known.contains(&long.as_str()) {
-        let known = known.join(", ");
-        return Err(format!("the option {key:?} is none of {known}, {NOAUTO}"));
-    }
-    match option.split_once('=') {
-        Some((_, value)) if !value.is_empty() => Ok(format!("--{long}={value}")),
-        _ => Err(format!("the option {key} has no value, it must be {key}=VALUE")),
-    }
-}
-
-/// What clap says, without the usage that goes with a command line.
-fn sentence(e: &clap::Error) -> String {
-    let text = |kind| match e.get(kind) {
-        Some(ContextValue::String(s)) => Some(s.clone()),
-        Some(ContextValue::Strings(s)) => Some(s.join(", ")),
-        _ => None,
-    };
-    let (arg, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
-    let reason = std::error::Error::source(e).map(|s| format!("{s}"));
-    let allowed = text(ContextKind::ValidValue).map(|v| format!("it must be one of {v}"));
-    match (arg, value, reason.or(allowed)) {
-        (Some(arg), Some(value), Some(why)) => {
-            let key = arg.trim_start_matches('-').split(' ').next().unwrap_or_default();
-            format!("{key}={value}: {why}")
-        }
-        _ => e.to_string().lines().next().unwrap_or_default().to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::dsmctl::Streams;
 
-    fn refusal(line: &str) -> String {
-        let mut tab = Tab::parse(line);
-        assert!(tab.entries.is_empty(), "{line}: {tab:?}");
-        tab.bad.remove(0).what
+    fn parse(text: &str) -> Tab<Line> {
+        Tab::parse(text, Ok)
     }
 
     #[test]
     fn the_example_is_right() {
-        let tab = Tab::parse(include_str!("../../systemd/dsmtab"));
+        let example = include_str!("../../systemd/dsmtab");
+        let tab = parse(example);
         assert!(tab.entries.is_empty() && tab.bad.is_empty());
-        let example = include_str!("../../systemd/dsmtab").lines().last().unwrap();
-        assert_eq!(Tab::parse(example.trim_start_matches('#')).entries.len(), 1);
+        let last = example.lines().last().unwrap();
+        assert_eq!(parse(last.trim_start_matches('#')).entries.len(), 1);
     }
 
     #[test]
-    fn options_are_those_of_create() {
-        let tab = Tab::parse(
+    fn lines() {
+        let tab = parse(
             "# name device options\n\n \
              a /dev/x\n\
-             b PARTUUID=d5a00001-01 policy=boundary,groups=4,primary_filter=off,threshold2=0.05,streams=7,noauto\n",
+             b PARTUUID=d5a00001-01 groups=4,noauto,,policy=dsm\n",
         );
         assert_eq!(tab.bad, []);
         let [a, b] = tab.entries.as_slice() else {
             panic!("{tab:?}")
         };
-        assert_eq!((a.create.name.as_str(), a.noauto), ("a", false));
-        assert_eq!(a.create.dev, Path::new("/dev/x"));
-        assert_eq!(b.create.dev, Path::new("/dev/disk/by-partuuid/d5a00001-01"));
-        let c = &b.create.features;
+        assert_eq!((a.name.as_str(), a.noauto), ("a", false));
+        assert_eq!((a.dev.as_path(), a.options.len()), (Path::new("/dev/x"), 0));
+        assert_eq!(b.dev, Path::new("/dev/disk/by-partuuid/d5a00001-01"));
         assert!(b.noauto);
-        assert_eq!((c.groups, c.threshold2), (Some(4), Some(5)));
-        assert_eq!(
-            (c.streams, c.primary_filter.as_deref()),
-            (Streams::Number(7), Some("off"))
-        );
+        assert_eq!(b.options, ["groups=4", "policy=dsm"]);
     }
 
     #[test]
     fn a_bad_line_takes_no_other_along() {
-        let tab = Tab::parse("a /dev/x\nb /dev/y groups=17\na /dev/z\nc /dev/z\n");
-        let names: Vec<&str> = tab.entries.iter().map(|e| e.create.name.as_str()).collect();
-        assert_eq!(names, ["a", "c"]);
+        let text = "a /dev/x\nb /dev/y bad\na /dev/z\nc /dev/z\n";
+        let tab = Tab::parse(text, |line| match line.options.first() {
+            Some(option) => Err(format!("{option} is not wanted")),
+            None => Ok(line.name),
+        });
+        assert_eq!(tab.entries, ["a", "c"]);
         assert_eq!(
             tab.bad.iter().map(Bad::to_string).collect::<Vec<_>>(),
             [
-                "line 2: groups=17: 17 is not in 2..=16",
+                "line 2: bad is not wanted",
                 "line 3: there is a line for the device a above"
             ]
         );
-        assert!(tab.find("a").unwrap().is_ok());
-        assert_eq!(tab.find("b").unwrap().unwrap_err().line, 2);
-        assert!(tab.find("d").is_none());
+        assert_eq!(tab.bad[1].name, "a");
     }
 
     #[test]
@@ -272,25 +228,12 @@ mod tests {
             ("a UUID=1-2", "UUID=1-2 is a file system's"),
             ("a LABEL=db", "LABEL=db is a file system's"),
             ("a PARTUUID=", "the device below is"),
-            ("a /dev/x colour=red", "the option \"colour\" is none of policy, "),
-            ("a /dev/x help", "the option \"help\" is none of"),
-            ("a /dev/x groups", "the option groups has no value"),
-            ("a /dev/x groups=", "the option groups has no value"),
-            ("a /dev/x noauto=1", "the option \"noauto\" is none of"),
             ("a /dev/x groups=3,groups=4", "the option groups is given twice"),
             ("a /dev/x noauto,noauto", "the option noauto is given twice"),
-            (
-                "a /dev/x policy=best",
-                "policy=best: it must be one of none, file, boundary, dsm",
-            ),
-            ("a /dev/x alpha=x", "alpha=x: invalid digit found in string"),
-            ("a /dev/x streams=256", "streams=256: it must be auto or a number"),
-            (
-                "a /dev/x threshold1=ten",
-                "threshold1=ten: 'ten': it must be a percentage",
-            ),
         ] {
-            let said = refusal(line);
+            let mut tab = parse(line);
+            assert!(tab.entries.is_empty(), "{line}: {tab:?}");
+            let said = tab.bad.remove(0).what;
             assert!(said.starts_with(wanted), "{line}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
@@ -301,9 +244,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tab");
         std::fs::write(&path, b"a /dev/x\n\xff\xfe /dev/y\n").unwrap();
-        let tab = Tab::read(&path).unwrap();
+        let tab = Tab::read(&path, Ok).unwrap();
         assert_eq!((tab.entries.len(), tab.bad.len()), (1, 1));
-        assert!(Tab::read(&dir.path().join("none")).unwrap().entries.is_empty());
-        assert!(Tab::read(dir.path()).is_err());
+        assert!(Tab::read(&dir.path().join("none"), Ok)
+            .unwrap()
+            .entries
+            .is_empty());
+        assert!(Tab::read(dir.path(), Ok).is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::base::sizes;
+use crate::boot::dsmtab::TAB;
 use crate::daemon::config::Seconds;
 use crate::dbpath::rules::Source;
 use crate::kernel::class::Class;
@@ -14,8 +15,6 @@ use crate::whatif::flash::PAGE;
 use crate::whatif::sim::policies::{Spec, SpecError};
 use crate::whatif::sim::LoadStream;
 
-/// The devices that are made when the system starts, see dsmtab(5).
-pub const TAB: &str = "/etc/dsmtab";
 /// That of dsmd.service.
 pub const CONFIG: &str = "/etc/dsmd.toml";
 

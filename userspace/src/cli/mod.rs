@@ -6,6 +6,7 @@ pub mod dsmctl;
 pub mod dsmd;
 pub mod exporter;
 pub mod mongo;
+pub mod tab;
 mod wrap;
 
 use clap::error::ErrorKind;

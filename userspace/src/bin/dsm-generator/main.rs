@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 
-use dsm::boot::dsmtab::{Entry, Tab, TAB};
+use dsm::boot::dsmtab::{Line, Tab, TAB};
 use dsm::boot::unit_name;
 
 fn main() -> ExitCode {
@@ -37,7 +37,8 @@ fn tell(sentence: &str) {
     }
 }
 
-/// Whether all of the table was good.
+/// Whether the form of the whole table was good.  What is wrong with an option `dsmctl attach`
+/// says, which then is the failed unit's last word.
 fn generate(args: &[OsString]) -> Result<bool> {
     ensure!(
         args.len() == 3,
@@ -48,9 +49,9 @@ fn generate(args: &[OsString]) -> Result<bool> {
     let template = me.ancestors().nth(2).map(|lib| lib.join("system/dsm@.service"));
     let template = template.context("this program is in no folder")?;
     let table = PathBuf::from(std::env::var_os("DSMTAB").unwrap_or_else(|| TAB.into()));
-    let tab = Tab::read(&table)?;
-    for entry in &tab.entries {
-        units(entry, Path::new(&args[0]), &template)?;
+    let tab = Tab::read(&table, Ok)?;
+    for line in &tab.entries {
+        units(line, Path::new(&args[0]), &template)?;
     }
     for bad in &tab.bad {
         tell(&format!("{}: {bad}", table.display()));
@@ -58,10 +59,10 @@ fn generate(args: &[OsString]) -> Result<bool> {
     Ok(tab.bad.is_empty())
 }
 
-fn units(entry: &Entry, dir: &Path, template: &Path) -> Result<()> {
-    let name = unit_name::escape(&entry.create.name);
+fn units(line: &Line, dir: &Path, template: &Path) -> Result<()> {
+    let name = unit_name::escape(&line.name);
     let unit = format!("dsm@{name}.service");
-    let below = unit_name::escape_path(&entry.create.dev);
+    let below = unit_name::escape_path(&line.dev);
     let drop_in = dir.join(format!("{unit}.d/50-dsmtab.conf"));
     write(
         &drop_in,
@@ -71,7 +72,7 @@ fn units(entry: &Entry, dir: &Path, template: &Path) -> Result<()> {
         template,
         &dir.join(format!("dev-mapper-{name}.device.requires")).join(&unit),
     )?;
-    if !entry.noauto {
+    if !line.noauto {
         link(template, &dir.join("multi-user.target.wants").join(&unit))?;
     }
     Ok(())

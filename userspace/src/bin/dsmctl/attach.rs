@@ -3,8 +3,8 @@
 
 use anyhow::{anyhow, Context, Result};
 
-use dsm::boot::dsmtab::{Entry, Tab};
 use dsm::cli::dsmctl::{Attach, Output};
+use dsm::cli::tab::{self, Entry};
 use dsm::kernel::device::Device;
 
 use crate::create;
@@ -12,7 +12,7 @@ use crate::create;
 /// Whether all went well; what did not is reported line by line.
 pub fn attach(a: &Attach, out: Output) -> Result<bool> {
     let shown = a.tab.display();
-    let tab = Tab::read(&a.tab)?;
+    let tab = tab::read(&a.tab)?;
     if let Some(name) = &a.name {
         let entry = match tab.find(name) {
             Some(found) => found.map_err(|bad| anyhow!("{shown}: {bad}; nothing was changed"))?,

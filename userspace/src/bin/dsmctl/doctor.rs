@@ -5,8 +5,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use dsm::boot::dsmtab::Tab;
-use dsm::cli::dsmctl::{self as args, Doctor, Output, TAB};
+use dsm::boot::dsmtab::TAB;
+use dsm::cli::dsmctl::{self as args, Doctor, Output};
+use dsm::cli::tab as table;
 use dsm::daemon::config::Config;
 use dsm::show::doctor::{look, Configuration, Diagnosis, Ink, Limits, Places, Wanted};
 
@@ -51,7 +52,7 @@ fn configuration(path: &Path, tab: &Path) -> Configuration {
             Err(e) => c.wrong = Some(format!("{e:#}")),
         }
     }
-    match Tab::read(tab) {
+    match table::read(tab) {
         Ok(table) => {
             let at_boot = table.entries.into_iter().filter(|e| !e.noauto);
             c.tab = at_boot.map(|e| e.create.name).collect();
