@@ -10,8 +10,6 @@ modprobe -a xfs dm-snapshot dm-thin-pool
 
 ssd=$(disk_by_serial fdp)
 plain=$(disk_by_serial plain)
-mnt=/tmp/db
-mkdir -p $mnt
 export DM_DISABLE_UDEV=1
 lvm() {
 	command lvm "$1" --config 'devices{use_devicesfile=0 allow_mixed_block_sizes=1 filter=["a|^'"$ssd"'$|", "a|^'"$plain"'$|", "r|.*|"]}

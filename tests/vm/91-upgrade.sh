@@ -10,8 +10,6 @@ modprobe xfs
 
 ssd=$(disk_by_serial fdp)
 plain=$(disk_by_serial plain)
-mnt=/tmp/db
-mkdir -p $mnt
 old=$(module_file)
 next=/run/job/next/dm-dsm.ko
 version() { dmsetup targets | sed -n 's/^dsm *//p'; }

@@ -8,9 +8,8 @@ load_module
 modprobe -a xfs overlay
 
 ssd=$(disk_by_serial fdp)
-mnt=/tmp/db
 root=/tmp/root
-mkdir -p $mnt $root
+mkdir -p $root
 served() { dsmctl boundary show t 2>/dev/null | grep -q collection; }
 
 # contained COMMAND...: in a container whose /mnt is what the function data mounts on

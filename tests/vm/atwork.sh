@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # used where this is sourced
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # A database in $mnt/data, and fio on $mnt, at work while something is done below them;
@@ -7,6 +7,8 @@
 size=(--nodes 500 --cache-mb 20 --journal-mb 4)
 load=(wtload linkbench --phase load "${size[@]}")
 run=(wtload linkbench --phase run "${size[@]}" --seconds 86400 --checkpoint-seconds 1 --mix mixed --threads 2)
+mnt=/tmp/db
+mkdir -p $mnt
 stop=/tmp/stop
 rm -f $stop /tmp/{rounds,run.log,dsmd.log}
 
@@ -16,7 +18,7 @@ fio_rounds() {
 	local n=0
 
 	while [[ ! -e $stop ]]; do
-		fio --name=verify --filename="$mnt/fio" --ioengine=libaio --direct=1 --size=16m --rw=randwrite \
+		fio --name=verify --filename=$mnt/fio --ioengine=libaio --direct=1 --size=16m --rw=randwrite \
 			--bsrange=4k-64k --iodepth=8 --verify=crc32c --verify_fatal=1 --randseed=$n --minimal || return
 		echo $((++n)) >/tmp/rounds
 	done
@@ -24,7 +26,7 @@ fio_rounds() {
 
 # begin_work: until both have written
 begin_work() {
-	"${run[@]}" --dbpath "$mnt/data" >/tmp/run.log 2>&1 &
+	"${run[@]}" --dbpath $mnt/data >/tmp/run.log 2>&1 &
 	database=$!
 	fio_rounds >/tmp/fio.log 2>&1 &
 	fio=$!
@@ -50,5 +52,5 @@ end_work() {
 	is 'fio has found all that it wrote' $? 0
 	kill -9 $database
 	wait $database 2>/dev/null
-	works 'the database was killed, and is right' wtload check --dbpath "$mnt/data"
+	works 'the database was killed, and is right' wtload check --dbpath $mnt/data
 }
