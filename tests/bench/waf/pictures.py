@@ -67,22 +67,6 @@ def discards(out, rows, op, gc):
     save(figure, out, "waf-discard")
 
 
-def speed(out, rows, op, gc):
-    """The papers' Figs. 10 and 11, as far as the model of time goes."""
-    rows, (workloads, _) = of_drive(rows, op, gc)
-    shown = [policy for policy in SHOWN if policy not in ["none", "oracle"]]
-    figure, axes = plt.subplots(2, 1, figsize=(12, 7), sharex=True)
-    for axis, what, sign in zip(axes, ["throughput", "p99"], [1, -1]):
-        bars(axis, rows, shown, workloads, lambda c, what=what, sign=sign: 100 * sign * (c[what] - 1),
-             lambda c, what=what: 100 * c[what + "_spread"])
-        axis.axhline(0, color="gray", linewidth=0.8)
-    axes[0].set_ylabel("throughput gained, %")
-    axes[1].set_ylabel("99th percentile lowered, %")
-    axes[0].set_title(f"A busy drive against the same without streams, over-provisioning {op}, {gc}")
-    axes[0].legend(ncols=3, fontsize=8)
-    save(figure, out, "speed")
-
-
 def waf_over_time(dsmctl, out, recording):
     run = recording.simulate(dsmctl, out, SHOWN)
     figure, axis = plt.subplots(figsize=(9, 4))
@@ -228,7 +212,6 @@ def draw(dsmctl, out, recordings, rows):
     for gc in ["greedy", "cost-benefit"]:
         waf_bars(out, rows, 0.15, gc)
     discards(out, rows, 0.15, "greedy")
-    speed(out, rows, 0.15, "greedy")
     first = recordings.get("LB-Update-Only", next(iter(recordings.values())))[0]
     waf_over_time(dsmctl, out, first)
     streams(dsmctl, out, first)

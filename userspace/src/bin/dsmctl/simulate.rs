@@ -298,9 +298,6 @@ fn details(profile: &Profile, pages: u64, runs: &[Run]) -> serde_json::Value {
                     "min": o.wear.min, "max": o.wear.max,
                     "mean": o.wear.mean, "deviation": o.wear.deviation,
                 },
-                "mib_per_second": o.times.mib_per_second,
-                "mean_us": o.times.mean_us,
-                "p99_us": o.times.p99_us,
                 "series": o.series.iter().map(|s| json!([s.host_pages, s.waf])).collect::<Vec<_>>(),
             })
         })

@@ -11,7 +11,6 @@
 //! The drive does no wear levelling but to use free units in the order of their
 //! erasure.
 
-pub mod time;
 mod units;
 
 use std::collections::VecDeque;

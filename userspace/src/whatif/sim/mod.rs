@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 use crate::dbpath::rules::Rules;
-use crate::whatif::flash::time::{Clock, Times, Timing};
 use crate::whatif::flash::{Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
 use crate::whatif::trace::{FileNo, Trace};
 use files::Files;
@@ -122,7 +121,6 @@ pub struct Outcome {
     /// their units.
     pub by_stream: Vec<(Stream, (u64, u64))>,
     pub wear: Wear,
-    pub times: Times,
     pub series: Vec<Sample>,
 }
 
@@ -190,7 +188,6 @@ pub fn write(
     let warmup = (profile.run_writes as f64 * model.warmup) as u64;
     let begin = (profile.load_writes + warmup) as usize;
     let step = (placement.len() / SAMPLES).max(1);
-    let mut clock = Clock::new(Timing::K9F8G08U0M);
     let mut series = Vec::new();
     let mut sampled = flash.counts().clone();
     let mut start = Counts::default();
@@ -202,10 +199,7 @@ pub fn write(
         if n == begin {
             start = flash.counts().clone();
         }
-        let work = flash.write(*page, handles.of(*stream));
-        if n >= begin {
-            clock.write(work);
-        }
+        flash.write(*page, handles.of(*stream));
         if (n + 1) % step == 0 {
             series.push(Sample {
                 host_pages: n as u64 + 1,
@@ -232,7 +226,6 @@ pub fn write(
         erases: counts.erases - start.erases,
         by_stream: handles.streams().zip(counts.since(&start)).collect(),
         wear: flash.wear(),
-        times: clock.finish(),
         series,
     })
 }
