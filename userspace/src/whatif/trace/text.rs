@@ -495,8 +495,6 @@ mod tests {
         assert!(matches!(read(&b"\xff\xfe\n"[..]), Err(ReadError::Foreign(_))));
     }
 
-    /// With names that a comma, a quote, a line's end, a terminal or another encoding would
-    /// take apart.
     #[test]
     fn times_that_go_back_a_little_are_sorted() {
         let sorted = |text: &str| -> Vec<(u64, String)> {
@@ -537,6 +535,8 @@ mod tests {
         assert_eq!(said, "line 2: a length of 0");
     }
 
+    /// With names that a comma, a quote, a line's end, a terminal or another encoding would
+    /// take apart.
     #[test]
     fn names_survive() {
         let names: [&[u8]; 8] = [
