@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pictures of the live drive, in the colours that tests/bench/waf has for the policies."""
+"""The pictures of the live drive."""
 
 import statistics
+import sys
+from pathlib import Path
 
-import matplotlib
+sys.path.append(str(Path(__file__).parents[1]))
+import look  # noqa: E402
+from look import plt  # noqa: E402
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-
-# As matplotlib numbers them in tests/bench/waf/pictures.py; with discards, hatched.
-COLOURS = {"none": "C0", "file": "C1", "boundary": "C2", "dsm": "C3", "per-object": "C6"}
 SHOWN = [("ops_per_second", "operations a second", True), ("p99_us", "99th percentile, us", False),
          ("p999_us", "99.9th percentile, us", False), ("waf", "write amplification", False)]
 
@@ -21,7 +20,7 @@ def name_of(policy, discard):
 def draw_kind(out, rows, op, clients, think):
     rows = [r for r in rows if (r["op"], r["clients"], r["think_us"]) == (op, clients, think)]
     groups = list(dict.fromkeys((r["workload"], r["cache"]) for r in rows))
-    policies = sorted({(r["policy"], r["discard"]) for r in rows}, key=lambda p: (p[1], list(COLOURS).index(p[0])))
+    policies = sorted({(r["policy"], r["discard"]) for r in rows}, key=lambda p: (p[1], list(look.COLOURS).index(p[0])))
     figure, axes = plt.subplots(len(SHOWN), 1, figsize=(2 + 2.5 * len(groups), 10), sharex=True, squeeze=False)
     width = 0.8 / len(policies)
     for axis, (value, title, more) in zip(axes.flat, SHOWN):
@@ -32,12 +31,12 @@ def draw_kind(out, rows, op, clients, think):
                 if not seeds:
                     continue
                 middle = statistics.median(seeds)
-                axis.bar(at + n * width, middle, width, color=COLOURS[policy], hatch="//" if discard else None,
-                         edgecolor="white", yerr=[[middle - min(seeds)], [max(seeds) - middle]], capsize=3,
+                axis.bar(at + n * width, middle, width, **look.style(name_of(policy, discard)),
+                         yerr=[[middle - min(seeds)], [max(seeds) - middle]], capsize=3,
                          label=name_of(policy, discard) if not at else None)
         if value == "p999_us":
             axis.set_yscale("log")
-        axis.set_ylabel(f"{title}\n{'higher' if more else 'lower'} is better {'↑' if more else '↓'}", fontsize=9)
+        axis.set_ylabel((look.higher if more else look.lower)(title), fontsize=9)
     axes.flat[-1].set_xticks([at + 0.4 - width / 2 for at in range(len(groups))],
                              [f"{w}\n{'past' if c == 'direct' else 'through'} the page cache" for w, c in groups],
                              fontsize=8)
@@ -47,10 +46,7 @@ def draw_kind(out, rows, op, clients, think):
                            f"{op}; medians of up to {count} seeds, whiskers from the least to the most", fontsize=9)
     axes.flat[0].legend(ncols=len(policies), fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.12))
     figure.tight_layout()
-    path = out / f"live-{op}-{clients}-{think}.png"
-    figure.savefig(path, dpi=80)
-    plt.close(figure)
-    print(f"wrote {path}")
+    look.save(figure, out / f"live-{op}-{clients}-{think}.png")
 
 
 def draw(out, rows):

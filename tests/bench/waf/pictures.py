@@ -3,11 +3,12 @@
 
 import json
 import subprocess
+import sys
+from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+sys.path.append(str(Path(__file__).parents[1]))
+import look  # noqa: E402
+from look import matplotlib, plt  # noqa: E402
 
 SHOWN = ["none", "file", "boundary", "dsm", "autostream-sfr", "filestream", "per-object", "oracle"]
 MIB = 1 << 20
@@ -15,9 +16,7 @@ MIB = 1 << 20
 
 def save(figure, out, name):
     figure.tight_layout()
-    figure.savefig(out / f"{name}.png", dpi=80)
-    plt.close(figure)
-    print(f"wrote {out / name}.png")
+    look.save(figure, out / f"{name}.png")
 
 
 def bars(axis, rows, policies, workloads, height, spread, bottom=0.0):
@@ -28,7 +27,7 @@ def bars(axis, rows, policies, workloads, height, spread, bottom=0.0):
         cells = [next(row for row in rows if (row["workload"], row["policy"], row["discard"])
                       == (w, name, bool(discard))) for w in workloads]
         axis.bar([at + n * width for at in range(len(workloads))], [height(c) for c in cells], width,
-                 bottom=bottom, yerr=[spread(c) for c in cells], capsize=2, label=policy)
+                 bottom=bottom, yerr=[spread(c) for c in cells], capsize=2, label=policy, **look.style(policy))
     axis.set_xticks([at + 0.4 - width / 2 for at in range(len(workloads))], workloads, rotation=15,
                     ha="right", fontsize=8)
 
@@ -46,7 +45,7 @@ def waf_bars(out, rows, op, gc):
     figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
     for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
         bars(axis, rows, SHOWN, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
-        axis.set_ylabel(f"write amplification, {what}")
+        axis.set_ylabel(look.lower(f"write amplification, {what}"))
     axes[0].set_ylim(top=axes[0].get_ylim()[1] + 0.3)
     axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, whiskers are the seeds")
     axes[0].legend(ncols=4, fontsize=8)
@@ -61,8 +60,8 @@ def discards(out, rows, op, gc):
     for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
         if workloads:
             bars(axis, rows, shown, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
-        axis.set_ylabel(f"write amplification, {what}")
-    axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, lower is better")
+        axis.set_ylabel(look.lower(f"write amplification, {what}"))
+    axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1")
     axes[0].legend(ncols=4, fontsize=8)
     save(figure, out, "waf-discard")
 
@@ -75,10 +74,10 @@ def waf_over_time(dsmctl, out, recording):
         # Means of ten samples: a sample is a few erase units.
         chunks = [series[n:n + 10] for n in range(0, len(series) - 9, 10)]
         axis.plot([c[-1][0] * 4096 / MIB for c in chunks],
-                  [sum(s[1] for s in c) / len(c) for c in chunks], label=policy)
+                  [sum(s[1] for s in c) / len(c) for c in chunks], label=policy, color=look.COLOURS[policy])
     axis.axvline(run[None]["load_pages"] * 4096 / MIB, color="gray", linestyle=":")
     axis.set_xlabel("MiB written by the host (dotted: end of the load)")
-    axis.set_ylabel("write amplification")
+    axis.set_ylabel(look.lower("write amplification"))
     axis.set_title(f"{recording.workload}, over-provisioning 0.15, greedy")
     axis.legend(ncols=2, fontsize=8)
     save(figure, out, "waf-time")
@@ -94,10 +93,10 @@ def streams(dsmctl, out, recording):
         for policy in policies:
             points[policy].append(100 * (1 - run[policy]["waf"] / run["none"]["waf"]))
     for policy in policies:
-        axis.plot(counts, points[policy], marker="o", label=policy)
+        axis.plot(counts, points[policy], marker="o", label=policy, color=look.style(policy)["color"])
     axis.axhline(0, color="gray", linewidth=0.8)
     axis.set_xlabel("streams of the drive")
-    axis.set_ylabel("flash writes saved, %")
+    axis.set_ylabel(look.higher("flash writes saved, %"))
     axis.set_title(f"{recording.workload}, over-provisioning 0.28, greedy")
     axis.legend(fontsize=8)
     save(figure, out, "streams")
@@ -162,7 +161,7 @@ def groups(dsmctl, out, recording):
     policies = ["dsm", "dsm:prediction=off"]
     run = recording.simulate(dsmctl, out, policies)
     figure, axes = plt.subplots(1, len(policies), figsize=(13, 5), sharey=True)
-    colours = matplotlib.colors.ListedColormap(["#4c78a8", "#f2cf5b", "#e45756", "#9d9d9d"])
+    colours = matplotlib.colors.ListedColormap(["#0072b2", "#f0e442", "#d55e00", "#999999"])
     for axis, policy in zip(axes, policies):
         regions = sorted((r for r in run[policy]["regions"] if r["class"] in ["collection", "index"]),
                          key=lambda r: (r["class"], r["file"], r["side"]))
@@ -184,9 +183,7 @@ def groups(dsmctl, out, recording):
     bar = figure.colorbar(image, ax=axes, ticks=[1, 2, 3, 4], shrink=0.6)
     bar.ax.set_yticklabels(["1, coldest", "2", "3, hottest", "primary"])
     figure.suptitle(f"{recording.workload}: the group of each region after each checkpoint", fontsize=10)
-    figure.savefig(out / "groups.png", dpi=80, bbox_inches="tight")
-    plt.close(figure)
-    print(f"wrote {out / 'groups.png'}")
+    look.save(figure, out / "groups.png", bbox_inches="tight")
 
 
 def leaf_pages(dsmctl, out, recordings, names):
@@ -202,7 +199,7 @@ def leaf_pages(dsmctl, out, recordings, names):
             axis.bar([at + 0.4 * n for at in range(len(SHOWN))], bars, 0.4, label=["32 KiB", "4 KiB"][n])
         axis.set_xticks([at + 0.2 for at in range(len(SHOWN))], SHOWN, rotation=30, ha="right", fontsize=8)
         axis.set_title(large)
-        axis.set_ylabel("KiB written to flash an operation")
+        axis.set_ylabel(look.lower("KiB written to flash an operation"))
         axis.set_ylim(top=1.3 * axis.get_ylim()[1])
         axis.legend(title="leaf pages", ncols=2)
     save(figure, out, "leaf-pages")

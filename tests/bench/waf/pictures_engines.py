@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The pictures of Documentation/results-engines.md."""
 
-import matplotlib.pyplot as plt
-
-from pictures import save
-
-COLORS = {"none": "gray", "load-apart": "gray", "oracle": "black"}
+from pictures import look, plt, save
 
 
 def waf_bars(out, rows, op, gc):
@@ -15,16 +11,15 @@ def waf_bars(out, rows, op, gc):
     for axis, workload in zip(axes.flat, workloads):
         mine = [row for row in rows if (row["workload"], row["op"], row["gc"]) == (workload, op, gc)]
         mine.reverse()
-        colors = [COLORS.get(r["policy"], "tab:orange" if r["policy"].startswith("objects") else "tab:blue")
-                  for r in mine]
+        colors = [look.style(r["policy"])["color"] for r in mine]
         axis.barh([r["policy"].removeprefix("objects ") for r in mine], [r["waf"] - 1 for r in mine], left=1,
                   xerr=[r["spread"] for r in mine], color=colors, capsize=2)
         none = next(r["waf"] for r in mine if r["policy"] == "none")
         axis.axvline(none, color="gray", linestyle=":", linewidth=0.8)
         axis.tick_params(axis="y", labelsize=8)
-        axis.set_xlabel("write amplification")
+        axis.set_xlabel(look.lower("write amplification"))
         axis.set_title(workload)
-    figure.suptitle(f"Over-provisioning {op}, {gc} collection; orange: combinations of objects; dotted: no streams")
+    figure.suptitle(f"Over-provisioning {op}, {gc} collection; brown: combinations of objects; dotted: no streams")
     save(figure, out, f"engines-waf-{gc}")
 
 
