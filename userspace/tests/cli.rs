@@ -172,11 +172,21 @@ fn simulate_prints_rows_and_a_table() {
                 "discard",
                 "gc_pages",
                 "host_pages",
+                "open_units",
                 "policy",
+                "reason",
+                "spare_units",
                 "streams_used",
                 "waf"
             ]
         );
+        // The load's stream, too.
+        let open = if policy == "dsm" { 5 } else { 3 };
+        assert_eq!(
+            (&row["open_units"], &row["spare_units"]),
+            (&open.into(), &16.into())
+        );
+        assert!(row["reason"].is_null());
         assert_eq!((&row["policy"], &row["discard"]), (&policy.into(), &false.into()));
         assert_eq!(row["host_pages"], 2 * 2048);
         assert_eq!(row["waf"], 1.0, "whole units are overwritten");
@@ -294,6 +304,119 @@ fn simulate_says_what_it_cannot_do() {
     let o = dsmctl(&format!("simulate --trace {path}"));
     assert!(
         said(&o).contains("t.csv: line 2: W takes a file, an offset and a length"),
+        "{}",
+        said(&o)
+    );
+}
+
+/// 8 MiB in units of 256 KiB: 3 or 16 of them are spare.
+#[test]
+fn simulate_leaves_out_what_does_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text =
+        "dsm-trace,1\n0,W,collection-0-1.wt,0,4194304\n0,W,index-1-1.wt,0,4194304\n1,L\n".to_owned();
+    for n in 0..2048u64 {
+        let file = ["collection-0-1.wt", "index-1-1.wt"][(n % 2) as usize];
+        text += &format!("{},W,{file},{},4096\n", 2 + n, (n * 397 % 1024) << 12);
+        text += if n % 500 == 0 { "2,C\n" } else { "" };
+    }
+    let path = dir.path().join("t.csv");
+    std::fs::write(&path, text).unwrap();
+    let run = |words: &str| {
+        dsmctl(&format!(
+            "simulate --unit 256K --trace {} {words}",
+            path.display()
+        ))
+    };
+    let rows = |words: &str| -> Vec<serde_json::Value> {
+        let o = run(&format!("{words} -o json"));
+        assert!(o.status.success(), "{}", said(&o));
+        serde_json::from_slice(&o.stdout).unwrap()
+    };
+
+    // file takes streams 1, 3 and 4: 7 units.
+    let small = rows("--op 0.1 --policy none,file");
+    assert_eq!(small.len(), 2);
+    assert!(small[0]["waf"].as_f64().is_some_and(|waf| waf > 1.0), "{small:?}");
+    assert_eq!(
+        (&small[0]["open_units"], &small[0]["spare_units"]),
+        (&3.into(), &3.into())
+    );
+    for figure in ["waf", "streams_used", "host_pages", "gc_pages", "open_units"] {
+        assert!(small[1][figure].is_null(), "{figure}: {small:?}");
+    }
+    let reason = small[1]["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("policy file: 3 streams need 7 spare erase units, and 3 is what"),
+        "{reason}"
+    );
+    let details = dir.path().join("d.json");
+    let o = run(&format!(
+        "--op 0.1 --policy none,file,auto --details {}",
+        details.display()
+    ));
+    let said_text = String::from_utf8(o.stdout).unwrap();
+    let line = |text: &str, name: &str| -> Vec<String> {
+        let found = text.lines().find(|l| l.split(' ').next() == Some(name));
+        let found = found.unwrap_or_else(|| panic!("{name}: {text}"));
+        found.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(line(&said_text, "file"), ["file", "-", "-", "-", "-"]);
+    assert!(line(&said_text, "none")[2].parse::<f64>().is_ok());
+    assert!(
+        said_text.contains("Without room on the drive: file. 3 streams need 7 spare"),
+        "{said_text}"
+    );
+    assert!(
+        !said_text.contains("Warning"),
+        "nothing that could be less: {said_text}"
+    );
+    let why = "no streams on a drive of 32 erase units: the journal apart would hold 5 of its 3 spare units, a tenth or more";
+    let one_line = |text: &str| text.replace('\n', " ");
+    assert!(
+        one_line(&said_text).contains(&format!("auto is {why}.")),
+        "{said_text}"
+    );
+    let details: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(details).unwrap()).unwrap();
+    let policies = details["policies"].as_array().unwrap();
+    assert_eq!(policies.len(), 3);
+    assert_eq!(policies[1]["reason"], reason);
+
+    // 7 of 16 spare ones fit, and are too many.
+    let o = run("--op 0.5 --policy none,file");
+    let said_text = String::from_utf8(o.stdout).unwrap();
+    assert!(
+        one_line(&said_text).contains(
+            "a tenth or more of the drive's 16 spare erase units is held by the streams of file (7);"
+        ),
+        "{said_text}"
+    );
+    // 7 of 96 are not; and so auto takes them, which is the same as file here.
+    let wide = rows("--op 3 --policy none,file,auto,file:streams=4");
+    let o = run("--op 3 --policy none,file,auto");
+    assert!(!String::from_utf8(o.stdout).unwrap().contains("Warning"));
+    assert_eq!(wide[2]["policy"], "auto");
+    assert_eq!(wide[2]["streams_used"], 2, "the load is not counted");
+    for figure in ["waf", "gc_pages", "open_units"] {
+        assert_eq!(wide[2][figure], wide[1][figure]);
+        assert_eq!(wide[2][figure], wide[3][figure]);
+    }
+    let why =
+        "file, whose 4 streams hold 9 of the 96 spare ones of a drive of 32 erase units, less than a tenth: \
+               dsm with K = 2 would hold 13 of its 96 spare units, a tenth or more";
+    assert_eq!(wide[2]["reason"], why);
+    assert_eq!(rows("--op 0.1 --policy none,auto")[1]["streams_used"], 1);
+    // Two streams: the journal, which is not written here, and the rest.
+    assert_eq!(rows("--op 2 --policy auto")[0]["streams_used"], 1);
+    assert_eq!(rows("--op 2 --policy file:streams=1")[0]["streams_used"], 1);
+
+    // If nothing fits it is the drive that is wrong.
+    let o = run("--op 0.05 --policy file,none");
+    assert_eq!(o.status.code(), Some(1));
+    assert!(o.stdout.is_empty());
+    assert!(
+        said(&o).contains("t.csv: policy file: 3 streams need 7 spare"),
         "{}",
         said(&o)
     );

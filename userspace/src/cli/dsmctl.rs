@@ -232,8 +232,10 @@ pub enum Command {
     /// Files are paths relative to the dbpath. Each policy is played as it is and, if
     /// there are lists, with the discards that dsmd would have made; the drive's size
     /// is that of the run without them. With `-o json`: [{policy, discard,
-    /// streams_used, waf, host_pages, gc_pages}]; a page is 4 KiB, and pages are
-    /// counted after the load phase and the warm-up.
+    /// streams_used, waf, host_pages, gc_pages, open_units, spare_units, reason}]; a
+    /// page is 4 KiB, and pages are counted after the load phase and the warm-up. A
+    /// policy whose streams do not fit the drive has null figures and the reason; that
+    /// of auto says what it is, and why.
     #[command(verbatim_doc_comment)]
     Simulate(Box<Simulate>),
 }
@@ -538,11 +540,15 @@ pub struct Simulate {
     /// A trace as above, in place of a recording; - is stdin
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
+    /// auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
     /// filestream, per-object, rules or oracle; several with commas between them, or given
-    /// several times [default: all]
+    /// several times [default: all but auto]
     ///
-    /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. Those of dsm
+    /// auto is the first of dsm with K = 3, dsm with K = 2, file, the journal apart and
+    /// none whose streams hold less than a tenth of the drive's spare erase units.
+    ///
+    /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
+    /// boundary and dsm have streams, how many they use at most; those of dsm
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
     /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
     /// (mapper, remapper, halves or all), that of autostream-sfr is decay (in windows from checkpoint to checkpoint).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl simulate`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal};
@@ -16,23 +17,29 @@ use serde_json::json;
 
 use dsm::cli::dsmctl::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dsm::dbpath::rules::Rules;
+use dsm::drive::afford::affords;
 use dsm::kernel::class::Class;
 use dsm::kernel::memory;
 use dsm::whatif::flash::{Destination, Gc, PAGE};
 use dsm::whatif::sim::discard::{self, Rule};
 use dsm::whatif::sim::policies::Spec;
 use dsm::whatif::sim::profile::Profile;
-use dsm::whatif::sim::{self, Model, Outcome};
+use dsm::whatif::sim::{self, Model, Outcome, SimError};
 use dsm::whatif::trace::{self, Trace};
 
+/// `None`: the policy does not fit the drive.
 #[derive(Serialize)]
 struct Row<'a> {
     policy: &'a str,
     discard: bool,
-    streams_used: u32,
-    waf: f64,
-    host_pages: u64,
-    gc_pages: u64,
+    streams_used: Option<u32>,
+    waf: Option<f64>,
+    host_pages: Option<u64>,
+    gc_pages: Option<u64>,
+    open_units: Option<u64>,
+    spare_units: u64,
+    /// Why it does not fit; of auto, what was chosen and why.
+    reason: Option<String>,
 }
 
 pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
@@ -81,10 +88,18 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     let mut outcomes = Vec::new();
     for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
         let done = run_all(&p.trace, &p.profile, &model, &specs).with_context(named)?;
-        outcomes.extend(done.into_iter().map(|outcome| Run {
+        outcomes.extend(specs.iter().zip(done).map(|(spec, outcome)| Run {
+            spec,
             discard: p.discard,
             outcome,
         }));
+    }
+    // Another policy may fit where one does not; if none does, the drive is what is wrong.
+    if outcomes.iter().all(|r| r.outcome.is_err()) {
+        if let Some(Err(e)) = outcomes.into_iter().map(|r| r.outcome).next() {
+            return Err(e).with_context(named);
+        }
+        return Ok(());
     }
     if let Some(path) = &a.details {
         let mut details = details(&plain.profile, pages, &outcomes);
@@ -96,14 +111,18 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
     }
     let fewer = match (out, best(&outcomes)) {
-        (Output::Text, Some(best)) if a.policy.is_empty() => {
-            let p = played.iter().find(|p| p.discard == best.discard).unwrap_or(plain);
-            fewer_streams(&p.trace, &p.profile, &model, &best.outcome).with_context(named)?
+        (Output::Text, Some((run, best))) if a.policy.is_empty() => {
+            let p = played.iter().find(|p| p.discard == run.discard).unwrap_or(plain);
+            fewer_streams(&p.trace, &p.profile, &model, run.spec, best).with_context(named)?
         }
         _ => Vec::new(),
     };
-    crate::print(out, &rows(&outcomes), || {
-        text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes) + &advice(&outcomes, &fewer)
+    let spare = model.spare_units(pages);
+    let chosen = model.choose(pages).why();
+    crate::print(out, &rows(&outcomes, spare, &chosen), || {
+        text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
+            + &fit(&outcomes, spare, &chosen)
+            + &advice(&outcomes, &fewer)
     })
 }
 
@@ -115,9 +134,20 @@ struct Played {
 }
 
 /// What a policy has come to, with or without discards.
-struct Run {
+struct Run<'a> {
+    spec: &'a Spec,
     discard: bool,
-    outcome: Outcome,
+    /// Or why it does not fit the drive.
+    outcome: Result<Outcome, SimError>,
+}
+
+impl Run<'_> {
+    fn name(&self) -> String {
+        match self.discard {
+            true => format!("{} + discard", self.spec),
+            false => self.spec.to_string(),
+        }
+    }
 }
 
 /// What is compared when nothing is asked for: with the values of K that fit.
@@ -144,9 +174,9 @@ fn fewer_streams(
     trace: &Trace,
     profile: &Profile,
     model: &Model,
+    spec: &Spec,
     best: &Outcome,
-) -> Result<Vec<(u8, f64)>, sim::SimError> {
-    let spec: Spec = best.policy.parse().expect("it has run");
+) -> Result<Vec<(u8, f64)>, SimError> {
     let progress = AtomicU64::new(0);
     [2, 4, 6, 8, 12, 16]
         .into_iter()
@@ -156,7 +186,7 @@ fn fewer_streams(
                 streams,
                 ..model.clone()
             };
-            Ok((streams, sim::run(trace, profile, &model, &spec, &progress)?.waf))
+            Ok((streams, sim::run(trace, profile, &model, spec, &progress)?.waf))
         })
         .chain([Ok((model.streams, best.waf))])
         .collect()
@@ -213,12 +243,18 @@ fn model(a: &Simulate) -> Result<Model> {
     })
 }
 
-/// Plays all policies, as many at a time as there are processors.
-fn run_all(trace: &Trace, profile: &Profile, model: &Model, specs: &[Spec]) -> Result<Vec<Outcome>> {
+/// Plays all policies, as many at a time as there are processors.  What does not fit the
+/// drive is no error of the others.
+fn run_all(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    specs: &[Spec],
+) -> Result<Vec<Result<Outcome, SimError>>> {
     let progress = AtomicU64::new(0);
     let over = AtomicBool::new(false);
     let next = AtomicU64::new(0);
-    let outcomes: Mutex<Vec<Option<Result<Outcome, sim::SimError>>>> =
+    let outcomes: Mutex<Vec<Option<Result<Outcome, SimError>>>> =
         Mutex::new(specs.iter().map(|_| None).collect());
     let work = || loop {
         let n = next.fetch_add(1, Ordering::Relaxed) as usize;
@@ -244,10 +280,15 @@ fn run_all(trace: &Trace, profile: &Profile, model: &Model, specs: &[Spec]) -> R
         }
     });
     let outcomes = outcomes.into_inner().expect("no thread has panicked");
+    let fits = |outcome| match outcome {
+        Err(e) if !SimError::is_lack_of_units(&e) => Err(e),
+        outcome => Ok(outcome),
+    };
     Ok(outcomes
         .into_iter()
         .flatten()
-        .collect::<Result<Vec<Outcome>, _>>()?)
+        .map(fits)
+        .collect::<Result<Vec<_>, SimError>>()?)
 }
 
 /// On runs of more than a second.
@@ -265,17 +306,25 @@ fn show_progress(progress: &AtomicU64, total: u64, over: &AtomicBool) {
     }
 }
 
-fn rows(runs: &[Run]) -> Vec<Row<'_>> {
-    runs.iter()
-        .map(|Run { discard, outcome: o }| Row {
-            policy: &o.policy,
-            discard: *discard,
-            streams_used: o.streams_used,
-            waf: o.waf,
-            host_pages: o.host_pages,
-            gc_pages: o.gc_pages,
-        })
-        .collect()
+fn rows<'a>(runs: &'a [Run<'_>], spare: u64, chosen: &str) -> Vec<Row<'a>> {
+    let row = |r: &'a Run<'_>| {
+        let o = r.outcome.as_ref().ok();
+        Row {
+            policy: r.spec.name(),
+            discard: r.discard,
+            streams_used: o.map(|o| o.streams_used),
+            waf: o.map(|o| o.waf),
+            host_pages: o.map(|o| o.host_pages),
+            gc_pages: o.map(|o| o.gc_pages),
+            open_units: o.map(|o| o.open_units),
+            spare_units: spare,
+            reason: match &r.outcome {
+                Err(e) => Some(e.to_string()),
+                Ok(_) => r.spec.is_auto().then(|| chosen.to_owned()),
+            },
+        }
+    };
+    runs.iter().map(row).collect()
 }
 
 fn details(profile: &Profile, pages: u64, runs: &[Run]) -> serde_json::Value {
@@ -286,10 +335,16 @@ fn details(profile: &Profile, pages: u64, runs: &[Run]) -> serde_json::Value {
         .collect();
     let policies: Vec<serde_json::Value> = runs
         .iter()
-        .map(|Run { discard, outcome: o }| {
+        .map(|r| {
+            let o = match &r.outcome {
+                Ok(o) => o,
+                Err(e) => {
+                    return json!({ "policy": r.spec.name(), "discard": r.discard, "reason": e.to_string() })
+                }
+            };
             json!({
                 "policy": o.policy,
-                "discard": discard,
+                "discard": r.discard,
                 "streams": o.by_stream.iter().map(|(stream, (host, gc))| json!({
                     "stream": stream, "host_pages": host, "gc_pages": gc,
                 })).collect::<Vec<_>>(),
@@ -318,7 +373,7 @@ fn history(
     profile: &Profile,
     model: &Model,
     spec: &Spec,
-) -> Result<serde_json::Value, sim::SimError> {
+) -> Result<serde_json::Value, SimError> {
     let sides = sim::history::history(trace, profile, model, spec)?;
     Ok(sides
         .iter()
@@ -354,20 +409,27 @@ fn text(trace: &Trace, profile: &Profile, model: &Model, pages: u64, specs: &[Sp
             Gc::CostBenefit => "cost-benefit collection",
         },
     );
-    let name = |r: &Run| match r.discard {
-        true => format!("{} + discard", r.outcome.policy),
-        false => r.outcome.policy.clone(),
-    };
-    let width = runs.iter().map(|r| name(r).len()).max().unwrap_or(0).max(6);
-    let most = runs.iter().map(|r| r.outcome.waf).fold(1.0, f64::max);
+    let width = runs.iter().map(|r| r.name().len()).max().unwrap_or(0).max(6);
+    let most = done(runs).map(|(_, o)| o.waf).fold(1.0, f64::max);
     let _ = writeln!(s, "{:<width$}  streams    WAF  erases  copied MiB", "policy");
     for r in runs {
-        let o = &r.outcome;
+        let Ok(o) = &r.outcome else {
+            let _ = writeln!(
+                s,
+                "{:<width$}  {:>7} {:>6} {:>7} {:>11}",
+                r.name(),
+                "-",
+                "-",
+                "-",
+                "-"
+            );
+            continue;
+        };
         let bar = "#".repeat((40.0 * (o.waf - 1.0) / (most - 1.0).max(1e-9)).round() as usize);
         let _ = writeln!(
             s,
             "{:<width$}  {:7} {:6.3} {:7} {:11}  {bar}",
-            name(r),
+            r.name(),
             o.streams_used,
             o.waf,
             o.erases,
@@ -393,17 +455,69 @@ fn shares(profile: &Profile) -> String {
     shares.join(", ")
 }
 
-/// Whether the module has it, and it needs streams.
-fn has_streams(o: &Outcome) -> bool {
-    let name = o.policy.split(':').next().unwrap_or_default();
-    ["file", "boundary", "dsm"].contains(&name)
+/// The runs that fit the drive.
+fn done<'a, 'b>(runs: &'a [Run<'b>]) -> impl Iterator<Item = (&'a Run<'b>, &'a Outcome)> {
+    runs.iter().filter_map(|r| Some((r, r.outcome.as_ref().ok()?)))
+}
+
+/// What `auto` has chosen; what does not fit, and what takes more spare units than streams
+/// are worth.
+fn fit(runs: &[Run], spare: u64, chosen: &str) -> String {
+    let mut s = String::new();
+    if runs.iter().any(|r| r.spec.is_auto()) {
+        let _ = writeln!(s, "\n{}", filled(&format!("auto is {chosen}.")));
+    }
+    // With and without discards a policy has the same streams.
+    let mut lacking: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for r in runs {
+        if let Err(SimError::Geometry(_, why)) = &r.outcome {
+            lacking.entry(why.to_string()).or_default().insert(r.spec.name());
+        }
+    }
+    for (why, names) in lacking {
+        let names: Vec<&str> = names.into_iter().collect();
+        let line = format!("Without room on the drive: {}. {why}.", names.join(", "));
+        let _ = writeln!(s, "\n{}", filled(&line));
+    }
+    let holds = |(r, o): (&Run<'_>, &Outcome)| (o.open_units, r.spec.name().to_owned());
+    let too_much = |(_, o): &(&Run<'_>, &Outcome)| o.by_stream.len() > 1 && !affords(o.open_units, spare);
+    let greedy: BTreeSet<(u64, String)> = done(runs).filter(too_much).map(holds).collect();
+    if !greedy.is_empty() {
+        let each: Vec<String> = greedy
+            .iter()
+            .map(|(open, name)| format!("{name} ({open})"))
+            .collect();
+        let line = format!(
+            "Warning: a tenth or more of the drive's {spare} spare erase units is held by the streams of {}; \
+             collection lacks them, and on a drive with more units these policies do better.",
+            each.join(", ")
+        );
+        let _ = writeln!(s, "\n{}", filled(&line));
+    }
+    s
+}
+
+/// In lines of at most 90 characters.
+fn filled(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|l| l.len() + 1 + word.len() <= 90) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+/// Whether the module has it, and it used streams.
+fn has_streams(spec: &Spec, o: &Outcome) -> bool {
+    spec.is_of_the_module() && o.by_stream.len() > 1
 }
 
 /// The best of those that a user can have: the module's policies, or none of them.
-fn best(runs: &[Run]) -> Option<&Run> {
-    let can = |r: &&Run| has_streams(&r.outcome) || r.outcome.policy == "none";
-    let least = |a: &&Run, b: &&Run| a.outcome.waf.total_cmp(&b.outcome.waf);
-    runs.iter().filter(can).min_by(least)
+fn best<'a>(runs: &'a [Run<'_>]) -> Option<(&'a Run<'a>, &'a Outcome)> {
+    let can = |r: &(&Run, &Outcome)| r.0.spec.is_of_the_module();
+    done(runs).filter(can).min_by(|a, b| a.1.waf.total_cmp(&b.1.waf))
 }
 
 /// Less than this is nothing, in percent.
@@ -412,17 +526,14 @@ const LITTLE: f64 = 2.0;
 /// What follows for a user.  `fewer`: the best with ever more streams.
 fn advice(runs: &[Run], fewer: &[(u8, f64)]) -> String {
     let none = |discard| {
-        let mut all = runs.iter().filter(move |r| r.discard == discard);
-        all.find(|r| r.outcome.policy == "none").map(|r| &r.outcome)
+        let mut all = done(runs).filter(move |(r, _)| r.discard == discard);
+        all.find(|(r, _)| r.spec.name() == "none").map(|(_, o)| o)
     };
     let streams = |discard| {
-        let all = runs
-            .iter()
-            .filter(move |r| r.discard == discard && has_streams(&r.outcome));
-        let outcomes = all.map(|r| &r.outcome);
-        outcomes.min_by(|a, b| a.waf.total_cmp(&b.waf))
+        let all = done(runs).filter(move |(r, o)| r.discard == discard && has_streams(r.spec, o));
+        all.map(|(_, o)| o).min_by(|a, b| a.waf.total_cmp(&b.waf))
     };
-    let (Some(base), Some(alone), Some(best)) = (none(false), streams(false), best(runs)) else {
+    let (Some(base), Some(alone), Some((run, best))) = (none(false), streams(false), best(runs)) else {
         return String::new();
     };
     let saves = |o: &Outcome| 100.0 * (1.0 - o.waf / base.waf);
@@ -488,10 +599,9 @@ fn advice(runs: &[Run], fewer: &[(u8, f64)]) -> String {
             );
         }
     }
-    let best = &best.outcome;
     let enough = fewer.iter().find(|(_, waf)| *waf < 1.01 * best.waf);
     if let (true, true, Some((enough, _))) = (
-        has_streams(best),
+        has_streams(run.spec, best),
         saves(best) >= LITTLE && fewer.len() > 1,
         enough,
     ) {

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use thiserror::Error;
 
+use crate::drive::afford::{open_units, Copies};
 use units::Units;
 
 /// Bytes of a page.
@@ -41,6 +42,15 @@ pub enum Gc {
 pub enum Destination {
     Shared,
     Stream,
+}
+
+impl From<Destination> for Copies {
+    fn from(destination: Destination) -> Self {
+        match destination {
+            Destination::Shared => Self::Mixed,
+            Destination::Stream => Self::Apart,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -378,10 +388,9 @@ fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
     if c.streams == 0 || c.streams > 255 {
         return Err(GeometryError::Streams(c.streams));
     }
-    let units = (c.pages as f64 * (1.0 + c.op) / c.unit as f64).round() as u64;
+    let units = units(c);
     let needed = spare_units(c.streams, c.destination);
-    // Units that are left when all logical pages are valid and packed.
-    let spare = units.saturating_sub(c.pages.div_ceil(c.unit));
+    let spare = spare(c);
     if spare < needed {
         return Err(GeometryError::Spare {
             streams: c.streams,
@@ -396,14 +405,19 @@ fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
     Ok((units as usize, c.unit as u32))
 }
 
+fn units(c: &Config) -> u64 {
+    (c.pages as f64 * (1.0 + c.op) / c.unit as f64).round() as u64
+}
+
+/// Units that are left when all logical pages are valid and packed.
+pub fn spare(c: &Config) -> u64 {
+    units(c).saturating_sub(c.pages.div_ceil(c.unit))
+}
+
 /// Units that must be there beyond the logical pages, so that there always is a
 /// victim with an invalid page: the open ones and a free one.
 pub fn spare_units(streams: usize, destination: Destination) -> u64 {
-    let collected = match destination {
-        Destination::Shared => 1,
-        Destination::Stream => streams,
-    };
-    (streams + collected + 1) as u64
+    open_units(streams as u64, destination.into())
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 use crate::dbpath::rules::Rules;
-use crate::whatif::flash::{Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
+use crate::drive::afford::{Choice, Drive};
+use crate::whatif::flash::{self, Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
 use crate::whatif::trace::{FileNo, Trace};
 use files::Files;
 use play::{play, Player};
@@ -40,6 +41,13 @@ pub enum SimError {
     Rules(String),
     #[error("policy {0}: {1}")]
     Geometry(String, GeometryError),
+}
+
+impl SimError {
+    /// The policy has more streams than the drive can have units open; another one may fit.
+    pub fn is_lack_of_units(&self) -> bool {
+        matches!(self, Self::Geometry(_, GeometryError::Spare { .. }))
+    }
 }
 
 /// Where load data goes.
@@ -72,14 +80,32 @@ pub struct Model {
 impl Model {
     /// The drive's logical pages for a trace.
     pub fn pages_for(&self, profile: &Profile) -> Result<u64, SimError> {
-        let used = u64::from(profile.pages);
-        let pages = self
-            .pages
-            .unwrap_or_else(|| (used as f64 / self.fill).round() as u64);
+        let (used, pages) = (u64::from(profile.pages), self.wanted_pages(profile));
         if used > pages {
             return Err(SimError::TooLarge(used, pages));
         }
         Ok(pages)
+    }
+
+    fn wanted_pages(&self, profile: &Profile) -> u64 {
+        self.pages
+            .unwrap_or_else(|| (f64::from(profile.pages) / self.fill).round() as u64)
+    }
+
+    /// Erase units that a drive of so many logical pages has beyond them.
+    pub fn spare_units(&self, pages: u64) -> u64 {
+        flash::spare(&self.config(pages, usize::from(self.streams)))
+    }
+
+    /// The streams that a drive of so many logical pages can afford.
+    pub fn choose(&self, pages: u64) -> Choice {
+        let drive = Drive {
+            units: pages / self.unit,
+            spare: self.spare_units(pages),
+            handles: u32::from(self.streams),
+            copies: self.destination.into(),
+        };
+        drive.choose()
     }
 
     /// Whether all streams can be open at a time.
@@ -113,6 +139,8 @@ pub struct Outcome {
     /// Streams that the run's writes went to.  Writes without a stream share one
     /// with stream 1, as on an FDP drive.
     pub streams_used: u32,
+    /// Erase units that its streams hold, those of the load as well.
+    pub open_units: u64,
     pub waf: f64,
     pub host_pages: u64,
     pub gc_pages: u64,
@@ -162,7 +190,7 @@ pub fn place(trace: &Trace, profile: &Profile, model: &Model, spec: &Spec) -> Re
             LoadStream::Stream(n) if trace.has_load_end() => Some(n),
             _ => None,
         },
-        streams: spec.streams(model.streams),
+        streams: spec.streams(model, profile),
         placement: Vec::with_capacity(profile.script.len()),
     };
     play(trace, &mut Files::new(&model.primary, &model.rules), &mut placer)?;
@@ -182,8 +210,8 @@ pub fn write(
     for stream in placement {
         handles.add(*stream);
     }
-    let mut flash = Flash::new(&model.config(pages, handles.count()))
-        .map_err(|e| SimError::Geometry(spec.to_string(), e))?;
+    let config = model.config(pages, handles.count());
+    let mut flash = Flash::new(&config).map_err(|e| SimError::Geometry(spec.to_string(), e))?;
 
     let warmup = (profile.run_writes as f64 * model.warmup) as u64;
     let begin = (profile.load_writes + warmup) as usize;
@@ -220,6 +248,7 @@ pub fn write(
     Ok(Outcome {
         policy: spec.to_string(),
         streams_used: used.count() as u32,
+        open_units: flash::spare_units(config.streams, config.destination),
         waf: counts.waf_since(&start),
         host_pages,
         gc_pages,

@@ -161,6 +161,10 @@ fn the_layouts_of_the_module() {
     assert_eq!(streams("file"), [3, 3, 4, 4, 2, 2, 1, 1]);
     assert_eq!(streams("boundary"), [3, 4, 5, 6, 2, 2, 1, 1]);
     assert_eq!(streams("dsm"), [3, 4, 6, 7, 2, 2, 1, 1]);
+    assert_eq!(streams("file:streams=2"), [2, 2, 2, 2, 1, 1, 1, 1]);
+    assert_eq!(streams("dsm:streams=6"), streams("dsm:groups=2,streams=6"));
+    assert_eq!(streams("dsm:streams=200"), streams("dsm"));
+    assert_eq!(streams("auto"), [0; 8], "a drive of 8 pages affords none");
     assert_eq!(streams("per-file"), [1, 1, 2, 2, 3, 3, 4, 4]);
     assert_eq!(streams("f2fs"), [2, 2, 2, 2, 1, 1, 2, 2]);
 }
@@ -194,6 +198,34 @@ fn dsm_groups_by_hotness_at_a_checkpoint() {
     assert_eq!(last("dsm:prediction=off,groups=2"), [3, 3, 4]);
     // Over the whole region instead of what was written there is no difference.
     assert_eq!(last("dsm:prediction=off,range=region"), [3, 4, 5]);
+}
+
+/// `auto` is what the drive affords: the streams that it uses, and all that follows.
+#[test]
+fn auto_goes_by_the_spare_units() {
+    let names = [
+        COLLECTION,
+        "index-1-1.wt",
+        "journal/WiredTigerLog.0000000001",
+        "WiredTiger.wt",
+    ];
+    let trace = random_trace(&names, &[4, 3, 2, 1], 1 << 10, 1 << 13);
+    for (op, unit, same) in [
+        // 4096 pages: 512 units of 8 pages, of which 45 % are spare, and so on.
+        (0.45, 8, "dsm"),
+        (0.3, 8, "dsm:groups=2,streams=6"),
+        (0.2, 8, "file:streams=4"),
+        (0.15, 8, "file:streams=2"),
+        (0.5, 64, "none"),
+    ] {
+        let model = Model { op, unit, ..model() };
+        let (auto, same) = (simulate(&trace, &model, "auto"), simulate(&trace, &model, same));
+        let figures = |o: Result<Outcome, SimError>| {
+            let o = o.unwrap();
+            (o.streams_used, o.open_units, o.gc_pages, o.by_stream)
+        };
+        assert_eq!(figures(auto), figures(same), "{op} {unit}");
+    }
 }
 
 #[test]
@@ -251,6 +283,11 @@ fn names_of_policies() {
     assert!(error("dms").starts_with("there is no policy 'dms'"));
     assert_eq!(error("dsm:k=3"), "policy dsm has no feature 'k'");
     assert_eq!(error("none:groups=3"), "policy none has no feature 'groups'");
+    assert_eq!(error("none:streams=3"), "policy none has no feature 'streams'");
+    assert_eq!(
+        error("file:streams=0"),
+        "policy file: streams '0': it must be a number from 1 to 255"
+    );
     assert_eq!(
         error("dsm:groups=1"),
         "policy dsm: groups '1': it must be a number from 2 to 16"

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::{Policy, Stream};
+use crate::drive::afford::Layout;
 use crate::kernel::class::Class;
 use crate::kernel::layout::Plan;
 use crate::whatif::flash::PAGE;
@@ -52,6 +53,8 @@ mod ffi {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     pub policy: KernelPolicy,
+    /// At most so many; `None`: all that there are.
+    pub streams: Option<u8>,
     pub groups: u32,
     /// `None`: K.
     pub alpha: Option<u32>,
@@ -102,6 +105,7 @@ impl Features {
     pub const fn of(policy: KernelPolicy) -> Self {
         Self {
             policy,
+            streams: None,
             groups: 3,
             alpha: None,
             prediction: Prediction::Predicted,
@@ -109,6 +113,29 @@ impl Features {
             primary_filter: true,
             threshold1: 1000,
             threshold2: 5,
+        }
+    }
+
+    /// Those of a layout.
+    pub fn of_layout(layout: Layout) -> Self {
+        let policy = match layout {
+            Layout::Dsm(_) => KernelPolicy::Dsm,
+            Layout::File | Layout::JournalApart => KernelPolicy::File,
+            Layout::None => KernelPolicy::None,
+        };
+        let plain = Self::of(policy);
+        Self {
+            streams: u8::try_from(layout.streams()).ok(),
+            groups: layout.groups().unwrap_or(plain.groups),
+            ..plain
+        }
+    }
+
+    /// The streams it uses at most, of those that there are.
+    pub fn streams(&self, has: u8) -> u8 {
+        match self.policy {
+            KernelPolicy::None => 1,
+            _ => self.streams.map_or(has, |n| n.min(has)),
         }
     }
 }
@@ -133,6 +160,7 @@ pub struct Kernel {
 
 impl Kernel {
     pub fn new(features: Features, streams: u8) -> Self {
+        let streams = features.streams(streams);
         let plan = Plan::new(features.policy.name(), features.groups, 1, u32::from(streams));
         let policy = match features.policy {
             KernelPolicy::Boundary | KernelPolicy::Dsm if plan.groups < 2 => KernelPolicy::File,

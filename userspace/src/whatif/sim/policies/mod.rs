@@ -42,11 +42,18 @@ pub trait Policy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PolicyKind {
     Kernel(Features),
+    /// The layout that the drive can afford.
+    Auto,
     PerFile,
     Extension,
-    AutoStreamSfr { decay: Option<f64> },
+    AutoStreamSfr {
+        decay: Option<f64>,
+    },
     AutoStreamMq,
-    FileStream { seconds: Option<f64>, modules: Modules },
+    FileStream {
+        seconds: Option<f64>,
+        modules: Modules,
+    },
     PerObject,
     Rules,
     Oracle,
@@ -60,7 +67,7 @@ pub struct Spec {
 }
 
 /// Name and source of each.
-pub const ALL: [(&str, &str); 13] = [
+pub const ALL: [(&str, &str); 14] = [
     ("none", "the drive without streams"),
     ("file", "DSM paper, sec. 3.1: a stream for each type of file"),
     ("boundary", "DSM paper, Fig. 4"),
@@ -85,12 +92,13 @@ pub const ALL: [(&str, &str); 13] = [
     ),
     ("rules", "the objects of --rules"),
     ("oracle", "when each page is written next, knowing the run"),
+    ("auto", "the most streams that the drive can afford"),
     ("autostream", "autostream-sfr"),
 ];
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("there is no policy '{0}'; there are none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, rules and oracle")]
+    #[error("there is no policy '{0}'; there are auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, rules and oracle")]
     Name(String),
     #[error("policy {0} has no feature '{1}'")]
     Feature(String, String),
@@ -102,7 +110,7 @@ impl Spec {
     /// What is compared when nothing is asked for.
     pub fn all(rules: bool) -> Vec<Self> {
         ALL.iter()
-            .filter(|(name, _)| *name != "autostream" && (rules || *name != "rules"))
+            .filter(|(name, _)| !["auto", "autostream"].contains(name) && (rules || *name != "rules"))
             .map(|(name, _)| name.parse().expect("the names are known"))
             .collect()
     }
@@ -114,18 +122,43 @@ impl Spec {
             .map_or("", |(_, source)| source)
     }
 
-    /// Streams that the drive must have.
-    pub fn streams(&self, has: u8) -> u8 {
+    /// As it was given.
+    pub fn name(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_auto(&self) -> bool {
+        self.kind == PolicyKind::Auto
+    }
+
+    /// What the module has, and a user can choose.
+    pub fn is_of_the_module(&self) -> bool {
+        matches!(self.kind, PolicyKind::Kernel(_) | PolicyKind::Auto)
+    }
+
+    fn kind(&self, model: &Model, profile: &Profile) -> PolicyKind {
         match self.kind {
-            PolicyKind::Kernel(f) if f.policy == KernelPolicy::None => 1,
-            _ => has,
+            PolicyKind::Auto => {
+                let choice = model.choose(model.wanted_pages(profile));
+                PolicyKind::Kernel(Features::of_layout(choice.layout))
+            }
+            kind => kind,
+        }
+    }
+
+    /// Streams that it uses at most.
+    pub fn streams(&self, model: &Model, profile: &Profile) -> u8 {
+        match self.kind(model, profile) {
+            PolicyKind::Kernel(f) => f.streams(model.streams),
+            _ => model.streams,
         }
     }
 
     pub fn build<'a>(&self, model: &'a Model, profile: &'a Profile) -> Box<dyn Policy + 'a> {
         let n = model.streams;
-        match self.kind {
+        match self.kind(model, profile) {
             PolicyKind::Kernel(features) => Box::new(Kernel::new(features, n)),
+            PolicyKind::Auto => unreachable!("kind() has chosen"),
             PolicyKind::PerFile => Box::new(plain::PerFile::new(n)),
             PolicyKind::Extension => Box::new(plain::Extension::new(n)),
             PolicyKind::AutoStreamSfr { decay } => Box::new(autostream::Sfr::new(n, decay, profile)),
@@ -152,6 +185,7 @@ impl FromStr for Spec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (name, features) = text.split_once(':').unwrap_or((text, ""));
         let mut kind = match name {
+            "auto" => PolicyKind::Auto,
             "none" => PolicyKind::Kernel(Features::of(KernelPolicy::None)),
             "file" => PolicyKind::Kernel(Features::of(KernelPolicy::File)),
             "boundary" => PolicyKind::Kernel(Features::of(KernelPolicy::Boundary)),
@@ -186,6 +220,10 @@ impl FromStr for Spec {
 /// `Err(None)`: there is no such feature; otherwise what the value must be.
 fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'static str>> {
     match (kind, key) {
+        (PolicyKind::Kernel(f), "streams") if f.policy != KernelPolicy::None => {
+            f.streams = Some(number(value, 1, 255).ok_or(Some("a number from 1 to 255"))? as u8);
+            Ok(())
+        }
         (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::Dsm => set_dsm(f, key, value),
         (PolicyKind::FileStream { modules, .. }, "modules") => {
             *modules = match value {
