@@ -164,6 +164,7 @@ asked() {
 second() {
 	works 'a wrong option fails its unit' until_true 'failed_for broken "line 2: groups=99: 99 is not in 2..=16"'
 	is 'nothing else has failed' "$(systemctl --failed --plain --no-legend | cut -d' ' -f1)" dsm@broken.service
+	systemctl reset-failed dsm@broken
 	works 'the bad line was told' told
 	is 'the file system is mounted from the dsm device' "$(findmnt -n -o SOURCE,FSTYPE $dbpath | xargs)" "/dev/mapper/$name xfs"
 	works 'after its unit had made the device' systemctl is-active "$unit"
