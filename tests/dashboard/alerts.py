@@ -3,7 +3,7 @@
 
 Has promtool look at the alerts in RULES, and makes each fire: with series that call for
 it alone, and with those of a device that is well, which call for none. METRICS is
-what /metrics gave, or the source that has the names.
+what /metrics gave, or the page that names them.
 """
 import json
 import re

@@ -114,6 +114,9 @@ def look_with_prometheus(prometheus):
     test("promtool finds the metrics right", lint.returncode == 0, lint.stdout + lint.stderr)
     # A rate takes two looks.
     until(lambda: len(prometheus.results("rate(dsm_agent_checkpoints_total[1m])")) == 2)
+    # Blocks are known to be free from the third checkpoint on.
+    sent = until(lambda: prometheus.results("dsm_agent_discard_last_sent_timestamp_seconds"))
+    test("something was discarded", bool(sent))
     for title, query in queries():
         try:
             found = prometheus.results(query)
@@ -122,6 +125,10 @@ def look_with_prometheus(prometheus):
             test(f"Prometheus has the results for {title}: {query[:50]}", bool(found) == expected, f"{len(found)} for {query}")
         except OSError as e:
             test(f"Prometheus understands {title}", False, f"{query}: {e}")
+    ages = [float(r["value"][1]) for r in prometheus.results("time() - dsm_last_checkpoint_timestamp_seconds")]
+    test("the last checkpoint was not long ago", len(ages) == 2 and all(-1 < age < PATIENCE for age in ages), f"{ages}")
+    one = prometheus.results("changes(dsm_last_checkpoint_timestamp_seconds[1h]) == changes(dsm_windows_total[1h])")
+    same("and is one moment until the next", sorted(r["metric"]["device"] for r in one), ["rs0", "rs1"])
     waf = prometheus.results("dsm_drive_media_written_bytes_total / dsm_drive_host_written_bytes_total")
     same("only the drive with FDP tells what it writes", [r["metric"]["device"] for r in waf], ["rs0"])
 

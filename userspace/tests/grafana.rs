@@ -14,7 +14,7 @@ const NOT_SHOWN: &[&str] = &[
     "dsm_generation",
     "dsm_groups",
     "dsm_server_catalog",
-    "dsm_snapshot_age_seconds",
+    "dsm_snapshot_timestamp_seconds",
     "dsm_stream_writes_total",
     "dsm_streams_used",
     "dsm_unmapped_writes_total",

@@ -12,8 +12,9 @@ use anyhow::{Context, Result};
 
 use super::Machine;
 use crate::agent::control::Info;
-use crate::base::log;
+use crate::base::{log, time};
 use crate::drive::media::Media;
+use crate::kernel::reply::Status;
 use crate::show::host::Host;
 use crate::show::sample::{Kernel, Sample};
 use crate::show::snapshot::{Moment, Place, Snapshot, INTERVAL, PROTOCOL};
@@ -23,6 +24,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at a drive's own statistics: they take commands that the drive
 /// answers beside the database's, and count in coarse steps.
 const DRIVE: Duration = Duration::from_secs(15);
+
+/// A moment that is another one by so much: somebody has set the clock.
+const SET: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Told {
@@ -134,6 +138,7 @@ impl Publisher {
             machine: Arc::clone(machine),
             place,
             drives: devices.iter().map(|d| (d.clone(), None)).collect(),
+            checkpoints: BTreeMap::new(),
             devices,
             number: 0,
             failed: false,
@@ -160,6 +165,27 @@ impl Drop for Publisher {
     }
 }
 
+/// The last checkpoint of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Checkpoint {
+    /// How many there were.
+    count: u64,
+    /// In seconds since 1970.
+    at: f64,
+}
+
+impl Checkpoint {
+    /// The kernel tells an age, which is older by some milliseconds when the clock is read:
+    /// what was said first of a checkpoint stays, so that it is one moment.
+    fn last(before: Option<Self>, status: &Status, now: Duration) -> Option<Self> {
+        let count = (status.windows > 0).then_some(status.windows)?;
+        let at = now.saturating_sub(Duration::from_millis(status.window_ms));
+        let at = at.as_millis() as f64 / 1000.0;
+        let same = |c: &Self| c.count == count && (c.at - at).abs() < SET.as_secs_f64();
+        before.filter(same).or(Some(Self { count, at }))
+    }
+}
+
 /// What a drive said last, and when.
 type Asked = Option<(Instant, Result<Media, String>)>;
 
@@ -168,6 +194,7 @@ struct Press<M> {
     place: Place,
     devices: Vec<String>,
     drives: BTreeMap<String, Asked>,
+    checkpoints: BTreeMap<String, Checkpoint>,
     number: u64,
     failed: bool,
 }
@@ -220,7 +247,14 @@ impl<M: Machine> Press<M> {
         let look = self.machine.look(device).ok();
         let Some(look) = look else {
             *asked = None;
+            self.checkpoints.remove(device);
             return None;
+        };
+        let before = self.checkpoints.get(device).copied();
+        let last = Checkpoint::last(before, &look.status, time::now());
+        match last {
+            Some(last) => self.checkpoints.insert(device.to_owned(), last),
+            None => self.checkpoints.remove(device),
         };
         let media = match asked {
             Some((when, media)) if when.elapsed() < DRIVE => media.clone(),
@@ -235,6 +269,48 @@ impl<M: Machine> Press<M> {
             status: look.status,
             disk: look.disk,
             media,
+            last_checkpoint: last.map(|c| c.at),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_one_moment() {
+        let status = |windows: u64, ms: u64| Status {
+            windows,
+            window_ms: ms,
+            ..Status::default()
+        };
+        let at = |ms: u64| Duration::from_millis(1_750_000_000_000 + ms);
+        let last = |before, status: &Status, now| Checkpoint::last(before, status, at(now));
+        assert_eq!(last(None, &status(0, 500), 1000), None, "there was none");
+        let first = last(None, &status(1, 250), 1000);
+        assert_eq!(
+            first,
+            Some(Checkpoint {
+                count: 1,
+                at: 1_750_000_000.75
+            })
+        );
+        for late in [0, 3, 900] {
+            assert_eq!(
+                last(first, &status(1, 5250), 6000 + late),
+                first,
+                "{late} ms late"
+            );
+        }
+        let next = last(first, &status(2, 10), 1110).unwrap();
+        assert_eq!((next.count, next.at), (2, 1_750_000_001.1));
+        let set = last(first, &status(1, 5250), 3_606_000).unwrap();
+        assert_eq!(set.at, 1_750_003_600.75, "the clock was set");
+        assert_eq!(
+            last(first, &status(0, 5), 2000),
+            None,
+            "the device is another one"
+        );
     }
 }

@@ -36,8 +36,8 @@ pub struct Point {
     pub checkpoints: u64,
     /// What the database's server was asked for, by type, where it tells.
     pub operations: BTreeMap<String, u64>,
-    /// How long ago the last checkpoint was.
-    pub window_ms: u64,
+    /// When the last checkpoint was, in seconds since 1970; nothing before the first.
+    pub last_checkpoint: Option<f64>,
     /// Shares of the machine's processors, and processors that dsmd used.
     pub cpu_busy: f64,
     pub cpu_iowait: f64,
@@ -219,7 +219,7 @@ impl Point {
             unmapped_bytes: rates::unmapped(&b.status, &a.status),
             checkpoints: since(b.status.windows, a.status.windows),
             operations: operations_since(&new.operations, &old.operations),
-            window_ms: b.status.window_ms,
+            last_checkpoint: b.last_checkpoint,
             cpu_busy: share(host_now.cpu.busy(), host_then.cpu.busy()),
             cpu_iowait: share(host_now.cpu.iowait, host_then.cpu.iowait),
             own_cpu: (host_now.own_cpu - host_then.own_cpu).max(0.0) / seconds,
@@ -266,6 +266,7 @@ mod tests {
                     erased: 0,
                 },
             }),
+            last_checkpoint: Some(1e9 + n as f64),
         }
     }
 
@@ -319,7 +320,7 @@ mod tests {
             "reads": 20, "writes": 30, "read_bytes": 0, "read_ms": 0, "write_ms": 40,
             // Stream 1 was not written.
             "streams": {"3": 10 * 4096}, "unmapped_bytes": 5120,
-            "checkpoints": 10, "operations": {}, "window_ms": 700,
+            "checkpoints": 10, "operations": {}, "last_checkpoint": 1e9 + 110.0,
             "cpu_busy": 0.25, "cpu_iowait": 0.0, "own_cpu": p["own_cpu"],
             "host_bytes": 40960, "media_bytes": 61440,
         });

@@ -33,6 +33,9 @@ pub struct Kernel {
     pub disk: DiskStat,
     /// A sentence: why the drive does not report it.
     pub media: Result<Media, String>,
+    /// When the last checkpoint was, in seconds since 1970; nothing before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint: Option<f64>,
 }
 
 /// What the kernel says.

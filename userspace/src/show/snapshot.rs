@@ -221,6 +221,7 @@ mod tests {
                     erased: 0,
                 },
             }),
+            last_checkpoint: Some(1.5e9),
         };
         let silent = Kernel {
             media: Err("sda is no NVMe drive".into()),

@@ -92,7 +92,7 @@ impl Pages {
 
     fn metrics(&self) -> String {
         let seen = self.seen();
-        metrics::text(seen.snapshot.as_ref(), seen.trouble.as_ref(), Moment::now())
+        metrics::text(seen.snapshot.as_ref(), seen.trouble.as_ref())
     }
 
     pub fn answer(&self, head: &Head) -> Answer {
@@ -215,14 +215,17 @@ mod tests {
             };
             place.publish(&snapshot).unwrap();
         };
-        publish(1, Moment::now());
+        let first = Moment::now();
+        publish(1, first);
         look();
         let metrics = get(&pages, "/metrics");
         assert!(
             metrics.contains("\ndsm_up{device=\"no-such-device\"} 0\n"),
             "{metrics}"
         );
-        assert!(metrics.contains("\ndsm_snapshot_age_seconds 0"), "{metrics}");
+        let published = metrics.lines().find_map(|l| l.strip_prefix("dsm_snapshot_timestamp_seconds "));
+        let published: f64 = published.unwrap().parse().unwrap();
+        assert!((published - first.wall).abs() < 0.001, "{published}");
         let history = |p: &Pages| serde_json::from_str::<serde_json::Value>(&get(p, "/history")).unwrap();
         let said = history(&pages);
         assert_eq!(said["devices"][0]["name"], "no-such-device");
