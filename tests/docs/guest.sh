@@ -21,10 +21,10 @@ begin() {
 	# shellcheck disable=SC2046 # numbers
 	kill $(jobs -p) 2>/dev/null
 	wait
-	umount -qR /var/lib/mongodb
+	umount -qR /var/lib/mongodb /srv/dsm
 	dmsetup remove_all
 	wipefs -qa "$ssd_here"
-	rm -rf /var/lib/mongodb /var/lib/dsmd /etc/dsm-mongo /etc/dsmd.toml /etc/dsmd.rules
+	rm -rf /var/lib/mongodb /var/lib/dsmd /srv/dsm /etc/dsm-mongo /etc/dsmd /etc/dsmd.toml /etc/dsmd.rules
 }
 
 here() {
