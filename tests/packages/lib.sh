@@ -9,11 +9,15 @@ packages=$checkout/tests/packages
 debs=$checkout/build/deb
 
 more_recipes() {
-	[[ $1 != system ]] || echo recipes/system packages/system
+	case $1 in
+	system|firmware) echo "recipes/$1 packages/$1" ;;
+	esac
 }
 
 system_artefact() (bed=$packages; artefact system)
 system_ensure() (bed=$packages; ensure system)
+firmware_artefact() (bed=$packages; artefact firmware)
+firmware_ensure() (bed=$packages; ensure firmware)
 
 # in_system ROOT CMD...: runs CMD in a copy of the system, as on a machine of its own
 # that is not connected.
