@@ -13,8 +13,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use anyhow::{bail, Context, Result};
 use dsm::dbpath::rules::Rules;
 use dsm::whatif::flash::{Config, Destination, Flash, Gc};
+use dsm::whatif::sim::policies::Stream;
 use dsm::whatif::sim::profile::Profile;
-use dsm::whatif::sim::{place, LoadStream, Model};
+use dsm::whatif::sim::{place, LoadStream, Model, Sink};
 use dsm::whatif::trace;
 
 fn play(words: &[String]) -> Result<()> {
@@ -78,16 +79,22 @@ fn ops(words: &[String]) -> Result<()> {
         rules: Rules::default(),
     };
     let profile = Profile::of(&trace, &model.primary, &model.rules)?;
-    let placement = place(&trace, &profile, &model, &policy.parse()?)?;
-    let mut discards = profile.discards.iter().peekable();
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    for (n, (page, stream)) in profile.script.iter().zip(placement).enumerate() {
-        while let Some((_, gone)) = discards.next_if(|d| d.0 == n as u64) {
-            writeln!(out, "t {gone}")?;
-        }
-        writeln!(out, "w {page} {}", stream.max(1) - 1)?;
-    }
+    let mut lines = Lines(Vec::new());
+    place(&trace, &profile, &model, &policy.parse()?, &mut lines)?;
+    io::stdout().lock().write_all(&lines.0)?;
     Ok(())
+}
+
+struct Lines(Vec<u8>);
+
+impl Sink for Lines {
+    fn write(&mut self, page: u32, stream: Stream) {
+        self.0.extend(format!("w {page} {}\n", stream.max(1) - 1).bytes());
+    }
+
+    fn discard(&mut self, page: u32) {
+        self.0.extend(format!("t {page}\n").bytes());
+    }
 }
 
 fn main() -> Result<()> {

@@ -43,6 +43,7 @@ fn wrong_usage_ends_with_2() {
         "simulate --trace t --warmup 1",
         "simulate --trace t --size 1G --fill 0.5",
         "simulate --trace t --load-stream 0",
+        "simulate --trace t --jobs 0",
         "create",
         "free",
         "free a b",
@@ -364,7 +365,7 @@ fn simulate_leaves_out_what_does_not_fit() {
     assert_eq!(line(&said_text, "file"), ["file", "-", "-", "-", "-"]);
     assert!(line(&said_text, "none")[2].parse::<f64>().is_ok());
     assert!(
-        said_text.contains("Without room on the drive: file. 3 streams need 7 spare"),
+        said_text.contains("Without room: file. 3 streams need 7 spare"),
         "{said_text}"
     );
     assert!(

@@ -157,7 +157,7 @@ fn is_sound(trace: &Trace) -> bool {
     let known = |file: u32| file < trace.files;
     let within = |offset: u64, length: u64| length > 0 && offset + length <= MAX_OFFSET;
     let mut last = 0;
-    trace.events.iter().all(|e| {
+    trace.events().all(|e| {
         let in_order = e.us >= std::mem::replace(&mut last, e.us);
         in_order
             && match e.what {
@@ -508,7 +508,7 @@ proptest! {
             let mut again = Vec::new();
             text::write(&trace, text::Names::Exact, &mut again).unwrap();
             let writes = |t: &Trace| {
-                let writes = t.events.iter().filter_map(|e| match e.what {
+                let writes = t.events().filter_map(|e| match e.what {
                     What::Write { offset, length, .. } => Some((e.us, offset, length)),
                     _ => None,
                 });

@@ -593,6 +593,10 @@ pub struct Simulate {
     /// wear, and the write amplification over time
     #[arg(long, value_name = "FILE")]
     pub details: Option<PathBuf>,
+    /// Policies that are played at a time [default: as many as there are processors, and
+    /// half of the free memory has room for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
     /// Which index files are _id indexes
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     pub primary: Vec<glob::Pattern>,

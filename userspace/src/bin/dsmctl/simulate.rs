@@ -24,7 +24,7 @@ use dsm::whatif::flash::{Destination, Gc, PAGE};
 use dsm::whatif::sim::discard::{self, Rule};
 use dsm::whatif::sim::policies::Spec;
 use dsm::whatif::sim::profile::Profile;
-use dsm::whatif::sim::{self, Model, Outcome, SimError};
+use dsm::whatif::sim::{self, MemoryError, Model, Outcome, SimError};
 use dsm::whatif::trace::{self, Trace};
 
 /// `None`: the policy does not fit the drive.
@@ -49,8 +49,20 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         .or(a.recording.as_ref())
         .context("there is nothing to play")?;
     let named = || path.display().to_string();
-    let trace = read(a.trace.is_some(), path)?;
+    let mut trace = read(a.trace.is_some(), path)?;
     let mut model = model(a)?;
+    if a.discard == Discards::On && !trace.has_lists() {
+        bail!(
+            "{}: it has no lists of free blocks: record it with this dsmctl, of a WiredTiger database",
+            named()
+        );
+    }
+    let with = a.discard != Discards::Off && trace.has_lists();
+    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Difference, discard::LEAST));
+    // There may be as much of them as of the events, and all is known that they tell.
+    for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
+        trace.drop_lists();
+    }
     let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
     let pages = sim::check(&profile, &model).with_context(named)?;
     while a.unit.is_none() && model.unit * PAGE > MIN_UNIT && !model.has_room(pages) {
@@ -68,26 +80,18 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         trace,
         profile,
     }];
-    if a.discard != Discards::Off {
-        if played[0].trace.has_lists() {
-            let trace = discard::discarded(&played[0].trace, Rule::Difference, discard::LEAST);
-            let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
-            played.push(Played {
-                discard: true,
-                trace,
-                profile,
-            });
-        } else if a.discard == Discards::On {
-            bail!(
-                "{}: it has no lists of free blocks: record it with this dsmctl, of a WiredTiger database",
-                named()
-            );
-        }
+    if let Some(trace) = discarded {
+        let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
+        played.push(Played {
+            discard: true,
+            trace,
+            profile,
+        });
     }
     let plain = &played[0];
     let mut outcomes = Vec::new();
     for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
-        let done = run_all(&p.trace, &p.profile, &model, &specs).with_context(named)?;
+        let done = run_all(p, &model, &specs, a.jobs).with_context(named)?;
         outcomes.extend(specs.iter().zip(done).map(|(spec, outcome)| Run {
             spec,
             discard: p.discard,
@@ -243,14 +247,20 @@ fn model(a: &Simulate) -> Result<Model> {
     })
 }
 
-/// Plays all policies, as many at a time as there are processors.  What does not fit the
-/// drive is no error of the others.
+/// Plays all policies, as many at a time as there are processors, and half of the memory
+/// has room for.  What does not fit the drive is no error of the others.
 fn run_all(
-    trace: &Trace,
-    profile: &Profile,
+    played: &Played,
     model: &Model,
     specs: &[Spec],
+    jobs: Option<u16>,
 ) -> Result<Vec<Result<Outcome, SimError>>> {
+    let Played { trace, profile, .. } = played;
+    memory::give_back();
+    let pages = model.pages_for(profile)?;
+    let available = memory::available();
+    let needed = |spec: &Spec| sim::bytes_needed(profile, model, spec, pages);
+    let most = specs.iter().map(needed).max().unwrap_or(1);
     let progress = AtomicU64::new(0);
     let over = AtomicBool::new(false);
     let next = AtomicU64::new(0);
@@ -259,12 +269,24 @@ fn run_all(
     let work = || loop {
         let n = next.fetch_add(1, Ordering::Relaxed) as usize;
         let Some(spec) = specs.get(n) else { break };
-        let outcome = sim::run(trace, profile, model, spec, &progress);
+        let outcome = match needed(spec) > available {
+            true => Err(SimError::Memory(
+                spec.to_string(),
+                MemoryError {
+                    needed: needed(spec) >> 20,
+                    available: available >> 20,
+                },
+            )),
+            false => sim::run(trace, profile, model, spec, &progress),
+        };
         outcomes.lock().expect("no thread has panicked")[n] = Some(outcome);
     };
-    let threads = thread::available_parallelism()
-        .map_or(1, |n| n.get())
-        .min(specs.len());
+    let processors = || thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = match jobs {
+        Some(jobs) => usize::from(jobs),
+        None => processors().min((available / 2 / most) as usize).max(1),
+    };
+    let threads = threads.min(specs.len());
     let total = profile.writes() * specs.len() as u64;
     thread::scope(|scope| {
         let bar = io::stderr()
@@ -281,7 +303,7 @@ fn run_all(
     });
     let outcomes = outcomes.into_inner().expect("no thread has panicked");
     let fits = |outcome| match outcome {
-        Err(e) if !SimError::is_lack_of_units(&e) => Err(e),
+        Err(e) if SimError::lack(&e).is_none() => Err(e),
         outcome => Ok(outcome),
     };
     Ok(outcomes
@@ -470,13 +492,13 @@ fn fit(runs: &[Run], spare: u64, chosen: &str) -> String {
     // With and without discards a policy has the same streams.
     let mut lacking: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for r in runs {
-        if let Err(SimError::Geometry(_, why)) = &r.outcome {
-            lacking.entry(why.to_string()).or_default().insert(r.spec.name());
+        if let Some(why) = r.outcome.as_ref().err().and_then(SimError::lack) {
+            lacking.entry(why).or_default().insert(r.spec.name());
         }
     }
     for (why, names) in lacking {
         let names: Vec<&str> = names.into_iter().collect();
-        let line = format!("Without room on the drive: {}. {why}.", names.join(", "));
+        let line = format!("Without room: {}. {why}.", names.join(", "));
         let _ = writeln!(s, "\n{}", filled(&line));
     }
     let holds = |(r, o): (&Run<'_>, &Outcome)| (o.open_units, r.spec.name().to_owned());

@@ -24,6 +24,8 @@ use units::Units;
 pub const PAGE: u64 = 4096;
 
 const NONE: u32 = u32::MAX;
+/// The stream of a unit that is shared by all.
+const MIXED: u8 = u8::MAX;
 
 /// How victims are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +106,10 @@ pub struct Work {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub host: Vec<u64>,
-    /// Copied by garbage collection, by the stream that filled the unit; pages
-    /// that were copied to a shared unit before are counted after the streams.
+    /// Copied by garbage collection, by the stream that filled the unit.
     pub gc: Vec<u64>,
+    /// The same of units shared by all, which have what was copied before.
+    pub mixed: u64,
     pub erases: u64,
 }
 
@@ -116,7 +119,7 @@ impl Counts {
     }
 
     pub fn gc_pages(&self) -> u64 {
-        self.gc.iter().sum()
+        self.gc.iter().sum::<u64>() + self.mixed
     }
 
     /// Host pages and collected pages of each stream since `start`.
@@ -165,6 +168,7 @@ impl Frontier {
 
 #[derive(Debug)]
 pub struct Flash {
+    config: Config,
     unit: u32,
     gc: Gc,
     /// Logical to physical, [`NONE`] if unmapped.
@@ -192,6 +196,7 @@ impl Flash {
             Destination::Stream => c.streams,
         };
         Ok(Self {
+            config: *c,
             unit,
             gc: c.gc,
             map: vec![NONE; c.pages as usize],
@@ -203,7 +208,8 @@ impl Flash {
             collected: vec![Frontier::CLOSED; collected],
             counts: Counts {
                 host: vec![0; c.streams],
-                gc: vec![0; c.streams + 1],
+                gc: vec![0; c.streams],
+                mixed: 0,
                 erases: 0,
             },
             now: 0,
@@ -213,6 +219,30 @@ impl Flash {
     /// Whether there can be such a drive.
     pub fn fits(c: &Config) -> bool {
         check(c).is_ok()
+    }
+
+    /// Another stream, numbered after the others, if there are units for it.
+    pub fn add_stream(&mut self) -> Result<(), GeometryError> {
+        let streams = self.config.streams + 1;
+        check(&Config {
+            streams,
+            ..self.config
+        })?;
+        self.config.streams = streams;
+        self.host.push(Frontier::CLOSED);
+        self.counts.host.push(0);
+        self.counts.gc.push(0);
+        match self.config.destination {
+            Destination::Stream => self.collected.push(Frontier::CLOSED),
+            Destination::Shared => {
+                // The unit that was the first stream's is everybody's from now on.
+                let Frontier { next, end } = self.collected[0];
+                if streams == 2 && next < end {
+                    self.units.set_stream(next / self.unit, MIXED);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Logical pages.
@@ -317,19 +347,20 @@ impl Flash {
         let origin = self.units.stream(victim);
         let shared = self.collected.len() == 1 && self.host.len() > 1;
         let (frontier, stream) = if shared {
-            (0, self.host.len())
+            (0, MIXED)
         } else {
-            (origin as usize, origin as usize)
+            (origin as usize, origin)
         };
         let copied = self.units.valid(victim);
-        self.counts.gc[origin as usize] += u64::from(copied);
+        let count = self.counts.gc.get_mut(origin as usize);
+        *count.unwrap_or(&mut self.counts.mixed) += u64::from(copied);
         self.units.take(victim);
 
         let (first, end) = (victim * self.unit, (victim + 1) * self.unit);
         let mut at = first;
         while let Some(from) = self.next_valid(at, end) {
             if self.collected[frontier].next == self.collected[frontier].end {
-                self.collected[frontier] = self.open(stream as u8);
+                self.collected[frontier] = self.open(stream);
             }
             let to = self.collected[frontier].next;
             self.program(self.owner[from as usize], to);
@@ -374,8 +405,15 @@ impl Flash {
     }
 }
 
-/// Units, and pages of a unit.
-fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
+/// Bytes of memory that such a drive takes.
+pub fn bytes(c: &Config) -> u64 {
+    let units = units(c);
+    let physical = units * c.unit;
+    c.pages * 4 + physical * 4 + physical / 8 + units * Units::BYTES + c.unit * 4
+}
+
+/// Whether there can be such a drive: units, and pages of a unit.
+pub fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
     if c.pages == 0 {
         return Err(GeometryError::Empty);
     }
@@ -385,7 +423,7 @@ fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
     if !(c.op > 0.0 && c.op <= 10.0) {
         return Err(GeometryError::Op(c.op));
     }
-    if c.streams == 0 || c.streams > 255 {
+    if c.streams == 0 || c.streams > usize::from(MIXED) {
         return Err(GeometryError::Streams(c.streams));
     }
     let units = units(c);

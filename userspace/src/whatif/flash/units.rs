@@ -59,6 +59,13 @@ impl Units {
         self.unit.capacity() * size_of::<Unit>() + self.head.capacity() * size_of::<u32>()
     }
 
+    /// Of each unit.
+    pub const BYTES: u64 = size_of::<Unit>() as u64;
+
+    pub fn set_stream(&mut self, unit: u32, stream: u8) {
+        self.unit[unit as usize].stream = stream;
+    }
+
     pub fn valid(&self, unit: u32) -> u32 {
         self.unit[unit as usize].valid
     }

@@ -11,10 +11,12 @@
 //! in use, and must have been written since it was discarded.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use crate::dbpath::avail::{difference, FreeList};
 use crate::whatif::flash::PAGE;
-use crate::whatif::trace::{Event, FileNo, Trace, What};
+use crate::whatif::trace::events::{Events, Lists};
+use crate::whatif::trace::{events, Event, FileNo, Trace, What};
 
 /// Smaller ones the target does not pass on.
 pub const LEAST: u64 = 16 << 10;
@@ -40,7 +42,7 @@ struct File {
 }
 
 struct Discards<'a> {
-    lists: &'a [FreeList],
+    lists: &'a Lists,
     rule: Rule,
     least: u64,
     files: Vec<File>,
@@ -60,23 +62,22 @@ pub fn discarded(trace: &Trace, rule: Rule, least: u64) -> Trace {
         looked: None,
     };
     d.files.resize_with(trace.files as usize, File::default);
-    let mut events = Vec::with_capacity(trace.events.len());
-    for e in &trace.events {
-        events.push(*e);
-        d.event(e, &mut events);
+    let mut discards = events::Discards::default();
+    for e in trace.events() {
+        if let Some(runs) = d.event(&e) {
+            discards.push(&runs);
+        }
     }
-    Trace {
-        events,
-        ..trace.clone()
-    }
+    trace.with_discards(discards)
 }
 
 impl Discards<'_> {
-    fn event(&mut self, e: &Event, out: &mut Vec<Event>) {
+    /// After a list, the runs of pages that are discarded then.
+    fn event(&mut self, e: &Event) -> Option<Vec<Range<u64>>> {
         match e.what {
             What::Write { file, offset, length } => self.write(file, offset, length),
             What::Window => self.window += 1,
-            What::List { file, list } => self.list(e.us, file, list, out),
+            What::List { file, list } => return Some(self.list(file, list)),
             What::Looked => self.looked = Some(self.window),
             What::Delete { file } => self.files[file as usize] = File::default(),
             What::Lost => {
@@ -85,6 +86,7 @@ impl Discards<'_> {
             }
             What::Name { .. } | What::Discard { .. } | What::LoadEnd | What::Checkpoint => {}
         }
+        None
     }
 
     fn write(&mut self, file: FileNo, offset: u64, length: u64) {
@@ -96,21 +98,22 @@ impl Discards<'_> {
         written[first as usize..end as usize].fill(self.window);
     }
 
-    fn list(&mut self, us: u64, file: FileNo, list: u32, out: &mut Vec<Event>) {
+    fn list(&mut self, file: FileNo, list: u32) -> Vec<Range<u64>> {
+        let mut runs = Vec::new();
         let old = self.files[file as usize].known.replace(list);
-        let new = &self.lists[list as usize];
         let (Some(old), Some(looked)) = (old, self.looked) else {
-            return;
-        };
-        // What was written in or after this window is in use, perhaps.
-        let (ranges, since) = match self.rule {
-            Rule::Difference => (difference(new, &self.lists[old as usize]), looked),
-            Rule::SinceWindow => (new.extents.clone(), self.window - 1),
-            Rule::Listed => (new.extents.clone(), u32::MAX),
+            return runs;
         };
         if self.rule == Rule::Difference && self.window - looked > 1 {
-            return;
+            return runs;
         }
+        let new = self.lists.get(list);
+        // What was written in or after this window is in use, perhaps.
+        let (ranges, since) = match self.rule {
+            Rule::Difference => (difference(&new, &self.lists.get(old)), looked),
+            Rule::SinceWindow => (new.extents, self.window - 1),
+            Rule::Listed => (new.extents, u32::MAX),
+        };
         let written = &self.files[file as usize].written;
         let free = |page: u64| written.get(page as usize).is_none_or(|w| *w < since);
         for range in ranges {
@@ -118,16 +121,12 @@ impl Discards<'_> {
             while at < end {
                 let run = (at..end).take_while(|p| free(*p)).count() as u64;
                 if run > 0 && run * PAGE >= self.least {
-                    let what = What::Discard {
-                        file,
-                        offset: at * PAGE,
-                        length: run * PAGE,
-                    };
-                    out.push(Event { us, what });
+                    runs.push(at..at + run);
                 }
                 at += run.max(1);
             }
         }
+        runs
     }
 }
 
@@ -135,8 +134,8 @@ impl Discards<'_> {
 /// recorded: it finds the newest lists, and may miss some in between.
 pub fn late(trace: &Trace, us: u64) -> Trace {
     let mut looks: VecDeque<(u64, Vec<What>)> = VecDeque::new();
-    let mut rest = Vec::new();
-    for e in &trace.events {
+    let mut rest = Events::default();
+    for e in trace.events() {
         match e.what {
             What::Window => looks.push_back((e.us, Vec::new())),
             What::List { .. } => {
@@ -145,11 +144,11 @@ pub fn late(trace: &Trace, us: u64) -> Trace {
                 }
             }
             What::Looked => {}
-            _ => rest.push(*e),
+            _ => rest.push(&e),
         }
     }
-    let mut events = Vec::with_capacity(trace.events.len());
-    let mut rest = rest.into_iter().peekable();
+    let mut events = Events::default();
+    let mut rest = rest.iter().peekable();
     while let Some((begin, mut lists)) = looks.pop_front() {
         let at = begin + us;
         // A checkpoint that has completed by then is the one that it sees.
@@ -163,16 +162,13 @@ pub fn late(trace: &Trace, us: u64) -> Trace {
             looks.pop_front();
         }
         while let Some(e) = rest.next_if(|e| e.us <= at) {
-            events.push(e);
+            events.push(&e);
         }
         let all = [What::Window].into_iter().chain(lists).chain([What::Looked]);
-        events.extend(all.map(|what| Event { us: at, what }));
+        all.for_each(|what| events.push(&Event { us: at, what }));
     }
-    events.extend(rest);
-    Trace {
-        events,
-        ..trace.clone()
-    }
+    rest.for_each(|e| events.push(&e));
+    trace.with_events(events)
 }
 
 /// What came of discards.
@@ -188,9 +184,9 @@ pub struct Verdict {
 pub fn verdict(trace: &Trace, seen: &Trace) -> Verdict {
     let mut v = Verdict::default();
     let mut gone: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); trace.files as usize];
-    let is_discard = |e: &&Event| matches!(e.what, What::Discard { .. });
-    let mut discards = seen.events.iter().filter(is_discard).peekable();
-    for e in trace.events.iter().filter(|e| !is_discard(e)) {
+    let is_discard = |e: &Event| matches!(e.what, What::Discard { .. });
+    let mut discards = seen.events().filter(is_discard).peekable();
+    for e in trace.events().filter(|e| !is_discard(e)) {
         while let Some(d) = discards.next_if(|d| d.us < e.us) {
             v.discard(&mut gone, &d.what);
         }
@@ -218,10 +214,10 @@ impl Verdict {
             }
             What::List { file, list } => {
                 let gone = &mut gone[file as usize];
-                let list = &trace.lists[list as usize];
+                let list = trace.lists.get(list);
                 let before = gone.len();
                 // Each is counted once.
-                gone.retain(|page| !is_used(list, *page));
+                gone.retain(|page| !is_used(&list, *page));
                 self.lost += (before - gone.len()) as u64;
             }
             What::Delete { file } => gone[file as usize].clear(),
@@ -252,8 +248,8 @@ mod tests {
 
     /// Offsets and lengths in pages, of what is discarded.
     fn discards(text: &str, rule: Rule, least: u64) -> Vec<(u64, u64)> {
-        let found = discarded(&trace(text), rule, least).events;
-        let each = found.iter().filter_map(|e| match e.what {
+        let found = discarded(&trace(text), rule, least);
+        let each = found.events().filter_map(|e| match e.what {
             What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
             _ => None,
         });

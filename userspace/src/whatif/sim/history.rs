@@ -33,7 +33,7 @@ struct Historian<'a> {
 /// Empty for a policy without groups.
 pub fn history(trace: &Trace, profile: &Profile, model: &Model, spec: &Spec) -> Result<Vec<Side>, SimError> {
     let mut historian = Historian {
-        policy: spec.build(model, profile),
+        policy: spec.build(trace, model, profile)?,
         checkpoints: 0,
         sides: BTreeMap::new(),
     };

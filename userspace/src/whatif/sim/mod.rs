@@ -41,12 +41,26 @@ pub enum SimError {
     Rules(String),
     #[error("policy {0}: {1}")]
     Geometry(String, GeometryError),
+    #[error("policy {0}: {1}")]
+    Memory(String, MemoryError),
+}
+
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("to play it on this drive takes {needed} MiB of memory, and there are {available} MiB")]
+pub struct MemoryError {
+    pub needed: u64,
+    pub available: u64,
 }
 
 impl SimError {
-    /// The policy has more streams than the drive can have units open; another one may fit.
-    pub fn is_lack_of_units(&self) -> bool {
-        matches!(self, Self::Geometry(_, GeometryError::Spare { .. }))
+    /// What one policy lacks and another one may not: erase units for its streams, or
+    /// memory.
+    pub fn lack(&self) -> Option<String> {
+        match self {
+            Self::Geometry(_, e @ GeometryError::Spare { .. }) => Some(e.to_string()),
+            Self::Memory(_, e) => Some(e.to_string()),
+            _ => None,
+        }
     }
 }
 
@@ -153,7 +167,7 @@ pub struct Outcome {
 }
 
 /// Points of a series.
-const SAMPLES: usize = 200;
+const SAMPLES: u64 = 200;
 
 /// Checks what can be checked before anything runs.
 pub fn check(profile: &Profile, model: &Model) -> Result<u64, SimError> {
@@ -178,85 +192,171 @@ pub fn run(
     spec: &Spec,
     progress: &AtomicU64,
 ) -> Result<Outcome, SimError> {
-    let placement = place(trace, profile, model, spec)?;
-    write(profile, model, spec, &placement, progress)
+    // What looks ahead is done with that before there is a drive.
+    let policy = spec.build(trace, model, profile)?;
+    let mut run = Run::new(profile, model, progress)?;
+    let streams = spec.streams(model, profile);
+    place_by(policy, streams, trace, model, &mut run)?;
+    run.finish(spec)
+}
+
+/// Bytes of memory that it takes to play a policy.
+pub fn bytes_needed(profile: &Profile, model: &Model, spec: &Spec, pages: u64) -> u64 {
+    let places = u64::from(profile.pages) * size_of::<u32>() as u64;
+    let drive = flash::bytes(&model.config(pages, usize::from(model.streams)));
+    places + drive + spec.bytes_per_write() * profile.writes()
+}
+
+/// What takes the pages that are written, with their streams, and discarded.
+pub trait Sink {
+    fn write(&mut self, page: u32, stream: Stream);
+    fn discard(&mut self, _page: u32) {}
+}
+
+impl Sink for Vec<Stream> {
+    fn write(&mut self, _page: u32, stream: Stream) {
+        self.push(stream);
+    }
 }
 
 /// The stream of each page written, which the drive has no influence on.
-pub fn place(trace: &Trace, profile: &Profile, model: &Model, spec: &Spec) -> Result<Vec<Stream>, SimError> {
+pub fn place(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    spec: &Spec,
+    sink: &mut impl Sink,
+) -> Result<(), SimError> {
+    let policy = spec.build(trace, model, profile)?;
+    place_by(policy, spec.streams(model, profile), trace, model, sink)
+}
+
+fn place_by(
+    policy: Box<dyn Policy + '_>,
+    streams: Stream,
+    trace: &Trace,
+    model: &Model,
+    sink: &mut impl Sink,
+) -> Result<(), SimError> {
     let mut placer = Placer {
-        policy: spec.build(model, profile),
+        policy,
         load: match model.load_stream {
             LoadStream::Stream(n) if trace.has_load_end() => Some(n),
             _ => None,
         },
-        streams: spec.streams(model, profile),
-        placement: Vec::with_capacity(profile.script.len()),
+        streams,
+        sink,
     };
-    play(trace, &mut Files::new(&model.primary, &model.rules), &mut placer)?;
-    Ok(placer.placement)
+    play(trace, &mut Files::new(&model.primary, &model.rules), &mut placer)
 }
 
-/// Writes the pages to the drive.
-pub fn write(
-    profile: &Profile,
-    model: &Model,
-    spec: &Spec,
-    placement: &[Stream],
-    progress: &AtomicU64,
-) -> Result<Outcome, SimError> {
-    let pages = check(profile, model)?;
-    let mut handles = Handles::default();
-    for stream in placement {
-        handles.add(*stream);
-    }
-    let config = model.config(pages, handles.count());
-    let mut flash = Flash::new(&config).map_err(|e| SimError::Geometry(spec.to_string(), e))?;
+/// Pages on their way to the drive, and what is counted of them.
+struct Run<'a> {
+    model: &'a Model,
+    pages: u64,
+    /// Or why there is none.
+    flash: Result<Flash, GeometryError>,
+    handles: Handles,
+    /// Pages written so far, the one from which on they count, and those from one sample
+    /// to the next.
+    now: u64,
+    begin: u64,
+    step: u64,
+    series: Vec<Sample>,
+    sampled: Counts,
+    start: Counts,
+    /// Since the beginning.
+    used: Handles,
+    progress: &'a AtomicU64,
+}
 
-    let warmup = (profile.run_writes as f64 * model.warmup) as u64;
-    let begin = (profile.load_writes + warmup) as usize;
-    let step = (placement.len() / SAMPLES).max(1);
-    let mut series = Vec::new();
-    let mut sampled = flash.counts().clone();
-    let mut start = Counts::default();
-    let mut discards = profile.discards.iter().peekable();
-    for (n, (page, stream)) in profile.script.iter().zip(placement).enumerate() {
-        while let Some((_, gone)) = discards.next_if(|d| d.0 == n as u64) {
-            flash.trim(*gone);
+impl<'a> Run<'a> {
+    fn new(profile: &Profile, model: &'a Model, progress: &'a AtomicU64) -> Result<Self, SimError> {
+        let pages = check(profile, model)?;
+        let warmup = (profile.run_writes as f64 * model.warmup) as u64;
+        Ok(Self {
+            model,
+            pages,
+            flash: Flash::new(&model.config(pages, 1)),
+            handles: Handles::default(),
+            now: 0,
+            begin: profile.load_writes + warmup,
+            step: (profile.writes() / SAMPLES).max(1),
+            series: Vec::new(),
+            sampled: Counts::default(),
+            start: Counts::default(),
+            used: Handles::default(),
+            progress,
+        })
+    }
+
+    /// The handle of a stream; the drive gets one more for a new one, if it has room.
+    #[inline]
+    fn handle(&mut self, stream: Stream) -> usize {
+        let known = self.handles.count();
+        let handle = self.handles.of(stream);
+        if handle == known && handle > 0 {
+            if let Ok(flash) = &mut self.flash {
+                if let Err(e) = flash.add_stream() {
+                    self.flash = Err(e);
+                }
+            }
         }
-        if n == begin {
-            start = flash.counts().clone();
+        handle
+    }
+
+    fn finish(self, spec: &Spec) -> Result<Outcome, SimError> {
+        let config = self.model.config(self.pages, self.handles.count());
+        let flash = self.flash.map_err(|e| {
+            // The play went on: now it is known how many streams there are.
+            let all = flash::check(&config).err();
+            SimError::Geometry(spec.to_string(), all.unwrap_or(e))
+        })?;
+        let (counts, start) = (flash.counts(), self.start);
+        Ok(Outcome {
+            policy: spec.to_string(),
+            streams_used: self.used.count() as u32,
+            open_units: flash::spare_units(config.streams, config.destination),
+            waf: counts.waf_since(&start),
+            host_pages: counts.host_pages() - start.host_pages(),
+            gc_pages: counts.gc_pages() - start.gc_pages(),
+            erases: counts.erases - start.erases,
+            by_stream: self.handles.streams().zip(counts.since(&start)).collect(),
+            wear: flash.wear(),
+            series: self.series,
+        })
+    }
+}
+
+impl Sink for Run<'_> {
+    #[inline]
+    fn write(&mut self, page: u32, stream: Stream) {
+        let handle = self.handle(stream);
+        let Ok(flash) = &mut self.flash else { return };
+        if self.now == self.begin {
+            self.start = flash.counts().clone();
         }
-        flash.write(*page, handles.of(*stream));
-        if (n + 1) % step == 0 {
-            series.push(Sample {
-                host_pages: n as u64 + 1,
-                waf: flash.counts().waf_since(&sampled),
-            });
-            sampled = flash.counts().clone();
-            progress.fetch_add(step as u64, Ordering::Relaxed);
+        flash.write(page, handle);
+        if self.now >= self.begin {
+            self.used.of(stream);
+        }
+        self.now += 1;
+        if self.now % self.step == 0 {
+            let sample = Sample {
+                host_pages: self.now,
+                waf: flash.counts().waf_since(&self.sampled),
+            };
+            self.series.push(sample);
+            self.sampled = flash.counts().clone();
+            self.progress.fetch_add(self.step, Ordering::Relaxed);
         }
     }
 
-    let counts = flash.counts();
-    let host_pages = counts.host_pages() - start.host_pages();
-    let gc_pages = counts.gc_pages() - start.gc_pages();
-    let mut used = Handles::default();
-    for stream in &placement[begin..] {
-        used.add(*stream);
+    fn discard(&mut self, page: u32) {
+        if let Ok(flash) = &mut self.flash {
+            flash.trim(page);
+        }
     }
-    Ok(Outcome {
-        policy: spec.to_string(),
-        streams_used: used.count() as u32,
-        open_units: flash::spare_units(config.streams, config.destination),
-        waf: counts.waf_since(&start),
-        host_pages,
-        gc_pages,
-        erases: counts.erases - start.erases,
-        by_stream: handles.streams().zip(counts.since(&start)).collect(),
-        wear: flash.wear(),
-        series,
-    })
 }
 
 /// The drive's reclaim unit handles that streams lead to, numbered as they are
@@ -276,16 +376,14 @@ impl Default for Handles {
 }
 
 impl Handles {
-    fn add(&mut self, stream: Stream) {
+    #[inline]
+    fn of(&mut self, stream: Stream) -> usize {
         let stream = stream.max(1);
-        if self.of[usize::from(stream)].is_none() {
-            self.of[usize::from(stream)] = Some(self.streams.len() as u8);
-            self.streams.push(stream);
-        }
-    }
-
-    fn of(&self, stream: Stream) -> usize {
-        usize::from(self.of[usize::from(stream.max(1))].expect("every stream was added"))
+        let Self { of, streams } = self;
+        usize::from(*of[usize::from(stream)].get_or_insert_with(|| {
+            streams.push(stream);
+            streams.len() as u8 - 1
+        }))
     }
 
     fn count(&self) -> usize {
@@ -297,22 +395,26 @@ impl Handles {
     }
 }
 
-struct Placer<'a> {
+struct Placer<'a, S> {
     policy: Box<dyn Policy + 'a>,
     /// The stream of everything until the load phase ends.
     load: Option<Stream>,
     streams: Stream,
-    placement: Vec<Stream>,
+    sink: &'a mut S,
 }
 
-impl Player for Placer<'_> {
+impl<S: Sink> Player for Placer<'_, S> {
     fn policy(&mut self) -> Option<&mut dyn Policy> {
         Some(self.policy.as_mut())
     }
 
-    fn write(&mut self, files: &Files, file: FileNo, page: u32, _at: u32) {
+    fn write(&mut self, files: &Files, file: FileNo, page: u32, at: u32) {
         let stream = self.policy.place(files, file, page);
-        self.placement.push(self.load.unwrap_or(stream).min(self.streams));
+        self.sink.write(at, self.load.unwrap_or(stream).min(self.streams));
+    }
+
+    fn discard(&mut self, at: u32) {
+        self.sink.discard(at);
     }
 
     fn load_end(&mut self, files: &Files, us: u64) {

@@ -63,7 +63,7 @@ pub trait Player {
 }
 
 pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Result<(), SimError> {
-    for event in &trace.events {
+    for event in trace.events() {
         let us = event.us;
         match event.what {
             What::Name { file, name } => {

@@ -11,9 +11,6 @@ use crate::dbpath::rules::Rules;
 use crate::kernel::class::Class;
 use crate::whatif::trace::{FileNo, Trace};
 
-/// A page that is never written again.
-pub const FOREVER: u32 = u32::MAX;
-
 #[derive(Debug, Default)]
 pub struct Profile {
     /// The most pages in use at a time.
@@ -24,13 +21,8 @@ pub struct Profile {
     pub checkpoints: u64,
     /// Mean microseconds from one checkpoint to the next, after the load.
     pub window_us: u64,
-    /// The drive's pages in the order of writing.
-    pub script: Vec<u32>,
-    /// Pages that are discarded, and before which write.
-    pub discards: Vec<(u64, u32)>,
-    /// For each write: how many pages are written until its page is written again
-    /// or discarded.
-    pub lives: Vec<u32>,
+    /// How long the pages live that are written after the load.
+    pub lives: Lives,
     /// By file, after the load.
     pub files: Vec<FileProfile>,
     /// Pages written after the load, by class in the order of [`Class::ALL`].
@@ -59,7 +51,7 @@ impl Profile {
         let mut files = Files::new(primary, rules);
         let mut p = Profiler {
             profile: Self::default(),
-            last: Vec::new(),
+            last: Last::default(),
             first_checkpoint: None,
             last_checkpoint: 0,
             loaded: !trace.has_load_end(),
@@ -78,39 +70,112 @@ impl Profile {
     }
 }
 
+/// When each page of the drive was written last.
+#[derive(Debug, Default)]
+pub struct Last {
+    /// By page: the number of the write, plus 1.
+    writes: Vec<u64>,
+    now: u64,
+}
+
+/// The end of what a write has put on the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Its number, from 0 on.
+    pub write: u64,
+    /// Pages that were written until its page was written again or discarded.
+    pub pages: u64,
+}
+
+impl Last {
+    pub fn write(&mut self, page: u32) -> Option<Life> {
+        if page as usize >= self.writes.len() {
+            self.writes.resize(page as usize + 1, 0);
+        }
+        let ended = self.end(page, self.now + 1);
+        self.now += 1;
+        ended
+    }
+
+    pub fn discard(&mut self, page: u32) -> Option<Life> {
+        self.end(page, 0)
+    }
+
+    fn end(&mut self, page: u32, next: u64) -> Option<Life> {
+        let last = self.writes.get_mut(page as usize)?;
+        let write = std::mem::replace(last, next).checked_sub(1)?;
+        let pages = self.now - write;
+        Some(Life { write, pages })
+    }
+}
+
+/// How many lives are how long: exactly up to 2^14 pages, to a part in 8192 beyond.
+#[derive(Clone, Debug, Default)]
+pub struct Lives {
+    counts: Vec<u64>,
+    total: u64,
+}
+
+const EXACT: u32 = 14;
+
+impl Lives {
+    fn place(pages: u64) -> usize {
+        let shift = (u64::BITS - pages.leading_zeros()).saturating_sub(EXACT);
+        ((shift as usize) << (EXACT - 1)) + (pages >> shift) as usize
+    }
+
+    /// The shortest life that is counted there.
+    fn least(place: usize) -> u64 {
+        let shift = (place >> (EXACT - 1)).saturating_sub(1);
+        ((place - (shift << (EXACT - 1))) as u64) << shift
+    }
+
+    fn add(&mut self, pages: u64) {
+        let place = Self::place(pages);
+        if place >= self.counts.len() {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += 1;
+        self.total += 1;
+    }
+
+    /// Lives that divide them into so many parts of as many writes each.
+    pub fn divide(&self, parts: usize) -> Vec<u64> {
+        let mut limits = Vec::new();
+        let mut below = 0;
+        for (place, count) in self.counts.iter().enumerate() {
+            below += count;
+            while limits.len() + 1 < parts && self.total * (limits.len() as u64 + 1) / (parts as u64) < below
+            {
+                limits.push(Self::least(place));
+            }
+        }
+        limits
+    }
+}
+
 struct Profiler {
     profile: Profile,
-    /// When a page of the drive was written last, as an index of `lives`.
-    last: Vec<u64>,
+    last: Last,
     first_checkpoint: Option<u64>,
     last_checkpoint: u64,
     loaded: bool,
 }
 
-const NEVER: u64 = u64::MAX;
-
 impl Profiler {
-    fn end_life(&mut self, at: u32, now: u64) -> Option<u64> {
-        let last = std::mem::replace(&mut self.last[at as usize], NEVER);
-        if last == NEVER {
-            return None;
+    fn end_life(&mut self, ended: Option<Life>) -> Option<u64> {
+        let Life { write, pages } = ended?;
+        if write >= self.profile.load_writes {
+            self.profile.lives.add(pages);
         }
-        let life = now - last;
-        self.profile.lives[last as usize] = u32::try_from(life).unwrap_or(FOREVER - 1).min(FOREVER - 1);
-        Some(life)
+        Some(pages)
     }
 }
 
 impl Player for Profiler {
     fn write(&mut self, all: &Files, file: FileNo, _page: u32, at: u32) {
-        let now = self.profile.lives.len() as u64;
-        if at as usize >= self.last.len() {
-            self.last.resize(at as usize + 1, NEVER);
-        }
-        let life = self.end_life(at, now);
-        self.profile.script.push(at);
-        self.profile.lives.push(FOREVER);
-        self.last[at as usize] = now;
+        let ended = self.last.write(at);
+        let life = self.end_life(ended);
         if !self.loaded {
             self.profile.load_writes += 1;
             return;
@@ -130,9 +195,8 @@ impl Player for Profiler {
     }
 
     fn discard(&mut self, at: u32) {
-        let now = self.profile.lives.len() as u64;
-        self.profile.discards.push((now, at));
-        self.end_life(at, now);
+        let ended = self.last.discard(at);
+        self.end_life(ended);
     }
 
     fn load_end(&mut self, _files: &Files, us: u64) {
@@ -147,6 +211,55 @@ impl Player for Profiler {
             self.first_checkpoint.get_or_insert(us);
             self.last_checkpoint = us;
             self.profile.checkpoints += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_ends_with_a_write_or_a_discard() {
+        let mut last = Last::default();
+        let life = |write, pages| Some(Life { write, pages });
+        assert_eq!([last.write(0), last.write(7), last.discard(3)], [None; 3]);
+        assert_eq!(last.write(0), life(0, 2));
+        assert_eq!(last.write(0), life(2, 1));
+        assert_eq!(last.discard(7), life(1, 3));
+        assert_eq!([last.discard(7), last.discard(99), last.write(7)], [None; 3]);
+        assert_eq!(last.discard(0), life(3, 2));
+    }
+
+    #[test]
+    fn parts_have_as_many_writes_each() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for most in [3, 14, 20, 33] {
+            let mut lives = Lives::default();
+            let mut life = || {
+                let bits = random.u32(1..=most);
+                random.u64(..1 << bits)
+            };
+            let mut all: Vec<u64> = (0..5000).map(|_| life()).collect();
+            all.iter().for_each(|n| lives.add(*n));
+            all.sort_unstable();
+            for parts in 1..9 {
+                let limits = lives.divide(parts);
+                assert_eq!(limits.len(), parts - 1);
+                for (n, limit) in (1..).zip(limits) {
+                    let exact = all[all.len() * n / parts];
+                    assert!(limit <= exact && exact - limit <= exact >> 13, "{limit} {exact}");
+                    assert!(exact >= 1 << 14 || limit == exact);
+                }
+            }
+        }
+        assert!(Lives::default().divide(8).is_empty());
+        for pages in [0, 1, 16383, 16384, 16385, 32767, 32768, 1 << 40, u64::MAX] {
+            let least = Lives::least(Lives::place(pages));
+            assert!(
+                least <= pages && Lives::place(least) == Lives::place(pages),
+                "{pages}"
+            );
         }
     }
 }

@@ -32,7 +32,23 @@ fn simulate(trace: &Trace, model: &Model, policy: &str) -> Result<Outcome, SimEr
 
 fn placement(trace: &Trace, policy: &str) -> Vec<Stream> {
     let profile = Profile::of(trace, &[], &Rules::default()).unwrap();
-    place(trace, &profile, &model(), &spec(policy)).unwrap()
+    let mut placement = Vec::new();
+    place(trace, &profile, &model(), &spec(policy), &mut placement).unwrap();
+    placement
+}
+
+/// What it is told: writes as they are, discards negative.
+#[derive(Default)]
+struct Told(Vec<i64>);
+
+impl Sink for Told {
+    fn write(&mut self, page: u32, _stream: Stream) {
+        self.0.push(page.into());
+    }
+
+    fn discard(&mut self, page: u32) {
+        self.0.push(-i64::from(page) - 1);
+    }
 }
 
 /// Loads `pages` of each file, then writes `run` pages at random; `weights` says
@@ -228,6 +244,41 @@ fn auto_goes_by_the_spare_units() {
     }
 }
 
+/// However much is written: a drive of 1 TiB is not played on less.
+#[test]
+fn thirteen_bytes_a_page_and_policy() {
+    let profile = Profile {
+        pages: 1 << 28,
+        load_writes: 1 << 28,
+        run_writes: 1 << 30,
+        ..Profile::default()
+    };
+    let model = Model {
+        op: 0.15,
+        unit: 1 << 16,
+        ..model()
+    };
+    let per_page = |policy: &str| {
+        let bytes = bytes_needed(&profile, &model, &spec(policy), 1 << 28);
+        bytes as f64 / f64::from(1 << 28)
+    };
+    assert!((12.5..13.0).contains(&per_page("dsm")), "{}", per_page("dsm"));
+    // A byte for each of the five times that all is written.
+    assert_eq!(per_page("oracle") - per_page("dsm"), 5.0);
+    let e = SimError::Memory(
+        "dsm".into(),
+        MemoryError {
+            needed: 12,
+            available: 3,
+        },
+    );
+    assert_eq!(
+        e.lack().unwrap(),
+        "to play it on this drive takes 12 MiB of memory, and there are 3 MiB"
+    );
+    assert_eq!(SimError::NoRun.lack(), None);
+}
+
 #[test]
 fn renames_and_deletions() {
     let mut b = Builder::default();
@@ -236,12 +287,16 @@ fn renames_and_deletions() {
     b.write(2, "WiredTiger.turtle.set", 0, PAGE).unwrap();
     b.rename(3, "WiredTiger.turtle.set", "WiredTiger.turtle").unwrap();
     b.write(4, "WiredTiger.turtle.set", 0, PAGE).unwrap();
-    let profile = Profile::of(&b.finish(), &[], &Rules::default()).unwrap();
+    let trace = b.finish();
+    let profile = Profile::of(&trace, &[], &Rules::default()).unwrap();
     // The second rename gives the first page back, and the third file gets it.
     assert_eq!(profile.pages, 2);
-    assert_eq!(profile.script, [0, 1, 0]);
-    assert_eq!(profile.discards, [(2, 0)]);
-    assert_eq!(profile.lives, [2, profile::FOREVER, profile::FOREVER]);
+    let mut told = Told::default();
+    place(&trace, &profile, &model(), &spec("none"), &mut told).unwrap();
+    assert_eq!(told.0, [0, 1, -1, 0]);
+    // Only the first page's life is known: the last stream has the others.
+    assert_eq!(profile.lives.divide(2), [2]);
+    assert_eq!(placement(&trace, "oracle"), [7, 8, 8]);
 }
 
 #[test]

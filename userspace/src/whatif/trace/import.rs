@@ -151,7 +151,7 @@ mod tests {
         let t = fio(u64::MAX, text.as_bytes()).unwrap();
         assert_eq!(t.names, ["/d/a"]);
         assert_eq!(
-            t.events[1].what,
+            t.events().nth(1).unwrap().what,
             What::Write {
                 file: 0,
                 offset: 0,
@@ -159,7 +159,7 @@ mod tests {
             }
         );
         assert_eq!(
-            t.events[2],
+            t.events().nth(2).unwrap(),
             Event {
                 us: 50,
                 what: What::Discard {
@@ -174,7 +174,7 @@ mod tests {
             "fio version 3 iolog\n12 /d/a write 8192 512\n".as_bytes(),
         )
         .unwrap();
-        assert_eq!(t.events[1].us, 12_000);
+        assert_eq!(t.events().nth(1).unwrap().us, 12_000);
         for line in ["/d/a boil", "/d/a write 0", "/d/a write x 1"] {
             let e = fio(u64::MAX, format!("fio version 2 iolog\n{line}\n").as_bytes()).unwrap_err();
             assert!(
@@ -195,7 +195,7 @@ mod tests {
                     \x20 8,0    1        6     0.000005000   697  Q FWS [x]\n\nCPU0 (8,0):\n Reads Queued:  1\n";
         assert!(is_blkparse(text.lines().next().unwrap()));
         let t = blkparse(u64::MAX, text.as_bytes()).unwrap();
-        let whats: Vec<What> = t.events.iter().skip(1).map(|e| e.what).collect();
+        let whats: Vec<What> = t.events().skip(1).map(|e| e.what).collect();
         assert_eq!(
             whats,
             [

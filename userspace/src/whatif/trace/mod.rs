@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What a database wrote, file by file, in time order.
 
+pub mod events;
 pub mod import;
 pub mod recording;
 pub mod text;
@@ -8,11 +9,13 @@ pub mod text;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Cursor, Read};
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::dbpath::avail::FreeList;
 use crate::whatif::flash::PAGE;
+use events::{Discards, Events, Lists, WithDiscards};
 
 /// Offsets in files are below this: 2^32 pages of 4 KiB.
 pub const MAX_OFFSET: u64 = 1 << 44;
@@ -105,16 +108,50 @@ pub enum What {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    pub events: Vec<Event>,
+    events: Arc<Events>,
+    /// What is discarded beside, after each list.
+    discards: Discards,
     /// Paths relative to the dbpath, byte by byte as they are on it.
     pub names: Vec<OsString>,
     pub files: u32,
-    pub lists: Vec<FreeList>,
+    pub lists: Arc<Lists>,
+    loaded: bool,
 }
 
 impl Trace {
+    pub fn events(&self) -> WithDiscards<'_> {
+        WithDiscards::new(&self.events, &self.discards)
+    }
+
+    /// The same files and lists with other events.
+    pub fn with_events(&self, events: Events) -> Self {
+        Self {
+            events: events.into(),
+            discards: Discards::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with these discards.
+    pub fn with_discards(&self, discards: Discards) -> Self {
+        Self {
+            discards,
+            ..self.clone()
+        }
+    }
+
+    /// When all is known that follows from them: they are as large as the events.
+    pub fn drop_lists(&mut self) {
+        self.lists = Arc::default();
+    }
+
+    /// Bytes of memory that events and lists are in.
+    pub fn bytes(&self) -> u64 {
+        self.events.bytes() + self.lists.bytes()
+    }
+
     pub fn has_load_end(&self) -> bool {
-        self.events.iter().any(|e| e.what == What::LoadEnd)
+        self.loaded
     }
 
     /// Whether it says what WiredTiger's checkpoints have freed.
@@ -142,20 +179,38 @@ pub enum EventError {
 /// Puts a trace together from events that name files by their paths.
 #[derive(Debug)]
 pub struct Builder {
-    /// What it may take when it is played, and takes so far, in bytes.
+    /// What it may take when it is played, in bytes.
     memory: u64,
-    needed: u64,
-    trace: Trace,
+    events: Events,
+    lists: Lists,
+    names: Vec<OsString>,
+    /// By number.
+    sizes: Vec<Size>,
+    /// Bytes that the pages take which the files have now.
+    pages: u64,
     /// The files that exist now.
     files: HashMap<OsString, FileNo>,
     last: u64,
     loaded: bool,
 }
 
-/// What an event takes, and a page that is written, when a trace is played: their lists
-/// grow by doubling.
-const PER_EVENT: u64 = 2 * size_of::<Event>() as u64;
-const PER_PAGE: u64 = 2 * 2 * size_of::<u32>() as u64;
+/// What is known of how many pages a file has: up to where it was written, and how much.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    end: u64,
+    written: u64,
+}
+
+/// What a page takes when a trace is played: its place on the drive, and the flash.
+const PER_PAGE: u64 = 16;
+/// Pages of a file, written or not, for which a byte is needed.
+const PER_BYTE: u64 = 128;
+
+impl Size {
+    fn bytes(self) -> u64 {
+        self.end.min(self.written) * PER_PAGE + self.end / PER_BYTE
+    }
+}
 
 impl Default for Builder {
     fn default() -> Self {
@@ -168,8 +223,11 @@ impl Builder {
     pub fn within(memory: u64) -> Self {
         Self {
             memory,
-            needed: 0,
-            trace: Trace::default(),
+            events: Events::default(),
+            lists: Lists::default(),
+            names: Vec::new(),
+            sizes: Vec::new(),
+            pages: 0,
             files: HashMap::new(),
             last: 0,
             loaded: false,
@@ -184,8 +242,14 @@ impl Builder {
         length: u64,
     ) -> Result<(), EventError> {
         self.check(us, Some((offset, length)))?;
-        self.take(((offset + length).div_ceil(PAGE) - offset / PAGE) * PER_PAGE)?;
         let file = self.file(us, path.as_ref())?;
+        let end = (offset + length).div_ceil(PAGE);
+        let size = &mut self.sizes[file as usize];
+        self.pages -= size.bytes();
+        size.end = size.end.max(end);
+        size.written = size.written.saturating_add(end - offset / PAGE);
+        self.pages += size.bytes();
+        self.has_room()?;
         self.push(us, What::Write { file, offset, length });
         Ok(())
     }
@@ -228,9 +292,8 @@ impl Builder {
     pub fn list(&mut self, us: u64, path: impl AsRef<OsStr>, list: FreeList) -> Result<(), EventError> {
         self.check(us, None)?;
         if let Some(&file) = self.files.get(path.as_ref()) {
-            let number = self.trace.lists.len() as u32;
-            self.trace.lists.push(list);
-            self.push(us, What::List { file, list: number });
+            let list = self.lists.push(&list);
+            self.push(us, What::List { file, list });
         }
         Ok(())
     }
@@ -251,6 +314,7 @@ impl Builder {
     pub fn delete(&mut self, us: u64, path: impl AsRef<OsStr>) -> Result<(), EventError> {
         self.check(us, None)?;
         if let Some(file) = self.files.remove(path.as_ref()) {
+            self.pages -= std::mem::take(&mut self.sizes[file as usize]).bytes();
             self.push(us, What::Delete { file });
         }
         Ok(())
@@ -275,7 +339,14 @@ impl Builder {
     }
 
     pub fn finish(self) -> Trace {
-        self.trace
+        Trace {
+            events: self.events.into(),
+            discards: Discards::default(),
+            files: self.sizes.len() as u32,
+            names: self.names,
+            lists: self.lists.into(),
+            loaded: self.loaded,
+        }
     }
 
     fn check(&mut self, us: u64, range: Option<(u64, u64)>) -> Result<(), EventError> {
@@ -291,14 +362,13 @@ impl Builder {
             }
         }
         self.last = us;
-        self.take(PER_EVENT)
+        self.has_room()
     }
 
-    /// Takes bytes of memory for what comes.
-    fn take(&mut self, bytes: u64) -> Result<(), EventError> {
-        self.needed = self.needed.saturating_add(bytes);
-        if self.needed > self.memory {
-            return Err(EventError::Memory(self.needed >> 20, self.memory >> 20));
+    fn has_room(&self) -> Result<(), EventError> {
+        let needed = (self.events.bytes() + self.lists.bytes()).saturating_add(self.pages);
+        if needed > self.memory {
+            return Err(EventError::Memory(needed >> 20, self.memory >> 20));
         }
         Ok(())
     }
@@ -307,9 +377,9 @@ impl Builder {
         if let Some(&file) = self.files.get(path) {
             return Ok(file);
         }
-        let file = self.trace.files;
+        let file = self.sizes.len() as FileNo;
         self.name(us, file, path)?;
-        self.trace.files += 1;
+        self.sizes.push(Size::default());
         Ok(file)
     }
 
@@ -317,15 +387,15 @@ impl Builder {
         if path.is_empty() {
             return Err(EventError::NoName);
         }
-        let name = self.trace.names.len() as u32;
-        self.trace.names.push(path.to_owned());
+        let name = self.names.len() as u32;
+        self.names.push(path.to_owned());
         self.files.insert(path.to_owned(), file);
         self.push(us, What::Name { file, name });
         Ok(())
     }
 
     fn push(&mut self, us: u64, what: What) {
-        self.trace.events.push(Event { us, what });
+        self.events.push(&Event { us, what });
     }
 }
 
@@ -339,19 +409,40 @@ mod tests {
         let said = read_within(1 << 30, text.as_bytes()).unwrap_err().to_string();
         assert_eq!(
             said,
-            "line 2: up to here the trace takes 65536 MiB of memory to be played, and there are 1024 MiB"
+            "line 2: up to here the trace takes 65568 MiB of memory to be played, and there are 1024 MiB"
         );
         let said = read(text.as_bytes()).unwrap_err().to_string();
         assert!(said.starts_with("line 4: "), "{said}");
         // Many small events are as large as a few large ones.
         let mut b = Builder::within(1 << 20);
         let ends = (0..1 << 20).find(|n| b.write(*n, "a", 0, 1).is_err()).unwrap();
-        assert!((1 << 12..1 << 14).contains(&ends), "{ends}");
+        assert!((1 << 17..1 << 18).contains(&ends), "{ends}");
+        // So are files that end far away, and lists.
+        let mut b = Builder::within(1 << 30);
+        let ends = (0..99).find(|n| b.write(*n, n.to_string(), MAX_OFFSET - 1, 1).is_err());
+        assert_eq!(ends, Some(31));
+        let mut b = Builder::within(1 << 20);
+        b.write(0, "a", 0, 1).unwrap();
+        let list = || FreeList {
+            file_size: 1 << 20,
+            extents: (0..1000).map(|n| n << 10..n << 10 | 512).collect(),
+            ..FreeList::default()
+        };
+        let ends = (0..1 << 20).find(|n| b.list(*n, "a", list()).is_err()).unwrap();
+        assert!((200..300).contains(&ends), "{ends}");
+        // What is written over and over takes its pages once, and what is gone none.
+        let mut b = Builder::within(20 << 20);
+        for n in 0..100 {
+            b.write(n, "a", 0, 2 << 30).unwrap();
+            b.write(n, "b", 0, 2 << 30).unwrap();
+            b.delete(n, "b").unwrap();
+        }
+        assert!(b.write(100, "c", 0, 4 << 30).is_err());
         for first in ["fio version 2 iolog\n", "fio version 3 iolog\n"] {
             let ms = if first.contains('3') { "1 " } else { "" };
             let text = format!("{first}{ms}a write 0 17592186044416\n");
             let said = read_within(1 << 30, text.as_bytes()).unwrap_err().to_string();
-            assert!(said.contains("65536 MiB of memory"), "{said}");
+            assert!(said.contains("65568 MiB of memory"), "{said}");
         }
     }
 }

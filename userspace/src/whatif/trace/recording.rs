@@ -723,7 +723,7 @@ mod tests {
     fn writes_are_explained_by_the_table_after_them() {
         let (trace, lost) = read(&sample()[..]).unwrap();
         assert_eq!(lost, 3);
-        let whats: Vec<What> = trace.events.iter().map(|e| e.what).collect();
+        let whats: Vec<What> = trace.events().map(|e| e.what).collect();
         use What::{Checkpoint, Delete, Discard, LoadEnd, Lost, Name, Write};
         assert_eq!(
             whats,
@@ -783,7 +783,7 @@ mod tests {
                 UNMAPPED
             ]
         );
-        let times: Vec<u64> = trace.events.iter().map(|e| e.us).collect();
+        let times: Vec<u64> = trace.events().map(|e| e.us).collect();
         assert!(times.windows(2).all(|t| t[0] <= t[1]), "{times:?}");
         assert_eq!(times.last(), Some(&50));
     }
@@ -797,7 +797,7 @@ mod tests {
         w.gone(7).unwrap();
         w.table(1050).unwrap();
         let (trace, _) = read(&w.finish().unwrap()[..]).unwrap();
-        let last: Vec<What> = trace.events.iter().map(|e| e.what).skip(3).collect();
+        let last: Vec<What> = trace.events().map(|e| e.what).skip(3).collect();
         let write = What::Write {
             file: 0,
             offset: 4096,
@@ -861,7 +861,7 @@ mod tests {
         w.checkpoint(1060).unwrap();
         let bytes = w.finish().unwrap();
         let trace = parse(&bytes).unwrap();
-        let events: Vec<(u64, What)> = trace.events.iter().skip(3).map(|e| (e.us, e.what)).collect();
+        let events: Vec<(u64, What)> = trace.events().skip(3).map(|e| (e.us, e.what)).collect();
         let written = |offset| What::Write {
             file: 0,
             offset,
@@ -880,8 +880,8 @@ mod tests {
                 (60, What::Checkpoint),
             ]
         );
-        assert_eq!(trace.lists[0], list(&[(0, 4096), (8192, 16384)]));
-        assert_eq!(trace.lists[1], FreeList::default());
+        assert_eq!(trace.lists.get(0), list(&[(0, 4096), (8192, 16384)]));
+        assert_eq!(trace.lists.get(1), FreeList::default());
         // A range beyond the end of its file.
         let mut w = writer();
         let bad = FreeList {

@@ -226,7 +226,7 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
         .from_writer(out);
     csv.write_record(FIRST.split(','))?;
     let mut record = ByteRecord::new();
-    for e in &trace.events {
+    for e in trace.events() {
         let name = |file: FileNo| {
             let number = names[file as usize].expect("a file is named before it is written");
             shown[number as usize].as_slice()
@@ -261,7 +261,7 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
             }
             What::Window => record.push_field(b"M"),
             What::List { file, list } => {
-                let list = &trace.lists[list as usize];
+                let list = trace.lists.get(list);
                 record.push_field(b"A");
                 record.push_field(name(file));
                 push(&mut record, list.file_size);
@@ -371,7 +371,7 @@ mod tests {
             "dsm-trace,1\n0,W,a.wt,4096,8192\n1,L\n1,C\n2,W,b,0,1\n3,R,b,a.wt\n4,D,a.wt,0,4096\n5,X,a.wt\n5,X,c\n",
         )
         .unwrap();
-        let events: Vec<What> = t.events.iter().map(|e| e.what).collect();
+        let events: Vec<What> = t.events().map(|e| e.what).collect();
         assert_eq!(
             events,
             [
@@ -402,14 +402,14 @@ mod tests {
         assert_eq!(t.names, ["a.wt", "b", "a.wt"]);
         assert_eq!(t.files, 2);
         assert_eq!(
-            t.events[9],
+            t.events().nth(9).unwrap(),
             Event {
                 us: 5,
                 what: What::Delete { file: 1 }
             }
         );
         // A last line without an end, and the ends of another system.
-        assert_eq!(parse("dsm-trace,1\r\n7,C").unwrap().events.len(), 1);
+        assert_eq!(parse("dsm-trace,1\r\n7,C").unwrap().events().count(), 1);
         assert_eq!(parse("dsm-trace,1\n").unwrap(), Trace::default());
     }
 
@@ -504,12 +504,8 @@ mod tests {
                 What::Checkpoint => "C".into(),
                 other => format!("{other:?}"),
             };
-            let named = |e: &&Event| !matches!(e.what, What::Name { .. });
-            t.events
-                .iter()
-                .filter(named)
-                .map(|e| (e.us, name(e.what)))
-                .collect()
+            let named = |e: &Event| !matches!(e.what, What::Name { .. });
+            t.events().filter(named).map(|e| (e.us, name(e.what))).collect()
         };
         let is = |us, what: &str| (us, what.to_owned());
         assert_eq!(
@@ -585,6 +581,6 @@ mod tests {
             .to_string()
             .starts_with("line 4: "));
         let said = parse("dsm-trace,1\n1,C\n2,X,\"a\n3,C\n4,C\n").unwrap();
-        assert_eq!(said.events.len(), 1, "a file that was never written");
+        assert_eq!(said.events().count(), 1, "a file that was never written");
     }
 }

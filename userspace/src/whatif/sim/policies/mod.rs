@@ -17,9 +17,9 @@ use thiserror::Error;
 use super::files::Files;
 use super::play::Request;
 use super::profile::Profile;
-use super::Model;
+use super::{Model, SimError};
 use crate::whatif::filestream::divider::Modules;
-use crate::whatif::trace::FileNo;
+use crate::whatif::trace::{FileNo, Trace};
 use kernel::{Features, Kernel, KernelPolicy, Prediction, Range};
 
 /// 1 and more; 0 is a write without a stream.
@@ -154,9 +154,14 @@ impl Spec {
         }
     }
 
-    pub fn build<'a>(&self, model: &'a Model, profile: &'a Profile) -> Box<dyn Policy + 'a> {
+    pub fn build<'a>(
+        &self,
+        trace: &Trace,
+        model: &'a Model,
+        profile: &Profile,
+    ) -> Result<Box<dyn Policy + 'a>, SimError> {
         let n = model.streams;
-        match self.kind(model, profile) {
+        Ok(match self.kind(model, profile) {
             PolicyKind::Kernel(features) => Box::new(Kernel::new(features, n)),
             PolicyKind::Auto => unreachable!("kind() has chosen"),
             PolicyKind::PerFile => Box::new(plain::PerFile::new(n)),
@@ -168,8 +173,13 @@ impl Spec {
             }
             PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
             PolicyKind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
-            PolicyKind::Oracle => Box::new(oracle::Oracle::new(n, profile)),
-        }
+            PolicyKind::Oracle => Box::new(oracle::Oracle::new(trace, model, profile)?),
+        })
+    }
+
+    /// Bytes of memory that it takes for each page that is written.
+    pub fn bytes_per_write(&self) -> u64 {
+        u64::from(self.kind == PolicyKind::Oracle)
     }
 }
 

@@ -5,38 +5,66 @@
 
 use super::{Policy, Stream};
 use crate::whatif::sim::files::Files;
-use crate::whatif::sim::profile::{Profile, FOREVER};
-use crate::whatif::trace::FileNo;
+use crate::whatif::sim::play::{play, Player};
+use crate::whatif::sim::profile::{Last, Life, Profile};
+use crate::whatif::sim::{Model, SimError};
+use crate::whatif::trace::{FileNo, Trace};
 
-pub struct Oracle<'a> {
-    lives: std::slice::Iter<'a, u32>,
-    /// Stream n takes what lives less than the n-th of these.
-    limits: Vec<u32>,
+pub struct Oracle {
+    streams: std::vec::IntoIter<Stream>,
 }
 
-impl<'a> Oracle<'a> {
-    pub fn new(streams: u8, profile: &'a Profile) -> Self {
-        let run = &profile.lives[profile.load_writes as usize..];
-        let mut lives: Vec<u32> = run.iter().copied().filter(|l| *l != FOREVER).collect();
-        lives.sort_unstable();
+impl Oracle {
+    /// Plays the trace to see the stream of each write: a byte for each page written.
+    pub fn new(trace: &Trace, model: &Model, profile: &Profile) -> Result<Self, SimError> {
         // One stream for what is never written again, the others for the rest.
-        let parts = usize::from(streams.max(1)) - 1;
-        let mut limits: Vec<u32> = (1..parts)
-            .filter_map(|n| lives.get(lives.len() * n / parts).copied())
-            .collect();
-        if parts > 0 {
-            limits.push(FOREVER);
-        }
-        Self {
+        let parts = usize::from(model.streams.max(1)) - 1;
+        let limits = profile.lives.divide(parts);
+        let mut future = Future {
+            last: Last::default(),
+            forever: limits.len() as Stream + 1 + Stream::from(parts > 0),
             limits,
-            lives: profile.lives.iter(),
+            streams: Vec::with_capacity(profile.writes() as usize),
+        };
+        play(trace, &mut Files::new(&model.primary, &model.rules), &mut future)?;
+        Ok(Self {
+            streams: future.streams.into_iter(),
+        })
+    }
+}
+
+struct Future {
+    last: Last,
+    /// Stream n takes what lives less than the n-th of these.
+    limits: Vec<u64>,
+    forever: Stream,
+    streams: Vec<Stream>,
+}
+
+impl Future {
+    fn end(&mut self, ended: Option<Life>) {
+        if let Some(Life { write, pages }) = ended {
+            let stream = self.limits.partition_point(|limit| *limit <= pages) as Stream + 1;
+            self.streams[write as usize] = stream;
         }
     }
 }
 
-impl Policy for Oracle<'_> {
+impl Player for Future {
+    fn write(&mut self, _files: &Files, _file: FileNo, _page: u32, at: u32) {
+        let ended = self.last.write(at);
+        self.end(ended);
+        self.streams.push(self.forever);
+    }
+
+    fn discard(&mut self, at: u32) {
+        let ended = self.last.discard(at);
+        self.end(ended);
+    }
+}
+
+impl Policy for Oracle {
     fn place(&mut self, _files: &Files, _file: FileNo, _page: u32) -> Stream {
-        let life = *self.lives.next().expect("the trace is the one of the profile");
-        self.limits.partition_point(|limit| *limit <= life) as Stream + 1
+        self.streams.next().expect("the trace is the one of the profile")
     }
 }
