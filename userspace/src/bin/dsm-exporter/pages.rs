@@ -223,7 +223,9 @@ mod tests {
             metrics.contains("\ndsm_up{device=\"no-such-device\"} 0\n"),
             "{metrics}"
         );
-        let published = metrics.lines().find_map(|l| l.strip_prefix("dsm_snapshot_timestamp_seconds "));
+        let published = metrics
+            .lines()
+            .find_map(|l| l.strip_prefix("dsm_snapshot_timestamp_seconds "));
         let published: f64 = published.unwrap().parse().unwrap();
         assert!((published - first.wall).abs() < 0.001, "{published}");
         let history = |p: &Pages| serde_json::from_str::<serde_json::Value>(&get(p, "/history")).unwrap();
