@@ -8,14 +8,18 @@
 #   upload EXTENTS INSNS SECONDS
 #   memory FILES EXTENTS BYTES      of the kernel in all
 #   structure NAME EXTENTS INSNS BYTES
-#   window MIB INSNS SECONDS        of a window of a table that maps so much, the third one
-#   discard RANGES INSNS SECONDS US of the message, and the longest of the plugs of 256 that it
-#                                   becomes, above the second null_blk
+#   window MIB INSNS SECONDS        of a window of a table that maps so much
+#   first-window MIB INSNS SECONDS  of the one that allocates a bitmap
 #   bits MIB BYTES                  that windows have allocated
+#   discard ON RANGES INSNS SECONDS PLUG_US WORKED_US
+#                                   of the message, of the longest of the plugs of 256 that
+#                                   it becomes, and of all the work, on the second null_blk
+#                                   ("memory"), and on a device that ends discards at once
+#                                   ("nothing"); 0: not known
 # The arms "memory" are on a null_blk that keeps data in memory, without which it takes no
 # discards: "memory-dsm" and "dsm-discard" differ in the feature alone.
-# With "clock" as its argument only checkpoints and the upload, on a device that
-# takes no data: there instructions are not counted, but time is real.
+# With "clock" as its argument only windows, discards, checkpoints and the upload, on
+# devices that take no data: there instructions are not counted, but time is real.
 set -euo pipefail
 
 echo "kernel $(uname -r)"
@@ -49,6 +53,7 @@ memory_disk() {
 
 median() { ./hotpath cost "$1" "$2" "$3" | cut -d' ' -f1; }
 arm() { echo "arm $1 $2 $(median "$3" write "$2") $(median "$3" read "$2")"; }
+discards() { echo "discard $1 $2 $(./hotpath discard t "$2" | cut -d' ' -f2-)"; }
 upload() { ./hotpath upload t "$sectors" "$1" "$2"; }
 # What the kernel has allocated, for any purpose
 allocated() {
@@ -103,20 +108,30 @@ if [[ $insns ]]; then
 		arm dsm-discard $extents /dev/mapper/t
 	done
 	./hotpath map t "$sectors"
-	echo "discard 2000 $(./hotpath discard t 2000 | cut -d' ' -f2-)"
+	discards memory 2000
 	dmsetup remove t
 fi
 
 # Windows of 1 TiB, on a device that does nothing
+window() { echo "$1 $((1 << 20)) $(./hotpath message t window "$2" | cut -d' ' -f2-)"; }
 dmsetup create nothing --table "0 $((1 << 31)) error"
-dmsetup create t --table "0 $((1 << 31)) dsm /dev/mapper/nothing 0"
+above_nothing() {
+	dmsetup create t --table "0 $((1 << 31)) dsm /dev/mapper/nothing 0"
+	./hotpath map t $((1 << 31)) >/dev/null
+	./hotpath message t 'set discard on' >/dev/null
+}
+# In UML the host gives memory when it is used for the first time.
+above_nothing
+./hotpath message t window 2 >/dev/null
+dmsetup remove t
 before=$(allocated)
-./hotpath map t $((1 << 31)) >/dev/null
-./hotpath message t 'set discard on' >/dev/null
-./hotpath message t window >/dev/null
+above_nothing
+window first-window 1
 ./hotpath message t window >/dev/null
 echo "bits $((1 << 20)) $(($(allocated) - before))"
-echo "window $((1 << 20)) $(./hotpath message t window | cut -d' ' -f2-)"
+window window 11
+discards nothing 256
+discards nothing 2000
 dmsetup remove t
 dmsetup remove nothing
 

@@ -3,7 +3,7 @@
  * usage: hotpath cost DEVICE read|write EXTENTS
  *        hotpath upload NAME SECTORS FILES EXTENTS
  *        hotpath touch DEVICE EXTENTS
- *        hotpath message NAME TEXT
+ *        hotpath message NAME TEXT [TIMES]
  *        hotpath stats NAME REGIONS
  *        hotpath map NAME SECTORS
  *        hotpath discard NAME RANGES
@@ -17,13 +17,18 @@
  * other page of the device is mapped, in an order that a file system could have
  * left. Prints the counter and the seconds of all messages, and of the commit.
  * touch: a write to each extent, whether the device takes it or not.
- * message: the counter and the seconds of one message.
+ * message: the counter and the seconds of one message, or the medians of so many.
  * stats: as many regions of the kernel's own dm-stats.
  * map: a table of one file that has it all.
- * discard: a window, and as many ranges of 16 pages with a gap between them. Prints the
- * counter and the seconds from the message to when the last is done.
+ * discard: a window, and as many ranges of 16 pages with a gap between them, several
+ * times. Prints the medians of the counter and the seconds of the message, of the
+ * microseconds of the longest of the plugs of 256 that it becomes, and of the
+ * microseconds of processor that message and plugs take in all (0: the kernel does not
+ * tell).
  */
 #define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
 #include <err.h>
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>
@@ -42,6 +47,7 @@
 #define SAMPLES		3000
 #define MESSAGE		16384	/* bytes, of a reply too */
 #define LONGEST		65536
+#define TIMES		11	/* that a message is sent, for the median */
 
 struct clock {
 	uint64_t insns;
@@ -59,13 +65,19 @@ static struct clock now(void)
 	return c;
 }
 
-static void print_since(const char *what, struct clock start)
+static double seconds_since(struct clock start)
 {
 	struct clock end = now();
 
-	printf("%s %llu %.6f\n", what, (unsigned long long)(end.insns - start.insns),
-	       (double)(end.at.tv_sec - start.at.tv_sec) +
-	       (double)(end.at.tv_nsec - start.at.tv_nsec) / 1e9);
+	return (double)(end.at.tv_sec - start.at.tv_sec) +
+	       (double)(end.at.tv_nsec - start.at.tv_nsec) / 1e9;
+}
+
+static void print_since(const char *what, struct clock start)
+{
+	uint64_t insns = now().insns - start.insns;
+
+	printf("%s %llu %.6f\n", what, (unsigned long long)insns, seconds_since(start));
 }
 
 /* xorshift64: the same places on each run */
@@ -107,6 +119,20 @@ static int compare(const void *a, const void *b)
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return x < y ? -1 : x > y;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Of what was measured so many times, which is sorted. */
+static double median(double *measured, unsigned int times)
+{
+	qsort(measured, times, sizeof(*measured), compare_doubles);
+	return measured[times / 2];
 }
 
 static void cost(const char *path, bool write, uint64_t extents)
@@ -230,29 +256,111 @@ static unsigned long long field(const char *name, const char *field)
 	return strtoull(at + strlen(field), NULL, 10);
 }
 
-static void discard(const char *name, unsigned int ranges)
+/* Nanoseconds that the kernel's workers have run, if it tells. */
+static uint64_t workers_ns(void)
 {
-	static char text[LONGEST - 64];
-	unsigned long long window;
-	struct clock start, end;
-	size_t length;
+	DIR *proc = opendir("/proc");
+	struct dirent *process;
+	uint64_t sum = 0;
 
-	if (sscanf(message(name, "window"), "window %llu", &window) != 1)
-		errx(1, "%s: no window", name);
-	length = sprintf(text, "discard %llu", window);
-	for (unsigned int i = 0; i < ranges && length < sizeof(text) - 32; i++)
-		length += sprintf(text + length, " %u:%d", i * 17 * PAGE_SECTORS, 16 * PAGE_SECTORS);
-	start = now();
-	message(name, text);
-	end = now();
-	/* The grace period is no work; what else runs meanwhile is little. */
+	while (proc && (process = readdir(proc))) {
+		char path[sizeof("/proc/schedstat") + sizeof(process->d_name)], comm[32] = "";
+		unsigned long long ran = 0;
+		FILE *f;
+
+		if (!isdigit((unsigned char)process->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/comm", process->d_name);
+		f = fopen(path, "r");
+		if (!f)		/* it has ended */
+			continue;
+		if (!fgets(comm, sizeof(comm), f))
+			comm[0] = '\0';
+		fclose(f);
+		if (strncmp(comm, "kworker/", 8))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/schedstat", process->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fscanf(f, "%llu", &ran) == 1)
+			sum += ran;
+		fclose(f);
+	}
+	if (proc)
+		closedir(proc);
+	return sum;
+}
+
+/* Nanoseconds that this process has run. */
+static uint64_t own_ns(void)
+{
+	struct timespec ran;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ran);
+	return (uint64_t)ran.tv_sec * 1000000000 + (uint64_t)ran.tv_nsec;
+}
+
+static void wait_for_discards(const char *name, unsigned int ranges)
+{
+	unsigned long long done;
+
 	while (field(name, " discard_queued "))
 		usleep(1000);
-	if (field(name, " discarded ") != ranges)
-		errx(1, "%llu of %u ranges were discarded", field(name, " discarded "), ranges);
-	printf("discard %llu %.6f %llu\n", (unsigned long long)(end.insns - start.insns),
-	       (double)(end.at.tv_sec - start.at.tv_sec) +
-	       (double)(end.at.tv_nsec - start.at.tv_nsec) / 1e9, field(name, " discard_us "));
+	/* Some devices end them with an error, which takes them as long. */
+	done = field(name, " discarded ") + field(name, " discard_failed ");
+	if (done != ranges)
+		errx(1, "%llu of %u ranges were discarded", done, ranges);
+}
+
+static void discard(const char *name, unsigned int ranges)
+{
+	double insns[TIMES], seconds[TIMES], plug_us[TIMES], worked_us[TIMES];
+	static char text[LONGEST - 64];
+
+	for (unsigned int n = 0; n < TIMES; n++) {
+		unsigned long long window;
+		uint64_t own, workers;
+		struct clock start;
+		size_t length;
+
+		message(name, "reset");
+		if (sscanf(message(name, "window"), "window %llu", &window) != 1)
+			errx(1, "%s: no window", name);
+		length = sprintf(text, "discard %llu", window);
+		for (unsigned int i = 0; i < ranges && length < sizeof(text) - 32; i++)
+			length += sprintf(text + length, " %u:%d", i * 17 * PAGE_SECTORS,
+					  16 * PAGE_SECTORS);
+		workers = workers_ns();
+		own = own_ns();
+		start = now();
+		message(name, text);
+		insns[n] = (double)(now().insns - start.insns);
+		seconds[n] = seconds_since(start);
+		own = own_ns() - own;
+		wait_for_discards(name, ranges);
+		workers = workers_ns() - workers;
+		plug_us[n] = (double)field(name, " discard_us ");
+		worked_us[n] = workers ? (double)(own + workers) / 1e3 : 0;
+	}
+	printf("discard %.0f %.6f %.0f %.0f\n", median(insns, TIMES), median(seconds, TIMES),
+	       median(plug_us, TIMES), median(worked_us, TIMES));
+}
+
+static void many_messages(const char *name, const char *text, unsigned int times)
+{
+	double insns[TIMES], seconds[TIMES];
+
+	if (!times || times > TIMES)
+		errx(2, "a message is sent at most %d times", TIMES);
+	for (unsigned int n = 0; n < times; n++) {
+		struct clock start = now();
+
+		message(name, text);
+		insns[n] = (double)(now().insns - start.insns);
+		seconds[n] = seconds_since(start);
+	}
+	printf("%s %.0f %.6f\n", text, median(insns, times), median(seconds, times));
 }
 
 int main(int argc, char **argv)
@@ -263,11 +371,8 @@ int main(int argc, char **argv)
 		upload(argv[2], argv[3], strtoull(argv[4], NULL, 10), strtoull(argv[5], NULL, 10));
 	} else if (argc == 4 && !strcmp(argv[1], "touch")) {
 		touch(argv[2], strtoull(argv[3], NULL, 10));
-	} else if (argc == 4 && !strcmp(argv[1], "message")) {
-		struct clock start = now();
-
-		message(argv[2], argv[3]);
-		print_since(argv[3], start);
+	} else if ((argc == 4 || argc == 5) && !strcmp(argv[1], "message")) {
+		many_messages(argv[2], argv[3], argc == 5 ? strtoul(argv[4], NULL, 10) : 1);
 	} else if (argc == 4 && !strcmp(argv[1], "map")) {
 		map(argv[2], argv[3]);
 	} else if (argc == 4 && !strcmp(argv[1], "discard")) {
