@@ -195,8 +195,34 @@ fn simulate_prints_rows_and_a_table() {
     }
     let o = dsmctl(&format!("{SIMULATE}{path}"));
     let text = String::from_utf8(o.stdout).unwrap();
-    assert!(text.starts_with("1 files, 8 MiB; 8 MiB written in the load phase, 16 MiB after it\n"));
-    assert!(text.contains("Streams buy little here"));
+    assert!(
+        text.starts_with("What the flash of this drive would write, compared"),
+        "{text}"
+    );
+    assert!(text.contains("\n  with streams   as much           WAF 1.000 in place of 1.000  dsm\n"));
+    assert!(
+        text.contains("\nBest is neither: nothing here saves 2 %.\n"),
+        "{text}"
+    );
+    // A tenth of a millisecond from checkpoint to checkpoint, and all is written.
+    assert!(
+        text.contains("\nFrom checkpoint to checkpoint, 0.0 s, 100 % of the database's size is written;"),
+        "{text}"
+    );
+    assert!(
+        text.contains("is not known: the recording has no lists"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n1 files, 8 MiB; 8 MiB written in the load phase, 16 MiB after it\n"),
+        "{text}"
+    );
+    let o = dsmctl(&format!("{SIMULATE}{path} --policy dsm").replace("--policy none ", ""));
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert!(
+        text.starts_with("To see what is saved, play policy none as well"),
+        "{text}"
+    );
 }
 
 /// Half of a file is rewritten elsewhere in it from checkpoint to checkpoint: what is
@@ -249,9 +275,35 @@ fn simulate_tells_what_discards_are_worth() {
     let o = dsmctl(&format!("simulate --trace {path} {options}"));
     let said_text = String::from_utf8(o.stdout).unwrap();
     assert!(said_text.contains("none + discard"), "{said_text}");
+    let with = |what: &str| {
+        let line = said_text
+            .lines()
+            .find(|l| l.starts_with(&format!("  with {what} ")));
+        line.unwrap_or_else(|| panic!("{what}: {said_text}")).to_owned()
+    };
+    assert!(with("discards").contains(" % less "), "{said_text}");
     assert!(
-        said_text.contains("What the flash writes: discard alone"),
+        with("both").contains(&format!(" WAF {:.3} ", both[3].2)),
         "{said_text}"
+    );
+    // Half of the file is written in each interval, and half of it is free then.
+    assert!(
+        said_text.replace('\n', " ").contains(
+            ", 50 % of the database's size is written, and 50 % of its files is listed as free; the drive is 100 % full."
+        ),
+        "{said_text}"
+    );
+    let details = dir.path().join("d.json");
+    let o = dsmctl(&format!(
+        "simulate --trace {path} {options} --details {}",
+        details.display()
+    ));
+    assert!(o.status.success());
+    let details: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(details).unwrap()).unwrap();
+    assert_eq!(
+        (&details["interval_share"], &details["listed_share"]),
+        (&0.5.into(), &0.5.into())
     );
     // Without lists there is nothing to discard.
     let plain: String = text

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl simulate`.
 
+mod answer;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs::File;
@@ -26,6 +28,8 @@ use dsm::whatif::sim::policies::Spec;
 use dsm::whatif::sim::profile::Profile;
 use dsm::whatif::sim::{self, MemoryError, Model, Outcome, SimError};
 use dsm::whatif::trace::{self, Trace};
+
+use answer::{Answer, Cell, Found};
 
 /// `None`: the policy does not fit the drive.
 #[derive(Serialize)]
@@ -57,6 +61,7 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
             named()
         );
     }
+    let listed = discard::listed(&trace);
     let with = a.discard != Discards::Off && trace.has_lists();
     let mut discarded = with.then(|| discard::discarded(&trace, Rule::Difference, discard::LEAST));
     // There may be as much of them as of the events, and all is known that they tell.
@@ -89,6 +94,14 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         });
     }
     let plain = &played[0];
+    let found = Found {
+        interval: plain
+            .profile
+            .interval
+            .map(|i| (i.seconds, i.pages / f64::from(plain.profile.pages))),
+        listed,
+        fill: f64::from(plain.profile.pages) / pages as f64,
+    };
     let mut outcomes = Vec::new();
     for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
         let done = run_all(p, &model, &specs, a.jobs).with_context(named)?;
@@ -106,7 +119,7 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         return Ok(());
     }
     if let Some(path) = &a.details {
-        let mut details = details(&plain.profile, pages, &outcomes);
+        let mut details = details(&plain.profile, &found, pages, &outcomes);
         let policies = details["policies"].as_array_mut().into_iter().flatten();
         for (spec, policy) in specs.iter().cycle().zip(policies) {
             policy["regions"] = history(&plain.trace, &plain.profile, &model, spec).with_context(named)?;
@@ -124,9 +137,9 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     let spare = model.spare_units(pages);
     let chosen = model.choose(pages).why();
     crate::print(out, &rows(&outcomes, spare, &chosen), || {
-        text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
+        answered(&outcomes, spare, &found, &fewer)
+            + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
             + &fit(&outcomes, spare, &chosen)
-            + &advice(&outcomes, &fewer)
     })
 }
 
@@ -349,7 +362,7 @@ fn rows<'a>(runs: &'a [Run<'_>], spare: u64, chosen: &str) -> Vec<Row<'a>> {
     runs.iter().map(row).collect()
 }
 
-fn details(profile: &Profile, pages: u64, runs: &[Run]) -> serde_json::Value {
+fn details(profile: &Profile, found: &Found, pages: u64, runs: &[Run]) -> serde_json::Value {
     let shares: serde_json::Map<String, serde_json::Value> = Class::ALL
         .iter()
         .zip(profile.classes)
@@ -384,6 +397,9 @@ fn details(profile: &Profile, pages: u64, runs: &[Run]) -> serde_json::Value {
         "load_pages": profile.load_writes,
         "run_pages": profile.run_writes,
         "checkpoints": profile.checkpoints,
+        "interval_seconds": found.interval.map(|i| i.0),
+        "interval_share": found.interval.map(|i| i.1),
+        "listed_share": found.listed,
         "shares": shares,
         "policies": policies,
     })
@@ -531,115 +547,45 @@ fn filled(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Whether the module has it, and it used streams.
-fn has_streams(spec: &Spec, o: &Outcome) -> bool {
-    spec.is_of_the_module() && o.by_stream.len() > 1
-}
-
 /// The best of those that a user can have: the module's policies, or none of them.
 fn best<'a>(runs: &'a [Run<'_>]) -> Option<(&'a Run<'a>, &'a Outcome)> {
     let can = |r: &(&Run, &Outcome)| r.0.spec.is_of_the_module();
     done(runs).filter(can).min_by(|a, b| a.1.waf.total_cmp(&b.1.waf))
 }
 
-/// Less than this is nothing, in percent.
-const LITTLE: f64 = 2.0;
-
-/// What follows for a user.  `fewer`: the best with ever more streams.
-fn advice(runs: &[Run], fewer: &[(u8, f64)]) -> String {
-    let none = |discard| {
-        let mut all = done(runs).filter(move |(r, _)| r.discard == discard);
-        all.find(|(r, _)| r.spec.name() == "none").map(|(_, o)| o)
+/// What streams and discards save, and what follows.  `fewer`: the best with ever more
+/// streams.
+fn answered(runs: &[Run<'_>], spare: u64, found: &Found, fewer: &[(u8, f64)]) -> String {
+    let cells: Vec<Cell<'_>> = done(runs)
+        .filter(|(r, _)| r.spec.is_of_the_module())
+        .map(|(r, o)| Cell {
+            policy: r.spec.name(),
+            discard: r.discard,
+            streams: o.by_stream.len() > 1,
+            greedy: o.by_stream.len() > 1 && !affords(o.open_units, spare),
+            waf: o.waf,
+        })
+        .collect();
+    let Some(answer) = Answer::of(&cells) else {
+        return "To see what is saved, play policy none as well, and without discards.\n\n".into();
     };
-    let streams = |discard| {
-        let all = done(runs).filter(move |(r, o)| r.discard == discard && has_streams(r.spec, o));
-        all.map(|(_, o)| o).min_by(|a, b| a.waf.total_cmp(&b.waf))
-    };
-    let (Some(base), Some(alone), Some((run, best))) = (none(false), streams(false), best(runs)) else {
-        return String::new();
-    };
-    let saves = |o: &Outcome| 100.0 * (1.0 - o.waf / base.waf);
-    let of = |o: &Outcome| match saves(o) {
-        gain if gain < 0.0 => format!("worse by {:.1} %", -gain),
-        gain => format!("{gain:.1} % less"),
-    };
-    let mut s = String::new();
-    let gain = saves(alone);
-    match (none(true), streams(true)) {
-        (Some(discard), Some(both)) => {
-            let _ = writeln!(
-                s,
-                "\nWhat the flash writes: discard alone {}, streams alone {} ({}), both {} ({}).",
-                of(discard),
-                of(alone),
-                alone.policy,
-                of(both),
-                both.policy
-            );
-            let freed = saves(discard) >= LITTLE;
-            let more = 100.0 * (1.0 - both.waf / discard.waf);
-            s += &match (freed, more >= LITTLE, gain >= LITTLE) {
-                (true, true, _) => format!(
-                    "Both are worth it: discard, and policy {} on top of it, which saves {more:.1} % more.\n",
-                    both.policy
-                ),
-                (true, false, _) if more < 0.0 => {
-                    format!(
-                        "Discard is worth it, streams are not: on top of it they are worse by {:.1} %.\n",
-                        -more
-                    )
-                }
-                (true, false, _) => {
-                    format!("Discard is worth it, streams hardly are: on top of it they save {more:.1} %.\n")
-                }
-                (false, _, true) => format!(
-                    "Streams are worth it, by policy {}; discard is not.\n",
-                    alone.policy
-                ),
-                (false, _, false) => "Neither discard nor streams are worth it here.\n".into(),
-            };
-        }
-        _ if gain < 0.0 => {
-            let _ = writeln!(
-                s,
-                "\nStreams are not worth it here: no policy is better than none, and {} is worse by {:.1} %.",
-                alone.policy, -gain
-            );
-        }
-        _ if gain < LITTLE => {
-            let _ = writeln!(
-                s,
-                "\nStreams buy little here: {} lowers what the flash writes by {gain:.1} %.",
-                alone.policy
-            );
-        }
-        _ => {
-            let _ = writeln!(
-                s,
-                "\nUse policy {}: the flash writes {gain:.1} % less than without streams, with {} streams.",
-                alone.policy, alone.streams_used
-            );
-        }
-    }
+    let mut s = answer.text(found);
+    let best = answer.best();
     let enough = fewer.iter().find(|(_, waf)| *waf < 1.01 * best.waf);
-    if let (true, true, Some((enough, _))) = (
-        has_streams(run.spec, best),
-        saves(best) >= LITTLE && fewer.len() > 1,
-        enough,
-    ) {
+    if let (true, true, Some((enough, _))) = (best.streams, fewer.len() > 1, enough) {
         let wafs: Vec<String> = fewer.iter().map(|(n, waf)| format!("{n}: {waf:.3}")).collect();
-        let _ = writeln!(
-            s,
+        let line = format!(
             "The WAF of {} by the number of streams: {}; {enough} are enough.",
             best.policy,
             wafs.join(", ")
         );
+        let _ = writeln!(s, "\n{}", filled(&line));
     }
-    if base.waf > 1.5 {
+    if answer.base_waf() > 1.5 {
         s += "If the collections' leaf pages are larger than 4 KiB, smaller ones write less: record such a\n\
               database and compare the MiB written.\n";
     }
-    s
+    s + "\n"
 }
 
 /// Checks of the command line that its parser cannot make.

@@ -130,6 +130,31 @@ impl Discards<'_> {
     }
 }
 
+/// The share of the files that their lists name, on average over the times at which all
+/// were read.
+pub fn listed(trace: &Trace) -> Option<f64> {
+    let mut files: Vec<(u64, u64)> = vec![(0, 0); trace.files as usize];
+    let (mut sum, mut count) = (0.0, 0);
+    for e in trace.events() {
+        match e.what {
+            What::List { file, list } => {
+                let list = trace.lists.get(list);
+                files[file as usize] = (list.bytes(), list.file_size);
+            }
+            What::Delete { file } => files[file as usize] = (0, 0),
+            What::Looked => {
+                let (free, all) = files.iter().fold((0, 0), |s, f| (s.0 + f.0, s.1 + f.1));
+                if all > 0 {
+                    sum += free as f64 / all as f64;
+                    count += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    (count > 0).then(|| sum / f64::from(count))
+}
+
 /// The same as an agent sees it that wakes up so much later than the one that
 /// recorded: it finds the newest lists, and may miss some in between.
 pub fn late(trace: &Trace, us: u64) -> Trace {
@@ -269,6 +294,17 @@ mod tests {
         // A write after the window's end counts, too; one before its beginning does not.
         let text = format!("0,W,a,8192,4096\n{LOAD}2,M\n3,W,a,20480,4096\n4,A,a,65536,4096,28672\n4,S\n");
         assert_eq!(discards(&text, Rule::Difference, PAGE), [(2, 3), (6, 2)]);
+    }
+
+    #[test]
+    fn the_listed_share() {
+        assert_eq!(listed(&trace("0,W,a,0,65536\n1,C\n")), None);
+        let text = format!("{LOAD}2,W,b,0,8192\n3,A,b,65536,0,65536\n3,S\n4,X,b\n5,A,a,65536,0,32768\n5,S\n");
+        // 1 of 16 pages, 17 of 32, 8 of 16.
+        let mean = (1.0 / 16.0 + 17.0 / 32.0 + 0.5) / 3.0;
+        assert!((listed(&trace(&text)).unwrap() - mean).abs() < 1e-12);
+        // A list that could not be read is none, and not an empty one.
+        assert_eq!(listed(&trace(&format!("{LOAD}2,A,a,0\n2,S\n"))), Some(1.0 / 16.0));
     }
 
     #[test]

@@ -21,12 +21,21 @@ pub struct Profile {
     pub checkpoints: u64,
     /// Mean microseconds from one checkpoint to the next, after the load.
     pub window_us: u64,
+    /// Of the intervals between two checkpoints; if there is only one, of that up to it.
+    pub interval: Option<Interval>,
     /// How long the pages live that are written after the load.
     pub lives: Lives,
     /// By file, after the load.
     pub files: Vec<FileProfile>,
     /// Pages written after the load, by class in the order of [`Class::ALL`].
     pub classes: [u64; Class::ALL.len()],
+}
+
+/// What passes from one checkpoint to the next, on average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    pub seconds: f64,
+    pub pages: f64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -54,11 +63,13 @@ impl Profile {
             last: Last::default(),
             first_checkpoint: None,
             last_checkpoint: 0,
+            marks: Marks::default(),
             loaded: !trace.has_load_end(),
         };
         play(trace, &mut files, &mut p)?;
         let mut profile = p.profile;
         profile.pages = files.most_pages();
+        profile.interval = p.marks.interval();
         if let Some(first) = p.first_checkpoint.filter(|_| profile.checkpoints > 1) {
             profile.window_us = (p.last_checkpoint - first) / (profile.checkpoints - 1);
         }
@@ -159,7 +170,38 @@ struct Profiler {
     last: Last,
     first_checkpoint: Option<u64>,
     last_checkpoint: u64,
+    marks: Marks,
     loaded: bool,
+}
+
+/// Time and pages written, at checkpoints.
+#[derive(Default)]
+struct Marks {
+    loaded: Option<(u64, u64)>,
+    first: Option<(u64, u64)>,
+    last: (u64, u64),
+    count: u64,
+}
+
+impl Marks {
+    fn checkpoint(&mut self, us: u64, pages: u64) {
+        self.last = (us, pages);
+        self.first.get_or_insert(self.last);
+        self.count += 1;
+    }
+
+    fn interval(&self) -> Option<Interval> {
+        // A recording begins somewhere in the first one.
+        let (from, count) = match self.count {
+            0 => return None,
+            1 => (self.loaded?, 1),
+            n => (self.first?, n - 1),
+        };
+        Some(Interval {
+            seconds: (self.last.0 - from.0) as f64 / 1e6 / count as f64,
+            pages: (self.last.1 - from.1) as f64 / count as f64,
+        })
+    }
 }
 
 impl Profiler {
@@ -201,6 +243,7 @@ impl Player for Profiler {
 
     fn load_end(&mut self, _files: &Files, us: u64) {
         self.loaded = true;
+        self.marks.loaded = Some((us, 0));
         self.first_checkpoint = Some(us);
         self.last_checkpoint = us;
         self.profile.checkpoints = 1;
@@ -208,6 +251,7 @@ impl Player for Profiler {
 
     fn checkpoint(&mut self, _files: &Files, us: u64) {
         if self.loaded {
+            self.marks.checkpoint(us, self.profile.run_writes);
             self.first_checkpoint.get_or_insert(us);
             self.last_checkpoint = us;
             self.profile.checkpoints += 1;
@@ -218,6 +262,21 @@ impl Player for Profiler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_are_between_checkpoints() {
+        let mut marks = Marks::default();
+        assert_eq!(marks.interval(), None);
+        marks.checkpoint(9_000_000, 7);
+        assert_eq!(marks.interval(), None);
+        marks.loaded = Some((1_000_000, 0));
+        let interval = |seconds, pages| Some(Interval { seconds, pages });
+        assert_eq!(marks.interval(), interval(8.0, 7.0));
+        marks.checkpoint(19_000_000, 27);
+        assert_eq!(marks.interval(), interval(10.0, 20.0));
+        marks.checkpoint(49_000_000, 37);
+        assert_eq!(marks.interval(), interval(20.0, 15.0));
+    }
 
     #[test]
     fn a_life_ends_with_a_write_or_a_discard() {
