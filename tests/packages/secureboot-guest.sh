@@ -28,7 +28,7 @@ says() {
 	local said
 
 	said=$("${@:3}" 2>&1)
-	if grep -qE "$2" <<<"$said"; then pass "$1"; else fail "$1: '$2' is not in '$said'"; fi
+	if grep -qE "$2" <<<"$said"; then pass "$1"; else fail "$1: '$2' is not in '$(tail -n 3 <<<"$said")'"; fi
 }
 # refused WHAT SENTENCE COMMAND...
 refused() {
