@@ -299,6 +299,18 @@ fn renames_and_deletions() {
     assert_eq!(placement(&trace, "oracle"), [7, 8, 8]);
 }
 
+/// The oracle divides the lives of the run: the load's pages live for as long as the load.
+#[test]
+fn lives_of_the_load_are_not_counted() {
+    let mut b = Builder::default();
+    b.write(0, "a", 0, bytes(4)).unwrap();
+    b.load_end(1).unwrap();
+    b.write(2, "a", 0, PAGE).unwrap();
+    b.write(3, "a", 0, PAGE).unwrap();
+    let profile = Profile::of(&b.finish(), &[], &Rules::default()).unwrap();
+    assert_eq!(profile.lives.divide(2), [1]);
+}
+
 #[test]
 fn what_cannot_be_simulated_is_said() {
     let trace = random_trace(&[COLLECTION], &[1], 1 << 12, 1 << 12);

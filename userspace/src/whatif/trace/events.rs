@@ -413,11 +413,12 @@ mod tests {
             list(0, &[]),
             list(1 << 40, &[0..4096, 8192..1 << 39, 1 << 39..1 << 40]),
             list(4096, &[512..1024, 1024..1025]),
+            list(8192, &[0..4096, 4096..4608]),
         ];
         let mut lists = Lists::default();
         assert!(lists.is_empty());
         let numbers = all.each_ref().map(|l| lists.push(l));
-        assert_eq!((numbers, lists.len()), ([0, 1, 2], 3));
+        assert_eq!((numbers, lists.len()), ([0, 1, 2, 3], 4));
         for (n, list) in (0..).zip(all) {
             assert_eq!(lists.get(n), list);
         }
