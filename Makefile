@@ -23,7 +23,7 @@
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make soak          10,000 losses and returns of dsmd's device: nothing may be left behind
 # make fuzz-agent    a million names and texts of each kind for the agent
-# make bench-agent   what the agent costs with 10,000 files, here and in a VM
+# make bench-agent   what the agent costs with 10,000 files, here, in a VM and in UML
 # make bench-flash   page writes a second of the flash model
 # make man           man pages and completions, which "make install" takes along
 # make install       what "make" built, into the running system (or DESTDIR=)
