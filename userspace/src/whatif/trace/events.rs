@@ -99,7 +99,7 @@ impl Events {
         for n in [
             since,
             file.into(),
-            distance << 1 | u64::from(offset < before),
+            (distance << 1) | u64::from(offset < before),
             length / unit,
         ] {
             put(&mut self.bytes, n);

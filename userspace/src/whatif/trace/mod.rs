@@ -425,7 +425,7 @@ mod tests {
         b.write(0, "a", 0, 1).unwrap();
         let list = || FreeList {
             file_size: 1 << 20,
-            extents: (0..1000).map(|n| n << 10..n << 10 | 512).collect(),
+            extents: (0..1000).map(|n| n << 10..(n << 10) | 512).collect(),
             ..FreeList::default()
         };
         let ends = (0..1 << 20).find(|n| b.list(*n, "a", list()).is_err()).unwrap();
