@@ -277,7 +277,7 @@ int dsm_discard_hold(struct dsm *d, struct bio *bio)
 }
 
 /* What has waited for @run waits for another one that it overlaps, or goes on. */
-static void dsm_release(struct dsm_discard *dd, struct dsm_run *run, ktime_t now)
+static void dsm_release(struct dsm_discard *dd, struct dsm_run *run)
 {
 	struct bio_list held = run->held;
 	ktime_t at = run->held_at;
@@ -286,7 +286,8 @@ static void dsm_release(struct dsm_discard *dd, struct dsm_run *run, ktime_t now
 	if (bio_list_empty(&held))
 		return;
 
-	dd->counts.held_us = max_t(u64, dd->counts.held_us, ktime_us_delta(now, at));
+	dd->counts.held_us = max_t(u64, dd->counts.held_us,
+				   ktime_us_delta(ktime_get(), at));
 	bio_list_init(&run->held);
 	while ((bio = bio_list_pop(&held))) {
 		struct dsm_run *other = dsm_bio_run(dd, bio);
@@ -299,6 +300,12 @@ static void dsm_release(struct dsm_discard *dd, struct dsm_run *run, ktime_t now
 }
 
 /* Sending discards */
+
+/* Whether there is something to do for who waits for the plug. */
+static bool dsm_runs_moved(const struct dsm_discard *dd)
+{
+	return !dd->in_flight || !bio_list_empty(&dd->released);
+}
 
 static void dsm_run_end(struct bio *bio)
 {
@@ -320,8 +327,9 @@ static void dsm_run_end(struct bio *bio)
 	}
 	run->in_flight = false;
 	dd->in_flight--;
-	dsm_release(dd, run, ktime_get());
-	wake_up(&d->discard_wait);
+	dsm_release(dd, run);
+	if (dsm_runs_moved(dd))
+		wake_up(&d->discard_wait);
 	spin_unlock_irqrestore(&d->discard_lock, flags);
 }
 
@@ -343,27 +351,22 @@ static void dsm_send_runs(struct dsm_discard *dd)
 	blk_finish_plug(&plug);
 }
 
-/* Returns whether the plug's discards are all done, and what they have released. */
-static bool dsm_runs_done(struct dsm_discard *dd, struct bio_list *released)
+/*
+ * Waits for something to do.  Returns whether the plug's discards are all done, and
+ * what they have released.
+ */
+static bool dsm_wait_for_some(struct dsm_discard *dd, struct bio_list *released)
 {
+	struct dsm *d = dd->d;
 	bool done;
 
 	bio_list_init(released);
-	spin_lock_irq(&dd->d->discard_lock);
+	spin_lock_irq(&d->discard_lock);
+	wait_event_lock_irq(d->discard_wait, dsm_runs_moved(dd), d->discard_lock);
 	bio_list_merge_init(released, &dd->released);
 	done = !dd->in_flight;
-	spin_unlock_irq(&dd->d->discard_lock);
+	spin_unlock_irq(&d->discard_lock);
 	return done;
-}
-
-static bool dsm_runs_moved(struct dsm_discard *dd)
-{
-	bool moved;
-
-	spin_lock_irq(&dd->d->discard_lock);
-	moved = !dd->in_flight || !bio_list_empty(&dd->released);
-	spin_unlock_irq(&dd->d->discard_lock);
-	return moved;
 }
 
 static void dsm_wait_for_runs(struct dsm_discard *dd)
@@ -373,8 +376,7 @@ static void dsm_wait_for_runs(struct dsm_discard *dd)
 	bool done;
 
 	do {
-		wait_event(dd->d->discard_wait, dsm_runs_moved(dd));
-		done = dsm_runs_done(dd, &released);
+		done = dsm_wait_for_some(dd, &released);
 		while ((bio = bio_list_pop(&released)))
 			dm_submit_bio_remap(bio, NULL);
 	} while (!done);
