@@ -26,7 +26,7 @@ ticks() { awk '{ print $14 + $15 }' "/proc/$agent/stat"; }
 modprobe dm-mod
 modprobe xfs
 insmod /run/job/dm-dsm.ko
-dsmctl create t "$(disk_by_serial plain)" >/dev/null
+dsmctl create t "$(disk_by_serial plain)" --policy dsm >/dev/null
 mkfs.xfs -q /dev/mapper/t
 mount /dev/mapper/t /mnt
 mkdir $db

@@ -23,7 +23,7 @@ listener.accept()[0].send(b"!")'
 }
 
 database() { # DEVICE DISK MKFS...
-	dsmctl create "$1" "$(disk_by_serial "$2")" >/dev/null
+	dsmctl create "$1" "$(disk_by_serial "$2")" --policy dsm >/dev/null
 	"${@:3}" "/dev/mapper/$1"
 	mkdir -p "/mnt/$1"
 	mount "/dev/mapper/$1" "/mnt/$1"

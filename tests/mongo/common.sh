@@ -17,7 +17,7 @@ fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14s", b"lo", 1, b""))'
 
 # file_system TYPE: on the device t, at $mnt and at /data of the root
 file_system() {
-	dsmctl create t "$ssd" >/dev/null
+	dsmctl create t "$ssd" --policy dsm >/dev/null
 	if [[ $1 = xfs ]]; then mkfs.xfs -q -f /dev/mapper/t; else mkfs.ext4 -q -F /dev/mapper/t; fi
 	mkdir -p $mnt $root
 	mount /dev/mapper/t $mnt

@@ -33,7 +33,7 @@ lvm vgcreate vg "$ssd"
 lvm lvcreate -y -Wn -Zn -L 64M -n db vg
 
 if ! has_write_streams "$ssd"; then
-	works 'a volume, on a kernel without write streams' dsmctl create t /dev/mapper/vg-db
+	works 'a volume, on a kernel without write streams' dsmctl create t /dev/mapper/vg-db --policy dsm
 	is 'there are none' "$(streams)" '0 kernel'
 	dsmctl remove t
 	lvm vgremove -y -ff vg
@@ -41,7 +41,7 @@ if ! has_write_streams "$ssd"; then
 fi
 
 # The right number, which nobody has to state
-works 'a volume' dsmctl create t /dev/mapper/vg-db
+works 'a volume' dsmctl create t /dev/mapper/vg-db --policy dsm
 is 'has the streams of its disk' "$(streams)" '8 leaves'
 is 'which dsmctl has named' "$(dmsetup table t | grep -o 'leaves.*')" "leaves $(number "$ssd")"
 table >/dev/null
@@ -63,7 +63,7 @@ message t set streams 12
 is 'twelve stated streams are eight' "$(streams) $(field t streams)" '8 leaves 8'
 message t set streams auto
 dsmctl remove t
-works 'also from the beginning' dsmctl create t /dev/mapper/vg-db --streams 12
+works 'also from the beginning' dsmctl create t /dev/mapper/vg-db --policy dsm --streams 12
 is 'twelve are eight' "$(streams) $(field t streams)" '8 leaves 8'
 table >/dev/null
 
@@ -94,7 +94,7 @@ dsmctl remove t
 # Two unequal legs
 lvm lvremove -y vg/db
 lvm lvcreate -y -Wn -Zn -i 2 -L 64M -n db vg
-works 'a striped volume' dsmctl create t /dev/mapper/vg-db
+works 'a striped volume' dsmctl create t /dev/mapper/vg-db --policy dsm
 is 'the leg with fewer counts' "$(streams) $(field t layout)" '3 leaves file'
 is 'both are named' "$(dmsetup table t | grep -o 'leaves.*' | tr -d a-z' ' | tr , '\n' | sort | xargs)" \
 	"$({ number "$ssd"; number "$few"; } | sort | xargs)"
@@ -108,7 +108,7 @@ lvm pvcreate -y -ff "$plain"
 lvm vgextend -y vg "$plain"
 lvm lvcreate -y -Wn -Zn -L 64M -n db vg "$ssd"
 lvm lvextend -L +8M vg/db "$plain"
-works 'a volume that is partly on a disk without streams' dsmctl create t /dev/mapper/vg-db
+works 'a volume that is partly on a disk without streams' dsmctl create t /dev/mapper/vg-db --policy dsm
 is 'gets none' "$(streams)" '0 stacked'
 dsmctl remove t
 dmsetup create t --table "0 $sectors dsm /dev/mapper/vg-db 0 2 leaves $(number "$ssd"),$(number "$plain")"
@@ -118,7 +118,7 @@ lvm lvremove -y vg/db
 
 # Where a refused write is not handed back: hints alone
 lvm lvcreate -y -Wn -Zn --nosync --type raid1 -m 1 -L 64M -n db vg "$ssd" "$few"
-dsmctl create t /dev/mapper/vg-db >/dev/null 2>/tmp/said
+dsmctl create t /dev/mapper/vg-db --policy dsm >/dev/null 2>/tmp/said
 matches 'above raid1 dsmctl says that there are no streams' "$(</tmp/said)" 'dm-[0-9]+ \(raid\), above which only lifetime hints'
 is 'and there are none' "$(streams)" '0 stacked'
 mkfs.ext4 -q -F /dev/mapper/t

@@ -18,7 +18,7 @@ refused 'more sectors than there are' 'dsmctl: ' dsmctl create t "$ssd" --size 9
 is 'no device was made' "$(dmsetup ls)" 'No devices found'
 
 for fs in xfs ext4; do
-	works "$fs: dsmctl create" dsmctl create t "$ssd" --prediction off --primary-filter off
+	works "$fs: dsmctl create" dsmctl create t "$ssd" --policy dsm --prediction off --primary-filter off
 	refused "$fs: a name twice" "dsmctl: " dsmctl create t "$plain"
 	if [[ $fs = xfs ]]; then mkfs.xfs -q -f -K /dev/mapper/t; else mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/t; fi
 	mount /dev/mapper/t $mnt
@@ -72,7 +72,7 @@ for fs in xfs ext4; do
 done
 
 # A file system without FIEMAP on the device
-dsmctl create t "$ssd" >/dev/null
+dsmctl create t "$ssd" --policy dsm >/dev/null
 if modprobe vfat 2>/dev/null && command -v mkfs.vfat >/dev/null; then
 	mkfs.vfat /dev/mapper/t >/dev/null && mount -t vfat /dev/mapper/t $mnt
 	echo x >$mnt/file

@@ -35,7 +35,7 @@ else
 	version=3.2.1
 fi
 
-dsmctl create t "$ssd" >/dev/null
+dsmctl create t "$ssd" --policy dsm >/dev/null
 "${make[@]}" /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/data

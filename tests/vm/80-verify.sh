@@ -19,7 +19,7 @@ verify() {
 }
 verified() { jq -r "$1" /tmp/verified; }
 
-dsmctl create t "$ssd" >/dev/null
+dsmctl create t "$ssd" --policy dsm >/dev/null
 if has_write_streams "$ssd"; then
 	refused 'without a file system there is nowhere to write' '--dir' dsmctl verify t
 	refused 'a directory that is not on the device' 'it is on tmpfs' dsmctl verify t --dir /tmp
@@ -57,7 +57,7 @@ fi
 umount $mnt
 dsmctl remove t
 
-dsmctl create t "$plain" >/dev/null
+dsmctl create t "$plain" --policy dsm >/dev/null
 mkfs.ext4 -q -F /dev/mapper/t && mount /dev/mapper/t $mnt
 works 'an SSD without FDP: verify ends with 1' verify 1
 is 'an SSD without FDP ignores stamps' "$(verified .verdict)" ignored
@@ -68,7 +68,7 @@ modprobe sd_mod
 modprobe scsi_debug dev_size_mb=64 delay=0
 disk=
 until_true 'disk=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null) && [[ -b /dev/${disk##*/} ]]'
-dsmctl create t "/dev/${disk##*/}" >/dev/null
+dsmctl create t "/dev/${disk##*/}" --policy dsm >/dev/null
 mkfs.ext4 -q -F /dev/mapper/t && mount /dev/mapper/t $mnt
 works 'SCSI: verify ends with 0' verify 0
 is 'SCSI: hints arrive as group numbers' "$(verified '.verdict + " " + .unit')" 'arrive writes'

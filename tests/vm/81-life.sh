@@ -51,8 +51,8 @@ exporter=$!
 agent
 works 'dsmd waits for devices' until_true '[[ $(grep -c waiting /tmp/dsmd.log) -ge 2 ]]'
 works 'the metrics say so' until_true '[[ $(metric "dsm_up{device=\"one\"}") == 0 ]]'
-dsmctl create one "$ssd" >/dev/null
-dsmctl create two "$plain" >/dev/null
+dsmctl create one "$ssd" --policy dsm >/dev/null
+dsmctl create two "$plain" --policy dsm >/dev/null
 mkfs.xfs -q -f -K /dev/mapper/one
 mkfs.ext4 -q -F /dev/mapper/two
 mount /dev/mapper/one $one
@@ -117,7 +117,7 @@ works 'which is told' until_true "logged 'lost device=two'"
 works 'the device can be removed' dsmctl remove two
 works 'the other database is served' dsmctl refresh one
 umount /tmp/state
-dsmctl create two "$plain" >/dev/null
+dsmctl create two "$plain" --policy dsm >/dev/null
 mount /dev/mapper/two $two
 works 'both come back' until_true 'served two'
 is 'with boundaries' "$(json two '[.region_list[] | select(.side == "top")] | length')" 10

@@ -18,7 +18,7 @@ sectors_unmapped() { json t .unmapped_sectors; }
 # A table that grows by 1 MiB, six times; dsmd looks after each. Only with room
 # beyond its end is there a place for what comes next. The file system's own
 # writes are unmapped, too.
-dsmctl create t "$ssd" >/dev/null
+dsmctl create t "$ssd" --policy dsm >/dev/null
 for room in 0 16; do
 	mkfs.xfs -q -f -K /dev/mapper/t
 	mount /dev/mapper/t $mnt

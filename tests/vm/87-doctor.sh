@@ -38,7 +38,7 @@ status() { doctor "$@" >/dev/null; echo $?; }
 is 'without a device, that is said' "$(doctor -o json | jq -r '.findings[] | select(.check == "devices") | .level')" wrong
 matches 'and how to make one' "$(doctor)" 'mend: dsmctl create dsm'
 matches 'also where it is configured' "$(configure false; doctor -o json | jq -c '.findings[] | select(.check == "device") | [.device, .level]')" '"t","wrong"'
-dsmctl create t "$ssd" >/dev/null
+dsmctl create t "$ssd" --policy dsm >/dev/null
 is 'a device without a file system' "$(level filesystem)" wrong
 is 'is to be mounted' "$(mend filesystem)" "mount /dev/mapper/t $mnt/data"
 mkfs.xfs -q -f -K /dev/mapper/t
@@ -76,7 +76,7 @@ matches 'a report has figures' "$(doctor t --report)" 'files = [1-9]'
 is 'and neither names nor paths' "$(doctor t --report | grep -e doctor -e "$(basename "$ssd")")" ''
 
 # A drive without streams
-dsmctl create u "$plain" >/dev/null
+dsmctl create u "$plain" --policy dsm >/dev/null
 is 'a drive without FDP is wrong' "$(level drive u)" wrong
 is 'and can be left without streams' "$(mend drive u)" 'dsmctl set u policy none'
 works 'by this command' eval "$(mend drive u)"

@@ -82,18 +82,18 @@ at_work
 works 'LVM refreshes the volume' lvm lvchange --refresh vg/db
 is 'dsm is gone' "$(table vg-db)" "$linear"
 works 'dsmd says so' until_true '! served && tail -n 2 /tmp/dsmd.log | grep -q "dsmctl insert vg-db"'
-dsmctl insert vg-db >/dev/null
+dsmctl insert vg-db --policy dsm >/dev/null
 works 'LVM takes a snapshot' lvm lvcreate -y -s -L 64M -n snap vg/db
 is 'dsm is gone again' "$(kind vg-db)" snapshot-origin
 stays 'a volume with a snapshot' 'not linear: it is a volume that has a snapshot, and dsm can only take the place of dm-linear' \
 	vg-db dsmctl insert vg-db
 stays 'the snapshot' 'not linear: it is a snapshot' vg-snap dsmctl insert vg-snap
 works 'the snapshot is removed' lvm lvremove -y vg/snap
-works 'dsm can be inserted again' dsmctl insert vg-db
+works 'dsm can be inserted again' dsmctl insert vg-db --policy dsm
 works 'LVM extends the volume' lvm lvextend -L +256M vg/db "$ssd"
 is 'dsm is gone once more' "$(kind vg-db)" linear
 works 'the file system grows' xfs_growfs $mnt
-works 'dsm is inserted on the longer volume' dsmctl insert /dev/mapper/vg-db
+works 'dsm is inserted on the longer volume' dsmctl insert /dev/mapper/vg-db --policy dsm
 is 'all of it' "$(json vg-db .sectors)" $((1280 * 2048))
 works 'dsmd serves it' until_true served
 
@@ -148,12 +148,12 @@ stays 'LVM is at work: withdraw' 'LVM is at work' vg-meta dsmctl withdraw vg-met
 pkill -P $locker
 wait $locker 2>/dev/null
 until_true 'flock -n /run/lock/lvm/V_vg true'
-works 'then it goes' dsmctl insert vg-meta
+works 'then it goes' dsmctl insert vg-meta --policy dsm
 works 'and back' dsmctl withdraw vg-meta
 
 # Any dm-linear device will do
 dmsetup create piece --table "0 8192 linear $plain 4096"
-works 'a device without LVM' eval 'dsmctl insert piece >/dev/null && [[ $(kind piece) = dsm ]]'
+works 'a device without LVM' eval 'dsmctl insert piece --policy dsm >/dev/null && [[ $(kind piece) = dsm ]]'
 is 'has what dm-linear had' "$(table piece | cut -d' ' -f4,5)" "$(lsblk -dno MAJ:MIN "$plain" | xargs) 4096"
 dmsetup remove piece
 lvm vgremove -y -ff vg

@@ -35,7 +35,7 @@ end() {
 	wait $container 2>/dev/null
 }
 
-dsmctl create t "$ssd" >/dev/null
+dsmctl create t "$ssd" --policy dsm >/dev/null
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/data
