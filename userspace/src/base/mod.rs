@@ -7,6 +7,7 @@ pub mod pulse;
 pub(crate) mod sizes;
 pub(crate) mod text;
 pub(crate) mod time;
+pub(crate) mod varint;
 pub mod wake;
 
 pub use crate::log;

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::base::varint::{put, Numbers};
 use crate::dbpath::avail::FreeList;
 
 /// What a page of the target has a bit for.
@@ -15,26 +16,6 @@ pub struct Compact {
     file: (u64, i128),
     file_size: u64,
     lengths: Box<[u8]>,
-}
-
-fn put(to: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        to.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    to.push(n as u8);
-}
-
-fn get(from: &mut impl Iterator<Item = u8>) -> Option<u64> {
-    let (mut n, mut shift) = (0, 0);
-    loop {
-        let byte = from.next()?;
-        n |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(n);
-        }
-        shift += 7;
-    }
 }
 
 impl Compact {
@@ -74,10 +55,10 @@ impl Compact {
     }
 
     pub fn list(&self) -> FreeList {
-        let mut from = self.lengths.iter().copied();
+        let mut lengths = Numbers::of(&self.lengths);
         let mut extents = Vec::new();
         let mut at = 0;
-        while let (Some(used), Some(free)) = (get(&mut from), get(&mut from)) {
+        while let (Some(used), Some(free)) = (lengths.next(), lengths.next()) {
             let start = at + used;
             at = start + free;
             extents.push(start * PAGE..at * PAGE);

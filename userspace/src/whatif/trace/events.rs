@@ -2,14 +2,15 @@
 //! Events and lists of free blocks in few bytes: a recording of a large database has
 //! hundreds of millions of them, and all are needed for each policy that is played.
 //!
-//! Numbers have 7 bits a byte, least first, the high bit set in all but the last.  An
-//! event is a byte that says what it is, the microseconds since the one before, and what
-//! it has: a range as the signed difference to the end of the one before, with the sign in
-//! the lowest bit, and its length, both in pages where they are whole ones.
+//! Numbers are those of [`varint`](crate::base::varint).  An event is a byte that says what
+//! it is, the microseconds since the one before, and what it has: a range as the signed
+//! difference to the end of the one before, with the sign in the lowest bit, and its length,
+//! both in pages where they are whole ones.
 
 use std::ops::Range;
 
 use super::{Event, FileNo, What};
+use crate::base::varint::{put, Numbers};
 use crate::dbpath::avail::FreeList;
 use crate::whatif::flash::PAGE;
 
@@ -25,39 +26,6 @@ const LOOKED: u8 = 8;
 const LOST: u8 = 9;
 /// Of a write or discard: in pages.
 const PAGES: u8 = 16;
-
-fn put(bytes: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        bytes.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    bytes.push(n as u8);
-}
-
-/// Numbers that put() has written.
-#[derive(Clone, Debug)]
-struct Numbers<'a>(&'a [u8]);
-
-impl Numbers<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        let (mut n, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte()?;
-            n |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(n);
-            }
-            shift += 7;
-        }
-    }
-}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Events {
@@ -113,7 +81,7 @@ impl Events {
 
     pub fn iter(&self) -> Iter<'_> {
         Iter {
-            numbers: Numbers(&self.bytes),
+            numbers: Numbers::of(&self.bytes),
             us: 0,
             end: 0,
         }
@@ -222,7 +190,7 @@ impl<'a> WithDiscards<'a> {
     pub fn new(events: &'a Events, discards: &'a Discards) -> Self {
         Self {
             events: events.iter(),
-            runs: Numbers(&discards.0),
+            runs: Numbers::of(&discards.0),
             left: 0,
             us: 0,
             file: 0,
@@ -288,7 +256,7 @@ impl Lists {
     }
 
     pub fn get(&self, number: u32) -> FreeList {
-        let mut numbers = Numbers(&self.bytes[self.starts[number as usize]..]);
+        let mut numbers = Numbers::of(&self.bytes[self.starts[number as usize]..]);
         let mut next = || numbers.next().unwrap_or(0);
         let (file_size, unit, count) = (next(), next(), next());
         let mut at = 0;

@@ -43,6 +43,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use thiserror::Error;
 
 use super::{Builder, EventError, Trace};
+use crate::base::varint;
 use crate::dbpath::avail::FreeList;
 use crate::kernel::table::Extent;
 
@@ -199,12 +200,8 @@ impl<W: Write> Writer<W> {
         numbers.iter().try_for_each(|n| self.number(*n))
     }
 
-    fn number(&mut self, mut n: u64) -> io::Result<()> {
-        while n >= 0x80 {
-            self.out.write_all(&[n as u8 | 0x80])?;
-            n >>= 7;
-        }
-        self.out.write_all(&[n as u8])
+    fn number(&mut self, n: u64) -> io::Result<()> {
+        varint::write(&mut self.out, n)
     }
 }
 
@@ -324,20 +321,11 @@ impl<R: Read> Reader<R> {
     }
 
     fn number(&mut self) -> Result<u64, RecordingError> {
-        let (mut n, mut shift) = (0u64, 0);
-        loop {
+        let number = varint::decode(|| {
             let mut byte = [0];
-            self.bytes(&mut byte)?;
-            let part = u64::from(byte[0] & 0x7f);
-            if shift > 63 || (shift == 63 && part > 1) {
-                return Err(self.damaged("a number has more than 64 bits"));
-            }
-            n |= part << shift;
-            shift += 7;
-            if byte[0] & 0x80 == 0 {
-                return Ok(n);
-            }
-        }
+            self.bytes(&mut byte).map(|()| byte[0])
+        })?;
+        number.ok_or_else(|| self.damaged("a number has more than 64 bits"))
     }
 
     fn time(&mut self) -> Result<(), RecordingError> {
