@@ -342,6 +342,39 @@ fn streams_may_come_later() {
     );
 }
 
+/// What was copied while there was one stream is everybody's from the second one on, and
+/// so is what its unit gets then.
+#[test]
+fn a_second_stream_shares_the_unit_of_copies() {
+    let mut f = Flash::new(&config(64 * 128, 64, 0.25)).unwrap();
+    f.precondition(1.0, 0);
+    let of_stream_0 = |f: &Flash| (0..f.units.len() as u32).filter(|u| f.units.stream(*u) == 0).count();
+    let mut random = Random(11);
+    let mut write = |f: &mut Flash, stream| f.write(random.below(64 * 128), stream);
+    while f.collected[0].next % 64 == 0 {
+        write(&mut f, 0);
+    }
+    let (unit, units) = (f.collected[0].next / 64, f.units.len());
+    assert_eq!((of_stream_0(&f), f.counts().mixed), (units, 0));
+    f.add_stream().unwrap();
+    assert_eq!((of_stream_0(&f), f.units.stream(unit)), (units - 1, MIXED));
+    // Nothing else fills it: it is copied from for the first time when it is full.
+    while f.collected[0].next / 64 == unit {
+        write(&mut f, 1);
+    }
+    let (before, valid) = (f.counts().clone(), u64::from(f.units.valid(unit)));
+    f.collect(unit);
+    assert!(valid > 0);
+    assert_eq!((f.counts().mixed - before.mixed, &f.counts().gc), (valid, &before.gc));
+    assert_sound(&f);
+
+    // Where nothing was copied no unit changes.
+    let mut f = Flash::new(&config(64 * 128, 64, 0.25)).unwrap();
+    f.precondition(1.0, 0);
+    f.add_stream().unwrap();
+    assert_eq!(of_stream_0(&f), f.units.len());
+}
+
 #[test]
 fn impossible_drives_are_refused() {
     let good = config(64 * 128, 64, 0.1);
