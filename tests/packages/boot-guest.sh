@@ -58,7 +58,7 @@ first() {
 	is 'its UUID leads to the dsm device' "$(readlink -f "/dev/disk/by-uuid/$(blkid -o value -s UUID /dev/mapper/$name)")" \
 		"$(readlink -f /dev/mapper/$name)"
 	mkdir -p $dbpath $kept
-	echo "/dev/mapper/$name $dbpath xfs defaults 0 0" >>/etc/fstab
+	echo "/dev/mapper/$name $dbpath xfs defaults,nofail 0 0" >>/etc/fstab
 	systemctl daemon-reload
 	works 'is mounted from fstab' systemctl start var-lib-mongodb.mount
 	works 'stamps arrive at the drive' dsmctl verify $name
@@ -166,7 +166,8 @@ second() {
 	is 'nothing else has failed' "$(systemctl --failed --plain --no-legend | cut -d' ' -f1)" dsm@broken.service
 	systemctl reset-failed dsm@broken
 	works 'the bad line was told' told
-	is 'the file system is mounted from the dsm device' "$(findmnt -n -o SOURCE,FSTYPE $dbpath | xargs)" "/dev/mapper/$name xfs"
+	works 'the file system is mounted' until_true "mountpoint -q $dbpath"
+	is 'from the dsm device' "$(findmnt -n -o SOURCE,FSTYPE $dbpath | xargs)" "/dev/mapper/$name xfs"
 	works 'after its unit had made the device' systemctl is-active "$unit"
 	is 'it was unmounted before the device was removed' "$(dmesg | grep -c 'Starting recovery')" 0
 	is 'dsmd runs' "$(of_dsmd ActiveState)" active
