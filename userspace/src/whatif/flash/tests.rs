@@ -348,7 +348,11 @@ fn streams_may_come_later() {
 fn a_second_stream_shares_the_unit_of_copies() {
     let mut f = Flash::new(&config(64 * 128, 64, 0.25)).unwrap();
     f.precondition(1.0, 0);
-    let of_stream_0 = |f: &Flash| (0..f.units.len() as u32).filter(|u| f.units.stream(*u) == 0).count();
+    let of_stream_0 = |f: &Flash| {
+        (0..f.units.len() as u32)
+            .filter(|u| f.units.stream(*u) == 0)
+            .count()
+    };
     let mut random = Random(11);
     let mut write = |f: &mut Flash, stream| f.write(random.below(64 * 128), stream);
     while f.collected[0].next % 64 == 0 {
@@ -365,7 +369,10 @@ fn a_second_stream_shares_the_unit_of_copies() {
     let (before, valid) = (f.counts().clone(), u64::from(f.units.valid(unit)));
     f.collect(unit);
     assert!(valid > 0);
-    assert_eq!((f.counts().mixed - before.mixed, &f.counts().gc), (valid, &before.gc));
+    assert_eq!(
+        (f.counts().mixed - before.mixed, &f.counts().gc),
+        (valid, &before.gc)
+    );
     assert_sound(&f);
 
     // Where nothing was copied no unit changes.

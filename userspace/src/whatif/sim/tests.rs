@@ -311,6 +311,28 @@ fn lives_of_the_load_are_not_counted() {
     assert_eq!(profile.lives.divide(2), [1]);
 }
 
+/// The oracle knows of a discard, too: such a page has lived from its write until then.
+#[test]
+fn a_discard_ends_a_life() {
+    let mut b = Builder::default();
+    b.load_end(0).unwrap();
+    b.write(1, "a", 0, bytes(3)).unwrap();
+    b.discard(2, "a", bytes(1), bytes(2)).unwrap();
+    b.write(3, "a", bytes(3), PAGE).unwrap();
+    b.write(4, "a", 0, PAGE).unwrap();
+    let trace = b.finish();
+    let profile = Profile::of(&trace, &[], &Rules::default()).unwrap();
+    // Pages 2 and 1 were discarded after one and two pages, and page 0 was written after four.
+    assert_eq!(profile.lives.divide(2), [2]);
+    let model = Model {
+        streams: 3,
+        ..model()
+    };
+    let mut placement: Vec<Stream> = Vec::new();
+    place(&trace, &profile, &model, &spec("oracle"), &mut placement).unwrap();
+    assert_eq!(placement, [2, 2, 1, 3, 3]);
+}
+
 #[test]
 fn what_cannot_be_simulated_is_said() {
     let trace = random_trace(&[COLLECTION], &[1], 1 << 12, 1 << 12);
