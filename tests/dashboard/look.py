@@ -16,16 +16,15 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+
+from browser import Browser, PATIENCE, until
 
 port, bell, out = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 dashboard = json.loads(Path(sys.argv[4]).read_text())
 base = f"http://127.0.0.1:{port}/"
 failed = False
-PATIENCE = 900  # seconds; by then all hangs
 
 
 def test(what, good, why=""):
@@ -52,19 +51,6 @@ def ring():
             except OSError:
                 return False
     return until(taken)
-
-
-def until(of):
-    """What `of` gives as soon as that is true; what it waits for goes on meanwhile."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            got = of()
-        except OSError:
-            got = None
-        if got or time.monotonic() > end:
-            return got
-        time.sleep(0.5)
 
 
 def history():
@@ -188,54 +174,6 @@ ROWS = """return [...document.querySelectorAll('#streams tbody tr')].map(r =>
 	[r.dataset.stream, r.cells[1].textContent, r.cells[2].textContent])"""
 
 
-class Browser:
-    def __init__(self):
-        options = webdriver.ChromeOptions()
-        options.binary_location = "/usr/bin/chromium"
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en"):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
-        self.command("Network.enable")
-
-    def command(self, name, **arguments):
-        return self.driver.execute_cdp_cmd(name, arguments)
-
-    def size(self, width, height):
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-
-    def scheme(self, scheme):
-        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def run(self, script):
-        return self.driver.execute_script(script)
-
-    def text(self, selector):
-        return self.driver.find_element(By.CSS_SELECTOR, selector).text
-
-    def open(self, fragment=""):
-        self.driver.get("about:blank")
-        self.driver.get(base + fragment)
-        return until(lambda: self.run("return document.querySelectorAll('#streams path').length"))
-
-    def picture(self, name):
-        """Of the whole page."""
-        height = self.run("return document.documentElement.scrollHeight")
-        width = self.run("return innerWidth")
-        self.size(width, height)
-        time.sleep(0.5)
-        self.driver.save_screenshot(str(out / f"{name}.png"))
-
-    def asked(self):
-        """The addresses that were asked for."""
-        messages = [json.loads(m["message"])["message"] for m in self.driver.get_log("performance")]
-        sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-        return [url for url in sent if url != "about:blank"]
-
-    def errors(self):
-        return [m["message"] for m in self.driver.get_log("browser")]
-
-
 def figure(n):
     digits = 0 if n >= 100 or n == 0 else 1 if n >= 10 else 2
     return f"{n:,.{digits}f}"
@@ -349,7 +287,7 @@ def look_at_the_end(browser):
 ready = until(lambda: all(sum(p["checkpoints"] for p in d["points"]) >= 4 for d in history().values()))
 test("dsmd has a history of two databases", bool(ready))
 prometheus = Prometheus()
-browser = Browser()
+browser = Browser(base, out)
 try:
     look_in_all_forms(browser, "rs0", "a drive with FDP")
     look_in_all_forms(browser, "rs1", "a plain drive")

@@ -24,6 +24,8 @@
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
+#include <linux/nvme.h>
+#include <linux/nvme_ioctl.h>
 #include <linux/seq_file.h>
 #include <linux/spinlock.h>
 #include <linux/vmalloc.h>
@@ -59,6 +61,7 @@ PARAMETER(uint, cache_pages, 0, 0444, "of protected write cache; 0: none");
 PARAMETER(uint, reserve, 2, 0444, "free units below which collection goes on");
 PARAMETER(uint, urgent, 2, 0444, "free units below which copies come before the host's programs");
 PARAMETER(uint, slots, 8, 0444, "copies under way, 1 to 64");
+PARAMETER(bool, fdp, false, 0444, "it tells what it has written, as an NVMe drive with FDP does");
 PARAMETER(bool, timing_only, false, 0444, "pages lie where their addresses say");
 
 enum kind { HOST_READ, HOST_PROGRAM, COPY_READ, COPY_PROGRAM, ERASE, SUSPEND, ACK, NR_KINDS };
@@ -716,9 +719,69 @@ static void flashdrive_submit_bio(struct bio *bio)
 	unlock_and_end(flags, advance(now, &ended), &ended);
 }
 
+/* ---- what a drive with FDP tells ---- */
+
+#define LOG_FDP_STATISTICS 0x22
+
+/* HBMW, MBMW and MBE, of 128 bits each */
+static void fill_statistics(__le64 *log)
+{
+	u64 host, copied, erases;
+	unsigned long flags;
+
+	spin_lock_irqsave(&drive.lock, flags);
+	host = drive.flash.host_pages;
+	copied = drive.flash.copied_pages;
+	erases = drive.flash.erases;
+	spin_unlock_irqrestore(&drive.lock, flags);
+	log[0] = cpu_to_le64(host << PAGE_SHIFT);
+	log[2] = cpu_to_le64((host + copied) << PAGE_SHIFT);
+	log[4] = cpu_to_le64(erases * unit << PAGE_SHIFT);
+}
+
+/* The status of the command, whose reply goes to a page */
+static int answer(const struct nvme_admin_cmd *command, void *page)
+{
+	struct nvme_id_ns *namespace = page;
+
+	if (command->opcode == nvme_admin_identify && !(command->cdw10 & 0xff))
+		namespace->endgid = cpu_to_le16(1);
+	else if (command->opcode == nvme_admin_get_log_page &&
+		 (command->cdw10 & 0xff) == LOG_FDP_STATISTICS)
+		fill_statistics(page);
+	else
+		return NVME_SC_INVALID_FIELD;
+	return 0;
+}
+
+static int flashdrive_ioctl(struct block_device *bdev, blk_mode_t mode, unsigned int cmd,
+			    unsigned long arg)
+{
+	struct nvme_admin_cmd command;
+	void *page;
+	int status;
+
+	if (fdp && cmd == NVME_IOCTL_ID)
+		return 1;
+	if (!fdp || cmd != NVME_IOCTL_ADMIN_CMD)
+		return -ENOTTY;
+	if (copy_from_user(&command, (void __user *)arg, sizeof(command)))
+		return -EFAULT;
+	page = kzalloc(PAGE_SIZE, GFP_KERNEL);
+	if (!page)
+		return -ENOMEM;
+	status = answer(&command, page);
+	if (!status && copy_to_user(u64_to_user_ptr(command.addr), page,
+				    min_t(u32, command.data_len, PAGE_SIZE)))
+		status = -EFAULT;
+	kfree(page);
+	return status;
+}
+
 static const struct block_device_operations flashdrive_fops = {
 	.owner = THIS_MODULE,
 	.submit_bio = flashdrive_submit_bio,
+	.ioctl = flashdrive_ioctl,
 };
 
 /* ---- debugfs ---- */
