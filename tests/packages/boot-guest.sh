@@ -5,6 +5,7 @@
 ln -sT /srv /run/job
 cd /srv || exit
 . ./lib.sh
+. ./container.sh
 
 # The kernel log is looked at in the end, and must not be cleared.
 refused() { # WHAT SENTENCE COMMAND...
@@ -112,6 +113,19 @@ is_dynamic() {
 	((user >= 61184 && user <= 65519))
 }
 
+pids() { systemctl show -P MainPID dsmd dsm-exporter dsm-mongo@later | grep . | sort; }
+# As by an upgrade, while all three run
+installed_again() {
+	local before
+
+	before=$(pids)
+	is 'three programs run' "$(grep -c '[1-9]' <<<"$before")" 3
+	works 'their package is installed once more' dpkg -i --force-confold /srv/dsm-tools.deb
+	is 'three other processes run' "$(comm -13 <(echo "$before") <(pids) | grep -c '[1-9]')" 3
+	works 'both databases are served as before' until_true 'up later && up $name'
+	works 'and the server is asked' until_true '[[ $(metric "dsm_server_up{device=\"later\"}") = 1 ]]'
+}
+
 # A server that says what it knows, by the units of the packages alone.
 asked() {
 	local server=/run/server db=/var/lib/secantus pid
@@ -148,6 +162,7 @@ asked() {
 	works 'and are not root' eval 'is_dynamic dsm-mongo@later && is_dynamic dsm-exporter'
 	is 'the address is nobody else'\''s' "$(stat -c %a /run/dsm-mongo/later)" 700
 	is 'dsmd has no network' "$(sed 1,2d "/proc/$(of_dsmd MainPID)/net/dev" | cut -d: -f1 | xargs)" lo
+	installed_again
 	systemctl stop dsmd
 	works 'that dsmd has ended is shown' until_true '[[ $(metric "dsm_agent_up{device=\"later\"}") = 0 ]]'
 	mv /run/dsmd.toml /etc/dsmd.toml
@@ -182,6 +197,7 @@ second() {
 	works 'until it is asked for' systemctl start dsm@later
 	asked
 	works 'and goes' systemctl stop dsm@later
+	in_container
 
 	# To undo it all
 	systemctl disable -q --now dsmd
@@ -192,6 +208,9 @@ second() {
 	works 'the file system is on the device below' mount "$(disk_by_serial fdp)" $dbpath
 	works 'and so is the database' wtload check --dbpath $dbpath
 	umount $dbpath
+	systemctl start dsmd
+	works 'the package is removed' dpkg --remove dsm-tools
+	is 'and dsmd with it' "$(pgrep -x dsmd)" ''
 }
 
 if [[ -e $kept/boundaries ]]; then
