@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The database is in a container, with mounts, root and processes of its own, and dsmd
 # outside: the data directory under another path, and under an overlay, which is refused.
+# In a container of systemd-nspawn it is in tests/packages/container.sh.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/atwork.sh"
 load_module
