@@ -21,8 +21,9 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
-/// A sector is 512 bytes. All commands need root, but for free, simulate, group and
-/// trace where the files can be read, and doctor, which then sees less.
+/// A sector is 512 bytes. All commands need root, but for free, simulate, trace, and group
+/// of a recording, where the files can be read, attach --check, and doctor, which then
+/// sees less.
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version, max_term_width = 80)]
 pub struct Args {
@@ -198,17 +199,22 @@ pub enum Command {
     ///
     /// What is extremely hot is split off first, what is alike is folded, and what
     /// has less than 1 % of the writes gets no stream for itself. Streams are
-    /// numbered from the coldest on, for rules to state them. With `-o json`:
+    /// numbered from the coldest on, for rules to state them. For a recording or a trace
+    /// no root is needed. With `-o json`:
     /// {streams, pages, objects: [{name, stream, interval, pages, share, small}],
     /// groups: [{stream, objects, why}]}.
     Group(Group),
     /// Print a recording as text, in the form that simulate --trace takes
+    ///
+    /// Who can read it needs no root.
     Trace {
         /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
         recording: PathBuf,
     },
     /// Play a recording of a database's writes onto a model of a flash drive, under
     /// several policies
+    ///
+    /// Who can read it needs no root.
     ///
     /// With --trace it is text; its first line is `dsm-trace,1`, then one event a line
     /// in time order (what is out of it by 100 ms at most is sorted), with offsets and
