@@ -4,13 +4,14 @@
 //! time with it.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
 use dsm::show::page_history::History;
 
 fn main() -> Result<()> {
     let mut history = History::default();
-    let mut files = std::env::args_os().skip(1).peekable();
+    let mut files = std::env::args_os().skip(1).map(PathBuf::from).peekable();
     ensure!(files.peek().is_some(), "usage: history FILE...");
     for file in files {
         let context = || format!("cannot read {}", file.display());
