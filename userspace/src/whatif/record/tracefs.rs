@@ -23,6 +23,8 @@ const EVENT: &str = "events/block/block_bio_queue";
 const PLACE: &str = "events/dsm/dsm_place";
 /// Of each processor.
 const BUFFER_KIB: &str = "16384";
+/// With the same process number, on one kernel.
+const MOST_RECORDERS: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
@@ -35,6 +37,30 @@ pub enum Line {
         hint: u8,
     },
     Lost(u64),
+}
+
+/// Makes a folder of that name or, where another recorder has taken it, with a number
+/// behind it: in containers processes have the same numbers, and the kernel is one.
+fn make_dir(name: &Path) -> Result<PathBuf> {
+    let numbered = |n| match n {
+        0 => name.to_path_buf(),
+        n => PathBuf::from(format!("{}-{n}", name.display())),
+    };
+    for dir in (0..MOST_RECORDERS).map(numbered) {
+        match fs::create_dir(&dir) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            done => {
+                return done
+                    .map(|()| dir.clone())
+                    .with_context(|| format!("cannot make {}", dir.display()))
+            }
+        }
+    }
+    bail!(
+        "{0} and all up to {0}-{1} are taken",
+        name.display(),
+        MOST_RECORDERS - 1
+    )
 }
 
 /// A tracing instance; it goes when it is dropped.
@@ -57,8 +83,7 @@ impl Instance {
                 ROOTS[0]
             );
         };
-        let dir = root.join(format!("instances/dsmctl-{}", std::process::id()));
-        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let dir = make_dir(&root.join(format!("instances/dsmctl-{}", std::process::id())))?;
         let placed = is_dsm && dir.join(PLACE).exists();
         let mut instance = Self {
             dir,
@@ -187,6 +212,19 @@ fn time(before: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recorders_of_the_same_number_have_folders_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("dsmctl-25");
+        let made: Vec<PathBuf> = (0..MOST_RECORDERS).map(|_| make_dir(&name).unwrap()).collect();
+        assert_eq!(made[0], name);
+        assert_eq!(made[2], dir.path().join("dsmctl-25-2"));
+        let why = make_dir(&name).unwrap_err().to_string();
+        assert!(why.ends_with("dsmctl-25-99 are taken"), "{why}");
+        let missing = make_dir(Path::new("/nowhere/dsmctl-1")).unwrap_err();
+        assert_eq!(missing.to_string(), "cannot make /nowhere/dsmctl-1");
+    }
 
     #[test]
     fn lines_of_the_trace() {
