@@ -35,7 +35,7 @@ const LAGS: [u64; 7] = [0, 50, 100, 200, 400, 1000, 2000];
 /// Of an agent that is late by so many milliseconds.
 fn play(trace: &Trace, ms: u64, rule: Rule, least: u64) -> Verdict {
     let seen = late(trace, 1000 * ms);
-    verdict(trace, &discarded(&seen, rule, least))
+    verdict(trace, &discarded(&seen, rule, least, PAGE))
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn nothing_that_is_in_use_is_discarded() {
     assert!(!recordings.is_empty());
     for (name, trace) in &recordings {
         assert!(trace.lists.len() > 50, "{name}: {} lists", trace.lists.len());
-        let recorded = verdict(trace, &discarded(trace, Rule::Difference, PAGE));
+        let recorded = verdict(trace, &discarded(trace, Rule::Difference, PAGE, PAGE));
         println!("{name}: as recorded {recorded:?}");
         assert_eq!(recorded.lost, 0, "{name}");
         assert!(recorded.discarded > 100, "{name}: {recorded:?}");
@@ -63,7 +63,7 @@ fn nothing_that_is_in_use_is_discarded() {
 fn rules_that_lose_data_are_caught() {
     let mut caught = 0;
     for (name, trace) in recordings() {
-        let all = verdict(&trace, &discarded(&trace, Rule::Listed, PAGE));
+        let all = verdict(&trace, &discarded(&trace, Rule::Listed, PAGE, PAGE));
         println!("{name}: all that is listed: {all:?}");
         assert!(all.lost > 0, "{name}: {all:?}");
         for ms in LAGS {

@@ -547,8 +547,8 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
-    /// filestream, per-object, rules or oracle; several with commas between them, or given
-    /// several times [default: all but auto]
+    /// filestream, per-object, life, rules or oracle; several with commas between them, or
+    /// given several times [default: all but auto]
     ///
     /// auto is the first of dsm with K = 3, dsm with K = 2, file, the journal apart and
     /// none whose streams hold less than a tenth of the drive's spare erase units.
@@ -557,13 +557,18 @@ pub struct Simulate {
     /// boundary and dsm have streams, how many they use at most; those of dsm
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
     /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
-    /// (mapper, remapper, halves or all), that of autostream-sfr is decay (in windows from checkpoint to checkpoint).
+    /// (mapper, remapper, halves or all), that of life is groups, that of autostream-sfr is
+    /// decay (in windows from checkpoint to checkpoint).
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<Specs>,
     /// With the discards of what checkpoints have freed, without, or both; discards
     /// need a recording with WiredTiger's lists
     #[arg(long, value_enum, default_value_t = Discards::Both)]
     pub discard: Discards,
+    /// What discards begin and end at multiples of, as dsm makes them for a drive that
+    /// says so (discard_granularity; 128K is not rare)
+    #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
+    pub discard_granularity: u64,
     /// Streams of the drive
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     pub streams: u8,

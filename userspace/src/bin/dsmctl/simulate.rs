@@ -63,7 +63,8 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     }
     let listed = discard::listed(&trace);
     let with = a.discard != Discards::Off && trace.has_lists();
-    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Difference, discard::LEAST));
+    let mut discarded =
+        with.then(|| discard::discarded(&trace, Rule::Difference, discard::LEAST, a.discard_granularity));
     // There may be as much of them as of the events, and all is known that they tell.
     for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
         trace.drop_lists();

@@ -45,18 +45,22 @@ struct Discards<'a> {
     lists: &'a Lists,
     rule: Rule,
     least: u64,
+    /// In pages.
+    granularity: u64,
     files: Vec<File>,
     window: u32,
     /// The window that began before the last look.
     looked: Option<u32>,
 }
 
-/// The trace with what the rule discards, in runs of `least` bytes or more.
-pub fn discarded(trace: &Trace, rule: Rule, least: u64) -> Trace {
+/// The trace with what the rule discards, in runs of `least` bytes or more that begin and
+/// end at multiples of `granularity` bytes: of the file, which stands for the drive.
+pub fn discarded(trace: &Trace, rule: Rule, least: u64, granularity: u64) -> Trace {
     let mut d = Discards {
         lists: &trace.lists,
         rule,
         least,
+        granularity: granularity.div_ceil(PAGE).max(1),
         files: Vec::new(),
         window: 1,
         looked: None,
@@ -120,8 +124,10 @@ impl Discards<'_> {
             let (mut at, end) = (range.start.div_ceil(PAGE), range.end / PAGE);
             while at < end {
                 let run = (at..end).take_while(|p| free(*p)).count() as u64;
-                if run > 0 && run * PAGE >= self.least {
-                    runs.push(at..at + run);
+                let first = at.next_multiple_of(self.granularity);
+                let last = (at + run) / self.granularity * self.granularity;
+                if last > first && (last - first) * PAGE >= self.least {
+                    runs.push(first..last);
                 }
                 at += run.max(1);
             }
@@ -273,7 +279,7 @@ mod tests {
 
     /// Offsets and lengths in pages, of what is discarded.
     fn discards(text: &str, rule: Rule, least: u64) -> Vec<(u64, u64)> {
-        let found = discarded(&trace(text), rule, least);
+        let found = discarded(&trace(text), rule, least, PAGE);
         let each = found.events().filter_map(|e| match e.what {
             What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
             _ => None,
@@ -314,6 +320,24 @@ mod tests {
     }
 
     #[test]
+    fn runs_are_multiples_of_the_granularity() {
+        let text = format!("{LOAD}3,M\n4,A,a,65536,12288,53248\n4,S\n");
+        let with = |granularity| {
+            let found = discarded(&trace(&text), Rule::Difference, PAGE, granularity);
+            let each = found.events().filter_map(|e| match e.what {
+                What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
+                _ => None,
+            });
+            each.collect::<Vec<_>>()
+        };
+        assert_eq!(with(PAGE), [(3, 13)]);
+        assert_eq!(with(1), [(3, 13)]);
+        assert_eq!(with(4 * PAGE), [(4, 12)]);
+        assert_eq!(with(8 * PAGE), [(8, 8)]);
+        assert_eq!(with(32 * PAGE), []);
+    }
+
+    #[test]
     fn nothing_is_discarded_in_doubt() {
         let list = "4,A,a,65536,4096,28672\n4,S\n";
         for (text, why) in [
@@ -345,7 +369,7 @@ mod tests {
         let text = format!("{LOAD}3,M\n4,A,a,65536,4096,28672\n4,S\n{after}");
         let checked = |text: &str| {
             let trace = trace(text);
-            verdict(&trace, &discarded(&trace, Rule::Difference, PAGE))
+            verdict(&trace, &discarded(&trace, Rule::Difference, PAGE, PAGE))
         };
         let all = checked(&text);
         // Pages 6 and 7 are in use without having been written.

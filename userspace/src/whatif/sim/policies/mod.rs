@@ -4,6 +4,7 @@
 mod autostream;
 mod filestream;
 mod kernel;
+mod life;
 mod objects;
 mod oracle;
 mod plain;
@@ -55,6 +56,9 @@ enum PolicyKind {
         modules: Modules,
     },
     PerObject,
+    Life {
+        groups: u8,
+    },
     Rules,
     Oracle,
 }
@@ -67,7 +71,7 @@ pub struct Spec {
 }
 
 /// Name and source of each.
-pub const ALL: [(&str, &str); 14] = [
+pub const ALL: [(&str, &str); 15] = [
     ("none", "the drive without streams"),
     ("file", "DSM paper, sec. 3.1: a stream for each type of file"),
     ("boundary", "DSM paper, Fig. 4"),
@@ -90,6 +94,10 @@ pub const ALL: [(&str, &str); 14] = [
         "per-object",
         "Don't mix pages with different lifetimes (EDBT '18), knowing the run",
     ),
+    (
+        "life",
+        "files of all types together by how soon they are written anew",
+    ),
     ("rules", "the objects of --rules"),
     ("oracle", "when each page is written next, knowing the run"),
     ("auto", "the most streams that the drive can afford"),
@@ -98,7 +106,7 @@ pub const ALL: [(&str, &str); 14] = [
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("there is no policy '{0}'; there are auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, rules and oracle")]
+    #[error("there is no policy '{0}'; there are auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, life, rules and oracle")]
     Name(String),
     #[error("policy {0} has no feature '{1}'")]
     Feature(String, String),
@@ -172,6 +180,7 @@ impl Spec {
                 Box::new(filestream::Adapter::new(n, seconds, modules, profile))
             }
             PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
+            PolicyKind::Life { groups } => Box::new(life::Life::new(n, groups)),
             PolicyKind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
             PolicyKind::Oracle => Box::new(oracle::Oracle::new(trace, model, profile)?),
         })
@@ -209,6 +218,7 @@ impl FromStr for Spec {
                 modules: Modules::All,
             },
             "per-object" => PolicyKind::PerObject,
+            "life" => PolicyKind::Life { groups: 5 },
             "rules" => PolicyKind::Rules,
             "oracle" => PolicyKind::Oracle,
             _ => return Err(SpecError::Name(name.to_owned())),
@@ -247,6 +257,10 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
         }
         (PolicyKind::FileStream { seconds, .. }, "t") => {
             *seconds = Some(positive(value).ok_or(Some("a number of seconds above 0"))?);
+            Ok(())
+        }
+        (PolicyKind::Life { groups }, "groups") => {
+            *groups = number(value, 1, 16).ok_or(Some("a number from 1 to 16"))? as u8;
             Ok(())
         }
         (PolicyKind::AutoStreamSfr { decay }, "decay") => {
