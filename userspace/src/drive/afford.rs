@@ -12,6 +12,9 @@ use std::fmt;
 /// The share of the spare units that streams may hold: less than 1 of so many.
 const SHARE: u64 = 10;
 
+/// A drive with fewer units gets no streams: on some, two of them cost 2 %.
+const FEW: u64 = 300;
+
 /// Where a drive puts what it copies out of a stream's units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
@@ -129,6 +132,8 @@ impl Drive {
         let (streams, open) = (layout.streams(), self.open(layout));
         if layout == Layout::None {
             None
+        } else if self.units < FEW {
+            Some(format!("streams need {FEW} of them"))
         } else if streams > self.handles {
             Some(format!("{layout} takes {streams} streams of {}", self.handles))
         } else if !affords(open, self.spare) {
@@ -262,7 +267,8 @@ mod tests {
             (215, 0.15, Layout::None),
             (1718, 0.07, Layout::File),
             (893, 0.28, K3),
-            (223, 0.28, Layout::JournalApart),
+            (299, 0.28, Layout::None),
+            (300, 0.28, Layout::JournalApart),
             (0, 0.15, Layout::None),
         ] {
             assert_eq!(layout(units, op), expected, "{units} units, {op}");
@@ -314,9 +320,13 @@ mod tests {
              less than a tenth: dsm with K = 3 would hold 17 of its 133 spare units, a tenth or more"
         );
         assert_eq!(
-            drive(220, 0.15).choose().why(),
-            "no streams on a drive of 220 erase units: the journal apart would hold 5 of its 33 spare units, \
+            drive(320, 0.15).choose().why(),
+            "no streams on a drive of 320 erase units: the journal apart would hold 5 of its 48 spare units, \
              a tenth or more"
+        );
+        assert_eq!(
+            drive(220, 0.28).choose().why(),
+            "no streams on a drive of 220 erase units: streams need 300 of them"
         );
         let few = Drive {
             handles: 4,
