@@ -19,6 +19,7 @@
 # make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
+# make bench-engines   the same of MariaDB, PostgreSQL and RocksDB
 # make bench-live      operations a second and tail latency on a flash drive in virtual time
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make soak          10,000 losses and returns of dsmd's device: nothing may be left behind
@@ -124,6 +125,9 @@ unit:
 bench-waf:
 	tests/bench/waf/run
 
+bench-engines:
+	tests/bench/waf/run engines
+
 bench-live:
 	tests/bench/live/run
 
@@ -183,4 +187,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean

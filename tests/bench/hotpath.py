@@ -71,11 +71,13 @@ def main(folder, labels):
             for what, arm, extents, write, read in (w for w in words if w[0] == "arm")
         ]
         by_arm = {a["arm"]: a for a in here}
+        over = {}
         print(f"\n{release}: instructions of a 4 KiB I/O, and how many more than dm-linear's in its place")
         print(f"{'':13} {'extents':>9} {'write':>9} {'':>9} {'read':>9}")
         for a in here:
             base = by_arm["linear-linear" if a["arm"].endswith("-linear") else "linear"]
             write, read = (a[k] - base[k] for k in ("write_insns", "read_insns"))
+            over[f"{a['arm']} {a['extents']}"] = {"write": write, "read": read}
             print(f"{a['arm']:13} {a['extents']:9} {a['write_insns']:9} {write:+9} {a['read_insns']:9} {read:+9}")
         arms += here
         print(f"\n{release}: instructions that discards cost a write, where they are on")
@@ -104,6 +106,7 @@ def main(folder, labels):
     per_file = (memory[100000, 100000] - memory[50000, 50000]) / 50000 - per_extent - 16
     result = {
         "arms": arms,
+        "over_linear": over,  # of the last kernel
         "bytes_per_file": round(per_file, 1),
         "bytes_per_file_and_cpu": 16,
         "bytes_per_extent": round(per_extent, 1),

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import waf
 
+OPS = [0.15, 0.28]
+GCS = ["greedy", "cost-benefit"]
+UNIT = waf.UNIT
 RULES = Path(__file__).parents[3] / "userspace" / "rules"
 SHIPPED = {"mariadb": "innodb", "postgresql": "postgresql", "rocksdb": "rocksdb"}
 POLICIES = ["none", "per-file", "rules", "per-object", "filestream:modules=mapper", "filestream:modules=remapper",
@@ -55,13 +58,13 @@ class Recording(waf.Recording):
     """Of an engine: it has rules, and no list of indexes."""
 
     def __init__(self, line):
-        self.workload, self.engine, self.seed, path = line.split()
+        self.workload, self.seed, self.engine, path = line.split()
         self.path = Path(path)
         self.primary = []
 
     def play(self, dsmctl, out, policies, rules, **options):
         self.primary = ["--rules", str(rules)]
-        return self.simulate(dsmctl, out, policies, **options)
+        return self.simulate(dsmctl, policies, **options)
 
     def shipped(self):
         return RULES / f"{SHIPPED[self.engine]}.toml"
@@ -93,11 +96,11 @@ def mean(values):
 def table(dsmctl, out, recordings):
     rows = []
     for workload, seeds in recordings.items():
-        for op in waf.OPS:
-            for gc in waf.GCS:
+        for op in OPS:
+            for gc in GCS:
                 def row(policy, runs, name, workload=workload, op=op, gc=gc):
                     wafs = [run[name]["waf"] for run in runs]
-                    rows.append({"workload": workload, "policy": policy, "op": op, "gc": gc, "unit": waf.UNIT,
+                    rows.append({"workload": workload, "policy": policy, "op": op, "gc": gc, "unit": UNIT,
                                  "streams_used": max(run[name]["streams_used"] for run in runs)} | mean(wafs))
 
                 runs = [r.play(dsmctl, out, POLICIES, r.shipped(), op=op, gc=gc) for r in seeds]
@@ -136,7 +139,7 @@ def measure(dsmctl, out, recordings):
 def show(rows):
     for workload in dict.fromkeys(row["workload"] for row in rows):
         mine = [row for row in rows if row["workload"] == workload]
-        columns = [(op, gc) for op in waf.OPS for gc in waf.GCS]
+        columns = [(op, gc) for op in OPS for gc in GCS]
         print(f"\n{workload}: WAF (streams used)")
         print(f"{'policy':32}" + "".join(f"{gc + ' ' + str(op):>22}" for op, gc in columns))
         for policy in dict.fromkeys(row["policy"] for row in mine):

@@ -31,8 +31,8 @@ make_fs() {
 	truncate -s "$2" "$work/image"
 	case $1 in
 	ext4)	in_tools mkfs.ext4 -q -F "$work/image" ;;
-	xfs)	command -v mkfs.xfs >/dev/null || cannot 'mkfs.xfs is not installed'
-		mkfs.xfs -q -f "$work/image" ;;
+	xfs)	ensure guest
+		bwrap --ro-bind "$(artefact guest)" / --dev /dev --bind /tmp /tmp mkfs.xfs -q -f "$work/image" ;;
 	*)	die "there is no file system $1 here: ext4 or xfs" ;;
 	esac
 	mkdir "$work/mnt"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 import look  # noqa: E402
+import tables  # noqa: E402
+import waf  # noqa: E402
 from look import matplotlib, plt  # noqa: E402
 
 SHOWN = ["none", "file", "boundary", "dsm", "autostream-sfr", "filestream", "per-object", "oracle"]
@@ -32,42 +34,39 @@ def bars(axis, rows, policies, workloads, height, spread, bottom=0.0):
                     ha="right", fontsize=8)
 
 
-def of_drive(rows, op, gc):
-    """The rows of a drive; the workloads past the page cache, and through it."""
-    rows = [row for row in rows if (row["op"], row["gc"]) == (op, gc)]
-    workloads = list(dict.fromkeys(row["workload"] for row in rows))
-    cached = [w for w in workloads if w.endswith("-cached")]
-    return rows, [[w for w in workloads if w not in cached], cached]
+def of_drive(rows, gc):
+    """The rows of the drive that most is said of, or with other collection."""
+    drive = waf.Drive(gc=gc)
+    return [row for row in rows if waf.on(row, drive)], [tables.DIRECT + ["Many"], tables.CACHED + ["Many-cached"]]
 
 
-def waf_bars(out, rows, op, gc):
-    rows, parts = of_drive(rows, op, gc)
+def waf_bars(out, rows, gc):
+    rows, parts = of_drive(rows, gc)
     figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
     for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
         bars(axis, rows, SHOWN, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
         axis.set_ylabel(look.lower(f"write amplification, {what}"))
     axes[0].set_ylim(top=axes[0].get_ylim()[1] + 0.3)
-    axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1, whiskers are the seeds")
+    axes[0].set_title(f"Over-provisioning 15 %, {gc} collection; bars begin at 1, whiskers are the seeds")
     axes[0].legend(ncols=4, fontsize=8)
     save(figure, out, f"waf-{gc}")
 
 
-def discards(out, rows, op, gc):
+def discards(out, rows, gc):
     """What a checkpoint's freed blocks are worth, alone and with streams."""
-    rows, parts = of_drive(rows, op, gc)
+    rows, parts = of_drive(rows, gc)
     shown = ["none", "dsm", "none+discard", "dsm+discard"]
     figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
     for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
-        if workloads:
-            bars(axis, rows, shown, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
+        bars(axis, rows, shown, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
         axis.set_ylabel(look.lower(f"write amplification, {what}"))
-    axes[0].set_title(f"Over-provisioning {op}, {gc} collection; bars begin at 1")
+    axes[0].set_title(f"Over-provisioning 15 %, {gc} collection; bars begin at 1")
     axes[0].legend(ncols=4, fontsize=8)
     save(figure, out, "waf-discard")
 
 
 def waf_over_time(dsmctl, out, recording):
-    run = recording.simulate(dsmctl, out, SHOWN)
+    run = recording.simulate(dsmctl, SHOWN)
     figure, axis = plt.subplots(figsize=(9, 4))
     for policy in SHOWN:
         series = run[policy]["series"]
@@ -89,9 +88,10 @@ def streams(dsmctl, out, recording):
     figure, axis = plt.subplots(figsize=(8, 4))
     points = {policy: [] for policy in policies}
     for count in counts:
-        run = recording.simulate(dsmctl, out, ["none"] + policies, streams=count, op=0.28)
+        run = recording.simulate(dsmctl, ["none"] + policies, streams=count, op=0.28)
         for policy in policies:
-            points[policy].append(100 * (1 - run[policy]["waf"] / run["none"]["waf"]))
+            mine = run[policy]["waf"]
+            points[policy].append(100 * (1 - mine / run["none"]["waf"]) if mine else float("nan"))
     for policy in policies:
         axis.plot(counts, points[policy], marker="o", label=policy, color=look.style(policy)["color"])
     axis.axhline(0, color="gray", linewidth=0.8)
@@ -159,7 +159,7 @@ def groups(dsmctl, out, recording):
     """Which group each checkpoint gave to each region of collections and indexes."""
     idents = {i["ident"]: i for i in json.loads(recording.path.with_suffix(".idents").read_text())}
     policies = ["dsm", "dsm:prediction=off"]
-    run = recording.simulate(dsmctl, out, policies)
+    run = recording.simulate(dsmctl, policies)
     figure, axes = plt.subplots(1, len(policies), figsize=(13, 5), sharey=True)
     colours = matplotlib.colors.ListedColormap(["#0072b2", "#f0e442", "#d55e00", "#999999"])
     for axis, policy in zip(axes, policies):
@@ -193,10 +193,11 @@ def leaf_pages(dsmctl, out, recordings, names):
         for n, name in enumerate([large, small]):
             recording = recordings[name][0]
             ops = json.loads(recording.path.with_suffix(".json").read_text())["ops"]
-            run = recording.simulate(dsmctl, out, SHOWN)
+            run = recording.simulate(dsmctl, SHOWN)
             written = run[None]["run_pages"] * 4096
             bars = [written * run[p]["waf"] / ops / 1024 for p in SHOWN]
-            axis.bar([at + 0.4 * n for at in range(len(SHOWN))], bars, 0.4, label=["32 KiB", "4 KiB"][n])
+            axis.bar([at + 0.4 * n for at in range(len(SHOWN))], bars, 0.4, label=["32 KiB", "4 KiB"][n],
+                     color=["#555555", "#bbbbbb"][n])
         axis.set_xticks([at + 0.2 for at in range(len(SHOWN))], SHOWN, rotation=30, ha="right", fontsize=8)
         axis.set_title(large)
         axis.set_ylabel(look.lower("KiB written to flash an operation"))
@@ -205,10 +206,36 @@ def leaf_pages(dsmctl, out, recordings, names):
     save(figure, out, "leaf-pages")
 
 
+def intervals(out, rows):
+    """What is saved by how much is written from checkpoint to checkpoint."""
+    figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), sharey=True)
+    for axis, mode, what in zip(axes, ["", "-cached"], ["past the page cache", "through it"]):
+        for policy, fill in [("none+discard", 1), ("dsm+discard", 1), ("dsm", 1), ("none+discard", 0.8)]:
+            name, _, discard = policy.partition("+")
+            mine = [row for row in rows if waf.on(row, waf.Drive(fill=fill)) and row["policy"] == name
+                    and row["discard"] == bool(discard)]
+            points = sorted((row["interval_share"], row["gain"]) for row in mine for each in tables.INTERVALS
+                            if row["workload"] == "LB-Update-Only" + each + mode)
+            axis.plot([100 * x for x, _ in points], [100 * y for _, y in points],
+                      linestyle="-" if fill == 1 else ":", marker="s" if discard else "o",
+                      label=policy.replace("none+discard", "discards").replace("+", " + ")
+                      + (", drive 80 % full" if fill < 1 else ""), color=look.COLOURS[name])
+        axis.set_xscale("log")
+        axis.set_xticks([1, 2, 5, 10, 20, 40], ["1", "2", "5", "10", "20", "40"])
+        axis.minorticks_off()
+        axis.axhline(0, color="gray", linewidth=0.8)
+        axis.set_xlabel("written from checkpoint to checkpoint, % of the database")
+        axis.set_title(f"LB-Update-Only, {what}")
+    axes[0].set_ylabel(look.higher("flash writes saved, %"))
+    axes[0].legend(fontsize=8)
+    save(figure, out, "intervals")
+
+
 def draw(dsmctl, out, recordings, rows):
     for gc in ["greedy", "cost-benefit"]:
-        waf_bars(out, rows, 0.15, gc)
-    discards(out, rows, 0.15, "greedy")
+        waf_bars(out, rows, gc)
+    discards(out, rows, "greedy")
+    intervals(out, rows)
     first = recordings.get("LB-Update-Only", next(iter(recordings.values())))[0]
     waf_over_time(dsmctl, out, first)
     streams(dsmctl, out, first)
