@@ -84,4 +84,65 @@ echo x >$mnt/file
 refused 'btrfs, whose extents are not places on the device' 'btrfs' dsmctl load t $mnt/file
 umount $mnt
 dsmctl remove t
+
+# Without a word about streams the drive decides, and it is said why.
+small=$(disk_by_serial small)
+decided() { dmsetup table t | grep -oE ' policy (dsm groups [0-9]+|[a-z]+)' || dmsetup table t; }
+# The policy, and what was said
+create() { dsmctl create t "$@" 2>&1 >/dev/null; decided; dmsetup table t | grep -o ' streams [0-9a-z]*'; }
+affords() { dsmctl status t | sed -n 's/^  affords *//p'; }
+again() { dsmctl remove t; }
+if has_write_streams "$ssd"; then
+	said=$(create "$ssd")
+	matches 'large units: none' "$said" ' policy none'
+	matches 'with the reason' "$said" "note: t: no streams on a drive of 0 erase units: .* \\(${ssd#/dev/} erases 16 GiB at a time"
+	matches 'status has it' "$(affords)" "^no streams on a drive of 0 erase units: .* erases 16 GiB"
+	again
+	said=$(create "$small" --groups auto)
+	matches 'many units: K = 3' "$said" ' policy dsm groups 3.*streams 8$'
+	matches 'and their number is said' "$said" 'whose 8 streams hold 10 of the 143 spare ones of a drive of 2048 erase units'
+	is 'status says it, too' "$(dsmctl status t -o json | jq -c '.devices[0].affords | [.policy, .groups, .streams, .drive]')" \
+		'["dsm",3,8,{"units":2048,"spare":143,"handles":8,"copies":"mixed"}]'
+	is 'and the target uses them' "$(field t streams)" 8
+	again
+	said=$(create "$small" --streams 7 --groups auto)
+	matches 'of seven streams six are taken' "$said" ' policy dsm groups 2.*streams 6$'
+	again
+	said=$(create "$ssd" --policy dsm)
+	matches 'who names a policy gets it' "$said" '^ policy dsm groups 3'
+	matches 'and status says that it is too much' "$(affords)" 'no streams .*; the 8 in use hold 10$'
+	is 'and so does the doctor' \
+		"$(dsmctl doctor t -o json | jq -c '.findings[] | select(.check == "streams") | [.level, .mend]')" \
+		'["note",["dsmctl set t policy none"]]'
+	again
+	said=$(create "$ssd" --groups 2)
+	matches 'who names K, too' "$said" '^ policy dsm groups 2'
+	again
+	said=$(create "$ssd" --streams 4)
+	matches 'and who names a number of streams' "$said" '^ policy dsm groups 3.*streams 4$'
+	again
+	said=$(create "$plain")
+	matches 'a drive without FDP: none, and why' "$said" "no streams: ${plain#/dev/} has no write streams; .* policy none"
+	again
+else
+	said=$(create "$small")
+	matches 'a kernel without streams: none, and why' "$said" 'no streams: this kernel has no write streams .* policy none'
+	matches 'status has it' "$(affords)" '^no streams: this kernel has no write streams'
+	again
+	said=$(create "$ssd" --policy dsm)
+	matches 'who names a policy gets it' "$said" '^ policy dsm groups 3'
+	again
+	said=$(create "$plain")
+	matches 'a drive without FDP: none, and why' "$said" "no streams: ${plain#/dev/} does not tell how large .* policy none"
+	again
+fi
+refused 'both at once' 'groups auto chooses the policy, too: it cannot be given with policy dsm; nothing was changed' \
+	dsmctl create t "$ssd" --groups auto --policy dsm
+printf 't %s discard=on\nu %s groups=auto,policy=file\n' "$small" "$plain" >/tmp/tab
+refused 'a table that says both' 'line 2: groups auto chooses the policy, too' dsmctl attach --tab /tmp/tab --check
+works 'a line of the table without a policy' dsmctl attach --tab /tmp/tab t
+has_write_streams "$ssd" && wanted=' policy dsm groups 3' || wanted=' policy none'
+is 'gets what the drive affords' "$(decided)" "$wanted"
+matches 'and its own options' "$(dmsetup table t)" ' discard on'
+again
 done_testing

@@ -27,6 +27,25 @@ pub fn sectors(s: &str) -> Option<u64> {
     }
 }
 
+/// Bytes as people read them.
+pub fn shown(bytes: u64) -> String {
+    let units = [
+        (1u64 << 40, "TiB"),
+        (1 << 30, "GiB"),
+        (1 << 20, "MiB"),
+        (1 << 10, "KiB"),
+    ];
+    for (unit, name) in units {
+        if bytes >= unit && bytes % unit == 0 {
+            return format!("{} {name}", bytes / unit);
+        }
+        if bytes >= unit {
+            return format!("{:.1} {name}", bytes as f64 / unit as f64);
+        }
+    }
+    format!("{bytes} bytes")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +81,12 @@ mod tests {
         assert_eq!(sectors("2048"), Some(2048));
         assert_eq!(sectors("1MiB"), Some(2048));
         assert_eq!(sectors("x"), None);
+    }
+
+    #[test]
+    fn for_people() {
+        let of = [512, 4096, 5000, 16 << 30, 13_079_937_024, 3 << 40];
+        let text = ["512 bytes", "4 KiB", "4.9 KiB", "16 GiB", "12.2 GiB", "3 TiB"];
+        assert_eq!(of.map(shown), text);
     }
 }

@@ -115,6 +115,7 @@ pub enum Command {
     /// streams_used, files, regions, extents, generation, windows, window_ms,
     /// unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
+    /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
     /// discard {state, window, valid, queued, discarded, discarded_sectors,
     /// refused_sectors, failed, held, held_us, longest_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
@@ -287,12 +288,17 @@ pub struct Create {
 /// The features of the target; what is not given is the kernel's default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Features {
-    /// How streams are assigned
+    /// How streams are assigned [default: as the drive affords, see --groups]
     #[arg(long, value_parser = ["none", "file", "boundary", "dsm"])]
     pub policy: Option<String>,
-    /// K, groups of hotness for collections and for indexes [kernel: 3]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(2..=16))]
-    pub groups: Option<u8>,
+    /// K, groups of hotness for collections and for indexes [kernel: 3], or auto
+    ///
+    /// With auto, and when neither this nor --policy nor --streams is given, it is dsm with
+    /// K = 3, dsm with K = 2, file, file with two streams, or none: the first whose streams
+    /// hold less than a tenth of the drive's spare erase units, and none where the drive
+    /// does not tell. Which, and why, is said.
+    #[arg(long, value_name = "K|auto", value_parser = groups)]
+    pub groups: Option<Groups>,
     /// Weight of the outer groups [kernel: K]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=64))]
     pub alpha: Option<u8>,
@@ -368,6 +374,36 @@ fn length(s: &str) -> Result<u64, String> {
     match sector(s)? {
         0 => Err("it must be one sector or more".into()),
         n => Ok(n),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    /// As the drive affords; this is about the policy and the streams, too.
+    Auto,
+    Number(u8),
+}
+
+fn groups(s: &str) -> Result<Groups, String> {
+    match (s, s.parse::<u8>()) {
+        ("auto", _) => Ok(Groups::Auto),
+        (_, Ok(k @ 2..=16)) => Ok(Groups::Number(k)),
+        (_, Ok(_)) => Err(format!("{s} is not in 2..=16")),
+        (_, Err(_)) => Err("it must be auto or a number in 2..=16".into()),
+    }
+}
+
+impl Features {
+    /// Whether the drive decides how streams are assigned; a sentence: that is not clear.
+    pub fn follow_drive(&self) -> Result<bool, String> {
+        match (self.groups, &self.policy) {
+            (Some(Groups::Auto), Some(policy)) => Err(format!(
+                "groups auto chooses the policy, too: it cannot be given with policy {policy}"
+            )),
+            (Some(Groups::Auto), None) => Ok(true),
+            (None, None) => Ok(self.streams == Streams::Auto),
+            _ => Ok(false),
+        }
     }
 }
 

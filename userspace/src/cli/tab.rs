@@ -45,7 +45,10 @@ fn entry(line: Line) -> Result<Entry, String> {
         words.push(word(option)?);
     }
     match Words::try_parse_from(words) {
-        Ok(Words { create }) => Ok(Entry { create, noauto }),
+        Ok(Words { create }) => {
+            create.features.follow_drive()?;
+            Ok(Entry { create, noauto })
+        }
         Err(e) => Err(sentence(&e)),
     }
 }
@@ -88,7 +91,7 @@ fn sentence(e: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::dsmctl::Streams;
+    use crate::cli::dsmctl::{Groups, Streams};
 
     #[test]
     fn options_are_those_of_create() {
@@ -101,7 +104,7 @@ mod tests {
         let c = &b.create.features;
         assert!(b.noauto);
         assert_eq!(b.create.dev, Path::new("/dev/x"));
-        assert_eq!((c.groups, c.threshold2), (Some(4), Some(5)));
+        assert_eq!((c.groups, c.threshold2), (Some(Groups::Number(4)), Some(5)));
         assert_eq!(
             (c.streams, c.primary_filter.as_deref()),
             (Streams::Number(7), Some("off"))
@@ -131,6 +134,14 @@ mod tests {
             ),
             ("alpha=x", "alpha=x: invalid digit found in string"),
             ("streams=256", "streams=256: it must be auto or a number"),
+            (
+                "groups=many",
+                "groups=many: it must be auto or a number in 2..=16",
+            ),
+            (
+                "policy=dsm,groups=auto",
+                "groups auto chooses the policy, too: it cannot be given with policy dsm",
+            ),
             ("threshold1=ten", "threshold1=ten: 'ten': it must be a percentage"),
         ] {
             let tab = Tab::parse(&format!("a /dev/x {option}"), entry);

@@ -3,6 +3,7 @@
 //! streams it can afford.
 
 pub mod afford;
+pub mod below;
 pub mod diskstat;
 pub mod media;
 pub mod nvme;

@@ -40,12 +40,21 @@ const FDPS: u32 = 1 << 19;
 /// The feature "Flexible Data Placement", and its bit FDPE.
 const FDP: u32 = 0x1d;
 const FDPE: u32 = 1;
-/// The log page "FDP configurations": its header, the fixed part of a descriptor, and where
-/// the nominal size of a reclaim unit is in it.
+/// The log page "FDP configurations": its header, the fixed part of a descriptor, where
+/// the number of handles and the nominal size of a reclaim unit are in it, and what follows
+/// for each handle: its type.
 const FDP_CONFIGURATIONS: u32 = 0x20;
 const CONFIGURATIONS_HEADER: usize = 16;
 const CONFIGURATION: usize = 64;
+const NRUH: usize = 8;
 const RUNS: usize = 16;
+const RUH: usize = 4;
+const INITIALLY_ISOLATED: u8 = 1;
+/// The log page "Endurance Group Information", as far as where its capacities are.
+const ENDURANCE_GROUP: u32 = 0x09;
+const ENDURANCE_GROUP_SIZE: usize = 512;
+const TEGCAP: usize = 160;
+const UEGCAP: usize = 176;
 /// A longer page is cut.
 const LONGEST_LOG: usize = 64 << 10;
 /// The log page "FDP statistics".
@@ -92,6 +101,34 @@ pub struct Placement {
     pub group: u16,
     /// The nominal size of a reclaim unit in bytes, while it is enabled.
     pub reclaim_unit: Option<u64>,
+    /// Of the configuration's handles, while it is enabled.
+    pub isolated: Option<Isolated>,
+}
+
+/// How long a reclaim unit has data of one handle only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolated {
+    /// Until it is collected: what is copied may be put together with that of others.
+    Initially,
+    /// Always, of one handle at least.
+    Persistently,
+}
+
+/// Of an endurance group, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// What namespaces can be made of, and have been.
+    pub total: u64,
+    /// What no namespace has.
+    pub unallocated: u64,
+}
+
+/// What a descriptor of an FDP configuration says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Configuration {
+    reclaim_unit: Option<u64>,
+    isolated: Option<Isolated>,
 }
 
 /// `struct nvme_passthru_cmd`
@@ -235,15 +272,24 @@ impl Namespace {
         };
         found.enabled = self.send(ADMIN, &mut feature, &mut [])? && feature.result & FDPE != 0;
         if found.enabled {
-            found.reclaim_unit = self.reclaim_unit(found.group, (feature.result >> 8) & 0xff)?;
+            let configuration = self.configuration(found.group, (feature.result >> 8) & 0xff)?;
+            found.reclaim_unit = configuration.reclaim_unit;
+            found.isolated = configuration.isolated;
         }
         Ok(found)
     }
 
-    fn reclaim_unit(&self, group: u16, index: u32) -> io::Result<Option<u64>> {
+    /// `None`: the endurance group does not tell.
+    pub fn capacity(&self, group: u16) -> io::Result<Option<Capacity>> {
+        let mut data = vec![0u8; ENDURANCE_GROUP_SIZE];
+        let known = group != 0 && self.log_of(group, ENDURANCE_GROUP, &mut data)?;
+        Ok(known.then(|| capacity(&data)).flatten())
+    }
+
+    fn configuration(&self, group: u16, index: u32) -> io::Result<Configuration> {
         let mut data = vec![0u8; CONFIGURATIONS_HEADER];
         if !self.log_of(group, FDP_CONFIGURATIONS, &mut data)? {
-            return Ok(None);
+            return Ok(Configuration::default());
         }
         let size = u32::from_le_bytes(field(&data, 4)) as usize;
         data.resize(
@@ -251,7 +297,8 @@ impl Namespace {
             0,
         );
         let known = self.log_of(group, FDP_CONFIGURATIONS, &mut data)?;
-        Ok(known.then(|| reclaim_unit(&data, index)).flatten())
+        let found = known.then(|| configuration(&data, index)).flatten();
+        Ok(found.unwrap_or_default())
     }
 
     /// The endurance group of the namespace; 0: none.
@@ -344,15 +391,34 @@ fn statistics(data: &[u8]) -> Statistics {
     }
 }
 
-/// RUNS of a configuration in the log page, whose descriptors say how long they are.
-fn reclaim_unit(data: &[u8], index: u32) -> Option<u64> {
+/// A configuration in the log page, whose descriptors say how long they are.
+fn configuration(data: &[u8], index: u32) -> Option<Configuration> {
     let mut at = CONFIGURATIONS_HEADER;
     for _ in 0..index {
         let size = u16::from_le_bytes(bytes::at(data, at)?);
         at += usize::from(size).max(CONFIGURATION);
     }
     let unit = u64::from_le_bytes(bytes::at(data, at + RUNS)?);
-    (unit > 0).then_some(unit)
+    let handles = u16::from_le_bytes(bytes::at(data, at + NRUH)?);
+    let mut kinds = (0..handles.into()).map(|n: usize| data.get(at + CONFIGURATION + n * RUH));
+    let isolated = match kinds.all(|kind| kind == Some(&INITIALLY_ISOLATED)) {
+        true => Isolated::Initially,
+        false => Isolated::Persistently,
+    };
+    Some(Configuration {
+        reclaim_unit: (unit > 0).then_some(unit),
+        isolated: (handles > 0).then_some(isolated),
+    })
+}
+
+/// Zero is not told.
+fn capacity(data: &[u8]) -> Option<Capacity> {
+    let at = |n: usize| u64::try_from(u128::from_le_bytes(field(data, n))).unwrap_or(u64::MAX);
+    let found = Capacity {
+        total: at(TEGCAP),
+        unallocated: at(UEGCAP),
+    };
+    (found.total > 0).then_some(found)
 }
 
 /// How many descriptors there are.
@@ -406,6 +472,7 @@ mod tests {
 
     #[test]
     fn the_size_of_a_reclaim_unit() {
+        let reclaim_unit = |data: &[u8], index| configuration(data, index).and_then(|c| c.reclaim_unit);
         // Two configurations: of 72 bytes, with two handles, and of 64.
         let mut data = vec![0u8; CONFIGURATIONS_HEADER + 72 + 64];
         data[16] = 72;
@@ -419,6 +486,37 @@ mod tests {
         assert_eq!(reclaim_unit(&data, 255), None);
         data[16 + RUNS + 3] = 0;
         assert_eq!(reclaim_unit(&data, 0), None, "not told");
+    }
+
+    #[test]
+    fn the_kind_of_handles() {
+        let isolated = |data: &[u8], index| configuration(data, index).and_then(|c| c.isolated);
+        let mut data = vec![0u8; CONFIGURATIONS_HEADER + 2 * 72];
+        for at in [16, 16 + 72] {
+            (data[at], data[at + NRUH], data[at + 64], data[at + 68]) = (72, 2, 1, 1);
+        }
+        let (initially, persistently) = (Some(Isolated::Initially), Some(Isolated::Persistently));
+        assert_eq!([0, 1].map(|n| isolated(&data, n)), [initially; 2]);
+        data[16 + 72 + 68] = 2;
+        assert_eq!([0, 1].map(|n| isolated(&data, n)), [initially, persistently]);
+        // Two handles beyond the page.
+        data[16 + 72 + NRUH] = 4;
+        data[16 + 72 + 68] = 1;
+        assert_eq!(isolated(&data, 1), persistently);
+        data[16 + NRUH] = 0;
+        assert_eq!(isolated(&data, 0), None, "not told");
+    }
+
+    #[test]
+    fn the_capacity_of_an_endurance_group() {
+        let mut data = vec![0u8; ENDURANCE_GROUP_SIZE];
+        (data[UEGCAP + 5], data[32]) = (1, 7);
+        assert_eq!(capacity(&data), None, "not told");
+        data[TEGCAP + 5] = 3;
+        let (total, unallocated) = (3 << 40, 1 << 40);
+        assert_eq!(capacity(&data), Some(Capacity { total, unallocated }));
+        data[TEGCAP + 8] = 1;
+        assert_eq!(capacity(&data).unwrap().total, u64::MAX);
     }
 
     #[test]

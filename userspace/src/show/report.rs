@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::control::{FileInfo, Info};
 pub use crate::base::text::printable;
+use crate::drive::below::Affords;
 use crate::kernel::layout::{self, Layout};
 use crate::kernel::reply::{Checkpoint, Region, Status, StreamCount, TableLine};
 
@@ -91,6 +92,8 @@ pub struct Report {
     pub agent: Option<Info>,
     pub regions: Option<Vec<Region>>,
     pub names: Names,
+    /// The streams that the drive can afford, if it was seen.
+    pub affords: Option<Affords>,
 }
 
 impl Report {
@@ -189,6 +192,7 @@ impl Report {
             ("split bios", s.split.to_string()),
             ("agent", self.agent_text()),
         ];
+        lines.extend(self.affords_text().map(|text| ("affords", text)));
         lines.extend(self.server_text().map(|text| ("server", text)));
         lines.extend(self.discard_text().into_iter().map(|text| ("discards", text)));
         if s.foreign > 0 {
@@ -220,6 +224,17 @@ impl Report {
             text.push_str(&regions_text(regions, &self.names));
         }
         text
+    }
+
+    /// What the drive affords, and that it is not what is used.
+    fn affords_text(&self) -> Option<String> {
+        let a = self.affords.as_ref()?;
+        let used = self.status.streams;
+        let more = match a.too_many(used) {
+            Some((open, _)) => format!("; the {used} in use hold {open}"),
+            None => String::new(),
+        };
+        Some(format!("{}{more}", printable(&a.why)))
     }
 
     fn agent_text(&self) -> String {
@@ -370,6 +385,7 @@ impl Report {
             .collect();
         v.insert("streams".into(), streams.into());
         v.insert("agent".into(), serde_json::json!(self.agent));
+        v.insert("affords".into(), serde_json::json!(self.affords));
         if let Some(regions) = &self.regions {
             let list: Vec<Value> = regions.iter().map(|r| region_json(r, &self.names)).collect();
             v.insert("region_list".into(), list.into());
@@ -501,6 +517,7 @@ mod tests {
                 "3 journal - bottom 1048576 0 0 - - - 2 2 0".parse().unwrap(),
             ]),
             names: [(7, "collection-0-1.wt".to_owned())].into(),
+            affords: None,
         }
     }
 

@@ -7,11 +7,13 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
 use serde_json::json;
 
-use dsm::cli::dsmctl::{Create, Features, Output, Streams};
+use dsm::cli::dsmctl::{Create, Features, Groups, Output, Streams};
+use dsm::drive::afford::Layout;
+use dsm::drive::below::{self, Affords};
 use dsm::kernel::device::Device;
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::{Dm, Id, Line};
@@ -19,7 +21,7 @@ use dsm::kernel::exchange;
 use dsm::kernel::lvm;
 use dsm::kernel::mounts;
 use dsm::kernel::node;
-use dsm::kernel::streams;
+use dsm::kernel::streams::{self, Below};
 use dsm::kernel::sysfs::Sysfs;
 use dsm::show::report::printable;
 
@@ -33,12 +35,12 @@ pub fn create(a: &Create, out: Output) -> Result<()> {
     let length = length(&sysfs, a, dev)?;
     check_unused(&sysfs, &a.dev, dev)?;
     let dm = Dm::open()?;
-    let leaves = leaves_to_name(&sysfs, &dm, &a.dev.display().to_string(), dev)?;
+    let stamped = Stamped::on(&sysfs, &dm, &a.dev.display().to_string(), dev, &a.features)?;
     let line = Line {
         start: 0,
         length,
         target: "dsm".into(),
-        params: format!("{dev} {}{}", a.start, features(&a.features, &leaves)),
+        params: format!("{dev} {}{}", a.start, stamped.words()),
     };
     match dm.create(&a.name) {
         Ok(_) => {}
@@ -58,8 +60,10 @@ pub fn create(a: &Create, out: Output) -> Result<()> {
     let (devno, path) = made?;
     let name = &a.name;
     let shown = path.display().to_string();
+    stamped.tell(name);
     let data = json!({
-        "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "leaves": leaves,
+        "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "leaves": stamped.leaves,
+        "chosen": stamped.chosen,
     });
     crate::print(out, &data, || format!("{shown}\n"))
 }
@@ -136,9 +140,74 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
     "in use, or a partition of it is".to_owned()
 }
 
-/// The disks to name to the kernel, by number, and a note where that is in vain.
-pub fn leaves_to_name(sysfs: &Sysfs, dm: &Dm, shown: &str, dev: DevNo) -> Result<Vec<String>> {
-    let below = streams::below(sysfs, dm, dev)?;
+/// What the target is told of streams.
+pub struct Stamped {
+    features: Features,
+    /// The disks to name to the kernel, by number.
+    pub leaves: Vec<String>,
+    /// As the drive affords, where nobody has said anything else.
+    pub chosen: Option<Affords>,
+}
+
+impl Stamped {
+    pub fn on(sysfs: &Sysfs, dm: &Dm, shown: &str, dev: DevNo, asked: &Features) -> Result<Self> {
+        let follow = asked
+            .follow_drive()
+            .map_err(|e| anyhow!("{shown}: {e}; nothing was changed"))?;
+        let below = streams::below(sysfs, dm, dev)?;
+        let chosen = follow.then(|| below::of_stack(sysfs, &below, &|all| usable(asked, all)));
+        Ok(Self {
+            features: chosen
+                .as_ref()
+                .map_or_else(|| asked.clone(), |c| resolved(asked, c)),
+            leaves: leaves_to_name(&below, shown),
+            chosen,
+        })
+    }
+
+    /// The feature words, with their number before them.
+    pub fn words(&self) -> String {
+        features(&self.features, &self.leaves)
+    }
+
+    pub fn tell(&self, name: &str) {
+        if let Some(chosen) = &self.chosen {
+            eprintln!(
+                "dsmctl: note: {name}: {}; a policy that you name overrides it",
+                printable(&chosen.why)
+            );
+        }
+    }
+}
+
+/// How many of the streams that there are may be used.
+fn usable(asked: &Features, all: u32) -> u32 {
+    let before = u32::from(asked.stream_base.unwrap_or(1)) - 1;
+    let rest = all.saturating_sub(before);
+    match asked.streams {
+        Streams::Auto => rest,
+        Streams::Number(n) => rest.min(n.into()),
+    }
+}
+
+fn resolved(asked: &Features, chosen: &Affords) -> Features {
+    let streams = u8::try_from(chosen.streams).map_or(asked.streams, Streams::Number);
+    Features {
+        policy: Some(chosen.policy.to_owned()),
+        groups: chosen
+            .groups
+            .and_then(|k| u8::try_from(k).ok())
+            .map(Groups::Number),
+        streams: match chosen.layout {
+            Layout::None => asked.streams,
+            _ => streams,
+        },
+        ..asked.clone()
+    }
+}
+
+/// The disks to name to the kernel, and a note where that is in vain.
+fn leaves_to_name(below: &Below, shown: &str) -> Vec<String> {
     if !below.losing.is_empty() {
         eprintln!(
             "dsmctl: note: {} below {shown} does not pass streams on",
@@ -150,11 +219,10 @@ pub fn leaves_to_name(sysfs: &Sysfs, dm: &Dm, shown: &str, dev: DevNo) -> Result
             below.barring.join(", ")
         );
     }
-    Ok(below.leaves_to_name().iter().map(DevNo::to_string).collect())
+    below.leaves_to_name().iter().map(DevNo::to_string).collect()
 }
 
-/// The feature words, with their number before them.
-pub fn features(a: &Features, leaves: &[String]) -> String {
+fn features(a: &Features, leaves: &[String]) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
         if let Some(v) = value {
@@ -162,7 +230,11 @@ pub fn features(a: &Features, leaves: &[String]) -> String {
         }
     };
     add("policy", a.policy.clone());
-    add("groups", a.groups.map(|n| n.to_string()));
+    let number = |g| match g {
+        Groups::Auto => None,
+        Groups::Number(n) => Some(n.to_string()),
+    };
+    add("groups", a.groups.and_then(number));
     add("alpha", a.alpha.map(|n| n.to_string()));
     add("prediction", a.prediction.clone());
     add("range", a.range.clone());
@@ -247,6 +319,68 @@ mod tests {
             ),
             " 24 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
              threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on"
+        );
+    }
+
+    /// Without a word about streams the drive decides; every such word counts.
+    #[test]
+    fn who_decides() {
+        let follow = |words: &str| parsed(words).follow_drive();
+        for words in [
+            "",
+            "--groups auto",
+            "--streams auto",
+            "--groups auto --streams 8",
+            "--discard on --stream-base 2",
+        ] {
+            assert_eq!(follow(words), Ok(true), "{words}");
+        }
+        for words in [
+            "--policy none",
+            "--policy dsm",
+            "--groups 3",
+            "--streams 8",
+            "--policy file --streams 4",
+        ] {
+            assert_eq!(follow(words), Ok(false), "{words}");
+        }
+        assert!(follow("--groups auto --policy dsm")
+            .unwrap_err()
+            .contains("policy dsm"));
+    }
+
+    #[test]
+    fn the_words_that_a_drive_affords() {
+        let words = |asked: &str, layout| {
+            let chosen = Affords::new(layout, None, String::new());
+            features(&resolved(&parsed(asked), &chosen), &[])
+        };
+        assert_eq!(words("", Layout::Dsm(3)), " 6 policy dsm groups 3 streams 8");
+        assert_eq!(
+            words("--groups auto", Layout::Dsm(2)),
+            " 6 policy dsm groups 2 streams 6"
+        );
+        assert_eq!(words("", Layout::File), " 4 policy file streams 4");
+        assert_eq!(words("", Layout::JournalApart), " 4 policy file streams 2");
+        assert_eq!(words("", Layout::None), " 2 policy none");
+        assert_eq!(
+            words(
+                "--groups auto --streams 7 --stream-base 2 --discard on",
+                Layout::Dsm(2)
+            ),
+            " 10 policy dsm groups 2 streams 6 stream_base 2 discard on"
+        );
+        let left = |asked: &str| usable(&parsed(asked), 8);
+        assert_eq!(
+            [
+                "",
+                "--streams 4",
+                "--stream-base 3",
+                "--stream-base 9",
+                "--stream-base 6 --streams 4"
+            ]
+            .map(left),
+            [8, 4, 6, 0, 3]
         );
     }
 

@@ -17,7 +17,7 @@ use dsm::kernel::lvm;
 use dsm::kernel::reply::TableLine;
 use dsm::kernel::sysfs::Sysfs;
 
-use crate::create;
+use crate::create::Stamped;
 
 pub fn insert(a: &Insert, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
@@ -31,16 +31,17 @@ pub fn insert(a: &Insert, out: Output) -> Result<()> {
     }
     let (below, start) = exchange::linear(name, old)?;
     check_size(&sysfs, &found)?;
-    let leaves = create::leaves_to_name(&sysfs, &dm, name, below)?;
+    let stamped = Stamped::on(&sysfs, &dm, name, below, &a.features)?;
     let new = Line {
         target: "dsm".into(),
-        params: format!("{below} {start}{}", create::features(&a.features, &leaves)),
+        params: format!("{below} {start}{}", stamped.words()),
         ..old.clone()
     };
     exchange::exchange(&dm, name, old, &new)?;
+    stamped.tell(name);
     let data = json!({
         "name": name, "device": found.dev.to_string(), "sectors": old.length,
-        "below": below.to_string(), "start": start, "leaves": leaves,
+        "below": below.to_string(), "start": start, "leaves": stamped.leaves, "chosen": stamped.chosen,
     });
     crate::print(out, &data, || {
         format!(

@@ -10,8 +10,10 @@ use crate::load::walk;
 use crate::refused;
 use dsm::agent::control::{self, FileInfo, Request};
 use dsm::cli::dsmctl::{self as args, Output, Status};
+use dsm::drive::below;
 use dsm::kernel::device::{Device, Target};
 use dsm::kernel::devno::DevNo;
+use dsm::kernel::dm::Dm;
 use dsm::kernel::sysfs::Sysfs;
 use dsm::show::report::{Names, Report};
 
@@ -44,6 +46,11 @@ fn report(name: &str, a: &Status) -> Result<Report> {
         .below
         .parse::<DevNo>()
         .map_or_else(|()| table.below.clone(), |d| Sysfs::default().name(d));
+    // What lies below changes while it is looked at.
+    let affords = match table.below.parse() {
+        Ok(dev) => below::of(&Sysfs::default(), &Dm::open()?, dev).ok(),
+        Err(()) => None,
+    };
     let (regions, names) = if a.regions {
         let regions = device.regions().map_err(|e| refused(name, e))?;
         (Some(regions), file_names(name, a.dbpath.as_deref())?)
@@ -60,6 +67,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
         below,
         regions,
         names,
+        affords,
     })
 }
 

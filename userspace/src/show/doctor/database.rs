@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::device::{simple, Judge};
 use super::facts::Below;
 use super::ink;
-use super::machine::size;
 use super::{Finding, Level};
 use crate::agent::control::DiscardInfo;
+use crate::base::sizes;
 use crate::base::time::now;
 use crate::show::report::percent;
 
@@ -219,7 +219,7 @@ impl Judge<'_> {
             ));
         }
         if age > self.limits.checkpoint && written >= LITTLE {
-            let since = format!("{last}, and {} were written since", size(written));
+            let since = format!("{last}, and {} were written since", sizes::shown(written));
             return Some(match self.d.turtle_age.filter(|made| *made < self.limits.checkpoint) {
                 Some(made) => finding(
                     Level::Wrong,
@@ -367,7 +367,7 @@ impl Judge<'_> {
                 format!("they begin after {} more checkpoints", i.waiting),
             );
         }
-        let sum = |sectors: u64| size(sectors * SECTOR);
+        let sum = |sectors: u64| sizes::shown(sectors * SECTOR);
         let last = i.last_sent.map_or_else(String::new, |at| {
             let age = now().saturating_sub(Duration::from_secs(at));
             format!(", the last {} ago", time(age))

@@ -6,6 +6,8 @@ use super::ink;
 use super::machine::disk;
 use super::{Finding, Level, Limits};
 use crate::agent::control::Info;
+use crate::drive::afford::Layout;
+use crate::drive::below::Affords;
 
 const SECTOR: u64 = 512;
 
@@ -186,13 +188,8 @@ impl Judge<'_> {
                 .value("written", &written)
         };
         if !self.wants(b) {
-            let discards = self.d.agent.as_ref().is_some_and(|a| a.discard.is_some());
-            let level = if discards { Level::Right } else { Level::Note };
             let text = "none: writes are counted and not stamped, by policy none".to_owned();
-            return match level {
-                Level::Right => finding(level, text),
-                _ => finding(level, text).mend(format!("{} policy dsm", self.dsmctl("set"))),
-            };
+            return self.unstamped(b, finding, text);
         }
         if s.layout == "none" {
             let why = match s.source.as_str() {
@@ -210,6 +207,13 @@ impl Judge<'_> {
             return finding(Level::Right, format!("policy {policy} stamps lifetime hints"));
         }
         let (used, all) = (s.streams, s.device_streams);
+        let affords = b.affords.as_ref();
+        if let Some((affords, (open, spare))) = affords.and_then(|a| Some((a, a.too_many(used)?))) {
+            let text = format!(
+                "policy {policy} uses {used} of {all}, which hold {open} erase units of a drive that has {spare} to spare: a tenth of them or more costs more than it saves"
+            );
+            return self.change(affords, finding(Level::Note, text));
+        }
         if s.layout != *policy {
             let text = format!(
                 "{all} are too few for policy {policy}: those of {} are used",
@@ -218,6 +222,30 @@ impl Judge<'_> {
             return finding(Level::Note, text);
         }
         finding(Level::Right, format!("policy {policy} uses {used} of {all}"))
+    }
+
+    fn unstamped(&self, b: &Below, finding: impl Fn(Level, String) -> Finding, text: String) -> Finding {
+        let discards = self.d.agent.as_ref().is_some_and(|a| a.discard.is_some());
+        let Some(affords) = &b.affords else {
+            return finding(if discards { Level::Right } else { Level::Note }, text);
+        };
+        if affords.layout != Layout::None && !discards {
+            return self.change(affords, finding(Level::Note, text));
+        }
+        let known = discards || affords.drive.is_some();
+        let level = if known { Level::Right } else { Level::Note };
+        finding(level, text).hint(ink::sentence(&affords.why))
+    }
+
+    /// To what the drive affords.
+    fn change(&self, affords: &Affords, finding: Finding) -> Finding {
+        let set = self.dsmctl("set");
+        let features = affords.features().into_iter();
+        features
+            .fold(finding, |f, (feature, value)| {
+                f.mend(format!("{set} {feature} {value}"))
+            })
+            .hint(ink::sentence(&affords.why))
     }
 
     fn table(&self, b: &Below) -> Finding {

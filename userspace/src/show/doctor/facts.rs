@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::agent::control::Info;
 use crate::base::log::Trouble;
+use crate::drive::below::Affords;
 use crate::drive::media::Media;
 use crate::drive::nvme::Placement;
 use crate::kernel::module::Kernel;
@@ -129,6 +130,8 @@ pub struct Below {
     pub disks: Vec<Disk>,
     /// File systems on it, also above volumes.
     pub mounts: Vec<Mount>,
+    /// The streams that the drive can afford, if it was seen.
+    pub affords: Option<Affords>,
     /// What the drive says it has written; a sentence: why it does not.
     pub media: Result<Media, String>,
 }

@@ -14,8 +14,8 @@ use crate::agent::control::{self, Info, Request};
 use crate::dbpath::place;
 use crate::dbpath::turtle;
 use crate::dbpath::walk::{self, Root};
-use crate::drive::media;
 use crate::drive::nvme::Namespace;
+use crate::drive::{self, media};
 use crate::kernel::device::{self, Target};
 use crate::kernel::devno::DevNo;
 use crate::kernel::dm::{Dm, DmError};
@@ -199,6 +199,7 @@ impl Looker<'_> {
             table,
             followed: self.dm.is_some(),
             disks: Vec::new(),
+            affords: None,
             mounts: self.mounts_on(device.devno),
             media,
         };
@@ -218,6 +219,7 @@ impl Looker<'_> {
             table: kernel.table,
             followed: false,
             disks: Vec::new(),
+            affords: None,
             mounts: self.mounts_on(devno),
             media: kernel.media,
         }))
@@ -235,9 +237,10 @@ impl Looker<'_> {
     }
 
     fn with_disks(&self, below: Below) -> Below {
-        let leaves = below.stack.as_ref().map(|s| s.leaves.clone()).unwrap_or_default();
+        let Ok(stack) = &below.stack else { return below };
         Below {
-            disks: leaves.into_iter().map(|d| self.disk(d)).collect(),
+            disks: stack.leaves.iter().map(|d| self.disk(*d)).collect(),
+            affords: Some(drive::below::of_stack(self.sysfs(), stack, &|all| all)),
             ..below
         }
     }

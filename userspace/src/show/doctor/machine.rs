@@ -4,6 +4,7 @@
 use super::facts::{Disk, Facts};
 use super::ink;
 use super::{Finding, Level};
+use crate::base::sizes;
 use crate::kernel::module::Module;
 
 /// The kernels from which on the module can be built, and NVMe has streams.
@@ -134,25 +135,6 @@ fn no_device(facts: &Facts) -> Finding {
     }
 }
 
-/// Bytes as people read them.
-pub fn size(bytes: u64) -> String {
-    let units = [
-        (1u64 << 40, "TiB"),
-        (1 << 30, "GiB"),
-        (1 << 20, "MiB"),
-        (1 << 10, "KiB"),
-    ];
-    for (unit, name) in units {
-        if bytes >= unit && bytes % unit == 0 {
-            return format!("{} {name}", bytes / unit);
-        }
-        if bytes >= unit {
-            return format!("{:.1} {name}", bytes as f64 / unit as f64);
-        }
-    }
-    format!("{bytes} bytes")
-}
-
 /// What a disk can do; `wanted`: streams are.
 pub fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
     let name = ink::disk(&d.name);
@@ -177,7 +159,7 @@ pub fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
     };
     let placement = d.placement.unwrap_or_default();
     let unit = placement.reclaim_unit.map_or(String::new(), |bytes| {
-        format!(", which erases units of {}", size(bytes))
+        format!(", which erases units of {}", sizes::shown(bytes))
     });
     let not_wanted = if wanted { Level::Wrong } else { Level::Right };
     if !d.is_nvme() {

@@ -9,8 +9,10 @@ use crate::agent::control::{DiscardInfo, Info};
 use crate::base::log::{Level as LogLevel, Trouble};
 use crate::base::time;
 use crate::dbpath::mongo::ServerInfo;
+use crate::drive::afford::{Copies, Drive, Layout};
+use crate::drive::below::Affords;
 use crate::drive::media::Media;
-use crate::drive::nvme::{Placement, Statistics};
+use crate::drive::nvme::{Isolated, Placement, Statistics};
 use crate::kernel::module::{Kernel, Module};
 use crate::kernel::mounts;
 use crate::kernel::reply::Status;
@@ -34,6 +36,7 @@ fn disk() -> Disk {
             enabled: true,
             group: 1,
             reclaim_unit: Some(64 << 20),
+            isolated: Some(Isolated::Initially),
         }),
         discard_granularity: Some(4096),
         discard_max: Some(1 << 30),
@@ -69,6 +72,7 @@ fn device() -> Device {
             followed: true,
             disks: vec![disk()],
             mounts,
+            affords: Some(affords(Layout::Dsm(3), 200)),
             media: Ok(Media {
                 drive: "nvme7n1".into(),
                 statistics: Statistics {
@@ -87,6 +91,16 @@ fn device() -> Device {
         turtle_age: Some(Duration::from_secs(41)),
         ..Device::default()
     }
+}
+
+fn affords(layout: Layout, spare: u64) -> Affords {
+    let drive = Drive {
+        units: 10 * spare,
+        spare,
+        handles: 8,
+        copies: Copies::Apart,
+    };
+    Affords::new(layout, Some(drive), "what nvme7n1 tells".into())
 }
 
 fn good() -> Facts {
@@ -150,6 +164,14 @@ fn wrong(d: &Diagnosis, check: &str, says: &str, mend: &[&str]) {
     let commands: Vec<String> = f.mend.iter().map(|m| Ink::plain().write(m)).collect();
     assert_eq!(commands, mend);
     assert_eq!(d.status(), 1);
+}
+
+#[track_caller]
+fn right(d: &Diagnosis, check: &str, says: &str) {
+    let f = find(d, check);
+    let text = Ink::plain().write(&f.text);
+    assert!(text.contains(says), "{text}");
+    assert_eq!(f.level, Level::Right, "{text}");
 }
 
 #[track_caller]
@@ -442,18 +464,6 @@ fn streams_and_table() {
         "streams",
         "too few for policy dsm",
     );
-    let idle = of_device(|d| {
-        d.below.as_mut().unwrap().status.policy = "none".into();
-        d.agent.as_mut().unwrap().discard = None;
-        d.wanted = None;
-    });
-    note(&idle, "streams", "not stamped");
-    let mend: Vec<String> = find(&idle, "streams")
-        .mend
-        .iter()
-        .map(|m| Ink::plain().write(m))
-        .collect();
-    assert_eq!(mend, ["dsmctl set geheim policy dsm"]);
     wrong(
         &status(|s| s.files = 0),
         "table",
@@ -462,6 +472,58 @@ fn streams_and_table() {
     );
     let refused = of_device(|d| d.below.as_mut().unwrap().error = Some("groups 17: no".into()));
     note(&refused, "table", "refused: groups 17: no");
+}
+
+#[test]
+fn streams_that_the_drive_affords() {
+    let mends = |d: &Diagnosis| -> Vec<String> {
+        let mend = find(d, "streams").mend.iter();
+        mend.map(|m| Ink::plain().write(m)).collect()
+    };
+    let hint = |d: &Diagnosis| find(d, "streams").hint.as_ref().map(|h| Ink::plain().write(h));
+    let of = |policy: &str, found: Option<Affords>| {
+        of_device(|d| {
+            let below = d.below.as_mut().unwrap();
+            below.status.policy = policy.into();
+            below.affords = found;
+            d.agent.as_mut().unwrap().discard = None;
+            d.wanted = None;
+        })
+    };
+    // Eight streams hold 17.
+    right(
+        &of("dsm", Some(affords(Layout::Dsm(3), 171))),
+        "streams",
+        "uses 8 of 8",
+    );
+    right(&of("dsm", None), "streams", "uses 8 of 8");
+    let greedy = of("dsm", Some(affords(Layout::File, 170)));
+    note(
+        &greedy,
+        "streams",
+        "which hold 17 erase units of a drive that has 170 to spare",
+    );
+    assert_eq!(
+        mends(&greedy),
+        ["dsmctl set geheim policy file", "dsmctl set geheim streams 4"]
+    );
+    assert_eq!(hint(&greedy).unwrap(), "what nvme7n1 tells");
+    let none = of("dsm", Some(affords(Layout::None, 3)));
+    assert_eq!(mends(&none), ["dsmctl set geheim policy none"]);
+
+    let idle = of("none", Some(affords(Layout::Dsm(2), 171)));
+    note(&idle, "streams", "not stamped");
+    let set = ["policy dsm", "groups 2", "streams 6"].map(|f| format!("dsmctl set geheim {f}"));
+    assert_eq!(mends(&idle), set);
+    let rightly = of("none", Some(affords(Layout::None, 3)));
+    right(&rightly, "streams", "not stamped");
+    assert_eq!(hint(&rightly).unwrap(), "what nvme7n1 tells");
+    let unknown = of("none", Some(Affords::new(Layout::None, None, "silence".into())));
+    note(&unknown, "streams", "not stamped");
+    assert!(mends(&unknown).is_empty());
+    let discards = of_device(|d| d.below.as_mut().unwrap().status.policy = "none".into());
+    right(&discards, "streams", "not stamped");
+    assert!(mends(&discards).is_empty());
 }
 
 #[test]
