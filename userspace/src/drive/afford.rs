@@ -252,6 +252,43 @@ mod tests {
         assert!(few().count() >= 10);
     }
 
+    /// Few units: on recordings of LinkBench, YCSB and thirty collections, what the journal apart and `file`
+    /// saved (with one collection, `dsm` is `file`).
+    #[test]
+    fn few_units_lose_no_hundredth() {
+        use Copies::{Apart, Mixed};
+
+        for (units, op, copies, [apart, file]) in [
+            (242, 0.28, Apart, [3.00, 1.51]),
+            (242, 0.28, Mixed, [2.64, 1.75]),
+            (244, 0.15, Apart, [2.55, -0.65]),
+            (484, 0.15, Apart, [3.52, 1.77]),
+            (484, 0.15, Mixed, [3.31, 1.93]),
+            (247, 0.28, Apart, [1.26, -0.15]),
+            (247, 0.28, Mixed, [0.44, -0.55]),
+            (495, 0.15, Apart, [1.31, 0.29]),
+            (495, 0.15, Mixed, [0.45, -0.76]),
+            (125, 0.28, Apart, [1.77, -1.12]),
+            (154, 0.28, Apart, [-0.18, -1.33]),
+            (154, 0.28, Mixed, [-0.06, 0.16]),
+            (309, 0.28, Mixed, [-0.04, 0.13]),
+            (309, 0.15, Apart, [0.05, -1.23]),
+            (231, 0.15, Mixed, [-0.16, -0.31]),
+            (51, 0.28, Mixed, [2.59, -2.69]),
+        ] {
+            let drive = Drive {
+                copies,
+                ..drive(units, op)
+            };
+            let layout = drive.choose().layout;
+            let gain = match layout {
+                Layout::JournalApart => apart,
+                layout => gain(layout, [file; 3]),
+            };
+            assert!(gain > -1.0, "{units} units, {op}, {copies:?}: {layout} {gain}");
+        }
+    }
+
     /// Initially isolated: what is copied goes to one unit for all.
     #[test]
     fn neither_is_it_where_copies_are_mixed() {
