@@ -218,7 +218,7 @@ def intervals(out, rows):
                             if row["workload"] == "LB-Update-Only" + each + mode)
             axis.plot([100 * x for x, _ in points], [100 * y for _, y in points],
                       linestyle="-" if fill == 1 else ":", marker="s" if discard else "o",
-                      label=policy.replace("none+discard", "discards").replace("+", " + ")
+                      label=policy.replace("none+discard", "discards").replace("+discard", " and discards")
                       + (", drive 80 % full" if fill < 1 else ""), color=look.COLOURS[name])
         axis.set_xscale("log")
         axis.set_xticks([1, 2, 5, 10, 20, 40], ["1", "2", "5", "10", "20", "40"])
