@@ -5,8 +5,9 @@
 # Runs in UML, in virtual time: a database on a file system (FS: xfs or ext4) on a dsm
 # device with POLICY, on the drive that the options DRIVE of the module flashdrive make.
 # POLICY is one of dsm's, or "per-object": each collection and each index has a stream of
-# its own, by rules. DISCARD is on or off. What was measured is left in /out. Nothing is
-# said on standard output, which is the host's.
+# its own, by rules; the kernel's own policy counts for the file system's writes only.
+# DISCARD is on or off. What was measured is left in /out. Nothing is said on standard
+# output, which is the host's.
 fs=$1 policy=$2 discard=$3 drive=$4
 shift 4
 exec >/out/said 2>&1
@@ -21,7 +22,7 @@ fail() { echo "guest: $*"; exit 1; }
 device() {
 	local kernel_policy=$policy
 
-	[[ $policy != per-object ]] || kernel_policy=none
+	[[ $policy != per-object ]] || kernel_policy='file'
 	# shellcheck disable=SC2086 # words
 	insmod flashdrive.ko $drive && insmod dm-dsm.ko &&
 		dsmctl create dsm /dev/flashdrive --policy "$kernel_policy"
@@ -36,8 +37,8 @@ make_fs() {
 	esac && mount -t "$fs" /dev/mapper/dsm /mnt
 }
 
-# A stream for the journal and for each of what is written most; the rest, and the file
-# system, share the first.
+# A stream for the journal and for each of what is written most; the rest has the first, as
+# the file system.
 rules() {
 	local stream=2 ident
 
@@ -48,6 +49,22 @@ rules() {
 		((stream == 8)) || stream=$((stream + 1))
 		printf '[[object]]\nname = "object%d"\nstream = %d\nfiles = ["%s.wt"]\n' $stream $stream "$ident"
 	done </tmp/names
+	printf '[[object]]\nname = "rest"\nstream = 1\nfiles = ["**"]\n'
+}
+
+# The journal of YCSB's load does not fit beside the data until a checkpoint lets it go.
+load() {
+	local words=()
+
+	while (($#)); do
+		case $1 in
+		--checkpoints) shift ;;
+		*)	words+=("$1") ;;
+		esac
+		shift
+	done
+	[[ ${words[0]} != ycsb ]] || words+=(--checkpoint-seconds 1)
+	wtload "${words[@]}" --dbpath $mnt --phase load --idents /tmp/idents >/out/wtload-load
 }
 
 agent() {
@@ -72,7 +89,7 @@ device || fail 'no device'
 make_fs || fail 'no file system'
 mkdir $mnt
 # The rules need the names of the files, which the load gives.
-wtload "$@" --dbpath $mnt --phase load --idents /tmp/idents >/out/wtload-load || fail 'the load failed'
+load "$@" || fail 'the load failed'
 agent
 until dsmctl status dsm -o json 2>/dev/null | grep -q '"files": *[1-9]'; do sleep 0.1; done
 dsmctl boundary mark dsm

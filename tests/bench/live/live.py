@@ -1,83 +1,36 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a run on the live drive came to: "reduce FOLDER" of one, and "table FILE OUT" of
-all cells, a line "NAME RESULT" each."""
+"""What all cells of "make bench-live" came to. CELLS has a line "NAME RESULT" for each.
+Leaves in OUT live.json, a row for each cell; live-figures.json, a row for all seeds of one,
+with the figures as they are printed; live.md, tables of these; and the pictures."""
 
 import argparse
 import json
 import statistics
-import struct
 import sys
 from pathlib import Path
 
-# Nothing is counted before the host has written the drive so many times.
-DRIVE_WRITES = 4
-# Less is not a measurement.
-LEAST_OPS = 2000
-LEAST_WRITES = 0.75
-VALUES = ["ops_per_second", "p50_us", "p95_us", "p99_us", "p999_us", "waf", "media_bytes_per_op", "stall_us_per_op",
-          "busy"]
+import live_pictures
 
+# What a cell is called by, beside its seed
+NAMES = ["workload", "policy", "discard", "cache", "op", "clients", "think_us", "drive"]
+KIND = ["workload", "cache", "op", "clients", "think_us", "drive"]
 
-def read_latencies(path):
-    data = path.read_bytes()
-    return list(struct.iter_unpack("<QQ", data[:len(data) // 16 * 16]))
-
-
-def read_counts(path):
-    return {name: int(value) for name, value in (line.split() for line in path.read_text().splitlines())}
-
-
-def percentile(ordered, share):
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
-
-
-def waf_between(first, last):
-    host, copied = last[1] - first[1], last[2] - first[2]
-    return (host + copied) / host if host else 1.0
-
-
-def reduce(folder):
-    """Counts from when the drive was written DRIVE_WRITES times to the last operation."""
-    pages = int((folder / "pages").read_text())
-    ops = read_latencies(folder / "latencies")
-    start, end = min(o[0] for o in ops), max(o[0] + o[1] for o in ops)
-    series = [tuple(map(int, line.split())) for line in (folder / "series").read_text().splitlines()]
-    series = [s for s in series if s[0] >= start and s[1] >= DRIVE_WRITES * pages and s[0] <= end]
-    if len(series) < 3:
-        return {"error": "the drive was not written often enough before the run ended"}
-    first, last = series[0], series[-1]
-    middle = min(series, key=lambda s: abs(s[1] - (first[1] + last[1]) / 2))
-    seconds = (end - first[0]) / 1e9
-    counted = sorted(ns for begin, ns in ops if begin >= first[0])
-    ended = sum(1 for begin, ns in ops if begin + ns > first[0])
-    writes = (last[1] - first[1]) / pages
-    if len(counted) < LEAST_OPS or writes < LEAST_WRITES:
-        return {"error": f"only {len(counted)} operations and {writes:.2f} drive writes were left to be counted"}
-    waf = waf_between(first, last)
-    counts = read_counts(folder / "counts")
-    busy = sum(v for k, v in counts.items() if k.startswith("busy_"))
-    return {
-        "ops_per_second": ended / seconds,
-        "p50_us": percentile(counted, 0.5) / 1e3, "p95_us": percentile(counted, 0.95) / 1e3,
-        "p99_us": percentile(counted, 0.99) / 1e3, "p999_us": percentile(counted, 0.999) / 1e3,
-        "waf": waf, "media_bytes_per_op": waf * (last[1] - first[1]) * 4096 / len(counted),
-        "stall_us_per_op": (last[3] - first[3]) / 1e3 / len(counted),
-        "busy": busy / (series[-1][0] * int((folder / "dies").read_text())),
-        "ops": len(counted), "seconds": seconds, "drive_writes": writes,
-        "waf_halves": [waf_between(first, middle), waf_between(middle, last)],
-    }
+# Of what is shown: name, title, the digits after the point
+VALUES = [("ops_per_second", "operations/s", 0), ("p50_us", "p50 us", 0), ("p95_us", "p95 us", 0),
+          ("p99_us", "p99 us", 0), ("p999_us", "p99.9 us", 0), ("waf", "WAF", 2),
+          ("media_kib_per_op", "KiB of flash/operation", 1), ("stall_us_per_op", "stall us/operation", 0),
+          ("busy", "dies busy", 2), ("waf_drift_percent", "WAF, halves, %", 0)]
+# Of these, what they are against "none" with the same seed
+AGAINST = {"ops_per_second": "ops_against_none_percent", "p99_us": "p99_against_none_percent",
+           "media_kib_per_op": "media_against_none_percent"}
 
 
 def key(name):
-    workload, policy, cache, op, clients, think, seed = name.split("/")
+    workload, policy, cache, op, clients, think, drive, seed = name.split("/")
     policy, _, discard = policy.partition("+")
     return {"workload": workload, "policy": policy, "discard": bool(discard), "cache": cache, "op": int(op) / 1000,
-            "clients": int(clients), "think_us": int(think), "seed": int(seed)}
-
-
-def without_seed(row):
-    return tuple(row[k] for k in ["workload", "policy", "discard", "cache", "op", "clients", "think_us"])
+            "clients": int(clients), "think_us": int(think), "drive": drive, "seed": int(seed)}
 
 
 def read_rows(path):
@@ -87,54 +40,89 @@ def read_rows(path):
         values = json.loads(Path(result).read_text())
         if "error" in values:
             failed.append((name, values["error"]))
-        else:
-            rows.append(key(name) | values)
+            continue
+        first, second = values["waf_halves"]
+        rows.append(key(name) | values | {"media_kib_per_op": values["media_bytes_per_op"] / 1024,
+                                          "waf_drift_percent": 100 * (second / first - 1)})
     return rows, failed
 
 
-def cells_of(rows):
-    """The rows of all seeds, by all else."""
+def named(row, names):
+    return tuple(row[n] for n in names)
+
+
+def rounded(values, digits):
+    """The median, the least and the most, as they are printed."""
+    return [round(v, digits) if digits else round(v)
+            for v in (statistics.median(values), min(values), max(values))]
+
+
+def figures_of(seeds, base):
+    """One row for all SEEDS of a cell; BASE has "none" of the same kind by seed."""
+    row = {n: seeds[0][n] for n in NAMES} | {"seeds": sorted(s["seed"] for s in seeds)}
+    row |= {name: rounded([s[name] for s in seeds], digits) for name, _, digits in VALUES}
+    if (row["policy"], row["discard"]) != ("none", False):
+        for name, against in AGAINST.items():
+            shares = [100 * (s[name] / base[s["seed"]][name] - 1) for s in seeds if s["seed"] in base]
+            if shares:
+                row[against] = rounded(shares, 0)
+    return row
+
+
+def figures(rows):
     cells = {}
     for row in rows:
-        cells.setdefault(without_seed(row), []).append(row)
-    return cells
+        cells.setdefault(named(row, NAMES), []).append(row)
+    return [figures_of(seeds, {r["seed"]: r for r in rows if named(r, KIND) == named(seeds[0], KIND)
+                               and (r["policy"], r["discard"]) == ("none", False)})
+            for seeds in cells.values()]
 
 
-def median_and_range(values):
-    return statistics.median(values), min(values), max(values)
+def text(value, digits, sign=""):
+    middle, least, most = (f"{v:{sign},.{digits}f}" for v in value)
+    return middle if least == most else f"{middle} ({least} to {most})"
 
 
-def show(rows):
-    cells = cells_of(rows)
-    kinds = dict.fromkeys((c[0], *c[3:]) for c in cells)
-    for kind in kinds:
-        print(f"\n{kind[0]}, {kind[1]}, over-provisioning {kind[2]}, {kind[3]} clients, think time {kind[4]} us: median (least - most)")
-        print(f"{'policy':22}{'seeds':>6}" + "".join(f"{v:>28}" for v in VALUES))
-        for cell, seeds in cells.items():
-            if (cell[0], *cell[3:]) != kind:
-                continue
-            texts = []
-            for value in VALUES:
-                m, low, high = median_and_range([s[value] for s in seeds])
-                texts.append(f"{m:10.4g} ({low:.4g} - {high:.4g})")
-            print(f"{cell[1] + '+discard' * cell[2]:22}{len(seeds):>6}" + "".join(f"{t:>28}" for t in texts))
+def title(kind):
+    workload, cache, op, clients, think, drive = kind
+    return (f"{workload}, {'past' if cache == 'direct' else 'through'} the page cache, {op:.0%} over-provisioning, "
+            f"{clients} clients" + f" with {think / 1000:g} ms between operations" * bool(think)
+            + ", the SLC drive" * (drive == "slc"))
+
+
+def table(kind, rows):
+    count = sorted({len(r["seeds"]) for r in rows})
+    yield f"{title(kind)}; seeds: {' to '.join(map(str, dict.fromkeys((count[0], count[-1]))))}"
+    yield ""
+    heads = [v[1] for v in VALUES]
+    heads.insert(1, "against `none`")
+    yield "| | " + " | ".join(heads) + " |"
+    yield "|---" * (len(heads) + 1) + "|"
+    for row in rows:
+        texts = [text(row[name], digits, "+" * (name == "waf_drift_percent")) for name, _, digits in VALUES]
+        against = row.get("ops_against_none_percent")
+        texts.insert(1, text(against, 0, "+") + " %" if against else "")
+        yield f"| `{row['policy']}`{' with discards' * row['discard']} | " + " | ".join(texts) + " |"
+    yield ""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=["reduce", "table"])
-    parser.add_argument("path", type=Path)
-    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("cells", type=Path)
+    parser.add_argument("out", type=Path)
     args = parser.parse_args()
-    if args.command == "reduce":
-        print(json.dumps(reduce(args.path)))
-        return
-    rows, failed = read_rows(args.path)
+    rows, failed = read_rows(args.cells)
     (args.out / "live.json").write_text(json.dumps(rows, indent=1) + "\n")
-    show(rows)
+    shown = figures(rows)
+    (args.out / "live-figures.json").write_text(
+        "[\n" + ",\n".join(json.dumps(row) for row in shown) + "\n]\n")
+    lines = []
+    for kind in dict.fromkeys(named(r, KIND) for r in shown):
+        lines += table(kind, [r for r in shown if named(r, KIND) == kind])
+    (args.out / "live.md").write_text("\n".join(lines))
+    print("\n".join(lines))
     for name, error in failed:
         print(f"{name}: not counted: {error}")
-    import live_pictures
     live_pictures.draw(args.out, rows)
     sys.exit(not rows)
 

@@ -11,44 +11,71 @@ from look import plt  # noqa: E402
 
 SHOWN = [("ops_per_second", "operations a second", True), ("p99_us", "99th percentile, us", False),
          ("p999_us", "99.9th percentile, us", False), ("waf", "write amplification", False)]
+# In this order, then the same with discards
+POLICIES = [(policy, discard) for discard in (False, True)
+            for policy in ("none", "file", "boundary", "dsm", "per-object")]
+WORKLOADS = ["LB-Original", "LB-Mixed", "LB-Update-Only", "Y-Update-Heavy"]
+# The core of the matrix, beside which the arms change one thing
+CORE = {"op": 0.15, "clients": 8, "think_us": 0, "drive": "tlc"}
+ARMS = [({}, "15 % spare\n8 clients"), ({"op": 0.07}, "7 % spare"), ({"clients": 40}, "40 clients"),
+        ({"think_us": 2000}, "2 ms between\noperations"), ({"clients": 40, "think_us": 2000}, "40 clients, 2 ms\nbetween operations"),
+        ({"drive": "slc"}, "the SLC drive")]
 
 
 def name_of(policy, discard):
     return policy + "+discard" * discard
 
 
-def draw_kind(out, rows, op, clients, think):
-    rows = [r for r in rows if (r["op"], r["clients"], r["think_us"]) == (op, clients, think)]
-    groups = list(dict.fromkeys((r["workload"], r["cache"]) for r in rows))
-    policies = sorted({(r["policy"], r["discard"]) for r in rows}, key=lambda p: (p[1], list(look.COLOURS).index(p[0])))
-    figure, axes = plt.subplots(len(SHOWN), 1, figsize=(2 + 2.5 * len(groups), 10), sharex=True, squeeze=False)
+def of(rows, wanted):
+    return [r for r in rows if all(r[k] == v for k, v in wanted.items())]
+
+
+def bars(axis, groups, policies, value, labelled):
+    """GROUPS are lists of rows; whiskers go from the least seed to the most."""
     width = 0.8 / len(policies)
-    for axis, (value, title, more) in zip(axes.flat, SHOWN):
-        for n, (policy, discard) in enumerate(policies):
-            for at, group in enumerate(groups):
-                seeds = [r[value] for r in rows if (r["workload"], r["cache"], r["policy"], r["discard"])
-                         == (*group, policy, discard)]
-                if not seeds:
-                    continue
-                middle = statistics.median(seeds)
-                axis.bar(at + n * width, middle, width, **look.style(name_of(policy, discard)),
-                         yerr=[[middle - min(seeds)], [max(seeds) - middle]], capsize=3,
-                         label=name_of(policy, discard) if not at else None)
+    for n, (policy, discard) in enumerate(policies):
+        for at, rows in enumerate(groups):
+            seeds = [r[value] for r in of(rows, {"policy": policy, "discard": discard})]
+            if not seeds:
+                continue
+            middle = statistics.median(seeds)
+            label = name_of(policy, discard)
+            axis.bar(at + n * width, middle, width, **look.style(label), label=None if label in labelled else label,
+                     yerr=[[middle - min(seeds)], [max(seeds) - middle]], capsize=2, error_kw={"linewidth": 1})
+            labelled.add(label)
+
+
+def draw_groups(path, title, groups):
+    """GROUPS: (label, rows) each"""
+    groups = [(label, rows) for label, rows in groups if rows]
+    present = {(r["policy"], r["discard"]) for _, rows in groups for r in rows}
+    policies = [p for p in POLICIES if p in present]
+    if not groups:
+        return
+    count = max(len(of(rows, {"policy": p, "discard": d})) for _, rows in groups for p, d in policies)
+    figure, axes = plt.subplots(len(SHOWN), 1, figsize=(max(7, 1.5 + 2.2 * len(groups)), 11), sharex=True)
+    for axis, (value, what, more) in zip(axes, SHOWN):
+        bars(axis, [rows for _, rows in groups], policies, value, set())
         if value == "p999_us":
             axis.set_yscale("log")
-        axis.set_ylabel((look.higher if more else look.lower)(title), fontsize=9)
-    axes.flat[-1].set_xticks([at + 0.4 - width / 2 for at in range(len(groups))],
-                             [f"{w}\n{'past' if c == 'direct' else 'through'} the page cache" for w, c in groups],
-                             fontsize=8)
-    count = max(sum(1 for r in rows if (r["workload"], r["cache"], r["policy"], r["discard"]) == (*g, *p))
-                for g in groups for p in policies)
-    axes.flat[0].set_title(f"{clients} clients{f', {think} us between operations' if think else ''}, over-provisioning "
-                           f"{op}; medians of up to {count} seeds, whiskers from the least to the most", fontsize=9)
-    axes.flat[0].legend(ncols=len(policies), fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.12))
+            axis.set_ylim(bottom=1000)
+        axis.set_ylabel((look.higher if more else look.lower)(what), fontsize=9)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xticks([at + 0.4 - 0.4 / len(policies) for at in range(len(groups))], [label for label, _ in groups],
+                        fontsize=9)
+    axes[0].set_title(f"{title}\nmedians of up to {count} seeds, whiskers from the least to the most", fontsize=9,
+                      pad=34)
+    axes[0].legend(ncols=len(policies), fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False,
+                   columnspacing=1, handlelength=1.2)
     figure.tight_layout()
-    look.save(figure, out / f"live-{op}-{clients}-{think}.png")
+    look.save(figure, path)
 
 
 def draw(out, rows):
-    for kind in dict.fromkeys((r["op"], r["clients"], r["think_us"]) for r in rows):
-        draw_kind(out, rows, *kind)
+    for cache, how in (("direct", "past"), ("cached", "through")):
+        core = of(rows, CORE | {"cache": cache})
+        draw_groups(out / f"live-{cache}.png", f"{how.capitalize()} the page cache, 15 % over-provisioning, 8 clients",
+                    [(workload, of(core, {"workload": workload})) for workload in WORKLOADS])
+    arms = of(rows, {"workload": "LB-Update-Only", "cache": "direct"})
+    draw_groups(out / "live-arms.png", "LB-Update-Only past the page cache",
+                [(label, of(arms, CORE | change)) for change, label in ARMS])
