@@ -263,19 +263,18 @@ mod tests {
         };
         assert_eq!(
             with(pm9d3).why,
-            "no streams on a drive of 293 erase units: the journal apart would hold 4 of its 20 spare units, a tenth \
-             or more (a erases 12.2 GiB at a time, and is taken to keep 7 % to itself, which it does not tell)"
+            "no streams on a drive of 293 erase units: streams need 300 of them (a erases 12.2 GiB at a time, and is taken to keep 7 % to itself, which it does not tell)"
         );
-        // The same with a namespace of 2.5 TiB.
+        // One twice as large, with a namespace of 5 TiB.
         let room = with(|d| {
             pm9d3(d);
-            d.total = Some(d.bytes);
-            d.bytes = 2560 * GIB;
-            d.unallocated = 1017 * GIB;
+            d.total = Some(2 * d.bytes);
+            d.bytes = 5120 * GIB;
+            d.unallocated = 2034 * GIB;
         });
-        assert_eq!((room.layout, room.drive.unwrap().spare), (Layout::Dsm(3), 104));
+        assert_eq!((room.layout, room.drive.unwrap().spare), (Layout::Dsm(3), 208));
         assert!(
-            room.why.ends_with(", beside the 1017 GiB that no namespace has)"),
+            room.why.ends_with(", beside the 2.0 TiB that no namespace has)"),
             "{}",
             room.why
         );
