@@ -295,8 +295,8 @@ pub struct Features {
     ///
     /// With auto, and when neither this nor --policy nor --streams is given, it is dsm with
     /// K = 3, dsm with K = 2, file, file with two streams, or none: the first whose streams
-    /// hold less than a tenth of the drive's spare erase units, and none where the drive
-    /// does not tell. Which, and why, is said.
+    /// hold less than a tenth of the drive's spare erase units; and none on drives of less
+    /// than 300 units, or that do not tell. Which, and why, is said.
     #[arg(long, value_name = "K|auto", value_parser = groups)]
     pub groups: Option<Groups>,
     /// Weight of the outer groups [kernel: K]
@@ -587,7 +587,8 @@ pub struct Simulate {
     /// given several times [default: all but auto]
     ///
     /// auto is the first of dsm with K = 3, dsm with K = 2, file, the journal apart and
-    /// none whose streams hold less than a tenth of the drive's spare erase units.
+    /// none whose streams hold less than a tenth of the drive's spare erase units; none on
+    /// drives of less than 300 units.
     ///
     /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
     /// boundary and dsm have streams, how many they use at most; those of dsm
