@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """What all cells of "make bench-live" came to. CELLS has a line "NAME RESULT" for each.
-Leaves in OUT live.json, a row for each cell; live-figures.json, a row for all seeds of one,
-with the figures as they are printed; live.md, tables of these; and the pictures."""
+Leaves in OUT live.json, a row for each cell; live-figures.json, what Documentation/figures
+keeps: by kind and policy, for all seeds of a cell the figures as they are printed; live.md,
+tables of these; and the pictures."""
 
 import argparse
 import json
@@ -90,6 +91,23 @@ def title(kind):
             + ", the SLC drive" * (drive == "slc"))
 
 
+def short(kind):
+    """As Documentation/figures has it"""
+    workload, cache, op, clients, think, drive = kind
+    return (f"{workload} {cache} {op:.0%}" + f" {clients} clients" * (clients != 8)
+            + f" {think / 1000:g} ms" * bool(think) + " SLC" * (drive == "slc"))
+
+
+def kept(kinds):
+    """By kind and policy, a line for each"""
+    lines = []
+    for kind, rows in kinds.items():
+        cells = [f'  {json.dumps(r["policy"] + "+discard" * r["discard"])}: '
+                 + json.dumps({k: v for k, v in r.items() if k not in NAMES}) for r in rows]
+        lines.append(f" {json.dumps(short(kind))}: {{\n" + ",\n".join(cells) + "\n }")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def table(kind, rows):
     count = sorted({len(r["seeds"]) for r in rows})
     yield f"{title(kind)}; seeds: {' to '.join(map(str, dict.fromkeys((count[0], count[-1]))))}"
@@ -114,11 +132,11 @@ def main():
     rows, failed = read_rows(args.cells)
     (args.out / "live.json").write_text(json.dumps(rows, indent=1) + "\n")
     shown = figures(rows)
-    (args.out / "live-figures.json").write_text(
-        "[\n" + ",\n".join(json.dumps(row) for row in shown) + "\n]\n")
-    lines = []
-    for kind in dict.fromkeys(named(r, KIND) for r in shown):
-        lines += table(kind, [r for r in shown if named(r, KIND) == kind])
+    kinds = {}
+    for row in shown:
+        kinds.setdefault(named(row, KIND), []).append(row)
+    (args.out / "live-figures.json").write_text(kept(kinds))
+    lines = [line for kind, cells in kinds.items() for line in table(kind, cells)]
     (args.out / "live.md").write_text("\n".join(lines))
     print("\n".join(lines))
     for name, error in failed:

@@ -206,7 +206,40 @@ def leaves(found):
     return table(["", "32 KiB", "4 KiB", "times less", "discards, 32 KiB", "4 KiB", "times less"], rows)
 
 
+LIVE = [("ops_per_second", "operations/s", ",d"), ("ops_against_none_percent", "against `none`, %", "+d"),
+        ("p50_us", "p50 us", ",d"), ("p95_us", "p95 us", ",d"), ("p99_us", "p99 us", ",d"),
+        ("p99_against_none_percent", "against `none`, %", "+d"), ("p999_us", "p99.9 us", ",d"), ("waf", "WAF", ".2f"),
+        ("waf_drift_percent", "from half to half, %", "+d"), ("media_kib_per_op", "KiB of flash/operation", ".1f"),
+        ("media_against_none_percent", "against `none`, %", "+d"), ("stall_us_per_op", "stall us/operation", ",d")]
+
+
+def spread(value, form):
+    """The median, and the range if there is one"""
+    middle, least, most = (format(v, form) for v in value)
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def live(kind):
+    """What came to the clients, on the live drive: a row for each policy"""
+    def rows(found):
+        for policy, cells in found["live"][kind].items():
+            yield [f"`{policy.partition('+')[0]}`" + " with discards" * policy.endswith("+discard")] + [
+                spread(cells[name], form) if name in cells else "" for name, _, form in LIVE]
+    return lambda found: table([""] + [title for _, title, _ in LIVE], list(rows(found)))
+
+
+def live_papers(found):
+    """Beside what the papers have at most"""
+    shown = ["file", "dsm", "none+discard", "dsm+discard"]
+    rows = [[f"{what}, {workload}", paper] + [spread(found["live"][f"{workload} direct 15%"][policy][name], "+d") for policy in shown]
+            for what, paper, name in [("throughput", "up to +65", "ops_against_none_percent"),
+                                      ("99th percentile", "up to -46", "p99_against_none_percent")]
+            for workload in ["LB-Update-Only", "LB-Mixed"]]
+    return table(["", "papers", "`file`", "`dsm`", "`none` with discards", "`dsm` with discards"], rows)
+
+
 TABLES = {
+    "live-papers": live_papers, "live-update": live("LB-Update-Only direct 15%"), "live-mixed": live("LB-Mixed direct 15%"),
     "expect": expect, "expect-workloads": expect_workloads,
     "granularity": granularity, "shares": shares, "waf-direct": wafs(DIRECT),
     "waf-cached": wafs(CACHED), "drives-direct": drives(DIRECT), "drives-cached": drives(CACHED), "units": units,
