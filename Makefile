@@ -16,6 +16,7 @@
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
+# make dashboard-pictures  the documentation's pictures of the page, anew, in virtual time
 # make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
@@ -179,6 +180,9 @@ engines-test:
 dashboard-test:
 	tests/dashboard/run
 
+dashboard-pictures:
+	tests/dashboard/pictures
+
 mongo-test:
 	tests/mongo/run
 
@@ -187,4 +191,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
