@@ -424,7 +424,7 @@ fn simulate_leaves_out_what_does_not_fit() {
         !said_text.contains("Warning"),
         "nothing that could be less: {said_text}"
     );
-    let why = "no streams on a drive of 32 erase units: the journal apart would hold 5 of its 3 spare units, a tenth or more";
+    let why = "no streams on a drive of 32 erase units: streams need 300 of them";
     let one_line = |text: &str| text.replace('\n', " ");
     assert!(
         one_line(&said_text).contains(&format!("auto is {why}.")),
@@ -446,8 +446,8 @@ fn simulate_leaves_out_what_does_not_fit() {
         "{said_text}"
     );
     // 7 of 96 are not; and so auto takes them, which is the same as file here.
-    let wide = rows("--op 3 --policy none,file,auto,file:streams=4");
-    let o = run("--op 3 --policy none,file,auto");
+    let wide = rows("--size 80M --op 0.3 --policy none,file,auto,file:streams=4");
+    let o = run("--size 80M --op 0.3 --policy none,file,auto");
     assert!(!String::from_utf8(o.stdout).unwrap().contains("Warning"));
     assert_eq!(wide[2]["policy"], "auto");
     assert_eq!(wide[2]["streams_used"], 2, "the load is not counted");
@@ -456,12 +456,13 @@ fn simulate_leaves_out_what_does_not_fit() {
         assert_eq!(wide[2][figure], wide[3][figure]);
     }
     let why =
-        "file, whose 4 streams hold 9 of the 96 spare ones of a drive of 32 erase units, less than a tenth: \
+        "file, whose 4 streams hold 9 of the 96 spare ones of a drive of 320 erase units, less than a tenth: \
                dsm with K = 2 would hold 13 of its 96 spare units, a tenth or more";
     assert_eq!(wide[2]["reason"], why);
     assert_eq!(rows("--op 0.1 --policy none,auto")[1]["streams_used"], 1);
     // Two streams: the journal, which is not written here, and the rest.
-    assert_eq!(rows("--op 2 --policy auto")[0]["streams_used"], 1);
+    let two = &rows("--size 80M --op 0.2 --policy auto")[0];
+    assert_eq!((&two["streams_used"], &two["open_units"]), (&1.into(), &5.into()));
     assert_eq!(rows("--op 2 --policy file:streams=1")[0]["streams_used"], 1);
 
     // If nothing fits it is the drive that is wrong.
