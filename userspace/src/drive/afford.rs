@@ -126,26 +126,30 @@ impl Drive {
         Choice { layout, drive: self }
     }
 
-    fn open(self, layout: Layout) -> u64 {
-        open_units(layout.streams().into(), self.copies)
+    /// The units that so many streams hold, open and free.
+    pub fn open(self, streams: u32) -> u64 {
+        open_units(streams.into(), self.copies)
+    }
+
+    /// Whether so many streams lose nothing on it.
+    pub fn affords(self, streams: u32) -> bool {
+        self.units >= FEW && affords(self.open(streams), self.spare)
     }
 
     /// Why not this one.
     fn lacks(self, layout: Layout) -> Option<String> {
-        let (streams, open) = (layout.streams(), self.open(layout));
-        if layout == Layout::None {
+        let (streams, spare) = (layout.streams(), self.spare);
+        if layout == Layout::None || streams <= self.handles && self.affords(streams) {
             None
         } else if self.units < FEW {
             Some(format!("streams need {FEW} of them"))
         } else if streams > self.handles {
             Some(format!("{layout} takes {streams} streams of {}", self.handles))
-        } else if !affords(open, self.spare) {
-            let spare = self.spare;
+        } else {
+            let open = self.open(streams);
             Some(format!(
                 "{layout} would hold {open} of its {spare} spare units, a tenth or more"
             ))
-        } else {
-            None
         }
     }
 }
@@ -159,7 +163,7 @@ impl Choice {
             _ => format!(
                 "{layout}, whose {} streams hold {} of the {} spare ones of a drive of {} erase units, less than a tenth",
                 layout.streams(),
-                drive.open(layout),
+                drive.open(layout.streams()),
                 drive.spare,
                 drive.units
             ),

@@ -12,7 +12,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::base::sizes;
-use crate::drive::afford::{self, Copies, Drive, Layout};
+use crate::drive::afford::{Copies, Drive, Layout};
 use crate::drive::nvme::{Isolated, Namespace, Placement};
 use crate::kernel::devno::DevNo;
 use crate::kernel::streams::{self, Below, LiveTables};
@@ -201,11 +201,11 @@ impl Affords {
         Layout::ALL.iter().position(|l| *l == self.layout)
     }
 
-    /// The spare units that so many streams would hold, where these are too much.
+    /// The units that so many streams would hold of the spare ones, where the drive does
+    /// not afford them.
     pub fn too_many(&self, streams: u32) -> Option<(u64, u64)> {
-        let drive = self.drive.filter(|_| streams > 1)?;
-        let open = afford::open_units(streams.into(), drive.copies);
-        (!afford::affords(open, drive.spare)).then_some((open, drive.spare))
+        let drive = self.drive.filter(|d| streams > 1 && !d.affords(streams))?;
+        Some((drive.open(streams), drive.spare))
     }
 
     /// The features of the target that take it, in the order in which they are set.
@@ -378,6 +378,9 @@ mod tests {
         );
         let found = with(|d| d.bytes = 2000 * GIB);
         assert_eq!([6, 7].map(|n| found.too_many(n)), [None, Some((15, 140))]);
+        // Much is spare, and still there are few.
+        let few = with(|d| (d.bytes, d.unallocated) = (200 * GIB, 200 * GIB));
+        assert_eq!((few.layout, few.too_many(2)), (Layout::None, Some((5, 214))));
         assert_eq!(with(|d| d.unit = None).too_many(8), None, "nobody knows");
     }
 

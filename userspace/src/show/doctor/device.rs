@@ -210,7 +210,7 @@ impl Judge<'_> {
         let affords = b.affords.as_ref();
         if let Some((affords, (open, spare))) = affords.and_then(|a| Some((a, a.too_many(used)?))) {
             let text = format!(
-                "policy {policy} uses {used} of {all}, which hold {open} erase units of a drive that has {spare} to spare: a tenth of them or more costs more than it saves"
+                "policy {policy} uses {used} of {all}, which hold {open} erase units of a drive that has {spare} to spare: more than it can afford"
             );
             return self.change(affords, finding(Level::Note, text));
         }
