@@ -42,7 +42,8 @@ impl Layout {
 
 pub struct Life {
     layout: Layout,
-    /// Pages written, of this window and with less and less weight of those before.
+    /// Pages written to files of data, of this window and with less and less weight of
+    /// those before.
     written: HashMap<FileNo, f64>,
     group: HashMap<FileNo, u8>,
     /// Of files whose life is not known.
@@ -58,11 +59,6 @@ impl Life {
             mean: 0,
         }
     }
-}
-
-/// Whether files of the class are grouped.
-fn is_data(class: Class) -> bool {
-    !matches!(class, Class::Journal | Class::Other)
 }
 
 impl Policy for Life {
@@ -86,7 +82,7 @@ impl Policy for Life {
         let mut known: Vec<(FileNo, f64, f64)> = self
             .written
             .iter()
-            .filter(|(file, written)| is_data(files.get(**file).class) && **written >= KNOWN)
+            .filter(|(_, written)| **written >= KNOWN)
             .map(|(file, written)| {
                 let pages = files.get(*file).size.div_ceil(PAGE).max(1) as f64;
                 (*file, (pages / written).log2(), *written)
@@ -195,6 +191,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dbpath::rules::Rules;
 
     #[test]
     fn neighbours_are_together() {
@@ -207,8 +204,7 @@ mod tests {
     #[test]
     fn weights_count() {
         let of = |weights: [f64; 4]| {
-            let points = [0.0, 1.0, 5.0, 6.0].map(|x| x);
-            let points: Vec<_> = points.into_iter().zip(weights).collect();
+            let points: Vec<_> = [0.0, 1.0, 5.0, 6.0].into_iter().zip(weights).collect();
             let groups = Groups::new(&points, 3);
             points.iter().map(|p| groups.of(p.0)).collect::<Vec<_>>()
         };
@@ -220,6 +216,50 @@ mod tests {
     fn equal_values_and_none_are_one_group() {
         assert_eq!(Groups::new(&[], 5).of(1.0), 0);
         assert_eq!(Groups::new(&[(2.0, 1.0), (2.0, 3.0)], 5).of(2.0), 0);
+    }
+
+    /// A large file that is written seldom, and a small one that is written as much, are
+    /// apart; one that is hardly known is with the mean, and journal and catalog alone.
+    #[test]
+    fn files_of_a_like_life() {
+        let mut files = Files::new(&[], &Rules::default());
+        let names = [
+            "collection-0-1.wt",
+            "index-1-1.wt",
+            "collection-2-1.wt",
+            "journal/WiredTigerLog.01",
+            "WiredTiger.wt",
+        ];
+        for (file, name) in (0..).zip(names) {
+            files.set_name(file, name);
+        }
+        let mut life = Life::new(8, 5);
+        let write = |life: &mut Life, files: &Files, file, pages: u32| {
+            (0..pages).map(|p| life.place(files, file, p)).last()
+        };
+        for (file, pages) in [(0, 1 << 20), (1, 1 << 10), (2, 1 << 20)] {
+            files.grow(file, pages * PAGE);
+        }
+        let first = [0, 1, 2, 3, 4]
+            .map(|file| write(&mut life, &files, file, [500, 500, 63, 9, 9][file as usize]).unwrap());
+        assert_eq!(first, [3, 3, 3, 2, 1], "nothing is known");
+        life.checkpoint(&files, 1);
+        let second = [0, 1, 2, 3, 4].map(|file| write(&mut life, &files, file, 1).unwrap());
+        assert_eq!(second[3..], [2, 1]);
+        assert!(
+            second[0] > second[1],
+            "the longest life has the last group: {second:?}"
+        );
+        assert!((second[1]..=second[0]).contains(&second[2]), "{second:?}");
+        // What was written before counts for seven eighths: 63 and 8 are less than 64.
+        write(&mut life, &files, 2, 7);
+        life.checkpoint(&files, 2);
+        assert!(!life.group.contains_key(&2));
+        write(&mut life, &files, 2, 9);
+        life.checkpoint(&files, 3);
+        assert!(life.group.contains_key(&2));
+        life.deleted(&files, 0, 4);
+        assert!(life.written.len() == 2 && !life.group.contains_key(&0));
     }
 
     #[test]
