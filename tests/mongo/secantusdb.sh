@@ -101,7 +101,8 @@ server "${secure[@]}"
 works 'it comes back' until_true '(($(logged "connected to the server") == 2))'
 is 'with its documents' "$(client "$as_dsmd" update 1 1)" 2000
 
-# Who asks dies, and comes back.
+# Who asks dies, and comes back. Between two answers that were late nobody would say so.
+works 'it is asked again' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
 kill -9 "$asker"
 wait "$asker" 2>/dev/null
 works 'who asks is killed, which is told' until_true '(($(logged "dsm-mongo has ended") == 1))'
