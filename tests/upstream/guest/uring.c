@@ -55,6 +55,10 @@ static int ring_write(int device, void *data, unsigned int length, uint64_t offs
 
 	if (syscall(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
 		err(2, "io_uring_enter");
+	/* Who polls comes back without a result when another task wants the processor. */
+	while (!__atomic_load_n((uint32_t *)(cq + p.cq_off.tail), __ATOMIC_ACQUIRE))
+		if (syscall(SYS_io_uring_enter, fd, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0 && errno != EINTR)
+			err(2, "io_uring_enter");
 	cqe = (void *)(cq + p.cq_off.cqes);
 	return cqe->res;
 }
