@@ -110,12 +110,9 @@ works 'the file system is whole' xfs_repair -n /dev/mapper/vg-db
 refused 'no such name' 'nobody: there is no device-mapper device of this name; nothing was changed' dsmctl insert nobody
 refused 'not of device-mapper' 'it is not a device-mapper device' dsmctl insert "$plain"
 refused 'no device' '/etc/passwd: it is not a block device; nothing was changed' dsmctl insert /etc/passwd
-lvm lvcreate -y -Wn -Zn -L 64M -n two vg "$ssd"
-lvm lvextend -L +64M vg/two "$plain"
-stays 'two segments' 'consists of 2 pieces (linear), and dsm can only take the place of one' vg-two dsmctl insert vg-two
-not_loaded 'two segments' vg-two
 lvm lvcreate -y -Wn -Zn -i 2 -L 64M -n wide vg
 stays 'striped' 'is striped, not linear' vg-wide dsmctl insert vg-wide
+not_loaded 'striped' vg-wide
 stays 'withdraw from what is not dsm' "the device's target is striped, not dsm" vg-wide dsmctl withdraw vg-wide
 lvm lvcreate -y -Wn -Zn -L 64M -n meta vg "$ssd"
 dd if=/dev/zero of=/dev/mapper/vg-meta bs=1M count=4 oflag=direct status=none

@@ -27,7 +27,9 @@ stays() {
 }
 
 dsmctl create t "$ssd" --groups 2 --discard on >/dev/null
-dmsetup create piece --table "0 8192 linear $plain 0"
+dmsetup create piece --table "0 4096 linear $plain 0
+4096 4096 linear $plain 8192"
+pieces=$(dmsetup table piece)
 dsmctl insert piece --policy file >/dev/null
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
@@ -108,6 +110,7 @@ end_work
 kill $agent
 wait $agent
 umount $mnt
+is 'the device of two segments has them still' "$(dmsetup table piece-dsm)" "$pieces"
 works 'the file system is whole' xfs_repair -n /dev/mapper/t
 dsmctl remove t
 dmsetup remove piece

@@ -53,11 +53,13 @@ pub enum Command {
     Remove { name: String },
     /// Put dsm in the place of dm-linear, while the file system is mounted and in use
     ///
-    /// For a volume of LVM's, or any other device of device-mapper's that is one piece of
-    /// another device: its table becomes dsm's on the same sectors. What is under way is
-    /// waited for, and what comes meanwhile waits; nothing is lost, and the database need
-    /// not know. Refused where the table is anything but one linear piece, or somebody
-    /// else is about to change it. It lasts until LVM sets up the volume anew, as it does
+    /// For a volume of LVM's, or any other device of device-mapper's that is linear: its
+    /// table becomes dsm's on the same sectors. What is under way is waited for, and what
+    /// comes meanwhile waits; nothing is lost, and the database need not know. Where there
+    /// are several segments they become the table of a device below, NAME-dsm, which the
+    /// kernel removes when the volume does not need it any more. Refused where the table is
+    /// anything but linear, the segments lie on devices that differ in their number of
+    /// write streams, or somebody else is about to change the table. It lasts until LVM sets up the volume anew, as it does
     /// when the machine starts and when the volume is extended, moved or has a snapshot
     /// taken: dsm is gone from it then, dsmd says so, and this command puts it back.
     Insert(Box<Insert>),

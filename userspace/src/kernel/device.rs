@@ -74,11 +74,17 @@ pub trait Target {
     }
 }
 
-/// What makes it a dsm device, where it may have been one.
-fn way_back(name: &str, line: &Line) -> String {
-    match line.linear() {
-        Some(_) => format!("; `dsmctl insert {name}` puts dsm in its place"),
-        None => String::new(),
+/// The line of a table that is dsm's alone.
+fn only_dsm<'a>(name: &str, lines: &'a [Line]) -> Result<&'a Line> {
+    match lines {
+        [line] if line.target == "dsm" => Ok(line),
+        [] => bail!("{name}: the device has no table"),
+        // A volume that was on dsm, or may be.
+        lines if lines.iter().all(|l| l.linear().is_some()) => bail!(
+            "{name}: the device's target is linear, not dsm; `dsmctl insert {name}` puts dsm in its place"
+        ),
+        [line] => bail!("{name}: the device's target is {}, not dsm", line.target),
+        _ => bail!("{name}: the device's table has several lines, one of dsm is needed"),
     }
 }
 
@@ -100,21 +106,13 @@ impl Device {
             }
             Err(e) => return Err(e).with_context(|| format!("{name}: cannot read its table")),
         };
-        match lines.as_slice() {
-            [line] if line.target == "dsm" => Ok(Self {
-                dm,
-                name: info.name,
-                devno: info.dev,
-                sectors: line.length,
-            }),
-            [] => bail!("{name}: the device has no table"),
-            [line] => bail!(
-                "{name}: the device's target is {}, not dsm{}",
-                line.target,
-                way_back(&info.name, line)
-            ),
-            _ => bail!("{name}: the device's table has several lines, one of dsm is needed"),
-        }
+        let sectors = only_dsm(&info.name, &lines)?.length;
+        Ok(Self {
+            dm,
+            name: info.name,
+            devno: info.dev,
+            sectors,
+        })
     }
 
     /// The names of all devices whose table is one line of `dsm`.
@@ -198,5 +196,39 @@ impl Target for Device {
             return Err(MessageError::Resized(self.sectors, line.length));
         }
         Ok(line.params.parse()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_is_told_of_linear_devices() {
+        let line = |target: &str, params: &str| Line {
+            start: 0,
+            length: 8,
+            target: target.into(),
+            params: params.into(),
+        };
+        let linear = || line("linear", "259:0 2048");
+        let dsm = line("dsm", "259:0 0");
+        assert_eq!(only_dsm("d", std::slice::from_ref(&dsm)).unwrap(), &dsm);
+        let back = "d: the device's target is linear, not dsm; `dsmctl insert d` puts dsm in its place";
+        for (lines, wanted) in [
+            (vec![], "d: the device has no table"),
+            (vec![linear()], back),
+            (vec![linear(), linear()], back),
+            (
+                vec![line("striped", "")],
+                "d: the device's target is striped, not dsm",
+            ),
+            (
+                vec![linear(), dsm],
+                "d: the device's table has several lines, one of dsm is needed",
+            ),
+        ] {
+            assert_eq!(only_dsm("d", &lines).unwrap_err().to_string(), wanted);
+        }
     }
 }

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::base::bytes::{self, put};
 use crate::kernel::devno::DevNo;
-use crate::kernel::udev::Cookie;
+use crate::kernel::udev::{Cookie, Shown};
 
 const CONTROL: &str = "/dev/mapper/control";
 
@@ -36,6 +36,9 @@ mod at {
 const HEADER: usize = 312;
 const NAME_LEN: usize = 128;
 const UUID_LEN: usize = 129;
+/// Bytes that a name and a UUID may have.
+pub const LONGEST_NAME: usize = NAME_LEN - 1;
+pub const LONGEST_UUID: usize = UUID_LEN - 1;
 /// `struct dm_target_spec`: start, length, status, next, type.
 const SPEC: usize = 40;
 const TYPE_LEN: usize = 16;
@@ -64,6 +67,7 @@ mod flag {
     pub const NOFLUSH: u32 = 1 << 11;
     pub const UEVENT_GENERATED: u32 = 1 << 13;
     pub const DATA_OUT: u32 = 1 << 16;
+    pub const DEFERRED_REMOVE: u32 = 1 << 17;
 }
 
 /// Room for replies; `regions` with its default count fits.
@@ -221,6 +225,26 @@ fn info(reply: &[u8]) -> Result<Info, DmError> {
     })
 }
 
+/// The lines of a table as struct dm_target_spec, each with its parameters behind it.
+fn specs(lines: &[Line]) -> Result<Vec<u8>, DmError> {
+    let mut specs = Vec::new();
+    for line in lines {
+        if line.target.len() >= TYPE_LEN {
+            return Err(DmError::Malformed);
+        }
+        let size = (SPEC + line.params.len() + 1).next_multiple_of(8);
+        let mut spec = vec![0u8; size];
+        put(&mut spec, 0, &line.start.to_ne_bytes());
+        put(&mut spec, 8, &line.length.to_ne_bytes());
+        // To the next one, counted from this.
+        put(&mut spec, 20, &(size as u32).to_ne_bytes());
+        put(&mut spec, 24, line.target.as_bytes());
+        put(&mut spec, SPEC, line.params.as_bytes());
+        specs.extend(spec);
+    }
+    Ok(specs)
+}
+
 /// The part of a reply that follows the header.
 fn payload(reply: &[u8]) -> Result<&[u8], DmError> {
     let start = get_u32(reply, at::DATA_START)? as usize;
@@ -277,9 +301,9 @@ impl Dm {
     }
 
     /// A call after which udev has work to do: returns when it is done.
-    fn call_synced(&self, cmd: Cmd, head: &mut [u8; HEADER]) -> Result<Info, DmError> {
+    fn call_synced(&self, cmd: Cmd, head: &mut [u8; HEADER], shown: Shown) -> Result<Info, DmError> {
         let cookie = Cookie::new();
-        put(head, at::EVENT_NR, &cookie.event_nr().to_ne_bytes());
+        put(head, at::EVENT_NR, &cookie.event_nr(shown).to_ne_bytes());
         let reply = self.call(cmd, head, &[], 0)?;
         if get_u32(&reply, at::FLAGS)? & flag::UEVENT_GENERATED != 0 {
             cookie.wait();
@@ -334,31 +358,25 @@ impl Dm {
     /// A device without a table.  The prefix of its UUID tells udev's rules whose
     /// it is.
     pub fn create(&self, name: &str) -> Result<Info, DmError> {
+        self.create_as(name, &format!("DSM-{name}"))
+    }
+
+    /// What is beyond the length of a UUID is cut off.
+    pub fn create_as(&self, name: &str, uuid: &str) -> Result<Info, DmError> {
         let mut head = header(Some(Id::Name(name)), 0)?;
-        let uuid = format!("DSM-{name}");
         put(
             &mut head,
             at::UUID,
-            &uuid.as_bytes()[..uuid.len().min(UUID_LEN - 1)],
+            &uuid.as_bytes()[..uuid.len().min(LONGEST_UUID)],
         );
         info(&self.call(Cmd::DevCreate, &head, &[], 0)?)
     }
 
-    /// Loads a table of one line; it takes effect with [`Dm::resume`].
-    pub fn load(&self, name: &str, line: &Line) -> Result<(), DmError> {
-        if line.target.len() >= TYPE_LEN {
-            return Err(DmError::Malformed);
-        }
+    /// Loads a table; it takes effect with [`Dm::resume`].
+    pub fn load(&self, name: &str, lines: &[Line]) -> Result<(), DmError> {
         let mut head = header(Some(Id::Name(name)), 0)?;
-        put(&mut head, at::TARGET_COUNT, &1u32.to_ne_bytes());
-        let size = (SPEC + line.params.len() + 1).next_multiple_of(8);
-        let mut spec = vec![0u8; size];
-        put(&mut spec, 0, &line.start.to_ne_bytes());
-        put(&mut spec, 8, &line.length.to_ne_bytes());
-        put(&mut spec, 20, &(size as u32).to_ne_bytes());
-        put(&mut spec, 24, line.target.as_bytes());
-        put(&mut spec, SPEC, line.params.as_bytes());
-        self.call(Cmd::TableLoad, &head, &spec, 0)?;
+        put(&mut head, at::TARGET_COUNT, &(lines.len() as u32).to_ne_bytes());
+        self.call(Cmd::TableLoad, &head, &specs(lines)?, 0)?;
         Ok(())
     }
 
@@ -372,11 +390,35 @@ impl Dm {
     /// of a device that is in use, the kernel freezes the file system and waits for
     /// what is under way before that.
     pub fn resume(&self, name: &str) -> Result<Info, DmError> {
-        self.call_synced(Cmd::DevSuspend, &mut header(Some(Id::Name(name)), 0)?)
+        self.call_synced(
+            Cmd::DevSuspend,
+            &mut header(Some(Id::Name(name)), 0)?,
+            Shown::Fully,
+        )
+    }
+
+    /// Starts a device that is part of another.
+    pub fn resume_hidden(&self, name: &str) -> Result<Info, DmError> {
+        self.call_synced(
+            Cmd::DevSuspend,
+            &mut header(Some(Id::Name(name)), 0)?,
+            Shown::Hidden,
+        )
     }
 
     pub fn remove(&self, name: &str) -> Result<(), DmError> {
-        self.call_synced(Cmd::DevRemove, &mut header(Some(Id::Name(name)), 0)?)?;
+        self.call_synced(
+            Cmd::DevRemove,
+            &mut header(Some(Id::Name(name)), 0)?,
+            Shown::Fully,
+        )?;
+        Ok(())
+    }
+
+    /// The kernel removes it as soon as nobody has it open, at once if nobody has.
+    pub fn remove_deferred(&self, name: &str) -> Result<(), DmError> {
+        let mut head = header(Some(Id::Name(name)), flag::DEFERRED_REMOVE)?;
+        self.call_synced(Cmd::DevRemove, &mut head, Shown::Fully)?;
         Ok(())
     }
 
@@ -460,6 +502,31 @@ mod tests {
         for name in ["", "a/b", "a\0b", &"x".repeat(128)] {
             assert!(matches!(header(Some(Id::Name(name)), 0), Err(DmError::Name(_))));
         }
+    }
+
+    #[test]
+    fn lines_follow_each_other() {
+        let line = |start, length, params: &str| Line {
+            start,
+            length,
+            target: "linear".into(),
+            params: params.into(),
+        };
+        let bytes = specs(&[line(0, 100, "259:0 2048"), line(100, 8, "8:16 0")]).unwrap();
+        assert_eq!(
+            (get_u64(&bytes, 8).unwrap(), get_u32(&bytes, 20).unwrap()),
+            (100, 56)
+        );
+        let second = &bytes[56..];
+        assert_eq!(
+            (get_u64(second, 0).unwrap(), get_u64(second, 8).unwrap()),
+            (100, 8)
+        );
+        assert_eq!(
+            (get_str(&second[24..SPEC]), get_str(&second[SPEC..])),
+            ("linear".into(), "8:16 0".into())
+        );
+        assert_eq!(second.len(), get_u32(second, 20).unwrap() as usize);
     }
 
     #[test]

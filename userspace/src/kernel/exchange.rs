@@ -18,7 +18,7 @@ use crate::kernel::reply::TableLine;
 /// What this needs of device-mapper.
 pub trait Tables {
     fn table(&self, name: &str) -> Result<(Info, Vec<Line>), DmError>;
-    fn load(&self, name: &str, line: &Line) -> Result<(), DmError>;
+    fn load(&self, name: &str, lines: &[Line]) -> Result<(), DmError>;
     fn clear(&self, name: &str) -> Result<(), DmError>;
     fn resume(&self, name: &str) -> Result<(), DmError>;
 }
@@ -28,8 +28,8 @@ impl Tables for Dm {
         Self::table(self, Id::Name(name))
     }
 
-    fn load(&self, name: &str, line: &Line) -> Result<(), DmError> {
-        Self::load(self, name, line)
+    fn load(&self, name: &str, lines: &[Line]) -> Result<(), DmError> {
+        Self::load(self, name, lines)
     }
 
     fn clear(&self, name: &str) -> Result<(), DmError> {
@@ -64,6 +64,18 @@ impl Guard {
 
 /// The one line of a table that can be exchanged.
 pub fn only_line<'a>(name: &str, info: &Info, lines: &'a [Line]) -> Result<&'a Line> {
+    match free(name, info, lines)? {
+        [line] => Ok(line),
+        several => bail!(
+            "{name}: the device's table has {} lines ({}), and dsm must be the only one; nothing was changed",
+            several.len(),
+            kinds(several)
+        ),
+    }
+}
+
+/// A table that can be exchanged: it is active, and nobody is about to change it.
+pub fn free<'a>(name: &str, info: &Info, lines: &'a [Line]) -> Result<&'a [Line]> {
     let quiet = |free: bool, what: &str| -> Result<()> {
         ensure!(free, "{name}: {what}; nothing was changed");
         Ok(())
@@ -77,22 +89,16 @@ pub fn only_line<'a>(name: &str, info: &Info, lines: &'a [Line]) -> Result<&'a L
         !info.read_only,
         "the device is read-only, so that there is nothing to stamp",
     )?;
-    match lines {
-        [line] if line.start == 0 => Ok(line),
-        [] => bail!("{name}: the device has no table; nothing was changed"),
-        [line] => bail!(
-            "{name}: the device's table begins at sector {}; nothing was changed",
-            line.start
-        ),
-        several => bail!(
-            "{name}: the device consists of {} pieces ({}), and dsm can only take the place of one; nothing was changed",
-            several.len(),
-            kinds(several)
-        ),
-    }
+    quiet(!lines.is_empty(), "the device has no table")?;
+    Ok(lines)
 }
 
-fn kinds(lines: &[Line]) -> String {
+/// Sectors of a table.
+pub fn sectors(lines: &[Line]) -> u64 {
+    lines.iter().map(|l| l.length).sum()
+}
+
+pub fn kinds(lines: &[Line]) -> String {
     let mut kinds: Vec<&str> = lines.iter().map(|l| l.target.as_str()).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -136,16 +142,20 @@ pub fn linear_line(dsm: &Line, table: &TableLine) -> Line {
 }
 
 /// What a refused table is refused for.
-pub fn load(tables: &dyn Tables, name: &str, line: &Line) -> Result<()> {
+pub fn load<T: Tables + ?Sized>(tables: &T, name: &str, lines: &[Line]) -> Result<()> {
     let mut said = Since::now();
-    let Err(e) = tables.load(name, line) else {
+    let Err(e) = tables.load(name, lines) else {
         return Ok(());
     };
     let sentences = said.refusals();
     Err(if sentences.is_empty() {
+        let shown: Vec<String> = lines
+            .iter()
+            .map(|l| format!("{} {}", l.target, l.params))
+            .collect();
         anyhow::Error::new(e).context(format!(
-            "{name}: the kernel refused the table '{} {}'",
-            line.target, line.params
+            "{name}: the kernel refused the table '{}'",
+            shown.join(", ")
         ))
     } else {
         anyhow!("{name}: {}; nothing was changed", sentences.join("; "))
@@ -153,15 +163,26 @@ pub fn load(tables: &dyn Tables, name: &str, line: &Line) -> Result<()> {
 }
 
 /// Puts `new` in the place of `old`, which the device's table must be.
-pub fn exchange(tables: &dyn Tables, name: &str, old: &Line, new: &Line) -> Result<()> {
+pub fn exchange<T: Tables + ?Sized>(tables: &T, name: &str, old: &[Line], new: &[Line]) -> Result<()> {
+    exchange_with(tables, name, old, new, &|| Ok(()))
+}
+
+/// The same; `loaded` is called while the new table waits to take effect.
+pub fn exchange_with<T: Tables + ?Sized>(
+    tables: &T,
+    name: &str,
+    old: &[Line],
+    new: &[Line],
+    loaded: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     ensure!(
-        (old.start, old.length) == (new.start, new.length),
+        sectors(old) == sectors(new),
         "{name}: the new table has {} sectors, the old one {}; nothing was changed",
-        new.length,
-        old.length
+        sectors(new),
+        sectors(old)
     );
     load(tables, name, new)?;
-    if let Err(e) = still(tables, name, old) {
+    if let Err(e) = loaded().and_then(|()| still(tables, name, old)) {
         let _ = tables.clear(name);
         return Err(e);
     }
@@ -171,22 +192,23 @@ pub fn exchange(tables: &dyn Tables, name: &str, old: &Line, new: &Line) -> Resu
     let (_, lines) = tables
         .table(name)
         .with_context(|| format!("{name}: cannot read its table"))?;
-    match lines.as_slice() {
-        [line] if (&line.target, line.length) == (&new.target, new.length) => Ok(()),
-        lines => bail!(
-            "{name}: somebody else exchanged the device's table at the same moment: it is {} now",
-            kinds(lines)
-        ),
-    }
+    // The kernel may show parameters in other words than they were given in.
+    let alike = |(a, b): (&Line, &Line)| (&a.target, a.start, a.length) == (&b.target, b.start, b.length);
+    ensure!(
+        lines.len() == new.len() && lines.iter().zip(new).all(alike),
+        "{name}: somebody else exchanged the device's table at the same moment: it is {} now",
+        kinds(&lines)
+    );
+    Ok(())
 }
 
 /// Whether the active table is what it was when it was looked at.
-fn still(tables: &dyn Tables, name: &str, old: &Line) -> Result<()> {
+fn still<T: Tables + ?Sized>(tables: &T, name: &str, old: &[Line]) -> Result<()> {
     let (info, lines) = tables
         .table(name)
         .with_context(|| format!("{name}: cannot read its table"))?;
     ensure!(
-        lines == std::slice::from_ref(old) && !info.suspended,
+        lines == old && !info.suspended,
         "{name}: somebody else changed the device's table at the same moment; nothing was changed by this"
     );
     Ok(())
@@ -194,7 +216,7 @@ fn still(tables: &dyn Tables, name: &str, old: &Line) -> Result<()> {
 
 /// After a failure of the exchange itself the old table is in place, but the kernel may
 /// have left the device suspended.
-fn go_on_as_before(tables: &dyn Tables, name: &str, e: DmError) -> anyhow::Error {
+fn go_on_as_before<T: Tables + ?Sized>(tables: &T, name: &str, e: DmError) -> anyhow::Error {
     let _ = tables.clear(name);
     let on = tables.resume(name);
     let what = match (on, e.errno()) {
@@ -236,7 +258,7 @@ mod tests {
     #[derive(Default)]
     struct Fake {
         active: RefCell<Vec<Line>>,
-        inactive: RefCell<Option<Line>>,
+        inactive: RefCell<Option<Vec<Line>>>,
         suspended: RefCell<bool>,
         calls: RefCell<Vec<&'static str>>,
         /// Takes effect when our table is loaded.
@@ -278,12 +300,12 @@ mod tests {
             Ok((info(self), self.active.borrow().clone()))
         }
 
-        fn load(&self, _: &str, line: &Line) -> Result<(), DmError> {
+        fn load(&self, _: &str, lines: &[Line]) -> Result<(), DmError> {
             self.calls.borrow_mut().push("load");
             if self.refuse_load {
                 return Err(Errno::INVAL.into());
             }
-            *self.inactive.borrow_mut() = Some(line.clone());
+            *self.inactive.borrow_mut() = Some(lines.to_vec());
             if let Some(other) = &self.meanwhile {
                 *self.active.borrow_mut() = vec![other.clone()];
             }
@@ -304,8 +326,8 @@ mod tests {
                 return Err(e.into());
             }
             *self.suspended.borrow_mut() = false;
-            if let Some(line) = self.inactive.borrow_mut().take() {
-                *self.active.borrow_mut() = vec![self.last_moment.clone().unwrap_or(line)];
+            if let Some(lines) = self.inactive.borrow_mut().take() {
+                *self.active.borrow_mut() = self.last_moment.clone().map_or(lines, |line| vec![line]);
             }
             Ok(())
         }
@@ -329,7 +351,7 @@ mod tests {
     }
 
     fn refusal(f: &Fake) -> String {
-        let said = exchange(f, "vg-lv", &old(), &new()).unwrap_err().to_string();
+        let said = exchange(f, "vg-lv", &[old()], &[new()]).unwrap_err().to_string();
         assert!(f.inactive.borrow().is_none(), "no table is left loaded");
         assert!(!*f.suspended.borrow(), "the device goes on");
         said
@@ -338,10 +360,10 @@ mod tests {
     #[test]
     fn one_table_takes_the_place_of_the_other() {
         let f = Fake::with(old());
-        exchange(&f, "vg-lv", &old(), &new()).unwrap();
+        exchange(&f, "vg-lv", &[old()], &[new()]).unwrap();
         assert_eq!(f.active(), new());
         assert_eq!(*f.calls.borrow(), ["load", "resume"]);
-        exchange(&f, "vg-lv", &new(), &old()).unwrap();
+        exchange(&f, "vg-lv", &[new()], &[old()]).unwrap();
         assert_eq!(f.active(), old());
     }
 
@@ -375,7 +397,9 @@ mod tests {
     fn another_size_is_refused() {
         let f = Fake::with(old());
         let longer = line("dsm", "259:0 2048", 1008);
-        let said = exchange(&f, "vg-lv", &old(), &longer).unwrap_err().to_string();
+        let said = exchange(&f, "vg-lv", &[old()], &[longer])
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             said,
             "vg-lv: the new table has 1008 sectors, the old one 1000; nothing was changed"
@@ -403,7 +427,7 @@ mod tests {
 
         let f = Fake::with(old());
         f.fail_resume.borrow_mut().extend([Errno::IO, Errno::NOMEM]);
-        let said = exchange(&f, "vg-lv", &old(), &new()).unwrap_err().to_string();
+        let said = exchange(&f, "vg-lv", &[old()], &[new()]).unwrap_err().to_string();
         assert!(said.contains("`dmsetup resume vg-lv`"), "{said}");
     }
 
@@ -440,7 +464,7 @@ mod tests {
         assert_eq!(of(&free, &[]), "d: the device has no table; nothing was changed");
         assert_eq!(
             of(&free, &[old(), old()]),
-            "d: the device consists of 2 pieces (linear), and dsm can only take the place of one; nothing was changed"
+            "d: the device's table has 2 lines (linear), and dsm must be the only one; nothing was changed"
         );
         for (target, is) in [
             ("snapshot-origin", "a volume that has a snapshot"),

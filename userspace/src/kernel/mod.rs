@@ -18,6 +18,7 @@ pub mod module;
 pub mod mounts;
 pub mod node;
 pub mod reply;
+pub mod segments;
 pub mod stack;
 pub mod streams;
 pub mod sysfs;

@@ -84,6 +84,24 @@ pub fn below(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Below
     Ok(found)
 }
 
+/// What devices have, where that is not the same for all: `nvme0n1 has 8, nvme1n1 has none`.
+pub fn differing(sysfs: &Sysfs, tables: &dyn LiveTables, devs: &[DevNo]) -> Result<Option<String>> {
+    let mut all = Vec::new();
+    for &dev in devs {
+        // A kernel without write streams has them nowhere.
+        let streams = below(sysfs, tables, dev)?.streams.unwrap_or(0);
+        all.push((sysfs.name(dev), streams));
+    }
+    all.sort();
+    all.dedup();
+    let shown = all.iter().map(|(name, streams)| match streams {
+        0 => format!("{name} has none"),
+        n => format!("{name} has {n}"),
+    });
+    let same = all.windows(2).all(|w| w[0].1 == w[1].1);
+    Ok((!same).then(|| shown.collect::<Vec<_>>().join(", ")))
+}
+
 fn stacked(sysfs: &Sysfs, dev: DevNo) -> bool {
     sysfs.is_dm(dev) || sysfs.is_md(dev)
 }
@@ -241,6 +259,29 @@ mod tests {
         let found = look(&t, &linear(), "253:0");
         assert_eq!(found.streams, Some(0));
         assert!(found.leaves_to_name().is_empty());
+    }
+
+    #[test]
+    fn devices_that_differ() {
+        let t = disks();
+        t.add("259:3", "nvme2n1");
+        t.set("259:3", ATTRIBUTE, "8");
+        t.add("8:0", "sda");
+        let differ = |devs: &[&str]| {
+            let devs: Vec<DevNo> = devs.iter().map(|d| dev(d)).collect();
+            differing(&t.sysfs(), &Unknown, &devs).unwrap()
+        };
+        assert_eq!(differ(&["259:1"]), None);
+        assert_eq!(
+            differ(&["259:1", "259:3", "259:1"]),
+            None,
+            "a partition, another disk"
+        );
+        assert_eq!(
+            differ(&["259:3", "259:2", "8:0"]).unwrap(),
+            "nvme1n1 has 5, nvme2n1 has 8, sda has none"
+        );
+        assert_eq!(differ(&["8:0", "8:0"]), None, "of none");
     }
 
     #[test]

@@ -13,11 +13,22 @@ const MAGIC: u32 = 0x0d4d;
 /// In the upper half of the cookie that the kernel puts in the uevent: this
 /// event comes from the program that made the device.
 const PRIMARY_SOURCE: u32 = 0x0040;
+/// Likewise, for a device that is part of another: nothing looks into it, mounts it or makes
+/// links in /dev/disk to it (DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG, _DISK_ and _OTHER_).
+const HIDDEN: u32 = 0x0002 | 0x0004 | 0x0008;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether udev will make the nodes in /dev/mapper.
 pub fn makes_nodes() -> bool {
     std::env::var_os("DM_DISABLE_UDEV").is_none() && Path::new("/run/udev/control").exists()
+}
+
+/// What udev is to make of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Fully,
+    /// Its node only.
+    Hidden,
 }
 
 /// A transaction with udev.  Without udev it does nothing.
@@ -33,11 +44,8 @@ impl Cookie {
         Self(if makes_nodes() { Semaphore::create() } else { None })
     }
 
-    pub fn event_nr(&self) -> u32 {
-        match &self.0 {
-            Some(s) => (PRIMARY_SOURCE << 16) | u32::from(s.base),
-            None => 0,
-        }
+    pub fn event_nr(&self, shown: Shown) -> u32 {
+        self.0.as_ref().map_or(0, |s| number(s.base, shown))
     }
 
     /// Waits until the rules have run, or until it has taken too long: a udev
@@ -48,6 +56,14 @@ impl Cookie {
             while Instant::now() < end && s.wait_zero() == Waited::Interrupted {}
         }
     }
+}
+
+fn number(base: u16, shown: Shown) -> u32 {
+    let flags = match shown {
+        Shown::Fully => PRIMARY_SOURCE,
+        Shown::Hidden => PRIMARY_SOURCE | HIDDEN,
+    };
+    (flags << 16) | u32::from(base)
 }
 
 impl Default for Cookie {
@@ -116,5 +132,18 @@ impl Drop for Semaphore {
     fn drop(&mut self) {
         // SAFETY: IPC_RMID takes no fourth argument.
         unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `dmsetup udevflags` of these: DM_UDEV_PRIMARY_SOURCE_FLAG='1', and the three that
+    /// disable rules.
+    #[test]
+    fn flags_are_the_upper_half() {
+        assert_eq!(number(0x1235, Shown::Fully), 0x0040_1235);
+        assert_eq!(number(0x1235, Shown::Hidden), 0x004e_1235);
     }
 }

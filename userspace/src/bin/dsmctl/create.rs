@@ -69,7 +69,7 @@ pub fn create(a: &Create, out: Output) -> Result<()> {
 }
 
 fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathBuf)> {
-    exchange::load(dm, name, line)?;
+    exchange::load(dm, name, std::slice::from_ref(line))?;
     let info = dm
         .resume(name)
         .with_context(|| format!("{name}: cannot start the device"))?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::slice::from_ref;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use serde_json::json;
@@ -189,7 +190,7 @@ fn withdraw_all(dm: &Dm, devices: &[Held], guard: &Guard) -> Result<()> {
     for (n, d) in devices.iter().enumerate() {
         let done = match guard.came() {
             true => Err(anyhow!("interrupted")),
-            false => exchange::exchange(dm, &d.name, &d.dsm, &d.linear),
+            false => exchange::exchange(dm, &d.name, from_ref(&d.dsm), from_ref(&d.linear)),
         };
         if let Err(e) = done {
             return Err(put_back(dm, &devices[..n], e));
@@ -210,7 +211,12 @@ fn put_back(dm: &Dm, devices: &[Held], e: anyhow::Error) -> anyhow::Error {
 
 /// Puts dsm back, the last first; those where it cannot be.
 fn insert_back<'a>(dm: &Dm, devices: &'a [Held]) -> Vec<(&'a Held, anyhow::Error)> {
-    let again = |d: &'a Held| Some((d, exchange::exchange(dm, &d.name, &d.linear, &d.dsm).err()?));
+    let again = |d: &'a Held| {
+        Some((
+            d,
+            exchange::exchange(dm, &d.name, from_ref(&d.linear), from_ref(&d.dsm)).err()?,
+        ))
+    };
     devices.iter().rev().filter_map(again).collect()
 }
 
