@@ -33,7 +33,7 @@ struct dsm_type_window {
 };
 
 /* intlog2() of 64 bits; the bits that are dropped weigh less than 2^-31. */
-static s32 dsm_lg(u64 value)
+s32 dsm_lg(u64 value)
 {
 	int shift = max(fls64(value) - 32, 0);
 
@@ -58,7 +58,7 @@ static void dsm_measure(struct dsm_type_window *types,
 		struct dsm_type_window *type = &types[dsm_type(file)];
 
 		cond_resched();
-		if (!dsm_class_has_groups(file->class))
+		if (!dsm_class_has_groups(DSM_POLICY_DSM, file->class))
 			continue;
 
 		for (int side = 0; side < DSM_NR_SIDES; side++) {
@@ -194,8 +194,10 @@ static void dsm_assign(const struct dsm_policy_params *params,
 u8 dsm_policy_initial(const struct dsm_policy_params *params,
 		      enum dsm_class class, enum dsm_side side)
 {
-	if (!dsm_class_has_groups(class))
+	if (!dsm_class_has_groups(params->policy, class))
 		return DSM_GROUP_NONE;
+	if (params->policy == DSM_POLICY_LIFE)
+		return dsm_life_initial(params);
 	if (params->policy == DSM_POLICY_DSM && class == DSM_PRIMARY)
 		return DSM_GROUP_PRIMARY;
 	if (params->groups < 2 || params->policy < DSM_POLICY_BOUNDARY)
@@ -205,13 +207,17 @@ u8 dsm_policy_initial(const struct dsm_policy_params *params,
 
 void dsm_policy_checkpoint(const struct dsm_policy_params *params,
 			   struct dsm_file_window *files, size_t nr_files,
-			   u64 ms)
+			   u64 ms, struct dsm_life *life)
 {
 	struct dsm_type_window types[DSM_NR_TYPES] = {
 		{ .min = S32_MAX, .max = S32_MIN },
 		{ .min = S32_MAX, .max = S32_MIN },
 	};
 
+	if (params->policy == DSM_POLICY_LIFE) {
+		dsm_life_checkpoint(params, files, nr_files, life);
+		return;
+	}
 	dsm_measure(types, files, nr_files, ms);
 
 	if (params->policy != DSM_POLICY_DSM || params->groups < DSM_MIN_GROUPS)
@@ -222,7 +228,7 @@ void dsm_policy_checkpoint(const struct dsm_policy_params *params,
 
 	for (size_t i = 0; i < nr_files; i++) {
 		cond_resched();
-		if (dsm_class_has_groups(files[i].class))
+		if (dsm_class_has_groups(params->policy, files[i].class))
 			dsm_assign(params, &types[dsm_type(&files[i])], &files[i]);
 	}
 }

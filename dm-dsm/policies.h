@@ -21,6 +21,9 @@
 /* A hotness is a logarithm to base 2 with this many binary places. */
 #define DSM_HOTNESS_SHIFT 24
 
+/* So have the pages that a file was written. */
+#define DSM_WRITTEN_SHIFT 8
+
 enum dsm_class {
 	DSM_COLLECTION,
 	DSM_INDEX,
@@ -42,6 +45,7 @@ enum dsm_policy_id {
 	DSM_POLICY_FILE,
 	DSM_POLICY_BOUNDARY,
 	DSM_POLICY_DSM,
+	DSM_POLICY_LIFE,	/* not of the paper: see life.c */
 	DSM_NR_POLICIES
 };
 
@@ -80,12 +84,32 @@ struct dsm_region_window {
 
 struct dsm_file_window {
 	struct dsm_region_window region[DSM_NR_SIDES];
+	u64 mapped;		/* in: pages that its extents add up to */
+	u64 written;		/* in/out: by life, of all windows, in 2^-DSM_WRITTEN_SHIFT pages */
 	u8 class;		/* enum dsm_class */
 };
 
-static inline bool dsm_class_has_groups(enum dsm_class class)
+/* What the policy life works with, too large for a stack.  Nothing is kept in it. */
+#define DSM_LIFE_BINS	96
+
+struct dsm_life {
+	struct dsm_life_moments {
+		u64 weight, first, second;
+	} below[DSM_LIFE_BINS + 1];
+	u64 cost[2][DSM_LIFE_BINS + 1];
+	u8 begin[DSM_MAX_GROUPS][DSM_LIFE_BINS + 1];
+	u8 group[DSM_LIFE_BINS];
+};
+
+static inline bool dsm_class_has_groups(enum dsm_policy_id policy, enum dsm_class class)
 {
-	return class <= DSM_PRIMARY;
+	return class <= DSM_PRIMARY || (policy == DSM_POLICY_LIFE && class == DSM_OPLOG);
+}
+
+/* The group of files of which nothing is known: the middle. */
+static inline u8 dsm_life_initial(const struct dsm_policy_params *params)
+{
+	return (params->groups + 1) / 2;
 }
 
 /*
@@ -102,13 +126,21 @@ u8 dsm_policy_initial(const struct dsm_policy_params *params,
  */
 s32 dsm_hotness(u64 pages, u64 range, u64 ms);
 
+/* dsm_hotness()'s logarithm, of a @value that is not 0. */
+s32 dsm_lg(u64 value);
+
 /*
  * What happens at a checkpoint (Fig. 9): computes hotness and group of every
  * region and the group whose stream the writes of the next window take.  @ms is
- * the length of the window.
+ * the length of the window, @life scratch.
  */
 void dsm_policy_checkpoint(const struct dsm_policy_params *params,
 			   struct dsm_file_window *files, size_t nr_files,
-			   u64 ms);
+			   u64 ms, struct dsm_life *life);
+
+/* life.c: the same for the policy life, of which a window's length is not asked. */
+void dsm_life_checkpoint(const struct dsm_policy_params *params,
+			 struct dsm_file_window *files, size_t nr_files,
+			 struct dsm_life *life);
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "policies.h"
 
+static struct dsm_life life;	/* scratch */
+
 #define LG(x)	((s32)((x) << DSM_HOTNESS_SHIFT))
 
 static const struct dsm_policy_params paper = {
@@ -124,7 +126,7 @@ static void groups_are_eqs_3_and_4(struct kunit *test)
 	params.alpha = c->alpha;
 	for (int i = 0; i < 5; i++)
 		file[i] = window(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&params, file, 5, 1000);
+	dsm_policy_checkpoint(&params, file, 5, 1000, &life);
 
 	for (int i = 0; i < 5; i++) {
 		KUNIT_EXPECT_EQ(test, file[i].region[DSM_BOTTOM].hotness, LG(i));
@@ -144,7 +146,7 @@ static void on_a_pivot_the_colder_group_holds(struct kunit *test)
 
 	params.groups = 4;
 	params.alpha = 4;
-	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000);
+	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000, &life);
 	expect_groups(test, &file[0], 1, 4);
 	expect_groups(test, &file[1], 1, 2);	/* <= p[1]; on p[2] */
 	expect_groups(test, &file[2], 3, 4);	/* above p[2]; >= p[3] */
@@ -156,7 +158,7 @@ static void equal_hotness_is_group_1(struct kunit *test)
 		window(DSM_COLLECTION, 77, 0), window(DSM_COLLECTION, 77, 77),
 	};
 
-	dsm_policy_checkpoint(&paper, file, 2, 1000);
+	dsm_policy_checkpoint(&paper, file, 2, 1000, &life);
 	expect_groups(test, &file[0], 1, 1);
 	expect_groups(test, &file[1], 1, 1);
 }
@@ -165,7 +167,7 @@ static void one_region_alone_is_group_1(struct kunit *test)
 {
 	struct dsm_file_window file = window(DSM_COLLECTION, 0, 1000000);
 
-	dsm_policy_checkpoint(&paper, &file, 1, 1000);
+	dsm_policy_checkpoint(&paper, &file, 1, 1000, &life);
 	expect_groups(test, &file, 1, 1);
 }
 
@@ -177,7 +179,7 @@ static void without_writes_every_region_is_group_1(struct kunit *test)
 	};
 
 	params.primary_filter = false;
-	dsm_policy_checkpoint(&params, file, 2, 60000);
+	dsm_policy_checkpoint(&params, file, 2, 60000, &life);
 	expect_groups(test, &file[0], 1, 1);
 	expect_groups(test, &file[1], 1, 1);
 	expect_next(test, &file[0], 1, 1);
@@ -185,7 +187,7 @@ static void without_writes_every_region_is_group_1(struct kunit *test)
 
 static void no_files_are_no_trouble(struct kunit *test)
 {
-	dsm_policy_checkpoint(&paper, NULL, 0, 0);
+	dsm_policy_checkpoint(&paper, NULL, 0, 0, &life);
 }
 
 static void an_idle_region_takes_no_part_in_min_and_max(struct kunit *test)
@@ -195,7 +197,7 @@ static void an_idle_region_takes_no_part_in_min_and_max(struct kunit *test)
 		window(DSM_COLLECTION, 1024, 1024 << 4), window(DSM_COLLECTION, 0, 0),
 	};
 
-	dsm_policy_checkpoint(&paper, file, 2, 1000);
+	dsm_policy_checkpoint(&paper, file, 2, 1000, &life);
 	expect_groups(test, &file[0], 1, 3);
 	expect_groups(test, &file[1], 1, 1);
 }
@@ -209,7 +211,7 @@ static void collections_and_indexes_are_grouped_apart(struct kunit *test)
 	};
 
 	params.primary_filter = false;
-	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000);
+	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000, &life);
 	expect_groups(test, &file[0], 1, 3);
 	expect_groups(test, &file[1], 1, 3);
 	expect_groups(test, &file[2], 1, 3);
@@ -253,7 +255,7 @@ static void the_primary_filter_is_line_16_of_fig_9(struct kunit *test)
 	params.threshold2 = c->threshold2;
 	for (int i = 0; i < 2; i++)
 		file[i] = window(DSM_INDEX, c->bottom[i], c->top[i]);
-	dsm_policy_checkpoint(&params, file, 2, 1000);
+	dsm_policy_checkpoint(&params, file, 2, 1000, &life);
 
 	KUNIT_EXPECT_EQ(test, file[1].region[DSM_BOTTOM].group == DSM_GROUP_PRIMARY, c->primary);
 	KUNIT_EXPECT_EQ(test, file[1].region[DSM_TOP].group == DSM_GROUP_PRIMARY, c->primary);
@@ -269,13 +271,13 @@ static void the_filter_can_be_switched_off(struct kunit *test)
 		window(DSM_COLLECTION, 1, 0),
 	};
 
-	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000);
+	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000, &life);
 	expect_groups(test, &file[0], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY);
 	expect_groups(test, &file[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY);
 	expect_groups(test, &file[2], 1, 1);	/* a collection is never one */
 
 	params.primary_filter = false;
-	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000);
+	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000, &life);
 	expect_groups(test, &file[0], 1, 1);
 	expect_groups(test, &file[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY);
 }
@@ -318,7 +320,7 @@ static void prediction_is_eq_5(struct kunit *test)
 		file.region[side].next = c->predicted[side];
 		file.region[side].group = c->before[side];
 	}
-	dsm_policy_checkpoint(&params, &file, 1, 1000);
+	dsm_policy_checkpoint(&params, &file, 1, 1000, &life);
 	expect_groups(test, &file, c->top_is_hot ? 1 : 2, c->top_is_hot ? 2 : 1);
 	expect_next(test, &file, c->next[0], c->next[1]);
 }
@@ -331,7 +333,7 @@ static void one_sided_window(const struct dsm_policy_params *params,
 	file[0].region[DSM_TOP].pages = 0;
 	file[1].region[DSM_BOTTOM].pages = 16;
 	file[1].region[DSM_TOP].pages = 64;
-	dsm_policy_checkpoint(params, file, 2, 60000);
+	dsm_policy_checkpoint(params, file, 2, 60000, &life);
 }
 
 static void a_file_with_one_side_is_where_it_was_found(struct kunit *test)
@@ -363,7 +365,7 @@ static void a_file_with_one_side_is_where_it_was_found(struct kunit *test)
 		/* with the other side written there are turns to take */
 		file[0].region[DSM_BOTTOM].pages = 1 << 10;
 		file[0].region[DSM_TOP].pages = 1 << 20;
-		dsm_policy_checkpoint(&params, file, 2, 60000);
+		dsm_policy_checkpoint(&params, file, 2, 60000, &life);
 		expect_groups(test, &file[0], 2, 3);
 		expect_next(test, &file[0], cases[i].bottom, cases[i].top);
 	}
@@ -393,7 +395,7 @@ static void a_primary_index_that_is_none_any_more_is_predicted_anew(struct kunit
 
 	file[1].region[DSM_BOTTOM].next = DSM_GROUP_PRIMARY;
 	file[1].region[DSM_TOP].next = DSM_GROUP_PRIMARY;
-	dsm_policy_checkpoint(&params, file, 2, 1000);
+	dsm_policy_checkpoint(&params, file, 2, 1000, &life);
 	expect_groups(test, &file[1], 1, 3);
 	expect_next(test, &file[1], 3, 1);
 }
@@ -416,6 +418,11 @@ static const struct initial_case {
 	{ "boundary: a primary index is an index", DSM_POLICY_BOUNDARY, 2, DSM_PRIMARY, 1, 2 },
 	{ "file: a collection", DSM_POLICY_FILE, 1, DSM_COLLECTION, 1, 1 },
 	{ "none: a collection", DSM_POLICY_NONE, 1, DSM_COLLECTION, 1, 1 },
+	{ "life: a collection", DSM_POLICY_LIFE, 3, DSM_COLLECTION, 2, 2 },
+	{ "life: a primary index", DSM_POLICY_LIFE, 4, DSM_PRIMARY, 2, 2 },
+	{ "life: an oplog", DSM_POLICY_LIFE, 2, DSM_OPLOG, 1, 1 },
+	{ "life: a journal", DSM_POLICY_LIFE, 3, DSM_JOURNAL, 0, 0 },
+	{ "life: another file", DSM_POLICY_LIFE, 3, DSM_OTHER, 0, 0 },
 	{ "dsm with one group left", DSM_POLICY_DSM, 1, DSM_COLLECTION, 1, 1 },
 };
 
@@ -440,11 +447,136 @@ static void fixed_policies_measure_and_do_not_move(struct kunit *test)
 
 		params.policy = policy;
 		params.groups = policy == DSM_POLICY_BOUNDARY ? 2 : 1;
-		dsm_policy_checkpoint(&params, &file, 1, 1000);
+		dsm_policy_checkpoint(&params, &file, 1, 1000, &life);
 		KUNIT_EXPECT_EQ(test, file.region[DSM_BOTTOM].hotness, LG(2));
 		expect_groups(test, &file, DSM_GROUP_NONE, DSM_GROUP_NONE);
 		expect_next(test, &file, 1, 2);
 	}
+}
+
+/* A file of so many pages, written so many in the window. */
+static struct dsm_file_window whole(enum dsm_class class, u64 mapped, u64 bottom, u64 top)
+{
+	struct dsm_file_window file = window(class, bottom, top);
+
+	file.mapped = mapped;
+	return file;
+}
+
+static void life_groups_files_of_all_types_by_what_is_written_of_them(struct kunit *test)
+{
+	const struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 3 };
+	/* hotness -10, -9, 0, 0, 4; the sides are one file's */
+	struct dsm_file_window file[] = {
+		whole(DSM_COLLECTION, 1 << 20, 512, 512),
+		whole(DSM_OPLOG, 1 << 20, 2048, 0),
+		whole(DSM_INDEX, 1024, 0, 1024),
+		whole(DSM_COLLECTION, 4096, 4000, 96),
+		whole(DSM_PRIMARY, 128, 2048, 0),
+		whole(DSM_JOURNAL, 128, 9999, 0),
+	};
+	static const u8 group[] = { 1, 1, 2, 2, 3 };
+
+	dsm_policy_checkpoint(&params, file, ARRAY_SIZE(file), 1000, &life);
+	for (int i = 0; i < ARRAY_SIZE(group); i++) {
+		expect_groups(test, &file[i], group[i], group[i]);
+		expect_next(test, &file[i], group[i], group[i]);
+	}
+	KUNIT_EXPECT_EQ(test, file[0].region[DSM_TOP].hotness, LG(-10));
+	KUNIT_EXPECT_EQ(test, file[4].region[DSM_BOTTOM].hotness, LG(4));
+	KUNIT_EXPECT_EQ(test, file[5].written, 0);
+	expect_next(test, &file[5], 1, 2);
+}
+
+static void what_was_written_before_counts_for_seven_eighths(struct kunit *test)
+{
+	const struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 2 };
+	struct dsm_file_window file[] = {
+		whole(DSM_COLLECTION, 1 << 20, 1024, 0),
+		whole(DSM_INDEX, 1024, 1024, 0),
+		whole(DSM_INDEX, 1 << 20, 63, 0),
+	};
+
+	/* 63 pages are too few to know a file by. */
+	dsm_policy_checkpoint(&params, file, 3, 1000, &life);
+	expect_next(test, &file[0], 1, 1);
+	expect_next(test, &file[1], 2, 2);
+	KUNIT_EXPECT_EQ(test, file[2].written, 63 << DSM_WRITTEN_SHIFT);
+
+	expect_next(test, &file[2], 2, 2);
+
+	/* 55.125 and 8 are too few, seven eighths of that and 9 are not. */
+	file[0].region[DSM_BOTTOM].pages = 0;
+	file[2].region[DSM_BOTTOM].pages = 8;
+	dsm_policy_checkpoint(&params, file, 3, 1000, &life);
+	KUNIT_EXPECT_EQ(test, file[0].written, 896 << DSM_WRITTEN_SHIFT);
+	expect_next(test, &file[0], 1, 1);
+	KUNIT_EXPECT_EQ(test, file[2].written, (63 << DSM_WRITTEN_SHIFT) + 32);
+	expect_next(test, &file[2], 2, 2);
+
+	file[2].region[DSM_BOTTOM].pages = 9;
+	dsm_policy_checkpoint(&params, file, 3, 1000, &life);
+	KUNIT_EXPECT_GT(test, file[2].region[DSM_BOTTOM].hotness, LG(-14));
+	KUNIT_EXPECT_LT(test, file[2].region[DSM_BOTTOM].hotness, LG(-13));
+	expect_next(test, &file[2], 1, 1);
+}
+
+static void an_unknown_file_is_with_the_mean(struct kunit *test)
+{
+	const struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 3 };
+	struct dsm_file_window file[] = {
+		whole(DSM_COLLECTION, 1 << 20, 1024, 0),
+		whole(DSM_COLLECTION, 1 << 15, 1024, 0),
+		whole(DSM_COLLECTION, 1024, 1024, 0),
+		whole(DSM_COLLECTION, 0, 63, 0),
+	};
+
+	dsm_policy_checkpoint(&params, file, 4, 1000, &life);
+	expect_next(test, &file[0], 1, 1);
+	expect_next(test, &file[2], 3, 3);
+	expect_next(test, &file[3], 2, 2);
+	file[2].region[DSM_BOTTOM].pages = 1 << 20;
+	dsm_policy_checkpoint(&params, file, 4, 1000, &life);
+	expect_next(test, &file[3], 3, 3);
+}
+
+static void files_of_one_life_are_in_the_middle(struct kunit *test)
+{
+	struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 5 };
+	struct dsm_file_window file[] = {
+		whole(DSM_COLLECTION, 1024, 1024, 0),
+		whole(DSM_INDEX, 2048, 2048, 0),
+		whole(DSM_INDEX, 2048, 0, 0),
+	};
+
+	dsm_policy_checkpoint(&params, file, 3, 1000, &life);
+	for (int i = 0; i < 3; i++)
+		expect_next(test, &file[i], 3, 3);
+	dsm_policy_checkpoint(&params, &file[2], 1, 1000, &life);
+	expect_next(test, &file[2], 3, 3);
+	dsm_policy_checkpoint(&params, NULL, 0, 1000, &life);
+	params.groups = 1;
+	file[1].region[DSM_BOTTOM].pages = 1 << 20;
+	dsm_policy_checkpoint(&params, file, 3, 1000, &life);
+	for (int i = 0; i < 3; i++)
+		expect_next(test, &file[i], 1, 1);
+}
+
+static void life_overflows_nowhere(struct kunit *test)
+{
+	const struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 16 };
+	struct dsm_file_window file[] = {
+		whole(DSM_COLLECTION, U32_MAX, 64, 0),
+		whole(DSM_COLLECTION, 0, U32_MAX, U32_MAX),
+		whole(DSM_COLLECTION, 1ULL << 33, 1ULL << 47, 1ULL << 47),
+	};
+
+	for (int i = 0; i < 100; i++)
+		dsm_policy_checkpoint(&params, file, 3, 1000, &life);
+	KUNIT_EXPECT_GT(test, file[2].written, 7ULL << (48 + DSM_WRITTEN_SHIFT));
+	KUNIT_EXPECT_EQ(test, file[1].region[DSM_TOP].next, 16);
+	KUNIT_EXPECT_LT(test, file[0].region[DSM_TOP].next, file[2].region[DSM_TOP].next);
+	KUNIT_EXPECT_LT(test, file[2].region[DSM_TOP].next, 16);
 }
 
 static struct kunit_case policies_cases[] = {
@@ -467,6 +599,11 @@ static struct kunit_case policies_cases[] = {
 	KUNIT_CASE(a_primary_index_that_is_none_any_more_is_predicted_anew),
 	KUNIT_CASE_PARAM(before_the_first_window_the_layout_is_boundary, initial_gen_params),
 	KUNIT_CASE(fixed_policies_measure_and_do_not_move),
+	KUNIT_CASE(life_groups_files_of_all_types_by_what_is_written_of_them),
+	KUNIT_CASE(what_was_written_before_counts_for_seven_eighths),
+	KUNIT_CASE(an_unknown_file_is_with_the_mean),
+	KUNIT_CASE(files_of_one_life_are_in_the_middle),
+	KUNIT_CASE(life_overflows_nowhere),
 	{}
 };
 

@@ -109,6 +109,8 @@ void dsm_file_read_window(struct dsm_file *file, bool range_written,
 			  struct dsm_file_window *window)
 {
 	window->class = file->class;
+	window->mapped = (u64)file->region[DSM_BOTTOM].mapped + file->region[DSM_TOP].mapped;
+	window->written = file->written;
 
 	for (int side = 0; side < DSM_NR_SIDES; side++) {
 		struct dsm_region *region = &file->region[side];
@@ -133,6 +135,7 @@ void dsm_file_read_window(struct dsm_file *file, bool range_written,
 void dsm_file_next_window(struct dsm_file *file, const struct dsm_file_sums *sums,
 			  const struct dsm_file_window *window)
 {
+	file->written = window->written;
 	for (int side = 0; side < DSM_NR_SIDES; side++) {
 		const struct dsm_region_window *seen = &window->region[side];
 		struct dsm_region *region = &file->region[side];

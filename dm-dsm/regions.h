@@ -40,6 +40,7 @@ struct dsm_region {
 struct dsm_file {
 	u64 id;
 	struct dsm_region region[DSM_NR_SIDES];
+	u64 written;		/* see dsm_file_window */
 	u32 boundary;		/* in pages, or DSM_NO_BOUNDARY */
 	u8 class;		/* enum dsm_class */
 	bool replaced;		/* only while an upload is committed */

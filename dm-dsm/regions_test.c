@@ -381,6 +381,37 @@ static void a_top_that_is_not_there_does_not_move(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_file_restamp(file, &layout), 0);
 }
 
+static void a_file_keeps_what_it_was_written_over_windows(struct kunit *test)
+{
+	const struct dsm_policy_params params = { .policy = DSM_POLICY_LIFE, .groups = 3 };
+	struct dsm_file *file = new_file(test), *heir;
+	struct dsm_file_window window;
+	struct dsm_life *life;
+
+	life = kunit_kzalloc(test, sizeof(*life), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, life);
+	file->class = DSM_OPLOG;
+	file->region[DSM_BOTTOM].mapped = 1000;
+	file->region[DSM_TOP].mapped = 24;
+	for (int i = 0; i < 2; i++) {
+		struct dsm_file_sums sums;
+
+		*per_cpu_ptr(file->region[DSM_TOP].sectors, 0) += 800 * DSM_PAGE_SECTORS;
+		dsm_file_take_range(file, &sums);
+		dsm_file_read_window(file, true, &sums, &window);
+		KUNIT_EXPECT_EQ(test, window.mapped, 1024);
+		dsm_policy_checkpoint(&params, &window, 1, 1000, life);
+		dsm_file_next_window(file, &sums, &window);
+	}
+	KUNIT_EXPECT_EQ(test, file->written, 1500 << DSM_WRITTEN_SHIFT);
+
+	heir = dsm_file_succeed(file);
+	KUNIT_ASSERT_NOT_NULL(test, heir);
+	KUNIT_EXPECT_EQ(test, heir->written, file->written);
+	heir->region[DSM_BOTTOM].sectors = NULL;
+	dsm_file_free(heir);
+}
+
 static struct kunit_case regions_cases[] = {
 	KUNIT_CASE(a_new_file_has_counted_nothing),
 	KUNIT_CASE_PARAM(writes_are_counted_in_pages, count_gen_params),
@@ -396,6 +427,7 @@ static struct kunit_case regions_cases[] = {
 	KUNIT_CASE(more_pages_than_a_status_holds_saturate),
 	KUNIT_CASE(a_region_takes_the_stamp_of_its_group),
 	KUNIT_CASE(a_top_that_is_not_there_does_not_move),
+	KUNIT_CASE(a_file_keeps_what_it_was_written_over_windows),
 	{}
 };
 

@@ -48,6 +48,22 @@ static unsigned int dsm_fitting_groups(unsigned int groups, unsigned int nr)
 	return nr >= 4 ? min(groups, (nr - 2) / 2) : 1;
 }
 
+/* life: other, journal, and K for all files. */
+static void dsm_layout_life(struct dsm_layout *layout, unsigned int base, unsigned int nr)
+{
+	unsigned int next = base;
+
+	layout->policy = DSM_POLICY_LIFE;
+	layout->other = next;
+	if (nr > 3)
+		next++;
+	layout->journal = next++;
+	layout->groups = min(layout->groups, base + nr - next);
+	layout->collection = next;
+	layout->index = next;
+	layout->used = next + layout->groups - base;
+}
+
 void dsm_layout_init(struct dsm_layout *layout, enum dsm_policy_id policy,
 		     unsigned int groups, unsigned int base, unsigned int last,
 		     bool hints)
@@ -58,10 +74,15 @@ void dsm_layout_init(struct dsm_layout *layout, enum dsm_policy_id policy,
 	memset(layout, 0, sizeof(*layout));	/* layouts are compared as memory */
 	layout->policy = DSM_POLICY_NONE;
 	layout->hints = hints && policy != DSM_POLICY_NONE;
-	layout->groups = policy == DSM_POLICY_DSM ? groups :
+	layout->by_life = policy == DSM_POLICY_LIFE;
+	layout->groups = policy >= DSM_POLICY_DSM ? groups :
 			 policy == DSM_POLICY_BOUNDARY ? 2 : 1;
 	if (policy == DSM_POLICY_NONE || nr < 2)
 		return;
+	if (layout->by_life) {
+		dsm_layout_life(layout, base, nr);
+		return;
+	}
 
 	layout->groups = dsm_fitting_groups(layout->groups, nr);
 	layout->policy = layout->groups > 1 ? policy : DSM_POLICY_FILE;
@@ -106,6 +127,9 @@ union dsm_stamp dsm_layout_stamp(const struct dsm_layout *layout,
 				 enum dsm_class class, u8 group)
 {
 	union dsm_stamp stamp = {};
+
+	if (layout->by_life && class == DSM_OPLOG)
+		class = DSM_COLLECTION;
 
 	switch (class) {
 	case DSM_COLLECTION:

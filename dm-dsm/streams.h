@@ -46,6 +46,7 @@ struct dsm_layout {
 	u8 collection, index;		/* the stream of group 1 */
 	u8 greatest;			/* stream that a file may state */
 	bool hints;
+	bool by_life;			/* the groups are of all types of files */
 };
 
 struct dsm_leaves;

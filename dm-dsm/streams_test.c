@@ -63,6 +63,7 @@ static const struct layout_case {
 #define BND	DSM_POLICY_BOUNDARY
 #define FILE	DSM_POLICY_FILE
 #define NONE	DSM_POLICY_NONE
+#define LIFE	DSM_POLICY_LIFE
 	{ "dsm 3 on 0",		DSM, 3, 1, 0, NONE, 3, 0, 0, 0, 0, 0, 0, 0 },
 	{ "dsm 3 on 1",		DSM, 3, 1, 1, NONE, 3, 0, 0, 0, 0, 0, 0, 0 },
 	{ "dsm 3 on 2",		DSM, 3, 1, 2, FILE, 1, 2, 1, 1, 1, 1, 2, 2 },
@@ -86,11 +87,21 @@ static const struct layout_case {
 	{ "boundary on 5",	BND, 3, 1, 5, FILE, 1, 5, 1, 2, 5, 2, 3, 4 },
 	{ "file on 16",		FILE, 3, 1, 16, FILE, 1, 5, 1, 2, 5, 2, 3, 4 },
 	{ "file on 4",		FILE, 3, 1, 4, FILE, 1, 4, 1, 2, 2, 2, 3, 4 },
+	{ "life 3 on 1",	LIFE, 3, 1, 1, NONE, 3, 0, 0, 0, 0, 0, 0, 0 },
+	{ "life 3 on 2",	LIFE, 3, 1, 2, LIFE, 1, 2, 1, 1, 2, 2, 2, 2 },
+	{ "life 3 on 3",	LIFE, 3, 1, 3, LIFE, 2, 3, 1, 1, 2, 2, 2, 2 },
+	{ "life 3 on 4",	LIFE, 3, 1, 4, LIFE, 2, 4, 1, 2, 3, 3, 3, 3 },
+	{ "life 3 on 5",	LIFE, 3, 1, 5, LIFE, 3, 5, 1, 2, 3, 3, 3, 3 },
+	{ "life 3 on 255",	LIFE, 3, 1, 255, LIFE, 3, 5, 1, 2, 3, 3, 3, 3 },
+	{ "life 16 on 8",	LIFE, 16, 1, 8, LIFE, 6, 8, 1, 2, 3, 3, 3, 3 },
+	{ "life 3 on 5 to 12",	LIFE, 3, 5, 12, LIFE, 3, 5, 5, 6, 7, 7, 7, 7 },
+	{ "life 3 on 254 and 255", LIFE, 3, 254, 255, LIFE, 1, 2, 254, 254, 255, 255, 255, 255 },
 	{ "none on 16",		NONE, 3, 1, 16, NONE, 1, 0, 0, 0, 0, 0, 0, 0 },
 #undef DSM
 #undef BND
 #undef FILE
 #undef NONE
+#undef LIFE
 };
 
 KUNIT_ARRAY_PARAM_DESC(layout, layout_cases, what);
@@ -111,9 +122,11 @@ static void a_layout_is_the_documented_one(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, layout.used, c->used);
 	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OTHER, 0), c->other);
 	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_JOURNAL, 0), c->journal);
-	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OPLOG, 0), c->oplog);
-	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_INDEX, DSM_GROUP_PRIMARY), c->primary);
-	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_PRIMARY, DSM_GROUP_PRIMARY), c->primary);
+	KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OPLOG, 1), c->oplog);
+	if (c->policy != DSM_POLICY_LIFE) {
+		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_INDEX, DSM_GROUP_PRIMARY), c->primary);
+		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_PRIMARY, DSM_GROUP_PRIMARY), c->primary);
+	}
 	for (unsigned int group = 1; group <= c->k; group++) {
 		unsigned int further = c->used ? group - 1 : 0;
 
@@ -121,6 +134,9 @@ static void a_layout_is_the_documented_one(struct kunit *test)
 				c->collection + further);
 		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_INDEX, group), c->index + further);
 		KUNIT_EXPECT_EQ(test, stream(&layout, DSM_PRIMARY, group), c->index + further);
+		if (c->policy == DSM_POLICY_LIFE)
+			KUNIT_EXPECT_EQ(test, stream(&layout, DSM_OPLOG, group),
+					c->oplog + further);
 	}
 }
 
@@ -133,7 +149,7 @@ static unsigned int stamps_outside(const struct dsm_layout *layout,
 	for (int class = 0; class < DSM_NR_CLASSES; class++) {
 		u8 id = stream(layout, class, DSM_GROUP_PRIMARY);
 
-		if (class == DSM_INDEX || class == DSM_PRIMARY)
+		if (!layout->by_life && (class == DSM_INDEX || class == DSM_PRIMARY))
 			outside += id && (id < base || id > last);
 		for (u8 group = 1; group <= layout->groups; group++) {
 			id = stream(layout, class, group);
@@ -177,6 +193,8 @@ static const struct hint_case {
 	{ "dsm 5", DSM_POLICY_DSM, 5, 5,
 	  { WRITE_LIFE_EXTREME, WRITE_LIFE_LONG, WRITE_LIFE_MEDIUM, WRITE_LIFE_MEDIUM,
 	    WRITE_LIFE_SHORT } },
+	{ "life 3", DSM_POLICY_LIFE, 3, 3,
+	  { WRITE_LIFE_EXTREME, WRITE_LIFE_MEDIUM, WRITE_LIFE_SHORT } },
 };
 
 KUNIT_ARRAY_PARAM_DESC(hint, hint_cases, what);
@@ -195,8 +213,8 @@ static void hints_do_not_depend_on_streams(struct kunit *test)
 					dsm_layout_stamp(&layout, DSM_COLLECTION, group).hint);
 		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_JOURNAL, 0).hint,
 				WRITE_LIFE_SHORT);
-		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_OPLOG, 0).hint,
-				WRITE_LIFE_SHORT);
+		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_OPLOG, 1).hint,
+				c->policy == DSM_POLICY_LIFE ? c->hint[0] : WRITE_LIFE_SHORT);
 		KUNIT_EXPECT_EQ(test, dsm_layout_stamp(&layout, DSM_OTHER, 0).hint,
 				WRITE_LIFE_NOT_SET);
 		KUNIT_EXPECT_EQ(test, WRITE_LIFE_LONG,

@@ -46,6 +46,7 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 	struct dsm_policy_params params;
 	struct dsm_file_window *windows;
 	struct dsm_file_sums *sums;
+	struct dsm_life *life;
 	ktime_t now;
 	u32 nr;
 
@@ -55,9 +56,11 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 	nr = map ? map->nr_files : 0;
 	windows = kvmalloc_objs(*windows, nr, DSM_GFP);
 	sums = kvmalloc_objs(*sums, nr, DSM_GFP);
-	if (nr && (!windows || !sums)) {
+	life = kmalloc_obj(*life, DSM_GFP);
+	if (nr && (!windows || !sums || !life)) {
 		kvfree(windows);
 		kvfree(sums);
+		kfree(life);
 		return -ENOMEM;
 	}
 
@@ -71,7 +74,7 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 	if (nr) {
 		params = dsm_policy_params(d);
 		dsm_read_windows(d, map, sums, windows);
-		dsm_policy_checkpoint(&params, windows, nr, done->ms);
+		dsm_policy_checkpoint(&params, windows, nr, done->ms, life);
 		dsm_next_windows(d, map, sums, windows, done);
 		dsm_stamp_unmapped(d, map);
 	}
@@ -81,5 +84,6 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 
 	kvfree(windows);
 	kvfree(sums);
+	kfree(life);
 	return 0;
 }

@@ -2,12 +2,12 @@
 //! Compiles the module's policies, unchanged, for the simulator.
 
 fn main() {
-    let source = "../dm-dsm/policies.c";
-    for path in [source, "../dm-dsm/policies.h", "shim"] {
+    let sources = ["../dm-dsm/policies.c", "../dm-dsm/life.c"];
+    for path in sources.into_iter().chain(["../dm-dsm/policies.h", "shim"]) {
         println!("cargo:rerun-if-changed={path}");
     }
     cc::Build::new()
-        .file(source)
+        .files(sources)
         .include("shim")
         .warnings(true)
         .extra_warnings(true)

@@ -61,6 +61,10 @@ static inline void dsm_set_flush_bypasses_map(struct dm_target *ti)
 	struct dm_target *ti, struct block_device **bdev
 #endif
 
+#ifndef kmalloc_obj
+#define kmalloc_obj(obj, gfp) kmalloc(sizeof(obj), gfp)
+#endif
+
 #ifndef kzalloc_obj
 #define kzalloc_obj(obj, gfp) kzalloc(sizeof(obj), gfp)
 #define kvmalloc_obj(obj, gfp) kvmalloc(sizeof(obj), gfp)

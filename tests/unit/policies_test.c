@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/limits.h>
+
 #include "../../dm-dsm/policies.h"
 
 #define WINDOWS		100000
@@ -15,6 +17,7 @@
 #define ERROR		1e-4	/* that Documentation/dsm.rst states for a hotness */
 
 static int passed, failed;
+static struct dsm_life life;
 
 static void check(bool good, const char *what)
 {
@@ -78,7 +81,7 @@ static void pivot_examples(void)
 
 	for (int i = 0; i < 5; i++)
 		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000);
+	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
 	check(groups(&f[0], 1, 1) && groups(&f[1], 1, 1) && groups(&f[2], 2, 1) &&
 	      groups(&f[3], 3, 1) && groups(&f[4], 3, 1),
 	      "Eqs. 3, 4: K = 3, alpha = 3 cuts 0..4 at 4/3 and 8/3");
@@ -86,7 +89,7 @@ static void pivot_examples(void)
 	p.alpha = 6;
 	for (int i = 0; i < 5; i++)
 		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000);
+	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
 	check(groups(&f[0], 1, 1) && groups(&f[1], 2, 1) && groups(&f[3], 2, 1) &&
 	      groups(&f[4], 3, 1),
 	      "Eq. 3: alpha = 6 leaves the ends a sixth each");
@@ -94,7 +97,7 @@ static void pivot_examples(void)
 	p.groups = 2;
 	for (int i = 0; i < 5; i++)
 		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000);
+	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
 	check(groups(&f[0], 1, 1) && groups(&f[2], 1, 1) && groups(&f[3], 2, 1),
 	      "K = 2 cuts in the middle, whatever alpha says; the middle is cold");
 
@@ -102,17 +105,17 @@ static void pivot_examples(void)
 	p.alpha = 4;
 	for (int i = 0; i < 5; i++)
 		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000);
+	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
 	check(groups(&f[1], 1, 1) && groups(&f[2], 2, 1) && groups(&f[3], 4, 1),
 	      "Fig. A.4: on a pivot the first test that holds decides");
 
 	f[0] = file(DSM_COLLECTION, 77, 0);
 	f[1] = file(DSM_COLLECTION, 0, 77);
-	dsm_policy_checkpoint(&p, f, 2, 1000);
+	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(groups(&f[0], 1, 1) && groups(&f[1], 1, 1), "min = max is group 1");
 
 	f[0] = file(DSM_COLLECTION, 0, 0);
-	dsm_policy_checkpoint(&p, f, 1, 1000);
+	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
 	check(groups(&f[0], 1, 1), "without a write every region is in group 1");
 }
 
@@ -125,7 +128,7 @@ static void type_examples(void)
 	};
 
 	p.primary_filter = false;
-	dsm_policy_checkpoint(&p, f, 4, 1000);
+	dsm_policy_checkpoint(&p, f, 4, 1000, &life);
 	check(groups(&f[0], 1, 3), "collections are not compared with indexes");
 	check(groups(&f[1], 1, 3) && groups(&f[2], 1, 3),
 	      "indexes are compared with indexes");
@@ -140,7 +143,7 @@ static void primary_examples(void)
 	f[0] = file(DSM_INDEX, 500, 900);
 	f[1] = file(DSM_INDEX, 500, 99);
 	f[2] = file(DSM_INDEX, 0, 1);
-	dsm_policy_checkpoint(&p, f, 3, 1000);
+	dsm_policy_checkpoint(&p, f, 3, 1000, &life);
 	check(groups(&f[2], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
 	      "Fig. 9, line 16: 0.1 % of the index writes is a primary index");
 	check(f[0].region[0].group != DSM_GROUP_PRIMARY &&
@@ -150,26 +153,26 @@ static void primary_examples(void)
 
 	f[0] = file(DSM_INDEX, 900, 1000);
 	f[1] = file(DSM_INDEX, 100, 0);
-	dsm_policy_checkpoint(&p, f, 2, 1000);
+	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(groups(&f[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
 	      "an index with one idle side is one (threshold 2)");
 	check(groups(&f[0], 3, 3), "the other is not");
 
 	f[0] = file(DSM_INDEX, 90, 90);
 	f[1] = file(DSM_INDEX, 10, 10);
-	dsm_policy_checkpoint(&p, f, 2, 1000);
+	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(f[1].region[0].group != DSM_GROUP_PRIMARY, "20 % of 200 % is above threshold 1");
 	p.threshold1 = 2000;
 	f[0] = file(DSM_INDEX, 90, 90);
 	f[1] = file(DSM_INDEX, 10, 10);
-	dsm_policy_checkpoint(&p, f, 2, 1000);
+	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(f[1].region[0].group == DSM_GROUP_PRIMARY, "and at 20 % it is at it");
 
 	p = paper;
 	p.primary_filter = false;
 	f[0] = file(DSM_INDEX, 900, 0);
 	f[1] = file(DSM_PRIMARY, 900, 900);
-	dsm_policy_checkpoint(&p, f, 2, 1000);
+	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(f[0].region[0].group != DSM_GROUP_PRIMARY, "the filter can be switched off");
 	check(groups(&f[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
 	      "a declared primary index is one in any case");
@@ -182,40 +185,40 @@ static void prediction_examples(void)
 
 	p.groups = 2;
 	f[0] = file(DSM_COLLECTION, 1024, 4096);	/* bottom 1, top 2: as predicted */
-	dsm_policy_checkpoint(&p, f, 1, 1000);
+	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
 	check(next(f, 1, 2), "Eq. 5: a trend that held stays");
 
 	f[0] = file(DSM_COLLECTION, 4096, 1024);	/* bottom 2, top 1: it flipped */
-	dsm_policy_checkpoint(&p, f, 1, 1000);
+	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
 	check(groups(f, 2, 1) && next(f, 1, 2), "Eq. 5: a trend that flipped flips back");
 
 	p.prediction = DSM_PREDICT_OFF;
 	f[0] = file(DSM_COLLECTION, 4096, 1024);
-	dsm_policy_checkpoint(&p, f, 1, 1000);
+	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
 	check(next(f, 2, 1), "prediction off: what was just computed");
 
 	p.prediction = DSM_PREDICT_COMPUTED;
 	f[0] = file(DSM_COLLECTION, 4096, 1024);
 	f[0].region[0].group = 2;	/* found the window before */
 	f[0].region[1].group = 2;
-	dsm_policy_checkpoint(&p, f, 1, 1000);
+	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
 	check(next(f, 2, 2), "prediction computed compares with the window before");
 
 	f[0] = file(DSM_COLLECTION, 4096, 1024);
-	dsm_policy_checkpoint(&p, f, 1, 1000);
+	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
 	check(next(f, 1, 2), "and in the first window with the initial group");
 
 	p.prediction = DSM_PREDICT_PREDICTED;
 	f[0] = file(DSM_COLLECTION, 4096, 0);
 	f[1] = file(DSM_COLLECTION, 16, 64);
-	dsm_policy_checkpoint(&p, f, 2, 1000);
+	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(groups(f, 2, 1) && next(f, 2, 2),
 	      "Eq. 5: a side whose other one is idle stays where it was found");
 
 	p.prediction = DSM_PREDICT_LITERAL;
 	f[0] = file(DSM_COLLECTION, 4096, 0);
 	f[1] = file(DSM_COLLECTION, 16, 64);
-	dsm_policy_checkpoint(&p, f, 2, 1000);
+	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(next(f, 1, 2), "prediction literal takes the idle side's group");
 }
 
@@ -241,7 +244,7 @@ static void initial_examples(void)
 
 	struct dsm_file_window f = file(DSM_COLLECTION, 4096, 1024);
 
-	dsm_policy_checkpoint(&p, &f, 1, 1000);
+	dsm_policy_checkpoint(&p, &f, 1, 1000, &life);
 	check(next(&f, 1, 2) && f.region[0].hotness == 2 << DSM_HOTNESS_SHIFT,
 	      "the fixed policies measure and do not move");
 }
@@ -404,7 +407,7 @@ static void random_windows(void)
 		}
 		memcpy(before, f, sizeof(f));
 		reference_run(&p, f, n, ms / 1000.0, &r);
-		dsm_policy_checkpoint(&p, f, n, ms);
+		dsm_policy_checkpoint(&p, f, n, ms, &life);
 
 		for (int i = 0; i < n; i++) {
 			bool sure = r.sure[i][0] && r.sure[i][1];
@@ -433,6 +436,139 @@ static void random_windows(void)
 	check(!wrong_next, "predictions agree in all of them");
 }
 
+/*
+ * life: the reference takes the files' hotnesses, which it has checked, to the same
+ * steps, and tries every way to cut them.
+ */
+static int step_of(s32 hotness, s32 low, s32 high)
+{
+	return high > low ? ((s64)hotness - low) * (DSM_LIFE_BINS - 1) / ((s64)high - low) : 0;
+}
+
+static double squares(const double *weight, int from, int to)
+{
+	double w = 0, mean = 0, sum = 0;
+
+	for (int i = from; i < to; i++) {
+		w += weight[i];
+		mean += weight[i] * i;
+	}
+	for (int i = from; w && i < to; i++)
+		sum += weight[i] * (i - mean / w) * (i - mean / w);
+	return sum;
+}
+
+static double best_cut(const double *weight, const int *steps, int n, int from, int groups)
+{
+	double best = squares(weight, from, DSM_LIFE_BINS);
+
+	for (int i = 0; groups > 1 && i < n; i++)
+		if (steps[i] > from)
+			best = fmin(best, squares(weight, from, steps[i]) +
+					  best_cut(weight, steps, n, steps[i], groups - 1));
+	return best;
+}
+
+static bool life_known(const struct dsm_file_window *f)
+{
+	return f->class != DSM_JOURNAL && f->class != DSM_OTHER && f->written >= 64 << DSM_WRITTEN_SHIFT;
+}
+
+static bool life_is_right(const struct dsm_policy_params *p, const struct dsm_file_window *before,
+			  const struct dsm_file_window *f, int n, double *worst)
+{
+	double weight[DSM_LIFE_BINS] = {}, of_group[DSM_MAX_GROUPS + 1][DSM_LIFE_BINS] = {};
+	double all = 0, mean = 0, cost = 0, best;
+	int steps[MAX_FILES], known = 0, unknown = 0;
+	s32 low = S32_MAX, high = S32_MIN;
+	bool right = true;
+
+	for (int i = 0; i < n; i++) {
+		const u64 pages = before[i].region[0].pages + before[i].region[1].pages;
+		const double written = before[i].written * 7.0 / 8 + pages * 256.0;
+		const s32 hotness = f[i].region[0].hotness;
+
+		if (f[i].class == DSM_JOURNAL || f[i].class == DSM_OTHER) {
+			right &= !memcmp(&f[i], &before[i], sizeof(f[i]));
+			continue;
+		}
+		right &= fabs(f[i].written - written) <= 1;
+		right &= f[i].region[1].next == f[i].region[0].next;
+		right &= f[i].region[0].group == f[i].region[0].next;
+		if (!life_known(&f[i]))
+			continue;
+		*worst = fmax(*worst, fabs(real(hotness) -
+					   log2(f[i].written / 256.0 / fmax(f[i].mapped, 1))));
+		low = hotness < low ? hotness : low;
+		high = hotness > high ? hotness : high;
+	}
+	for (int i = 0; i < n; i++) {
+		if (!life_known(&f[i]))
+			continue;
+		steps[known] = step_of(f[i].region[0].hotness, low, high);
+		weight[steps[known]] += f[i].written;
+		of_group[f[i].region[0].next][steps[known]] += f[i].written;
+		all += f[i].written;
+		mean += (double)f[i].written * steps[known++];
+	}
+	for (int g = 1; g <= (int)p->groups; g++)
+		cost += squares(of_group[g], 0, DSM_LIFE_BINS);
+	best = best_cut(weight, steps, known, 0, p->groups);
+	right &= cost <= best * (1 + 1e-9) + 2 * p->groups;
+
+	/* Hotter files have no colder group, and the unknown have the mean's. */
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < n; j++)
+			if (life_known(&f[i]) && life_known(&f[j]) &&
+			    f[i].region[0].hotness < f[j].region[0].hotness)
+				right &= f[i].region[0].next <= f[j].region[0].next;
+	for (int i = 0; i < n; i++) {
+		if (f[i].class == DSM_JOURNAL || f[i].class == DSM_OTHER || life_known(&f[i]))
+			continue;
+		if (!unknown)
+			unknown = f[i].region[0].next;
+		right &= f[i].region[0].next == unknown;
+		if (high <= low)
+			right &= unknown == (int)(p->groups + 1) / 2;
+		for (int j = 0; high > low && j < n; j++)
+			if (life_known(&f[j]) && step_of(f[j].region[0].hotness, low, high) == (int)(mean / all))
+				right &= f[j].region[0].next == unknown;
+	}
+	return right;
+}
+
+static void random_lives(void)
+{
+	static const enum dsm_class classes[] = { DSM_COLLECTION, DSM_INDEX, DSM_PRIMARY, DSM_OPLOG,
+						  DSM_COLLECTION, DSM_JOURNAL, DSM_OTHER };
+	const int windows = WINDOWS / 10;
+	double worst = 0;
+	int wrong = 0;
+	char line[160];
+
+	srandom(2);
+	for (int w = 0; w < windows; w++) {
+		struct dsm_policy_params p = { .policy = DSM_POLICY_LIFE, .groups = 1 + random() % 6 };
+		struct dsm_file_window f[MAX_FILES], before[MAX_FILES];
+		int n = random() % (MAX_FILES + 1);
+
+		for (int i = 0; i < n; i++)
+			f[i] = (struct dsm_file_window) {
+				.class = classes[random() % 7],
+				.mapped = random_pages(),
+				.written = random() % 2 ? random_pages() << DSM_WRITTEN_SHIFT : 0,
+				.region = { { .pages = random_pages() }, { .pages = random_pages() } },
+			};
+		memcpy(before, f, sizeof(f));
+		dsm_policy_checkpoint(&p, f, n, 1000, &life);
+		wrong += !life_is_right(&p, before, f, n, &worst);
+	}
+	snprintf(line, sizeof(line), "life: no cut of %d random windows costs less (%d wrong)", windows, wrong);
+	check(!wrong, line);
+	snprintf(line, sizeof(line), "life: hotness is off by %.1e at most", worst);
+	check(worst < ERROR, line);
+}
+
 int main(void)
 {
 	hotness_examples();
@@ -442,6 +578,7 @@ int main(void)
 	prediction_examples();
 	initial_examples();
 	random_windows();
+	random_lives();
 	printf("%d passed, %d failed\n", passed, failed);
 	return failed != 0;
 }

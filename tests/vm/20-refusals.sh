@@ -18,7 +18,7 @@ refused 'too few feature words' 'all must follow' create "$disk" 0 4 policy dsm
 refused 'more words than stated' 'more words than the number of feature words says' create "$disk" 0 2 policy dsm groups 3
 refused 'an unknown feature' 'the feature must be one of' create "$disk" 0 2 colour red
 refused 'a feature twice' 'a feature may be given once only' create "$disk" 0 4 groups 3 groups 4
-refused 'an unknown policy' 'policy must be none, file, boundary or dsm' create "$disk" 0 2 policy best
+refused 'an unknown policy' 'policy must be none, file, boundary, dsm or life' create "$disk" 0 2 policy best
 for k in 0 1 17 -3 3x 99999999999; do
 	refused "groups $k" 'groups must be a number from 2 to 16' create "$disk" 0 2 groups "$k"
 done

@@ -111,6 +111,21 @@ is 'policy boundary' "$(arrived)" '17 6 1 2 8 4 7 0'
 message t set policy none
 writes 1 2 3 4 5 6 7 8 9
 is 'policy none' "$(arrived)" '45 0 0 0 0 0 0 0'
+
+# life: files of all types, each whole; 40 windows leave nothing of what was written
+message t set policy life
+writes 1 2 3 4 5 6 7 8 9
+is 'policy life: what is not known is in the middle' "$(arrived)" '17 6 0 22 0 0 0 0'
+for _ in {1..40}; do message t checkpoint >/dev/null; done
+writes 32 32 0 0 0 0 256 0 0
+for _ in {1..4}; do writes 0 0 128 128 256 0 0 0 0; done
+for _ in {1..4}; do writes 0 0 0 0 256 0 0 0 0; done
+message t checkpoint >/dev/null
+life_groups() { for id in 1 2 3 5; do region t $id bottom 9; done | xargs; }
+is 'written a quarter and once over, four times, and eight times' "$(life_groups) $(region t 1 top 9)" '1 2 3 1 1'
+arrived >/dev/null
+writes 1 2 3 4 5 6 7 8 9
+is 'policy life: the sides of a file are together' "$(arrived)" '17 6 10 7 5 0 0 0'
 message t set policy dsm
 
 # Not data
@@ -133,6 +148,12 @@ is 'six: K = 2' "$(lower 6)" 'dsm 2 6 6'
 is 'five: file, and one for the oplog' "$(lower 5)" 'file 1 5 5'
 is 'four: file' "$(lower 4)" 'file 1 4 4'
 is 'three: journal with other' "$(lower 3)" 'file 1 3 3'
+message t set policy life
+is 'life on eight: five of them' "$(lower 8)" 'life 3 5 4'
+is 'life on four: K = 2' "$(lower 4)" 'life 2 4 3'
+is 'life on three: journal with other' "$(lower 3)" 'life 2 3 2'
+is 'life on two: K = 1' "$(lower 2)" 'life 1 2 2'
+message t set policy dsm
 is 'two: collections with indexes' "$(lower 2)" 'file 1 2 2'
 is 'one: none' "$(lower 1)" 'none 3 0 0'
 is 'none: none' "$(lower 0)" 'none 3 0 0'

@@ -13,7 +13,7 @@ mkdir -p $mnt /tmp/other
 refused 'a device that is not there' 'dsmctl: /dev/nothing' dsmctl create t /dev/nothing
 refused 'K out of range' '2..=16' dsmctl create t "$ssd" --groups 17
 refused 'alpha out of range' '2..=64' dsmctl create t "$ssd" --alpha 1
-refused 'an unknown policy' 'none, file, boundary, dsm' dsmctl create t "$ssd" --policy best
+refused 'an unknown policy' 'none, file, boundary, dsm, life' dsmctl create t "$ssd" --policy best
 refused 'more sectors than there are' 'dsmctl: ' dsmctl create t "$ssd" --size 99999999999
 is 'no device was made' "$(dmsetup ls)" 'No devices found'
 
@@ -87,7 +87,7 @@ dsmctl remove t
 
 # Without a word about streams the drive decides, and it is said why.
 small=$(disk_by_serial small)
-decided() { dmsetup table t | grep -oE ' policy (dsm groups [0-9]+|[a-z]+)' || dmsetup table t; }
+decided() { dmsetup table t | grep -oE ' policy ((dsm|life) groups [0-9]+|[a-z]+)' || dmsetup table t; }
 # The policy, and what was said
 create() { { dsmctl create t "$@" >/dev/null; } 2>&1; decided; dmsetup table t | grep -o ' streams [0-9a-z]*'; }
 affords() { dsmctl status t | sed -n 's/^  affords *//p'; }
@@ -99,14 +99,14 @@ if has_write_streams "$ssd"; then
 	matches 'status has it' "$(affords)" "^no streams on a drive of 0 erase units: .* erases 16 GiB"
 	again
 	said=$(create "$small" --groups auto)
-	matches 'many units: K = 3' "$said" ' policy dsm groups 3.*streams 8$'
-	matches 'and their number is said' "$said" 'whose 8 streams hold 10 of the 143 spare ones of a drive of 2048 erase units'
+	matches 'many units: K = 3' "$said" ' policy life groups 3.*streams 5$'
+	matches 'and their number is said' "$said" 'whose 5 streams hold 7 of the 286 spare ones of a drive of 4096 erase units, less than a 25th'
 	is 'status says it, too' "$(dsmctl status t -o json | jq -c '.devices[0].affords | [.policy, .groups, .streams, (.drive | .units, .spare, .handles, .copies)]')" \
-		'["dsm",3,8,2048,143,8,"mixed"]'
-	is 'and the target uses them' "$(field t streams)" 8
+		'["life",3,5,4096,286,8,"mixed"]'
+	is 'and the target uses them' "$(field t layout) $(field t streams)" 'life 5'
 	again
-	said=$(create "$small" --streams 7 --groups auto)
-	matches 'of seven streams six are taken' "$said" ' policy dsm groups 2.*streams 6$'
+	said=$(create "$small" --streams 4 --groups auto)
+	matches 'with four streams it is K = 2' "$said" ' policy life groups 2.*streams 4$'
 	again
 	said=$(create "$ssd" --policy dsm)
 	matches 'who names a policy gets it' "$said" '^ policy dsm groups 3'

@@ -445,8 +445,8 @@ fn simulate_leaves_out_what_does_not_fit() {
         ),
         "{said_text}"
     );
-    // 7 of 96 are not; and so auto takes them, which is the same as file here.
-    let wide = rows("--size 80M --op 0.3 --policy none,file,auto,file:streams=4");
+    // 9 of 96 are not, and so auto takes them.
+    let wide = rows("--size 80M --op 0.3 --policy none,life:groups=2,auto,life:groups=2,streams=4");
     let o = run("--size 80M --op 0.3 --policy none,file,auto");
     assert!(!String::from_utf8(o.stdout).unwrap().contains("Warning"));
     assert_eq!(wide[2]["policy"], "auto");
@@ -456,8 +456,8 @@ fn simulate_leaves_out_what_does_not_fit() {
         assert_eq!(wide[2][figure], wide[3][figure]);
     }
     let why =
-        "file, whose 4 streams hold 9 of the 96 spare ones of a drive of 320 erase units, less than a tenth: \
-               dsm with K = 2 would hold 13 of its 96 spare units, a tenth or more";
+        "life with K = 2, whose 4 streams hold 9 of the 96 spare ones of a drive of 320 erase units, less than a \
+               tenth: life with K = 3 would hold 11 of its 96 spare units, a tenth or more";
     assert_eq!(wide[2]["reason"], why);
     assert_eq!(rows("--op 0.1 --policy none,auto")[1]["streams_used"], 1);
     // Two streams: the journal, which is not written here, and the rest.

@@ -259,7 +259,7 @@ static void checkpoint(void)
 static void set(void)
 {
 	static const char * const features[] = {
-		"policy none", "policy file", "policy boundary", "policy dsm", "policy dsm",
+		"policy none", "policy file", "policy boundary", "policy dsm", "policy life",
 		"groups 2", "groups 3", "groups 16", "alpha auto", "alpha 64", "prediction off",
 		"prediction predicted", "prediction computed", "prediction literal", "range written", "range region",
 		"primary_filter on", "primary_filter off", "threshold1 0", "threshold1 20000",
@@ -323,10 +323,11 @@ static void suspend(void)
 
 static void reload(void)
 {
+	static const char * const policies[] = { "file", "dsm", "life" };
 	char line[128], features[64];
 
 	snprintf(features, sizeof(features), "groups %u policy %s discard on", 2 + below(15),
-		 below(3) ? "dsm" : "file");
+		 policies[below(ARRAY_SIZE(policies))]);
 	dm_line(line, sizeof(line), 0, features);
 	if (dm_load(NAME, SECTORS, line))
 		stop("'%s' cannot be loaded", line);

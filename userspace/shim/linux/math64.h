@@ -9,6 +9,11 @@ static inline s64 div_s64(s64 dividend, s32 divisor)
 	return dividend / divisor;
 }
 
+static inline u64 div64_u64(u64 dividend, u64 divisor)
+{
+	return dividend / divisor;
+}
+
 static inline u64 mul_u64_u64_div_u64(u64 a, u64 b, u64 divisor)
 {
 	return (unsigned __int128)a * b / divisor;

@@ -291,14 +291,14 @@ pub struct Create {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Features {
     /// How streams are assigned [default: as the drive affords, see --groups]
-    #[arg(long, value_parser = ["none", "file", "boundary", "dsm"])]
+    #[arg(long, value_parser = ["none", "file", "boundary", "dsm", "life"])]
     pub policy: Option<String>,
-    /// K, groups of hotness for collections and for indexes [kernel: 3], or auto
+    /// K, groups of hotness [kernel: 3], or auto
     ///
-    /// With auto, and when neither this nor --policy nor --streams is given, it is dsm with
-    /// K = 3, dsm with K = 2, file, file with two streams, or none: the first whose streams
-    /// hold less than a tenth of the drive's spare erase units; and none on drives of less
-    /// than 300 units, or that do not tell. Which, and why, is said.
+    /// With auto, and when neither this nor --policy nor --streams is given, it is life with
+    /// K = 3, life with K = 2, file with two streams, or none: the first whose streams hold
+    /// less than a tenth of the drive's spare erase units; and none on drives of less than
+    /// 300 units, or that do not tell. Which, and why, is said.
     #[arg(long, value_name = "K|auto", value_parser = groups)]
     pub groups: Option<Groups>,
     /// Weight of the outer groups [kernel: K]
@@ -588,12 +588,12 @@ pub struct Simulate {
     /// filestream, per-object, life, rules or oracle; several with commas between them, or
     /// given several times [default: all but auto]
     ///
-    /// auto is the first of dsm with K = 3, dsm with K = 2, file, the journal apart and
-    /// none whose streams hold less than a tenth of the drive's spare erase units; none on
+    /// auto is the first of life with K = 3, life with K = 2, the journal apart and none
+    /// whose streams hold less than a tenth of the drive's spare erase units; none on
     /// drives of less than 300 units.
     ///
     /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
-    /// boundary and dsm have streams, how many they use at most; those of dsm
+    /// boundary, dsm and life have streams, how many they use at most; those of dsm
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
     /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
     /// (mapper, remapper, halves or all), that of life is groups, that of autostream-sfr is

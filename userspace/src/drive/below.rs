@@ -252,7 +252,7 @@ mod tests {
     fn what_drives_of_the_field_afford() {
         assert_eq!(
             of(&[disk("a")]).why,
-            "dsm with K = 3, whose 8 streams hold 17 of the 245 spare ones of a drive of 3500 erase units, less than \
+            "life with K = 3, whose 5 streams hold 11 of the 245 spare ones of a drive of 3500 erase units, less than \
              a tenth (a erases 1 GiB at a time, and is taken to keep 7 % to itself, which it does not tell)"
         );
         // A PM9D3 of 3.84 TB.
@@ -272,7 +272,7 @@ mod tests {
             d.bytes = 5120 * GIB;
             d.unallocated = 2034 * GIB;
         });
-        assert_eq!((room.layout, room.drive.unwrap().spare), (Layout::Dsm(3), 208));
+        assert_eq!((room.layout, room.drive.unwrap().spare), (Layout::Life(3), 208));
         assert!(
             room.why.ends_with(", beside the 2.0 TiB that no namespace has)"),
             "{}",
@@ -295,14 +295,14 @@ mod tests {
             Copies::Apart,
             "the careful one"
         );
-        assert_eq!(with(|d| d.streams = Some(6)).layout, Layout::Dsm(2));
+        assert_eq!(with(|d| d.streams = Some(4)).layout, Layout::Life(2));
         let most = |n| least(&Below::default(), &[disk("a")], &|all| all.min(n)).layout;
         assert_eq!(
             [9, 7, 4, 2, 1].map(most),
             [
-                Layout::Dsm(3),
-                Layout::Dsm(2),
-                Layout::File,
+                Layout::Life(3),
+                Layout::Life(3),
+                Layout::Life(2),
                 Layout::JournalApart,
                 Layout::None
             ]
@@ -362,7 +362,7 @@ mod tests {
         below.stacked = false;
         assert_eq!(
             least(&below, &[disk("a")], &|all| all).layout,
-            Layout::Dsm(3),
+            Layout::Life(3),
             "it tells itself"
         );
         assert_eq!(of(&[]).why, "no streams: no disk is seen below it");
@@ -393,8 +393,8 @@ mod tests {
                 .map(|(name, value)| format!("{name} {value}"));
             words.collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(of(|_| {}), "policy dsm groups 3 streams 8");
-        assert_eq!(of(|d| d.streams = Some(4)), "policy file streams 4");
+        assert_eq!(of(|_| {}), "policy life groups 3 streams 5");
+        assert_eq!(of(|d| d.streams = Some(4)), "policy life groups 2 streams 4");
         assert_eq!(of(|d| d.streams = Some(2)), "policy file streams 2");
         assert_eq!(of(|d| d.unit = None), "policy none");
     }
@@ -411,7 +411,7 @@ mod tests {
         tree.set("7:1", "queue/write_stream_granularity", "65536");
         assert_eq!(
             (ask().layout, ask().drive.unwrap().units),
-            (Layout::Dsm(3), 16384)
+            (Layout::Life(3), 16384)
         );
         for unknown in ["0", "4294967295", "4294967296"] {
             tree.set("7:1", "queue/write_stream_granularity", unknown);

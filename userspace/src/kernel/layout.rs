@@ -30,6 +30,8 @@ pub struct Plan {
     pub primary: u32,
     pub collection: u32,
     pub index: u32,
+    /// The groups are of files of all types.
+    pub by_life: bool,
 }
 
 impl Plan {
@@ -42,6 +44,7 @@ impl Plan {
         primary: 0,
         collection: 0,
         index: 0,
+        by_life: false,
     };
 
     /// `policy` with at most `groups` groups on the streams `base` to `last`.
@@ -49,6 +52,9 @@ impl Plan {
         let count = (last + 1).saturating_sub(base);
         if policy == "none" || count < 2 {
             return Self::NONE;
+        }
+        if policy == "life" {
+            return Self::life(groups, base, count);
         }
         let asked = match policy {
             "dsm" => groups,
@@ -86,6 +92,22 @@ impl Plan {
                 journal
             },
             oplog: own(),
+            by_life: false,
+        }
+    }
+
+    fn life(groups: u32, base: u32, count: u32) -> Self {
+        let journal = base + u32::from(count > 3);
+        let first = journal + 1;
+        Self {
+            groups: groups.min(base + count - first),
+            other: base,
+            journal,
+            oplog: first,
+            primary: first,
+            collection: first,
+            index: first,
+            by_life: true,
         }
     }
 
@@ -100,6 +122,7 @@ impl Plan {
             Class::Collection => of(self.collection),
             Class::Index | Class::Primary => of(self.index),
             Class::Journal => self.journal,
+            Class::Oplog if self.by_life => of(self.oplog),
             Class::Oplog => self.oplog,
             Class::Other => self.other,
         }
@@ -129,6 +152,12 @@ pub fn uses(l: &Layout<'_>) -> BTreeMap<u32, Vec<String>> {
     }
     add(plan.other, "other, unmapped".into());
     add(plan.journal, "journal".into());
+    if plan.by_life {
+        for g in 0..plan.groups {
+            add(plan.collection + g, format!("group {}", g + 1));
+        }
+        return uses;
+    }
     for (first, what) in [(plan.collection, "collection"), (plan.index, "index")] {
         for g in 0..plan.groups {
             add(
@@ -200,6 +229,16 @@ mod tests {
         assert_eq!(ten[1], "2 journal");
         assert_eq!(ten[8..], ["9 primary", "10 oplog"]);
         assert_eq!(text("dsm", 3, 4, 11)[0], "4 other, unmapped");
+        assert_eq!(
+            text("life", 3, 1, 8),
+            [
+                "1 other, unmapped",
+                "2 journal",
+                "3 group 1",
+                "4 group 2",
+                "5 group 3"
+            ]
+        );
     }
 
     #[test]
@@ -212,6 +251,12 @@ mod tests {
         assert_eq!(p.stream(Class::Other, Some(0)), 1);
         assert_eq!(Plan::new("dsm", 3, 1, 7).groups, 2, "K is lowered to what fits");
         assert_eq!(Plan::new("dsm", 3, 1, 5).groups, 1);
+        let p = Plan::new("life", 3, 4, 11);
+        for class in [Class::Collection, Class::Index, Class::Primary, Class::Oplog] {
+            assert_eq!([1, 2, 3].map(|g| p.stream(class, Some(g))), [6, 7, 8]);
+        }
+        assert_eq!(p.stream(Class::Journal, Some(0)), 5);
+        assert_eq!(Plan::new("life", 5, 1, 5).groups, 3);
         assert_eq!(Plan::new("none", 3, 1, 8).stream(Class::Index, Some(1)), 0);
     }
 
@@ -225,6 +270,16 @@ mod tests {
             text("file", 1, 1, 2),
             ["1 other, unmapped, journal, oplog", "2 collection, index"]
         );
+        assert_eq!(
+            text("life", 3, 1, 4),
+            ["1 other, unmapped", "2 journal", "3 group 1", "4 group 2"]
+        );
+        assert_eq!(
+            text("life", 3, 1, 3),
+            ["1 other, unmapped, journal", "2 group 1", "3 group 2"]
+        );
+        assert_eq!(text("life", 3, 1, 2), ["1 other, unmapped, journal", "2 group 1"]);
+        assert_eq!(text("life", 3, 1, 1), ["0 not stamped"]);
         assert_eq!(text("dsm", 3, 1, 1), ["0 not stamped"]);
         assert_eq!(text("dsm", 3, 1, 0), ["0 not stamped"]);
     }

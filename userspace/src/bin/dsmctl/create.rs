@@ -355,20 +355,19 @@ mod tests {
             let chosen = Affords::new(layout, None, String::new());
             features(&resolved(&parsed(asked), &chosen), &[])
         };
-        assert_eq!(words("", Layout::Dsm(3)), " 6 policy dsm groups 3 streams 8");
+        assert_eq!(words("", Layout::Life(3)), " 6 policy life groups 3 streams 5");
         assert_eq!(
-            words("--groups auto", Layout::Dsm(2)),
-            " 6 policy dsm groups 2 streams 6"
+            words("--groups auto", Layout::Life(2)),
+            " 6 policy life groups 2 streams 4"
         );
-        assert_eq!(words("", Layout::File), " 4 policy file streams 4");
         assert_eq!(words("", Layout::JournalApart), " 4 policy file streams 2");
         assert_eq!(words("", Layout::None), " 2 policy none");
         assert_eq!(
             words(
                 "--groups auto --streams 7 --stream-base 2 --discard on",
-                Layout::Dsm(2)
+                Layout::Life(2)
             ),
-            " 10 policy dsm groups 2 streams 6 stream_base 2 discard on"
+            " 10 policy life groups 2 streams 4 stream_base 2 discard on"
         );
         let left = |asked: &str| usable(&parsed(asked), 8);
         assert_eq!(

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use dsm::cli::dsmctl::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dsm::dbpath::rules::Rules;
-use dsm::drive::afford::affords;
+use dsm::drive::afford::{affords, Copies};
 use dsm::kernel::class::Class;
 use dsm::kernel::memory;
 use dsm::whatif::flash::{Destination, Gc, PAGE};
@@ -135,12 +135,15 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         }
         _ => Vec::new(),
     };
-    let spare = model.spare_units(pages);
+    let room = Room {
+        spare: model.spare_units(pages),
+        copies: model.destination.into(),
+    };
     let chosen = model.choose(pages).why();
-    crate::print(out, &rows(&outcomes, spare, &chosen), || {
-        answered(&outcomes, spare, &found, &fewer)
+    crate::print(out, &rows(&outcomes, room.spare, &chosen), || {
+        answered(&outcomes, room, &found, &fewer)
             + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
-            + &fit(&outcomes, spare, &chosen)
+            + &fit(&outcomes, room, &chosen)
     })
 }
 
@@ -499,9 +502,23 @@ fn done<'a, 'b>(runs: &'a [Run<'b>]) -> impl Iterator<Item = (&'a Run<'b>, &'a O
     runs.iter().filter_map(|r| Some((r, r.outcome.as_ref().ok()?)))
 }
 
+/// The spare units of the drive that is played.
+#[derive(Clone, Copy)]
+struct Room {
+    spare: u64,
+    copies: Copies,
+}
+
+impl Room {
+    /// Whether streams lose nothing there.
+    fn has_for(self, o: &Outcome) -> bool {
+        o.by_stream.len() < 2 || affords(o.open_units, self.spare, self.copies)
+    }
+}
+
 /// What `auto` has chosen; what does not fit, and what takes more spare units than streams
 /// are worth.
-fn fit(runs: &[Run], spare: u64, chosen: &str) -> String {
+fn fit(runs: &[Run], room: Room, chosen: &str) -> String {
     let mut s = String::new();
     if runs.iter().any(|r| r.spec.is_auto()) {
         let _ = writeln!(s, "\n{}", filled(&format!("auto is {chosen}.")));
@@ -519,7 +536,7 @@ fn fit(runs: &[Run], spare: u64, chosen: &str) -> String {
         let _ = writeln!(s, "\n{}", filled(&line));
     }
     let holds = |(r, o): (&Run<'_>, &Outcome)| (o.open_units, r.spec.name().to_owned());
-    let too_much = |(_, o): &(&Run<'_>, &Outcome)| o.by_stream.len() > 1 && !affords(o.open_units, spare);
+    let too_much = |(_, o): &(&Run<'_>, &Outcome)| !room.has_for(o);
     let greedy: BTreeSet<(u64, String)> = done(runs).filter(too_much).map(holds).collect();
     if !greedy.is_empty() {
         let each: Vec<String> = greedy
@@ -527,8 +544,10 @@ fn fit(runs: &[Run], spare: u64, chosen: &str) -> String {
             .map(|(open, name)| format!("{name} ({open})"))
             .collect();
         let line = format!(
-            "Warning: a tenth or more of the drive's {spare} spare erase units is held by the streams of {}; \
+            "Warning: {} or more of the drive's {} spare erase units is held by the streams of {}; \
              collection lacks them, and on a drive with more units these policies do better.",
+            room.copies.share_text(),
+            room.spare,
             each.join(", ")
         );
         let _ = writeln!(s, "\n{}", filled(&line));
@@ -556,14 +575,14 @@ fn best<'a>(runs: &'a [Run<'_>]) -> Option<(&'a Run<'a>, &'a Outcome)> {
 
 /// What streams and discards save, and what follows.  `fewer`: the best with ever more
 /// streams.
-fn answered(runs: &[Run<'_>], spare: u64, found: &Found, fewer: &[(u8, f64)]) -> String {
+fn answered(runs: &[Run<'_>], room: Room, found: &Found, fewer: &[(u8, f64)]) -> String {
     let cells: Vec<Cell<'_>> = done(runs)
         .filter(|(r, _)| r.spec.is_of_the_module())
         .map(|(r, o)| Cell {
             policy: r.spec.name(),
             discard: r.discard,
             streams: o.by_stream.len() > 1,
-            greedy: o.by_stream.len() > 1 && !affords(o.open_units, spare),
+            greedy: !room.has_for(o),
             waf: o.waf,
         })
         .collect();

@@ -72,7 +72,7 @@ fn device() -> Device {
             followed: true,
             disks: vec![disk()],
             mounts,
-            affords: Some(affords(Layout::Dsm(3), 200)),
+            affords: Some(affords(Layout::Life(3), 200)),
             media: Ok(Media {
                 drive: "nvme7n1".into(),
                 statistics: Statistics {
@@ -492,12 +492,12 @@ fn streams_that_the_drive_affords() {
     };
     // Eight streams hold 17.
     right(
-        &of("dsm", Some(affords(Layout::Dsm(3), 171))),
+        &of("dsm", Some(affords(Layout::Life(3), 171))),
         "streams",
         "uses 8 of 8",
     );
     right(&of("dsm", None), "streams", "uses 8 of 8");
-    let greedy = of("dsm", Some(affords(Layout::File, 170)));
+    let greedy = of("dsm", Some(affords(Layout::Life(2), 170)));
     note(
         &greedy,
         "streams",
@@ -505,15 +505,19 @@ fn streams_that_the_drive_affords() {
     );
     assert_eq!(
         mends(&greedy),
-        ["dsmctl set geheim policy file", "dsmctl set geheim streams 4"]
+        [
+            "dsmctl set geheim policy life",
+            "dsmctl set geheim groups 2",
+            "dsmctl set geheim streams 4"
+        ]
     );
     assert_eq!(hint(&greedy).unwrap(), "what nvme7n1 tells");
     let none = of("dsm", Some(affords(Layout::None, 3)));
     assert_eq!(mends(&none), ["dsmctl set geheim policy none"]);
 
-    let idle = of("none", Some(affords(Layout::Dsm(2), 171)));
+    let idle = of("none", Some(affords(Layout::Life(2), 171)));
     note(&idle, "streams", "not stamped");
-    let set = ["policy dsm", "groups 2", "streams 6"].map(|f| format!("dsmctl set geheim {f}"));
+    let set = ["policy life", "groups 2", "streams 4"].map(|f| format!("dsmctl set geheim {f}"));
     assert_eq!(mends(&idle), set);
     let rightly = of("none", Some(affords(Layout::None, 3)));
     right(&rightly, "streams", "not stamped");

@@ -228,9 +228,9 @@ fn auto_goes_by_the_spare_units() {
     let trace = random_trace(&names, &[4, 3, 2, 1], 1 << 10, 1 << 13);
     for (op, unit, same) in [
         // 4096 pages: 512 units of 8 pages, of which 45 % are spare, and so on.
-        (0.45, 8, "dsm"),
-        (0.3, 8, "dsm:groups=2,streams=6"),
-        (0.2, 8, "file:streams=4"),
+        (0.45, 8, "life"),
+        (0.3, 8, "life:groups=3,streams=5"),
+        (0.2, 8, "life:groups=2,streams=4"),
         (0.15, 8, "file:streams=2"),
         (0.5, 64, "none"),
     ] {

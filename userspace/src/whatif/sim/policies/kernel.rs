@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `none`, `file`, `boundary` and `dsm`: the module's own source, compiled in.
+//! `none`, `file`, `boundary`, `dsm` and `life`: the module's own source, compiled in.
 
 use std::collections::HashMap;
+use std::mem::MaybeUninit;
 
 use super::{Policy, Stream};
 use crate::drive::afford::Layout;
@@ -40,12 +41,31 @@ mod ffi {
     #[derive(Clone, Copy, Debug, Default)]
     pub struct FileWindow {
         pub region: [Region; 2],
+        pub mapped: u64,
+        pub written: u64,
         pub class: u8,
+    }
+
+    const BINS: usize = 96;
+    const MAX_GROUPS: usize = 16;
+
+    #[repr(C)]
+    pub struct Life {
+        below: [[u64; 3]; BINS + 1],
+        cost: [[u64; BINS + 1]; 2],
+        begin: [[u8; BINS + 1]; MAX_GROUPS],
+        group: [u8; BINS],
     }
 
     extern "C" {
         pub fn dsm_policy_initial(params: *const Params, class: u32, side: u32) -> u8;
-        pub fn dsm_policy_checkpoint(params: *const Params, files: *mut FileWindow, nr_files: usize, ms: u64);
+        pub fn dsm_policy_checkpoint(
+            params: *const Params,
+            files: *mut FileWindow,
+            nr_files: usize,
+            ms: u64,
+            life: *mut Life,
+        );
     }
 }
 
@@ -73,6 +93,7 @@ pub enum KernelPolicy {
     File,
     Boundary,
     Dsm,
+    Life,
 }
 
 impl KernelPolicy {
@@ -82,6 +103,7 @@ impl KernelPolicy {
             Self::File => "file",
             Self::Boundary => "boundary",
             Self::Dsm => "dsm",
+            Self::Life => "life",
         }
     }
 }
@@ -119,8 +141,8 @@ impl Features {
     /// Those of a layout.
     pub fn of_layout(layout: Layout) -> Self {
         let policy = match layout {
-            Layout::Dsm(_) => KernelPolicy::Dsm,
-            Layout::File | Layout::JournalApart => KernelPolicy::File,
+            Layout::Life(_) => KernelPolicy::Life,
+            Layout::JournalApart => KernelPolicy::File,
             Layout::None => KernelPolicy::None,
         };
         let plain = Self::of(policy);
@@ -259,6 +281,7 @@ impl Policy for Kernel {
         for n in &numbers {
             let w = &self.files[n];
             let mut state = w.state;
+            state.mapped = files.get(*n).size.div_ceil(PAGE);
             for side in 0..2 {
                 state.region[side].pages = w.pages[side];
                 state.region[side].range = self.range(w, files.get(*n), side);
@@ -266,9 +289,19 @@ impl Policy for Kernel {
             windows.push(state);
         }
         let ms = us.saturating_sub(std::mem::replace(&mut self.window_start, us)) / 1000;
+        let mut life = MaybeUninit::<ffi::Life>::uninit();
         // SAFETY: the array has as many elements as is said, of the layout of
-        // struct dsm_file_window; the function keeps no pointer.
-        unsafe { ffi::dsm_policy_checkpoint(&self.params, windows.as_mut_ptr(), windows.len(), ms) };
+        // struct dsm_file_window; the function keeps no pointer, and reads nothing of the
+        // scratch that it has not written.
+        unsafe {
+            ffi::dsm_policy_checkpoint(
+                &self.params,
+                windows.as_mut_ptr(),
+                windows.len(),
+                ms,
+                life.as_mut_ptr(),
+            );
+        }
         for (n, state) in numbers.iter().zip(windows) {
             let class = files.get(*n).class;
             let mut w = self.files[n];

@@ -4,7 +4,6 @@
 mod autostream;
 mod filestream;
 mod kernel;
-mod life;
 mod objects;
 mod oracle;
 mod plain;
@@ -56,9 +55,6 @@ enum PolicyKind {
         modules: Modules,
     },
     PerObject,
-    Life {
-        groups: u8,
-    },
     Rules,
     Oracle,
 }
@@ -96,7 +92,7 @@ pub const ALL: [(&str, &str); 15] = [
     ),
     (
         "life",
-        "files of all types together by how soon they are written anew",
+        "files of all types by how soon they are written anew: dm-dsm/life.c",
     ),
     ("rules", "the objects of --rules"),
     ("oracle", "when each page is written next, knowing the run"),
@@ -180,7 +176,6 @@ impl Spec {
                 Box::new(filestream::Adapter::new(n, seconds, modules, profile))
             }
             PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
-            PolicyKind::Life { groups } => Box::new(life::Life::new(n, groups)),
             PolicyKind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
             PolicyKind::Oracle => Box::new(oracle::Oracle::new(trace, model, profile)?),
         })
@@ -218,7 +213,7 @@ impl FromStr for Spec {
                 modules: Modules::All,
             },
             "per-object" => PolicyKind::PerObject,
-            "life" => PolicyKind::Life { groups: 5 },
+            "life" => PolicyKind::Kernel(Features::of(KernelPolicy::Life)),
             "rules" => PolicyKind::Rules,
             "oracle" => PolicyKind::Oracle,
             _ => return Err(SpecError::Name(name.to_owned())),
@@ -244,6 +239,10 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
             f.streams = Some(number(value, 1, 255).ok_or(Some("a number from 1 to 255"))? as u8);
             Ok(())
         }
+        (PolicyKind::Kernel(f), "groups") if matches!(f.policy, KernelPolicy::Dsm | KernelPolicy::Life) => {
+            f.groups = number(value, 2, 16).ok_or(Some("a number from 2 to 16"))?;
+            Ok(())
+        }
         (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::Dsm => set_dsm(f, key, value),
         (PolicyKind::FileStream { modules, .. }, "modules") => {
             *modules = match value {
@@ -259,10 +258,6 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
             *seconds = Some(positive(value).ok_or(Some("a number of seconds above 0"))?);
             Ok(())
         }
-        (PolicyKind::Life { groups }, "groups") => {
-            *groups = number(value, 1, 16).ok_or(Some("a number from 1 to 16"))? as u8;
-            Ok(())
-        }
         (PolicyKind::AutoStreamSfr { decay }, "decay") => {
             *decay = Some(positive(value).ok_or(Some("a number of windows above 0"))?);
             Ok(())
@@ -273,7 +268,6 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
 
 fn set_dsm(f: &mut Features, key: &str, value: &str) -> Result<(), Option<&'static str>> {
     match key {
-        "groups" => f.groups = number(value, 2, 16).ok_or(Some("a number from 2 to 16"))?,
         "alpha" => f.alpha = Some(number(value, 2, 64).ok_or(Some("a number from 2 to 64"))?),
         "prediction" => {
             f.prediction = match value {
