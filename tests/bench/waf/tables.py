@@ -40,10 +40,10 @@ def paths(path):
 def number(found, keys):
     """What [FILE, WORKLOAD, DRIVE, POLICY, KIND] names, in per cent but for KIND waf. KIND
     saved: against none without discards; cost: the same with its sign turned; added: what is
-    saved on top of discards without streams; beside-dsm: what is written more than with dsm,
+    saved on top of discards without streams; lost: the same with its sign turned; beside-dsm: what is written more than with dsm,
     where DRIVE may have +discard; below-dsm: less. Or [FILE, KEY, ...], of which shares are in per cent."""
     kind = keys[-1]
-    if kind in ["saved", "cost", "added", "waf", "beside-dsm", "below-dsm"]:
+    if kind in ["saved", "cost", "added", "lost", "waf", "beside-dsm", "below-dsm"]:
         source, workload, drive, policy, _ = keys
         drive, _, discard = drive.partition("+")
         cells = cell(found, workload, drive, policy + "+discard" * bool(discard), source)
@@ -51,8 +51,8 @@ def number(found, keys):
             return cells[WAF]
         if kind.endswith("-dsm"):
             return (-100 if kind == "below-dsm" else 100) * (cells[WAF] / cell(found, workload, drive, "dsm" + "+discard" * bool(discard), source)[WAF] - 1)
-        less = cell(found, workload, drive, "none+discard", source)[GAIN] if kind == "added" else 0
-        return (-100 if kind == "cost" else 100) * (cells[GAIN] - less)
+        less = cell(found, workload, drive, "none+discard", source)[GAIN] if kind in ["added", "lost"] else 0
+        return (-100 if kind in ["cost", "lost"] else 100) * (cells[GAIN] - less)
     value = found
     for key in keys:
         value = value[int(key) if isinstance(value, list) else key]
@@ -158,7 +158,7 @@ def drives(workloads):
 
 def units(found):
     """Databases of one workload on drives with more and with fewer units."""
-    policies = ["file", "boundary", "dsm", "dsm:groups=2", "auto", "none+discard", "auto+discard"]
+    policies = ["file:streams=2", "file", "boundary", "dsm", "life:groups=2", "life", "auto", "none+discard", "auto+discard"]
     lines = []
     for source in [s for s in ["waf", "waf-4G"] if s in found]:
         for w in ["LB-Update-Only", "LB-Update-Only-cached"]:
@@ -168,7 +168,7 @@ def units(found):
                     lines.append([f"{of['size_mib'] / 1024:.1f} GiB{', cached' if 'cached' in w else ''}",
                                   name.split()[2], name.split()[0], f"{cells['units']}", f"{cells['none'][WAF]:.2f}"] +
                                  [saved(cells.get(p)) for p in policies])
-    return table(["database", "unit", "spare, %", "units", "WAF, `none`", "`file`", "`boundary`", "`dsm`", "`dsm`, K = 2",
+    return table(["database", "unit", "spare, %", "units", "WAF, `none`", "`file`, 2 streams", "`file`", "`boundary`", "`dsm`", "`life`, K = 2", "`life`",
                   "`auto`", "discards", "`auto` and discards"], lines)
 
 

@@ -15,9 +15,11 @@ from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 
-MAIN = ["none", "file", "boundary", "dsm", "dsm:groups=2", "per-object", "auto", "oracle"]
+# What auto chooses from.
+LADDER = ["file:streams=2", "life:groups=2", "life"]
+MAIN = ["none", "file", "boundary", "dsm", *LADDER, "per-object", "auto", "oracle"]
 PLAIN = ["none", "file", "boundary", "dsm", "per-file", "f2fs", "autostream-sfr",
-         "autostream-mq", "filestream", "per-object", "life", "auto", "oracle"]
+         "autostream-mq", "filestream", "per-object", *LADDER, "auto", "oracle"]
 VARIANTS = ["dsm:prediction=off", "dsm:prediction=computed", "dsm:range=region",
             "dsm:primary_filter=off", "dsm:groups=2", "dsm:alpha=6"]
 UNIT = 256 << 10
