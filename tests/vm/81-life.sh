@@ -66,6 +66,12 @@ done
 works 'both databases are served' until_true 'served one && served two'
 works 'the metrics say so, too' until_true \
 	'[[ "$(metric "dsm_agent_up{device=\"one\"}") $(metric "dsm_agent_up{device=\"two\"}")" = "1 1" ]]'
+if has_write_streams "$ssd"; then
+	works 'dsmd says that the drive does not afford so many streams' \
+		logged 'warn more streams than the drive affords device=one policy=dsm streams=8 affords="no streams on a drive of 0'
+else
+	works 'dsmd says why there are no streams' logged 'info streams device=one policy=none streams=0 affords="no streams: this kernel'
+fi
 is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/$agent/status)" 0000000000200004
 
 windows=$(json two .windows)

@@ -19,6 +19,7 @@ use dsm::base::pulse::Pulse;
 use dsm::daemon::{self, Local};
 use dsm::dbpath::avail::{FileEntry, Refusal, TurtleId};
 use dsm::dbpath::fiemap::Fiemap;
+use dsm::drive::below::Affords;
 use dsm::drive::diskstat::DiskStat;
 use dsm::drive::media::Media;
 use dsm::kernel::device::{Device, MessageError, Target};
@@ -172,6 +173,10 @@ impl daemon::Machine for Stepped {
 
     fn look(&self, device: &str) -> Result<Look> {
         Local.look(device)
+    }
+
+    fn affords(&self, target: &Device) -> Result<Affords> {
+        Local.affords(target)
     }
 
     fn ask_drive(&self, device: DevNo) -> Result<Media, String> {

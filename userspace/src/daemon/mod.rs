@@ -24,9 +24,11 @@ use crate::base::wake::Signals;
 use crate::daemon::config::Config;
 use crate::dbpath::fiemap::{Fiemap, Mapper};
 use crate::dbpath::place;
+use crate::drive::below::{self, Affords};
 use crate::drive::media::{self, Media};
 use crate::kernel::device::{Device, Target};
 use crate::kernel::devno::DevNo;
+use crate::kernel::dm::Dm;
 use crate::kernel::sysfs::Sysfs;
 use crate::show::sample::Look;
 
@@ -45,6 +47,8 @@ pub trait Machine: Send + Sync + 'static {
     fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link>;
     /// What the kernel says of a device.
     fn look(&self, device: &str) -> Result<Look>;
+    /// The streams that the drive below a device affords.
+    fn affords(&self, target: &Self::Target) -> Result<Affords>;
     /// What the drive below a device says, or a sentence about why it does not.
     fn ask_drive(&self, device: DevNo) -> Result<Media, String>;
 }
@@ -76,6 +80,10 @@ impl Machine for Local {
 
     fn look(&self, device: &str) -> Result<Look> {
         Look::at(device)
+    }
+
+    fn affords(&self, target: &Device) -> Result<Affords> {
+        below::of(&Sysfs::default(), &Dm::open()?, target.devno)
     }
 
     fn ask_drive(&self, device: DevNo) -> Result<Media, String> {

@@ -29,8 +29,9 @@ use crate::dbpath::rules::RulesFiles;
 use crate::dbpath::turtle;
 use crate::dbpath::walk::{self, Root};
 use crate::dbpath::watch::Watch;
+use crate::drive::below::Affords;
 use crate::kernel::device::Target;
-use crate::kernel::reply::Checkpoint;
+use crate::kernel::reply::{Checkpoint, Status};
 use crate::show::report::{checkpoint_text, written_text, Names};
 
 /// How long to wait before a database is looked for again.
@@ -129,7 +130,9 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let watch = if d.auto { Watch::following() } else { Watch::new() };
     let mut watch = watch.context("cannot use inotify")?;
     let keeper = Keeper::new(&s.state_dir, &d.device);
-    let streams = target.status()?.device_streams;
+    let status = target.status()?;
+    let streams = status.device_streams;
+    let affords = machine.affords(&target);
     if let Err(sentence) = rules.stamps(streams) {
         bail!(sentence);
     }
@@ -162,6 +165,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
         boundaries = agent.boundaries(),
         ms = outcome.took.as_millis(),
     );
+    tell_streams(&d.device, &status, affords);
     let wake = waker.clone();
     let link = (!d.auto).then(|| Link::start(&s.mongo_dir, &d.device, move || wake.wake()));
     let link = link.transpose()?;
@@ -176,6 +180,37 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
         link,
         discard,
     })
+}
+
+/// The streams in use, and what the drive affords.
+fn tell_streams(device: &str, status: &Status, affords: Result<Affords>) {
+    let (policy, streams) = (&status.layout, status.streams);
+    match affords {
+        Err(e) => log!(
+            Warn,
+            "cannot ask what the drive affords",
+            device = device,
+            reason = format!("{e:#}")
+        ),
+        Ok(a) if a.too_many(streams).is_some() => {
+            log!(
+                Warn,
+                "more streams than the drive affords",
+                device = device,
+                policy = policy,
+                streams = streams,
+                affords = a.why
+            );
+        }
+        Ok(a) => log!(
+            Info,
+            "streams",
+            device = device,
+            policy = policy,
+            streams = streams,
+            affords = a.why
+        ),
+    }
 }
 
 /// Discards are for MongoDB's own files.

@@ -20,6 +20,7 @@ use crate::base::wake::ByHand;
 use crate::daemon::config::Database;
 use crate::dbpath::avail::{FileEntry, Refusal, TurtleId};
 use crate::dbpath::fiemap::ExtentCounts;
+use crate::drive::afford::Layout;
 use crate::drive::diskstat::DiskStat;
 use crate::kernel::device::MessageError;
 use crate::kernel::model::ModelKernel;
@@ -188,6 +189,14 @@ impl Machine for Bench {
             status: kernel.status()?,
             disk: DiskStat::default(),
         })
+    }
+
+    fn affords(&self, _: &Kernel) -> Result<Affords> {
+        Ok(Affords::new(
+            Layout::None,
+            None,
+            "no streams: it is a model".into(),
+        ))
     }
 
     fn ask_drive(&self, _: DevNo) -> Result<Media, String> {
