@@ -13,6 +13,7 @@ COLOURS = {
     "file": "#e69f00",
     "boundary": "#56b4e9",
     "dsm": "#d55e00",
+    "life": "#882255",
     "autostream-sfr": "#009e73",
     "filestream": "#0072b2",
     "per-object": "#cc79a7",

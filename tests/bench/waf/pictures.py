@@ -12,7 +12,7 @@ import tables  # noqa: E402
 import waf  # noqa: E402
 from look import matplotlib, plt  # noqa: E402
 
-SHOWN = ["none", "file", "boundary", "dsm", "autostream-sfr", "filestream", "per-object", "oracle"]
+SHOWN = ["none", "file", "boundary", "dsm", "life", "autostream-sfr", "filestream", "per-object", "oracle"]
 MIB = 1 << 20
 
 
@@ -55,7 +55,7 @@ def waf_bars(out, rows, gc):
 def discards(out, rows, gc):
     """What a checkpoint's freed blocks are worth, alone and with streams."""
     rows, parts = of_drive(rows, gc)
-    shown = ["none", "dsm", "none+discard", "dsm+discard"]
+    shown = ["none", "dsm", "life", "none+discard", "dsm+discard", "life+discard"]
     figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
     for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
         bars(axis, rows, shown, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
@@ -84,7 +84,7 @@ def waf_over_time(dsmctl, out, recording):
 
 def streams(dsmctl, out, recording):
     counts = [2, 4, 6, 8, 10, 12]
-    policies = ["dsm", "dsm:groups=5", "per-file", "filestream", "autostream-sfr", "per-object", "oracle"]
+    policies = ["dsm", "life", "per-file", "filestream", "autostream-sfr", "per-object", "oracle"]
     figure, axis = plt.subplots(figsize=(8, 4))
     points = {policy: [] for policy in policies}
     for count in counts:
@@ -210,7 +210,7 @@ def intervals(out, rows):
     """What is saved by how much is written from checkpoint to checkpoint."""
     figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), sharey=True)
     for axis, mode, what in zip(axes, ["", "-cached"], ["past the page cache", "through it"]):
-        for policy, fill in [("none+discard", 1), ("dsm+discard", 1), ("dsm", 1), ("none+discard", 0.8)]:
+        for policy, fill in [("none+discard", 1), ("life+discard", 1), ("life", 1), ("none+discard", 0.8)]:
             name, _, discard = policy.partition("+")
             mine = [row for row in rows if waf.on(row, waf.Drive(fill=fill)) and row["policy"] == name
                     and row["discard"] == bool(discard)]

@@ -146,7 +146,7 @@ def wafs(workloads):
 
 
 def drives(workloads):
-    policies = ["file", "dsm", "none+discard", "dsm+discard"]
+    policies = ["file", "dsm", "life", "none+discard", "life+discard"]
 
     def made(found):
         rows = [[d, p.replace("none+discard", "discards").replace("+discard", " and discards")] +
