@@ -195,6 +195,11 @@ impl Status {
     pub fn sectors(&self) -> u64 {
         self.per_stream.iter().map(|s| s.sectors).sum()
     }
+
+    /// Whether the policy asks on which side of its boundary a file is written.
+    pub fn has_boundaries(&self) -> bool {
+        ["boundary", "dsm"].contains(&self.policy.as_str())
+    }
 }
 
 /// A side of a file.

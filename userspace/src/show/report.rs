@@ -241,14 +241,15 @@ impl Report {
         let Some(a) = &self.agent else {
             return "no dsmd serves this device".to_owned();
         };
-        format!(
-            "dsmd {} serves {}: {} of {} files have a boundary, {} have outgrown it",
-            a.pid,
-            printable(&a.dbpath),
-            a.boundaries,
-            a.files,
-            a.outgrown
-        )
+        let served = format!("dsmd {} serves {}: ", a.pid, printable(&a.dbpath));
+        if self.status.has_boundaries() {
+            format!(
+                "{served}{} of {} files have a boundary, {} have outgrown it",
+                a.boundaries, a.files, a.outgrown
+            )
+        } else {
+            format!("{served}{} files", a.files)
+        }
     }
 
     /// What is discarded, or why nothing is, and what it took.

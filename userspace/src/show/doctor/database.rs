@@ -250,7 +250,7 @@ impl Judge<'_> {
 
     pub fn boundaries(&self, b: &Below) -> Option<Finding> {
         let a = self.d.agent.as_ref().filter(|_| self.is_mongodb())?;
-        if !["boundary", "dsm"].contains(&b.status.policy.as_str()) {
+        if !b.status.has_boundaries() {
             return None;
         }
         let finding = |level, text: String| {

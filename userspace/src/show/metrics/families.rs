@@ -279,8 +279,11 @@ pub const DEVICES: &[Section<Sample>] = &[
             }),
             gauge(
                 "dsm_agent_outgrown",
-                "Files that have outgrown their boundary.",
-                |s| agent(s, |i| i.outgrown as f64),
+                "Files that have outgrown their boundary; 0 where the policy has none.",
+                |s| {
+                    let asked = s.kernel.as_ref().is_none_or(|k| k.status.has_boundaries());
+                    agent(s, |i| if asked { i.outgrown as f64 } else { 0.0 })
+                },
             ),
             counter(
                 "dsm_agent_checkpoints_total",

@@ -282,6 +282,19 @@ mod tests {
         assert!(!gone.contains("dsm_files{"));
     }
 
+    /// dsmd sets boundaries under every policy, and with life nobody asks for them.
+    #[test]
+    fn boundaries_that_matter_are_outgrown() {
+        for (policy, outgrown) in [("dsm", 3), ("boundary", 3), ("life", 0), ("file", 0)] {
+            let mut sample = all();
+            sample.kernel.as_mut().unwrap().status.policy = policy.into();
+            sample.agent.as_mut().unwrap().outgrown = 3;
+            let text = shown(vec![sample], Host::default());
+            let line = format!("dsm_agent_outgrown{{device=\"d\"}} {outgrown}\n");
+            assert!(text.contains(&line), "{policy}: {text}");
+        }
+    }
+
     #[test]
     fn what_is_discarded() {
         let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
