@@ -141,7 +141,7 @@ refused 'both at once' 'groups auto chooses the policy, too: it cannot be given 
 printf 't %s discard=on\nu %s groups=auto,policy=file\n' "$small" "$plain" >/tmp/tab
 refused 'a table that says both' 'line 2: groups auto chooses the policy, too' dsmctl attach --tab /tmp/tab --check
 works 'a line of the table without a policy' dsmctl attach --tab /tmp/tab t
-has_write_streams "$ssd" && wanted=' policy dsm groups 3' || wanted=' policy none'
+has_write_streams "$ssd" && wanted=' policy life groups 3' || wanted=' policy none'
 is 'gets what the drive affords' "$(decided)" "$wanted"
 matches 'and its own options' "$(dmsetup table t)" ' discard on'
 again
