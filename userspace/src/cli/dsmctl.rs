@@ -297,8 +297,9 @@ pub struct Features {
     ///
     /// With auto, and when neither this nor --policy nor --streams is given, it is life with
     /// K = 3, life with K = 2, file with two streams, or none: the first whose streams hold
-    /// less than a tenth of the drive's spare erase units; and none on drives of less than
-    /// 300 units, or that do not tell. Which, and why, is said.
+    /// less than a tenth of the drive's spare erase units (a 25th where handles are initially
+    /// isolated); and none on drives of less than 300 units, or that do not tell. Which, and
+    /// why, is said.
     #[arg(long, value_name = "K|auto", value_parser = groups)]
     pub groups: Option<Groups>,
     /// Weight of the outer groups [kernel: K]
@@ -589,8 +590,8 @@ pub struct Simulate {
     /// given several times [default: all but auto]
     ///
     /// auto is the first of life with K = 3, life with K = 2, the journal apart and none
-    /// whose streams hold less than a tenth of the drive's spare erase units; none on
-    /// drives of less than 300 units.
+    /// whose streams hold less than a tenth of the drive's spare erase units (a 25th where
+    /// what is collected of all streams is mixed); none on drives of less than 300 units.
     ///
     /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
     /// boundary, dsm and life have streams, how many they use at most; those of dsm
