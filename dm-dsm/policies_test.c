@@ -428,7 +428,7 @@ static const struct initial_case {
 
 KUNIT_ARRAY_PARAM_DESC(initial, initial_cases, what);
 
-static void before_the_first_window_the_layout_is_boundary(struct kunit *test)
+static void before_the_first_window_groups_go_by_class_and_side(struct kunit *test)
 {
 	const struct initial_case *c = test->param_value;
 	struct dsm_policy_params params = paper;
@@ -597,7 +597,7 @@ static struct kunit_case policies_cases[] = {
 	KUNIT_CASE(a_file_with_one_side_is_where_it_was_found),
 	KUNIT_CASE(taken_literally_eq_5_leaves_it_with_the_coldest),
 	KUNIT_CASE(a_primary_index_that_is_none_any_more_is_predicted_anew),
-	KUNIT_CASE_PARAM(before_the_first_window_the_layout_is_boundary, initial_gen_params),
+	KUNIT_CASE_PARAM(before_the_first_window_groups_go_by_class_and_side, initial_gen_params),
 	KUNIT_CASE(fixed_policies_measure_and_do_not_move),
 	KUNIT_CASE(life_groups_files_of_all_types_by_what_is_written_of_them),
 	KUNIT_CASE(what_was_written_before_counts_for_seven_eighths),

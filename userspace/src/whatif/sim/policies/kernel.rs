@@ -57,6 +57,9 @@ mod ffi {
         group: [u8; BINS],
     }
 
+    // As in dm-dsm/policies.c.
+    const _: () = assert!(size_of::<FileWindow>() == 72 && size_of::<Life>() == 5528);
+
     extern "C" {
         pub fn dsm_policy_initial(params: *const Params, class: u32, side: u32) -> u8;
         pub fn dsm_policy_checkpoint(
