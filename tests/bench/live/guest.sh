@@ -52,7 +52,8 @@ rules() {
 	printf '[[object]]\nname = "rest"\nstream = 1\nfiles = ["**"]\n'
 }
 
-# The journal of YCSB's load does not fit beside the data until a checkpoint lets it go.
+# The journal of YCSB's load does not fit beside the data until a checkpoint lets it go;
+# through the page cache all is loaded before the first.
 load() {
 	local words=()
 
@@ -63,7 +64,10 @@ load() {
 		esac
 		shift
 	done
-	[[ ${words[0]} != ycsb ]] || words+=(--checkpoint-seconds 1)
+	if [[ ${words[0]} == ycsb ]]; then
+		words+=(--checkpoint-seconds 1)
+		[[ " ${words[*]} " == *' --direct-io '* ]] || words+=(--direct-io)
+	fi
 	wtload "${words[@]}" --dbpath $mnt --phase load --idents /tmp/idents >/out/wtload-load
 }
 
