@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tables of README.md and Documentation/results.md, from Documentation/figures."""
+"""The tables of README.md, and of Documentation results.md and results-clients.md, from Documentation/figures."""
 
 import json
 
@@ -219,29 +219,73 @@ def spread(value, form):
     return middle if least == most else f"{middle} ({least} to {most})"
 
 
+# Papers' Figs. 10 and 11: at most, in per cent of what there is without: throughput and 99th
+# percentile of `boundary` and `dsm`, which they have for LinkBench only
+PAPERS = {"LB-Original": ((23, 37), (-24, -28)), "LB-Mixed": ((28, 51), (-17, -32)),
+          "LB-Update-Only": ((44, 65), (-25, -46)), "Y-Update-Heavy": ((23, None), (-29, None))}
+LIVE_CORE = [f"{workload} {cache} 15%" for cache in ["direct", "cached"] for workload in PAPERS]
+LIVE_ARMS = ["LB-Update-Only direct 7%", "LB-Mixed direct 7%"] + [
+    "LB-Update-Only direct 15%" + arm for arm in [" 40 clients", " 2 ms", " 40 clients 2 ms", " SLC"]]
+LIVE_POLICIES = ["file", "boundary", "dsm", "per-object", "none+discard", "dsm+discard"]
+
+
+def live_policy(policy):
+    return f"`{policy.partition('+')[0]}`" + " with discards" * policy.endswith("+discard")
+
+
+def live_kind(kind):
+    workload, cache, op, *arm = kind.split()
+    return ", ".join([workload] + ["cached"] * (cache == "cached") + [f"{op[:-1]} % spare"] * (op != "15%")
+                     + [" ".join(arm).replace(" 2 ms", ", 2 ms").replace("SLC", "SLC drive")] * bool(arm))
+
+
 def live(kind):
     """What came to the clients, on the live drive: a row for each policy"""
     def rows(found):
         for policy, cells in found["live"][kind].items():
-            yield [f"`{policy.partition('+')[0]}`" + " with discards" * policy.endswith("+discard")] + [
-                spread(cells[name], form) if name in cells else "" for name, _, form in LIVE]
+            yield [live_policy(policy)] + [spread(cells[name], form) if name in cells else "" for name, _, form in LIVE]
     return lambda found: table([""] + [title for _, title, _ in LIVE], list(rows(found)))
+
+
+def live_all(name, form, against, title):
+    """One figure everywhere: what it is without streams and discards, and what it is against that"""
+    def rows(found):
+        for kind in LIVE_CORE + LIVE_ARMS:
+            cells = found["live"][kind]
+            yield [live_kind(kind), spread(cells["none"][name], form)] + [
+                spread(cells[policy][against], "+d") if policy in cells else "" for policy in LIVE_POLICIES]
+    return lambda found: table(["", f"`none`: {title}"] + [live_policy(p) + ", %" for p in LIVE_POLICIES], list(rows(found)))
+
+
+def live_life(found):
+    """Policy life beside the others"""
+    policies = ["file", "dsm", "life", "none+discard", "dsm+discard", "life+discard"]
+    rows = [[workload, title] + [spread(found["live"][f"{workload} direct 15%"][p][name], "+d") for p in policies]
+            for workload in ["LB-Mixed", "LB-Update-Only"]
+            for title, name in [("operations/s", "ops_against_none_percent"), ("p99", "p99_against_none_percent"),
+                                ("flash/operation", "media_against_none_percent")]]
+    return table(["", ""] + [live_policy(p) for p in policies], rows)
 
 
 def live_papers(found):
     """Beside what the papers have at most"""
-    shown = ["file", "dsm", "none+discard", "dsm+discard"]
-    rows = [[f"{what}, {workload}", paper] + [spread(found["live"][f"{workload} direct 15%"][policy][name], "+d") for policy in shown]
-            for what, paper, name in [("throughput", "up to +65", "ops_against_none_percent"),
-                                      ("99th percentile", "up to -46", "p99_against_none_percent")]
-            for workload in ["LB-Update-Only", "LB-Mixed"]]
-    return table(["", "papers", "`file`", "`dsm`", "`none` with discards", "`dsm` with discards"], rows)
+    rows = []
+    for at, (what, name) in enumerate([("throughput", "ops_against_none_percent"), ("99th percentile", "p99_against_none_percent")]):
+        for workload, papers in PAPERS.items():
+            here = {p: spread(found["live"][f"{workload} direct 15%"][p][name], "+d") for p in LIVE_POLICIES}
+            boundary, dsm = (f"{n:+d}" if n else "" for n in papers[at])
+            rows.append([f"{what}, {workload}", boundary, here["boundary"], dsm, here["dsm"], here["none+discard"], here["dsm+discard"]])
+    return table(["", "papers: `boundary`", "here", "papers: `dsm`", "here", "here: `none` with discards", "here: `dsm` with discards"], rows)
 
 
 TABLES = {
-    "live-papers": live_papers, "live-update": live("LB-Update-Only direct 15%"), "live-mixed": live("LB-Mixed direct 15%"),
+    "live-papers": live_papers, "live-life": live_life,
+    "live-ops": live_all("ops_per_second", ",d", "ops_against_none_percent", "operations/s"),
+    "live-p99": live_all("p99_us", ",d", "p99_against_none_percent", "p99 us"),
+    "live-media": live_all("media_kib_per_op", ".1f", "media_against_none_percent", "KiB of flash/operation"),
     "expect": expect, "expect-workloads": expect_workloads,
     "granularity": granularity, "shares": shares, "waf-direct": wafs(DIRECT),
     "waf-cached": wafs(CACHED), "drives-direct": drives(DIRECT), "drives-cached": drives(CACHED), "units": units,
     "others": others, "variants": variants, "life": life, "leaves": leaves,
 }
+TABLES |= {"live-" + kind.replace(" ", "-"): live(kind) for kind in LIVE_CORE + LIVE_ARMS}
