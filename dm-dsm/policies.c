@@ -5,7 +5,6 @@
  * Where the paper contradicts itself, see Documentation/dsm.rst.
  */
 #include <linux/bitops.h>
-#include <linux/build_bug.h>
 #include <linux/int_log.h>
 #include <linux/limits.h>
 #include <linux/math64.h>
@@ -13,10 +12,6 @@
 #include <linux/sched.h>
 
 #include "policies.h"
-
-/* The simulator has both in Rust, and looks for the same sizes. */
-static_assert(sizeof(struct dsm_file_window) == 72);
-static_assert(sizeof(struct dsm_life) == 5528);
 
 /* Shares of a type's writes (globalpct) are in millionths of a percent. */
 #define DSM_SHARE_ONE		100000000ULL

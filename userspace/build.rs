@@ -2,7 +2,7 @@
 //! Compiles the module's policies, unchanged, for the simulator.
 
 fn main() {
-    let sources = ["../dm-dsm/policies.c", "../dm-dsm/life.c"];
+    let sources = ["../dm-dsm/policies.c", "../dm-dsm/life.c", "shim/sizes.c"];
     for path in sources.into_iter().chain(["../dm-dsm/policies.h", "shim"]) {
         println!("cargo:rerun-if-changed={path}");
     }

@@ -57,7 +57,7 @@ mod ffi {
         group: [u8; BINS],
     }
 
-    // As in dm-dsm/policies.c.
+    // As in shim/sizes.c.
     const _: () = assert!(size_of::<FileWindow>() == 72 && size_of::<Life>() == 5528);
 
     extern "C" {
