@@ -333,6 +333,27 @@ static void dsm_run_end(struct bio *bio)
 	spin_unlock_irqrestore(&d->discard_lock, flags);
 }
 
+static void dsm_submit_writes(struct bio_list *released)
+{
+	struct bio *bio;
+
+	while ((bio = bio_list_pop(released)))
+		dm_submit_bio_remap(bio, NULL);
+}
+
+/* A submission may sleep while discards that were sent before it end. */
+static void dsm_submit_released(struct dsm_discard *dd)
+{
+	struct bio_list released = BIO_EMPTY_LIST;
+
+	if (!READ_ONCE(dd->released.head))
+		return;
+	spin_lock_irq(&dd->d->discard_lock);
+	bio_list_merge_init(&released, &dd->released);
+	spin_unlock_irq(&dd->d->discard_lock);
+	dsm_submit_writes(&released);
+}
+
 static void dsm_send_runs(struct dsm_discard *dd)
 {
 	struct dsm *d = dd->d;
@@ -347,6 +368,7 @@ static void dsm_send_runs(struct dsm_discard *dd)
 		run->bio.bi_iter.bi_size = (run->end - run->start) << SECTOR_SHIFT;
 		run->bio.bi_end_io = dsm_run_end;
 		submit_bio(&run->bio);
+		dsm_submit_released(dd);
 	}
 	blk_finish_plug(&plug);
 }
@@ -372,13 +394,11 @@ static bool dsm_wait_for_some(struct dsm_discard *dd, struct bio_list *released)
 static void dsm_wait_for_runs(struct dsm_discard *dd)
 {
 	struct bio_list released;
-	struct bio *bio;
 	bool done;
 
 	do {
 		done = dsm_wait_for_some(dd, &released);
-		while ((bio = bio_list_pop(&released)))
-			dm_submit_bio_remap(bio, NULL);
+		dsm_submit_writes(&released);
 	} while (!done);
 
 	for (unsigned int i = 0; i < dd->nr_runs; i++)

@@ -729,6 +729,27 @@ static void a_write_waits_for_both_discards_that_it_overlaps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 3);
 }
 
+static void a_write_does_not_wait_for_discards_that_are_not_sent_yet(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct async *write;
+
+	/* The disk takes one at a time. */
+	s.disk->keeps_at_most = 1;
+	keep_discard(test, &s, "64:64 512:64 1024:64", 1);
+	write = start_bio(test, s.dm, REQ_OP_WRITE, 72, 8);
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
+	dsm_mock_wait_kept(test, s.disk, 1);
+	expect_discards(test, &s, "64:64 512:64");
+	let_discards_go(test, &s, 1);
+	dsm_mock_wait_kept(test, s.disk, 1);
+	let_discards_go(test, &s, 1);
+	settle(test, s.dm);
+	expect_discards(test, &s, "64:64 512:64 1024:64");
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 1);
+}
+
 static void a_nowait_write_is_told_to_come_again(struct kunit *test)
 {
 	struct stack s = new_stack(test);
@@ -1128,6 +1149,7 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(a_bad_range_refuses_the_message),
 	KUNIT_CASE(a_write_waits_for_the_discard_that_it_overlaps),
 	KUNIT_CASE(a_write_waits_for_both_discards_that_it_overlaps),
+	KUNIT_CASE(a_write_does_not_wait_for_discards_that_are_not_sent_yet),
 	KUNIT_CASE(a_nowait_write_is_told_to_come_again),
 	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
 	KUNIT_CASE(a_window_under_way_does_not_let_a_write_through),

@@ -220,11 +220,14 @@ void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr)
 	while (nr--) {
 		spin_lock(&disk->lock);
 		bio = bio_list_pop(&disk->kept);
-		disk->nr_kept -= !!bio;
 		spin_unlock(&disk->lock);
 		if (!bio)
 			break;
 		dsm_mock_end(disk, bio);
+		spin_lock(&disk->lock);
+		disk->nr_kept--;
+		spin_unlock(&disk->lock);
+		wake_up(&disk->room);
 	}
 }
 
@@ -280,6 +283,8 @@ static void dsm_mock_submit_bio(struct bio *bio)
 	struct dsm_mock_disk *disk = bio->bi_bdev->bd_disk->private_data;
 	unsigned int streams = disk->gendisk->queue->limits.max_write_streams;
 
+	if (bio_op(bio) == REQ_OP_DISCARD && disk->keeps_at_most)
+		wait_event(disk->room, READ_ONCE(disk->nr_kept) < disk->keeps_at_most);
 	if (bio_op(bio) == REQ_OP_READ) {
 		dsm_mock_each_sector(bio, dsm_mock_read_sector, disk);
 		bio_endio(bio);
@@ -351,6 +356,7 @@ struct dsm_mock_disk *dsm_mock_disk_limits(struct kunit *test,
 	KUNIT_ASSERT_NOT_NULL(test, disk);
 	spin_lock_init(&disk->lock);
 	init_waitqueue_head(&disk->kept_more);
+	init_waitqueue_head(&disk->room);
 	bio_list_init(&disk->waiting);
 	xa_init(&disk->pages);
 	INIT_WORK(&disk->complete, dsm_mock_work);

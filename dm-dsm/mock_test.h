@@ -52,7 +52,8 @@ struct dsm_mock_disk {
 	bool fails;			/* every other write */
 	blk_status_t discards_fail;	/* in this way, or 0 */
 	bool keeps_discards;		/* until dsm_mock_complete() */
-	wait_queue_head_t kept_more;
+	unsigned int keeps_at_most;	/* who submits more of them waits; 0: nobody */
+	wait_queue_head_t kept_more, room;
 	enum dsm_mock_when when;
 	struct kunit *test;
 	struct xarray pages;		/* what was written */
