@@ -22,7 +22,7 @@ use crate::kernel::devno::DevNo;
 use crate::kernel::mounts;
 use crate::kernel::sysfs::Sysfs;
 
-const EXT4: &str = "/sys/fs/ext4";
+const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
 /// What a restart would begin with, while a backup is under way.
 const BACKUP: &str = "WiredTiger.backup";
 const SECTOR: u64 = 512;
@@ -96,7 +96,10 @@ impl Database for Disk {
         let dev = DevNo::from_stat(self.root.device());
         let mounts = mounts::all().map_err(|e| format!("cannot read the mounts: {e}"))?;
         let mount = ground::mount(&mounts, dev)?;
-        ground::journal(Path::new(EXT4), &self.sysfs.name(dev))?;
+        if ground::is_ext4(&mounts, dev) {
+            let [proc, sys] = EXT4.map(Path::new);
+            ground::ext4(proc, sys, &self.sysfs.name(dev))?;
+        }
         let found = place::find(self.root.path(), &self.device, self.devno, self.sectors);
         let found = found.map_err(|e| format!("{e:#}"))?;
         self.warning = ground::drives(&self.sysfs, self.devno)?;
@@ -130,6 +133,7 @@ impl Database for Disk {
         snapshot.may_discard()?;
         Ok(Seen {
             turtle: snapshot.turtle,
+            run: snapshot.run,
             files: snapshot.files.into_iter().zip(lists).collect(),
         })
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Whether the file system, its mount and the drive are what the rule needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::drive::diskstat::DiskStat;
 use crate::drive::nvme::Namespace;
@@ -24,9 +24,17 @@ fn check_mount(m: &Mount) -> Result<(), String> {
             "the file system is {kind}, and only ext4 and XFS are known well enough"
         ));
     }
-    for bad in ["nobarrier", "barrier=0", "data=writeback", "dax", "dax=always"] {
-        if m.options.split(',').any(|o| o == bad) {
-            return Err(format!("the file system is mounted with {bad}"));
+    check_options(m.options.split(','))
+}
+
+fn check_options<'a>(options: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    for option in options {
+        if ["nobarrier", "barrier=0", "data=writeback", "dax", "dax=always"].contains(&option) {
+            return Err(format!("the file system is mounted with {option}"));
+        }
+        // Extents of a file there look as if they lay on the device of the data.
+        if option.starts_with("rtdev=") {
+            return Err(format!("the file system has a realtime device ({option})"));
         }
     }
     Ok(())
@@ -45,12 +53,32 @@ pub fn mount(mounts: &[Mount], dev: DevNo) -> Result<String, String> {
     Ok(mounts.into_iter().map(words).collect::<Vec<_>>().join("; "))
 }
 
-/// ext4 can be made without a journal.
-pub fn journal(ext4: &Path, name: &str) -> Result<(), String> {
-    match std::fs::read_to_string(ext4.join(name).join("journal_task")) {
-        Ok(text) if text.trim() == "<none>" => Err("the file system is an ext4 without a journal".into()),
-        _ => Ok(()),
+/// Whether a file system of a device is an ext4.
+pub fn is_ext4(mounts: &[Mount], dev: DevNo) -> bool {
+    mounts.iter().any(|m| m.dev == dev && m.kind == "ext4")
+}
+
+/// ext4 does not say among a mount's options what its superblock has as a default, and
+/// can be made without a journal.  `proc` and `sys` have a directory for each of them.
+pub fn ext4(proc: &Path, sys: &Path, name: &str) -> Result<(), String> {
+    let text = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path);
+        text.map_err(|e| format!("cannot tell how the ext4 is mounted: {}: {e}", path.display()))
+    };
+    if text(sys.join(name).join("journal_task"))?.trim() == "<none>" {
+        return Err("the file system is an ext4 without a journal".into());
     }
+    let options = text(proc.join(name).join("options"))?;
+    check_options(options.lines())?;
+    for (needed, one_of) in [
+        ("barriers", &["barrier", "barrier=1"][..]),
+        ("a mode of its journal", &["data=ordered", "data=journal"]),
+    ] {
+        if !options.lines().any(|o| one_of.contains(&o)) {
+            return Err(format!("the ext4 does not say that it has {needed}"));
+        }
+    }
+    Ok(())
 }
 
 /// The drives below a device: whether a page that was discarded can be read without
@@ -107,6 +135,7 @@ mod tests {
 43 27 253:2 / /c rw - ext4 /dev/mapper/c rw,errors=remount-ro,data=writeback
 44 27 253:3 / /e rw - btrfs /dev/e rw
 45 27 253:4 / /f rw - ext4 /dev/f rw,barrier=0
+46 27 253:5 / /g rw - xfs /dev/g rw,attr2,rtdev=/dev/h
 ";
 
     #[test]
@@ -124,6 +153,7 @@ mod tests {
                 "the file system is btrfs, and only ext4 and XFS are known well enough",
             ),
             ("253:4", "the file system is mounted with barrier=0"),
+            ("253:5", "the file system has a realtime device (rtdev=/dev/h)"),
             (
                 "253:9",
                 "the mount of the file system's device 253:9 is not found",
@@ -134,16 +164,46 @@ mod tests {
     }
 
     #[test]
-    fn an_ext4_without_a_journal() {
+    fn what_an_ext4_says_of_itself() {
         let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str, text: &str| {
-            std::fs::create_dir(dir.path().join(name)).unwrap();
-            std::fs::write(dir.path().join(name).join("journal_task"), text).unwrap();
-            journal(dir.path(), name)
+        let said = |task: Option<&str>, options: Option<&str>| {
+            let at = dir.path().join("dm-0");
+            for (name, text) in [("journal_task", task), ("options", options)] {
+                std::fs::create_dir_all(&at).unwrap();
+                let _ = std::fs::remove_file(at.join(name));
+                if let Some(text) = text {
+                    std::fs::write(at.join(name), text).unwrap();
+                }
+            }
+            ext4(dir.path(), dir.path(), "dm-0")
         };
-        assert!(at("with", "321\n").is_ok());
-        assert!(at("without", "<none>\n").is_err());
-        assert!(journal(dir.path(), "xfs").is_ok());
+        let good = "rw\nbsddf\nbarrier\nuser_xattr\ndata=ordered\n";
+        assert_eq!(said(Some("321\n"), Some(good)), Ok(()));
+        assert_eq!(
+            said(Some("321\n"), Some(&good.replace("ordered", "journal"))),
+            Ok(())
+        );
+        let no = |task, options: Option<&str>, why: &str| {
+            let said = said(task, options).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        };
+        no(Some("<none>\n"), Some(good), "without a journal");
+        // In doubt: what cannot be read, or says nothing.
+        no(None, Some(good), "journal_task: No such file");
+        no(Some("321"), None, "options: No such file");
+        no(Some("321"), Some("rw\n"), "does not say that it has barriers");
+        no(Some("321"), Some("rw\nbarrier\n"), "a mode of its journal");
+        // What a mount of a superblock with such defaults does not show
+        no(
+            Some("321"),
+            Some(&good.replace("barrier", "nobarrier")),
+            "is mounted with nobarrier",
+        );
+        no(
+            Some("321"),
+            Some(&good.replace("ordered", "writeback")),
+            "is mounted with data=writeback",
+        );
     }
 
     #[test]
