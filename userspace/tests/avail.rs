@@ -75,7 +75,7 @@ fn wt_verify_says_the_same() {
             compared += 1;
         }
         assert_eq!(compared, 6, "{version}");
-        assert_eq!(read.0.files.len(), 48, "{version}");
+        assert_eq!(read.0.files.len(), 49, "{version}");
         assert_eq!(read.0.version.to_string(), version);
         // One was never written, and the bulk load of the other is under way.
         assert!(of(&read, "never.wt").is_none() && of(&read, "loading.wt").is_none());
@@ -89,6 +89,29 @@ fn wt_verify_says_the_same() {
         };
         assert_eq!(order("collection-0-1.wt"), 13, "{version}");
     }
+}
+
+#[test]
+fn what_is_not_mongods_is_for_looking_only() {
+    let mut snapshot = read(&made().join("11.3.1")).unwrap().0;
+    snapshot.files.retain(|f| f.path != Path::new("_mdb_catalog.wt"));
+    let e = snapshot.may_discard().unwrap_err();
+    assert_eq!(e.kind, Kind::Unsupported);
+    assert!(
+        e.message.starts_with("the database has no _mdb_catalog.wt"),
+        "{e}"
+    );
+}
+
+#[test]
+fn who_wrote_a_checkpoint() {
+    let run = |version: &str| read(&made().join(version)).unwrap().0.run;
+    assert_eq!(run("11.3.1").generation, Some(1));
+    assert_eq!(run("3.2.1").generation, None);
+    let copied = copy("11.3.1");
+    let other = read(copied.path()).unwrap().0.run;
+    assert_ne!(other, run("11.3.1"), "another file of metadata");
+    assert_eq!(other.generation, Some(1));
 }
 
 #[test]
@@ -293,7 +316,7 @@ fn what_is_known_of_the_metadata_is_not_read_again() {
             .map_err(|e| e.kind)
     };
     let first = look().unwrap();
-    assert_eq!(first.len(), 48);
+    assert_eq!(first.len(), 49);
     damage();
     assert_eq!(read(dir.path()).map(|_| ()).unwrap_err().kind, Kind::Damaged);
     assert_eq!(look().unwrap(), first, "the same turtle");

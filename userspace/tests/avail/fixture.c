@@ -73,6 +73,8 @@ int main(int argc, char **argv)
 	create(session, "file:collection-0-1.wt", "key_format=S,value_format=S,allocation_size=4KB,leaf_page_max=4KB");
 	create(session, "file:index-1-1.wt", "key_format=S,value_format=S,allocation_size=512,leaf_page_max=1KB,"
 					     "internal_page_max=1KB,prefix_compression=true");
+	// As mongod's, so that its blocks may be discarded
+	create(session, "file:_mdb_catalog.wt", "key_format=S,value_format=S,allocation_size=4KB");
 	create(session, "file:kept.wt", "key_format=S,value_format=S,allocation_size=4KB,leaf_page_max=4KB");
 	// Files of a database in a directory of its own; one that is never written.
 	create(session, "file:db/collection-2-1.wt", "key_format=S,value_format=S,allocation_size=512,leaf_page_max=4KB");

@@ -11,7 +11,7 @@
 //!
 //! 0. a window `R'` is begun, which ends the one before;
 //! 1. the turtle, the metadata and `avail(K')` are read; the turtle is read again,
-//!    and all of it is when it has changed;
+//!    and all of it is when it has changed; then the ground is looked at again;
 //! 2. the directory is synced, so that the turtle that was read is durable;
 //! 3. the file system is asked where the blocks are;
 //! 4. discarded are those pages of `avail(K')` that are not in `avail(K)`, are below
@@ -50,9 +50,9 @@
 //! **What (b) does not cover** is a process that did not write the turtle: after a
 //! crash, recovery takes checkpoints from the journal that the turtle does not have
 //! yet, and hands out at once what they had freed.  So everything is forgotten when
-//! another process holds the database, and [`TURTLES`] changes of the turtle by the
-//! new one are waited for; also when this agent starts, as it cannot know what was
-//! before.  Everything is forgotten as well when the reader or the target refuses,
+//! another process holds the database, or the same one has opened it anew, and
+//! [`TURTLES`] changes of the turtle by the new one are waited for; also when this agent
+//! starts, as it cannot know what was before.  Everything is forgotten as well when the reader or the target refuses,
 //! when the order of a checkpoint goes back, when there is a `WiredTiger.backup`, from
 //! which a restart would make an older checkpoint, and when the mount or the place of
 //! the file system is another one.  A file is known by its inode number and birth
@@ -73,7 +73,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::dbpath::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, TurtleId};
+use crate::dbpath::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
 use crate::kernel::device::Target;
 
 pub use disk::Disk;
@@ -124,6 +124,8 @@ pub struct Stretch {
 /// What was read of one turtle.
 pub struct Seen {
     pub turtle: TurtleId,
+    /// Who wrote it.
+    pub run: Run,
     /// Each file, with its list if that was wanted.
     pub files: Vec<(FileEntry, Option<Result<FreeList, Refusal>>)>,
 }
@@ -186,7 +188,8 @@ pub struct Rule {
     ground: Option<String>,
     owner: Option<Owner>,
     turtle: Option<TurtleId>,
-    /// Changes of the turtle by this owner.
+    run: Run,
+    /// Changes of the turtle by this owner, in this run.
     turtles: u32,
     /// R of all files.
     window: Option<u64>,
@@ -306,7 +309,21 @@ impl Rule {
         if database.owner()? != Some(owner) {
             return Err(Halt::Anew("another process has opened the database".to_owned()));
         }
+        // A snapshot that was made before this turtle has what the older one needs.
+        if Some(database.ground()?) != self.ground {
+            return Err(Halt::Anew(
+                "what the database lies on has changed meanwhile".to_owned(),
+            ));
+        }
         self.begun = None;
+        if self.run != seen.run {
+            *self = Self {
+                ground: self.ground.take(),
+                owner: Some(owner),
+                run: seen.run,
+                ..Self::default()
+            };
+        }
         if self.turtle.as_ref() != Some(&seen.turtle) {
             self.turtles += u32::from(self.turtle.is_some());
             self.turtle = Some(seen.turtle);

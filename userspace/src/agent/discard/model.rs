@@ -16,7 +16,7 @@ use super::link::Machine;
 use super::owner::Owner;
 use super::{Database, Seen, Stretch};
 use crate::dbpath::avail::cookie::Cookie;
-use crate::dbpath::avail::{FileEntry, FreeList, Kind, Refusal, TurtleId};
+use crate::dbpath::avail::{FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
 use crate::drive::diskstat::DiskStat;
 use crate::kernel::device::{MessageError, Target};
 use crate::kernel::model::ModelKernel;
@@ -84,6 +84,8 @@ type Rows = BTreeMap<PathBuf, Row>;
 #[derive(Clone, Default)]
 struct Turtle {
     number: u64,
+    /// The start of the database that wrote it.
+    run: u64,
     rows: Rows,
 }
 
@@ -121,6 +123,8 @@ pub struct Counts {
     pub discarded: u64,
     pub checkpoints: u64,
     pub kills: u64,
+    /// By the process that had it open.
+    pub reopened: u64,
     pub cuts: u64,
     pub ahead: u64,
     pub old: u64,
@@ -134,6 +138,7 @@ impl Counts {
         self.discarded += o.discarded;
         self.checkpoints += o.checkpoints;
         self.kills += o.kills;
+        self.reopened += o.reopened;
         self.cuts += o.cuts;
         self.ahead += o.ahead;
         self.old += o.old;
@@ -311,8 +316,14 @@ impl World {
     }
 
     fn start(&mut self) {
+        self.owner = None;
+        self.open();
+    }
+
+    /// By the process that had it open before, if there is one.
+    fn open(&mut self) {
         self.starts += 1;
-        self.owner = Some(Owner {
+        self.owner.get_or_insert(Owner {
             pid: 100,
             start: self.starts,
         });
@@ -468,6 +479,7 @@ impl World {
             };
             self.backup = Some(Turtle {
                 number: 0,
+                run: 0,
                 rows: self.files.iter().filter_map(row).collect(),
             });
             self.durable_backup = self.backup.clone();
@@ -542,6 +554,7 @@ impl World {
             Stage::Rename => {
                 self.stage = Stage::Sync;
                 self.visible.number += 1;
+                self.visible.run = self.starts;
                 self.visible.rows = std::mem::take(&mut self.rows);
                 self.counts.checkpoints += 1;
                 let number = self.visible.number;
@@ -627,6 +640,11 @@ impl World {
         } else {
             self.counts.kills += 1;
         }
+        if cut || self.rng.bool() {
+            self.owner = None;
+        } else {
+            self.counts.reopened += 1;
+        }
         let rows = match (backup, &mut self.journal) {
             (Some(backup), journal) => {
                 // The metadata is made anew from it, and a turtle with it.
@@ -635,6 +653,7 @@ impl World {
                 }
                 turtle = Turtle {
                     number: self.visible.number + 1,
+                    run: self.starts + 1,
                     rows: backup.rows.clone(),
                 };
                 backup.rows
@@ -667,7 +686,7 @@ impl World {
         self.backup = None;
         self.durable_backup = None;
         self.stage = Stage::None;
-        self.start();
+        self.open();
         self.check("after a crash");
     }
 
@@ -899,8 +918,12 @@ impl Database for Side {
             }
             let same = self.call(|w| w.visible.number == turtle.number).map_err(io)?;
             if same {
+                let run = Run {
+                    metadata: (1, 1),
+                    generation: Some(turtle.run),
+                };
                 let turtle = TurtleId(turtle.number.to_string());
-                return Ok(Seen { turtle, files });
+                return Ok(Seen { turtle, run, files });
             }
         }
         self.world.borrow_mut().counts.torn += 1;

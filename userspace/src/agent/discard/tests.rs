@@ -128,6 +128,7 @@ fn nothing_that_is_needed_is_ever_discarded() {
         all.discarded / 100,
         all.checkpoints / 100,
         all.kills,
+        all.reopened,
         all.cuts,
         all.ahead,
         all.old,
@@ -162,6 +163,7 @@ struct Still {
     ground: &'static str,
     owner: Owner,
     turtle: u32,
+    run: u64,
     refuses: bool,
 }
 
@@ -181,6 +183,10 @@ impl Database for Still {
     fn read(&mut self, _: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
         Ok(Seen {
             turtle: TurtleId(self.turtle.to_string()),
+            run: Run {
+                metadata: (1, 1),
+                generation: Some(self.run),
+            },
             files: Vec::new(),
         })
     }
@@ -230,6 +236,7 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
         ground: "xfs",
         owner: Owner { pid: 7, start: 1 },
         turtle: 1,
+        run: 1,
         refuses: false,
     };
     let anew = |rule: &mut Rule, database: &mut Still| {
@@ -243,6 +250,10 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
     database.owner.start += 1;
     anew(&mut rule, &mut database);
     database.owner.pid += 1;
+    anew(&mut rule, &mut database);
+
+    // The same process has opened it anew
+    database.run += 1;
     anew(&mut rule, &mut database);
 
     // Another mount or drive

@@ -10,6 +10,8 @@ use crate::dbpath::turtle::{items, value_of};
 pub struct Newest {
     pub order: u64,
     pub cookie: Option<Cookie>,
+    /// `run_write_gen`, which WiredTiger has from 10 on.
+    pub generation: Option<u64>,
 }
 
 /// The value of `file:...` in the metadata.
@@ -31,23 +33,28 @@ pub fn newest(config: &str) -> Result<Newest, Refusal> {
     if all.is_cut() {
         return Err(damaged("its entry is cut off"));
     }
-    let mut newest: Option<(u64, &str)> = None;
+    let mut newest: Option<(u64, &str, &str)> = None;
     for (_, checkpoint) in items(checkpoints) {
         let bad = || damaged("a checkpoint has no addr or no order");
         let addr = value_of(checkpoint, "addr").ok_or_else(bad)?;
         let order = value_of(checkpoint, "order").ok_or_else(bad)?;
         let order: u64 = order.parse().map_err(|_| bad())?;
-        if newest.is_none_or(|(o, _)| order >= o) {
-            newest = Some((order, addr));
+        if newest.is_none_or(|(o, ..)| order >= o) {
+            newest = Some((order, addr, checkpoint));
         }
     }
-    let (order, addr) = newest.unwrap_or((0, ""));
+    let (order, addr, checkpoint) = newest.unwrap_or((0, "", ""));
     // Without an address: of a file that is being loaded, or was never written.
     let cookie = match addr {
         "" => None,
         hex => Some(Cookie::parse(hex, alloc)?),
     };
-    Ok(Newest { order, cookie })
+    let generation = value_of(checkpoint, "run_write_gen").and_then(|n| n.parse().ok());
+    Ok(Newest {
+        order,
+        cookie,
+        generation,
+    })
 }
 
 /// As WiredTiger writes sizes: 4KB, 512B, 4096.
@@ -69,6 +76,8 @@ pub struct Turtle {
     /// Of the newest checkpoint of the metadata file: each has one more.
     pub order: u64,
     pub cookie: Option<Cookie>,
+    /// Each opening of the database has another.
+    pub generation: Option<u64>,
 }
 
 pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
@@ -96,12 +105,13 @@ pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
     let metadata = metadata
         .ok_or_else(|| unsupported("WiredTiger.turtle has no WiredTiger.wt: the database is not in files"))?;
     let checkpoint = value_of(metadata, "checkpoint").unwrap_or_default();
-    let Newest { order, cookie } = newest(metadata).map_err(|e| e.of("WiredTiger.turtle".as_ref()))?;
+    let newest = newest(metadata).map_err(|e| e.of("WiredTiger.turtle".as_ref()))?;
     Ok(Turtle {
         id: TurtleId(checkpoint.to_owned()),
         version,
-        order,
-        cookie,
+        order: newest.order,
+        cookie: newest.cookie,
+        generation: newest.generation,
     })
 }
 
@@ -136,7 +146,9 @@ mod tests {
              before=(addr=\"{OLD}\",order=9,time=2,size=8192)"
         );
         let found = newest(&entry(&checkpoints)).unwrap();
-        assert_eq!(found.order, 12);
+        assert_eq!((found.order, found.generation), (12, None));
+        let run = entry(&checkpoints.replace("size=8192", "size=8192,write_gen=22,run_write_gen=20"));
+        assert_eq!(newest(&run).unwrap().generation, Some(20));
         assert_eq!(found.cookie, Some(Cookie::parse(NEW, 4096).unwrap()));
         let smaller = entry(&checkpoints).replace("=4KB", "=512B");
         assert_eq!(newest(&smaller).unwrap().cookie.unwrap().alloc, 512);
@@ -151,7 +163,8 @@ mod tests {
             newest("key_format=S").unwrap(),
             Newest {
                 order: 0,
-                cookie: None
+                cookie: None,
+                generation: None
             }
         );
     }

@@ -24,7 +24,7 @@ use super::cookie::Addr;
 use super::difference::FreeList;
 use super::page::{Block, LIST};
 use super::tree::{Blocks, Tree, Visit};
-use super::{damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal, Snapshot, TurtleId};
+use super::{damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal, Run, Snapshot, TurtleId};
 use crate::dbpath::turtle;
 use crate::dbpath::walk::{self, Root};
 
@@ -181,6 +181,10 @@ impl Dbpath {
     pub fn snapshot(&self, turtle: &Turtle, leaves: &mut Leaves) -> Result<Snapshot, Refusal> {
         let before = std::mem::take(leaves);
         let mut files = Vec::new();
+        let mut run = Run {
+            generation: turtle.generation,
+            ..Run::default()
+        };
         if let Some((root, cookie)) = turtle.cookie.as_ref().and_then(|c| Some((c.root?, c))) {
             let path = Path::new(METADATA);
             let opened = walk::open_beneath(&self.0, path).map_err(|e| io_error(path, &e))?;
@@ -215,9 +219,11 @@ impl Dbpath {
                 all: entries.leaves,
             };
             files = entries.files;
+            run.metadata = file;
         }
         Ok(Snapshot {
             turtle: turtle.id.clone(),
+            run,
             version: turtle.version,
             files,
             unsynced: self.unsynced()?,

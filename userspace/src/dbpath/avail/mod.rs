@@ -103,10 +103,24 @@ const DISCARDS_FROM: Version = Version {
     patch: 2,
 };
 
+/// What every database of mongod's has, below its directory.
+const CATALOG: &str = "_mdb_catalog.wt";
+
+/// Which opening of the database wrote a checkpoint: one process may close it and open
+/// it again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Inode number and birth time of the metadata file.
+    pub metadata: (u64, i128),
+    /// What WiredTiger counts up when it opens that; before 10 it does not.
+    pub generation: Option<u64>,
+}
+
 /// One look at the turtle and the metadata.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub turtle: TurtleId,
+    pub run: Run,
     pub version: Version,
     /// In the order of their names, without the metadata file itself.
     pub files: Vec<FileEntry>,
@@ -128,6 +142,13 @@ impl Snapshot {
             return Err(unsupported(
                 "the database has checkpoint_sync=false: its checkpoints are not durable",
             ));
+        }
+        // What a checkpoint of some files alone frees is handed out before any turtle
+        // tells; mongod makes none.
+        if !self.files.iter().any(|f| f.path == Path::new(CATALOG)) {
+            return Err(unsupported(format!(
+                "the database has no {CATALOG}: it is not mongod's, and others may make checkpoints of some files alone"
+            )));
         }
         Ok(())
     }
