@@ -192,11 +192,14 @@ finish() {
 	[[ $scenario != cuts ]] || dmsetup remove logged
 }
 
+# What goes on when a database dies: one of these
+besides=(drops,truncate backup,drops cursors,named,history,compact bulk,truncate)
+
 # Checkpoints one after the other without a pause, or with one
 begin_run() {
 	local ops=$((RANDOM % 3 ? 100 + RANDOM % 300 : 1 + RANDOM % 20))
 
-	run --seconds 100000 --checkpoint-ops $ops --beside drops,truncate
+	run --seconds 100000 --checkpoint-ops $ops --beside ${besides[RANDOM % ${#besides[@]}]} --copies $copies
 }
 
 kill_database() {
