@@ -8,6 +8,7 @@ use serde_json::{json, Value};
 
 use crate::agent::control::Info;
 use crate::kernel::layout::{self, Layout};
+use crate::kernel::reply::Discard;
 use crate::show::host::Host;
 use crate::show::rates::{self, since};
 use crate::show::sample::Kernel;
@@ -77,6 +78,8 @@ struct About {
     drive: Option<String>,
     /// Why its write amplification cannot be known.
     no_media: Option<String>,
+    /// What the target says of discards.
+    discard: Discard,
     agent: Option<Info>,
 }
 
@@ -168,6 +171,7 @@ impl About {
             streams: layout::uses(&Layout::of(&k.table, s)),
             drive: k.media.as_ref().ok().map(|m| m.drive.clone()),
             no_media: k.media.as_ref().err().cloned(),
+            discard: s.discard.clone(),
             agent,
         }
     }
@@ -246,6 +250,7 @@ mod tests {
             "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 \
              files 2 regions 3 extents 4 generation 1 windows {n} window_ms 700 \
              unmapped_writes {n} unmapped_sectors {n} split 0 foreign 0 \
+             discard on discard_refused_sectors 16 \
              stream 1 7 70 stream 3 {n} {}",
             8 * n
         );
@@ -328,6 +333,7 @@ mod tests {
         assert!((p["own_cpu"].as_f64().unwrap() - 0.01).abs() < 1e-9);
         let about = &h.json(0, None)["devices"][0]["about"];
         assert_eq!(about["streams"]["3"], json!(["collection group 1"]));
+        assert_eq!(about["discard"]["refused_sectors"], 16);
         assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
     }
 
