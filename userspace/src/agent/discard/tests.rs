@@ -165,6 +165,8 @@ struct Still {
     turtle: u32,
     run: u64,
     refuses: bool,
+    /// What it lies on when it has been read.
+    moves: Option<&'static str>,
 }
 
 impl Database for Still {
@@ -181,6 +183,9 @@ impl Database for Still {
     }
 
     fn read(&mut self, _: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
+        if let Some(ground) = self.moves.take() {
+            self.ground = ground;
+        }
         Ok(Seen {
             turtle: TurtleId(self.turtle.to_string()),
             run: Run {
@@ -238,6 +243,7 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
         turtle: 1,
         run: 1,
         refuses: false,
+        moves: None,
     };
     let anew = |rule: &mut Rule, database: &mut Still| {
         assert_eq!(waits(rule, database, &target), [2, 1]);
@@ -258,6 +264,16 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
 
     // Another mount or drive
     database.ground = "ext4";
+    anew(&mut rule, &mut database);
+
+    // A snapshot that is made before the turtle is read
+    database.moves = Some("ext4 and a snapshot");
+    database.turtle += 1;
+    let halt = rule.look(&mut database, &target).unwrap_err();
+    assert_eq!(
+        halt.to_string(),
+        "what the database lies on has changed meanwhile"
+    );
     anew(&mut rule, &mut database);
 
     // A look that was refused
