@@ -193,7 +193,7 @@ finish() {
 }
 
 # What goes on when a database dies: one of these
-besides=(drops,truncate backup,drops cursors,named,history,compact bulk,truncate)
+besides=("drops,truncate" "backup,drops" "cursors,named,history,compact" "bulk,truncate")
 
 # Checkpoints one after the other without a pause, or with one
 begin_run() {
