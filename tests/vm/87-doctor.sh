@@ -134,10 +134,33 @@ works 'somebody switches them off' until_true '[[ $(level discard) == wrong ]]'
 is 'and they are to be switched on' "$(mend discard)" 'dsmctl set t discard on'
 works 'by this command' eval "$(mend discard)"
 works 'which mends it' until_true '[[ $(level discard) == right ]]'
-kill -9 $run
-wait $run 2>/dev/null
-kill $agent
-wait $agent
-umount $mnt
+ended() {
+	kill -9 $run
+	wait $run 2>/dev/null
+	kill $agent
+	wait $agent
+	umount $mnt
+}
+ended
+
+# What an ext4 has as a default is not among the options of its mount
+mkfs.ext4 -q -F -E nodiscard /dev/mapper/t
+on_ext4() {
+	mount /dev/mapper/t $mnt
+	mkdir -p $mnt/data
+	wtload linkbench --dbpath $mnt/data --phase "$1" --nodes 500 --seconds 86400 --checkpoint-seconds 1 \
+		--mix mixed --cache-mb 20 --journal-mb 4 >/tmp/run.log 2>&1 &
+	run=$!
+	agent
+}
+on_ext4 all
+works 'checkpoints are followed by discards on ext4' until_true '[[ $(level discard) == right ]]'
+ended
+tune2fs -o nobarrier /dev/mapper/t >/dev/null
+on_ext4 run
+works 'but not without barriers' until_true \
+	'[[ $(doctor t) == *"the file system is mounted with nobarrier"* ]]'
+is 'of which its mount says nothing' "$(grep -c " $mnt ext4 .*barrier" /proc/mounts)" 0
+ended
 dsmctl remove t
 done_testing
