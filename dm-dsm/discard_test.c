@@ -742,8 +742,8 @@ static void a_write_does_not_wait_for_discards_that_are_not_sent_yet(struct kuni
 	let_discards_go(test, &s, 1);
 	dsm_mock_wait_kept(test, s.disk, 1);
 	expect_discards(test, &s, "64:64 512:64");
-	for (int i = 0; i < 200 && !early; i++) {
-		msleep(10);
+	for (int i = 0; i < 100 && !early; i++) {
+		msleep(20);
 		early = is_done(write);
 	}
 	let_discards_go(test, &s, 1);
