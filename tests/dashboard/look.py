@@ -112,7 +112,10 @@ def look_with_prometheus(prometheus):
             test(f"Prometheus understands {title}", False, f"{query}: {e}")
     ages = [float(r["value"][1]) for r in prometheus.results("time() - dsm_last_checkpoint_timestamp_seconds")]
     test("the last checkpoint was not long ago", len(ages) == 2 and all(-1 < age < PATIENCE for age in ages), f"{ages}")
-    one = prometheus.results("changes(dsm_last_checkpoint_timestamp_seconds[1h]) == changes(dsm_windows_total[1h])")
+    # There is no moment before the first checkpoint, and windows are 0 then.
+    moments = "dsm_last_checkpoint_timestamp_seconds"
+    windows = f"(dsm_windows_total and on(device) {moments})"
+    one = prometheus.results(f"changes({moments}[1h:1s]) == changes({windows}[1h:1s])")
     same("and is one moment until the next", sorted(r["metric"]["device"] for r in one), ["rs0", "rs1"])
     waf = prometheus.results("dsm_drive_media_written_bytes_total / dsm_drive_host_written_bytes_total")
     same("only the drive with FDP tells what it writes", [r["metric"]["device"] for r in waf], ["rs0"])
