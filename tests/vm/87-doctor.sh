@@ -159,7 +159,7 @@ ended
 tune2fs -o nobarrier /dev/mapper/t >/dev/null
 on_ext4 run
 works 'but not without barriers' until_true \
-	'[[ $(doctor t) == *"the file system is mounted with nobarrier"* ]]'
+	'[[ $(finding discard .text) == *"the file system is mounted with nobarrier" ]]'
 is 'of which its mount says nothing' "$(grep -c " $mnt ext4 .*barrier" /proc/mounts)" 0
 ended
 dsmctl remove t
