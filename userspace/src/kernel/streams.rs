@@ -84,16 +84,18 @@ pub fn below(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Below
     Ok(found)
 }
 
-/// What devices have, where that is not the same for all: `nvme0n1 has 8, nvme1n1 has none`.
+/// What devices have, where that is not the same for all: `nvme1n1 has 8, nvme0n1 has none`,
+/// each once, in the order in which they are given.
 pub fn differing(sysfs: &Sysfs, tables: &dyn LiveTables, devs: &[DevNo]) -> Result<Option<String>> {
     let mut all = Vec::new();
     for &dev in devs {
         // A kernel without write streams has them nowhere.
         let streams = below(sysfs, tables, dev)?.streams.unwrap_or(0);
-        all.push((sysfs.name(dev), streams));
+        let one = (sysfs.name(dev), streams);
+        if !all.contains(&one) {
+            all.push(one);
+        }
     }
-    all.sort();
-    all.dedup();
     let shown = all.iter().map(|(name, streams)| match streams {
         0 => format!("{name} has none"),
         n => format!("{name} has {n}"),
@@ -278,8 +280,9 @@ mod tests {
             "a partition, another disk"
         );
         assert_eq!(
-            differ(&["259:3", "259:2", "8:0"]).unwrap(),
-            "nvme1n1 has 5, nvme2n1 has 8, sda has none"
+            differ(&["259:3", "8:0", "259:2", "259:3"]).unwrap(),
+            "nvme2n1 has 8, sda has none, nvme1n1 has 5",
+            "in the order of the segments"
         );
         assert_eq!(differ(&["8:0", "8:0"]), None, "of none");
     }
