@@ -11,7 +11,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
-use std::io::Write as _;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub fn init(format: Format, verbose: bool) {
 
 impl Settings {
     fn new(format: Format, verbose: bool) -> Self {
-        let journal = is_journal(std::io::stderr(), std::env::var("JOURNAL_STREAM").ok().as_deref());
+        let journal = is_journal(io::stderr(), std::env::var("JOURNAL_STREAM").ok().as_deref());
         Self {
             style: Style { format, journal },
             verbose,
@@ -249,8 +249,14 @@ pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
         }
         _ => line(settings.style, now, level, message, fields),
     };
+    put(io::stderr(), text);
+}
+
+/// In one write: others who write to the same file come between lines only.
+fn put(mut to: impl Write, mut text: String) {
+    text.push('\n');
     // Without stderr there is nowhere to report it.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = to.write_all(text.as_bytes());
 }
 
 /// `log!(Info, "table uploaded", files = n, extents = m)`
@@ -306,6 +312,24 @@ mod tests {
         let json = line(style(Format::Json, false), NOW, Level::Info, "m", fields);
         let v: Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&v["device"], &v["level"]), (&"7".into(), &"info".into()));
+    }
+
+    #[test]
+    fn a_line_is_one_write() {
+        struct Writes(Vec<Vec<u8>>);
+        impl Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut writes = Writes(Vec::new());
+        put(&mut writes, "info m a=1".into());
+        assert_eq!(writes.0, [b"info m a=1\n"]);
     }
 
     #[test]
