@@ -104,6 +104,13 @@ prepare() {
 	ensure image
 }
 
+# own_job LABEL NAME: makes build/job-NAME, which is as build/job-LABEL but for what is
+# put there. Whoever puts a file there removes the one of that name first.
+own_job() {
+	rm -rf "$checkout/build/job-$2"
+	cp -al "$checkout/build/job-$1" "$checkout/build/job-$2"
+}
+
 # scratch: prints a new folder on the cache's disk (/tmp may be memory).
 scratch() {
 	mkdir -p "$cache/run"

@@ -109,7 +109,7 @@ stream_sectors() {
 	local status
 
 	status=$(dmsetup status "$1")
-	[[ ! $status =~ \ stream\ $2\ [0-9]+\ ([0-9]+) ]] || echo "${BASH_REMATCH[1]}"
+	if [[ $status =~ \ stream\ $2\ [0-9]+\ ([0-9]+) ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi
 }
 
 # region NAME ID SIDE COLUMN: a field of the regions listing, by its number
@@ -171,3 +171,6 @@ load_module() {
 	modprobe dm-mod
 	[[ -e /sys/module/dm_dsm ]] || insmod "$(module_file)"
 }
+
+# shellcheck source=uml-lib.sh
+[[ ! -e /run/job/streamdisk.ko ]] || . /run/job/uml-lib.sh

@@ -54,9 +54,9 @@ static uint granularity[STREAMDISK_NR_DISKS];
 module_param_array(granularity, uint, NULL, 0444);
 MODULE_PARM_DESC(granularity, "of a stream, in bytes, for each disk");
 
-static ulong sectors = 131072;
-module_param(sectors, ulong, 0444);
-MODULE_PARM_DESC(sectors, "of 512 bytes");
+static ulong sectors[STREAMDISK_NR_DISKS] = { 131072 };
+module_param_array(sectors, ulong, NULL, 0444);
+MODULE_PARM_DESC(sectors, "of 512 bytes, for each disk; those without a number are as the first");
 
 static bool poison;
 module_param(poison, bool, 0644);
@@ -277,6 +277,7 @@ static int streamdisk_add(struct streamdisk *disk, unsigned int i)
 		.max_write_streams = disk->streams,
 		.write_stream_granularity = granularity[i],
 	};
+	ulong size = sectors[i] ?: sectors[0];
 	struct gendisk *gendisk;
 	int r;
 
@@ -285,7 +286,7 @@ static int streamdisk_add(struct streamdisk *disk, unsigned int i)
 	bio_list_init(&disk->discards);
 	INIT_WORK(&disk->work, streamdisk_work);
 	INIT_DELAYED_WORK(&disk->discard_work, streamdisk_discard_work);
-	disk->data = vzalloc(sectors << SECTOR_SHIFT);
+	disk->data = vzalloc(size << SECTOR_SHIFT);
 	if (!disk->data)
 		return -ENOMEM;
 
@@ -299,7 +300,7 @@ static int streamdisk_add(struct streamdisk *disk, unsigned int i)
 	strscpy(gendisk->disk_name, "streamdisk");
 	if (i)
 		gendisk->disk_name[strlen("streamdisk")] = 'a' + i;
-	set_capacity(gendisk, sectors);
+	set_capacity(gendisk, size);
 	r = add_disk(gendisk);
 	if (r)
 		goto put_disk;
