@@ -6,6 +6,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
+#include "compat/compat.h"
 #include "dsm.h"
 #include "memory.h"
 #include "trace.h"

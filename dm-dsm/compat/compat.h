@@ -61,14 +61,25 @@ static inline void dsm_set_flush_bypasses_map(struct dm_target *ti)
 	struct dm_target *ti, struct block_device **bdev
 #endif
 
+/* Each may be there without the others.  GFP_KERNEL when no flags are given. */
+#define __dsm_second(first, second, ...) second
+#define dsm_gfp(...) __dsm_second(, ##__VA_ARGS__, GFP_KERNEL)
+
 #ifndef kmalloc_obj
-#define kmalloc_obj(obj, gfp) kmalloc(sizeof(obj), gfp)
+#define kmalloc_obj(obj, ...) kmalloc(sizeof(obj), dsm_gfp(__VA_ARGS__))
 #endif
 
 #ifndef kzalloc_obj
-#define kzalloc_obj(obj, gfp) kzalloc(sizeof(obj), gfp)
-#define kvmalloc_obj(obj, gfp) kvmalloc(sizeof(obj), gfp)
-#define kvmalloc_objs(obj, count, gfp) kvmalloc_array(count, sizeof(obj), gfp)
+#define kzalloc_obj(obj, ...) kzalloc(sizeof(obj), dsm_gfp(__VA_ARGS__))
+#endif
+
+#ifndef kvmalloc_obj
+#define kvmalloc_obj(obj, ...) kvmalloc(sizeof(obj), dsm_gfp(__VA_ARGS__))
+#endif
+
+#ifndef kvmalloc_objs
+#define kvmalloc_objs(obj, count, ...) \
+	kvmalloc_array(count, sizeof(obj), dsm_gfp(__VA_ARGS__))
 #endif
 
 #ifndef DSM_PROBED_SORT_NONATOMIC
