@@ -6,7 +6,8 @@
 # sourced by lib.sh.
 
 [[ -e /sys/module/streamdisk ]] ||
-	insmod /run/job/streamdisk.ko disks=3 sectors=$((2304 * 2048)),$((256 * 2048)),$((64 * 2048)) streams=8,0,3
+	insmod /run/job/streamdisk.ko disks=3 block=4096,512,4096 \
+		sectors=$((2304 * 2048)),$((256 * 2048)),$((64 * 2048)) streams=8,0,3
 
 disk_by_serial() {
 	case $1 in

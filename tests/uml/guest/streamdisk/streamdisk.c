@@ -58,6 +58,10 @@ static ulong sectors[STREAMDISK_NR_DISKS] = { 131072 };
 module_param_array(sectors, ulong, NULL, 0444);
 MODULE_PARM_DESC(sectors, "of 512 bytes, for each disk; those without a number are as the first");
 
+static uint block[STREAMDISK_NR_DISKS];
+module_param_array(block, uint, NULL, 0444);
+MODULE_PARM_DESC(block, "bytes of a logical block of each disk, default 512");
+
 static bool poison;
 module_param(poison, bool, 0644);
 MODULE_PARM_DESC(poison, "what is discarded");
@@ -272,6 +276,7 @@ static int streamdisk_add(struct streamdisk *disk, unsigned int i)
 {
 	struct queue_limits limits = {
 		.features = BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA,
+		.logical_block_size = block[i] ?: SECTOR_SIZE,
 		.max_hw_discard_sectors = UINT_MAX,
 		.max_write_zeroes_sectors = UINT_MAX,
 		.max_write_streams = disk->streams,
