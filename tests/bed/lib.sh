@@ -289,6 +289,14 @@ host_folders() {
 	esac
 }
 
+# Who waits for bwrap is not told what processor time was used within. With DSM_TIMES, a
+# file, that is written there by what is put before a command.
+timed=()
+if [[ ${DSM_TIMES:-} ]]; then
+	exec {times}>>"$DSM_TIMES"
+	timed=(bash -c "\"\$@\"; status=\$?; times >&$times; exit \$status" timed)
+fi
+
 # in_tools CMD...: runs CMD in the tools root, which must be there. It is
 # read-only because all users share it. The array tools_binds takes further
 # options for bwrap. Every first process has the same number there, after which
@@ -322,5 +330,5 @@ in_root() {
 		--setenv LC_ALL C.UTF-8 --setenv CARGO_HOME "$cache/cargo" \
 		--setenv MAKE_TMPDIR /run \
 		--unsetenv LD_LIBRARY_PATH --unsetenv LD_PRELOAD \
-		--unsetenv RUSTUP_TOOLCHAIN --unsetenv RUSTC_WRAPPER -- "$@"
+		--unsetenv RUSTUP_TOOLCHAIN --unsetenv RUSTC_WRAPPER -- "${timed[@]}" "$@"
 }
