@@ -220,6 +220,37 @@ mod tests {
         assert!(disk.owner().unwrap_err().contains("unmounted, moved or removed"));
     }
 
+    /// Of a directory that cannot be synced.
+    #[test]
+    fn without_a_sync_nothing_is_settled() {
+        let mut disk = Disk::new(Path::new("/proc"), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let said = disk.settle().unwrap_err();
+        assert!(said.starts_with("cannot sync the data directory: "), "{said}");
+    }
+
+    #[test]
+    fn what_may_not_be_discarded_is_not_read() {
+        let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/avail/11.3.1");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::copy(made.join("WiredTiger.wt"), dir.path().join("WiredTiger.wt")).unwrap();
+        let turtle = std::fs::read_to_string(made.join(turtle::NAME)).unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut read = |version: &str| {
+            let text = turtle.replace("major=11,minor=3,patch=1", version);
+            std::fs::write(dir.path().join(turtle::NAME), text).unwrap();
+            disk.read(&mut |_| false).map(|seen| seen.files.len())
+        };
+        assert_eq!(read("major=11,minor=3,patch=1").unwrap(), 49);
+        // Of MongoDB 5.0.31, and of 6.0.24
+        let refused = read("major=10,minor=0,patch=2").unwrap_err();
+        assert_eq!(refused.kind, avail::Kind::Unsupported);
+        assert!(
+            refused.message.contains("is of WiredTiger 10.0.2"),
+            "{}",
+            refused.message
+        );
+    }
+
     /// A file of three written pieces with holes between.
     #[test]
     fn places_of_a_real_file() {
