@@ -92,16 +92,26 @@ impl Machine for Disk {
 impl Database for Disk {
     fn ground(&mut self) -> Result<String, String> {
         self.solid = None;
-        self.handle()?;
+        // The path may lead elsewhere by now.
+        let handle = self.handle()?;
+        let found = place::find_opened(
+            &handle,
+            self.root.path(),
+            &self.device,
+            self.devno,
+            self.sectors,
+        );
+        let found = found.map_err(|e| format!("{e:#}"))?;
         let dev = DevNo::from_stat(self.root.device());
+        if found.dev != dev {
+            return Err(format!("the data directory is on {}, not on {dev}", found.dev));
+        }
         let mounts = mounts::all().map_err(|e| format!("cannot read the mounts: {e}"))?;
         let mount = ground::mount(&mounts, dev)?;
         if ground::is_ext4(&mounts, dev) {
             let [proc, sys] = EXT4.map(Path::new);
             ground::ext4(proc, sys, &self.sysfs.name(dev))?;
         }
-        let found = place::find(self.root.path(), &self.device, self.devno, self.sectors);
-        let found = found.map_err(|e| format!("{e:#}"))?;
         self.warning = ground::drives(&self.sysfs, self.devno)?;
         let ground = format!("{mount} {:?}", found.place);
         self.solid = Some(Solid::new(found.place));
@@ -299,15 +309,76 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(found.ino, std::fs::metadata(&path).unwrap().ino());
-        let mut count = |ino, born| {
+        let count = |disk: &mut Disk, ino, born| {
             let mut n = 0;
             let path = PathBuf::from("f.wt");
             let ranges = [0..4096];
             disk.places(&path, (ino, born), &ranges, &mut |_| n += 1).unwrap();
             n
         };
-        assert_eq!(count(found.ino, found.stamp.btime), 1);
-        assert_eq!(count(found.ino, found.stamp.btime + 1), 0);
-        assert_eq!(count(found.ino + 1, found.stamp.btime), 0);
+        let (ino, born) = (found.ino, found.stamp.btime);
+        assert_eq!(count(&mut disk, ino, born), 1);
+        assert_eq!(count(&mut disk, ino, born + 1), 0);
+        assert_eq!(count(&mut disk, ino + 1, born), 0);
+    }
+
+    /// A second thread exchanges the data directory for a link to another file system.
+    /// What is said must always be of the directory.
+    #[test]
+    fn the_ground_is_that_of_the_directory_that_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let [db, link] = ["db", "link"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&db).unwrap();
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        let mut disk = Disk::new(&db, "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let own = disk.ground().unwrap_err();
+        let elsewhere = place::find(Path::new("/proc"), "d", DevNo::from_stat(0), 1);
+        let elsewhere = elsewhere.map(|_| ()).unwrap_err().to_string();
+        assert!(!own.ends_with(elsewhere.trim_start_matches("/proc")), "{own}");
+
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let exchange = || {
+            use rustix::fs::{renameat_with, RenameFlags, CWD};
+            renameat_with(CWD, &db, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    exchange();
+                    exchange();
+                }
+            });
+            let (mut gone, mut there) = (0, 0);
+            while gone < 1000 || there < 1000 {
+                let said = disk.ground().unwrap_err();
+                let is_gone = said.ends_with("it was unmounted, moved or removed");
+                if !is_gone && said != own {
+                    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                    panic!("{said}");
+                }
+                gone += u32::from(is_gone);
+                there += u32::from(!is_gone);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(disk.ground().unwrap_err(), own);
+    }
+
+    /// The deterministic half: the path has led elsewhere since the directory was opened.
+    #[test]
+    fn a_path_that_was_exchanged_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("db");
+        std::fs::create_dir(&db).unwrap();
+        let said = |opened: &File| {
+            let found = place::find_opened(opened, &db, "d", DevNo::from_stat(0), 1);
+            found.map(|_| ()).unwrap_err().to_string()
+        };
+        let opened = File::open(&db).unwrap();
+        let before = said(&opened);
+        std::fs::rename(&db, dir.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink("/proc", &db).unwrap();
+        assert_eq!(said(&opened), before);
+        assert_ne!(said(&File::open(&db).unwrap()), before);
     }
 }
