@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -72,6 +73,13 @@ impl Disk {
             Ok(None) => Err(format!("{}: it was unmounted, moved or removed", path())),
             Err(e) => Err(format!("{}: cannot open it: {e}", path())),
         }
+    }
+
+    /// Whether a file below the data directory is the database's alone: one that has
+    /// another name, or another owner, may be somebody else's.
+    fn is_its_own(&self, file: &File) -> std::io::Result<bool> {
+        let found = file.metadata()?;
+        Ok(found.nlink() == 1 && self.owner.is_some_and(|o| o.uid == found.uid()))
     }
 }
 
@@ -171,6 +179,9 @@ impl Database for Disk {
         let Some((opened, _)) = opened.filter(|(_, stamp)| stamp.btime == file.1) else {
             return Ok(());
         };
+        if !self.is_its_own(&opened).map_err(|e| failed(&e))? {
+            return Ok(());
+        }
         let solid = self
             .solid
             .as_mut()
@@ -304,6 +315,15 @@ mod tests {
         // By name, only for the file that it was.
         let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
         disk.solid = Some(Solid::new(Place::whole(u64::MAX >> 9)));
+        let uid = std::fs::metadata(&path).unwrap().uid();
+        let owner = |uid| {
+            Some(Owner {
+                pid: 1,
+                start: 1,
+                uid,
+            })
+        };
+        disk.owner = owner(uid);
         let root = disk.handle().unwrap();
         let found = walk::find_file(&root, Path::new("f.wt"), disk.root.device())
             .unwrap()
@@ -320,6 +340,19 @@ mod tests {
         assert_eq!(count(&mut disk, ino, born), 1);
         assert_eq!(count(&mut disk, ino, born + 1), 0);
         assert_eq!(count(&mut disk, ino + 1, born), 0);
+
+        // A file of somebody else's, or nobody knows whose
+        disk.owner = owner(uid + 1);
+        assert_eq!(count(&mut disk, ino, born), 0, "another owner");
+        disk.owner = None;
+        assert_eq!(count(&mut disk, ino, born), 0, "no owner");
+        disk.owner = owner(uid);
+        // A second name, in the directory or elsewhere on the file system
+        let second = dir.path().join("second");
+        std::fs::hard_link(&path, &second).unwrap();
+        assert_eq!(count(&mut disk, ino, born), 0, "two links");
+        std::fs::remove_file(second).unwrap();
+        assert_eq!(count(&mut disk, ino, born), 1);
     }
 
     /// A second thread exchanges the data directory for a link to another file system.
