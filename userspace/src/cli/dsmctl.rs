@@ -99,7 +99,8 @@ pub enum Command {
     ///
     /// The features are those of `create`: policy, groups, alpha, prediction,
     /// range, primary-filter, threshold1 and threshold2 (percent), streams,
-    /// stream-base, hints, foreign, discard.
+    /// stream-base, hints, foreign, discard, discard-granularity and
+    /// discard-alignment (bytes).
     Set {
         name: String,
         feature: String,
@@ -119,7 +120,8 @@ pub enum Command {
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
     /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
     /// discard {state, window, valid, queued, discarded, discarded_sectors,
-    /// refused_sectors, failed, held, held_us, longest_us}, agent {dbpath, pid, version, boundary,
+    /// refused_sectors, short_sectors, owed_sectors, granularity, alignment, failed, held, held_us,
+    /// longest_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
     /// window_from_bytes, uploads, refusals, last_refresh_ms, delalloc, shared},
     /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
@@ -336,6 +338,17 @@ pub struct Features {
     /// checkpoints free [kernel: off]
     #[arg(long, value_parser = ["on", "off"])]
     pub discard: Option<String>,
+    /// What the length of a discard is a multiple of, a power of two [kernel: the device's]
+    ///
+    /// This is for what was measured of a drive that says something else. Pages that are
+    /// free are discarded when so many lie side by side.
+    #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
+    pub discard_granularity: Option<Piece>,
+    /// What the start of a discard is a multiple of, a power of two [default: as the drive
+    /// says, where it prefers a smaller alignment than length (NVMe's NPDA and NPDG);
+    /// otherwise auto, the granularity]
+    #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
+    pub discard_alignment: Option<Piece>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -414,6 +427,26 @@ impl Features {
 pub enum Streams {
     Auto,
     Number(u8),
+}
+
+/// A size that discards have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Auto,
+    Bytes(u32),
+}
+
+/// As the kernel takes it.
+pub const MOST_PIECE: u64 = 64 << 20;
+
+fn piece(s: &str) -> Result<Piece, String> {
+    if s == "auto" {
+        return Ok(Piece::Auto);
+    }
+    sizes::bytes(s)
+        .filter(|n| n.is_power_of_two() && (PAGE..=MOST_PIECE).contains(n))
+        .map(|n| Piece::Bytes(n as u32))
+        .ok_or_else(|| "it must be auto or a power of two from 4K to 64M".into())
 }
 
 fn streams(s: &str) -> Result<Streams, String> {
@@ -605,10 +638,18 @@ pub struct Simulate {
     /// need a recording with WiredTiger's lists
     #[arg(long, value_enum, default_value_t = Discards::Both)]
     pub discard: Discards,
-    /// What discards begin and end at multiples of, as dsm makes them for a drive that
+    /// What the length of a discard is a multiple of, as dsm makes them for a drive that
     /// says so (discard_granularity; 128K is not rare)
+    ///
+    /// Above 16K, what is shorter is owed: it is discarded later, with what is around it.
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
     pub discard_granularity: u64,
+    /// What the start of a discard is a multiple of [default: the granularity]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub discard_alignment: Option<u64>,
+    /// Whether what is too short is owed; off: as dsm was before
+    #[arg(long, value_parser = ["on", "off"], default_value = "on")]
+    pub discard_owed: String,
     /// Streams of the drive
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     pub streams: u8,

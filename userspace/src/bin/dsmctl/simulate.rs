@@ -24,6 +24,7 @@ use dsm::kernel::class::Class;
 use dsm::kernel::memory;
 use dsm::whatif::flash::{Destination, Gc, PAGE};
 use dsm::whatif::sim::discard::{self, Rule};
+use dsm::whatif::sim::pieces::{Owed, Pieces};
 use dsm::whatif::sim::policies::Spec;
 use dsm::whatif::sim::profile::Profile;
 use dsm::whatif::sim::{self, MemoryError, Model, Outcome, SimError};
@@ -64,7 +65,7 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     let listed = discard::listed(&trace);
     let with = a.discard != Discards::Off && trace.has_lists();
     let mut discarded =
-        with.then(|| discard::discarded(&trace, Rule::Difference, discard::LEAST, a.discard_granularity));
+        with.then(|| discard::discarded(&trace, Rule::Difference, pieces(a)));
     // There may be as much of them as of the events, and all is known that they tell.
     for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
         trace.drop_lists();
@@ -145,6 +146,16 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
             + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
             + &fit(&outcomes, room, &chosen)
     })
+}
+
+/// In which the target would discard.
+fn pieces(a: &Simulate) -> Pieces {
+    let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
+    let mut pieces = Pieces::of(a.discard_granularity, alignment);
+    if a.discard_owed == "off" {
+        pieces.owed = Owed::Never;
+    }
+    pieces
 }
 
 /// The recording as it is, or with what dsmd would have discarded.

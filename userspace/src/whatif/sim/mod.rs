@@ -10,6 +10,7 @@ pub mod discard;
 pub mod files;
 pub mod history;
 pub mod objects;
+pub mod pieces;
 pub mod play;
 pub mod policies;
 pub mod profile;
