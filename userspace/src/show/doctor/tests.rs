@@ -779,10 +779,18 @@ fn boundaries_and_discards() {
     ] {
         let asked = coarse(128 << 10, table);
         note(&asked, "discard", says);
-        let mend: Vec<String> = find(&asked, "discard").mend.iter().map(|m| Ink::plain().write(m)).collect();
+        let mend: Vec<String> = find(&asked, "discard")
+            .mend
+            .iter()
+            .map(|m| Ink::plain().write(m))
+            .collect();
         assert_eq!(mend, ["dsmctl probe-discard geheim"]);
     }
-    right(&coarse(16 << 10, "259:0 0 2 policy dsm"), "discard", "10 MiB discarded");
+    right(
+        &coarse(16 << 10, "259:0 0 2 policy dsm"),
+        "discard",
+        "10 MiB discarded",
+    );
     let measured = coarse(128 << 10, "259:0 0 4 policy dsm discard_granularity 4096");
     right(&measured, "discard", "10 MiB discarded");
     note(&discard(|i| i.waiting = 2), "discard", "after 2 more checkpoints");

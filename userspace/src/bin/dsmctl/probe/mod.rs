@@ -138,7 +138,8 @@ fn switch_off(device: &Device) -> Result<()> {
 
 impl Probed {
     fn advise(&mut self, name: Option<&str>) {
-        let (Some(granularity), Some(alignment)) = (self.measured.granularity, self.measured.alignment) else {
+        let (Some(granularity), Some(alignment)) = (self.measured.granularity, self.measured.alignment)
+        else {
             return;
         };
         match name {
@@ -207,7 +208,11 @@ fn text(p: &Probed) -> String {
                 Promise::Ones => "read as ones, it promises (DLFEAT)",
             }
         );
-        text += &format!("allocated            {} of {} (NUSE)\n", shown(s.used), shown(s.capacity));
+        text += &format!(
+            "allocated            {} of {} (NUSE)\n",
+            shown(s.used),
+            shown(s.capacity)
+        );
     }
     text += &format!("slowest discard      {} ms\n", m.slowest_ms);
     for t in &m.trials {

@@ -105,7 +105,9 @@ impl<'a> Scratch<'a> {
             before: Vec::new(),
             guest: None,
         };
-        scratch.fill().with_context(|| format!("{shown_dir}: cannot write a file of {}", shown(FILE)))?;
+        scratch
+            .fill()
+            .with_context(|| format!("{shown_dir}: cannot write a file of {}", shown(FILE)))?;
         scratch.extents = scratch.places()?;
         ensure!(
             scratch.extents.iter().map(|e| e.length * SECTOR).sum::<u64>() == FILE,
@@ -140,7 +142,9 @@ impl<'a> Scratch<'a> {
     }
 
     fn message(&self, text: &str) -> Result<String> {
-        self.device.message(text).map_err(|e| refused(&self.device.name, e))
+        self.device
+            .message(text)
+            .map_err(|e| refused(&self.device.name, e))
     }
 
     /// Small pieces go through, of the file's sectors.
@@ -152,7 +156,11 @@ impl<'a> Scratch<'a> {
             self.message("set discard on")?;
         }
         let on = self.status()?.discard.state == "on";
-        ensure!(on, "{}: what is below the device takes no discards", self.device.name);
+        ensure!(
+            on,
+            "{}: what is below the device takes no discards",
+            self.device.name
+        );
         for feature in FEATURES {
             let was = features.iter().find(|(name, _)| name == feature);
             let was = was.map_or("auto", |(_, value)| value);
@@ -188,7 +196,10 @@ impl<'a> Scratch<'a> {
     }
 
     fn running(&self) -> Result<()> {
-        ensure!(!self.signals.came(), "interrupted; the scratch file is gone, and the device is as it was");
+        ensure!(
+            !self.signals.came(),
+            "interrupted; the scratch file is gone, and the device is as it was"
+        );
         Ok(())
     }
 
@@ -202,7 +213,10 @@ impl<'a> Scratch<'a> {
             if started.elapsed() > STUCK {
                 return Ok(None);
             }
-            ensure!(!self.signals.wait(OFTEN), "interrupted; the scratch file is gone, and the device is as it was");
+            ensure!(
+                !self.signals.wait(OFTEN),
+                "interrupted; the scratch file is gone, and the device is as it was"
+            );
         }
     }
 
@@ -240,7 +254,11 @@ impl Drop for Scratch<'_> {
 /// Where the target begins on its disk, as far as the kernel tells.
 fn start(line: &TableLine) -> u64 {
     let sysfs = Sysfs::default();
-    let partition = line.below.parse().ok().and_then(|dev| sysfs.number::<u64>(dev, "start"));
+    let partition = line
+        .below
+        .parse()
+        .ok()
+        .and_then(|dev| sysfs.number::<u64>(dev, "start"));
     (line.start + partition.unwrap_or(0)) * SECTOR
 }
 
@@ -320,7 +338,7 @@ impl Medium for Scratch<'_> {
             if after.failed > before.failed {
                 bail!("the drive failed a discard; no data is at risk");
             }
-            sent.bytes = (after.discarded_sectors - before.discarded_sectors) * SECTOR;
+            sent.bytes = after.discarded_sectors.saturating_sub(before.discarded_sectors) * SECTOR;
             // A dsmd discards at the same time.
             self.disturbed |= sent.bytes > wanted;
         }
@@ -352,7 +370,11 @@ mod tests {
     fn slots_are_aligned_as_the_drive_counts() {
         let m = |n: u64| (n << 20) / SECTOR;
         // 1 MiB into the disk; the file begins 2 MiB into the target.
-        let extents = [Extent::new(0, m(2), m(6)), Extent::new(m(6), m(100), m(2)), Extent::new(m(8), m(201), m(4))];
+        let extents = [
+            Extent::new(0, m(2), m(6)),
+            Extent::new(m(6), m(100), m(2)),
+            Extent::new(m(8), m(201), m(4)),
+        ];
         let found = slots(&extents, 1 << 20);
         let at: Vec<(u64, u64)> = found.iter().map(|s| (s.at >> 20, s.device >> 20)).collect();
         assert_eq!(at, [(1, 4), (3, 6), (8, 202), (10, 204)]);
