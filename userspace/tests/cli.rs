@@ -80,6 +80,11 @@ fn wrong_usage_ends_with_2() {
         "boundary",
         "boundary mark",
         "verify",
+        "probe-discard",
+        "probe-discard n --destroy /dev/null",
+        "probe-discard --destroy /dev/null --dir d",
+        "probe-discard --destroy /dev/null --wait 601",
+        "probe-discard --destroy /dev/null --filler much",
         "status -o xml",
     ] {
         let o = dsmctl(words);
@@ -116,6 +121,9 @@ fn errors_are_one_sentence() {
         "upgrade --module /nonexistent",
         "boundary show no-such-device",
         "verify no-such-device",
+        "probe-discard no-such-device",
+        "probe-discard --destroy /nonexistent",
+        "probe-discard --destroy /dev/null",
     ] {
         let o = dsmctl(words);
         let text = said(&o);

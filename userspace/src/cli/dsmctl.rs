@@ -168,6 +168,32 @@ pub enum Command {
     /// count. The exit status is 0 when the stamps arrive, and 1 when they do
     /// not or when nothing can be proved.
     Verify(Verify),
+    /// Measure which lengths and alignments of discards the drive takes
+    ///
+    /// What a drive says of discards is what it prefers; that may be more than it needs.
+    /// Here a pattern is written, pieces of 4 to 512 KiB are discarded, and all of it is read
+    /// back. What is gone was taken; where the drive counts its allocated blocks (NUSE) or
+    /// what its flash writes, these have to agree. A page beside a piece that changes ends
+    /// it, and the device's discards are switched off. The commands that set what was
+    /// measured are printed; they change nothing by themselves.
+    ///
+    /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
+    /// mounted from the device, and its sectors are discarded through the target, in pieces
+    /// of 16 KiB and more, which is what the target sends. With --destroy it is a device of
+    /// no use to anybody: ALL DATA ON IT IS LOST.
+    ///
+    /// The exit status is 0 when the drive takes pieces of a length that is known then, and
+    /// 1 otherwise.
+    ///
+    /// With `-o json`: {device, form, disks, verdict, proof, reason, granularity, alignment,
+    /// changed_beside_bytes, slowest_ms, pieces [{bytes, offset, sent, gone_bytes, odd_bytes}],
+    /// trials [{bytes, discarded_bytes, gone_bytes, nuse_fell_bytes, media_wrote_bytes,
+    /// others_bytes, freed}], queue_granularity, says {block, size, capacity, used, promise,
+    /// write_zeroes, granularity, alignment}, commands [], tab}. form is destroyed or file;
+    /// verdict is taken, not-taken, not-decidable or broken; proof is what it rests on: reads,
+    /// promise, nuse, media or errors. What does not apply is null.
+    #[command(verbatim_doc_comment)]
+    ProbeDiscard(ProbeDiscard),
     /// Have dsmd read all extents again
     Refresh { name: String },
     /// Say what WiredTiger lists as free in a database's files
@@ -381,6 +407,10 @@ pub struct Attach {
     pub tab: PathBuf,
 }
 
+fn filler(s: &str) -> Result<u64, String> {
+    sizes::bytes(s).ok_or_else(|| "it must be a number of bytes, such as 0 or 1G".into())
+}
+
 fn sector(s: &str) -> Result<u64, String> {
     sizes::sectors(s)
         .ok_or_else(|| "it must be a number of sectors, or of bytes with a suffix, such as 1MiB".into())
@@ -560,6 +590,26 @@ pub struct Verify {
     /// A directory on the device [default: where the device is mounted]
     #[arg(long)]
     pub dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("where").required(true).args(["name", "destroy"])))]
+pub struct ProbeDiscard {
+    /// A dsm device with a mounted file system
+    pub name: Option<String>,
+    /// A block device that nobody uses, whose data is LOST by this
+    #[arg(long, value_name = "DEVICE")]
+    pub destroy: Option<PathBuf>,
+    /// A directory on the device NAME [default: where the device is mounted]
+    #[arg(long, conflicts_with = "destroy")]
+    pub dir: Option<PathBuf>,
+    /// What is written between a pattern and its discards, so that the drive's write buffer
+    /// has the pattern no more
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = filler)]
+    pub filler: u64,
+    /// How long a drive may be late with a discard
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=600))]
+    pub wait: u16,
 }
 
 #[derive(Debug, clap::Args)]

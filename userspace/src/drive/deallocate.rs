@@ -91,7 +91,10 @@ mod tests {
         assert_eq!((found.block, found.used), (4096, 32 << 10));
         assert_eq!(found.capacity, 0x36b9_d996 << 12);
         assert_eq!((found.promise, found.write_zeroes), (Promise::Zeroes, true));
-        assert_eq!((found.granularity, found.alignment), (Some(128 << 10), Some(4096)));
+        assert_eq!(
+            (found.granularity, found.alignment),
+            (Some(128 << 10), Some(4096))
+        );
 
         data[NSFEAT] = 0;
         assert_eq!(parse(&data).unwrap().granularity, None, "not valid");

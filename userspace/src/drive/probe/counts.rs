@@ -43,7 +43,9 @@ impl Counts {
     /// `None`: it is no NVMe drive, or several disks.
     pub fn deallocate(&self) -> Result<Option<Deallocate>> {
         let asked = self.namespace.as_ref().map(Namespace::deallocate).transpose();
-        Ok(asked.context("cannot ask the drive what it says of discards")?.flatten())
+        Ok(asked
+            .context("cannot ask the drive what it says of discards")?
+            .flatten())
     }
 
     pub fn now(&self) -> Result<Witness> {

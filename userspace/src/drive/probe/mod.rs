@@ -330,7 +330,8 @@ impl Probe<'_> {
             };
             for ((place, sent), (bytes, offset)) in places.iter().zip(&round.sent).zip(some) {
                 let pages = round.of(place).to_vec();
-                let count = |of: &dyn Fn(Page) -> bool| pages.iter().filter(|p| of(**p)).count() as u64 * PAGE;
+                let count =
+                    |of: &dyn Fn(Page) -> bool| pages.iter().filter(|p| of(**p)).count() as u64 * PAGE;
                 self.pieces.push(Piece {
                     bytes: *bytes,
                     offset: *offset,
@@ -402,7 +403,9 @@ impl Probe<'_> {
             before,
             after: self.medium.witness()?,
         };
-        let late = places.iter().any(|place| !round.of(place).iter().all(|p| p.is_gone()))
+        let late = places
+            .iter()
+            .any(|place| !round.of(place).iter().all(|p| p.is_gone()))
             || !self.counted.is_settled(&round.before, &round.after, places);
         if late {
             self.medium.wait()?;
@@ -425,7 +428,11 @@ impl Probe<'_> {
             let mut pages = Vec::new();
             for (n, page) in data.chunks_exact_mut(page).enumerate() {
                 let read = whole || self.medium.read(at(n), page).is_ok();
-                pages.push(if read { pattern.page(at(n), page) } else { Page::Failed });
+                pages.push(if read {
+                    pattern.page(at(n), page)
+                } else {
+                    Page::Failed
+                });
             }
             all.push(pages);
         }
@@ -493,10 +500,23 @@ impl Probe<'_> {
             };
             let taken = |proof, why| Ok(Ok(Judged::taken(proof, granularity, alignment, why)));
             match freed {
-                Freed::Nuse => return taken(Proof::Nuse, "the count of allocated blocks (NUSE) falls by as much"),
-                Freed::Media if read => return taken(Proof::Media, "they read as deallocated, and the flash writes nothing for them"),
+                Freed::Nuse => {
+                    return taken(
+                        Proof::Nuse,
+                        "the count of allocated blocks (NUSE) falls by as much",
+                    )
+                }
+                Freed::Media if read => {
+                    return taken(
+                        Proof::Media,
+                        "they read as deallocated, and the flash writes nothing for them",
+                    )
+                }
                 Freed::Unknown if read => {
-                    return taken(Proof::Reads, "they read as deallocated; whether the flash is freed, no counter of the drive says")
+                    return taken(
+                        Proof::Reads,
+                        "they read as deallocated; whether the flash is freed, no counter of the drive says",
+                    )
                 }
                 Freed::Media | Freed::Unknown => {
                     let reason = "the pieces read as before, which says nothing: the drive does not promise what deallocated blocks read as, and does not count what is allocated";
@@ -515,7 +535,10 @@ impl Probe<'_> {
                 false => (Proof::Nuse, "the pieces read as zeroes, and the count of allocated blocks (NUSE) does not fall: nothing is freed"),
             }
         } else {
-            (Proof::Nuse, "the pieces read as before, and the count of allocated blocks (NUSE) does not fall")
+            (
+                Proof::Nuse,
+                "the pieces read as before, and the count of allocated blocks (NUSE) does not fall",
+            )
         };
         Ok(Ok(Judged::new(Verdict::NotTaken, Some(proof), reason)))
     }
@@ -537,9 +560,13 @@ impl Probe<'_> {
             };
             let discarded = round.sent.iter().sum();
             let gone = |place| round.of(place).iter().filter(|p| p.is_gone()).count() as u64 * PAGE;
-            let trial = self
-                .counted
-                .judge(bytes, discarded, places.iter().map(gone).sum(), &round.before, &round.after);
+            let trial = self.counted.judge(
+                bytes,
+                discarded,
+                places.iter().map(gone).sum(),
+                &round.before,
+                &round.after,
+            );
             let disturbed = trial.is_disturbed();
             let freed = trial.freed;
             self.trials.push(trial);

@@ -56,10 +56,19 @@ pub struct Raw<'a> {
 impl<'a> Raw<'a> {
     /// Refuses what anybody has open for itself: a file system, a volume group, an array,
     /// the swap, and a disk with a partition in use.
-    pub fn open(path: &Path, tables: &dyn LiveTables, filler: u64, patience: Duration, signals: &'a Signals) -> Result<Self> {
+    pub fn open(
+        path: &Path,
+        tables: &dyn LiveTables,
+        filler: u64,
+        patience: Duration,
+        signals: &'a Signals,
+    ) -> Result<Self> {
         let shown_path = path.display();
         let seen = std::fs::metadata(path).with_context(|| format!("{shown_path}: cannot look at it"))?;
-        ensure!(seen.file_type().is_block_device(), "{shown_path}: it is no block device");
+        ensure!(
+            seen.file_type().is_block_device(),
+            "{shown_path}: it is no block device"
+        );
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
@@ -73,7 +82,10 @@ impl<'a> Raw<'a> {
             Err(e) => return Err(e).with_context(|| format!("{shown_path}: cannot open it")),
         };
         let opened = file.metadata()?;
-        ensure!(opened.rdev() == seen.rdev(), "{shown_path}: it was exchanged meanwhile");
+        ensure!(
+            opened.rdev() == seen.rdev(),
+            "{shown_path}: it was exchanged meanwhile"
+        );
         let bytes = file.seek(SeekFrom::End(0))?;
         let dev = DevNo::from_stat(opened.rdev());
         let sysfs = Sysfs::default();
@@ -101,7 +113,10 @@ impl<'a> Raw<'a> {
     }
 
     fn running(&self) -> Result<()> {
-        ensure!(!self.signals.came(), "interrupted; what was on the device is lost");
+        ensure!(
+            !self.signals.came(),
+            "interrupted; what was on the device is lost"
+        );
         Ok(())
     }
 

@@ -7,9 +7,15 @@ use super::{Piece, LARGEST, PAGE};
 pub enum Shape {
     /// Pieces whose length is a multiple of the granularity, and that begin at a multiple
     /// of the alignment, are gone as a whole.
-    Whole { granularity: u64, alignment: u64 },
+    Whole {
+        granularity: u64,
+        alignment: u64,
+    },
     /// Whole units are gone, which those two cannot state.
-    Units { unit: u64, begin: u64 },
+    Units {
+        unit: u64,
+        begin: u64,
+    },
     Nothing,
     /// Some of it is gone, by no rule.
     Irregular,
@@ -23,7 +29,10 @@ pub fn of(pieces: &[Piece]) -> Shape {
     powers(LARGEST)
         .flat_map(|granularity| powers(granularity).map(move |alignment| (granularity, alignment)))
         .find(|&(granularity, alignment)| fits(&sent, granularity, alignment))
-        .map(|(granularity, alignment)| Shape::Whole { granularity, alignment })
+        .map(|(granularity, alignment)| Shape::Whole {
+            granularity,
+            alignment,
+        })
         .or_else(|| units(&sent))
         .unwrap_or(Shape::Irregular)
 }

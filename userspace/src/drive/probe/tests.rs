@@ -148,7 +148,10 @@ impl Drive {
         if !self.full {
             self.freed = (0..self.data.len() as u64 / PAGE).collect();
         }
-        let said = Said { promise, smallest: PAGE };
+        let said = Said {
+            promise,
+            smallest: PAGE,
+        };
         run(self, said).unwrap()
     }
 }
@@ -275,9 +278,17 @@ fn what_a_drive_takes() {
         (Habit::Lengths(K128), K128, K4),
         (Habit::Lengths(16 << 10), 16 << 10, K4),
     ] {
-        let mut drive = Drive { habit, ..Drive::default() };
+        let mut drive = Drive {
+            habit,
+            ..Drive::default()
+        };
         let m = drive.measure(Promise::Zeroes);
-        assert_eq!(fit(&m), taken(Proof::Reads, granularity, alignment), "{}", m.reason);
+        assert_eq!(
+            fit(&m),
+            taken(Proof::Reads, granularity, alignment),
+            "{}",
+            m.reason
+        );
         assert!(m.reason.contains("no counter of the drive says"));
         // All 8 lengths at 5 offsets, and at half of the length where that is another.
         assert_eq!(m.pieces.len(), 8 * 5 + 3);
@@ -301,7 +312,11 @@ fn two_witnesses_prove_it() {
     assert_eq!(trial.nuse_fell_bytes, Some(8 << 20));
     assert_eq!(trial.media_wrote_bytes, Some(0));
     let m = counts(Nuse::Constant, true).measure(Promise::Zeroes);
-    assert_eq!(fit(&m), taken(Proof::Media, K4, K4), "a count that stands still says nothing");
+    assert_eq!(
+        fit(&m),
+        taken(Proof::Media, K4, K4),
+        "a count that stands still says nothing"
+    );
     let m = counts(Nuse::Constant, false).measure(Promise::Zeroes);
     assert_eq!(fit(&m), taken(Proof::Reads, K4, K4));
 }
@@ -365,7 +380,11 @@ fn a_neighbour_that_changes_ends_it() {
         assert_eq!(m.changed_beside_bytes, PAGE);
         assert!(m.reason.contains("nothing may be discarded"), "{}", m.reason);
         // With one slot a round is a discard: none is sent after the first that does it.
-        let before = if habit == Habit::Units(K4, 0) { 1 } else { 5 * 4 + 3 };
+        let before = if habit == Habit::Units(K4, 0) {
+            1
+        } else {
+            5 * 4 + 3
+        };
         assert!(drive.discards <= before, "{} discards", drive.discards);
     }
 }
@@ -374,7 +393,11 @@ fn a_neighbour_that_changes_ends_it() {
 fn what_is_read_as_before() {
     let not = |promise, nuse, habit| {
         let mut drive = Drive {
-            reads: if habit == Habit::Nothing { Reads::Zeroes } else { Reads::AsBefore },
+            reads: if habit == Habit::Nothing {
+                Reads::Zeroes
+            } else {
+                Reads::AsBefore
+            },
             habit,
             nuse,
             ..Drive::default()
@@ -450,7 +473,11 @@ fn slow_drives_and_moved_files() {
     };
     let m = drive.measure(Promise::Zeroes);
     assert_eq!((m.verdict, m.slowest_ms), (Verdict::NotDecidable, 10_000));
-    assert!(m.reason.contains("one of them 10.0 s: leave discards off"), "{}", m.reason);
+    assert!(
+        m.reason.contains("one of them 10.0 s: leave discards off"),
+        "{}",
+        m.reason
+    );
     assert_eq!(drive.discards, 7);
 
     let moved = |moves| {
@@ -463,7 +490,11 @@ fn slow_drives_and_moved_files() {
     assert_eq!(fit(&moved(2)), taken(Proof::Reads, K4, K4));
     let m = moved(3);
     assert_eq!(m.verdict, Verdict::NotDecidable);
-    assert!(m.reason.contains("moved the scratch file 3 times"), "{}", m.reason);
+    assert!(
+        m.reason.contains("moved the scratch file 3 times"),
+        "{}",
+        m.reason
+    );
 }
 
 #[test]
@@ -488,6 +519,15 @@ fn others_and_layers_above() {
         slots: 0,
         ..Drive::default()
     };
-    let said = run(&mut none, Said { promise: Promise::Zeroes, smallest: PAGE });
-    assert_eq!(said.unwrap_err().to_string(), "no 2 MiB in a row lie at a multiple of it");
+    let said = run(
+        &mut none,
+        Said {
+            promise: Promise::Zeroes,
+            smallest: PAGE,
+        },
+    );
+    assert_eq!(
+        said.unwrap_err().to_string(),
+        "no 2 MiB in a row lie at a multiple of it"
+    );
 }
