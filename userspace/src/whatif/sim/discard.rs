@@ -88,7 +88,7 @@ impl Discards<'_> {
                 self.looked = None;
                 self.files.iter_mut().for_each(|f| f.known = None);
             }
-            What::Name { .. } | What::Discard { .. } | What::LoadEnd | What::Checkpoint => {}
+            What::Name { .. } | What::Discard { .. } | What::Stream { .. } | What::LoadEnd | What::Checkpoint => {}
         }
         None
     }
