@@ -669,8 +669,10 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
-    /// filestream, per-object, life, rules or oracle; several with commas between them, or
-    /// given several times [default: all but auto]
+    /// filestream, per-object, life, rules, recorded or oracle; several with commas between them, or
+    /// given several times [default: all but auto and recorded]
+    ///
+    /// recorded takes the streams that the writes of a text trace carry.
     ///
     /// auto is the first of life with K = 3, life with K = 2, the journal apart and none
     /// whose streams hold less than a tenth of the drive's spare erase units (a 25th where
@@ -720,10 +722,15 @@ pub struct Simulate {
     #[arg(long, value_enum, default_value_t = Collection::Greedy)]
     pub gc: Collection,
     /// Whether pages that are copied stay in their stream, as on the papers' drives
-    /// and with FDP's persistently isolated handles, or are mixed (initially
-    /// isolated handles)
+    /// and with FDP's persistently isolated handles, are mixed (initially isolated
+    /// handles), or share erase units with what the host writes to their stream, as a
+    /// plain drive may do it
     #[arg(long, value_enum, default_value_t = GcDestination::Stream)]
     pub gc_destination: GcDestination,
+    /// Erase units that garbage collection keeps free, as a share of all, out of the
+    /// over-provisioning [default: one unit]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, hide_default_value = true, value_parser = share)]
+    pub keep_free: f64,
     /// Share of what is written after the load phase that is not counted
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub warmup: f64,
@@ -731,6 +738,10 @@ pub struct Simulate {
     /// it says
     #[arg(long, value_name = "N|policy", default_value = "1", value_parser = load_stream)]
     pub load_stream: LoadStream,
+    /// Write the drive's commands, page by page with their streams, for another model of
+    /// a drive; with one policy, and --discard on or off
+    #[arg(long, value_name = "FILE")]
+    pub dump: Option<PathBuf>,
     /// Write more than the table as JSON: what each stream was written, erases,
     /// wear, and the write amplification over time
     #[arg(long, value_name = "FILE")]
@@ -787,6 +798,7 @@ pub enum Collection {
 pub enum GcDestination {
     Shared,
     Stream,
+    Host,
 }
 
 fn number(s: &str, good: impl Fn(f64) -> bool, must: &str) -> Result<f64, String> {

@@ -120,6 +120,11 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         }
         return Ok(());
     }
+    if let Some(path) = &a.dump {
+        let p = played.iter().find(|p| p.discard == (a.discard == Discards::On));
+        let p = p.expect("check() has seen to it that it is played");
+        dump(p, &model, &specs[0], pages, path)?;
+    }
     if let Some(path) = &a.details {
         let mut details = details(&plain.profile, &found, pages, &outcomes);
         let policies = details["policies"].as_array_mut().into_iter().flatten();
@@ -156,6 +161,12 @@ fn pieces(a: &Simulate) -> Pieces {
         pieces.owed = Owed::Never;
     }
     pieces
+}
+
+fn dump(played: &Played, model: &Model, spec: &Spec, pages: u64, path: &Path) -> Result<()> {
+    let named = || path.display().to_string();
+    let out = BufWriter::with_capacity(1 << 20, File::create(path).with_context(named)?);
+    sim::dump::dump(&played.trace, &played.profile, model, spec, pages, out)?.with_context(named)
 }
 
 /// The recording as it is, or with what dsmd would have discarded.
@@ -267,7 +278,9 @@ fn model(a: &Simulate) -> Result<Model> {
         destination: match a.gc_destination {
             GcDestination::Shared => Destination::Shared,
             GcDestination::Stream => Destination::Stream,
+            GcDestination::Host => Destination::Host,
         },
+        keep_free: a.keep_free,
         warmup: a.warmup,
         load_stream: a.load_stream,
         primary: a.primary.clone(),
@@ -625,6 +638,10 @@ pub fn check(a: &Simulate) -> Result<()> {
         if n > a.streams {
             bail!("--load-stream {n}: the drive has {} streams", a.streams);
         }
+    }
+    let policies: usize = a.policy.iter().map(|specs| specs.0.len()).sum();
+    if a.dump.is_some() && (policies != 1 || a.discard == Discards::Both) {
+        bail!("--dump: it takes one --policy, and --discard on or off");
     }
     Ok(())
 }

@@ -88,7 +88,7 @@ impl Discards<'_> {
                     f.owed.clear();
                 }
             }
-            What::Name { .. } | What::Discard { .. } | What::LoadEnd | What::Checkpoint => {}
+            What::Name { .. } | What::Discard { .. } | What::Stream { .. } | What::LoadEnd | What::Checkpoint => {}
         }
         None
     }
