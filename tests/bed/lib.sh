@@ -164,7 +164,7 @@ watch_progress() { # PID SECONDS FILE
 
 # For the kernel's command line: its own clocks, by which a guest hangs that is only slow
 # because the machine is busy.
-patient='sysctl.kernel.hung_task_timeout_secs=1800 workqueue.watchdog_thresh=1800 rcupdate.rcu_cpu_stall_timeout=300'
+patient='sysctl.kernel.hung_task_timeout_secs=1800 workqueue.watchdog_thresh=1800'
 
 # processor_time PID: what it and its descendants have used of processors, and how long
 # they have waited for one, in hundredths of a second
