@@ -164,16 +164,17 @@ watch_progress() { # PID SECONDS FILE
 
 # For the kernel's command line: its own clocks, by which a guest hangs that is only slow
 # because the machine is busy.
+# shellcheck disable=SC2034 # the commands that boot have it
 patient='sysctl.kernel.hung_task_timeout_secs=1800 workqueue.watchdog_thresh=1800'
 
 # processor_time PID: what it and its descendants have used of processors, and how long
 # they have waited for one, in hundredths of a second
 processor_time() {
-	local pid stat file used=0 waited=0 wait next=("$1") pids=()
+	local pid stat file used=0 waited=0 wait level=("$1") pids=()
 
-	while ((${#next[@]})); do
-		pids+=("${next[@]}")
-		read -ra next < <(for pid in "${next[@]}"; do cat /proc/"$pid"/task/*/children; done 2>/dev/null | paste -sd' ') || next=()
+	while ((${#level[@]})); do
+		pids+=("${level[@]}")
+		read -ra level < <(for pid in "${level[@]}"; do cat /proc/"$pid"/task/*/children; done 2>/dev/null | paste -sd' ') || level=()
 	done
 	for pid in "${pids[@]}"; do
 		{ read -r stat <"/proc/$pid/stat"; } 2>/dev/null || continue
