@@ -48,6 +48,10 @@ fn run(seed: u64, which: Which) -> (Option<String>, Counts, String) {
         lag: [0, 2, 20][rng.usize(..3)],
     };
     let late = [5, 30, 300][rng.usize(..3)];
+    // A drive that takes discards in larger pieces.
+    if which == Which::Difference {
+        world.borrow().kernel.set_granule([1, 1, 2, 4][rng.usize(..4)]);
+    }
     let mut rule = Rule::default();
     let mut window = None;
     for _ in 0..150 {
@@ -89,6 +93,9 @@ fn run(seed: u64, which: Which) -> (Option<String>, Counts, String) {
 
 /// Sends what was found in batches, and sometimes not all of it.
 fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which, found: &Found) {
+    if which == Which::Difference && rule.forget_in(side).is_err() {
+        return;
+    }
     let batch = rng.usize(1..40);
     for some in found.stretches.chunks(batch) {
         if rng.u8(..20) == 0 || (which == Which::Difference && rule.is_owner(side).is_err()) {

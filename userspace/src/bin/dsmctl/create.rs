@@ -14,6 +14,7 @@ use serde_json::json;
 use dsm::cli::dsmctl::{Create, Features, Groups, Output, Piece, Streams};
 use dsm::drive::afford::Layout;
 use dsm::drive::below::{self, Affords};
+use dsm::drive::prefer;
 use dsm::kernel::device::Device;
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::{Dm, Id, Line};
@@ -156,10 +157,13 @@ impl Stamped {
             .map_err(|e| anyhow!("{shown}: {e}; nothing was changed"))?;
         let below = streams::below(sysfs, dm, dev)?;
         let chosen = follow.then(|| below::of_stack(sysfs, &below, &|all| usable(asked, all)));
+        let mut features = chosen
+            .as_ref()
+            .map_or_else(|| asked.clone(), |c| resolved(asked, c));
+        let preferred = || prefer::alignment(sysfs, &below.leaves).map(Piece::Bytes);
+        features.discard_alignment = features.discard_alignment.or_else(preferred);
         Ok(Self {
-            features: chosen
-                .as_ref()
-                .map_or_else(|| asked.clone(), |c| resolved(asked, c)),
+            features,
             leaves: leaves_to_name(&below, shown),
             chosen,
         })
