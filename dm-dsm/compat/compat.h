@@ -211,13 +211,13 @@ static inline unsigned int bdev_discard_granularity(struct block_device *bdev)
 }
 #endif
 
-/* Whether it has others below it; where nothing tells, those of blk-mq have none. */
+/* Whether it has others below it, which matters where there are streams. */
 static inline bool dsm_disk_has_slaves(struct gendisk *disk)
 {
 #ifdef DSM_PROBED_SLAVE_BDEVS
 	return !list_empty(&disk->slave_bdevs);
 #else
-	return !queue_is_mq(disk->queue);
+	return false;
 #endif
 }
 
