@@ -2,8 +2,10 @@
 #
 # make               the module for the running kernel (or KDIR=), and userspace
 # make demo          the main job on emulated hardware, from nothing
-# make check         every test that is short
-# make check-all     every test; CI runs this
+# make quick         what takes three minutes: before every commit
+# make check         every test that is short, in a quarter of an hour
+# make check-all     every test but the long forms; CI runs this
+# make nightly       every test, the long forms and the mutants among them
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
 # make unit          the policies on the host
 # make kunit         the KUnit suites, and which lines they reach
@@ -114,14 +116,20 @@ upstream-test:
 demo:
 	tests/demo/run
 
+quick:
+	tests/check quick
+
 check:
 	tests/check
 
 check-all:
-	tests/check all
+	tests/check ci
+
+nightly:
+	tests/check nightly
 
 style:
-	tests/check style
+	tests/check style builds coccinelle clippy rustfmt
 
 unit:
 	tests/check unit
@@ -194,4 +202,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo check check-all docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean

@@ -77,12 +77,12 @@
 
 #include "discard.h"
 #include "dsm.h"
+#include "granule.h"
+#include "owed.h"
 #include "trace.h"
 
 #define DSM_QUEUE_RANGES	65536	/* that wait for the worker */
 #define DSM_PLUG_RUNS		256	/* what NVMe takes in a command */
-#define DSM_MIN_RUN		(SZ_16K >> SECTOR_SHIFT)
-#define DSM_MAX_RUN_PAGES	(SZ_64M / DSM_PAGE_SIZE)
 #define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* under the lock, at a time */
 
 /* Pages that may be discarded; @first moves on as they are looked at. */
@@ -95,6 +95,7 @@ struct dsm_pages {
 struct dsm_batch {
 	struct list_head list;
 	u64 since;		/* the window from which on no write may have come */
+	u64 forgets;		/* before it came */
 	u32 nr;
 	u32 next;		/* the range that is looked at */
 	struct dsm_pages range[];
@@ -125,6 +126,9 @@ struct dsm_discard {
 	bool ending;			/* goes away once the worker sleeps */
 	bool unsupported;		/* said the device */
 	u64 window, valid;		/* as in struct dsm_discard_status */
+	u64 forgets;			/* messages "forget" */
+	u32 granularity, alignment;	/* bytes that the features say, or 0 */
+	struct dsm_owed owed;
 	unsigned int current_slot;
 	unsigned int queued;
 	struct list_head queue;		/* struct dsm_batch */
@@ -173,6 +177,13 @@ void dsm_discard_track_pages(const struct dsm_bits *bits, u64 sector, unsigned i
 	}
 }
 
+/* Writes may be missed from here on. */
+static void dsm_lose_track(struct dsm_discard *dd)
+{
+	dd->valid = 0;
+	dd->owed.complete = false;
+}
+
 static void dsm_invalidate(struct dsm *d)
 {
 	struct dsm_discard *dd;
@@ -181,7 +192,7 @@ static void dsm_invalidate(struct dsm *d)
 	spin_lock_irqsave(&d->discard_lock, flags);
 	dd = dsm_locked_discard(d);
 	if (dd)
-		dd->valid = 0;
+		dsm_lose_track(dd);
 	spin_unlock_irqrestore(&d->discard_lock, flags);
 }
 
@@ -440,44 +451,6 @@ static u64 dsm_find_page(const struct dsm_discard *dd, u64 since, u64 page, u64 
 	return end;
 }
 
-/* What the device below wants of a discard, in sectors. */
-struct dsm_granularity {
-	u32 unit;		/* starts and ends at a multiple of it */
-	u32 shift;		/* so many sectors further on */
-	u32 min, max;
-};
-
-static struct dsm_granularity dsm_granularity(const struct dsm *d)
-{
-	struct block_device *bdev = d->bdev;
-	struct dsm_granularity g = {
-		.unit = max(bdev_discard_granularity(bdev),
-			    bdev_logical_block_size(bdev)) >> SECTOR_SHIFT,
-		.shift = bdev_discard_alignment(bdev) >> SECTOR_SHIFT,
-		.max = min(bdev_max_discard_sectors(bdev),
-			   DSM_MAX_RUN_PAGES * DSM_PAGE_SECTORS),
-	};
-
-	g.shift %= g.unit;
-	g.min = max(g.unit, DSM_MIN_RUN);
-	g.max = max(g.max - g.max % g.unit, g.unit);
-	return g;
-}
-
-/* Makes the sectors @start to @end what the device wants.  None may be left. */
-static void dsm_align(const struct dsm *d, const struct dsm_granularity *g,
-		      u64 *start, u64 *end)
-{
-	u64 base = d->start + g->unit - g->shift;
-	u64 rest;
-
-	div64_u64_rem(base + *start, g->unit, &rest);
-	if (rest)
-		*start += g->unit - rest;
-	div64_u64_rem(base + *end, g->unit, &rest);
-	*end = *end > rest ? *end - rest : 0;
-}
-
 static void dsm_add_run(struct dsm_discard *dd, u64 start, u64 end)
 {
 	struct dsm_run *run = &dd->run[dd->nr_runs++];
@@ -490,64 +463,154 @@ static void dsm_add_run(struct dsm_discard *dd, u64 start, u64 end)
 	dd->in_flight++;
 }
 
+static struct dsm_granule dsm_granule_wanted(const struct dsm_discard *dd)
+{
+	return dsm_granule(dd->d->bdev, dd->granularity, dd->alignment);
+}
+
+/* Whether pages are remembered until what is around them may be discarded as well. */
+static bool dsm_owes(const struct dsm_granule *g)
+{
+	return g->unit > DSM_MIN_RUN && g->unit <= DSM_MAX_RUN;
+}
+
+/* Those pages in the word of @page that nobody needs: see owed.c. */
+static unsigned long dsm_owed_pages(const struct dsm_discard *dd, u64 page)
+{
+	unsigned long owed = dsm_owed_word(&dd->owed, page);
+
+	return owed ? owed & ~dsm_touched(dd, dd->valid, page) : 0;
+}
+
+/* Where the pages begin that lie before @page and are owed, at @least or later. */
+static u64 dsm_owed_first(const struct dsm_discard *dd, u64 page, u64 least)
+{
+	while (page > least) {
+		u64 last = page - 1;
+		unsigned long gaps = ~dsm_owed_pages(dd, last) &
+				     GENMASK(last % BITS_PER_LONG, 0);
+
+		page = round_down(last, BITS_PER_LONG);
+		if (gaps)
+			return max(page + __fls(gaps) + 1, least);
+	}
+	return least;
+}
+
+/* Where those end that lie from @page on, at @end or before. */
+static u64 dsm_owed_end(const struct dsm_discard *dd, u64 page, u64 end)
+{
+	while (page < end) {
+		unsigned long gaps = ~dsm_owed_pages(dd, page) &
+				     GENMASK(BITS_PER_LONG - 1, page % BITS_PER_LONG);
+
+		page = round_down(page, BITS_PER_LONG);
+		if (gaps)
+			return min(page + __ffs(gaps), end);
+		page += BITS_PER_LONG;
+	}
+	return end;
+}
+
+/* Widens a discard of the pages @first to @last by what is owed at either end. */
+static void dsm_widen(struct dsm_discard *dd, const struct dsm_granule *g, u64 first, u64 last,
+		      u64 *start, u64 *end)
+{
+	u64 reach = DIV_ROUND_UP(g->unit, DSM_PAGE_SECTORS);
+	u64 limit = dd->d->ti->len / DSM_PAGE_SECTORS;
+	u64 low, high;
+
+	dsm_owed_add(&dd->owed, first, last);
+	low = dsm_owed_first(dd, first, first > reach ? first - reach : 0);
+	high = dsm_owed_end(dd, last, min(last + reach, limit));
+	low *= DSM_PAGE_SECTORS;
+	if (dd->nr_runs)		/* runs are ascending and disjoint */
+		low = max(low, dd->run[dd->nr_runs - 1].end);
+	dsm_granule_cover(g, dd->d->start, low, high * DSM_PAGE_SECTORS, start, end);
+}
+
+/* How many of the pages @first to @last the last run has got already. */
+static u64 dsm_pages_in_run(const struct dsm_discard *dd, u64 first, u64 last)
+{
+	u64 end = dd->nr_runs ? dd->run[dd->nr_runs - 1].end / DSM_PAGE_SECTORS : 0;
+
+	return end > first ? min(end, last) - first : 0;
+}
+
 /*
  * Looks at the next pages of a range, @limit at most, and adds the run that they
  * begin with, or none.  Returns how many pages are dealt with.
  */
-static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granularity *g,
+static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granule *g,
 			u64 since, const struct dsm_pages *range, u64 limit)
 {
 	u64 stop = min(range->end, range->first + limit);
 	u64 first = dsm_find_page(dd, since, range->first, stop, false);
 	u64 last = dsm_find_page(dd, since, first, stop, true);
 	u64 start = first * DSM_PAGE_SECTORS, end = last * DSM_PAGE_SECTORS;
+	u64 sent = 0;
 
-	dsm_align(dd->d, g, &start, &end);
+	if (first < last && dsm_owes(g))
+		dsm_widen(dd, g, first, last, &start, &end);
+	else
+		dsm_granule_cut(g, dd->d->start, &start, &end);
 	if (end > start && end - start >= g->min) {
 		end = min(end, start + g->max);
 		dsm_add_run(dd, start, end);
-		last = DIV_ROUND_UP_ULL(end, DSM_PAGE_SECTORS);
+		last = min(last, DIV_ROUND_UP(end, DSM_PAGE_SECTORS));
+		sent = min(end, last * DSM_PAGE_SECTORS) - max(start, first * DSM_PAGE_SECTORS);
 	} else if (last == stop && last < range->end && first > range->first) {
 		last = first;	/* it may go on behind the limit */
 	}
+	dd->counts.refused += (first - range->first) * DSM_PAGE_SECTORS;
+	dd->counts.too_short += (last - first) * DSM_PAGE_SECTORS - sent;
 	return last - range->first;
 }
 
-/* Whether the bits say all about the time since window @since. */
-static bool dsm_is_valid(const struct dsm_discard *dd, u64 since)
+/* Whether the bits say all about the time since a batch's window. */
+static bool dsm_is_valid(const struct dsm_discard *dd, const struct dsm_batch *batch)
 {
 	return !dd->ending && !dd->unsupported && !dd->d->stopped && dd->valid &&
-	       since >= dd->valid && since <= dd->window;
+	       batch->since >= dd->valid && batch->since <= dd->window &&
+	       batch->forgets == dd->forgets;
+}
+
+/* Deals with the next pages of the range that is looked at.  Returns how many. */
+static u64 dsm_take_pages(struct dsm_discard *dd, const struct dsm_granule *g,
+			  struct dsm_batch *batch)
+{
+	struct dsm_pages *range = &batch->range[batch->next];
+	u64 pages = range->end - range->first;
+
+	if (!dsm_is_valid(dd, batch)) {
+		dd->counts.refused += pages * DSM_PAGE_SECTORS;
+	} else {
+		u64 done = dsm_pages_in_run(dd, range->first, range->end);
+
+		pages = done ?: dsm_take_run(dd, g, batch->since, range,
+					     DSM_SCAN_PAGES + 2ULL * g->unit);
+	}
+	range->first += pages;
+	if (range->first >= range->end) {
+		batch->next++;
+		dd->queued--;
+	}
+	return pages;
 }
 
 /* Fills the plug from a batch.  Returns whether there is more in it. */
 static bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch)
 {
-	const struct dsm_granularity g = dsm_granularity(dd->d);
-	const u64 limit = DSM_SCAN_PAGES + 2ULL * g.unit;
-	u64 looked_at = 0;
+	u64 looked_at = 0, beside;
+	struct dsm_granule g;
 
 	spin_lock_irq(&dd->d->discard_lock);
+	g = dsm_granule_wanted(dd);
+	beside = dsm_owes(&g) ? 2 * g.unit / DSM_PAGE_SECTORS : 0;
 	dd->nr_runs = 0;
 	while (batch->next < batch->nr && dd->nr_runs < DSM_PLUG_RUNS &&
-	       looked_at < DSM_SCAN_PAGES) {
-		struct dsm_pages *range = &batch->range[batch->next];
-		unsigned int had = dd->nr_runs;
-		u64 pages = range->end - range->first;
-
-		if (dsm_is_valid(dd, batch->since))
-			pages = dsm_take_run(dd, &g, batch->since, range, limit);
-		looked_at += pages;
-		dd->counts.refused += pages * DSM_PAGE_SECTORS;
-		if (dd->nr_runs > had)
-			dd->counts.refused -= dd->run[had].end - dd->run[had].start;
-
-		range->first += pages;
-		if (range->first >= range->end) {
-			batch->next++;
-			dd->queued--;
-		}
-	}
+	       looked_at < DSM_SCAN_PAGES)
+		looked_at += dsm_take_pages(dd, &g, batch) + beside;
 	spin_unlock_irq(&dd->d->discard_lock);
 	return batch->next < batch->nr;
 }
@@ -707,6 +770,25 @@ static int dsm_next_window(struct dsm *d, struct dsm_discard *dd)
 	return r;
 }
 
+/* Before a window: takes back what was written in the one whose slot it needs. */
+static void dsm_settle_owed(struct dsm *d, struct dsm_discard *dd)
+{
+	bool complete, has_older, owes;
+	struct dsm_granule g;
+
+	spin_lock_irq(&d->discard_lock);
+	g = dsm_granule_wanted(dd);
+	owes = dsm_owes(&g);
+	complete = dd->owed.complete;
+	has_older = dd->valid && dd->valid < dd->window;
+	spin_unlock_irq(&d->discard_lock);
+
+	if (!complete || !owes)
+		dsm_owed_forget(&dd->owed, &d->discard_lock);
+	else if (has_older)
+		dsm_owed_fold(&dd->owed, &d->discard_lock, dd->slot[!dd->current_slot]);
+}
+
 int dsm_discard_window(struct dsm *d, u64 *window)
 {
 	struct dsm_discard *dd = dsm_locked_discard(d);
@@ -718,6 +800,7 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 	if (r)
 		return r;
 
+	dsm_settle_owed(d, dd);
 	/* The window before the current one needs the slot that is cleared. */
 	spin_lock_irq(&d->discard_lock);
 	if (dd->valid)
@@ -819,6 +902,16 @@ static struct dsm_batch *dsm_parse_batch(struct dsm *d, u64 since, unsigned int 
 	return batch;
 }
 
+static void dsm_prepare_owed(struct dsm *d, struct dsm_discard *dd,
+			     const struct dsm_batch *batch)
+{
+	const struct dsm_granule g = dsm_granule_wanted(dd);
+
+	for (u32 i = 0; dsm_owes(&g) && i < batch->nr; i++)
+		dsm_owed_prepare(&dd->owed, &d->discard_lock, dd->slot[0]->nr,
+				 batch->range[i].first, batch->range[i].end);
+}
+
 /* Returns 0, -ESTALE or -EBUSY; then the batch is still the caller's. */
 static int dsm_add_batch(struct dsm *d, struct dsm_discard *dd,
 			 struct dsm_batch *batch, u64 slack)
@@ -826,12 +919,13 @@ static int dsm_add_batch(struct dsm *d, struct dsm_discard *dd,
 	int r = 0;
 
 	spin_lock_irq(&d->discard_lock);
-	if (!dsm_is_valid(dd, batch->since)) {
+	batch->forgets = dd->forgets;
+	if (!dsm_is_valid(dd, batch)) {
 		r = -ESTALE;
 	} else if (batch->nr > DSM_QUEUE_RANGES - dd->queued) {
 		r = -EBUSY;
 	} else {
-		dd->counts.refused += slack;
+		dd->counts.too_short += slack;
 		dd->queued += batch->nr;
 		list_add_tail(&batch->list, &dd->queue);
 		queue_work(dsm_discard_workqueue, &dd->work);
@@ -867,6 +961,7 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 		return PTR_ERR(batch);
 
 	*queued = batch->nr;
+	dsm_prepare_owed(d, dd, batch);
 	r = dsm_add_batch(d, dd, batch, slack);
 	if (!r)
 		return 0;
@@ -881,20 +976,42 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 			  nr, DSM_QUEUE_RANGES);
 }
 
+int dsm_discard_forget(struct dsm *d)
+{
+	struct dsm_discard *dd = dsm_locked_discard(d);
+	int r = dsm_refuse_unless_on(d, "forget");
+
+	if (r)
+		return r;
+
+	/* Ranges that wait are refused from here on. */
+	spin_lock_irq(&d->discard_lock);
+	dd->forgets++;
+	spin_unlock_irq(&d->discard_lock);
+	dsm_owed_forget(&dd->owed, &d->discard_lock);
+	return 0;
+}
+
 void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status)
 {
 	const struct dsm_discard *dd;
+	struct dsm_granule g;
 
 	*status = (struct dsm_discard_status) {};
 	spin_lock_irq(&d->discard_lock);
 	dd = dsm_locked_discard(d);
-	if (dd)
+	if (dd) {
+		g = dsm_granule_wanted(dd);
 		*status = (struct dsm_discard_status) {
 			.window = dd->window,
 			.valid = d->stopped ? 0 : dd->valid,
 			.queued = dd->queued + dd->in_flight,
+			.owed = dd->owed.complete ? dd->owed.pages : 0,
+			.granularity = g.unit << SECTOR_SHIFT,
+			.alignment = g.align << SECTOR_SHIFT,
 			.counts = dd->counts,
 		};
+	}
 	spin_unlock_irq(&d->discard_lock);
 }
 
@@ -911,7 +1028,7 @@ void dsm_discard_reset(struct dsm *d)
 
 /* On and off */
 
-static struct dsm_bits *dsm_bits_alloc(u32 nr)
+struct dsm_bits *dsm_bits_alloc(u32 nr)
 {
 	struct dsm_bits *bits = kvzalloc(struct_size(bits, chunk, nr), GFP_NOIO | __GFP_NOWARN);
 
@@ -920,7 +1037,7 @@ static struct dsm_bits *dsm_bits_alloc(u32 nr)
 	return bits;
 }
 
-static void dsm_bits_free(struct dsm_bits *bits)
+void dsm_bits_free(struct dsm_bits *bits)
 {
 	for (u32 i = 0; bits && i < bits->nr; i++)
 		kfree(bits->chunk[i]);
@@ -937,9 +1054,24 @@ static void dsm_discard_free(struct dsm_discard *dd)
 		kvfree(batch);
 	dsm_bits_free(dd->slot[0]);
 	dsm_bits_free(dd->slot[1]);
+	dsm_owed_free(&dd->owed);
 	kvfree(dd->mapped);
 	kvfree(dd->run);
 	kfree(dd);
+}
+
+void dsm_discard_set_granule(struct dsm *d)
+{
+	struct dsm_discard *dd = dsm_locked_discard(d);
+
+	lockdep_assert_held(&d->lock);
+
+	if (!dd)
+		return;
+	spin_lock_irq(&d->discard_lock);
+	dd->granularity = dsm_pages_bytes(d->params.discard_granularity);
+	dd->alignment = dsm_pages_bytes(d->params.discard_alignment);
+	spin_unlock_irq(&d->discard_lock);
 }
 
 static int dsm_discard_begin(struct dsm *d)
@@ -972,6 +1104,7 @@ static int dsm_discard_begin(struct dsm *d)
 	dsm_publish_bits(dd);
 	spin_unlock_irq(&d->discard_lock);
 	dsm_set_direct(d);
+	dsm_discard_set_granule(d);
 	return 0;
 }
 
@@ -1048,7 +1181,7 @@ static void dsm_set_stopped(struct dsm *d, bool stopped)
 	d->stopped = stopped;
 	dd = dsm_locked_discard(d);
 	if (dd)
-		dd->valid = 0;
+		dsm_lose_track(dd);
 	spin_unlock_irq(&d->discard_lock);
 }
 

@@ -23,15 +23,23 @@ struct dsm_bits {
 	unsigned long *chunk[] __counted_by(nr);	/* NULL: unknown, refused */
 };
 
+/* Without chunks; NULL: no memory.  What is freed no write can find. */
+struct dsm_bits *dsm_bits_alloc(u32 nr);
+void dsm_bits_free(struct dsm_bits *bits);
+
 /* What the status line shows. */
 struct dsm_discard_status {
 	u64 window;		/* the current one; 0: none was begun */
 	u64 valid;		/* the oldest one that "discard" takes; 0: none */
 	unsigned int queued;	/* ranges that wait, and runs under way */
+	u64 owed;		/* pages: see owed.c */
+	u32 granularity;	/* bytes, of which a discard is a multiple */
+	u32 alignment;		/* bytes, at a multiple of which it starts */
 	struct dsm_discard_counts {
 		u64 discarded;	/* runs that the device has discarded */
 		u64 sectors;	/* of these */
-		u64 refused;	/* sectors */
+		u64 refused;	/* sectors that were written, or may have been */
+		u64 too_short;	/* sectors that were not, and made no run */
 		u64 failed;	/* runs */
 		u64 held;	/* writes */
 		u64 held_us;	/* the longest that one was held */
@@ -83,11 +91,15 @@ int dsm_discard_set(struct dsm *d);
 /* The device takes discards, and the feature is on.  Needs the mutex. */
 bool dsm_discard_is_on(const struct dsm *d);
 
+/* Does what the features of its granularity say, after they were set.  Needs the mutex. */
+void dsm_discard_set_granule(struct dsm *d);
+
 /*
- * The messages "window" and "discard".  They return 0, with the window and the
- * number of ranges, or what dsm_refuse() returned.  Both need the mutex.
+ * The messages "window", "discard" and "forget".  They return 0, with the window and
+ * the number of ranges, or what dsm_refuse() returned.  All need the mutex.
  */
 int dsm_discard_window(struct dsm *d, u64 *window);
+int dsm_discard_forget(struct dsm *d);
 int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 		      unsigned int *queued);
 

@@ -228,7 +228,9 @@ static void discards_are_off_until_they_are_wanted(struct kunit *test)
 	static const char untouched[] =
 		" discard on discard_window 0 discard_valid 0 discard_queued 0"
 		" discarded 0 discarded_sectors 0 discard_refused_sectors 0"
-		" discard_failed 0 discard_held 0 discard_held_us 0 discard_us 0";
+		" discard_failed 0 discard_held 0 discard_held_us 0 discard_us 0"
+		" discard_short_sectors 0 discard_owed 0"
+		" discard_granularity 4096 discard_alignment 4096";
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);
 
@@ -309,7 +311,8 @@ static void ranges_are_sorted_and_joined(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 4");
 	settle(test, s.dm);
 	expect_discards(test, &s, "0:48 64:64 512:32");	/* and 12 KiB are too few */
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 24);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 24);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
 }
 
 static const struct touch {
@@ -408,7 +411,7 @@ static void the_target_s_granularity_is_the_page(struct kunit *test)
 	queue_discard(test, s.dm, w, "1:63 100:100 303:8");
 	settle(test, s.dm);
 	expect_discards(test, &s, "8:56 104:96");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 7 + 4 + 8);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 7 + 4 + 8);
 }
 
 static const struct grain {

@@ -120,6 +120,7 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 		d->params = before;
 		return dsm_refuse(d, -ENOMEM, "no memory for the tracking of writes");
 	}
+	dsm_discard_set_granule(d);
 	dsm_relayout(d, false);
 	return 0;
 }
@@ -167,6 +168,13 @@ static int dsm_message_discard(struct dsm *d, unsigned int argc, char **argv,
 
 	DMEMIT("queued %u", queued);
 	return 1;
+}
+
+/* forget */
+static int dsm_message_forget(struct dsm *d, unsigned int argc, char **argv,
+			      struct dsm_reply *reply)
+{
+	return dsm_discard_forget(d);
 }
 
 static size_t dsm_emit_group(u8 group, char *result, size_t sz, unsigned int maxlen)
@@ -273,6 +281,7 @@ static const struct dsm_verb {
 	{ "reset", 1, 1, dsm_message_reset, "reset" },
 	{ "window", 1, 1, dsm_message_window, "window" },
 	{ "discard", 3, UINT_MAX, dsm_message_discard, "discard <since> <start>:<length>..." },
+	{ "forget", 1, 1, dsm_message_forget, "forget" },
 	{ "regions", 1, 3, dsm_message_regions, "regions [<after> [<count>]]" },
 	{ "error", 1, 1, dsm_message_error, "error" },
 };

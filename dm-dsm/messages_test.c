@@ -810,10 +810,12 @@ static void set_shows_in_the_table_line(struct kunit *test)
 		"policy boundary", "groups 16", "alpha 64", "prediction computed",
 		"range region", "primary_filter off", "threshold1 20000", "threshold2 10000",
 		"streams 255", "stream_base 255", "hints off", "foreign override", "discard on",
+		"discard_granularity 4096", "discard_alignment 67108864",
 		"policy none", "policy file", "policy dsm", "groups 2", "alpha 2",
 		"alpha auto", "prediction off", "prediction predicted", "prediction literal",
 		"range written", "primary_filter on", "threshold1 0", "threshold2 0", "streams 0",
 		"streams auto", "stream_base 1", "hints on", "foreign keep", "discard off",
+		"discard_granularity auto", "discard_alignment auto",
 	};
 	struct dsm_mock_dm *dm = new_target(test);
 	char line[64];

@@ -2,6 +2,7 @@
 #include <linux/build_bug.h>
 #include <linux/kernel.h>
 #include <linux/kstrtox.h>
+#include <linux/log2.h>
 #include <linux/string.h>
 
 #include "params.h"
@@ -13,7 +14,10 @@ static const char * const dsm_ranges[] = { "written", "region", NULL };
 static const char * const dsm_foreigns[] = { "keep", "override", "class", NULL };
 static const char * const dsm_switch[] = { "off", "on", NULL };
 
-/* A feature is one of some words, or a number that may also be "auto". */
+/*
+ * A feature is one of some words, or a number that may also be "auto".  What is given in
+ * bytes is a power of two, and kept in pages.
+ */
 struct dsm_feature {
 	const char *name;
 	char *allowed;
@@ -21,6 +25,7 @@ struct dsm_feature {
 	const char * const *words;
 	u16 min, max;
 	bool has_auto;
+	bool in_bytes;
 	u16 initial;
 };
 
@@ -36,6 +41,14 @@ struct dsm_feature {
 		.name = #_name, .offset = offsetof(struct dsm_params, _name), \
 		.min = (_min), .max = (_max), .has_auto = (_has_auto),	\
 		.initial = (_initial), .allowed = #_name " must be " _allowed, \
+	}
+
+#define DSM_BYTES(_name, _max)						\
+	{								\
+		.name = #_name, .offset = offsetof(struct dsm_params, _name), \
+		.min = 1, .max = (_max) / DSM_PAGE_SIZE,		\
+		.has_auto = true, .in_bytes = true, .initial = DSM_AUTO, \
+		.allowed = #_name " must be auto or a power of two from 4096 to " #_max, \
 	}
 
 static const struct dsm_feature dsm_features[] = {
@@ -59,6 +72,8 @@ static const struct dsm_feature dsm_features[] = {
 	DSM_WORDS(hints, dsm_switch, true, "on or off"),
 	DSM_WORDS(foreign, dsm_foreigns, DSM_FOREIGN_KEEP, "keep, override or class"),
 	DSM_WORDS(discard, dsm_switch, false, "on or off"),
+	DSM_BYTES(discard_granularity, 67108864),
+	DSM_BYTES(discard_alignment, 67108864),
 };
 
 static_assert(ARRAY_SIZE(dsm_features) == DSM_NR_FEATURES);
@@ -73,6 +88,25 @@ void dsm_params_default(struct dsm_params *params)
 {
 	for (int i = 0; i < DSM_NR_FEATURES; i++)
 		*dsm_feature_value(&dsm_features[i], params) = dsm_features[i].initial;
+}
+
+static int dsm_feature_parse_bytes(const char *value, u16 *parsed)
+{
+	u32 bytes;
+
+	if (kstrtou32(value, 10, &bytes) || !is_power_of_2(bytes) ||
+	    bytes / DSM_PAGE_SIZE >= DSM_AUTO)
+		return -EINVAL;
+	*parsed = bytes / DSM_PAGE_SIZE;
+	return 0;
+}
+
+static int dsm_feature_parse_number(const struct dsm_feature *feature,
+				    const char *value, u16 *parsed)
+{
+	if (feature->in_bytes)
+		return dsm_feature_parse_bytes(value, parsed);
+	return kstrtou16(value, 10, parsed);
 }
 
 static int dsm_feature_parse(const struct dsm_feature *feature,
@@ -92,7 +126,7 @@ static int dsm_feature_parse(const struct dsm_feature *feature,
 		*parsed = DSM_AUTO;
 		return 0;
 	}
-	if (kstrtou16(value, 10, parsed) ||
+	if (dsm_feature_parse_number(feature, value, parsed) ||
 	    *parsed < feature->min || *parsed > feature->max)
 		return -EINVAL;
 	return 0;
@@ -131,6 +165,8 @@ size_t dsm_params_emit(const struct dsm_params *params, char before, char betwee
 			DMEMIT("%s", feature->words[value]);
 		else if (value == DSM_AUTO)
 			DMEMIT("auto");
+		else if (feature->in_bytes)
+			DMEMIT("%u", dsm_pages_bytes(value));
 		else
 			DMEMIT("%u", value);
 	}

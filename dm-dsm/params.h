@@ -26,6 +26,8 @@ struct dsm_params {
 	u16 hints;
 	u16 foreign;		/* enum dsm_foreign */
 	u16 discard;
+	u16 discard_granularity;	/* in pages, or DSM_AUTO: the queue's */
+	u16 discard_alignment;	/* in pages, or DSM_AUTO: the granularity */
 };
 
 enum dsm_range {
@@ -39,7 +41,13 @@ enum dsm_foreign {
 	DSM_FOREIGN_CLASS,	/* a hint names the class of an unmapped write */
 };
 
-#define DSM_NR_FEATURES 13
+#define DSM_NR_FEATURES 15
+
+/* What a feature in pages says in bytes; 0: DSM_AUTO. */
+static inline u32 dsm_pages_bytes(u16 pages)
+{
+	return pages == DSM_AUTO ? 0 : pages * DSM_PAGE_SIZE;
+}
 
 void dsm_params_default(struct dsm_params *params);
 

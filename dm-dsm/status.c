@@ -67,6 +67,10 @@ static size_t dsm_emit_discard(struct dsm *d, char *result, size_t sz,
 	DMEMIT(" discard_failed %llu discard_held %llu discard_held_us %llu discard_us %llu",
 	       status.counts.failed, status.counts.held, status.counts.held_us,
 	       status.counts.plug_us);
+	DMEMIT(" discard_short_sectors %llu discard_owed %llu",
+	       status.counts.too_short, status.owed * DSM_PAGE_SECTORS);
+	DMEMIT(" discard_granularity %u discard_alignment %u",
+	       status.granularity, status.alignment);
 	return sz;
 }
 

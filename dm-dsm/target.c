@@ -265,7 +265,7 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 {
 	static const struct dm_arg words[] = {
 		{ 0, 2 * (DSM_NR_FEATURES + 1),
-		  "the number of feature words must be even, at most 28, and all must follow" },
+		  "the number of feature words must be even, at most 32, and all must follow" },
 	};
 	unsigned int nr, seen = 0;
 	int r;

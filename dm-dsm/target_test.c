@@ -98,11 +98,11 @@ static void features_have_defaults(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 8", disk->bdev);
-	char device[16], expected[256];
+	char device[16], expected[320];
 
 	format_dev_t(device, disk->bdev->bd_dev);
 	snprintf(expected, sizeof(expected),
-		 "%s 8 26 policy dsm groups 3 alpha auto prediction predicted range written primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 hints on foreign keep discard off",
+		 "%s 8 30 policy dsm groups 3 alpha auto prediction predicted range written primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 hints on foreign keep discard off discard_granularity auto discard_alignment auto",
 		 device);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), expected);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
@@ -112,15 +112,17 @@ static void features_have_defaults(struct kunit *test)
 static void the_table_line_makes_the_same_target_again(struct kunit *test)
 {
 	static const char features[] =
-		"26 policy boundary groups 16 alpha 64 prediction computed range region "
+		"30 policy boundary groups 16 alpha 64 prediction computed range region "
 		"primary_filter off threshold1 20000 threshold2 0 streams 255 "
-		"stream_base 9 hints off foreign override discard on";
+		"stream_base 9 hints off foreign override discard on "
+		"discard_granularity 131072 discard_alignment 4096";
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 16);
 	struct dsm_mock_dm *dm =
 		dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
-			    "%s 0 26 POLICY Boundary groups 16 ALPHA 64 prediction computed "
+			    "%s 0 30 POLICY Boundary groups 16 ALPHA 64 prediction computed "
 			    "range region primary_filter off threshold1 20000 threshold2 0 "
-			    "streams 255 stream_base 9 hints off foreign override discard on",
+			    "streams 255 stream_base 9 hints off foreign override discard on "
+			    "discard_granularity 131072 discard_alignment 4096",
 			    disk->bdev);
 	char *line = kunit_kstrdup(test, dsm_mock_table(dm), GFP_KERNEL);
 

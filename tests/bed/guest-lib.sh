@@ -41,19 +41,25 @@ fdp_blocks() {
 	nvme fdp status "$1" -o json | jq -r '.ruhss[] | "\(.pid) \(.ruhid) \(.ruamw)"'
 }
 
-# tell_hang SECONDS: after these, says what runs and what each process waits for.
+# tell_hang PID: each time PID has written nothing for ten minutes, says what runs and what
+# each process waits for.
 tell_hang() {
-	local task
+	local task before now=0 silent=0
 
-	sleep "$1"
-	{
-		echo "bed: the script has not ended after $1 s"
-		ps -eo pid,ppid,stat,wchan:24,etimes,args --forest | grep -v ' \[.*\]$'
-		for task in /proc/[0-9]*/task/*; do
-			grep -q '^State:.[DR]' "$task/status" 2>/dev/null || continue
-			echo "$task $(cat "$task/comm")"
-			cat "$task/stack"
-		done
-		dmesg | tail -n 40
-	} >/dev/console 2>&1
+	while sleep 60; do
+		before=$now
+		now=$(sed -n 's/^wchar: //p' "/proc/$1/io") || return 0
+		((now == before)) || silent=0
+		((++silent == 10)) || continue
+		{
+			echo 'bed: the script has said nothing for ten minutes'
+			ps -eo pid,ppid,stat,wchan:24,etimes,args --forest | grep -v ' \[.*\]$'
+			for task in /proc/[0-9]*/task/*; do
+				grep -q '^State:.[DR]' "$task/status" 2>/dev/null || continue
+				echo "$task $(cat "$task/comm")"
+				cat "$task/stack"
+			done
+			dmesg | tail -n 40
+		} >/dev/console 2>&1
+	done
 }

@@ -104,11 +104,121 @@ prepare() {
 	ensure image
 }
 
+# own_job LABEL NAME: makes build/job-NAME, which is as build/job-LABEL but for what is
+# put there. Whoever puts a file there removes the one of that name first.
+own_job() {
+	rm -rf "$checkout/build/job-$2"
+	cp -al "$checkout/build/job-$1" "$checkout/build/job-$2"
+}
+
 # scratch: prints a new folder on the cache's disk (/tmp may be memory).
 scratch() {
 	mkdir -p "$cache/run"
 	find "$cache/run" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} +
 	mktemp -d "$cache/run/XXXXXXXX"
+}
+
+# ---- what hangs -----------------------------------------------------------
+
+# guarded SECONDS FILE COMMAND...: runs COMMAND, whose output grows FILE, until it ends or
+# hangs. It hangs when it has used SECONDS of processor time without a word, or when for
+# ten minutes it has hardly used a processor, nor waited for one. How busy the machine is
+# does not matter. Exit status: COMMAND's; 124 when it hung, and FILE.hung says how.
+guarded() {
+	local child watcher status=0
+
+	rm -f "$2.hung"
+	"${@:3}" &
+	child=$!
+	watch_progress "$child" "$1" "$2" </dev/null >/dev/null 2>&1 &
+	watcher=$!
+	wait "$child" 2>/dev/null || status=$?
+	kill "$watcher" 2>/dev/null || true
+	wait "$watcher" 2>/dev/null || true
+	[[ ! -e $2.hung ]] || status=124
+	return "$status"
+}
+
+watch_progress() { # PID SECONDS FILE
+	local size=0 mark=0 calm=0 since=$SECONDS used waited now
+
+	while sleep 5; do
+		read -r used waited < <(processor_time "$1")
+		now=$(stat -c %s "$3" 2>/dev/null) || now=0
+		((now == size && used >= mark)) || size=$now mark=$used
+		if ((used + waited < calm || used + waited > calm + 6000)); then
+			calm=$((used + waited)) since=$SECONDS
+		fi
+		if ((used - mark > $2 * 100)); then
+			echo "it has used $2 s of processor time without a word" >"$3.hung"
+		elif ((SECONDS - since > 600)); then
+			echo 'for ten minutes it has not used a processor, nor waited for one' >"$3.hung"
+		else
+			continue
+		fi
+		kill "$1"
+		return
+	done
+}
+
+# For the kernel's command line: its own clocks, by which a guest hangs that is only slow
+# because the machine is busy.
+patient='sysctl.kernel.hung_task_timeout_secs=1800 sysctl.kernel.watchdog_thresh=60 workqueue.watchdog_thresh=1800 rcupdate.rcu_cpu_stall_timeout=300'
+
+# processor_time PID: what it and its descendants have used of processors, and how long
+# they have waited for one, in hundredths of a second
+processor_time() {
+	local pid stat file used=0 waited=0 wait next=("$1") pids=()
+
+	while ((${#next[@]})); do
+		pids+=("${next[@]}")
+		read -ra next < <(for pid in "${next[@]}"; do cat /proc/"$pid"/task/*/children; done 2>/dev/null | paste -sd' ') || next=()
+	done
+	for pid in "${pids[@]}"; do
+		{ read -r stat <"/proc/$pid/stat"; } 2>/dev/null || continue
+		read -ra stat <<<"${stat##*) }"
+		used=$((used + stat[11] + stat[12] + stat[13] + stat[14]))
+		for file in /proc/"$pid"/task/*/schedstat; do
+			{ read -r _ wait _ <"$file"; } 2>/dev/null && waited=$((waited + wait / 10000000))
+		done
+	done
+	echo "$used $waited"
+}
+
+# accelerator: QEMU's, $DSM_ACCEL or KVM where it runs a kernel of ours: there are machines
+# that have /dev/kvm and run none. What was found holds until the machine boots again.
+accelerator() {
+	local known
+
+	known=$cache/run/accelerator-$(</proc/sys/kernel/random/boot_id)
+	if [[ ${DSM_ACCEL:-} ]]; then
+		echo "$DSM_ACCEL"
+	elif [[ ! -w /dev/kvm ]]; then
+		echo tcg,thread=multi
+	else
+		mkdir -p "$cache/run"
+		(flock 9; [[ -s $known ]] || probe_kvm >"$known") 9>"$cache/run/accelerator.lock"
+		cat "$known"
+	fi
+}
+
+# A kernel without a root says so and ends; where it does not come to that, there is no KVM
+# for us. A minute decides here: what it decides on is how fast the tests are.
+probe_kvm() {
+	local known kernel said
+
+	known=$(artefact tools)/usr/lib/dsm-bed
+	kernel=$(tail -n 1 "$known/kernels")
+	said=$(in_tools timeout -s KILL 60 qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
+		-machine q35 -accel kvm -cpu host -smp 2 -m 512M -serial stdio -kernel "$known/vmlinuz-${kernel%% *}" \
+		-append 'console=ttyS0 panic=-1 mitigations=off' </dev/null 2>&1) || true
+	if [[ $said == *'Unable to mount root fs'* ]]; then
+		say 'KVM runs our kernels'
+		echo kvm
+	else
+		say "KVM does not run our kernels: $(tail -n 1 <<<"$said" | cut -c1-100)"
+		echo tcg,thread=multi
+	fi
 }
 
 # ---- the host -------------------------------------------------------------
@@ -179,6 +289,14 @@ host_folders() {
 	esac
 }
 
+# Who waits for bwrap is not told what processor time was used within. With DSM_TIMES, a
+# file, that is written there by what is put before a command.
+timed=()
+if [[ ${DSM_TIMES:-} ]]; then
+	exec {times}>>"$DSM_TIMES"
+	timed=(bash -c "\"\$@\"; status=\$?; times >&$times; exit \$status" timed)
+fi
+
 # in_tools CMD...: runs CMD in the tools root, which must be there. It is
 # read-only because all users share it. The array tools_binds takes further
 # options for bwrap. Every first process has the same number there, after which
@@ -212,5 +330,5 @@ in_root() {
 		--setenv LC_ALL C.UTF-8 --setenv CARGO_HOME "$cache/cargo" \
 		--setenv MAKE_TMPDIR /run \
 		--unsetenv LD_LIBRARY_PATH --unsetenv LD_PRELOAD \
-		--unsetenv RUSTUP_TOOLCHAIN --unsetenv RUSTC_WRAPPER -- "$@"
+		--unsetenv RUSTUP_TOOLCHAIN --unsetenv RUSTC_WRAPPER -- "${timed[@]}" "$@"
 }

@@ -27,6 +27,27 @@ build_job() {
 	touch "$job/.built"
 }
 
+# plain_modules DIR: dm-dsm.ko and streamdisk.ko for the plain kernel, into DIR
+plain_modules() {
+	local built=$checkout/build/uml-plain work
+
+	mkdir -p "$built" "$1"
+	(
+		flock 9
+		! fresh "$built/.built" "$checkout/Kbuild" "$checkout/dm-dsm" "$uml_tests/guest/streamdisk" \
+			"$(uml_artefact uml-plain)/linux" || exit 0
+		work=$(scratch)
+		trap 'rm -rf "$work"' EXIT
+		uml_copy_module "$work/dsm"
+		cp -r "$uml_tests/guest/streamdisk" "$work"
+		uml_module plain "$work/dsm"
+		uml_module plain "$work/streamdisk"
+		cp "$work/dsm/dm-dsm/dm-dsm.ko" "$work/streamdisk/streamdisk.ko" "$built"
+		touch "$built/.built"
+	) 9>"$built/.lock" >&2
+	cp "$built"/{dm-dsm,streamdisk}.ko "$1"
+}
+
 # run_guest [BOOT-OPTION...] -- COMMAND [ARG...]: runs COMMAND in the guest with the
 # modules loaded, see guest/guest.sh. The last line counts the others.
 run_guest() {

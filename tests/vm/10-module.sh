@@ -13,7 +13,7 @@ matches 'the target is registered' "$(dmsetup targets | grep '^dsm ')" 'v1\.0\.0
 
 works 'a device is made with two words' dmsetup create t --table "0 $sectors dsm $disk 0"
 is 'the table line shows every feature' "$(dmsetup table t)" \
-	"0 $sectors dsm $number 0 26 policy dsm groups 3 alpha auto prediction predicted range written primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 hints on foreign keep discard off"
+	"0 $sectors dsm $number 0 30 policy dsm groups 3 alpha auto prediction predicted range written primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 hints on foreign keep discard off discard_granularity auto discard_alignment auto"
 matches 'the status line is as documented' "$(dmsetup status t)" \
 	"^0 $sectors dsm version 1 policy dsm layout none groups 3 device_streams 0 source (none|kernel) streams 0 files 0 regions 0 extents 0 generation 0 windows 0 window_ms [0-9]+ unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0 discard off( hints unsupported)?$"
 is 'without a table the regions are empty' "$(message t regions)" ''
@@ -25,7 +25,7 @@ is 'and shows the same line' "$(dmsetup table t)" "$line"
 refused 'a module in use stays' 'in use' rmmod dm-dsm
 dmsetup remove t
 
-features='26 policy boundary groups 5 alpha 8 prediction computed range region primary_filter off threshold1 20 threshold2 0 streams 7 stream_base 2 hints off foreign override discard on'
+features='30 policy boundary groups 5 alpha 8 prediction computed range region primary_filter off threshold1 20 threshold2 0 streams 7 stream_base 2 hints off foreign override discard on discard_granularity 131072 discard_alignment 4096'
 dmsetup create t --table "0 $((sectors - 8)) dsm $disk 8 $features"
 is 'every feature can be chosen' "$(dmsetup table t)" "0 $((sectors - 8)) dsm $number 8 $features"
 works 'a feature can be set' message t set groups 4

@@ -2,24 +2,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # A database in $mnt/data, and fio on $mnt, at work while something is done below them;
-# dsmd writes to /tmp/dsmd.log. To be sourced.
+# dsmd writes to /tmp/dsmd.log. Both leave the processors to the test most of the time. To
+# be sourced.
 
 size=(--nodes 500 --cache-mb 20 --journal-mb 4)
 load=(wtload linkbench --phase load "${size[@]}")
-run=(wtload linkbench --phase run "${size[@]}" --seconds 86400 --checkpoint-seconds 1 --mix mixed --threads 2)
+run=(wtload linkbench --phase run "${size[@]}" --seconds 86400 --checkpoint-seconds 1 --mix mixed --threads 2 --think-us 20000)
 mnt=/tmp/db
 mkdir -p $mnt
 stop=/tmp/stop
 rm -f $stop /tmp/{rounds,run.log,dsmd.log}
 
-rounds_done() { cat /tmp/rounds 2>/dev/null || echo 0; }
+rounds_done() { [[ -s /tmp/rounds ]] && echo "$(</tmp/rounds)" || echo 0; }
 
 fio_rounds() {
 	local n=0
 
 	while [[ ! -e $stop ]]; do
-		fio --name=verify --filename=$mnt/fio --ioengine=libaio --direct=1 --size=16m --rw=randwrite \
-			--bsrange=4k-64k --iodepth=8 --verify=crc32c --verify_fatal=1 --randseed=$n --minimal || return
+		fio --name=verify --filename=$mnt/fio --ioengine=libaio --direct=1 --size=8m --rw=randwrite \
+			--bsrange=4k-64k --iodepth=8 --rate_iops=100,100 --verify=crc32c --verify_fatal=1 --randseed=$n --minimal || return
 		echo $((++n)) >/tmp/rounds
 	done
 }

@@ -44,7 +44,7 @@ refused() {
 		fail "$what: '$*' was not refused"
 		return
 	fi
-	said+=$(dmesg; message t error 2>&1)
+	[[ $said == *"$sentence"* ]] || said+=$(dmesg; message t error 2>&1)
 	if [[ $said == *"$sentence"* ]]; then
 		pass "$what"
 	else
@@ -76,8 +76,16 @@ begin() {
 record() { message "$1" upload "$upload" "${@:2}"; }
 commit() { message "$1" commit "$upload"; }
 
+# In the guest, whose processor is emulated, a process costs as much as a checkpoint: what
+# follows does without.
+
 # field NAME WORD: the value behind WORD in the status line of the dsm device
-field() { dmsetup status "$1" | grep -o " $2 [^ ]*" | head -n 1 | cut -d' ' -f3; }
+field() {
+	local status
+
+	status=$(dmsetup status "$1")
+	[[ ! $status =~ \ $2\ ([^ ]+) ]] || echo "${BASH_REMATCH[1]}"
+}
 
 # park SERIAL: takes an NVMe disk out of the machine, if it is there
 park() {
@@ -96,20 +104,38 @@ plug() {
 	disk_by_serial "$1"
 }
 
-# sectors NAME STREAM: what the target has counted for a stream
+# stream_sectors NAME STREAM: what the target has counted for a stream
 stream_sectors() {
-	dmsetup status "$1" | grep -o " stream $2 [0-9]* [0-9]*" | cut -d' ' -f5
+	local status
+
+	status=$(dmsetup status "$1")
+	if [[ $status =~ \ stream\ $2\ [0-9]+\ ([0-9]+) ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi
 }
 
 # region NAME ID SIDE COLUMN: a field of the regions listing, by its number
-region() { message "$1" regions | awk -v id="$2" -v side="$3" -v c="$4" '$1 == id && $4 == side { print $c }'; }
+region() {
+	local words
+
+	while read -ra words; do
+		[[ ${words[0]} != "$2" || ${words[3]} != "$3" ]] || echo "${words[$4 - 1]}"
+	done <<<"$(message "$1" regions)"
+}
 
 # blocks_left DEVICE: the blocks that each placement identifier can still take,
 # in the order of the identifiers (RUAMW of nvme fdp status)
 blocks_left() { nvme fdp status "$1" -o json | jq -r '.ruhss[].ruamw'; }
 
 # blocks_taken BEFORE AFTER: what two of those differ by, on one line
-blocks_taken() { paste <(echo "$1") <(echo "$2") | awk '{ printf "%s%d", (NR > 1 ? " " : ""), $1 - $2 } END { print "" }'; }
+blocks_taken() {
+	local before after i
+
+	mapfile -t before <<<"$1"
+	mapfile -t after <<<"$2"
+	for i in "${!before[@]}"; do
+		before[i]=$((before[i] - after[i]))
+	done
+	echo "${before[*]}"
+}
 
 # put DEVICE BLOCK COUNT [KIB]: COUNT direct writes of KIB each from 4 KiB block
 # BLOCK on; each is one bio
@@ -121,17 +147,21 @@ put() {
 }
 
 # until_true COMMAND: waits for it to succeed, however long that takes here; what it
-# waits for has to go on meanwhile. A quarter of an hour is a hang: says what dsmd
-# said last then.
+# waits for has to go on meanwhile. 1800 times in vain are a hang: says what dsmd said
+# last then.
 until_true() {
-	local end=$((SECONDS + 900))
+	local tries=1800
 
 	(($# == 1)) || { echo "until_true takes one command, not '$*'"; return 2; }
 	while ! eval "$1"; do
-		((SECONDS < end)) || { tail -n 20 /tmp/dsmd.log; return 1; }
-		sleep 0.1
+		((--tries)) || { tail -n 20 /tmp/dsmd.log; return 1; }
+		snooze 0.4
 	done
 }
+
+# snooze SECONDS: sleeps without a process
+exec {snoozer}<> <(:)
+snooze() { read -rt "$1" -u "$snoozer" _ || true; }
 
 # json NAME FILTER: of what dsmctl status says about the dsm device
 json() { dsmctl status "$1" --regions -o json | jq -r ".devices[0] | $2"; }
@@ -141,3 +171,6 @@ load_module() {
 	modprobe dm-mod
 	[[ -e /sys/module/dm_dsm ]] || insmod "$(module_file)"
 }
+
+# shellcheck source=uml-lib.sh
+[[ ! -e /run/job/streamdisk.ko ]] || . /run/job/uml-lib.sh

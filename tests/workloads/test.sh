@@ -205,13 +205,12 @@ holds "... leaves nothing behind" no_scratch
 # ended SIGNAL LINE SECONDS CMD...: when CMD has printed a line that starts
 # with LINE and SECONDS more have gone, it gets the signal; its status.
 ended() {
-	local pid tries
+	local pid
 
 	: >log
 	"${@:4}" >>log &
 	pid=$!
-	for ((tries = 0; tries < 600; tries++)); do
-		if grep -q "^$2" log || ! kill -0 $pid; then break; fi
+	until grep -q "^$2" log || ! kill -0 $pid; do
 		sleep 0.1
 	done
 	sleep "$3"
@@ -221,7 +220,7 @@ ended() {
 killed() { ended KILL "$@" 2>/dev/null; [[ $? == 137 ]]; }
 
 long=("$wtload" linkbench --dbpath db --phase run --mix mixed --cache-mb 20
-	--seconds 60 --checkpoint-seconds 1 --threads 2)
+	--seconds 86400 --checkpoint-seconds 1 --threads 2)
 load "${linkbench[@]}" >/dev/null
 for seconds in 0.1 0.9 1.05 0.5 1.3; do
 	does "killed $seconds s after a checkpoint" killed checkpoint $seconds "${long[@]}"

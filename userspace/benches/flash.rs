@@ -22,6 +22,7 @@ fn main() {
             streams: 1,
             gc,
             destination: Destination::Shared,
+            keep_free: 0.0,
         })
         .unwrap();
         f.precondition(1.0, 0);

@@ -32,6 +32,7 @@ fn play(words: &[String]) -> Result<()> {
             "stream" => Destination::Stream,
             _ => Destination::Shared,
         },
+        keep_free: 0.0,
     })?;
     for line in io::stdin().lock().lines() {
         let line = line?;
@@ -73,6 +74,7 @@ fn ops(words: &[String]) -> Result<()> {
         unit: 64,
         gc: Gc::Greedy,
         destination: Destination::Shared,
+        keep_free: 0.0,
         warmup: 0.0,
         load_stream: LoadStream::Policy,
         primary: Vec::new(),

@@ -115,18 +115,29 @@ fn who_wrote_a_checkpoint() {
 }
 
 #[test]
-fn older_versions_are_for_looking_only() {
+fn versions_that_are_not_proved_are_for_looking_only() {
     let may = |version: &str| read(&made().join(version)).unwrap().0.may_discard();
     assert_eq!(may("11.3.1"), Ok(()));
     let e = may("3.2.1").unwrap_err();
     assert_eq!(e.kind, Kind::Unsupported);
     assert_eq!(
         e.message,
-        "the database is of WiredTiger 3.2.1, and blocks are discarded from 10.0.2 on (MongoDB 6.0)"
+        "the database is of WiredTiger 3.2.1, and blocks are discarded with 11.0, 11.2 and 11.3 only (MongoDB 7.0 and 8.0)"
     );
     let dir = copy("11.3.1");
     let turtle = fs::read_to_string(dir.path().join("WiredTiger.turtle")).unwrap();
-    for (version, may) in [("10,minor=0,patch=1", false), ("10,minor=0,patch=2", true)] {
+    for (version, may) in [
+        ("10,minor=0,patch=1", false),
+        // MongoDB 5.0.6's to 5.3's and 6.0's: the first checkpoint single files.
+        ("10,minor=0,patch=2", false),
+        ("11,minor=0,patch=0", true),
+        ("11,minor=1,patch=0", false),
+        ("11,minor=2,patch=0", true),
+        ("11,minor=3,patch=9", true),
+        // Nobody has seen these.
+        ("11,minor=4,patch=0", false),
+        ("12,minor=0,patch=0", false),
+    ] {
         let text = turtle.replace("11,minor=3,patch=1", version);
         fs::write(dir.path().join("WiredTiger.turtle"), text).unwrap();
         assert_eq!(

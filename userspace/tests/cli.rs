@@ -44,6 +44,9 @@ fn wrong_usage_ends_with_2() {
         "simulate --trace t --size 1G --fill 0.5",
         "simulate --trace t --load-stream 0",
         "simulate --trace t --jobs 0",
+        "simulate --trace t --keep-free 1",
+        "simulate --trace t --keep-free -0.1",
+        "simulate --trace t --gc-destination apart",
         "create",
         "free",
         "free a b",
@@ -80,6 +83,11 @@ fn wrong_usage_ends_with_2() {
         "boundary",
         "boundary mark",
         "verify",
+        "probe-discard",
+        "probe-discard n --destroy /dev/null",
+        "probe-discard --destroy /dev/null --dir d",
+        "probe-discard --destroy /dev/null --wait 601",
+        "probe-discard --destroy /dev/null --filler much",
         "status -o xml",
     ] {
         let o = dsmctl(words);
@@ -116,6 +124,9 @@ fn errors_are_one_sentence() {
         "upgrade --module /nonexistent",
         "boundary show no-such-device",
         "verify no-such-device",
+        "probe-discard no-such-device",
+        "probe-discard --destroy /nonexistent",
+        "probe-discard --destroy /dev/null",
     ] {
         let o = dsmctl(words);
         let text = said(&o);
@@ -154,6 +165,35 @@ fn trace(dir: &std::path::Path) -> String {
     let path = dir.join("t.csv");
     std::fs::write(&path, text).unwrap();
     path.into_os_string().into_string().unwrap()
+}
+
+#[test]
+fn simulate_dumps_what_a_drive_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = trace(dir.path());
+    let file = dir.path().join("pages").display().to_string();
+    let played = |words: &str| {
+        let o = dsmctl(&format!("simulate --unit 256K --op 0.5 --trace {path} --dump {file} {words}"));
+        (o.status.success(), said(&o))
+    };
+    for words in ["", "--policy none", "--discard off", "--policy none,dsm --discard off"] {
+        let (good, text) = played(words);
+        assert!(!good && text.contains("--dump: it takes one --policy"), "{words}: {text}");
+        assert!(!std::path::Path::new(&file).exists(), "{words}");
+    }
+    let (good, text) = played("--policy none --discard off --warmup 0.5");
+    assert!(good, "{text}");
+    let pages = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = pages.lines().collect();
+    assert_eq!(lines[0], "dsm-pages,1,4096,2048");
+    assert_eq!(lines.iter().filter(|l| **l == "B").count(), 1);
+    let written: u64 = lines
+        .iter()
+        .filter_map(|l| l.strip_prefix("W,")?.split(',').nth(1)?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(written, 3 * 2048);
+    let (good, text) = played("--policy recorded --discard off");
+    assert!(!good && text.contains("no write of the trace carries a stream"), "{text}");
 }
 
 #[test]
@@ -356,7 +396,7 @@ fn simulate_says_what_it_cannot_do() {
     std::fs::write(&path, "dsm-trace,1\n3,W,a,0\n").unwrap();
     let o = dsmctl(&format!("simulate --trace {path}"));
     assert!(
-        said(&o).contains("t.csv: line 2: W takes a file, an offset and a length"),
+        said(&o).contains("t.csv: line 2: W takes a file, an offset, a length, and a stream or none"),
         "{}",
         said(&o)
     );

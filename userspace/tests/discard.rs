@@ -10,7 +10,8 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use dsm::whatif::flash::PAGE;
-use dsm::whatif::sim::discard::{discarded, late, verdict, Rule, Verdict, LEAST};
+use dsm::whatif::sim::discard::{discarded, late, verdict, Rule, Verdict};
+use dsm::whatif::sim::pieces::{Owed, Pieces, LEAST};
 use dsm::whatif::trace::{self, Trace};
 
 fn recordings() -> Vec<(String, Trace)> {
@@ -33,9 +34,14 @@ fn recordings() -> Vec<(String, Trace)> {
 const LAGS: [u64; 7] = [0, 50, 100, 200, 400, 1000, 2000];
 
 /// Of an agent that is late by so many milliseconds.
-fn play(trace: &Trace, ms: u64, rule: Rule, least: u64) -> Verdict {
+fn play(trace: &Trace, ms: u64, rule: Rule, pieces: Pieces) -> Verdict {
     let seen = late(trace, 1000 * ms);
-    verdict(trace, &discarded(&seen, rule, least, PAGE))
+    verdict(trace, &discarded(&seen, rule, pieces))
+}
+
+/// Pages, from `least` bytes on.
+fn pages(least: u64) -> Pieces {
+    Pieces::new(least, PAGE, PAGE, Owed::Never)
 }
 
 #[test]
@@ -44,13 +50,13 @@ fn nothing_that_is_in_use_is_discarded() {
     assert!(!recordings.is_empty());
     for (name, trace) in &recordings {
         assert!(trace.lists.len() > 50, "{name}: {} lists", trace.lists.len());
-        let recorded = verdict(trace, &discarded(trace, Rule::Difference, PAGE, PAGE));
+        let recorded = verdict(trace, &discarded(trace, Rule::Difference, pages(PAGE)));
         println!("{name}: as recorded {recorded:?}");
         assert_eq!(recorded.lost, 0, "{name}");
         assert!(recorded.discarded > 100, "{name}: {recorded:?}");
         for ms in LAGS {
             for least in [PAGE, LEAST] {
-                let v = play(trace, ms, Rule::Difference, least);
+                let v = play(trace, ms, Rule::Difference, pages(least));
                 println!("{name}: late by {ms} ms, from {least} bytes on: {v:?}");
                 assert_eq!(v.lost, 0, "{name}: late by {ms} ms");
             }
@@ -63,14 +69,37 @@ fn nothing_that_is_in_use_is_discarded() {
 fn rules_that_lose_data_are_caught() {
     let mut caught = 0;
     for (name, trace) in recordings() {
-        let all = verdict(&trace, &discarded(&trace, Rule::Listed, PAGE, PAGE));
+        let all = verdict(&trace, &discarded(&trace, Rule::Listed, pages(PAGE)));
         println!("{name}: all that is listed: {all:?}");
         assert!(all.lost > 0, "{name}: {all:?}");
         for ms in LAGS {
-            let since = play(&trace, ms, Rule::SinceWindow, PAGE);
+            let since = play(&trace, ms, Rule::SinceWindow, pages(PAGE));
             println!("{name}: not written since the last window, late by {ms} ms: {since:?}");
             caught += u64::from(since.lost > 0);
         }
     }
     assert!(caught > 0, "the rule of the last window was never caught");
+}
+
+/// Owed pages are discarded any number of checkpoints later.
+#[test]
+fn nothing_that_is_owed_is_in_use() {
+    let (mut alone, mut owed, mut caught) = (0, 0, 0);
+    for (name, trace) in &recordings() {
+        for (granularity, alignment) in [(128, 128), (128, 4), (64, 64), (32, 32)] {
+            let pieces = |owed| Pieces::new(LEAST, granularity << 10, alignment << 10, owed);
+            for ms in LAGS {
+                let v = play(trace, ms, Rule::Difference, pieces(Owed::UntilWritten));
+                println!("{name}: {granularity} KiB at {alignment}, owed, late by {ms} ms: {v:?}");
+                assert_eq!(v.lost, 0, "{name}: {granularity} KiB, late by {ms} ms");
+                owed += v.discarded;
+                alone += play(trace, ms, Rule::Difference, pieces(Owed::Never)).discarded;
+                let wrong = play(trace, ms, Rule::Difference, pieces(Owed::ForEver));
+                caught += u64::from(wrong.lost > 0);
+            }
+        }
+    }
+    println!("{alone} pages by themselves, {owed} with what is owed, {caught} times too much");
+    assert!(owed > alone && alone > 0, "{owed} and {alone} pages");
+    assert!(caught > 0, "what a write does not take back was never caught");
 }

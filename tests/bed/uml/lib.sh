@@ -12,16 +12,16 @@ uml=$bed/uml
 more_recipes() {
 	case $1 in
 	uml-source) echo recipes/uml-source ;;
-	uml-discard) more_recipes uml-source
-		echo recipes/uml-discard config/base config/discard ;;
-	uml-stacked) more_recipes uml-source
-		echo recipes/uml-stacked config/base config/stacked
-		(cd "$uml" && echo ../../../dm-dsm/upstream/{write-streams,poll}/*.patch) ;;
-	uml-live) more_recipes uml-source
-		echo recipes/uml-live config/base config/live
-		(cd "$uml" && echo time-travel/*.patch) ;;
 	uml-*)	more_recipes uml-source
-		echo recipes/uml-kernel config/base "config/${1#uml-}" ;;
+		echo recipes/uml-kernel config/base "config/${1#uml-}"
+		(cd "$uml" && patches_of "${1#uml-}") ;;
+	esac
+}
+
+patches_of() {
+	case $1 in
+	stacked) echo ../../../dm-dsm/upstream/{write-streams,poll}/*.patch ;;
+	live)	echo time-travel/*.patch ;;
 	esac
 }
 

@@ -34,7 +34,8 @@
 #define ALL_FEATURES							\
 	"policy dsm groups 16 alpha 64 prediction computed range region "	\
 	"primary_filter off threshold1 1 threshold2 1 streams 255 stream_base 1 "	\
-	"hints off foreign override discard on"
+	"hints off foreign override discard on "				\
+	"discard_granularity 131072 discard_alignment 4096"
 
 /* No window is valid, and neither bitmap has a chunk: the table had nothing. */
 #define NO_CHUNKS							\
@@ -202,6 +203,10 @@ static const struct attempt {
 	{ "set, refused", { NULL }, "set groups 17" },
 	{ "first window", { NO_CHUNKS }, "window" },
 	{ "discard", { "set discard on", "window" }, "discard @ 0:64 256:8 512:64 64:32" },
+	{ "discard that is owed", { "set discard_granularity 131072", "set discard on", "window" },
+	  "discard @ 0:64 512:64" },
+	{ "forget", { "set discard_granularity 131072", "set discard on", "window", "discard @ 0:64" },
+	  "forget" },
 	{ "discard, refused", { "set discard on", "window" }, "discard @ 65536:8" },
 	{ "reset", { NULL }, "reset" },
 	{ "regions", { NULL }, "regions" },
@@ -340,7 +345,7 @@ static void try_constructor(const char *features, unsigned int devices)
 	static struct view before, after;
 	int kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
 	unsigned int nth, failed = 0, refused = 0, by_us;
-	char name[32], line[256];
+	char name[32], line[320];
 	int r;
 
 	if (kmsg < 0 || lseek(kmsg, 0, SEEK_END) < 0)

@@ -68,6 +68,9 @@ static const char * const sessions[][8] = {
 	{ "set hints on", "set hints off", "set foreign keep", "set foreign override", "set foreign class" },
 	{ "window", "discard 1 0:8", "discard 0 8:64 128:128", "discard 18446744073709551615 0:65536",
 	  "set discard on", "set discard on", "set discard off" },
+	{ "set discard on", "set discard_granularity 131072", "set discard_alignment 4096", "window",
+	  "discard 18446744073709551615 0:128", "forget", "set discard_granularity auto",
+	  "set discard_alignment auto" },
 };
 
 /* Behind the device. */
@@ -83,6 +86,7 @@ static const char * const constructors[] = {
 	"0 26 policy dsm groups 2 alpha auto prediction computed range written "
 	"primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 "
 	"hints off foreign keep discard on",
+	"0 6 discard on discard_granularity 67108864 discard_alignment 4096",
 };
 
 /* What mutations put in. */
@@ -93,7 +97,8 @@ static const char * const words[] = {
 	"other", "policy", "none", "boundary", "dsm", "life", "groups", "alpha", "auto", "prediction",
 	"off", "on", "predicted", "computed", "literal", "range", "written", "region", "primary_filter",
 	"threshold1", "threshold2", "streams", "stream_base", "hints", "foreign", "keep",
-	"override", "window", "discard", "-", ":", "::", "0:0:8", "COMMIT", "@", "%s%n", "\\", "'", "\"",
+	"override", "window", "discard", "forget",
+	"discard_granularity", "discard_alignment", "-", ":", "::", "0:0:8", "COMMIT", "@", "%s%n", "\\", "'", "\"",
 	"\xff", "/dev/null", "/dev/streamdisk", "999:999",
 };
 

@@ -266,7 +266,9 @@ static void set(void)
 		"threshold2 0", "threshold2 10000", "streams auto", "streams 2", "streams 6",
 		"streams 200", "stream_base 1", "stream_base 3", "stream_base 200", "hints on",
 		"hints off", "foreign keep", "foreign override", "discard off", "discard on",
-		"discard on", "discard on", "discard on",
+		"discard on", "discard on", "discard on", "discard_granularity 131072",
+		"discard_granularity 65536", "discard_granularity auto",
+		"discard_alignment 4096", "discard_alignment auto",
 	};
 	char message[64];
 
@@ -324,10 +326,10 @@ static void suspend(void)
 static void reload(void)
 {
 	static const char * const policies[] = { "file", "dsm", "life" };
-	char line[128], features[64];
+	char line[160], features[96];
 
-	snprintf(features, sizeof(features), "groups %u policy %s discard on", 2 + below(15),
-		 policies[below(ARRAY_SIZE(policies))]);
+	snprintf(features, sizeof(features), "groups %u policy %s discard on discard_granularity %u",
+		 2 + below(15), policies[below(ARRAY_SIZE(policies))], 4096 << below(5));
 	dm_line(line, sizeof(line), 0, features);
 	if (dm_load(NAME, SECTORS, line))
 		stop("'%s' cannot be loaded", line);
@@ -436,6 +438,8 @@ static void discard_free(void)
 	unsigned long window;
 	int r, length, nr = 0;
 
+	if (!below(20))		/* it may be off */
+		dm_message(NAME, "forget", reply);
 	r = dm_message(NAME, "window", reply);
 	if (!r && sscanf(reply, "window %lu", &window) != 1)
 		stop("the reply to window is '%s'", reply);

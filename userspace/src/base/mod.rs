@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What every room may use, and that knows nothing of disks.
 
+pub mod aligned;
 pub(crate) mod bytes;
 pub mod log;
 pub mod pulse;
-pub(crate) mod sizes;
+pub mod sizes;
 pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod varint;

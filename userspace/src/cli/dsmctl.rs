@@ -99,7 +99,8 @@ pub enum Command {
     ///
     /// The features are those of `create`: policy, groups, alpha, prediction,
     /// range, primary-filter, threshold1 and threshold2 (percent), streams,
-    /// stream-base, hints, foreign, discard.
+    /// stream-base, hints, foreign, discard, discard-granularity and
+    /// discard-alignment (bytes).
     Set {
         name: String,
         feature: String,
@@ -119,7 +120,8 @@ pub enum Command {
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
     /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
     /// discard {state, window, valid, queued, discarded, discarded_sectors,
-    /// refused_sectors, failed, held, held_us, longest_us}, agent {dbpath, pid, version, boundary,
+    /// refused_sectors, short_sectors, owed_sectors, granularity, alignment, failed, held, held_us,
+    /// longest_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
     /// window_from_bytes, uploads, refusals, last_refresh_ms, delalloc, shared},
     /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
@@ -166,6 +168,32 @@ pub enum Command {
     /// count. The exit status is 0 when the stamps arrive, and 1 when they do
     /// not or when nothing can be proved.
     Verify(Verify),
+    /// Measure which lengths and alignments of discards the drive takes
+    ///
+    /// What a drive says of discards is what it prefers; that may be more than it needs.
+    /// Here a pattern is written, pieces of 4 to 512 KiB are discarded, and all of it is read
+    /// back. What is gone was taken; where the drive counts its allocated blocks (NUSE) or
+    /// what its flash writes, these have to agree. A page beside a piece that changes ends
+    /// it, and the device's discards are switched off. The commands that set what was
+    /// measured are printed; they change nothing by themselves.
+    ///
+    /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
+    /// mounted from the device, and its sectors are discarded through the target, in pieces
+    /// of 16 KiB and more, which is what the target sends. With --destroy it is a device of
+    /// no use to anybody: ALL DATA ON IT IS LOST.
+    ///
+    /// The exit status is 0 when the drive takes pieces of a length that is known then, and
+    /// 1 otherwise.
+    ///
+    /// With `-o json`: {device, form, disks, verdict, proof, reason, granularity, alignment,
+    /// changed_beside_bytes, slowest_ms, pieces [{bytes, offset, sent, gone_bytes, odd_bytes}],
+    /// trials [{bytes, discarded_bytes, gone_bytes, nuse_fell_bytes, media_wrote_bytes,
+    /// others_bytes, freed}], queue_granularity, says {block, size, capacity, used, promise,
+    /// write_zeroes, granularity, alignment}, commands [], tab}. form is destroyed or file;
+    /// verdict is taken, not-taken, not-decidable or broken; proof is what it rests on: reads,
+    /// promise, nuse, media or errors. What does not apply is null.
+    #[command(verbatim_doc_comment)]
+    ProbeDiscard(ProbeDiscard),
     /// Have dsmd read all extents again
     Refresh { name: String },
     /// Say what WiredTiger lists as free in a database's files
@@ -336,6 +364,17 @@ pub struct Features {
     /// checkpoints free [kernel: off]
     #[arg(long, value_parser = ["on", "off"])]
     pub discard: Option<String>,
+    /// What the length of a discard is a multiple of, a power of two [kernel: the device's]
+    ///
+    /// This is for what was measured of a drive that says something else. Pages that are
+    /// free are discarded when so many lie side by side.
+    #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
+    pub discard_granularity: Option<Piece>,
+    /// What the start of a discard is a multiple of, a power of two [default: as the drive
+    /// says, where it prefers a smaller alignment than length (NVMe's NPDA and NPDG);
+    /// otherwise auto, the granularity]
+    #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
+    pub discard_alignment: Option<Piece>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -366,6 +405,10 @@ pub struct Attach {
     /// The table
     #[arg(long, value_name = "FILE", default_value = TAB)]
     pub tab: PathBuf,
+}
+
+fn filler(s: &str) -> Result<u64, String> {
+    sizes::bytes(s).ok_or_else(|| "it must be a number of bytes, such as 0 or 1G".into())
 }
 
 fn sector(s: &str) -> Result<u64, String> {
@@ -414,6 +457,26 @@ impl Features {
 pub enum Streams {
     Auto,
     Number(u8),
+}
+
+/// A size that discards have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Auto,
+    Bytes(u32),
+}
+
+/// As the kernel takes it.
+pub const MOST_PIECE: u64 = 64 << 20;
+
+fn piece(s: &str) -> Result<Piece, String> {
+    if s == "auto" {
+        return Ok(Piece::Auto);
+    }
+    sizes::bytes(s)
+        .filter(|n| n.is_power_of_two() && (PAGE..=MOST_PIECE).contains(n))
+        .map(|n| Piece::Bytes(n as u32))
+        .ok_or_else(|| "it must be auto or a power of two from 4K to 64M".into())
 }
 
 fn streams(s: &str) -> Result<Streams, String> {
@@ -530,6 +593,26 @@ pub struct Verify {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("where").required(true).args(["name", "destroy"])))]
+pub struct ProbeDiscard {
+    /// A dsm device with a mounted file system
+    pub name: Option<String>,
+    /// A block device that nobody uses, whose data is LOST by this
+    #[arg(long, value_name = "DEVICE")]
+    pub destroy: Option<PathBuf>,
+    /// A directory on the device NAME [default: where the device is mounted]
+    #[arg(long, conflicts_with = "destroy")]
+    pub dir: Option<PathBuf>,
+    /// What is written between a pattern and its discards, so that the drive's write buffer
+    /// has the pattern no more
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = filler)]
+    pub filler: u64,
+    /// How long a drive may be late with a discard
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=600))]
+    pub wait: u16,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct Free {
     /// The database's data directory
     pub dbpath: PathBuf,
@@ -586,8 +669,10 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
-    /// filestream, per-object, life, rules or oracle; several with commas between them, or
-    /// given several times [default: all but auto]
+    /// filestream, per-object, life, rules, recorded or oracle; several with commas between them, or
+    /// given several times [default: all but auto and recorded]
+    ///
+    /// recorded takes the streams that the writes of a text trace carry.
     ///
     /// auto is the first of life with K = 3, life with K = 2, the journal apart and none
     /// whose streams hold less than a tenth of the drive's spare erase units (a 25th where
@@ -605,10 +690,18 @@ pub struct Simulate {
     /// need a recording with WiredTiger's lists
     #[arg(long, value_enum, default_value_t = Discards::Both)]
     pub discard: Discards,
-    /// What discards begin and end at multiples of, as dsm makes them for a drive that
+    /// What the length of a discard is a multiple of, as dsm makes them for a drive that
     /// says so (discard_granularity; 128K is not rare)
+    ///
+    /// Above 16K, what is shorter is owed: it is discarded later, with what is around it.
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
     pub discard_granularity: u64,
+    /// What the start of a discard is a multiple of [default: the granularity]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub discard_alignment: Option<u64>,
+    /// Whether what is too short is owed; off: as dsm was before
+    #[arg(long, value_parser = ["on", "off"], default_value = "on")]
+    pub discard_owed: String,
     /// Streams of the drive
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     pub streams: u8,
@@ -629,10 +722,15 @@ pub struct Simulate {
     #[arg(long, value_enum, default_value_t = Collection::Greedy)]
     pub gc: Collection,
     /// Whether pages that are copied stay in their stream, as on the papers' drives
-    /// and with FDP's persistently isolated handles, or are mixed (initially
-    /// isolated handles)
+    /// and with FDP's persistently isolated handles, are mixed (initially isolated
+    /// handles), or share erase units with what the host writes to their stream, as a
+    /// plain drive may do it
     #[arg(long, value_enum, default_value_t = GcDestination::Stream)]
     pub gc_destination: GcDestination,
+    /// Erase units that garbage collection keeps free, as a share of all, out of the
+    /// over-provisioning [default: one unit]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, hide_default_value = true, value_parser = share)]
+    pub keep_free: f64,
     /// Share of what is written after the load phase that is not counted
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub warmup: f64,
@@ -640,6 +738,10 @@ pub struct Simulate {
     /// it says
     #[arg(long, value_name = "N|policy", default_value = "1", value_parser = load_stream)]
     pub load_stream: LoadStream,
+    /// Write the drive's commands, page by page with their streams, for another model of
+    /// a drive; with one policy, and --discard on or off
+    #[arg(long, value_name = "FILE")]
+    pub dump: Option<PathBuf>,
     /// Write more than the table as JSON: what each stream was written, erases,
     /// wear, and the write amplification over time
     #[arg(long, value_name = "FILE")]
@@ -696,6 +798,7 @@ pub enum Collection {
 pub enum GcDestination {
     Shared,
     Stream,
+    Host,
 }
 
 fn number(s: &str, good: impl Fn(f64) -> bool, must: &str) -> Result<f64, String> {

@@ -91,12 +91,13 @@ fn sentence(e: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::dsmctl::{Groups, Streams};
+    use crate::cli::dsmctl::{Groups, Piece, Streams};
 
     #[test]
     fn options_are_those_of_create() {
         let tab = Tab::parse(
-            "b /dev/x policy=boundary,groups=4,primary_filter=off,threshold2=0.05,streams=7,noauto\n",
+            "b /dev/x policy=boundary,groups=4,primary_filter=off,threshold2=0.05,streams=7,noauto,\
+             discard_granularity=128K,discard_alignment=auto\n",
             entry,
         );
         assert_eq!(tab.bad, []);
@@ -108,6 +109,10 @@ mod tests {
         assert_eq!(
             (c.streams, c.primary_filter.as_deref()),
             (Streams::Number(7), Some("off"))
+        );
+        assert_eq!(
+            (c.discard_granularity, c.discard_alignment),
+            (Some(Piece::Bytes(128 << 10)), Some(Piece::Auto))
         );
     }
 
@@ -141,6 +146,10 @@ mod tests {
             (
                 "policy=dsm,groups=auto",
                 "groups auto chooses the policy, too: it cannot be given with policy dsm",
+            ),
+            (
+                "discard_granularity=96K",
+                "discard-granularity=96K: it must be auto or a power of two from 4K to 64M",
             ),
             ("threshold1=ten", "threshold1=ten: 'ten': it must be a percentage"),
         ] {

@@ -6,7 +6,7 @@
 //! LVM volume) on it, also one on another.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{bail, ensure, Context, Result};
@@ -165,15 +165,19 @@ pub struct Found {
 /// Checks that the file system of `path` lies on the dsm device `name`, and
 /// where.
 pub fn find(path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> {
+    let file = File::open(path).with_context(|| format!("{}: cannot open it", path.display()))?;
+    find_opened(&file, path, name, dsm, sectors)
+}
+
+/// The same of what was opened, whatever has that path now.
+pub fn find_opened(opened: impl AsFd, path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("{shown}: cannot open it"))?;
-    let magic = rustix::fs::fstatfs(&file)
-        .with_context(|| format!("{shown}: cannot tell its file system"))?
-        .f_type as u64;
+    let cannot = || format!("{shown}: cannot tell its file system");
+    let magic = rustix::fs::fstatfs(&opened).with_context(cannot)?.f_type as u64;
     if let Some(fs) = refused_type(magic) {
         bail!("{shown}: it is on {fs}, whose extents are no places on a device; XFS or ext4 is needed");
     }
-    let dev = DevNo::from_stat(file.metadata()?.dev());
+    let dev = DevNo::from_stat(rustix::fs::fstat(&opened).with_context(cannot)?.st_dev);
     let sysfs = Sysfs::default();
     ensure!(
         sysfs.exists(dev),

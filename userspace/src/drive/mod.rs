@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The drive: NVMe commands, media statistics, counters of the block layer, and how many
-//! streams it can afford.
+//! The drive: NVMe commands, media statistics, counters of the block layer, how many
+//! streams it can afford, and which discards it takes.
 
 pub mod afford;
 pub mod below;
+pub mod deallocate;
 pub mod diskstat;
 pub mod media;
 pub mod nvme;
+pub mod probe;

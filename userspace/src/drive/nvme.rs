@@ -15,6 +15,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use serde::{Deserialize, Serialize};
 
 use crate::base::bytes;
+use crate::drive::deallocate::{self, Deallocate};
 
 /// Commands of the two kinds of queues, and the numbers of their ioctls.
 const IO: u8 = 0x43;
@@ -315,6 +316,18 @@ impl Namespace {
         } else {
             0
         })
+    }
+
+    /// What the namespace says of discards, as it is now.  `None`: it does not.
+    pub fn deallocate(&self) -> io::Result<Option<Deallocate>> {
+        let mut data = vec![0u8; IDENTIFY_SIZE];
+        let identify = Passthru {
+            opcode: IDENTIFY,
+            nsid: self.id,
+            ..Passthru::default()
+        };
+        let known = self.receive(ADMIN, identify, &mut data)?;
+        Ok(known.then(|| deallocate::parse(&data)).flatten())
     }
 
     /// Reads a log page of an endurance group, as long as `data` is.

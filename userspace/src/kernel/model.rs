@@ -86,6 +86,8 @@ const PAGE: u64 = 8;
 #[derive(Default)]
 struct Writes {
     on: bool,
+    /// What is below has refused a discard.
+    unsupported: bool,
     window: u64,
     /// The oldest window since which every write is known, 0: none.
     valid: u64,
@@ -158,6 +160,8 @@ struct State {
     /// It does not know `foreign class`.
     old: bool,
     streams: u8,
+    /// What is below takes no discards.
+    no_discards: bool,
     /// Sectors written, to stream 1.
     written: u64,
     /// Pages written, by file.
@@ -228,9 +232,20 @@ impl ModelKernel {
 
     /// The worker takes so many pages that wait; those that it discards.
     pub fn run_discards(&self, pages: usize) -> Vec<u64> {
-        let writes = &mut self.state.borrow_mut().writes;
+        let s = &mut *self.state.borrow_mut();
+        let writes = &mut s.writes;
+        if s.no_discards && !writes.queue.is_empty() {
+            writes.unsupported = true;
+            writes.refused += writes.queue.len() as u64;
+            writes.queue.clear();
+        }
         let waiting = writes.queue.len();
         (0..pages.min(waiting)).filter_map(|_| writes.run()).collect()
+    }
+
+    /// Whether what is below takes discards.
+    pub fn take_discards(&self, does: bool) {
+        self.state.borrow_mut().no_discards = !does;
     }
 
     /// What is known of writes is not complete any longer.
@@ -462,6 +477,9 @@ impl State {
                 Ok(String::new())
             }
             "window" | "discard" if !self.writes.on => refuse(format!("{}: discard is off", words[0])),
+            "window" | "discard" if self.writes.unsupported => {
+                refuse(format!("{}: the device below does not take discards", words[0]))
+            }
             "window" => Ok(self.writes.begin_window()),
             "discard" => self.writes.discard(&words).or_else(refuse),
             "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
@@ -495,7 +513,12 @@ impl Target for ModelKernel {
             generation: s.generation,
             windows: s.windows,
             discard: Discard {
-                state: if s.writes.on { "on" } else { "off" }.to_owned(),
+                state: match (s.writes.on, s.writes.unsupported) {
+                    (false, _) => "off",
+                    (true, true) => "unsupported",
+                    (true, false) => "on",
+                }
+                .to_owned(),
                 window: s.writes.window,
                 valid: s.writes.valid,
                 queued: s.writes.queue.len() as u64,

@@ -87,7 +87,20 @@ pub struct Discard {
     pub queued: u64,
     pub discarded: u64,
     pub discarded_sectors: u64,
+    /// Written, or perhaps.
     pub refused_sectors: u64,
+    /// Not written, and in no piece that is long enough; they may be owed.
+    #[serde(default)]
+    pub short_sectors: u64,
+    /// That may be discarded as soon as what is around them may.
+    #[serde(default)]
+    pub owed_sectors: u64,
+    /// Bytes: discards are multiples of the one and start at multiples of the other.
+    /// 0: the target is older than that.
+    #[serde(default)]
+    pub granularity: u64,
+    #[serde(default)]
+    pub alignment: u64,
     pub failed: u64,
     /// Writes that waited for a discard.
     pub held: u64,
@@ -159,6 +172,10 @@ impl FromStr for Status {
                 "discard_refused_sectors" => {
                     status.discard.refused_sectors = number(LINE, name, value)?;
                 }
+                "discard_short_sectors" => status.discard.short_sectors = number(LINE, name, value)?,
+                "discard_owed" => status.discard.owed_sectors = number(LINE, name, value)?,
+                "discard_granularity" => status.discard.granularity = number(LINE, name, value)?,
+                "discard_alignment" => status.discard.alignment = number(LINE, name, value)?,
                 "discard_failed" => status.discard.failed = number(LINE, name, value)?,
                 "discard_held" => status.discard.held = number(LINE, name, value)?,
                 "discard_held_us" => status.discard.held_us = number(LINE, name, value)?,

@@ -54,9 +54,13 @@ static uint granularity[STREAMDISK_NR_DISKS];
 module_param_array(granularity, uint, NULL, 0444);
 MODULE_PARM_DESC(granularity, "of a stream, in bytes, for each disk");
 
-static ulong sectors = 131072;
-module_param(sectors, ulong, 0444);
-MODULE_PARM_DESC(sectors, "of 512 bytes");
+static ulong sectors[STREAMDISK_NR_DISKS] = { 131072 };
+module_param_array(sectors, ulong, NULL, 0444);
+MODULE_PARM_DESC(sectors, "of 512 bytes, for each disk; those without a number are as the first");
+
+static uint block[STREAMDISK_NR_DISKS];
+module_param_array(block, uint, NULL, 0444);
+MODULE_PARM_DESC(block, "bytes of a logical block of each disk, default 512");
 
 static bool poison;
 module_param(poison, bool, 0644);
@@ -272,11 +276,13 @@ static int streamdisk_add(struct streamdisk *disk, unsigned int i)
 {
 	struct queue_limits limits = {
 		.features = BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA,
+		.logical_block_size = block[i] ?: SECTOR_SIZE,
 		.max_hw_discard_sectors = UINT_MAX,
 		.max_write_zeroes_sectors = UINT_MAX,
 		.max_write_streams = disk->streams,
 		.write_stream_granularity = granularity[i],
 	};
+	ulong size = sectors[i] ?: sectors[0];
 	struct gendisk *gendisk;
 	int r;
 
@@ -285,7 +291,7 @@ static int streamdisk_add(struct streamdisk *disk, unsigned int i)
 	bio_list_init(&disk->discards);
 	INIT_WORK(&disk->work, streamdisk_work);
 	INIT_DELAYED_WORK(&disk->discard_work, streamdisk_discard_work);
-	disk->data = vzalloc(sectors << SECTOR_SHIFT);
+	disk->data = vzalloc(size << SECTOR_SHIFT);
 	if (!disk->data)
 		return -ENOMEM;
 
@@ -299,7 +305,7 @@ static int streamdisk_add(struct streamdisk *disk, unsigned int i)
 	strscpy(gendisk->disk_name, "streamdisk");
 	if (i)
 		gendisk->disk_name[strlen("streamdisk")] = 'a' + i;
-	set_capacity(gendisk, sectors);
+	set_capacity(gendisk, size);
 	r = add_disk(gendisk);
 	if (r)
 		goto put_disk;

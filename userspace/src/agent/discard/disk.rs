@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -73,6 +74,13 @@ impl Disk {
             Err(e) => Err(format!("{}: cannot open it: {e}", path())),
         }
     }
+
+    /// Whether a file below the data directory is the database's alone: one that has
+    /// another name, or another owner, may be somebody else's.
+    fn is_its_own(&self, file: &File) -> std::io::Result<bool> {
+        let found = file.metadata()?;
+        Ok(found.nlink() == 1 && self.owner.is_some_and(|o| o.uid == found.uid()))
+    }
 }
 
 impl Machine for Disk {
@@ -92,16 +100,26 @@ impl Machine for Disk {
 impl Database for Disk {
     fn ground(&mut self) -> Result<String, String> {
         self.solid = None;
-        self.handle()?;
+        // The path may lead elsewhere by now.
+        let handle = self.handle()?;
+        let found = place::find_opened(
+            &handle,
+            self.root.path(),
+            &self.device,
+            self.devno,
+            self.sectors,
+        );
+        let found = found.map_err(|e| format!("{e:#}"))?;
         let dev = DevNo::from_stat(self.root.device());
+        if found.dev != dev {
+            return Err(format!("the data directory is on {}, not on {dev}", found.dev));
+        }
         let mounts = mounts::all().map_err(|e| format!("cannot read the mounts: {e}"))?;
         let mount = ground::mount(&mounts, dev)?;
         if ground::is_ext4(&mounts, dev) {
             let [proc, sys] = EXT4.map(Path::new);
             ground::ext4(proc, sys, &self.sysfs.name(dev))?;
         }
-        let found = place::find(self.root.path(), &self.device, self.devno, self.sectors);
-        let found = found.map_err(|e| format!("{e:#}"))?;
         self.warning = ground::drives(&self.sysfs, self.devno)?;
         let ground = format!("{mount} {:?}", found.place);
         self.solid = Some(Solid::new(found.place));
@@ -161,6 +179,9 @@ impl Database for Disk {
         let Some((opened, _)) = opened.filter(|(_, stamp)| stamp.btime == file.1) else {
             return Ok(());
         };
+        if !self.is_its_own(&opened).map_err(|e| failed(&e))? {
+            return Ok(());
+        }
         let solid = self
             .solid
             .as_mut()
@@ -220,6 +241,37 @@ mod tests {
         assert!(disk.owner().unwrap_err().contains("unmounted, moved or removed"));
     }
 
+    /// Of a directory that cannot be synced.
+    #[test]
+    fn without_a_sync_nothing_is_settled() {
+        let mut disk = Disk::new(Path::new("/proc"), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let said = disk.settle().unwrap_err();
+        assert!(said.starts_with("cannot sync the data directory: "), "{said}");
+    }
+
+    #[test]
+    fn what_may_not_be_discarded_is_not_read() {
+        let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/avail/11.3.1");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::copy(made.join("WiredTiger.wt"), dir.path().join("WiredTiger.wt")).unwrap();
+        let turtle = std::fs::read_to_string(made.join(turtle::NAME)).unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut read = |version: &str| {
+            let text = turtle.replace("major=11,minor=3,patch=1", version);
+            std::fs::write(dir.path().join(turtle::NAME), text).unwrap();
+            disk.read(&mut |_| false).map(|seen| seen.files.len())
+        };
+        assert_eq!(read("major=11,minor=3,patch=1").unwrap(), 49);
+        // Of MongoDB 5.0.31, and of 6.0.24
+        let refused = read("major=10,minor=0,patch=2").unwrap_err();
+        assert_eq!(refused.kind, avail::Kind::Unsupported);
+        assert!(
+            refused.message.contains("is of WiredTiger 10.0.2"),
+            "{}",
+            refused.message
+        );
+    }
+
     /// A file of three written pieces with holes between.
     #[test]
     fn places_of_a_real_file() {
@@ -263,20 +315,103 @@ mod tests {
         // By name, only for the file that it was.
         let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
         disk.solid = Some(Solid::new(Place::whole(u64::MAX >> 9)));
+        let uid = std::fs::metadata(&path).unwrap().uid();
+        let owner = |uid| {
+            Some(Owner {
+                pid: 1,
+                start: 1,
+                uid,
+            })
+        };
+        disk.owner = owner(uid);
         let root = disk.handle().unwrap();
         let found = walk::find_file(&root, Path::new("f.wt"), disk.root.device())
             .unwrap()
             .unwrap();
         assert_eq!(found.ino, std::fs::metadata(&path).unwrap().ino());
-        let mut count = |ino, born| {
+        let count = |disk: &mut Disk, ino, born| {
             let mut n = 0;
             let path = PathBuf::from("f.wt");
             let ranges = [0..4096];
             disk.places(&path, (ino, born), &ranges, &mut |_| n += 1).unwrap();
             n
         };
-        assert_eq!(count(found.ino, found.stamp.btime), 1);
-        assert_eq!(count(found.ino, found.stamp.btime + 1), 0);
-        assert_eq!(count(found.ino + 1, found.stamp.btime), 0);
+        let (ino, born) = (found.ino, found.stamp.btime);
+        assert_eq!(count(&mut disk, ino, born), 1);
+        assert_eq!(count(&mut disk, ino, born + 1), 0);
+        assert_eq!(count(&mut disk, ino + 1, born), 0);
+
+        // A file of somebody else's, or nobody knows whose
+        disk.owner = owner(uid + 1);
+        assert_eq!(count(&mut disk, ino, born), 0, "another owner");
+        disk.owner = None;
+        assert_eq!(count(&mut disk, ino, born), 0, "no owner");
+        disk.owner = owner(uid);
+        // A second name, in the directory or elsewhere on the file system
+        let second = dir.path().join("second");
+        std::fs::hard_link(&path, &second).unwrap();
+        assert_eq!(count(&mut disk, ino, born), 0, "two links");
+        std::fs::remove_file(second).unwrap();
+        assert_eq!(count(&mut disk, ino, born), 1);
+    }
+
+    /// A second thread exchanges the data directory for a link to another file system.
+    /// What is said must always be of the directory.
+    #[test]
+    fn the_ground_is_that_of_the_directory_that_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let [db, link] = ["db", "link"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&db).unwrap();
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        let mut disk = Disk::new(&db, "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let own = disk.ground().unwrap_err();
+        let elsewhere = place::find(Path::new("/proc"), "d", DevNo::from_stat(0), 1);
+        let elsewhere = elsewhere.map(|_| ()).unwrap_err().to_string();
+        assert!(!own.ends_with(elsewhere.trim_start_matches("/proc")), "{own}");
+
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let exchange = || {
+            use rustix::fs::{renameat_with, RenameFlags, CWD};
+            renameat_with(CWD, &db, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    exchange();
+                    exchange();
+                }
+            });
+            let (mut gone, mut there) = (0, 0);
+            while gone < 1000 || there < 1000 {
+                let said = disk.ground().unwrap_err();
+                let is_gone = said.ends_with("it was unmounted, moved or removed");
+                if !is_gone && said != own {
+                    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                    panic!("{said}");
+                }
+                gone += u32::from(is_gone);
+                there += u32::from(!is_gone);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(disk.ground().unwrap_err(), own);
+    }
+
+    /// The deterministic half: the path has led elsewhere since the directory was opened.
+    #[test]
+    fn a_path_that_was_exchanged_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("db");
+        std::fs::create_dir(&db).unwrap();
+        let said = |opened: &File| {
+            let found = place::find_opened(opened, &db, "d", DevNo::from_stat(0), 1);
+            found.map(|_| ()).unwrap_err().to_string()
+        };
+        let opened = File::open(&db).unwrap();
+        let before = said(&opened);
+        std::fs::rename(&db, dir.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink("/proc", &db).unwrap();
+        assert_eq!(said(&opened), before);
+        assert_ne!(said(&File::open(&db).unwrap()), before);
     }
 }

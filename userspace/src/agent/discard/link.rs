@@ -21,6 +21,9 @@ use crate::kernel::device::{MessageError, Target};
 const RARELY: Duration = Duration::from_secs(10);
 /// How often the target is asked whether it is done.
 const OFTEN: Duration = Duration::from_millis(5);
+/// After what time a device that took no discards is tried again.  A snapshot below it
+/// refuses them while it exists.
+const AGAIN: Duration = Duration::from_secs(600);
 /// A target that is not done with a batch after this has a drive that is stuck.
 const STUCK: Duration = Duration::from_secs(10);
 
@@ -116,6 +119,9 @@ struct Worker<T, M> {
     pace: Pace,
     /// The target was told to keep track, by this.
     switched_on: bool,
+    /// Since when the device takes none.
+    unsupported: Option<Instant>,
+    again: Duration,
     /// The last change of the turtle.
     last: Option<Instant>,
     /// The drive when the last sending was over.
@@ -141,6 +147,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             rule: Rule::default(),
             pace: Pace::default(),
             switched_on: false,
+            unsupported: None,
+            again: AGAIN,
             last: None,
             quiet: None,
             told: None,
@@ -182,7 +190,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
         }
     }
 
-    /// Says what came of it, once.
+    /// Says what came of it, once; and forgets, however it ended, unless what is known
+    /// stays.
     fn took(&mut self, result: Result<(), Halt>) {
         let off = match result {
             Ok(()) => None,
@@ -192,7 +201,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 change(&self.info, |i| i.torn += 1);
                 return;
             }
-            Err(halt) => Some(halt.to_string()),
+            Err(halt) => {
+                self.forget();
+                Some(halt.to_string())
+            }
         };
         match &off {
             Some(why) if self.told.as_ref() != Some(why) => {
@@ -213,13 +225,41 @@ impl<T: Target, M: Machine> Worker<T, M> {
         });
     }
 
-    fn is_on(&self) -> Result<(), Halt> {
-        match self.target.status()?.discard.state.as_str() {
+    /// Nothing that is known counts any longer.  The rule does the same by itself when
+    /// the owner or the mount is another one.
+    fn forget(&mut self) {
+        self.rule.forget();
+    }
+
+    fn is_on(&mut self) -> Result<(), Halt> {
+        let state = self.target.status()?.discard.state;
+        if state == "unsupported" {
+            return self.try_again();
+        }
+        self.unsupported = None;
+        match state.as_str() {
             "on" => Ok(()),
             "off" => Err("discards were switched off on the device".to_owned().into()),
-            "unsupported" => Err("what is below the device takes no discards".to_owned().into()),
             _ => Err("the kernel module is older than discards".to_owned().into()),
         }
+    }
+
+    fn try_again(&mut self) -> Result<(), Halt> {
+        let now = Instant::now();
+        if now - *self.unsupported.get_or_insert(now) >= self.again {
+            self.unsupported = Some(now);
+            self.target.message("set discard on")?;
+            if self.target.status()?.discard.state == "on" {
+                log!(Info, "discards are tried again");
+                self.forget();
+                return Ok(());
+            }
+        }
+        let minutes = self.again.as_secs() / 60;
+        let why = format!(
+            "what is below the device takes no discards, as a snapshot does; tried again every {minutes} minutes"
+        );
+        Err(why.into())
     }
 
     /// Once: whoever switches it off later means it.
@@ -242,13 +282,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// What can be seen between checkpoints.
     fn look_around(&mut self) -> Result<(), Halt> {
-        let around = self
-            .is_on()
-            .and_then(|()| self.rule.look_around(&mut self.machine));
-        if around.is_err() {
-            self.rule.forget();
-        }
-        around
+        self.is_on()?;
+        self.rule.look_around(&mut self.machine)
     }
 
     fn turn(&mut self, notices: &Receiver<()>) -> Result<Sent, Halt> {
@@ -256,10 +291,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         if self.rule.turtle().is_some() && self.machine.turtle()?.as_ref() == self.rule.turtle() {
             return Ok(Sent::All);
         }
-        if let Err(e) = self.is_on() {
-            self.rule.forget();
-            return Err(e);
-        }
+        self.is_on()?;
         let started = Instant::now();
         let look = self.rule.look(&mut self.machine, &self.target)?;
         let look_ms = started.elapsed().as_millis() as u64;
@@ -315,9 +347,6 @@ impl<T: Target, M: Machine> Worker<T, M> {
             if result != Ok(Sent::All) {
                 break;
             }
-        }
-        if result.is_err() {
-            self.rule.forget();
         }
         self.quiet = Some(drive);
         change(&self.info, |i| {
@@ -466,6 +495,61 @@ mod tests {
         assert!(!w.switched_on);
         w.end();
         assert_eq!(w.target.status().unwrap().discard.state, "on");
+    }
+
+    /// Whatever cannot be read or asked.
+    #[test]
+    fn every_way_out_forgets() {
+        let (mut w, world, _sender, notices) = worker(7);
+        w.switch_on().unwrap();
+        let knows = |w: &mut TestWorker| {
+            for _ in 0..200 {
+                turns(w, &world, &notices, 1);
+                if w.rule.files() > 0 {
+                    return;
+                }
+            }
+            panic!("nothing is ever known");
+        };
+        // The agent's first call, its second and so on fails.
+        for call in 0..30 {
+            knows(&mut w);
+            *w.machine.dies.borrow_mut() = Some(call);
+            let result = w.turn(&notices).map(|_| ());
+            let failed = matches!(result, Err(Halt::Anew(_)));
+            w.took(result);
+            *w.machine.dies.borrow_mut() = None;
+            assert!(!failed || w.rule.files() == 0, "call {call}");
+            assert!(failed || call > 0);
+        }
+        knows(&mut w);
+        w.target.message("set discard off").unwrap();
+        let around = w.look_around();
+        w.took(around);
+        assert_eq!(w.rule.files(), 0);
+    }
+
+    /// As by a snapshot of what lies below the device, which takes none while it exists.
+    #[test]
+    fn a_device_that_took_no_discards_is_tried_again() {
+        let (mut w, world, _sender, notices) = worker(7);
+        w.switch_on().unwrap();
+        world.borrow_mut().kernel.take_discards(false);
+        let off = "what is below the device takes no discards, as a snapshot does; tried again every 10 minutes";
+        while w.info.lock().unwrap().off.as_deref() != Some(off) {
+            turns(&mut w, &world, &notices, 1);
+        }
+        world.borrow_mut().kernel.take_discards(true);
+        let sent = w.info.lock().unwrap().sent_bytes;
+        turns(&mut w, &world, &notices, 50);
+        assert_eq!(w.info.lock().unwrap().sent_bytes, sent, "not yet");
+        assert_eq!(w.rule.files(), 0);
+        w.again = Duration::ZERO;
+        turns(&mut w, &world, &notices, 1);
+        w.again = AGAIN;
+        turns(&mut w, &world, &notices, 150);
+        assert!(w.info.lock().unwrap().sent_bytes > sent);
+        assert_eq!(world.borrow().lost, None);
     }
 
     #[test]

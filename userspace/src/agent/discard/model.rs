@@ -326,6 +326,7 @@ impl World {
         self.owner.get_or_insert(Owner {
             pid: 100,
             start: self.starts,
+            uid: 0,
         });
     }
 

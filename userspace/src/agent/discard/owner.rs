@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::{fcntl_getlk, Flock, FlockOffsetType, FlockType};
@@ -21,6 +22,8 @@ pub struct Owner {
     pub pid: i32,
     /// Clock ticks since the machine started.
     pub start: u64,
+    /// Whose the database is: the owner of `WiredTiger.lock`.
+    pub uid: u32,
 }
 
 /// Who has the database open, or a sentence about why that cannot be told.
@@ -47,7 +50,8 @@ pub fn of(root: &Root, handle: &OwnedFd) -> Result<Option<Owner>, String> {
     let pid = held.pid.map(|p| p.as_raw_pid()).filter(|p| *p > 0);
     let pid = pid.ok_or_else(|| cannot(&"the process is in another PID namespace"))?;
     let start = start_of(pid).ok_or_else(|| cannot(&format!("there is no process {pid}")))?;
-    Ok(Some(Owner { pid, start }))
+    let uid = file.metadata().map_err(|e| cannot(&e))?.uid();
+    Ok(Some(Owner { pid, start, uid }))
 }
 
 /// When the process was started.
@@ -103,6 +107,7 @@ mod tests {
         let told = owner().unwrap();
         assert_eq!(told.pid, holder.id() as i32);
         assert_eq!(Some(told.start), start_of(told.pid));
+        assert_eq!(told.uid, fs::metadata(dir.path()).unwrap().uid());
         drop(holder.stdin.take());
         holder.wait().unwrap();
         assert_eq!(owner(), None, "its owner has ended");

@@ -239,7 +239,11 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
     let mut rule = Rule::default();
     let mut database = Still {
         ground: "xfs",
-        owner: Owner { pid: 7, start: 1 },
+        owner: Owner {
+            pid: 7,
+            start: 1,
+            uid: 0,
+        },
         turtle: 1,
         run: 1,
         refuses: false,

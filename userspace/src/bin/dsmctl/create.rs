@@ -11,7 +11,7 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
 use serde_json::json;
 
-use dsm::cli::dsmctl::{Create, Features, Groups, Output, Streams};
+use dsm::cli::dsmctl::{Create, Features, Groups, Output, Piece, Streams};
 use dsm::drive::afford::Layout;
 use dsm::drive::below::{self, Affords};
 use dsm::kernel::device::{Device, Target};
@@ -229,6 +229,14 @@ fn leaves_to_name(below: &Below, shown: &str) -> Vec<String> {
     below.leaves_to_name().iter().map(DevNo::to_string).collect()
 }
 
+/// `None`: what the kernel does without a word.
+fn bytes(piece: Piece) -> Option<String> {
+    match piece {
+        Piece::Auto => None,
+        Piece::Bytes(n) => Some(n.to_string()),
+    }
+}
+
 fn features(a: &Features, leaves: &[String]) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
@@ -259,6 +267,8 @@ fn features(a: &Features, leaves: &[String]) -> String {
     add("hints", a.hints.clone());
     add("foreign", a.foreign.clone());
     add("discard", a.discard.clone());
+    add("discard_granularity", a.discard_granularity.and_then(bytes));
+    add("discard_alignment", a.discard_alignment.and_then(bytes));
     add("leaves", (!leaves.is_empty()).then(|| leaves.join(",")));
     if words.is_empty() {
         return String::new();
@@ -320,12 +330,14 @@ mod tests {
             features(
                 &parsed(
                     "--policy dsm --groups 4 --alpha 6 --prediction off --range region --primary-filter off \
-                     --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep --discard on"
+                     --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep --discard on \
+                     --discard-granularity 128K --discard-alignment 4096"
                 ),
                 &[]
             ),
-            " 24 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
-             threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on"
+            " 28 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
+             threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on \
+             discard_granularity 131072 discard_alignment 4096"
         );
     }
 
@@ -393,11 +405,12 @@ mod tests {
     /// What `dsmctl withdraw` prints gives the same table.
     #[test]
     fn options_and_back() {
-        let all = " 26 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
-                   threshold1 1000 threshold2 5 streams 7 stream_base 2 hints off foreign keep discard on";
+        let all = " 30 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
+                   threshold1 1000 threshold2 5 streams 7 stream_base 2 hints off foreign keep discard on \
+                   discard_granularity 131072 discard_alignment 4096";
         let table = format!("259:0 0{all} ").parse().unwrap();
         assert_eq!(features(&parsed(&exchange::options(&table).join(" ")), &[]), all);
-        let table = "259:0 0 8 alpha auto streams auto leaves 259:0 hints on"
+        let table = "259:0 0 10 alpha auto streams auto leaves 259:0 hints on discard_alignment auto"
             .parse()
             .unwrap();
         assert_eq!(exchange::options(&table), ["--hints on"]);

@@ -6,8 +6,10 @@ mod create;
 mod doctor;
 mod free;
 mod group;
+mod guest;
 mod insert;
 mod load;
+mod probe;
 mod record;
 mod show;
 mod simulate;
@@ -49,6 +51,7 @@ fn run(args: &Args) -> Result<u8> {
     let done = match &args.command {
         Command::Top(a) => top::top(a, out),
         Command::Verify(a) => return yes_or_no(verify::verify(a, out)),
+        Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
         Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
         Command::Create(a) => create::create(a, out),
         Command::Insert(a) => insert::insert(a, out),

@@ -24,6 +24,7 @@ use dsm::kernel::class::Class;
 use dsm::kernel::memory;
 use dsm::whatif::flash::{Destination, Gc, PAGE};
 use dsm::whatif::sim::discard::{self, Rule};
+use dsm::whatif::sim::pieces::{Owed, Pieces};
 use dsm::whatif::sim::policies::Spec;
 use dsm::whatif::sim::profile::Profile;
 use dsm::whatif::sim::{self, MemoryError, Model, Outcome, SimError};
@@ -64,7 +65,7 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     let listed = discard::listed(&trace);
     let with = a.discard != Discards::Off && trace.has_lists();
     let mut discarded =
-        with.then(|| discard::discarded(&trace, Rule::Difference, discard::LEAST, a.discard_granularity));
+        with.then(|| discard::discarded(&trace, Rule::Difference, pieces(a)));
     // There may be as much of them as of the events, and all is known that they tell.
     for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
         trace.drop_lists();
@@ -119,6 +120,11 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
         }
         return Ok(());
     }
+    if let Some(path) = &a.dump {
+        let p = played.iter().find(|p| p.discard == (a.discard == Discards::On));
+        let p = p.expect("check() has seen to it that it is played");
+        dump(p, &model, &specs[0], pages, path)?;
+    }
     if let Some(path) = &a.details {
         let mut details = details(&plain.profile, &found, pages, &outcomes);
         let policies = details["policies"].as_array_mut().into_iter().flatten();
@@ -145,6 +151,22 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
             + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
             + &fit(&outcomes, room, &chosen)
     })
+}
+
+/// In which the target would discard.
+fn pieces(a: &Simulate) -> Pieces {
+    let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
+    let mut pieces = Pieces::of(a.discard_granularity, alignment);
+    if a.discard_owed == "off" {
+        pieces.owed = Owed::Never;
+    }
+    pieces
+}
+
+fn dump(played: &Played, model: &Model, spec: &Spec, pages: u64, path: &Path) -> Result<()> {
+    let named = || path.display().to_string();
+    let out = BufWriter::with_capacity(1 << 20, File::create(path).with_context(named)?);
+    sim::dump::dump(&played.trace, &played.profile, model, spec, pages, out)?.with_context(named)
 }
 
 /// The recording as it is, or with what dsmd would have discarded.
@@ -256,7 +278,9 @@ fn model(a: &Simulate) -> Result<Model> {
         destination: match a.gc_destination {
             GcDestination::Shared => Destination::Shared,
             GcDestination::Stream => Destination::Stream,
+            GcDestination::Host => Destination::Host,
         },
+        keep_free: a.keep_free,
         warmup: a.warmup,
         load_stream: a.load_stream,
         primary: a.primary.clone(),
@@ -614,6 +638,10 @@ pub fn check(a: &Simulate) -> Result<()> {
         if n > a.streams {
             bail!("--load-stream {n}: the drive has {} streams", a.streams);
         }
+    }
+    let policies: usize = a.policy.iter().map(|specs| specs.0.len()).sum();
+    if a.dump.is_some() && (policies != 1 || a.discard == Discards::Both) {
+        bail!("--dump: it takes one --policy, and --discard on or off");
     }
     Ok(())
 }

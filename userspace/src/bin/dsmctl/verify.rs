@@ -14,15 +14,16 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
+use crate::guest::Guest;
 use crate::refused;
-use dsm::agent::control::{self, Holding};
+use dsm::base::aligned::Aligned;
 use dsm::base::wake::Signals;
-use dsm::cli::dsmctl::{self as args, Output, Verify};
+use dsm::cli::dsmctl::{Output, Verify};
 use dsm::dbpath::fiemap::{Fiemap, Mapper};
 use dsm::dbpath::place;
 use dsm::drive::nvme::Namespace;
 use dsm::kernel::class::Class;
-use dsm::kernel::device::{Device, MessageError, Target};
+use dsm::kernel::device::{Device, Target};
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::Dm;
 use dsm::kernel::mounts;
@@ -30,12 +31,11 @@ use dsm::kernel::reply::{Region, Side, Status};
 use dsm::kernel::streams;
 use dsm::kernel::streams::Below;
 use dsm::kernel::sysfs::Sysfs;
-use dsm::kernel::table::{Extent, FileRecord, StreamStamp, Upload, UploadKind};
+use dsm::kernel::table::{Extent, FileRecord, StreamStamp};
 use dsm::show::report::Grid;
 
-/// One write, and what the kernel wants a direct one aligned to.
+/// One write.
 const WRITE: usize = 64 * 1024;
-const ALIGN: usize = 4096;
 /// The n-th probe makes this many writes, and n more.
 const WRITES: u64 = 8;
 /// A reclaim unit may be changed for another in between.
@@ -331,67 +331,19 @@ impl Scratch {
     }
 }
 
-/// The scratch files in the table; they leave it with this.
-struct Guest<'a> {
-    device: &'a Device,
-    files: Vec<Scratch>,
-    _holding: Holding,
-}
-
-impl<'a> Guest<'a> {
-    /// A dsmd would take the files for a stranger's and upload its own table.
-    fn enter(device: &'a Device, files: Vec<Scratch>) -> Result<Self> {
-        let run_dir = args::run_dir();
-        let served = control::serves(&run_dir, &device.name).then(|| device.name.clone());
-        let guest = Self {
-            device,
-            files,
-            _holding: Holding::begin(&run_dir, served.into_iter().collect())?,
-        };
-        let upload = || {
-            let mut upload = Upload::begin(device, UploadKind::Update(device.generation()?))?;
-            for f in &guest.files {
-                upload.file(&f.record())?;
-            }
-            upload.commit()
-        };
-        upload().map_err(|e| refused(&device.name, e))?;
-        Ok(guest)
-    }
-
-    fn region(&self, scratch: &Scratch) -> Result<Region> {
-        let text = match scratch.id {
-            0 => "regions".to_owned(),
-            id => format!("regions {} 1", id - 1),
-        };
-        let reply = self
-            .device
-            .message(&text)
-            .map_err(|e| refused(&self.device.name, e))?;
-        for line in reply.lines() {
-            let region: Region = line.parse()?;
-            if region.id == scratch.id && region.side == scratch.probe.side {
-                return Ok(region);
-            }
+fn region(device: &Device, scratch: &Scratch) -> Result<Region> {
+    let text = match scratch.id {
+        0 => "regions".to_owned(),
+        id => format!("regions {} 1", id - 1),
+    };
+    let reply = device.message(&text).map_err(|e| refused(&device.name, e))?;
+    for line in reply.lines() {
+        let region: Region = line.parse()?;
+        if region.id == scratch.id && region.side == scratch.probe.side {
+            return Ok(region);
         }
-        bail!("{}: somebody else changed the table meanwhile", self.device.name)
     }
-
-    fn leave(&self) -> Result<(), MessageError> {
-        let mut upload = Upload::begin(self.device, UploadKind::Update(self.device.generation()?))?;
-        for f in &self.files {
-            upload.drop_file(f.id)?;
-        }
-        upload.commit()?;
-        Ok(())
-    }
-}
-
-impl Drop for Guest<'_> {
-    fn drop(&mut self) {
-        // The table that somebody else uploaded meanwhile does not have them.
-        let _ = self.leave();
-    }
+    bail!("{}: somebody else changed the table meanwhile", device.name)
 }
 
 /// Why a policy has no streams to give.
@@ -430,48 +382,46 @@ fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Co
         v.reason = unstamped(&status, below);
         return Ok(v);
     }
-    let dir = directory(a, device.devno)?;
+    let dir = directory(&a.name, a.dir.as_deref(), device.devno)?;
     let found = place::find(&dir, &device.name, device.devno, device.sectors)?;
     let mut map = Fiemap::new(found.place);
-    let room = vec![0xd5u8; WRITE + ALIGN];
-    let start = room.as_ptr().align_offset(ALIGN);
-    let data = &room[start..start + WRITE];
+    let mut data = Aligned::zeroed(WRITE);
+    data.fill(0xd5);
     let mut files = Vec::new();
     for n in 0..PROBES.len() {
-        files.push(Scratch::make(&dir, n, &mut map, data)?);
+        files.push(Scratch::make(&dir, n, &mut map, &data)?);
     }
     // From here on the table is not left as it is now.
     let signals = Signals::new()?;
-    let guest = Guest::enter(device, files)?;
-    for scratch in &guest.files {
+    let records: Vec<FileRecord<'_>> = files.iter().map(Scratch::record).collect();
+    let guest = Guest::enter(device, &records)?;
+    for scratch in &files {
         ensure!(!signals.came(), "interrupted; the table is as it was");
-        v.rows.push(row(&guest, counters, scratch, data)?);
+        v.rows.push(row(device, counters, scratch, &data)?);
     }
     drop(guest);
     (v.verdict, v.reason) = judge(&v.rows);
     Ok(v)
 }
 
-fn directory(a: &Verify, dev: DevNo) -> Result<PathBuf> {
-    match &a.dir {
-        Some(dir) => Ok(dir.clone()),
+/// The one that was named, or where the device is mounted.
+pub fn directory(name: &str, dir: Option<&Path>, dev: DevNo) -> Result<PathBuf> {
+    match dir {
+        Some(dir) => Ok(dir.to_owned()),
         None => mounts::point_of(dev).with_context(|| {
-            format!(
-                "{}: no file system is mounted from it directly; name a directory with --dir",
-                a.name
-            )
+            format!("{name}: no file system is mounted from it directly; name a directory with --dir")
         }),
     }
 }
 
-fn row(guest: &Guest<'_>, counters: &Counters, scratch: &Scratch, data: &[u8]) -> Result<Row> {
+fn row(device: &Device, counters: &Counters, scratch: &Scratch, data: &[u8]) -> Result<Row> {
     let mut attempt = 1;
     loop {
-        let before = guest.region(scratch)?;
+        let before = region(device, scratch)?;
         let (handle, proof, count) = counters.read(&before)?;
         scratch.write(data).context("cannot write to the file")?;
-        let device = counters.taken(count, counters.read(&before)?.2);
-        let after = guest.region(scratch)?;
+        let left = counters.taken(count, counters.read(&before)?.2);
+        let after = region(device, scratch)?;
         let row = Row {
             class: scratch.probe.class,
             side: scratch.probe.side,
@@ -481,7 +431,7 @@ fn row(guest: &Guest<'_>, counters: &Counters, scratch: &Scratch, data: &[u8]) -
             proof,
             written: counters.amount(scratch.writes * WRITE as u64),
             target: counters.amount((after.total - before.total) * 4096),
-            device,
+            device: left,
         };
         // A checkpoint in between may give it another stream.
         if (row.arrived() && before.stream == after.stream) || attempt == ATTEMPTS {

@@ -95,13 +95,16 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// MongoDB 6.0's.  Older ones checkpoint a single file when its handle is closed,
-/// and may hand out what it has freed before any turtle tells.
-const DISCARDS_FROM: Version = Version {
-    major: 10,
-    minor: 0,
-    patch: 2,
-};
+/// Major and minor versions whose blocks may be discarded: those that never checkpoint
+/// a single file when its handle is closed, by their source, and of which the tests have
+/// a database.
+///
+/// In MongoDB 5.0 to 5.3 such a checkpoint frees blocks for use at once, and no turtle
+/// tells.  They call themselves 10.0.2, as MongoDB 6.0 does, which makes none.  Nothing
+/// in the files tells the two apart: the turtle has the same line of both, and what the
+/// metadata says of a file is what the version that made the file wrote, and stays when
+/// the database is upgraded or downgraded.  So neither is taken.
+const PROVED: [(u32, u32); 3] = [(11, 0), (11, 2), (11, 3)];
 
 /// What every database of mongod's has, below its directory.
 const CATALOG: &str = "_mdb_catalog.wt";
@@ -132,10 +135,10 @@ impl Snapshot {
     /// Whether blocks of this database may be discarded, too: lists are
     /// understood of more databases than those for which that is proved.
     pub fn may_discard(&self) -> Result<(), Refusal> {
-        if self.version < DISCARDS_FROM {
+        let version = self.version;
+        if !PROVED.contains(&(version.major, version.minor)) {
             return Err(unsupported(format!(
-                "the database is of WiredTiger {}, and blocks are discarded from {DISCARDS_FROM} on (MongoDB 6.0)",
-                self.version
+                "the database is of WiredTiger {version}, and blocks are discarded with 11.0, 11.2 and 11.3 only (MongoDB 7.0 and 8.0)"
             )));
         }
         if self.unsynced {

@@ -30,6 +30,17 @@ fn time(t: Duration) -> String {
     }
 }
 
+/// What the target sends at least, whatever a drive says.
+const LEAST: u64 = 16 << 10;
+
+/// What the drives say of a discard, if that is much and no feature says what they take.
+fn unmeasured(b: &Below) -> Option<u64> {
+    let says = b.disks.iter().filter_map(|d| d.discard_granularity).max();
+    let mut features = b.table.features.iter();
+    let measured = features.any(|(name, value)| name == "discard_granularity" && value != "auto");
+    says.filter(|bytes| *bytes > LEAST && !measured)
+}
+
 impl Judge<'_> {
     pub fn agent(&self, b: &Below) -> Finding {
         let Some(a) = &self.d.agent else {
@@ -377,6 +388,15 @@ impl Judge<'_> {
             sum(d.discarded_sectors),
             sum(d.refused_sectors)
         );
+        if let Some(bytes) = unmeasured(b) {
+            let text = format!(
+                "{text}; the drive says {}, and nobody has measured what it takes",
+                sizes::shown(bytes)
+            );
+            return finding(Level::Note, text)
+                .mend(self.dsmctl("probe-discard"))
+                .hint("measures it, in a scratch file");
+        }
         match &i.warning {
             Some(warning) => finding(Level::Note, format!("{text}; {}", ink::sentence(warning))),
             None => finding(Level::Right, text),

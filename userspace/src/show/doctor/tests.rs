@@ -775,6 +775,34 @@ fn boundaries_and_discards() {
     let closed = discard(|i| i.off = Some("no process has the database open".into()));
     wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
     wrong(&discard(|i| i.off = Some("dax".into())), "discard", "dax", &[]);
+    let coarse = |bytes, table: &'static str| {
+        of_device(move |d| {
+            let below = d.below.as_mut().unwrap();
+            below.disks[0].discard_granularity = Some(bytes);
+            below.table = table.parse().unwrap();
+        })
+    };
+    let says = "the drive says 128 KiB, and nobody has measured what it takes";
+    for table in [
+        "259:0 0 2 policy dsm",
+        "259:0 0 4 policy dsm discard_granularity auto",
+    ] {
+        let asked = coarse(128 << 10, table);
+        note(&asked, "discard", says);
+        let mend: Vec<String> = find(&asked, "discard")
+            .mend
+            .iter()
+            .map(|m| Ink::plain().write(m))
+            .collect();
+        assert_eq!(mend, ["dsmctl probe-discard geheim"]);
+    }
+    right(
+        &coarse(16 << 10, "259:0 0 2 policy dsm"),
+        "discard",
+        "10 MiB discarded",
+    );
+    let measured = coarse(128 << 10, "259:0 0 4 policy dsm discard_granularity 4096");
+    right(&measured, "discard", "10 MiB discarded");
     note(&discard(|i| i.waiting = 2), "discard", "after 2 more checkpoints");
     let sent = discard(|i| i.last_sent = Some(time::now().as_secs() - 7200));
     assert!(find(&sent, "discard")

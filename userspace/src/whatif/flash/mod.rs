@@ -2,11 +2,12 @@
 //! A flash drive with streams, as far as write amplification goes: a page map,
 //! erase units, over-provisioning, garbage collection.
 //!
-//! Each stream fills an erase unit of its own.  When only one free unit is left,
-//! a victim is chosen, its valid pages are copied, and it is erased.  Copied
-//! pages go to units of their own: one for all ([`Destination::Shared`], the
+//! Each stream fills an erase unit of its own.  When fewer free units are left than
+//! the drive keeps, a victim is chosen, its valid pages are copied, and it is erased.
+//! Copied pages go to units of their own: one for all ([`Destination::Shared`], the
 //! "initially isolated" handles of FDP) or one a stream ([`Destination::Stream`],
-//! "persistently isolated").
+//! "persistently isolated"); or to the unit that the host's writes of their stream
+//! fill ([`Destination::Host`]).
 //!
 //! The drive does no wear levelling but to use free units in the order of their
 //! erasure.
@@ -39,17 +40,20 @@ pub enum Gc {
     CostBenefit,
 }
 
-/// Where collected pages go.
+/// Where garbage collection copies pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     Shared,
     Stream,
+    Host,
 }
 
 impl From<Destination> for Copies {
     fn from(destination: Destination) -> Self {
         match destination {
-            Destination::Shared => Self::Mixed,
+            // What streams gain where copies go among the host's writes was not
+            // measured: the stricter rule.
+            Destination::Shared | Destination::Host => Self::Mixed,
             Destination::Stream => Self::Apart,
         }
     }
@@ -67,6 +71,9 @@ pub struct Config {
     pub streams: usize,
     pub gc: Gc,
     pub destination: Destination,
+    /// Free erase units that garbage collection keeps, as a share of all; at least 2
+    /// when the host opens one.
+    pub keep_free: f64,
 }
 
 #[derive(Debug, Error, PartialEq)]
@@ -79,6 +86,18 @@ pub enum GeometryError {
     Op(f64),
     #[error("{0} streams: a drive has 1 to 255")]
     Streams(usize),
+    #[error("{0} of the erase units kept free: it must be 0 or more and less than 1")]
+    KeepFree(f64),
+    #[error(
+        "garbage collection keeps {keep} of {units} erase units free, and with {streams} streams \
+         over-provisioning leaves {room}: keep fewer free, or give it more over-provisioning"
+    )]
+    Reserve {
+        keep: u64,
+        room: u64,
+        streams: usize,
+        units: u64,
+    },
     #[error("the drive would have {0} pages; the model reaches to 2^32 - 2 (16 TiB of 4 KiB)")]
     TooLarge(u64),
     #[error(
@@ -171,6 +190,8 @@ pub struct Flash {
     config: Config,
     unit: u32,
     gc: Gc,
+    /// Units that are free before the host opens one.
+    reserve: usize,
     /// Logical to physical, [`NONE`] if unmapped.
     map: Vec<u32>,
     /// Physical to logical; meaningful where the page is valid.
@@ -180,7 +201,7 @@ pub struct Flash {
     units: Units,
     free: VecDeque<u32>,
     host: Vec<Frontier>,
-    /// Frontiers of collected pages: one, or one a stream.
+    /// Frontiers of copied pages: one, or one a stream, or none.
     collected: Vec<Frontier>,
     counts: Counts,
     /// Pages the host has written; the model's clock.
@@ -194,11 +215,13 @@ impl Flash {
         let collected = match c.destination {
             Destination::Shared => 1,
             Destination::Stream => c.streams,
+            Destination::Host => 0,
         };
         Ok(Self {
             config: *c,
             unit,
             gc: c.gc,
+            reserve: reserve(c) as usize,
             map: vec![NONE; c.pages as usize],
             owner: vec![NONE; physical],
             valid: vec![0; physical.div_ceil(64)],
@@ -234,6 +257,7 @@ impl Flash {
         self.counts.gc.push(0);
         match self.config.destination {
             Destination::Stream => self.collected.push(Frontier::CLOSED),
+            Destination::Host => {}
             Destination::Shared => {
                 // The unit that was the first stream's is everybody's from now on.
                 let Frontier { next, end } = self.collected[0];
@@ -277,7 +301,10 @@ impl Flash {
         let mut work = Work::default();
         if self.host[stream].next == self.host[stream].end {
             work = self.make_room();
-            self.host[stream] = self.open(stream as u8);
+            // It may have been opened for copies.
+            if self.host[stream].next == self.host[stream].end {
+                self.host[stream] = self.open(stream as u8);
+            }
         }
         let to = self.host[stream].next;
         self.program(page, to);
@@ -329,10 +356,10 @@ impl Flash {
         }
     }
 
-    /// Collects until the host may take a unit and one is left to copy to.
+    /// Collects until the host may take a unit and enough are left, one at least to copy to.
     fn make_room(&mut self) -> Work {
         let mut work = Work::default();
-        while self.free.len() < 2 {
+        while self.free.len() < self.reserve {
             let victim = match self.gc {
                 Gc::Greedy => self.units.fewest_valid(),
                 Gc::CostBenefit => self.units.best_value(self.now),
@@ -345,12 +372,11 @@ impl Flash {
 
     fn collect(&mut self, victim: u32) -> u32 {
         let origin = self.units.stream(victim);
-        let shared = self.collected.len() == 1 && self.host.len() > 1;
-        let (frontier, stream) = if shared {
-            (0, MIXED)
-        } else {
-            (origin as usize, origin)
+        let (frontier, stream) = match self.config.destination {
+            Destination::Shared if self.host.len() > 1 => (0, MIXED),
+            _ => (origin as usize, origin),
         };
+        let among_hosts = self.config.destination == Destination::Host;
         let copied = self.units.valid(victim);
         let count = self.counts.gc.get_mut(origin as usize);
         *count.unwrap_or(&mut self.counts.mixed) += u64::from(copied);
@@ -359,15 +385,17 @@ impl Flash {
         let (first, end) = (victim * self.unit, (victim + 1) * self.unit);
         let mut at = first;
         while let Some(from) = self.next_valid(at, end) {
-            if self.collected[frontier].next == self.collected[frontier].end {
-                self.collected[frontier] = self.open(stream);
+            let mut open = self.copies(among_hosts)[frontier];
+            if open.next == open.end {
+                open = self.open(stream);
             }
-            let to = self.collected[frontier].next;
+            let to = open.next;
             self.program(self.owner[from as usize], to);
-            self.collected[frontier].next = to + 1;
-            if to + 1 == self.collected[frontier].end {
+            open.next = to + 1;
+            if open.next == open.end {
                 self.units.close(to / self.unit);
             }
+            self.copies(among_hosts)[frontier] = open;
             at = from + 1;
         }
         self.clear(first, end);
@@ -375,6 +403,15 @@ impl Flash {
         self.counts.erases += 1;
         self.free.push_back(victim);
         copied
+    }
+
+    /// The frontiers that copied pages go to.
+    #[inline]
+    fn copies(&mut self, among_hosts: bool) -> &mut [Frontier] {
+        match among_hosts {
+            true => &mut self.host,
+            false => &mut self.collected,
+        }
     }
 
     /// The first valid page in `at..end`.
@@ -426,6 +463,9 @@ pub fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
     if c.streams == 0 || c.streams > usize::from(MIXED) {
         return Err(GeometryError::Streams(c.streams));
     }
+    if !(0.0..1.0).contains(&c.keep_free) {
+        return Err(GeometryError::KeepFree(c.keep_free));
+    }
     let units = units(c);
     let needed = spare_units(c.streams, c.destination);
     let spare = spare(c);
@@ -434,6 +474,16 @@ pub fn check(c: &Config) -> Result<(usize, u32), GeometryError> {
             streams: c.streams,
             needed,
             spare,
+            units,
+        });
+    }
+    // Of those that must be there, one is free.
+    let (keep, room) = (reserve(c), spare - needed + 2);
+    if keep > room {
+        return Err(GeometryError::Reserve {
+            keep,
+            room,
+            streams: c.streams,
             units,
         });
     }
@@ -447,6 +497,11 @@ fn units(c: &Config) -> u64 {
     (c.pages as f64 * (1.0 + c.op) / c.unit as f64).round() as u64
 }
 
+/// Units that garbage collection makes free before the host opens one.
+fn reserve(c: &Config) -> u64 {
+    ((units(c) as f64 * c.keep_free).round() as u64).max(2)
+}
+
 /// Units that are left when all logical pages are valid and packed.
 pub fn spare(c: &Config) -> u64 {
     units(c).saturating_sub(c.pages.div_ceil(c.unit))
@@ -455,7 +510,10 @@ pub fn spare(c: &Config) -> u64 {
 /// Units that must be there beyond the logical pages, so that there always is a
 /// victim with an invalid page: the open ones and a free one.
 pub fn spare_units(streams: usize, destination: Destination) -> u64 {
-    open_units(streams as u64, destination.into())
+    match destination {
+        Destination::Host => streams as u64 + 1,
+        Destination::Shared | Destination::Stream => open_units(streams as u64, destination.into()),
+    }
 }
 
 #[cfg(test)]

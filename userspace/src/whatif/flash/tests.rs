@@ -12,6 +12,7 @@ fn config(pages: u64, unit: u64, op: f64) -> Config {
         streams: 1,
         gc: Gc::Greedy,
         destination: Destination::Shared,
+        keep_free: 0.0,
     }
 }
 
@@ -259,7 +260,7 @@ fn a_trimmed_page_is_not_copied() {
 
 #[test]
 fn collected_pages_stay_in_their_stream_or_do_not() {
-    for destination in [Destination::Shared, Destination::Stream] {
+    for destination in [Destination::Shared, Destination::Stream, Destination::Host] {
         for gc in [Gc::Greedy, Gc::CostBenefit] {
             let mut f = Flash::new(&Config {
                 streams: 4,
@@ -298,7 +299,7 @@ fn collected_pages_stay_in_their_stream_or_do_not() {
 /// Streams that come when they are needed write as if they had been there.
 #[test]
 fn streams_may_come_later() {
-    for destination in [Destination::Shared, Destination::Stream] {
+    for destination in [Destination::Shared, Destination::Stream, Destination::Host] {
         let c = Config {
             destination,
             ..config(64 * 128, 64, 0.25)
@@ -319,7 +320,7 @@ fn streams_may_come_later() {
         let (early, late) = (early.counts(), late.counts());
         assert_eq!((early.gc_pages(), early.erases), (late.gc_pages(), late.erases));
         assert_eq!(late.mixed > 0, destination == Destination::Shared);
-        if destination == Destination::Stream {
+        if destination != Destination::Shared {
             assert_eq!(early, late);
         }
     }
@@ -416,6 +417,75 @@ fn impossible_drives_are_refused() {
         f.write(random.below(f.pages()), n % 11);
     }
     assert_sound(&f);
+}
+
+/// With one stream and copies among the host's writes, the unit that a victim's pages go to
+/// takes the host's, too: six pages in units of three, and four units.
+#[test]
+fn copies_share_a_unit_with_the_host() {
+    let mut f = Flash::new(&Config {
+        destination: Destination::Host,
+        ..config(6, 3, 1.0)
+    })
+    .unwrap();
+    // Units 0 to 2: 012 345 013
+    for page in [0, 1, 2, 3, 4, 5, 0, 1, 3] {
+        assert_eq!(f.write(page, 0), Work::default());
+    }
+    // Unit 3 is free: pages 2 and 5 are copied to it, and what the host writes follows.
+    let work = Work {
+        copied: 2,
+        erased: 2,
+    };
+    assert_eq!(f.write(4, 0), work);
+    assert_eq!([2, 5, 4].map(|page| f.at(page)), [Some(9), Some(10), Some(11)]);
+    assert_sound(&f);
+}
+
+/// What is kept free cannot be used as over-provisioning: the drive behaves as one that has
+/// so much less of it.
+#[test]
+fn what_is_kept_free_is_over_provisioning_lost() {
+    for keep_free in [0.02, 0.05] {
+        let c = Config {
+            keep_free,
+            ..config(256 * 512, 256, 0.15)
+        };
+        // Of 512 units' worth of pages; every drive keeps two.
+        let more = (reserve(&c) - 2) as f64 / 512.0;
+        let (waf, theory) = (uniform_random(&c, 5), theory(1.15 - more));
+        assert!((waf / theory - 1.0).abs() < 0.03, "{waf:.3}, theory {theory:.3}");
+    }
+    // None is no more than the one unit that copies need.
+    let c = config(256 * 512, 256, 0.15);
+    let one = Config { keep_free: 0.001, ..c };
+    assert_eq!(uniform_random(&c, 5), uniform_random(&one, 5));
+}
+
+#[test]
+fn no_more_is_kept_free_than_there_is() {
+    let c = Config {
+        keep_free: 0.09,
+        ..config(64 * 128, 64, 0.1)
+    };
+    let error = |c: &Config| Flash::new(c).err().unwrap().to_string();
+    // 141 units, 13 of them spare: an open one for the host and one for copies.
+    let least = Config { keep_free: 12.0 / 141.0, ..c };
+    let mut f = Flash::new(&least).unwrap();
+    let mut random = Random(9);
+    f.precondition(1.0, 0);
+    for _ in 0..100_000 {
+        f.write(random.below(f.pages()), 0);
+    }
+    assert_sound(&f);
+    assert_eq!(
+        error(&c),
+        "garbage collection keeps 13 of 141 erase units free, and with 1 streams over-provisioning leaves 12: \
+         keep fewer free, or give it more over-provisioning"
+    );
+    for keep_free in [-0.1, 1.0, f64::NAN] {
+        assert!(error(&Config { keep_free, ..c }).contains("kept free"));
+    }
 }
 
 #[test]

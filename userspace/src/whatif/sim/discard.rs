@@ -5,7 +5,8 @@
 //! lists: of a file whose checkpoint K it has seen and whose newest is K' now, what K
 //! used and K' lists as free, below K's size, as far as nothing was written to it since
 //! the window began at whose beginning K was still the newest.  The target remembers
-//! two windows.
+//! two windows.  What is less than the drive wants is owed, until it is written or what
+//! is around it may be discarded as well.
 //!
 //! The check needs no trust in the rule: whatever a file's later lists do not name is
 //! in use, and must have been written since it was discarded.
@@ -15,11 +16,9 @@ use std::ops::Range;
 
 use crate::dbpath::avail::{difference, FreeList};
 use crate::whatif::flash::PAGE;
+use crate::whatif::sim::pieces::{Owed, Pieces};
 use crate::whatif::trace::events::{Events, Lists};
 use crate::whatif::trace::{events, Event, FileNo, Trace, What};
-
-/// Smaller ones the target does not pass on.
-pub const LEAST: u64 = 16 << 10;
 
 /// What is discarded, of what a list names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,28 +38,26 @@ struct File {
     known: Option<u32>,
     /// By page: the last window in which it was written, from 1 on.
     written: Vec<u32>,
+    /// By page: it may be discarded.
+    owed: Vec<bool>,
 }
 
 struct Discards<'a> {
     lists: &'a Lists,
     rule: Rule,
-    least: u64,
-    /// In pages.
-    granularity: u64,
+    pieces: Pieces,
     files: Vec<File>,
     window: u32,
     /// The window that began before the last look.
     looked: Option<u32>,
 }
 
-/// The trace with what the rule discards, in runs of `least` bytes or more that begin and
-/// end at multiples of `granularity` bytes: of the file, which stands for the drive.
-pub fn discarded(trace: &Trace, rule: Rule, least: u64, granularity: u64) -> Trace {
+/// The trace with what the rule discards.
+pub fn discarded(trace: &Trace, rule: Rule, pieces: Pieces) -> Trace {
     let mut d = Discards {
         lists: &trace.lists,
         rule,
-        least,
-        granularity: granularity.div_ceil(PAGE).max(1),
+        pieces,
         files: Vec::new(),
         window: 1,
         looked: None,
@@ -86,20 +83,28 @@ impl Discards<'_> {
             What::Delete { file } => self.files[file as usize] = File::default(),
             What::Lost => {
                 self.looked = None;
-                self.files.iter_mut().for_each(|f| f.known = None);
+                for f in &mut self.files {
+                    f.known = None;
+                    f.owed.clear();
+                }
             }
-            What::Name { .. } | What::Discard { .. } | What::LoadEnd | What::Checkpoint => {}
+            What::Name { .. } | What::Discard { .. } | What::Stream { .. } | What::LoadEnd | What::Checkpoint => {}
         }
         None
     }
 
     fn write(&mut self, file: FileNo, offset: u64, length: u64) {
         let (first, end) = (offset / PAGE, (offset + length).div_ceil(PAGE));
-        let written = &mut self.files[file as usize].written;
-        if written.len() < end as usize {
-            written.resize(end as usize, 0);
+        let (first, end) = (first as usize, end as usize);
+        let file = &mut self.files[file as usize];
+        if file.written.len() < end {
+            file.written.resize(end, 0);
         }
-        written[first as usize..end as usize].fill(self.window);
+        file.written[first..end].fill(self.window);
+        if self.pieces.owed != Owed::ForEver {
+            let end = end.min(file.owed.len());
+            file.owed[first.min(end)..end].fill(false);
+        }
     }
 
     fn list(&mut self, file: FileNo, list: u32) -> Vec<Range<u64>> {
@@ -118,21 +123,43 @@ impl Discards<'_> {
             Rule::SinceWindow => (new.extents, self.window - 1),
             Rule::Listed => (new.extents, u32::MAX),
         };
-        let written = &self.files[file as usize].written;
-        let free = |page: u64| written.get(page as usize).is_none_or(|w| *w < since);
+        let file = &mut self.files[file as usize];
         for range in ranges {
             let (mut at, end) = (range.start.div_ceil(PAGE), range.end / PAGE);
             while at < end {
-                let run = (at..end).take_while(|p| free(*p)).count() as u64;
-                let first = at.next_multiple_of(self.granularity);
-                let last = (at + run) / self.granularity * self.granularity;
-                if last > first && (last - first) * PAGE >= self.least {
-                    runs.push(first..last);
-                }
-                at += run.max(1);
+                let free = |page: &u64| file.written.get(*page as usize).is_none_or(|w| *w < since);
+                let run = at..at + (at..end).take_while(free).count() as u64;
+                at = run.end.max(at + 1);
+                let found = match self.pieces.owed {
+                    _ if run.is_empty() => None,
+                    Owed::Never => self.pieces.cut(&run),
+                    _ => {
+                        let from = runs.last().map_or(0, |r: &Range<u64>| r.end);
+                        let around = file.owe(&run, from, self.pieces.reach());
+                        self.pieces.cover(&run, &around)
+                    }
+                };
+                runs.extend(found);
             }
         }
         runs
+    }
+}
+
+impl File {
+    /// Adds a run to what is owed, and gives what is owed around it: from a page on, and
+    /// no more than so many further.
+    fn owe(&mut self, run: &Range<u64>, from: u64, reach: u64) -> Range<u64> {
+        let end = run.end as usize;
+        if self.owed.len() < end {
+            self.owed.resize(end, false);
+        }
+        self.owed[run.start as usize..end].fill(true);
+        let owed = |page: &u64| self.owed.get(*page as usize) == Some(&true);
+        let low = from.max(run.start.saturating_sub(reach));
+        let before = (low..run.start).rev().take_while(owed).count() as u64;
+        let after = (run.end..run.end + reach).take_while(owed).count() as u64;
+        run.start - before..run.end + after
     }
 }
 
@@ -279,7 +306,7 @@ mod tests {
 
     /// Offsets and lengths in pages, of what is discarded.
     fn discards(text: &str, rule: Rule, least: u64) -> Vec<(u64, u64)> {
-        let found = discarded(&trace(text), rule, least, PAGE);
+        let found = discarded(&trace(text), rule, Pieces::new(least, PAGE, PAGE, Owed::Never));
         let each = found.events().filter_map(|e| match e.what {
             What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
             _ => None,
@@ -323,7 +350,8 @@ mod tests {
     fn runs_are_multiples_of_the_granularity() {
         let text = format!("{LOAD}3,M\n4,A,a,65536,12288,53248\n4,S\n");
         let with = |granularity| {
-            let found = discarded(&trace(&text), Rule::Difference, PAGE, granularity);
+            let pieces = Pieces::new(PAGE, granularity, granularity, Owed::Never);
+            let found = discarded(&trace(&text), Rule::Difference, pieces);
             let each = found.events().filter_map(|e| match e.what {
                 What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
                 _ => None,
@@ -335,6 +363,35 @@ mod tests {
         assert_eq!(with(4 * PAGE), [(4, 12)]);
         assert_eq!(with(8 * PAGE), [(8, 8)]);
         assert_eq!(with(32 * PAGE), []);
+    }
+
+    /// Granules of 8 pages come together by the lists of several checkpoints.
+    #[test]
+    fn what_is_less_than_a_piece_is_owed() {
+        let lists = |write: &str| {
+            format!(
+                "{LOAD}3,M\n4,A,a,65536,4096,16384\n4,S\n{write}6,M\n6,A,a,65536,4096,24576\n6,S\n\
+                 7,M\n7,A,a,65536,4096,28672,49152,4096\n7,S\n9,M\n9,A,a,65536,0,36864,49152,4096\n9,S\n"
+            )
+        };
+        let with = |text: &str, owed| {
+            let found = discarded(&trace(text), Rule::Difference, Pieces::new(PAGE, 8 * PAGE, 8 * PAGE, owed));
+            let each = found.events().filter_map(|e| match e.what {
+                What::Discard { offset, length, .. } => Some((e.us, offset / PAGE, length / PAGE)),
+                _ => None,
+            });
+            each.collect::<Vec<_>>()
+        };
+        // Page 1 was free before the first list that is known, so that it is never named.
+        let first = lists("").replace("1,A,a,65536,4096,4096", "1,A,a,65536,61440,4096");
+        assert_eq!(with(&first, Owed::UntilWritten), [(9, 0, 8)]);
+        assert_eq!(with(&first, Owed::Never), []);
+        let written = lists("5,W,a,8192,4096\n").replace("1,A,a,65536,4096,4096", "1,A,a,65536,61440,4096");
+        assert_eq!(with(&written, Owed::UntilWritten), [], "page 2 was written");
+        assert_eq!(with(&written, Owed::ForEver), [(9, 0, 8)], "and this is wrong");
+        assert_eq!(with(&lists(""), Owed::UntilWritten), []);
+        let lost = first.replace("6,M", "5,N\n5,M\n5,A,a,65536,4096,16384\n5,S\n6,M");
+        assert_eq!(with(&lost, Owed::UntilWritten), [], "all is forgotten");
     }
 
     #[test]
@@ -369,7 +426,8 @@ mod tests {
         let text = format!("{LOAD}3,M\n4,A,a,65536,4096,28672\n4,S\n{after}");
         let checked = |text: &str| {
             let trace = trace(text);
-            verdict(&trace, &discarded(&trace, Rule::Difference, PAGE, PAGE))
+            let pieces = Pieces::new(PAGE, PAGE, PAGE, Owed::Never);
+            verdict(&trace, &discarded(&trace, Rule::Difference, pieces))
         };
         let all = checked(&text);
         // Pages 6 and 7 are in use without having been written.

@@ -7,9 +7,11 @@
 //! otherwise, so that the policies are compared on the run alone.
 
 pub mod discard;
+pub mod dump;
 pub mod files;
 pub mod history;
 pub mod objects;
+pub mod pieces;
 pub mod play;
 pub mod policies;
 pub mod profile;
@@ -41,6 +43,8 @@ pub enum SimError {
     Rules(String),
     #[error("policy {0}: {1}")]
     Geometry(String, GeometryError),
+    #[error("policy recorded: no write of the trace carries a stream")]
+    NoStreams,
     #[error("policy {0}: {1}")]
     Memory(String, MemoryError),
 }
@@ -57,7 +61,9 @@ impl SimError {
     /// memory.
     pub fn lack(&self) -> Option<String> {
         match self {
-            Self::Geometry(_, e @ GeometryError::Spare { .. }) => Some(e.to_string()),
+            Self::Geometry(_, e @ (GeometryError::Spare { .. } | GeometryError::Reserve { .. })) => {
+                Some(e.to_string())
+            }
             Self::Memory(_, e) => Some(e.to_string()),
             _ => None,
         }
@@ -84,6 +90,8 @@ pub struct Model {
     pub unit: u64,
     pub gc: Gc,
     pub destination: Destination,
+    /// Free erase units that garbage collection keeps, as a share of all.
+    pub keep_free: f64,
     /// Share of the run's pages that is not counted.
     pub warmup: f64,
     pub load_stream: LoadStream,
@@ -135,7 +143,13 @@ impl Model {
             streams,
             gc: self.gc,
             destination: self.destination,
+            keep_free: self.keep_free,
         }
+    }
+
+    /// The page from which on writes count.
+    fn counted_from(&self, profile: &Profile) -> u64 {
+        profile.load_writes + (profile.run_writes as f64 * self.warmup) as u64
     }
 }
 
@@ -273,14 +287,13 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(profile: &Profile, model: &'a Model, progress: &'a AtomicU64) -> Result<Self, SimError> {
         let pages = check(profile, model)?;
-        let warmup = (profile.run_writes as f64 * model.warmup) as u64;
         Ok(Self {
             model,
             pages,
             flash: Flash::new(&model.config(pages, 1)),
             handles: Handles::default(),
             now: 0,
-            begin: profile.load_writes + warmup,
+            begin: model.counted_from(profile),
             step: (profile.writes() / SAMPLES).max(1),
             series: Vec::new(),
             sampled: Counts::default(),
@@ -415,6 +428,10 @@ impl<S: Sink> Player for Placer<'_, S> {
 
     fn discard(&mut self, at: u32) {
         self.sink.discard(at);
+    }
+
+    fn placed(&mut self, stream: Stream) {
+        self.policy.placed(stream);
     }
 
     fn load_end(&mut self, files: &Files, us: u64) {

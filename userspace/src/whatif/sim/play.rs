@@ -2,7 +2,7 @@
 //! Plays a trace: keeps the files and divides writes into pages.
 
 use super::files::Files;
-use super::policies::Policy;
+use super::policies::{Policy, Stream};
 use super::SimError;
 use crate::whatif::flash::PAGE;
 use crate::whatif::trace::{FileNo, Trace, What};
@@ -32,6 +32,9 @@ pub trait Player {
 
     /// A page of a file, and where the drive has it.
     fn write(&mut self, files: &Files, file: FileNo, page: u32, at: u32);
+
+    /// The writes that follow carry this stream.
+    fn placed(&mut self, _stream: Stream) {}
 
     /// What the drive had at a place is gone.
     fn discard(&mut self, _at: u32) {}
@@ -91,6 +94,7 @@ pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Resul
             What::Discard { file, offset, length } => {
                 files.discard(file, offset, length, |at| player.discard(at));
             }
+            What::Stream { stream } => player.placed(stream),
             What::LoadEnd => {
                 files.load_end();
                 player.load_end(files, us);

@@ -14,11 +14,92 @@ fn model() -> Model {
         unit: 64,
         gc: Gc::Greedy,
         destination: Destination::Stream,
+        keep_free: 0.0,
         warmup: 0.0,
         load_stream: LoadStream::Stream(1),
         primary: Vec::new(),
         rules: Rules::default(),
     }
+}
+
+fn dumped(trace: &Trace, model: &Model, policy: &str) -> String {
+    let profile = Profile::of(trace, &model.primary, &model.rules).unwrap();
+    let pages = check(&profile, model).unwrap();
+    let mut out = Vec::new();
+    dump::dump(trace, &profile, model, &spec(policy), pages, &mut out)
+        .unwrap()
+        .unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_dump_has_what_the_drive_is_sent() {
+    let mut b = Builder::default();
+    b.write(0, COLLECTION, 0, 4 * PAGE).unwrap();
+    b.write(0, "b", 0, 2 * PAGE).unwrap();
+    b.load_end(1).unwrap();
+    for (us, stream, page) in [(2, 3, 1), (3, 3, 2), (4, 0, 3), (5, 7, 0)] {
+        b.stream(us, stream).unwrap();
+        b.write(us, COLLECTION, page * PAGE, PAGE).unwrap();
+    }
+    b.delete(6, "b").unwrap();
+    let trace = b.finish();
+    let model = Model {
+        warmup: 0.25,
+        ..model()
+    };
+    // The load goes to stream 1; one of four pages of the run does not count.
+    assert_eq!(
+        dumped(&trace, &model, "recorded"),
+        "dsm-pages,1,4096,6\nW,0,6,1\nW,1,1,3\nB\nW,2,1,3\nW,3,1,0\nW,0,1,7\nD,4,2\n"
+    );
+    assert_eq!(
+        dumped(&trace, &model, "none"),
+        "dsm-pages,1,4096,6\nW,0,6,1\nW,1,1,0\nB\nW,2,2,0\nW,0,1,0\nD,4,2\n"
+    );
+    // No more streams than the drive has.
+    let few = Model { streams: 4, ..model };
+    assert!(dumped(&trace, &few, "recorded").contains("\nW,0,1,4\n"));
+}
+
+/// What a dump has, played on a drive, is what the simulator counts.
+#[test]
+fn a_dump_played_is_the_simulation() {
+    let trace = random_trace(&[COLLECTION, "b"], &[9, 1], 2000, 20_000);
+    for policy in ["none", "file", "per-file"] {
+        let model = Model {
+            warmup: 0.3,
+            op: 0.5,
+            ..model()
+        };
+        let text = dumped(&trace, &model, policy);
+        let mut lines = text.lines();
+        let pages = lines.next().unwrap().rsplit(',').next().unwrap().parse().unwrap();
+        let mut flash = Flash::new(&model.config(pages, 8)).unwrap();
+        let mut start = None;
+        for line in lines {
+            let words: Vec<&str> = line.split(',').collect();
+            let number = |n: usize| words[n].parse::<u32>().unwrap();
+            match words[0] {
+                "W" => (0..number(2)).for_each(|n| {
+                    flash.write(number(1) + n, number(3).max(1) as usize - 1);
+                }),
+                "D" => (0..number(2)).for_each(|n| flash.trim(number(1) + n)),
+                _ => start = Some(flash.counts().clone()),
+            }
+        }
+        let waf = flash.counts().waf_since(&start.unwrap());
+        assert_eq!(waf, simulate(&trace, &model, policy).unwrap().waf, "{policy}");
+    }
+}
+
+#[test]
+fn recorded_needs_a_trace_with_streams() {
+    let trace = random_trace(&[COLLECTION], &[1], 100, 100);
+    assert_eq!(
+        simulate(&trace, &model(), "recorded").unwrap_err(),
+        SimError::NoStreams
+    );
 }
 
 fn spec(s: &str) -> Spec {

@@ -24,6 +24,7 @@ const WINDOW: u8 = 6;
 const LIST: u8 = 7;
 const LOOKED: u8 = 8;
 const LOST: u8 = 9;
+const STREAM: u8 = 10;
 /// Of a write or discard: in pages.
 const PAGES: u8 = 16;
 
@@ -48,6 +49,7 @@ impl Events {
             What::Name { file, name } => event(NAME, &[file.into(), name.into()]),
             What::Write { file, offset, length } => self.range(WRITE, since, file, offset, length),
             What::Discard { file, offset, length } => self.range(DISCARD, since, file, offset, length),
+            What::Stream { stream } => event(STREAM, &[stream.into()]),
             What::LoadEnd => event(LOAD_END, &[]),
             What::Checkpoint => event(CHECKPOINT, &[]),
             What::Delete { file } => event(DELETE, &[file.into()]),
@@ -147,6 +149,9 @@ impl Iterator for Iter<'_> {
                 list: self.file()?,
             },
             DELETE => What::Delete { file: self.file()? },
+            STREAM => What::Stream {
+                stream: self.numbers.next()? as u8,
+            },
             LOAD_END => What::LoadEnd,
             CHECKPOINT => What::Checkpoint,
             WINDOW => What::Window,
@@ -312,6 +317,7 @@ mod tests {
             any::<(u32, u32)>().prop_map(|(file, name)| What::Name { file, name }),
             any::<(u32, u32)>().prop_map(|(file, list)| What::List { file, list }),
             any::<u32>().prop_map(|file| What::Delete { file }),
+            any::<u8>().prop_map(|stream| What::Stream { stream }),
             Just(What::LoadEnd),
             Just(What::Checkpoint),
             Just(What::Window),

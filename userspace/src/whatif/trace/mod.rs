@@ -85,6 +85,10 @@ pub enum What {
         offset: u64,
         length: u64,
     },
+    /// The writes that follow carry this stream; 0 is none, as at the beginning.
+    Stream {
+        stream: u8,
+    },
     /// The load phase is over.
     LoadEnd,
     /// A checkpoint has completed.
@@ -116,6 +120,7 @@ pub struct Trace {
     pub files: u32,
     pub lists: Arc<Lists>,
     loaded: bool,
+    placed: bool,
 }
 
 impl Trace {
@@ -152,6 +157,11 @@ impl Trace {
 
     pub fn has_load_end(&self) -> bool {
         self.loaded
+    }
+
+    /// Whether writes carry streams.
+    pub fn has_streams(&self) -> bool {
+        self.placed
     }
 
     /// Whether it says what WiredTiger's checkpoints have freed.
@@ -192,6 +202,9 @@ pub struct Builder {
     files: HashMap<OsString, FileNo>,
     last: u64,
     loaded: bool,
+    /// That the last write carried.
+    stream: u8,
+    placed: bool,
 }
 
 /// What is known of how many pages a file has: up to where it was written, and how much.
@@ -231,7 +244,19 @@ impl Builder {
             files: HashMap::new(),
             last: 0,
             loaded: false,
+            stream: 0,
+            placed: false,
         }
+    }
+
+    /// The stream of the writes that follow; 0 is none.
+    pub fn stream(&mut self, us: u64, stream: u8) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if std::mem::replace(&mut self.stream, stream) != stream {
+            self.placed = true;
+            self.push(us, What::Stream { stream });
+        }
+        Ok(())
     }
 
     pub fn write(
@@ -346,6 +371,7 @@ impl Builder {
             names: self.names,
             lists: self.lists.into(),
             loaded: self.loaded,
+            placed: self.placed,
         }
     }
 

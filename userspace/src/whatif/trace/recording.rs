@@ -242,7 +242,8 @@ enum Waiting {
     Io {
         sector: u64,
         sectors: u64,
-        discard: bool,
+        /// None: a discard.
+        stream: Option<u8>,
     },
     Window,
     List(u64, FreeList),
@@ -422,9 +423,11 @@ impl<R: Read> Reader<R> {
         self.time()?;
         let difference = self.number()?;
         let sectors = self.number()?;
+        let mut stream = None;
         if !discard {
-            // Stream and hint are for those who look at them.
-            self.number()?;
+            let number = u8::try_from(self.number()?);
+            stream = Some(number.map_err(|_| self.damaged("a stream is greater than 255"))?);
+            // The hint is for those who look at it.
             self.number()?;
         }
         let sector = apply(self.sector, difference).filter(|s| ends(*s, sectors).is_some());
@@ -434,7 +437,7 @@ impl<R: Read> Reader<R> {
         self.wait(Waiting::Io {
             sector,
             sectors,
-            discard,
+            stream,
         });
         Ok(())
     }
@@ -576,8 +579,8 @@ impl<R: Read> Reader<R> {
             Waiting::Io {
                 sector,
                 sectors,
-                discard,
-            } => return self.resolve_io(us, sector, sectors, discard, after),
+                stream,
+            } => return self.resolve_io(us, sector, sectors, stream, after),
             Waiting::Window => self.builder.window(us),
             Waiting::List(id, list) => match self.path_of(id) {
                 Some(path) => self.builder.list(us, &path, list),
@@ -600,7 +603,7 @@ impl<R: Read> Reader<R> {
         us: u64,
         sector: u64,
         sectors: u64,
-        discard: bool,
+        stream: Option<u8>,
         after: &Places,
     ) -> Result<(), RecordingError> {
         let mut at = sector;
@@ -622,10 +625,12 @@ impl<R: Read> Reader<R> {
                 _ => (OsStr::new(UNMAPPED), at),
             };
             let (offset, length) = (offset * SECTOR, (to - at) * SECTOR);
-            let done = if discard {
-                self.builder.discard(us, path, offset, length)
-            } else {
-                self.builder.write(us, path, offset, length)
+            let done = match stream {
+                Some(stream) => self
+                    .builder
+                    .stream(us, stream)
+                    .and_then(|()| self.builder.write(us, path, offset, length)),
+                None => self.builder.discard(us, path, offset, length),
             };
             done.map_err(|e| RecordingError::Event(self.events, e))?;
             at = to;
@@ -712,7 +717,7 @@ mod tests {
         let (trace, lost) = read(&sample()[..]).unwrap();
         assert_eq!(lost, 3);
         let whats: Vec<What> = trace.events().map(|e| e.what).collect();
-        use What::{Checkpoint, Delete, Discard, LoadEnd, Lost, Name, Write};
+        use What::{Checkpoint, Delete, Discard, LoadEnd, Lost, Name, Stream, Write};
         assert_eq!(
             whats,
             [
@@ -730,11 +735,13 @@ mod tests {
                 },
                 LoadEnd,
                 Delete { file: 1 },
+                Stream { stream: 3 },
                 Write {
                     file: 0,
                     offset: 4096,
                     length: 4096
                 },
+                Stream { stream: 0 },
                 Write {
                     file: 0,
                     offset: 8192,

@@ -3,7 +3,8 @@
 //! `dsm-trace,1`; then one event a line, in time order:
 //!
 //! ```text
-//! <microseconds>,W,<file>,<offset>,<length>   write
+//! <microseconds>,W,<file>,<offset>,<length>[,<stream>]
+//!                                             write; with the stream that it carries, 1 to 255
 //! <microseconds>,D,<file>,<offset>,<length>   discard
 //! <microseconds>,L                            end of the load phase
 //! <microseconds>,C                            a checkpoint has completed
@@ -72,6 +73,8 @@ pub enum LineError {
     },
     #[error("the {0} '{1}' is not a number of bytes")]
     Number(&'static str, String),
+    #[error("the stream '{0}' is not a number from 1 to 255")]
+    Stream(String),
     #[error("the range at {0} is empty, is not behind the one before, or is not in the file")]
     List(String),
     #[error(transparent)]
@@ -220,6 +223,7 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
             .collect(),
     };
     let mut names: Vec<Option<u32>> = vec![None; trace.files as usize];
+    let mut carried = 0;
     let mut csv = WriterBuilder::new()
         .flexible(true)
         .terminator(Terminator::Any(b'\n'))
@@ -252,6 +256,13 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
                 record.push_field(name(file));
                 push(&mut record, offset);
                 push(&mut record, length);
+                if is_write && carried > 0 {
+                    push(&mut record, carried.into());
+                }
+            }
+            What::Stream { stream } => {
+                carried = stream;
+                continue;
             }
             What::LoadEnd => record.push_field(b"L"),
             What::Checkpoint => record.push_field(b"C"),
@@ -292,10 +303,13 @@ fn event(builder: &mut Builder, us: u64, fields: &[&[u8]]) -> Result<(), LineErr
         found: fields.len(),
     };
     match (*kind, fields) {
-        (b"W" | b"D", [file, offset, length]) => {
-            let offset = bytes("offset", offset)?;
-            let length = bytes("length", length)?;
+        (b"W", [_, _, _]) | (b"W", [_, _, _, _]) | (b"D", [_, _, _]) => {
+            let (file, stream) = (fields[0], fields.get(3));
+            let offset = bytes("offset", fields[1])?;
+            let length = bytes("length", fields[2])?;
+            let stream = stream.map_or(Ok(0), |s| number_of_stream(s))?;
             if *kind == b"W" {
+                builder.stream(us, stream)?;
                 builder.write(us, path(file), offset, length)?;
             } else {
                 builder.discard(us, path(file), offset, length)?;
@@ -328,7 +342,8 @@ fn event(builder: &mut Builder, us: u64, fields: &[&[u8]]) -> Result<(), LineErr
                 "a file, its size, and an offset and a length for each range",
             ))
         }
-        (b"W" | b"D", _) => return Err(wrong("a file, an offset and a length")),
+        (b"W", _) => return Err(wrong("a file, an offset, a length, and a stream or none")),
+        (b"D", _) => return Err(wrong("a file, an offset and a length")),
         (b"L" | b"C" | b"M" | b"S" | b"N", _) => return Err(wrong("nothing")),
         (b"X", _) => return Err(wrong("a file")),
         (b"R", _) => return Err(wrong("the old and the new name of a file")),
@@ -348,6 +363,13 @@ fn digits(s: &[u8]) -> Option<u64> {
 
 fn bytes(what: &'static str, s: &[u8]) -> Result<u64, LineError> {
     digits(s).ok_or_else(|| LineError::Number(what, short(s)))
+}
+
+fn number_of_stream(s: &[u8]) -> Result<u8, LineError> {
+    let stream = digits(s).and_then(|n| u8::try_from(n).ok());
+    stream
+        .filter(|n| *n > 0)
+        .ok_or_else(|| LineError::Stream(short(s)))
 }
 
 /// What of a line is fit to be shown.
@@ -408,6 +430,21 @@ mod tests {
                 what: What::Delete { file: 1 }
             }
         );
+        // A stream holds for its own write.
+        let t = parse("dsm-trace,1\n0,W,a,0,1,3\n1,W,a,0,1,3\n2,W,a,0,1\n").unwrap();
+        let streams: Vec<u8> = t
+            .events()
+            .filter_map(|e| match e.what {
+                What::Stream { stream } => Some(stream),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(streams, [3, 0]);
+        assert!(t.has_streams());
+        for bad in ["0", "256", "x", "-1", ""] {
+            let e = parse(&format!("dsm-trace,1\n0,W,a,0,1,{bad}\n")).unwrap_err();
+            assert!(e.to_string().contains("is not a number from 1 to 255"), "{e}");
+        }
         // A last line without an end, and the ends of another system.
         assert_eq!(parse("dsm-trace,1\r\n7,C").unwrap().events().count(), 1);
         assert_eq!(parse("dsm-trace,1\n").unwrap(), Trace::default());
@@ -415,7 +452,7 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let text = "dsm-trace,1\n0,W,a.wt,4096,8192\n1,L\n1,C\n2,W,b,0,1\n3,R,b,c\n4,D,a.wt,0,4096\n5,X,c\n\
+        let text = "dsm-trace,1\n0,W,a.wt,4096,8192\n0,W,a.wt,4096,8192,255\n1,L\n1,C\n2,W,b,0,1\n3,R,b,c\n4,D,a.wt,0,4096\n5,X,c\n\
                     6,M\n7,A,a.wt,40960,4096,8192,20480,4096\n7,A,a.wt,4096\n7,S\n8,N\n";
         let trace = parse(text).unwrap();
         let mut written = Vec::new();
@@ -456,7 +493,7 @@ mod tests {
             ),
             (
                 "dsm-trace,1\n1,W,a,0\n",
-                "line 2: W takes a file, an offset and a length, and there are 2 fields after it",
+                "line 2: W takes a file, an offset, a length, and a stream or none, and there are 2 fields after it",
             ),
             (
                 "dsm-trace,1\n1,C,a\n",

@@ -28,6 +28,8 @@ pub type Stream = u8;
 pub trait Policy {
     fn named(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
     fn deleted(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
+    /// In the trace, the writes that follow carry this stream.
+    fn placed(&mut self, _stream: Stream) {}
     /// A write begins; its pages follow.
     fn request(&mut self, _files: &Files, _request: &Request) {}
     fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream;
@@ -56,6 +58,7 @@ enum PolicyKind {
     },
     PerObject,
     Rules,
+    Recorded,
     Oracle,
 }
 
@@ -67,7 +70,7 @@ pub struct Spec {
 }
 
 /// Name and source of each.
-pub const ALL: [(&str, &str); 15] = [
+pub const ALL: [(&str, &str); 16] = [
     ("none", "the drive without streams"),
     ("file", "DSM paper, sec. 3.1: a stream for each type of file"),
     ("boundary", "DSM paper, Fig. 4"),
@@ -95,6 +98,7 @@ pub const ALL: [(&str, &str); 15] = [
         "files of all types by how soon they are written anew: dm-dsm/life.c",
     ),
     ("rules", "the objects of --rules"),
+    ("recorded", "the streams that the writes of the trace carry"),
     ("oracle", "when each page is written next, knowing the run"),
     ("auto", "the most streams that the drive can afford"),
     ("autostream", "autostream-sfr"),
@@ -102,7 +106,7 @@ pub const ALL: [(&str, &str); 15] = [
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("there is no policy '{0}'; there are auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, life, rules and oracle")]
+    #[error("there is no policy '{0}'; there are auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, life, rules, recorded and oracle")]
     Name(String),
     #[error("policy {0} has no feature '{1}'")]
     Feature(String, String),
@@ -114,7 +118,7 @@ impl Spec {
     /// What is compared when nothing is asked for.
     pub fn all(rules: bool) -> Vec<Self> {
         ALL.iter()
-            .filter(|(name, _)| !["auto", "autostream"].contains(name) && (rules || *name != "rules"))
+            .filter(|(name, _)| !["auto", "autostream", "recorded"].contains(name) && (rules || *name != "rules"))
             .map(|(name, _)| name.parse().expect("the names are known"))
             .collect()
     }
@@ -176,6 +180,8 @@ impl Spec {
                 Box::new(filestream::Adapter::new(n, seconds, modules, profile))
             }
             PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
+            PolicyKind::Recorded if !trace.has_streams() => return Err(SimError::NoStreams),
+            PolicyKind::Recorded => Box::new(plain::Recorded::default()),
             PolicyKind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
             PolicyKind::Oracle => Box::new(oracle::Oracle::new(trace, model, profile)?),
         })
@@ -215,6 +221,7 @@ impl FromStr for Spec {
             "per-object" => PolicyKind::PerObject,
             "life" => PolicyKind::Kernel(Features::of(KernelPolicy::Life)),
             "rules" => PolicyKind::Rules,
+            "recorded" => PolicyKind::Recorded,
             "oracle" => PolicyKind::Oracle,
             _ => return Err(SpecError::Name(name.to_owned())),
         };

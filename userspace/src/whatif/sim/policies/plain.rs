@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Policies that need only the names of files.
+//! Policies that need only the names of files, or nothing.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -76,5 +76,19 @@ impl Policy for Extension {
 
     fn place(&mut self, _files: &Files, file: FileNo, _page: u32) -> Stream {
         self.of.get(&file).copied().unwrap_or(0)
+    }
+}
+
+/// What placed the writes when they were recorded.
+#[derive(Default)]
+pub struct Recorded(Stream);
+
+impl Policy for Recorded {
+    fn placed(&mut self, stream: Stream) {
+        self.0 = stream;
+    }
+
+    fn place(&mut self, _files: &Files, _file: FileNo, _page: u32) -> Stream {
+        self.0
     }
 }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/math64.h>
+#include <linux/minmax.h>
+
+#include "granule.h"
+
+static u32 dsm_rest(u64 sector, u32 unit)
+{
+	u64 rest;
+
+	div64_u64_rem(sector, unit, &rest);
+	return rest;
+}
+
+struct dsm_granule dsm_granule(struct block_device *bdev, u32 granularity, u32 alignment)
+{
+	u32 block = bdev_logical_block_size(bdev);
+	u32 first = bdev_get_queue(bdev)->limits.discard_alignment >> SECTOR_SHIFT;
+	struct dsm_granule g = {
+		.unit = max(granularity ?: bdev_discard_granularity(bdev), block),
+		.max = min(bdev_max_discard_sectors(bdev), DSM_MAX_RUN),
+	};
+
+	g.align = alignment ? max(alignment, block) : g.unit;
+	g.unit = max(g.unit, g.align);
+	if (g.unit % g.align)
+		g.align = g.unit;
+	g.unit >>= SECTOR_SHIFT;
+	g.align >>= SECTOR_SHIFT;
+
+	/* The limit is the whole disk's, and a partition begins anywhere. */
+	g.shift = first % g.align + g.align - dsm_rest(get_start_sect(bdev), g.align);
+	g.shift %= g.align;
+	g.min = max(g.unit, DSM_MIN_RUN);
+	g.max = max(g.max - g.max % g.unit, g.unit);
+	return g;
+}
+
+static u64 dsm_round_down(u64 sectors, u32 unit)
+{
+	return sectors - dsm_rest(sectors, unit);
+}
+
+static u64 dsm_round_up(u64 sectors, u32 unit)
+{
+	return dsm_round_down(sectors + unit - 1, unit);
+}
+
+static u64 dsm_align_down(const struct dsm_granule *g, u64 base, u64 sector)
+{
+	u32 rest = dsm_rest(base + g->align - g->shift + sector, g->align);
+
+	return sector > rest ? sector - rest : 0;
+}
+
+static u64 dsm_align_up(const struct dsm_granule *g, u64 base, u64 sector)
+{
+	u32 rest = dsm_rest(base + g->align - g->shift + sector, g->align);
+
+	return rest ? sector + g->align - rest : sector;
+}
+
+void dsm_granule_cut(const struct dsm_granule *g, u64 base, u64 *start, u64 *end)
+{
+	*start = dsm_align_up(g, base, *start);
+	if (*end > *start)
+		*end = *start + dsm_round_down(*end - *start, g->unit);
+}
+
+void dsm_granule_cover(const struct dsm_granule *g, u64 base, u64 low, u64 high,
+		       u64 *start, u64 *end)
+{
+	u64 first, length, before;
+
+	low = dsm_align_up(g, base, low);
+	high = dsm_align_down(g, base, high);
+	*start = max(*start, low);
+	*end = min(*end, high);
+	if (*start >= *end)
+		return;
+
+	first = dsm_align_down(g, base, *start);
+	length = dsm_round_up(*end - first, g->unit);
+	if (first + length > high) {	/* it has to begin earlier */
+		first = high > low + length ? high - length : low;
+		length = dsm_round_down(high - first, g->unit);
+	}
+	before = dsm_round_down(*start - first, g->unit);
+	*start = first + before;
+	*end = first + max(length, before);
+}

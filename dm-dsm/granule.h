@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which discards the underlying device wants.
+ */
+#ifndef DSM_GRANULE_H
+#define DSM_GRANULE_H
+
+#include <linux/blkdev.h>
+#include <linux/sizes.h>
+#include <linux/types.h>
+
+#define DSM_MIN_RUN	(SZ_16K >> SECTOR_SHIFT)
+#define DSM_MAX_RUN	(SZ_64M >> SECTOR_SHIFT)
+
+/* In sectors. */
+struct dsm_granule {
+	u32 unit;		/* the length is a multiple of it */
+	u32 align;		/* the start is a multiple of it, */
+	u32 shift;		/* so many sectors further on */
+	u32 min, max;		/* lengths */
+};
+
+/*
+ * Of @bdev, in bytes.  0: @granularity is that of the queue, @alignment the same as the
+ * granularity.  An alignment that is greater than the granularity counts for both.
+ */
+struct dsm_granule dsm_granule(struct block_device *bdev, u32 granularity, u32 alignment);
+
+/*
+ * Makes a discard of sectors @base + @start to @base + @end, or a part of it, one that
+ * the device wants.  Then @end is not above @start if there is none.
+ */
+void dsm_granule_cut(const struct dsm_granule *g, u64 base, u64 *start, u64 *end);
+
+/*
+ * The same, where it may reach from @low to @high, which are around it: what it covers
+ * beside @start to @end is less than a unit at each end.
+ */
+void dsm_granule_cover(const struct dsm_granule *g, u64 base, u64 low, u64 high,
+		       u64 *start, u64 *end);
+
+#endif

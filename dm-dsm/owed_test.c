@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Owed pages: what is discarded on a disk that takes 128 KiB, and what never is.
+ */
+#include <kunit/test.h>
+#include <linux/bitmap.h>
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kstrtox.h>
+#include <linux/prandom.h>
+#include <linux/sizes.h>
+#include <linux/string.h>
+
+#include "granule.h"
+#include "mock_test.h"
+#include "regions.h"
+
+#define START	4096	/* of the target on the disk: a multiple of 128 KiB */
+#define UNIT	256	/* sectors */
+
+struct rig {
+	struct kunit *test;
+	struct dsm_mock_disk *disk;
+	struct dsm_mock_dm *dm;
+	u64 window;
+};
+
+static void let_all_go(void *data)
+{
+	struct dsm_mock_disk *disk = data;
+
+	disk->keeps_discards = false;
+	dsm_mock_complete(disk, UINT_MAX);
+}
+
+static void map_files(struct rig *r, const char *records)
+{
+	char message[160];
+
+	snprintf(message, sizeof(message), "begin full %llu", (u64)r->dm->sectors);
+	dsm_mock_begin(r->test, r->dm, message);
+	snprintf(message, sizeof(message), "upload # %s", records);
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, message), 0);
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, "commit #"), 0);
+}
+
+static void begin_window(struct rig *r)
+{
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, "window"), 0);
+	KUNIT_ASSERT_TRUE(r->test, strstarts(r->dm->reply, "window "));
+	KUNIT_ASSERT_EQ(r->test, 0,
+			kstrtou64(r->dm->reply + strlen("window "), 10, &r->window));
+}
+
+static struct dsm_mock_disk *disk_of(struct kunit *test, unsigned int granularity)
+{
+	struct queue_limits limits = {
+		.max_hw_discard_sectors = UINT_MAX,
+		.discard_granularity = granularity,
+	};
+	struct dsm_mock_disk *disk = dsm_mock_disk_limits(test, &limits);
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, let_all_go, disk), 0);
+	return disk;
+}
+
+static struct rig rig_on(struct kunit *test, struct dsm_mock_disk *disk, sector_t sectors,
+			 const char *line)
+{
+	struct rig r = {
+		.test = test,
+		.disk = disk,
+		.dm = dsm_mock_dm(test, "dsm", sectors, line, disk->bdev),
+	};
+
+	map_files(&r, "file 1 collection - 0:0:4096");
+	begin_window(&r);
+	dsm_mock_forget(disk);
+	return r;
+}
+
+static struct rig new_rig(struct kunit *test)
+{
+	return rig_on(test, disk_of(test, SZ_128K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
+}
+
+static u64 field(struct rig *r, const char *name)
+{
+	char key[40], *at;
+	u64 value = 0;
+
+	snprintf(key, sizeof(key), " %s ", name);
+	at = strstr(dsm_mock_status(r->dm), key);
+	KUNIT_ASSERT_NOT_NULL_MSG(r->test, at, "%s is not in '%s'", name, r->dm->reply);
+	at += strlen(key);
+	*strchrnul(at, ' ') = '\0';
+	KUNIT_ASSERT_EQ(r->test, kstrtou64(at, 10, &value), 0);
+	return value;
+}
+
+static void settle(struct rig *r)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (field(r, "discard_queued") && time_before(jiffies, end))
+		usleep_range(200, 400);
+	KUNIT_ASSERT_EQ(r->test, field(r, "discard_queued"), 0);
+}
+
+static void queue_since(struct rig *r, u64 since, const char *ranges)
+{
+	char message[256];
+
+	snprintf(message, sizeof(message), "discard %llu %s", since, ranges);
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, message), 0);
+}
+
+/* What reached the disk since this was asked last, in the target's sectors. */
+static void expect_discards(struct rig *r, const char *expected)
+{
+	char seen[256] = "";
+	size_t at = 0;
+
+	KUNIT_ASSERT_LE(r->test, r->disk->nr, ARRAY_SIZE(r->disk->bio));
+	for (unsigned int i = 0; i < r->disk->nr; i++)
+		if (r->disk->bio[i].op == REQ_OP_DISCARD)
+			at += scnprintf(seen + at, sizeof(seen) - at, "%s%llu:%u",
+					at ? " " : "", (u64)r->disk->bio[i].sector - START,
+					r->disk->bio[i].sectors);
+	KUNIT_EXPECT_STREQ(r->test, seen, expected);
+	dsm_mock_forget(r->disk);
+}
+
+/* Names @ranges, and compares what is discarded then. */
+static void discard_since(struct rig *r, u64 since, const char *ranges, const char *expected)
+{
+	queue_since(r, since, ranges);
+	settle(r);
+	expect_discards(r, expected);
+}
+
+static void discard(struct rig *r, const char *ranges, const char *expected)
+{
+	discard_since(r, r->window, ranges, expected);
+}
+
+static void write_page(struct rig *r, sector_t sector)
+{
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_write(r->dm, sector, DSM_PAGE_SECTORS), 0);
+	dsm_mock_forget(r->disk);
+}
+
+/* What is discarded */
+
+static void a_granule_comes_together(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:128", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 128);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 128);
+	discard(&r, "128:128", "0:256");
+	KUNIT_EXPECT_EQ(test, field(&r, "discarded_sectors"), 256);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 256);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 0);
+
+	/* by the messages of several windows, from the middle, with its neighbours */
+	discard(&r, "520:8 600:200", "");
+	begin_window(&r);
+	begin_window(&r);
+	discard(&r, "512:8 528:64", "");
+	begin_window(&r);
+	begin_window(&r);
+	begin_window(&r);
+	discard(&r, "592:8", "512:256");
+	/* and the next one too, of which 768 to 799 were named */
+	discard(&r, "800:224", "768:256");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 256 + 512);
+}
+
+static void a_granule_is_discarded_once_for_a_message(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:8 16:240", "");
+	discard(&r, "264:248", "");
+	/* each of these ends a gap; so do both */
+	discard(&r, "8:8 256:8", "0:256 256:256");
+	discard(&r, "0:8 16:8 40:8", "0:256");
+	discard(&r, "248:16", "0:512");
+}
+
+static void what_was_short_has_little_beside_it(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:1024", "0:1024");
+	/* not all four */
+	discard(&r, "300:40", "256:256");
+	discard(&r, "504:16", "256:512");
+}
+
+static void a_dead_granule_goes_again_when_a_page_of_it_does(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:256", "0:256");
+	write_page(&r, 64);
+	begin_window(&r);
+	discard_since(&r, r.window - 1, "0:16", "");
+	begin_window(&r);
+	begin_window(&r);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 248);
+	discard(&r, "64:8", "0:256");
+}
+
+static void the_window_before_counts_for_what_is_owed(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	/* 8 to 15 was written before the window that is named, and after another */
+	write_page(&r, 8);
+	begin_window(&r);
+	discard(&r, "8:8", "");
+	discard(&r, "0:8 16:240", "");
+	/* a run that was named as a whole needs nothing owed */
+	discard(&r, "0:256", "0:256");
+	begin_window(&r);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 248);
+}
+
+static void small_granules_owe_nothing(struct kunit *test)
+{
+	struct rig r = rig_on(test, disk_of(test, SZ_16K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
+
+	discard(&r, "0:16", "");
+	discard(&r, "16:16", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 32);
+}
+
+/* What is not */
+
+static void windows(struct rig *r, unsigned int nr)
+{
+	while (nr--)
+		begin_window(r);
+}
+
+static void a_write_takes_a_page_back(struct kunit *test)
+{
+	/* windows before the write, and between it and the last message */
+	for (unsigned int before = 0; before < 4; before++) {
+		for (unsigned int after = 0; after < 4; after++) {
+			struct rig r = new_rig(test);
+
+			discard(&r, "0:128", "");
+			windows(&r, before);
+			write_page(&r, 24);
+			windows(&r, after);
+			discard_since(&r, r.window - !!(before + after), "128:128", "");
+			windows(&r, 1);
+			discard(&r, "192:8", "");
+			windows(&r, 2);
+			discard(&r, "192:8", "");
+			KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 248);
+			/* freed again */
+			discard(&r, "24:8", "0:256");
+		}
+	}
+}
+
+static void forgotten(struct rig *r, const char *how)
+{
+	struct kunit *test = r->test;
+
+	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_owed"), 0, "%s", how);
+	begin_window(r);
+	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_owed"), 0, "%s", how);
+	dsm_mock_forget(r->disk);
+	discard(r, "128:128", "");
+	begin_window(r);
+	discard(r, "136:8", "");
+	discard(r, "0:128", "0:256");
+}
+
+static void a_message_forgets(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:128", "");
+	dsm_mock_expect_reply(test, r.dm, "forget", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	discard(&r, "128:128", "");
+	dsm_mock_expect_reply(test, r.dm, "forget", "");
+	discard(&r, "0:128", "");
+	dsm_mock_expect_reply(test, r.dm, "forget", "");
+	forgotten(&r, "forget");
+	dsm_mock_expect_refusal(test, r.dm, "forget 1", -EINVAL, "the form is: forget");
+	dsm_mock_expect_reply(test, r.dm, "set discard off", "");
+	dsm_mock_expect_refusal(test, r.dm, "forget", -EINVAL, "forget: the feature discard is off");
+}
+
+static void what_was_queued_before_is_forgotten(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	r.disk->keeps_discards = true;
+	queue_since(&r, r.window, "0:256");
+	dsm_mock_wait_kept(test, r.disk, 1);
+	queue_since(&r, r.window, "512:256 768:128");
+	dsm_mock_expect_reply(test, r.dm, "forget", "");
+	let_all_go(r.disk);
+	settle(&r);
+	expect_discards(&r, "0:256");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 384);
+	discard(&r, "896:128", "");
+}
+
+static void a_gap_forgets(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:128", "");
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(r.dm), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(r.dm), 0);
+	forgotten(&r, "suspend");
+	dsm_mock_expect_reply(test, r.dm, "forget", "");
+
+	discard(&r, "0:128", "");
+	dsm_mock_expect_reply(test, r.dm, "set discard on", "");
+	forgotten(&r, "set");
+	dsm_mock_expect_reply(test, r.dm, "forget", "");
+
+	discard(&r, "0:128", "");
+	KUNIT_ASSERT_EQ(test, 0, dsm_mock_load(r.dm, "dsm", "%s 4096 2 discard on",
+					       r.disk->bdev));
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(r.dm), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(r.dm), 0);
+	map_files(&r, "file 1 collection - 0:0:1024");
+	forgotten(&r, "reload");
+}
+
+static void an_area_that_was_not_watched_is_taken_back(struct kunit *test)
+{
+	static const char both[] = "file 1 collection - 0:0:1024 file 2 index - 0:1048576:1024";
+	struct rig r = rig_on(test, disk_of(test, SZ_128K), DSM_MOCK_SECTORS - START,
+			      "%s 4096 2 discard on");
+
+	map_files(&r, both);
+	begin_window(&r);
+	discard(&r, "1048576:128 0:128", "");
+	windows(&r, 1);
+
+	/* nobody sees this write: a window without a bit there */
+	map_files(&r, "file 1 collection - 0:0:1024");
+	windows(&r, 1);
+	write_page(&r, 1048576);
+	map_files(&r, both);
+	windows(&r, 1);
+	discard(&r, "1048704:8", "");
+	windows(&r, 2);
+	discard(&r, "128:128", "0:256");
+	discard(&r, "1048704:128", "");
+	discard(&r, "1048576:128", "1048576:256");
+}
+
+/* A write that meets the discard of an owed page */
+
+static void a_write_waits_for_a_discard_of_what_is_owed(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+	struct dsm_mock_write *write;
+
+	discard(&r, "0:128", "");
+	windows(&r, 3);
+	r.disk->keeps_discards = true;
+	queue_since(&r, r.window, "128:128");
+	dsm_mock_wait_kept(test, r.disk, 1);
+	write = dsm_mock_start(test, r.dm->bdev, REQ_OP_WRITE, 0, 8, 0, 0);
+	msleep(20);
+	KUNIT_EXPECT_FALSE(test, dsm_mock_is_done(write));
+	let_all_go(r.disk);
+	KUNIT_EXPECT_EQ(test, dsm_mock_finish(write), 0);
+	settle(&r);
+	expect_discards(&r, "0:256");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 1);
+	discard(&r, "128:8", "");
+}
+
+static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:128", "");
+	windows(&r, 3);
+	/* The worker waits for the first, and has not looked at the second. */
+	r.disk->keeps_discards = true;
+	queue_since(&r, r.window, "512:256");
+	dsm_mock_wait_kept(test, r.disk, 1);
+	queue_since(&r, r.window, "128:128");
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(r.dm, 8, 8), 0);
+	let_all_go(r.disk);
+	settle(&r);
+	expect_discards(&r, "512:256");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 0);
+}
+
+/* The features */
+
+static void the_features_take_the_place_of_the_queue_s(struct kunit *test)
+{
+	static const char auto_and_64k[] =
+		" discard on discard_granularity auto discard_alignment 65536";
+	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET,
+			      "%s 4096 4 discard on discard_granularity 131072");
+
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_granularity"), SZ_128K);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_alignment"), SZ_128K);
+	discard(&r, "8:512", "256:256");
+	dsm_mock_expect_reply(test, r.dm, "set discard_alignment 4096", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_alignment"), SZ_4K);
+	/* 520 to 1031 */
+	discard(&r, "1032:8", "");
+	discard(&r, "520:504", "520:256");
+	discard(&r, "1024:8", "784:256");
+	dsm_mock_expect_reply(test, r.dm, "set discard_granularity auto", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_granularity"), SZ_4K);
+	discard(&r, "2048:40", "2048:40");
+	/* An alignment that is greater counts for both. */
+	dsm_mock_expect_reply(test, r.dm, "set discard_alignment 65536", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_granularity"), SZ_64K);
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_table(r.dm), auto_and_64k));
+}
+
+static const char * const bad_sizes[] = {
+	"0", "1", "2048", "4095", "4097", "12288", "134217728", "1152921504606846976",
+	"-4096", "4k", "off", "",
+};
+
+static void a_size_is_a_power_of_two(struct kunit *test)
+{
+	static const char * const names[] = { "discard_granularity", "discard_alignment" };
+	struct rig r = new_rig(test);
+	char message[80], line[80], reason[160];
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(names) * (ARRAY_SIZE(bad_sizes) - 1); i++) {
+		const char *name = names[i % 2], *bad = bad_sizes[i / 2];
+
+		snprintf(message, sizeof(message), "set %s %s", name, bad);
+		snprintf(reason, sizeof(reason),
+			 "%s: %s must be auto or a power of two from 4096 to 67108864",
+			 message, name);
+		dsm_mock_expect_refusal(test, r.dm, message, -EINVAL, reason);
+		snprintf(line, sizeof(line), "%%s 0 2 %s %s", name, bad);
+		KUNIT_EXPECT_EQ(test, -EINVAL, dsm_mock_try_table(test, "dsm", DSM_MOCK_TARGET,
+								  line, r.disk->bdev));
+	}
+	dsm_mock_expect_reply(test, r.dm, "set discard_granularity 67108864", "");
+	dsm_mock_expect_reply(test, r.dm, "set discard_alignment AUTO", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_granularity"), SZ_64M);
+	discard(&r, "0:4096", "");
+}
+
+static void a_partition_shifts_the_granule(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = disk_of(test, SZ_4K);
+	struct block_device *part = dsm_mock_partition(test, disk);
+	struct rig r = {
+		.test = test,
+		.disk = disk,
+		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
+				  "%s 40 4 discard on discard_granularity 131072", part),
+	};
+
+	map_files(&r, "file 1 collection - 0:0:4096");
+	begin_window(&r);
+	queue_since(&r, r.window, "0:300");
+	settle(&r);
+	KUNIT_EXPECT_EQ(test, field(&r, "discarded"), 0);
+	windows(&r, 2);
+	queue_since(&r, r.window, "296:304");
+	settle(&r);
+	/* 2048 + 40 + 216 = 9 * 256 */
+	KUNIT_ASSERT_EQ(test, disk->nr, 1);
+	KUNIT_EXPECT_EQ(test, disk->bio[0].sector, 9 * 256);
+	KUNIT_EXPECT_EQ(test, disk->bio[0].sectors, 256);
+}
+
+/* Any discard that may reach further than its pages, against what it must be. */
+static void a_cover_is_what_the_device_wants(struct kunit *test)
+{
+	struct rnd_state rnd;
+
+	prandom_seed_state(&rnd, 1);
+	for (unsigned int i = 0; i < 20000; i++) {
+		u32 align = 8U << prandom_u32_state(&rnd) % 5;
+		struct dsm_granule g = {
+			.align = align,
+			.unit = align << prandom_u32_state(&rnd) % 4,
+			.shift = prandom_u32_state(&rnd) % align,
+		};
+		u64 base = prandom_u32_state(&rnd) % 1024, low = prandom_u32_state(&rnd) % 2048;
+		u64 from = low + prandom_u32_state(&rnd) % 700;
+		u64 to = from + 8 + prandom_u32_state(&rnd) % 700;
+		u64 high = to + prandom_u32_state(&rnd) % 700, start = from, end = to;
+		u64 first = low, last;
+
+		dsm_granule_cover(&g, base, low, high, &start, &end);
+		while ((base + first) % align != g.shift)
+			first++;
+		last = first + (high > first ? (high - first) / align * align : 0);
+		if (last < first + g.unit || from >= last || to <= first) {
+			KUNIT_EXPECT_LE(test, end, start);
+			continue;
+		}
+		if (end <= start) {	/* an end where no whole unit has a part of it */
+			KUNIT_EXPECT_GE(test, from, first + (last - first) / g.unit * g.unit);
+			continue;
+		}
+		KUNIT_EXPECT_GE(test, start, low);
+		KUNIT_EXPECT_LE(test, end, high);
+		KUNIT_EXPECT_EQ(test, (base + start) % align, g.shift);
+		KUNIT_EXPECT_EQ(test, (end - start) % g.unit, 0);
+		/* each unit at an end has a part of it */
+		KUNIT_EXPECT_LT(test, from, start + g.unit);
+		KUNIT_EXPECT_GT(test, to + g.unit, end);
+		/* all of it, if there is room */
+		if (last - first >= to - from + g.unit + align && from >= first && to <= last) {
+			KUNIT_EXPECT_LE(test, start, from);
+			KUNIT_EXPECT_GE(test, end, to);
+		}
+	}
+}
+
+/* Anything, against a set of pages that nobody needs */
+
+#define PAGES 512
+
+struct model {
+	u64 window, valid;
+	u64 written[PAGES];		/* the last window in which it was, or 0 */
+	DECLARE_BITMAP(dead, PAGES);
+	DECLARE_BITMAP(passed, PAGES);	/* by the last message */
+	unsigned int discards;
+};
+
+static void model_write(struct rig *r, struct model *m, unsigned int page, unsigned int pages)
+{
+	KUNIT_ASSERT_EQ(r->test, 0, dsm_mock_submit(r->dm->bdev, REQ_OP_WRITE_ZEROES, page * 8,
+						    pages * 8, 0, 0));
+	for (; pages; pages--, page++) {
+		m->written[page] = r->window;
+		clear_bit(page, m->dead);
+	}
+}
+
+static void model_window(struct rig *r, struct model *m)
+{
+	m->valid = m->valid ? r->window : 0;
+	begin_window(r);
+	m->valid = m->valid ?: r->window;
+}
+
+static void model_gap(struct rig *r, struct model *m, unsigned int how)
+{
+	if (how == 0) {
+		dsm_mock_expect_reply(r->test, r->dm, "forget", "");
+	} else {
+		if (how == 1) {
+			KUNIT_ASSERT_EQ(r->test, dsm_mock_suspend(r->dm), 0);
+			KUNIT_ASSERT_EQ(r->test, dsm_mock_resume(r->dm), 0);
+		} else {
+			dsm_mock_expect_reply(r->test, r->dm, "set discard on", "");
+		}
+		m->valid = 0;
+		model_window(r, m);
+	}
+	bitmap_zero(m->dead, PAGES);
+}
+
+/* Names some ranges; what is discarded is dead, and a whole granule that is new is. */
+static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
+{
+	u64 since = prandom_u32_state(rnd) % 3 ? m->valid : r->window;
+	unsigned int nr = 1 + prandom_u32_state(rnd) % 6;
+	DECLARE_BITMAP(sent, PAGES);
+	char ranges[96];
+	size_t at = 0;
+
+	bitmap_zero(m->passed, PAGES);
+	bitmap_zero(sent, PAGES);
+	for (unsigned int i = 0; i < nr; i++) {
+		unsigned int page = prandom_u32_state(rnd) % PAGES;
+		unsigned int end = min(page + 1 + prandom_u32_state(rnd) % 40, PAGES);
+
+		at += scnprintf(ranges + at, sizeof(ranges) - at, " %u:%u", page * 8,
+				(end - page) * 8);
+		for (; page < end; page++) {
+			if (m->written[page] >= since)
+				continue;
+			set_bit(page, m->passed);
+			if (m->written[page] < m->valid)
+				set_bit(page, m->dead);
+		}
+	}
+	dsm_mock_forget(r->disk);
+	queue_since(r, since, ranges + 1);
+	settle(r);
+	for (unsigned int i = 0; i < r->disk->nr; i++) {
+		u64 first = (r->disk->bio[i].sector - START) / 8;
+
+		m->discards++;
+		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sectors % UNIT, 0);
+		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sector % UNIT, 0);
+		bitmap_set(sent, first, r->disk->bio[i].sectors / 8);
+	}
+	for (unsigned int page = 0; page < PAGES; page++)
+		if (test_bit(page, sent))
+			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, m->dead) ||
+					      test_bit(page, m->passed), "page %u", page);
+	for (unsigned int page = 0; since == m->valid && page < PAGES; page += UNIT / 8)
+		if (find_next_zero_bit(m->dead, PAGES, page) >= page + UNIT / 8 &&
+		    find_next_bit(m->passed, PAGES, page) < page + UNIT / 8)
+			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, sent),
+					      "the granule of page %u", page);
+}
+
+static void anything_against_a_set(struct kunit *test)
+{
+	for (unsigned int seed = 1; seed <= 6; seed++) {
+		struct rig r = new_rig(test);
+		struct model *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+		struct rnd_state rnd;
+
+		KUNIT_ASSERT_NOT_NULL(test, m);
+		prandom_seed_state(&rnd, seed);
+		m->valid = r.window;
+		for (unsigned int step = 0; step < 400; step++) {
+			unsigned int what = prandom_u32_state(&rnd) % 100;
+			unsigned int page = prandom_u32_state(&rnd) % (PAGES - 4);
+
+			if (what < 25)
+				model_write(&r, m, page, 1 + prandom_u32_state(&rnd) % 4);
+			else if (what < 35)
+				model_window(&r, m);
+			else if (what < 37)
+				model_gap(&r, m, prandom_u32_state(&rnd) % 3);
+			else
+				model_discard(&r, m, &rnd);
+		}
+		KUNIT_EXPECT_EQ(test, field(&r, "discard_failed"), 0);
+		KUNIT_EXPECT_GT(test, m->discards, 50);
+	}
+}
+
+static struct kunit_case owed_cases[] = {
+	KUNIT_CASE(a_granule_comes_together),
+	KUNIT_CASE(a_granule_is_discarded_once_for_a_message),
+	KUNIT_CASE(what_was_short_has_little_beside_it),
+	KUNIT_CASE(a_dead_granule_goes_again_when_a_page_of_it_does),
+	KUNIT_CASE(the_window_before_counts_for_what_is_owed),
+	KUNIT_CASE(small_granules_owe_nothing),
+	KUNIT_CASE(a_write_takes_a_page_back),
+	KUNIT_CASE(a_message_forgets),
+	KUNIT_CASE(what_was_queued_before_is_forgotten),
+	KUNIT_CASE(a_gap_forgets),
+	KUNIT_CASE(an_area_that_was_not_watched_is_taken_back),
+	KUNIT_CASE(a_write_waits_for_a_discard_of_what_is_owed),
+	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
+	KUNIT_CASE(the_features_take_the_place_of_the_queue_s),
+	KUNIT_CASE(a_size_is_a_power_of_two),
+	KUNIT_CASE(a_partition_shifts_the_granule),
+	KUNIT_CASE(a_cover_is_what_the_device_wants),
+	KUNIT_CASE(anything_against_a_set),
+	{}
+};
+
+static struct kunit_suite owed_suite = {
+	.name = "dm-dsm-owed",
+	.test_cases = owed_cases,
+};
+
+kunit_test_suite(owed_suite);

@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# What drives take of discards is measured: one that says 128 KiB and takes 4 is told from
+# those that take whole units of 64 and of 128 KiB.
+. "$(dirname "$0")/lib.sh"
+load_module
+
+plug says128 >/dev/null
+says128=$(disk_by_serial says128)
+takes64=$(disk_by_serial takes64)
+takes128=$(disk_by_serial takes128)
+
+# QEMU's drives are never late, and have no write buffer.
+probe() { dsmctl probe-discard --filler 0 --wait 0 "$@"; }
+# what JSON: the measure, in one line
+what() { jq -r '"\(.verdict) \(.proof) \(.granularity) \(.alignment) \(.changed_beside_bytes)"' <<<"$1"; }
+
+is 'a drive that says 128 KiB takes 4' "$(what "$(probe --destroy "$says128" -o json)")" 'taken reads 4096 4096 0'
+is 'one takes whole units of 64 KiB' "$(what "$(probe --destroy "$takes64" -o json)")" 'taken reads 65536 65536 0'
+is 'one takes whole units of 128 KiB' "$(what "$(probe --destroy "$takes128" -o json)")" 'taken reads 131072 131072 0'
+
+# A partition that is not aligned to what the drive takes.
+sfdisk -q "$takes64" <<<'start=257, size=100000'
+said=$(probe --destroy "${takes64}p1" -o json)
+is 'a partition that shifts the units is measured as the disk' "$(what "$said")" 'taken reads 65536 65536 0'
+mkfs.ext4 -q -F "${takes64}p1"
+mount "${takes64}p1" /mnt
+refused 'what is mounted is refused' 'it is mounted, or in use otherwise; nothing was written' probe --destroy "${takes64}p1"
+refused 'so is the disk of a partition that is' 'nothing was written' probe --destroy "$takes64"
+is 'and nothing was' "$(blkid -o value -s TYPE "${takes64}p1")" ext4
+umount /mnt
+wipefs -qa "${takes64}p1" "$takes64"
+blockdev --rereadpt "$takes64"
+
+# Through the target, in a scratch file, with others at work.
+dsmctl create t "$says128" --policy none >/dev/null
+refused 'what a dsm device is on is refused' 'in use otherwise' probe --destroy "$says128"
+refused 'without a file system there is no scratch file' 'no file system is mounted from it' probe t
+mkfs.ext4 -q -F /dev/mapper/t
+mount /dev/mapper/t /mnt
+fio --name=beside --filename=/mnt/beside --size=64m --rw=randwrite --bs=4k --direct=1 --time_based --runtime=3600 \
+	--verify=crc32c --do_verify=0 --rate_iops=200 --minimal >/dev/null &
+beside=$!
+until_true '[[ -s /mnt/beside ]]'
+head -c 16M /dev/urandom >/mnt/kept
+sync
+sum=$(sha256sum </mnt/kept)
+features=$(dmsetup table t)
+said=$(probe t -o json)
+is 'through the target it is the same, from what that sends at least' "$(what "$said")" 'taken reads 16384 4096 0'
+is 'the commands that set it are given' "$(jq -r '.commands[]' <<<"$said")" \
+	"$(printf 'dsmctl set t %s\n' 'discard_granularity 16384' 'discard_alignment 4096')"
+is 'the device is as it was' "$(dmsetup table t)" "$features"
+is 'the table, too' "$(field t files)" 0
+is 'and the file system' "$(find /mnt -type f | sort | xargs)" '/mnt/beside /mnt/kept'
+
+# Interrupted, nothing is left.
+used() { df -k --output=used /mnt | tail -n 1; }
+before=$(used)
+dsmctl probe-discard t --filler 0 --wait 0 >/dev/null 2>/tmp/said &
+until_true '[[ $(field t files) == 1 ]]'
+kill -INT $!
+wait $!
+is 'an interrupted one ends' "$?" 1
+matches 'and says so' "$(cat /tmp/said)" 'interrupted; the scratch file is gone, and the device is as it was'
+is 'its scratch file is gone' "$(used)" "$before"
+is 'the device is as it was, too' "$(dmsetup table t)" "$features"
+kill $beside
+wait $beside 2>/dev/null
+echo 3 >/proc/sys/vm/drop_caches
+is 'what was beside is as it was' "$(sha256sum </mnt/kept)" "$sum"
+umount /mnt
+dmsetup remove t
+
+# What was measured, kept: the same drive in the target's own pieces.
+dsmctl create t "$takes64" --policy none >/dev/null
+mkfs.xfs -q -f /dev/mapper/t
+mount /dev/mapper/t /mnt
+is 'units of 64 KiB through the target, on XFS' "$(what "$(probe t -o json)")" 'taken reads 65536 65536 0'
+while read -r command; do
+	works "$command" $command
+done < <(probe t -o json | jq -r '.commands[]')
+is 'which is in the table then' "$(dmsetup table t | grep -o 'discard_granularity [0-9]* discard_alignment [0-9]*')" \
+	'discard_granularity 65536 discard_alignment 65536'
+umount /mnt
+dmsetup remove t
+for disk in few says128 takes64 takes128; do
+	park $disk
+done
+done_testing
