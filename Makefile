@@ -56,6 +56,9 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 all: module userspace
 
 module:
+	@test -e $(KDIR)/Makefile -a -e $(KDIR)/include/generated/autoconf.h || { \
+		echo "dm-dsm: $(KDIR), the headers of kernel $(KVER), is missing or incomplete:" \
+			"install linux-headers-$(KVER), or kernel-devel-$(KVER), again" >&2; exit 1; }
 	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
 
 userspace:

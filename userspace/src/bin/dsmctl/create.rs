@@ -15,7 +15,7 @@ use dsm::cli::dsmctl::{Create, Features, Groups, Output, Piece, Streams};
 use dsm::drive::afford::Layout;
 use dsm::drive::below::{self, Affords};
 use dsm::drive::prefer;
-use dsm::kernel::device::Device;
+use dsm::kernel::device::{Device, Target};
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::{Dm, Id, Line};
 use dsm::kernel::exchange;
@@ -179,6 +179,13 @@ impl Stamped {
             eprintln!(
                 "dsmctl: note: {name}: {}; a policy that you name overrides it",
                 printable(&chosen.why)
+            );
+        }
+        let status = Device::open(name).ok().and_then(|d| d.status().ok());
+        if let Some(s) = status.filter(|s| s.hints_unsupported && s.policy != "none") {
+            eprintln!(
+                "dsmctl: note: {name}: this kernel has neither write streams nor lifetime hints: policy {} stamps nothing, what is written is counted",
+                s.policy
             );
         }
     }
