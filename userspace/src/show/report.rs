@@ -129,7 +129,9 @@ impl Report {
             "leaves" => "told by the disks below",
             "machine" => "told by the disks below, lowered to what every disk here takes",
             "stacked" => "what lies below does not tell",
-            "kernel" if self.status.hints_unsupported => "this kernel has neither write streams nor lifetime hints",
+            "kernel" if self.status.hints_unsupported => {
+                "this kernel has neither write streams nor lifetime hints"
+            }
             "kernel" => "this kernel has no write streams",
             "none" => "the device has none",
             _ => "",

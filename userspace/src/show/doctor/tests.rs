@@ -236,13 +236,22 @@ fn the_kernel_and_the_module() {
         &[newer],
     );
     note(&old("none"), "kernel", "has no write streams");
-    for (release, hints) in [("5.17.9", true), ("5.18.0", false), ("6.1.0-9", false), ("6.9.0", true)] {
+    for (release, hints) in [
+        ("5.17.9", true),
+        ("5.18.0", false),
+        ("6.1.0-9", false),
+        ("6.9.0", true),
+    ] {
         let bare = diagnosis(|f| {
             f.kernel.release = release.into();
             f.kernel.write_streams = Some(false);
             f.devices[0].below.as_mut().unwrap().status.policy = "none".into();
         });
-        let text = if hints { "need none" } else { "neither write streams nor lifetime hints" };
+        let text = if hints {
+            "need none"
+        } else {
+            "neither write streams nor lifetime hints"
+        };
         note(&bare, "kernel", text);
         assert_eq!(bare.text(&Ink::plain()).contains("neither write streams"), !hints);
     }
