@@ -313,7 +313,10 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
     anew(&mut rule, &mut database);
 
     // Another process that opens it before the turtle is read
-    database.opens = Some(Owner { pid: 9, ..database.owner });
+    database.opens = Some(Owner {
+        pid: 9,
+        ..database.owner
+    });
     database.turtle += 1;
     let halt = rule.look(&mut database, &target).unwrap_err();
     assert_eq!(halt.to_string(), "another process has opened the database");
