@@ -44,7 +44,7 @@ record t file 17 collection 8192 0:2048:32 file 18 index - 0:4096:16
 is 'a table is uploaded' "$(commit t)" 'generation 1 files 2 extents 3'
 
 state() { dmsetup table t; dmsetup status t | sed 's/ window_ms [0-9]*//'; message t regions; }
-unchanged=$(state)
+before=$(state)
 
 again() { begin t "${1:-update}"; }
 
@@ -88,6 +88,6 @@ matches 'an upload under way is seen' "$(dmsetup status t)" " upload $upload upl
 works 'the other one is not disturbed' message t abort "$upload"
 matches 'and ends' "$(dmsetup status t)" ' upload 0 '
 
-is 'the running state is as it was' "$(state)" "$unchanged"
+is 'the running state is as it was' "$(state)" "$before"
 dmsetup remove t
 done_testing

@@ -129,14 +129,14 @@ blocks_left() { nvme fdp status "$1" -o json | jq -r '.ruhss[].ruamw'; }
 
 # blocks_taken BEFORE AFTER: what two of those differ by, on one line
 blocks_taken() {
-	local before after i
+	local taken left i
 
-	mapfile -t before <<<"$1"
-	mapfile -t after <<<"$2"
-	for i in "${!before[@]}"; do
-		before[i]=$((before[i] - after[i]))
+	mapfile -t taken <<<"$1"
+	mapfile -t left <<<"$2"
+	for i in "${!taken[@]}"; do
+		taken[i]=$((taken[i] - left[i]))
 	done
-	echo "${before[*]}"
+	echo "${taken[*]}"
 }
 
 # put DEVICE BLOCK COUNT [KIB]: COUNT direct writes of KIB each from 4 KiB block
