@@ -19,18 +19,19 @@ is 'a drive that says 128 KiB takes 4' "$(what "$(probe --destroy "$says128" -o 
 is 'one takes whole units of 64 KiB' "$(what "$(probe --destroy "$takes64" -o json)")" 'taken reads 65536 65536 0'
 is 'one takes whole units of 128 KiB' "$(what "$(probe --destroy "$takes128" -o json)")" 'taken reads 131072 131072 0'
 
-# A partition that is not aligned to what the drive takes.
-sfdisk -q "$takes64" <<<'start=257, size=100000'
-said=$(probe --destroy "${takes64}p1" -o json)
-is 'a partition that shifts the units is measured as the disk' "$(what "$said")" 'taken reads 65536 65536 0'
-mkfs.ext4 -q -F "${takes64}p1"
-mount "${takes64}p1" /mnt
-refused 'what is mounted is refused' 'it is mounted, or in use otherwise; nothing was written' probe --destroy "${takes64}p1"
-refused 'so is the disk of a partition that is' 'nothing was written' probe --destroy "$takes64"
-is 'and nothing was' "$(blkid -o value -s TYPE "${takes64}p1")" ext4
+# Behind dm-linear nobody says what deallocated blocks read as.
+dmsetup create shifted --table "0 800000 linear $takes64 $((257 * 8))"
+shifted=/dev/mapper/shifted
+is 'what a drive behind dm-linear takes is not decided' "$(what "$(probe --destroy $shifted -o json)")" \
+	'not-decidable null null null 0'
+mkfs.ext4 -q -F $shifted
+mount $shifted /mnt
+refused 'what is mounted is refused' 'it is mounted, or in use otherwise; nothing was written' probe --destroy $shifted
+refused 'so is the disk below' 'nothing was written' probe --destroy "$takes64"
+is 'and nothing was' "$(blkid -o value -s TYPE $shifted)" ext4
 umount /mnt
-wipefs -qa "${takes64}p1" "$takes64"
-blockdev --rereadpt "$takes64"
+wipefs -qa $shifted
+dmsetup remove shifted
 
 # Through the target, in a scratch file, with others at work.
 dsmctl create t "$says128" --policy none >/dev/null
@@ -63,7 +64,8 @@ kill -INT $!
 wait $!
 is 'an interrupted one ends' "$?" 1
 matches 'and says so' "$(cat /tmp/said)" 'interrupted; the scratch file is gone, and the device is as it was'
-is 'its scratch file is gone' "$(used)" "$before"
+# The other file's extents take some blocks more.
+works 'its scratch file is gone' eval '(($(used) < before + 1024))'
 is 'the device is as it was, too' "$(dmsetup table t)" "$features"
 kill $beside
 wait $beside 2>/dev/null
