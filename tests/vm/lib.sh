@@ -129,14 +129,14 @@ blocks_left() { nvme fdp status "$1" -o json | jq -r '.ruhss[].ruamw'; }
 
 # blocks_taken BEFORE AFTER: what two of those differ by, on one line
 blocks_taken() {
-	local taken left i
+	local had has i
 
-	mapfile -t taken <<<"$1"
-	mapfile -t left <<<"$2"
-	for i in "${!taken[@]}"; do
-		taken[i]=$((taken[i] - left[i]))
+	mapfile -t had <<<"$1"
+	mapfile -t has <<<"$2"
+	for i in "${!had[@]}"; do
+		had[i]=$((had[i] - has[i]))
 	done
-	echo "${taken[*]}"
+	echo "${had[*]}"
 }
 
 # put DEVICE BLOCK COUNT [KIB]: COUNT direct writes of KIB each from 4 KiB block
