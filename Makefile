@@ -2,8 +2,8 @@
 #
 # make               the module for the running kernel (or KDIR=), and userspace
 # make demo          the main job on emulated hardware, from nothing
-# make quick         what takes three minutes: before every commit
-# make check         every test that is short, in a quarter of an hour
+# make quick         the tests to run before every commit
+# make check         every test that is short
 # make check-all     every test but the long forms; CI runs this
 # make nightly       every test, the long forms and the mutants among them
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
