@@ -65,7 +65,7 @@
 //! salvage, or who changes the file system, gives them a meaning without a write.
 
 mod disk;
-mod ground;
+pub mod ground;
 mod link;
 mod list;
 #[cfg(test)]
