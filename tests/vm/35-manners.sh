@@ -24,32 +24,46 @@ for disk in "$ssd" "$pi"; do
 	dmsetup remove linear
 done
 
-dmsetup create t --table "0 131072 dsm $ssd 0"
-begin t full
-record t file 1 collection 33554432 0:0:131072
-commit t >/dev/null
-
-# RWF_NOWAIT is refused where a device cannot do it.
-works 'writes that must not wait' fio --name=nowait --filename=/dev/mapper/t --ioengine=io_uring \
-	--direct=1 --rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --nowait=1 --minimal
-is 'are counted' "$(message t regions | awk '{ n += $13 } END { print n }')" 500
-
+# RWF_NOWAIT is refused where a device cannot do it, and polling where its queue does not:
+# with old kernels that is dm-linear as well.
+nowait() {
+	fio --name=nowait --filename=/dev/mapper/$1 --ioengine=io_uring --direct=1 --rw=randwrite --bs=4k \
+		--size=64m --number_ios=500 --iodepth=8 --nowait=1 --minimal
+}
 polled() {
-	fio --name=polled --filename=/dev/mapper/t --ioengine=io_uring --hipri --direct=1 --rw=randwrite \
+	fio --name=polled --filename=/dev/mapper/$1 --ioengine=io_uring --hipri --direct=1 --rw=randwrite \
 		--bs=4k --size=64m --number_ios=500 --iodepth=8 --verify=crc32c --minimal
 }
-is 'the disk and the device poll' "$(cat "$(queue "$ssd")/io_poll" "$(queue /dev/mapper/t)/io_poll" | paste -sd' ')" '1 1'
-works 'polled writes, verified' polled
+does() { "$@" >/tmp/fio 2>&1 && echo works || { grep -o -m 1 'error=.*' /tmp/fio || echo fails; }; }
+polls() { (($(<"$(queue "/dev/mapper/$1")/io_poll"))); }
+# as_linear WHAT TEXT DEVICE: on t, what dm-linear does on DEVICE
+as_linear() {
+	dmsetup create linear --table "0 131072 linear $3 0"
+	linear=$(does "$1" linear)
+	dmsetup remove linear
+	all+=("$linear")
+	is "$2, as dm-linear: $linear" "$(does "$1" t)" "$linear"
+}
+
+table() { # DEVICE [FEATURE...]
+	dmsetup create t --table "0 131072 dsm $1 0 $(($# - 1)) ${*:2}"
+	begin t full
+	record t file 1 collection 33554432 0:0:131072
+	commit t >/dev/null
+}
+all=()
+table "$ssd"
+as_linear nowait 'writes that must not wait' "$ssd"
+[[ $linear != works ]] || is 'are counted' "$(message t regions | awk '{ n += $13 } END { print n }')" 500
+as_linear polls 'whether the device polls' "$ssd"
+as_linear polled 'polled writes, verified' "$ssd"
 dmsetup remove t
 
 dmsetup create low --table "0 131072 linear $ssd 0"
-dmsetup create t --table "0 131072 dsm /dev/mapper/low 0 2 leaves $ssd"
-begin t full
-record t file 1 collection 33554432 0:0:131072
-commit t >/dev/null
-works 'polled writes above dm-linear' polled
-works 'and such as must not wait' fio --name=nowait --filename=/dev/mapper/t --ioengine=io_uring --direct=1 \
-	--rw=randwrite --bs=4k --size=64m --number_ios=500 --iodepth=8 --nowait=1 --minimal
+table /dev/mapper/low leaves "$ssd"
+as_linear polled 'polled writes above dm-linear' /dev/mapper/low
+as_linear nowait 'and such as must not wait' /dev/mapper/low
+! has_write_streams "$ssd" || is 'a kernel with write streams does it all' "${all[*]}" 'works works works works works'
 dmsetup remove t
 dmsetup remove low
 

@@ -20,7 +20,8 @@ zeroes() {
 	perl -e '
 		my ($disk, $at, $sectors) = @ARGV;
 		my ($n, $page) = (0);
-		open my $file, "<", $disk and sysseek $file, 512 * $at, 0 or die "$disk: $!";
+		open(my $file, "<", $disk) or die "$disk: $!";
+		sysseek($file, 512 * $at, 0);
 		for (1 .. $sectors / 8) {
 			sysread($file, $page, 4096) == 4096 or die "$disk: $!";
 			$n += $page !~ /[^\0]/;
