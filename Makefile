@@ -2,8 +2,8 @@
 #
 # make               the module for the running kernel (or KDIR=), and userspace
 # make demo          the main job on emulated hardware, from nothing
-# make quick         what takes three minutes: before every commit
-# make check         every test that is short, in a quarter of an hour
+# make quick         the tests to run before every commit
+# make check         every test that is short
 # make check-all     every test but the long forms; CI runs this
 # make nightly       every test, the long forms and the mutants among them
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
@@ -15,6 +15,7 @@
 #                    compacted and cut off from power on a disk that poisons, in UML
 # make fuzz          a million mutated messages and constructor lines, in UML
 # make mutants       breaks the module in ways that are listed, and sees a test fail
+# make mutants-userspace  the same for what decides about discards in userspace
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
@@ -56,6 +57,9 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 all: module userspace
 
 module:
+	@test -e $(KDIR)/Makefile -a -e $(KDIR)/include/generated/autoconf.h || { \
+		echo "dm-dsm: $(KDIR), the headers of kernel $(KVER), is missing or incomplete:" \
+			"install linux-headers-$(KVER), or kernel-devel-$(KVER), again" >&2; exit 1; }
 	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
 
 userspace:
@@ -176,6 +180,9 @@ bench-agent:
 mutants:
 	tests/mutants/run
 
+mutants-userspace:
+	tests/mutants/userspace
+
 vm-test:
 	tests/check vm
 
@@ -199,4 +206,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean

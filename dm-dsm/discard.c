@@ -75,7 +75,6 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-#include "compat/compat.h"
 #include "discard.h"
 #include "dsm.h"
 #include "granule.h"
@@ -832,7 +831,7 @@ static int dsm_parse_range(struct dsm *d, const char *word, struct dsm_pages *ra
 	const char *first;
 	u64 start;
 
-	if (strscpy(copy, word) < 0)
+	if (strscpy(copy, word, sizeof(copy)) < 0)
 		return -EINVAL;
 	first = strsep(&rest, ":");
 	if (!rest || kstrtou64(first, 10, &start) || kstrtou64(rest, 10, sectors) ||

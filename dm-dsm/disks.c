@@ -3,12 +3,11 @@
 #include <linux/device.h>
 #include <linux/minmax.h>
 
-#include "compat/compat.h"
 #include "disks.h"
 
 unsigned int dsm_own_streams(struct block_device *bdev)
 {
-	return dsm_queue_write_streams(bdev_get_queue(bdev));
+	return READ_ONCE(bdev_get_queue(bdev)->limits.max_write_streams);
 }
 
 unsigned int dsm_disk_streams(struct device *dev)

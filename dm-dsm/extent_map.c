@@ -5,7 +5,6 @@
 #include <linux/slab.h>
 #include <linux/sort.h>
 
-#include "compat/compat.h"
 #include "extent_map.h"
 #include "memory.h"
 

@@ -10,7 +10,6 @@
 #include <linux/preempt.h>
 #include <linux/string.h>
 
-#include "compat/compat.h"
 #include "dsm.h"
 #include "mock_test.h"
 #include "trace.h"

@@ -2,7 +2,6 @@
 #include <linux/math64.h>
 #include <linux/minmax.h>
 
-#include "compat/compat.h"
 #include "granule.h"
 
 static u32 dsm_rest(u64 sector, u32 unit)

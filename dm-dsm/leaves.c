@@ -6,7 +6,6 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "compat/compat.h"
 #include "disks.h"
 #include "leaves.h"
 
@@ -27,7 +26,7 @@ static bool dsm_is_dm(struct block_device *bdev)
 
 bool dsm_is_stacked(struct block_device *bdev)
 {
-	return dsm_is_dm(bdev) || !list_empty(&bdev->bd_disk->slave_bdevs);
+	return dsm_is_dm(bdev) || dsm_disk_has_slaves(bdev->bd_disk);
 }
 
 static int dsm_leaf_open(struct dsm_leaves *leaves, const char *path, char **error)

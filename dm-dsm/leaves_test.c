@@ -226,7 +226,7 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 
 	format_dev_t(first, disk->bdev->bd_dev);
 	format_dev_t(second, other->bdev->bd_dev);
-	KUNIT_EXPECT_NOT_NULL(test, strstr(table, " 0 28 policy dsm "));
+	KUNIT_EXPECT_NOT_NULL(test, strstr(table, " 0 32 policy dsm "));
 	KUNIT_EXPECT_STREQ(test, strstr(table, " leaves"),
 			   format(test, " leaves %s,%s", first, second));
 

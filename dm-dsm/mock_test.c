@@ -11,7 +11,6 @@
 #include <linux/uaccess.h>
 #include <linux/unaligned.h>
 
-#include "compat/compat.h"
 #include "mock_test.h"
 
 /* Guards against waiting for ever; nothing is measured by it. */

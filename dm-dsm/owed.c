@@ -48,7 +48,6 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "compat/compat.h"
 #include "discard.h"
 #include "owed.h"
 

@@ -5,7 +5,6 @@
 #include <linux/minmax.h>
 #include <linux/slab.h>
 
-#include "compat/compat.h"
 #include "memory.h"
 #include "regions.h"
 

@@ -100,7 +100,7 @@ void dsm_relayout(struct dsm *d, bool force)
 	last = params->streams == DSM_AUTO ? device :
 					     min(device, base + params->streams - 1);
 	dsm_layout_init(&layout, params->policy, params->groups, base, last,
-			params->hints);
+			params->hints && DSM_HAVE_WRITE_HINT);
 	if (params->policy != DSM_POLICY_NONE)
 		layout.greatest = device;
 

@@ -49,15 +49,15 @@ static const char *dsm_source_name(const struct dsm *d)
 	}
 }
 
-static void dsm_emit_discard(struct dsm *d, char *result, size_t sz,
-			     unsigned int maxlen)
+static size_t dsm_emit_discard(struct dsm *d, char *result, size_t sz,
+			       unsigned int maxlen)
 {
 	struct dsm_discard_status status;
 	bool on = dsm_discard_is_on(d);
 
 	DMEMIT(" discard %s", on ? "on" : d->params.discard ? "unsupported" : "off");
 	if (!on)
-		return;
+		return sz;
 
 	dsm_discard_status(d, &status);
 	DMEMIT(" discard_window %llu discard_valid %llu discard_queued %u",
@@ -71,6 +71,7 @@ static void dsm_emit_discard(struct dsm *d, char *result, size_t sz,
 	       status.counts.too_short, status.owed * DSM_PAGE_SECTORS);
 	DMEMIT(" discard_granularity %u discard_alignment %u",
 	       status.granularity, status.alignment);
+	return sz;
 }
 
 static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
@@ -103,7 +104,9 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 			       dsm_count(d, stream[i].sectors));
 	}
 	sz = dsm_upload_emit(d, result, sz, maxlen);
-	dsm_emit_discard(d, result, sz, maxlen);
+	sz = dsm_emit_discard(d, result, sz, maxlen);
+	if (!DSM_HAVE_WRITE_HINT)
+		DMEMIT(" hints unsupported");
 }
 
 void dsm_status(struct dm_target *ti, status_type_t type,

@@ -5,7 +5,6 @@
 #include <linux/rw_hint.h>
 #include <linux/string.h>
 
-#include "compat/compat.h"
 #include "disks.h"
 #include "leaves.h"
 #include "streams.h"

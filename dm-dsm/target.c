@@ -18,7 +18,6 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "compat/compat.h"
 #include "dsm.h"
 #include "leaves.h"
 #include "watch.h"
@@ -46,7 +45,7 @@ static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
 	struct dsm_stream_count __percpu *count = &d->counts->stream[stream];
 
 	dsm_bio_set_stream(bio, stamp.stream);
-	bio->bi_write_hint = stamp.hint;
+	dsm_bio_set_hint(bio, stamp.hint);
 	this_cpu_inc(count->writes);
 	this_cpu_add(count->sectors, sectors);
 	trace_dsm_place(d, sector, sectors, stamp);
@@ -54,7 +53,7 @@ static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
 
 static __always_inline union dsm_stamp dsm_bio_stamp(const struct bio *bio)
 {
-	return dsm_stamp(dsm_bio_stream(bio), bio->bi_write_hint);
+	return dsm_stamp(dsm_bio_stream(bio), dsm_bio_hint(bio));
 }
 
 /* Where in the target a bio lies that is remapped already */
@@ -130,7 +129,7 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 {
 	const struct dsm_extent_map *map;
 	union dsm_stamp stamp = {};
-	unsigned int hint = min(bio->bi_write_hint, DSM_NR_HINTS - 1);
+	unsigned int hint = min_t(u8, dsm_bio_hint(bio), DSM_NR_HINTS - 1);
 	unsigned int here, done, pieces = 0;
 	u16 kept = READ_ONCE(d->kept.both);
 
@@ -150,7 +149,7 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 		if (!done) {
 			stamp = next;
 		} else if ((next.both != stamp.both || pieces == DSM_MAX_PIECES) &&
-			   !(bio->bi_opf & DSM_REQ_ATOMIC)) {
+			   !(bio->bi_opf & REQ_ATOMIC)) {
 			dm_accept_partial_bio(bio, done);
 			this_cpu_inc(d->counts->split);
 			sectors = done;
@@ -417,7 +416,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 		goto bad;
 	}
 
-	ti->accounts_remapped_io = true;	/* those that wait for a discard */
+	dsm_set_accounts_remapped_io(ti);	/* those that wait for a discard */
 	ti->num_flush_bios = 1;
 	ti->num_discard_bios = 1;
 	ti->num_secure_erase_bios = 1;

@@ -868,7 +868,8 @@ static void the_ima_line_names_the_target(struct kunit *test)
 			   "target_name=dsm,target_version=1.0.0,device_name=259:0,start=8,"
 			   "policy=boundary,groups=3,alpha=auto,prediction=predicted,range=written,"
 			   "primary_filter=on,threshold1=1000,threshold2=5,streams=auto,"
-			   "stream_base=1,hints=on,foreign=keep,discard=off;");
+			   "stream_base=1,hints=on,foreign=keep,discard=off,"
+			   "discard_granularity=auto,discard_alignment=auto;");
 }
 
 static struct kunit_case target_cases[] = {

@@ -18,7 +18,6 @@
 #include <linux/string.h>
 #include <linux/workqueue.h>
 
-#include "compat/compat.h"
 #include "dsm.h"
 #include "memory.h"
 
@@ -338,7 +337,7 @@ static bool dsm_parse_extent(const char *word, struct dsm_upload_extent *extent)
 	char copy[3 * sizeof("18446744073709551615")], *rest = copy;
 	const char *offset, *start;
 
-	if (strscpy(copy, word) < 0)
+	if (strscpy(copy, word, sizeof(copy)) < 0)
 		return false;
 	offset = strsep(&rest, ":");
 	start = strsep(&rest, ":");

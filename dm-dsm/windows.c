@@ -6,7 +6,6 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "compat/compat.h"
 #include "dsm.h"
 #include "memory.h"
 #include "trace.h"

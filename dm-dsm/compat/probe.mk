@@ -1,12 +1,42 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Features are probed in the headers, not derived from the kernel's version:
-# distributions and stable kernels backport.
+# What a kernel has is tried with its compiler and flags, not derived from its version:
+# distributions and stable kernels backport.  All of probes/ is compiled at once; the
+# kernel has NAME, and DSM_PROBED_NAME is defined, if the compiler has nothing to say of
+# NAME.c.  So it must be with 0-yes.c, and must not be with z-no.c, the last: else the
+# compiler has not seen them all, and nothing is known.
+#
+# The flags are not put within quotes: they have some of their own.
 
-dsm-probe = $(if $(shell grep -sl '$(2)' $(srctree)/include/linux/$(1)),-D$(3))
+dsm-compat := $(src)/compat
+dsm-probes := $(sort $(wildcard $(dsm-compat)/probes/*.c))
+dsm-said := $(shell cat $(dsm-probes) | LC_ALL=C $(CC) $(NOSTDINC_FLAGS) $(LINUXINCLUDE) \
+	$(KBUILD_CPPFLAGS) $(KBUILD_CFLAGS) -DMODULE -std=gnu11 -Werror \
+	-x c -fsyntax-only - 2>&1 | grep -e '^[^ ]*\.c:' -e error: -e 'not found')
+dsm-has = $(if $(filter $(1).c:%,$(dsm-said)),,$(1))
+dsm-need = $(if $(call dsm-has,$(1)),,$(error dm-dsm: $(2)))
 
-ccflags-y += $(call dsm-probe,blk_types.h,bi_write_stream,DSM_PROBED_WRITE_STREAM)
-ccflags-y += $(call dsm-probe,blk_types.h,define REQ_ATOMIC,DSM_PROBED_REQ_ATOMIC)
-ccflags-y += $(call dsm-probe,sort.h,sort_nonatomic,DSM_PROBED_SORT_NONATOMIC)
-ccflags-y += $(call dsm-probe,device-mapper.h,flush_bypasses_map,DSM_PROBED_FLUSH_BYPASSES_MAP)
-ccflags-y += $(if $(shell grep -s -A2 'dm_prepare_ioctl_fn. ' \
-	$(srctree)/include/linux/device-mapper.h | grep 'unsigned int cmd'),-DDSM_PROBED_PREPARE_IOCTL_CMD)
+ifndef CONFIG_BLK_DEV_DM
+$(error dm-dsm: this kernel is built without device-mapper: CONFIG_BLK_DEV_DM is not set)
+endif
+ifneq ($(call dsm-has,0-yes)$(call dsm-has,z-no),0-yes)
+$(error dm-dsm: nothing can be compiled for this kernel.  Its headers may be incomplete, \
+	or their compiler, $(CC), missing or for another machine: $(wordlist 1,30,$(dsm-said)))
+endif
+$(call dsm-need,NOT_TOO_OLD,this kernel is older than 5.10$(comma) the oldest that dm-dsm is for)
+$(call dsm-need,RCU_WAITS_FOR_SCHED,synchronize_rcu() of this kernel does not wait for \
+	rcu_read_lock_sched()$(comma) so discards would not be safe)
+
+dsm-probed := $(foreach probe,$(basename $(notdir $(dsm-probes))),$(call dsm-has,$(probe)))
+ccflags-y += $(addprefix -DDSM_PROBED_,$(filter-out 0-yes,$(dsm-probed)))
+
+# Kernels before 5.18 are in C89.  Headers that a kernel lacks are found last.
+ccflags-y += -std=gnu11 -include $(dsm-compat)/compat.h -idirafter $(dsm-compat)/include
+
+ifeq ($(call dsm-has,WRITE_STREAM),)
+dm-dsm-y := $(filter-out watch.o disks.o,$(dm-dsm-y)) compat/no_streams.o
+endif
+
+# An enum's constant that the old kernel does not know, in a switch
+ifeq ($(call dsm-has,DM_IMA),)
+ccflags-y += -Wno-switch
+endif

@@ -122,8 +122,9 @@ scratch() {
 
 # guarded SECONDS FILE COMMAND...: runs COMMAND, whose output grows FILE, until it ends or
 # hangs. It hangs when it has used SECONDS of processor time without a word, or when for
-# ten minutes it has hardly used a processor, nor waited for one. How busy the machine is
+# ten minutes it has neither used nor waited for a processor a tenth of the time. How busy the machine is
 # does not matter. Exit status: COMMAND's; 124 when it hung, and FILE.hung says how.
+idle=600
 guarded() {
 	local child watcher status=0
 
@@ -146,13 +147,13 @@ watch_progress() { # PID SECONDS FILE
 		read -r used waited < <(processor_time "$1")
 		now=$(stat -c %s "$3" 2>/dev/null) || now=0
 		((now == size && used >= mark)) || size=$now mark=$used
-		if ((used + waited < calm || used + waited > calm + 6000)); then
+		if ((used + waited < calm || used + waited > calm + 10 * idle)); then
 			calm=$((used + waited)) since=$SECONDS
 		fi
 		if ((used - mark > $2 * 100)); then
 			echo "it has used $2 s of processor time without a word" >"$3.hung"
-		elif ((SECONDS - since > 600)); then
-			echo 'for ten minutes it has not used a processor, nor waited for one' >"$3.hung"
+		elif ((SECONDS - since > idle)); then
+			echo "for $idle s it has hardly used a processor, nor waited for one" >"$3.hung"
 		else
 			continue
 		fi
@@ -163,16 +164,17 @@ watch_progress() { # PID SECONDS FILE
 
 # For the kernel's command line: its own clocks, by which a guest hangs that is only slow
 # because the machine is busy.
-patient='sysctl.kernel.hung_task_timeout_secs=1800 sysctl.kernel.watchdog_thresh=60 workqueue.watchdog_thresh=1800 rcupdate.rcu_cpu_stall_timeout=300'
+# shellcheck disable=SC2034 # the commands that boot have it
+patient='sysctl.kernel.hung_task_timeout_secs=1800 workqueue.watchdog_thresh=1800'
 
 # processor_time PID: what it and its descendants have used of processors, and how long
 # they have waited for one, in hundredths of a second
 processor_time() {
-	local pid stat file used=0 waited=0 wait next=("$1") pids=()
+	local pid stat file used=0 waited=0 wait level=("$1") pids=()
 
-	while ((${#next[@]})); do
-		pids+=("${next[@]}")
-		read -ra next < <(for pid in "${next[@]}"; do cat /proc/"$pid"/task/*/children; done 2>/dev/null | paste -sd' ') || next=()
+	while ((${#level[@]})); do
+		pids+=("${level[@]}")
+		read -ra level < <(for pid in "${level[@]}"; do cat /proc/"$pid"/task/*/children; done 2>/dev/null | paste -sd' ') || level=()
 	done
 	for pid in "${pids[@]}"; do
 		{ read -r stat <"/proc/$pid/stat"; } 2>/dev/null || continue
@@ -290,12 +292,13 @@ host_folders() {
 }
 
 # Who waits for bwrap is not told what processor time was used within. With DSM_TIMES, a
-# file, that is written there by what is put before a command.
-timed=()
-if [[ ${DSM_TIMES:-} ]]; then
-	exec {times}>>"$DSM_TIMES"
+# file, that is written there by what set_timed has put before a command.
+set_timed() {
+	timed=()
+	[[ ${DSM_TIMES:-} ]] || return 0
+	[[ ${times:-} ]] || exec {times}>>"$DSM_TIMES"
 	timed=(bash -c "\"\$@\"; status=\$?; times >&$times; exit \$status" timed)
-fi
+}
 
 # in_tools CMD...: runs CMD in the tools root, which must be there. It is
 # read-only because all users share it. The array tools_binds takes further
@@ -324,6 +327,7 @@ in_root() {
 		args+=(--bind "$entry" "$entry")
 	done < <(host_folders)
 	mkdir -p "$cache/cargo"
+	set_timed
 	bwrap --unshare-pid --die-with-parent "${args[@]}" \
 		"${tools_binds[@]}" --chdir "$PWD" \
 		--setenv PATH /usr/sbin:/usr/bin --setenv HOME /root \

@@ -8,9 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/bitops.h>
+#include <linux/int_log.h>
 #include <linux/limits.h>
 
 #include "../../dm-dsm/policies.h"
+
+/* The one of kernels that have none, beside the simulator's */
+#define fls(value) fls64(value)
+#define intlog2 compat_intlog2
+#include "../../dm-dsm/compat/include/linux/int_log.h"
+#undef intlog2
 
 #define WINDOWS		100000
 #define MAX_FILES	12
@@ -569,8 +577,26 @@ static void random_lives(void)
 	check(worst < ERROR, line);
 }
 
+/* dm-dsm/policies_test.c has the same sum from the kernel's. */
+static void logarithms(void)
+{
+	u64 shim = 0, compat = 0;
+	u32 value = 1;
+
+	for (int i = 0; i < 1000000; i++) {
+		u32 argument = value >> (i % 32) ?: 1;
+
+		shim = shim * 31 + intlog2(argument);
+		compat = compat * 31 + compat_intlog2(argument);
+		value = value * 1664525 + 1013904223;
+	}
+	check(shim == 0xcaa63af2816c7b4d, "the simulator's logarithm is the kernel's");
+	check(compat == 0xcaa63af2816c7b4d, "the logarithm for kernels without one is the kernel's");
+}
+
 int main(void)
 {
+	logarithms();
 	hotness_examples();
 	pivot_examples();
 	type_examples();

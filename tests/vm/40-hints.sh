@@ -4,9 +4,46 @@
 . "$(dirname "$0")/lib.sh"
 load_module
 
+# A hint that the writer has set, by F_SET_RW_HINT (1036)
+put_hinted() {
+	python3 - /dev/mapper/t <<-'P'
+	import fcntl, mmap, os, struct, sys
+	fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+	fcntl.fcntl(fd, 1036, struct.pack("Q", 4))
+	os.pwrite(fd, mmap.mmap(-1, 4096), 0)
+	P
+}
+
+# Whether the kernel's bios carry hints, which the target sees in those of others
+disk=$(disk_by_serial plain)
+sectors=$(blockdev --getsz "$disk")
+dmsetup create t --table "0 $sectors dsm $disk 0"
+begin t full
+record t file 1 journal - 0:0:2048
+commit t >/dev/null
+put_hinted
+carried=$(field t foreign)
+if ((!carried)); then
+	is 'this kernel carries no hints, and the status says so' "$(field t hints)" unsupported
+	is 'nor does a region have one' "$(region t 1 bottom 12)" 0
+	is 'dsmctl says it, too' "$(dsmctl status t | sed -n 's/.*(\(this kernel .*\))/\1/p')" \
+		'this kernel has neither write streams nor lifetime hints'
+	dmsetup remove t
+	matches 'and when a device is made' "$(dsmctl create u "$disk" --policy dsm 2>&1 && dmsetup remove u)" \
+		'has neither write streams nor lifetime hints: policy dsm stamps nothing'
+	done_testing
+fi
+is 'this kernel carries hints, and the status says nothing else' "$carried $(field t hints)" '1 '
+is 'a journal gets the hint for what is short' "$(region t 1 bottom 12)" 2
+dmsetup remove t
+
 modprobe sd_mod
 modprobe scsi_debug dev_size_mb=64 delay=0
 groups=/sys/bus/pseudo/drivers/scsi_debug/group_number_stats
+if [[ ! -e $groups ]]; then
+	rmmod scsi_debug
+	done_testing	# it does not say what arrives
+fi
 disk=
 until_true 'disk=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null) && [[ -b /dev/${disk##*/} ]]'
 disk=/dev/${disk##*/}
@@ -54,15 +91,6 @@ is 'policy none: none' "$(arrived)" "28 0 0 0 0 0"
 message t set policy dsm
 message t checkpoint >/dev/null
 
-# A hint that the writer has set, by F_SET_RW_HINT (1036)
-put_hinted() {
-	python3 - /dev/mapper/t <<-'P'
-	import fcntl, mmap, os, struct, sys
-	fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
-	fcntl.fcntl(fd, 1036, struct.pack("Q", 4))
-	os.pwrite(fd, mmap.mmap(-1, 4096), 0)
-	P
-}
 put_hinted
 is 'a hint of the writer is kept' "$(arrived) $(field t foreign)" "0 0 0 0 1 0 1"
 message t set foreign override

@@ -19,18 +19,23 @@ is 'a drive that says 128 KiB takes 4' "$(what "$(probe --destroy "$says128" -o 
 is 'one takes whole units of 64 KiB' "$(what "$(probe --destroy "$takes64" -o json)")" 'taken reads 65536 65536 0'
 is 'one takes whole units of 128 KiB' "$(what "$(probe --destroy "$takes128" -o json)")" 'taken reads 131072 131072 0'
 
-# A partition that is not aligned to what the drive takes.
-sfdisk -q "$takes64" <<<'start=257, size=100000'
-said=$(probe --destroy "${takes64}p1" -o json)
-is 'a partition that shifts the units is measured as the disk' "$(what "$said")" 'taken reads 65536 65536 0'
-mkfs.ext4 -q -F "${takes64}p1"
-mount "${takes64}p1" /mnt
-refused 'what is mounted is refused' 'it is mounted, or in use otherwise; nothing was written' probe --destroy "${takes64}p1"
-refused 'so is the disk of a partition that is' 'nothing was written' probe --destroy "$takes64"
-is 'and nothing was' "$(blkid -o value -s TYPE "${takes64}p1")" ext4
+# dm-linear shifts the drive's units, as a partition that begins anywhere does. Newer
+# kernels cut discards at multiples of what the queue says, and what is left of them at the
+# drive has no rule any more.
+dmsetup create shifted --table "0 800000 linear $takes64 $((257 * 8))"
+shifted=/dev/mapper/shifted
+said=$(probe --destroy $shifted -o json)
+is 'for units that a partition shifts there is no granularity' \
+	"$(jq -r '"\(.verdict) \(.granularity) \(.alignment) \(.changed_beside_bytes)"' <<<"$said")" 'not-decidable null null 0'
+matches 'and why is said' "$(jq -r .reason <<<"$said")" 'units of 64 KiB are taken that begin 60 KiB behind|are taken in part, by no rule'
+mkfs.ext4 -q -F $shifted
+mount $shifted /mnt
+refused 'what is mounted is refused' 'it is mounted, or in use otherwise; nothing was written' probe --destroy $shifted
+refused 'so is the disk below' 'nothing was written' probe --destroy "$takes64"
+is 'and nothing was' "$(blkid -o value -s TYPE $shifted)" ext4
 umount /mnt
-wipefs -qa "${takes64}p1" "$takes64"
-blockdev --rereadpt "$takes64"
+wipefs -qa $shifted
+dmsetup remove shifted
 
 # Through the target, in a scratch file, with others at work.
 dsmctl create t "$says128" --policy none >/dev/null
@@ -63,7 +68,8 @@ kill -INT $!
 wait $!
 is 'an interrupted one ends' "$?" 1
 matches 'and says so' "$(cat /tmp/said)" 'interrupted; the scratch file is gone, and the device is as it was'
-is 'its scratch file is gone' "$(used)" "$before"
+# The other file's extents take some blocks more.
+is 'its scratch file is gone' "$(($(used) - before < 1024))" 1
 is 'the device is as it was, too' "$(dmsetup table t)" "$features"
 kill $beside
 wait $beside 2>/dev/null

@@ -19,7 +19,7 @@ fio_rounds() {
 	local n=0
 
 	while [[ ! -e $stop ]]; do
-		fio --name=verify --filename=$mnt/fio --ioengine=libaio --direct=1 --size=8m --rw=randwrite \
+		fio --name=verify --filename=$mnt/fio --ioengine=libaio --direct=1 --size=4m --rw=randwrite \
 			--bsrange=4k-64k --iodepth=8 --rate_iops=100,100 --verify=crc32c --verify_fatal=1 --randseed=$n --minimal || return
 		echo $((++n)) >/tmp/rounds
 	done

@@ -8,6 +8,8 @@
 . /run/job/guest-lib.sh
 PATH=/run/job/bin:$PATH
 dmesg --console-level 1
+# snooze leaves it a descriptor.
+export LVM_SUPPRESS_FD_WARNINGS=1
 test=$(basename "$0" .sh)
 failed=0
 
@@ -127,14 +129,14 @@ blocks_left() { nvme fdp status "$1" -o json | jq -r '.ruhss[].ruamw'; }
 
 # blocks_taken BEFORE AFTER: what two of those differ by, on one line
 blocks_taken() {
-	local before after i
+	local had has i
 
-	mapfile -t before <<<"$1"
-	mapfile -t after <<<"$2"
-	for i in "${!before[@]}"; do
-		before[i]=$((before[i] - after[i]))
+	mapfile -t had <<<"$1"
+	mapfile -t has <<<"$2"
+	for i in "${!had[@]}"; do
+		had[i]=$((had[i] - has[i]))
 	done
-	echo "${before[*]}"
+	echo "${had[*]}"
 }
 
 # put DEVICE BLOCK COUNT [KIB]: COUNT direct writes of KIB each from 4 KiB block

@@ -32,3 +32,8 @@ blocks_left() {
 	done <"/sys/kernel/debug/${1#/dev/}/counts"
 	printf '%s\n' "${left[@]}"
 }
+
+# Where LVM keeps its records, on a root that is read-only
+for folder in /etc/lvm /var/lib; do
+	mountpoint -q $folder || mount -t tmpfs tmpfs $folder
+done

@@ -173,12 +173,22 @@ fn simulate_dumps_what_a_drive_is_sent() {
     let path = trace(dir.path());
     let file = dir.path().join("pages").display().to_string();
     let played = |words: &str| {
-        let o = dsmctl(&format!("simulate --unit 256K --op 0.5 --trace {path} --dump {file} {words}"));
+        let o = dsmctl(&format!(
+            "simulate --unit 256K --op 0.5 --trace {path} --dump {file} {words}"
+        ));
         (o.status.success(), said(&o))
     };
-    for words in ["", "--policy none", "--discard off", "--policy none,dsm --discard off"] {
+    for words in [
+        "",
+        "--policy none",
+        "--discard off",
+        "--policy none,dsm --discard off",
+    ] {
         let (good, text) = played(words);
-        assert!(!good && text.contains("--dump: it takes one --policy"), "{words}: {text}");
+        assert!(
+            !good && text.contains("--dump: it takes one --policy"),
+            "{words}: {text}"
+        );
         assert!(!std::path::Path::new(&file).exists(), "{words}");
     }
     let (good, text) = played("--policy none --discard off --warmup 0.5");
@@ -193,7 +203,10 @@ fn simulate_dumps_what_a_drive_is_sent() {
         .sum();
     assert_eq!(written, 3 * 2048);
     let (good, text) = played("--policy recorded --discard off");
-    assert!(!good && text.contains("no write of the trace carries a stream"), "{text}");
+    assert!(
+        !good && text.contains("no write of the trace carries a stream"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -167,7 +167,8 @@ fn is_sound(trace: &Trace) -> bool {
                 }
                 What::Delete { file } => known(file),
                 What::List { file, list } => known(file) && (list as usize) < trace.lists.len(),
-                What::LoadEnd | What::Checkpoint | What::Window | What::Looked | What::Lost => true,
+                What::Stream { .. } | What::LoadEnd | What::Checkpoint => true,
+                What::Window | What::Looked | What::Lost => true,
             }
     })
 }

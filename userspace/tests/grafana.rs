@@ -11,6 +11,8 @@ const DASHBOARD: &str = include_str!("../grafana/dm-dsm.json");
 const NOT_SHOWN: &[&str] = &[
     "dsm_agent_uploads_total",
     "dsm_device_streams",
+    "dsm_discard_granularity_bytes",
+    "dsm_discard_owed_bytes",
     "dsm_generation",
     "dsm_groups",
     "dsm_server_catalog",

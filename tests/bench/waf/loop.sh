@@ -22,7 +22,9 @@ recorded() {
 
 # make_fs FS SIZE: mounts a new one on $work/mnt. /tmp is the same in all roots.
 make_fs() {
-	[[ -d $tracing/events ]] || mount -t tracefs none $tracing 2>/dev/null || cannot 'no tracefs'
+	# Another recording may mount it at the same time.
+	[[ -d $tracing/events ]] || mount -t tracefs none $tracing 2>/dev/null || [[ -d $tracing/events ]] ||
+		cannot 'no tracefs'
 	[[ -d $tracing/events/block ]] || cannot 'this kernel has no block tracepoints'
 	work=$(mktemp -d /tmp/waf-record.XXXXXX)
 	mounted=

@@ -49,7 +49,7 @@ pub fn parse(data: &[u8]) -> Option<Deallocate> {
     let count = |at| Some(u64::from_le_bytes(bytes::at(data, at)?));
     // Bits 3:0 and 6:5 of FLBAS are the number of the format.
     let flbas = usize::from(*data.get(FLBAS)?);
-    let format = (flbas & 0xf) | (flbas >> 1 & 0x30);
+    let format = (flbas & 0xf) | ((flbas >> 1) & 0x30);
     let shift = u32::from(*data.get(LBAF + format * LBAF_SIZE + LBADS)?);
     let block = (9..=16).contains(&shift).then(|| 1 << shift)?;
     let preferred = |at| {

@@ -8,4 +8,5 @@ pub mod deallocate;
 pub mod diskstat;
 pub mod media;
 pub mod nvme;
+pub mod prefer;
 pub mod probe;

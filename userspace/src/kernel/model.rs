@@ -97,6 +97,9 @@ struct Writes {
     queue: VecDeque<(u64, u64)>,
     discarded: u64,
     refused: u64,
+    /// Pages that are discarded at a time.
+    granule: u64,
+    owed: BTreeSet<u64>,
 }
 
 impl Writes {
@@ -129,17 +132,35 @@ impl Writes {
         Ok(format!("queued {}", ranges.len()))
     }
 
-    /// Discards the first page that waits, if it may be.
-    fn run(&mut self) -> Option<u64> {
-        let (since, page) = self.queue.pop_front()?;
+    /// Writes may be missed from here on.
+    fn lose(&mut self) {
+        self.valid = 0;
+        self.owed.clear();
+    }
+
+    fn forget(&mut self) {
+        self.refused += self.queue.len() as u64;
+        self.queue.clear();
+        self.owed.clear();
+    }
+
+    /// Discards the first page that waits, if it may be, or the granule that it completes.
+    fn run(&mut self) -> Vec<u64> {
+        let Some((since, page)) = self.queue.pop_front() else {
+            return Vec::new();
+        };
         let known = self.valid > 0 && since >= self.valid;
         let older = since < self.window && self.before.contains(&page);
         if known && !older && !self.current.contains(&page) {
-            self.discarded += 1;
-            Some(page)
+            self.owed.insert(page);
+            let first = page / self.granule * self.granule;
+            let whole = (first..first + self.granule).all(|p| self.owed.contains(&p));
+            let gone = first..first + u64::from(whole) * self.granule;
+            self.discarded += gone.end - gone.start;
+            gone.collect()
         } else {
             self.refused += 1;
-            None
+            Vec::new()
         }
     }
 }
@@ -157,11 +178,13 @@ struct State {
     gone: bool,
     /// Somebody else begins an upload before the next record comes.
     intrude: bool,
-    /// It does not know `foreign class`.
+    /// It does not know `foreign class`, nor `forget`.
     old: bool,
     streams: u8,
     /// What is below takes no discards.
     no_discards: bool,
+    /// Pages that it takes at a time.
+    granule: u64,
     /// Sectors written, to stream 1.
     written: u64,
     /// Pages written, by file.
@@ -181,6 +204,7 @@ impl ModelKernel {
             sectors,
             state: RefCell::new(State {
                 streams: 8,
+                granule: 1,
                 ..State::default()
             }),
         }
@@ -208,7 +232,7 @@ impl ModelKernel {
         s.files.clear();
         s.generation = 0;
         s.windows = 0;
-        s.writes.valid = 0;
+        s.writes.lose();
     }
 
     pub fn write(&self, bytes: u64) {
@@ -227,7 +251,9 @@ impl ModelKernel {
 
     /// A page is written, by its number.
     pub fn write_page(&self, page: u64) {
-        self.state.borrow_mut().writes.current.insert(page);
+        let writes = &mut self.state.borrow_mut().writes;
+        writes.current.insert(page);
+        writes.owed.remove(&page);
     }
 
     /// The worker takes so many pages that wait; those that it discards.
@@ -240,7 +266,7 @@ impl ModelKernel {
             writes.queue.clear();
         }
         let waiting = writes.queue.len();
-        (0..pages.min(waiting)).filter_map(|_| writes.run()).collect()
+        (0..pages.min(waiting)).flat_map(|_| writes.run()).collect()
     }
 
     /// Whether what is below takes discards.
@@ -250,7 +276,18 @@ impl ModelKernel {
 
     /// What is known of writes is not complete any longer.
     pub fn lose_writes(&self) {
-        self.state.borrow_mut().writes.valid = 0;
+        self.state.borrow_mut().writes.lose();
+    }
+
+    /// What is below takes so many pages at a time.
+    pub fn set_granule(&self, pages: u64) {
+        self.state.borrow_mut().granule = pages;
+        self.state.borrow_mut().writes.granule = pages;
+    }
+
+    /// Pages that are owed.
+    pub fn owed(&self) -> usize {
+        self.state.borrow().writes.owed.len()
     }
 
     pub fn refuse_hints(&self) {
@@ -472,19 +509,26 @@ impl State {
             "set" if words[1] == "discard" => {
                 self.writes = Writes {
                     on: words[2] == "on",
+                    granule: self.granule,
                     ..Writes::default()
                 };
                 Ok(String::new())
             }
-            "window" | "discard" if !self.writes.on => refuse(format!("{}: discard is off", words[0])),
-            "window" | "discard" if self.writes.unsupported => {
+            "window" | "discard" | "forget" if !self.writes.on => {
+                refuse(format!("{}: discard is off", words[0]))
+            }
+            "window" | "discard" | "forget" if self.writes.unsupported => {
                 refuse(format!("{}: the device below does not take discards", words[0]))
             }
             "window" => Ok(self.writes.begin_window()),
+            "forget" if !self.old => {
+                self.writes.forget();
+                Ok(String::new())
+            }
             "discard" => self.writes.discard(&words).or_else(refuse),
             "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
             "set" => Ok(String::new()),
-            other => refuse(format!("{other}: no such message")),
+            other => refuse(format!("unknown message '{other}'")),
         }
     }
 }
@@ -525,6 +569,9 @@ impl Target for ModelKernel {
                 discarded: s.writes.discarded,
                 discarded_sectors: s.writes.discarded * PAGE,
                 refused_sectors: s.writes.refused * PAGE,
+                owed_sectors: s.writes.owed.len() as u64 * PAGE,
+                granularity: s.granule * PAGE * 512,
+                alignment: s.granule * PAGE * 512,
                 ..Discard::default()
             },
             per_stream: vec![StreamCount {

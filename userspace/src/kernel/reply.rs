@@ -69,6 +69,9 @@ pub struct Status {
     pub per_stream: Vec<StreamCount>,
     pub upload: Option<UploadState>,
     pub discard: Discard,
+    /// The kernel's I/O carries no lifetime hints, whatever the table says of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hints_unsupported: bool,
 }
 
 /// Discards of what a checkpoint has freed; all zero unless `state` is `on`.
@@ -158,6 +161,7 @@ impl FromStr for Status {
                 "upload_extents" => upload.extents = number(LINE, name, value)?,
                 "upload_idle_ms" => upload.idle_ms = number(LINE, name, value)?,
                 "discard" => value.clone_into(&mut status.discard.state),
+                "hints" => status.hints_unsupported = value == "unsupported",
                 "discard_window" => status.discard.window = number(LINE, name, value)?,
                 "discard_valid" => status.discard.valid = number(LINE, name, value)?,
                 "discard_queued" => status.discard.queued = number(LINE, name, value)?,
@@ -497,6 +501,13 @@ mod tests {
     fn a_newer_kernels_names_are_passed_over() {
         let s: Status = format!("{STATUS} sparkle 9").parse().unwrap();
         assert_eq!(s.split, 3);
+    }
+
+    #[test]
+    fn a_kernel_without_hints_says_so() {
+        let of = |line: &str| line.parse::<Status>().unwrap().hints_unsupported;
+        assert!(!of(STATUS));
+        assert!(of(&format!("{STATUS} discard off hints unsupported")));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::agent::control::{FileInfo, Info};
+use crate::base::sizes;
 pub use crate::base::text::printable;
 use crate::drive::below::Affords;
 use crate::kernel::layout::{self, Layout};
@@ -128,6 +129,9 @@ impl Report {
             "leaves" => "told by the disks below",
             "machine" => "told by the disks below, lowered to what every disk here takes",
             "stacked" => "what lies below does not tell",
+            "kernel" if self.status.hints_unsupported => {
+                "this kernel has neither write streams nor lifetime hints"
+            }
             "kernel" => "this kernel has no write streams",
             "none" => "the device has none",
             _ => "",
@@ -280,10 +284,20 @@ impl Report {
             ));
         }
         if d.state == "on" {
+            let pieces = match d.granularity {
+                0..=16384 => String::new(),
+                n => format!(
+                    "; pieces of {} from {} on, {} MiB owed",
+                    sizes::shown(n),
+                    sizes::shown(d.alignment),
+                    mib(d.owed_sectors * 512)
+                ),
+            };
             lines.push(format!(
-                "{} MiB discarded, {} MiB refused as written, {} failed; {} writes waited, {} µs at most",
+                "{} MiB discarded, {} MiB refused as written, {} MiB too few at a time, {} failed{pieces}; {} writes waited, {} µs at most",
                 mib(d.discarded_sectors * 512),
                 mib(d.refused_sectors * 512),
+                mib(d.short_sectors * 512),
                 d.failed,
                 d.held,
                 d.held_us

@@ -102,13 +102,7 @@ impl Database for Disk {
         self.solid = None;
         // The path may lead elsewhere by now.
         let handle = self.handle()?;
-        let found = place::find_opened(
-            &handle,
-            self.root.path(),
-            &self.device,
-            self.devno,
-            self.sectors,
-        );
+        let found = place::find_opened(&handle, self.root.path(), &self.device, self.devno, self.sectors);
         let found = found.map_err(|e| format!("{e:#}"))?;
         let dev = DevNo::from_stat(self.root.device());
         if found.dev != dev {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::pace::{batches, budget, Pace};
-use super::{Database, Found, Halt, Look, Rule, Stretch};
+use super::{Database, Found, Halt, Look, Rule, Stretch, PAGE};
 use crate::agent::control::DiscardInfo;
 use crate::base::log;
 use crate::base::pulse::Pulse;
@@ -26,6 +26,8 @@ const OFTEN: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_secs(600);
 /// A target that is not done with a batch after this has a drive that is stuck.
 const STUCK: Duration = Duration::from_secs(10);
+/// Bytes; what is shorter the target discards on no drive.
+const SHORTEST: u64 = 16 << 10;
 
 /// What an agent has of its discards.
 pub struct Link {
@@ -162,7 +164,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     fn follow(&mut self, notices: &Receiver<()>) {
-        let begun = self.switch_on();
+        let begun = self.switch_on().and_then(|()| self.rule.forget_in(&self.target));
         let mut more = begun.is_ok();
         self.took(begun);
         loop {
@@ -203,6 +205,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
             Err(halt) => {
                 self.forget();
+                // Else before the next discard.
+                let _ = self.rule.forget_in(&self.target);
                 Some(halt.to_string())
             }
         };
@@ -294,6 +298,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.is_on()?;
         let started = Instant::now();
         let look = self.rule.look(&mut self.machine, &self.target)?;
+        self.rule.forget_in(&self.target)?;
         let look_ms = started.elapsed().as_millis() as u64;
         let interval = self.last.replace(started).map(|last| started - last);
         change(&self.info, |i| {
@@ -312,7 +317,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     fn send(&mut self, found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
         let placed = bytes(&found.stretches);
-        let (batches, short) = batches(found.stretches, self.machine.granularity());
+        let (batches, short) = batches(found.stretches, self.shortest()?);
         let mut queued: u64 = batches.iter().map(|b| bytes(b)).sum();
         change(&self.info, |i| {
             i.freed_bytes += found.freed;
@@ -355,6 +360,16 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.send_ms = started.elapsed().as_millis() as u64;
         });
         result
+    }
+
+    /// What the target would not discard it need not be sent, unless it remembers that.
+    fn shortest(&self) -> Result<u64, Halt> {
+        let target = self.target.status()?.discard;
+        Ok(match target.granularity {
+            0 => SHORTEST.max(self.machine.granularity()),
+            n if n > SHORTEST => PAGE,
+            _ => SHORTEST,
+        })
     }
 
     fn send_batch(&mut self, since: u64, batch: &[Stretch]) -> Result<Sent, Halt> {
@@ -460,6 +475,42 @@ mod tests {
         assert_eq!(w.target.status().unwrap().discard.state, "off");
     }
 
+    /// What is too short is sent all the same, and owed; what was before is forgotten first.
+    #[test]
+    fn the_target_forgets_before_the_next_discard() {
+        let (mut w, world, _sender, notices) = worker(7);
+        world.borrow().kernel.set_granule(8);
+        w.switch_on().unwrap();
+        // A word of each message, from the last change of the owner on.
+        let mut log = Vec::new();
+        for round in 0..4 {
+            let more = |log: &Vec<String>| log.iter().filter(|w| *w == "discard").count() < 3;
+            for _ in 0..400 {
+                turns(&mut w, &world, &notices, 1);
+                log.extend(world.borrow().kernel.log());
+                if !more(&log) {
+                    break;
+                }
+            }
+            let at = |verb: &str| log.iter().position(|w| w == verb);
+            assert!(
+                at("forget").is_some() && at("forget") < at("discard"),
+                "{round}: {log:?}"
+            );
+            let i = w.info.lock().unwrap().clone();
+            assert_eq!(i.short_bytes, 0, "{i:?}");
+            world.borrow_mut().has_owner(true);
+            log.clear();
+        }
+        assert!(w.target.status().unwrap().discard.granularity > SHORTEST);
+        assert_eq!(world.borrow().lost, None);
+        // A module that knows nothing of it has nothing to forget.
+        let (mut w, world, ..) = worker(7);
+        world.borrow().kernel.refuse_hints();
+        w.switch_on().unwrap();
+        assert_eq!(w.rule.forget_in(&w.target), Ok(()));
+    }
+
     #[test]
     fn the_same_turtle_ends_no_window() {
         let (mut w, _world, _sender, notices) = worker(8);
@@ -535,7 +586,8 @@ mod tests {
         let (mut w, world, _sender, notices) = worker(7);
         w.switch_on().unwrap();
         world.borrow_mut().kernel.take_discards(false);
-        let off = "what is below the device takes no discards, as a snapshot does; tried again every 10 minutes";
+        let off =
+            "what is below the device takes no discards, as a snapshot does; tried again every 10 minutes";
         while w.info.lock().unwrap().off.as_deref() != Some(off) {
             turns(&mut w, &world, &notices, 1);
         }

@@ -57,6 +57,11 @@
 //! which a restart would make an older checkpoint, and when the mount or the place of
 //! the file system is another one.  A file is known by its inode number and birth
 //! time; what has the name later is another one.  Nothing is kept on disk.
+//!
+//! **The target may owe pages**: those that passed (4) once, and are too few for the
+//! drive, are discarded later, unless they were written since (`dm-dsm/owed.c`).  It must
+//! forget them whenever this forgets ([`Rule::forget_in`]), before the next discard: a
+//! salvage, or who changes the file system, gives them a meaning without a write.
 
 mod disk;
 mod ground;
@@ -74,7 +79,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::dbpath::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
-use crate::kernel::device::Target;
+use crate::kernel::device::{MessageError, Target};
 
 pub use disk::Disk;
 pub use link::{Link, Machine};
@@ -195,6 +200,8 @@ pub struct Rule {
     window: Option<u64>,
     /// A window that was begun for a look that did not end.
     begun: Option<u64>,
+    /// The target has forgotten as well what was found before.
+    target_forgot: bool,
     files: HashMap<PathBuf, Known>,
 }
 
@@ -247,6 +254,20 @@ impl Rule {
     /// Nothing that is known counts any longer.
     pub fn forget(&mut self) {
         *self = Self::default();
+    }
+
+    /// Has the target forget what was found before this rule forgot it: it may owe pages
+    /// for any length of time.  Before anything else is found and sent.
+    pub fn forget_in(&mut self, target: &dyn Target) -> Result<(), Halt> {
+        if !self.target_forgot {
+            match target.message("forget") {
+                // A module that is older than that owes nothing.
+                Err(MessageError::Refused(why)) if why.starts_with("unknown message") => {}
+                done => drop(done?),
+            }
+            self.target_forgot = true;
+        }
+        Ok(())
     }
 
     /// Whether the process that had the database open at the last look still has; if

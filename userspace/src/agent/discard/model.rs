@@ -23,18 +23,17 @@ use crate::kernel::model::ModelKernel;
 use crate::kernel::reply::Status;
 
 const PAGE: u64 = 4096;
-/// Sectors in a page.
-const SECTORS: u64 = 8;
 const FILES: usize = 3;
-/// Pages in a place for a file; the files that come take the places that are left.
+/// Units in a place for a file; the files that come take the places that are left.
 const PLACE: u64 = 1024;
 /// A file is not written beyond this.
 const MOST: u64 = 900;
-/// Pages of a file's tree.
+/// Blocks of a file's tree.
 const FULL: usize = 60;
-/// What a discarded page reads as.
+/// What a discarded unit reads as.
 const RUBBISH: u64 = u64::MAX;
 
+/// Numbers of units of allocation, a page or less each; below they are called pages.
 type Pages = BTreeSet<u64>;
 /// Blocks by their first page: pages, and what was written there.
 type Blocks = BTreeMap<u64, (u64, u64)>;
@@ -131,6 +130,8 @@ pub struct Counts {
     pub torn: u64,
     pub backups: u64,
     pub drops: u64,
+    pub snapshots: u64,
+    pub alone: u64,
 }
 
 impl Counts {
@@ -145,17 +146,21 @@ impl Counts {
         self.torn += o.torn;
         self.backups += o.backups;
         self.drops += o.drops;
+        self.snapshots += o.snapshots;
+        self.alone += o.alone;
     }
 }
 
 pub struct World {
     pub rng: Rng,
     pub kernel: ModelKernel,
+    /// Bytes in a unit of allocation.
+    unit: u64,
     files: Vec<(PathBuf, File)>,
     bases: Vec<u64>,
     inodes: u64,
     tags: u64,
-    /// Pages written into the page cache only, by place.
+    /// Units written into the page cache only, by place.
     cache: BTreeMap<u64, u64>,
     device: BTreeMap<u64, u64>,
     visible: Turtle,
@@ -165,7 +170,14 @@ pub struct World {
     /// What `WiredTiger.backup` has, when there is one.
     backup: Option<Turtle>,
     durable_backup: Option<Turtle>,
+    /// Of a snapshot between the file system and the device: what it needs and has no
+    /// copy of, by place.
+    snapshot: Option<BTreeMap<u64, u64>>,
     stage: Stage,
+    /// So many steps more the checkpoint waits for the drive.
+    slow: u32,
+    /// Single files have checkpoints of their own, as in MongoDB 5.0.
+    pub alone: bool,
     /// What the next turtle will say.
     rows: Rows,
     checkpointed: Vec<usize>,
@@ -260,12 +272,14 @@ impl File {
 impl World {
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let (cached, logged, stalls) = (rng.bool(), rng.u8(..4) > 0, rng.bool());
+        let (cached, logged, stalls) = (rng.bool(), rng.u8(..3) > 0, rng.bool());
+        let unit = if rng.u8(..3) == 0 { PAGE / 4 } else { PAGE };
         let kernel = ModelKernel::new(1 << 20);
         kernel.message("set discard on").unwrap();
         let mut w = Self {
             rng,
             kernel,
+            unit,
             files: Vec::new(),
             bases: (0..2 * FILES as u64).map(|n| n * PLACE).collect(),
             inodes: 10,
@@ -277,7 +291,10 @@ impl World {
             journal: logged.then(Rows::new),
             backup: None,
             durable_backup: None,
+            snapshot: None,
             stage: Stage::None,
+            slow: 0,
+            alone: false,
             rows: Rows::new(),
             checkpointed: Vec::new(),
             owner: None,
@@ -342,9 +359,17 @@ impl World {
         self.tags
     }
 
-    /// A page reaches the drive.
+    /// Units in a page.
+    fn per_page(&self) -> u64 {
+        PAGE / self.unit
+    }
+
+    /// A unit reaches the drive.
     fn arrives(&mut self, place: u64, tag: u64) {
-        self.kernel.write_page(place);
+        if let Some(needs) = &mut self.snapshot {
+            needs.remove(&place);
+        }
+        self.kernel.write_page(place / self.per_page());
         self.device.insert(place, tag);
     }
 
@@ -390,7 +415,10 @@ impl World {
             729 => self.crash(),
             // Somebody loads the table anew.
             730 => self.kernel.lose_writes(),
-            731..=799 => {
+            731 => self.begin_snapshot(),
+            732..=739 => self.snapshot = None,
+            740..=744 if self.alone => self.checkpoint_alone(n),
+            740..=799 => {
                 let pages = self.rng.usize(1..20);
                 self.discard(pages);
             }
@@ -399,7 +427,7 @@ impl World {
     }
 
     fn allocate(&mut self, n: usize) {
-        let length = self.rng.u64(1..=3);
+        let length = self.rng.u64(1..=3 * self.per_page());
         let file = &mut self.files[n].1;
         if file.tree.len() < FULL && file.size < MOST {
             let at = file.allocate(length);
@@ -425,14 +453,18 @@ impl World {
 
     fn free(&mut self, n: usize) {
         let file = &mut self.files[n].1;
-        let blocks: Vec<u64> = file.tree.keys().copied().collect();
+        let mut blocks: Vec<u64> = file.tree.keys().copied().collect();
         if blocks.len() < 4 {
             return;
         }
         // Most of what is written is written again soon.
-        let half = blocks.len() / 2;
+        let mut from = blocks.len() / 2;
+        if self.rng.bool() {
+            blocks.sort_by_key(|at| file.tree[at].1);
+            from = blocks.len() * 7 / 8;
+        }
         for _ in 0..self.rng.usize(1..6) {
-            let at = blocks[self.rng.usize(half..blocks.len())];
+            let at = blocks[self.rng.usize(from..blocks.len())];
             if let Some((length, _)) = file.tree.remove(&at) {
                 file.free(at, length);
             }
@@ -512,7 +544,64 @@ impl World {
         self.files.insert(n, created);
     }
 
+    /// The file system is frozen for it, and what it may read is the device's as it is now.
+    fn begin_snapshot(&mut self) {
+        if self.snapshot.is_some() || self.visible.rows.len() < FILES {
+            return;
+        }
+        self.counts.snapshots += 1;
+        for (place, tag) in std::mem::take(&mut self.cache) {
+            self.arrives(place, tag);
+        }
+        self.sync_directory();
+        let rows = self.journal.as_ref().unwrap_or(&self.visible.rows);
+        let mut needs = BTreeMap::new();
+        for (path, file) in &self.files {
+            let row = rows.get(path).filter(|r| r.file == file.ino);
+            let newest = row.and_then(|r| r.chain.last());
+            needs.extend(newest.into_iter().flat_map(|c| {
+                let of_file = c.needs();
+                of_file.map(|(page, tag)| (file.base + page, tag))
+            }));
+        }
+        self.snapshot = Some(needs);
+        self.note(|| "a snapshot is made".into());
+    }
+
+    /// A handle is closed: a checkpoint of this file, complete with the journal and without
+    /// a turtle.
+    fn checkpoint_alone(&mut self, n: usize) {
+        let busy = self.stage != Stage::None || self.backup.is_some();
+        if busy || self.visible.rows.len() < FILES {
+            return;
+        }
+        if self.journal.is_none() {
+            return;
+        }
+        self.counts.alone += 1;
+        self.checkpoint_file(n);
+        let (path, file) = &mut self.files[n];
+        let freed = std::mem::take(&mut file.ckpt_avail);
+        file.avail.extend(freed);
+        let row = Row {
+            file: file.ino,
+            chain: file.chain.clone(),
+        };
+        let path = path.clone();
+        self.note(|| format!("a checkpoint of {} alone", path.display()));
+        self.journal.as_mut().unwrap().insert(path, row);
+    }
+
     fn checkpoint(&mut self) {
+        if self.slow > 0 {
+            self.slow -= 1;
+            return;
+        }
+        // Once in a while the journal, the rename or the sync takes long.
+        let waits = matches!(self.stage, Stage::Journal | Stage::Rename | Stage::Sync);
+        if waits && self.rng.u8(..6) == 0 {
+            self.slow = self.rng.u32(..120);
+        }
         match self.stage.clone() {
             Stage::None => {
                 if self.rng.u8(..8) == 0 {
@@ -550,6 +639,10 @@ impl World {
                     }));
                     *journal = rows.clone();
                     self.rows = rows;
+                }
+                // It has what the turtle has not yet.
+                if self.rng.u8(..20) == 0 {
+                    self.crash();
                 }
             }
             Stage::Rename => {
@@ -687,6 +780,7 @@ impl World {
         self.backup = None;
         self.durable_backup = None;
         self.stage = Stage::None;
+        self.slow = 0;
         self.open();
         self.check("after a crash");
     }
@@ -698,8 +792,9 @@ impl World {
             return;
         }
         self.counts.discarded += gone.len() as u64;
-        for &place in &gone {
-            self.device.insert(place, RUBBISH);
+        for page in &gone {
+            let units = page * self.per_page()..(page + 1) * self.per_page();
+            self.device.extend(units.map(|place| (place, RUBBISH)));
         }
         self.note(|| format!("discarded {gone:?}"));
         self.check("after a discard");
@@ -762,14 +857,22 @@ impl World {
                 }
             }
         }
+        for (place, tag) in self.snapshot.iter().flatten() {
+            let found = self.device.get(place);
+            if found != Some(tag) {
+                lost = Some(format!(
+                    "{when}: place {place} of a snapshot has {found:?}, not {tag}"
+                ));
+            }
+        }
         self.lost = lost;
     }
 
-    fn entry(path: &Path, row: &Row) -> FileEntry {
+    fn entry(&self, path: &Path, row: &Row) -> FileEntry {
         FileEntry {
             path: path.to_owned(),
             order: row.order(),
-            cookie: row.chain.last().map(|c| cookie(c.own, c.size)),
+            cookie: row.chain.last().map(|c| cookie(c.own, c.size, self.unit)),
         }
     }
 
@@ -788,10 +891,11 @@ impl World {
         }
         let mut pages = c.avail.clone();
         pages.remove(&c.own.0);
-        let extents = pages.iter().map(|p| p * PAGE..(p + 1) * PAGE).collect();
+        let unit = self.unit;
+        let extents = pages.iter().map(|p| p * unit..(p + 1) * unit).collect();
         Ok(FreeList {
             file: (file.ino, i128::from(file.ino)),
-            file_size: c.size * PAGE,
+            file_size: c.size * unit,
             extents,
         })
     }
@@ -807,15 +911,15 @@ fn pack(n: u64) -> String {
 }
 
 /// A checkpoint with nothing but a list, in its own block.
-fn cookie((page, tag): (u64, u64), size: u64) -> Cookie {
+fn cookie((page, tag): (u64, u64), size: u64, unit: u64) -> Cookie {
     let nothing = "808080";
     let own = format!("{}{}{}", pack(page - 1), pack(1), pack(tag));
     let hex = format!(
         "01{nothing}{nothing}{own}{nothing}{}{}",
-        pack(size * PAGE),
+        pack(size * unit),
         pack(0)
     );
-    Cookie::parse(&hex, PAGE as u32).unwrap()
+    Cookie::parse(&hex, unit as u32).unwrap()
 }
 
 fn torn() -> Refusal {
@@ -889,7 +993,10 @@ impl Machine for Side {
 
 impl Database for Side {
     fn ground(&mut self) -> Result<String, String> {
-        self.call(|_| "solid".into())
+        self.call(|w| match w.snapshot {
+            Some(_) => Err("a snapshot lies below the file system".to_owned()),
+            None => Ok("solid".to_owned()),
+        })?
     }
 
     fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
@@ -909,7 +1016,7 @@ impl Database for Side {
             let turtle = self.call(|w| w.visible.clone()).map_err(io)?;
             let mut files = Vec::new();
             for (path, row) in &turtle.rows {
-                let entry = World::entry(path, row);
+                let entry = self.world.borrow().entry(path, row);
                 let list = if wanted(&entry) {
                     Some(self.call(|w| w.list(path, row)).map_err(io)?)
                 } else {
@@ -951,17 +1058,19 @@ impl Database for Side {
     ) -> Result<(), String> {
         let found = self.call(|w| {
             let f = w.files.iter().find(|(p, f)| p == path && f.ino == file.0);
-            f.map(|(_, f)| (f.base, f.size))
+            f.map(|(_, f)| (f.base * w.unit, f.size * w.unit))
         })?;
         let Some((base, size)) = found else {
             return Ok(());
         };
+        // The file system has whole blocks.
+        let end = size.next_multiple_of(PAGE);
         for r in ranges {
-            let (from, to) = (r.start / PAGE, (r.end / PAGE).min(size));
-            if from < to {
+            let to = r.end.min(end);
+            if r.start < to {
                 emit(Stretch {
-                    start: (base + from) * SECTORS,
-                    length: (to - from) * SECTORS,
+                    start: (base + r.start) / 512,
+                    length: (to - r.start) / 512,
                 });
             }
         }

@@ -10,8 +10,6 @@ use super::Stretch;
 
 /// Ranges in one command of NVMe.
 pub const COMMAND: usize = 256;
-/// Sectors; what is shorter is not discarded by the target either.
-const SHORTEST: u64 = 32;
 /// Commands a second at first and at most, and at least.
 const FIRST: u32 = 64;
 const LEAST: u32 = 1;
@@ -29,12 +27,11 @@ pub fn budget(interval: Option<Duration>) -> Duration {
 }
 
 /// Batches of a command each, the longest stretches first, since the time may not be
-/// enough for all; and the sectors that are left out.
-pub fn batches(mut stretches: Vec<Stretch>, granularity: u64) -> (Vec<Vec<Stretch>>, u64) {
-    let shortest = SHORTEST.max(granularity / 512);
+/// enough for all; and the sectors of those that are shorter than so many bytes.
+pub fn batches(mut stretches: Vec<Stretch>, shortest: u64) -> (Vec<Vec<Stretch>>, u64) {
     let mut left_out = 0;
     stretches.retain(|s| {
-        let long = s.length >= shortest;
+        let long = s.length * 512 >= shortest;
         left_out += if long { 0 } else { s.length };
         long
     });
@@ -139,7 +136,7 @@ mod tests {
             .map(|n| s(n * 1000, 32 + n))
             .chain([s(999_999, 31)])
             .collect();
-        let (all, left_out) = batches(stretches, 4096);
+        let (all, left_out) = batches(stretches, 16384);
         assert_eq!(
             (all.len(), all[0].len(), all[1].len(), left_out),
             (2, 256, 44, 31)

@@ -14,7 +14,8 @@ use serde_json::json;
 use dsm::cli::dsmctl::{Create, Features, Groups, Output, Piece, Streams};
 use dsm::drive::afford::Layout;
 use dsm::drive::below::{self, Affords};
-use dsm::kernel::device::Device;
+use dsm::drive::prefer;
+use dsm::kernel::device::{Device, Target};
 use dsm::kernel::devno::DevNo;
 use dsm::kernel::dm::{Dm, Id, Line};
 use dsm::kernel::exchange;
@@ -156,10 +157,13 @@ impl Stamped {
             .map_err(|e| anyhow!("{shown}: {e}; nothing was changed"))?;
         let below = streams::below(sysfs, dm, dev)?;
         let chosen = follow.then(|| below::of_stack(sysfs, &below, &|all| usable(asked, all)));
+        let mut features = chosen
+            .as_ref()
+            .map_or_else(|| asked.clone(), |c| resolved(asked, c));
+        let preferred = || prefer::alignment(sysfs, &below.leaves).map(Piece::Bytes);
+        features.discard_alignment = features.discard_alignment.or_else(preferred);
         Ok(Self {
-            features: chosen
-                .as_ref()
-                .map_or_else(|| asked.clone(), |c| resolved(asked, c)),
+            features,
             leaves: leaves_to_name(&below, shown),
             chosen,
         })
@@ -175,6 +179,13 @@ impl Stamped {
             eprintln!(
                 "dsmctl: note: {name}: {}; a policy that you name overrides it",
                 printable(&chosen.why)
+            );
+        }
+        let status = Device::open(name).ok().and_then(|d| d.status().ok());
+        if let Some(s) = status.filter(|s| s.hints_unsupported && s.policy != "none") {
+            eprintln!(
+                "dsmctl: note: {name}: this kernel has neither write streams nor lifetime hints: policy {} stamps nothing, what is written is counted",
+                s.policy
             );
         }
     }

@@ -64,8 +64,7 @@ pub fn simulate(a: &Simulate, out: Output) -> Result<()> {
     }
     let listed = discard::listed(&trace);
     let with = a.discard != Discards::Off && trace.has_lists();
-    let mut discarded =
-        with.then(|| discard::discarded(&trace, Rule::Difference, pieces(a)));
+    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Difference, pieces(a)));
     // There may be as much of them as of the events, and all is known that they tell.
     for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
         trace.drop_lists();

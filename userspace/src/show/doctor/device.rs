@@ -193,6 +193,7 @@ impl Judge<'_> {
         }
         if s.layout == "none" {
             let why = match s.source.as_str() {
+                "kernel" if s.hints_unsupported => "this kernel has neither streams nor lifetime hints",
                 "kernel" => "this kernel has no streams",
                 "stacked" => "what lies below does not tell of any",
                 _ if s.device_streams == 0 => "there are none below",

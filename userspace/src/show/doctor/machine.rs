@@ -8,7 +8,9 @@ use crate::base::sizes;
 use crate::kernel::module::Module;
 
 /// The kernels from which on the module can be built, and NVMe has streams.
-const OLDEST: (u32, u32) = (6, 12);
+const OLDEST: (u32, u32) = (5, 10);
+/// From the first to before the second, I/O has no lifetime hint.
+const HINTLESS: [(u32, u32); 2] = [(5, 18), (6, 9)];
 
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![kernel(facts), module(facts)];
@@ -48,7 +50,7 @@ fn kernel(facts: &Facts) -> Finding {
             .value("write_streams", k.write_streams)
     };
     if !k.is_from(OLDEST.0, OLDEST.1) {
-        let text = format!("Linux {release} is older than 6.12, which dm_dsm needs");
+        let text = format!("Linux {release} is older than 5.10, which dm_dsm needs");
         return finding(Level::Wrong, text).mend(newer).hint("and reboot");
     }
     match k.write_streams {
@@ -59,10 +61,15 @@ fn kernel(facts: &Facts) -> Finding {
         )
         .mend(newer)
         .hint("6.16 or later has them, on Debian 13 from trixie-backports; then reboot"),
-        Some(false) => finding(
-            Level::Note,
-            format!("Linux {release} has no write streams; discards, and the lifetime hints of SCSI and UFS, need none"),
-        ),
+        Some(false) => {
+            let [from, to] = HINTLESS.map(|v| k.is_from(v.0, v.1));
+            let text = if from && !to {
+                format!("Linux {release} has neither write streams nor lifetime hints; counts and discards need none")
+            } else {
+                format!("Linux {release} has no write streams; discards, and the lifetime hints of SCSI and UFS, need none")
+            };
+            finding(Level::Note, text)
+        }
         None => finding(Level::Note, format!("Linux {release}, on which there is no disk")),
     }
 }

@@ -236,8 +236,27 @@ fn the_kernel_and_the_module() {
         &[newer],
     );
     note(&old("none"), "kernel", "has no write streams");
-    let older = diagnosis(|f| f.kernel.release = "6.1.0-9".into());
-    wrong(&older, "kernel", "older than 6.12", &[newer]);
+    for (release, hints) in [
+        ("5.17.9", true),
+        ("5.18.0", false),
+        ("6.1.0-9", false),
+        ("6.9.0", true),
+    ] {
+        let bare = diagnosis(|f| {
+            f.kernel.release = release.into();
+            f.kernel.write_streams = Some(false);
+            f.devices[0].below.as_mut().unwrap().status.policy = "none".into();
+        });
+        let text = if hints {
+            "need none"
+        } else {
+            "neither write streams nor lifetime hints"
+        };
+        note(&bare, "kernel", text);
+        assert_eq!(bare.text(&Ink::plain()).contains("neither write streams"), !hints);
+    }
+    let older = diagnosis(|f| f.kernel.release = "5.9.16-1".into());
+    wrong(&older, "kernel", "older than 5.10", &[newer]);
     let missing = diagnosis(|f| f.kernel.module = Module::Missing);
     let commands = [
         "apt install linux-headers-7.2.0-1",

@@ -328,6 +328,21 @@ pub const DEVICES: &[Section<Sample>] = &[
                 |s| discard(s, |d| d.refused_sectors as f64 * 512.0),
             ),
             counter(
+                "dsm_discard_short_bytes_total",
+                "Bytes that the target did not discard at once, because too few lie side by side; they may be owed.",
+                |s| discard(s, |d| d.short_sectors as f64 * 512.0),
+            ),
+            gauge(
+                "dsm_discard_owed_bytes",
+                "Bytes that are discarded with what is around them, once that is free, too; or were, and are not written since.",
+                |s| discard(s, |d| d.owed_sectors as f64 * 512.0),
+            ),
+            gauge(
+                "dsm_discard_granularity_bytes",
+                "What the length of a discard is a multiple of.",
+                |s| discard(s, |d| d.granularity as f64),
+            ),
+            counter(
                 "dsm_discard_failed_total",
                 "Discards that the device failed.",
                 |s| discard(s, |d| d.failed as f64),

@@ -302,7 +302,8 @@ mod tests {
             unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0";
         let on = "discard on discard_window 7 discard_valid 6 discard_queued 5 discarded 40 \
             discarded_sectors 320 discard_refused_sectors 16 discard_failed 1 discard_held 2 \
-            discard_held_us 350 discard_us 900";
+            discard_held_us 350 discard_us 900 discard_short_sectors 24 discard_owed 48 \
+            discard_granularity 131072 discard_alignment 4096";
         let agent = |off: Option<&str>| {
             serde_json::json!({
                 "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
@@ -332,6 +333,9 @@ mod tests {
             "dsm_discarded_bytes_total{device=\"d\"} 163840",
             "dsm_discards_total{device=\"d\"} 40",
             "dsm_discard_refused_bytes_total{device=\"d\"} 8192",
+            "dsm_discard_short_bytes_total{device=\"d\"} 12288",
+            "dsm_discard_owed_bytes{device=\"d\"} 24576",
+            "dsm_discard_granularity_bytes{device=\"d\"} 131072",
             "dsm_discard_queued_ranges{device=\"d\"} 5",
             "dsm_discard_held_seconds_max{device=\"d\"} 0.00035",
             "dsm_discard_seconds_max{device=\"d\"} 0.0009",

@@ -433,10 +433,7 @@ fn copies_share_a_unit_with_the_host() {
         assert_eq!(f.write(page, 0), Work::default());
     }
     // Unit 3 is free: pages 2 and 5 are copied to it, and what the host writes follows.
-    let work = Work {
-        copied: 2,
-        erased: 2,
-    };
+    let work = Work { copied: 2, erased: 2 };
     assert_eq!(f.write(4, 0), work);
     assert_eq!([2, 5, 4].map(|page| f.at(page)), [Some(9), Some(10), Some(11)]);
     assert_sound(&f);
@@ -458,7 +455,10 @@ fn what_is_kept_free_is_over_provisioning_lost() {
     }
     // None is no more than the one unit that copies need.
     let c = config(256 * 512, 256, 0.15);
-    let one = Config { keep_free: 0.001, ..c };
+    let one = Config {
+        keep_free: 0.001,
+        ..c
+    };
     assert_eq!(uniform_random(&c, 5), uniform_random(&one, 5));
 }
 
@@ -470,7 +470,10 @@ fn no_more_is_kept_free_than_there_is() {
     };
     let error = |c: &Config| Flash::new(c).err().unwrap().to_string();
     // 141 units, 13 of them spare: an open one for the host and one for copies.
-    let least = Config { keep_free: 12.0 / 141.0, ..c };
+    let least = Config {
+        keep_free: 12.0 / 141.0,
+        ..c
+    };
     let mut f = Flash::new(&least).unwrap();
     let mut random = Random(9);
     f.precondition(1.0, 0);

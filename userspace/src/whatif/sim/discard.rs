@@ -88,7 +88,11 @@ impl Discards<'_> {
                     f.owed.clear();
                 }
             }
-            What::Name { .. } | What::Discard { .. } | What::Stream { .. } | What::LoadEnd | What::Checkpoint => {}
+            What::Name { .. }
+            | What::Discard { .. }
+            | What::Stream { .. }
+            | What::LoadEnd
+            | What::Checkpoint => {}
         }
         None
     }
@@ -375,7 +379,11 @@ mod tests {
             )
         };
         let with = |text: &str, owed| {
-            let found = discarded(&trace(text), Rule::Difference, Pieces::new(PAGE, 8 * PAGE, 8 * PAGE, owed));
+            let found = discarded(
+                &trace(text),
+                Rule::Difference,
+                Pieces::new(PAGE, 8 * PAGE, 8 * PAGE, owed),
+            );
             let each = found.events().filter_map(|e| match e.what {
                 What::Discard { offset, length, .. } => Some((e.us, offset / PAGE, length / PAGE)),
                 _ => None,

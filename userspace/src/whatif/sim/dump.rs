@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 use super::policies::{Spec, Stream};
 use super::profile::Profile;
-use super::{place, Model, Sink, SimError};
+use super::{place, Model, SimError, Sink};
 use crate::whatif::flash::PAGE;
 use crate::whatif::trace::Trace;
 

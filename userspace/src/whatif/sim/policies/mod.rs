@@ -118,7 +118,9 @@ impl Spec {
     /// What is compared when nothing is asked for.
     pub fn all(rules: bool) -> Vec<Self> {
         ALL.iter()
-            .filter(|(name, _)| !["auto", "autostream", "recorded"].contains(name) && (rules || *name != "rules"))
+            .filter(|(name, _)| {
+                !["auto", "autostream", "recorded"].contains(name) && (rules || *name != "rules")
+            })
             .map(|(name, _)| name.parse().expect("the names are known"))
             .collect()
     }

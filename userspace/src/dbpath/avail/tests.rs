@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::{symlink, FileExt};
 use std::path::{Path, PathBuf};
 
-use dsm::dbpath::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot};
-use dsm::dbpath::walk::Root;
+use crate::dbpath::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot};
+use crate::dbpath::walk::Root;
 
 const VERSIONS: [&str; 2] = ["3.2.1", "11.3.1"];
 
@@ -146,6 +146,7 @@ fn versions_that_are_not_proved_are_for_looking_only() {
             "{version}"
         );
     }
+    fs::write(dir.path().join("WiredTiger.turtle"), &turtle).unwrap();
     fs::write(
         dir.path().join("WiredTiger.basecfg"),
         "create,\ncheckpoint_sync = false,",
