@@ -89,6 +89,12 @@ done < <(probe t -o json | jq -r '.commands[]')
 is 'which is in the table then' "$(dmsetup table t | grep -o 'discard_granularity [0-9]* discard_alignment [0-9]*')" \
 	'discard_granularity 65536 discard_alignment 65536'
 umount /mnt
+# Extents of its files look as if they lay on the data device.
+mkfs.xfs -q -f -d rtinherit=1 -r rtdev="$takes128" /dev/mapper/t
+mount -o rtdev="$takes128" /dev/mapper/t /mnt
+refused 'an XFS with a realtime device is refused' 'realtime device .*nothing was written' probe t
+umount /mnt
+wipefs -qa "$takes128"
 dmsetup remove t
 for disk in few says128 takes64 takes128; do
 	park $disk

@@ -144,7 +144,7 @@ impl Database for Steps<Disk> {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(Stretch),
+        emit: &mut dyn FnMut(u64, Stretch),
     ) -> Result<(), String> {
         step("places", || self.0.places(path, file, ranges, emit))
     }

@@ -6,6 +6,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -37,31 +38,40 @@ FEW, AUTO_COSTS = 500, 1.01
 @dataclass(frozen=True)
 class Drive:
     """copies: whether what is collected stays in its stream, or is mixed ("shared");
-    granularity: what discards are multiples of."""
+    granularity: what the length of discards is a multiple of; alignment: and their start;
+    owed: whether what is too short is discarded later."""
     op: float = 0.15
     gc: str = "greedy"
     unit: int = UNIT
     fill: float = 1.0
     copies: str = "stream"
-    granularity: int = 4096
+    granularity: int | None = None
+    alignment: int | None = None
+    owed: bool = True
 
     def options(self):
-        return {"op": self.op, "gc": self.gc, "unit": self.unit, "fill": self.fill, "gc_destination": self.copies,
-                "discard_granularity": self.granularity}
+        found = {"op": self.op, "gc": self.gc, "unit": self.unit, "fill": self.fill, "gc_destination": self.copies,
+                 "discard_granularity": self.granularity or 4096, "discard_owed": "on" if self.owed else "off"}
+        return found if self.alignment is None else found | {"discard_alignment": self.alignment}
 
     def name(self):
-        """Of Documentation/figures, as "15 greedy 256K", with "80", "mixed" or "in 128K" behind it."""
+        """Of Documentation/figures, as "15 greedy 256K", with "80", "mixed" or "in 128K" behind it, and
+        "at 4K" or "not owed" behind that."""
         unit = f"{self.unit >> 10}K" if self.unit < 1 << 20 else f"{self.unit >> 20}M"
         fill = [] if self.fill == 1 else [f"{100 * self.fill:.0f}"]
         mixed = ["mixed"] if self.copies == "shared" else []
-        grain = [] if self.granularity == 4096 else [f"in {self.granularity >> 10}K"]
-        return " ".join([f"{100 * self.op:.0f}", self.gc, unit] + fill + mixed + grain)
+        grain = [] if self.granularity is None else [f"in {self.granularity >> 10}K"]
+        at = [] if self.alignment is None else [f"at {self.alignment >> 10}K"]
+        return " ".join([f"{100 * self.op:.0f}", self.gc, unit] + fill + mixed + grain + at + ["not owed"] * (not self.owed))
 
     def __str__(self):
         fill = "" if self.fill == 1 else f", {100 * self.fill:.0f} % full"
         mixed = ", copies mixed" if self.copies == "shared" else ""
-        grain = "" if self.granularity == 4096 else f", discards in {self.granularity >> 10} KiB"
-        return f"over-provisioning {100 * self.op:.0f} %, {self.gc}, units of {self.unit >> 10} KiB{fill}{mixed}{grain}"
+        grain = "" if self.granularity is None else f", discards in {self.granularity >> 10} KiB"
+        at = "" if self.alignment is None else f" from any {self.alignment >> 10} KiB on"
+        owed = "" if self.owed else ", nothing owed"
+        return (f"over-provisioning {100 * self.op:.0f} %, {self.gc}, units of {self.unit >> 10} KiB"
+                f"{fill}{mixed}{grain}{at}{owed}")
 
 
 def drives(size):
@@ -74,7 +84,11 @@ def drives(size):
     found |= {Drive(unit=unit, fill=0.8): MAIN, Drive(unit=unit, copies="shared"): MAIN}
     larger = [4] if size <= 1 << 28 else [4, 16]
     found |= {Drive(op, unit=unit * n): MAIN for n, op in product(larger, [0.15, 0.28])}
-    found |= {Drive(unit=unit, granularity=n << 10): ["none", "dsm"] for n in [16, 32, 64, 128]}
+    # 4 KiB once more: these may be played of other recordings than the rest.
+    found |= {Drive(unit=unit, granularity=n << 10): ["none", "dsm"] for n in [4, 16, 32, 64, 128]}
+    # Up to 16 KiB nothing is owed.
+    found |= {Drive(unit=unit, granularity=n << 10, **way): ["none"]
+              for n in [32, 64, 128] for way in [{"owed": False}, {"alignment": 4096}]}
     return found
 
 
@@ -162,7 +176,7 @@ def rows_of(workload, engine, drive, runs, policies):
     common = {
         "workload": workload, "engine": engine, "size_mib": round(mean_of(runs, "drive_pages") / 256),
         "op": drive.op, "unit": drive.unit, "gc": drive.gc, "fill": drive.fill, "copies": drive.copies,
-        "granularity": drive.granularity,
+        "granularity": drive.granularity, "alignment": drive.alignment, "owed": drive.owed,
         "units": round(mean_of(runs, "drive_pages") * 4096 / drive.fill / drive.unit),
         "interval_share": mean_of(runs, "interval_share"), "listed_share": mean_of(runs, "listed_share"),
         "seeds": len(runs),
@@ -199,7 +213,7 @@ def figures(rows, recordings, played, drive):
         }
         for row in mine:
             name = drive_of(row).name()
-            cell = found[workload]["drives"].setdefault(name, {"units": row["units"]})
+            cell = found[workload]["drives"].setdefault(name, {"units": row["units"], "seeds": row["seeds"]})
             cell[key(row["policy"], row["discard"])] = row["waf"] and [
                 round(row[name], 4) for name in ["waf", "spread", "gain", "gain_spread"]]
     return found
@@ -300,15 +314,19 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--small", action="store_true", help="checks in place of pictures")
     parser.add_argument("--size", default="256M", help="of the databases, with M or G")
+    parser.add_argument("--drives", metavar="REGEX", help="only those whose name it matches, without checks and pictures")
     args = parser.parse_args()
     size = int(args.size[:-1]) << {"M": 20, "G": 30}[args.size[-1]]
     by_drive = small_drives() if args.small else drives(size)
+    if args.drives:
+        by_drive = {drive: policies for drive, policies in by_drive.items() if re.search(args.drives, drive.name())}
     recordings = read_recordings(args.out / f"recordings-{'small' if args.small else 'workloads'}")
 
     played = play(args.dsmctl, recordings, by_drive)
     rows = [row for workload, seeds in recordings.items() for drive, policies in by_drive.items()
             for row in rows_of(workload, seeds[0].engine, drive, [run[drive] for run in played[workload]], policies)]
     name = "waf-small" if args.small else "waf" if args.size == "256M" else f"waf-{args.size}"
+    name += "-part" * bool(args.drives)
     (args.out / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
     first = next(iter(by_drive))
     kept = figures(rows, recordings, played, first)
@@ -316,6 +334,8 @@ def main():
     (args.out / f"{name}-figures.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
     show_shares(recordings, played, first)
     show(rows, by_drive)
+    if args.drives:
+        return
 
     good = check(rows, by_drive)
     if name == "waf":

@@ -108,7 +108,7 @@ impl Followed for Odd {
         _: &Path,
         _: (u64, i128),
         _: &[Range<u64>],
-        _: &mut dyn FnMut(Stretch),
+        _: &mut dyn FnMut(u64, Stretch),
     ) -> Result<(), String> {
         unreachable!("there is no ground")
     }

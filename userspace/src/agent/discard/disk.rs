@@ -11,7 +11,7 @@ use rustix::fd::OwnedFd;
 
 use super::link::Machine;
 use super::owner::{self, Owner};
-use super::{ground, Database, Seen, Stretch};
+use super::{ground, started, Database, Seen, Stretch};
 use crate::base::pulse::Pulse;
 use crate::dbpath::avail::{self, FileEntry, Refusal, TurtleId};
 use crate::dbpath::fiemap::Solid;
@@ -151,6 +151,9 @@ impl Database for Disk {
     }
 
     fn settle(&mut self) -> Result<(), String> {
+        if let Some(owner) = self.owner {
+            started::check(Path::new("/proc"), owner.pid)?;
+        }
         let handle = self.handle()?;
         match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {
             Ok(None) => {}
@@ -165,7 +168,7 @@ impl Database for Disk {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(Stretch),
+        emit: &mut dyn FnMut(u64, Stretch),
     ) -> Result<(), String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: cannot read its extents: {e}", path.display());
         self.pulse.beat();
@@ -188,7 +191,7 @@ fn places(
     solid: &mut Solid,
     file: &File,
     ranges: &[Range<u64>],
-    emit: &mut dyn FnMut(Stretch),
+    emit: &mut dyn FnMut(u64, Stretch),
 ) -> std::io::Result<()> {
     let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
         return Ok(());
@@ -200,10 +203,11 @@ fn places(
             let from = range.start.max(extent.start);
             let to = range.end.min(extent.end);
             if from < to {
-                emit(Stretch {
+                let at = Stretch {
                     start: e.start + (from - extent.start) / SECTOR,
                     length: (to - from) / SECTOR,
-                });
+                };
+                emit(from, at);
             }
             if range.end > extent.end {
                 break;
@@ -243,6 +247,32 @@ mod tests {
         assert!(said.starts_with("cannot sync the data directory: "), "{said}");
     }
 
+    /// By what is on its command line, as mongod's.
+    #[test]
+    fn a_process_that_does_not_sync_is_not_settled() {
+        let mut process = std::process::Command::new("sh")
+            .args(["-c", "read x; exit", "mongod", "checkpoint_sync=false"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It has none while the kernel starts the program.
+        let line = format!("/proc/{}/cmdline", process.id());
+        while std::fs::read(&line).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        disk.owner = Some(Owner {
+            pid: process.id() as i32,
+            start: 1,
+            uid: 0,
+        });
+        let said = disk.settle().unwrap_err();
+        drop(process.stdin.take());
+        process.wait().unwrap();
+        assert!(said.contains("by the command line of process"), "{said}");
+    }
+
     #[test]
     fn what_may_not_be_discarded_is_not_read() {
         let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/avail/11.3.1");
@@ -266,6 +296,36 @@ mod tests {
         );
     }
 
+    /// Its pages are not read again while one process has it open, and only then.
+    #[test]
+    fn another_process_may_have_written_all_of_the_metadata() {
+        let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/avail/11.3.1");
+        let dir = tempfile::tempdir().unwrap();
+        let metadata = dir.path().join("WiredTiger.wt");
+        std::fs::copy(made.join(turtle::NAME), dir.path().join(turtle::NAME)).unwrap();
+        let mut bytes = std::fs::read(made.join("WiredTiger.wt")).unwrap();
+        std::fs::write(&metadata, &bytes).unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        disk.owner = Some(Owner {
+            pid: 1,
+            start: 1,
+            uid: 0,
+        });
+        disk.read(&mut |_| false).unwrap();
+        // All leaves
+        for page in bytes.chunks_mut(4096).filter(|p| p[24] == 7) {
+            page[100] ^= 1;
+        }
+        std::fs::write(&metadata, &bytes).unwrap();
+        disk.read(&mut |_| false).unwrap();
+        assert_eq!(disk.owner(), Ok(None));
+        let refused = disk
+            .read(&mut |_| false)
+            .map(|seen| seen.files.len())
+            .unwrap_err();
+        assert_eq!(refused.kind, avail::Kind::Damaged);
+    }
+
     /// A file of three written pieces with holes between.
     #[test]
     fn places_of_a_real_file() {
@@ -280,7 +340,7 @@ mod tests {
         let mut solid = Solid::new(Place::whole(u64::MAX >> 9));
         let mut places = |ranges: &[Range<u64>]| {
             let mut found = Vec::new();
-            super::places(&mut solid, &f, ranges, &mut |s| found.push(s)).map(|()| found)
+            super::places(&mut solid, &f, ranges, &mut |_, s| found.push(s)).map(|()| found)
         };
         match places(&[0..4096]) {
             Ok(found) if !found.is_empty() => {}
@@ -327,7 +387,8 @@ mod tests {
             let mut n = 0;
             let path = PathBuf::from("f.wt");
             let ranges = [0..4096];
-            disk.places(&path, (ino, born), &ranges, &mut |_| n += 1).unwrap();
+            disk.places(&path, (ino, born), &ranges, &mut |_, _| n += 1)
+                .unwrap();
             n
         };
         let (ino, born) = (found.ino, found.stamp.btime);

@@ -136,6 +136,8 @@ mod tests {
 44 27 253:3 / /e rw - btrfs /dev/e rw
 45 27 253:4 / /f rw - ext4 /dev/f rw,barrier=0
 46 27 253:5 / /g rw - xfs /dev/g rw,attr2,rtdev=/dev/h
+47 27 253:6 / /h rw - ext4 /dev/i rw
+48 27 253:6 / /i rw - ext4 /dev/i rw,nobarrier
 ";
 
     #[test]
@@ -154,6 +156,7 @@ mod tests {
             ),
             ("253:4", "the file system is mounted with barrier=0"),
             ("253:5", "the file system has a realtime device (rtdev=/dev/h)"),
+            ("253:6", "the file system is mounted with nobarrier"),
             (
                 "253:9",
                 "the mount of the file system's device 253:9 is not found",

@@ -315,9 +315,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
         }
     }
 
-    fn send(&mut self, found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
+    fn send(&mut self, mut found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
         let placed = bytes(&found.stretches);
-        let (batches, short) = batches(found.stretches, self.shortest()?);
+        let stretches = std::mem::take(&mut found.stretches);
+        let (batches, short) = batches(stretches, self.shortest()?);
         let mut queued: u64 = batches.iter().map(|b| bytes(b)).sum();
         change(&self.info, |i| {
             i.freed_bytes += found.freed;
@@ -332,15 +333,19 @@ impl<T: Target, M: Machine> Worker<T, M> {
         }
         let mut result = Ok(Sent::All);
         for (n, batch) in batches.iter().enumerate() {
-            result = self.send_batch(found.since, batch);
-            if result.is_err() {
-                break;
-            }
+            let sent = match self.send_batch(&found, batch) {
+                Ok(sent) => sent,
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            };
             queued -= bytes(batch);
             change(&self.info, |i| {
                 i.last_sent = Some(time::now().as_secs());
-                i.sent_ranges += batch.len() as u64;
-                i.sent_bytes += bytes(batch);
+                i.sent_ranges += sent.len() as u64;
+                i.sent_bytes += bytes(&sent);
+                i.unplaced_bytes += bytes(batch) - bytes(&sent);
                 i.queued_bytes = queued;
             });
             let left = batches.len() - n - 1;
@@ -372,14 +377,18 @@ impl<T: Target, M: Machine> Worker<T, M> {
         })
     }
 
-    fn send_batch(&mut self, since: u64, batch: &[Stretch]) -> Result<Sent, Halt> {
+    /// Sends what of a batch is still the files' alone, and returns that.
+    fn send_batch(&mut self, found: &Found, batch: &[Stretch]) -> Result<Vec<Stretch>, Halt> {
         self.rule.is_owner(&mut self.machine)?;
-        let mut text = format!("discard {since}");
-        for s in batch {
-            text += &format!(" {}:{}", s.start, s.length);
+        let batch = found.again(&mut self.machine, batch)?;
+        if !batch.is_empty() {
+            let mut text = format!("discard {}", found.since);
+            for s in &batch {
+                text += &format!(" {}:{}", s.start, s.length);
+            }
+            self.target.message(&text)?;
         }
-        self.target.message(&text)?;
-        Ok(Sent::All)
+        Ok(batch)
     }
 
     /// Waits as long, and until the target has discarded what it was sent.
@@ -546,6 +555,47 @@ mod tests {
         assert!(!w.switched_on);
         w.end();
         assert_eq!(w.target.status().unwrap().discard.state, "on");
+    }
+
+    /// Looks until something may be discarded; from here on nothing happens by itself.
+    fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
+        w.switch_on().unwrap();
+        w.machine.lag = 0;
+        w.target.lag = 0;
+        loop {
+            world.borrow_mut().advance(200);
+            match w.rule.look(&mut w.machine, &w.target) {
+                Ok(Look::Found(f)) if !f.stretches.is_empty() => return f,
+                _ => {}
+            }
+        }
+    }
+
+    /// By a tool that deduplicates, between the look and the batch.
+    #[test]
+    fn what_somebody_shares_by_now_is_not_sent() {
+        let (mut w, world, _sender, notices) = worker(7);
+        let found = found(&mut w, &world);
+        let all = bytes(&found.stretches);
+        world.borrow_mut().shared = true;
+        assert_eq!(w.send(found, Duration::ZERO, &notices), Ok(Sent::All));
+        let i = w.info.lock().unwrap().clone();
+        assert_eq!((i.sent_bytes, i.unplaced_bytes + i.short_bytes), (0, all));
+        assert_eq!(w.target.status().unwrap().discard.queued, 0);
+    }
+
+    /// It may be one that salvages.
+    #[test]
+    fn what_was_found_beside_another_process_is_not_sent() {
+        let (mut w, world, _sender, notices) = worker(7);
+        let found = found(&mut w, &world);
+        world.borrow_mut().has_owner(true);
+        world.borrow().kernel.log();
+        let halt = w.send(found, Duration::ZERO, &notices).unwrap_err();
+        assert_eq!(halt.to_string(), "another process has the database open, or none");
+        let sent = world.borrow().kernel.log();
+        assert!(!sent.contains(&"discard".to_owned()), "{sent:?}");
+        assert_eq!(w.info.lock().unwrap().sent_bytes, 0);
     }
 
     /// Whatever cannot be read or asked.

@@ -15,7 +15,8 @@
 //! 2. the directory is synced, so that the turtle that was read is durable;
 //! 3. the file system is asked where the blocks are;
 //! 4. discarded are those pages of `avail(K')` that are not in `avail(K)`, are below
-//!    the size that `f` had in `K`, and have not been written since `R`;
+//!    the size that `f` had in `K`, and have not been written since `R`; before each
+//!    batch the file system is asked again, as another file may share them by now;
 //! 5. `K'` and `R'` are kept in place of `K` and `R`.
 //!
 //! A list names the block that it lies in, which the reader cuts out.  WiredTiger
@@ -64,17 +65,18 @@
 //! salvage, or who changes the file system, gives them a meaning without a write.
 
 mod disk;
-mod ground;
+pub mod ground;
 mod link;
 mod list;
 #[cfg(test)]
 mod model;
 mod owner;
 mod pace;
+mod started;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -149,14 +151,14 @@ pub trait Database {
     /// Makes what was read durable; an error when a restart might not begin there.
     fn settle(&mut self) -> Result<(), String>;
     /// Gives the places of ranges of a file's bytes that are written, the file's own
-    /// and its alone.  Nothing: it is no longer the file with this inode number and
-    /// birth time.
+    /// and its alone, each with its first byte.  Nothing: it is no longer the file with
+    /// this inode number and birth time.
     fn places(
         &mut self,
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(Stretch),
+        emit: &mut dyn FnMut(u64, Stretch),
     ) -> Result<(), String>;
 }
 
@@ -174,9 +176,49 @@ pub struct Found {
     pub since: u64,
     /// Sorted by place; neighbours are one.
     pub stretches: Vec<Stretch>,
+    /// What these are of, sorted by place.
+    origins: Vec<Origin>,
+    files: Vec<(PathBuf, (u64, i128))>,
     /// Bytes that the checkpoint has freed, also where they have no place of their
     /// own.
     pub freed: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    at: Stretch,
+    /// An index of files, and a byte of it.
+    file: usize,
+    offset: u64,
+}
+
+impl Found {
+    /// What of `batch`, which is sorted, has its place still, and alone: a file of
+    /// somebody else's may share it by now.
+    pub fn again(&self, database: &mut dyn Database, batch: &[Stretch]) -> Result<Vec<Stretch>, String> {
+        let mut wanted: BTreeMap<usize, Vec<Range<u64>>> = BTreeMap::new();
+        for s in batch {
+            let end = s.start + s.length;
+            let first = self
+                .origins
+                .partition_point(|o| o.at.start + o.at.length <= s.start);
+            for o in self.origins[first..].iter().take_while(|o| o.at.start < end) {
+                let from = o.at.start.max(s.start);
+                let to = end.min(o.at.start + o.at.length);
+                let begin = o.offset + (from - o.at.start) * 512;
+                let range = begin..begin + (to - from) * 512;
+                wanted.entry(o.file).or_default().push(range);
+            }
+        }
+        let mut now = Vec::new();
+        for (file, mut ranges) in wanted {
+            ranges.sort_unstable_by_key(|r| r.start);
+            let (path, file) = &self.files[file];
+            database.places(path, *file, &ranges, &mut |_, s| now.push(s))?;
+        }
+        tidy(&mut now);
+        Ok(common(batch, &now))
+    }
 }
 
 /// What a look came to.
@@ -238,6 +280,21 @@ fn tidy(stretches: &mut Vec<Stretch>) {
         }
         joins
     });
+}
+
+/// What two sorted lists have in common.
+fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+    let mut both = Vec::with_capacity(a.len());
+    for s in a {
+        let end = s.start + s.length;
+        let first = b.partition_point(|o| o.start + o.length <= s.start);
+        for o in b[first..].iter().take_while(|o| o.start < end) {
+            let start = o.start.max(s.start);
+            let length = end.min(o.start + o.length) - start;
+            both.push(Stretch { start, length });
+        }
+    }
+    both
 }
 
 impl Rule {
@@ -367,6 +424,8 @@ impl Rule {
                 files.insert(entry.path, known);
             }
         }
+        found.stretches = found.origins.iter().map(|o| o.at).collect();
+        found.origins.sort_unstable_by_key(|o| o.at.start);
         tidy(&mut found.stretches);
 
         // (5)
@@ -412,7 +471,12 @@ fn next(
         let freed = whole_pages(&freed);
         if !freed.is_empty() {
             // (3)
-            database.places(&entry.path, list.file, &freed, &mut |s| found.stretches.push(s))?;
+            let file = found.files.len();
+            found.files.push((entry.path.clone(), list.file));
+            let origins = &mut found.origins;
+            database.places(&entry.path, list.file, &freed, &mut |offset, at| {
+                origins.push(Origin { at, file, offset });
+            })?;
         }
     }
     Ok(Some(Known {

@@ -176,6 +176,8 @@ pub struct World {
     stage: Stage,
     /// So many steps more the checkpoint waits for the drive.
     slow: u32,
+    /// Another file shares all extents.
+    pub shared: bool,
     /// Single files have checkpoints of their own, as in MongoDB 5.0.
     pub alone: bool,
     /// What the next turtle will say.
@@ -294,6 +296,7 @@ impl World {
             snapshot: None,
             stage: Stage::None,
             slow: 0,
+            shared: false,
             alone: false,
             rows: Rows::new(),
             checkpointed: Vec::new(),
@@ -910,12 +913,21 @@ fn pack(n: u64) -> String {
     }
 }
 
+const NOTHING: &str = "808080";
+
 /// A checkpoint with nothing but a list, in its own block.
-fn cookie((page, tag): (u64, u64), size: u64, unit: u64) -> Cookie {
-    let nothing = "808080";
-    let own = format!("{}{}{}", pack(page - 1), pack(1), pack(tag));
+pub fn cookie((page, tag): (u64, u64), size: u64, unit: u64) -> Cookie {
+    cookie_of(&format!("{}{}{}", pack(page - 1), pack(1), pack(tag)), size, unit)
+}
+
+/// One whose list is empty, and has no block.
+pub fn empty_cookie(size: u64) -> Cookie {
+    cookie_of(NOTHING, size, PAGE)
+}
+
+fn cookie_of(own: &str, size: u64, unit: u64) -> Cookie {
     let hex = format!(
-        "01{nothing}{nothing}{own}{nothing}{}{}",
+        "01{NOTHING}{NOTHING}{own}{NOTHING}{}{}",
         pack(size * unit),
         pack(0)
     );
@@ -1054,11 +1066,12 @@ impl Database for Side {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(Stretch),
+        emit: &mut dyn FnMut(u64, Stretch),
     ) -> Result<(), String> {
         let found = self.call(|w| {
             let f = w.files.iter().find(|(p, f)| p == path && f.ino == file.0);
-            f.map(|(_, f)| (f.base * w.unit, f.size * w.unit))
+            f.filter(|_| !w.shared)
+                .map(|(_, f)| (f.base * w.unit, f.size * w.unit))
         })?;
         let Some((base, size)) = found else {
             return Ok(());
@@ -1068,10 +1081,11 @@ impl Database for Side {
         for r in ranges {
             let to = r.end.min(end);
             if r.start < to {
-                emit(Stretch {
+                let at = Stretch {
                     start: (base + r.start) / 512,
                     length: (to - r.start) / 512,
-                });
+                };
+                emit(r.start, at);
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::model::{Counts, Side, World};
+use super::model::{cookie, empty_cookie, Counts, Side, World};
 use super::*;
 use crate::kernel::model::ModelKernel;
 
@@ -31,7 +31,7 @@ fn listed(side: &mut Side, since: u64) -> Result<Found, Halt> {
     for (entry, list) in seen.files {
         let Some(list) = list.transpose()? else { continue };
         side.clone()
-            .places(&entry.path, list.file, &list.extents, &mut |s| {
+            .places(&entry.path, list.file, &list.extents, &mut |_, s| {
                 found.stretches.push(s)
             })?;
     }
@@ -105,6 +105,14 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
         if rng.u8(..20) == 0 || (which == Which::Difference && rule.is_owner(side).is_err()) {
             return;
         }
+        let some = match which {
+            Which::Difference => found.again(side, some),
+            _ => Ok(some.to_vec()),
+        };
+        let Ok(some) = some else {
+            rule.forget();
+            return;
+        };
         let words: Vec<String> = some.iter().map(|s| format!("{}:{}", s.start, s.length)).collect();
         if side
             .message(&format!("discard {} {}", found.since, words.join(" ")))
@@ -170,6 +178,23 @@ fn the_obvious_rules_are_caught() {
     }
 }
 
+#[test]
+fn what_two_lists_have_in_common() {
+    let list = |pairs: &[(u64, u64)]| -> Vec<Stretch> {
+        pairs
+            .iter()
+            .map(|&(start, length)| Stretch { start, length })
+            .collect()
+    };
+    let a = list(&[(0, 16), (32, 16), (64, 64)]);
+    assert_eq!(common(&a, &a), a);
+    assert_eq!(common(&a, &[]), []);
+    assert_eq!(
+        common(&a, &list(&[(8, 32), (72, 8), (88, 8), (120, 100)])),
+        list(&[(8, 8), (32, 8), (72, 8), (88, 8), (120, 8)])
+    );
+}
+
 /// MongoDB 5.0 makes them, and its databases are refused.
 #[test]
 fn checkpoints_of_single_files_are_not_covered() {
@@ -186,7 +211,7 @@ fn checkpoints_of_single_files_are_not_covered() {
     assert!(caught > 0, "of {alone} none was ever caught");
 }
 
-/// A database that does what a test says, and has no files.
+/// A database that does what a test says.
 struct Still {
     ground: &'static str,
     owner: Owner,
@@ -197,6 +222,29 @@ struct Still {
     moves: Option<&'static str>,
     /// Who has opened it then.
     opens: Option<Owner>,
+    files: Vec<(FileEntry, FreeList)>,
+    /// Sectors by which the file system has moved what they have.
+    moved: u64,
+}
+
+impl Still {
+    fn new() -> Self {
+        Self {
+            ground: "xfs",
+            owner: Owner {
+                pid: 7,
+                start: 1,
+                uid: 0,
+            },
+            turtle: 1,
+            run: 1,
+            refuses: false,
+            moves: None,
+            opens: None,
+            files: Vec::new(),
+            moved: 0,
+        }
+    }
 }
 
 impl Database for Still {
@@ -212,7 +260,7 @@ impl Database for Still {
         Ok(Some(self.owner))
     }
 
-    fn read(&mut self, _: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
+    fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
         if let Some(ground) = self.moves.take() {
             self.ground = ground;
         }
@@ -223,7 +271,11 @@ impl Database for Still {
                 metadata: (1, 1),
                 generation: Some(self.run),
             },
-            files: Vec::new(),
+            files: self
+                .files
+                .iter()
+                .map(|(entry, list)| (entry.clone(), wanted(entry).then(|| Ok(list.clone()))))
+                .collect(),
         })
     }
 
@@ -238,10 +290,17 @@ impl Database for Still {
         &mut self,
         _: &Path,
         _: (u64, i128),
-        _: &[Range<u64>],
-        _: &mut dyn FnMut(Stretch),
+        ranges: &[Range<u64>],
+        emit: &mut dyn FnMut(u64, Stretch),
     ) -> Result<(), String> {
-        unreachable!("there is no file")
+        for r in ranges {
+            let at = Stretch {
+                start: r.start / 512 + self.moved,
+                length: (r.end - r.start) / 512,
+            };
+            emit(r.start, at);
+        }
+        Ok(())
     }
 }
 
@@ -268,19 +327,7 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
     let target = ModelKernel::new(1 << 20);
     target.message("set discard on").unwrap();
     let mut rule = Rule::default();
-    let mut database = Still {
-        ground: "xfs",
-        owner: Owner {
-            pid: 7,
-            start: 1,
-            uid: 0,
-        },
-        turtle: 1,
-        run: 1,
-        refuses: false,
-        moves: None,
-        opens: None,
-    };
+    let mut database = Still::new();
     let anew = |rule: &mut Rule, database: &mut Still| {
         assert_eq!(waits(rule, database, &target), [2, 1]);
         database.turtle += 1;
@@ -330,4 +377,97 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
 
     // Another agent
     anew(&mut Rule::default(), &mut database);
+}
+
+/// A checkpoint of a file: its order, its inode number and birth time, whether its list has
+/// a block, and the pages that are free, of 100.
+fn checkpoint(order: u64, file: (u64, i128), block: bool, free: Range<u64>) -> (FileEntry, FreeList) {
+    let entry = FileEntry {
+        path: "a.wt".into(),
+        order,
+        cookie: Some(match block {
+            true => cookie((9, order), 100, PAGE),
+            false => empty_cookie(100),
+        }),
+    };
+    let extents = [free.start * PAGE..free.end * PAGE];
+    let list = FreeList {
+        file,
+        file_size: 100 * PAGE,
+        extents: extents.into_iter().filter(|e| !e.is_empty()).collect(),
+    };
+    (entry, list)
+}
+
+/// What is found when the second has taken the place of the first.
+fn found(before: (FileEntry, FreeList), after: (FileEntry, FreeList)) -> Result<(Found, Still), Halt> {
+    let target = ModelKernel::new(1 << 20);
+    target.message("set discard on").unwrap();
+    let (mut rule, mut database) = (Rule::default(), Still::new());
+    database.files = vec![before];
+    waits(&mut rule, &mut database, &target);
+    database.turtle += 1;
+    database.files = vec![after];
+    let Look::Found(found) = rule.look(&mut database, &target)? else {
+        panic!("nothing is waited for");
+    };
+    Ok((found, database))
+}
+
+/// The same as first pages and their numbers.
+fn freed(before: (FileEntry, FreeList), after: (FileEntry, FreeList)) -> Result<Vec<(u64, u64)>, Halt> {
+    let (found, _) = found(before, after)?;
+    Ok(found
+        .stretches
+        .iter()
+        .map(|s| (s.start / 8, s.length / 8))
+        .collect())
+}
+
+#[test]
+fn lists_are_compared_of_one_file_and_in_their_order() {
+    let of = |order, file, block, free| checkpoint(order, file, block, free);
+    let before = || of(5, (7, 70), true, 10..20);
+    assert_eq!(freed(before(), of(6, (7, 70), true, 10..30)), Ok(vec![(20, 10)]));
+    // Another file of the name, also with the inode number of the one before
+    assert_eq!(freed(before(), of(6, (8, 70), true, 10..30)), Ok(vec![]));
+    assert_eq!(freed(before(), of(6, (7, 71), true, 10..30)), Ok(vec![]));
+    // Files of a file system that keeps no birth times
+    let timeless = of(5, (7, 0), true, 10..20);
+    assert_eq!(freed(timeless, of(6, (7, 0), true, 10..30)), Ok(vec![]));
+    // Without a block nothing tells that it is the file that the metadata means.
+    let empty = of(5, (7, 70), false, 0..0);
+    assert_eq!(freed(empty, of(6, (7, 70), true, 10..30)), Ok(vec![]));
+    for order in [4, 5] {
+        let mut back = of(order, (7, 70), true, 10..30);
+        back.0.cookie = Some(cookie((9, 77), 100, PAGE));
+        let halt = freed(before(), back).unwrap_err();
+        assert_eq!(halt.to_string(), "a.wt: its checkpoints have gone back");
+    }
+}
+
+/// As by a defragmentation: what is there now was not looked at.
+#[test]
+fn what_has_another_place_by_now_is_left_out() {
+    let before = checkpoint(5, (7, 70), true, 10..20);
+    let (found, mut database) = found(before, checkpoint(6, (7, 70), true, 10..30)).unwrap();
+    let all = [Stretch {
+        start: 160,
+        length: 80,
+    }];
+    assert_eq!(found.stretches, all);
+    assert_eq!(found.again(&mut database, &all).unwrap(), all);
+    let part = [Stretch {
+        start: 176,
+        length: 8,
+    }];
+    assert_eq!(found.again(&mut database, &part).unwrap(), part);
+    database.moved = 16;
+    let rest = Stretch {
+        start: 176,
+        length: 64,
+    };
+    assert_eq!(found.again(&mut database, &all).unwrap(), [rest]);
+    database.moved = 800;
+    assert_eq!(found.again(&mut database, &all).unwrap(), []);
 }

@@ -68,6 +68,16 @@ fn size(text: &str) -> Option<u32> {
     digits.parse::<u32>().ok()?.checked_mul(1 << shift)
 }
 
+/// Whether a text that has a configuration of WiredTiger's in it says that checkpoints
+/// need not wait for their data.
+pub fn unsynced(text: &str) -> bool {
+    let bare = text.replace(|c: char| c.is_whitespace() || "\"'\\".contains(c), "");
+    bare.split("checkpoint_sync").skip(1).any(|rest| {
+        let value = rest.strip_prefix(['=', ':']);
+        value.is_some_and(|v| !v.starts_with("true") && !v.starts_with('1'))
+    })
+}
+
 /// The turtle, as far as it concerns the lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turtle {
@@ -185,6 +195,28 @@ mod tests {
             why("block_manager=disagg,checkpoint="),
             "its files have block_manager=disagg"
         );
+    }
+
+    #[test]
+    fn configurations_that_do_not_wait_for_data() {
+        for text in [
+            "checkpoint_sync=false",
+            "create,checkpoint_sync = false,x",
+            "checkpoint_sync=0",
+            r#"{"checkpoint_sync":false}"#,
+            r#"\"checkpoint_sync\" : \"false\""#,
+            "checkpoint_sync=true,checkpoint_sync=false",
+        ] {
+            assert!(unsynced(text), "{text}");
+        }
+        for text in [
+            "",
+            "checkpoint_sync",
+            "checkpoint_sync=true,x=false",
+            "checkpoint_sync: 1",
+        ] {
+            assert!(!unsynced(text), "{text}");
+        }
     }
 
     #[test]

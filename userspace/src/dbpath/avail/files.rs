@@ -166,10 +166,7 @@ impl Dbpath {
     fn unsynced(&self) -> Result<bool, Refusal> {
         for name in SETTINGS {
             let text = self.text(name)?.unwrap_or_default();
-            if text
-                .replace(char::is_whitespace, "")
-                .contains("checkpoint_sync=false")
-            {
+            if config::unsynced(&text) {
                 return Ok(true);
             }
         }

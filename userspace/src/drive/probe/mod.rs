@@ -38,6 +38,9 @@ const LARGEST: u64 = 512 << 10;
 /// A slot has one piece behind its middle, with pages beside it, or several.
 pub const SLOT: u64 = 2 << 20;
 const MIDDLE: u64 = SLOT / 2;
+/// At either end of a slot nothing is discarded: what a drive does to neighbours of a piece, it
+/// does to pages that are looked at, and not to somebody else's.
+const MARGIN: u64 = 256 << 10;
 /// What a piece begins behind the middle, beside half of its length.
 const OFFSETS: [u64; 5] = [0, 4 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// Slots that are worth having.
@@ -545,11 +548,13 @@ impl Probe<'_> {
 
     /// Every other piece of that length, in all slots.
     fn trial(&mut self, bytes: u64, alignment: u64) -> Result<Result<Freed, Stop>> {
-        let first = if alignment < bytes { alignment } else { 0 };
+        let first = MARGIN.next_multiple_of(bytes) + if alignment < bytes { alignment } else { 0 };
         let mut places: Vec<Place> = Vec::new();
         for slot in 0..self.slots.len() {
             let begins = (0..).map(|n| first + 2 * n * bytes);
-            let ranges = begins.map(|at| at..at + bytes).take_while(|r| r.end <= SLOT);
+            let ranges = begins
+                .map(|at| at..at + bytes)
+                .take_while(|r| r.end <= SLOT - MARGIN);
             places.extend(ranges.map(|range| (slot, range)));
         }
         let mut attempt = 1;

@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 
-use super::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
+use super::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS, TOO_LONG};
 use crate::base::aligned::Aligned;
 use crate::base::sizes::shown;
 use crate::base::wake::Signals;
@@ -49,7 +49,7 @@ pub struct Raw<'a> {
     start: u64,
     pub counts: Counts,
     filler: u64,
-    patience: Duration,
+    timeout: Duration,
     signals: &'a Signals,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Raw<'a> {
         path: &Path,
         tables: &dyn LiveTables,
         filler: u64,
-        patience: Duration,
+        timeout: Duration,
         signals: &'a Signals,
     ) -> Result<Self> {
         let shown_path = path.display();
@@ -96,7 +96,7 @@ impl<'a> Raw<'a> {
             start,
             counts: Counts::of(sysfs, tables, dev)?,
             filler,
-            patience,
+            timeout,
             signals,
         };
         ensure!(
@@ -189,6 +189,9 @@ impl Medium for Raw<'_> {
                 Err(e) => return Err(e).with_context(|| format!("a discard of {} failed", shown(bytes))),
             }
             done.slowest = done.slowest.max(begun.elapsed());
+            if started.elapsed() > TOO_LONG {
+                break;
+            }
         }
         self.file.sync_all().context("cannot flush")?;
         done.took = started.elapsed();
@@ -205,7 +208,7 @@ impl Medium for Raw<'_> {
 
     fn wait(&mut self) -> Result<()> {
         ensure!(
-            !self.signals.wait(self.patience),
+            !self.signals.wait(self.timeout),
             "interrupted; what was on the device is lost"
         );
         Ok(())

@@ -46,10 +46,10 @@ struct Probed {
 /// Whether pieces of a length that is known now are taken.
 pub fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let signals = Signals::new()?;
-    let patience = Duration::from_secs(a.wait.into());
+    let timeout = Duration::from_secs(a.wait.into());
     let mut probed = match (&a.destroy, &a.name) {
-        (Some(path), _) => destroyed(path, a.filler, patience, &signals)?,
-        (None, Some(name)) => in_a_file(name, a, patience, &signals)?,
+        (Some(path), _) => destroyed(path, a.filler, timeout, &signals)?,
+        (None, Some(name)) => in_a_file(name, a, timeout, &signals)?,
         (None, None) => unreachable!("clap wants one of them"),
     };
     probed.advise(a.name.as_deref());
@@ -60,14 +60,14 @@ pub fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     Ok(probed.measured.granularity.is_some())
 }
 
-fn destroyed(path: &Path, filler: u64, patience: Duration, signals: &Signals) -> Result<Probed> {
+fn destroyed(path: &Path, filler: u64, timeout: Duration, signals: &Signals) -> Result<Probed> {
     // Not every machine has device-mapper.
     let dm = Dm::open().ok();
     let tables: &dyn dsm::kernel::streams::LiveTables = match &dm {
         Some(dm) => dm,
         None => &dsm::kernel::streams::Unknown,
     };
-    let mut raw = Raw::open(path, tables, filler, patience, signals)?;
+    let mut raw = Raw::open(path, tables, filler, timeout, signals)?;
     let says = raw.counts.deallocate()?;
     let said = said(says.as_ref(), 0);
     let measured = probe::run(&mut raw, said).with_context(|| path.display().to_string())?;
@@ -91,12 +91,12 @@ fn destroyed(path: &Path, filler: u64, patience: Duration, signals: &Signals) ->
     })
 }
 
-fn in_a_file(name: &str, a: &ProbeDiscard, patience: Duration, signals: &Signals) -> Result<Probed> {
+fn in_a_file(name: &str, a: &ProbeDiscard, timeout: Duration, signals: &Signals) -> Result<Probed> {
     let device = Device::open(name)?;
     let counts = Counts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
-    let mut scratch = Scratch::make(&device, a, counts, patience, signals)?;
+    let mut scratch = Scratch::make(&device, a, counts, timeout, signals)?;
     let measured = probe::run(&mut scratch, said(says.as_ref(), LEAST)).with_context(|| name.to_owned())?;
     let broken = measured.verdict == Verdict::Broken;
     scratch.end(broken);

@@ -4,7 +4,8 @@
 //! Why nobody else's data can be hit: the places are read after the window has begun, and
 //! then they are the file's.  Whoever is given them later, by a file system that moves the
 //! file, writes them before it reads them: the target refuses them, or holds that write
-//! until the discard is done.  Nobody else can share them, for the file has no name.
+//! until the discard is done.  Nobody else can share them, for the file has no name.  That the
+//! places are on this device at all is what the mount must say, as for dsmd.
 
 use std::fs::File;
 use std::io;
@@ -13,12 +14,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 use crate::guest::Guest;
 use crate::refused;
 use crate::verify::directory;
+use dsm::agent::discard::ground;
 use dsm::base::aligned::Aligned;
 use dsm::base::sizes::shown;
 use dsm::base::wake::Signals;
@@ -28,6 +30,7 @@ use dsm::dbpath::place;
 use dsm::drive::probe::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
 use dsm::kernel::class::Class;
 use dsm::kernel::device::{Device, MessageError, Target};
+use dsm::kernel::mounts;
 use dsm::kernel::reply::{Discard, Status, TableLine};
 use dsm::kernel::sysfs::Sysfs;
 use dsm::kernel::table::{Extent, FileRecord, StreamStamp};
@@ -53,7 +56,7 @@ pub struct Scratch<'a> {
     /// Where the target begins on the disk, in bytes.
     start: u64,
     counts: Counts,
-    patience: Duration,
+    timeout: Duration,
     signals: &'a Signals,
     window: u64,
     disturbed: bool,
@@ -74,12 +77,15 @@ impl<'a> Scratch<'a> {
         device: &'a Device,
         a: &ProbeDiscard,
         counts: Counts,
-        patience: Duration,
+        timeout: Duration,
         signals: &'a Signals,
     ) -> Result<Self> {
         let dir = directory(&device.name, a.dir.as_deref(), device.devno)?;
         let found = place::find(&dir, &device.name, device.devno, device.sectors)?;
         let shown_dir = dir.display();
+        let mounts = mounts::all().context("cannot read the mounts")?;
+        ground::mount(&mounts, found.dev)
+            .map_err(|why| anyhow!("{shown_dir}: {why}; nothing was written"))?;
         let stat = rustix::fs::statvfs(&dir).with_context(|| format!("{shown_dir}: cannot look at it"))?;
         let free = stat.f_bavail * stat.f_frsize;
         let needed = FILE + FILLER.min(a.filler);
@@ -98,7 +104,7 @@ impl<'a> Scratch<'a> {
             extents: Vec::new(),
             start: start(&device.table_line()?),
             counts,
-            patience,
+            timeout,
             signals,
             window: 0,
             disturbed: false,
@@ -355,7 +361,7 @@ impl Medium for Scratch<'_> {
 
     fn wait(&mut self) -> Result<()> {
         ensure!(
-            !self.signals.wait(self.patience),
+            !self.signals.wait(self.timeout),
             "interrupted; the scratch file is gone, and the device is as it was"
         );
         Ok(())
