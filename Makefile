@@ -57,9 +57,13 @@ VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 all: module userspace
 
 module:
-	@test -e $(KDIR)/Makefile -a -e $(KDIR)/include/generated/autoconf.h || { \
+	@test -e $(KDIR)/include/generated/autoconf.h -a -e $(KDIR)/scripts/basic/fixdep && \
+		$(MAKE) -s -C $(KDIR) kernelversion >/dev/null 2>&1 || { \
 		echo "dm-dsm: $(KDIR), the headers of kernel $(KVER), is missing or incomplete:" \
 			"install linux-headers-$(KVER), or kernel-devel-$(KVER), again" >&2; exit 1; }
+	@$(KDIR)/scripts/basic/fixdep >/dev/null 2>&1; test $$? != 126 || { \
+		echo "dm-dsm: $(KDIR), the headers of kernel $(KVER), is for another machine:" \
+			"$(KDIR)/scripts/basic/fixdep does not run here" >&2; exit 1; }
 	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
 
 userspace:

@@ -18,9 +18,12 @@ dsm-need = $(if $(call dsm-has,$(1)),,$(error dm-dsm: $(2)))
 ifndef CONFIG_BLK_DEV_DM
 $(error dm-dsm: this kernel is built without device-mapper: CONFIG_BLK_DEV_DM is not set)
 endif
+ifneq ($(if $(findstring error:,$(dsm-said)),,$(findstring not found,$(dsm-said))),)
+$(error dm-dsm: the compiler of this kernel's headers, $(strip $(CC)), is not installed)
+endif
 ifneq ($(call dsm-has,0-yes)$(call dsm-has,z-no),0-yes)
 $(error dm-dsm: nothing can be compiled for this kernel.  Its headers may be incomplete, \
-	or their compiler, $(CC), missing or for another machine: $(wordlist 1,30,$(dsm-said)))
+	or for another machine than their compiler, $(strip $(CC)): $(wordlist 1,30,$(dsm-said)))
 endif
 $(call dsm-need,NOT_TOO_OLD,this kernel is older than 5.10$(comma) the oldest that dm-dsm is for)
 $(call dsm-need,RCU_WAITS_FOR_SCHED,synchronize_rcu() of this kernel does not wait for \

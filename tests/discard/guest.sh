@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# usage: guest.sh SEED SCENARIO AGENT FS IO LEAF COUNT
+# usage: guest.sh SEED SCENARIO AGENT FS IO LEAF GRAIN COUNT
 #
 # Runs in UML: a database on a file system (FS: xfs or ext4) on a dsm device, on a disk
 # that poisons what is discarded. IO is cached or direct, LEAF the size of leaf pages
-# in KiB. AGENT discards: dsmd, or "naive" or "window", two rules that are wrong, or
-# "none", which discards nothing.
+# in KiB, and GRAIN that of the pieces that the disk is sent, in KiB. AGENT discards:
+# dsmd, or "naive" or "window", two rules that are wrong, or "none", which discards
+# nothing. "unfolded" is dsmd beside a module that is wrong: a write takes a page that is
+# owed back while its window is valid, and not after that.
 #
 # SCENARIO:
 #   kills   the database is killed COUNT times at a random moment, recovered and checked
@@ -18,8 +20,8 @@
 #   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
 #
 # Leaves its counts in /out/counts. Nothing waits by the clock for something to happen.
-seed=$1 scenario=$2 agent=$3 fs=$4 io=$5 leaf=$6 count=$7
-what="$scenario, $fs, $io, $leaf KiB leaves"
+seed=$1 scenario=$2 agent=$3 fs=$4 io=$5 leaf=$6 grain=$7 count=$8
+what="$scenario, $fs, $io, $leaf KiB leaves, discards of $grain KiB"
 [[ $agent == dsmd ]] || what="$agent: $what"
 PATH=/job/bin:$PATH
 RANDOM=$seed
@@ -53,13 +55,15 @@ broken() { # WHY FILE...
 # ---- the disk, the file system, the database -----------------------------------------
 
 device() {
-	local below=/dev/streamdisk features='2 discard on'
+	local below=/dev/streamdisk module=dm-dsm.ko
+	local features="4 discard on discard_granularity $((grain * 1024))"
 
-	insmod streamdisk.ko sectors=$sectors poison=1 && insmod dm-dsm.ko || return
+	[[ $agent != unfolded ]] || module=unfolded.ko
+	insmod streamdisk.ko sectors=$sectors poison=1 && insmod $module || return
 	if [[ $scenario == cuts ]]; then
 		dmsetup create logged --table "0 $sectors log-writes $below /dev/ram0" || return
 		below=/dev/mapper/logged
-		features='4 streams 0 discard on'
+		features="6 streams 0 ${features#4 }"
 	fi
 	dmsetup create t --table "0 $sectors dsm $below 0 $features"
 }
@@ -123,7 +127,7 @@ start_agent() { # [STEP]
 	[[ ! ${1:-} ]] || program=discard-steps
 	case $agent in
 	none)	sleep infinity & ;;
-	dsmd)	DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
+	dsmd|unfolded) DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
 	*)	# The target knows what was written only where the table has a file.
 		if ((!dsmd_pid)); then
 			dsmd --device t --dbpath $mnt --wait --state-dir /tmp/state 2>>$agent_log &

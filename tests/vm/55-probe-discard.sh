@@ -92,7 +92,7 @@ umount /mnt
 # Extents of its files look as if they lay on the data device.
 mkfs.xfs -q -f -d rtinherit=1 -r rtdev="$takes128" /dev/mapper/t
 mount -o rtdev="$takes128" /dev/mapper/t /mnt
-refused 'an XFS with a realtime device is refused' 'realtime device .*nothing was written' probe t
+refused 'an XFS with a realtime device is refused' 'the file system has a realtime device (rtdev=' probe t
 umount /mnt
 wipefs -qa "$takes128"
 dmsetup remove t

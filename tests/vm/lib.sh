@@ -168,6 +168,21 @@ snooze() { read -rt "$1" -u "$snoozer" _ || true; }
 # json NAME FILTER: of what dsmctl status says about the dsm device
 json() { dsmctl status "$1" --regions -o json | jq -r ".devices[0] | $2"; }
 
+# make_xfs DEVICE: of the features that mkfs.xfs takes by itself, one is younger than some
+# of our kernels, which do not mount it then
+make_xfs() {
+	local folder
+
+	folder=$(mktemp -d)
+	mkfs.xfs -q -f -K "$1"
+	if mount -t xfs "$1" "$folder" 2>/dev/null; then
+		umount "$folder"
+	else
+		mkfs.xfs -q -f -K -i nrext64=0 "$1"
+	fi
+	rmdir "$folder"
+}
+
 module_file() { echo /run/job/dm-dsm.ko; }
 load_module() {
 	modprobe dm-mod

@@ -31,7 +31,7 @@ not_loaded() { is "$1: and none is loaded" "$(dmsetup table --inactive "$2")" ''
 lvm pvcreate -y -ff "$ssd" "$plain"
 lvm vgcreate vg "$ssd" "$plain"
 lvm lvcreate -y -Wn -Zn -L 1G -n db vg "$ssd"
-mkfs.xfs -q -f -K /dev/mapper/vg-db
+make_xfs /dev/mapper/vg-db
 mount /dev/mapper/vg-db $mnt
 mkdir $mnt/data
 works 'a database is made on a volume' "${load[@]}" --dbpath $mnt/data

@@ -5,7 +5,7 @@
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 
-static inline unsigned int dsm_yes(struct dm_target *ti)
+static inline unsigned int dsm_yes(struct dm_target *ti, struct block_device *bdev)
 {
-	return ti->len;
+	return ti->len && bdev_get_queue(bdev)->limits.max_sectors;
 }

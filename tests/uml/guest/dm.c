@@ -194,12 +194,15 @@ static void device_number(const char *disk, char number[16])
 	fclose(file);
 }
 
+const char *dm_disk(void)
+{
+	return getenv("DISK") ?: "streamdisk";
+}
+
 /* guest.sh says so when there is a volume between dsm and the disk. */
 void dm_below(char number[16])
 {
-	const char *volume = getenv("VOLUME");
-
-	device_number(volume ? volume : "streamdisk", number);
+	device_number(getenv("VOLUME") ?: dm_disk(), number);
 }
 
 static unsigned int words_of(const char *text)
@@ -220,7 +223,7 @@ const char *dm_line(char *line, size_t room, uint64_t start, const char *feature
 
 	dm_below(below);
 	if (getenv("VOLUME")) {
-		device_number("streamdisk", leaf);
+		device_number(dm_disk(), leaf);
 		snprintf(leaves, sizeof(leaves), " leaves %s", leaf);
 		words += 2;
 	}

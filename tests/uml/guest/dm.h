@@ -39,6 +39,9 @@ int dm_table(const char *name, char *line);
  */
 const char *dm_line(char *line, size_t room, uint64_t start, const char *features);
 
+/* The disk's name in sysfs: $DISK, or streamdisk. */
+const char *dm_disk(void);
+
 /* "major:minor" of what lies below. */
 void dm_below(char number[16]);
 

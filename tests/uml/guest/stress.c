@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * usage: stress SECONDS
+ * usage: stress SECONDS [wrong]
  *
  * Lets fio write to a dsm device and verify what it has written, while several threads
  * do to the device all that can be done to it, as fast as it goes.  In rounds, each
@@ -21,18 +21,26 @@
  * In the last quarter two threads play a database: they write pages, need them for a
  * while, and free them.  A third one begins windows and discards what is free, while the
  * disk makes rubbish of what it is told to discard, and takes its time.  What is needed
- * must never read as something else.
+ * must never read as something else. With "wrong", what is needed is discarded as well,
+ * which has to be found.
+ *
+ * With DISK=NAME in the environment the device lies on that disk, of Debian's kernels in a
+ * VM. Its streams do not change then, what it was sent are the block layer's counts, and
+ * what it is told to discard it zeroes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>
+#include <linux/fs.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +58,7 @@ static enum mode { STEADY, RESETS, RELOADS } mode;
 static const char * const mode_name[] = { "steady", "resets", "reloads" };
 static int data_fd;
 static volatile bool done;
+static pid_t fio;		/* 0: it does not run */
 
 static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why, ...)
 {
@@ -61,6 +70,8 @@ static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why
 	va_end(args);
 	printf("\n");
 	fflush(stdout);
+	if (fio > 0)
+		kill(fio, SIGKILL);
 	_exit(1);
 }
 
@@ -301,9 +312,12 @@ static void reset(void)
 static void set_disk_streams(unsigned int streams)
 {
 	char number[16];
-	int fd = open("/sys/module/streamdisk/parameters/streams", O_WRONLY);
 	int length = snprintf(number, sizeof(number), "%u", streams);
+	int fd;
 
+	if (getenv("DISK"))
+		return;
+	fd = open("/sys/module/streamdisk/parameters/streams", O_WRONLY);
 	if (fd < 0 || write(fd, number, length) != length)
 		stop("the disk does not take %u streams", streams);
 	close(fd);
@@ -462,11 +476,43 @@ static void discard_free(void)
 	rest(0, 10);
 }
 
+/* A page that is needed, which is not the target's to prevent. */
+static void discard_wrongly(void)
+{
+	unsigned int page = below(NR_PAGES);
+	uint64_t range[2] = { (PAGES_FROM + 8 * page) * 512, 4096 };
+
+	if (__atomic_load_n(&page_state[page], __ATOMIC_SEQ_CST) == NEEDED)
+		ioctl(data_fd, BLKDISCARD, range);
+	rest(0, 10);
+}
+
+/* Of the columns of a disk's "stat", by their number from 0 */
+enum { SECTORS_WRITTEN = 6, SECTORS_DISCARDED = 13 };
+
+static unsigned long disk_stat(int column)
+{
+	unsigned long n[SECTORS_DISCARDED + 1];
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/stat", dm_disk());
+	file = fopen(path, "r");
+	for (int i = 0; i <= column; i++)
+		if (!file || fscanf(file, "%lu", &n[i]) != 1)
+			stop("%s has no column %d", path, i);
+	fclose(file);
+	return n[column];
+}
+
 static unsigned long discarded_by_disk(void)
 {
-	FILE *file = fopen("/sys/kernel/debug/streamdisk/discards", "r");
 	unsigned long sectors;
+	FILE *file;
 
+	if (getenv("DISK"))
+		return disk_stat(SECTORS_DISCARDED);
+	file = fopen("/sys/kernel/debug/streamdisk/discards", "r");
 	if (!file || fscanf(file, "%*u %lu", &sectors) != 1)
 		stop("the disk does not show its discards");
 	fclose(file);
@@ -545,6 +591,7 @@ static struct worker {
 	{ .what = "pages of a database", .act = play_database, .modes = 7 },
 	{ .what = "pages at the same time", .act = play_database, .modes = 7 },
 	{ .what = "discards of what is free", .act = discard_free, .modes = 7 },
+	{ .what = "wrong discards", .act = discard_wrongly, .modes = 0 },
 	{ .what = "other devices", .act = another, .modes = 1 << RELOADS },
 	{ .what = "messages for them", .act = pester, .modes = 1 << RELOADS },
 };
@@ -598,13 +645,12 @@ static void run_fio(unsigned int minor, unsigned int seconds)
 	char file[32], runtime[32], seed_of[32];
 	static unsigned int round;
 	int status;
-	pid_t pid;
 
 	snprintf(file, sizeof(file), "--filename=/dev/dm-%u", minor);
 	snprintf(runtime, sizeof(runtime), "--runtime=%u", seconds);
 	snprintf(seed_of, sizeof(seed_of), "--randseed=%u", ++round);
-	pid = fork();
-	if (!pid) {
+	fio = fork();
+	if (!fio) {
 		execlp("fio", "fio", "--name=stress", file, runtime, seed_of, "--thread",
 		       "--numjobs=4", "--size=3584k",
 		       "--offset_increment=3584k", "--rw=randwrite",
@@ -614,8 +660,9 @@ static void run_fio(unsigned int minor, unsigned int seconds)
 		       (char *)NULL);
 		_exit(127);
 	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+	if (fio < 0 || waitpid(fio, &status, 0) != fio)
 		stop("fio cannot be run");
+	fio = 0;
 	if (status) {
 		system("head -n 20 /tmp/fio.json >&2");
 		stop("fio ended with status %d: it has read other data than it wrote, or failed",
@@ -659,11 +706,16 @@ static unsigned long sum_of(const unsigned long stream[256])
 
 static void disk_counts(struct counts *counts)
 {
-	FILE *file = fopen("/sys/kernel/debug/streamdisk/counts", "r");
 	unsigned long n;
+	FILE *file;
 	int stream;
 
 	memset(counts, 0, sizeof(*counts));
+	if (getenv("DISK")) {
+		counts->stream[0] = disk_stat(SECTORS_WRITTEN);
+		return;
+	}
+	file = fopen("/sys/kernel/debug/streamdisk/counts", "r");
 	if (!file)
 		stop("the disk does not show its counts");
 	while (fscanf(file, "%d %*u %lu", &stream, &n) == 2)
@@ -800,10 +852,13 @@ int main(int argc, char **argv)
 	unsigned int seconds = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
 	unsigned int length = seconds / 3 < ROUND ? seconds / 3 : ROUND;
 
-	if (!length) {
-		fprintf(stderr, "usage: stress SECONDS, at least 3\n");
+	if (!length || argc > 3 || (argc == 3 && strcmp(argv[2], "wrong"))) {
+		fprintf(stderr, "usage: stress SECONDS [wrong], at least 3 seconds\n");
 		return 2;
 	}
+	for (int i = 0; argc == 3 && i < NR_WORKERS; i++)
+		if (workers[i].act == discard_wrongly)
+			workers[i].modes = 7;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	dm_open();

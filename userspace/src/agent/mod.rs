@@ -27,6 +27,8 @@ mod uploads;
 #[cfg(test)]
 mod auto_tests;
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;
 
 use std::io;

@@ -69,7 +69,7 @@ pub mod ground;
 mod link;
 mod list;
 #[cfg(test)]
-mod model;
+pub(super) mod model;
 mod owner;
 mod pace;
 mod started;
