@@ -7,15 +7,19 @@
 #include <linux/bio.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
+#include <linux/device-mapper.h>
 #include <linux/jiffies.h>
 #include <linux/kstrtox.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/task.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 #include <linux/workqueue.h>
 
+#include "discard.h"
+#include "dsm.h"
 #include "mock_test.h"
 
 #define START	4096	/* of the target on the disk */
@@ -998,6 +1002,101 @@ static void a_check_waits_for_writes_that_do_not_know_of_it(struct kunit *test)
 	settle(test, s.dm);
 }
 
+/*
+ * A write that is mapped on another processor and touches so many pages that discards
+ * begin meanwhile: its bits come before it looks whether they have begun, and the check
+ * comes after its bits.
+ */
+#define NOTED	(64ULL * SZ_1G >> SECTOR_SHIFT)	/* sectors that take milliseconds */
+
+struct noting {
+	struct dsm *d;
+	struct task_struct *thread;
+	bool saw_discards;
+	bool done;
+};
+
+static struct dsm *target_of_message;
+
+static int keep_target(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+		       unsigned int maxlen)
+{
+	target_of_message = ti->private;
+	return dsm_message(ti, argc, argv, result, maxlen);
+}
+
+static struct dsm *target_of(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	dsm_target.message = keep_target;
+	begin_window(test, dm);
+	dsm_target.message = dsm_message;
+	return target_of_message;
+}
+
+static int note_slowly(void *data)
+{
+	struct noting *n = data;
+
+	n->saw_discards = dsm_discard_note(n->d, REQ_OP_WRITE, 0, NOTED);
+	WRITE_ONCE(n->done, true);
+	return 0;
+}
+
+static void begin_noting(struct kunit *test, struct noting *n)
+{
+	n->done = false;
+	n->thread = kthread_create_on_cpu(note_slowly, n, cpumask_last(cpu_online_mask),
+					  "dsm-note/%u");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(n->thread));
+	get_task_struct(n->thread);
+	wake_up_process(n->thread);
+}
+
+/* Whether discards began between the first bit and the last. */
+static bool discards_begin_meanwhile(struct noting *n, const struct dsm_bits *bits)
+{
+	unsigned long *last = bits->chunk[bits->nr - 1] + DSM_CHUNK_PAGES / BITS_PER_LONG - 1;
+
+	while (rcu_access_pointer(n->d->written) && !READ_ONCE(n->done))
+		cond_resched();
+	smp_rmb();	/* pairs with the lock that publishes it */
+	return !rcu_access_pointer(n->d->written) && !READ_ONCE(*last);
+}
+
+static void a_write_looks_for_discards_when_its_bits_are_set(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct noting n = {};
+	bool met = false;
+	struct stack s;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "there is one processor only");
+	set_capacity(disk->gendisk, START + NOTED);
+	s = new_stack_on(test, disk, NOTED);
+	map_area(test, s.dm, NOTED);
+	n.d = target_of(test, s.dm);
+
+	for (int i = 0; i < 20 && !met; i++) {
+		u64 w = begin_window(test, s.dm);
+		struct dsm_bits *bits;
+
+		while (!rcu_access_pointer(n.d->written))	/* the worker is there still */
+			cond_resched();
+		bits = rcu_dereference_protected(n.d->written, true);
+		begin_noting(test, &n);
+		while (!READ_ONCE(*bits->chunk[0]) && !READ_ONCE(n.done))
+			cpu_relax();
+		queue_discard(test, s.dm, w, "134217664:64");
+		met = discards_begin_meanwhile(&n, bits);
+		kthread_stop_put(n.thread);
+		settle(test, s.dm);
+	}
+	KUNIT_EXPECT_TRUE(test, met);
+	KUNIT_EXPECT_TRUE(test, n.saw_discards);
+	expect_discards(test, &s, "");
+}
+
 static void later_window(struct work_struct *work)
 {
 	struct later *l = container_of(work, struct later, work);
@@ -1168,6 +1267,7 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(a_suspend_drains_discards_and_held_writes),
 	KUNIT_CASE(a_target_goes_away_with_ranges_queued),
 	KUNIT_CASE(a_check_waits_for_writes_that_do_not_know_of_it),
+	KUNIT_CASE(a_write_looks_for_discards_when_its_bits_are_set),
 	KUNIT_CASE(a_window_waits_for_writes_that_see_the_one_before),
 	KUNIT_CASE(a_queue_holds_65536_ranges),
 	KUNIT_CASE(many_runs_take_several_plugs),

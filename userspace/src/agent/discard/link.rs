@@ -598,6 +598,22 @@ mod tests {
         assert_eq!(w.info.lock().unwrap().sent_bytes, 0);
     }
 
+    /// What the target owes from before must not be discarded.
+    #[test]
+    fn a_forget_that_was_lost_is_sent_again() {
+        let (mut w, world, ..) = worker(7);
+        w.switch_on().unwrap();
+        let dies = w.machine.dies.clone();
+        *dies.borrow_mut() = Some(0);
+        assert!(w.rule.forget_in(&w.target).is_err());
+        *dies.borrow_mut() = None;
+        world.borrow().kernel.log();
+        assert_eq!(w.rule.forget_in(&w.target), Ok(()));
+        assert_eq!(world.borrow().kernel.log(), ["forget"]);
+        assert_eq!(w.rule.forget_in(&w.target), Ok(()));
+        assert!(world.borrow().kernel.log().is_empty(), "once");
+    }
+
     /// Whatever cannot be read or asked.
     #[test]
     fn every_way_out_forgets() {

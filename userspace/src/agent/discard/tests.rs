@@ -390,11 +390,11 @@ fn checkpoint(order: u64, file: (u64, i128), block: bool, free: Range<u64>) -> (
             false => empty_cookie(100),
         }),
     };
-    let extents = [free.start * PAGE..free.end * PAGE];
+    let extents = std::iter::once(free.start * PAGE..free.end * PAGE);
     let list = FreeList {
         file,
         file_size: 100 * PAGE,
-        extents: extents.into_iter().filter(|e| !e.is_empty()).collect(),
+        extents: extents.filter(|e| !e.is_empty()).collect(),
     };
     (entry, list)
 }

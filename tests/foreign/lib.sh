@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The test environment of other architectures: what tests/bed/lib.sh does, with a root
+# that builds for arm64 and s390x, and emulates them. To be sourced.
+
+. "$(dirname "${BASH_SOURCE[0]}")/../bed/lib.sh"
+foreign=$checkout/tests/foreign
+
+more_recipes() {
+	case $1 in
+	foreign) echo recipes/foreign packages/foreign packages/guest packages/kernels ;;
+	esac
+}
+
+foreign_artefact() (bed=$foreign; artefact "$1")
+foreign_ensure() (bed=$foreign; ensure "$1")
+in_foreign() (bed=$foreign; in_root foreign "$@")
