@@ -13,6 +13,7 @@
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
@@ -945,6 +946,29 @@ static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
 	expect_invalid(test, &s, w);
 }
 
+/* On the last processor, which is not the test's own: see leave_processor(). */
+static struct task_struct *run_thread(struct kunit *test, int (*function)(void *),
+				      void *data, const char *name)
+{
+	struct task_struct *thread;
+
+	thread = kthread_create_on_cpu(function, data, cpumask_last(cpu_online_mask), name);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
+	get_task_struct(thread);
+	wake_up_process(thread);
+	return thread;
+}
+
+/* There is another one, and the test goes there: the tests' threads do not yield theirs. */
+static void leave_processor(struct kunit *test)
+{
+	unsigned int cpu = cpumask_first(cpu_online_mask);
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "there is one processor only");
+	KUNIT_ASSERT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(cpu)), 0);
+}
+
 /* A write that is being mapped on another processor, and takes its time. */
 struct mapping {
 	struct task_struct *thread;
@@ -964,39 +988,73 @@ static int map_slowly(void *data)
 	return 0;
 }
 
-static void enter_mapping(struct kunit *test, struct mapping *m)
+static void end_mapping(void *data)
 {
-	unsigned int cpu = cpumask_last(cpu_online_mask);
+	struct mapping *m = data;
 
-	if (num_online_cpus() < 2)
-		kunit_skip(test, "there is one processor only");
-	init_completion(&m->inside);
-	m->leave = false;
-	m->thread = kthread_create_on_cpu(map_slowly, m, cpu, "dsm-map/%u");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(m->thread));
-	get_task_struct(m->thread);
-	wake_up_process(m->thread);
-	wait_for_completion(&m->inside);
-}
-
-static void leave_mapping(struct mapping *m)
-{
 	WRITE_ONCE(m->leave, true);
 	kthread_stop_put(m->thread);
+}
+
+static struct mapping *enter_mapping(struct kunit *test)
+{
+	struct mapping *m;
+
+	leave_processor(test);
+	m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	init_completion(&m->inside);
+	m->thread = run_thread(test, map_slowly, m, "dsm-map/%u");
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, end_mapping, m), 0);
+	wait_for_completion(&m->inside);
+	return m;
+}
+
+static void leave_mapping(struct kunit *test, struct mapping *m)
+{
+	kunit_release_action(test, end_mapping, m);
+}
+
+static struct dsm *target_of_message;
+
+static int keep_target(struct dm_target *ti, unsigned int argc, char **argv, char *result,
+		       unsigned int maxlen)
+{
+	target_of_message = ti->private;
+	return dsm_message(ti, argc, argv, result, maxlen);
+}
+
+static struct dsm *target_of(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	dsm_target.message = keep_target;
+	begin_window(test, dm);
+	dsm_target.message = dsm_message;
+	return target_of_message;
+}
+
+/* Whether writes look for discards or do not, as is @wanted, within seconds. */
+static bool writes_look(struct dsm *d, bool wanted)
+{
+	for (int i = 0; i < 250 && !!rcu_access_pointer(d->written) == wanted; i++)
+		msleep(20);
+	return !!rcu_access_pointer(d->written) != wanted &&
+	       dsm_discard_note(d, REQ_OP_WRITE, 0, 0) == wanted;
 }
 
 static void a_check_waits_for_writes_that_do_not_know_of_it(struct kunit *test)
 {
 	struct stack s = new_stack(test);
+	struct dsm *d = target_of(test, s.dm);
 	u64 w = begin_window(test, s.dm);
-	struct mapping m;
+	struct mapping *m;
 
 	s.disk->keeps_discards = true;
-	enter_mapping(test, &m);
+	m = enter_mapping(test);
 	queue_discard(test, s.dm, w, "64:64");
+	KUNIT_EXPECT_TRUE(test, writes_look(d, true));
 	msleep(50);
 	KUNIT_EXPECT_EQ(test, READ_ONCE(s.disk->nr_kept), 0);
-	leave_mapping(&m);
+	leave_mapping(test, m);
 	dsm_mock_wait_kept(test, s.disk, 1);
 	dsm_mock_complete(s.disk, 1);
 	settle(test, s.dm);
@@ -1016,23 +1074,6 @@ struct noting {
 	bool done;
 };
 
-static struct dsm *target_of_message;
-
-static int keep_target(struct dm_target *ti, unsigned int argc, char **argv, char *result,
-		       unsigned int maxlen)
-{
-	target_of_message = ti->private;
-	return dsm_message(ti, argc, argv, result, maxlen);
-}
-
-static struct dsm *target_of(struct kunit *test, struct dsm_mock_dm *dm)
-{
-	dsm_target.message = keep_target;
-	begin_window(test, dm);
-	dsm_target.message = dsm_message;
-	return target_of_message;
-}
-
 static int note_slowly(void *data)
 {
 	struct noting *n = data;
@@ -1042,58 +1083,59 @@ static int note_slowly(void *data)
 	return 0;
 }
 
-static void begin_noting(struct kunit *test, struct noting *n)
+static void end_noting(void *data)
 {
-	n->done = false;
-	n->thread = kthread_create_on_cpu(note_slowly, n, cpumask_last(cpu_online_mask),
-					  "dsm-note/%u");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(n->thread));
-	get_task_struct(n->thread);
-	wake_up_process(n->thread);
+	struct noting *n = data;
+
+	kthread_stop_put(n->thread);
 }
 
-/* Whether discards began between the first bit and the last. */
-static bool discards_begin_meanwhile(struct noting *n, const struct dsm_bits *bits)
+/* Returns whether discards began between the first bit and the last. */
+static bool note_while_discards_begin(struct kunit *test, struct dsm_mock_dm *dm,
+				      struct noting *n)
 {
-	unsigned long *last = bits->chunk[bits->nr - 1] + DSM_CHUNK_PAGES / BITS_PER_LONG - 1;
+	u64 w = begin_window(test, dm);
+	const struct dsm_bits *bits;
+	unsigned long *last;
+	bool met;
 
+	KUNIT_ASSERT_TRUE(test, writes_look(n->d, false));
+	bits = rcu_dereference_protected(n->d->written, true);
+	last = bits->chunk[bits->nr - 1] + DSM_CHUNK_PAGES / BITS_PER_LONG - 1;
+
+	n->done = false;
+	n->thread = run_thread(test, note_slowly, n, "dsm-note/%u");
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, end_noting, n), 0);
+	while (!READ_ONCE(*bits->chunk[0]) && !READ_ONCE(n->done))
+		cond_resched();
+	queue_discard(test, dm, w, "134217664:64");
 	while (rcu_access_pointer(n->d->written) && !READ_ONCE(n->done))
 		cond_resched();
 	smp_rmb();	/* pairs with the lock that publishes it */
-	return !rcu_access_pointer(n->d->written) && !READ_ONCE(*last);
+	met = !rcu_access_pointer(n->d->written) && !READ_ONCE(*last);
+	kunit_release_action(test, end_noting, n);
+	settle(test, dm);
+	return met;
 }
 
 static void a_write_looks_for_discards_when_its_bits_are_set(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
-	struct noting n = {};
+	struct noting *n = kunit_kzalloc(test, sizeof(*n), GFP_KERNEL);
 	bool met = false;
 	struct stack s;
 
-	if (num_online_cpus() < 2)
-		kunit_skip(test, "there is one processor only");
+	KUNIT_ASSERT_NOT_NULL(test, n);
+	leave_processor(test);
 	set_capacity(disk->gendisk, START + NOTED);
 	s = new_stack_on(test, disk, NOTED);
 	map_area(test, s.dm, NOTED);
-	n.d = target_of(test, s.dm);
+	n->d = target_of(test, s.dm);
 
-	for (int i = 0; i < 20 && !met; i++) {
-		u64 w = begin_window(test, s.dm);
-		struct dsm_bits *bits;
-
-		while (!rcu_access_pointer(n.d->written))	/* the worker is there still */
-			cond_resched();
-		bits = rcu_dereference_protected(n.d->written, true);
-		begin_noting(test, &n);
-		while (!READ_ONCE(*bits->chunk[0]) && !READ_ONCE(n.done))
-			cpu_relax();
-		queue_discard(test, s.dm, w, "134217664:64");
-		met = discards_begin_meanwhile(&n, bits);
-		kthread_stop_put(n.thread);
-		settle(test, s.dm);
-	}
-	KUNIT_EXPECT_TRUE(test, met);
-	KUNIT_EXPECT_TRUE(test, n.saw_discards);
+	for (int i = 0; i < 1000 && !met; i++)
+		met = note_while_discards_begin(test, s.dm, n);
+	KUNIT_ASSERT_TRUE(test, met);
+	KUNIT_EXPECT_TRUE(test, n->saw_discards);
 	expect_discards(test, &s, "");
 }
 
@@ -1109,18 +1151,18 @@ static void a_window_waits_for_writes_that_see_the_one_before(struct kunit *test
 {
 	struct stack s = new_stack(test);
 	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
-	struct mapping m;
+	struct mapping *m;
 
 	KUNIT_ASSERT_NOT_NULL(test, l);
 	begin_window(test, s.dm);
 	l->dm = s.dm;
 	init_completion(&l->done);
 	INIT_WORK(&l->work, later_window);
-	enter_mapping(test, &m);
+	m = enter_mapping(test);
 	queue_work(system_long_wq, &l->work);
 	msleep(50);
 	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
-	leave_mapping(&m);
+	leave_mapping(test, m);
 	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
 	KUNIT_EXPECT_EQ(test, l->result, 0);
 	flush_work(&l->work);
