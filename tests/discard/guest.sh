@@ -293,7 +293,7 @@ one_step() { # SIGNAL STEP
 }
 
 steps() {
-	local named each n signal
+	local named each n signal had
 
 	mapfile -t named <<<"$(discard-steps --steps)"
 	each=$((count && count < 2 * ${#named[@]} ? 2 * ${#named[@]} / count | 1 : 1))
@@ -301,7 +301,17 @@ steps() {
 		if ((n % 2)); then signal="kill"; else signal="stop"; fi
 		one_step $signal "${named[n / 2]}" || break
 	done
-	is_whole && pass "$moments of ${#named[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
+	# In some of these steps, and nowhere else with few of them, nothing is discarded.
+	if ((!failed)); then
+		had=$(discarded_pages)
+		begin_run
+		start_agent
+		until_checkpoints 200 more_pages "$had"
+		kill_database
+		end KILL $agent_pid
+		right $mnt || broken 'after the steps the database is not right' /tmp/check.log
+	fi
+	is_whole && pass "$((moments - 1)) of ${#named[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
 churn() {
