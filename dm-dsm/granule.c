@@ -70,7 +70,7 @@ void dsm_granule_cut(const struct dsm_granule *g, u64 base, u64 *start, u64 *end
 void dsm_granule_cover(const struct dsm_granule *g, u64 base, u64 low, u64 high,
 		       u64 *start, u64 *end)
 {
-	u64 first, length, before;
+	u64 first, length;
 
 	low = dsm_align_up(g, base, low);
 	high = dsm_align_down(g, base, high);
@@ -85,7 +85,6 @@ void dsm_granule_cover(const struct dsm_granule *g, u64 base, u64 low, u64 high,
 		first = high > low + length ? high - length : low;
 		length = dsm_round_down(high - first, g->unit);
 	}
-	before = dsm_round_down(*start - first, g->unit);
-	*start = first + before;
-	*end = first + max(length, before);
+	*start = first;
+	*end = first + length;
 }

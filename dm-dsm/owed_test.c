@@ -190,6 +190,16 @@ static void a_granule_is_discarded_once_for_a_message(struct kunit *test)
 	discard(&r, "248:16", "0:512");
 }
 
+static void runs_of_a_plug_are_disjoint(struct kunit *test)
+{
+	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET,
+			      "%s 4096 6 discard on discard_granularity 131072 discard_alignment 4096");
+
+	/* what is left over is eight sectors short of a run */
+	discard(&r, "0:504", "0:256");
+	discard(&r, "248:256", "248:256");
+}
+
 static void what_was_short_has_little_beside_it(struct kunit *test)
 {
 	struct rig r = new_rig(test);
@@ -470,21 +480,21 @@ static void a_partition_shifts_the_granule(struct kunit *test)
 		.test = test,
 		.disk = disk,
 		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
-				  "%s 40 4 discard on discard_granularity 131072", part),
+				  "%s 40 4 discard on discard_granularity 2097152", part),
 	};
 
-	map_files(&r, "file 1 collection - 0:0:4096");
+	map_files(&r, "file 1 collection - 0:0:8192");
 	begin_window(&r);
-	queue_since(&r, r.window, "0:300");
+	queue_since(&r, r.window, "0:2000");
 	settle(&r);
 	KUNIT_EXPECT_EQ(test, field(&r, "discarded"), 0);
 	windows(&r, 2);
-	queue_since(&r, r.window, "296:304");
+	queue_since(&r, r.window, "2000:4112");
 	settle(&r);
-	/* 2048 + 40 + 216 = 9 * 256 */
+	/* 2048 + 40 + 2008 = 4096: the partition does not begin at a multiple */
 	KUNIT_ASSERT_EQ(test, disk->nr, 1);
-	KUNIT_EXPECT_EQ(test, disk->bio[0].sector, 9 * 256);
-	KUNIT_EXPECT_EQ(test, disk->bio[0].sectors, 256);
+	KUNIT_EXPECT_EQ(test, disk->bio[0].sector, 4096);
+	KUNIT_EXPECT_EQ(test, disk->bio[0].sectors, 4096);
 }
 
 /* Any discard that may reach further than its pages, against what it must be. */
@@ -656,6 +666,7 @@ static void anything_against_a_set(struct kunit *test)
 static struct kunit_case owed_cases[] = {
 	KUNIT_CASE(a_granule_comes_together),
 	KUNIT_CASE(a_granule_is_discarded_once_for_a_message),
+	KUNIT_CASE(runs_of_a_plug_are_disjoint),
 	KUNIT_CASE(what_was_short_has_little_beside_it),
 	KUNIT_CASE(a_dead_granule_goes_again_when_a_page_of_it_does),
 	KUNIT_CASE(the_window_before_counts_for_what_is_owed),
