@@ -301,7 +301,7 @@ steps() {
 		if ((n % 2)); then signal="kill"; else signal="stop"; fi
 		one_step $signal "${named[n / 2]}" || break
 	done
-	# In some of these steps, and nowhere else with few of them, nothing is discarded.
+	# With few steps drawn there may be no discard so far.
 	if ((!failed)); then
 		had=$(discarded_pages)
 		begin_run

@@ -25,8 +25,8 @@
  * which has to be found.
  *
  * With DISK=NAME in the environment the device lies on that disk, of Debian's kernels in a
- * VM. Its streams do not change then, what it was sent are the block layer's counts, and
- * what it is told to discard it zeroes.
+ * VM. Its streams do not change then, it is sent what the block layer counts, and reads as
+ * zeroes where it was discarded.
  */
 #define _GNU_SOURCE
 #include <errno.h>

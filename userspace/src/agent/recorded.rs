@@ -32,7 +32,7 @@ struct Recorded<'a> {
     trace: &'a Trace,
     events: WithDiscards<'a>,
     kernel: &'a ModelKernel,
-    /// Whether the target is told of writes.
+    /// Whether the target sees writes.
     tells: bool,
     us: u64,
     looks: u64,
