@@ -202,8 +202,8 @@ finish() {
 besides=("drops,truncate" "backup,drops" "cursors,named,history,compact" "bulk,truncate")
 
 # Checkpoints one after the other without a pause, or with one
-begin_run() {
-	local ops=$((RANDOM % 3 ? 100 + RANDOM % 300 : 1 + RANDOM % 20))
+begin_run() { # [OPERATIONS BETWEEN CHECKPOINTS]
+	local ops=${1:-$((RANDOM % 3 ? 100 + RANDOM % 300 : 1 + RANDOM % 20))}
 
 	run --seconds 100000 --checkpoint-ops $ops --beside ${besides[RANDOM % ${#besides[@]}]} --copies $copies
 }
@@ -228,6 +228,20 @@ one_kill() {
 	kill_database
 }
 
+# One more, after pages were discarded: with few moments and steps there may be none so far,
+# least of all where what is owed is forgotten with each agent.
+one_quiet_kill() {
+	local had
+
+	had=$(discarded_pages)
+	begin_run 150
+	start_agent
+	until_checkpoints 400 more_pages "$had"
+	kill_database
+	end KILL $agent_pid
+	right $mnt || broken "moment $moments, in peace: the database is not right" /tmp/check.log
+}
+
 kills() {
 	while ((moments < count)); do
 		start_pestering
@@ -241,6 +255,7 @@ kills() {
 		((!failed)) || break
 	done
 	end_pestering
+	((failed || $(discarded_pages) > before)) || one_quiet_kill
 	is_whole && pass "$moments random moments, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
@@ -293,7 +308,7 @@ one_step() { # SIGNAL STEP
 }
 
 steps() {
-	local named each n signal had
+	local named each n signal
 
 	mapfile -t named <<<"$(discard-steps --steps)"
 	each=$((count && count < 2 * ${#named[@]} ? 2 * ${#named[@]} / count | 1 : 1))
@@ -301,16 +316,7 @@ steps() {
 		if ((n % 2)); then signal="kill"; else signal="stop"; fi
 		one_step $signal "${named[n / 2]}" || break
 	done
-	# With few steps drawn there may be no discard so far.
-	if ((!failed)); then
-		had=$(discarded_pages)
-		begin_run
-		start_agent
-		until_checkpoints 200 more_pages "$had"
-		kill_database
-		end KILL $agent_pid
-		right $mnt || broken 'after the steps the database is not right' /tmp/check.log
-	fi
+	((failed)) || one_quiet_kill
 	is_whole && pass "$((moments - 1)) of ${#named[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
