@@ -351,11 +351,18 @@ beside() {
 		done
 	fi
 	until_checkpoints "$count"
-	[[ $agent == none ]] || until_checkpoints $((count + 300)) more_pages "$before"
+	[[ $agent == none ]] || until_checkpoints $((count + 100)) more_pages "$before"
+	# What is owed is forgotten with each agent: in peace there is more.
+	if [[ $agent != none ]] && ! more_pages "$before"; then
+		end_pestering
+		start_agent
+		until_checkpoints $(($(checkpoints) + 400)) more_pages "$before"
+	fi
 	alive $database && kill -TERM $database
 	wait $database
 	status=$?
 	end_pestering
+	end_agent
 	if ((status)); then
 		broken "the run ended with status $status" $log
 		return
