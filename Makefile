@@ -35,7 +35,10 @@
 #                    install-module and install-userspace are its halves
 # make dkms-install  the module's source, for DKMS
 # make deb           Debian packages, source and binary, in build/deb
+# make rpm           RPMs, source and binary, in build/rpm
 # make package-test  installs, upgrades, boots, removes and purges them
+# make arm64-test    boots arm64, with pages of 4 and 16 KiB, and s390x, under emulation: the
+#                    target, and on arm64 the packages' programs and a database with discards
 # make upstream-test the form for a kernel tree: checkpatch, build, kunit.py; the
 #                    patches to the block layer, dm and md, booted in UML
 #
@@ -52,6 +55,10 @@ UDEVDIR ?= $(PREFIX)/lib/udev
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 EXAMPLEDIR ?= $(PREFIX)/share/doc/dm-dsm
 PROGRAMS = dsmctl dsmd dsm-exporter dsm-mongo
+# The architecture that the programs are for, by Rust's name; nothing is this machine's
+TARGET ?=
+TARGETDIR ?= build/userspace
+BUILT = $(TARGETDIR)/$(if $(TARGET),$(TARGET)/)release
 VERSION := $(shell sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)
 
 all: module userspace
@@ -68,11 +75,11 @@ module:
 
 userspace:
 	$(CARGO) build --release --locked --workspace --manifest-path userspace/Cargo.toml \
-		--target-dir build/userspace $(CARGOFLAGS)
+		--target-dir $(TARGETDIR) $(if $(TARGET),--target $(TARGET)) $(CARGOFLAGS)
 
 man:
 	$(CARGO) run --release --locked --manifest-path userspace/Cargo.toml \
-		--target-dir build/userspace $(CARGOFLAGS) --example manual -- build/man
+		--target-dir $(TARGETDIR) $(CARGOFLAGS) --example manual -- build/man
 
 install: install-module install-userspace
 
@@ -81,8 +88,8 @@ install-module:
 
 # udev reads no rules below /usr/local: UDEVDIR says where else.
 install-userspace:
-	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix build/userspace/release/,$(PROGRAMS))
-	install -D -t $(LIBDIR)/systemd/system-generators build/userspace/release/dsm-generator
+	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix $(BUILT)/,$(PROGRAMS))
+	install -D -t $(LIBDIR)/systemd/system-generators $(BUILT)/dsm-generator
 	install -d $(LIBDIR)/systemd/system
 	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm@.service; do \
 		sed 's|/usr/sbin/|$(PREFIX)/sbin/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
@@ -112,8 +119,14 @@ dkms-install:
 deb:
 	tests/packages/deb
 
+rpm:
+	tests/packages/rpm
+
 package-test:
-	tests/check packages
+	tests/check packages-whole bookworm rpms start
+
+arm64-test:
+	tests/check arm64
 
 upstream-test:
 	tests/check upstream
@@ -210,4 +223,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb package-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean

@@ -10,6 +10,7 @@ foreign=$checkout/tests/foreign
 more_recipes() {
 	case $1 in
 	foreign) echo recipes/foreign packages/foreign packages/guest packages/kernels ;;
+	wiredtiger-arm64) more_recipes foreign; echo recipes/wiredtiger-arm64 ../bed/packages/wiredtiger.pip ;;
 	esac
 }
 

@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# A Debian 12 system with its own kernel 6.1, systemd and the packages: a database at work,
+# and what its checkpoints free is discarded. tests/packages/boot starts this.
+ln -sT /srv /run/job
+cd /srv || exit
+. ./lib.sh
+
+name=mongo
+dbpath=/var/lib/mongodb
+# wtload is Debian 13's, with its libraries.
+load() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload linkbench --dbpath $dbpath "$@" --nodes 1500 --cache-mb 20 --journal-mb 4; }
+right() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload check --dbpath $dbpath; }
+
+ssd=$(disk_by_serial plain)
+matches 'the kernel is 6.1' "$(uname -r)" '^6\.1\.'
+works 'the installed module is that of this kernel' modprobe dm-dsm
+echo "$name $ssd" >/etc/dsmtab
+works 'the table is right' dsmctl attach --check
+systemctl daemon-reload
+works 'the device is made by its unit' systemctl start dsm@$name.service
+works 'a file system' mkfs.xfs -q -K /dev/mapper/$name
+mkdir -p $dbpath
+works 'is mounted' mount -t xfs /dev/mapper/$name $dbpath
+works 'a database is made' load --phase load
+sed -i "s/^device = .*/device = \"$name\"/; s/^#discard = .*/discard = true/; s/^#boundary = .*/boundary = \"manual\"/" /etc/dsmd.toml
+is 'dsmd is to discard' "$(grep -c '^discard = true' /etc/dsmd.toml)" 1
+works 'dsmd and dsm-exporter are enabled and started' systemctl enable --now dsmd dsm-exporter
+is 'systemd knows that dsmd is ready' "$(systemctl show -P Type dsmd) $(systemctl show -P ActiveState dsmd)" 'notify active'
+works 'its table has the files' until_true "((\$(json $name .files) > 10))"
+is 'with two capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(systemctl show -P MainPID dsmd)/status")" 0000000000200004
+works 'it works for 12 checkpoints' load --phase run --ops 2400 --checkpoints 12 --think-us 5000
+works 'which are counted' test "$(json $name .windows)" -ge 10
+works 'what they have freed is discarded' test "$(field $name discarded_sectors)" -gt 0
+echo "# $(dmsetup status $name)"
+works 'dsm-exporter shows it' eval "bash -c 'exec 3<>/dev/tcp/127.0.0.1/9187; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3' | grep -q '^dsm_.*discard'"
+works 'dsmd is stopped' systemctl disable --now dsmd dsm-exporter
+umount $dbpath
+works 'the device is mounted again' mount -t xfs /dev/mapper/$name $dbpath
+works 'the database is right, read from the drive' right
+umount $dbpath
+works 'the device is removed by its unit' systemctl stop dsm@$name.service
+works 'the module is unloaded' modprobe -r dm-dsm
+: >/etc/dsmtab
+is 'no unit has failed' "$(systemctl list-units --failed --plain --no-legend 'dsm*' | cut -d' ' -f1 | paste -sd' ')" ''
+dsm-dmesg-clean || fail 'the kernel log has reports of trouble'
+echo end
+systemctl poweroff
