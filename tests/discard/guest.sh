@@ -351,7 +351,7 @@ beside() {
 		done
 	fi
 	until_checkpoints "$count"
-	[[ $agent == none ]] || until_checkpoints $((count + 100)) more_pages "$before"
+	[[ $agent == none ]] || until_checkpoints $((count + 300)) more_pages "$before"
 	# What is owed is forgotten with each agent: in peace there is more.
 	if [[ $agent != none ]] && ! more_pages "$before"; then
 		end_pestering
