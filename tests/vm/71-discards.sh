@@ -60,7 +60,7 @@ done
 # A control: the largest collection, all but its first block
 sync
 file=$(ls -S $mnt/data/collection-*.wt | head -n 1)
-filefrag -b4096 -e "$file" | awk '$1 ~ /^[0-9]+:$/ { first = $1 == "0:"; if ($6 > first) print $4 + first, $6 - first }' >/tmp/pieces
+filefrag -b4096 -e "$file" | awk '$1 ~ /^[0-9]+:$/ { first = $1 == "0:"; if ($6 + 0 > first) print $4 + first, $6 - first }' >/tmp/pieces
 umount $mnt
 while read -r at pages; do
 	blkdiscard -q -f -o $((at * 4096)) -l $((pages * 4096)) "$ssd"
