@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn the_size_stays() {
-        let dir = tempfile::tempdir().unwrap();
+        // Where there is room: a disk that is nearly full gives none.
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = dir.path().join("f");
         fs::write(&path, [1; 8192]).unwrap();
         let meta = fs::metadata(&path).unwrap();
@@ -117,10 +118,6 @@ mod tests {
         room.make(&root, Path::new("f"), meta.ino(), &old, &new);
         let after = fs::metadata(&path).unwrap();
         assert_eq!(after.len(), 8192);
-        if room.limit > 0 {
-            assert!(after.blocks() * 512 >= 8192 + MIB, "{}", after.blocks());
-        } else {
-            eprintln!("skipped: no fallocate in the directory for temporary files");
-        }
+        assert!(after.blocks() * 512 >= 8192 + MIB, "{}", after.blocks());
     }
 }
