@@ -705,9 +705,9 @@ bool dsm_discard_is_on(const struct dsm *d)
 static int dsm_refuse_unless_on(struct dsm *d, const char *verb)
 {
 	if (!d->params.discard)
-		return dsm_refuse(d, -EINVAL, "%s: the feature discard is off", verb);
+		return dsm_refuse(d, -EINVAL, "%s: discard is off", verb);
 	if (!dsm_discard_is_on(d))
-		return dsm_refuse(d, -EOPNOTSUPP, "%s: the device below does not take discards",
+		return dsm_refuse(d, -EOPNOTSUPP, "%s: underlying device does not support discard",
 				  verb);
 	return 0;
 }
@@ -811,11 +811,11 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 	r = dsm_bits_clear(dd->slot[!dd->current_slot], dd->mapped);
 	if (r) {
 		dsm_invalidate(d);
-		return dsm_refuse(d, r, "no memory for the bits of a window; none is valid now");
+		return dsm_refuse(d, r, "Cannot allocate write bitmap; discard window invalidated");
 	}
 	r = dsm_next_window(d, dd);
 	if (r)
-		return dsm_refuse(d, r, "window: the device is suspended");
+		return dsm_refuse(d, r, "window: device is suspended");
 
 	/* From here on every write finds the new slot. */
 	synchronize_rcu_expedited();
@@ -882,7 +882,7 @@ static struct dsm_batch *dsm_parse_batch(struct dsm *d, u64 since, unsigned int 
 	batch = kvmalloc(struct_size(batch, range, nr), GFP_NOIO | __GFP_NOWARN);
 	if (!batch)
 		return ERR_PTR(dsm_refuse(d, -ENOMEM,
-					  "no memory for %u ranges; none was taken", nr));
+					  "Cannot allocate %u ranges; none taken", nr));
 
 	*batch = (struct dsm_batch) { .since = since, .nr = nr };
 	*slack = 0;
@@ -893,8 +893,8 @@ static struct dsm_batch *dsm_parse_batch(struct dsm *d, u64 since, unsigned int 
 		if (dsm_parse_range(d, words[i], range, &sectors)) {
 			kvfree(batch);
 			return ERR_PTR(dsm_refuse(d, -EINVAL,
-						  "discard: a range must be <start>:<length> in sectors within the target's %llu, and '%s' is not; none was taken",
-						  (u64)d->ti->len, words[i]));
+						  "discard: Invalid range '%s', must be <start>:<length> within %llu sectors; none taken",
+						  words[i], (u64)d->ti->len));
 		}
 		*slack += sectors - (range->end - range->first) * DSM_PAGE_SECTORS;
 	}
@@ -949,11 +949,11 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 	if (r)
 		return r;
 	if (kstrtou64(argv[1], 10, &since))
-		return dsm_refuse(d, -EINVAL, "discard: '%s' is not the number of a window",
+		return dsm_refuse(d, -EINVAL, "discard: Invalid window number '%s'",
 				  argv[1]);
 	if (nr > DSM_QUEUE_RANGES)
 		return dsm_refuse(d, -EINVAL,
-				  "discard: %u ranges are more than the %u that a queue holds; none was taken",
+				  "discard: Too many ranges (%u, at most %u); none taken",
 				  nr, DSM_QUEUE_RANGES);
 
 	batch = dsm_parse_batch(d, since, nr, argv + 2, &slack);
@@ -969,10 +969,10 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 	kvfree(batch);
 	if (r == -ESTALE)
 		return dsm_refuse(d, r,
-				  "discard: what was written since window %llu is not known; none was taken",
+				  "discard: Window %llu is not valid; none taken",
 				  since);
 	return dsm_refuse(d, r,
-			  "discard: %u ranges are too many while others wait, a queue holds %u; none was taken",
+			  "discard: Queue full, cannot add %u ranges (queue holds %u); none taken",
 			  nr, DSM_QUEUE_RANGES);
 }
 

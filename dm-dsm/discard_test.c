@@ -132,10 +132,10 @@ static void settle(struct kunit *test, struct dsm_mock_dm *dm)
 }
 
 static void refuse_discard(struct kunit *test, struct dsm_mock_dm *dm, u64 since,
-			   const char *ranges, int error, const char *sentence)
+			   const char *ranges, int error, const char *reason)
 {
 	KUNIT_EXPECT_EQ(test, try_discard(dm, since, ranges), error);
-	dsm_mock_expect_reply(test, dm, "error", sentence);
+	dsm_mock_expect_reply(test, dm, "error", reason);
 }
 
 /* The discards that the disk got, as "<start>:<length>..." in the target's sectors. */
@@ -241,16 +241,16 @@ static void discards_are_off_until_they_are_wanted(struct kunit *test)
 
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard off"));
 	KUNIT_EXPECT_NULL(test, strstr(dm->reply, "discard_window"));
-	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: the feature discard is off");
+	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: discard is off");
 	dsm_mock_expect_refusal(test, dm, "discard 1 0:8", -EINVAL,
-				"discard: the feature discard is off");
+				"discard: discard is off");
 
 	take(test, dm, "set discard on");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), untouched));
 	begin_window(test, dm);
 	take(test, dm, "set discard off");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard off"));
-	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: the feature discard is off");
+	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: discard is off");
 }
 
 static void a_device_without_discards_is_unsupported(struct kunit *test)
@@ -262,9 +262,9 @@ static void a_device_without_discards_is_unsupported(struct kunit *test)
 
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard unsupported"));
 	dsm_mock_expect_refusal(test, dm, "window", -EOPNOTSUPP,
-				"window: the device below does not take discards");
+				"window: underlying device does not support discard");
 	dsm_mock_expect_refusal(test, dm, "discard 1 0:8", -EOPNOTSUPP,
-				"discard: the device below does not take discards");
+				"discard: underlying device does not support discard");
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
 }
 
@@ -492,7 +492,7 @@ static void a_window_is_known_until_the_one_after_the_next(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 	u64 first = begin_window(test, s.dm), second, third;
-	char sentence[96];
+	char reason[96];
 
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), first);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), first);
@@ -511,15 +511,15 @@ static void a_window_is_known_until_the_one_after_the_next(struct kunit *test)
 	discard_area(test, &s, second, "0:512 520:504");
 	discard_area(test, &s, third, "0:1024");
 
-	snprintf(sentence, sizeof(sentence),
-		 "discard: what was written since window %llu is not known; none was taken", first);
-	refuse_discard(test, s.dm, first, "0:1024", -ESTALE, sentence);
-	snprintf(sentence, sizeof(sentence),
-		 "discard: what was written since window %llu is not known; none was taken",
+	snprintf(reason, sizeof(reason),
+		 "discard: Window %llu is not valid; none taken", first);
+	refuse_discard(test, s.dm, first, "0:1024", -ESTALE, reason);
+	snprintf(reason, sizeof(reason),
+		 "discard: Window %llu is not valid; none taken",
 		 third + 1);
-	refuse_discard(test, s.dm, third + 1, "0:1024", -ESTALE, sentence);
+	refuse_discard(test, s.dm, third + 1, "0:1024", -ESTALE, reason);
 	refuse_discard(test, s.dm, 0, "0:1024", -ESTALE,
-		       "discard: what was written since window 0 is not known; none was taken");
+		       "discard: Window 0 is not valid; none taken");
 }
 
 static void expect_invalid(struct kunit *test, struct stack *s, u64 w)
@@ -542,7 +542,7 @@ static void a_suspend_makes_windows_invalid(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "0:1024"), -ESTALE);
-	dsm_mock_expect_refusal(test, s.dm, "window", -EBUSY, "window: the device is suspended");
+	dsm_mock_expect_refusal(test, s.dm, "window", -EBUSY, "window: device is suspended");
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
 	expect_invalid(test, &s, w);
 }
@@ -634,20 +634,20 @@ static void a_bad_range_refuses_the_message(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 	u64 w = begin_window(test, s.dm);
-	char ranges[64], sentence[192];
+	char ranges[64], reason[192];
 
 	for (int i = 0; i < ARRAY_SIZE(bads); i++) {
 		snprintf(ranges, sizeof(ranges), "0:64 %s", bads[i]);
-		snprintf(sentence, sizeof(sentence),
-			 "discard: a range must be <start>:<length> in sectors within the target's 65536, and '%s' is not; none was taken",
+		snprintf(reason, sizeof(reason),
+			 "discard: Invalid range '%s', must be <start>:<length> within 65536 sectors; none taken",
 			 bads[i]);
-		refuse_discard(test, s.dm, w, ranges, -EINVAL, sentence);
+		refuse_discard(test, s.dm, w, ranges, -EINVAL, reason);
 	}
 	dsm_mock_expect_refusal(test, s.dm, "discard x 0:8", -EINVAL,
-				"discard: 'x' is not the number of a window");
+				"discard: Invalid window number 'x'");
 	dsm_mock_expect_refusal(test, s.dm, "discard 1", -EINVAL,
-				"the form is: discard <since> <start>:<length>...");
-	dsm_mock_expect_refusal(test, s.dm, "window 1", -EINVAL, "the form is: window");
+				"Usage: discard <since> <start>:<length>...");
+	dsm_mock_expect_refusal(test, s.dm, "window 1", -EINVAL, "Usage: window");
 	settle(test, s.dm);
 	expect_discards(test, &s, "");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
@@ -1196,7 +1196,7 @@ static void a_queue_holds_65536_ranges(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, r, -EBUSY);
 	KUNIT_EXPECT_EQ(test, queued, 65536);
 	dsm_mock_expect_reply(test, s.dm, "error",
-			      "discard: 1024 ranges are too many while others wait, a queue holds 65536; none was taken");
+			      "discard: Queue full, cannot add 1024 ranges (queue holds 65536); none taken");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 65537);
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);

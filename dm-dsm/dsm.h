@@ -107,8 +107,8 @@ static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)
 }
 
 /*
- * refuse.c: keeps the sentence, and returns @error.  It is logged, too: who sends messages with
- * dmsetup sees no more than the error's number.  Needs the lock.
+ * refuse.c: keeps the error message, logs it (dmsetup shows only the error number), and
+ * returns @error.  Needs the lock.
  */
 __printf(3, 4)
 int dsm_refuse(struct dsm *d, int error, const char *fmt, ...);

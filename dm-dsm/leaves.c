@@ -36,11 +36,11 @@ static int dsm_leaf_open(struct dsm_leaves *leaves, const char *path, char **err
 	dev_t dev;
 
 	if (leaves->nr == DSM_MAX_LEAVES) {
-		*error = "there may be at most 64 leaves";
+		*error = "Too many leaves (at most 64)";
 		return -EINVAL;
 	}
 
-	*error = "a leaf cannot be opened: leaves must be <dev>[,<dev>...]";
+	*error = "Cannot open leaf; leaves must be <dev>[,<dev>...]";
 	if (dm_devt_from_path(path, &dev))
 		return -ENODEV;
 	file = bdev_file_open_by_dev(dev, BLK_OPEN_READ, NULL, NULL);
@@ -50,7 +50,7 @@ static int dsm_leaf_open(struct dsm_leaves *leaves, const char *path, char **err
 
 	bdev = file_bdev(file);
 	if (dsm_is_stacked(bdev) && !dsm_own_streams(bdev)) {
-		*error = "a leaf is a stacked device itself: name the disks at the bottom";
+		*error = "Leaf is a stacked device; name the disks below it";
 		return -EINVAL;
 	}
 	return 0;
@@ -65,11 +65,11 @@ struct dsm_leaves *dsm_leaves_open(const char *list, struct block_device *above,
 
 	/* A multipath device may be of requests, which carry on elsewhere when one fails. */
 	if (!dsm_is_dm(above) || queue_is_mq(bdev_get_queue(above))) {
-		*error = "leaves may be named of a bio-based device-mapper device only";
+		*error = "Leaves need a bio-based device-mapper device";
 		return ERR_PTR(r);
 	}
 
-	*error = "no memory for the leaves";
+	*error = "Cannot allocate leaves";
 	copy = kstrdup(list, GFP_KERNEL);
 	if (!copy)
 		return ERR_PTR(-ENOMEM);

@@ -23,7 +23,7 @@ bool dsm_is_stacked(struct block_device *bdev);
 /*
  * Opens the devices in @list, "<dev>[,<dev>...]", which lie below @above.  They are
  * opened for reading and not claimed, so that whoever uses them goes on.  Returns
- * the leaves, or an error with a sentence in *@error.  May sleep; not to be called
+ * the leaves, or an error, with a message in *@error.  May sleep; not to be called
  * with a target's lock held, as dsm_watch() explains.
  */
 struct dsm_leaves *dsm_leaves_open(const char *list, struct block_device *above,

@@ -235,18 +235,18 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
 	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 	dsm_mock_expect_refusal(test, dm, "set Leaves 1:0", -EINVAL,
-				"set leaves: they are opened by the table line only; reload it");
+				"set leaves: Cannot be changed by message; reload the table");
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
 }
 
 static void refused(struct kunit *test, const char *list, struct block_device *above,
-		    const char *sentence)
+		    const char *reason)
 {
 	char *error;
 	struct dsm_leaves *leaves = dsm_leaves_open(list, above, &error);
 
 	KUNIT_EXPECT_TRUE_MSG(test, IS_ERR(leaves), "%s", list);
-	KUNIT_EXPECT_STREQ(test, error, sentence);
+	KUNIT_EXPECT_STREQ(test, error, reason);
 	flush_delayed_fput();
 }
 
@@ -262,20 +262,20 @@ static void wrong_leaves_are_refused(struct kunit *test)
 
 	for (int i = 0; i < ARRAY_SIZE(lists); i++)
 		refused(test, lists[i], linear->bdev,
-			"a leaf cannot be opened: leaves must be <dev>[,<dev>...]");
+			"Cannot open leaf; leaves must be <dev>[,<dev>...]");
 
 	format_dev_t(number, disk->bdev->bd_dev);
 	refused(test, number, disk->bdev,
-		"leaves may be named of a bio-based device-mapper device only");
+		"Leaves need a bio-based device-mapper device");
 	refused(test, format(test, "%s,", number), linear->bdev,
-		"a leaf cannot be opened: leaves must be <dev>[,<dev>...]");
+		"Cannot open leaf; leaves must be <dev>[,<dev>...]");
 
 	many = kunit_kzalloc(test, (DSM_MAX_LEAVES + 1) * NUMBER, GFP_KERNEL);
 	for (int i = 0; i <= DSM_MAX_LEAVES; i++) {
 		strcat(many, i ? "," : "");
 		strcat(many, number);
 	}
-	refused(test, many, linear->bdev, "there may be at most 64 leaves");
+	refused(test, many, linear->bdev, "Too many leaves (at most 64)");
 	*strrchr(many, ',') = '\0';
 	leaves = dsm_leaves_open(many, linear->bdev, &error);
 	KUNIT_EXPECT_FALSE(test, IS_ERR(leaves));
@@ -284,7 +284,7 @@ static void wrong_leaves_are_refused(struct kunit *test)
 
 	format_dev_t(number, above.bdev->bd_dev);
 	refused(test, number, linear->bdev,
-		"a leaf is a stacked device itself: name the disks at the bottom");
+		"Leaf is a stacked device; name the disks below it");
 	KUNIT_EXPECT_LT(test, dsm_mock_try_table(test, "dsm", 4096,
 						 line(test, 0, "", disk, NULL), disk->bdev), 0);
 	KUNIT_EXPECT_LT(test, dsm_mock_try_table(test, "dsm", 4096,

@@ -31,16 +31,16 @@ static int dsm_message_begin(struct dsm *d, unsigned int argc, char **argv,
 	int r;
 
 	if (!full && strcasecmp(argv[1], "update"))
-		return dsm_refuse(d, -EINVAL, "begin '%s': it must be full or update", argv[1]);
+		return dsm_refuse(d, -EINVAL, "begin: Invalid kind '%s', must be full or update", argv[1]);
 	if (argc != (full ? 3 : 4))
-		return dsm_refuse(d, -EINVAL, "the form is: %s", DSM_BEGIN_FORM);
+		return dsm_refuse(d, -EINVAL, "Usage: %s", DSM_BEGIN_FORM);
 	if (kstrtou64(argv[2], 10, &sectors) || sectors != d->ti->len)
 		return dsm_refuse(d, -EINVAL,
-				  "begin: the table is for a device of '%s' sectors, this one has %llu",
+				  "begin: Invalid size '%s', device has %llu sectors",
 				  argv[2], (u64)d->ti->len);
 	if (!full && (kstrtou64(argv[3], 10, &generation) || generation != d->generation))
 		return dsm_refuse(d, -ESTALE,
-				  "begin: the update is of generation '%s', and the table is of generation %llu",
+				  "begin: Generation '%s' does not match the table's %llu",
 				  argv[3], d->generation);
 
 	r = dsm_upload_begin(d, full, &number);
@@ -95,7 +95,7 @@ static int dsm_message_checkpoint(struct dsm *d, unsigned int argc, char **argv,
 	size_t sz = 0;
 
 	if (dsm_checkpoint(d, &done))
-		return dsm_refuse(d, -ENOMEM, "no memory for a checkpoint; the window goes on");
+		return dsm_refuse(d, -ENOMEM, "Out of memory, checkpoint ignored");
 
 	DMEMIT("window %llu ms %llu written %u moved %u",
 	       done.window, done.ms, done.written, done.moved);
@@ -111,14 +111,14 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 
 	if (!strcasecmp(argv[1], "leaves"))
 		return dsm_refuse(d, -EINVAL,
-				  "set leaves: they are opened by the table line only; reload it");
+				  "set leaves: Cannot be changed by message; reload the table");
 	if (dsm_params_set(&params, argv[1], argv[2], &error) < 0)
 		return dsm_refuse(d, -EINVAL, "set %s %s: %s", argv[1], argv[2], error);
 
 	d->params = params;
 	if (!strcasecmp(argv[1], "discard") && dsm_discard_set(d)) {
 		d->params = before;
-		return dsm_refuse(d, -ENOMEM, "no memory for the tracking of writes");
+		return dsm_refuse(d, -ENOMEM, "Cannot allocate write tracking");
 	}
 	dsm_discard_set_granule(d);
 	dsm_relayout(d, false);
@@ -240,11 +240,11 @@ static int dsm_message_regions(struct dsm *d, unsigned int argc, char **argv,
 
 	if (argc > 1) {
 		if (kstrtou64(argv[1], 10, &after))
-			return dsm_refuse(d, -EINVAL, "regions: '%s' is not a file id", argv[1]);
+			return dsm_refuse(d, -EINVAL, "regions: Invalid file id '%s'", argv[1]);
 		first = map ? dsm_extent_map_file_after(map, after) : 0;
 	}
 	if (argc > 2 && (kstrtou32(argv[2], 10, &count) || !count))
-		return dsm_refuse(d, -EINVAL, "regions: '%s' is not a count of files", argv[2]);
+		return dsm_refuse(d, -EINVAL, "regions: Invalid file count '%s'", argv[2]);
 
 	result[0] = '\0';
 	for (u32 i = first; map && i < map->nr_files && i - first < count; i++)
@@ -290,7 +290,7 @@ static int dsm_run_verb(struct dsm *d, unsigned int argc, char **argv,
 			struct dsm_reply *reply)
 {
 	if (dsm_is_upload_record(argv[0]))
-		return dsm_refuse(d, -EINVAL, "%s: a record comes after upload <n>", argv[0]);
+		return dsm_refuse(d, -EINVAL, "%s: Record must follow upload <n>", argv[0]);
 
 	for (int i = 0; i < ARRAY_SIZE(dsm_verbs); i++) {
 		const struct dsm_verb *verb = &dsm_verbs[i];
@@ -298,10 +298,10 @@ static int dsm_run_verb(struct dsm *d, unsigned int argc, char **argv,
 		if (strcasecmp(argv[0], verb->name))
 			continue;
 		if (argc < verb->min || argc > verb->max)
-			return dsm_refuse(d, -EINVAL, "the form is: %s", verb->form);
+			return dsm_refuse(d, -EINVAL, "Usage: %s", verb->form);
 		return verb->run(d, argc, argv, reply);
 	}
-	return dsm_refuse(d, -EINVAL, "unknown message '%s'", argv[0]);
+	return dsm_refuse(d, -EINVAL, "Unknown message '%s'", argv[0]);
 }
 
 int dsm_message(struct dm_target *ti, unsigned int argc, char **argv,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The messages, as a user sends them: what is replied, and what is refused with
- * which sentence.
+ * which error message.
  */
 #include <kunit/test.h>
 #include <linux/delay.h>
@@ -30,49 +30,49 @@ static void take(struct kunit *test, struct dsm_mock_dm *dm, const char *message
 static const struct refusal {
 	const char *before;	/* sent first; NULL: nothing */
 	const char *message;
-	const char *sentence;
+	const char *reason;
 	int error;		/* 0: -EINVAL */
 } refusals[] = {
-	{ NULL, "frobnicate", "unknown message 'frobnicate'" },
+	{ NULL, "frobnicate", "Unknown message 'frobnicate'" },
 	{ NULL, "begin full",
-	  "the form is: begin full <sectors>, or begin update <sectors> <generation>" },
+	  "Usage: begin full <sectors>, or begin update <sectors> <generation>" },
 	{ NULL, "begin full 65536 now",
-	  "the form is: begin full <sectors>, or begin update <sectors> <generation>" },
-	{ NULL, "begin half 65536", "begin 'half': it must be full or update" },
+	  "Usage: begin full <sectors>, or begin update <sectors> <generation>" },
+	{ NULL, "begin half 65536", "begin: Invalid kind 'half', must be full or update" },
 	{ NULL, "begin full 65528",
-	  "begin: the table is for a device of '65528' sectors, this one has 65536" },
+	  "begin: Invalid size '65528', device has 65536 sectors" },
 	{ NULL, "begin update -1 1",
-	  "begin: the table is for a device of '-1' sectors, this one has 65536" },
+	  "begin: Invalid size '-1', device has 65536 sectors" },
 	{ NULL, "begin update 65536",
-	  "the form is: begin full <sectors>, or begin update <sectors> <generation>" },
+	  "Usage: begin full <sectors>, or begin update <sectors> <generation>" },
 	{ NULL, "begin update 65536 2",
-	  "begin: the update is of generation '2', and the table is of generation 1", -ESTALE },
+	  "begin: Generation '2' does not match the table's 1", -ESTALE },
 	{ NULL, "begin update 65536 one",
-	  "begin: the update is of generation 'one', and the table is of generation 1", -ESTALE },
-	{ NULL, "commit", "the form is: commit <n>" },
-	{ NULL, "commit now", "upload 'now': it must be the number that begin gave" },
-	{ NULL, "commit 0", "upload '0': it must be the number that begin gave" },
-	{ NULL, "commit 18446744073709551615", "there is no upload 18446744073709551615", -ESTALE },
-	{ NULL, "commit #", "upload # has been committed", -ESTALE },
-	{ NULL, "abort #", "upload # has been committed", -ESTALE },
-	{ NULL, "upload # file 1 collection -", "upload # has been committed", -ESTALE },
-	{ NULL, "upload 1", "the form is: upload <n> <record>..." },
+	  "begin: Generation 'one' does not match the table's 1", -ESTALE },
+	{ NULL, "commit", "Usage: commit <n>" },
+	{ NULL, "commit now", "Invalid upload number 'now', must be the one from begin" },
+	{ NULL, "commit 0", "Invalid upload number '0', must be the one from begin" },
+	{ NULL, "commit 18446744073709551615", "No upload 18446744073709551615", -ESTALE },
+	{ NULL, "commit #", "Upload # was committed", -ESTALE },
+	{ NULL, "abort #", "Upload # was committed", -ESTALE },
+	{ NULL, "upload # file 1 collection -", "Upload # was committed", -ESTALE },
+	{ NULL, "upload 1", "Usage: upload <n> <record>..." },
 	{ NULL, "upload file 1 collection -",
-	  "upload 'file': it must be the number that begin gave" },
-	{ NULL, "file 1 collection -", "file: a record comes after upload <n>" },
-	{ NULL, "extents 0:0:8", "extents: a record comes after upload <n>" },
-	{ NULL, "drop 1", "drop: a record comes after upload <n>" },
-	{ NULL, "checkpoint now", "the form is: checkpoint" },
-	{ NULL, "reset all", "the form is: reset" },
-	{ NULL, "abort", "the form is: abort <n>" },
-	{ NULL, "error 1", "the form is: error" },
-	{ NULL, "regions x", "regions: 'x' is not a file id" },
-	{ NULL, "regions 0 0", "regions: '0' is not a count of files" },
-	{ NULL, "regions 0 -1", "regions: '-1' is not a count of files" },
-	{ NULL, "regions 0 1 2", "the form is: regions [<after> [<count>]]" },
-	{ NULL, "set groups", "the form is: set <name> <value>" },
+	  "Invalid upload number 'file', must be the one from begin" },
+	{ NULL, "file 1 collection -", "file: Record must follow upload <n>" },
+	{ NULL, "extents 0:0:8", "extents: Record must follow upload <n>" },
+	{ NULL, "drop 1", "drop: Record must follow upload <n>" },
+	{ NULL, "checkpoint now", "Usage: checkpoint" },
+	{ NULL, "reset all", "Usage: reset" },
+	{ NULL, "abort", "Usage: abort <n>" },
+	{ NULL, "error 1", "Usage: error" },
+	{ NULL, "regions x", "regions: Invalid file id 'x'" },
+	{ NULL, "regions 0 0", "regions: Invalid file count '0'" },
+	{ NULL, "regions 0 -1", "regions: Invalid file count '-1'" },
+	{ NULL, "regions 0 1 2", "Usage: regions [<after> [<count>]]" },
+	{ NULL, "set groups", "Usage: set <name> <value>" },
 	{ NULL, "set colour blue",
-	  "set colour blue: the feature must be one of those that the table line shows" },
+	  "set colour blue: Unknown feature" },
 	{ NULL, "set policy best",
 	  "set policy best: policy must be none, file, boundary, dsm or life" },
 	{ NULL, "set groups 1", "set groups 1: groups must be a number from 2 to 16" },
@@ -98,58 +98,58 @@ static const struct refusal {
 	{ NULL, "set foreign drop", "set foreign drop: foreign must be keep, override or class" },
 
 	{ "begin full 65536", "upload # file x collection -",
-	  "file id 'x' is not a number of 64 bits" },
+	  "Invalid file id 'x', must be a 64-bit number" },
 	{ "begin full 65536", "upload # file 18446744073709551616 collection -",
-	  "file id '18446744073709551616' is not a number of 64 bits" },
+	  "Invalid file id '18446744073709551616', must be a 64-bit number" },
 	{ "begin full 65536", "upload # file 1 table -",
-	  "class 'table' of file 1 is none of "
-	  "collection, index, primary, journal, oplog and other" },
+	  "Invalid class 'table' of file 1, must be "
+	  "collection, index, primary, journal, oplog or other" },
 	{ "begin full 65536", "upload # file 1 collection",
-	  "the form is: file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
+	  "Usage: file <id> <class> <boundary>|- [<offset>:<start>:<length>...]" },
 	{ "begin full 65536", "upload # file 1 collection x",
-	  "boundary 'x' is neither - nor a number of bytes" },
+	  "Invalid boundary 'x', must be - or a number of bytes" },
 	{ "begin full 65536", "upload # file 1 collection 18446744073709551616",
-	  "boundary '18446744073709551616' is neither - nor a number of bytes" },
-	{ "begin full 65536", "upload # extents 0:0:8", "extent '0:0:8' comes before any file" },
+	  "Invalid boundary '18446744073709551616', must be - or a number of bytes" },
+	{ "begin full 65536", "upload # extents 0:0:8", "Extent '0:0:8' without a file" },
 	{ "begin full 65536", "upload # file 1 collection - 0:0",
-	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:0' is not" },
+	  "file 1: Invalid extent '0:0', must be <offset>:<start>:<length> in sectors" },
 	{ "begin full 65536", "upload # file 1 collection - 0:0:8:8",
-	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:0:8:8' is not" },
+	  "file 1: Invalid extent '0:0:8:8', must be <offset>:<start>:<length> in sectors" },
 	{ "begin full 65536", "upload # file 1 collection - 0::8",
-	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0::8' is not" },
+	  "file 1: Invalid extent '0::8', must be <offset>:<start>:<length> in sectors" },
 	{ "begin full 65536", "upload # file 1 collection - 0:-8:8",
-	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and '0:-8:8' is not" },
+	  "file 1: Invalid extent '0:-8:8', must be <offset>:<start>:<length> in sectors" },
 	{ "begin full 65536",
 	  "upload # file 1 collection - 0000000000000000000000000000000000000000000000000000000000000:0:8",
-	  "file 1: an extent must be <offset>:<start>:<length> in sectors, and "
-	  "'0000000000000000000000000000000000000000000000000000000000000:0:8' is not" },
+	  "file 1: Invalid extent '0000000000000000000000000000000000000000000000000000000000000:0:8', "
+	  "must be <offset>:<start>:<length> in sectors" },
 	{ "begin full 65536", "upload # file 1 collection - 0:0:0",
-	  "file 1: extent at 0 of 0 sectors is not within the target's 65536" },
+	  "file 1: Invalid extent at 0 of 0 sectors, target has 65536" },
 	{ "begin full 65536", "upload # file 1 collection - 0:65536:8",
-	  "file 1: extent at 65536 of 8 sectors is not within the target's 65536" },
+	  "file 1: Invalid extent at 65536 of 8 sectors, target has 65536" },
 	{ "begin full 65536", "upload # file 1 collection - 0:65528:16",
-	  "file 1: extent at 65528 of 16 sectors is not within the target's 65536" },
+	  "file 1: Invalid extent at 65528 of 16 sectors, target has 65536" },
 	{ "begin full 65536", "upload # file 1 collection - 0:8:18446744073709551608",
-	  "file 1: extent at 8 of 18446744073709551608 sectors is not within the target's 65536" },
-	{ "begin full 65536", "upload # stamp 1 0", "stamp 1 0 comes before any file" },
+	  "file 1: Invalid extent at 8 of 18446744073709551608 sectors, target has 65536" },
+	{ "begin full 65536", "upload # stamp 1 0", "Stamp 1 0 without a file" },
 	{ "begin full 65536", "upload # file 1 other - stamp 9 0",
-	  "file 1: stream '9' is not a number from 0 to 8, the device's last" },
+	  "file 1: Invalid stream '9', must be 0 to 8" },
 	{ "begin full 65536", "upload # file 1 other - stamp x 0",
-	  "file 1: stream 'x' is not a number from 0 to 8, the device's last" },
+	  "file 1: Invalid stream 'x', must be 0 to 8" },
 	{ "begin full 65536", "upload # file 1 other - stamp 1 6",
-	  "file 1: lifetime hint '6' is not a number from 0 to 5" },
+	  "file 1: Invalid lifetime hint '6', must be 0 to 5" },
 	{ "begin full 65536", "upload # file 1 other - stamp 1",
-	  "the form is: stamp <stream> <hint>" },
+	  "Usage: stamp <stream> <hint>" },
 	{ "begin full 65536", "upload # drop 1",
-	  "drop 1: a full upload begins without files; use begin update" },
+	  "drop 1: Not in a full upload; use begin update" },
 	{ "begin full 65536", "upload # file 1 collection - 0:0:8 bogus",
-	  "'bogus' is neither file, extents, stamp nor drop" },
-	{ "begin update 65536 1", "upload # drop", "the form is: drop <id>" },
-	{ "begin update 65536 1", "upload # drop x", "file id 'x' is not a number of 64 bits" },
+	  "Unknown record 'bogus', must be file, extents, stamp or drop" },
+	{ "begin update 65536 1", "upload # drop", "Usage: drop <id>" },
+	{ "begin update 65536 1", "upload # drop x", "Invalid file id 'x', must be a 64-bit number" },
 	{ "begin update 65536 1", "upload # drop 1 0:0:8",
-	  "'0:0:8' is neither file, extents, stamp nor drop" },
+	  "Unknown record '0:0:8', must be file, extents, stamp or drop" },
 	{ "begin update 65536 1", "upload # drop 1 extents 0:0:8",
-	  "extent '0:0:8' comes before any file" },
+	  "Extent '0:0:8' without a file" },
 };
 
 static void refusal_name(const struct refusal *r, char *desc)
@@ -171,32 +171,32 @@ static void a_refusal_says_why_and_changes_nothing(struct kunit *test)
 	if (r->before)
 		dsm_mock_begin(test, dm, r->before);
 
-	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->sentence);
+	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->reason);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm), status);
 	if (r->before)		/* and the upload is abandoned */
 		dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE,
-					"upload # has ended, since something of it was refused");
+					"Upload # ended at an invalid record");
 }
 
 static const struct refusal bad_commits[] = {
 	{ "upload # file 7 collection - 0:400:8 file 8 index - 0:408:8 file 7 collection -",
 	  "commit #",
-	  "file 7 is uploaded twice" },
-	{ "upload # file 7 collection - 0:400:8 drop 7", "commit #", "file 7 is uploaded twice" },
+	  "Duplicate file 7 in upload" },
+	{ "upload # file 7 collection - 0:400:8 drop 7", "commit #", "Duplicate file 7 in upload" },
 	{ "upload # file 7 collection - 0:400:8 drop 8", "commit #",
-	  "drop 8: no such file in the table", -ENOENT },
+	  "drop 8: No such file in the table", -ENOENT },
 	{ "upload # file 7 collection - 0:400:16 file 8 index - 0:408:8", "commit #",
-	  "the extent of file 8 at 408 of 8 sectors overlaps with an extent of file 7", -EEXIST },
+	  "Extent of file 8 at 408 of 8 sectors overlaps an extent of file 7", -EEXIST },
 	{ "upload # file 7 collection - 0:248:16", "commit #",
-	  "the extent of file 3 at 256 of 8 sectors overlaps with an extent of file 7", -EEXIST },
+	  "Extent of file 3 at 256 of 8 sectors overlaps an extent of file 7", -EEXIST },
 	{ "upload # file 7 collection - 0:400:8 8:400:8", "commit #",
-	  "the extent of file 7 at 400 of 8 sectors overlaps with an extent of file 7", -EEXIST },
+	  "Extent of file 7 at 400 of 8 sectors overlaps an extent of file 7", -EEXIST },
 	/* files of the table */
 	{ "upload # file 1 collection - 0:400:16 file 2 index - 0:408:8 drop 3", "commit #",
-	  "the extent of file 2 at 408 of 8 sectors overlaps with an extent of file 1", -EEXIST },
+	  "Extent of file 2 at 408 of 8 sectors overlaps an extent of file 1", -EEXIST },
 	{ "upload # drop 2 drop 3 file 1 collection - 0:260:8", "commit #",
-	  "the extent of file 4 at 264 of 8 sectors overlaps with an extent of file 1", -EEXIST },
+	  "Extent of file 4 at 264 of 8 sectors overlaps an extent of file 1", -EEXIST },
 };
 
 static void bad_commit_name(const struct refusal *r, char *desc)
@@ -219,7 +219,7 @@ static void a_commit_that_is_refused_leaves_the_old_table(struct kunit *test)
 
 	dsm_mock_begin(test, dm, "begin update 65536 1");
 	take(test, dm, r->before);
-	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->sentence);
+	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->reason);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm), status);
 	dsm_mock_expect_reply(test, dm, "regions", regions);
 
@@ -235,15 +235,15 @@ static void extents_are_whole_blocks_of_the_device(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk_limits(test, &limits);
 	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);
 	static const char * const extents[] = { "0:4:8", "4:0:8", "0:0:12" };
-	char message[64], sentence[128];
+	char message[64], reason[128];
 
 	for (int i = 0; i < ARRAY_SIZE(extents); i++) {
 		snprintf(message, sizeof(message), "upload # file 1 collection - %s", extents[i]);
-		snprintf(sentence, sizeof(sentence),
-			 "file 1: extent '%s' is not in whole blocks of the device, which are 8 sectors",
+		snprintf(reason, sizeof(reason),
+			 "file 1: Extent '%s' not aligned to blocks of 8 sectors",
 			 extents[i]);
 		dsm_mock_begin(test, dm, "begin full 65536");
-		dsm_mock_expect_refusal(test, dm, message, -EINVAL, sentence);
+		dsm_mock_expect_refusal(test, dm, message, -EINVAL, reason);
 	}
 }
 
@@ -530,7 +530,7 @@ static void an_upload_can_be_abandoned(struct kunit *test)
 	dsm_mock_begin(test, dm, "begin full 65536");
 	take(test, dm, "upload # file 9 other - 0:0:8");
 	take(test, dm, "abort #");
-	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE, "upload # has been abandoned");
+	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE, "Upload # was aborted");
 
 	/* by another begin as well */
 	dsm_mock_begin(test, dm, "begin full 65536");
@@ -560,11 +560,11 @@ static void an_upload_has_one_owner(struct kunit *test)
 
 	dm->upload = theirs;
 	dsm_mock_expect_refusal(test, dm, "upload # extents 0:0:128", -ESTALE,
-				"upload # was replaced by a later one");
+				"Upload # was replaced by a later one");
 	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE,
-				"upload # was replaced by a later one");
+				"Upload # was replaced by a later one");
 	dsm_mock_expect_refusal(test, dm, "abort #", -ESTALE,
-				"upload # was replaced by a later one");
+				"Upload # was replaced by a later one");
 	dm->upload = ours;
 	take(test, dm, "upload # extents 0:400:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 7");
@@ -573,9 +573,9 @@ static void an_upload_has_one_owner(struct kunit *test)
 	/* it is told so later as well, and may not update what it has not seen */
 	dm->upload = theirs;
 	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE,
-				"upload # was replaced by a later one");
+				"Upload # was replaced by a later one");
 	dsm_mock_expect_refusal(test, dm, "begin update 65536 1", -ESTALE,
-				"begin: the update is of generation '1', and the table is of generation 2");
+				"begin: Generation '1' does not match the table's 2");
 }
 
 static void an_upload_is_known_by_its_number_on_every_target(struct kunit *test)
@@ -586,7 +586,7 @@ static void an_upload_is_known_by_its_number_on_every_target(struct kunit *test)
 	dsm_mock_begin(test, other, "begin full 65536");
 	KUNIT_EXPECT_NE(test, dm->upload, other->upload);
 	dm->upload = other->upload;
-	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE, "there is no upload #");
+	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE, "No upload #");
 }
 
 static void an_upload_shows_in_the_status(struct kunit *test)
@@ -628,11 +628,11 @@ static void a_table_has_its_limits(struct kunit *test)
 	dsm_mock_begin(test, dm, "begin full 65536");
 	take(test, dm, "upload # file 1 other - file 2 other -");
 	dsm_mock_expect_refusal(test, dm, "upload # file 3 other - file 4 other -", -EINVAL,
-				"file 4: an upload has 3 files at most");
+				"file 4: Too many files in upload (at most 3)");
 	dsm_mock_begin(test, dm, "begin full 65536");
 	take(test, dm, "upload # file 1 other - 0:0:8 8:8:8 16:16:8 24:24:8");
 	dsm_mock_expect_refusal(test, dm, "upload # extents 32:32:8", -EINVAL,
-				"file 1: an upload has 4 extents at most");
+				"file 1: Too many extents in upload (at most 4)");
 
 	/* the table as well, whatever each upload has */
 	dsm_mock_begin(test, dm, "begin full 65536");
@@ -641,11 +641,11 @@ static void a_table_has_its_limits(struct kunit *test)
 	dsm_mock_begin(test, dm, "begin update 65536 1");
 	take(test, dm, "upload # file 3 other - file 4 other -");
 	dsm_mock_expect_refusal(test, dm, "commit #", -EINVAL,
-				"a table has 3 files and 4 extents at most");
+				"Table too large (at most 3 files and 4 extents)");
 	dsm_mock_begin(test, dm, "begin update 65536 1");
 	take(test, dm, "upload # file 3 other - 0:100:8 8:200:8");
 	dsm_mock_expect_refusal(test, dm, "commit #", -EINVAL,
-				"a table has 3 files and 4 extents at most");
+				"Table too large (at most 3 files and 4 extents)");
 	dsm_mock_begin(test, dm, "begin update 65536 1");
 	take(test, dm, "upload # file 3 other - 0:100:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 3 extents 4");
@@ -669,7 +669,7 @@ static void an_idle_upload_is_dropped(struct kunit *test)
 	while (!strstr(dsm_mock_status(dm), " upload 0"))
 		msleep(20);
 	dsm_mock_expect_refusal(test, dm, "upload # file 9 other - 0:0:8", -ESTALE,
-				"upload # was dropped, since nothing came for too long");
+				"Upload # timed out");
 	dsm_mock_expect_reply(test, dm, "regions", all_regions);
 }
 
@@ -928,9 +928,9 @@ static void error_is_empty_until_a_refusal(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_expect_reply(test, dm, "error", "");
-	dsm_mock_expect_refusal(test, dm, "bogus", -EINVAL, "unknown message 'bogus'");
+	dsm_mock_expect_refusal(test, dm, "bogus", -EINVAL, "Unknown message 'bogus'");
 	take(test, dm, "reset");
-	dsm_mock_expect_reply(test, dm, "error", "unknown message 'bogus'");
+	dsm_mock_expect_reply(test, dm, "error", "Unknown message 'bogus'");
 }
 
 static struct kunit_case messages_cases[] = {

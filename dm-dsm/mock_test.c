@@ -782,11 +782,11 @@ void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
 }
 
 void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
-			     const char *message, int error, const char *sentence)
+			     const char *message, int error, const char *reason)
 {
 	char filled[256];
 
-	dsm_mock_fill_in(dm, filled, sizeof(filled), sentence);
+	dsm_mock_fill_in(dm, filled, sizeof(filled), reason);
 	KUNIT_EXPECT_EQ_MSG(test, dsm_mock_message(dm, message), error, "%s", message);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "error"), 0);
 	KUNIT_EXPECT_STREQ_MSG(test, dm->reply, filled, "%s", message);

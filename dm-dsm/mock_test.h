@@ -191,9 +191,9 @@ void dsm_mock_begin(struct kunit *test, struct dsm_mock_dm *dm, const char *mess
 void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
 			   const char *message, const char *reply);
 
-/* Sends a message that must be refused, and compares the sentence, also with a "#". */
+/* Sends a message that must be refused, and compares the reason, also with a "#". */
 void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
-			     const char *message, int error, const char *sentence);
+			     const char *message, int error, const char *reason);
 
 /*
  * A table of six files and eight regions:

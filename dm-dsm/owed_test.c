@@ -306,9 +306,9 @@ static void a_message_forgets(struct kunit *test)
 	discard(&r, "0:128", "");
 	dsm_mock_expect_reply(test, r.dm, "forget", "");
 	forgotten(&r, "forget");
-	dsm_mock_expect_refusal(test, r.dm, "forget 1", -EINVAL, "the form is: forget");
+	dsm_mock_expect_refusal(test, r.dm, "forget 1", -EINVAL, "Usage: forget");
 	dsm_mock_expect_reply(test, r.dm, "set discard off", "");
-	dsm_mock_expect_refusal(test, r.dm, "forget", -EINVAL, "forget: the feature discard is off");
+	dsm_mock_expect_refusal(test, r.dm, "forget", -EINVAL, "forget: discard is off");
 }
 
 static void what_was_queued_before_is_forgotten(struct kunit *test)

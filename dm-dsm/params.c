@@ -149,7 +149,7 @@ int dsm_params_set(struct dsm_params *params, const char *name,
 		return i;
 	}
 
-	*error = "the feature must be one of those that the table line shows";
+	*error = "Unknown feature";
 	return -EINVAL;
 }
 

@@ -52,8 +52,8 @@ static inline u32 dsm_pages_bytes(u16 pages)
 void dsm_params_default(struct dsm_params *params);
 
 /*
- * Sets a feature by name.  Returns its index, or -EINVAL with a sentence that
- * says what is allowed in *@error; then @params is as it was.
+ * Sets a feature by name.  Returns its index, or -EINVAL with what is
+ * allowed in *@error; then @params is as it was.
  */
 int dsm_params_set(struct dsm_params *params, const char *name,
 		   const char *value, char **error);

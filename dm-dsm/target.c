@@ -265,7 +265,7 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 {
 	static const struct dm_arg words[] = {
 		{ 0, 2 * (DSM_NR_FEATURES + 1),
-		  "the number of feature words must be even, at most 32, and all must follow" },
+		  "Invalid number of feature arguments: must be even, at most 32, and all present" },
 	};
 	unsigned int nr, seen = 0;
 	int r;
@@ -285,7 +285,7 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 
 		r = dsm_parse_feature(params, leaves, name, value, &ti->error);
 		if (r >= 0 && seen & BIT(r)) {
-			ti->error = "a feature may be given once only";
+			ti->error = "Duplicate feature";
 			r = -EINVAL;
 		}
 		if (r < 0)
@@ -302,7 +302,7 @@ static int dsm_open_leaves(struct dm_target *ti, const char *list, struct dsm *d
 		int r = PTR_ERR(d->leaves);
 
 		d->leaves = NULL;
-		DMERR("leaves '%s' are refused", list);
+		DMERR("Invalid leaves '%s'", list);
 		return r;
 	}
 	return 0;
@@ -316,13 +316,13 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 	int r;
 
 	if (argc < 2) {
-		ti->error = "a device and a start sector are needed";
+		ti->error = "Invalid argument count: device and start sector required";
 		return -EINVAL;
 	}
 	path = dm_shift_arg(&as);
 	start = dm_shift_arg(&as);
 	if (kstrtou64(start, 10, &d->start)) {
-		ti->error = "the start sector must be a number";
+		ti->error = "Invalid start sector";
 		return -EINVAL;
 	}
 
@@ -331,13 +331,13 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 	if (r)
 		return r;
 	if (as.argc) {
-		ti->error = "more words than the number of feature words says";
+		ti->error = "Too many arguments (see <#feature words>)";
 		return -EINVAL;
 	}
 
 	r = dm_get_device(ti, path, dm_table_get_mode(ti->table), &d->dev);
 	if (r) {
-		ti->error = "the device below cannot be opened";
+		ti->error = "Cannot open underlying device";
 		return r;
 	}
 	d->bdev = d->dev->bdev;
@@ -376,7 +376,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 
 	d = kzalloc_obj(*d, GFP_KERNEL);
 	if (!d) {
-		ti->error = "no memory for the target";
+		ti->error = "Cannot allocate target context";
 		return -ENOMEM;
 	}
 	mutex_init(&d->lock);
@@ -391,7 +391,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 
 	d->counts = alloc_percpu(struct dsm_counts);
 	if (!d->counts) {
-		ti->error = "no memory for the counters";
+		ti->error = "Cannot allocate counters";
 		r = -ENOMEM;
 		goto bad;
 	}
@@ -403,7 +403,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	if (d->stacked) {
 		r = dsm_watch(d);
 		if (r) {
-			ti->error = "the disks of the machine cannot be watched";
+			ti->error = "Cannot register class interface for disks";
 			goto bad;
 		}
 	}
@@ -412,7 +412,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	r = dsm_discard_set(d);
 	mutex_unlock(&d->lock);
 	if (r) {
-		ti->error = "no memory for the tracking of writes";
+		ti->error = "Cannot allocate write tracking";
 		goto bad;
 	}
 

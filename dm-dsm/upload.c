@@ -98,20 +98,20 @@ static void dsm_upload_end(struct dsm *d, enum dsm_upload_end how)
 }
 
 static const char * const dsm_upload_ends[] = {
-	[DSM_UPLOAD_COMMITTED] = "has been committed",
-	[DSM_UPLOAD_ABORTED] = "has been abandoned",
-	[DSM_UPLOAD_REFUSED] = "has ended, since something of it was refused",
+	[DSM_UPLOAD_COMMITTED] = "was committed",
+	[DSM_UPLOAD_ABORTED] = "was aborted",
+	[DSM_UPLOAD_REFUSED] = "ended at an invalid record",
 	[DSM_UPLOAD_REPLACED] = "was replaced by a later one",
-	[DSM_UPLOAD_IDLE] = "was dropped, since nothing came for too long",
+	[DSM_UPLOAD_IDLE] = "timed out",
 };
 
 static int dsm_upload_not_there(struct dsm *d, u64 number)
 {
 	for (int i = 0; i < DSM_NR_ENDED; i++)
 		if (d->ended[i].number == number)
-			return dsm_refuse(d, -ESTALE, "upload %llu %s", number,
+			return dsm_refuse(d, -ESTALE, "Upload %llu %s", number,
 					  dsm_upload_ends[d->ended[i].how]);
-	return dsm_refuse(d, -ESTALE, "there is no upload %llu", number);
+	return dsm_refuse(d, -ESTALE, "No upload %llu", number);
 }
 
 /* Whether the upload under way is that with this number: its owner's message. */
@@ -120,7 +120,7 @@ static int dsm_upload_own(struct dsm *d, const char *word)
 	u64 number;
 
 	if (kstrtou64(word, 10, &number) || !number)
-		return dsm_refuse(d, -EINVAL, "upload '%s': it must be the number that begin gave",
+		return dsm_refuse(d, -EINVAL, "Invalid upload number '%s', must be the one from begin",
 				  word);
 	if (!d->upload || d->upload->number != number)
 		return dsm_upload_not_there(d, number);
@@ -149,7 +149,7 @@ int dsm_upload_begin(struct dsm *d, bool full, u64 *number)
 	struct dsm_upload *upload = kzalloc_obj(*upload, DSM_GFP);
 
 	if (!upload)
-		return dsm_refuse(d, -ENOMEM, "no memory for an upload");
+		return dsm_refuse(d, -ENOMEM, "Cannot allocate upload");
 
 	upload->number = atomic64_inc_return(&dsm_upload_numbers);
 	upload->heard = jiffies;
@@ -216,16 +216,16 @@ static struct dsm_upload_file *dsm_stage_file(struct dsm *d, const char *id)
 
 	if (kstrtou64(id, 10, &number))
 		return ERR_PTR(dsm_refuse(d, -EINVAL,
-					  "file id '%s' is not a number of 64 bits", id));
+					  "Invalid file id '%s', must be a 64-bit number", id));
 
 	if (d->upload->nr_files >= dsm_limits.files)
 		return ERR_PTR(dsm_refuse(d, -EINVAL,
-					  "file %s: an upload has %u files at most", id,
+					  "file %s: Too many files in upload (at most %u)", id,
 					  dsm_limits.files));
 
 	staged = kzalloc_obj(*staged, DSM_GFP);
 	if (!staged)
-		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for file %s", id));
+		return ERR_PTR(dsm_refuse(d, -ENOMEM, "Cannot allocate file %s", id));
 
 	staged->id = number;
 	list_add_tail(&staged->list, &d->upload->files);
@@ -245,7 +245,7 @@ static int dsm_parse_boundary(struct dsm *d, const char *word, u32 *boundary)
 	}
 	if (kstrtou64(word, 10, &bytes))
 		return dsm_refuse(d, -EINVAL,
-				  "boundary '%s' is neither - nor a number of bytes", word);
+				  "Invalid boundary '%s', must be - or a number of bytes", word);
 	most = dsm_most_sectors(d) << SECTOR_SHIFT;
 	*boundary = (bytes < most ? round_up(bytes, unit) : most) / DSM_PAGE_SIZE;
 	return 0;
@@ -260,7 +260,7 @@ static int dsm_record_file(struct dsm *d, char **argv)
 	class = match_string(dsm_classes, DSM_NR_CLASSES, argv[2]);
 	if (class < 0)
 		return dsm_refuse(d, -EINVAL,
-				  "class '%s' of file %s is none of collection, index, primary, journal, oplog and other",
+				  "Invalid class '%s' of file %s, must be collection, index, primary, journal, oplog or other",
 				  argv[2], argv[1]);
 
 	staged = dsm_stage_file(d, argv[1]);
@@ -279,15 +279,15 @@ static int dsm_record_stamp(struct dsm *d, char **argv)
 	u8 stream, hint;
 
 	if (!staged)
-		return dsm_refuse(d, -EINVAL, "stamp %s %s comes before any file",
+		return dsm_refuse(d, -EINVAL, "Stamp %s %s without a file",
 				  argv[1], argv[2]);
 	if (kstrtou8(argv[1], 10, &stream) || stream > d->device_streams)
 		return dsm_refuse(d, -EINVAL,
-				  "file %llu: stream '%s' is not a number from 0 to %u, the device's last",
+				  "file %llu: Invalid stream '%s', must be 0 to %u",
 				  staged->id, argv[1], d->device_streams);
 	if (kstrtou8(argv[2], 10, &hint) || hint > WRITE_LIFE_EXTREME)
 		return dsm_refuse(d, -EINVAL,
-				  "file %llu: lifetime hint '%s' is not a number from 0 to %u",
+				  "file %llu: Invalid lifetime hint '%s', must be 0 to %u",
 				  staged->id, argv[2], WRITE_LIFE_EXTREME);
 
 	staged->stated = dsm_stamp(stream, hint);
@@ -301,7 +301,7 @@ static int dsm_record_drop(struct dsm *d, char **argv)
 
 	if (d->upload->full)
 		return dsm_refuse(d, -EINVAL,
-				  "drop %s: a full upload begins without files; use begin update",
+				  "drop %s: Not in a full upload; use begin update",
 				  argv[1]);
 
 	staged = dsm_stage_file(d, argv[1]);
@@ -355,32 +355,32 @@ static int dsm_record_extent(struct dsm *d, const char *word)
 	u64 most = dsm_most_sectors(d), id;
 
 	if (!upload->last)
-		return dsm_refuse(d, -EINVAL, "extent '%s' comes before any file", word);
+		return dsm_refuse(d, -EINVAL, "Extent '%s' without a file", word);
 
 	id = upload->last->id;
 	if (!dsm_parse_extent(word, &extent))
 		return dsm_refuse(d, -EINVAL,
-				  "file %llu: an extent must be <offset>:<start>:<length> in sectors, and '%s' is not",
+				  "file %llu: Invalid extent '%s', must be <offset>:<start>:<length> in sectors",
 				  id, word);
 	if (!extent.sectors || extent.start >= d->ti->len ||
 	    extent.sectors > d->ti->len - extent.start)
 		return dsm_refuse(d, -EINVAL,
-				  "file %llu: extent at %llu of %llu sectors is not within the target's %llu",
+				  "file %llu: Invalid extent at %llu of %llu sectors, target has %llu",
 				  id, extent.start, extent.sectors, (u64)d->ti->len);
 	/* A write is divided at the edges: the device must take both parts. */
 	if ((extent.offset | extent.start | extent.sectors) & (dsm_block_sectors(d) - 1))
 		return dsm_refuse(d, -EINVAL,
-				  "file %llu: extent '%s' is not in whole blocks of the device, which are %u sectors",
+				  "file %llu: Extent '%s' not aligned to blocks of %u sectors",
 				  id, word, dsm_block_sectors(d));
 	if (extent.offset >= most)
 		return 0;
 	extent.sectors = min(extent.sectors, most - extent.offset);
 
 	if (upload->nr >= dsm_limits.extents)
-		return dsm_refuse(d, -EINVAL, "file %llu: an upload has %u extents at most", id,
+		return dsm_refuse(d, -EINVAL, "file %llu: Too many extents in upload (at most %u)", id,
 				  dsm_limits.extents);
 	if (dsm_stage_extent(upload, &extent))
-		return dsm_refuse(d, -ENOMEM, "no memory for %u extents", upload->nr + 1);
+		return dsm_refuse(d, -ENOMEM, "Cannot allocate %u extents", upload->nr + 1);
 	return 0;
 }
 
@@ -420,10 +420,10 @@ static int dsm_add_record(struct dsm *d, unsigned int argc, char **argv)
 	int r;
 
 	if (!record)
-		return dsm_refuse(d, -EINVAL, "'%s' is neither file, extents, stamp nor drop",
+		return dsm_refuse(d, -EINVAL, "Unknown record '%s', must be file, extents, stamp or drop",
 				  argv[0]);
 	if (argc < record->words)
-		return dsm_refuse(d, -EINVAL, "the form is: %s", record->form);
+		return dsm_refuse(d, -EINVAL, "Usage: %s", record->form);
 
 	r = record->add ? record->add(d, argv) : 0;
 	if (r)
@@ -478,7 +478,7 @@ static struct dsm_upload_file **dsm_sort_staged(struct dsm *d)
 
 	sorted = kvmalloc_objs(*sorted, upload->nr_files + 1, DSM_GFP);
 	if (!sorted)
-		return ERR_PTR(dsm_refuse(d, -ENOMEM, "no memory for %u files",
+		return ERR_PTR(dsm_refuse(d, -ENOMEM, "Cannot allocate %u files",
 					  upload->nr_files));
 
 	list_for_each_entry(staged, &upload->files, list) {
@@ -494,7 +494,7 @@ static struct dsm_upload_file **dsm_sort_staged(struct dsm *d)
 
 			kvfree(sorted);
 			return ERR_PTR(dsm_refuse(d, -EINVAL,
-						  "file %llu is uploaded twice", id));
+						  "Duplicate file %llu in upload", id));
 		}
 	}
 	return sorted;
@@ -515,7 +515,7 @@ static int dsm_resolve_files(struct dsm *d, const struct dsm_extent_map *old)
 		cond_resched();
 		staged->file = dsm_extent_map_file(old, staged->id);
 		if (!staged->file && staged->drop)
-			return dsm_refuse(d, -ENOENT, "drop %llu: no such file in the table",
+			return dsm_refuse(d, -ENOENT, "drop %llu: No such file in the table",
 					  staged->id);
 		if (staged->file && (staged->drop || !dsm_has_other_stamps(staged)))
 			continue;
@@ -525,7 +525,7 @@ static int dsm_resolve_files(struct dsm *d, const struct dsm_extent_map *old)
 					     dsm_file_alloc(staged->id);
 		if (!staged->file) {
 			staged->was = NULL;
-			return dsm_refuse(d, -ENOMEM, "no memory for file %llu", staged->id);
+			return dsm_refuse(d, -ENOMEM, "Cannot allocate file %llu", staged->id);
 		}
 		staged->is_new = true;
 	}
@@ -610,14 +610,14 @@ static int dsm_refuse_map(struct dsm *d, int error,
 	switch (error) {
 	case -EEXIST:
 		return dsm_refuse(d, error,
-				  "the extent of file %llu at %llu of %llu sectors overlaps with an extent of file %llu",
+				  "Extent of file %llu at %llu of %llu sectors overlaps an extent of file %llu",
 				  conflict->id, conflict->start, conflict->sectors,
 				  conflict->other_id);
 	case -E2BIG:
-		return dsm_refuse(d, -EINVAL, "a table has %u files and %u extents at most",
+		return dsm_refuse(d, -EINVAL, "Table too large (at most %u files and %u extents)",
 				  dsm_limits.files, dsm_limits.extents);
 	default:
-		return dsm_refuse(d, -ENOMEM, "no memory for a table of %u extents",
+		return dsm_refuse(d, -ENOMEM, "Cannot allocate table of %u extents",
 				  d->upload->nr);
 	}
 }

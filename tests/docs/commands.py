@@ -9,7 +9,7 @@ block:
     <!-- test: elsewhere: <who runs it>        not run
     <!-- test: instead: <why>                  these lines are run in its place
     <command>...
-    <!-- test: refused: <sentence> (<why>)     it must fail, and say so
+    <!-- test: refused: <reason> (<why>)     it must fail, and say so
     <!-- test: file: <path>                    the block is this file
 
 Words for guest.sh: step, elsewhere, refused.
@@ -66,8 +66,8 @@ def script(path):
             for at, command in commands(lines, first):
                 where = f"{path}:{at}"
                 if kind == "refused":
-                    sentence, _, why = head.partition(" (")
-                    yield ["refused", where, sentence, why.rstrip(")"), command]
+                    reason, _, why = head.partition(" (")
+                    yield ["refused", where, reason, why.rstrip(")"), command]
                 elif kind:
                     yield ["elsewhere", where, head, command]
                 else:

@@ -169,7 +169,7 @@ message t set stream_base 1
 
 # The device's blocks are 4 KiB: a write must not be divided within one
 begin t update
-refused 'an extent in parts of a block' "extent '0:49153:8' is not in whole blocks of the device, which are 8 sectors" \
+refused 'an extent in parts of a block' "Extent '0:49153:8' not aligned to blocks of 8 sectors" \
 	record t file 9 other - 0:49153:8
 dmsetup remove t
 

@@ -99,7 +99,7 @@ dmsetup create t --table '0 65536 dsm /dev/md_stack 0'
 is 'an md device does not tell its streams' "$(field t device_streams) $(field t source)" '0 stacked'
 message t set streams 8
 is 'and the user is not believed' "$(field t device_streams) $(field t source)" '0 stacked'
-refused 'leaves of an md device' 'leaves may be named of a bio-based device-mapper device only' \
+refused 'leaves of an md device' 'Leaves need a bio-based device-mapper device' \
 	dmsetup create u --table "0 65536 dsm /dev/md_stack 0 2 leaves $ssd"
 begin t full
 record t file 1 collection 1048576 0:0:4096

@@ -58,7 +58,7 @@ umount $mnt
 
 # Too great a number
 begin t full
-refused 'a file that states stream 9' 'is not a number from 0 to 8' record t file 1 collection - stamp 9 0
+refused 'a file that states stream 9' "Invalid stream '9', must be 0 to 8" record t file 1 collection - stamp 9 0
 message t set streams 12
 is 'twelve stated streams are eight' "$(streams) $(field t streams)" '8 leaves 8'
 message t set streams auto

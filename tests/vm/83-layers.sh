@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # A file system need not be on the dsm device itself: what lies between is followed,
-# down to the sector, or refused with a sentence.
+# down to the sector, or rejected with an error message.
 . "$(dirname "$0")/lib.sh"
 load_module
 modprobe xfs

@@ -34,11 +34,11 @@ works() {
 	if said=$("$@" 2>&1); then pass "$what"; else fail "$what: '$*' said: $said"; fi
 }
 
-# refused WHAT SENTENCE COMMAND...: the command must fail, and the sentence must
+# refused WHAT REASON COMMAND...: the command must fail, and the reason must
 # be in what it says, in the kernel log, or in what the device t says (the log is
 # rate limited).
 refused() {
-	local what=$1 sentence=$2 said
+	local what=$1 reason=$2 said
 
 	shift 2
 	dmesg --clear
@@ -46,11 +46,11 @@ refused() {
 		fail "$what: '$*' was not refused"
 		return
 	fi
-	[[ $said == *"$sentence"* ]] || said+=$(dmesg; message t error 2>&1)
-	if [[ $said == *"$sentence"* ]]; then
+	[[ $said == *"$reason"* ]] || said+=$(dmesg; message t error 2>&1)
+	if [[ $said == *"$reason"* ]]; then
 		pass "$what"
 	else
-		fail "$what: '$sentence' was not said, but: $said"
+		fail "$what: '$reason' was not said, but: $said"
 	fi
 }
 

@@ -20,10 +20,10 @@ boundaries() { json vg-db '[.region_list[] | select(.boundary != null) | {id, bo
 
 # stays WHAT SENTENCE DEVICE COMMAND...: refused, with the table as it was and no other loaded
 stays() {
-	local what=$1 sentence=$2 device=$3 before
+	local what=$1 reason=$2 device=$3 before
 
 	before=$(table "$device")
-	refused "$what" "$sentence" "${@:4}"
+	refused "$what" "$reason" "${@:4}"
 	is "$what: the table is as it was" "$(table "$device")" "$before"
 }
 not_loaded() { is "$1: and none is loaded" "$(dmsetup table --inactive "$2")" ''; }

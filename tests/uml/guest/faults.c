@@ -239,7 +239,7 @@ static void wait_for_discards(void)
 	} while (strstr(status, " discard_queued ") && !strstr(status, " discard_queued 0 "));
 }
 
-/* Brings about the state, and a sentence that no refusal to come will repeat. */
+/* Brings about the state, and an error that no later refusal repeats. */
 static void prepare(const struct attempt *attempt)
 {
 	if (dm_message(NAME, "begin full 65536", NULL) || dm_message(NAME, BASE, NULL) ||
@@ -262,17 +262,22 @@ static int perform(const struct attempt *attempt)
 	return dm_message(NAME, attempt->message, NULL);
 }
 
+static bool is_out_of_memory(const char *error)
+{
+	return !strncmp(error, "Cannot allocate ", 16) || !strncmp(error, "Out of memory", 13);
+}
+
 /* A refusal for want of memory changes nothing, and is explained if it was ours. */
 static void check_refused(const struct attempt *attempt, unsigned int nth,
 			  const struct view *before)
 {
 	static struct view after;
-	static char sentence[DM_REPLY];
+	static char text[DM_REPLY];
 
-	if (dm_message(NAME, "error", sentence))
+	if (dm_message(NAME, "error", text))
 		stop("%s, allocation %u: the message error is refused", attempt->what, nth);
-	if (strcmp(sentence, "unknown message 'another'") && strncmp(sentence, "no memory for ", 14))
-		stop("%s, allocation %u: refused with '%s'", attempt->what, nth, sentence);
+	if (strcmp(text, "Unknown message 'another'") && !is_out_of_memory(text))
+		stop("%s, allocation %u: refused with '%s'", attempt->what, nth, text);
 
 	look(&after);
 	if (strcmp(before->status, after.status))
@@ -322,8 +327,8 @@ static void try_message(const struct attempt *attempt)
 
 /* The constructor */
 
-/* How often the kernel log says @sentence, from the last call on. */
-static unsigned int kernel_said(int kmsg, const char *sentence)
+/* How often the kernel log says @text, from the last call on. */
+static unsigned int kernel_said(int kmsg, const char *text)
 {
 	char record[2048];
 	unsigned int times = 0;
@@ -331,7 +336,7 @@ static unsigned int kernel_said(int kmsg, const char *sentence)
 
 	while ((length = read(kmsg, record, sizeof(record) - 1)) >= 0 || errno == EPIPE) {
 		record[length < 0 ? 0 : length] = '\0';
-		times += strstr(record, sentence) != NULL;
+		times += strstr(record, text) != NULL;
 	}
 	return times;
 }
@@ -382,7 +387,7 @@ static void try_constructor(const char *features, unsigned int devices)
 	look(&after);
 	if (strcmp(before.table, after.table))
 		stop("constructor: the table line of another device has changed");
-	by_us = kernel_said(kmsg, ": dsm: no memory for the ");
+	by_us = kernel_said(kmsg, ": dsm: Cannot allocate ");
 	if (!by_us)
 		stop("constructor: it has never said what there was no memory for");
 	close(kmsg);

@@ -4,7 +4,7 @@
  *
  * Sends at least COUNT mutated messages and constructor lines, from two processes
  * to a device each.  What is accepted must be answered in a form of the manual,
- * what is refused must be refused with a sentence; the status must agree with the
+ * what is refused must be rejected with an error message; the status must agree with the
  * regions at any time, and in the end the device must work.  The same SEED gives the
  * same lines.
  */
@@ -250,7 +250,7 @@ static struct {
 	unsigned long sent[2], accepted[2];	/* messages, constructor lines */
 	struct line line;	/* the last */
 	char reply[DM_REPLY];
-	char sentence[512];	/* of the last refusal */
+	char reason[512];	/* of the last refusal */
 } w;
 
 static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *why, ...)
@@ -310,16 +310,16 @@ static bool is_good_reply(const char *reply)
 	       (queued && !reply[queued]) || is_regions_reply(reply);
 }
 
-static bool is_sentence(const char *text)
+static bool is_reason(const char *text)
 {
 	return strlen(text) > 10 && strlen(text) < 256 && strchr(text, ' ');
 }
 
-static void read_sentence(void)
+static void read_reason(void)
 {
 	if (send_message("error"))
 		fail("the message error was refused");
-	snprintf(w.sentence, sizeof(w.sentence), "%s", w.reply);
+	snprintf(w.reason, sizeof(w.reason), "%s", w.reply);
 }
 
 /* These do not come as far as the target. */
@@ -331,24 +331,24 @@ static bool is_for_dm(const char *line)
 	return !*line || *line == '@';
 }
 
-/* Puts a known sentence in the place of the last. */
-static void forget_sentence(void)
+/* Puts a known reason in place of the last. */
+static void forget_reason(void)
 {
 	if (send_message("another") != -EINVAL)
 		fail("'another' was not refused");
 }
 
-static void check_sentence(void)
+static void check_reason(void)
 {
-	read_sentence();
-	if (!is_sentence(w.sentence))
-		fail("refused with '%s', which is no sentence", w.sentence);
-	if (!strcmp(w.sentence, "unknown message 'another'"))
-		fail("refused without a sentence");
+	read_reason();
+	if (!is_reason(w.reason))
+		fail("refused with '%s', which is no error message", w.reason);
+	if (!strcmp(w.reason, "Unknown message 'another'"))
+		fail("refused without a reason");
 }
 
 /* As device-mapper reads it: a backslash quotes what follows. */
-static bool asks_for_the_sentence(const char *line)
+static bool asks_for_the_reason(const char *line)
 {
 	const char *space = " \t\n\v\f\r\xa0";
 	char word[6] = "";
@@ -363,25 +363,25 @@ static bool asks_for_the_sentence(const char *line)
 	return !strcasecmp(word, "error") && (!*line || strchr(space, *line));
 }
 
-/* Looks at every fourth sentence: that takes two more messages. */
+/* Looks at every fourth reason: that takes two more messages. */
 static void try_message(void)
 {
 	bool ask = w.sent[0]++ % 4 == 0 && !is_for_dm(w.line.text);
 	int r;
 
 	if (ask)
-		forget_sentence();
+		forget_reason();
 	r = send_message(w.line.text);
 	if (!r) {
 		w.accepted[0]++;
-		if (!is_good_reply(w.reply) && !asks_for_the_sentence(w.line.text))
+		if (!is_good_reply(w.reply) && !asks_for_the_reason(w.line.text))
 			fail("the reply '%s' has no form", w.reply);
 		return;
 	}
 	if (r != -EINVAL && r != -ENOENT && r != -EEXIST && r != -ESTALE)
 		fail("refused with %s", strerror(-r));
 	if (ask)
-		check_sentence();
+		check_reason();
 }
 
 /* Constructor lines */
@@ -408,7 +408,7 @@ static bool kernel_said_why(void)
 			continue;
 		text += strlen(ours);
 		text[strcspn(text, "\n")] = '\0';
-		said = is_sentence(text) && !strstr(text, "Unknown error") &&
+		said = is_reason(text) && !strstr(text, "Unknown error") &&
 		       !strstr(text, "(null)");
 	}
 }
