@@ -19,7 +19,7 @@
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
-# make dashboard-pictures  the documentation's pictures of the page, anew, in virtual time
+# make dashboard-pictures  the documentation's pictures of the page, in virtual time
 # make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads

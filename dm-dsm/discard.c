@@ -109,7 +109,7 @@ struct dsm_run {
 	u64 end;
 	bool in_flight;
 	ktime_t held_at;	/* when the first in @held came */
-	struct bio_list held;	/* writes that wait for it */
+	struct bio_list held;	/* writes waiting for it */
 };
 
 /*
@@ -120,7 +120,7 @@ static struct workqueue_struct *dsm_discard_workqueue;
 
 struct dsm_discard {
 	struct dsm_bits __rcu *written;	/* of the current window */
-	bool active;			/* discards may be under way */
+	bool active;			/* discards may be in flight */
 
 	/* Under d->discard_lock. */
 	bool ending;			/* goes away once the worker sleeps */
@@ -771,7 +771,7 @@ static int dsm_next_window(struct dsm *d, struct dsm_discard *dd)
 }
 
 /* Before a window: takes back what was written in the one whose slot it needs. */
-static void dsm_settle_owed(struct dsm *d, struct dsm_discard *dd)
+static void dsm_refresh_owed(struct dsm *d, struct dsm_discard *dd)
 {
 	bool complete, has_older, owes;
 	struct dsm_granule g;
@@ -800,7 +800,7 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 	if (r)
 		return r;
 
-	dsm_settle_owed(d, dd);
+	dsm_refresh_owed(d, dd);
 	/* The window before the current one needs the slot that is cleared. */
 	spin_lock_irq(&d->discard_lock);
 	if (dd->valid)
@@ -1208,7 +1208,7 @@ void dsm_discard_init(struct dsm *d)
 	d->stopped = true;	/* until it is resumed */
 }
 
-/* No bio and no message is under way, and the worker has been drained. */
+/* No bio or message is in flight, and the worker has been drained. */
 void dsm_discard_exit(struct dsm *d)
 {
 	struct dsm_discard *dd;

@@ -31,7 +31,7 @@ void dsm_bits_free(struct dsm_bits *bits);
 struct dsm_discard_status {
 	u64 window;		/* the current one; 0: none was begun */
 	u64 valid;		/* the oldest one that "discard" takes; 0: none */
-	unsigned int queued;	/* ranges that wait, and runs under way */
+	unsigned int queued;	/* ranges that wait, and runs in flight */
 	u64 owed;		/* pages: see owed.c */
 	u32 granularity;	/* bytes, of which a discard is a multiple */
 	u32 alignment;		/* bytes, at a multiple of which it starts */
@@ -70,7 +70,7 @@ static __always_inline bool dsm_discard_track(const struct dsm_bits *bits, u64 s
 void dsm_discard_track_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors);
 
 /*
- * Notes what is not a read.  Returns whether discards are under way; then
+ * Notes what is not a read.  Returns whether discards are in flight; then
  * dsm_discard_hold() is to be asked before the bio goes to the device.
  */
 bool dsm_discard_note(struct dsm *d, enum req_op op, u64 sector,
@@ -114,7 +114,7 @@ void dsm_discard_module_exit(void);
 void dsm_discard_init(struct dsm *d);
 void dsm_discard_exit(struct dsm *d);
 void dsm_discard_stop(struct dsm *d);		/* begins no discard any more */
-void dsm_discard_drain(struct dsm *d);		/* and then none is under way */
+void dsm_discard_drain(struct dsm *d);		/* none is in flight then */
 void dsm_discard_resume(struct dsm *d);
 
 #endif

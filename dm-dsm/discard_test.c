@@ -122,7 +122,7 @@ static void queue_discard(struct kunit *test, struct dsm_mock_dm *dm, u64 since,
 	KUNIT_EXPECT_TRUE(test, strstarts(dm->reply, "queued "));
 }
 
-static void settle(struct kunit *test, struct dsm_mock_dm *dm)
+static void drain(struct kunit *test, struct dsm_mock_dm *dm)
 {
 	unsigned long end = jiffies + 60 * HZ;
 
@@ -160,7 +160,7 @@ static void discard_area(struct kunit *test, struct stack *s, u64 since,
 {
 	dsm_mock_forget(s->disk);
 	queue_discard(test, s->dm, since, "0:1024");
-	settle(test, s->dm);
+	drain(test, s->dm);
 	expect_discards(test, s, expected);
 }
 
@@ -277,7 +277,7 @@ static void what_nobody_wrote_is_discarded(struct kunit *test)
 
 	queue_discard(test, s.dm, w, "64:64 256:32");
 	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 2");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "64:64 256:32");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 2);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 96);
@@ -314,7 +314,7 @@ static void ranges_are_sorted_and_joined(struct kunit *test)
 
 	queue_discard(test, s.dm, w, "512:32 64:32 96:32 0:40 16:32 1000:24");
 	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 4");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "0:48 64:64 512:32");	/* and 12 KiB are too few */
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 24);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
@@ -414,7 +414,7 @@ static void the_target_s_granularity_is_the_page(struct kunit *test)
 	u64 w = begin_window(test, s.dm);
 
 	queue_discard(test, s.dm, w, "1:63 100:100 303:8");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "8:56 104:96");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 7 + 4 + 8);
 }
@@ -458,7 +458,7 @@ static void the_device_s_granularity_is_kept(struct kunit *test)
 
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "8:1008");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, g->discards);
 }
 
@@ -479,7 +479,7 @@ static void a_partition_shifts_the_granularity(struct kunit *test)
 	w = begin_window(test, dm);
 	dsm_mock_forget(disk);
 	queue_discard(test, dm, w, "0:1024");
-	settle(test, dm);
+	drain(test, dm);
 	/* 2048 + 40 + 104 = 17 * 128 + 16, and 2048 + 40 + 1000 = 24 * 128 + 16 */
 	KUNIT_ASSERT_EQ(test, disk->nr, 1);
 	KUNIT_EXPECT_EQ(test, disk->bio[0].sector, 17 * 128 + 16);
@@ -582,29 +582,29 @@ static void an_area_has_bits_from_the_next_window_on(struct kunit *test)
 
 	table(test, s.dm, "file 1 collection - 0:0:1024 file 2 index - 0:1048576:64");
 	queue_discard(test, s.dm, first, range);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "");
 
 	second = begin_window(test, s.dm);
 	queue_discard(test, s.dm, first, range);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 128);
 	queue_discard(test, s.dm, second, range);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "1048576:64");
 
 	/* and until the last window in which the table has it */
 	map_area(test, s.dm, AREA);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, second, range);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "1048576:64");
 	third = begin_window(test, s.dm);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, second, range);
 	queue_discard(test, s.dm, third, range);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "");
 }
 
@@ -648,7 +648,7 @@ static void a_bad_range_refuses_the_message(struct kunit *test)
 	dsm_mock_expect_refusal(test, s.dm, "discard 1", -EINVAL,
 				"Usage: discard <since> <start>:<length>...");
 	dsm_mock_expect_refusal(test, s.dm, "window 1", -EINVAL, "Usage: window");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
 }
@@ -693,7 +693,7 @@ static void a_write_waits_for_the_discard_that_it_overlaps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 2);
 
 	s.disk->keeps_discards = false;
-	let_discards_go(test, &s, 1);		/* the other is still under way */
+	let_discards_go(test, &s, 1);		/* the other is still in flight */
 	KUNIT_EXPECT_EQ(test, wait_bio(test, inside), 0);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, part), 0);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, zeroes), 0);
@@ -705,7 +705,7 @@ static void a_write_waits_for_the_discard_that_it_overlaps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 72, 8), 0);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 1);
 	let_discards_go(test, &s, 1);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 2);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 4);
 }
@@ -723,7 +723,7 @@ static void a_write_waits_for_both_discards_that_it_overlaps(struct kunit *test)
 	across = start_bio(test, s.dm, REQ_OP_WRITE_ZEROES, 30, 16);
 	let_discards_go(test, &s, 1);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, across), 0);
-	settle(test, s.dm);
+	drain(test, s.dm);
 
 	keep_discard(test, &s, "0:32 40:40", 2);
 	across = start_bio(test, s.dm, REQ_OP_WRITE_ZEROES, 30, 16);
@@ -757,14 +757,14 @@ static void a_write_does_not_wait_for_discards_that_are_not_sent_yet(struct kuni
 	let_discards_go(test, &s, 1);
 	dsm_mock_wait_kept(test, s.disk, 1);
 	let_discards_go(test, &s, 1);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
 	KUNIT_EXPECT_TRUE(test, early);
 	expect_discards(test, &s, "64:64 512:64 1024:64");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 1);
 }
 
-static void a_nowait_write_is_told_to_come_again(struct kunit *test)
+static void a_nowait_write_is_to_come_again(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 
@@ -775,7 +775,7 @@ static void a_nowait_write_is_told_to_come_again(struct kunit *test)
 			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 128, 8, 0, 0));
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
 	let_discards_go(test, &s, 1);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	KUNIT_EXPECT_EQ(test, 0,
 			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 64, 8, 0, 0));
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 64), 1);
@@ -794,7 +794,7 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 520, 8), 0);
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "64:64 528:48");
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
 }
@@ -825,7 +825,7 @@ static void a_window_under_way_does_not_let_a_write_through(struct kunit *test)
 	queue_discard(test, s.dm, next, "640:64");
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "256:64 640:64");
 }
 
@@ -836,7 +836,7 @@ static void a_failed_discard_is_forgotten(struct kunit *test)
 
 	s.disk->discards_fail = BLK_STS_IOERR;
 	queue_discard(test, s.dm, w, "64:64 512:64");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	s.disk->discards_fail = 0;
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_failed"), 2);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 0);
@@ -881,7 +881,7 @@ static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 64), 2);
 
-	/* Then nothing is kept of it: the numbers begin anew. */
+	/* Then nothing is kept of it: the numbers start over. */
 	for (int i = 0; i < 10000; i++) {
 		take(test, s.dm, "set discard on");
 		last = w;
@@ -939,7 +939,7 @@ static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
 	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
 	KUNIT_EXPECT_EQ(test, l->result, 0);
 	flush_work(&l->work);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "64:64");		/* what waited was refused */
 	s.disk->keeps_discards = false;
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
@@ -1057,7 +1057,7 @@ static void a_check_waits_for_writes_that_do_not_know_of_it(struct kunit *test)
 	leave_mapping(test, m);
 	dsm_mock_wait_kept(test, s.disk, 1);
 	dsm_mock_complete(s.disk, 1);
-	settle(test, s.dm);
+	drain(test, s.dm);
 }
 
 /*
@@ -1114,7 +1114,7 @@ static bool note_while_discards_begin(struct kunit *test, struct dsm_mock_dm *dm
 	smp_rmb();	/* pairs with the lock that publishes it */
 	met = !rcu_access_pointer(n->d->written) && !READ_ONCE(*last);
 	kunit_release_action(test, end_noting, n);
-	settle(test, dm);
+	drain(test, dm);
 	return met;
 }
 
@@ -1200,7 +1200,7 @@ static void a_queue_holds_65536_ranges(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 65537);
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	settle(test, s.dm);
+	drain(test, s.dm);
 	expect_discards(test, &s, "0:64");
 }
 
@@ -1247,7 +1247,7 @@ static void many_runs_take_several_plugs(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, page * 8, 8), 0);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "0:65536");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 910);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 910 * 64);
 	KUNIT_EXPECT_EQ(test, s.disk->nr, 910);
@@ -1267,7 +1267,7 @@ static void a_long_range_is_discarded_whole(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 1048576, 8), 0);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "0:2093056");
-	settle(test, s.dm);
+	drain(test, s.dm);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 2093056 - 8);
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 8);
 	for (int i = 0; i < s.disk->nr; i++) {
@@ -1302,7 +1302,7 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(a_write_waits_for_the_discard_that_it_overlaps),
 	KUNIT_CASE(a_write_waits_for_both_discards_that_it_overlaps),
 	KUNIT_CASE(a_write_does_not_wait_for_discards_that_are_not_sent_yet),
-	KUNIT_CASE(a_nowait_write_is_told_to_come_again),
+	KUNIT_CASE(a_nowait_write_is_to_come_again),
 	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
 	KUNIT_CASE(a_window_under_way_does_not_let_a_write_through),
 	KUNIT_CASE(a_failed_discard_is_forgotten),

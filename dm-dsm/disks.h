@@ -2,12 +2,11 @@
 /*
  * Every disk of the machine.
  *
- * What lies below a stacked device may be exchanged at any time (a table is reloaded,
- * a spare comes in), and nobody is told above.  NVMe fails a write whose stream is
- * greater than the namespace takes, and drivers that have no streams do not look.
- * Whatever is exchanged for whatever, a write ends on disks that exist: a stream that
- * all those take that have any is refused by none.  So that is the most that a write
- * to a stacked device carries.
+ * What lies below a stacked device may be replaced at any time (a table is reloaded,
+ * a hot spare comes in) without notice to those above.  NVMe fails a write whose stream
+ * is greater than the namespace has; drivers without streams ignore it.  A write always
+ * ends on some disk of the machine, so no disk rejects a stream that every disk with
+ * streams has.  That is the greatest stream that a write to a stacked device carries.
  */
 #ifndef DSM_DISKS_H
 #define DSM_DISKS_H

@@ -64,7 +64,7 @@ struct dsm {
 	union dsm_stamp kept;		/* mask: what stays of a write's own stamp */
 	u8 device_streams;		/* no bio leaves with a greater stream */
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
-	struct dsm_bits __rcu *written;	/* NULL: discards are off, or may be under way */
+	struct dsm_bits __rcu *written;	/* NULL: discards are off, or may be in flight */
 	unsigned int unsettled;		/* not 0: no write gets a stream */
 
 	/* Control, under the lock; writes of the above too. */
@@ -135,7 +135,7 @@ void dsm_status(struct dm_target *ti, status_type_t type,
  * upload.c.  All need the lock, and return 0 or what dsm_refuse() returned.
  *
  * An upload has a number, which all its messages give: those of somebody else are
- * refused and leave it alone.  A record that is refused ends its upload, another
+ * refused and do not touch it.  A record that is refused ends its upload, another
  * begin does, and so does a time without a message.
  */
 int dsm_upload_begin(struct dsm *d, bool full, u64 *number);
@@ -148,7 +148,7 @@ size_t dsm_upload_emit(const struct dsm *d, char *result, size_t sz,
 		       unsigned int maxlen);
 void dsm_upload_expire(struct work_struct *work);	/* takes the lock */
 extern unsigned int dsm_upload_timeout;	/* milliseconds; a parameter of the module */
-void dsm_table_free(struct dsm *d);	/* no write may be under way */
+void dsm_table_free(struct dsm *d);	/* no write may be in flight */
 bool dsm_is_upload_record(const char *word);
 const char *dsm_class_name(enum dsm_class class);
 
@@ -171,7 +171,7 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done);
 /* relayout.c */
 
 /*
- * Lays the streams out anew after a change of parameters, or when the device
+ * Redoes the stream layout after a change of parameters, or when the device
  * takes another number of streams.  With a layout that differs, or @force, every
  * region gets its initial stream.  On return no write is on its way through the
  * target with a stream that the device does not take any more.  Needs the lock.
@@ -179,8 +179,8 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done);
 void dsm_relayout(struct dsm *d, bool force);
 
 /*
- * For a resume that must not wait for the lock.  Until the streams are laid out anew,
- * soon, no write gets one: the device below may have fewer.
+ * For a resume, which must not wait for the lock.  Until the streams are laid out
+ * again, soon, no write gets one: the underlying device may have fewer.
  */
 void dsm_relayout_later(struct dsm *d);
 void dsm_relayout_work(struct work_struct *work);

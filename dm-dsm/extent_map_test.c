@@ -276,7 +276,7 @@ static void model_extent(struct table *t, int file, u64 offset, u32 start, u32 s
 	}
 }
 
-/* Drops a file's sectors, and measures the gaps anew. */
+/* Drops a file's sectors, and measures the gaps again. */
 static void model_drop(struct table *t, int file)
 {
 	for (u32 i = 0; i < SECTORS; i++)

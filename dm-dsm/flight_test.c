@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Writes that are under way while something else happens: at the disk, or in the
+ * Writes in flight while something else happens: at the disk, or in the
  * write path on another processor.
  */
 #include <kunit/test.h>

@@ -93,7 +93,7 @@ static void expect_stamp(struct kunit *test, struct dsm_mock_dm *dm,
 	KUNIT_EXPECT_EQ(test, disk->bio[0].hint, hint);
 }
 
-static void resume_anew(struct kunit *test, struct dsm_mock_dm *dm)
+static void resume_again(struct kunit *test, struct dsm_mock_dm *dm)
 {
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(dm), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
@@ -141,7 +141,7 @@ static void a_stacked_device_may_tell_by_itself(struct kunit *test)
 
 /* Whose leaves are */
 
-static void the_leaf_tells(struct kunit *test)
+static void the_leaf_reports(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), line(test, 0, "", disk, NULL));
@@ -231,7 +231,7 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 			   format(test, " leaves %s,%s", first, second));
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(dm, "dsm", table, NULL), 0);
-	resume_anew(test, dm);
+	resume_again(test, dm);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
 	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 	dsm_mock_expect_refusal(test, dm, "set Leaves 1:0", -EINVAL,
@@ -294,13 +294,13 @@ static void wrong_leaves_are_refused(struct kunit *test)
 
 /* What changes below a live target */
 
-static void a_leaf_is_asked_anew(struct kunit *test)
+static void a_leaf_is_asked_again(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), line(test, 0, "", disk, NULL));
 
 	dsm_mock_set_streams(disk, 3);
-	resume_anew(test, dm);
+	resume_again(test, dm);
 	expect_status(test, dm, "layout file groups 1 device_streams 3 source leaves streams 3 ");
 	expect_all_taken(test, dm, disk);
 
@@ -314,7 +314,7 @@ static void a_leaf_is_asked_anew(struct kunit *test)
 	expect_status(test, dm, "device_streams 0 source none streams 0 ");
 }
 
-/* As pvmove or lvextend might: nobody tells the target. */
+/* As pvmove or lvextend might: without notice to the target. */
 static void a_table_below_is_reloaded_to_a_disk_that_takes_fewer(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8), *other = dsm_mock_disk(test, 5);
@@ -325,7 +325,7 @@ static void a_table_below_is_reloaded_to_a_disk_that_takes_fewer(struct kunit *t
 	expect_all_taken(test, dm, disk);
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(linear, "linear", "%s 0", other->bdev), 0);
-	resume_anew(test, linear);
+	resume_again(test, linear);
 	expect_all_taken(test, dm, other);
 	KUNIT_EXPECT_EQ(test, other->nr, 9);
 
@@ -350,16 +350,16 @@ static void a_disk_comes_later_and_takes_fewer(struct kunit *test)
 	other = dsm_mock_disk(test, 3);
 	expect_status(test, dm, "layout file groups 1 device_streams 3 source machine streams 3 ");
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(linear, "linear", "%s 0", other->bdev), 0);
-	resume_anew(test, linear);
+	resume_again(test, linear);
 	expect_all_taken(test, dm, other);
 	expect_all_taken(test, hints, disk);
 
 	/* Where no disk looks at streams they may be anything. */
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(linear, "linear", "%s 0", without->bdev), 0);
-	resume_anew(test, linear);
+	resume_again(test, linear);
 	expect_all_taken(test, dm, without);
 
-	/* It has gone: not believed before the device is asked anew. */
+	/* It has gone: not believed before the device is asked again. */
 	dsm_mock_remove(test, other);
 	expect_status(test, dm, "device_streams 3 source machine ");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
@@ -393,13 +393,13 @@ static struct kunit_case leaves_cases[] = {
 	KUNIT_CASE(a_stacked_device_gets_hints_alone),
 	KUNIT_CASE(nobody_states_more_than_is_known),
 	KUNIT_CASE(a_stacked_device_may_tell_by_itself),
-	KUNIT_CASE(the_leaf_tells),
+	KUNIT_CASE(the_leaf_reports),
 	KUNIT_CASE_PARAM(the_least_of_the_leaves_counts, leaf_gen_params),
 	KUNIT_CASE(a_leaf_may_be_a_partition),
 	KUNIT_CASE(a_target_lies_above_another),
 	KUNIT_CASE(leaves_are_in_the_table_line),
 	KUNIT_CASE(wrong_leaves_are_refused),
-	KUNIT_CASE(a_leaf_is_asked_anew),
+	KUNIT_CASE(a_leaf_is_asked_again),
 	KUNIT_CASE(a_table_below_is_reloaded_to_a_disk_that_takes_fewer),
 	KUNIT_CASE(a_disk_comes_later_and_takes_fewer),
 	KUNIT_CASE(a_leaf_vanishes),

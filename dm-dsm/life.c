@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The policy life: whole files of all types, in groups of those that are written anew
- * after a like time.
+ * The policy life: whole files of all types, grouped by how soon they are rewritten.
  *
  * How hot a file is says how much of what it holds is written in a window.  The
  * hotnesses, each with the weight of what was written, are cut into groups so that the
@@ -20,10 +19,10 @@
 /* With weights of no more bits no moment overflows, and no quotient of moments. */
 #define DSM_LIFE_WEIGHT_BITS 48
 
-/* What a file was written before its hotness is its own; until then it has the mean's. */
+/* Minimum pages written before a file has a hotness of its own, not the mean */
 #define DSM_LIFE_KNOWN	(64 << DSM_WRITTEN_SHIFT)
 
-/* What counts of a window in the next one: seven eighths. */
+/* Decay per window: 7/8 */
 static u64 dsm_life_decay(u64 written)
 {
 	return written - written / 8;

@@ -364,7 +364,7 @@ static void a_file_that_stays_keeps_its_counters(struct kunit *test)
 			      "1 collection 4096 bottom 4096 0 0 - - 1 3 5 0\n"
 			      "1 collection 4096 top 16384 0 0 - - 2 4 3 3\n");
 
-	/* with another class it begins anew */
+	/* with another class it starts over */
 	dsm_mock_begin(test, dm, "begin update 65536 2");
 	take(test, dm, "upload # file 1 index 4096 0:1000:8 8:64:32");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 3 files 1 extents 2");
@@ -544,7 +544,7 @@ static void an_upload_can_be_abandoned(struct kunit *test)
 	take(test, dm, "upload # file 9 other - 0:400:8");
 }
 
-/* Whose number is not that of the upload under way has no part in it. */
+/* Whose number is not that of the upload in progress has no part in it. */
 static void an_upload_has_one_owner(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
@@ -570,7 +570,7 @@ static void an_upload_has_one_owner(struct kunit *test)
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 7");
 	dsm_mock_expect_reply(test, dm, "regions 1 1", "2 journal - bottom 4096 0 0 - - - 2 2 0\n");
 
-	/* it is told so later as well, and may not update what it has not seen */
+	/* it gets the same error later, and may not update what it has not seen */
 	dm->upload = theirs;
 	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE,
 				"Upload # was replaced by a later one");

@@ -14,7 +14,7 @@
 #include "mock_test.h"
 
 /* Guards against waiting for ever; nothing is measured by it. */
-#define DSM_MOCK_PATIENCE (600 * HZ)
+#define DSM_MOCK_TIMEOUT (600 * HZ)
 
 /* Data */
 
@@ -208,7 +208,7 @@ static void dsm_mock_end(struct dsm_mock_disk *disk, struct bio *bio)
 void dsm_mock_wait_kept(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr)
 {
 	wait_event_timeout(disk->kept_more, READ_ONCE(disk->nr_kept) >= nr,
-			   DSM_MOCK_PATIENCE);
+			   DSM_MOCK_TIMEOUT);
 	KUNIT_ASSERT_EQ(test, READ_ONCE(disk->nr_kept), nr);
 }
 
@@ -479,7 +479,7 @@ void dsm_mock_wait_held(struct kunit *test, struct dsm_mock_disk *disk, unsigned
 {
 	KUNIT_ASSERT_GT_MSG(test, wait_event_timeout(disk->arrival,
 						     dsm_mock_nr_held(disk) >= nr,
-						     DSM_MOCK_PATIENCE), 0,
+						     DSM_MOCK_TIMEOUT), 0,
 			    "%u bios are held, not %u", dsm_mock_nr_held(disk), nr);
 }
 
@@ -960,7 +960,7 @@ int dsm_mock_finish(struct dsm_mock_write *write)
 {
 	int r;
 
-	if (!wait_for_completion_timeout(&write->done, DSM_MOCK_PATIENCE))
+	if (!wait_for_completion_timeout(&write->done, DSM_MOCK_TIMEOUT))
 		return -ETIMEDOUT;	/* and it is never freed */
 	r = blk_status_to_errno(write->bio->bi_status);
 	dsm_mock_free_bio(write->bio);

@@ -98,7 +98,7 @@ static u64 field(struct rig *r, const char *name)
 	return value;
 }
 
-static void settle(struct rig *r)
+static void drain(struct rig *r)
 {
 	unsigned long end = jiffies + 60 * HZ;
 
@@ -135,7 +135,7 @@ static void expect_discards(struct rig *r, const char *expected)
 static void discard_since(struct rig *r, u64 since, const char *ranges, const char *expected)
 {
 	queue_since(r, since, ranges);
-	settle(r);
+	drain(r);
 	expect_discards(r, expected);
 }
 
@@ -321,7 +321,7 @@ static void what_was_queued_before_is_forgotten(struct kunit *test)
 	queue_since(&r, r.window, "512:256 768:128");
 	dsm_mock_expect_reply(test, r.dm, "forget", "");
 	let_all_go(r.disk);
-	settle(&r);
+	drain(&r);
 	expect_discards(&r, "0:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 384);
@@ -393,7 +393,7 @@ static void a_write_waits_for_a_discard_of_what_is_owed(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, dsm_mock_is_done(write));
 	let_all_go(r.disk);
 	KUNIT_EXPECT_EQ(test, dsm_mock_finish(write), 0);
-	settle(&r);
+	drain(&r);
 	expect_discards(&r, "0:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 1);
 	discard(&r, "128:8", "");
@@ -412,7 +412,7 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	queue_since(&r, r.window, "128:128");
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(r.dm, 8, 8), 0);
 	let_all_go(r.disk);
-	settle(&r);
+	drain(&r);
 	expect_discards(&r, "512:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 0);
 }
@@ -486,11 +486,11 @@ static void a_partition_shifts_the_granule(struct kunit *test)
 	map_files(&r, "file 1 collection - 0:0:8192");
 	begin_window(&r);
 	queue_since(&r, r.window, "0:2000");
-	settle(&r);
+	drain(&r);
 	KUNIT_EXPECT_EQ(test, field(&r, "discarded"), 0);
 	windows(&r, 2);
 	queue_since(&r, r.window, "2000:4112");
-	settle(&r);
+	drain(&r);
 	/* 2048 + 40 + 2008 = 4096: the partition does not begin at a multiple */
 	KUNIT_ASSERT_EQ(test, disk->nr, 1);
 	KUNIT_EXPECT_EQ(test, disk->bio[0].sector, 4096);
@@ -615,7 +615,7 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 	}
 	dsm_mock_forget(r->disk);
 	queue_since(r, since, ranges + 1);
-	settle(r);
+	drain(r);
 	for (unsigned int i = 0; i < r->disk->nr; i++) {
 		u64 first = (r->disk->bio[i].sector - START) / 8;
 

@@ -185,7 +185,7 @@ static void without_writes_every_region_is_group_1(struct kunit *test)
 	expect_next(test, &file[0], 1, 1);
 }
 
-static void no_files_are_no_trouble(struct kunit *test)
+static void no_files_are_no_problem(struct kunit *test)
 {
 	dsm_policy_checkpoint(&paper, NULL, 0, 0, &life);
 }
@@ -386,7 +386,7 @@ static void taken_literally_eq_5_leaves_it_with_the_coldest(struct kunit *test)
 	}
 }
 
-static void a_primary_index_that_is_none_any_more_is_predicted_anew(struct kunit *test)
+static void a_primary_index_that_is_none_any_more_is_predicted_again(struct kunit *test)
 {
 	struct dsm_policy_params params = paper;
 	struct dsm_file_window file[] = {
@@ -588,7 +588,7 @@ static struct kunit_case policies_cases[] = {
 	KUNIT_CASE(equal_hotness_is_group_1),
 	KUNIT_CASE(one_region_alone_is_group_1),
 	KUNIT_CASE(without_writes_every_region_is_group_1),
-	KUNIT_CASE(no_files_are_no_trouble),
+	KUNIT_CASE(no_files_are_no_problem),
 	KUNIT_CASE(an_idle_region_takes_no_part_in_min_and_max),
 	KUNIT_CASE(collections_and_indexes_are_grouped_apart),
 	KUNIT_CASE_PARAM(the_primary_filter_is_line_16_of_fig_9, filter_gen_params),
@@ -596,7 +596,7 @@ static struct kunit_case policies_cases[] = {
 	KUNIT_CASE_PARAM(prediction_is_eq_5, prediction_gen_params),
 	KUNIT_CASE(a_file_with_one_side_is_where_it_was_found),
 	KUNIT_CASE(taken_literally_eq_5_leaves_it_with_the_coldest),
-	KUNIT_CASE(a_primary_index_that_is_none_any_more_is_predicted_anew),
+	KUNIT_CASE(a_primary_index_that_is_none_any_more_is_predicted_again),
 	KUNIT_CASE_PARAM(before_the_first_window_groups_go_by_class_and_side, initial_gen_params),
 	KUNIT_CASE(fixed_policies_measure_and_do_not_move),
 	KUNIT_CASE(life_groups_files_of_all_types_by_what_is_written_of_them),

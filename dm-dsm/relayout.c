@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * When the streams are laid out anew, and what writes get then.
+ * When the stream layout changes, and what writes get then.
  */
 #include <linux/minmax.h>
 #include <linux/rcupdate.h>

@@ -25,7 +25,7 @@ static const struct device_case {
 
 KUNIT_ARRAY_PARAM_DESC(device, device_cases, what);
 
-static void a_disk_tells_its_streams(struct kunit *test)
+static void a_disk_reports_its_streams(struct kunit *test)
 {
 	const struct device_case *c = test->param_value;
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, c->limit);
@@ -255,7 +255,7 @@ static void hints_can_be_switched_off(struct kunit *test)
 }
 
 static struct kunit_case streams_cases[] = {
-	KUNIT_CASE_PARAM(a_disk_tells_its_streams, device_gen_params),
+	KUNIT_CASE_PARAM(a_disk_reports_its_streams, device_gen_params),
 	KUNIT_CASE_PARAM(a_partition_has_the_streams_of_its_disk, device_gen_params),
 	KUNIT_CASE_PARAM(a_layout_is_the_documented_one, layout_gen_params),
 	KUNIT_CASE_SLOW(no_stamp_lies_outside_the_streams),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What comes while the device is suspended, or while somebody has the target's lock.
- * On a kernel with lockdep the constructor has told it that a reclaim may wait for the
+ * On a kernel with lockdep the constructor has taught it that a reclaim may wait for the
  * lock, so that it reports every allocation of a message that may start I/O.
  */
 #include <kunit/test.h>
@@ -12,13 +12,13 @@
 #include "dsm.h"
 #include "mock_test.h"
 
-#define PATIENCE	(10 * HZ)	/* of a holder whom nobody lets go */
+#define TIMEOUT		(10 * HZ)	/* of a holder whom nobody lets go */
 
 /* Somebody who has the lock, and how it went with the resume meanwhile. */
 static struct holder {
 	struct dsm *d;
 	struct completion holds, may_go, is_gone;
-	bool lost_patience;
+	bool timed_out;
 	dm_resume_fn resume;		/* the target's own */
 } holder;
 
@@ -26,8 +26,8 @@ static int hold_the_lock(void *unused)
 {
 	mutex_lock(&holder.d->lock);
 	complete(&holder.holds);
-	if (!wait_for_completion_timeout(&holder.may_go, PATIENCE))
-		holder.lost_patience = true;
+	if (!wait_for_completion_timeout(&holder.may_go, TIMEOUT))
+		holder.timed_out = true;
 	mutex_unlock(&holder.d->lock);
 	complete(&holder.is_gone);
 	return 0;
@@ -72,7 +72,7 @@ static void a_resume_waits_for_no_message(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_resume, NULL), 0);
 	dsm_target.resume = resume_while_the_lock_is_held;
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
-	KUNIT_EXPECT_FALSE(test, holder.lost_patience);
+	KUNIT_EXPECT_FALSE(test, holder.timed_out);
 
 	KUNIT_EXPECT_EQ(test, stream_of_a_write(test, dm, disk), 0);
 	complete(&holder.may_go);

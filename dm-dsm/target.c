@@ -4,7 +4,7 @@
  *
  * A write is looked up in a table of file extents, counted for its region (one
  * side of a file's boundary) and stamped with the region's stream.  At each
- * checkpoint of the database the regions are grouped by hotness anew.
+ * checkpoint of the database the regions are regrouped by hotness.
  * Documentation/dsm.rst describes the interface.
  */
 #include <linux/bio.h>
@@ -202,7 +202,7 @@ static __always_inline void dsm_remap(const struct dsm *d, struct bio *bio)
 	bio_set_dev(bio, d->bdev);
 }
 
-/* Apart, so that a read saves no registers */
+/* noinline: keeps register spills out of the read path */
 static noinline __noclone int dsm_map_write(struct dm_target *ti, struct bio *bio)
 {
 	struct dsm *d = ti->private;
@@ -221,7 +221,7 @@ static noinline int dsm_map_other(struct dm_target *ti, struct bio *bio)
 	/*
 	 * dm marks a polled bio with this as the head of its list of clones.  When the
 	 * bio is divided, dm sends the rest of it round again and the next clone inherits
-	 * the mark, but no list: a dm device below would follow a NULL pointer, and
+	 * the mark, but no list: an underlying dm device would follow a NULL pointer, and
 	 * NVMe has a use of its own for the bit.
 	 */
 	bio->bi_opf &= ~REQ_DRV;
@@ -359,8 +359,8 @@ static void dsm_free(struct dm_target *ti, struct dsm *d)
 }
 
 /*
- * Tells lockdep that a reclaim may wait for who has the lock: what is allocated under
- * it must not start one that waits for I/O.
+ * Teach lockdep that d->lock is taken in reclaim context: allocations under it must not
+ * start a reclaim that waits for I/O.
  */
 static void dsm_lock_is_for_reclaim(struct dsm *d)
 {
@@ -444,7 +444,7 @@ static void dsm_dtr(struct dm_target *ti)
 	dsm_free(ti, d);
 }
 
-/* Discards of ours are done before the device below may change. */
+/* Our discards complete before the underlying device may change. */
 static void dsm_presuspend(struct dm_target *ti)
 {
 	dsm_discard_stop(ti->private);
@@ -461,8 +461,8 @@ static void dsm_postsuspend(struct dm_target *ti)
 }
 
 /*
- * The device below may have been set up anew while we were suspended.  A message may
- * have the lock for long, and must not hold up those whose I/O waits for us.
+ * The underlying device may have changed while we were suspended.  A message may hold
+ * the lock for long, and must not hold up I/O that waits for the resume.
  */
 static void dsm_resume(struct dm_target *ti)
 {

@@ -114,7 +114,7 @@ static int dsm_upload_not_there(struct dsm *d, u64 number)
 	return dsm_refuse(d, -ESTALE, "No upload %llu", number);
 }
 
-/* Whether the upload under way is that with this number: its owner's message. */
+/* Whether the upload in progress is that with this number: its owner's message. */
 static int dsm_upload_own(struct dsm *d, const char *word)
 {
 	u64 number;
@@ -131,15 +131,15 @@ static int dsm_upload_own(struct dsm *d, const char *word)
 void dsm_upload_expire(struct work_struct *work)
 {
 	struct dsm *d = container_of(to_delayed_work(work), struct dsm, upload_timer);
-	unsigned long patience = msecs_to_jiffies(READ_ONCE(dsm_upload_timeout)), idle;
+	unsigned long timeout = msecs_to_jiffies(READ_ONCE(dsm_upload_timeout)), idle;
 
 	mutex_lock(&d->lock);
 	if (d->upload) {
 		idle = jiffies - d->upload->heard;
-		if (idle >= patience)
+		if (idle >= timeout)
 			dsm_upload_end(d, DSM_UPLOAD_IDLE);
 		else
-			schedule_delayed_work(&d->upload_timer, patience - idle);
+			schedule_delayed_work(&d->upload_timer, timeout - idle);
 	}
 	mutex_unlock(&d->lock);
 }
@@ -703,7 +703,7 @@ static void dsm_apply_files(struct dsm *d)
 }
 
 /* The files are the table's now, and no write finds those that they succeed. */
-static void dsm_settle_files(struct dsm_upload *upload)
+static void dsm_retire_files(struct dsm_upload *upload)
 {
 	struct dsm_upload_file *staged;
 
@@ -728,7 +728,7 @@ static void dsm_publish(struct dsm *d, struct dsm_extent_map *old,
 	dsm_set_direct(d);
 	synchronize_rcu();
 
-	dsm_settle_files(d->upload);
+	dsm_retire_files(d->upload);
 	for (u32 i = 0; old && i < old->nr_files; i++) {
 		if (old->file[i]->replaced)
 			dsm_file_free(old->file[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Targets on stacked devices, which are laid out anew when a disk comes; see disks.h.
+ * Targets on stacked devices, which are laid out again when a disk comes; see disks.h.
  */
 #ifndef DSM_WATCH_H
 #define DSM_WATCH_H
@@ -8,7 +8,7 @@
 struct dsm;
 
 /*
- * From now on @d, which has a device, is laid out anew when a disk comes that takes
+ * From now on @d, which has a device, is laid out again when a disk comes that takes
  * fewer streams than @d->device_streams, before anybody can open that disk.  The
  * driver core calls for it, with a lock of the class of disks held, and @d->lock is
  * taken below that: nothing that opens a disk (and may find partitions) may hold

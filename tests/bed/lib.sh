@@ -8,7 +8,7 @@ bed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 checkout=$(cd "$bed/../.." && pwd -P)
 cache=$(realpath -m "${DSM_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/dm-dsm}")
 
-say() { printf 'bed: %s\n' "$*" >&2; }
+say() { printf 'tests/bed: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
 # usage: the comment block below the SPDX line of the command is its manual.
@@ -35,7 +35,7 @@ recipe_of() {
 	esac
 }
 
-# A bed with recipes of its own defines this; they are relative to its folder.
+# A test environment with recipes of its own defines this; they are relative to its folder.
 more_recipes() { :; }
 
 artefact() {
@@ -291,7 +291,7 @@ host_folders() {
 	esac
 }
 
-# Who waits for bwrap is not told what processor time was used within. With DSM_TIMES, a
+# Who waits for bwrap does not learn what processor time was used within. With DSM_TIMES, a
 # file, that is written there by what set_timed has put before a command.
 set_timed() {
 	timed=()

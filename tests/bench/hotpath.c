@@ -256,7 +256,7 @@ static unsigned long long field(const char *name, const char *field)
 	return strtoull(at + strlen(field), NULL, 10);
 }
 
-/* Nanoseconds that the kernel's workers have run, if it tells. */
+/* Nanoseconds that the kernel's workers have run, if it reports that. */
 static uint64_t workers_ns(void)
 {
 	DIR *proc = opendir("/proc");

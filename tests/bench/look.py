@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What all pictures have in common: a policy has the same colour in each of them, one that
 the colour-blind can tell from the others (Okabe and Ito's), and an axis says which way is
-better. The ground is white, so that they can be read on a dark page as well."""
+better. The background is white, so that they can be read on a dark page as well."""
 
 import matplotlib
 

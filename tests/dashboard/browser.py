@@ -8,12 +8,12 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-PATIENCE = 900  # seconds; by then all hangs
+TIMEOUT = 900  # seconds; by then all hangs
 
 
 def until(of):
     """What `of` gives as soon as that is true; what it waits for goes on meanwhile."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while True:
         try:
             got = of()

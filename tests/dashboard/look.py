@@ -18,7 +18,7 @@ from pathlib import Path
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from browser import Browser, PATIENCE, until
+from browser import Browser, TIMEOUT, until
 
 port, bell, out = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 dashboard = json.loads(Path(sys.argv[4]).read_text())
@@ -37,14 +37,14 @@ def same(what, got, wanted):
 
 
 def get(url):
-    with urllib.request.urlopen(url, timeout=PATIENCE) as reply:
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as reply:
         return reply.read().decode()
 
 
 def ring():
     """The listener in the guest may not be there yet; QEMU closes what it does not take."""
     def taken():
-        with socket.create_connection(("127.0.0.1", bell), timeout=PATIENCE) as caller:
+        with socket.create_connection(("127.0.0.1", bell), timeout=TIMEOUT) as caller:
             try:
                 return caller.recv(1) == b"!"
             except OSError:
@@ -111,14 +111,14 @@ def look_with_prometheus(prometheus):
         except OSError as e:
             test(f"Prometheus understands {title}", False, f"{query}: {e}")
     ages = [float(r["value"][1]) for r in prometheus.results("time() - dsm_last_checkpoint_timestamp_seconds")]
-    test("the last checkpoint was not long ago", len(ages) == 2 and all(-1 < age < PATIENCE for age in ages), f"{ages}")
+    test("the last checkpoint was not long ago", len(ages) == 2 and all(-1 < age < TIMEOUT for age in ages), f"{ages}")
     # There is no moment before the first checkpoint, and windows are 0 then.
     moments = "dsm_last_checkpoint_timestamp_seconds"
     windows = f"(dsm_windows_total and on(device) {moments})"
     one = prometheus.results(f"changes({moments}[1h:1s]) == changes({windows}[1h:1s])")
     same("and is one moment until the next", sorted(r["metric"]["device"] for r in one), ["rs0", "rs1"])
     waf = prometheus.results("dsm_drive_media_written_bytes_total / dsm_drive_host_written_bytes_total")
-    same("only the drive with FDP tells what it writes", [r["metric"]["device"] for r in waf], ["rs0"])
+    same("only the drive with FDP reports what it writes", [r["metric"]["device"] for r in waf], ["rs0"])
 
 
 # ---- the browser ------------------------------------------------------------
@@ -239,7 +239,7 @@ def look_at_devices(browser):
     same("another one is a click away", browser.driver.title, "rs1 – dm-dsm")
     test("its address says so", browser.driver.current_url.endswith("#rs1"), browser.driver.current_url)
     said = browser.text("#wa .none")
-    test(f"a drive that does not tell is told ({said})", said.startswith("It cannot be known: nvme"), said)
+    test(f"a drive that reports nothing is named ({said})", said.startswith("It cannot be known: nvme"), said)
     browser.driver.find_element(By.CSS_SELECTOR, "#ranges input[value='3600']").click()
     same("an hour is shown when it is asked for", browser.run("return document.querySelector('#ranges input:checked').value"), "3600")
 

@@ -29,7 +29,7 @@ discarded_sectors() { awk '{ print $14 }' "/sys/block/$(basename "$ssd")/stat"; 
 
 step "policy $policy, discard $discard: dsmctl create dsm $ssd --policy $policy"
 dsmctl create dsm "$ssd" --policy "$policy"
-# -K: what the drive is told to discard is what checkpoints have freed, and nothing else.
+# -K: the drive discards what checkpoints have freed, and nothing else.
 mkfs.xfs -q -K /dev/mapper/dsm
 mount /dev/mapper/dsm /mnt
 mkdir $db

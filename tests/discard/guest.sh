@@ -70,7 +70,7 @@ device() {
 
 make_fs() {
 	if [[ $fs == xfs ]]; then mkfs.xfs -q -f /dev/mapper/t; else mkfs.ext4 -q -F /dev/mapper/t; fi
-	# A discard is under way for a while, and lets later writes pass.
+	# A discard is in flight for a while, and lets later writes pass.
 	echo 2 >/sys/module/streamdisk/parameters/discard_ms
 }
 

@@ -9,7 +9,7 @@ block:
     <!-- test: elsewhere: <who runs it>        not run
     <!-- test: instead: <why>                  these lines are run in its place
     <command>...
-    <!-- test: refused: <reason> (<why>)     it must fail, and say so
+    <!-- test: refused: <reason> (<why>)       it must fail, and say so
     <!-- test: file: <path>                    the block is this file
 
 Words for guest.sh: step, elsewhere, refused.

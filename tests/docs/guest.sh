@@ -42,7 +42,7 @@ step() { # WHERE COMMAND
 	if ((!status)); then pass "$1: $2"; else fail "$1: $2: status $status: $(tail -n 3 /tmp/said)"; fi
 }
 
-refused() { # WHERE SENTENCE WHY COMMAND
+refused() { # WHERE REASON WHY COMMAND
 	if eval "$4" >/tmp/said 2>&1 </dev/null; then
 		fail "$1: $4: it was not refused"
 	elif grep -qF "$2" /tmp/said; then

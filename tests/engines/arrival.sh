@@ -82,8 +82,8 @@ done </tmp/objects
 is 'every object was written' "$(awk '$4 == 0 && $3 && $1 != "other" { print $1 }' /tmp/objects)" ''
 echo "# $(field t unmapped_sectors) of $(awk '{ n += 2 * $4 } END { print n }' /tmp/objects) sectors were unmapped"
 
-# What the engine counted itself. MariaDB writes its doublewrite buffer past the page
-# cache; some pages are written there without being counted, up to 128 KiB were seen.
+# What the engine counted itself. MariaDB writes its doublewrite buffer by direct
+# I/O; some pages are written there without being counted, up to 128 KiB were seen.
 if [[ $engine == mariadb ]]; then
 	said=$(awk '$1 == "doublewrite" { print int($2 / 1024) }' /tmp/written)
 	seen=$(awk '$1 == "doublewrite" { print $4 }' /tmp/objects)

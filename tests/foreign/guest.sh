@@ -3,7 +3,7 @@
 #
 # The first process of a guest on arm64: the steps of steps.c, and a database of
 # WiredTiger's at work on XFS on a dsm device, with dsmd, whose checkpoints free what is
-# discarded; through the page cache and by direct I/O. How much was is in the lines
+# discarded; by buffered and by direct I/O. How much was is in the lines
 # "discarded".
 export PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/root DM_DISABLE_UDEV=1
 mnt=/mnt

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # dsmd beside SecantusDB: MongoDB's wire protocol, on WiredTiger with files of its
-# own. Who may ask, who is told what, and that nothing waits for the server.
+# own. Who may ask, who gets what, and that nothing waits for the server.
 . "$(dirname "$0")/common.sh"
 
 checkpoint_seconds=4
@@ -69,7 +69,7 @@ works 'dsmd serves its files while nobody asks a server' until_true '(($(json t 
 works 'and dsm-exporter shows it, as another user' until_true '[[ $(metric "dsm_agent_up{device=\"t\"}") = 1 ]]'
 asker geheim
 works 'dsmd serves its files while the server does not run' until_true '(($(json t .files) > 10))'
-works 'which is told' until_true '(($(logged "no answer from the server") == 1))'
+works 'which is logged' until_true '(($(logged "no answer from the server") == 1))'
 works 'and shown' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 0 ]]'
 is 'who asks is no one else' "$(stat -c '%u %a' /run/dsm-mongo/t /run/dsm-mongo/t/socket | paste -sd' ')" '4242 700 4242 666'
 is 'and may do nothing' "$(sed -n 's/^CapEff:\t*//p' "/proc/$asker/status")" 0000000000000000
@@ -77,7 +77,7 @@ is 'the address is no argument' "$(tr '\0' ' ' <"/proc/$asker/cmdline" | grep -c
 server "${secure[@]}"
 works 'it runs, with access control and TLS' client "$as_dsmd" load 2000
 works 'it is asked' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
-is 'which dsmd tells once' "$(logged 'connected to the server')" 1
+is 'which dsmd logs once' "$(logged 'connected to the server')" 1
 matches 'and seen in the status' "$(dsmctl status t)" 'server +127.0.0.1:27017 [0-9.]+ does not tell which file is whose'
 works 'and why it does not' until_true '(($(logged "does not tell which collections and indexes it has.*does not name their files") == 1))'
 
@@ -95,7 +95,7 @@ works 'the documents were written, above their boundary or below' until_true \
 
 kill -9 "$server"
 wait "$server" 2>/dev/null
-works 'the server is killed, which is told' until_true '(($(logged "no answer from the server") == 2))'
+works 'the server is killed, which is logged' until_true '(($(logged "no answer from the server") == 2))'
 works 'and nothing waits' timeout 600 dsmctl refresh t
 server "${secure[@]}"
 works 'it comes back' until_true '(($(logged "connected to the server") == 2))'
@@ -105,7 +105,7 @@ is 'with its documents' "$(client "$as_dsmd" update 1 1)" 2000
 works 'it is asked again' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
 kill -9 "$asker"
 wait "$asker" 2>/dev/null
-works 'who asks is killed, which is told' until_true '(($(logged "dsm-mongo has ended") == 1))'
+works 'who asks is killed, which is logged' until_true '(($(logged "dsm-mongo has ended") == 1))'
 works 'and nothing waits' timeout 60 dsmctl refresh t
 asker geheim
 works 'it comes back' until_true '(($(logged "connected to the server") == 3))'
@@ -137,10 +137,10 @@ is 'dsmd ends when asked' $? 0
 : >/tmp/dsmd.log
 agent
 asker gehei%6D2
-works 'a wrong password is told' until_true '(($(logged "no answer from the server.*uthentication") == 1))'
+works 'a wrong password is logged' until_true '(($(logged "no answer from the server.*uthentication") == 1))'
 works 'and the files are served' eval '(($(json t .files) > 10))'
 sleep 12
-is 'it is told once' "$(logged 'no answer from the server.*uthentication')" 1
+is 'it is logged once' "$(logged 'no answer from the server.*uthentication')" 1
 silence
 end
 works 'that dsmd has ended is shown' until_true '[[ $(metric "dsm_agent_up{device=\"t\"}") = 0 ]]'

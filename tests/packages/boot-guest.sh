@@ -8,7 +8,7 @@ cd /srv || exit
 . ./container.sh
 
 # The kernel log is looked at in the end, and must not be cleared.
-refused() { # WHAT SENTENCE COMMAND...
+refused() { # WHAT REASON COMMAND...
 	local said
 
 	if said=$("${@:3}" 2>&1); then
@@ -26,7 +26,7 @@ kept=/var/lib/boot-test
 served() { dsmctl boundary show $name 2>/dev/null | grep -q collection; }
 boundaries() { json $name '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 load() { wtload linkbench --dbpath $dbpath "$@" --nodes 500 --cache-mb 20 --journal-mb 4; }
-told() { journalctl -b -q -t dsm-generator -o cat | grep -qxF "/etc/dsmtab: line 1: the device below worse is missing"; }
+reported() { journalctl -b -q -t dsm-generator -o cat | grep -qxF "/etc/dsmtab: line 1: the device below worse is missing"; }
 failed_for() { journalctl -b -q -u "dsm@$1" -o cat | grep -qF "dsmctl: /etc/dsmtab: $2; nothing was changed"; }
 of_dsmd() { systemctl show -P "$1" dsmd; }
 link_to() { find "/dev/disk/$1" -lname "*/${2##*/}" | sort | head -n 1; }
@@ -43,9 +43,9 @@ first() {
 	TAB
 	refused 'the table is checked' '/etc/dsmtab: line 2: groups=99: 99 is not in 2\.\.=16$' dsmctl attach --check
 	systemctl daemon-reload
-	works 'the generator tells of a line that has no form' until_true told
+	works 'the generator reports an invalid line' until_true reported
 	if systemctl start dsm@broken; then fail 'a unit with a wrong option has started'; fi
-	works 'a wrong option is told by the unit that fails for it' until_true \
+	works 'a wrong option is reported by the unit that fails for it' until_true \
 		'failed_for broken "line 2: groups=99: 99 is not in 2..=16"'
 	systemctl reset-failed dsm@broken
 	works 'the device is made by its unit' systemctl start "$unit"
@@ -88,7 +88,7 @@ first() {
 	is 'and runs' "$(of_dsmd NRestarts) $(of_dsmd ActiveState)" '0 active'
 	stuck=$(of_dsmd MainPID)
 	kill -STOP "$stuck"
-	works 'a dsmd that is stuck is started anew' until_true '(($(of_dsmd NRestarts) > 0)) && served'
+	works 'a dsmd that is stuck is restarted' until_true '(($(of_dsmd NRestarts) > 0)) && served'
 	is 'by the watchdog' "$(journalctl -b -u dsmd -o cat | grep -c 'Watchdog timeout')" 1
 	boundaries >$kept/boundaries
 	jq -S . /var/lib/dsmd/$name.json >$kept/state
@@ -180,7 +180,7 @@ second() {
 	works 'a wrong option fails its unit' until_true 'failed_for broken "line 2: groups=99: 99 is not in 2..=16"'
 	is 'nothing else has failed' "$(systemctl --failed --plain --no-legend | cut -d' ' -f1)" dsm@broken.service
 	systemctl reset-failed dsm@broken
-	works 'the bad line was told' told
+	works 'the bad line was reported' reported
 	works 'the file system is mounted' until_true "mountpoint -q $dbpath"
 	is 'from the dsm device' "$(findmnt -n -o SOURCE,FSTYPE $dbpath | xargs)" "/dev/mapper/$name xfs"
 	works 'after its unit had made the device' systemctl is-active "$unit"
@@ -205,7 +205,7 @@ second() {
 	works 'the unit removes the device' systemctl stop "$unit"
 	is 'it is gone' "$(dmsetup ls)" 'No devices found'
 	works 'the module unloads' modprobe -r dm-dsm
-	works 'the file system is on the device below' mount "$(disk_by_serial fdp)" $dbpath
+	works 'the file system is on the underlying device' mount "$(disk_by_serial fdp)" $dbpath
 	works 'and so is the database' wtload check --dbpath $dbpath
 	umount $dbpath
 	systemctl start dsmd

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The bed of the packages: what tests/bed/lib.sh does, with a Debian 13 system to
+# The packages' test environment: what tests/bed/lib.sh does, with a Debian 13 system to
 # install them in. To be sourced.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../bed/lib.sh"

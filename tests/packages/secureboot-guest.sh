@@ -30,7 +30,7 @@ says() {
 	said=$("${@:3}" 2>&1)
 	if grep -qE "$2" <<<"$said"; then pass "$1"; else fail "$1: '$2' is not in '$(tail -n 3 <<<"$said")'"; fi
 }
-# refused WHAT SENTENCE COMMAND...
+# refused WHAT REASON COMMAND...
 refused() {
 	local said
 

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The bed of the upstream form: what tests/bed/lib.sh does, with a kernel tree. To
+# The upstream form's test environment: what tests/bed/lib.sh does, with a kernel tree. To
 # be sourced.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../bed/lib.sh"

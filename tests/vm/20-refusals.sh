@@ -84,7 +84,7 @@ again; theirs=$upload; again
 refused 'records for an upload that another has replaced' "Upload $theirs was replaced by a later one" message t upload "$theirs" file 1 other -
 refused 'regions after a word' "Invalid file id 'x'" message t regions x
 is 'the reason can be asked for' "$(message t error)" "regions: Invalid file id 'x'"
-matches 'an upload under way is seen' "$(dmsetup status t)" " upload $upload upload_files 0 upload_extents 0 upload_idle_ms [0-9]+ "
+matches 'an upload in progress is seen' "$(dmsetup status t)" " upload $upload upload_files 0 upload_extents 0 upload_idle_ms [0-9]+ "
 works 'the other one is not disturbed' message t abort "$upload"
 matches 'and ends' "$(dmsetup status t)" ' upload 0 '
 

@@ -187,10 +187,10 @@ dmsetup create t --table "0 65536 dsm ${ssd}p1 0"
 is 'a partition has the streams of its disk' "$(field t device_streams) $(field t source)" '8 queue'
 dmsetup remove t
 
-# A device-mapper device below
+# An underlying device-mapper device
 dmsetup create low --table "0 65536 linear $ssd 0"
 dmsetup create t --table "0 65536 dsm /dev/mapper/low 0 2 streams 8"
-is 'a dm device below does not tell, nor is a number believed' "$(field t device_streams) $(field t source)" '0 stacked'
+is 'an underlying dm device does not report, nor is a number believed' "$(field t device_streams) $(field t source)" '0 stacked'
 sectors=65536
 table >/dev/null
 arrived >/dev/null
@@ -198,7 +198,7 @@ writes 1 2 3 4 5 6 7 8 9
 is 'nothing is stamped' "$(arrived)" '45 0 0 0 0 0 0 0'
 dmsetup remove t
 dmsetup create t --table "0 65536 dsm /dev/mapper/low 0 2 leaves $ssd"
-is 'the disk at the bottom tells' "$(field t device_streams) $(field t source)" '8 leaves'
+is 'the disk at the bottom reports' "$(field t device_streams) $(field t source)" '8 leaves'
 table >/dev/null
 arrived >/dev/null
 writes 1 2 3 4 5 6 7 8 9

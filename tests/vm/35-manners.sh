@@ -79,7 +79,7 @@ works 'writes with protection information, across a boundary too' fio --name=pi 
 	--ioengine=libaio --direct=1 --rw=randwrite --bsrange=4k-64k --size=32m --iodepth=8 --verify=crc32c --minimal
 dmsetup remove t
 
-# md, made through sysfs: it does not tell its streams
+# md, made through sysfs: it does not report its streams
 if ! has_write_streams "$ssd"; then
 	done_testing
 fi
@@ -96,7 +96,7 @@ echo 0 | tee $md/dev-dm-*/slot >/dev/null
 echo active >$md/array_state
 until_true '(($(</sys/block/md_stack/size)))'
 dmsetup create t --table '0 65536 dsm /dev/md_stack 0'
-is 'an md device does not tell its streams' "$(field t device_streams) $(field t source)" '0 stacked'
+is 'an md device does not report its streams' "$(field t device_streams) $(field t source)" '0 stacked'
 message t set streams 8
 is 'and the user is not believed' "$(field t device_streams) $(field t source)" '0 stacked'
 refused 'leaves of an md device' 'Leaves need a bio-based device-mapper device' \
@@ -109,7 +109,7 @@ put /dev/mapper/t 0 7
 put /dev/mapper/t 256 9
 put /dev/mapper/t 1024 3
 is 'nothing is stamped' "$(blocks_taken "$left" "$(blocks_left "$ssd")")" '19 0 0 0 0 0 0 0'
-is 'those above are told of no streams' "$(<"$(queue /dev/mapper/t)/max_write_streams")" 0
+is 'those above see no streams' "$(<"$(queue /dev/mapper/t)/max_write_streams")" 0
 dmsetup remove t
 echo clear >$md/array_state
 dmsetup remove low

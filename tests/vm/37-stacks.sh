@@ -51,7 +51,7 @@ put_data() {
 			oflag=direct conv=notrunc,fsync status=none
 }
 
-# has FILE DEVICE: what is on it, past the page cache
+# has FILE DEVICE: what is on it, by direct I/O
 has() { dd if="$2" bs=1M count=$((size >> 20)) iflag=direct status=none | cmp - "$1"; }
 
 # intact WHAT DEVICE LEG...: data that is written to dsm above DEVICE is on each LEG
@@ -149,7 +149,7 @@ dmsetup remove t
 lvm vgremove -y -ff vg
 lvm pvremove -y -ff "${legs[@]}" /dev/mapper/leg3
 
-# Multipath. A write that takes the paths down hangs until it is told to fail.
+# Multipath. A write that takes the paths down hangs until it is set to fail.
 paths_failed() { [[ $(dmsetup status low) =~ ' F ' ]]; }
 for features in '3 queue_if_no_path queue_mode bio' '2 queue_mode bio'; do
 	what="multipath ($features)"

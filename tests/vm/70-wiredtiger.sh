@@ -12,7 +12,7 @@ mkdir -p $mnt
 
 agent() { dsmd --device t --dbpath $mnt/data --wait 2>>/tmp/dsmd.log & agent=$!; }
 load() { "$wtload" "$@"; }
-# WiredTiger's own tool, on the collections: it opens the database anew for each
+# WiredTiger's own tool, on the collections: it reopens the database for each
 # table. The check of wtload has verified every file before.
 wt_verify() {
 	local file

@@ -40,7 +40,7 @@ if has_write_streams "$ssd"; then
 		"$(verified '[.rows[] | .written == .target and .written == .device] | all')" true
 	is 'FDP: the table is as it was' "$(dsmctl status t -o json | jq -c '.devices[0] | [.files, .extents]')" '[1,1]'
 	is 'FDP: and nothing is left in the directory' "$(ls -A $mnt)" index-1-17.wt
-	works 'FDP: people are told, too' eval 'dsmctl verify t; dsmctl verify t | grep -q "the stamps arrive"'
+	works 'FDP: the text says so, too' eval 'dsmctl verify t; dsmctl verify t | grep -q "the stamps arrive"'
 	# The same with writes of others to the same handles
 	while :; do dd if=/dev/zero of=$mnt/index-1-17.wt bs=64k count=16 oflag=direct conv=notrunc status=none; done 2>/dev/null &
 	busy=$!

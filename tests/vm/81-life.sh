@@ -78,7 +78,7 @@ windows=$(json two .windows)
 before=$(json one .windows)
 works 'checkpoints of one database' run $one/data 2
 works 'are seen' until_true "((\$(json one .windows) > $before))"
-is 'and the other is left alone' "$(json two .windows)" "$windows"
+is 'and the other is untouched' "$(json two .windows)" "$windows"
 works 'boundaries are marked' eval 'dsmctl boundary mark one && dsmctl boundary mark two'
 if has_write_streams "$ssd"; then
 	works 'dsmctl verify gets along with dsmd' dsmctl verify one
@@ -104,7 +104,7 @@ wait $agent
 is 'dsmd ends when asked' $? 0
 echo '{"version":1' >/tmp/state/one.json
 agent
-works 'a damaged state file is told and put aside' until_true \
+works 'a damaged state file is reported and put aside' until_true \
 	"served one && logged 'the state file is not understood.*EOF' && [[ -e /tmp/state/one.bad ]]"
 is 'the kernel has the boundaries' "$(boundaries one)" "$kept"
 works 'and the state file is made again' until_true '[[ $(jq .marked /tmp/state/one.json 2>/dev/null) == true ]]'
@@ -119,7 +119,7 @@ works 'which has room again' eval "run $one/data 1 && until_true '[[ -s /tmp/sta
 
 # A device that is taken away
 works 'the file system can be unmounted' umount $two
-works 'which is told' until_true "logged 'lost device=two'"
+works 'which is logged' until_true "logged 'lost device=two'"
 works 'the device can be removed' dsmctl remove two
 works 'the other database is served' dsmctl refresh one
 umount /tmp/state
@@ -135,7 +135,7 @@ mkfifo $two/data/collection-900-901.wt
 ln -s /etc/passwd $two/data/index-900-902.wt
 works 'links and FIFOs are skipped' dsmctl refresh two
 is 'none is in the table' "$(json two '[.region_list[] | select(.class == "journal")] | length')" 0
-works 'and that is told' eval \
+works 'and that is logged' eval \
 	"[[ \$(grep -c 'skipped.*\(journal\|collection-900-901.wt\|index-900-902.wt\)' /tmp/dsmd.log) -ge 3 ]]"
 rm $two/data/{journal,collection-900-901.wt,index-900-902.wt}
 mv $two/away $two/data/journal

@@ -14,7 +14,7 @@ mkdir -p $mnt
 logged() { grep -q "$1" /tmp/dsmd.log; }
 serves() { dsmctl boundary show t >/dev/null 2>&1; }
 stop() { kill "$agent"; wait "$agent"; }
-# fill FILE MIB: in place, past the page cache
+# fill FILE MIB: in place, by direct I/O
 fill() { dd if=/dev/urandom of="$1" bs=1M count="$2" oflag=direct conv=notrunc,fsync status=none; }
 # stream_of PATH: what dsmctl shows for the only region of a file, or of a part
 stream_of() { json t ".region_list[] | select(.file == \"$1\") | .stream"; }
@@ -72,12 +72,12 @@ taken=$(blocks_taken "$before" "$(blocks_left "$ssd")")
 block=$(($(blockdev --getss "$ssd")))
 is 'the part arrives in its handle' "$(cut -d' ' -f"$streams" <<<"$taken")" $(((1 << 20) / block))
 is 'and the file beside it in its own' "$(cut -d' ' -f3 <<<"$taken")" $(((2 << 20) / block))
-is 'dsmctl status tells whose it is' \
+is 'dsmctl status says whose it is' \
 	"$(json t ".streams[] | select(.stream == $streams) | .used_for[-1]")" my.doublewrite
 
 cp /tmp/bad.toml /tmp/my.toml
 kill -HUP "$agent"
-works 'rules that are wrong are told' until_true 'logged "the rules stay as they were.*line 8: the object"'
+works 'wrong rules are reported' until_true 'logged "the rules stay as they were.*line 8: the object"'
 is 'and change nothing' "$(stream_of my/ib_logfile0)" 3
 sed -i 's/stream = 99/stream = 4/' /tmp/my.toml
 kill -HUP "$agent"
@@ -152,7 +152,7 @@ works 'dsmd starts on a directory without permissions' until_true serves
 kill -STOP "$agent"
 for n in {1..100}; do : >$mnt/new$n; done
 kill -CONT "$agent"
-works 'events that are lost are told' until_true 'logged "events were lost"'
+works 'lost events are logged' until_true 'logged "events were lost"'
 works 'and every file is found' until_true \
 	'[[ $(dsmctl boundary show t -o json | jq "[.files[].path | select(startswith(\"new\"))] | length") == 100 ]]'
 stop

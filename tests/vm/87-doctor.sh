@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # dsmctl doctor on a database: says that all is right, then says what is not, one thing
-# after the other, with the command that mends it, which is run where it can be here.
+# after the other, with the command that fixes it, which is run where it can be here.
 . "$(dirname "$0")/lib.sh"
 load_module
 modprobe xfs
@@ -71,7 +71,7 @@ nobody() {
 		dsmctl doctor t --config /tmp/doctor.toml
 }
 works 'who is not root sees nothing wrong, and not all' until_true '[[ $(nobody >/dev/null; echo $?) == 2 ]]'
-matches 'and is told so' "$(nobody)" 'try again as root'
+matches 'and learns why' "$(nobody)" 'try again as root'
 matches 'a report has figures' "$(doctor t --report)" 'files = [1-9]'
 is 'and neither names nor paths' "$(doctor t --report | grep -e doctor -e "$(basename "$ssd")")" ''
 
@@ -80,7 +80,7 @@ dsmctl create u "$plain" --policy dsm >/dev/null
 is 'a drive without FDP is wrong' "$(level drive u)" wrong
 is 'and can be left without streams' "$(mend drive u)" 'dsmctl set u policy none'
 works 'by this command' eval "$(mend drive u)"
-is 'which mends it' "$(level drive u)" right
+is 'which fixes it' "$(level drive u)" right
 dsmctl remove u
 
 # dsmd is stopped, and data goes where no file was known
@@ -93,7 +93,7 @@ is 'so that dsmd is to be started' "$(mend unmapped)" 'systemctl start dsmd; dsm
 agent
 is 'dsmd is back' "$(level dsmd)" right
 is 'the count is not' "$(level unmapped)" wrong
-works 'and is mended by what is said' eval "$(mend unmapped)"
+works 'and is fixed by it' eval "$(mend unmapped)"
 is 'as is seen' "$(level unmapped)" right
 
 # A boundary that was outgrown. It matters to a policy that has boundaries.
@@ -106,7 +106,7 @@ dsmctl refresh t >/dev/null
 is 'a boundary was outgrown' "$(level boundaries)" wrong
 is 'and is to be moved' "$(mend boundaries)" 'dsmctl boundary move t'
 works 'by this command' eval "$(mend boundaries)"
-is 'which mends it' "$(level boundaries)" right
+is 'which fixes it' "$(level boundaries)" right
 
 # A checkpoint that does not come
 put $mnt/data/collection-902-902.wt 0 4 1024
@@ -133,7 +133,7 @@ message t set discard off
 works 'somebody switches them off' until_true '[[ $(level discard) == wrong ]]'
 is 'and they are to be switched on' "$(mend discard)" 'dsmctl set t discard on'
 works 'by this command' eval "$(mend discard)"
-works 'which mends it' until_true '[[ $(level discard) == right ]]'
+works 'which fixes it' until_true '[[ $(level discard) == right ]]'
 ended() {
 	kill -9 $run
 	wait $run 2>/dev/null

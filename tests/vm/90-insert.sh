@@ -25,7 +25,7 @@ works 'boundaries are marked' dsmctl boundary mark vg-db
 kept=$(boundaries)
 dsm=$(table vg-db)
 said=$(dsmctl insert vg-db --groups 3 2>&1) && pass 'once more is no error' || fail "once more: $said"
-matches 'but is told' "$said" 'vg-db is on dsm already, and is left as it is'
+matches 'but it is reported' "$said" 'vg-db is on dsm already, and is left as it is'
 is 'and changes nothing' "$(table vg-db)" "$dsm"
 for ((round = 1; round <= 4; round++)); do
 	lost=$(grep -c 'lost' /tmp/dsmd.log)

@@ -17,7 +17,7 @@ first=$(version)
 loaded() { [[ $(version) = "$first" ]] && echo old || echo next; }
 served() { dsmctl boundary show t 2>/dev/null | grep -q collection; }
 boundaries() { json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
-# stays WHAT SENTENCE COMMAND...: refused, with module and table as they were
+# stays WHAT REASON COMMAND...: refused, with module and table as they were
 stays() {
 	local before
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # A volume of several segments, as lvextend makes them, below a mounted XFS, while a
-# database and fio write to it: dsm is put in the place of all of them, on a device below
+# database and fio write to it: dsm is put in the place of all of them, on an underlying device
 # that has them and is there as long as it is needed; whoever takes dsm away, and whenever
 # dsmctl is killed. Writes arrive in the streams that they are meant for in each segment.
 . "$(dirname "$0")/lib.sh"
@@ -77,7 +77,7 @@ end_work
 kill $agent
 wait $agent
 umount $mnt
-is 'the device below is one of ours' "$(dmsetup info -c --noheadings -o uuid vg-db-dsm | cut -c-11)" DSMSEG-LVM-
+is 'the underlying device is one of ours' "$(dmsetup info -c --noheadings -o uuid vg-db-dsm | cut -c-11)" DSMSEG-LVM-
 works 'the file system is whole' xfs_repair -n /dev/mapper/vg-db
 
 # What is refused, and where writes arrive
@@ -148,7 +148,7 @@ stays 'a name that is taken' 'its segments need a device vg-two-dsm, and there i
 dmsetup remove vg-two-dsm
 dsmctl insert vg-two --policy dsm >/dev/null
 dmsetup load vg-two-dsm --table "$linear"
-stays 'a device below that somebody changes' 'vg-two-dsm: somebody has loaded another table' vg-two dsmctl withdraw vg-two
+stays 'an underlying device that somebody changes' 'vg-two-dsm: somebody has loaded another table' vg-two dsmctl withdraw vg-two
 dmsetup clear vg-two-dsm
 works 'LVM deactivates it' lvm lvchange -an vg/two
 works 'and nothing is left below' until_true 'gone vg-two'
@@ -165,11 +165,11 @@ park few
 dmsetup create pieces --table "0 4096 linear $plain 4096
 4096 4096 linear $plain 16384"
 works 'one of two lines' dsmctl insert pieces --policy dsm
-is 'has a device below' "$(dmsetup info -c --noheadings -o uuid pieces-dsm)" DSMSEG-pieces
+is 'has an underlying device' "$(dmsetup info -c --noheadings -o uuid pieces-dsm)" DSMSEG-pieces
 works 'dsmctl remove' dsmctl remove pieces
 works 'takes both away' until_true 'gone pieces'
 
-# udev has a node for the device below, and nothing else
+# udev has a node for the underlying device, and nothing else
 unset DM_DISABLE_UDEV
 works 'udev' /usr/lib/systemd/systemd-udevd --daemon
 dmsetup create pieces --table "0 4096 linear $plain 4096
@@ -185,7 +185,7 @@ works 'with udev: there is a node' test -b "$lower"
 udevadm settle
 is 'with udev: the UUID leads where it led' "$(leads)" "$(readlink -f /dev/mapper/pieces)"
 udevadm trigger --settle "$lower"
-is 'with udev: nothing but its name leads to the device below' \
+is 'with udev: nothing but its name leads to the underlying device' \
 	"$(udevadm info -q symlink "$lower" | tr ' ' '\n' | grep -v ^mapper/)" ''
 matches 'with udev: systemd takes it for no device' "$(udevadm info -q property "$lower")" 'SYSTEMD_READY=0'
 works 'with udev: withdrawn' dsmctl withdraw pieces
@@ -194,7 +194,7 @@ works 'with udev: the node is gone' test ! -e /dev/mapper/pieces-dsm
 is 'with udev: the UUID leads where it led all the time' "$(leads)" "$(readlink -f /dev/mapper/pieces)"
 dsmctl insert pieces --policy dsm >/dev/null
 works 'with udev: removed by dmsetup' dmsetup remove pieces
-works 'with udev: the device below goes as well' until_true 'gone pieces && [[ ! -e /dev/mapper/pieces-dsm ]]'
+works 'with udev: the underlying device goes as well' until_true 'gone pieces && [[ ! -e /dev/mapper/pieces-dsm ]]'
 udevadm control --exit
 until_true '! pgrep -x systemd-udevd >/dev/null'
 rm -rf /run/udev

@@ -18,7 +18,7 @@ logged() { grep -q "$1" /tmp/dsmd.log; }
 served() { dsmctl boundary show vg-db 2>/dev/null | grep -q collection; }
 boundaries() { json vg-db '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 
-# stays WHAT SENTENCE DEVICE COMMAND...: refused, with the table as it was and no other loaded
+# stays WHAT REASON DEVICE COMMAND...: refused, with the table as it was and no other loaded
 stays() {
 	local what=$1 reason=$2 device=$3 before
 

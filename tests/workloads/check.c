@@ -81,7 +81,7 @@ static void verify_all(struct engine *engine, struct totals *totals)
 	while (!(ret = metadata->next(metadata)) &&
 	       !(ret = metadata->get_key(metadata, &uri))) {
 		/*
-		 * The LAS file is WiredTiger's scratch space, made anew and always
+		 * The LAS file is WiredTiger's scratch space, recreated and always
 		 * open; of the history store, each table's part is verified with it.
 		 */
 		if (strncmp(uri, "file:", 5) || strstr(uri, "WiredTigerLAS") ||

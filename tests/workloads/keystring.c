@@ -42,7 +42,7 @@ void key_begin(struct key *key)
 
 void key_int(struct key *key, int64_t value)
 {
-	/* The lowest bit tells that a fraction follows; there is never one. */
+	/* The lowest bit says that a fraction follows; there is never one. */
 	uint64_t shifted;
 	uint8_t flip = value < 0 ? 0xff : 0;
 	int size;

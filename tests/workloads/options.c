@@ -38,7 +38,7 @@ static const char usage[] =
 "  --seed N                (default 1)\n"
 "  --directory-per-db      as mongod's directoryPerDB\n"
 "  --directory-for-indexes as mongod's wiredTigerDirectoryForIndexes\n"
-"  --direct-io             files of data past the page cache\n"
+"  --direct-io             data files by direct I/O\n"
 "  --idents FILE           write ident, namespace and type of each file as JSON\n"
 "  --json FILE             write the results as JSON\n"
 "  --latencies FILE        write when each operation began, and how long it took: two\n"
@@ -228,7 +228,7 @@ static void take(struct raw_options *raw, int which, const char *argument)
 	}
 }
 
-static void settle_lengths(struct options *opt)
+static void set_lengths(struct options *opt)
 {
 	if (opt->ops && opt->seconds)
 		usage_error("--ops and --seconds exclude each other: give one");
@@ -272,7 +272,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 	raw.opt.command = command->name;
 	raw.opt.records = command->records;
 	fill_long_options(long_options);
-	/* getopt prints its own sentence with this name in front. */
+	/* getopt prints its own message with this name in front. */
 	argv[1] = (char[]){ "wtload" };
 	while ((which = getopt_long(argc - 1, argv + 1, "h", long_options,
 				    NULL)) != -1) {
@@ -306,6 +306,6 @@ void options_parse(struct options *opt, int argc, char **argv)
 	if (strcmp(command->name, "check"))
 		opt->mix = find_mix(command, raw.mix);
 	opt->phase = find_phase(raw.phase);
-	settle_lengths(opt);
+	set_lengths(opt);
 	beside_check(opt->beside, opt->copies);
 }

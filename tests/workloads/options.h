@@ -49,7 +49,7 @@ struct options {
 	const char *copies;
 };
 
-/* Ends the process with a sentence when the command line is not right. */
+/* Ends the process with an error message when the command line is invalid. */
 void options_parse(struct options *opt, int argc, char **argv);
 
 #endif

@@ -23,7 +23,7 @@ verdict() { if [[ $? == 0 ]]; then ok "$1"; else not_ok "$1"; fi; }
 does() { "${@:2}" >out 2>err; verdict "$1"; }
 # holds NAME CMD...: so does CMD, which may look at out and err.
 holds() { "${@:2}" >/dev/null 2>&1; verdict "$1"; }
-# refused NAME STATUS SENTENCE CMD...: CMD ends so and says so.
+# refused NAME STATUS REASON CMD...: CMD ends so and says so.
 refused() {
 	local status
 
@@ -66,9 +66,9 @@ cat >how_open <<-'SCRIPT'
 	done | sort -u
 SCRIPT
 hook='bash how_open $PPID >open'
-does "linkbench through the page cache" all "${linkbench[@]}" --on-load-end "$hook"
-holds "... has no file open past it" test "$(cat open)" = cached
-does "linkbench past the page cache" all "${linkbench[@]}" --direct-io --on-load-end "$hook"
+does "linkbench buffered" all "${linkbench[@]}" --on-load-end "$hook"
+holds "... has no file open with O_DIRECT" test "$(cat open)" = cached
+does "linkbench direct I/O" all "${linkbench[@]}" --direct-io --on-load-end "$hook"
 holds "... has its data files open so" test "$(cat open)" = direct
 does "... checks" check
 does "linkbench with 4 clients" all "${linkbench[@]}" --mix mixed --threads 4
@@ -109,7 +109,7 @@ holds "mongod's other files" others_exist
 holds "the journal's names" journal_named
 holds "an empty lock file after a clean stop" test ! -s db/mongod.lock
 holds "--idents names every file" idents_match
-holds "--idents tells _id indexes" id_indexes
+holds "--idents lists _id indexes" id_indexes
 does "many with --directory-per-db" all "${many[@]}" --directory-per-db --idents idents
 holds "idents with it" all_named "[a-z0-9]+/(collection|index)-$number"
 holds "--idents names every file" idents_match
@@ -224,7 +224,7 @@ long=("$wtload" linkbench --dbpath db --phase run --mix mixed --cache-mb 20
 load "${linkbench[@]}" >/dev/null
 for seconds in 0.1 0.9 1.05 0.5 1.3; do
 	does "killed $seconds s after a checkpoint" killed checkpoint $seconds "${long[@]}"
-	holds "the lock file tells" test -s db/mongod.lock
+	holds "the lock file has content" test -s db/mongod.lock
 	does "... recovers and checks" check
 	holds "... says that it recovered" lines 1 'recovered from the journal$' out
 done

@@ -13,13 +13,13 @@ enum {
 	EXIT_USAGE = 2,		/* the command line is wrong, nothing was touched */
 };
 
-/* Prints "wtload: <sentence>" and ends the process. */
+/* Prints "wtload: <reason>" and ends the process. */
 noreturn void die(const char *fmt, ...)
 	__attribute__((format(printf, 1, 2)));
 noreturn void usage_error(const char *fmt, ...)
 	__attribute__((format(printf, 1, 2)));
 
-/* Ends the process with WiredTiger's own sentence when ret is not 0. */
+/* Ends the process with WiredTiger's own error message when ret is not 0. */
 void must(int ret, const char *what, const char *object);
 
 void *xalloc(size_t count, size_t size);

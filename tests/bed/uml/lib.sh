@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The UML bed: what tests/bed/lib.sh does, for kernels that run as a process. To
+# The UML test environment: what tests/bed/lib.sh does, for kernels that run as a process. To
 # be sourced.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 uml=$bed/uml
 
-# A kernel is not made anew for each change of the tools root: the compiler is
+# A kernel is not rebuilt for each change of the tools root: the compiler is
 # trixie's.
 more_recipes() {
 	case $1 in

@@ -17,7 +17,7 @@ rmmod flashdrive
 insmod flashdrive.ko mib=512 timing_only=1 dies=8 read_ns=25000 program_ns=200000 link_ns=2000 command_ns=5000 || exit
 echo "1 500 131072 link: $(queue /dev/flashdrive 1 500 131072 read)" >>/out/arithmetic
 rmmod flashdrive
-# Three drive writes at random, and then the same again: the flash collects, and the data is right.
+# Three drive writes at random, and then the same again: garbage collection runs, and the data is right.
 insmod flashdrive.ko mib=32 dies=4 program_pages=4 cache_pages=128 read_ns=60000 program_ns=700000 suspend_ns=20000 reserve=4 || exit
 for _ in 1 2 3; do
 	queue /dev/flashdrive 4 8192 4096 write >/dev/null || exit

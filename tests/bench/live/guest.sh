@@ -53,7 +53,7 @@ rules() {
 }
 
 # The journal of YCSB's load does not fit beside the data until a checkpoint lets it go;
-# through the page cache all is loaded before the first.
+# buffered I/O all is loaded before the first.
 load() {
 	local words=()
 

@@ -24,11 +24,11 @@ PLAIN = ["none", "file", "boundary", "dsm", "per-file", "f2fs", "autostream-sfr"
 VARIANTS = ["dsm:prediction=off", "dsm:prediction=computed", "dsm:range=region",
             "dsm:primary_filter=off", "dsm:groups=2", "dsm:alpha=6"]
 UNIT = 256 << 10
-# What the drive writes before it has no free units is not counted.
+# NAND writes before it has no free units is not counted.
 WARMUP = 0.3
 STREAMS = 8
 # What dsm with discards may write at most, as a share of what none writes without, at
-# an over-provisioning of 0.15 and with greedy collection.
+# an over-provisioning of 0.15 and with greedy garbage collection.
 GOALS = {"LB-Update-Only": 0.66, "LB-Update-Only-cached": 0.78, "LB-Mixed": 0.66,
          "LB-Mixed-cached": 0.80, "Y-Update-Only": 0.84, "Y-Update-Only-cached": 0.86}
 # auto may cost that much more than none where a drive has fewer units than these.
@@ -39,7 +39,7 @@ OWED = 0.09
 
 @dataclass(frozen=True)
 class Drive:
-    """copies: whether what is collected stays in its stream, or is mixed ("shared");
+    """copies: whether garbage collection keeps pages in their stream, or is mixed ("shared");
     granularity: what the length of discards is a multiple of; alignment: and their start;
     owed: whether what is too short is discarded later."""
     op: float = 0.15

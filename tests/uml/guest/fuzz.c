@@ -432,7 +432,7 @@ static void try_constructor(bool use)
 		return;
 	}
 
-	/* Device-mapper looks only here whether the device below is large enough. */
+	/* Device-mapper looks only here whether the underlying device is large enough. */
 	r = dm_resume(w.name);
 	if (!r)
 		dm_generation = 0;
@@ -507,7 +507,7 @@ static void check_writes(void)
 
 	dm_line(line, sizeof(line), w.index * SECTORS, "");
 	if (dm_load(w.name, SECTORS, line) || dm_resume(w.name))
-		fail("the device cannot be set up anew");
+		fail("the device cannot be set up again");
 	if (send_message("begin full 65536") || send_message(upload) || send_message("commit #"))
 		fail("a table cannot be uploaded");
 

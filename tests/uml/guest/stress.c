@@ -11,7 +11,7 @@
  *          streams of the disk changes; every count must be exact
  * resets   as well as that the counters of the status line are reset; those of the
  *          regions must be exact
- * reloads  the table line is loaded anew, two threads upload at the same time, and
+ * reloads  the table line is reloaded, two threads upload at the same time, and
  *          another device comes and goes while messages come for it; the counts are
  *          lost, as documented
  *
@@ -20,7 +20,7 @@
  *
  * In the last quarter two threads play a database: they write pages, need them for a
  * while, and free them.  A third one begins windows and discards what is free, while the
- * disk makes rubbish of what it is told to discard, and takes its time.  What is needed
+ * disk fills what it discards with garbage, and takes its time.  What is needed
  * must never read as something else. With "wrong", what is needed is discarded as well,
  * which has to be found.
  *
@@ -308,7 +308,7 @@ static void reset(void)
 	rest(0, 30);
 }
 
-/* What the disk below takes may change while no write is under way. */
+/* What the disk below takes may change while no write is in flight. */
 static void set_disk_streams(unsigned int streams)
 {
 	char number[16];
@@ -361,7 +361,7 @@ static unsigned long written, written_to_another;
 #define WRITE_MOST 128UL
 
 /*
- * fio spends its time on checksums.  This makes it likely that a write is under way
+ * fio spends its time on checksums.  This makes it likely that a write is in flight
  * when a table goes.
  */
 static void write_much(void)
@@ -803,7 +803,7 @@ static void remove_device(void)
 		stop("the device cannot be removed: %s", strerror(-r));
 }
 
-#define PATIENCE 600		/* seconds */
+#define TIMEOUT 600		/* seconds */
 
 static void run_round(unsigned int seconds)
 {
@@ -818,7 +818,7 @@ static void run_round(unsigned int seconds)
 	start_workers();
 	run_fio(minor, seconds);
 	/* On a busy machine a discard may never have come between two reloads. */
-	for (int waited = 0; discarded_by_disk() == discarded && waited < PATIENCE; waited++)
+	for (int waited = 0; discarded_by_disk() == discarded && waited < TIMEOUT; waited++)
 		sleep(1);
 	stop_workers();
 	disk_counts(&disk);

@@ -123,7 +123,7 @@ table <<<"0 8192 raid raid1 3 0 region_size 1024 2 - $a - $b"
 is 'dm-raid has none' "$(limits $t)" '0 0'
 gone
 
-# The limit falls while writes are under way: one that was good when it was checked
+# The limit falls while writes are in flight: one that was good when it was checked
 # waits in the lower of two devices, which gets a table on a disk with fewer streams.
 
 low=/dev/mapper/low
@@ -214,7 +214,7 @@ disarray $a $b $d
 works rmmod streamdisk
 
 # A stack as it is used: dsm on a logical volume on an array. It has nothing to do but
-# to ask the device below.
+# to ask the underlying device.
 
 insmod ./streamdisk.ko disks=2 sectors=65536 || fail 'streamdisk.ko cannot be loaded again'
 array --level=1 -n 2 $a $b

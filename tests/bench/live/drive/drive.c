@@ -60,8 +60,8 @@ PARAMETER(uint, command_ns, 5000, 0444, "of firmware for each command");
 PARAMETER(uint, cache_pages, 0, 0444, "of protected write cache; 0: none");
 PARAMETER(uint, reserve, 2, 0444, "free units below which collection goes on");
 PARAMETER(uint, urgent, 2, 0444, "free units below which copies come before the host's programs");
-PARAMETER(uint, slots, 8, 0444, "copies under way, 1 to 64");
-PARAMETER(bool, fdp, false, 0444, "it tells what it has written, as an NVMe drive with FDP does");
+PARAMETER(uint, slots, 8, 0444, "copies in flight, 1 to 64");
+PARAMETER(bool, fdp, false, 0444, "it reports what it has written, as an NVMe drive with FDP does");
 PARAMETER(bool, timing_only, false, 0444, "pages lie where their addresses say");
 
 enum kind { HOST_READ, HOST_PROGRAM, COPY_READ, COPY_PROGRAM, ERASE, SUSPEND, ACK, NR_KINDS };
@@ -173,7 +173,7 @@ static struct die *die_of(u32 at)
 /*
  * ---- stalls: what the host waits for because of collection ----
  *
- * A die that collects, or a free unit. That the cache fills because dies are busy with
+ * A die in garbage collection, or a free unit. That the cache fills because dies are busy with
  * copies is not in them.
  */
 
@@ -719,7 +719,7 @@ static void flashdrive_submit_bio(struct bio *bio)
 	unlock_and_end(flags, advance(now, &ended), &ended);
 }
 
-/* ---- what a drive with FDP tells ---- */
+/* ---- what a drive with FDP reports ---- */
 
 #define LOG_FDP_STATISTICS 0x22
 

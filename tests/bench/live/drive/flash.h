@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The flash of the drive: where each logical page lies, and which unit is collected next.
+ * The flash of the drive: where each logical page lies, and which unit is the next victim.
  * It knows nothing of time.  The rules are those of the Rust model (userspace/src), which
  * it is compared with, page by page.
  */
@@ -60,7 +60,7 @@ bool flash_has_room(const struct flash *flash, u32 stream);
 u32 flash_place(struct flash *flash, u32 page, u32 stream);
 
 /*
- * Collection: take a victim, copy its valid pages, erase it.  A unit all of whose pages
+ * Garbage collection: take a victim, copy its valid pages, erase it.  A unit all of whose pages
  * are valid is a victim only if it must be.
  */
 u32 flash_take_victim(struct flash *flash, bool must);

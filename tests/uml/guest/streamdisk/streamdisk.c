@@ -5,10 +5,10 @@
  * a line "<stream> <writes> <sectors>" for each stream, and ends one that it does not
  * have in an error, as NVMe does.
  *
- * A bio is completed by a worker, so that some are under way at any time.
+ * A bio is completed by a worker, so that some are in flight at any time.
  *
  * With "poison", what is discarded reads as rubbish from then on.  With "discard_ms",
- * a discard is under way for so long, and lets writes that come later pass: who does
+ * a discard is in flight for so long, and lets writes that come later pass: who does
  * not hold them loses them.  "streamdisk/discards" has "<discards> <sectors>".
  */
 #include <linux/bio.h>
@@ -70,7 +70,7 @@ static unsigned int discard_ms;
 module_param(discard_ms, uint, 0644);
 MODULE_PARM_DESC(discard_ms, "that a discard takes; 0: it is done in its turn");
 
-/* The number of streams can change while no write is under way. */
+/* The number of streams can change while no write is in flight. */
 static int streamdisk_set_streams(struct streamdisk *disk, unsigned int streams)
 {
 	struct queue_limits limits;
