@@ -86,7 +86,7 @@ def text(value, digits, sign=""):
 
 def title(kind):
     workload, cache, op, clients, think, drive = kind
-    return (f"{workload}, {'past' if cache == 'direct' else 'through'} the page cache, {op:.0%} over-provisioning, "
+    return (f"{workload}, {'direct' if cache == 'direct' else 'buffered'} I/O, {op:.0%} over-provisioning, "
             f"{clients} clients" + f" with {think / 1000:g} ms between operations" * bool(think)
             + ", the SLC drive" * (drive == "slc"))
 

@@ -17,7 +17,7 @@ POLICIES = [(policy, discard) for discard in (False, True)
 WORKLOADS = ["LB-Original", "LB-Mixed", "LB-Update-Only", "Y-Update-Heavy"]
 # The core of the matrix, beside which the arms change one thing
 CORE = {"op": 0.15, "clients": 8, "think_us": 0, "drive": "tlc"}
-ARMS = [({}, "15 % spare\n8 clients"), ({"op": 0.07}, "7 % spare"), ({"clients": 40}, "40 clients"),
+ARMS = [({}, "15 % OP\n8 clients"), ({"op": 0.07}, "7 % OP"), ({"clients": 40}, "40 clients"),
         ({"think_us": 2000}, "2 ms between\noperations"), ({"clients": 40, "think_us": 2000}, "40 clients, 2 ms\nbetween operations"),
         ({"drive": "slc"}, "the SLC drive")]
 
@@ -72,10 +72,10 @@ def draw_groups(path, title, groups):
 
 
 def draw(out, rows):
-    for cache, how in (("direct", "past"), ("cached", "through")):
+    for cache, how in (("direct", "direct"), ("cached", "buffered")):
         core = of(rows, CORE | {"cache": cache})
-        draw_groups(out / f"live-{cache}.png", f"{how.capitalize()} the page cache, 15 % over-provisioning, 8 clients",
+        draw_groups(out / f"live-{cache}.png", f"{how.capitalize()} I/O, 15 % over-provisioning, 8 clients",
                     [(workload, of(core, {"workload": workload})) for workload in WORKLOADS])
     arms = of(rows, {"workload": "LB-Update-Only", "cache": "direct"})
-    draw_groups(out / "live-arms.png", "LB-Update-Only past the page cache",
+    draw_groups(out / "live-arms.png", "LB-Update-Only, direct I/O",
                 [(label, of(arms, CORE | change)) for change, label in ARMS])

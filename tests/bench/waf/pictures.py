@@ -43,11 +43,11 @@ def of_drive(rows, gc):
 def waf_bars(out, rows, gc):
     rows, parts = of_drive(rows, gc)
     figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
-    for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
+    for axis, workloads, what in zip(axes, parts, ["direct I/O", "buffered I/O"]):
         bars(axis, rows, SHOWN, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
         axis.set_ylabel(look.lower(f"write amplification, {what}"))
     axes[0].set_ylim(top=axes[0].get_ylim()[1] + 0.3)
-    axes[0].set_title(f"Over-provisioning 15 %, {gc} collection; bars begin at 1, whiskers are the seeds")
+    axes[0].set_title(f"Over-provisioning 15 %, {gc} garbage collection; bars begin at 1, whiskers are the seeds")
     axes[0].legend(ncols=4, fontsize=8)
     save(figure, out, f"waf-{gc}")
 
@@ -57,10 +57,10 @@ def discards(out, rows, gc):
     rows, parts = of_drive(rows, gc)
     shown = ["none", "dsm", "life", "none+discard", "dsm+discard", "life+discard"]
     figure, axes = plt.subplots(2, 1, figsize=(12, 8), sharey=True)
-    for axis, workloads, what in zip(axes, parts, ["past the page cache", "through it"]):
+    for axis, workloads, what in zip(axes, parts, ["direct I/O", "buffered I/O"]):
         bars(axis, rows, shown, workloads, lambda c: c["waf"] - 1, lambda c: c["spread"], bottom=1)
         axis.set_ylabel(look.lower(f"write amplification, {what}"))
-    axes[0].set_title(f"Over-provisioning 15 %, {gc} collection; bars begin at 1")
+    axes[0].set_title(f"Over-provisioning 15 %, {gc} garbage collection; bars begin at 1")
     axes[0].legend(ncols=4, fontsize=8)
     save(figure, out, "waf-discard")
 
@@ -209,7 +209,7 @@ def leaf_pages(dsmctl, out, recordings, names):
 def intervals(out, rows):
     """What is saved by how much is written from checkpoint to checkpoint."""
     figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), sharey=True)
-    for axis, mode, what in zip(axes, ["", "-cached"], ["past the page cache", "through it"]):
+    for axis, mode, what in zip(axes, ["", "-cached"], ["direct I/O", "buffered I/O"]):
         for policy, fill in [("none+discard", 1), ("life+discard", 1), ("life", 1), ("none+discard", 0.8)]:
             name, _, discard = policy.partition("+")
             mine = [row for row in rows if waf.on(row, waf.Drive(fill=fill)) and row["policy"] == name

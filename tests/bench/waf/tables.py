@@ -102,7 +102,7 @@ def expect(found):
             row += [saved_round(cell(found, w, FIRST + " 80", "auto+discard"))]
         rows.append(row)
     return table(["written, %", "listed free, %", "streams", "discards", "both", "both, drive 80 % full",
-                  "page cache: streams", "discards", "both", "both, drive 80 % full"], rows)
+                  "buffered: streams", "discards", "both", "both, drive 80 % full"], rows)
 
 
 def expect_workloads(found):
@@ -113,7 +113,7 @@ def expect_workloads(found):
         for mode in ["", "-cached"]:
             row += [saved_round(cell(found, w + mode, FIRST, p)) for p in ["auto", "none+discard", "auto+discard"]]
         rows.append(row)
-    return table(["workload", "streams", "discards", "both", "page cache: streams", "discards", "both"], rows)
+    return table(["workload", "streams", "discards", "both", "buffered: streams", "discards", "both"], rows)
 
 
 def granularity(found):
@@ -170,7 +170,7 @@ def units(found):
                     lines.append([f"{of['size_mib'] / 1024:.1f} GiB{', cached' if 'cached' in w else ''}",
                                   name.split()[2], name.split()[0], f"{cells['units']}", f"{cells['none'][WAF]:.2f}"] +
                                  [saved(cells.get(p)) for p in policies])
-    return table(["database", "unit", "spare, %", "units", "WAF, `none`", "`file`, 2 streams", "`file`", "`boundary`", "`dsm`", "`life`, K = 2", "`life`",
+    return table(["database", "unit", "OP, %", "units", "WAF, `none`", "`file`, 2 streams", "`file`", "`boundary`", "`dsm`", "`life`, K = 2", "`life`",
                   "`auto`", "discards", "`auto` and discards"], lines)
 
 
@@ -237,7 +237,7 @@ def live_policy(policy):
 
 def live_kind(kind):
     workload, cache, op, *arm = kind.split()
-    return ", ".join([workload] + ["cached"] * (cache == "cached") + [f"{op[:-1]} % spare"] * (op != "15%")
+    return ", ".join([workload] + ["cached"] * (cache == "cached") + [f"{op[:-1]} % OP"] * (op != "15%")
                      + [" ".join(arm).replace(" 2 ms", ", 2 ms").replace("SLC", "SLC drive")] * bool(arm))
 
 
