@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Discards of what a checkpoint has freed.
+ * Discards of blocks that a checkpoint has freed.
  *
- * Placement is a hint and may be wrong; a discard may not.  Whatever is in doubt
- * here ends in "refused".
+ * Placement is a hint and may be wrong; a discard may not.  When in doubt, a page
+ * is refused.
  *
  * The rule.  Userspace names pages that nobody needs the content of, unless it
  * was written since the beginning of a write window.  The target discards those
@@ -81,9 +81,9 @@
 #include "owed.h"
 #include "trace.h"
 
-#define DSM_QUEUE_RANGES	65536	/* that wait for the worker */
-#define DSM_PLUG_RUNS		256	/* what NVMe takes in a command */
-#define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* under the lock, at a time */
+#define DSM_QUEUE_RANGES	65536	/* waiting for the worker */
+#define DSM_PLUG_RUNS		256	/* ranges of an NVMe command */
+#define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* scanned with the lock held */
 
 /* Pages that may be discarded; @first moves on as they are looked at. */
 struct dsm_pages {
@@ -94,10 +94,10 @@ struct dsm_pages {
 /* The ranges of a message, in ascending order and disjoint. */
 struct dsm_batch {
 	struct list_head list;
-	u64 since;		/* the window from which on no write may have come */
-	u64 forgets;		/* before it came */
+	u64 since;		/* no write may have come since this window */
+	u64 forgets;		/* messages "forget" before it */
 	u32 nr;
-	u32 next;		/* the range that is looked at */
+	u32 next;		/* index of the current range */
 	struct dsm_pages range[];
 };
 
@@ -113,8 +113,8 @@ struct dsm_run {
 };
 
 /*
- * Of all targets, each of which has one work in it.  It is there from the beginning:
- * a message that made one could wait for I/O.
+ * Shared by all targets, one work each.  Allocated when the module is loaded: a message
+ * must not wait for I/O.
  */
 static struct workqueue_struct *dsm_discard_workqueue;
 
@@ -123,10 +123,10 @@ struct dsm_discard {
 	bool active;			/* discards may be in flight */
 
 	/* Under d->discard_lock. */
-	bool ending;			/* goes away once the worker sleeps */
-	bool unsupported;		/* said the device */
+	bool ending;			/* freed once the worker sleeps */
+	bool unsupported;		/* by the device */
 	u64 window, valid;		/* as in struct dsm_discard_status */
-	u64 forgets;			/* messages "forget" */
+	u64 forgets;			/* number of messages "forget" */
 	u32 granularity, alignment;	/* bytes that the features say, or 0 */
 	struct dsm_owed owed;
 	unsigned int current_slot;
@@ -135,7 +135,7 @@ struct dsm_discard {
 	struct dsm_discard_counts counts;
 	unsigned int nr_runs;		/* of this plug */
 	unsigned int in_flight;		/* runs of it */
-	struct bio_list released;	/* whose discards are done */
+	struct bio_list released;	/* writes whose discards are done */
 
 	/* Under d->lock. */
 	u64 generation;			/* of the table that @mapped is of */
@@ -153,7 +153,7 @@ static struct dsm_discard *dsm_locked_discard(const struct dsm *d)
 					 lockdep_is_held(&d->discard_lock));
 }
 
-/* The write path, as far as it is not in dsm_discard_track() */
+/* Write path; see dsm_discard_track() for the rest */
 
 void dsm_discard_track_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors)
 {
@@ -228,7 +228,7 @@ out:
 
 /* Held writes */
 
-/* A run in flight that has sectors in common with @start to @end. */
+/* Returns a run in flight that overlaps @start to @end, or NULL. */
 static struct dsm_run *dsm_find_run(struct dsm_discard *dd, u64 start, u64 end)
 {
 	unsigned int low = 0, high = dd->nr_runs;
@@ -281,12 +281,12 @@ int dsm_discard_hold(struct dsm *d, struct bio *bio)
 
 	if (!run)
 		return DM_MAPIO_REMAPPED;
-	if (nowait)		/* else it may be gone by now */
+	if (nowait)		/* otherwise it may be gone by now */
 		bio_wouldblock_error(bio);
 	return DM_MAPIO_SUBMITTED;
 }
 
-/* What has waited for @run waits for another one that it overlaps, or goes on. */
+/* Moves writes held by @run to another run that they overlap, or releases them. */
 static void dsm_release(struct dsm_discard *dd, struct dsm_run *run)
 {
 	struct bio_list held = run->held;
@@ -311,7 +311,7 @@ static void dsm_release(struct dsm_discard *dd, struct dsm_run *run)
 
 /* Sending discards */
 
-/* Whether there is something to do for who waits for the plug. */
+/* Whether whoever waits for the plug has something to do. */
 static bool dsm_runs_moved(const struct dsm_discard *dd)
 {
 	return !dd->in_flight || !bio_list_empty(&dd->released);
@@ -633,7 +633,7 @@ static void dsm_discard_plug(struct dsm_discard *dd)
 
 /*
  * Lets writes find the current bitmap; while the worker is active only where they look
- * for discards as well.  One that runs once more before it is freed has no say.
+ * for discards as well.  A worker that runs once more before it is freed changes nothing.
  */
 static void dsm_publish_bits(struct dsm_discard *dd)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Discards of what a checkpoint has freed; discard.c has the rule and its proof.
+ * Discards of blocks that a checkpoint has freed; discard.c has the rule and its proof.
  */
 #ifndef DSM_DISCARD_H
 #define DSM_DISCARD_H
@@ -23,7 +23,7 @@ struct dsm_bits {
 	unsigned long *chunk[] __counted_by(nr);	/* NULL: unknown, refused */
 };
 
-/* Without chunks; NULL: no memory.  What is freed no write can find. */
+/* Without chunks; NULL: no memory.  Free only what no write can find. */
 struct dsm_bits *dsm_bits_alloc(u32 nr);
 void dsm_bits_free(struct dsm_bits *bits);
 
@@ -70,8 +70,8 @@ static __always_inline bool dsm_discard_track(const struct dsm_bits *bits, u64 s
 void dsm_discard_track_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors);
 
 /*
- * Notes what is not a read.  Returns whether discards are in flight; then
- * dsm_discard_hold() is to be asked before the bio goes to the device.
+ * Tracks a bio that is not a read.  Returns whether discards are in flight; then
+ * dsm_discard_hold() must be called before the bio goes to the device.
  */
 bool dsm_discard_note(struct dsm *d, enum req_op op, u64 sector,
 		      unsigned int sectors);
@@ -83,7 +83,7 @@ bool dsm_discard_note(struct dsm *d, enum req_op op, u64 sector,
 int dsm_discard_hold(struct dsm *d, struct bio *bio);
 
 /*
- * Does what the feature says, after it was set: begins or ceases to keep track.
+ * Applies the feature after it was set: starts or stops tracking.
  * Windows are invalid then.  Returns 0 or -ENOMEM.  Needs the target's mutex.
  */
 int dsm_discard_set(struct dsm *d);
@@ -91,7 +91,7 @@ int dsm_discard_set(struct dsm *d);
 /* The device takes discards, and the feature is on.  Needs the mutex. */
 bool dsm_discard_is_on(const struct dsm *d);
 
-/* Does what the features of its granularity say, after they were set.  Needs the mutex. */
+/* Applies the granularity features after they were set.  Needs the mutex. */
 void dsm_discard_set_granule(struct dsm *d);
 
 /*
@@ -106,14 +106,14 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status);
 void dsm_discard_reset(struct dsm *d);
 
-/* Of the module's life. */
+/* Module init and exit. */
 int dsm_discard_module_init(void);
 void dsm_discard_module_exit(void);
 
-/* Of the target's life.  None of them takes the mutex. */
+/* Target lifetime.  None of them takes the mutex. */
 void dsm_discard_init(struct dsm *d);
 void dsm_discard_exit(struct dsm *d);
-void dsm_discard_stop(struct dsm *d);		/* begins no discard any more */
+void dsm_discard_stop(struct dsm *d);		/* starts no new discard */
 void dsm_discard_drain(struct dsm *d);		/* none is in flight then */
 void dsm_discard_resume(struct dsm *d);
 

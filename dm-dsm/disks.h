@@ -15,10 +15,10 @@
 
 struct device;
 
-/* What the queue of @bdev says, of a partition that of its disk. */
+/* The limit of @bdev's queue; of a partition, that of its disk. */
 unsigned int dsm_own_streams(struct block_device *bdev);
 
-/* Streams of what a device of the class of disks and partitions stands for. */
+/* Streams of the disk or partition behind a device of their class. */
 unsigned int dsm_disk_streams(struct device *dev);
 
 /*

@@ -34,7 +34,7 @@ struct dsm_counts {
 	u64 foreign;		/* writes that kept a stream or hint of their own */
 };
 
-/* How an upload has ended, for an owner who does not know. */
+/* How an upload has ended, for the next message of its owner. */
 enum dsm_upload_end {
 	DSM_UPLOAD_COMMITTED,
 	DSM_UPLOAD_ABORTED,
@@ -70,7 +70,7 @@ struct dsm {
 	/* Control, under the lock; writes of the above too. */
 	struct mutex lock;
 	spinlock_t direct_lock;		/* of direct and unsettled; within the lock */
-	struct work_struct relayout;	/* what a resume has left */
+	struct work_struct relayout;	/* deferred by a resume */
 	struct dm_target *ti;
 	struct dm_dev *dev;
 	bool stacked;			/* dev is */
@@ -186,12 +186,12 @@ void dsm_relayout_later(struct dsm *d);
 void dsm_relayout_work(struct work_struct *work);
 
 /*
- * Has writes find the map by the short way of dsm_place_whole(), unless something else
- * has to see them, or the streams are unsettled.  Needs the lock.
+ * Lets writes take the fast path, dsm_place_whole(), unless something else has to see
+ * them or the stream layout is pending.  Needs the lock.
  */
 void dsm_set_direct(struct dsm *d);
 
-/* Says what a write gets that no extent of @map covers; NULL: no map.  Needs the lock. */
+/* Sets the stamp of unmapped writes; @map may be NULL.  Needs the lock. */
 void dsm_stamp_unmapped(struct dsm *d, struct dsm_extent_map *map);
 
 /* What the policy works with: @params as far as the layout can carry them. */

@@ -74,7 +74,7 @@ static struct dsm_upload_extent dsm_cut_piece(struct dsm_upload_extent *rest,
 	return piece;
 }
 
-/* Counts no further than to what is too many. */
+/* Stops counting once there are too many. */
 static u64 dsm_count_pieces(struct dsm_upload_extent **uploaded, size_t nr)
 {
 	u64 pieces = 0;

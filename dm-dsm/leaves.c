@@ -63,7 +63,7 @@ struct dsm_leaves *dsm_leaves_open(const char *list, struct block_device *above,
 	char *copy, *rest, *path;
 	int r = -EINVAL;
 
-	/* A multipath device may be of requests, which carry on elsewhere when one fails. */
+	/* A multipath device may be request-based; its requests change paths by themselves. */
 	if (!dsm_is_dm(above) || queue_is_mq(bdev_get_queue(above))) {
 		*error = "Leaves need a bio-based device-mapper device";
 		return ERR_PTR(r);

@@ -30,7 +30,7 @@ struct dsm_leaves *dsm_leaves_open(const char *list, struct block_device *above,
 				   char **error);
 void dsm_leaves_close(struct dsm_leaves *leaves);
 
-/* How many streams all of them take: the least, as their queues say now. */
+/* Streams that all leaves take: the minimum of their current queue limits. */
 unsigned int dsm_leaves_streams(const struct dsm_leaves *leaves);
 
 /* Writes " leaves <dev>[,<dev>...]", or nothing for NULL; returns the length so far. */

@@ -5,8 +5,8 @@
  * A message may come while the device is suspended, or while it is about to be: then
  * device-mapper waits for the message, and a reclaim that waits for I/O to the device
  * would wait for ever.  So no allocation starts I/O or waits for a file system, also
- * inside of vmalloc() (see dsm_message()), and one that cannot be had is refused
- * instead of tried for ever.
+ * inside of vmalloc() (see dsm_message()), and one that fails is refused instead of
+ * retried for ever.
  */
 #ifndef DSM_MEMORY_H
 #define DSM_MEMORY_H
@@ -17,8 +17,8 @@
 #define DSM_GFP (GFP_NOIO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /*
- * What a table may have at most: so much that no allocation is beyond what kvmalloc()
- * takes.  Variables for the tests.
+ * Limits of a table, such that no allocation exceeds what kvmalloc() takes.  Variables
+ * for the tests.
  */
 struct dsm_limits {
 	u32 files;

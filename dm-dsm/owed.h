@@ -22,8 +22,8 @@ struct dsm_owed {
 /*
  * These need the target's mutex, and take @lock.
  *
- * Room for bits of the pages @first to @end, of @chunks chunks in all.  Where it cannot
- * be had, pages are not owed.
+ * Allocates the bits of the pages @first to @end, of @chunks chunks in all.  Without
+ * memory, pages are not owed.
  */
 void dsm_owed_prepare(struct dsm_owed *owed, spinlock_t *lock, u32 chunks, u64 first, u64 end);
 
@@ -39,7 +39,7 @@ void dsm_owed_add(struct dsm_owed *owed, u64 first, u64 end);
 /* The bits of the word of @page. */
 unsigned long dsm_owed_word(const struct dsm_owed *owed, u64 page);
 
-/* Nobody has the lock any more. */
+/* No user may be left. */
 void dsm_owed_free(struct dsm_owed *owed);
 
 #endif

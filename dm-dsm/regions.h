@@ -56,7 +56,7 @@ void dsm_file_free(struct dsm_file *file);
  * that a write has the stamps of the table that it sees.  dsm_file_succeed() returns the
  * other one or NULL; they have the counters together.  When no write finds the first one
  * any more dsm_file_retire() leaves them to its successor; when it comes to nothing, to
- * the first one.  Who is left without is to be freed.
+ * the first one.  The one left without is to be freed.
  */
 struct dsm_file *dsm_file_succeed(const struct dsm_file *file);
 void dsm_file_retire(struct dsm_file *file, struct dsm_file *heir);

@@ -112,7 +112,7 @@ void dsm_relayout(struct dsm *d, bool force)
 	}
 	dsm_stamp_unmapped(d, dsm_locked_map(d));
 
-	/* Writes that are being mapped may have read what was true before. */
+	/* Writes being mapped may have read the old value. */
 	if (device < before)
 		synchronize_rcu();
 }
@@ -144,7 +144,7 @@ void dsm_relayout_work(struct work_struct *work)
 	mutex_lock(&d->lock);
 	dsm_relayout(d, false);
 
-	/* For a resume that came meanwhile there is another work. */
+	/* A resume in the meantime has queued another work. */
 	spin_lock(&d->direct_lock);
 	if (d->unsettled == unsettled)
 		WRITE_ONCE(d->unsettled, 0);

@@ -56,7 +56,7 @@ static __always_inline union dsm_stamp dsm_bio_stamp(const struct bio *bio)
 	return dsm_stamp(dsm_bio_stream(bio), dsm_bio_hint(bio));
 }
 
-/* Where in the target a bio lies that is remapped already */
+/* Offset in the target of a bio that is already remapped */
 static __always_inline u64 dsm_bio_sector(const struct dsm *d, const struct bio *bio)
 {
 	return bio->bi_iter.bi_sector - d->start;
@@ -183,7 +183,7 @@ static noinline int dsm_map_guarded(struct dsm *d, struct bio *bio, u64 sector,
 	return active && bio_sectors(bio) ? dsm_discard_hold(d, bio) : DM_MAPIO_REMAPPED;
 }
 
-/* What dsm_place_whole() leaves, and what is neither a read nor a write. */
+/* Writes that dsm_place_whole() leaves, and bios that are neither read nor write */
 static noinline int dsm_map_carefully(struct dsm *d, struct bio *bio)
 {
 	u64 sector = dsm_bio_sector(d, bio);
@@ -213,7 +213,7 @@ static noinline __noclone int dsm_map_write(struct dm_target *ti, struct bio *bi
 	return DM_MAPIO_REMAPPED;
 }
 
-/* What is neither a read nor a write, and what is polled */
+/* Bios that are neither read nor write, and polled ones */
 static noinline int dsm_map_other(struct dm_target *ti, struct bio *bio)
 {
 	struct dsm *d = ti->private;

@@ -29,7 +29,7 @@ module_param_named(upload_timeout, dsm_upload_timeout, uint, 0644);
 MODULE_PARM_DESC(upload_timeout,
 		 "Milliseconds without a message after which an upload is dropped");
 
-/* Of all uploads to all targets: nobody takes one of another target for its own. */
+/* Shared by all targets, so that no two uploads have the same number. */
 static atomic64_t dsm_upload_numbers = ATOMIC64_INIT(0);
 
 struct dsm_upload {

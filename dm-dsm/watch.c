@@ -11,7 +11,7 @@
 static DEFINE_MUTEX(dsm_watched_lock);		/* of the list; d->lock nests in it */
 static LIST_HEAD(dsm_watched);
 
-/* A disk is among the others already, and cannot be opened yet. */
+/* The disk is registered, but cannot be opened yet. */
 static int dsm_disk_came(struct device *dev)
 {
 	unsigned int nr = dsm_disk_streams(dev);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The control edge: what happens at a checkpoint.
+ * What happens at a checkpoint.
  */
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
