@@ -101,7 +101,7 @@ def expect(found):
             row += [saved_round(cell(found, w, FIRST, p)) for p in ["auto", "none+discard", "auto+discard"]]
             row += [saved_round(cell(found, w, FIRST + " 80", "auto+discard"))]
         rows.append(row)
-    return table(["written, %", "listed free, %", "streams", "discards", "both", "both, drive 80 % full",
+    return table(["rewritten, %", "avail list, %", "streams", "discards", "both", "both, drive 80 % full",
                   "buffered: streams", "discards", "both", "both, drive 80 % full"], rows)
 
 
