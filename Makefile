@@ -74,12 +74,13 @@ module:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
 
 userspace:
-	$(CARGO) build --release --locked --workspace --manifest-path userspace/Cargo.toml \
+	$(CARGO) build --release --locked --workspace $(addprefix --bin ,$(PROGRAMS) dsm-generator) \
+		--manifest-path userspace/Cargo.toml \
 		--target-dir $(TARGETDIR) $(if $(TARGET),--target $(TARGET)) $(CARGOFLAGS)
 
 man:
 	$(CARGO) run --release --locked --manifest-path userspace/Cargo.toml \
-		--target-dir $(TARGETDIR) $(CARGOFLAGS) --example manual -- build/man
+		--target-dir $(TARGETDIR) $(CARGOFLAGS) -p dsm-manual --bin manual -- build/man
 
 install: install-module install-userspace
 
@@ -183,13 +184,13 @@ fuzz:
 	tests/uml/fuzz --volume 100000
 
 soak:
-	tests/cargo userspace test --release --lib -- --ignored --nocapture soak
+	tests/cargo userspace test --release -p dsmd --lib -- --ignored --nocapture soak
 
 fuzz-agent:
-	FUZZ_CASES=1000000 tests/cargo userspace test --release --test fuzz
+	FUZZ_CASES=1000000 tests/cargo userspace test --release -p dsm-testing --test fuzz
 
 bench-flash:
-	tests/cargo userspace bench --bench flash
+	tests/cargo userspace bench -p whatif --bench flash
 
 bench-agent:
 	tests/bench/agent

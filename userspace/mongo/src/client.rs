@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, Notify};
 use tokio::time::{sleep, timeout};
 
-use dsm::base::log;
-use dsm::dbpath::mongo::catalog::Catalog;
-use dsm::dbpath::mongo::feed::{self, clipped, Kind, Message, ServerStatus, Trouble};
+use base::log;
+use dbpath::mongo::catalog::Catalog;
+use dbpath::mongo::feed::{self, clipped, Kind, Message, ServerStatus, Trouble};
 
 use crate::listed::{add_listed, add_stats, Listed, Stats};
 use crate::status::Reply;
@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What a server before 6.0 says to `$listCatalog`.
 const UNKNOWN_STAGE: i32 = 40324;
 
-pub fn sentence(e: &Error) -> String {
+pub(crate) fn sentence(e: &Error) -> String {
     match e.kind.as_ref() {
         ErrorKind::Command(c) => format!("{} ({})", c.message, c.code_name),
         kind => kind.to_string(),
@@ -47,10 +47,10 @@ pub fn sentence(e: &Error) -> String {
 }
 
 /// Says lines to `dsmd`.
-pub struct Teller(mpsc::Sender<String>);
+pub(crate) struct Teller(mpsc::Sender<String>);
 
 impl Teller {
-    pub fn new(lines: mpsc::Sender<String>) -> Self {
+    pub(crate) fn new(lines: mpsc::Sender<String>) -> Self {
         Self(lines)
     }
 
@@ -105,7 +105,7 @@ async fn connect(uri: &Uri) -> Result<Client, Error> {
     Client::with_options(options)
 }
 
-pub async fn ask_forever(uri: &Uri, teller: &Teller, files_changed: &Notify) {
+pub(crate) async fn ask_forever(uri: &Uri, teller: &Teller, files_changed: &Notify) {
     let mut log = Log::default();
     let mut pause = POLL;
     // A file that it names, such as tlsCAFile, may come later.

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use dsm::dbpath::mongo::catalog::Catalog;
-use dsm::dbpath::mongo::feed::is_path;
-use dsm::kernel::class::Class;
+use dbpath::mongo::catalog::Catalog;
+use dbpath::mongo::feed::is_path;
+use kernel::class::Class;
 
 const OPLOG: &str = "local.oplog.rs";
 const ID_INDEX: &str = "_id_";
@@ -19,7 +19,7 @@ const TABLE: &str = "statistics:table:";
 
 /// A document of `$listCatalog`; a view has no ident.
 #[derive(Debug, Deserialize)]
-pub struct Listed {
+pub(crate) struct Listed {
     ns: String,
     ident: Option<String>,
     #[serde(rename = "idxIdent", default)]
@@ -28,7 +28,7 @@ pub struct Listed {
 
 /// The reply to `collStats`, as servers before `$listCatalog` have it.
 #[derive(Debug, Deserialize)]
-pub struct Stats {
+pub(crate) struct Stats {
     ns: String,
     #[serde(rename = "wiredTiger")]
     table: Option<Table>,
@@ -47,7 +47,7 @@ impl Table {
     }
 }
 
-pub fn add_listed(to: &mut Catalog, c: &Listed) {
+pub(crate) fn add_listed(to: &mut Catalog, c: &Listed) {
     if let Some(ident) = &c.ident {
         add(to, ident, class_of_collection(&c.ns));
     }
@@ -56,7 +56,7 @@ pub fn add_listed(to: &mut Catalog, c: &Listed) {
     }
 }
 
-pub fn add_stats(to: &mut Catalog, c: &Stats) {
+pub(crate) fn add_stats(to: &mut Catalog, c: &Stats) {
     if let Some(ident) = c.table.as_ref().and_then(Table::ident) {
         add(to, ident, class_of_collection(&c.ns));
     }

@@ -14,10 +14,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
 
-use dsm::base::log;
-use dsm::cli;
-use dsm::cli::mongo::Args;
-use dsm::daemon;
+use base::cli;
+use base::log;
+use base::panic;
+use dsm_mongo::cli::Args;
 
 use uri::Uri;
 
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
     log::init(args.log_format, false);
     log::of_device(&args.device, false);
-    daemon::abort_on_panic();
+    panic::abort_on_panic();
     match run(&args, &uri) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

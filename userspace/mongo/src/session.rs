@@ -17,8 +17,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, Notify};
 use tokio::time::sleep;
 
-use dsm::base::log;
-use dsm::dbpath::mongo::feed::{self, Hello, Request};
+use base::log;
+use dbpath::mongo::feed::{self, Hello, Request};
 
 use crate::client;
 use crate::uri::Uri;
@@ -28,7 +28,7 @@ const LONGEST_LINE: u64 = 4096;
 /// Lines that wait to be sent.
 const QUEUE: usize = 256;
 
-pub struct Door {
+pub(crate) struct Door {
     listener: UnixListener,
     /// Held as long as it is open.
     _lock: OwnedFd,
@@ -37,7 +37,7 @@ pub struct Door {
 impl Door {
     /// In a directory that is this user's alone: whoever gets as far as the socket may be
     /// told, and that is `root` and nobody else.
-    pub fn open(run_dir: &Path, device: &str) -> Result<Self> {
+    pub(crate) fn open(run_dir: &Path, device: &str) -> Result<Self> {
         let make = |dir: &Path, mode| match fs::DirBuilder::new().mode(mode).create(dir) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 Err(e).with_context(|| format!("cannot make the directory {}", dir.display()))
@@ -71,7 +71,7 @@ impl Door {
         })
     }
 
-    pub async fn serve(&self, uri: &Uri) -> Result<()> {
+    pub(crate) async fn serve(&self, uri: &Uri) -> Result<()> {
         loop {
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -97,7 +97,7 @@ impl Door {
 }
 
 /// Tells one `dsmd` what the server says, until it goes.
-pub async fn session(stream: UnixStream, uri: &Uri) -> Result<()> {
+pub(crate) async fn session(stream: UnixStream, uri: &Uri) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let (lines, mut queue) = mpsc::channel::<String>(QUEUE);
     let files_changed = Notify::new();

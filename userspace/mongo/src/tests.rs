@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use mongodb::bson::{doc, Document};
 
-use dsm::dbpath::mongo::catalog::Catalog;
-use dsm::dbpath::mongo::feed::{Event, Kind, Listener, ServerStatus};
-use dsm::kernel::class::Class;
+use dbpath::mongo::catalog::Catalog;
+use dbpath::mongo::feed::{Event, Kind, Listener, ServerStatus};
+use kernel::class::Class;
 
 use crate::session;
 use crate::uri::Uri;

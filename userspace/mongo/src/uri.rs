@@ -19,14 +19,14 @@ const CREDENTIAL: &str = "uri";
 const LONGEST: u64 = 16 * 1024;
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct Uri {
+pub(crate) struct Uri {
     text: String,
     shown: String,
 }
 
 impl Uri {
     /// The whole of it, for the driver.
-    pub fn secret(&self) -> &str {
+    pub(crate) fn secret(&self) -> &str {
         &self.text
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Debug for Uri {
 }
 
 /// The one in `file`, or in systemd's credential.
-pub fn find(file: Option<&Path>) -> Result<Uri> {
+pub(crate) fn find(file: Option<&Path>) -> Result<Uri> {
     if let Some(path) = file {
         return read(path, true);
     }

@@ -2,7 +2,7 @@
 /*
  * flash-map PAGES UNIT UNITS STREAMS shared|stream: plays writes ("w PAGE STREAM") and
  * discards ("t PAGE") from standard input on the drive's flash, and prints what the
- * example flash-map of userspace prints of the model.
+ * program flash-map of userspace prints of the model.
  */
 #include <inttypes.h>
 #include <stdio.h>

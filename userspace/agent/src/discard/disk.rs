@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The database of this machine, as the rule sees it.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::fd::OwnedFd;
+
+use super::link::Machine;
+use super::owner::{self, Owner};
+use super::{ground, started, Database, Seen, Stretch};
+use base::pulse::Pulse;
+use dbpath::avail::{self, FileEntry, Refusal, TurtleId};
+use dbpath::fiemap::Solid;
+use dbpath::place;
+use dbpath::turtle;
+use dbpath::walk::{self, Root};
+use drive::diskstat::DiskStat;
+use kernel::devno::DevNo;
+use kernel::mounts;
+use kernel::sysfs::Sysfs;
+
+const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
+/// What a restart would begin with, while a backup is under way.
+const BACKUP: &str = "WiredTiger.backup";
+const SECTOR: u64 = 512;
+
+pub struct Disk {
+    root: Root,
+    device: String,
+    devno: DevNo,
+    sectors: u64,
+    sysfs: Sysfs,
+    /// Of the last look at the ground.
+    solid: Option<Solid>,
+    warning: Option<String>,
+    reader: avail::Reader,
+    /// Whose metadata the reader knows.
+    owner: Option<Owner>,
+    /// A look goes over many files.
+    pulse: Pulse,
+}
+
+impl Disk {
+    pub fn new(
+        dbpath: &Path,
+        device: &str,
+        devno: DevNo,
+        sectors: u64,
+        pulse: Pulse,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            root: Root::open(dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()))?,
+            device: device.to_owned(),
+            devno,
+            sectors,
+            sysfs: Sysfs::default(),
+            solid: None,
+            warning: None,
+            reader: avail::Reader::default(),
+            owner: None,
+            pulse,
+        })
+    }
+
+    fn handle(&self) -> Result<OwnedFd, String> {
+        let path = || self.root.path().display();
+        match self.root.handle() {
+            Ok(Some(handle)) => Ok(handle),
+            Ok(None) => Err(format!("{}: it was unmounted, moved or removed", path())),
+            Err(e) => Err(format!("{}: cannot open it: {e}", path())),
+        }
+    }
+
+    /// Whether a file below the data directory is the database's alone: one that has
+    /// another name, or another owner, may be somebody else's.
+    fn is_its_own(&self, file: &File) -> std::io::Result<bool> {
+        let found = file.metadata()?;
+        Ok(found.nlink() == 1 && self.owner.is_some_and(|o| o.uid == found.uid()))
+    }
+}
+
+impl Machine for Disk {
+    fn drive(&self) -> DiskStat {
+        ground::drive(&self.sysfs, self.devno)
+    }
+
+    fn granularity(&self) -> u64 {
+        self.sysfs.number(self.devno, ground::GRANULARITY).unwrap_or(0)
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.warning.clone()
+    }
+}
+
+impl Database for Disk {
+    fn ground(&mut self) -> Result<String, String> {
+        self.solid = None;
+        // The path may lead elsewhere by now.
+        let handle = self.handle()?;
+        let found = place::find_opened(&handle, self.root.path(), &self.device, self.devno, self.sectors);
+        let found = found.map_err(|e| format!("{e:#}"))?;
+        let dev = DevNo::from_stat(self.root.device());
+        if found.dev != dev {
+            return Err(format!("the data directory is on {}, not on {dev}", found.dev));
+        }
+        let mounts = mounts::all().map_err(|e| format!("cannot read the mounts: {e}"))?;
+        let mount = ground::mount(&mounts, dev)?;
+        if ground::is_ext4(&mounts, dev) {
+            let [proc, sys] = EXT4.map(Path::new);
+            ground::ext4(proc, sys, &self.sysfs.name(dev))?;
+        }
+        self.warning = ground::drives(&self.sysfs, self.devno)?;
+        let ground = format!("{mount} {:?}", found.place);
+        self.solid = Some(Solid::new(found.place));
+        Ok(ground)
+    }
+
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
+        match turtle::read_entry(&self.handle()?) {
+            Ok(entry) => Ok(entry.map(TurtleId)),
+            Err(e) => Err(format!("cannot read {}: {e}", turtle::NAME)),
+        }
+    }
+
+    fn owner(&mut self) -> Result<Option<Owner>, String> {
+        let owner = owner::of(&self.root, &self.handle()?);
+        if owner.as_ref().ok() != Some(&self.owner) {
+            self.reader.forget();
+            self.owner = owner.as_ref().ok().copied().flatten();
+        }
+        owner
+    }
+
+    fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
+        let mut wanted = |f: &FileEntry| {
+            self.pulse.beat();
+            wanted(f)
+        };
+        let (snapshot, lists) = self.reader.read(&self.root, &mut wanted)?;
+        snapshot.may_discard()?;
+        Ok(Seen {
+            turtle: snapshot.turtle,
+            run: snapshot.run,
+            files: snapshot.files.into_iter().zip(lists).collect(),
+        })
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        if let Some(owner) = self.owner {
+            started::check(Path::new("/proc"), owner.pid)?;
+        }
+        let handle = self.handle()?;
+        match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {
+            Ok(None) => {}
+            Ok(Some(_)) => return Err(format!("a backup is under way: there is a {BACKUP}")),
+            Err(e) => return Err(format!("cannot look for {BACKUP}: {e}")),
+        }
+        rustix::fs::fsync(&handle).map_err(|e| format!("cannot sync the data directory: {e}"))
+    }
+
+    fn places(
+        &mut self,
+        path: &Path,
+        file: (u64, i128),
+        ranges: &[Range<u64>],
+        emit: &mut dyn FnMut(u64, Stretch),
+    ) -> Result<(), String> {
+        let failed = |e: &dyn std::fmt::Display| format!("{}: cannot read its extents: {e}", path.display());
+        self.pulse.beat();
+        let opened = walk::open_file(&self.handle()?, path, file.0).map_err(|e| failed(&e))?;
+        let Some((opened, _)) = opened.filter(|(_, stamp)| stamp.btime == file.1) else {
+            return Ok(());
+        };
+        if !self.is_its_own(&opened).map_err(|e| failed(&e))? {
+            return Ok(());
+        }
+        let solid = self
+            .solid
+            .as_mut()
+            .ok_or_else(|| failed(&"the ground is not known"))?;
+        places(solid, &opened, ranges, emit).map_err(|e| failed(&e))
+    }
+}
+
+fn places(
+    solid: &mut Solid,
+    file: &File,
+    ranges: &[Range<u64>],
+    emit: &mut dyn FnMut(u64, Stretch),
+) -> std::io::Result<()> {
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+        return Ok(());
+    };
+    let mut left = ranges;
+    solid.map(file, first.start..last.end, &mut |e| {
+        let extent = e.offset * SECTOR..(e.offset + e.length) * SECTOR;
+        while let [range, rest @ ..] = left {
+            let from = range.start.max(extent.start);
+            let to = range.end.min(extent.end);
+            if from < to {
+                let at = Stretch {
+                    start: e.start + (from - extent.start) / SECTOR,
+                    length: (to - from) / SECTOR,
+                };
+                emit(from, at);
+            }
+            if range.end > extent.end {
+                break;
+            }
+            left = rest;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init)]
+    use super::*;
+    use dbpath::place::Place;
+    use std::io::{Seek, SeekFrom, Write};
+    use std::os::unix::fs::MetadataExt;
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_backup_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        disk.settle().unwrap();
+        std::fs::write(dir.path().join(BACKUP), "x").unwrap();
+        let said = disk.settle().unwrap_err();
+        assert_eq!(said, "a backup is under way: there is a WiredTiger.backup");
+        assert_eq!(disk.owner(), Ok(None));
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        assert!(disk.owner().unwrap_err().contains("unmounted, moved or removed"));
+    }
+
+    /// Of a directory that cannot be synced.
+    #[test]
+    fn without_a_sync_nothing_is_settled() {
+        let mut disk = Disk::new(Path::new("/proc"), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let said = disk.settle().unwrap_err();
+        assert!(said.starts_with("cannot sync the data directory: "), "{said}");
+    }
+
+    /// By what is on its command line, as mongod's.
+    #[test]
+    fn a_process_that_does_not_sync_is_not_settled() {
+        let mut process = std::process::Command::new("sh")
+            .args(["-c", "read x; exit", "mongod", "checkpoint_sync=false"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It has none while the kernel starts the program.
+        let line = format!("/proc/{}/cmdline", process.id());
+        while std::fs::read(&line).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        disk.owner = Some(Owner {
+            pid: process.id() as i32,
+            start: 1,
+            uid: 0,
+        });
+        let said = disk.settle().unwrap_err();
+        drop(process.stdin.take());
+        process.wait().unwrap();
+        assert!(said.contains("by the command line of process"), "{said}");
+    }
+
+    #[test]
+    fn what_may_not_be_discarded_is_not_read() {
+        let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/avail/11.3.1");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::copy(made.join("WiredTiger.wt"), dir.path().join("WiredTiger.wt")).unwrap();
+        let turtle = std::fs::read_to_string(made.join(turtle::NAME)).unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut read = |version: &str| {
+            let text = turtle.replace("major=11,minor=3,patch=1", version);
+            std::fs::write(dir.path().join(turtle::NAME), text).unwrap();
+            disk.read(&mut |_| false).map(|seen| seen.files.len())
+        };
+        assert_eq!(read("major=11,minor=3,patch=1").unwrap(), 49);
+        // Of MongoDB 5.0.31, and of 6.0.24
+        let refused = read("major=10,minor=0,patch=2").unwrap_err();
+        assert_eq!(refused.kind, avail::Kind::Unsupported);
+        assert!(
+            refused.message.contains("is of WiredTiger 10.0.2"),
+            "{}",
+            refused.message
+        );
+    }
+
+    /// Its pages are not read again while one process has it open, and only then.
+    #[test]
+    fn another_process_may_have_written_all_of_the_metadata() {
+        let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/avail/11.3.1");
+        let dir = tempfile::tempdir().unwrap();
+        let metadata = dir.path().join("WiredTiger.wt");
+        std::fs::copy(made.join(turtle::NAME), dir.path().join(turtle::NAME)).unwrap();
+        let mut bytes = std::fs::read(made.join("WiredTiger.wt")).unwrap();
+        std::fs::write(&metadata, &bytes).unwrap();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        disk.owner = Some(Owner {
+            pid: 1,
+            start: 1,
+            uid: 0,
+        });
+        disk.read(&mut |_| false).unwrap();
+        // All leaves
+        for page in bytes.chunks_mut(4096).filter(|p| p[24] == 7) {
+            page[100] ^= 1;
+        }
+        std::fs::write(&metadata, &bytes).unwrap();
+        disk.read(&mut |_| false).unwrap();
+        assert_eq!(disk.owner(), Ok(None));
+        let refused = disk
+            .read(&mut |_| false)
+            .map(|seen| seen.files.len())
+            .unwrap_err();
+        assert_eq!(refused.kind, avail::Kind::Damaged);
+    }
+
+    /// A file of three written pieces with holes between.
+    #[test]
+    fn places_of_a_real_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f.wt");
+        let mut f = File::create(&path).unwrap();
+        for at in [0u64, 1 << 20, 2 << 20] {
+            f.seek(SeekFrom::Start(at)).unwrap();
+            f.write_all(&[1; 65536]).unwrap();
+        }
+        f.sync_all().unwrap();
+        let mut solid = Solid::new(Place::whole(u64::MAX >> 9));
+        let mut places = |ranges: &[Range<u64>]| {
+            let mut found = Vec::new();
+            super::places(&mut solid, &f, ranges, &mut |_, s| found.push(s)).map(|()| found)
+        };
+        match places(&[0..4096]) {
+            Ok(found) if !found.is_empty() => {}
+            other => {
+                eprintln!("skipped: the directory for temporary files gives no places: {other:?}");
+                return;
+            }
+        }
+        let sum = |found: Vec<Stretch>| found.iter().map(|s| s.length).sum::<u64>();
+        let all = places(&[0..3 << 20]).unwrap();
+        assert_eq!(sum(all.clone()), 3 * 128);
+        assert_eq!(sum(places(&[65536..1 << 20]).unwrap()), 0, "a hole");
+        let some = places(&[
+            4096..8192,
+            61440..(1 << 20) + 4096,
+            (2 << 20) + 8192..(2 << 20) + 12288,
+        ])
+        .unwrap();
+        assert_eq!(sum(some.clone()), 8 + 8 + 8 + 8);
+        assert_eq!(some[0].start, all[0].start + 8);
+        // A hole that was allocated, but never written.
+        rustix::fs::fallocate(&f, rustix::fs::FallocateFlags::empty(), 65536, 65536).unwrap();
+        f.sync_all().unwrap();
+        assert_eq!(sum(places(&[0..1 << 20]).unwrap()), 128, "unwritten");
+
+        // By name, only for the file that it was.
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        disk.solid = Some(Solid::new(Place::whole(u64::MAX >> 9)));
+        let uid = std::fs::metadata(&path).unwrap().uid();
+        let owner = |uid| {
+            Some(Owner {
+                pid: 1,
+                start: 1,
+                uid,
+            })
+        };
+        disk.owner = owner(uid);
+        let root = disk.handle().unwrap();
+        let found = walk::find_file(&root, Path::new("f.wt"), disk.root.device())
+            .unwrap()
+            .unwrap();
+        assert_eq!(found.ino, std::fs::metadata(&path).unwrap().ino());
+        let count = |disk: &mut Disk, ino, born| {
+            let mut n = 0;
+            let path = PathBuf::from("f.wt");
+            let ranges = [0..4096];
+            disk.places(&path, (ino, born), &ranges, &mut |_, _| n += 1)
+                .unwrap();
+            n
+        };
+        let (ino, born) = (found.ino, found.stamp.btime);
+        assert_eq!(count(&mut disk, ino, born), 1);
+        assert_eq!(count(&mut disk, ino, born + 1), 0);
+        assert_eq!(count(&mut disk, ino + 1, born), 0);
+
+        // A file of somebody else's, or nobody knows whose
+        disk.owner = owner(uid + 1);
+        assert_eq!(count(&mut disk, ino, born), 0, "another owner");
+        disk.owner = None;
+        assert_eq!(count(&mut disk, ino, born), 0, "no owner");
+        disk.owner = owner(uid);
+        // A second name, in the directory or elsewhere on the file system
+        let second = dir.path().join("second");
+        std::fs::hard_link(&path, &second).unwrap();
+        assert_eq!(count(&mut disk, ino, born), 0, "two links");
+        std::fs::remove_file(second).unwrap();
+        assert_eq!(count(&mut disk, ino, born), 1);
+    }
+
+    /// A second thread exchanges the data directory for a link to another file system.
+    /// What is said must always be of the directory.
+    #[test]
+    fn the_ground_is_that_of_the_directory_that_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let [db, link] = ["db", "link"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&db).unwrap();
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        let mut disk = Disk::new(&db, "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let own = disk.ground().unwrap_err();
+        let elsewhere = place::find(Path::new("/proc"), "d", DevNo::from_stat(0), 1);
+        let elsewhere = elsewhere.map(|_| ()).unwrap_err().to_string();
+        assert!(!own.ends_with(elsewhere.trim_start_matches("/proc")), "{own}");
+
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let exchange = || {
+            use rustix::fs::{renameat_with, RenameFlags, CWD};
+            renameat_with(CWD, &db, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    exchange();
+                    exchange();
+                }
+            });
+            let (mut gone, mut there) = (0, 0);
+            while gone < 1000 || there < 1000 {
+                let said = disk.ground().unwrap_err();
+                let is_gone = said.ends_with("it was unmounted, moved or removed");
+                if !is_gone && said != own {
+                    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+                    panic!("{said}");
+                }
+                gone += u32::from(is_gone);
+                there += u32::from(!is_gone);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(disk.ground().unwrap_err(), own);
+    }
+
+    /// The deterministic half: the path has led elsewhere since the directory was opened.
+    #[test]
+    fn a_path_that_was_exchanged_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = dir.path().join("db");
+        std::fs::create_dir(&db).unwrap();
+        let said = |opened: &File| {
+            let found = place::find_opened(opened, &db, "d", DevNo::from_stat(0), 1);
+            found.map(|_| ()).unwrap_err().to_string()
+        };
+        let opened = File::open(&db).unwrap();
+        let before = said(&opened);
+        std::fs::rename(&db, dir.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink("/proc", &db).unwrap();
+        assert_eq!(said(&opened), before);
+        assert_ne!(said(&File::open(&db).unwrap()), before);
+    }
+}

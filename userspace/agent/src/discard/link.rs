@@ -1,0 +1,723 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The thread that looks and discards, so that nothing else waits for it.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::pace::{batches, budget, Pace};
+use super::{Database, Found, Halt, Look, Rule, Stretch, PAGE};
+use crate::control::DiscardInfo;
+use base::log;
+use base::pulse::Pulse;
+use base::time;
+use drive::diskstat::DiskStat;
+use kernel::device::{MessageError, Target};
+
+/// How often the ground and the owner are looked at between checkpoints.
+const RARELY: Duration = Duration::from_secs(10);
+/// How often the target is asked whether it is done.
+const OFTEN: Duration = Duration::from_millis(5);
+/// After what time a device that took no discards is tried again.  A snapshot below it
+/// refuses them while it exists.
+const AGAIN: Duration = Duration::from_secs(600);
+/// A target that is not done with a batch after this has a drive that is stuck.
+const STUCK: Duration = Duration::from_secs(10);
+/// Bytes; what is shorter the target discards on no drive.
+const SHORTEST: u64 = 16 << 10;
+
+/// What an agent has of its discards.
+pub struct Link {
+    notices: Option<Sender<()>>,
+    info: Shared,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Shared = Arc<Mutex<DiscardInfo>>;
+
+fn change(info: &Shared, f: impl FnOnce(&mut DiscardInfo)) {
+    f(&mut info.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// What the thread needs of the machine beside the target.
+pub trait Machine: Database {
+    fn drive(&self) -> DiskStat;
+    /// Bytes.
+    fn granularity(&self) -> u64;
+    fn warning(&self) -> Option<String>;
+}
+
+impl Link {
+    /// Discards are asked for, and cannot be: why, in a sentence.
+    pub fn off(why: &str) -> Self {
+        log!(Warn, "nothing is discarded", reason = why);
+        let info = DiscardInfo {
+            off: Some(why.to_owned()),
+            ..DiscardInfo::default()
+        };
+        Self {
+            notices: None,
+            info: Arc::new(Mutex::new(info)),
+            thread: None,
+        }
+    }
+
+    /// Follows a database on the device of this name.
+    pub fn start<T, M>(device: &str, target: T, machine: M, pulse: Pulse) -> anyhow::Result<Self>
+    where
+        T: Target + Send + 'static,
+        M: Machine + Send + 'static,
+    {
+        let (sender, notices) = mpsc::channel();
+        let info = Shared::default();
+        let shared = info.clone();
+        let name = device.to_owned();
+        let several = log::device().is_some_and(|(_, several)| several);
+        let thread = thread::Builder::new().name("discard".into()).spawn(move || {
+            log::of_device(&name, several);
+            let mut worker = Worker::new(target, machine, shared, pulse);
+            worker.run(&notices);
+            worker.end();
+        });
+        Ok(Self {
+            notices: Some(sender),
+            info,
+            thread: Some(thread.context("cannot start the thread of discards")?),
+        })
+    }
+
+    /// The turtle may have changed.
+    pub fn turtle(&self) {
+        if let Some(notices) = &self.notices {
+            // One that has ended has said why.
+            let _ = notices.send(());
+        }
+    }
+
+    pub fn info(&self) -> DiscardInfo {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.notices = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker<T, M> {
+    target: T,
+    machine: M,
+    info: Shared,
+    /// For the watchdog: waits are no work.
+    pulse: Pulse,
+    rule: Rule,
+    pace: Pace,
+    /// The target was told to keep track, by this.
+    switched_on: bool,
+    /// Since when the device takes none.
+    unsupported: Option<Instant>,
+    again: Duration,
+    /// The last change of the turtle.
+    last: Option<Instant>,
+    /// The drive when the last sending was over.
+    quiet: Option<DiskStat>,
+    told: Option<String>,
+}
+
+/// How a sending ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    All,
+    /// The next checkpoint has come, or the end.
+    Interrupted,
+}
+
+impl<T: Target, M: Machine> Worker<T, M> {
+    fn new(target: T, machine: M, info: Shared, pulse: Pulse) -> Self {
+        Self {
+            target,
+            machine,
+            info,
+            pulse,
+            rule: Rule::default(),
+            pace: Pace::default(),
+            switched_on: false,
+            unsupported: None,
+            again: AGAIN,
+            last: None,
+            quiet: None,
+            told: None,
+        }
+    }
+
+    /// Until the agent ends, or the device is gone.
+    fn run(&mut self, notices: &Receiver<()>) {
+        let pulse = self.pulse.clone();
+        pulse.work(|| self.follow(notices));
+    }
+
+    fn follow(&mut self, notices: &Receiver<()>) {
+        let begun = self.switch_on().and_then(|()| self.rule.forget_in(&self.target));
+        let mut more = begun.is_ok();
+        self.took(begun);
+        loop {
+            let notice = if std::mem::take(&mut more) {
+                Ok(())
+            } else {
+                self.pulse.rest(|| notices.recv_timeout(RARELY))
+            };
+            let result = match notice {
+                Ok(()) => {
+                    // Several are one; the end is the end.
+                    match std::iter::repeat_with(|| notices.try_recv()).find_map(Result::err) {
+                        Some(TryRecvError::Disconnected) => return,
+                        _ => self.turn(notices),
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.look_around().map(|()| Sent::All),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if result == Err(Halt::Gone) {
+                return;
+            }
+            more = result == Ok(Sent::Interrupted);
+            self.took(result.map(|_| ()));
+        }
+    }
+
+    /// Says what came of it, once; and forgets, however it ended, unless what is known
+    /// stays.
+    fn took(&mut self, result: Result<(), Halt>) {
+        let off = match result {
+            Ok(()) => None,
+            // What is known stays; the next checkpoint is read.
+            Err(Halt::Torn(why)) => {
+                log!(Debug, "the lists of free blocks were not read", reason = why);
+                change(&self.info, |i| i.torn += 1);
+                return;
+            }
+            Err(halt) => {
+                self.forget();
+                // Else before the next discard.
+                let _ = self.rule.forget_in(&self.target);
+                Some(halt.to_string())
+            }
+        };
+        match &off {
+            Some(why) if self.told.as_ref() != Some(why) => {
+                log!(Warn, "nothing is discarded", reason = why);
+                change(&self.info, |i| i.resets += 1);
+            }
+            None if self.told.is_some() => log!(Info, "checkpoints are followed again"),
+            _ => {}
+        }
+        self.told.clone_from(&off);
+        let (files, warning) = (self.rule.files() as u64, self.machine.warning());
+        let commands_per_second = self.pace.most();
+        change(&self.info, |i| {
+            i.off = off;
+            i.warning = warning;
+            i.files = files;
+            i.commands_per_second = commands_per_second;
+        });
+    }
+
+    /// Nothing that is known counts any longer.  The rule does the same by itself when
+    /// the owner or the mount is another one.
+    fn forget(&mut self) {
+        self.rule.forget();
+    }
+
+    fn is_on(&mut self) -> Result<(), Halt> {
+        let state = self.target.status()?.discard.state;
+        if state == "unsupported" {
+            return self.try_again();
+        }
+        self.unsupported = None;
+        match state.as_str() {
+            "on" => Ok(()),
+            "off" => Err("discards were switched off on the device".to_owned().into()),
+            _ => Err("the kernel module is older than discards".to_owned().into()),
+        }
+    }
+
+    fn try_again(&mut self) -> Result<(), Halt> {
+        let now = Instant::now();
+        if now - *self.unsupported.get_or_insert(now) >= self.again {
+            self.unsupported = Some(now);
+            self.target.message("set discard on")?;
+            if self.target.status()?.discard.state == "on" {
+                log!(Info, "discards are tried again");
+                self.forget();
+                return Ok(());
+            }
+        }
+        let minutes = self.again.as_secs() / 60;
+        let why = format!(
+            "what is below the device takes no discards, as a snapshot does; tried again every {minutes} minutes"
+        );
+        Err(why.into())
+    }
+
+    /// Once: whoever switches it off later means it.
+    fn switch_on(&mut self) -> Result<(), Halt> {
+        if self.target.status()?.discard.state == "off" {
+            self.target.message("set discard on")?;
+            self.switched_on = true;
+        }
+        self.is_on()
+    }
+
+    /// The target need not keep track for nobody.
+    fn end(&self) {
+        if self.switched_on {
+            if let Err(e) = self.target.message("set discard off") {
+                log!(Debug, "the target keeps track of writes", reason = e);
+            }
+        }
+    }
+
+    /// What can be seen between checkpoints.
+    fn look_around(&mut self) -> Result<(), Halt> {
+        self.is_on()?;
+        self.rule.look_around(&mut self.machine)
+    }
+
+    fn turn(&mut self, notices: &Receiver<()>) -> Result<Sent, Halt> {
+        // Another look at the same turtle would end the window for nothing.
+        if self.rule.turtle().is_some() && self.machine.turtle()?.as_ref() == self.rule.turtle() {
+            return Ok(Sent::All);
+        }
+        self.is_on()?;
+        let started = Instant::now();
+        let look = self.rule.look(&mut self.machine, &self.target)?;
+        self.rule.forget_in(&self.target)?;
+        let look_ms = started.elapsed().as_millis() as u64;
+        let interval = self.last.replace(started).map(|last| started - last);
+        change(&self.info, |i| {
+            i.looks += 1;
+            i.look_ms = look_ms;
+            i.waiting = match look {
+                Look::Waiting(n) => n,
+                Look::Found(_) => 0,
+            };
+        });
+        match look {
+            Look::Waiting(_) => Ok(Sent::All),
+            Look::Found(found) => self.send(found, budget(interval), notices),
+        }
+    }
+
+    fn send(&mut self, mut found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
+        let placed = bytes(&found.stretches);
+        let stretches = std::mem::take(&mut found.stretches);
+        let (batches, short) = batches(stretches, self.shortest()?);
+        let mut queued: u64 = batches.iter().map(|b| bytes(b)).sum();
+        change(&self.info, |i| {
+            i.freed_bytes += found.freed;
+            i.unplaced_bytes += found.freed.saturating_sub(placed);
+            i.short_bytes += short * 512;
+            i.queued_bytes = queued;
+        });
+        let started = Instant::now();
+        let mut drive = self.machine.drive();
+        if let Some(quiet) = &self.quiet {
+            self.pace.quiet(quiet, &drive);
+        }
+        let mut result = Ok(Sent::All);
+        for (n, batch) in batches.iter().enumerate() {
+            let sent = match self.send_batch(&found, batch) {
+                Ok(sent) => sent,
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            };
+            queued -= bytes(batch);
+            change(&self.info, |i| {
+                i.last_sent = Some(time::now().as_secs());
+                i.sent_ranges += sent.len() as u64;
+                i.sent_bytes += bytes(&sent);
+                i.unplaced_bytes += bytes(batch) - bytes(&sent);
+                i.queued_bytes = queued;
+            });
+            let left = batches.len() - n - 1;
+            let pause = self.pace.pause(left, budget.saturating_sub(started.elapsed()));
+            result = self.wait(notices, if left > 0 { pause } else { Duration::ZERO });
+            let now = self.machine.drive();
+            self.pace.sent(&drive, &now);
+            drive = now;
+            if result != Ok(Sent::All) {
+                break;
+            }
+        }
+        self.quiet = Some(drive);
+        change(&self.info, |i| {
+            i.dropped_bytes += queued;
+            i.queued_bytes = 0;
+            i.send_ms = started.elapsed().as_millis() as u64;
+        });
+        result
+    }
+
+    /// What the target would not discard it need not be sent, unless it remembers that.
+    fn shortest(&self) -> Result<u64, Halt> {
+        let target = self.target.status()?.discard;
+        Ok(match target.granularity {
+            0 => SHORTEST.max(self.machine.granularity()),
+            n if n > SHORTEST => PAGE,
+            _ => SHORTEST,
+        })
+    }
+
+    /// Sends what of a batch is still the files' alone, and returns that.
+    fn send_batch(&mut self, found: &Found, batch: &[Stretch]) -> Result<Vec<Stretch>, Halt> {
+        self.rule.is_owner(&mut self.machine)?;
+        let batch = found.again(&mut self.machine, batch)?;
+        if !batch.is_empty() {
+            let mut text = format!("discard {}", found.since);
+            for s in &batch {
+                text += &format!(" {}:{}", s.start, s.length);
+            }
+            self.target.message(&text)?;
+        }
+        Ok(batch)
+    }
+
+    /// Waits as long, and until the target has discarded what it was sent.
+    fn wait(&self, notices: &Receiver<()>, pause: Duration) -> Result<Sent, Halt> {
+        let started = Instant::now();
+        loop {
+            let done = self.target.status()?.discard.queued == 0;
+            let waited = started.elapsed();
+            if done && waited >= pause {
+                return Ok(Sent::All);
+            }
+            if waited >= STUCK {
+                return Err("the device does not get done with discards".to_owned().into());
+            }
+            let step = if done { pause - waited } else { OFTEN };
+            match self.pulse.rest(|| notices.recv_timeout(step.min(STUCK - waited))) {
+                Err(RecvTimeoutError::Timeout) => {}
+                // The next checkpoint, or the end.
+                _ => return Ok(Sent::Interrupted),
+            }
+        }
+    }
+}
+
+fn bytes(stretches: &[Stretch]) -> u64 {
+    stretches.iter().map(|s| s.length * 512).sum()
+}
+
+impl From<MessageError> for Halt {
+    fn from(e: MessageError) -> Self {
+        match e {
+            MessageError::Gone | MessageError::Resized(..) => Self::Gone,
+            e => Self::Anew(e.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::world::{Side, World};
+    use super::*;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    type TestWorker = Worker<Side, Side>;
+
+    /// A worker beside a database, and the way to tell it of turtles.
+    fn worker(seed: u64) -> (TestWorker, Rc<RefCell<World>>, Sender<()>, Receiver<()>) {
+        let world = Rc::new(RefCell::new(World::new(seed)));
+        let side = Side {
+            world: world.clone(),
+            dies: Rc::default(),
+            lag: 3,
+        };
+        side.message("set discard off").unwrap();
+        let (sender, receiver) = mpsc::channel();
+        (
+            Worker::new(side.clone(), side, Shared::default(), Pulse::default()),
+            world,
+            sender,
+            receiver,
+        )
+    }
+
+    fn turns(w: &mut TestWorker, world: &RefCell<World>, notices: &Receiver<()>, turns: u32) {
+        for _ in 0..turns {
+            world.borrow_mut().advance(200);
+            let result = w.turn(notices);
+            w.took(result.map(|_| ()));
+        }
+    }
+
+    #[test]
+    fn what_is_found_is_sent_and_told() {
+        let (mut w, world, _sender, notices) = worker(7);
+        w.switch_on().unwrap();
+        assert!(w.switched_on);
+        turns(&mut w, &world, &notices, 150);
+        let i = w.info.lock().unwrap().clone();
+        let target = w.target.status().unwrap().discard;
+        assert!(i.sent_bytes > 0 && i.sent_ranges > 0, "{i:?}");
+        assert_eq!(
+            i.sent_bytes,
+            (target.discarded_sectors + target.refused_sectors) * 512
+        );
+        assert_eq!(
+            i.freed_bytes,
+            i.sent_bytes + i.short_bytes + i.unplaced_bytes + i.dropped_bytes
+        );
+        assert!(i.looks > 10 && i.resets > 0, "{i:?}");
+        assert_eq!(world.borrow().lost, None);
+        w.end();
+        assert_eq!(w.target.status().unwrap().discard.state, "off");
+    }
+
+    /// What is too short is sent all the same, and owed; what was before is forgotten first.
+    #[test]
+    fn the_target_forgets_before_the_next_discard() {
+        let (mut w, world, _sender, notices) = worker(7);
+        world.borrow().kernel.set_granule(8);
+        w.switch_on().unwrap();
+        // A word of each message, from the last change of the owner on.
+        let mut log = Vec::new();
+        for round in 0..4 {
+            let more = |log: &Vec<String>| log.iter().filter(|w| *w == "discard").count() < 3;
+            for _ in 0..400 {
+                turns(&mut w, &world, &notices, 1);
+                log.extend(world.borrow().kernel.log());
+                if !more(&log) {
+                    break;
+                }
+            }
+            let at = |verb: &str| log.iter().position(|w| w == verb);
+            assert!(
+                at("forget").is_some() && at("forget") < at("discard"),
+                "{round}: {log:?}"
+            );
+            let i = w.info.lock().unwrap().clone();
+            assert_eq!(i.short_bytes, 0, "{i:?}");
+            world.borrow_mut().has_owner(true);
+            log.clear();
+        }
+        assert!(w.target.status().unwrap().discard.granularity > SHORTEST);
+        assert_eq!(world.borrow().lost, None);
+        // A module that knows nothing of it has nothing to forget.
+        let (mut w, world, ..) = worker(7);
+        world.borrow().kernel.refuse_hints();
+        w.switch_on().unwrap();
+        assert_eq!(w.rule.forget_in(&w.target), Ok(()));
+    }
+
+    #[test]
+    fn the_same_turtle_ends_no_window() {
+        let (mut w, _world, _sender, notices) = worker(8);
+        w.switch_on().unwrap();
+        w.machine.lag = 0;
+        w.target.lag = 0;
+        while w.machine.turtle().unwrap().is_none_or(|t| t.0 == "0") || w.rule.turtle().is_none() {
+            w.machine.world.borrow_mut().advance(100);
+            let _ = w.turn(&notices);
+        }
+        let _ = w.turn(&notices);
+        let window = w.target.status().unwrap().discard.window;
+        assert_eq!(w.turn(&notices), Ok(Sent::All));
+        assert_eq!(w.target.status().unwrap().discard.window, window);
+    }
+
+    #[test]
+    fn whoever_switches_it_off_means_it() {
+        let (mut w, world, _sender, notices) = worker(9);
+        w.switch_on().unwrap();
+        turns(&mut w, &world, &notices, 20);
+        w.target.message("set discard off").unwrap();
+        let sent = w.info.lock().unwrap().sent_bytes;
+        turns(&mut w, &world, &notices, 50);
+        let i = w.info.lock().unwrap().clone();
+        assert_eq!(i.off.as_deref(), Some("discards were switched off on the device"));
+        assert_eq!((i.sent_bytes, i.files), (sent, 0));
+        // Nor does the end of this one switch off what another switched on.
+        let (w, ..) = worker(10);
+        w.target.message("set discard on").unwrap();
+        let mut w = w;
+        w.switch_on().unwrap();
+        assert!(!w.switched_on);
+        w.end();
+        assert_eq!(w.target.status().unwrap().discard.state, "on");
+    }
+
+    /// Looks until something may be discarded; from here on nothing happens by itself.
+    fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
+        w.switch_on().unwrap();
+        w.machine.lag = 0;
+        w.target.lag = 0;
+        loop {
+            world.borrow_mut().advance(200);
+            match w.rule.look(&mut w.machine, &w.target) {
+                Ok(Look::Found(f)) if !f.stretches.is_empty() => return f,
+                _ => {}
+            }
+        }
+    }
+
+    /// By a tool that deduplicates, between the look and the batch.
+    #[test]
+    fn what_somebody_shares_by_now_is_not_sent() {
+        let (mut w, world, _sender, notices) = worker(7);
+        let found = found(&mut w, &world);
+        let all = bytes(&found.stretches);
+        world.borrow_mut().shared = true;
+        assert_eq!(w.send(found, Duration::ZERO, &notices), Ok(Sent::All));
+        let i = w.info.lock().unwrap().clone();
+        assert_eq!((i.sent_bytes, i.unplaced_bytes + i.short_bytes), (0, all));
+        assert_eq!(w.target.status().unwrap().discard.queued, 0);
+    }
+
+    /// It may be one that salvages.
+    #[test]
+    fn what_was_found_beside_another_process_is_not_sent() {
+        let (mut w, world, _sender, notices) = worker(7);
+        let found = found(&mut w, &world);
+        world.borrow_mut().has_owner(true);
+        world.borrow().kernel.log();
+        let halt = w.send(found, Duration::ZERO, &notices).unwrap_err();
+        assert_eq!(halt.to_string(), "another process has the database open, or none");
+        let sent = world.borrow().kernel.log();
+        assert!(!sent.contains(&"discard".to_owned()), "{sent:?}");
+        assert_eq!(w.info.lock().unwrap().sent_bytes, 0);
+    }
+
+    /// What the target owes from before must not be discarded.
+    #[test]
+    fn a_forget_that_was_lost_is_sent_again() {
+        let (mut w, world, ..) = worker(7);
+        w.switch_on().unwrap();
+        let dies = w.machine.dies.clone();
+        *dies.borrow_mut() = Some(0);
+        assert!(w.rule.forget_in(&w.target).is_err());
+        *dies.borrow_mut() = None;
+        world.borrow().kernel.log();
+        assert_eq!(w.rule.forget_in(&w.target), Ok(()));
+        assert_eq!(world.borrow().kernel.log(), ["forget"]);
+        assert_eq!(w.rule.forget_in(&w.target), Ok(()));
+        assert!(world.borrow().kernel.log().is_empty(), "once");
+    }
+
+    /// Whatever cannot be read or asked.
+    #[test]
+    fn every_way_out_forgets() {
+        let (mut w, world, _sender, notices) = worker(7);
+        w.switch_on().unwrap();
+        let knows = |w: &mut TestWorker| {
+            for _ in 0..200 {
+                turns(w, &world, &notices, 1);
+                if w.rule.files() > 0 {
+                    return;
+                }
+            }
+            panic!("nothing is ever known");
+        };
+        // The agent's first call, its second and so on fails.
+        for call in 0..30 {
+            knows(&mut w);
+            *w.machine.dies.borrow_mut() = Some(call);
+            let result = w.turn(&notices).map(|_| ());
+            let failed = matches!(result, Err(Halt::Anew(_)));
+            w.took(result);
+            *w.machine.dies.borrow_mut() = None;
+            assert!(!failed || w.rule.files() == 0, "call {call}");
+            assert!(failed || call > 0);
+        }
+        knows(&mut w);
+        w.target.message("set discard off").unwrap();
+        let around = w.look_around();
+        w.took(around);
+        assert_eq!(w.rule.files(), 0);
+    }
+
+    /// As by a snapshot of what lies below the device, which takes none while it exists.
+    #[test]
+    fn a_device_that_took_no_discards_is_tried_again() {
+        let (mut w, world, _sender, notices) = worker(7);
+        w.switch_on().unwrap();
+        world.borrow_mut().kernel.take_discards(false);
+        let off =
+            "what is below the device takes no discards, as a snapshot does; tried again every 10 minutes";
+        while w.info.lock().unwrap().off.as_deref() != Some(off) {
+            turns(&mut w, &world, &notices, 1);
+        }
+        world.borrow_mut().kernel.take_discards(true);
+        let sent = w.info.lock().unwrap().sent_bytes;
+        turns(&mut w, &world, &notices, 50);
+        assert_eq!(w.info.lock().unwrap().sent_bytes, sent, "not yet");
+        assert_eq!(w.rule.files(), 0);
+        w.again = Duration::ZERO;
+        turns(&mut w, &world, &notices, 1);
+        w.again = AGAIN;
+        turns(&mut w, &world, &notices, 150);
+        assert!(w.info.lock().unwrap().sent_bytes > sent);
+        assert_eq!(world.borrow().lost, None);
+    }
+
+    #[test]
+    fn without_an_owner_there_is_nothing() {
+        let (mut w, world, _sender, notices) = worker(11);
+        w.switch_on().unwrap();
+        w.machine.lag = 0;
+        w.target.lag = 0;
+        world.borrow_mut().has_owner(false);
+        world.borrow_mut().advance(1);
+        let result = w.look_around();
+        w.took(result);
+        let off = || w.info.lock().unwrap().off.clone();
+        assert_eq!(off().as_deref(), Some("no process has the database open"));
+        world.borrow_mut().has_owner(true);
+        let result = w.look_around();
+        w.took(result);
+        assert_eq!(w.info.lock().unwrap().off, None);
+        let _ = w.turn(&notices);
+    }
+
+    /// The watchdog is about what never returns: a pause between batches does.
+    #[test]
+    fn a_wait_is_no_work() {
+        let (w, _world, sender, notices) = worker(13);
+        let pulse = w.pulse.clone();
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while pulse.busy() > Duration::ZERO {
+                    std::thread::yield_now();
+                }
+                sender.send(()).unwrap();
+            });
+            w.pulse.beat();
+            w.wait(&notices, Duration::from_secs(600))
+        });
+        assert_eq!(ended, Ok(Sent::Interrupted));
+        assert!(w.pulse.busy() > Duration::ZERO, "then it goes on");
+    }
+
+    #[test]
+    fn the_next_checkpoint_interrupts() {
+        let (w, _world, sender, notices) = worker(12);
+        sender.send(()).unwrap();
+        assert_eq!(w.wait(&notices, Duration::from_secs(60)), Ok(Sent::Interrupted));
+        drop(sender);
+        assert_eq!(
+            w.wait(&notices, Duration::from_secs(60)),
+            Ok(Sent::Interrupted),
+            "the end"
+        );
+    }
+}

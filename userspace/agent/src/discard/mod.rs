@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a checkpoint has freed is discarded on the drive.
+//!
+//! A wrong discard loses data; when in doubt there is none.
+//!
+//! **The rule.**  Of each file `f` of WiredTiger two things are kept: `K`, a
+//! checkpoint of `f` with its list of free blocks `avail(K)` and the size of the
+//! file, and `R`, a write window of the target that had begun before the turtle was
+//! read that showed `K` as the newest checkpoint of `f`.  When a later turtle shows
+//! another one, `K'`:
+//!
+//! 0. a window `R'` is begun, which ends the one before;
+//! 1. the turtle, the metadata and `avail(K')` are read; the turtle is read again,
+//!    and all of it is when it has changed; then the ground is looked at again;
+//! 2. the directory is synced, so that the turtle that was read is durable;
+//! 3. the file system is asked where the blocks are;
+//! 4. discarded are those pages of `avail(K')` that are not in `avail(K)`, are below
+//!    the size that `f` had in `K`, and have not been written since `R`; before each
+//!    batch the file system is asked again, as another file may share them by now;
+//! 5. `K'` and `R'` are kept in place of `K` and `R`.
+//!
+//! A list names the block that it lies in, which the reader cuts out.  WiredTiger
+//! takes free blocks from the list that it has in memory at once, but what a
+//! checkpoint frees only when that one is complete, its turtle renamed and durable.
+//!
+//! **Why it holds.**  Let `p` be such a page.
+//!
+//! a. It was in the file and not free when the list of `K` was made, so that it was
+//!    allocated: to `K`, to an older checkpoint that is kept, to a list, or to a page
+//!    of the tree that had just been written.
+//! b. What is allocated at a checkpoint can be freed only by a later one, and be
+//!    handed out anew only when that one's turtle is durable.  The turtle that was
+//!    read after `R` had begun still showed `K`: every new handing-out of `p` comes
+//!    after the beginning of `R`.
+//! c. `K'` lists `p` as free and is durable: no checkpoint that a recovery, a backup
+//!    or a cursor can come to needs it.  If anything needs it, then something that it
+//!    was handed out to after the beginning of `R`.
+//! d. Such a use needs what is on the drive only after it has written `p`.  The
+//!    target has seen that write: if it came before the target looks, the page is
+//!    refused; if it comes later, it is held until the discard is done, and wins.
+//! e. The discard is sent when `K'` is durable.  A power cut finds `K'`, or something
+//!    newer, for which (d) holds.
+//!
+//! How late the steps come does not matter, and neither do turtles that were never
+//! seen: `K` is only older then.
+//!
+//! **Files whose checkpoint is the same** keep `K` and get `R'`.  What is asked of a
+//! window is that it began before the turtle was read that showed `K` as the newest:
+//! that is true of `R'` and the turtle of this look.
+//!
+//! **What (b) does not cover** is a process that did not write the turtle: after a
+//! crash, recovery takes checkpoints from the journal that the turtle does not have
+//! yet, and hands out at once what they had freed.  So everything is forgotten when
+//! another process holds the database, or the same one has opened it anew, and
+//! [`TURTLES`] changes of the turtle by the new one are waited for; also when this agent
+//! starts, as it cannot know what was before.  Everything is forgotten as well when the reader or the target refuses,
+//! when the order of a checkpoint goes back, when there is a `WiredTiger.backup`, from
+//! which a restart would make an older checkpoint, and when the mount or the place of
+//! the file system is another one.  A file is known by its inode number and birth
+//! time; what has the name later is another one.  Nothing is kept on disk.
+//!
+//! **The target may owe pages**: those that passed (4) once, and are too few for the
+//! drive, are discarded later, unless they were written since (`dm-dsm/owed.c`).  It must
+//! forget them whenever this forgets ([`Rule::forget_in`]), before the next discard: a
+//! salvage, or who changes the file system, gives them a meaning without a write.
+
+mod disk;
+pub mod ground;
+mod link;
+mod list;
+mod owner;
+mod pace;
+mod started;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use dbpath::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
+use kernel::device::{MessageError, Target};
+
+pub use disk::Disk;
+pub use link::{Link, Machine};
+use list::Compact;
+pub use owner::Owner;
+
+/// Changes of the turtle by one process before the first window counts.
+pub(crate) const TURTLES: u32 = 2;
+/// What the target has a bit for.
+const PAGE: u64 = 4096;
+
+/// Why a look ended early.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Halt {
+    /// Everything was forgotten; why, in a sentence.
+    #[error("{0}")]
+    Anew(String),
+    /// Checkpoints completed faster than they could be read.  What is known stays.
+    #[error("{0}")]
+    Torn(String),
+    #[error("the device is gone")]
+    Gone,
+}
+
+impl From<String> for Halt {
+    fn from(sentence: String) -> Self {
+        Self::Anew(sentence)
+    }
+}
+
+impl From<Refusal> for Halt {
+    fn from(r: Refusal) -> Self {
+        match r.kind {
+            Kind::Torn => Self::Torn(r.message),
+            _ => Self::Anew(r.message),
+        }
+    }
+}
+
+/// A stretch of the target, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stretch {
+    pub start: u64,
+    pub length: u64,
+}
+
+/// What was read of one turtle.
+pub struct Seen {
+    pub turtle: TurtleId,
+    /// Who wrote it.
+    pub run: Run,
+    /// Each file, with its list if that was wanted.
+    pub files: Vec<(FileEntry, Option<Result<FreeList, Refusal>>)>,
+}
+
+/// A database as the rule sees it.
+pub trait Database {
+    /// Whether the file system, its mount and the drive are what the rule needs, in
+    /// words that change when any of them does.
+    fn ground(&mut self) -> Result<String, String>;
+    /// The newest checkpoint, to see whether a look is worth it.
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String>;
+    /// Who has it open.
+    fn owner(&mut self) -> Result<Option<Owner>, String>;
+    /// Reads all of one turtle; refuses databases whose blocks may not be discarded.
+    fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal>;
+    /// Makes what was read durable; an error when a restart might not begin there.
+    fn settle(&mut self) -> Result<(), String>;
+    /// Gives the places of ranges of a file's bytes that are written, the file's own
+    /// and its alone, each with its first byte.  Nothing: it is no longer the file with
+    /// this inode number and birth time.
+    fn places(
+        &mut self,
+        path: &Path,
+        file: (u64, i128),
+        ranges: &[Range<u64>],
+        emit: &mut dyn FnMut(u64, Stretch),
+    ) -> Result<(), String>;
+}
+
+/// What is known of a file.
+struct Known {
+    order: u64,
+    cookie: Cookie,
+    list: Compact,
+}
+
+/// What may be discarded after a look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The window since which nothing may have been written.
+    pub since: u64,
+    /// Sorted by place; neighbours are one.
+    pub stretches: Vec<Stretch>,
+    /// What these are of, sorted by place.
+    origins: Vec<Origin>,
+    files: Vec<(PathBuf, (u64, i128))>,
+    /// Bytes that the checkpoint has freed, also where they have no place of their
+    /// own.
+    pub freed: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    at: Stretch,
+    /// An index of files, and a byte of it.
+    file: usize,
+    offset: u64,
+}
+
+impl Found {
+    /// What of `batch`, which is sorted, has its place still, and alone: a file of
+    /// somebody else's may share it by now.
+    pub fn again(&self, database: &mut dyn Database, batch: &[Stretch]) -> Result<Vec<Stretch>, String> {
+        let mut wanted: BTreeMap<usize, Vec<Range<u64>>> = BTreeMap::new();
+        for s in batch {
+            let end = s.start + s.length;
+            let first = self
+                .origins
+                .partition_point(|o| o.at.start + o.at.length <= s.start);
+            for o in self.origins[first..].iter().take_while(|o| o.at.start < end) {
+                let from = o.at.start.max(s.start);
+                let to = end.min(o.at.start + o.at.length);
+                let begin = o.offset + (from - o.at.start) * 512;
+                let range = begin..begin + (to - from) * 512;
+                wanted.entry(o.file).or_default().push(range);
+            }
+        }
+        let mut now = Vec::new();
+        for (file, mut ranges) in wanted {
+            ranges.sort_unstable_by_key(|r| r.start);
+            let (path, file) = &self.files[file];
+            database.places(path, *file, &ranges, &mut |_, s| now.push(s))?;
+        }
+        tidy(&mut now);
+        Ok(common(batch, &now))
+    }
+}
+
+/// What a look came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Look {
+    /// So many more changes of the turtle are waited for.
+    Waiting(u32),
+    Found(Found),
+}
+
+/// The rule's state.
+#[derive(Default)]
+pub struct Rule {
+    ground: Option<String>,
+    owner: Option<Owner>,
+    turtle: Option<TurtleId>,
+    run: Run,
+    /// Changes of the turtle by this owner, in this run.
+    turtles: u32,
+    /// R of all files.
+    window: Option<u64>,
+    /// A window that was begun for a look that did not end.
+    begun: Option<u64>,
+    /// The target has forgotten as well what was found before.
+    target_forgot: bool,
+    files: HashMap<PathBuf, Known>,
+}
+
+fn forgotten(r: Result<Look, Halt>, rule: &mut Rule) -> Result<Look, Halt> {
+    if !matches!(r, Ok(_) | Err(Halt::Torn(_))) {
+        rule.forget();
+    }
+    r
+}
+
+/// Whole pages within ranges, neighbours joined.
+fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for r in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => joined.push(r.clone()),
+        }
+    }
+    joined
+        .into_iter()
+        .map(|r| r.start.next_multiple_of(PAGE)..r.end / PAGE * PAGE)
+        .filter(|r| r.start < r.end)
+        .collect()
+}
+
+/// Sorts, and joins neighbours.
+fn tidy(stretches: &mut Vec<Stretch>) {
+    stretches.sort_unstable();
+    stretches.dedup_by(|next, last| {
+        let joins = last.start + last.length == next.start;
+        if joins {
+            last.length += next.length;
+        }
+        joins
+    });
+}
+
+/// What two sorted lists have in common.
+fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+    let mut both = Vec::with_capacity(a.len());
+    for s in a {
+        let end = s.start + s.length;
+        let first = b.partition_point(|o| o.start + o.length <= s.start);
+        for o in b[first..].iter().take_while(|o| o.start < end) {
+            let start = o.start.max(s.start);
+            let length = end.min(o.start + o.length) - start;
+            both.push(Stretch { start, length });
+        }
+    }
+    both
+}
+
+impl Rule {
+    /// How many files have a list.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The turtle of the last look.
+    pub fn turtle(&self) -> Option<&TurtleId> {
+        self.turtle.as_ref()
+    }
+
+    /// Nothing that is known counts any longer.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Has the target forget what was found before this rule forgot it: it may owe pages
+    /// for any length of time.  Before anything else is found and sent.
+    pub fn forget_in(&mut self, target: &dyn Target) -> Result<(), Halt> {
+        if !self.target_forgot {
+            match target.message("forget") {
+                // A module that is older than that owes nothing.
+                Err(MessageError::Refused(why)) if why.starts_with("unknown message") => {}
+                done => drop(done?),
+            }
+            self.target_forgot = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the process that had the database open at the last look still has; if
+    /// not, nothing that was found may be discarded.
+    pub(crate) fn is_owner(&mut self, database: &mut dyn Database) -> Result<(), Halt> {
+        let same = database.owner().map(|o| o.is_some() && o == self.owner);
+        let why = match same {
+            Ok(true) => return Ok(()),
+            Ok(false) => "another process has the database open, or none".to_owned(),
+            Err(e) => e,
+        };
+        self.forget();
+        Err(Halt::Anew(why))
+    }
+
+    /// Whether there is ground to stand on, and who has the database open.  Another
+    /// ground, or another owner, begins anew.
+    fn stand(&mut self, database: &mut dyn Database) -> Result<Owner, Halt> {
+        let ground = database.ground()?;
+        let owner = database.owner()?;
+        let owner = owner.ok_or_else(|| "no process has the database open".to_owned())?;
+        if self.ground.as_ref() != Some(&ground) || self.owner != Some(owner) {
+            self.forget();
+            self.ground = Some(ground);
+            self.owner = Some(owner);
+        }
+        Ok(owner)
+    }
+
+    /// The same between checkpoints.
+    pub(crate) fn look_around(&mut self, database: &mut dyn Database) -> Result<(), Halt> {
+        self.stand(database).map(|_| ())
+    }
+
+    /// Looks at what the newest checkpoint has freed: steps 0 to 3 and 5.
+    pub fn look(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
+        let r = self.steps(database, target);
+        forgotten(r, self)
+    }
+
+    fn steps(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
+        let owner = self.stand(database)?;
+
+        // (0)
+        let window = match self.begun {
+            Some(begun) => begun,
+            None => target.window()?,
+        };
+        self.begun = Some(window);
+
+        // (1)
+        let (files, counts) = (&self.files, self.turtles + 1 >= TURTLES);
+        let known = |f: &FileEntry| {
+            files
+                .get(&f.path)
+                .is_some_and(|k| Some(&k.cookie) == f.cookie.as_ref())
+        };
+        let mut wanted = |f: &FileEntry| counts && f.cookie.is_some() && !known(f);
+        let seen = database.read(&mut wanted)?;
+        if database.owner()? != Some(owner) {
+            return Err(Halt::Anew("another process has opened the database".to_owned()));
+        }
+        // A snapshot that was made before this turtle has what the older one needs.
+        if Some(database.ground()?) != self.ground {
+            return Err(Halt::Anew(
+                "what the database lies on has changed meanwhile".to_owned(),
+            ));
+        }
+        self.begun = None;
+        if self.run != seen.run {
+            *self = Self {
+                ground: self.ground.take(),
+                owner: Some(owner),
+                run: seen.run,
+                ..Self::default()
+            };
+        }
+        if self.turtle.as_ref() != Some(&seen.turtle) {
+            self.turtles += u32::from(self.turtle.is_some());
+            self.turtle = Some(seen.turtle);
+        }
+        if self.turtles < TURTLES {
+            return Ok(Look::Waiting(TURTLES - self.turtles));
+        }
+
+        // (2)
+        database.settle()?;
+
+        let mut found = Found {
+            since: self.window.unwrap_or_default(),
+            ..Found::default()
+        };
+        let mut files = HashMap::with_capacity(seen.files.len());
+        for (entry, list) in seen.files {
+            let old = self.files.remove(&entry.path);
+            if let Some(known) = next(database, &entry, list, old, &mut found)? {
+                files.insert(entry.path, known);
+            }
+        }
+        found.stretches = found.origins.iter().map(|o| o.at).collect();
+        found.origins.sort_unstable_by_key(|o| o.at.start);
+        tidy(&mut found.stretches);
+
+        // (5)
+        self.files = files;
+        self.window = Some(window);
+        Ok(Look::Found(found))
+    }
+}
+
+/// What is known of a file after a look.
+fn next(
+    database: &mut dyn Database,
+    entry: &FileEntry,
+    list: Option<Result<FreeList, Refusal>>,
+    old: Option<Known>,
+    found: &mut Found,
+) -> Result<Option<Known>, Halt> {
+    let Some(cookie) = &entry.cookie else {
+        return Ok(None);
+    };
+    let order = entry.order;
+    let old = match old {
+        Some(k) if k.cookie == *cookie && k.order <= order => return Ok(Some(Known { order, ..k })),
+        Some(k) if k.order >= order => {
+            let name = entry.path.display();
+            return Err(Halt::Anew(format!("{name}: its checkpoints have gone back")));
+        }
+        old => old,
+    };
+    let list = match list {
+        // It was dropped since.
+        Some(Err(r)) if r.kind == Kind::Gone => None,
+        list => list.transpose()?,
+    };
+    // The block of the list is what tells that this is the file that the metadata
+    // means.  An empty list has none.
+    let Some(list) = list.filter(|l| cookie.avail.is_some() && l.file.1 != 0) else {
+        return Ok(None);
+    };
+    if let Some(old) = old.filter(|k| k.list.file() == list.file) {
+        let freed = difference(&list, &old.list.list());
+        found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
+        let freed = whole_pages(&freed);
+        if !freed.is_empty() {
+            // (3)
+            let file = found.files.len();
+            found.files.push((entry.path.clone(), list.file));
+            let origins = &mut found.origins;
+            database.places(&entry.path, list.file, &freed, &mut |offset, at| {
+                origins.push(Origin { at, file, offset });
+            })?;
+        }
+    }
+    Ok(Some(Known {
+        order,
+        cookie: cookie.clone(),
+        list: Compact::of(&list),
+    }))
+}

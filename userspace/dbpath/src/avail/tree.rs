@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Walks the tree of the metadata.
+
+use super::cookie::Addr;
+use super::page::{Block, Cell, INTERNAL, LEAF, OVERFLOW};
+use super::{damaged, Refusal};
+
+/// The metadata of a million files has four levels.
+const DEPTH: u32 = 16;
+
+/// What becomes of a key and its value.
+pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Refusal> + 'a;
+
+/// Where blocks come from.
+pub trait Blocks {
+    fn block(&mut self, addr: &Addr) -> Result<Block, Refusal>;
+}
+
+/// Who is told what a tree has, in order.
+pub(crate) trait Visit {
+    /// Whether it knows what is on the page at `addr`, which is then not read.
+    fn knows(&mut self, _addr: &Addr) -> bool {
+        false
+    }
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
+    /// The entries since the last page were those of the leaf at `addr`.
+    fn leaf(&mut self, _addr: &Addr) {}
+}
+
+impl<F: FnMut(&[u8], &[u8]) -> Result<(), Refusal> + ?Sized> Visit for F {
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self(key, value)
+    }
+}
+
+/// A tree of keys and values.
+pub struct Tree<'a, B> {
+    pub blocks: &'a mut B,
+    pub alloc: u32,
+    /// Written by WiredTiger 3.
+    pub old: bool,
+    /// Bytes that its blocks may have yet: they are disjoint.
+    pub left: u64,
+}
+
+impl<B: Blocks> Tree<'_, B> {
+    /// Calls `each` with every key and value, in order.
+    pub fn walk(&mut self, root: &Addr, each: &mut Each<'_>) -> Result<(), Refusal> {
+        self.visit(root, each)
+    }
+
+    /// The same, but for pages that are known.
+    pub(crate) fn visit(&mut self, root: &Addr, visit: &mut (impl Visit + ?Sized)) -> Result<(), Refusal> {
+        self.page(root, 0, visit)
+    }
+
+    fn takes(&mut self, addr: &Addr) -> Result<(), Refusal> {
+        self.left = self
+            .left
+            .checked_sub(addr.size.into())
+            .ok_or_else(|| damaged("its tree has more blocks than the file"))?;
+        Ok(())
+    }
+
+    fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
+        self.takes(addr)?;
+        self.blocks.block(addr)
+    }
+
+    fn page(&mut self, addr: &Addr, depth: u32, visit: &mut (impl Visit + ?Sized)) -> Result<(), Refusal> {
+        if depth > DEPTH {
+            return Err(damaged("its tree is too deep"));
+        }
+        if visit.knows(addr) {
+            return self.takes(addr);
+        }
+        let block = self.block(addr)?;
+        match block.kind() {
+            INTERNAL => {
+                for cell in block.cells(self.old)? {
+                    if let Cell::Child(child) = cell? {
+                        if let Some(child) = Addr::parse(child, self.alloc)? {
+                            self.page(&child, depth + 1, visit)?;
+                        }
+                    }
+                }
+                Ok(())
+            }
+            LEAF => {
+                self.leaf(&block, &mut |key, value| visit.entry(key, value))?;
+                visit.leaf(addr);
+                Ok(())
+            }
+            other => Err(damaged(format!("a page of type {other}"))),
+        }
+    }
+
+    fn leaf(&mut self, block: &Block, each: &mut Each<'_>) -> Result<(), Refusal> {
+        // The key that has no value yet, and the one that prefixes are of: keys in
+        // blocks of their own are not.
+        let mut key: Option<Vec<u8>> = None;
+        let mut last: Vec<u8> = Vec::new();
+        for cell in block.cells(self.old)? {
+            match cell? {
+                Cell::Key(prefix, rest) => {
+                    let prefix = usize::from(prefix);
+                    if prefix > last.len() {
+                        return Err(damaged("a key has more of the one before than that has"));
+                    }
+                    last.truncate(prefix);
+                    last.extend_from_slice(rest);
+                    if let Some(key) = key.replace(last.clone()) {
+                        each(&key, b"")?;
+                    }
+                }
+                Cell::KeyAt(addr) => {
+                    let whole = self.overflow(addr)?;
+                    if let Some(key) = key.replace(whole) {
+                        each(&key, b"")?;
+                    }
+                }
+                Cell::Value(value) => {
+                    let key = key.take().ok_or_else(|| damaged("a value without a key"))?;
+                    each(&key, value)?;
+                }
+                Cell::ValueAt(addr) => {
+                    let key = key.take().ok_or_else(|| damaged("a value without a key"))?;
+                    let value = self.overflow(addr)?;
+                    each(&key, &value)?;
+                }
+                Cell::Child(_) => return Err(damaged("a leaf page has pages below it")),
+                Cell::Deleted => {}
+            }
+        }
+        match key {
+            Some(key) => each(&key, b""),
+            None => Ok(()),
+        }
+    }
+
+    fn overflow(&mut self, addr: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let addr = Addr::parse(addr, self.alloc)?.ok_or_else(|| damaged("an overflow without a block"))?;
+        let block = self.block(&addr)?;
+        if block.kind() != OVERFLOW {
+            return Err(damaged(format!("an overflow block of type {}", block.kind())));
+        }
+        Ok(block.data()?.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::tests::page;
+    use super::*;
+
+    /// Blocks by their place, with their kind, number of cells and body.
+    struct Made(Vec<(u8, u32, Vec<u8>)>);
+
+    impl Blocks for Made {
+        fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
+            let (kind, entries, body) = &self.0[addr.offset as usize / 512 - 1];
+            let (bytes, made) = page(*kind, 0, *entries, body);
+            Block::check(bytes, &made)
+        }
+    }
+
+    /// The address of the block with this number, of 512 bytes.
+    fn addr(number: u8) -> Vec<u8> {
+        vec![0x80 | number, 0x81, 0x80]
+    }
+
+    fn walk(blocks: Vec<(u8, u32, Vec<u8>)>, left: u64) -> Result<Vec<(String, String)>, String> {
+        let mut made = Made(blocks);
+        let mut tree = Tree {
+            blocks: &mut made,
+            alloc: 512,
+            old: false,
+            left,
+        };
+        let root = Addr {
+            offset: 512,
+            size: 512,
+            checksum: 0,
+        };
+        let mut seen = Vec::new();
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let done = tree.walk(&root, &mut |key, value| {
+            seen.push((text(key), text(value)));
+            Ok(())
+        });
+        done.map(|()| seen).map_err(|e| e.message)
+    }
+
+    fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    #[test]
+    fn keys_are_prefixes_of_the_one_before_on_the_page() {
+        let mut leaf = b"\x15file:\x07x\x06\x05a\x07y".to_vec();
+        // A key in a block of its own, whose bytes no prefix is of, and one without a value.
+        leaf.extend([&[0x60, 0x83][..], &addr(1), b"\x07z", b"\x06\x06b"].concat());
+        let overflow = b"elsewhere".to_vec();
+        assert_eq!(
+            walk(vec![(LEAF, 7, leaf), (OVERFLOW, 9, overflow)], 4096).unwrap(),
+            pairs(&[
+                ("file:", "x"),
+                ("file:a", "y"),
+                ("elsewhere", "z"),
+                ("file:ab", "")
+            ])
+        );
+    }
+
+    #[test]
+    fn a_tree_that_leads_to_itself_ends() {
+        let to = |n| [&[0x05, b'k', 0x30, 0x83][..], &addr(n)].concat();
+        let looped = || vec![(INTERNAL, 2, to(0))];
+        assert_eq!(
+            walk(looped(), 4096).unwrap_err(),
+            "its tree has more blocks than the file"
+        );
+        assert_eq!(walk(looped(), 1 << 20).unwrap_err(), "its tree is too deep");
+        let leaf = b"\x05a\x07b".to_vec();
+        assert_eq!(
+            walk(vec![(INTERNAL, 2, to(1)), (LEAF, 2, leaf)], 1024).unwrap(),
+            pairs(&[("a", "b")])
+        );
+    }
+
+    #[test]
+    fn trees_that_are_refused() {
+        let why = |kind, entries, body: &[u8]| walk(vec![(kind, entries, body.to_vec())], 4096).unwrap_err();
+        assert_eq!(why(9, 0, b""), "a page of type 9");
+        assert_eq!(why(LEAF, 1, b"\x07b"), "a value without a key");
+        assert_eq!(
+            why(LEAF, 1, b"\x06\x01a"),
+            "a key has more of the one before than that has"
+        );
+        let child = [&[0x30, 0x83][..], &addr(0)].concat();
+        assert_eq!(why(LEAF, 1, &child), "a leaf page has pages below it");
+        let value = [&[0x05, b'k', 0xa0, 0x83][..], &addr(0)].concat();
+        assert_eq!(why(LEAF, 2, &value), "an overflow block of type 7");
+    }
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The streams that what is below a device can afford, by what its disks tell.
+//!
+//! NVMe tells the size of a reclaim unit and the kind of handles (FDP configurations), and
+//! what no namespace has of an endurance group.  What a drive keeps for itself it does not
+//! tell; nor do SCSI and UFS tell what they erase at a time.  Where streams may hold too
+//! much, none are the safe choice: a few per cent are not saved, where up to 35 are lost.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::afford::{Copies, Drive, Layout};
+use crate::nvme::{Isolated, Namespace, Placement};
+use base::sizes;
+use kernel::devno::DevNo;
+use kernel::streams::{self, Below, LiveTables};
+use kernel::sysfs::Sysfs;
+
+/// What drives of the field have beyond their size at least, in percent of it.
+const KEPT: u64 = 7;
+const SECTOR: u64 = 512;
+/// That the kernel has a unit which does not fit.
+const NO_GRANULARITY: u64 = u32::MAX as u64;
+
+/// How many of so many streams.
+pub(crate) type Usable<'a> = dyn Fn(u32) -> u32 + 'a;
+
+/// What is below affords.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Affords {
+    #[serde(skip)]
+    pub layout: Layout,
+    pub policy: &'static str,
+    /// K of policy dsm.
+    pub groups: Option<u32>,
+    pub streams: u32,
+    /// Of the disk that affords the least; `None`: one does not tell.
+    pub drive: Option<Drive>,
+    /// A sentence without its end.
+    pub why: String,
+}
+
+/// What a disk tells.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    name: String,
+    bytes: u64,
+    streams: Option<u32>,
+    /// Bytes that it erases at a time.
+    unit: Option<u64>,
+    isolated: Option<Isolated>,
+    /// Bytes of its endurance group, and those that no namespace has.
+    total: Option<u64>,
+    unallocated: u64,
+    /// Why it could not be asked.
+    silent: Option<String>,
+}
+
+pub fn of(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Affords> {
+    Ok(of_stack(sysfs, &streams::below(sysfs, tables, dev)?, &|all| all))
+}
+
+/// `usable` of the streams that there are may be used.
+pub fn of_stack(sysfs: &Sysfs, below: &Below, usable: &Usable<'_>) -> Affords {
+    let disks = below.leaves.iter().map(|leaf| Disk::ask(sysfs, *leaf));
+    least(below, &disks.collect::<Vec<_>>(), usable)
+}
+
+impl Disk {
+    fn ask(sysfs: &Sysfs, dev: DevNo) -> Self {
+        let granularity = sysfs.number(dev, "queue/write_stream_granularity");
+        let sectors: u64 = sysfs.number(dev, "size").unwrap_or_default();
+        let mut disk = Self {
+            name: sysfs.name(dev),
+            bytes: sectors * SECTOR,
+            streams: sysfs.number(dev, "queue/max_write_streams"),
+            unit: granularity.filter(|n| *n > 0 && *n < NO_GRANULARITY),
+            ..Self::default()
+        };
+        match Namespace::open(&Path::new("/dev").join(&disk.name)) {
+            Ok(Some(namespace)) => disk.ask_nvme(&namespace),
+            Ok(None) => {}
+            Err(e) => disk.silent = Some(e.to_string()),
+        }
+        disk
+    }
+
+    fn ask_nvme(&mut self, namespace: &Namespace) {
+        let Placement {
+            group,
+            reclaim_unit,
+            isolated,
+            ..
+        } = match namespace.placement() {
+            Ok(placement) => placement,
+            Err(e) => {
+                self.silent = Some(e.to_string());
+                return;
+            }
+        };
+        self.unit = reclaim_unit.or(self.unit);
+        self.isolated = isolated;
+        if let Ok(Some(capacity)) = namespace.capacity(group) {
+            self.total = Some(capacity.total);
+            self.unallocated = capacity.unallocated;
+        }
+    }
+
+    /// What it is to the arithmetic, or why it is nothing.
+    fn drive(&self) -> Result<Drive, String> {
+        let name = &self.name;
+        let (handles, unit) = match (self.streams, self.unit, &self.silent) {
+            (Some(0), _, _) => return Err(format!("{name} has no write streams")),
+            (Some(handles), Some(unit), _) => (handles, unit),
+            (_, None, Some(why)) => {
+                return Err(format!("{name} could not be asked for its erase units: {why}"))
+            }
+            (_, None, None) => return Err(format!("{name} does not tell how large its erase units are")),
+            (None, Some(_), _) => return Err("this kernel has no write streams (6.16 has)".to_owned()),
+        };
+        let kept = (self.whole() / 100).saturating_mul(KEPT);
+        Ok(Drive {
+            units: self.whole() / unit,
+            spare: kept.saturating_add(self.unallocated) / unit,
+            handles,
+            copies: match self.isolated {
+                Some(Isolated::Initially) => Copies::Mixed,
+                _ => Copies::Apart,
+            },
+        })
+    }
+
+    fn whole(&self) -> u64 {
+        self.total.unwrap_or_default().max(self.bytes)
+    }
+
+    /// Where the numbers come from.
+    fn source(&self) -> String {
+        let unit = self.unit.map_or_else(String::new, sizes::shown);
+        let free = match self.unallocated {
+            0 => String::new(),
+            bytes => format!(", beside the {} that no namespace has", sizes::shown(bytes)),
+        };
+        format!(
+            "{} erases {unit} at a time, and is taken to keep {KEPT} % to itself, which it does not tell{free}",
+            self.name
+        )
+    }
+}
+
+fn least(below: &Below, disks: &[Disk], usable: &Usable<'_>) -> Affords {
+    if let Some(name) = below.losing.first() {
+        return Affords::nothing(format!("{name} below it does not pass streams on"));
+    }
+    let mut least: Option<Affords> = None;
+    for disk in disks {
+        let affords = match disk.drive() {
+            Ok(drive) => Affords::told(drive, usable, &disk.source()),
+            Err(why) => return Affords::nothing(why),
+        };
+        if least.as_ref().is_none_or(|l| affords.rank() > l.rank()) {
+            least = Some(affords);
+        }
+    }
+    match (least, below.barring.first()) {
+        (_, Some(name)) if below.stacked => {
+            Affords::nothing(format!("it lies on {name}, above which there are none"))
+        }
+        (Some(least), _) => least,
+        (None, _) => Affords::nothing("no disk is seen below it".to_owned()),
+    }
+}
+
+impl Affords {
+    pub fn new(layout: Layout, drive: Option<Drive>, why: String) -> Self {
+        Self {
+            layout,
+            policy: layout.policy(),
+            groups: layout.groups(),
+            streams: layout.streams(),
+            drive,
+            why,
+        }
+    }
+
+    fn nothing(why: String) -> Self {
+        Self::new(Layout::None, None, format!("no streams: {why}"))
+    }
+
+    fn told(drive: Drive, usable: &Usable<'_>, source: &str) -> Self {
+        let handles = usable(drive.handles);
+        let choice = Drive { handles, ..drive }.choose();
+        let why = format!("{} ({source})", choice.why());
+        Self::new(choice.layout, Some(drive), why)
+    }
+
+    /// The least comes last.
+    fn rank(&self) -> Option<usize> {
+        Layout::ALL.iter().position(|l| *l == self.layout)
+    }
+
+    /// The units that so many streams would hold of the spare ones, where the drive does
+    /// not afford them.
+    pub fn too_many(&self, streams: u32) -> Option<(u64, u64)> {
+        let drive = self.drive.filter(|d| streams > 1 && !d.affords(streams))?;
+        Some((drive.open(streams), drive.spare))
+    }
+
+    /// The features of the target that take it, in the order in which they are set.
+    pub fn features(&self) -> Vec<(&'static str, String)> {
+        let mut features = vec![("policy", self.policy.to_owned())];
+        features.extend(self.groups.map(|k| ("groups", k.to_string())));
+        if self.layout != Layout::None {
+            features.push(("streams", self.streams.to_string()));
+        }
+        features
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::sysfs::Tree;
+
+    const GIB: u64 = 1 << 30;
+
+    /// 3,500 units, of which 245 are taken to be spare.
+    fn disk(name: &str) -> Disk {
+        Disk {
+            name: name.into(),
+            bytes: 3500 * GIB,
+            streams: Some(8),
+            unit: Some(GIB),
+            isolated: Some(Isolated::Persistently),
+            ..Disk::default()
+        }
+    }
+
+    fn of(disks: &[Disk]) -> Affords {
+        least(&Below::default(), disks, &|all| all)
+    }
+
+    fn with(change: impl FnOnce(&mut Disk)) -> Affords {
+        let mut disk = disk("a");
+        change(&mut disk);
+        of(&[disk])
+    }
+
+    #[test]
+    fn what_drives_of_the_field_afford() {
+        assert_eq!(
+            of(&[disk("a")]).why,
+            "life with K = 3, whose 5 streams hold 11 of the 245 spare ones of a drive of 3500 erase units, less than \
+             a tenth (a erases 1 GiB at a time, and is taken to keep 7 % to itself, which it does not tell)"
+        );
+        // A PM9D3 of 3.84 TB.
+        let pm9d3 = |d: &mut Disk| {
+            d.bytes = 3_840_755_982_336;
+            d.unit = Some(13_079_937_024);
+            d.isolated = Some(Isolated::Initially);
+        };
+        assert_eq!(
+            with(pm9d3).why,
+            "no streams on a drive of 293 erase units: streams need 300 of them (a erases 12.2 GiB at a time, and is taken to keep 7 % to itself, which it does not tell)"
+        );
+        // One twice as large, with a namespace of 5 TiB.
+        let room = with(|d| {
+            pm9d3(d);
+            d.total = Some(2 * d.bytes);
+            d.bytes = 5120 * GIB;
+            d.unallocated = 2034 * GIB;
+        });
+        assert_eq!((room.layout, room.drive.unwrap().spare), (Layout::Life(3), 208));
+        assert!(
+            room.why.ends_with(", beside the 2.0 TiB that no namespace has)"),
+            "{}",
+            room.why
+        );
+        // QEMU's, which is smaller than one of its units.
+        let qemu = with(|d| (d.bytes, d.unit) = (4 * GIB, Some(16 * GIB)));
+        assert_eq!((qemu.layout, qemu.drive.unwrap().units), (Layout::None, 0));
+    }
+
+    #[test]
+    fn the_kind_of_handles_and_their_number_count() {
+        let drive = |d: Affords| d.drive.unwrap().copies;
+        assert_eq!(
+            drive(with(|d| d.isolated = Some(Isolated::Initially))),
+            Copies::Mixed
+        );
+        assert_eq!(
+            drive(with(|d| d.isolated = None)),
+            Copies::Apart,
+            "the careful one"
+        );
+        assert_eq!(with(|d| d.streams = Some(4)).layout, Layout::Life(2));
+        let most = |n| least(&Below::default(), &[disk("a")], &|all| all.min(n)).layout;
+        assert_eq!(
+            [9, 7, 4, 2, 1].map(most),
+            [
+                Layout::Life(3),
+                Layout::Life(3),
+                Layout::Life(2),
+                Layout::JournalApart,
+                Layout::None
+            ]
+        );
+    }
+
+    #[test]
+    fn the_least_of_all_disks_counts() {
+        let mut few = disk("b");
+        few.bytes = 700 * GIB;
+        let both = [of(&[disk("a"), few.clone()]), of(&[few.clone(), disk("a")])];
+        assert_eq!(both[0].layout, of(&[few]).layout);
+        assert_eq!(both[0], both[1]);
+        assert!(both[0].why.contains("(b erases"), "{}", both[0].why);
+        let mut silent = disk("c");
+        silent.unit = None;
+        let with_silent = of(&[disk("a"), silent]);
+        assert_eq!((with_silent.layout, with_silent.drive), (Layout::None, None));
+    }
+
+    #[test]
+    fn who_does_not_tell_gets_none() {
+        let why = |change: fn(&mut Disk)| {
+            let found = with(change);
+            assert_eq!((found.layout, found.drive), (Layout::None, None));
+            found.why
+        };
+        assert_eq!(
+            why(|d| d.unit = None),
+            "no streams: a does not tell how large its erase units are"
+        );
+        assert_eq!(why(|d| d.streams = Some(0)), "no streams: a has no write streams");
+        assert_eq!(
+            why(|d| d.streams = None),
+            "no streams: this kernel has no write streams (6.16 has)"
+        );
+        assert_eq!(
+            why(|d| (d.unit, d.silent) = (None, Some("Permission denied".into()))),
+            "no streams: a could not be asked for its erase units: Permission denied"
+        );
+        let below = Below {
+            losing: vec!["dm-1".into()],
+            ..Below::default()
+        };
+        let lost = least(&below, &[disk("a")], &|all| all);
+        assert_eq!(lost.why, "no streams: dm-1 below it does not pass streams on");
+        let mut below = Below {
+            stacked: true,
+            barring: vec!["md0 (raid1)".into()],
+            ..Below::default()
+        };
+        let barred = least(&below, &[disk("a")], &|all| all);
+        assert_eq!(
+            barred.why,
+            "no streams: it lies on md0 (raid1), above which there are none"
+        );
+        below.stacked = false;
+        assert_eq!(
+            least(&below, &[disk("a")], &|all| all).layout,
+            Layout::Life(3),
+            "it tells itself"
+        );
+        assert_eq!(of(&[]).why, "no streams: no disk is seen below it");
+    }
+
+    #[test]
+    fn streams_that_hold_too_much() {
+        let found = with(|d| d.bytes = 700 * GIB);
+        assert_eq!((found.layout, found.drive.unwrap().spare), (Layout::None, 49));
+        assert_eq!(
+            [0, 1, 2, 8].map(|n| found.too_many(n)),
+            [None, None, Some((5, 49)), Some((17, 49))]
+        );
+        let found = with(|d| d.bytes = 2000 * GIB);
+        assert_eq!([6, 7].map(|n| found.too_many(n)), [None, Some((15, 140))]);
+        // Much is spare, and still there are few.
+        let few = with(|d| (d.bytes, d.unallocated) = (200 * GIB, 200 * GIB));
+        assert_eq!((few.layout, few.too_many(2)), (Layout::None, Some((5, 214))));
+        assert_eq!(with(|d| d.unit = None).too_many(8), None, "nobody knows");
+    }
+
+    #[test]
+    fn the_features_of_a_layout() {
+        let of = |change: fn(&mut Disk)| {
+            let words = with(change)
+                .features()
+                .into_iter()
+                .map(|(name, value)| format!("{name} {value}"));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of(|_| {}), "policy life groups 3 streams 5");
+        assert_eq!(of(|d| d.streams = Some(4)), "policy life groups 2 streams 4");
+        assert_eq!(of(|d| d.streams = Some(2)), "policy file streams 2");
+        assert_eq!(of(|d| d.unit = None), "policy none");
+    }
+
+    #[test]
+    fn what_sysfs_tells() {
+        let tree = Tree::make();
+        // Every machine has this device, and it is no drive.
+        tree.add("7:1", "null");
+        tree.set("7:1", "size", "2097152");
+        tree.set("7:1", "queue/max_write_streams", "8");
+        let dev = "7:1".parse().unwrap();
+        let ask = || super::of(&tree.sysfs(), &streams::Unknown, dev).unwrap();
+        tree.set("7:1", "queue/write_stream_granularity", "65536");
+        assert_eq!(
+            (ask().layout, ask().drive.unwrap().units),
+            (Layout::Life(3), 16384)
+        );
+        for unknown in ["0", "4294967295", "4294967296"] {
+            tree.set("7:1", "queue/write_stream_granularity", unknown);
+            assert_eq!(
+                ask().why,
+                "no streams: null does not tell how large its erase units are"
+            );
+        }
+    }
+}

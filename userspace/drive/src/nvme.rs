@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What an NVMe namespace with Flexible Data Placement says: of its placement
+//! handles, by the command I/O Management Receive, and of the bytes that its
+//! endurance group has written, by a log page.
+//!
+//! By hand: libnvme is C, and this is three commands.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+use serde::{Deserialize, Serialize};
+
+use crate::deallocate::{self, Deallocate};
+use base::bytes;
+
+/// Commands of the two kinds of queues, and the numbers of their ioctls.
+const IO: u8 = 0x43;
+const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
+const ADMIN: u8 = 0x41;
+const GET_LOG_PAGE: u8 = 0x02;
+const IDENTIFY: u8 = 0x06;
+const GET_FEATURES: u8 = 0x0a;
+/// The feature "error recovery", and its bit DULBE.
+const ERROR_RECOVERY: u32 = 0x05;
+const DULBE: u32 = 1 << 16;
+/// The management operation "reclaim unit handle status".
+const RUH_STATUS: u32 = 1;
+const HEADER: usize = 16;
+const DESCRIPTOR: usize = 32;
+/// The data of Identify, and where the endurance group's number is in it.
+const IDENTIFY_SIZE: usize = 4096;
+const ENDGID: usize = 102;
+/// Identify Controller; its attributes, and the one that says FDP is supported (FDPS).
+const CONTROLLER: u32 = 1;
+const CTRATT: usize = 96;
+const FDPS: u32 = 1 << 19;
+/// The feature "Flexible Data Placement", and its bit FDPE.
+const FDP: u32 = 0x1d;
+const FDPE: u32 = 1;
+/// The log page "FDP configurations": its header, the fixed part of a descriptor, where
+/// the number of handles and the nominal size of a reclaim unit are in it, and what follows
+/// for each handle: its type.
+const FDP_CONFIGURATIONS: u32 = 0x20;
+const CONFIGURATIONS_HEADER: usize = 16;
+const CONFIGURATION: usize = 64;
+const NRUH: usize = 8;
+const RUNS: usize = 16;
+const RUH: usize = 4;
+const INITIALLY_ISOLATED: u8 = 1;
+/// The log page "Endurance Group Information", as far as where its capacities are.
+const ENDURANCE_GROUP: u32 = 0x09;
+const ENDURANCE_GROUP_SIZE: usize = 512;
+const TEGCAP: usize = 160;
+const UEGCAP: usize = 176;
+/// A longer page is cut.
+const LONGEST_LOG: usize = 64 << 10;
+/// The log page "FDP statistics".
+const FDP_STATISTICS: u32 = 0x22;
+const FDP_STATISTICS_SIZE: usize = 64;
+/// A write stream is a number of one byte.
+const MOST: usize = 256;
+/// Statuses of a namespace that has no handles.
+const INVALID_OPCODE: i32 = 0x1;
+const INVALID_FIELD: i32 = 0x2;
+const FDP_DISABLED: i32 = 0x29;
+const INVALID_LOG_PAGE: i32 = 0x109;
+/// Type and code of a status.
+const STATUS: i32 = 0x7ff;
+const PATIENCE_MS: u32 = 5000;
+
+/// A placement identifier.  Write stream n is the n-th of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// The reclaim unit handle behind it.
+    pub ruh: u16,
+    /// RUAMW: logical blocks that its reclaim unit can still take.
+    pub left: u64,
+}
+
+/// What an endurance group has written since it was made, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// HBMW: by the host, with metadata.
+    pub host: u128,
+    /// MBMW: to the media, by the host and by garbage collection.
+    pub media: u128,
+    /// MBE: erased on the media.
+    pub erased: u128,
+}
+
+/// Flexible Data Placement, as a controller and the namespace's endurance group have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// The controller can do it.
+    pub supported: bool,
+    pub enabled: bool,
+    /// The endurance group; 0: none.
+    pub group: u16,
+    /// The nominal size of a reclaim unit in bytes, while it is enabled.
+    pub reclaim_unit: Option<u64>,
+    /// Of the configuration's handles, while it is enabled.
+    pub isolated: Option<Isolated>,
+}
+
+/// How long a reclaim unit has data of one handle only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolated {
+    /// Until it is collected: what is copied may be put together with that of others.
+    Initially,
+    /// Always, of one handle at least.
+    Persistently,
+}
+
+/// Of an endurance group, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// What namespaces can be made of, and have been.
+    pub total: u64,
+    /// What no namespace has.
+    pub unallocated: u64,
+}
+
+/// What a descriptor of an FDP configuration says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Configuration {
+    reclaim_unit: Option<u64>,
+    isolated: Option<Isolated>,
+}
+
+/// `struct nvme_passthru_cmd`
+#[repr(C)]
+#[derive(Default)]
+struct Passthru {
+    opcode: u8,
+    flags: u8,
+    rsvd1: u16,
+    nsid: u32,
+    cdw2: u32,
+    cdw3: u32,
+    metadata: u64,
+    addr: u64,
+    metadata_len: u32,
+    data_len: u32,
+    cdw10: u32,
+    cdw11: u32,
+    cdw12: u32,
+    cdw13: u32,
+    cdw14: u32,
+    cdw15: u32,
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// A read of `data`, whose address is in the command.
+struct Receive<'a> {
+    queue: u8,
+    command: &'a mut Passthru,
+    data: &'a mut [u8],
+}
+
+// SAFETY: NVME_IOCTL_IO_CMD and NVME_IOCTL_ADMIN_CMD take a struct
+// nvme_passthru_cmd; `as_ptr` has it point to the whole of `data`, which is
+// borrowed for the length of the call.
+unsafe impl Ioctl for Receive<'_> {
+    /// 0, or the status that the controller gave.
+    type Output = i32;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        rustix::ioctl::opcode::read_write::<Passthru>(b'N', self.queue)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.command.addr = self.data.as_mut_ptr() as u64;
+        self.command.data_len = self.data.len() as u32;
+        (&raw mut *self.command).cast()
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(out)
+    }
+}
+
+/// The number of the namespace behind a node.
+struct NamespaceId;
+
+// SAFETY: NVME_IOCTL_ID takes no argument and returns the number.
+unsafe impl Ioctl for NamespaceId {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        rustix::ioctl::opcode::none(b'N', 0x40)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(out as u32)
+    }
+}
+
+pub struct Namespace {
+    file: File,
+    id: u32,
+}
+
+impl Namespace {
+    /// `None`: the node is not that of an NVMe namespace.
+    pub fn open(node: &Path) -> io::Result<Option<Self>> {
+        let file = File::open(node)?;
+        // SAFETY: see `NamespaceId`; other drivers refuse the number.
+        match unsafe { rustix::ioctl::ioctl(&file, NamespaceId) } {
+            Ok(id) => Ok(Some(Self { file, id })),
+            Err(Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The placement identifiers in the order of the streams.  `None`: the
+    /// namespace has none.
+    pub fn handles(&self) -> io::Result<Option<Vec<Handle>>> {
+        // A controller may refuse room for more than it has.
+        let mut data = vec![0u8; HEADER];
+        if !self.ruh_status(&mut data)? {
+            return Ok(None);
+        }
+        data.resize(HEADER + count(&data).min(MOST) * DESCRIPTOR, 0);
+        if !self.ruh_status(&mut data)? {
+            return Ok(None);
+        }
+        Ok(Some(handles(&data)).filter(|h| !h.is_empty()))
+    }
+
+    /// `None`: the namespace is in no endurance group with FDP.
+    pub fn statistics(&self) -> io::Result<Option<Statistics>> {
+        let group = self.group()?;
+        let mut data = vec![0u8; FDP_STATISTICS_SIZE];
+        let known = group != 0 && self.log_of(group, FDP_STATISTICS, &mut data)?;
+        Ok(known.then(|| statistics(&data)))
+    }
+
+    /// Whether the drive can place data, and does.
+    pub fn placement(&self) -> io::Result<Placement> {
+        let mut data = vec![0u8; IDENTIFY_SIZE];
+        let identify = Passthru {
+            opcode: IDENTIFY,
+            cdw10: CONTROLLER,
+            ..Passthru::default()
+        };
+        let known = self.receive(ADMIN, identify, &mut data)?;
+        let attributes = u32::from_le_bytes(field(&data, CTRATT));
+        let mut found = Placement {
+            supported: known && attributes & FDPS != 0,
+            group: self.group()?,
+            ..Placement::default()
+        };
+        if !found.supported || found.group == 0 {
+            return Ok(found);
+        }
+        let mut feature = Passthru {
+            opcode: GET_FEATURES,
+            cdw10: FDP,
+            cdw11: found.group.into(),
+            ..Passthru::default()
+        };
+        found.enabled = self.send(ADMIN, &mut feature, &mut [])? && feature.result & FDPE != 0;
+        if found.enabled {
+            let configuration = self.configuration(found.group, (feature.result >> 8) & 0xff)?;
+            found.reclaim_unit = configuration.reclaim_unit;
+            found.isolated = configuration.isolated;
+        }
+        Ok(found)
+    }
+
+    /// `None`: the endurance group does not tell.
+    pub fn capacity(&self, group: u16) -> io::Result<Option<Capacity>> {
+        let mut data = vec![0u8; ENDURANCE_GROUP_SIZE];
+        let known = group != 0 && self.log_of(group, ENDURANCE_GROUP, &mut data)?;
+        Ok(known.then(|| capacity(&data)).flatten())
+    }
+
+    fn configuration(&self, group: u16, index: u32) -> io::Result<Configuration> {
+        let mut data = vec![0u8; CONFIGURATIONS_HEADER];
+        if !self.log_of(group, FDP_CONFIGURATIONS, &mut data)? {
+            return Ok(Configuration::default());
+        }
+        let size = u32::from_le_bytes(field(&data, 4)) as usize;
+        data.resize(
+            size.clamp(CONFIGURATIONS_HEADER, LONGEST_LOG).next_multiple_of(4),
+            0,
+        );
+        let known = self.log_of(group, FDP_CONFIGURATIONS, &mut data)?;
+        let found = known.then(|| configuration(&data, index)).flatten();
+        Ok(found.unwrap_or_default())
+    }
+
+    /// The endurance group of the namespace; 0: none.
+    fn group(&self) -> io::Result<u16> {
+        let mut data = vec![0u8; IDENTIFY_SIZE];
+        let identify = Passthru {
+            opcode: IDENTIFY,
+            nsid: self.id,
+            ..Passthru::default()
+        };
+        let known = self.receive(ADMIN, identify, &mut data)?;
+        Ok(if known {
+            u16::from_le_bytes(field(&data, ENDGID))
+        } else {
+            0
+        })
+    }
+
+    /// What the namespace says of discards, as it is now.  `None`: it does not.
+    pub fn deallocate(&self) -> io::Result<Option<Deallocate>> {
+        let mut data = vec![0u8; IDENTIFY_SIZE];
+        let identify = Passthru {
+            opcode: IDENTIFY,
+            nsid: self.id,
+            ..Passthru::default()
+        };
+        let known = self.receive(ADMIN, identify, &mut data)?;
+        Ok(known.then(|| deallocate::parse(&data)).flatten())
+    }
+
+    /// Reads a log page of an endurance group, as long as `data` is.
+    fn log_of(&self, group: u16, page: u32, data: &mut [u8]) -> io::Result<bool> {
+        let log = Passthru {
+            opcode: GET_LOG_PAGE,
+            cdw10: page | (dwords(data) << 16),
+            cdw11: u32::from(group) << 16,
+            ..Passthru::default()
+        };
+        self.receive(ADMIN, log, data)
+    }
+
+    /// Whether reads of deallocated blocks are to fail (DULBE).
+    pub fn deallocated_reads_fail(&self) -> io::Result<bool> {
+        let mut command = Passthru {
+            opcode: GET_FEATURES,
+            nsid: self.id,
+            cdw10: ERROR_RECOVERY,
+            ..Passthru::default()
+        };
+        let known = self.send(ADMIN, &mut command, &mut [])?;
+        Ok(known && command.result & DULBE != 0)
+    }
+
+    fn ruh_status(&self, data: &mut [u8]) -> io::Result<bool> {
+        let command = Passthru {
+            opcode: IO_MANAGEMENT_RECEIVE,
+            nsid: self.id,
+            cdw10: RUH_STATUS,
+            cdw11: dwords(data),
+            ..Passthru::default()
+        };
+        self.receive(IO, command, data)
+    }
+
+    fn receive(&self, queue: u8, mut command: Passthru, data: &mut [u8]) -> io::Result<bool> {
+        self.send(queue, &mut command, data)
+    }
+
+    /// Whether the controller knows the command.
+    fn send(&self, queue: u8, command: &mut Passthru, data: &mut [u8]) -> io::Result<bool> {
+        command.timeout_ms = PATIENCE_MS;
+        let receive = Receive { queue, command, data };
+        // SAFETY: see `Receive`; `open` has found the driver to be NVMe's.
+        let status = unsafe { rustix::ioctl::ioctl(&self.file, receive) }?;
+        match status & STATUS {
+            0 => Ok(true),
+            INVALID_OPCODE | INVALID_FIELD | FDP_DISABLED | INVALID_LOG_PAGE => Ok(false),
+            _ => Err(io::Error::other(format!(
+                "the controller answers with status {status:#x}"
+            ))),
+        }
+    }
+}
+
+/// A field of a reply, whose length was asked for.
+fn field<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+    bytes::at(data, at).expect("the reply has its length")
+}
+
+/// The length in dwords, from 0.
+fn dwords(data: &[u8]) -> u32 {
+    (data.len() / 4 - 1) as u32
+}
+
+/// `struct nvme_fdp_stats_log`
+fn statistics(data: &[u8]) -> Statistics {
+    let at = |n: usize| u128::from_le_bytes(field(data, n));
+    Statistics {
+        host: at(0),
+        media: at(16),
+        erased: at(32),
+    }
+}
+
+/// A configuration in the log page, whose descriptors say how long they are.
+fn configuration(data: &[u8], index: u32) -> Option<Configuration> {
+    let mut at = CONFIGURATIONS_HEADER;
+    for _ in 0..index {
+        let size = u16::from_le_bytes(bytes::at(data, at)?);
+        at += usize::from(size).max(CONFIGURATION);
+    }
+    let unit = u64::from_le_bytes(bytes::at(data, at + RUNS)?);
+    let handles = u16::from_le_bytes(bytes::at(data, at + NRUH)?);
+    let mut kinds = (0..handles.into()).map(|n: usize| data.get(at + CONFIGURATION + n * RUH));
+    let isolated = match kinds.all(|kind| kind == Some(&INITIALLY_ISOLATED)) {
+        true => Isolated::Initially,
+        false => Isolated::Persistently,
+    };
+    Some(Configuration {
+        reclaim_unit: (unit > 0).then_some(unit),
+        isolated: (handles > 0).then_some(isolated),
+    })
+}
+
+/// Zero is not told.
+fn capacity(data: &[u8]) -> Option<Capacity> {
+    let at = |n: usize| u64::try_from(u128::from_le_bytes(field(data, n))).unwrap_or(u64::MAX);
+    let found = Capacity {
+        total: at(TEGCAP),
+        unallocated: at(UEGCAP),
+    };
+    (found.total > 0).then_some(found)
+}
+
+/// How many descriptors there are.
+fn count(header: &[u8]) -> usize {
+    u16::from_le_bytes(field(header, 14)).into()
+}
+
+/// `struct nvme_fdp_ruh_status`
+fn handles(data: &[u8]) -> Vec<Handle> {
+    data[HEADER..]
+        .chunks_exact(DESCRIPTOR)
+        .take(count(data))
+        .map(|d| Handle {
+            ruh: u16::from_le_bytes(field(d, 2)),
+            left: u64::from_le_bytes(field(d, 8)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_is_read() {
+        assert_eq!(size_of::<Passthru>(), 72);
+        let mut data = vec![0u8; HEADER + 3 * DESCRIPTOR];
+        data[14] = 2;
+        data[HEADER + 2] = 5;
+        data[HEADER + 8..HEADER + 16].copy_from_slice(&0x1234_5678_9abc_u64.to_le_bytes());
+        data[HEADER + DESCRIPTOR + 2] = 1;
+        let handle = |ruh, left| Handle { ruh, left };
+        assert_eq!(handles(&data), [handle(5, 0x1234_5678_9abc), handle(1, 0)]);
+        // A count beyond the data.
+        data[15] = 0xff;
+        assert_eq!(handles(&data).len(), 3);
+    }
+
+    #[test]
+    fn the_statistics_are_read() {
+        let mut data = vec![0u8; FDP_STATISTICS_SIZE];
+        (data[0], data[8], data[17], data[32]) = (5, 1, 3, 9);
+        let wanted = Statistics {
+            host: (1 << 64) + 5,
+            media: 3 << 8,
+            erased: 9,
+        };
+        assert_eq!(statistics(&data), wanted);
+        assert_eq!(dwords(&data), 15);
+    }
+
+    #[test]
+    fn the_size_of_a_reclaim_unit() {
+        let reclaim_unit = |data: &[u8], index| configuration(data, index).and_then(|c| c.reclaim_unit);
+        // Two configurations: of 72 bytes, with two handles, and of 64.
+        let mut data = vec![0u8; CONFIGURATIONS_HEADER + 72 + 64];
+        data[16] = 72;
+        data[16 + RUNS + 3] = 4;
+        data[16 + 72] = 64;
+        data[16 + 72 + RUNS + 2] = 0x60;
+        assert_eq!(reclaim_unit(&data, 0), Some(64 << 20));
+        assert_eq!(reclaim_unit(&data, 1), Some(6 << 20));
+        assert_eq!(reclaim_unit(&data, 2), None, "beyond the page");
+        data[16] = 0;
+        assert_eq!(reclaim_unit(&data, 255), None);
+        data[16 + RUNS + 3] = 0;
+        assert_eq!(reclaim_unit(&data, 0), None, "not told");
+    }
+
+    #[test]
+    fn the_kind_of_handles() {
+        let isolated = |data: &[u8], index| configuration(data, index).and_then(|c| c.isolated);
+        let mut data = vec![0u8; CONFIGURATIONS_HEADER + 2 * 72];
+        for at in [16, 16 + 72] {
+            (data[at], data[at + NRUH], data[at + 64], data[at + 68]) = (72, 2, 1, 1);
+        }
+        let (initially, persistently) = (Some(Isolated::Initially), Some(Isolated::Persistently));
+        assert_eq!([0, 1].map(|n| isolated(&data, n)), [initially; 2]);
+        data[16 + 72 + 68] = 2;
+        assert_eq!([0, 1].map(|n| isolated(&data, n)), [initially, persistently]);
+        // Two handles beyond the page.
+        data[16 + 72 + NRUH] = 4;
+        data[16 + 72 + 68] = 1;
+        assert_eq!(isolated(&data, 1), persistently);
+        data[16 + NRUH] = 0;
+        assert_eq!(isolated(&data, 0), None, "not told");
+    }
+
+    #[test]
+    fn the_capacity_of_an_endurance_group() {
+        let mut data = vec![0u8; ENDURANCE_GROUP_SIZE];
+        (data[UEGCAP + 5], data[32]) = (1, 7);
+        assert_eq!(capacity(&data), None, "not told");
+        data[TEGCAP + 5] = 3;
+        let (total, unallocated) = (3 << 40, 1 << 40);
+        assert_eq!(capacity(&data), Some(Capacity { total, unallocated }));
+        data[TEGCAP + 8] = 1;
+        assert_eq!(capacity(&data).unwrap().total, u64::MAX);
+    }
+
+    #[test]
+    fn other_files_are_no_namespaces() {
+        assert!(Namespace::open(Path::new("/dev/null")).unwrap().is_none());
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the drive below a device says of discards, and counts.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::Witness;
+use crate::deallocate::Deallocate;
+use crate::diskstat::DiskStat;
+use crate::nvme::Namespace;
+use kernel::devno::DevNo;
+use kernel::streams::{self, LiveTables};
+use kernel::sysfs::Sysfs;
+
+pub struct Counts {
+    sysfs: Sysfs,
+    /// The kernel's names of the disks.
+    pub disks: Vec<String>,
+    leaves: Vec<DevNo>,
+    /// Of the one disk, if it is NVMe's.
+    namespace: Option<Namespace>,
+}
+
+impl Counts {
+    pub fn of(sysfs: Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Self> {
+        let below = streams::below(&sysfs, tables, dev)?;
+        let namespace = match below.disks.as_slice() {
+            [disk] => {
+                let node = Path::new("/dev").join(disk);
+                Namespace::open(&node).with_context(|| format!("{}: cannot open it", node.display()))?
+            }
+            _ => None,
+        };
+        Ok(Self {
+            sysfs,
+            disks: below.disks,
+            leaves: below.leaves,
+            namespace,
+        })
+    }
+
+    /// `None`: it is no NVMe drive, or several disks.
+    pub fn deallocate(&self) -> Result<Option<Deallocate>> {
+        let asked = self.namespace.as_ref().map(Namespace::deallocate).transpose();
+        Ok(asked
+            .context("cannot ask the drive what it says of discards")?
+            .flatten())
+    }
+
+    pub fn now(&self) -> Result<Witness> {
+        let statistics = self.namespace.as_ref().map(Namespace::statistics).transpose();
+        let statistics = statistics.context("cannot ask the drive what it has written")?;
+        let mut sum = DiskStat::default();
+        for leaf in &self.leaves {
+            sum.add(&DiskStat::of(&self.sysfs, *leaf).unwrap_or_default());
+        }
+        Ok(Witness {
+            used: self.deallocate()?.map(|d| d.used),
+            media: statistics.flatten().map(|s| s.media),
+            written: sum.written_bytes,
+        })
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl attach`: the devices of /etc/dsmtab.
+
+use anyhow::{anyhow, Context, Result};
+
+use dsmctl::cli::{Attach, Output};
+use dsmctl::tab::{self, Entry};
+use kernel::device::Device;
+
+use crate::create;
+
+/// Whether all went well; what did not is reported line by line.
+pub(crate) fn attach(a: &Attach, out: Output) -> Result<bool> {
+    let shown = a.tab.display();
+    let tab = tab::read(&a.tab)?;
+    if let Some(name) = &a.name {
+        let entry = match tab::find(&tab, name) {
+            Some(found) => found.map_err(|bad| anyhow!("{shown}: {bad}; nothing was changed"))?,
+            None => Err(anyhow!("{shown}: it has no line for {name}; nothing was changed"))?,
+        };
+        return attach_one(entry, out).map(|()| true);
+    }
+    for bad in &tab.bad {
+        eprintln!("dsmctl: {shown}: {bad}");
+    }
+    let mut good = tab.bad.is_empty();
+    if a.check {
+        return Ok(good);
+    }
+    for entry in tab.entries.iter().filter(|e| !e.noauto) {
+        if let Err(e) = attach_one(entry, out) {
+            eprintln!("dsmctl: {e:#}");
+            good = false;
+        }
+    }
+    Ok(good)
+}
+
+fn attach_one(entry: &Entry, out: Output) -> Result<()> {
+    let name = &entry.create.name;
+    if Device::open(name).is_ok() {
+        eprintln!("dsmctl: note: {name} is there already, and is left as it is");
+        return Ok(());
+    }
+    create::create(&entry.create, out).with_context(|| format!("cannot attach {name}"))
+}

@@ -1,0 +1,955 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The command line of `dsmctl`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use base::sizes;
+use dbpath::rules::Source;
+use dsm_generator::dsmtab::TAB;
+use dsmd::config::Seconds;
+use kernel::class::Class;
+use whatif::flash::PAGE;
+use whatif::sim::policies::{Spec, SpecError};
+use whatif::sim::LoadStream;
+
+/// That of dsmd.service.
+pub const CONFIG: &str = "/etc/dsmd.toml";
+
+/// Make, fill and watch dsm devices: device-mapper targets that stamp write
+/// streams for an unmodified MongoDB.
+///
+/// A sector is 512 bytes. All commands need root, but for free, simulate, trace, and group
+/// of a recording, where the files can be read, attach --check, and doctor, which then
+/// sees less.
+#[derive(Debug, Parser)]
+#[command(name = "dsmctl", version, max_term_width = 80)]
+pub struct Args {
+    /// How data is printed.
+    #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
+    pub output: Output,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make the device /dev/mapper/NAME on DEV
+    Create(Box<Create>),
+    /// Make a device that /etc/dsmtab has; dsm@NAME.service calls this
+    ///
+    /// A device that is there already is left as it is. A line of the table that is
+    /// wrong is told, and the others go.
+    Attach(Attach),
+    /// Take a device away; what is on the device below stays
+    Remove { name: String },
+    /// Put dsm in the place of dm-linear, while the file system is mounted and in use
+    ///
+    /// For a volume of LVM's, or any other device of device-mapper's that is linear: its
+    /// table becomes dsm's on the same sectors. What is under way is waited for, and what
+    /// comes meanwhile waits; nothing is lost, and the database need not know. Where there
+    /// are several segments they become the table of a device below, NAME-dsm, which the
+    /// kernel removes when the volume does not need it any more. Refused where the table is
+    /// anything but linear, the segments lie on devices that differ in their number of
+    /// write streams, or somebody else is about to change the table. It lasts until LVM sets up the volume anew, as it does
+    /// when the machine starts and when the volume is extended, moved or has a snapshot
+    /// taken: dsm is gone from it then, dsmd says so, and this command puts it back.
+    Insert(Box<Insert>),
+    /// Put dm-linear in the place of dsm, while the file system is mounted and in use
+    ///
+    /// On the same sectors, in the same way as insert does. The command that puts dsm
+    /// back, with the features that the device had, is printed.
+    Withdraw {
+        /// The device: a name of device-mapper's, or a path that leads to it
+        device: String,
+    },
+    /// Exchange the kernel module below mounted file systems
+    ///
+    /// Every dsm device becomes dm-linear on the same sectors, the module is unloaded and
+    /// the new one loaded, and every device gets the table that it had. dsmd waits
+    /// meanwhile, and uploads its table and the boundaries again. When a step fails the
+    /// devices go on, as dm-linear at worst, and the commands to go on with are printed.
+    ///
+    /// Refused before anything is done if the new module is not for this kernel, or
+    /// something else than these devices holds the old one.
+    Upgrade(Upgrade),
+    /// Tell the kernel where files lie: upload a table of their extents
+    ///
+    /// The extents are read with FIEMAP; nothing is synced, so that data which
+    /// was not written back yet has no place. On a live database use dsmd.
+    Load(Load),
+    /// Take files out of the table
+    Drop {
+        name: String,
+        /// Ids (inode numbers), or paths of files
+        #[arg(value_name = "ID|FILE", required = true)]
+        files: Vec<String>,
+    },
+    /// End the window and assign the streams anew
+    Checkpoint { name: String },
+    /// Change a feature of the policy
+    ///
+    /// The features are those of `create`: policy, groups, alpha, prediction,
+    /// range, primary-filter, threshold1 and threshold2 (percent), streams,
+    /// stream-base, hints, foreign, discard, discard-granularity and
+    /// discard-alignment (bytes).
+    Set {
+        name: String,
+        feature: String,
+        value: String,
+    },
+    /// Set the counters of `status` to zero
+    Reset { name: String },
+    /// Show devices: policy, table, writes of each stream
+    ///
+    /// In the text form, MiB are 1048576 bytes, pages are 4 KiB, and shares are
+    /// of all bytes that were written.
+    ///
+    /// With `-o json`: {"devices": [{name, device, sectors, below, start,
+    /// features {}, policy, layout, groups, device_streams, source,
+    /// streams_used, files, regions, extents, generation, windows, window_ms,
+    /// unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
+    /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
+    /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
+    /// discard {state, window, valid, queued, discarded, discarded_sectors,
+    /// refused_sectors, short_sectors, owed_sectors, granularity, alignment, failed, held, held_us,
+    /// longest_us}, agent {dbpath, pid, version, boundary,
+    /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
+    /// window_from_bytes, uploads, refusals, last_refresh_ms, delalloc, shared},
+    /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
+    /// The names mean what Documentation/dsm.rst says; what does not apply is
+    /// null.
+    #[command(verbatim_doc_comment)]
+    Status(Status),
+    /// Say what is right and what is not, and the command that mends it
+    ///
+    /// Looks at the kernel, the module, the drive, what lies between, the file system, the
+    /// data directory, the table, dsmd, unmapped writes, checkpoints, boundaries and
+    /// discards of all dsm devices, or of those named: also of devices that are configured
+    /// and not there. Nothing is changed. Who is not root sees less, and is told what.
+    ///
+    /// The exit status is 0 when all is right, 1 when something is wrong, and 2 when nothing
+    /// wrong was seen, but not all could be looked at.
+    ///
+    /// With `-o json`: {version, status, wrong, unknown, findings [{device, check, level,
+    /// text, mend [], hint, values {}}]}. status is right, wrong or unknown; level is right,
+    /// note, wrong or unknown; device is null for the machine; check is kernel, module,
+    /// configuration, devices, disk, device, drive, below, streams, table, filesystem,
+    /// dbpath, dsmd, trouble, unmapped, checkpoints, boundaries, discard or server. Names
+    /// stay, also those in values; texts may change.
+    Doctor(Doctor),
+    /// Boundaries between the bottom and the top of files (asks dsmd)
+    Boundary {
+        #[command(subcommand)]
+        command: BoundaryCommand,
+    },
+    /// Watch what is written, by stream and by region
+    ///
+    /// A frame an interval, until interrupted; with `-o json` an object a line:
+    /// {name, seconds, policy, windows, window_ms, writes, bytes,
+    /// unmapped_bytes, streams [{stream, used_for [], writes, bytes}], regions
+    /// [{id, file, class, side, bytes, hotness, group, next, stream}]}, with the
+    /// streams and regions that were written.
+    #[command(verbatim_doc_comment)]
+    Top(Top),
+    /// Prove by the device's own counters that stamps arrive
+    ///
+    /// Writes 2 MiB or so of each class into files without a name, in a
+    /// directory on the device, and reads the device's counters before and
+    /// after. NVMe with FDP counts by placement handle; a SCSI disk does not
+    /// count. The exit status is 0 when the stamps arrive, and 1 when they do
+    /// not or when nothing can be proved.
+    Verify(Verify),
+    /// Measure which lengths and alignments of discards the drive takes
+    ///
+    /// What a drive says of discards is what it prefers; that may be more than it needs.
+    /// Here a pattern is written, pieces of 4 to 512 KiB are discarded, and all of it is read
+    /// back. What is gone was taken; where the drive counts its allocated blocks (NUSE) or
+    /// what its flash writes, these have to agree. A page beside a piece that changes ends
+    /// it, and the device's discards are switched off. The commands that set what was
+    /// measured are printed; they change nothing by themselves.
+    ///
+    /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
+    /// mounted from the device, and its sectors are discarded through the target, in pieces
+    /// of 16 KiB and more, which is what the target sends. With --destroy it is a device of
+    /// no use to anybody: ALL DATA ON IT IS LOST.
+    ///
+    /// The exit status is 0 when the drive takes pieces of a length that is known then, and
+    /// 1 otherwise.
+    ///
+    /// With `-o json`: {device, form, disks, verdict, proof, reason, granularity, alignment,
+    /// changed_beside_bytes, slowest_ms, pieces [{bytes, offset, sent, gone_bytes, odd_bytes}],
+    /// trials [{bytes, discarded_bytes, gone_bytes, nuse_fell_bytes, media_wrote_bytes,
+    /// others_bytes, freed}], queue_granularity, says {block, size, capacity, used, promise,
+    /// write_zeroes, granularity, alignment}, commands [], tab}. form is destroyed or file;
+    /// verdict is taken, not-taken, not-decidable or broken; proof is what it rests on: reads,
+    /// promise, nuse, media or errors. What does not apply is null.
+    #[command(verbatim_doc_comment)]
+    ProbeDiscard(ProbeDiscard),
+    /// Have dsmd read all extents again
+    Refresh { name: String },
+    /// Say what WiredTiger lists as free in a database's files
+    ///
+    /// Each checkpoint of a file has a list of the blocks that it does not use. The
+    /// drive does not know of them, and copies them when it collects: dsmd can
+    /// discard what a checkpoint has freed. This reads the lists of the newest
+    /// checkpoint, of a database that runs or not, and changes nothing. Who can
+    /// read the files needs no root.
+    ///
+    /// WiredTiger 3, 10, 11 and 12 are understood (MongoDB 3.6 to 8); encryption,
+    /// tiered storage and a live restore are refused.
+    ///
+    /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, files [{path,
+    /// size, free, share, extents, refused}], total {files, size, free, share,
+    /// extents}, full, outlook {written_per_checkpoint, saved_on_full_drive,
+    /// saved_at_80_percent}, sentence}; sizes are bytes, shares are of 1, full is
+    /// that of the file system, and what does not apply is null.
+    Free(Free),
+    /// Record what a running database writes, for simulate
+    ///
+    /// Nothing is changed or stopped: the kernel's trace tells of every write and
+    /// discard on the device, FIEMAP tells whose it was, and the turtle tells of
+    /// checkpoints, and what they have freed. What is there when it begins counts as
+    /// the load phase.
+    Record(Record),
+    /// Measure how often each object is updated, and say which should share a
+    /// stream
+    ///
+    /// Objects are those of the rules, or files when there are none. Of a device
+    /// that dsmd serves, the pages that it counts for some seconds are taken; a page
+    /// of an object counts as updated as often as any other of it. A recording tells
+    /// it exactly.
+    ///
+    /// What is extremely hot is split off first, what is alike is folded, and what
+    /// has less than 1 % of the writes gets no stream for itself. Streams are
+    /// numbered from the coldest on, for rules to state them. For a recording or a trace
+    /// no root is needed. With `-o json`:
+    /// {streams, pages, objects: [{name, stream, interval, pages, share, small}],
+    /// groups: [{stream, objects, why}]}.
+    Group(Group),
+    /// Print a recording as text, in the form that simulate --trace takes
+    ///
+    /// Who can read it needs no root.
+    Trace {
+        /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
+        recording: PathBuf,
+    },
+    /// Play a recording of a database's writes onto a model of a flash drive, under
+    /// several policies
+    ///
+    /// Who can read it needs no root.
+    ///
+    /// With --trace it is text; its first line is `dsm-trace,1`, then one event a line
+    /// in time order (what is out of it by 100 ms at most is sorted), with offsets and
+    /// lengths in bytes:
+    ///
+    ///   <microseconds>,W,<file>,<offset>,<length>   write
+    ///   <microseconds>,D,<file>,<offset>,<length>   discard
+    ///   <microseconds>,L                            end of the load phase
+    ///   <microseconds>,C                            a checkpoint has completed
+    ///   <microseconds>,X,<file>                     file deleted
+    ///   <microseconds>,R,<old>,<new>                file renamed
+    ///
+    /// and, of WiredTiger's lists of free blocks:
+    ///
+    ///   <microseconds>,M                            the lists are read after this
+    ///   <microseconds>,A,<file>,<size>,<offset>,<length>,...
+    ///                                               what a file of that size lists
+    ///   <microseconds>,S                            all that have changed were told
+    ///   <microseconds>,N                            events are missing
+    ///
+    /// Files are paths relative to the dbpath. Each policy is played as it is and, if
+    /// there are lists, with the discards that dsmd would have made; the drive's size
+    /// is that of the run without them. With `-o json`: [{policy, discard,
+    /// streams_used, waf, host_pages, gc_pages, open_units, spare_units, reason}]; a
+    /// page is 4 KiB, and pages are counted after the load phase and the warm-up. A
+    /// policy whose streams do not fit the drive has null figures and the reason; that
+    /// of auto says what it is, and why.
+    #[command(verbatim_doc_comment)]
+    Simulate(Box<Simulate>),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BoundaryCommand {
+    /// Give every collection and index file that has none its present size
+    ///
+    /// From then on new files get theirs at their own first checkpoint. A
+    /// boundary that is set stays.
+    Mark { name: String },
+    /// Move the boundaries of files that have outgrown theirs to their present
+    /// size
+    ///
+    /// A file has outgrown its boundary when more of it lies above than below,
+    /// and at least 1 MiB.
+    Move {
+        name: String,
+        /// Move those of these files, whether they have outgrown them or not;
+        /// paths as `boundary show` has them
+        #[arg(value_name = "FILE")]
+        files: Vec<String>,
+    },
+    /// Show the boundary of each file
+    Show { name: String },
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Create {
+    pub name: String,
+    /// The device below: a flash device with write streams, or what leads to one
+    pub dev: PathBuf,
+    #[command(flatten)]
+    pub features: Features,
+    /// Sector of DEV at which the device begins; with a suffix, bytes: 1MiB
+    #[arg(long, value_name = "SECTOR", default_value_t = 0, value_parser = sector)]
+    pub start: u64,
+    /// Length in sectors; with a suffix, bytes: 100GiB [default: to the end of DEV]
+    #[arg(long, value_name = "SECTORS", value_parser = length)]
+    pub size: Option<u64>,
+}
+
+/// The features of the target; what is not given is the kernel's default.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Features {
+    /// How streams are assigned [default: as the drive affords, see --groups]
+    #[arg(long, value_parser = ["none", "file", "boundary", "dsm", "life"])]
+    pub policy: Option<String>,
+    /// K, groups of hotness [kernel: 3], or auto
+    ///
+    /// With auto, and when neither this nor --policy nor --streams is given, it is life with
+    /// K = 3, life with K = 2, file with two streams, or none: the first whose streams hold
+    /// less than a tenth of the drive's spare erase units (a 25th where handles are initially
+    /// isolated); and none on drives of less than 300 units, or that do not tell. Which, and
+    /// why, is said.
+    #[arg(long, value_name = "K|auto", value_parser = groups)]
+    pub groups: Option<Groups>,
+    /// Weight of the outer groups [kernel: K]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=64))]
+    pub alpha: Option<u8>,
+    /// How the next window's group is predicted
+    #[arg(long, value_parser = ["off", "predicted", "computed", "literal"])]
+    pub prediction: Option<String>,
+    /// What writes are divided by: the written span or the region
+    #[arg(long, value_parser = ["written", "region"])]
+    pub range: Option<String>,
+    /// Whether indexes that are hardly written count as primary
+    #[arg(long, value_parser = ["on", "off"])]
+    pub primary_filter: Option<String>,
+    /// Share of all index writes up to which an index is primary [kernel: 10]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub threshold1: Option<u32>,
+    /// Share in either region up to which it is [kernel: 0.05]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub threshold2: Option<u32>,
+    /// Streams to use: auto takes all that are known, N at most so many
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = streams)]
+    pub streams: Streams,
+    /// The first stream to use [kernel: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub stream_base: Option<u8>,
+    /// Whether lifetime hints are stamped, too
+    #[arg(long, value_parser = ["on", "off"])]
+    pub hints: Option<String>,
+    /// What becomes of a stream or hint that a write brings along
+    #[arg(long, value_parser = ["keep", "override", "class"])]
+    pub foreign: Option<String>,
+    /// Whether the target keeps track of writes, so that it can discard what
+    /// checkpoints free [kernel: off]
+    #[arg(long, value_parser = ["on", "off"])]
+    pub discard: Option<String>,
+    /// What the length of a discard is a multiple of, a power of two [kernel: the device's]
+    ///
+    /// This is for what was measured of a drive that says something else. Pages that are
+    /// free are discarded when so many lie side by side.
+    #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
+    pub discard_granularity: Option<Piece>,
+    /// What the start of a discard is a multiple of, a power of two [default: as the drive
+    /// says, where it prefers a smaller alignment than length (NVMe's NPDA and NPDG);
+    /// otherwise auto, the granularity]
+    #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
+    pub discard_alignment: Option<Piece>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Insert {
+    /// The device: a name of device-mapper's, such as vg-lv, or a path that leads to it
+    pub device: String,
+    #[command(flatten)]
+    pub features: Features,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Upgrade {
+    /// The module's file [default: the one that modprobe finds]
+    #[arg(long, value_name = "FILE")]
+    pub module: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["name", "all", "check"])))]
+pub struct Attach {
+    pub name: Option<String>,
+    /// Make all devices of the table that are not noauto
+    #[arg(long)]
+    pub all: bool,
+    /// Say what is wrong with the table, and end
+    #[arg(long)]
+    pub check: bool,
+    /// The table
+    #[arg(long, value_name = "FILE", default_value = TAB)]
+    pub tab: PathBuf,
+}
+
+fn filler(s: &str) -> Result<u64, String> {
+    sizes::bytes(s).ok_or_else(|| "it must be a number of bytes, such as 0 or 1G".into())
+}
+
+fn sector(s: &str) -> Result<u64, String> {
+    sizes::sectors(s)
+        .ok_or_else(|| "it must be a number of sectors, or of bytes with a suffix, such as 1MiB".into())
+}
+
+fn length(s: &str) -> Result<u64, String> {
+    match sector(s)? {
+        0 => Err("it must be one sector or more".into()),
+        n => Ok(n),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    /// As the drive affords; this is about the policy and the streams, too.
+    Auto,
+    Number(u8),
+}
+
+fn groups(s: &str) -> Result<Groups, String> {
+    match (s, s.parse::<u8>()) {
+        ("auto", _) => Ok(Groups::Auto),
+        (_, Ok(k @ 2..=16)) => Ok(Groups::Number(k)),
+        (_, Ok(_)) => Err(format!("{s} is not in 2..=16")),
+        (_, Err(_)) => Err("it must be auto or a number in 2..=16".into()),
+    }
+}
+
+impl Features {
+    /// Whether the drive decides how streams are assigned; a sentence: that is not clear.
+    pub fn follow_drive(&self) -> Result<bool, String> {
+        match (self.groups, &self.policy) {
+            (Some(Groups::Auto), Some(policy)) => Err(format!(
+                "groups auto chooses the policy, too: it cannot be given with policy {policy}"
+            )),
+            (Some(Groups::Auto), None) => Ok(true),
+            (None, None) => Ok(self.streams == Streams::Auto),
+            _ => Ok(false),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    Auto,
+    Number(u8),
+}
+
+/// A size that discards have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Auto,
+    Bytes(u32),
+}
+
+/// As the kernel takes it.
+pub(crate) const MOST_PIECE: u64 = 64 << 20;
+
+fn piece(s: &str) -> Result<Piece, String> {
+    if s == "auto" {
+        return Ok(Piece::Auto);
+    }
+    sizes::bytes(s)
+        .filter(|n| n.is_power_of_two() && (PAGE..=MOST_PIECE).contains(n))
+        .map(|n| Piece::Bytes(n as u32))
+        .ok_or_else(|| "it must be auto or a power of two from 4K to 64M".into())
+}
+
+fn streams(s: &str) -> Result<Streams, String> {
+    if s == "auto" {
+        return Ok(Streams::Auto);
+    }
+    s.parse()
+        .map(Streams::Number)
+        .map_err(|_| "it must be auto or a number from 0 to 255".into())
+}
+
+/// A percentage in units of 0.01 %, as the kernel takes it.
+pub fn percent(s: &str) -> Result<u32, String> {
+    let error = || format!("'{s}': it must be a percentage with at most two decimals, such as 0.05");
+    let number = s.strip_suffix('%').unwrap_or(s).trim();
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 4 || part.len() > 2 || !digits(whole) || !digits(part) {
+        return Err(error());
+    }
+    let whole: u32 = whole.parse().map_err(|_| error())?;
+    let part: u32 = format!("{part:0<2}").parse().map_err(|_| error())?;
+    Ok(whole * 100 + part)
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["files", "dbpath"])))]
+pub struct Load {
+    pub name: String,
+    /// Files to load
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Load all files of a MongoDB data directory, with classes by their names
+    #[arg(long, value_name = "DIR")]
+    pub dbpath: Option<PathBuf>,
+    /// Class of the files: collection, index, primary, journal, oplog or other
+    /// [default: by their names]
+    #[arg(long, conflicts_with = "dbpath")]
+    pub class: Option<Class>,
+    /// Boundary of the files: mark (their present size), none, or bytes
+    /// [default: what the table has, else none]
+    ///
+    /// With --dbpath it goes to collection and index files only.
+    #[arg(long, value_name = "mark|none|BYTES", value_parser = boundary)]
+    pub boundary: Option<Boundary>,
+    /// Add to the table, or replace files in it, instead of replacing all of it
+    #[arg(long)]
+    pub update: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    Mark,
+    None,
+    Bytes(u64),
+}
+
+fn boundary(s: &str) -> Result<Boundary, String> {
+    match s {
+        "mark" => Ok(Boundary::Mark),
+        "none" => Ok(Boundary::None),
+        n => sizes::bytes(n)
+            .map(Boundary::Bytes)
+            .ok_or_else(|| "it must be mark, none or a number of bytes, such as 1GiB".into()),
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// [default: all dsm devices]
+    pub name: Option<String>,
+    /// A row for each region: a side of a file
+    #[arg(long)]
+    pub regions: bool,
+    /// Take the names of files from this directory [default: from dsmd]
+    #[arg(long, value_name = "DIR", requires = "regions", requires = "name")]
+    pub dbpath: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// [default: all dsm devices]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print the same as a form for a report to others, with figures, and without names,
+    /// paths, serial numbers and commands
+    #[arg(long)]
+    pub report: bool,
+    /// The age from which on a checkpoint is an old one, while data is written
+    #[arg(long, value_name = "N", default_value = "300")]
+    pub checkpoint_seconds: Seconds,
+    /// The configuration of dsmd
+    #[arg(long, value_name = "FILE", default_value = CONFIG)]
+    pub config: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Top {
+    pub name: String,
+    /// Seconds between frames
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub interval: Seconds,
+    /// End after this many frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Verify {
+    pub name: String,
+    /// A directory on the device [default: where the device is mounted]
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("where").required(true).args(["name", "destroy"])))]
+pub struct ProbeDiscard {
+    /// A dsm device with a mounted file system
+    pub name: Option<String>,
+    /// A block device that nobody uses, whose data is LOST by this
+    #[arg(long, value_name = "DEVICE")]
+    pub destroy: Option<PathBuf>,
+    /// A directory on the device NAME [default: where the device is mounted]
+    #[arg(long, conflicts_with = "destroy")]
+    pub dir: Option<PathBuf>,
+    /// What is written between a pattern and its discards, so that the drive's write buffer
+    /// has the pattern no more
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = filler)]
+    pub filler: u64,
+    /// How long a drive may be late with a discard
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=600))]
+    pub wait: u16,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Free {
+    /// The database's data directory
+    pub dbpath: PathBuf,
+    /// A row for every file, and not for the 20 with most
+    #[arg(long)]
+    pub all: bool,
+    /// With -o json: the ranges themselves, {start, end} in bytes
+    #[arg(long)]
+    pub ranges: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Record {
+    /// The database's data directory
+    pub dbpath: PathBuf,
+    /// The file to write, best on another device
+    pub recording: PathBuf,
+    /// End after that time [default: at SIGINT or SIGTERM]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
+    /// The directory of another engine than WiredTiger: windows are that long
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub window: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("measured").required(true).args(["name", "recording", "trace"])))]
+pub struct Group {
+    /// A device that dsmd serves
+    pub name: Option<String>,
+    /// How long to measure it
+    #[arg(long, value_name = "N", default_value = "60", conflicts_with_all = ["recording", "trace"])]
+    pub seconds: Seconds,
+    /// What dsmctl record wrote
+    #[arg(long, value_name = "FILE")]
+    pub recording: Option<PathBuf>,
+    /// A trace as simulate takes it, in place of a recording; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The objects of a recording; may be given several times
+    #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "name")]
+    pub rules: Vec<Source>,
+    /// Streams there are [default: those of the device]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub streams: Option<u8>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("input").required(true).args(["recording", "trace"])))]
+pub struct Simulate {
+    /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
+    pub recording: Option<PathBuf>,
+    /// A trace as above, in place of a recording; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
+    /// filestream, per-object, life, rules, recorded or oracle; several with commas between them, or
+    /// given several times [default: all but auto and recorded]
+    ///
+    /// recorded takes the streams that the writes of a text trace carry.
+    ///
+    /// auto is the first of life with K = 3, life with K = 2, the journal apart and none
+    /// whose streams hold less than a tenth of the drive's spare erase units (a 25th where
+    /// what is collected of all streams is mixed); none on drives of less than 300 units.
+    ///
+    /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
+    /// boundary, dsm and life have streams, how many they use at most; those of dsm
+    /// are groups, alpha, prediction, range, primary_filter, threshold1 and
+    /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
+    /// (mapper, remapper, halves or all), that of life is groups, that of autostream-sfr is
+    /// decay (in windows from checkpoint to checkpoint).
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Vec<Specs>,
+    /// With the discards of what checkpoints have freed, without, or both; discards
+    /// need a recording with WiredTiger's lists
+    #[arg(long, value_enum, default_value_t = Discards::Both)]
+    pub discard: Discards,
+    /// What the length of a discard is a multiple of, as dsm makes them for a drive that
+    /// says so (discard_granularity; 128K is not rare)
+    ///
+    /// Above 16K, what is shorter is owed: it is discarded later, with what is around it.
+    #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
+    pub discard_granularity: u64,
+    /// What the start of a discard is a multiple of [default: the granularity]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub discard_alignment: Option<u64>,
+    /// Whether what is too short is owed; off: as dsm was before
+    #[arg(long, value_parser = ["on", "off"], default_value = "on")]
+    pub discard_owed: String,
+    /// Streams of the drive
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
+    pub streams: u8,
+    /// Over-provisioning, as a share of the drive's size
+    #[arg(long, value_name = "SHARE", default_value_t = 0.15, value_parser = op)]
+    pub op: f64,
+    /// How much of the drive the trace's data fills
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = fill)]
+    pub fill: f64,
+    /// Size of the drive, in place of --fill
+    #[arg(long, value_name = "BYTES", value_parser = size, conflicts_with = "fill")]
+    pub size: Option<u64>,
+    /// Erase unit (reclaim unit), 256K to 1G [default: 1M, less for a drive that is
+    /// too small for its streams]
+    #[arg(long, value_name = "BYTES", value_parser = unit)]
+    pub unit: Option<u64>,
+    /// How units to be erased are chosen
+    #[arg(long, value_enum, default_value_t = Collection::Greedy)]
+    pub gc: Collection,
+    /// Whether pages that are copied stay in their stream, as on the papers' drives
+    /// and with FDP's persistently isolated handles, are mixed (initially isolated
+    /// handles), or share erase units with what the host writes to their stream, as a
+    /// plain drive may do it
+    #[arg(long, value_enum, default_value_t = GcDestination::Stream)]
+    pub gc_destination: GcDestination,
+    /// Erase units that garbage collection keeps free, as a share of all, out of the
+    /// over-provisioning [default: one unit]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, hide_default_value = true, value_parser = share)]
+    pub keep_free: f64,
+    /// Share of what is written after the load phase that is not counted
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub warmup: f64,
+    /// The stream of the load phase's writes, for every policy; or policy: where
+    /// it says
+    #[arg(long, value_name = "N|policy", default_value = "1", value_parser = load_stream)]
+    pub load_stream: LoadStream,
+    /// Write the drive's commands, page by page with their streams, for another model of
+    /// a drive; with one policy, and --discard on or off
+    #[arg(long, value_name = "FILE")]
+    pub dump: Option<PathBuf>,
+    /// Write more than the table as JSON: what each stream was written, erases,
+    /// wear, and the write amplification over time
+    #[arg(long, value_name = "FILE")]
+    pub details: Option<PathBuf>,
+    /// Policies that are played at a time [default: as many as there are processors, and
+    /// half of the free memory has room for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Which index files are _id indexes
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    pub primary: Vec<glob::Pattern>,
+    /// Rules, as dsmd reads them: classes, and the objects of the policy rules
+    #[arg(long, value_name = "[BELOW=]FILE")]
+    pub rules: Vec<Source>,
+}
+
+/// Policies with commas between them, as their features have.
+#[derive(Clone, Debug)]
+pub struct Specs(pub Vec<Spec>);
+
+impl FromStr for Specs {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let mut each: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            let is_feature = part.split(':').next().is_some_and(|name| name.contains('='));
+            match each.last_mut().filter(|_| is_feature) {
+                Some(last) => *last = format!("{last},{part}"),
+                None => each.push(part.to_owned()),
+            }
+        }
+        each.iter()
+            .map(|spec| spec.parse())
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Discards {
+    Both,
+    Off,
+    On,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Collection {
+    Greedy,
+    CostBenefit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GcDestination {
+    Shared,
+    Stream,
+    Host,
+}
+
+fn number(s: &str, good: impl Fn(f64) -> bool, must: &str) -> Result<f64, String> {
+    s.parse()
+        .ok()
+        .filter(|n| good(*n))
+        .ok_or_else(|| format!("it must be {must}"))
+}
+
+fn op(s: &str) -> Result<f64, String> {
+    number(
+        s,
+        |n| n > 0.0 && n <= 10.0,
+        "more than 0 and at most 10, such as 0.15",
+    )
+}
+
+fn fill(s: &str) -> Result<f64, String> {
+    number(s, |n| n > 0.0 && n <= 1.0, "more than 0 and at most 1")
+}
+
+fn share(s: &str) -> Result<f64, String> {
+    number(s, |n| (0.0..1.0).contains(&n), "0 or more and less than 1")
+}
+
+/// Whole pages.
+fn size(s: &str) -> Result<u64, String> {
+    sizes::bytes(s)
+        .filter(|n| *n > 0 && n % PAGE == 0)
+        .ok_or_else(|| format!("it must be whole pages of {PAGE} bytes, such as 4194304 or 4MiB"))
+}
+
+/// The smallest erase unit that can be asked for, and what is taken if none is.
+pub const MIN_UNIT: u64 = 256 << 10;
+pub const UNIT: u64 = 1 << 20;
+
+fn unit(s: &str) -> Result<u64, String> {
+    let bytes = size(s)?;
+    if (MIN_UNIT..=1 << 30).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("it must be from 256KiB to 1GiB".into())
+    }
+}
+
+fn load_stream(s: &str) -> Result<LoadStream, String> {
+    if s == "policy" {
+        return Ok(LoadStream::Policy);
+    }
+    let number = s.parse().ok().filter(|n| *n > 0);
+    number
+        .map(LoadStream::Stream)
+        .ok_or_else(|| "it must be policy or a number from 1 to 255".into())
+}
+
+fn glob(s: &str) -> Result<glob::Pattern, String> {
+    glob::Pattern::new(s).map_err(|e| e.to_string())
+}
+
+/// Where the control sockets are.
+pub fn run_dir() -> PathBuf {
+    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| agent::control::RUN_DIR.into(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Nothing but blanks and line feeds is changed in the help of any command.
+    #[test]
+    fn no_word_is_lost() {
+        for command in Args::command().get_subcommands() {
+            let text = command.clone().render_long_help().to_string();
+            let words = |t: &str| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            for width in [40, 60, 80] {
+                let wrapped = base::wrap::wrap(&text, width);
+                assert_eq!(words(&wrapped), words(&text));
+                let whole = |line: &str| line.split_whitespace().any(|w| w.len() > width / 2);
+                let too_long = |line: &&str| line.chars().count() > width && !whole(line);
+                assert_eq!(wrapped.lines().find(too_long), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        for (s, n) in [
+            ("4096", 4096),
+            ("256K", 1 << 18),
+            ("1M", 1 << 20),
+            ("2g", 2 << 30),
+            ("1T", 1 << 40),
+            ("16MiB", 16 << 20),
+        ] {
+            assert_eq!(size(s), Ok(n), "{s}");
+        }
+        for s in ["", "0", "K", "4095", "1.5M", "-1M", "99999999T", "4096B"] {
+            assert!(size(s).is_err(), "{s}");
+        }
+        assert!(unit("128K").is_err() && unit("2G").is_err());
+    }
+
+    #[test]
+    fn lengths() {
+        assert_eq!(length("8"), Ok(8));
+        assert_eq!(sector("1GiB"), Ok(2 << 20));
+        assert!(length("0").is_err() && sector("1.5G").is_err() && sector("").is_err());
+        assert_eq!(boundary("64KiB"), Ok(Boundary::Bytes(64 << 10)));
+    }
+
+    #[test]
+    fn a_list_of_policies() {
+        let specs = |text: &str| -> Vec<String> {
+            let Specs(all) = text.parse().unwrap();
+            all.iter().map(Spec::to_string).collect()
+        };
+        assert_eq!(specs("dsm"), ["dsm"]);
+        assert_eq!(
+            specs("none,dsm:groups=4,prediction=off,file"),
+            ["none", "dsm:groups=4,prediction=off", "file"]
+        );
+        for (text, wanted) in [
+            ("none,", "''"),
+            ("none,best", "'best'"),
+            ("groups=4", "'groups=4'"),
+            ("none,groups=4", "groups"),
+        ] {
+            let said = text.parse::<Specs>().unwrap_err().to_string();
+            assert!(said.contains(wanted), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn percentages() {
+        for (s, n) in [
+            ("10", 1000),
+            ("0.05", 5),
+            ("0.5", 50),
+            ("10%", 1000),
+            ("200", 20_000),
+        ] {
+            assert_eq!(percent(s), Ok(n), "{s}");
+        }
+        for s in ["", "x", "0.005", "-1", "1.2.3", "1e3", "+1", "99999", ".5"] {
+            assert!(percent(s).is_err(), "{s}");
+        }
+    }
+}

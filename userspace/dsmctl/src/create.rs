@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl create` and `dsmctl remove`.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use rustix::io::Errno;
+use serde_json::json;
+
+use drive::afford::Layout;
+use drive::below::{self, Affords};
+use drive::prefer;
+use dsmctl::cli::{Create, Features, Groups, Output, Piece, Streams};
+use kernel::device::{Device, Target};
+use kernel::devno::DevNo;
+use kernel::dm::{Dm, Id, Line};
+use kernel::exchange;
+use kernel::lvm;
+use kernel::mounts;
+use kernel::node;
+use kernel::streams::{self, Below};
+use kernel::sysfs::Sysfs;
+use show::report::printable;
+
+/// udev's probes keep a device open for a moment.
+const REMOVE_TRIES: u32 = 20;
+const REMOVE_PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
+    let sysfs = Sysfs::default();
+    let dev = block_device(&a.dev)?;
+    let length = length(&sysfs, a, dev)?;
+    check_unused(&sysfs, &a.dev, dev)?;
+    let dm = Dm::open()?;
+    let stamped = Stamped::on(&sysfs, &dm, &a.dev.display().to_string(), dev, &a.features)?;
+    let line = Line {
+        start: 0,
+        length,
+        target: "dsm".into(),
+        params: format!("{dev} {}{}", a.start, stamped.words()),
+    };
+    match dm.create(&a.name) {
+        Ok(_) => {}
+        Err(e) if e.errno() == Some(Errno::BUSY) => {
+            bail!(
+                "{}: there is a device-mapper device of this name already; nothing was changed",
+                a.name
+            )
+        }
+        Err(e) => return Err(e).with_context(|| format!("{}: cannot make a device", a.name)),
+    }
+    let made = activate(&dm, &a.name, &line);
+    if made.is_err() {
+        // The reason is in the error.
+        let _ = dm.remove(&a.name);
+    }
+    let (devno, path) = made?;
+    let name = &a.name;
+    let shown = path.display().to_string();
+    stamped.tell(name);
+    let data = json!({
+        "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "leaves": stamped.leaves,
+        "chosen": stamped.chosen,
+    });
+    crate::print(out, &data, || format!("{shown}\n"))
+}
+
+fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathBuf)> {
+    exchange::load(dm, name, std::slice::from_ref(line))?;
+    let info = dm
+        .resume(name)
+        .with_context(|| format!("{name}: cannot start the device"))?;
+    Ok((info.dev, node::ensure(name, info.dev)?))
+}
+
+fn block_device(path: &Path) -> Result<DevNo> {
+    let shown = path.display();
+    let meta = fs::metadata(path).with_context(|| format!("{shown}: cannot look at it"))?;
+    ensure!(
+        meta.file_type().is_block_device(),
+        "{shown}: it is not a block device; nothing was changed"
+    );
+    Ok(DevNo::from_stat(meta.rdev()))
+}
+
+fn length(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<u64> {
+    let shown = a.dev.display();
+    let size: u64 = sysfs
+        .number(dev, "size")
+        .with_context(|| format!("{shown}: cannot tell its size"))?;
+    ensure!(
+        a.start < size,
+        "{shown}: --start {} is not below its {size} sectors; nothing was changed",
+        a.start
+    );
+    let rest = size - a.start;
+    let length = a.size.unwrap_or(rest);
+    ensure!(
+        length <= rest,
+        "{shown}: --size {length} is more than the {rest} sectors from sector {} on; nothing was changed",
+        a.start
+    );
+    Ok(length)
+}
+
+/// An exclusive open tells whether somebody else uses the device.
+fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
+    let shown = path.display();
+    match fs::File::options()
+        .read(true)
+        .custom_flags(libc::O_EXCL | libc::O_CLOEXEC)
+        .open(path)
+    {
+        Ok(_) => Ok(()),
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+            bail!("{shown}: it is {}; nothing was changed", used_by(sysfs, dev))
+        }
+        Err(e) => Err(e).with_context(|| format!("{shown}: cannot open it")),
+    }
+}
+
+/// Who uses a device, as far as can be told.
+fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
+    if let Some(place) = mounts::point_of(dev) {
+        let place = printable(&place.to_string_lossy());
+        return format!("in use: it is mounted at {place}");
+    }
+    let holders: Vec<String> = sysfs
+        .links(dev, "holders")
+        .unwrap_or_default()
+        .into_iter()
+        .map(|h| sysfs.text(h, "dm/name").unwrap_or_else(|| sysfs.name(h)))
+        .collect();
+    if !holders.is_empty() {
+        return format!("in use: it is held by {}", holders.join(", "));
+    }
+    "in use, or a partition of it is".to_owned()
+}
+
+/// What the target is told of streams.
+pub(crate) struct Stamped {
+    features: Features,
+    /// The disks to name to the kernel, by number.
+    pub leaves: Vec<String>,
+    /// As the drive affords, where nobody has said anything else.
+    pub chosen: Option<Affords>,
+}
+
+impl Stamped {
+    pub(crate) fn on(sysfs: &Sysfs, dm: &Dm, shown: &str, dev: DevNo, asked: &Features) -> Result<Self> {
+        let follow = asked
+            .follow_drive()
+            .map_err(|e| anyhow!("{shown}: {e}; nothing was changed"))?;
+        let below = streams::below(sysfs, dm, dev)?;
+        let chosen = follow.then(|| below::of_stack(sysfs, &below, &|all| usable(asked, all)));
+        let mut features = chosen
+            .as_ref()
+            .map_or_else(|| asked.clone(), |c| resolved(asked, c));
+        let preferred = || prefer::alignment(sysfs, &below.leaves).map(Piece::Bytes);
+        features.discard_alignment = features.discard_alignment.or_else(preferred);
+        Ok(Self {
+            features,
+            leaves: leaves_to_name(&below, shown),
+            chosen,
+        })
+    }
+
+    /// The feature words, with their number before them.
+    pub(crate) fn words(&self) -> String {
+        features(&self.features, &self.leaves)
+    }
+
+    pub(crate) fn tell(&self, name: &str) {
+        if let Some(chosen) = &self.chosen {
+            eprintln!(
+                "dsmctl: note: {name}: {}; a policy that you name overrides it",
+                printable(&chosen.why)
+            );
+        }
+        let status = Device::open(name).ok().and_then(|d| d.status().ok());
+        if let Some(s) = status.filter(|s| s.hints_unsupported && s.policy != "none") {
+            eprintln!(
+                "dsmctl: note: {name}: this kernel has neither write streams nor lifetime hints: policy {} stamps nothing, what is written is counted",
+                s.policy
+            );
+        }
+    }
+}
+
+/// How many of the streams that there are may be used.
+fn usable(asked: &Features, all: u32) -> u32 {
+    let before = u32::from(asked.stream_base.unwrap_or(1)) - 1;
+    let rest = all.saturating_sub(before);
+    match asked.streams {
+        Streams::Auto => rest,
+        Streams::Number(n) => rest.min(n.into()),
+    }
+}
+
+fn resolved(asked: &Features, chosen: &Affords) -> Features {
+    let streams = u8::try_from(chosen.streams).map_or(asked.streams, Streams::Number);
+    Features {
+        policy: Some(chosen.policy.to_owned()),
+        groups: chosen
+            .groups
+            .and_then(|k| u8::try_from(k).ok())
+            .map(Groups::Number),
+        streams: match chosen.layout {
+            Layout::None => asked.streams,
+            _ => streams,
+        },
+        ..asked.clone()
+    }
+}
+
+/// The disks to name to the kernel, and a note where that is in vain.
+fn leaves_to_name(below: &Below, shown: &str) -> Vec<String> {
+    if !below.losing.is_empty() {
+        eprintln!(
+            "dsmctl: note: {} below {shown} does not pass streams on",
+            below.losing.join(", ")
+        );
+    } else if below.stacked && !below.barring.is_empty() && below.streams.is_some_and(|n| n > 0) {
+        eprintln!(
+            "dsmctl: note: below {shown} is {}, above which only lifetime hints are stamped, no streams",
+            below.barring.join(", ")
+        );
+    }
+    below.leaves_to_name().iter().map(DevNo::to_string).collect()
+}
+
+/// `None`: what the kernel does without a word.
+fn bytes(piece: Piece) -> Option<String> {
+    match piece {
+        Piece::Auto => None,
+        Piece::Bytes(n) => Some(n.to_string()),
+    }
+}
+
+fn features(a: &Features, leaves: &[String]) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(v) = value {
+            words.push(format!("{name} {v}"));
+        }
+    };
+    add("policy", a.policy.clone());
+    let number = |g| match g {
+        Groups::Auto => None,
+        Groups::Number(n) => Some(n.to_string()),
+    };
+    add("groups", a.groups.and_then(number));
+    add("alpha", a.alpha.map(|n| n.to_string()));
+    add("prediction", a.prediction.clone());
+    add("range", a.range.clone());
+    add("primary_filter", a.primary_filter.clone());
+    add("threshold1", a.threshold1.map(|n| n.to_string()));
+    add("threshold2", a.threshold2.map(|n| n.to_string()));
+    add(
+        "streams",
+        match a.streams {
+            Streams::Auto => None,
+            Streams::Number(n) => Some(n.to_string()),
+        },
+    );
+    add("stream_base", a.stream_base.map(|n| n.to_string()));
+    add("hints", a.hints.clone());
+    add("foreign", a.foreign.clone());
+    add("discard", a.discard.clone());
+    add("discard_granularity", a.discard_granularity.and_then(bytes));
+    add("discard_alignment", a.discard_alignment.and_then(bytes));
+    add("leaves", (!leaves.is_empty()).then(|| leaves.join(",")));
+    if words.is_empty() {
+        return String::new();
+    }
+    format!(" {} {}", words.len() * 2, words.join(" "))
+}
+
+pub(crate) fn remove(name: &str) -> Result<()> {
+    let device = Device::open(name)?;
+    let dm = Dm::open()?;
+    ensure!(
+        !lvm::is_volume(&dm.info(Id::Name(name))?.uuid),
+        "{name}: the device is LVM's; `dsmctl withdraw {name}` takes dsm away and leaves the volume; nothing was changed"
+    );
+    let mut tries = 0;
+    loop {
+        match dm.remove(name) {
+            Ok(()) => break,
+            Err(e) if e.errno() == Some(Errno::BUSY) => {
+                tries += 1;
+                if tries >= REMOVE_TRIES || mounts::point_of(device.devno).is_some() {
+                    let who = used_by(&Sysfs::default(), device.devno);
+                    bail!("{name}: the device is {who}; nothing was changed");
+                }
+                sleep(REMOVE_PAUSE);
+            }
+            Err(e) => return Err(e).with_context(|| format!("{name}: cannot remove the device")),
+        }
+    }
+    node::remove(name, device.devno);
+    debug_assert!(dm.info(Id::Name(name)).is_err());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn parsed(words: &str) -> Features {
+        let words = format!("dsmctl create d /dev/x {words}");
+        match dsmctl::cli::Args::parse_from(words.split_whitespace()).command {
+            dsmctl::cli::Command::Create(a) => a.features,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_feature_words() {
+        assert_eq!(features(&parsed(""), &[]), "");
+        assert_eq!(features(&parsed("--streams 8"), &[]), " 2 streams 8");
+        let leaves = ["259:0".to_owned(), "259:2".to_owned()];
+        assert_eq!(features(&parsed(""), &leaves), " 2 leaves 259:0,259:2");
+        assert_eq!(
+            features(&parsed("--streams 4"), &leaves[..1]),
+            " 4 streams 4 leaves 259:0"
+        );
+        assert_eq!(
+            features(
+                &parsed(
+                    "--policy dsm --groups 4 --alpha 6 --prediction off --range region --primary-filter off \
+                     --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep --discard on \
+                     --discard-granularity 128K --discard-alignment 4096"
+                ),
+                &[]
+            ),
+            " 28 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
+             threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on \
+             discard_granularity 131072 discard_alignment 4096"
+        );
+    }
+
+    /// Without a word about streams the drive decides; every such word counts.
+    #[test]
+    fn who_decides() {
+        let follow = |words: &str| parsed(words).follow_drive();
+        for words in [
+            "",
+            "--groups auto",
+            "--streams auto",
+            "--groups auto --streams 8",
+            "--discard on --stream-base 2",
+        ] {
+            assert_eq!(follow(words), Ok(true), "{words}");
+        }
+        for words in [
+            "--policy none",
+            "--policy dsm",
+            "--groups 3",
+            "--streams 8",
+            "--policy file --streams 4",
+        ] {
+            assert_eq!(follow(words), Ok(false), "{words}");
+        }
+        assert!(follow("--groups auto --policy dsm")
+            .unwrap_err()
+            .contains("policy dsm"));
+    }
+
+    #[test]
+    fn the_words_that_a_drive_affords() {
+        let words = |asked: &str, layout| {
+            let chosen = Affords::new(layout, None, String::new());
+            features(&resolved(&parsed(asked), &chosen), &[])
+        };
+        assert_eq!(words("", Layout::Life(3)), " 6 policy life groups 3 streams 5");
+        assert_eq!(
+            words("--groups auto", Layout::Life(2)),
+            " 6 policy life groups 2 streams 4"
+        );
+        assert_eq!(words("", Layout::JournalApart), " 4 policy file streams 2");
+        assert_eq!(words("", Layout::None), " 2 policy none");
+        assert_eq!(
+            words(
+                "--groups auto --streams 7 --stream-base 2 --discard on",
+                Layout::Life(2)
+            ),
+            " 10 policy life groups 2 streams 4 stream_base 2 discard on"
+        );
+        let left = |asked: &str| usable(&parsed(asked), 8);
+        assert_eq!(
+            [
+                "",
+                "--streams 4",
+                "--stream-base 3",
+                "--stream-base 9",
+                "--stream-base 6 --streams 4"
+            ]
+            .map(left),
+            [8, 4, 6, 0, 3]
+        );
+    }
+
+    /// What `dsmctl withdraw` prints gives the same table.
+    #[test]
+    fn options_and_back() {
+        let all = " 30 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
+                   threshold1 1000 threshold2 5 streams 7 stream_base 2 hints off foreign keep discard on \
+                   discard_granularity 131072 discard_alignment 4096";
+        let table = format!("259:0 0{all} ").parse().unwrap();
+        assert_eq!(features(&parsed(&exchange::options(&table).join(" ")), &[]), all);
+        let table = "259:0 0 10 alpha auto streams auto leaves 259:0 hints on discard_alignment auto"
+            .parse()
+            .unwrap();
+        assert_eq!(exchange::options(&table), ["--hints on"]);
+    }
+}

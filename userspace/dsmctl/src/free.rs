@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl free`.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use dbpath::avail::outlook::Outlook;
+use dbpath::avail::{self, FreeList, Kind, Lists, Snapshot};
+use dbpath::walk::Root;
+use dsmctl::cli::{Free, Output};
+use show::report::{printable, Grid};
+
+/// Rows of the table, unless all are asked for.
+const ROWS: usize = 20;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    dbpath: String,
+    wiredtiger: String,
+    /// Whether blocks of it can be discarded, and why not.
+    discard: bool,
+    discard_refused: Option<String>,
+    files: Vec<File<'a>>,
+    total: Sum,
+    /// Share of the file system that is in use.
+    full: Option<f64>,
+    outlook: Outlook,
+    sentence: String,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    path: String,
+    /// Bytes at the checkpoint; null: it has none, or its list was refused.
+    size: Option<u64>,
+    free: Option<u64>,
+    share: Option<f64>,
+    extents: Option<usize>,
+    refused: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranges: Option<Vec<&'a std::ops::Range<u64>>>,
+}
+
+#[derive(Default, Serialize)]
+struct Sum {
+    files: usize,
+    size: u64,
+    free: u64,
+    share: f64,
+    extents: usize,
+}
+
+pub(crate) fn free(a: &Free, out: Output) -> Result<()> {
+    let named = || a.dbpath.display().to_string();
+    let root = Root::open(&a.dbpath).with_context(named)?;
+    let (snapshot, lists) = avail::read(&root, &mut |_| true).with_context(named)?;
+    let report = report(a, &snapshot, &lists, full(&root));
+    crate::print(out, &report, || text(a, &report))
+}
+
+/// How much of the file system is in use, as `df` has it.
+fn full(root: &Root) -> Option<f64> {
+    let s = rustix::fs::statvfs(root.path()).ok()?;
+    let used = s.f_blocks.checked_sub(s.f_bfree)?;
+    let all = used + s.f_bavail;
+    (all > 0).then(|| used as f64 / all as f64)
+}
+
+fn share(free: u64, size: u64) -> f64 {
+    free as f64 / size.max(1) as f64
+}
+
+fn report<'a>(a: &Free, snapshot: &Snapshot, lists: &'a Lists, full: Option<f64>) -> Report<'a> {
+    let mut total = Sum::default();
+    let mut files = Vec::new();
+    for (entry, list) in snapshot.files.iter().zip(lists) {
+        let path = entry.path.display().to_string();
+        files.push(match list {
+            Some(Ok(list)) => {
+                total.files += 1;
+                total.size += list.file_size;
+                total.free += list.bytes();
+                total.extents += list.extents.len();
+                known(path, list, a.ranges)
+            }
+            // What was dropped since the checkpoint is nothing to report.
+            Some(Err(e)) if e.kind == Kind::Gone => continue,
+            Some(Err(e)) => unknown(path, Some(e.message.clone())),
+            None => unknown(path, None),
+        });
+    }
+    total.share = share(total.free, total.size);
+    let may = snapshot.may_discard();
+    let outlook = Outlook::of(total.share);
+    Report {
+        dbpath: a.dbpath.display().to_string(),
+        wiredtiger: snapshot.version.to_string(),
+        discard: may.is_ok(),
+        discard_refused: may.err().map(|e| e.message),
+        sentence: outlook.sentence(total.share, full),
+        files,
+        total,
+        full,
+        outlook,
+    }
+}
+
+fn known(path: String, list: &FreeList, ranges: bool) -> File<'_> {
+    File {
+        path,
+        size: Some(list.file_size),
+        free: Some(list.bytes()),
+        share: Some(share(list.bytes(), list.file_size)),
+        extents: Some(list.extents.len()),
+        refused: None,
+        ranges: ranges.then(|| list.extents.iter().collect()),
+    }
+}
+
+fn unknown(path: String, refused: Option<String>) -> File<'static> {
+    File {
+        path,
+        size: None,
+        free: None,
+        share: None,
+        extents: None,
+        refused,
+        ranges: None,
+    }
+}
+
+fn text(a: &Free, r: &Report<'_>) -> String {
+    let mut files: Vec<&File> = r.files.iter().filter(|f| f.size.is_some()).collect();
+    files.sort_by_key(|f| std::cmp::Reverse(f.free));
+    let shown = if a.all { files.len() } else { ROWS.min(files.len()) };
+    let mut grid = Grid::new(
+        &["FILE", "MiB", "FREE MiB", "SHARE", "EXTENTS"],
+        &[false, true, true, true, true],
+    );
+    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / 1_048_576.0);
+    let mut row = |name: String, size: u64, free: u64, extents: usize| {
+        let share = format!("{:.1} %", 100.0 * share(free, size));
+        grid.row(vec![name, mib(size), mib(free), share, extents.to_string()]);
+    };
+    for f in &files[..shown] {
+        if let (Some(size), Some(free), Some(extents)) = (f.size, f.free, f.extents) {
+            row(printable(&f.path), size, free, extents);
+        }
+    }
+    if shown < files.len() {
+        let rest = &files[shown..];
+        let sum = |of: fn(&File) -> Option<u64>| rest.iter().filter_map(|f| of(f)).sum::<u64>();
+        let extents = rest.iter().filter_map(|f| f.extents).sum();
+        row(
+            format!("{} more (--all)", rest.len()),
+            sum(|f| f.size),
+            sum(|f| f.free),
+            extents,
+        );
+    }
+    row(
+        format!("{} files", r.total.files),
+        r.total.size,
+        r.total.free,
+        r.total.extents,
+    );
+    let mut s = grid.text();
+    for refused in r.files.iter().filter_map(|f| f.refused.as_ref()) {
+        let _ = writeln!(s, "skipped: {}", printable(refused));
+    }
+    let _ = writeln!(s, "\n{}", r.sentence);
+    if let Some(why) = &r.discard_refused {
+        let _ = writeln!(s, "It cannot be had here: {why}.");
+    } else if r.total.share >= 0.005 {
+        s += "Space that was freed once and is never used again counts here, too, and gains nothing by a discard:\n\
+              dsmctl record and dsmctl simulate tell what it is worth for this database.\n";
+    }
+    s
+}

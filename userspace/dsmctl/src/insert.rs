@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl insert` and `dsmctl withdraw`: dsm and dm-linear, each in the place of the
+//! other, under a file system that is in use.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::slice::from_ref;
+
+use anyhow::{bail, ensure, Context, Result};
+use rustix::io::Errno;
+use serde_json::json;
+
+use dsmctl::cli::{Insert, Output};
+use kernel::devno::DevNo;
+use kernel::dm::{Dm, Id, Info, Line};
+use kernel::exchange::{self, Guard};
+use kernel::lvm;
+use kernel::reply::TableLine;
+use kernel::segments;
+use kernel::streams;
+use kernel::sysfs::Sysfs;
+
+use crate::create::Stamped;
+
+pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
+    let sysfs = Sysfs::default();
+    let dm = Dm::open()?;
+    let _guard = Guard::new()?;
+    let found = Found::lock(&dm, &a.device)?;
+    let (name, old) = (found.name(), found.lines.as_slice());
+    if matches!(old, [line] if line.target == "dsm") {
+        eprintln!("dsmctl: note: {name} is on dsm already, and is left as it is");
+        return Ok(());
+    }
+    let on = old
+        .iter()
+        .map(|line| exchange::linear(name, line))
+        .collect::<Result<Vec<_>>>()?;
+    check_size(&sysfs, &found)?;
+    let inserted = match (old, on.as_slice()) {
+        ([line], &[(below, start)]) => one(&sysfs, &dm, name, line, (below, start), a)?,
+        _ => several(&sysfs, &dm, &found, &on, a)?,
+    };
+    inserted.stamped.tell(name);
+    let (below, start) = inserted.on;
+    let data = json!({
+        "name": name, "device": found.info.dev.to_string(), "sectors": exchange::sectors(old),
+        "below": below.to_string(), "start": start, "segments": old.len(),
+        "leaves": inserted.stamped.leaves, "chosen": inserted.stamped.chosen,
+    });
+    crate::print(out, &data, || {
+        format!("{name}: dsm is in the place of dm-linear, {}\n", inserted.shown)
+    })
+}
+
+struct Inserted {
+    stamped: Stamped,
+    on: (DevNo, u64),
+    shown: String,
+}
+
+/// Puts dsm where the one line of a volume leads.
+fn one(sysfs: &Sysfs, dm: &Dm, name: &str, old: &Line, on: (DevNo, u64), a: &Insert) -> Result<Inserted> {
+    let (below, start) = on;
+    let stamped = Stamped::on(sysfs, dm, name, below, &a.features)?;
+    let new = Line {
+        target: "dsm".into(),
+        params: format!("{below} {start}{}", stamped.words()),
+        ..old.clone()
+    };
+    exchange::exchange(dm, name, from_ref(old), from_ref(&new))?;
+    Ok(Inserted {
+        stamped,
+        on,
+        shown: format!("on {} from sector {start} on", sysfs.name(below)),
+    })
+}
+
+/// Puts dsm on a device that gets the several lines of a volume.
+fn several(sysfs: &Sysfs, dm: &Dm, found: &Found, on: &[(DevNo, u64)], a: &Insert) -> Result<Inserted> {
+    let name = found.name();
+    let devices: Vec<DevNo> = on.iter().map(|(dev, _)| *dev).collect();
+    if let Some(each) = streams::differing(sysfs, dm, &devices)? {
+        bail!("{name}: its segments lie on devices that differ in write streams ({each}), and dsm would have no more than the least of them; nothing was changed");
+    }
+    // The disks below it are those below the device that is to be.
+    let stamped = Stamped::on(sysfs, dm, name, found.info.dev, &a.features)?;
+    let lower = segments::insert(dm, &found.info, &found.lines, &stamped.words())?;
+    Ok(Inserted {
+        stamped,
+        on: (lower.dev, 0),
+        shown: format!("on {}, which has its {} segments", lower.name, lower.lines.len()),
+    })
+}
+
+pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
+    let dm = Dm::open()?;
+    let _guard = Guard::new()?;
+    let found = Found::lock(&dm, device)?;
+    let (name, old) = (found.name(), found.lines.as_slice());
+    // An upgrade that could not put dsm back leaves dm-linear on the device below.
+    let lower = segments::below(&dm, &found.info, old)?;
+    let dsm = match old {
+        [line] if line.target == "dsm" => Some((line, line.params.parse::<TableLine>()?)),
+        _ => None,
+    };
+    let on = match (&lower, &dsm) {
+        (Some(lower), _) => {
+            if !segments::withdraw(&dm, name, old, lower)? {
+                eprintln!(
+                    "dsmctl: note: {}, which had the segments of {name}, is in use; the kernel removes it when it is not",
+                    lower.name
+                );
+            }
+            None
+        }
+        (None, Some((line, table))) => {
+            exchange::exchange(&dm, name, old, &[exchange::linear_line(line, table)])?;
+            Some((&table.below, table.start))
+        }
+        (None, None) => {
+            let kinds = exchange::kinds(old);
+            ensure!(
+                kinds == "linear",
+                "{name}: the device's target is {kinds}, not dsm; nothing was changed"
+            );
+            eprintln!("dsmctl: note: {name} is on dm-linear already, and is left as it is");
+            return Ok(());
+        }
+    };
+    let again = match &dsm {
+        Some((_, table)) => command(name, table),
+        None => format!("dsmctl insert {name}"),
+    };
+    let data = json!({
+        "name": name, "device": found.info.dev.to_string(), "sectors": exchange::sectors(old),
+        "below": on.map(|on| on.0), "start": on.map(|on| on.1),
+        "segments": lower.as_ref().map_or(1, |l| l.lines.len()), "insert": again,
+    });
+    crate::print(out, &data, || {
+        format!("{name}: dm-linear is in the place of dsm; the way back:\n{again}\n")
+    })
+}
+
+/// The command that puts dsm back as it was.
+pub(crate) fn command(name: &str, table: &TableLine) -> String {
+    let mut words = vec![format!("dsmctl insert {name}")];
+    words.extend(exchange::options(table));
+    words.join(" ")
+}
+
+/// A device whose table can be exchanged, which LVM leaves alone as long as this lives.
+struct Found {
+    info: Info,
+    lines: Vec<Line>,
+    _lock: Option<lvm::Lock>,
+}
+
+impl Found {
+    fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    fn lock(dm: &Dm, device: &str) -> Result<Self> {
+        let info = find(dm, device)?;
+        let lock = lvm::is_volume(&info.uuid)
+            .then(|| lvm::lock(&info.name))
+            .transpose()?;
+        let name = info.name;
+        let (info, lines) = dm
+            .table(Id::Name(&name))
+            .with_context(|| format!("{name}: cannot read its table"))?;
+        exchange::free(&name, &info, &lines)?;
+        Ok(Self {
+            info,
+            lines,
+            _lock: lock,
+        })
+    }
+}
+
+/// The device of a name of device-mapper's, or of a path.
+fn find(dm: &Dm, device: &str) -> Result<Info> {
+    let id = if device.contains('/') {
+        Id::Dev(number(device)?)
+    } else {
+        Id::Name(device)
+    };
+    match (dm.info(id), id) {
+        (Ok(info), _) => Ok(info),
+        (Err(e), Id::Name(_)) if e.errno() == Some(Errno::NXIO) => {
+            bail!("{device}: there is no device-mapper device of this name; nothing was changed")
+        }
+        (Err(e), Id::Dev(_)) if e.errno() == Some(Errno::NXIO) => {
+            bail!("{device}: it is not a device-mapper device, and dsm can only take the place of dm-linear, as below a volume of LVM's; unmount it, and make a device with `dsmctl create`; nothing was changed")
+        }
+        (Err(e), _) => Err(e).with_context(|| format!("{device}: cannot look at it")),
+    }
+}
+
+fn number(path: &str) -> Result<DevNo> {
+    let meta = fs::metadata(path).with_context(|| format!("{path}: cannot look at it"))?;
+    ensure!(
+        meta.file_type().is_block_device(),
+        "{path}: it is not a block device; nothing was changed"
+    );
+    Ok(DevNo::from_stat(meta.rdev()))
+}
+
+/// A table that does not span the device is about to be exchanged.
+fn check_size(sysfs: &Sysfs, found: &Found) -> Result<()> {
+    let size: Option<u64> = sysfs.number(found.info.dev, "size");
+    let sectors = exchange::sectors(&found.lines);
+    ensure!(
+        size.is_none_or(|s| s == sectors),
+        "{}: the device has {} sectors and its table {sectors}; nothing was changed",
+        found.name(),
+        size.unwrap_or(0)
+    );
+    Ok(())
+}

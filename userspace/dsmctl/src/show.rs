@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl status` and `dsmctl boundary show`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{json, Value};
+
+use crate::load::walk;
+use crate::refused;
+use agent::control::{self, FileInfo, Request};
+use drive::below;
+use dsmctl::cli::{self as args, Output, Status};
+use kernel::device::{Device, Target};
+use kernel::devno::DevNo;
+use kernel::dm::Dm;
+use kernel::sysfs::Sysfs;
+use show::report::{Names, Report};
+
+pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
+    let names = match &a.name {
+        Some(name) => vec![name.clone()],
+        None => Device::all()?,
+    };
+    let mut reports = Vec::new();
+    for name in &names {
+        reports.push(report(name, a)?);
+    }
+    let devices: Vec<Value> = match out {
+        Output::Json => reports.iter().map(Report::json).collect(),
+        Output::Text => Vec::new(),
+    };
+    crate::print(out, &json!({ "devices": devices }), || {
+        if reports.is_empty() {
+            return "no dsm devices\n".to_owned();
+        }
+        let texts: Vec<String> = reports.iter().map(Report::text).collect();
+        texts.join("\n")
+    })
+}
+
+fn report(name: &str, a: &Status) -> Result<Report> {
+    let device = Device::open(name)?;
+    let table = device.table_line()?;
+    let below = table
+        .below
+        .parse::<DevNo>()
+        .map_or_else(|()| table.below.clone(), |d| Sysfs::default().name(d));
+    // What lies below changes while it is looked at.
+    let affords = match table.below.parse() {
+        Ok(dev) => below::of(&Sysfs::default(), &Dm::open()?, dev).ok(),
+        Err(()) => None,
+    };
+    let (regions, names) = if a.regions {
+        let regions = device.regions().map_err(|e| refused(name, e))?;
+        (Some(regions), file_names(name, a.dbpath.as_deref())?)
+    } else {
+        (None, Names::new())
+    };
+    Ok(Report {
+        name: device.name.clone(),
+        device: device.devno.to_string(),
+        sectors: device.sectors,
+        status: device.status().map_err(|e| refused(name, e))?,
+        agent: control::ask(&args::run_dir(), &device.name, Request::Info).ok(),
+        table,
+        below,
+        regions,
+        names,
+        affords,
+    })
+}
+
+/// From a directory, else from dsmd; without both there are ids only.
+pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
+    if let Some(dir) = dbpath {
+        let (files, _) = walk(dir)?;
+        let named = |(path, f): (std::path::PathBuf, dbpath::walk::FoundFile)| {
+            (f.ino, path.to_string_lossy().into_owned())
+        };
+        return Ok(files.into_iter().map(named).collect());
+    }
+    let files: Vec<FileInfo> = control::ask(&args::run_dir(), name, Request::Files).unwrap_or_default();
+    Ok(files.into_iter().map(|f| (f.id, f.path)).collect())
+}
+
+pub(crate) fn boundaries(name: &str, out: Output) -> Result<()> {
+    let files: Vec<FileInfo> = crate::ask(name, Request::Files)?;
+    crate::print(out, &json!({ "files": files }), || {
+        show::report::boundaries_text(&files)
+    })
+}

@@ -1,0 +1,646 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl simulate`.
+
+mod answer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, IsTerminal};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use serde::Serialize;
+use serde_json::json;
+
+use dbpath::rules::Rules;
+use drive::afford::{affords, Copies};
+use dsmctl::cli::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
+use kernel::class::Class;
+use kernel::memory;
+use whatif::flash::{Destination, Gc, PAGE};
+use whatif::sim::discard::{self, Rule};
+use whatif::sim::pieces::{Owed, Pieces};
+use whatif::sim::policies::Spec;
+use whatif::sim::profile::Profile;
+use whatif::sim::{self, MemoryError, Model, Outcome, SimError};
+use whatif::trace::{self, Trace};
+
+use answer::{Answer, Cell, Found};
+
+/// `None`: the policy does not fit the drive.
+#[derive(Serialize)]
+struct Row<'a> {
+    policy: &'a str,
+    discard: bool,
+    streams_used: Option<u32>,
+    waf: Option<f64>,
+    host_pages: Option<u64>,
+    gc_pages: Option<u64>,
+    open_units: Option<u64>,
+    spare_units: u64,
+    /// Why it does not fit; of auto, what was chosen and why.
+    reason: Option<String>,
+}
+
+pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
+    let path = a
+        .trace
+        .as_ref()
+        .or(a.recording.as_ref())
+        .context("there is nothing to play")?;
+    let named = || path.display().to_string();
+    let mut trace = read(a.trace.is_some(), path)?;
+    let mut model = model(a)?;
+    if a.discard == Discards::On && !trace.has_lists() {
+        bail!(
+            "{}: it has no lists of free blocks: record it with this dsmctl, of a WiredTiger database",
+            named()
+        );
+    }
+    let listed = discard::listed(&trace);
+    let with = a.discard != Discards::Off && trace.has_lists();
+    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Difference, pieces(a)));
+    // There may be as much of them as of the events, and all is known that they tell.
+    for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
+        trace.drop_lists();
+    }
+    let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
+    let pages = sim::check(&profile, &model).with_context(named)?;
+    while a.unit.is_none() && model.unit * PAGE > MIN_UNIT && !model.has_room(pages) {
+        model.unit /= 2;
+    }
+    let specs = if a.policy.is_empty() {
+        usual(model.streams, !a.rules.is_empty())
+    } else {
+        a.policy.iter().flat_map(|specs| specs.0.clone()).collect()
+    };
+    // The drive is that of the run without discards: what these give back is room.
+    model.pages = Some(pages);
+    let mut played = vec![Played {
+        discard: false,
+        trace,
+        profile,
+    }];
+    if let Some(trace) = discarded {
+        let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
+        played.push(Played {
+            discard: true,
+            trace,
+            profile,
+        });
+    }
+    let plain = &played[0];
+    let found = Found {
+        interval: plain
+            .profile
+            .interval
+            .map(|i| (i.seconds, i.pages / f64::from(plain.profile.pages))),
+        listed,
+        fill: f64::from(plain.profile.pages) / pages as f64,
+    };
+    let mut outcomes = Vec::new();
+    for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
+        let done = run_all(p, &model, &specs, a.jobs).with_context(named)?;
+        outcomes.extend(specs.iter().zip(done).map(|(spec, outcome)| Run {
+            spec,
+            discard: p.discard,
+            outcome,
+        }));
+    }
+    // Another policy may fit where one does not; if none does, the drive is what is wrong.
+    if outcomes.iter().all(|r| r.outcome.is_err()) {
+        if let Some(Err(e)) = outcomes.into_iter().map(|r| r.outcome).next() {
+            return Err(e).with_context(named);
+        }
+        return Ok(());
+    }
+    if let Some(path) = &a.dump {
+        let p = played.iter().find(|p| p.discard == (a.discard == Discards::On));
+        let p = p.expect("check() has seen to it that it is played");
+        dump(p, &model, &specs[0], pages, path)?;
+    }
+    if let Some(path) = &a.details {
+        let mut details = details(&plain.profile, &found, pages, &outcomes);
+        let policies = details["policies"].as_array_mut().into_iter().flatten();
+        for (spec, policy) in specs.iter().cycle().zip(policies) {
+            policy["regions"] = history(&plain.trace, &plain.profile, &model, spec).with_context(named)?;
+        }
+        let text = serde_json::to_string_pretty(&details)?;
+        std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
+    }
+    let fewer = match (out, best(&outcomes)) {
+        (Output::Text, Some((run, best))) if a.policy.is_empty() => {
+            let p = played.iter().find(|p| p.discard == run.discard).unwrap_or(plain);
+            fewer_streams(&p.trace, &p.profile, &model, run.spec, best).with_context(named)?
+        }
+        _ => Vec::new(),
+    };
+    let room = Room {
+        spare: model.spare_units(pages),
+        copies: model.destination.into(),
+    };
+    let chosen = model.choose(pages).why();
+    crate::print(out, &rows(&outcomes, room.spare, &chosen), || {
+        answered(&outcomes, room, &found, &fewer)
+            + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
+            + &fit(&outcomes, room, &chosen)
+    })
+}
+
+/// In which the target would discard.
+fn pieces(a: &Simulate) -> Pieces {
+    let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
+    let mut pieces = Pieces::of(a.discard_granularity, alignment);
+    if a.discard_owed == "off" {
+        pieces.owed = Owed::Never;
+    }
+    pieces
+}
+
+fn dump(played: &Played, model: &Model, spec: &Spec, pages: u64, path: &Path) -> Result<()> {
+    let named = || path.display().to_string();
+    let out = BufWriter::with_capacity(1 << 20, File::create(path).with_context(named)?);
+    sim::dump::dump(&played.trace, &played.profile, model, spec, pages, out)?.with_context(named)
+}
+
+/// The recording as it is, or with what dsmd would have discarded.
+struct Played {
+    discard: bool,
+    trace: Trace,
+    profile: Profile,
+}
+
+/// What a policy has come to, with or without discards.
+struct Run<'a> {
+    spec: &'a Spec,
+    discard: bool,
+    /// Or why it does not fit the drive.
+    outcome: Result<Outcome, SimError>,
+}
+
+impl Run<'_> {
+    fn name(&self) -> String {
+        match self.discard {
+            true => format!("{} + discard", self.spec),
+            false => self.spec.to_string(),
+        }
+    }
+}
+
+/// What is compared when nothing is asked for: with the values of K that fit.
+fn usual(streams: u8, rules: bool) -> Vec<Spec> {
+    let fits = |groups: &u8| 2 * groups + 2 <= streams;
+    let of = |groups: u8| format!("dsm:groups={groups}").parse();
+    let mut specs = Spec::all(rules);
+    let at = specs
+        .iter()
+        .position(|s| s.to_string() == "dsm")
+        .map_or(0, |n| n + 1);
+    specs.splice(
+        at..at,
+        [2, 4, 5, 7]
+            .into_iter()
+            .filter(fits)
+            .map(|k| of(k).expect("K is in range")),
+    );
+    specs
+}
+
+/// The write amplification of a policy with ever more streams.
+fn fewer_streams(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    spec: &Spec,
+    best: &Outcome,
+) -> Result<Vec<(u8, f64)>, SimError> {
+    let progress = AtomicU64::new(0);
+    [2, 4, 6, 8, 12, 16]
+        .into_iter()
+        .filter(|streams| *streams < model.streams)
+        .map(|streams| {
+            let model = Model {
+                streams,
+                ..model.clone()
+            };
+            Ok((streams, sim::run(trace, profile, &model, spec, &progress)?.waf))
+        })
+        .chain([Ok((model.streams, best.waf))])
+        .collect()
+}
+
+/// A recording, or a trace that is text, that is to be played.
+pub(crate) fn read(is_text: bool, path: &Path) -> Result<Trace> {
+    let named = || path.display().to_string();
+    let memory = memory::available();
+    if path == Path::new("-") {
+        return trace::text::read_within(memory, io::stdin().lock()).context("stdin");
+    }
+    let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
+    if is_text {
+        return trace::text::read_within(memory, file).with_context(named);
+    }
+    trace::read_within(memory, file).with_context(named)
+}
+
+pub(crate) fn print_trace(path: &Path) -> Result<()> {
+    let named = || path.display().to_string();
+    let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
+    let trace = trace::read(file).with_context(named)?;
+    let names = match io::stdout().is_terminal() {
+        true => trace::text::Names::Shown,
+        false => trace::text::Names::Exact,
+    };
+    match trace::text::write(&trace, names, BufWriter::new(io::stdout().lock())) {
+        // `dsmctl trace | head`
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to stdout"),
+    }
+}
+
+fn model(a: &Simulate) -> Result<Model> {
+    Ok(Model {
+        streams: a.streams,
+        op: a.op,
+        fill: a.fill,
+        pages: a.size.map(|bytes| bytes / PAGE),
+        unit: a.unit.unwrap_or(UNIT) / PAGE,
+        gc: match a.gc {
+            Collection::Greedy => Gc::Greedy,
+            Collection::CostBenefit => Gc::CostBenefit,
+        },
+        destination: match a.gc_destination {
+            GcDestination::Shared => Destination::Shared,
+            GcDestination::Stream => Destination::Stream,
+            GcDestination::Host => Destination::Host,
+        },
+        keep_free: a.keep_free,
+        warmup: a.warmup,
+        load_stream: a.load_stream,
+        primary: a.primary.clone(),
+        rules: Rules::read(&a.rules)?,
+    })
+}
+
+/// Plays all policies, as many at a time as there are processors, and half of the memory
+/// has room for.  What does not fit the drive is no error of the others.
+fn run_all(
+    played: &Played,
+    model: &Model,
+    specs: &[Spec],
+    jobs: Option<u16>,
+) -> Result<Vec<Result<Outcome, SimError>>> {
+    let Played { trace, profile, .. } = played;
+    memory::give_back();
+    let pages = model.pages_for(profile)?;
+    let available = memory::available();
+    let needed = |spec: &Spec| sim::bytes_needed(profile, model, spec, pages);
+    let most = specs.iter().map(needed).max().unwrap_or(1);
+    let progress = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
+    let next = AtomicU64::new(0);
+    let outcomes: Mutex<Vec<Option<Result<Outcome, SimError>>>> =
+        Mutex::new(specs.iter().map(|_| None).collect());
+    let work = || loop {
+        let n = next.fetch_add(1, Ordering::Relaxed) as usize;
+        let Some(spec) = specs.get(n) else { break };
+        let outcome = match needed(spec) > available {
+            true => Err(SimError::Memory(
+                spec.to_string(),
+                MemoryError {
+                    needed: needed(spec) >> 20,
+                    available: available >> 20,
+                },
+            )),
+            false => sim::run(trace, profile, model, spec, &progress),
+        };
+        outcomes.lock().expect("no thread has panicked")[n] = Some(outcome);
+    };
+    let processors = || thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = match jobs {
+        Some(jobs) => usize::from(jobs),
+        None => processors().min((available / 2 / most) as usize).max(1),
+    };
+    let threads = threads.min(specs.len());
+    let total = profile.writes() * specs.len() as u64;
+    thread::scope(|scope| {
+        let bar = io::stderr()
+            .is_terminal()
+            .then(|| scope.spawn(|| show_progress(&progress, total, &over)));
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            worker.join().expect("a policy does not panic");
+        }
+        over.store(true, Ordering::Relaxed);
+        if let Some(bar) = bar {
+            bar.thread().unpark();
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("no thread has panicked");
+    let fits = |outcome| match outcome {
+        Err(e) if SimError::lack(&e).is_none() => Err(e),
+        outcome => Ok(outcome),
+    };
+    Ok(outcomes
+        .into_iter()
+        .flatten()
+        .map(fits)
+        .collect::<Result<Vec<_>, SimError>>()?)
+}
+
+/// On runs of more than a second.
+fn show_progress(progress: &AtomicU64, total: u64, over: &AtomicBool) {
+    thread::park_timeout(Duration::from_secs(1));
+    let mut shown = false;
+    while !over.load(Ordering::Relaxed) {
+        let done = (progress.load(Ordering::Relaxed) * 100 / total.max(1)).min(100) as usize;
+        eprint!("\r[{:<50}] {done:3} %", "#".repeat(done / 2));
+        shown = true;
+        thread::park_timeout(Duration::from_millis(200));
+    }
+    if shown {
+        eprint!("\r{:60}\r", "");
+    }
+}
+
+fn rows<'a>(runs: &'a [Run<'_>], spare: u64, chosen: &str) -> Vec<Row<'a>> {
+    let row = |r: &'a Run<'_>| {
+        let o = r.outcome.as_ref().ok();
+        Row {
+            policy: r.spec.name(),
+            discard: r.discard,
+            streams_used: o.map(|o| o.streams_used),
+            waf: o.map(|o| o.waf),
+            host_pages: o.map(|o| o.host_pages),
+            gc_pages: o.map(|o| o.gc_pages),
+            open_units: o.map(|o| o.open_units),
+            spare_units: spare,
+            reason: match &r.outcome {
+                Err(e) => Some(e.to_string()),
+                Ok(_) => r.spec.is_auto().then(|| chosen.to_owned()),
+            },
+        }
+    };
+    runs.iter().map(row).collect()
+}
+
+fn details(profile: &Profile, found: &Found, pages: u64, runs: &[Run]) -> serde_json::Value {
+    let shares: serde_json::Map<String, serde_json::Value> = Class::ALL
+        .iter()
+        .zip(profile.classes)
+        .map(|(class, n)| (class.to_string(), (n as f64 / profile.run_writes as f64).into()))
+        .collect();
+    let policies: Vec<serde_json::Value> = runs
+        .iter()
+        .map(|r| {
+            let o = match &r.outcome {
+                Ok(o) => o,
+                Err(e) => {
+                    return json!({ "policy": r.spec.name(), "discard": r.discard, "reason": e.to_string() })
+                }
+            };
+            json!({
+                "policy": o.policy,
+                "discard": r.discard,
+                "streams": o.by_stream.iter().map(|(stream, (host, gc))| json!({
+                    "stream": stream, "host_pages": host, "gc_pages": gc,
+                })).collect::<Vec<_>>(),
+                "erases": o.erases,
+                "wear": {
+                    "min": o.wear.min, "max": o.wear.max,
+                    "mean": o.wear.mean, "deviation": o.wear.deviation,
+                },
+                "series": o.series.iter().map(|s| json!([s.host_pages, s.waf])).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "drive_pages": pages,
+        "load_pages": profile.load_writes,
+        "run_pages": profile.run_writes,
+        "checkpoints": profile.checkpoints,
+        "interval_seconds": found.interval.map(|i| i.0),
+        "interval_share": found.interval.map(|i| i.1),
+        "listed_share": found.listed,
+        "shares": shares,
+        "policies": policies,
+    })
+}
+
+/// Group and stream of each region after each checkpoint.
+fn history(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    spec: &Spec,
+) -> Result<serde_json::Value, SimError> {
+    let sides = sim::history::history(trace, profile, model, spec)?;
+    Ok(sides
+        .iter()
+        .map(|s| {
+            json!({
+                "file": s.file, "class": s.class.to_string(), "side": if s.top { "top" } else { "bottom" },
+                "from": s.from, "groups": s.groups, "streams": s.streams,
+            })
+        })
+        .collect())
+}
+
+fn mib(pages: u64) -> u64 {
+    sim::bytes(pages) >> 20
+}
+
+fn text(trace: &Trace, profile: &Profile, model: &Model, pages: u64, specs: &[Spec], runs: &[Run]) -> String {
+    let mut s = format!(
+        "{} files, {} MiB; {} MiB written in the load phase, {} MiB after it\n\
+         of these: {}\n\
+         drive: {} MiB and {:.0} % over-provisioning, erase units of {} KiB, {} streams, {}\n\n",
+        trace.files,
+        mib(u64::from(profile.pages)),
+        mib(profile.load_writes),
+        mib(profile.run_writes),
+        shares(profile),
+        mib(pages),
+        model.op * 100.0,
+        model.unit * PAGE / 1024,
+        model.streams,
+        match model.gc {
+            Gc::Greedy => "greedy collection",
+            Gc::CostBenefit => "cost-benefit collection",
+        },
+    );
+    let width = runs.iter().map(|r| r.name().len()).max().unwrap_or(0).max(6);
+    let most = done(runs).map(|(_, o)| o.waf).fold(1.0, f64::max);
+    let _ = writeln!(s, "{:<width$}  streams    WAF  erases  copied MiB", "policy");
+    for r in runs {
+        let Ok(o) = &r.outcome else {
+            let _ = writeln!(
+                s,
+                "{:<width$}  {:>7} {:>6} {:>7} {:>11}",
+                r.name(),
+                "-",
+                "-",
+                "-",
+                "-"
+            );
+            continue;
+        };
+        let bar = "#".repeat((40.0 * (o.waf - 1.0) / (most - 1.0).max(1e-9)).round() as usize);
+        let _ = writeln!(
+            s,
+            "{:<width$}  {:7} {:6.3} {:7} {:11}  {bar}",
+            r.name(),
+            o.streams_used,
+            o.waf,
+            o.erases,
+            mib(o.gc_pages)
+        );
+    }
+    let _ = writeln!(
+        s,
+        "\nThe bars show what is copied beside each page that the host writes."
+    );
+    for spec in specs.iter().filter(|s| !s.to_string().starts_with("dsm:")) {
+        let _ = writeln!(s, "{:<width$}  {}", spec.to_string(), spec.source());
+    }
+    s
+}
+
+fn shares(profile: &Profile) -> String {
+    let written = Class::ALL.iter().zip(profile.classes).filter(|(_, n)| *n > 0);
+    let share = |n: u64| 100.0 * n as f64 / profile.run_writes as f64;
+    let shares: Vec<String> = written
+        .map(|(class, n)| format!("{class} {:.1} %", share(n)))
+        .collect();
+    shares.join(", ")
+}
+
+/// The runs that fit the drive.
+fn done<'a, 'b>(runs: &'a [Run<'b>]) -> impl Iterator<Item = (&'a Run<'b>, &'a Outcome)> {
+    runs.iter().filter_map(|r| Some((r, r.outcome.as_ref().ok()?)))
+}
+
+/// The spare units of the drive that is played.
+#[derive(Clone, Copy)]
+struct Room {
+    spare: u64,
+    copies: Copies,
+}
+
+impl Room {
+    /// Whether streams lose nothing there.
+    fn has_for(self, o: &Outcome) -> bool {
+        o.by_stream.len() < 2 || affords(o.open_units, self.spare, self.copies)
+    }
+}
+
+/// What `auto` has chosen; what does not fit, and what takes more spare units than streams
+/// are worth.
+fn fit(runs: &[Run], room: Room, chosen: &str) -> String {
+    let mut s = String::new();
+    if runs.iter().any(|r| r.spec.is_auto()) {
+        let _ = writeln!(s, "\n{}", filled(&format!("auto is {chosen}.")));
+    }
+    // With and without discards a policy has the same streams.
+    let mut lacking: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for r in runs {
+        if let Some(why) = r.outcome.as_ref().err().and_then(SimError::lack) {
+            lacking.entry(why).or_default().insert(r.spec.name());
+        }
+    }
+    for (why, names) in lacking {
+        let names: Vec<&str> = names.into_iter().collect();
+        let line = format!("Without room: {}. {why}.", names.join(", "));
+        let _ = writeln!(s, "\n{}", filled(&line));
+    }
+    let holds = |(r, o): (&Run<'_>, &Outcome)| (o.open_units, r.spec.name().to_owned());
+    let too_much = |(_, o): &(&Run<'_>, &Outcome)| !room.has_for(o);
+    let greedy: BTreeSet<(u64, String)> = done(runs).filter(too_much).map(holds).collect();
+    if !greedy.is_empty() {
+        let each: Vec<String> = greedy
+            .iter()
+            .map(|(open, name)| format!("{name} ({open})"))
+            .collect();
+        let line = format!(
+            "Warning: {} or more of the drive's {} spare erase units is held by the streams of {}; \
+             collection lacks them, and on a drive with more units these policies do better.",
+            room.copies.share_text(),
+            room.spare,
+            each.join(", ")
+        );
+        let _ = writeln!(s, "\n{}", filled(&line));
+    }
+    s
+}
+
+/// In lines of at most 90 characters.
+fn filled(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|l| l.len() + 1 + word.len() <= 90) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+/// The best of those that a user can have: the module's policies, or none of them.
+fn best<'a>(runs: &'a [Run<'_>]) -> Option<(&'a Run<'a>, &'a Outcome)> {
+    let can = |r: &(&Run, &Outcome)| r.0.spec.is_of_the_module();
+    done(runs).filter(can).min_by(|a, b| a.1.waf.total_cmp(&b.1.waf))
+}
+
+/// What streams and discards save, and what follows.  `fewer`: the best with ever more
+/// streams.
+fn answered(runs: &[Run<'_>], room: Room, found: &Found, fewer: &[(u8, f64)]) -> String {
+    let cells: Vec<Cell<'_>> = done(runs)
+        .filter(|(r, _)| r.spec.is_of_the_module())
+        .map(|(r, o)| Cell {
+            policy: r.spec.name(),
+            discard: r.discard,
+            streams: o.by_stream.len() > 1,
+            greedy: !room.has_for(o),
+            waf: o.waf,
+        })
+        .collect();
+    let Some(answer) = Answer::of(&cells) else {
+        return "To see what is saved, play policy none as well, and without discards.\n\n".into();
+    };
+    let mut s = answer.text(found);
+    let best = answer.best();
+    let enough = fewer.iter().find(|(_, waf)| *waf < 1.01 * best.waf);
+    if let (true, true, Some((enough, _))) = (best.streams, fewer.len() > 1, enough) {
+        let wafs: Vec<String> = fewer.iter().map(|(n, waf)| format!("{n}: {waf:.3}")).collect();
+        let line = format!(
+            "The WAF of {} by the number of streams: {}; {enough} are enough.",
+            best.policy,
+            wafs.join(", ")
+        );
+        let _ = writeln!(s, "\n{}", filled(&line));
+    }
+    if answer.base_waf() > 1.5 {
+        s += "If the collections' leaf pages are larger than 4 KiB, smaller ones write less: record such a\n\
+              database and compare the MiB written.\n";
+    }
+    s + "\n"
+}
+
+/// Checks of the command line that its parser cannot make.
+pub(crate) fn check(a: &Simulate) -> Result<()> {
+    if let sim::LoadStream::Stream(n) = a.load_stream {
+        if n > a.streams {
+            bail!("--load-stream {n}: the drive has {} streams", a.streams);
+        }
+    }
+    let policies: usize = a.policy.iter().map(|specs| specs.0.len()).sum();
+    if a.dump.is_some() && (policies != 1 || a.discard == Discards::Both) {
+        bail!("--dump: it takes one --policy, and --discard on or off");
+    }
+    Ok(())
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a user wants to know first: what discards and streams save on this drive.
+
+use std::fmt::Write;
+
+use super::filled;
+
+/// A run of a policy that a user can have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell<'a> {
+    pub policy: &'a str,
+    pub discard: bool,
+    /// Whether it used streams; without, it is as `none`.
+    pub streams: bool,
+    /// Whether these hold more spare units than the drive can afford.
+    pub greedy: bool,
+    pub waf: f64,
+}
+
+/// What was found in the recording.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Seconds between checkpoints, and the share of the database that is written meanwhile.
+    pub interval: Option<(f64, f64)>,
+    /// The share of the files that checkpoints list as free.
+    pub listed: Option<f64>,
+    /// The share of the drive that the files fill.
+    pub fill: f64,
+}
+
+/// Less than this is nothing, in percent.
+const LITTLE: f64 = 2.0;
+
+pub(super) struct Answer<'a> {
+    /// Neither streams nor discards.
+    base: Cell<'a>,
+    discard: Option<Cell<'a>>,
+    /// The best with streams, without discards and with them.
+    streams: Option<Cell<'a>>,
+    both: Option<Cell<'a>>,
+}
+
+fn less(a: f64, b: f64) -> f64 {
+    100.0 * (1.0 - a / b)
+}
+
+fn said(saves: f64) -> String {
+    match format!("{:.1}", saves.abs()).as_str() {
+        "0.0" => "as much".into(),
+        percent if saves < 0.0 => format!("worse by {percent} %"),
+        percent => format!("{percent} % less"),
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// `None` if nothing was played without streams and discards.
+    pub(super) fn of(cells: &[Cell<'a>]) -> Option<Self> {
+        let best = |discard: bool, streams: bool| {
+            let all = cells
+                .iter()
+                .filter(|c| (c.discard, c.streams) == (discard, streams));
+            all.min_by(|a, b| a.waf.total_cmp(&b.waf)).copied()
+        };
+        Some(Self {
+            base: best(false, false)?,
+            discard: best(true, false),
+            streams: best(false, true),
+            both: best(true, true),
+        })
+    }
+
+    /// The best of all; of equals the one with less to it.
+    pub(super) fn best(&self) -> Cell<'a> {
+        let more = [self.discard, self.streams, self.both].into_iter().flatten();
+        more.fold(self.base, |best, c| if c.waf < best.waf { c } else { best })
+    }
+
+    pub(super) fn base_waf(&self) -> f64 {
+        self.base.waf
+    }
+
+    fn saves(&self, c: Cell<'_>) -> f64 {
+        less(c.waf, self.base.waf)
+    }
+
+    pub(super) fn text(&self, found: &Found) -> String {
+        let mut s = String::from(
+            "What the flash of this drive would write, compared with no streams and no discards:\n\n",
+        );
+        let rows = [
+            ("with discards", self.discard),
+            ("with streams", self.streams),
+            ("with both", self.both),
+        ];
+        for (with, cell) in rows {
+            if let Some(c) = cell {
+                let policy = if c.streams { c.policy } else { "" };
+                let line = format!(
+                    "  {with:<14} {:<17} WAF {:.3} in place of {:.3}  {policy}",
+                    said(self.saves(c)),
+                    c.waf,
+                    self.base.waf
+                );
+                let _ = writeln!(s, "{}", line.trim_end());
+            }
+        }
+        if self.streams.is_none() {
+            s += "  with streams   not known: no policy of the module was played that has streams and fits\n";
+        }
+        s + "\n" + &self.verdict() + &self.found(found)
+    }
+
+    fn verdict(&self) -> String {
+        let best = self.best();
+        let named = |c: Cell<'_>| match (c.discard, c.streams) {
+            (true, true) => format!("discards and policy {}", c.policy),
+            (true, false) => "discards, and no streams".into(),
+            (false, true) => format!("policy {}, and no discards", c.policy),
+            (false, false) => "neither".into(),
+        };
+        // What streams add to the best without them.
+        let without = match self.discard {
+            Some(d) if d.waf < self.base.waf => d,
+            _ => self.base,
+        };
+        if self.saves(best) < LITTLE {
+            return format!("Best is {}: nothing here saves {LITTLE} %.\n", named(without));
+        }
+        let mut s = format!("Best is {}.", named(best));
+        let with = match without.discard {
+            true => self.both,
+            false => self.streams,
+        };
+        if let Some(with) = with {
+            let added = less(with.waf, without.waf);
+            let beside = if without.discard { " beside discards" } else { "" };
+            s += &match added {
+                more if more >= LITTLE => String::new(),
+                more if more > 0.0 => {
+                    format!(" The streams{beside} are hardly worth it: they save {more:.1} %.")
+                }
+                more if said(more) == "as much" => format!(" Streams{beside} save nothing."),
+                more => format!(
+                    " Streams{beside} are not worth it: the best policy with them, {}, is worse by {:.1} %.",
+                    with.policy, -more
+                ),
+            };
+        }
+        if best.greedy {
+            s += " Its streams take many of the drive's spare units: see the warning below.";
+        }
+        filled(&s) + "\n"
+    }
+
+    fn found(&self, found: &Found) -> String {
+        let percent = |share: f64| match 100.0 * share {
+            p if p < 10.0 => format!("{p:.1} %"),
+            p => format!("{p:.0} %"),
+        };
+        let mut s = String::new();
+        if let Some((seconds, share)) = found.interval {
+            let mut line = format!(
+                "From checkpoint to checkpoint, {seconds:.*} s, {} of the database's size is written",
+                usize::from(seconds < 10.0),
+                percent(share)
+            );
+            if let Some(listed) = found.listed {
+                line += &format!(", and {} of its files is listed as free", percent(listed));
+            }
+            line += &format!("; the drive is {} full.", percent(found.fill));
+            let _ = writeln!(s, "\n{}", filled(&line));
+        }
+        s += match (self.discard, found.listed) {
+            (Some(_), Some(_)) => {
+                "Discards save more where these shares are larger. A longer time between checkpoints makes\n\
+                 them larger; how much, this recording does not tell: make one with it.\n"
+            }
+            (None, None) => {
+                "What discards would save is not known: the recording has no lists of free blocks.\n"
+            }
+            _ => "",
+        };
+        s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUND: Found = Found {
+        interval: Some((60.2, 0.182)),
+        listed: Some(0.385),
+        fill: 1.0,
+    };
+
+    fn cell(policy: &str, discard: bool, waf: f64) -> Cell<'_> {
+        Cell {
+            policy,
+            discard,
+            streams: policy != "none",
+            greedy: policy == "boundary",
+            waf,
+        }
+    }
+
+    fn answer(cells: &[(&'static str, bool, f64)]) -> String {
+        let cells: Vec<Cell> = cells.iter().map(|(p, d, w)| cell(p, *d, *w)).collect();
+        Answer::of(&cells).unwrap().text(&FOUND)
+    }
+
+    #[test]
+    fn all_four_are_told() {
+        let said = answer(&[
+            ("none", false, 2.63),
+            ("file", false, 2.55),
+            ("dsm", false, 2.59),
+            ("none", true, 1.46),
+            ("file", true, 1.43),
+            ("dsm", true, 1.44),
+        ]);
+        assert_eq!(
+            said,
+            "What the flash of this drive would write, compared with no streams and no discards:\n\n\
+             \x20 with discards  44.5 % less       WAF 1.460 in place of 2.630\n\
+             \x20 with streams   3.0 % less        WAF 2.550 in place of 2.630  file\n\
+             \x20 with both      45.6 % less       WAF 1.430 in place of 2.630  file\n\
+             \n\
+             Best is discards and policy file.\n\
+             \n\
+             From checkpoint to checkpoint, 60 s, 18 % of the database's size is written, and 38 % of\n\
+             its files is listed as free; the drive is 100 % full.\n\
+             Discards save more where these shares are larger. A longer time between checkpoints makes\n\
+             them larger; how much, this recording does not tell: make one with it.\n"
+        );
+    }
+
+    fn verdict(cells: &[(&'static str, bool, f64)]) -> String {
+        let said = answer(cells);
+        let paragraph = said.split("\n\n").find(|p| p.starts_with("Best is"));
+        paragraph.unwrap().replace('\n', " ").trim_end().to_owned()
+    }
+
+    #[test]
+    fn none_may_be_the_best() {
+        let few_units = [
+            ("none", false, 2.9),
+            ("dsm", false, 3.2),
+            ("none", true, 1.5),
+            ("dsm", true, 1.53),
+        ];
+        assert_eq!(
+            verdict(&few_units),
+            "Best is discards, and no streams. Streams beside discards are not worth it: the best policy with \
+             them, dsm, is worse by 2.0 %."
+        );
+        assert!(answer(&few_units)
+            .contains("\n  with streams   worse by 10.3 %   WAF 3.200 in place of 2.900  dsm\n"));
+        assert_eq!(
+            verdict(&[("none", false, 2.0), ("file", false, 2.1)]),
+            "Best is neither: nothing here saves 2 %."
+        );
+        assert_eq!(
+            verdict(&[("none", false, 1.2), ("none", true, 1.19), ("file", true, 1.18)]),
+            "Best is discards, and no streams: nothing here saves 2 %."
+        );
+    }
+
+    #[test]
+    fn little_is_said_to_be_little() {
+        let with = |waf| verdict(&[("none", false, 2.0), ("none", true, 1.5), ("file", true, waf)]);
+        assert_eq!(
+            with(1.48),
+            "Best is discards and policy file. The streams beside discards are hardly worth it: they save 1.3 %."
+        );
+        assert_eq!(with(1.4), "Best is discards and policy file.");
+        assert_eq!(
+            verdict(&[("none", false, 2.0), ("boundary", false, 1.5)]),
+            "Best is policy boundary, and no discards. Its streams take many of the drive's spare units: see the \
+             warning below."
+        );
+        assert_eq!(
+            with(1.5),
+            "Best is discards, and no streams. Streams beside discards save nothing."
+        );
+        assert_eq!(
+            verdict(&[
+                ("none", false, 2.0),
+                ("none", true, 2.1),
+                ("file", false, 1.7),
+                ("file", true, 1.8)
+            ]),
+            "Best is policy file, and no discards."
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told() {
+        let cells = [cell("none", false, 2.0), cell("file", false, 1.9)];
+        let nothing = Found {
+            interval: None,
+            listed: None,
+            ..FOUND
+        };
+        let said = Answer::of(&cells).unwrap().text(&nothing);
+        assert!(
+            !said.contains("checkpoint") && !said.contains("with discards"),
+            "{said}"
+        );
+        assert!(said.ends_with(
+            "What discards would save is not known: the recording has no lists of free blocks.\n"
+        ));
+        assert!(Answer::of(&cells[1..]).is_none());
+        let said = Answer::of(&cells[..1]).unwrap().text(&nothing);
+        assert!(said.contains("\n  with streams   not known: no policy"), "{said}");
+    }
+}

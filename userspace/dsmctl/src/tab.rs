@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the options in `/etc/dsmtab` mean: what they do for `dsmctl create`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser};
+
+use crate::cli::Create;
+use dsm_generator::dsmtab::{self, Bad, Line, NOAUTO};
+
+/// A line as `dsmctl create` would be called: one truth about the options.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Words {
+    #[command(flatten)]
+    create: Create,
+}
+
+#[derive(Debug)]
+pub struct Entry {
+    pub create: Create,
+    pub noauto: bool,
+}
+
+pub type Tab = dsmtab::Tab<Entry>;
+
+/// The table at `path`.  One that is not there is empty.
+pub fn read(path: &Path) -> Result<Tab> {
+    Tab::read(path, entry)
+}
+
+/// The line of a device.
+pub fn find<'a>(tab: &'a Tab, name: &str) -> Option<Result<&'a Entry, &'a Bad>> {
+    let good = tab.entries.iter().find(|e| e.create.name == name).map(Ok);
+    good.or_else(|| tab.bad.iter().find(|b| b.name == name).map(Err))
+}
+
+fn entry(line: Line) -> Result<Entry, String> {
+    let noauto = line.noauto;
+    let mut words = vec![line.name, line.dev.display().to_string()];
+    for option in &line.options {
+        words.push(word(option)?);
+    }
+    match Words::try_parse_from(words) {
+        Ok(Words { create }) => {
+            create.features.follow_drive()?;
+            Ok(Entry { create, noauto })
+        }
+        Err(e) => Err(sentence(&e)),
+    }
+}
+
+/// An option as a word of the command line.
+fn word(option: &str) -> Result<String, String> {
+    let key = dsmtab::key(option);
+    let long = key.replace('_', "-");
+    let command = Words::command();
+    let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+    if !known.contains(&long.as_str()) {
+        let known = known.join(", ");
+        return Err(format!("the option {key:?} is none of {known}, {NOAUTO}"));
+    }
+    match option.split_once('=') {
+        Some((_, value)) if !value.is_empty() => Ok(format!("--{long}={value}")),
+        _ => Err(format!("the option {key} has no value, it must be {key}=VALUE")),
+    }
+}
+
+/// What clap says, without the usage that goes with a command line.
+fn sentence(e: &clap::Error) -> String {
+    let text = |kind| match e.get(kind) {
+        Some(ContextValue::String(s)) => Some(s.clone()),
+        Some(ContextValue::Strings(s)) => Some(s.join(", ")),
+        _ => None,
+    };
+    let (arg, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+    let reason = std::error::Error::source(e).map(|s| format!("{s}"));
+    let allowed = text(ContextKind::ValidValue).map(|v| format!("it must be one of {v}"));
+    match (arg, value, reason.or(allowed)) {
+        (Some(arg), Some(value), Some(why)) => {
+            let key = arg.trim_start_matches('-').split(' ').next().unwrap_or_default();
+            format!("{key}={value}: {why}")
+        }
+        _ => e.to_string().lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Groups, Piece, Streams};
+
+    #[test]
+    fn options_are_those_of_create() {
+        let tab = Tab::parse(
+            "b /dev/x policy=boundary,groups=4,primary_filter=off,threshold2=0.05,streams=7,noauto,\
+             discard_granularity=128K,discard_alignment=auto\n",
+            entry,
+        );
+        assert_eq!(tab.bad, []);
+        let b = find(&tab, "b").unwrap().unwrap();
+        let c = &b.create.features;
+        assert!(b.noauto);
+        assert_eq!(b.create.dev, Path::new("/dev/x"));
+        assert_eq!((c.groups, c.threshold2), (Some(Groups::Number(4)), Some(5)));
+        assert_eq!(
+            (c.streams, c.primary_filter.as_deref()),
+            (Streams::Number(7), Some("off"))
+        );
+        assert_eq!(
+            (c.discard_granularity, c.discard_alignment),
+            (Some(Piece::Bytes(128 << 10)), Some(Piece::Auto))
+        );
+    }
+
+    #[test]
+    fn a_line_is_found_by_its_name() {
+        let tab = Tab::parse("a /dev/x\nb /dev/y groups=17\n", entry);
+        assert!(find(&tab, "a").unwrap().is_ok());
+        let b = find(&tab, "b").unwrap().unwrap_err();
+        assert_eq!(b.to_string(), "line 2: groups=17: 17 is not in 2..=16");
+        assert!(find(&tab, "d").is_none());
+    }
+
+    #[test]
+    fn refusals() {
+        for (option, wanted) in [
+            ("colour=red", "the option \"colour\" is none of policy, "),
+            ("help", "the option \"help\" is none of"),
+            ("groups", "the option groups has no value"),
+            ("groups=", "the option groups has no value"),
+            ("noauto=1", "the option \"noauto\" is none of"),
+            (
+                "policy=best",
+                "policy=best: it must be one of none, file, boundary, dsm, life",
+            ),
+            ("alpha=x", "alpha=x: invalid digit found in string"),
+            ("streams=256", "streams=256: it must be auto or a number"),
+            (
+                "groups=many",
+                "groups=many: it must be auto or a number in 2..=16",
+            ),
+            (
+                "policy=dsm,groups=auto",
+                "groups auto chooses the policy, too: it cannot be given with policy dsm",
+            ),
+            (
+                "discard_granularity=96K",
+                "discard-granularity=96K: it must be auto or a power of two from 4K to 64M",
+            ),
+            ("threshold1=ten", "threshold1=ten: 'ten': it must be a percentage"),
+        ] {
+            let tab = Tab::parse(&format!("a /dev/x {option}"), entry);
+            let said = &tab.bad[0].what;
+            assert!(said.starts_with(wanted), "{option}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+}

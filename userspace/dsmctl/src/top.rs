@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl top`
+
+use std::io::{stdout, IsTerminal};
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::refused;
+use crate::show::file_names;
+use base::wake::Signals;
+use dsmctl::cli::{Output, Top};
+use kernel::device::{Device, Target};
+use kernel::layout::{self, Layout};
+use show::top::{Frame, Look};
+
+/// Puts the cursor home and clears what is below it.
+const CLEAR: &str = "\x1b[H\x1b[J";
+/// Of something that is not a terminal.
+const ROWS: usize = 40;
+
+pub(crate) fn top(a: &Top, out: Output) -> Result<()> {
+    let device = Device::open(&a.name)?;
+    let signals = Signals::new()?;
+    let look = || -> Result<Look> {
+        Ok(Look {
+            status: device.status().map_err(|e| refused(&a.name, e))?,
+            regions: device.regions().map_err(|e| refused(&a.name, e))?,
+        })
+    };
+    let terminal = out == Output::Text && stdout().is_terminal();
+    let (mut old, mut then) = (look()?, Instant::now());
+    let mut frames = 0;
+    while a.count.is_none_or(|n| frames < n) {
+        if signals.wait(a.interval.0) {
+            break;
+        }
+        let (new, now) = (look()?, Instant::now());
+        let table = device.table_line()?;
+        let uses = layout::uses(&Layout::of(&table, &new.status));
+        let names = file_names(&a.name, None)?;
+        let frame = Frame::new(&device.name, now - then, &old, &new, &uses, &names);
+        let text = match out {
+            Output::Json => serde_json::to_string(&frame)?,
+            Output::Text if terminal => CLEAR.to_owned() + &frame.text(rows()),
+            Output::Text => frame.text(ROWS),
+        };
+        if !crate::print_line(&text)? {
+            break;
+        }
+        (old, then) = (new, now);
+        frames += 1;
+    }
+    Ok(())
+}
+
+/// Lines of the terminal but the cursor's.
+fn rows() -> usize {
+    rustix::termios::tcgetwinsize(stdout()).map_or(ROWS, |w| usize::from(w.ws_row).max(10) - 1)
+}

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl verify`: whether stamps arrive at the device.
+//!
+//! Files without a name take a place in the table, one of each class and side.
+//! Each is written in place, past the page cache, and the device's own counters
+//! are read before and after.  They count what others write, too: a stamp has
+//! arrived when its counter moved by no less than was written.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, ensure, Context, Result};
+use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
+
+use crate::guest::Guest;
+use crate::refused;
+use base::aligned::Aligned;
+use base::wake::Signals;
+use dbpath::fiemap::{Fiemap, Mapper};
+use dbpath::place;
+use drive::nvme::Namespace;
+use dsmctl::cli::{Output, Verify};
+use kernel::class::Class;
+use kernel::device::{Device, Target};
+use kernel::devno::DevNo;
+use kernel::dm::Dm;
+use kernel::mounts;
+use kernel::reply::{Region, Side, Status};
+use kernel::streams;
+use kernel::streams::Below;
+use kernel::sysfs::Sysfs;
+use kernel::table::{Extent, FileRecord, StreamStamp};
+use show::report::Grid;
+
+/// One write.
+const WRITE: usize = 64 * 1024;
+/// The n-th probe makes this many writes, and n more.
+const WRITES: u64 = 8;
+/// A reclaim unit may be changed for another in between.
+const ATTEMPTS: u32 = 3;
+
+struct Probe {
+    class: Class,
+    side: Side,
+}
+
+const PROBES: [Probe; 8] = {
+    const fn of(class: Class, side: Side) -> Probe {
+        Probe { class, side }
+    }
+    [
+        of(Class::Other, Side::Bottom),
+        of(Class::Journal, Side::Bottom),
+        of(Class::Oplog, Side::Bottom),
+        of(Class::Primary, Side::Bottom),
+        of(Class::Collection, Side::Bottom),
+        of(Class::Collection, Side::Top),
+        of(Class::Index, Side::Bottom),
+        of(Class::Index, Side::Top),
+    ]
+};
+
+/// How the device counts.
+enum Counters {
+    /// Logical blocks left by placement identifier.
+    Fdp { namespace: Namespace, block: u64 },
+    /// Writes by group number; only the kernel's emulated disk has them.
+    ScsiDebug,
+}
+
+const SCSI_DEBUG: &str = "/sys/bus/pseudo/drivers/scsi_debug/group_number_stats";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Arrive,
+    Ignored,
+    NotStamped,
+    Unknown,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    class: Class,
+    side: Side,
+    stream: u32,
+    hint: u32,
+    /// The reclaim unit handle, or the group number.
+    handle: u64,
+    /// Whether writes without a stamp go elsewhere.
+    proof: bool,
+    /// Made here, counted by the target for the file, and by the device for the
+    /// handle (`null`: the reclaim unit was changed).
+    written: u64,
+    target: u64,
+    device: Option<u64>,
+}
+
+impl Row {
+    fn arrived(&self) -> bool {
+        self.device.is_some_and(|n| n >= self.written)
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Verified {
+    name: String,
+    disk: String,
+    /// What `written`, `target` and `device` are in: `bytes` or `writes`.
+    unit: Option<&'static str>,
+    verdict: Verdict,
+    reason: String,
+    rows: Vec<Row>,
+}
+
+/// Whether stamps arrive.
+pub(crate) fn verify(a: &Verify, out: Output) -> Result<bool> {
+    let device = Device::open(&a.name)?;
+    let sysfs = Sysfs::default();
+    let below = streams::below(&sysfs, &Dm::open()?, device.devno)?;
+    let v = match below.disks.as_slice() {
+        [disk] => match counters(disk)? {
+            Ok(c) => measure(a, &device, &below, disk, &c)?,
+            Err((verdict, reason)) => unmeasured(&device, disk, verdict, reason),
+        },
+        several => {
+            let status = device.status().map_err(|e| refused(&a.name, e))?;
+            let disks = several.join(", ");
+            ensure!(
+                status.source == "stacked",
+                "{}: it lies on several disks ({disks}), whose counts cannot be told apart",
+                a.name
+            );
+            unmeasured(&device, &disks, Verdict::NotStamped, unstamped(&status, &below))
+        }
+    };
+    crate::print(out, &v, || text(&v))?;
+    Ok(v.verdict == Verdict::Arrive)
+}
+
+fn unmeasured(device: &Device, disk: &str, verdict: Verdict, reason: String) -> Verified {
+    Verified {
+        name: device.name.clone(),
+        disk: disk.to_owned(),
+        unit: None,
+        verdict,
+        reason,
+        rows: Vec::new(),
+    }
+}
+
+fn text(v: &Verified) -> String {
+    let mut text = String::new();
+    if let Some(unit) = v.unit {
+        let (sent, to) = match unit {
+            "bytes" => ("STREAM", "HANDLE"),
+            _ => ("HINT", "GROUP"),
+        };
+        let mut grid = Grid::new(
+            &[sent, to, "USED FOR", "WRITTEN", "TARGET", "DEVICE", ""],
+            &[true, true, false, true, true, true, false],
+        );
+        for r in &v.rows {
+            let sent = if unit == "bytes" { r.stream } else { r.hint };
+            let said = match (r.proof, r.arrived()) {
+                (false, _) => "as without a stamp",
+                (true, true) => "arrived",
+                (true, false) => "NOT THERE",
+            };
+            let used_for = match r.class.has_boundary() {
+                true => format!("{} {}", r.class, r.side),
+                false => r.class.to_string(),
+            };
+            grid.row(vec![
+                sent.to_string(),
+                r.handle.to_string(),
+                used_for,
+                r.written.to_string(),
+                r.target.to_string(),
+                r.device.map_or_else(|| "-".to_owned(), |n| n.to_string()),
+                said.to_owned(),
+            ]);
+        }
+        text = grid.text() + "\n";
+    }
+    text + &format!("{} on {}: {}\n", v.name, v.disk, v.reason)
+}
+
+/// How a disk counts; a disk that does not, with the reason.
+fn counters(disk: &str) -> Result<Result<Counters, (Verdict, String)>> {
+    let node = Path::new("/dev").join(disk);
+    let attribute = |name: &str| {
+        let text = fs::read_to_string(Path::new("/sys/class/block").join(disk).join(name));
+        text.unwrap_or_default().trim().to_owned()
+    };
+    let opened = Namespace::open(&node).with_context(|| format!("{}: cannot open it", node.display()))?;
+    if let Some(namespace) = opened {
+        let handles = namespace
+            .handles()
+            .with_context(|| format!("{}: cannot ask for its placement handles", node.display()))?;
+        if handles.is_none() {
+            let reason = "this device ignores stamps: the namespace has no placement handles (FDP)";
+            return Ok(Err((Verdict::Ignored, reason.into())));
+        }
+        let block = attribute("queue/logical_block_size").parse()?;
+        return Ok(Ok(Counters::Fdp { namespace, block }));
+    }
+    if attribute("device/model") == "scsi_debug" && Path::new(SCSI_DEBUG).exists() {
+        return Ok(Ok(Counters::ScsiDebug));
+    }
+    Ok(Err(if disk.starts_with("sd") {
+        (
+            Verdict::Unknown,
+            "a SCSI disk is sent the lifetime hint as a group number, if it has permanent streams; \
+             it does not count by group, so that nothing can be proved"
+                .into(),
+        )
+    } else {
+        (
+            Verdict::Ignored,
+            "this device ignores stamps: it is neither an NVMe namespace nor a SCSI disk".into(),
+        )
+    }))
+}
+
+impl Counters {
+    fn unit(&self) -> &'static str {
+        match self {
+            Self::Fdp { .. } => "bytes",
+            Self::ScsiDebug => "writes",
+        }
+    }
+
+    /// What writes amount to in this unit.
+    fn amount(&self, bytes: u64) -> u64 {
+        match self {
+            Self::Fdp { .. } => bytes,
+            Self::ScsiDebug => bytes / WRITE as u64,
+        }
+    }
+
+    /// The handle of a stamp, whether unstamped writes go elsewhere, and a
+    /// count.
+    fn read(&self, region: &Region) -> Result<(u64, bool, u64)> {
+        match self {
+            Self::Fdp { namespace, .. } => {
+                let handles = namespace.handles()?.context("the placement handles are gone")?;
+                // What is not stamped goes to the first identifier.
+                let of = |stream: u32| handles.get(stream.max(1) as usize - 1);
+                let (first, own) = of(1)
+                    .zip(of(region.stream))
+                    .with_context(|| format!("the device has no stream {}", region.stream))?;
+                Ok((own.ruh.into(), own.ruh != first.ruh, own.left))
+            }
+            Self::ScsiDebug => {
+                let stats = fs::read_to_string(SCSI_DEBUG).context("cannot read the counts of scsi_debug")?;
+                let group = u64::from(region.hint);
+                let count = stats.lines().find_map(|line| {
+                    let (n, count) = line.trim().split_once(char::is_whitespace)?;
+                    (n.parse::<u64>().ok()? == group).then(|| count.trim().parse::<u64>().ok())?
+                });
+                Ok((group, group > 0, count.unwrap_or(0)))
+            }
+        }
+    }
+
+    /// What was taken between two counts.
+    fn taken(&self, before: u64, after: u64) -> Option<u64> {
+        match self {
+            Self::Fdp { block, .. } => before.checked_sub(after).map(|n| n * block),
+            Self::ScsiDebug => after.checked_sub(before),
+        }
+    }
+}
+
+/// A file without a name.
+struct Scratch {
+    probe: &'static Probe,
+    file: File,
+    id: u64,
+    extents: Vec<Extent>,
+    writes: u64,
+}
+
+impl Scratch {
+    fn make(dir: &Path, n: usize, map: &mut Fiemap, data: &[u8]) -> Result<Self> {
+        let shown = dir.display();
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
+            .with_context(|| format!("{shown}: cannot make a file without a name"))?;
+        let mut scratch = Self {
+            probe: &PROBES[n],
+            file: File::from(fd),
+            id: 0,
+            extents: Vec::new(),
+            writes: WRITES + n as u64,
+        };
+        scratch.id = scratch.file.metadata()?.ino();
+        let fill = |scratch: &Self| -> std::io::Result<()> {
+            scratch.file.write_all_at(data, 0)?;
+            scratch.write(data)?;
+            scratch.file.sync_all()
+        };
+        fill(&scratch).with_context(|| format!("{shown}: cannot write a file of 1 MiB"))?;
+        let seen = map.map(&scratch.file, &mut scratch.extents)?;
+        ensure!(
+            !seen.pending() && !scratch.extents.is_empty(),
+            "{shown}: the file system does not tell where a file lies"
+        );
+        Ok(scratch)
+    }
+
+    /// The writes of the probe; they begin at the boundary of a top.
+    fn write(&self, data: &[u8]) -> std::io::Result<()> {
+        for n in 1..=self.writes {
+            self.file.write_all_at(data, n * WRITE as u64)?;
+        }
+        Ok(())
+    }
+
+    fn record(&self) -> FileRecord<'_> {
+        FileRecord {
+            id: self.id,
+            class: self.probe.class,
+            boundary: (self.probe.side == Side::Top).then_some(WRITE as u64),
+            stamp: StreamStamp::default(),
+            extents: &self.extents,
+        }
+    }
+}
+
+fn region(device: &Device, scratch: &Scratch) -> Result<Region> {
+    let text = match scratch.id {
+        0 => "regions".to_owned(),
+        id => format!("regions {} 1", id - 1),
+    };
+    let reply = device.message(&text).map_err(|e| refused(&device.name, e))?;
+    for line in reply.lines() {
+        let region: Region = line.parse()?;
+        if region.id == scratch.id && region.side == scratch.probe.side {
+            return Ok(region);
+        }
+    }
+    bail!("{}: somebody else changed the table meanwhile", device.name)
+}
+
+/// Why a policy has no streams to give.
+fn unstamped(status: &Status, below: &Below) -> String {
+    match status.source.as_str() {
+        "kernel" => "nothing is stamped: this kernel has no write streams".into(),
+        _ if status.policy == "none" => "nothing is stamped: the policy is none".into(),
+        "stacked" if below.barring.is_empty() => {
+            "nothing is stamped: the disks below were not named when the device was made; \
+             remove it and have dsmctl create make it again"
+                .into()
+        }
+        "stacked" => format!(
+            "nothing is stamped: only lifetime hints are above {}",
+            below.barring.join(", ")
+        ),
+        _ => format!(
+            "nothing is stamped: the policy is {}, and the device has {} streams",
+            status.policy, status.device_streams
+        ),
+    }
+}
+
+fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Counters) -> Result<Verified> {
+    let mut v = Verified {
+        name: device.name.clone(),
+        disk: disk.to_owned(),
+        unit: Some(counters.unit()),
+        verdict: Verdict::NotStamped,
+        reason: String::new(),
+        rows: Vec::new(),
+    };
+    let status = device.status().map_err(|e| refused(&a.name, e))?;
+    if matches!(counters, Counters::Fdp { .. }) && status.layout == "none" {
+        v.unit = None;
+        v.reason = unstamped(&status, below);
+        return Ok(v);
+    }
+    let dir = directory(&a.name, a.dir.as_deref(), device.devno)?;
+    let found = place::find(&dir, &device.name, device.devno, device.sectors)?;
+    let mut map = Fiemap::new(found.place);
+    let mut data = Aligned::zeroed(WRITE);
+    data.fill(0xd5);
+    let mut files = Vec::new();
+    for n in 0..PROBES.len() {
+        files.push(Scratch::make(&dir, n, &mut map, &data)?);
+    }
+    // From here on the table is not left as it is now.
+    let signals = Signals::new()?;
+    let records: Vec<FileRecord<'_>> = files.iter().map(Scratch::record).collect();
+    let guest = Guest::enter(device, &records)?;
+    for scratch in &files {
+        ensure!(!signals.came(), "interrupted; the table is as it was");
+        v.rows.push(row(device, counters, scratch, &data)?);
+    }
+    drop(guest);
+    (v.verdict, v.reason) = judge(&v.rows);
+    Ok(v)
+}
+
+/// The one that was named, or where the device is mounted.
+pub(crate) fn directory(name: &str, dir: Option<&Path>, dev: DevNo) -> Result<PathBuf> {
+    match dir {
+        Some(dir) => Ok(dir.to_owned()),
+        None => mounts::point_of(dev).with_context(|| {
+            format!("{name}: no file system is mounted from it directly; name a directory with --dir")
+        }),
+    }
+}
+
+fn row(device: &Device, counters: &Counters, scratch: &Scratch, data: &[u8]) -> Result<Row> {
+    let mut attempt = 1;
+    loop {
+        let before = region(device, scratch)?;
+        let (handle, proof, count) = counters.read(&before)?;
+        scratch.write(data).context("cannot write to the file")?;
+        let left = counters.taken(count, counters.read(&before)?.2);
+        let after = region(device, scratch)?;
+        let row = Row {
+            class: scratch.probe.class,
+            side: scratch.probe.side,
+            stream: before.stream,
+            hint: before.hint,
+            handle,
+            proof,
+            written: counters.amount(scratch.writes * WRITE as u64),
+            target: counters.amount((after.total - before.total) * 4096),
+            device: left,
+        };
+        // A checkpoint in between may give it another stream.
+        if (row.arrived() && before.stream == after.stream) || attempt == ATTEMPTS {
+            return Ok(row);
+        }
+        attempt += 1;
+    }
+}
+
+fn judge(rows: &[Row]) -> (Verdict, String) {
+    let telling: Vec<&Row> = rows.iter().filter(|r| r.proof).collect();
+    let arrived = telling.iter().filter(|r| r.arrived()).count();
+    if telling.is_empty() {
+        let reason = "all stamps lead where writes without a stamp go, so that nothing can be proved";
+        (Verdict::Unknown, reason.into())
+    } else if arrived == telling.len() {
+        (
+            Verdict::Arrive,
+            "the stamps arrive: the device counted every write where it was sent".into(),
+        )
+    } else if arrived == 0 {
+        (
+            Verdict::Ignored,
+            "this device ignores stamps: it counted none of the writes where they were sent".into(),
+        )
+    } else {
+        (
+            Verdict::Unknown,
+            format!(
+                "the device counted {arrived} of {} kinds of writes where they were sent",
+                telling.len()
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(proof: bool, device: Option<u64>) -> Row {
+        Row {
+            class: Class::Journal,
+            side: Side::Bottom,
+            stream: 2,
+            hint: 0,
+            handle: 5,
+            proof,
+            written: 100,
+            target: 100,
+            device,
+        }
+    }
+
+    #[test]
+    fn what_is_proved() {
+        let verdict = |rows: &[Row]| judge(rows).0;
+        assert_eq!(verdict(&[row(false, Some(100))]), Verdict::Unknown);
+        assert_eq!(
+            verdict(&[row(true, Some(100)), row(true, Some(140))]),
+            Verdict::Arrive
+        );
+        assert_eq!(verdict(&[row(true, Some(99)), row(true, None)]), Verdict::Ignored);
+        assert_eq!(
+            verdict(&[row(true, Some(99)), row(true, Some(100))]),
+            Verdict::Unknown
+        );
+    }
+}

@@ -1,0 +1,720 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The command line of dsmctl, as far as it needs no device.
+
+use std::process::{Command, Output};
+
+fn dsmctl(words: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dsmctl"))
+        .args(words.split_whitespace())
+        .env("DSMD_RUN_DIR", "/nonexistent")
+        .output()
+        .unwrap()
+}
+
+fn said(o: &Output) -> String {
+    String::from_utf8(o.stderr.clone()).unwrap()
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    for words in [
+        "",
+        "boil",
+        "simulate",
+        "simulate r --trace t",
+        "record d",
+        "record d r --seconds 0",
+        "doctor --checkpoint-seconds 0",
+        "doctor --report=yes",
+        "simulate --trace t --policy best",
+        "simulate --trace t --policy dsm:groups=1",
+        "simulate --trace t --op 0",
+        "simulate --trace t --fill 1.1",
+        "simulate --trace t --unit 4K",
+        "simulate --trace t --warmup 1",
+        "simulate --trace t --size 1G --fill 0.5",
+        "simulate --trace t --load-stream 0",
+        "simulate --trace t --jobs 0",
+        "simulate --trace t --keep-free 1",
+        "simulate --trace t --keep-free -0.1",
+        "simulate --trace t --gc-destination apart",
+        "create",
+        "free",
+        "free a b",
+        "group",
+        "group n --trace t",
+        "group --trace t --streams 0",
+        "group --trace t --rules ../x=f",
+        "create n",
+        "attach",
+        "attach n --all",
+        "attach --all --check",
+        "create n d --groups 17",
+        "create n d --groups 1",
+        "create n d --policy best",
+        "create n d --threshold1 ten",
+        "create n d --streams 256",
+        "create n d --stream-base 0",
+        "create n d --size 0",
+        "create n d --size 1000B",
+        "insert",
+        "insert n d",
+        "insert n --groups 17",
+        "withdraw",
+        "upgrade m.ko",
+        "simulate --trace t --policy none,best",
+        "load n",
+        "load n --dbpath d f",
+        "load n --dbpath d --class index",
+        "load n f --class indexes",
+        "load n f --boundary half",
+        "drop n",
+        "status --dbpath d",
+        "status n --dbpath d",
+        "boundary",
+        "boundary mark",
+        "verify",
+        "probe-discard",
+        "probe-discard n --destroy /dev/null",
+        "probe-discard --destroy /dev/null --dir d",
+        "probe-discard --destroy /dev/null --wait 601",
+        "probe-discard --destroy /dev/null --filler much",
+        "status -o xml",
+    ] {
+        let o = dsmctl(words);
+        assert_eq!(o.status.code(), Some(2), "{words}: {}", said(&o));
+        assert!(o.stdout.is_empty(), "{words}");
+    }
+}
+
+#[test]
+fn errors_are_one_sentence() {
+    for words in [
+        "create n /dev/null",
+        "create n /nonexistent",
+        "status no-such-device",
+        "load no-such-device /etc/passwd",
+        "checkpoint no-such-device",
+        "set no-such-device groups 3",
+        "set no-such-device threshold1 x",
+        "remove no-such-device",
+        "insert no-such-device",
+        "insert /nonexistent",
+        "withdraw no-such-device",
+        "upgrade --module /nonexistent",
+        "boundary show no-such-device",
+        "verify no-such-device",
+        "probe-discard no-such-device",
+        "probe-discard --destroy /nonexistent",
+        "probe-discard --destroy /dev/null",
+    ] {
+        let o = dsmctl(words);
+        let text = said(&o);
+        assert_eq!(o.status.code(), Some(1), "{words}: {text}");
+        assert!(text.starts_with("dsmctl: "), "{words}: {text}");
+        assert_eq!(text.lines().count(), 1, "{words}: {text}");
+        assert!(o.stdout.is_empty(), "{words}");
+    }
+    assert_eq!(
+        said(&dsmctl("create n /dev/null")),
+        "dsmctl: /dev/null: it is not a block device; nothing was changed\n"
+    );
+}
+
+#[test]
+fn help_explains_units() {
+    let help = |words| String::from_utf8(dsmctl(words).stdout).unwrap();
+    assert!(help("--help").contains("A sector is 512 bytes"));
+    assert!(help("create --help").contains("--threshold2 <PERCENT>"));
+    assert!(help("status --help").contains("MiB are 1048576 bytes"));
+}
+
+const SIMULATE: &str = "simulate --unit 256K --op 0.5 --policy none --policy dsm --streams 4 --trace ";
+
+/// A collection of 8 MiB that is written over twice.
+fn trace(dir: &std::path::Path) -> String {
+    let mut text = "dsm-trace,1\n".to_owned();
+    for round in 0..3 {
+        for n in 0..32 {
+            let at = (n * 7 % 32) << 18;
+            text += &format!("{round}{n:02},W,collection-0-1.wt,{at},262144\n");
+        }
+        text += if round == 0 { "050,L\n" } else { "" };
+        text += &format!("{round}50,C\n");
+    }
+    let path = dir.join("t.csv");
+    std::fs::write(&path, text).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
+
+#[test]
+fn simulate_dumps_what_a_drive_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = trace(dir.path());
+    let file = dir.path().join("pages").display().to_string();
+    let played = |words: &str| {
+        let o = dsmctl(&format!(
+            "simulate --unit 256K --op 0.5 --trace {path} --dump {file} {words}"
+        ));
+        (o.status.success(), said(&o))
+    };
+    for words in [
+        "",
+        "--policy none",
+        "--discard off",
+        "--policy none,dsm --discard off",
+    ] {
+        let (good, text) = played(words);
+        assert!(
+            !good && text.contains("--dump: it takes one --policy"),
+            "{words}: {text}"
+        );
+        assert!(!std::path::Path::new(&file).exists(), "{words}");
+    }
+    let (good, text) = played("--policy none --discard off --warmup 0.5");
+    assert!(good, "{text}");
+    let pages = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = pages.lines().collect();
+    assert_eq!(lines[0], "dsm-pages,1,4096,2048");
+    assert_eq!(lines.iter().filter(|l| **l == "B").count(), 1);
+    let written: u64 = lines
+        .iter()
+        .filter_map(|l| l.strip_prefix("W,")?.split(',').nth(1)?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(written, 3 * 2048);
+    let (good, text) = played("--policy recorded --discard off");
+    assert!(
+        !good && text.contains("no write of the trace carries a stream"),
+        "{text}"
+    );
+}
+
+#[test]
+fn simulate_prints_rows_and_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = trace(dir.path());
+    let o = dsmctl(&format!("{SIMULATE}{path} -o json"));
+    assert!(o.status.success(), "{}", said(&o));
+    let rows: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, policy) in rows.iter().zip(["none", "dsm"]) {
+        let fields: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(
+            fields,
+            [
+                "discard",
+                "gc_pages",
+                "host_pages",
+                "open_units",
+                "policy",
+                "reason",
+                "spare_units",
+                "streams_used",
+                "waf"
+            ]
+        );
+        // The load's stream, too.
+        let open = if policy == "dsm" { 5 } else { 3 };
+        assert_eq!(
+            (&row["open_units"], &row["spare_units"]),
+            (&open.into(), &16.into())
+        );
+        assert!(row["reason"].is_null());
+        assert_eq!((&row["policy"], &row["discard"]), (&policy.into(), &false.into()));
+        assert_eq!(row["host_pages"], 2 * 2048);
+        assert_eq!(row["waf"], 1.0, "whole units are overwritten");
+        assert_eq!(row["streams_used"], 1);
+    }
+    let o = dsmctl(&format!("{SIMULATE}{path}"));
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert!(
+        text.starts_with("What the flash of this drive would write, compared"),
+        "{text}"
+    );
+    assert!(text.contains("\n  with streams   as much           WAF 1.000 in place of 1.000  dsm\n"));
+    assert!(
+        text.contains("\nBest is neither: nothing here saves 2 %.\n"),
+        "{text}"
+    );
+    // A tenth of a millisecond from checkpoint to checkpoint, and all is written.
+    assert!(
+        text.contains("\nFrom checkpoint to checkpoint, 0.0 s, 100 % of the database's size is written;"),
+        "{text}"
+    );
+    assert!(
+        text.contains("is not known: the recording has no lists"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n1 files, 8 MiB; 8 MiB written in the load phase, 16 MiB after it\n"),
+        "{text}"
+    );
+    let o = dsmctl(&format!("{SIMULATE}{path} --policy dsm").replace("--policy none ", ""));
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert!(
+        text.starts_with("To see what is saved, play policy none as well"),
+        "{text}"
+    );
+}
+
+/// Half of a file is rewritten elsewhere in it from checkpoint to checkpoint: what is
+/// left is free until then.
+#[test]
+fn simulate_tells_what_discards_are_worth() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.csv");
+    let mut text =
+        "dsm-trace,1\n0,W,collection-0-1.wt,0,16777216\n1,L\n1,M\n1,A,collection-0-1.wt,16777216,8388608,\
+                    8388608\n1,S\n"
+            .to_owned();
+    let mut us = 2;
+    for round in 0..40u64 {
+        let half = (round + 1) % 2 * 8_388_608;
+        // In no order, so that units hold pages of different age.
+        for n in 0..512 {
+            let at = half + ((n * 199 % 512) << 14);
+            text += &format!("{us},W,collection-0-1.wt,{at},16384\n");
+            us += 1;
+        }
+        let free = 8_388_608 - half;
+        text += &format!("{us},M\n{us},A,collection-0-1.wt,16777216,{free},8388608\n{us},S\n{us},C\n");
+    }
+    std::fs::write(&path, &text).unwrap();
+    let path = path.display();
+    let options = "--op 0.15 --unit 256K --policy none --policy dsm --streams 2";
+    let rows = |more: &str| -> Vec<(String, bool, f64)> {
+        let o = dsmctl(&format!("simulate --trace {path} {options} {more} -o json"));
+        assert!(o.status.success(), "{}", said(&o));
+        let rows: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        let row = |r: &serde_json::Value| {
+            (
+                r["policy"].as_str().unwrap().to_owned(),
+                r["discard"].as_bool().unwrap(),
+                r["waf"].as_f64().unwrap(),
+            )
+        };
+        rows.as_array().unwrap().iter().map(row).collect()
+    };
+    let both = rows("");
+    let names: Vec<(&str, bool)> = both.iter().map(|r| (r.0.as_str(), r.1)).collect();
+    assert_eq!(
+        names,
+        [("none", false), ("dsm", false), ("none", true), ("dsm", true)]
+    );
+    assert!(both[2].2 <= both[0].2 && both[2].2 < 1.05, "{both:?}");
+    assert_eq!(rows("--discard off"), both[..2]);
+    assert_eq!(rows("--discard on"), both[2..]);
+    let o = dsmctl(&format!("simulate --trace {path} {options}"));
+    let said_text = String::from_utf8(o.stdout).unwrap();
+    assert!(said_text.contains("none + discard"), "{said_text}");
+    let with = |what: &str| {
+        let line = said_text
+            .lines()
+            .find(|l| l.starts_with(&format!("  with {what} ")));
+        line.unwrap_or_else(|| panic!("{what}: {said_text}")).to_owned()
+    };
+    assert!(with("discards").contains(" % less "), "{said_text}");
+    assert!(
+        with("both").contains(&format!(" WAF {:.3} ", both[3].2)),
+        "{said_text}"
+    );
+    // Half of the file is written in each interval, and half of it is free then.
+    assert!(
+        said_text.replace('\n', " ").contains(
+            ", 50 % of the database's size is written, and 50 % of its files is listed as free; the drive is 100 % full."
+        ),
+        "{said_text}"
+    );
+    let details = dir.path().join("d.json");
+    let o = dsmctl(&format!(
+        "simulate --trace {path} {options} --details {}",
+        details.display()
+    ));
+    assert!(o.status.success());
+    let details: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(details).unwrap()).unwrap();
+    assert_eq!(
+        (&details["interval_share"], &details["listed_share"]),
+        (&0.5.into(), &0.5.into())
+    );
+    // Without lists there is nothing to discard.
+    let plain: String = text
+        .split_inclusive('\n')
+        .filter(|l| !l.contains(",A,"))
+        .collect();
+    std::fs::write(dir.path().join("p.csv"), plain).unwrap();
+    let o = dsmctl(&format!(
+        "simulate --trace {} {options} --discard on",
+        dir.path().join("p.csv").display()
+    ));
+    assert_eq!(o.status.code(), Some(1));
+    assert!(
+        said(&o).contains("p.csv: it has no lists of free blocks"),
+        "{}",
+        said(&o)
+    );
+}
+
+#[test]
+fn simulate_says_what_it_cannot_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = trace(dir.path());
+    for (words, sentence) in [
+        (
+            " --size 4M",
+            "t.csv: the trace uses 2048 pages at a time, and the drive has 1024",
+        ),
+        (
+            " --unit 64M",
+            "t.csv: policy none: 1 streams need 3 spare erase units, and 0 is what over-prov",
+        ),
+        (
+            " --load-stream 5",
+            "dsmctl: --load-stream 5: the drive has 4 streams",
+        ),
+    ] {
+        let o = dsmctl(&format!(
+            "simulate --op 0.5 --policy none --streams 4 --trace {path}{words}"
+        ));
+        assert_eq!(o.status.code(), Some(1), "{words}");
+        assert!(said(&o).contains(sentence), "{words}: {}", said(&o));
+    }
+    let o = dsmctl("simulate --trace /nonexistent");
+    assert!(
+        said(&o).starts_with("dsmctl: /nonexistent: No such file"),
+        "{}",
+        said(&o)
+    );
+    std::fs::write(&path, "dsm-trace,1\n3,W,a,0\n").unwrap();
+    let o = dsmctl(&format!("simulate --trace {path}"));
+    assert!(
+        said(&o).contains("t.csv: line 2: W takes a file, an offset, a length, and a stream or none"),
+        "{}",
+        said(&o)
+    );
+}
+
+/// 8 MiB in units of 256 KiB: 3 or 16 of them are spare.
+#[test]
+fn simulate_leaves_out_what_does_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text =
+        "dsm-trace,1\n0,W,collection-0-1.wt,0,4194304\n0,W,index-1-1.wt,0,4194304\n1,L\n".to_owned();
+    for n in 0..2048u64 {
+        let file = ["collection-0-1.wt", "index-1-1.wt"][(n % 2) as usize];
+        text += &format!("{},W,{file},{},4096\n", 2 + n, (n * 397 % 1024) << 12);
+        text += if n % 500 == 0 { "2,C\n" } else { "" };
+    }
+    let path = dir.path().join("t.csv");
+    std::fs::write(&path, text).unwrap();
+    let run = |words: &str| {
+        dsmctl(&format!(
+            "simulate --unit 256K --trace {} {words}",
+            path.display()
+        ))
+    };
+    let rows = |words: &str| -> Vec<serde_json::Value> {
+        let o = run(&format!("{words} -o json"));
+        assert!(o.status.success(), "{}", said(&o));
+        serde_json::from_slice(&o.stdout).unwrap()
+    };
+
+    // file takes streams 1, 3 and 4: 7 units.
+    let small = rows("--op 0.1 --policy none,file");
+    assert_eq!(small.len(), 2);
+    assert!(small[0]["waf"].as_f64().is_some_and(|waf| waf > 1.0), "{small:?}");
+    assert_eq!(
+        (&small[0]["open_units"], &small[0]["spare_units"]),
+        (&3.into(), &3.into())
+    );
+    for figure in ["waf", "streams_used", "host_pages", "gc_pages", "open_units"] {
+        assert!(small[1][figure].is_null(), "{figure}: {small:?}");
+    }
+    let reason = small[1]["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("policy file: 3 streams need 7 spare erase units, and 3 is what"),
+        "{reason}"
+    );
+    let details = dir.path().join("d.json");
+    let o = run(&format!(
+        "--op 0.1 --policy none,file,auto --details {}",
+        details.display()
+    ));
+    let said_text = String::from_utf8(o.stdout).unwrap();
+    let line = |text: &str, name: &str| -> Vec<String> {
+        let found = text.lines().find(|l| l.split(' ').next() == Some(name));
+        let found = found.unwrap_or_else(|| panic!("{name}: {text}"));
+        found.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(line(&said_text, "file"), ["file", "-", "-", "-", "-"]);
+    assert!(line(&said_text, "none")[2].parse::<f64>().is_ok());
+    assert!(
+        said_text.contains("Without room: file. 3 streams need 7 spare"),
+        "{said_text}"
+    );
+    assert!(
+        !said_text.contains("Warning"),
+        "nothing that could be less: {said_text}"
+    );
+    let why = "no streams on a drive of 32 erase units: streams need 300 of them";
+    let one_line = |text: &str| text.replace('\n', " ");
+    assert!(
+        one_line(&said_text).contains(&format!("auto is {why}.")),
+        "{said_text}"
+    );
+    let details: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(details).unwrap()).unwrap();
+    let policies = details["policies"].as_array().unwrap();
+    assert_eq!(policies.len(), 3);
+    assert_eq!(policies[1]["reason"], reason);
+
+    // 7 of 16 spare ones fit, and are too many.
+    let o = run("--op 0.5 --policy none,file");
+    let said_text = String::from_utf8(o.stdout).unwrap();
+    assert!(
+        one_line(&said_text).contains(
+            "a tenth or more of the drive's 16 spare erase units is held by the streams of file (7);"
+        ),
+        "{said_text}"
+    );
+    // 9 of 96 are not, and so auto takes them.
+    let wide = rows("--size 80M --op 0.3 --policy none,life:groups=2,auto,life:groups=2,streams=4");
+    let o = run("--size 80M --op 0.3 --policy none,file,auto");
+    assert!(!String::from_utf8(o.stdout).unwrap().contains("Warning"));
+    assert_eq!(wide[2]["policy"], "auto");
+    assert_eq!(wide[2]["streams_used"], 2, "the load is not counted");
+    for figure in ["waf", "gc_pages", "open_units"] {
+        assert_eq!(wide[2][figure], wide[1][figure]);
+        assert_eq!(wide[2][figure], wide[3][figure]);
+    }
+    let why =
+        "life with K = 2, whose 4 streams hold 9 of the 96 spare ones of a drive of 320 erase units, less than a \
+               tenth: life with K = 3 would hold 11 of its 96 spare units, a tenth or more";
+    assert_eq!(wide[2]["reason"], why);
+    assert_eq!(rows("--op 0.1 --policy none,auto")[1]["streams_used"], 1);
+    // Two streams: the journal, which is not written here, and the rest.
+    let two = &rows("--size 80M --op 0.2 --policy auto")[0];
+    assert_eq!((&two["streams_used"], &two["open_units"]), (&1.into(), &5.into()));
+    assert_eq!(rows("--op 2 --policy file:streams=1")[0]["streams_used"], 1);
+
+    // If nothing fits it is the drive that is wrong.
+    let o = run("--op 0.05 --policy file,none");
+    assert_eq!(o.status.code(), Some(1));
+    assert!(o.stdout.is_empty());
+    assert!(
+        said(&o).contains("t.csv: policy file: 3 streams need 7 spare"),
+        "{}",
+        said(&o)
+    );
+}
+
+#[test]
+fn record_says_what_it_cannot_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().display().to_string();
+    let o = dsmctl(&format!("record {db} {db}/r"));
+    assert!(
+        said(&o).contains("there is no WiredTiger.turtle in it: this is not the dbpath"),
+        "{}",
+        said(&o)
+    );
+    let o = dsmctl(&format!("record {db}/none {db}/r"));
+    assert!(said(&o).contains("/none: No such file"), "{}", said(&o));
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "nothing is left"
+    );
+    std::fs::write(dir.path().join("x"), "\x7fELF...").unwrap();
+    let o = dsmctl(&format!("simulate {db}/x"));
+    assert!(
+        said(&o).contains("x: this is no recording, no dsm-trace, no fio iolog"),
+        "{}",
+        said(&o)
+    );
+}
+
+/// The doublewrite area of a file is written with each page, a table page by page.
+#[test]
+fn group_finds_the_hot_part_of_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = String::from("dsm-trace,1\n");
+    let mut us = 0;
+    let mut write = |file: &str, page: u64| {
+        us += 1;
+        text += &format!("{us},W,{file},{},4096\n", page * 4096);
+    };
+    for n in 0..400 {
+        write("ibdata1", 256 + n % 2);
+        write("t.ibd", n % 100);
+        if n % 4 == 0 {
+            write("log", n / 4 % 50);
+        }
+    }
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("t.csv"), text).unwrap();
+    let rules = "[[object]]\nname='dwb'\nfiles=['ibdata1']\nbytes='1M-2M'\n\
+                 [[object]]\nname='table'\nfiles=['*.ibd']\n";
+    std::fs::write(at("r.toml"), rules).unwrap();
+    let words = format!(
+        "group --trace {} --rules {} --streams 2",
+        at("t.csv"),
+        at("r.toml")
+    );
+    let o = dsmctl(&format!("{words} -o json"));
+    let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(v["pages"], 900);
+    let [hot, warm, cold] = v["objects"].as_array().unwrap().as_slice() else {
+        panic!("{v}")
+    };
+    // Between two writes of a page of dwb are 3 or 4 others: 4.5 on average.
+    assert_eq!(
+        (hot["name"].as_str(), hot["stream"].as_u64()),
+        (Some("dwb"), Some(2))
+    );
+    assert!((hot["interval"].as_f64().unwrap() - 4.5).abs() < 0.01, "{hot}");
+    // Each 100th write of it is to the same page, each 50th of the log.
+    assert_eq!(
+        (warm["name"].as_str(), cold["name"].as_str()),
+        (Some("table"), Some("other"))
+    );
+    assert!((warm["interval"].as_f64().unwrap() - 225.0).abs() < 1.0, "{warm}");
+    assert!((cold["interval"].as_f64().unwrap() - 450.0).abs() < 1.0, "{cold}");
+    assert_eq!(cold["stream"], 1);
+    assert_eq!(v["groups"][0]["why"]["reason"], "extremely-hot");
+    let o = dsmctl(&words);
+    let text = String::from_utf8(o.stdout).unwrap();
+    assert!(
+        text.contains("stream 2: updated 50 times as often as anything else: split off first"),
+        "{text}"
+    );
+    assert!(text.contains("3 objects, 2 streams"), "{text}");
+
+    let o = dsmctl(&format!("group --trace {} --streams 4 -o json", at("t.csv")));
+    let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let names: Vec<&str> = v["objects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|o| o["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["ibdata1", "t.ibd", "log"]);
+    let o = dsmctl(&format!("group --trace {}", at("t.csv")));
+    assert_eq!(said(&o), "dsmctl: how many --streams are there?\n");
+}
+
+const TAB: &str =
+    "a\\x /dev/x\nmy-db /dev/disk/by-id/nvme-X groups=4\nodd /dev/y groups=99\nlater PARTUUID=1-2 noauto\n";
+
+#[test]
+fn attach_checks_its_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let tab = dir.path().join("dsmtab");
+    let shown = tab.display();
+    std::fs::write(&tab, TAB).unwrap();
+    let o = dsmctl(&format!("attach --check --tab {shown}"));
+    assert_eq!(o.status.code(), Some(1));
+    let lines = said(&o);
+    let lines: Vec<&str> = lines.lines().collect();
+    assert!(lines[0].starts_with(&format!(
+        "dsmctl: {shown}: line 1: the name \"a\\\\x\" cannot be one"
+    )));
+    assert_eq!(
+        lines[1..],
+        [format!("dsmctl: {shown}: line 3: groups=99: 99 is not in 2..=16")]
+    );
+    let o = dsmctl(&format!("attach nobody --tab {shown}"));
+    assert_eq!(o.status.code(), Some(1));
+    assert_eq!(
+        said(&o),
+        format!("dsmctl: {shown}: it has no line for nobody; nothing was changed\n")
+    );
+    std::fs::write(&tab, TAB.replace("99", "9").replace("\\x", "")).unwrap();
+    let o = dsmctl(&format!("attach --check --tab {shown}"));
+    assert_eq!((o.status.code(), said(&o)), (Some(0), String::new()));
+}
+
+#[test]
+fn free_says_what_is_listed() {
+    let made = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/avail");
+    let o = dsmctl(&format!("free {made}/11.3.1"));
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(o.status.success(), "{}", said(&o));
+    let o = dsmctl(&format!("free {made}/11.3.1 -o json --ranges"));
+    let r: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(r["wiredtiger"], "11.3.1");
+    assert_eq!(
+        (&r["discard"], &r["discard_refused"]),
+        (&true.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(r["total"]["files"], 6);
+    let files = r["files"].as_array().unwrap();
+    let of = |path: &str| files.iter().find(|f| f["path"] == path).unwrap();
+    // As "wt verify" has it.
+    let expected = std::fs::read_to_string(format!("{made}/11.3.1.expected")).unwrap();
+    let mut free = 0;
+    for line in expected.lines() {
+        let mut words = line.split(' ');
+        let f = of(words.next().unwrap());
+        assert_eq!(f["size"].to_string(), words.next().unwrap());
+        let ranges: Vec<String> = words.map(str::to_owned).collect();
+        let seen = f["ranges"].as_array().unwrap().iter();
+        let seen: Vec<String> = seen.map(|r| format!("{}-{}", r["start"], r["end"])).collect();
+        assert_eq!(ranges, seen, "{line}");
+        free += f["free"].as_u64().unwrap();
+    }
+    assert_eq!(r["total"]["free"], free);
+    assert!(of("never.wt")["size"].is_null() && of("never.wt")["refused"].is_null());
+    let sentence = r["sentence"].as_str().unwrap();
+    assert!(
+        sentence.contains("of a full drive") && text.contains(sentence),
+        "{text}"
+    );
+    assert!(text.starts_with("FILE "), "{text}");
+
+    let o = dsmctl(&format!("free {made}/3.2.1"));
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(
+        o.status.success() && text.contains("It cannot be had here: "),
+        "{text}"
+    );
+    let o = dsmctl(&format!("free {made}"));
+    assert_eq!(o.status.code(), Some(1));
+    assert!(
+        said(&o).ends_with("this is not the directory of a WiredTiger database\n"),
+        "{}",
+        said(&o)
+    );
+}
+
+/// There is no module here, and no device: that is wrong, and can be said all the same.
+#[test]
+fn the_doctor_says_what_is_not_there() {
+    let o = dsmctl("doctor no-such-device --config /nonexistent");
+    assert_eq!(o.status.code(), Some(1), "{}", said(&o));
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(text.starts_with("this machine\n"), "{text}");
+    assert!(text.contains("\nno-such-device\n"), "{text}");
+    assert!(text.contains("mend: "), "{text}");
+    assert_eq!(said(&o), "");
+
+    let o = dsmctl("doctor no-such-device --config /nonexistent -o json");
+    assert_eq!(o.status.code(), Some(1));
+    let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(
+        (&v["status"], &v["findings"][0]["check"]),
+        (&"wrong".into(), &"kernel".into())
+    );
+
+    let o = dsmctl("doctor no-such-device --config /nonexistent --report");
+    let text = String::from_utf8(o.stdout.clone()).unwrap();
+    assert!(
+        text.contains("a report from the field") && text.contains("\nDEVICE1\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("no-such-device") && !text.contains("/nonexistent"),
+        "{text}"
+    );
+}

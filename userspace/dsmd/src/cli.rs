@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The command line of `dsmd`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail, Result};
+use clap::Parser;
+
+use crate::config::{Config, Database, Seconds, METRICS_MOVED, URI_MOVED};
+use agent::{BoundaryMode, Outgrown};
+use base::log::Format;
+use dbpath::rules::Source;
+
+/// Keep a dsm device's table equal to what is in a MongoDB data directory, and
+/// tell the device of checkpoints.
+///
+/// Nothing is written into the directory (but see --preallocate-mib and
+/// --write-hints), and neither the database nor the device waits for dsmd: when it
+/// ends, the table stays as it was and grows old.
+///
+/// One database is named by --device and --dbpath, or any number of them in a
+/// configuration file.
+#[derive(Debug, Parser)]
+#[command(name = "dsmd", version, max_term_width = 80)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["device", "config"])))]
+#[command(group(clap::ArgGroup::new("where").args(["dbpath", "auto"])))]
+pub struct Args {
+    /// Name of the dsm device
+    #[arg(long, value_name = "NAME", requires = "where")]
+    pub device: Option<String>,
+    /// MongoDB's data directory, on a file system on the device
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub dbpath: Option<PathBuf>,
+    /// A directory of any application, on a file system on the device, whose files
+    /// get streams by what is seen of them
+    ///
+    /// Files that are opened for writing get the stream in which they are mixed least
+    /// with data of other lifetimes; those that stay open are grouped by how often
+    /// they are modified for their size.
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub auto: Option<PathBuf>,
+    /// How long a file must be open to be grouped, and how often all are grouped anew,
+    /// in seconds
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "60",
+        conflicts_with_all = ["config", "dbpath"]
+    )]
+    pub period_seconds: Seconds,
+    /// When files get boundaries: when the load phase is over, at `dsmctl
+    /// boundary mark`, or at once
+    ///
+    /// The load phase is over with the second window in a row in which at least
+    /// 1 MiB was written and the collections and indexes grew by less than a
+    /// tenth of that; or with `dsmctl boundary mark`. Files that come later get
+    /// theirs at their own first checkpoint.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+    pub boundary: BoundaryMode,
+    /// What becomes of a boundary when more of its file lies above than below
+    #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+    pub outgrown: Outgrown,
+    /// Rules for files and parts of files, for all of the directory or for BELOW;
+    /// may be given several times
+    ///
+    /// A file whose name ends in .toml has objects with streams or lifetimes, any
+    /// other a pattern and a class on each line.
+    #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "config")]
+    pub rules: Vec<Source>,
+    /// Taken so that it can be refused without being shown.
+    #[arg(long, hide = true)]
+    uri: Option<OsString>,
+    /// How often growing files are looked for, in seconds
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
+    pub refresh_seconds: Seconds,
+    /// Give growing files room beyond their end, at most N MiB each, so that
+    /// fewer writes are unmapped
+    ///
+    /// Nothing else is ever done to a file of the database. A file gets four
+    /// times as much as it grew; a tenth of the file system stays free.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        conflicts_with = "config"
+    )]
+    pub preallocate_mib: u32,
+    /// Give files the write hint that names their class, so that writes to where
+    /// they grow have the stream of the class
+    ///
+    /// A hint is a property of the inode in memory, and is gone with it.
+    #[arg(long, conflicts_with = "config")]
+    pub write_hints: bool,
+    /// Discard on the device what a checkpoint has freed
+    ///
+    /// Off unless asked for. dsmd switches the feature on in the target, and says in
+    /// `dsmctl status` why it discards nothing when something is not as it must be.
+    #[arg(long, conflicts_with = "config")]
+    pub discard: bool,
+    /// Wait for the database to be made, and to come back, instead of ending
+    #[arg(long, conflicts_with = "config")]
+    pub wait: bool,
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say whether the configuration and the rules are right, and end
+    #[arg(long)]
+    pub check: bool,
+    /// Print the regions that were written to stdout after each checkpoint
+    #[arg(long)]
+    pub show_regions: bool,
+    /// The same.
+    #[arg(long, hide = true)]
+    metrics: Option<OsString>,
+    /// Form of the log on stderr [default: text]
+    #[arg(long, value_enum)]
+    pub log_format: Option<Format>,
+    /// Log every upload, too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Directory in which boundaries are kept [default: /var/lib/dsmd]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Directory of the control sockets
+    #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", hide = true)]
+    pub run_dir: Option<PathBuf>,
+    /// Directory of the sockets of dsm-mongo
+    #[arg(long, value_name = "DIR", env = "DSM_MONGO_RUN_DIR", hide = true)]
+    pub mongo_dir: Option<PathBuf>,
+}
+
+impl Args {
+    /// What is to be done: the configuration file, with what the command line
+    /// says beside it.
+    pub fn config(&self) -> Result<Config> {
+        if self.uri.is_some() {
+            bail!("--uri: {URI_MOVED}");
+        }
+        if self.metrics.is_some() {
+            bail!("--metrics: {METRICS_MOVED}");
+        }
+        let directory = self.dbpath.as_ref().or(self.auto.as_ref());
+        let mut config = match (&self.config, &self.device, directory) {
+            (Some(path), ..) => Config::read(path)?,
+            (None, Some(device), Some(dbpath)) => Config::of(Database {
+                device: device.clone(),
+                dbpath: std::path::absolute(dbpath)?,
+                boundary: self.boundary,
+                outgrown: self.outgrown,
+                rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
+                uri: (),
+                refresh_seconds: self.refresh_seconds,
+                preallocate_mib: self.preallocate_mib,
+                write_hints: self.write_hints,
+                discard: self.discard,
+                auto: self.auto.is_some(),
+                period_seconds: self.period_seconds,
+                wait: self.wait,
+            }),
+            _ => unreachable!("clap asks for one of them"),
+        };
+        config.log_format = self.log_format.unwrap_or(config.log_format);
+        config.verbose |= self.verbose;
+        if let Some(dir) = &self.state_dir {
+            config.state_dir = std::path::absolute(dir)?;
+        }
+        if let Some(dir) = &self.run_dir {
+            config.run_dir = std::path::absolute(dir)?;
+        }
+        if let Some(dir) = &self.mongo_dir {
+            config.mongo_dir = std::path::absolute(dir)?;
+        }
+        config.check().map_err(|sentence| anyhow!(sentence))?;
+        Ok(config)
+    }
+}
+
+/// The working directory changes.
+fn absolute(s: &Source) -> Result<Source> {
+    Ok(Source {
+        below: s.below.clone(),
+        file: std::path::absolute(&s.file)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn what_other_programs_have_is_refused_and_not_shown() {
+        let said = |words: &[&str]| {
+            let words = ["dsmd", "--device", "d", "--dbpath", "/db"].iter().chain(words);
+            format!("{:#}", Args::parse_from(words).config().unwrap_err())
+        };
+        for uri in ["mongodb://u:geheim@localhost", "geheim", "mongodb://localhost"] {
+            let said = said(&["--uri", uri]);
+            assert!(
+                said.starts_with("--uri: ") && said.contains("/etc/dsm-mongo/DEVICE.uri"),
+                "{said}"
+            );
+            assert!(!said.contains("geheim") && !said.contains("localhost"), "{said}");
+        }
+        assert!(said(&["--metrics", "9187"]).contains("systemctl enable --now dsm-exporter"));
+    }
+
+    #[test]
+    fn the_command_line_is_checked_as_the_file_is() {
+        let config = |words: &str| Args::parse_from(words.split(' ')).config();
+        let said = config("dsmd --device a/b --dbpath /db").unwrap_err().to_string();
+        assert!(said.contains("the device \"a/b\" cannot be one"), "{said}");
+        let c = config("dsmd --device d --dbpath db --state-dir s --run-dir r").unwrap();
+        for path in [&c.databases[0].dbpath, &c.state_dir, &c.run_dir] {
+            assert!(path.is_absolute(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_database_on_the_command_line() {
+        let words = "dsmd --device d --dbpath /db --boundary manual --refresh-seconds 0.5";
+        let c = Args::parse_from(words.split(' ')).config().unwrap();
+        assert_eq!(c.databases.len(), 1);
+        let d = &c.databases[0];
+        assert_eq!((d.device.as_str(), d.boundary), ("d", BoundaryMode::Manual));
+        assert!(!d.wait);
+        assert_eq!(c.state_dir, PathBuf::from("/var/lib/dsmd"));
+    }
+
+    #[test]
+    fn a_directory_to_follow() {
+        let parse = |words: &str| Args::try_parse_from(words.split(' '));
+        let c = parse("dsmd --device d --auto /srv").unwrap().config().unwrap();
+        let d = &c.databases[0];
+        assert_eq!((d.auto, d.period_seconds.0.as_secs()), (true, 60));
+        assert_eq!(d.dbpath, PathBuf::from("/srv"));
+        for words in [
+            "dsmd --device d --auto /srv --dbpath /db",
+            "dsmd --device d --dbpath /db --period-seconds 5",
+            "dsmd --auto /srv",
+            "dsmd --device d",
+        ] {
+            assert!(parse(words).is_err(), "{words}");
+        }
+    }
+}

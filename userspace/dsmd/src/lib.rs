@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The daemon's life: a thread for each database, which waits for it, serves it, loses
+//! it and finds it again, and a supervisor that reports to the service manager.
+
+pub mod cli;
+pub mod config;
+mod publish;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sd_notify::NotifyState;
+
+use crate::config::Config;
+use agent::discard;
+use base::log;
+use base::pulse::{Pulse, Pulses};
+use base::wake::Signals;
+use dbpath::fiemap::{Fiemap, Mapper};
+use dbpath::place;
+use drive::below::{self, Affords};
+use drive::media::{self, Media};
+use kernel::device::{Device, Target};
+use kernel::devno::DevNo;
+use kernel::dm::Dm;
+use kernel::sysfs::Sysfs;
+use show::sample::Look;
+
+use publish::{Board, Publisher};
+use serve::Served;
+
+/// The devices and file systems that there are; others in tests.
+pub trait Machine: Send + Sync + 'static {
+    type Target: Target;
+    type Mapper: Mapper;
+
+    fn open(&self, device: &str) -> Result<Self::Target>;
+    /// Where the files of a directory lie on a device.
+    fn mapper(&self, dbpath: &Path, target: &Self::Target) -> Result<Self::Mapper>;
+    /// Begins to discard what the checkpoints of a database free.
+    fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link>;
+    /// What the kernel says of a device.
+    fn look(&self, device: &str) -> Result<Look>;
+    /// The streams that the drive below a device affords.
+    fn affords(&self, target: &Self::Target) -> Result<Affords>;
+    /// What the drive below a device says, or a sentence about why it does not.
+    fn ask_drive(&self, device: DevNo) -> Result<Media, String>;
+}
+
+/// This machine.
+pub struct Local;
+
+impl Machine for Local {
+    type Target = Device;
+    type Mapper = Fiemap;
+
+    fn open(&self, device: &str) -> Result<Device> {
+        Device::open(device)
+    }
+
+    fn mapper(&self, dbpath: &Path, target: &Device) -> Result<Fiemap> {
+        let found = place::find(dbpath, &target.name, target.devno, target.sectors)?;
+        if let Some(warning) = &found.warning {
+            log!(Warn, warning);
+        }
+        Ok(Fiemap::new(found.place))
+    }
+
+    fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link> {
+        let target = Device::open(device)?;
+        let disk = discard::Disk::new(dbpath, device, target.devno, target.sectors, pulse.clone())?;
+        discard::Link::start(&target.name.clone(), target, disk, pulse)
+    }
+
+    fn look(&self, device: &str) -> Result<Look> {
+        Look::at(device)
+    }
+
+    fn affords(&self, target: &Device) -> Result<Affords> {
+        below::of(&Sysfs::default(), &Dm::open()?, target.devno)
+    }
+
+    fn ask_drive(&self, device: DevNo) -> Result<Media, String> {
+        media::of(&Sysfs::default(), device)
+    }
+}
+
+/// What a thread reports of its database.
+enum Event {
+    /// It is served, or waited for.
+    Ready,
+    Ended(Result<()>),
+}
+
+/// Serves until all databases are given up, or a signal comes; whether none
+/// failed.
+pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bool) -> Result<bool> {
+    let (sender, events) = mpsc::channel();
+    let several = config.databases.len() > 1;
+    let board = Arc::<Board>::default();
+    let devices = config.databases.iter().map(|d| d.device.clone()).collect();
+    // What is shown is no reason not to serve.
+    let _publisher = Publisher::start(machine, &board, &config.run_dir, devices).inspect_err(|e| {
+        log!(
+            Warn,
+            "dsm-exporter has nothing to show",
+            reason = format!("{e:#}")
+        )
+    });
+    let mut pulses = Vec::new();
+    for (number, database) in config.databases.iter().enumerate() {
+        let its = Pulses::default();
+        pulses.push(its.clone());
+        let (machine, sender) = (Arc::clone(machine), sender.clone());
+        let served = Served {
+            database: database.clone(),
+            state_dir: config.state_dir.clone(),
+            run_dir: config.run_dir.clone(),
+            mongo_dir: config.mongo_dir.clone(),
+            board: Arc::clone(&board),
+            show_regions,
+            pulses: its,
+            signals: Signals::new()?,
+            pace: serve::Pace::default(),
+        };
+        thread::Builder::new()
+            .name(database.device.clone())
+            .spawn(move || {
+                log::of_device(&served.database.device, several);
+                // The receiver lives as long as the threads.
+                let tell = |event| drop(sender.send((number, event)));
+                let result = serve::serve(&*machine, &served, &|| tell(Event::Ready));
+                tell(Event::Ended(result));
+            })
+            .context("cannot start a thread")?;
+    }
+    drop(sender);
+    let watchdog = sd_notify::watchdog_enabled();
+    let names: Vec<&str> = config.databases.iter().map(|d| d.device.as_str()).collect();
+    Ok(supervise(&events, &pulses, &names, watchdog, &mut tell))
+}
+
+/// Which databases are settled: served, waited for, or given up.
+struct Settled {
+    open: Vec<bool>,
+    told: bool,
+}
+
+impl Settled {
+    fn new(databases: usize) -> Self {
+        Self {
+            open: vec![true; databases],
+            told: false,
+        }
+    }
+
+    /// Whether this is the moment at which all are.
+    fn settle(&mut self, number: usize) -> bool {
+        self.open[number] = false;
+        let all = !self.open.contains(&true);
+        all && !std::mem::replace(&mut self.told, true)
+    }
+}
+
+fn supervise(
+    events: &mpsc::Receiver<(usize, Event)>,
+    pulses: &[Pulses],
+    names: &[&str],
+    watchdog: Option<Duration>,
+    tell: &mut dyn FnMut(NotifyState<'_>),
+) -> bool {
+    let period = watchdog.map_or(Duration::from_secs(3600), |w| w / 3);
+    let mut settled = Settled::new(pulses.len());
+    let (mut served, mut all_well) = (0, true);
+    loop {
+        let settles = match events.recv_timeout(period) {
+            Ok((number, Event::Ready)) => {
+                served += 1;
+                Some(number)
+            }
+            Ok((number, Event::Ended(result))) => {
+                if let Err(e) = result {
+                    all_well = false;
+                    log!(Error, "ended", device = names[number], reason = format!("{e:#}"));
+                }
+                Some(number)
+            }
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return all_well,
+        };
+        // One that is given up at once does not keep the others from being ready.
+        if settles.is_some_and(|number| settled.settle(number)) && served > 0 {
+            tell(NotifyState::Ready);
+        }
+        // A thread that is stuck takes the process down, after which all are
+        // served again.
+        let stuck = |w: Duration| pulses.iter().any(|p| p.busy() > w);
+        if watchdog.is_some_and(|w| !stuck(w)) {
+            tell(NotifyState::Watchdog);
+        }
+    }
+}
+
+fn tell(state: NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        log!(Warn, "cannot notify the service manager", reason = e);
+    }
+}

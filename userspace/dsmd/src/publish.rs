@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Publishes what is known of all devices: at an interval, and soon after the agent of
+//! one has done something.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::Machine;
+use agent::control::Info;
+use base::{log, time};
+use drive::media::Media;
+use kernel::reply::Status;
+use show::host::Host;
+use show::sample::{Kernel, Sample};
+use show::snapshot::{Moment, Place, Snapshot, INTERVAL, PROTOCOL};
+
+/// Between two snapshots, whatever happens.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at a drive's own statistics: they take commands that the drive
+/// answers beside the database's, and count in coarse steps.
+const DRIVE: Duration = Duration::from_secs(15);
+
+/// A moment that is another one by so much: somebody has set the clock.
+const SET: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct Told {
+    agents: BTreeMap<String, Info>,
+    changed: bool,
+    end: bool,
+}
+
+/// What the agents say of themselves.
+#[derive(Default)]
+pub(crate) struct Board {
+    told: Mutex<Told>,
+    news: Condvar,
+}
+
+impl Board {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, device: &str, info: Option<Info>) {
+        let mut told = self.told();
+        if told.agents.get(device) == info.as_ref() {
+            return;
+        }
+        match info {
+            Some(info) => told.agents.insert(device.to_owned(), info),
+            None => told.agents.remove(device),
+        };
+        told.changed = true;
+        self.news.notify_all();
+    }
+
+    /// Waits for news, or until then; whether the end has come.
+    fn wait(&self, until: Instant) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        let told = self
+            .news
+            .wait_timeout_while(self.told(), left, |t| !t.changed && !t.end)
+            .unwrap_or_else(PoisonError::into_inner);
+        told.0.end
+    }
+
+    /// The same, for the end alone.
+    fn rest(&self, pause: Duration) -> bool {
+        let told = self
+            .news
+            .wait_timeout_while(self.told(), pause, |t| !t.end)
+            .unwrap_or_else(PoisonError::into_inner);
+        told.0.end
+    }
+
+    fn take(&self) -> BTreeMap<String, Info> {
+        let mut told = self.told();
+        told.changed = false;
+        told.agents.clone()
+    }
+}
+
+/// An agent's place on the board: empty when it is gone.
+pub(crate) struct Slot {
+    board: Arc<Board>,
+    device: String,
+}
+
+impl Slot {
+    pub(crate) fn new(board: &Arc<Board>, device: &str) -> Self {
+        Self {
+            board: Arc::clone(board),
+            device: device.to_owned(),
+        }
+    }
+
+    pub(crate) fn put(&self, info: Info) {
+        self.board.set(&self.device, Some(info));
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.board.set(&self.device, None);
+    }
+}
+
+/// Publishes in a thread of its own, until it is dropped.
+pub(crate) struct Publisher {
+    board: Arc<Board>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Publisher {
+    pub(crate) fn start<M: Machine>(
+        machine: &Arc<M>,
+        board: &Arc<Board>,
+        run_dir: &Path,
+        devices: Vec<String>,
+    ) -> Result<Option<Self>> {
+        let place =
+            Place::take(run_dir).with_context(|| format!("cannot publish in {}", run_dir.display()))?;
+        let Some(place) = place else {
+            log!(
+                Warn,
+                "another dsmd publishes there; dsm-exporter does not show the devices of this one",
+                directory = run_dir.display()
+            );
+            return Ok(None);
+        };
+        let press = Press {
+            machine: Arc::clone(machine),
+            place,
+            drives: devices.iter().map(|d| (d.clone(), None)).collect(),
+            checkpoints: BTreeMap::new(),
+            devices,
+            number: 0,
+            failed: false,
+        };
+        let theirs = Arc::clone(board);
+        let thread = thread::Builder::new()
+            .name("publish".into())
+            .spawn(move || press.run(&theirs))
+            .context("cannot start a thread")?;
+        Ok(Some(Self {
+            board: Arc::clone(board),
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.board.told().end = true;
+        self.board.news.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The last checkpoint of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Checkpoint {
+    /// How many there were.
+    count: u64,
+    /// In seconds since 1970.
+    at: f64,
+}
+
+impl Checkpoint {
+    /// The kernel tells an age, which is older by some milliseconds when the clock is read:
+    /// what was said first of a checkpoint stays, so that it is one moment.
+    fn last(before: Option<Self>, status: &Status, now: Duration) -> Option<Self> {
+        let count = (status.windows > 0).then_some(status.windows)?;
+        let at = now.saturating_sub(Duration::from_millis(status.window_ms));
+        let at = at.as_millis() as f64 / 1000.0;
+        let same = |c: &Self| c.count == count && (c.at - at).abs() < SET.as_secs_f64();
+        before.filter(same).or(Some(Self { count, at }))
+    }
+}
+
+/// What a drive said last, and when.
+type Asked = Option<(Instant, Result<Media, String>)>;
+
+struct Press<M> {
+    machine: Arc<M>,
+    place: Place,
+    devices: Vec<String>,
+    drives: BTreeMap<String, Asked>,
+    checkpoints: BTreeMap<String, Checkpoint>,
+    number: u64,
+    failed: bool,
+}
+
+impl<M: Machine> Press<M> {
+    fn run(mut self, board: &Board) {
+        let mut next = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now >= next {
+                self.number += 1;
+                // One that is missed is not made up for.
+                next = now.max(next + INTERVAL);
+            }
+            let snapshot = self.snapshot(board.take());
+            match self.place.publish(&snapshot) {
+                Ok(()) => self.failed = false,
+                Err(e) if !std::mem::replace(&mut self.failed, true) => {
+                    log!(Warn, "cannot publish what dsm-exporter shows", reason = e);
+                }
+                Err(_) => {}
+            }
+            if board.rest(PAUSE) || board.wait(next) {
+                return;
+            }
+        }
+    }
+
+    fn snapshot(&mut self, mut agents: BTreeMap<String, Info>) -> Snapshot {
+        let devices = self.devices.clone().into_iter().map(|device| Sample {
+            kernel: self.kernel(&device),
+            agent: agents.remove(&device),
+            trouble: log::trouble(&device),
+            device,
+        });
+        let devices = devices.collect();
+        Snapshot {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            at: Moment::now(),
+            number: self.number,
+            host: Host::now(),
+            devices,
+        }
+    }
+
+    fn kernel(&mut self, device: &str) -> Option<Kernel> {
+        let asked = self.drives.get_mut(device)?;
+        let look = self.machine.look(device).ok();
+        let Some(look) = look else {
+            *asked = None;
+            self.checkpoints.remove(device);
+            return None;
+        };
+        let before = self.checkpoints.get(device).copied();
+        let last = Checkpoint::last(before, &look.status, time::now());
+        match last {
+            Some(last) => self.checkpoints.insert(device.to_owned(), last),
+            None => self.checkpoints.remove(device),
+        };
+        let media = match asked {
+            Some((when, media)) if when.elapsed() < DRIVE => media.clone(),
+            _ => {
+                let media = self.machine.ask_drive(look.devno);
+                *asked = Some((Instant::now(), media.clone()));
+                media
+            }
+        };
+        Some(Kernel {
+            table: look.table,
+            status: look.status,
+            disk: look.disk,
+            media,
+            last_checkpoint: last.map(|c| c.at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_one_moment() {
+        let status = |windows: u64, ms: u64| Status {
+            windows,
+            window_ms: ms,
+            ..Status::default()
+        };
+        let at = |ms: u64| Duration::from_millis(1_750_000_000_000 + ms);
+        let last = |before, status: &Status, now| Checkpoint::last(before, status, at(now));
+        assert_eq!(last(None, &status(0, 500), 1000), None, "there was none");
+        let first = last(None, &status(1, 250), 1000);
+        assert_eq!(
+            first,
+            Some(Checkpoint {
+                count: 1,
+                at: 1_750_000_000.75
+            })
+        );
+        for late in [0, 3, 900] {
+            assert_eq!(
+                last(first, &status(1, 5250), 6000 + late),
+                first,
+                "{late} ms late"
+            );
+        }
+        let next = last(first, &status(2, 10), 1110).unwrap();
+        assert_eq!((next.count, next.at), (2, 1_750_000_001.1));
+        let set = last(first, &status(1, 5250), 3_606_000).unwrap();
+        assert_eq!(set.at, 1_750_003_600.75, "the clock was set");
+        assert_eq!(
+            last(first, &status(0, 5), 2000),
+            None,
+            "the device is another one"
+        );
+    }
+}

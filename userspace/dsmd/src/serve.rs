@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Serves one database, from its first appearance on.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::Dir;
+
+use super::publish::{Board, Slot};
+use super::Machine;
+use crate::config::Database;
+use agent::control::{FileInfo, Server};
+use agent::discard;
+use agent::run::{self, Surroundings};
+use agent::state::Keeper;
+use agent::{Agent, Options};
+use base::log;
+use base::pulse::Pulses;
+use base::wake::{Signals, Waker};
+use dbpath::fiemap;
+use dbpath::mongo::Link;
+use dbpath::rules::RulesFiles;
+use dbpath::turtle;
+use dbpath::walk::{self, Root};
+use dbpath::watch::Watch;
+use drive::below::Affords;
+use kernel::device::Target;
+use kernel::reply::{Checkpoint, Status};
+use show::report::{checkpoint_text, written_text, Names};
+
+/// How long to wait before a database is looked for again.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    /// While it is not there.
+    pub look: Duration,
+    /// After it was lost.
+    pub lost: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            look: Duration::from_millis(500),
+            lost: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A database, and what its agent needs beside it.
+pub(crate) struct Served {
+    pub database: Database,
+    pub state_dir: PathBuf,
+    pub run_dir: PathBuf,
+    pub mongo_dir: PathBuf,
+    pub board: Arc<Board>,
+    pub show_regions: bool,
+    pub pulses: Pulses,
+    pub signals: Signals,
+    pub pace: Pace,
+}
+
+/// Serves until a signal comes, or the database is to be given up.  Calls `on_ready` once:
+/// when it is served or waited for.
+pub(crate) fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) -> Result<()> {
+    let device = &s.database.device;
+    let mut ready = false;
+    let mut told = String::new();
+    loop {
+        let result = s.pulses.agent.work(|| prepare(machine, s));
+        if !std::mem::replace(&mut ready, s.database.wait || result.is_ok()) && ready {
+            on_ready();
+        }
+        let pause = match result {
+            Ok(prepared) => match attend(s, prepared) {
+                Ok(()) => {
+                    log!(Info, "ended", device = device, reason = "signal");
+                    return Ok(());
+                }
+                Err(e) if !s.database.wait => return Err(e),
+                Err(e) => {
+                    log!(Error, "lost", device = device, reason = format!("{e:#}"));
+                    told.clear();
+                    s.pace.lost
+                }
+            },
+            Err(e) if !s.database.wait => return Err(e),
+            Err(e) => {
+                let reason = format!("{e:#}");
+                if told != reason {
+                    log!(Warn, "waiting", device = device, reason = reason);
+                    told = reason;
+                }
+                s.pace.look
+            }
+        };
+        if s.signals.wait(pause) {
+            return Ok(());
+        }
+    }
+}
+
+/// What is there when a database can be served.
+struct Prepared<M: Machine> {
+    agent: Agent<M::Target, M::Mapper>,
+    watch: Watch,
+    waker: Waker,
+    server: Server,
+    keeper: Keeper,
+    rules: RulesFiles,
+    link: Option<Link>,
+    discard: Option<discard::Link>,
+}
+
+fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
+    let d = &s.database;
+    let target = machine.open(&d.device)?;
+    let (rules_files, rules) = RulesFiles::open(&d.rules)?;
+    let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
+    check_dbpath(&root, !d.auto && rules.objects().is_empty())?;
+    let mapper = machine.mapper(&d.dbpath, &target)?;
+    let waker = Waker::new()?;
+    let wake = waker.clone();
+    let server = Server::start(&s.run_dir, &d.device, move || wake.wake())?;
+    let watch = if d.auto { Watch::following() } else { Watch::new() };
+    let mut watch = watch.context("cannot use inotify")?;
+    let keeper = Keeper::new(&s.state_dir, &d.device);
+    let status = target.status()?;
+    let streams = status.device_streams;
+    let affords = machine.affords(&target);
+    if let Err(sentence) = rules.stamps(streams) {
+        bail!(sentence);
+    }
+    if d.auto && rules.free_streams(streams).len() < 2 {
+        bail!(
+            "{}: automatic mode needs two streams that no rule states",
+            d.device
+        );
+    }
+    let others = !rules.objects().is_empty();
+    let options = Options {
+        mode: d.boundary,
+        outgrown: d.outgrown,
+        rules,
+        auto: d.auto.then_some(d.period_seconds.0),
+        preallocate: u64::from(d.preallocate_mib) << 20,
+        write_hints: d.write_hints,
+        state: keeper.load(),
+    };
+    let mut agent = Agent::new(target, mapper, root, options);
+    let outcome = agent.attach(&mut |path, dir| watch.add(path, dir))?;
+    log::settled(&d.device);
+    log!(
+        Info,
+        "attached",
+        device = d.device,
+        dbpath = agent.root().path().display(),
+        files = agent.len(),
+        extents = outcome.commit.map_or(0, |c| c.extents),
+        boundaries = agent.boundaries(),
+        ms = outcome.took.as_millis(),
+    );
+    tell_streams(&d.device, &status, affords);
+    let wake = waker.clone();
+    let link = (!d.auto).then(|| Link::start(&s.mongo_dir, &d.device, move || wake.wake()));
+    let link = link.transpose()?;
+    let discard = d.discard.then(|| discards(machine, s, others)).transpose()?;
+    Ok(Prepared {
+        agent,
+        watch,
+        waker,
+        server,
+        keeper,
+        rules: rules_files,
+        link,
+        discard,
+    })
+}
+
+/// The streams in use, and what the drive affords.
+fn tell_streams(device: &str, status: &Status, affords: Result<Affords>) {
+    let (policy, streams) = (&status.layout, status.streams);
+    match affords {
+        Err(e) => log!(
+            Warn,
+            "cannot ask what the drive affords",
+            device = device,
+            reason = format!("{e:#}")
+        ),
+        Ok(a) if a.too_many(streams).is_some() => {
+            log!(
+                Warn,
+                "more streams than the drive affords",
+                device = device,
+                policy = policy,
+                streams = streams,
+                affords = a.why
+            );
+        }
+        Ok(a) => log!(
+            Info,
+            "streams",
+            device = device,
+            policy = policy,
+            streams = streams,
+            affords = a.why
+        ),
+    }
+}
+
+/// Discards are for MongoDB's own files.
+fn discards<M: Machine>(machine: &M, s: &Served, others: bool) -> Result<discard::Link> {
+    let d = &s.database;
+    if d.auto {
+        return Ok(discard::Link::off("automatic mode does not know MongoDB's files"));
+    }
+    if others {
+        return Ok(discard::Link::off(
+            "the rules are about other engines than MongoDB",
+        ));
+    }
+    machine.discards(&d.dbpath, &d.device, s.pulses.discard.clone())
+}
+
+fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
+    let Prepared {
+        mut agent,
+        watch,
+        waker,
+        server,
+        keeper,
+        rules,
+        link,
+        discard,
+    } = prepared;
+    let mut on_checkpoint = |target: &dyn Target, done: &Checkpoint, files: &dyn Fn() -> Vec<FileInfo>| {
+        if s.show_regions {
+            show_regions(target, done, files());
+        }
+    };
+    let slot = Slot::new(&s.board, &s.database.device);
+    let mut publish = |info| slot.put(info);
+    let mut surroundings = Surroundings {
+        device: s.database.device.clone(),
+        server,
+        waker,
+        signals: &s.signals,
+        watch,
+        refresh: s.database.refresh_seconds.0,
+        on_checkpoint: &mut on_checkpoint,
+        held: None,
+        keeper,
+        rules,
+        link,
+        discard,
+        pulse: s.pulses.agent.clone(),
+        publish: &mut publish,
+    };
+    Ok(run::run(&mut agent, &mut surroundings)?)
+}
+
+/// Other engines than MongoDB need rules with objects, or automatic mode.
+fn check_dbpath(root: &Root, mongodb: bool) -> Result<()> {
+    let shown = root.path().display();
+    let directory = root
+        .handle()
+        .with_context(|| format!("{shown}: cannot read it"))?
+        .with_context(|| format!("{shown}: it was replaced meanwhile"))?;
+    let regular =
+        |name: &str| walk::find_file(&directory, Path::new(name), root.device()).is_ok_and(|f| f.is_some());
+    if mongodb && (!regular("WiredTiger") || !regular(turtle::NAME)) {
+        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give --rules or --auto", turtle::NAME);
+    }
+    if !tells_extents(&directory).with_context(|| format!("{shown}: cannot read it"))? {
+        bail!("{shown}: its file system does not tell extents (no FIEMAP); XFS or ext4 is needed");
+    }
+    Ok(())
+}
+
+/// Any file tells whether the file system does; where there is none yet, the first
+/// that is read will.
+fn tells_extents(directory: &OwnedFd) -> Result<bool> {
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));
+        if let Ok(Some((file, _))) = walk::open_beneath(directory, name) {
+            return Ok(fiemap::supported(&file)?);
+        }
+    }
+    Ok(true)
+}
+
+fn show_regions(target: &dyn Target, done: &Checkpoint, files: Vec<FileInfo>) {
+    match target.regions() {
+        Ok(regions) => {
+            let names: Names = files.into_iter().map(|f| (f.id, f.path)).collect();
+            print(&format!(
+                "{}{}\n",
+                checkpoint_text(done),
+                written_text(&regions, &names)
+            ));
+        }
+        Err(e) => log!(Warn, "cannot show the regions", reason = e),
+    }
+}
+
+/// Prints to stdout; a reader that is gone does not end the agent.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -1,0 +1,699 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The daemon's life over kernels and extents in memory, on real directories: what it
+//! takes is counted in a process of its own.
+
+use std::fs;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::bail;
+
+use super::*;
+use crate::config::Database;
+use agent::control::{self, Request};
+use agent::discard::{Database as Followed, Machine as Drive, Owner, Seen as Looked, Stretch};
+use base::panic::abort_on_panic;
+use dbpath::avail::{FileEntry, Refusal, TurtleId};
+use dbpath::fiemap::ExtentCounts;
+use drive::afford::Layout;
+use drive::diskstat::DiskStat;
+use kernel::device::MessageError;
+use kernel::reply::Status;
+use kernel::table::Extent;
+use model::kernel::ModelKernel;
+use model::signals::{by_hand, ByHand};
+use serve::Pace;
+use show::sample;
+use show::snapshot::{Snapshot, Trouble, INTERVAL};
+
+/// A test waits for what must come; this only ends one that would wait for ever.
+const HANG: Duration = Duration::from_secs(600);
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < HANG, "{what} never came");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[derive(Clone)]
+struct Kernel(Arc<Mutex<ModelKernel>>);
+
+impl Target for Kernel {
+    fn sectors(&self) -> u64 {
+        self.0.lock().unwrap().sectors()
+    }
+
+    fn message(&self, text: &str) -> Result<String, MessageError> {
+        self.0.lock().unwrap().message(text)
+    }
+
+    fn status(&self) -> Result<Status, MessageError> {
+        self.0.lock().unwrap().status()
+    }
+}
+
+/// Each file lies where its inode number says.
+struct Places;
+
+impl Mapper for Places {
+    fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> std::io::Result<ExtentCounts> {
+        let stat = rustix::fs::fstat(file.as_fd())?;
+        let sectors = (stat.st_size as u64).div_ceil(4096) * 8;
+        out.clear();
+        if sectors > 0 {
+            out.push(Extent::new(0, stat.st_ino % 100_000 * 80, sectors));
+        }
+        Ok(ExtentCounts::default())
+    }
+}
+
+/// What becomes of the first look at what checkpoints free.
+type Look = Box<dyn FnOnce() + Send>;
+
+/// A database to discard for, of which the first look is the last.
+struct Odd(Option<Look>);
+
+impl Followed for Odd {
+    fn ground(&mut self) -> Result<String, String> {
+        if let Some(look) = self.0.take() {
+            look();
+        }
+        Err("there is none".into())
+    }
+
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
+        Ok(None)
+    }
+
+    fn owner(&mut self) -> Result<Option<Owner>, String> {
+        Ok(None)
+    }
+
+    fn read(&mut self, _: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Looked, Refusal> {
+        unreachable!("there is no ground")
+    }
+
+    fn settle(&mut self) -> Result<(), String> {
+        unreachable!("there is no ground")
+    }
+
+    fn places(
+        &mut self,
+        _: &Path,
+        _: (u64, i128),
+        _: &[Range<u64>],
+        _: &mut dyn FnMut(u64, Stretch),
+    ) -> Result<(), String> {
+        unreachable!("there is no ground")
+    }
+}
+
+impl Drive for Odd {
+    fn drive(&self) -> DiskStat {
+        DiskStat::default()
+    }
+
+    fn granularity(&self) -> u64 {
+        4096
+    }
+
+    fn warning(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A device, as long as there is one.
+#[derive(Default)]
+struct Bench {
+    kernel: Mutex<Option<Kernel>>,
+    opened: AtomicUsize,
+    look: Mutex<Option<Look>>,
+    /// How often the drive was.
+    asked: AtomicUsize,
+}
+
+impl Bench {
+    fn plug(&self) {
+        let kernel = ModelKernel::new(1 << 24);
+        *self.kernel.lock().unwrap() = Some(Kernel(Arc::new(Mutex::new(kernel))));
+    }
+
+    fn pull(&self) {
+        if let Some(kernel) = self.kernel.lock().unwrap().take() {
+            kernel.0.lock().unwrap().remove();
+        }
+    }
+
+    /// What a look at the database's checkpoints comes to.
+    fn looks(&self, look: impl FnOnce() + Send + 'static) {
+        *self.look.lock().unwrap() = Some(Box::new(look));
+    }
+
+    fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Machine for Bench {
+    type Target = Kernel;
+    type Mapper = Places;
+
+    fn open(&self, device: &str) -> Result<Kernel> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        match &*self.kernel.lock().unwrap() {
+            Some(kernel) => Ok(kernel.clone()),
+            None => bail!("{device}: there is no device-mapper device of this name"),
+        }
+    }
+
+    fn mapper(&self, _: &Path, _: &Kernel) -> Result<Places> {
+        Ok(Places)
+    }
+
+    fn discards(&self, _: &Path, device: &str, pulse: Pulse) -> Result<discard::Link> {
+        let look = self.look.lock().unwrap().take();
+        discard::Link::start(device, self.open(device)?, Odd(look), pulse)
+    }
+
+    fn look(&self, device: &str) -> Result<sample::Look> {
+        let kernel = self.open(device)?;
+        Ok(sample::Look {
+            devno: "253:0".parse().unwrap(),
+            table: "259:0 0 0".parse().unwrap(),
+            status: kernel.status()?,
+            disk: DiskStat::default(),
+        })
+    }
+
+    fn affords(&self, _: &Kernel) -> Result<Affords> {
+        Ok(Affords::new(
+            Layout::None,
+            None,
+            "no streams: it is a model".into(),
+        ))
+    }
+
+    fn ask_drive(&self, _: DevNo) -> Result<Media, String> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Err("it is a model".into())
+    }
+}
+
+struct EndsOnDrop<'a>(&'a ByHand);
+
+impl Drop for EndsOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A database, and a daemon's thread for it.
+struct Bed {
+    dir: tempfile::TempDir,
+    machine: Arc<Bench>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let bed = Self {
+            dir,
+            machine: Arc::default(),
+        };
+        for sub in ["db", "run", "state"] {
+            fs::create_dir(bed.at(sub)).unwrap();
+        }
+        fs::write(bed.at("db/WiredTiger"), "WiredTiger 11.3.1").unwrap();
+        fs::write(bed.at("db/collection-0-1.wt"), [0; 4096]).unwrap();
+        bed.turtle(1);
+        bed
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn turtle(&self, n: u32) {
+        let text = format!(
+            "WiredTiger version\nmajor=11\nfile:WiredTiger.wt\na=1,checkpoint=(WiredTigerCheckpoint.{n}=(addr=\"{n}\"))\n"
+        );
+        fs::write(self.at("db/WiredTiger.turtle.set"), text).unwrap();
+        fs::rename(
+            self.at("db/WiredTiger.turtle.set"),
+            self.at("db/WiredTiger.turtle"),
+        )
+        .unwrap();
+    }
+
+    fn served(&self, change: impl FnOnce(&mut Database)) -> (Served, ByHand) {
+        let text = format!(
+            "[[database]]\ndevice = \"d\"\ndbpath = {:?}\nrefresh-seconds = 0.1\n",
+            self.at("db")
+        );
+        let mut config = Config::parse(&text).unwrap();
+        change(&mut config.databases[0]);
+        let (signals, by_hand) = by_hand();
+        let served = Served {
+            database: config.databases.remove(0),
+            state_dir: self.at("state"),
+            run_dir: self.at("run"),
+            mongo_dir: self.at("mongo"),
+            board: Arc::default(),
+            show_regions: false,
+            pulses: Pulses::default(),
+            signals,
+            pace: Pace {
+                look: Duration::ZERO,
+                lost: Duration::ZERO,
+            },
+        };
+        (served, by_hand)
+    }
+
+    fn info(&self) -> Result<control::Info> {
+        control::ask(&self.at("run"), "d", Request::Info)
+    }
+
+    /// Runs `during` while a thread serves the database, and ends it by a signal.
+    fn serve(&self, change: impl FnOnce(&mut Database), during: impl FnOnce(&AtomicUsize)) -> Result<()> {
+        let (served, by_hand) = self.served(change);
+        let ready = AtomicUsize::new(0);
+        let on_ready = || {
+            ready.fetch_add(1, Ordering::Relaxed);
+        };
+        thread::scope(|scope| {
+            let daemon = scope.spawn(|| serve::serve(&*self.machine, &served, &on_ready));
+            // Also when `during` panics: the scope waits for the thread.
+            let end = EndsOnDrop(&by_hand);
+            during(&ready);
+            drop(end);
+            daemon.join().unwrap()
+        })
+    }
+}
+
+/// Runs a test of this name once more in a process of its own, where it is alone; true
+/// there.
+fn alone(name: &str) -> bool {
+    if std::env::var("DSM_ALONE").is_ok_and(|n| n == name) {
+        return true;
+    }
+    let output = run_alone(name);
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    false
+}
+
+fn run_alone(name: &str) -> std::process::Output {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([
+            name,
+            "--exact",
+            "--nocapture",
+            "--include-ignored",
+            "--test-threads=1",
+        ])
+        .env("DSM_ALONE", name)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("running 1 test\n"), "no test has this name: {name}");
+    output
+}
+
+/// What the process has: descriptors and threads.
+fn held() -> (usize, usize) {
+    let count = |path: &str| fs::read_dir(path).unwrap().count();
+    (count("/proc/self/fd"), count("/proc/self/task"))
+}
+
+/// Kilobytes in memory.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Threads that were told to end do so in their own time.
+fn until_held(what: (usize, usize)) {
+    until("the end of what was begun", || held() == what);
+}
+
+#[test]
+fn a_database_is_waited_for_served_lost_and_found_again() {
+    let bed = Bed::new();
+    bed.serve(
+        |_| {},
+        |ready| {
+            until("ready while it waits", || ready.load(Ordering::Relaxed) == 1);
+            until("another look", || bed.machine.opened() > 2);
+            assert!(bed.info().is_err());
+            for n in 2..5 {
+                bed.machine.plug();
+                until("an answer", || bed.info().is_ok());
+                let windows = bed.info().unwrap().checkpoints;
+                bed.turtle(n);
+                until("the checkpoint", || {
+                    bed.info().is_ok_and(|i| i.checkpoints > windows)
+                });
+                bed.machine.pull();
+                until("the loss", || bed.info().is_err());
+            }
+            assert_eq!(ready.load(Ordering::Relaxed), 1, "once and for all");
+        },
+    )
+    .unwrap();
+}
+
+#[test]
+fn without_wait_it_is_given_up() {
+    let bed = Bed::new();
+    let (served, _by_hand) = bed.served(|d| d.wait = false);
+    let said = serve::serve(&*bed.machine, &served, &|| panic!("it is not ready"));
+    assert_eq!(
+        said.unwrap_err().to_string(),
+        "d: there is no device-mapper device of this name"
+    );
+}
+
+/// `prepare` fails after the control socket was made: nothing may be left of each try.
+#[test]
+fn failures_leave_nothing_behind() {
+    const NAME: &str = "tests::failures_leave_nothing_behind";
+    if !alone(NAME) {
+        return;
+    }
+    let bed = Bed::new();
+    bed.machine.plug();
+    fs::write(
+        bed.at("rules.toml"),
+        "[[object]]\nname = \"x\"\nstream = 9\nfiles = [\"*\"]\n",
+    )
+    .unwrap();
+    let before = held();
+    let rules = vec![bed.at("rules.toml").to_str().unwrap().parse().unwrap()];
+    bed.serve(
+        |d| d.rules = rules,
+        |_| until("200 tries", || bed.machine.opened() >= 200),
+    )
+    .unwrap();
+    until_held(before);
+}
+
+/// 10,000 losses and returns in the long form.
+fn losses_and_returns(count: u32) {
+    let bed = Bed::new();
+    let before = held();
+    let mut settled = 0;
+    bed.serve(
+        |_| {},
+        |_| {
+            for n in 0..count {
+                bed.machine.plug();
+                until("an answer", || bed.info().is_ok());
+                bed.machine.pull();
+                until("the loss", || bed.info().is_err());
+                if n == count / 10 {
+                    settled = resident();
+                }
+            }
+        },
+    )
+    .unwrap();
+    until_held(before);
+    let (grown, held) = (resident().saturating_sub(settled), held());
+    println!("{count} losses and returns: {grown} KiB more after the first tenth, {held:?} descriptors and threads");
+    assert!(grown < 2048, "{grown} KiB more");
+}
+
+#[test]
+fn losses_leave_nothing_behind() {
+    const NAME: &str = "tests::losses_leave_nothing_behind";
+    if alone(NAME) {
+        losses_and_returns(100);
+    }
+}
+
+#[test]
+#[ignore = "make soak"]
+fn soak() {
+    const NAME: &str = "tests::soak";
+    if std::env::var("DSM_ALONE").is_ok_and(|n| n == NAME) {
+        losses_and_returns(10_000);
+    } else {
+        let output = run_alone(NAME);
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_panic_ends_the_process_as_a_failure() {
+    use std::os::unix::process::ExitStatusExt;
+    const NAME: &str = "tests::a_panic_ends_the_process_as_a_failure";
+    if std::env::var("DSM_ALONE").is_ok_and(|n| n == NAME) {
+        abort_on_panic();
+        let _ = thread::spawn(|| panic!("on purpose")).join();
+        return;
+    }
+    let output = run_alone(NAME);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
+}
+
+fn supervised(said: Vec<(usize, Event)>, names: &[&str]) -> (bool, Vec<String>) {
+    let (sender, events) = mpsc::channel();
+    for event in said {
+        sender.send(event).unwrap();
+    }
+    drop(sender);
+    let pulses = vec![Pulses::default(); names.len()];
+    let mut told = Vec::new();
+    let well = supervise(&events, &pulses, names, None, &mut |state| {
+        told.push(state.to_string())
+    });
+    (well, told)
+}
+
+#[test]
+fn ready_is_told_once_all_are_settled() {
+    let bad = || Event::Ended(Err(anyhow::anyhow!("it is not there")));
+    let names = ["a", "b"];
+    let ready = vec!["READY=1".to_owned()];
+    // One that is given up before it was ready does not hold up the other.
+    for said in [
+        vec![(0, Event::Ready), (1, bad())],
+        vec![(1, bad()), (0, Event::Ready)],
+        vec![(0, Event::Ready), (1, bad()), (0, Event::Ended(Ok(())))],
+    ] {
+        assert_eq!(supervised(said, &names), (false, ready.clone()));
+    }
+    let said = vec![
+        (0, Event::Ready),
+        (1, Event::Ready),
+        (0, Event::Ended(Ok(()))),
+        (1, Event::Ended(Ok(()))),
+    ];
+    assert_eq!(supervised(said, &names), (true, ready));
+    assert_eq!(
+        supervised(vec![(0, Event::Ready)], &names).1,
+        Vec::<String>::new()
+    );
+    assert_eq!(supervised(vec![(0, bad()), (1, bad())], &names), (false, vec![]));
+}
+
+#[test]
+fn the_watchdog_is_fed_unless_a_thread_is_stuck() {
+    fed_unless_stuck(|p| p.agent.clone());
+    fed_unless_stuck(|p| p.discard.clone());
+}
+
+fn fed_unless_stuck(which: fn(&Pulses) -> Pulse) {
+    let (sender, events) = mpsc::channel::<(usize, Event)>();
+    let pulses = Pulses::default();
+    let pulse = which(&pulses);
+    let watchdog = Duration::from_millis(30);
+    let (release, stuck) = mpsc::channel::<()>();
+    let fed = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (watched, fed) = ([Pulses::default(), pulses], &fed);
+        scope.spawn(move || {
+            let mut count = |_: NotifyState<'_>| {
+                fed.fetch_add(1, Ordering::Relaxed);
+            };
+            supervise(&events, &watched, &["c", "d"], Some(watchdog), &mut count)
+        });
+        until("the watchdog's food", || fed.load(Ordering::Relaxed) > 2);
+        let worker = pulse.clone();
+        scope.spawn(move || worker.work(|| stuck.recv().unwrap_err()));
+        until("the thread to be stuck", || pulse.busy() > watchdog);
+        // One round may have been under way.
+        thread::sleep(watchdog);
+        let before = fed.load(Ordering::Relaxed);
+        thread::sleep(5 * watchdog);
+        assert_eq!(fed.load(Ordering::Relaxed), before);
+        drop(release);
+        until("more food", || fed.load(Ordering::Relaxed) > before);
+        drop(sender);
+    });
+}
+
+/// A call of the kernel that never returns, as that of a drive which is stuck.
+#[test]
+fn a_look_for_discards_that_hangs_is_seen() {
+    let bed = Bed::new();
+    bed.machine.plug();
+    let (release, stuck) = mpsc::channel::<()>();
+    bed.machine.looks(move || assert!(stuck.recv().is_err()));
+    let (served, by_hand) = bed.served(|d| d.discard = true);
+    let pulses = served.pulses.clone();
+    thread::scope(|scope| {
+        let daemon = scope.spawn(|| serve::serve(&*bed.machine, &served, &|| {}));
+        let end = EndsOnDrop(&by_hand);
+        until("a thread at work", || {
+            pulses.discard.busy() > Duration::from_millis(20)
+        });
+        until("an answer of the other thread", || bed.info().is_ok());
+        assert!(pulses.busy() >= pulses.agent.busy());
+        assert!(pulses.busy() > Duration::from_millis(20));
+        drop(release);
+        // It waits for the next checkpoint, and that is no work.
+        until("the end of the look", || pulses.discard.busy() == Duration::ZERO);
+        until("the reason", || {
+            let off = bed.info().unwrap().discard.and_then(|d| d.off);
+            off.as_deref() == Some("there is none")
+        });
+        drop(end);
+        daemon.join().unwrap()
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_panic_while_it_looks_for_discards_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    const NAME: &str = "tests::a_panic_while_it_looks_for_discards_ends_the_process";
+    if std::env::var("DSM_ALONE").is_ok_and(|n| n == NAME) {
+        abort_on_panic();
+        let bed = Bed::new();
+        bed.machine.plug();
+        bed.machine.looks(|| panic!("on purpose"));
+        bed.serve(|d| d.discard = true, |_| until("the end", || false))
+            .unwrap();
+        return;
+    }
+    let output = run_alone(NAME);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
+}
+
+fn make_fifo(path: &Path) {
+    use rustix::fs::{mknodat, FileType, Mode, CWD};
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+/// Who owns the directory may put anything in the place of its files at any moment.
+#[test]
+fn fifos_and_links_neither_stop_it_nor_lead_it_away() {
+    let bed = Bed::new();
+    bed.machine.plug();
+    for name in ["WiredTiger.lock", "storage.bson", "a"] {
+        make_fifo(&bed.at("db").join(name));
+    }
+    std::os::unix::fs::symlink("/etc/shadow", bed.at("db/b")).unwrap();
+    bed.serve(
+        |_| {},
+        |_| {
+            until("an answer", || bed.info().is_ok());
+            assert_eq!(bed.info().unwrap().files, 3);
+        },
+    )
+    .unwrap();
+    // A turtle that is a FIFO is none.
+    fs::remove_file(bed.at("db/WiredTiger.turtle")).unwrap();
+    make_fifo(&bed.at("db/WiredTiger.turtle"));
+    let (served, _by_hand) = bed.served(|d| d.wait = false);
+    let said = serve::serve(&*bed.machine, &served, &|| {})
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains("there is no WiredTiger and WiredTiger.turtle in it"),
+        "{said}"
+    );
+}
+
+/// What dsm-exporter shows comes and goes with what happens, and the drive is left alone.
+#[test]
+fn what_is_known_is_published() {
+    let bed = Bed::new();
+    let board = Arc::<Board>::default();
+    let publish = || {
+        let devices = vec!["d".to_owned(), "e".to_owned()];
+        Publisher::start(&bed.machine, &board, &bed.at("run"), devices).unwrap()
+    };
+    let publisher = publish();
+    assert!(publish().is_none(), "one dsmd at a time");
+    let read = || Snapshot::read(&bed.at("run"));
+    until("a snapshot", || read().is_ok());
+    let first = read().unwrap();
+    let names: Vec<&str> = first.devices.iter().map(|d| d.device.as_str()).collect();
+    assert_eq!(names, ["d", "e"]);
+    assert!(first
+        .devices
+        .iter()
+        .all(|d| d.kernel.is_none() && d.agent.is_none()));
+
+    let (mut served, by_hand) = bed.served(|_| {});
+    served.board = Arc::clone(&board);
+    let seen = |what: &dyn Fn(&sample::Sample) -> bool| what(&read().unwrap().devices[0]);
+    bed.machine.plug();
+    thread::scope(|scope| {
+        let daemon = scope.spawn(|| serve::serve(&*bed.machine, &served, &|| {}));
+        let end = EndsOnDrop(&by_hand);
+        until("the agent", || seen(&|d| d.agent.is_some() && d.kernel.is_some()));
+        for n in 2..4 {
+            let before = read().unwrap().devices[0].agent.as_ref().unwrap().checkpoints;
+            bed.turtle(n);
+            until("the checkpoint", || {
+                seen(&|d| d.agent.as_ref().is_some_and(|a| a.checkpoints > before))
+            });
+        }
+        assert!(
+            read().unwrap().devices[1].kernel.is_some(),
+            "the bench has one device for all names"
+        );
+        bed.machine.pull();
+        until("the loss", || seen(&|d| d.agent.is_none() && d.kernel.is_none()));
+        drop(end);
+        daemon.join().unwrap().unwrap();
+    });
+    let (last, asked) = (read().unwrap(), bed.machine.asked.load(Ordering::Relaxed));
+    // However often something was published in between.
+    let intervals = (last.at.monotonic - first.at.monotonic).as_secs() / INTERVAL.as_secs() + 1;
+    assert!(
+        last.number - first.number <= intervals,
+        "{} in {intervals}",
+        last.number
+    );
+    assert!(
+        asked >= 1 && asked as u64 <= 2 * intervals,
+        "{asked} in {intervals}"
+    );
+    drop(publisher);
+    assert!(matches!(read(), Err(Trouble::Absent(_))));
+}

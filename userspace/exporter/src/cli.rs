@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The command line of `dsm-exporter`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Parser;
+
+use agent::control::RUN_DIR;
+use base::log::Format;
+
+/// Show what dsmd publishes: a page for people, and metrics for Prometheus
+///
+/// It needs no privileges, and asks neither dsmd nor the drive for anything: every
+/// answer comes from the file that dsmd writes into its run directory.
+#[derive(Debug, Parser)]
+#[command(name = "dsm-exporter", version, max_term_width = 80)]
+pub struct Args {
+    /// Where to serve them: a port of the loopback interface, or an address and a port
+    #[arg(
+        long,
+        value_name = "[ADDRESS:]PORT",
+        env = "DSM_EXPORTER_LISTEN",
+        default_value = "9187"
+    )]
+    pub listen: Address,
+    /// Form of the log on stderr
+    #[arg(long, value_enum, env = "DSM_EXPORTER_LOG_FORMAT", default_value = "text")]
+    pub log_format: Format,
+    /// Directory in which dsmd publishes
+    #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", default_value = RUN_DIR, hide = true)]
+    pub run_dir: PathBuf,
+}
+
+/// Where metrics are served; on the loopback interface by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl Address {
+    fn port(port: u16) -> Self {
+        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+    }
+}
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        if let Ok(port) = s.parse() {
+            return Ok(Self::port(port));
+        }
+        s.parse()
+            .map(Self)
+            .map_err(|_| "it must be a port, or an address and a port such as 127.0.0.1:9187")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn metrics_stay_on_the_loopback_interface() {
+        let listen = |words: &str| Args::parse_from(words.split(' ')).listen.0.to_string();
+        assert_eq!(listen("dsm-exporter"), "127.0.0.1:9187");
+        assert_eq!(listen("dsm-exporter --listen 1234"), "127.0.0.1:1234");
+        assert_eq!(listen("dsm-exporter --listen [::]:1"), "[::]:1");
+    }
+
+    #[test]
+    fn an_address_is_a_port_or_both() {
+        for (s, a) in [("9187", "127.0.0.1:9187"), ("0.0.0.0:1", "0.0.0.0:1")] {
+            assert_eq!(s.parse::<Address>().unwrap().0.to_string(), a);
+        }
+        for s in ["", "x", "70000", "localhost:1", ":1"] {
+            assert!(s.parse::<Address>().is_err(), "{s}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! As much of HTTP/1.1 as Prometheus and browsers need to get a page: a request has a head
+//! and no body, and each connection one request.  Written by hand since the crates that
+//! there are bring an asynchronous runtime or bodies, and limits of their own.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Browsers open connections that they do not use.
+pub(crate) const FIRST_BYTE: Duration = Duration::from_secs(1);
+/// A client that is slower than this is let go.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// A longer head is neither Prometheus's nor a browser's.
+const LONGEST: usize = 16 * 1024;
+/// What is read of a request that was answered already.
+const REST: usize = 64 * 1024;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Head,
+    Other,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub method: Method,
+    pub target: String,
+    pub host: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub status: &'static str,
+    pub kind: &'static str,
+    pub text: String,
+}
+
+impl Answer {
+    pub(crate) fn ok(kind: &'static str, text: String) -> Self {
+        Self {
+            status: "200 OK",
+            kind,
+            text,
+        }
+    }
+
+    pub(crate) fn refusal(status: &'static str, sentence: &str) -> Self {
+        Self {
+            status,
+            kind: "text/plain; charset=utf-8",
+            text: format!("{sentence}\n"),
+        }
+    }
+
+    /// A connection has one answer.
+    pub(crate) fn bytes(&self, method: &Method) -> Vec<u8> {
+        let allow = if self.status.starts_with("405") {
+            "Allow: GET, HEAD\r\n"
+        } else {
+            ""
+        };
+        let retry = if self.status.starts_with("503") {
+            "Retry-After: 1\r\n"
+        } else {
+            ""
+        };
+        let head = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n{allow}{retry}\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Security-Policy: default-src 'none'; connect-src 'self'; \
+             style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+             base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\r\n",
+            self.status,
+            self.kind,
+            self.text.len(),
+        );
+        let text = if *method == Method::Head { "" } else { &self.text };
+        [head.as_bytes(), text.as_bytes()].concat()
+    }
+}
+
+fn bad(sentence: &str) -> Answer {
+    Answer::refusal("400 Bad Request", sentence)
+}
+
+/// What a head says, or the answer to one that is wrong.
+pub(crate) fn parse(text: &[u8]) -> Result<Head, Answer> {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Err(bad("the head of the request is not UTF-8"));
+    };
+    let mut lines = text.split('\n').map(|l| l.strip_suffix('\r').unwrap_or(l));
+    let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    let [method, target, version] = words[..] else {
+        return Err(bad("a request begins with a method, a target and HTTP/1.1"));
+    };
+    let needs_host = match version {
+        "HTTP/1.1" => true,
+        "HTTP/1.0" => false,
+        _ => return Err(bad("HTTP/1.0 and HTTP/1.1 are understood")),
+    };
+    let mut host = None;
+    for line in lines.take_while(|l| !l.is_empty()) {
+        let Some((name, value)) = line.split_once(':') else {
+            return Err(bad("a line of the head has no colon"));
+        };
+        if name.eq_ignore_ascii_case("host") && host.replace(value.trim().to_owned()).is_some() {
+            return Err(bad("there are two lines with a Host"));
+        }
+    }
+    if needs_host && host.is_none() {
+        return Err(bad("a request of HTTP/1.1 has a Host"));
+    }
+    Ok(Head {
+        method: match method {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => Method::Other,
+        },
+        target: target.to_owned(),
+        host,
+    })
+}
+
+/// Where a head ends: at an empty line, whichever end its lines have.
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    let mut start = 0;
+    while let Some(n) = bytes[start..].iter().position(|&b| b == b'\n') {
+        let line = &bytes[start..start + n];
+        if start > 0 && (line.is_empty() || line == b"\r") {
+            return Some(start + n + 1);
+        }
+        start += n + 1;
+    }
+    None
+}
+
+/// Reads a head; nothing: the client has nothing to say.
+fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<Head, Answer>>> {
+    let began = Instant::now();
+    let mut head = Vec::new();
+    let mut buf = [0u8; 2048];
+    loop {
+        let patience = if head.is_empty() { FIRST_BYTE } else { PATIENCE };
+        let left = patience.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Ok(Some(Err(late(&head))));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buf) {
+            Ok(0) if head.is_empty() => return Ok(None),
+            Ok(0) => return Ok(Some(Err(bad("the head of the request has no end")))),
+            Ok(n) => head.extend_from_slice(&buf[..n]),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Err(late(&head)))),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+        match end_of_head(&head) {
+            Some(end) if end <= LONGEST => return Ok(Some(parse(&head[..end]))),
+            None if head.len() <= LONGEST => {}
+            _ => {
+                let sentence = format!("the head of the request is longer than {LONGEST} bytes");
+                return Ok(Some(Err(Answer::refusal(
+                    "431 Request Header Fields Too Large",
+                    &sentence,
+                ))));
+            }
+        }
+    }
+}
+
+fn late(head: &[u8]) -> Answer {
+    let (what, patience) = if head.is_empty() {
+        ("its first byte", FIRST_BYTE)
+    } else {
+        ("its head", PATIENCE)
+    };
+    let sentence = format!("the request took longer than {} s for {what}", patience.as_secs());
+    Answer::refusal("408 Request Timeout", &sentence)
+}
+
+/// Answers the one request of a connection.
+pub(crate) fn attend(mut stream: TcpStream, answer: &dyn Fn(&Head) -> Answer) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (method, answer) = match read_head(&mut stream)? {
+        None => return Ok(()),
+        Some(Ok(head)) => {
+            let answer = answer(&head);
+            (head.method, answer)
+        }
+        Some(Err(refusal)) => (Method::Get, refusal),
+    };
+    stream.write_all(&answer.bytes(&method))?;
+    hang_up(&mut stream, FIRST_BYTE)
+}
+
+/// Closing a connection with something unread takes the answer from the client.
+fn hang_up(stream: &mut TcpStream, patience: Duration) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    let end = Instant::now() + patience;
+    let mut rest = 0;
+    let mut buf = [0u8; 4096];
+    while rest < REST {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buf)? {
+            0 => break,
+            n => rest += n,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(head: &str) -> String {
+        match parse(head.as_bytes()) {
+            Ok(_) => "ok".into(),
+            Err(a) => a.status[..3].into(),
+        }
+    }
+
+    #[test]
+    fn heads() {
+        let head = parse(b"GET /metrics HTTP/1.1\r\nhost: localhost:9187\r\nAccept: */*\r\n\r\n").unwrap();
+        assert_eq!(
+            (head.method, head.target.as_str(), head.host.as_deref()),
+            (Method::Get, "/metrics", Some("localhost:9187"))
+        );
+        for (head, wanted) in [
+            ("GET / HTTP/1.0\n\n", "ok"),
+            ("HEAD / HTTP/1.1\nHost: a\n\n", "ok"),
+            ("POST / HTTP/1.1\nHost: a\n\n", "ok"),
+            ("GET / HTTP/1.1\r\n\r\n", "400"),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"),
+            ("GET / HTTP/1.1\r\nHost\r\n\r\n", "400"),
+            ("GET / HTTP/2\r\n\r\n", "400"),
+            ("GET /\r\n\r\n", "400"),
+            ("\r\n\r\n", "400"),
+            ("", "400"),
+        ] {
+            assert_eq!(code(head), wanted, "{head:?}");
+        }
+        assert_eq!(
+            parse(b"GET /\xff HTTP/1.0\n\n").unwrap_err().status,
+            "400 Bad Request"
+        );
+    }
+
+    #[test]
+    fn where_heads_end() {
+        for (text, end) in [
+            ("GET / HTTP/1.0\r\n\r\nbody", Some(18)),
+            ("GET / HTTP/1.0\n\nbody", Some(16)),
+            ("GET / HTTP/1.0\r\n\nbody", Some(17)),
+            ("GET / HTTP/1.0\r\n\r", None),
+            ("GET / HTTP/1.0\r\nHost: a\r\n", None),
+            ("", None),
+        ] {
+            assert_eq!(end_of_head(text.as_bytes()), end, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn answers() {
+        let a = Answer::ok("text/plain", "hello".into());
+        let text = String::from_utf8(a.bytes(&Method::Get)).unwrap();
+        assert!(
+            text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nhello"),
+            "{text}"
+        );
+        let head = String::from_utf8(a.bytes(&Method::Head)).unwrap();
+        assert_eq!(format!("{head}hello"), text, "the same but for the body");
+    }
+}

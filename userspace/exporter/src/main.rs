@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsm-exporter`.
+
+mod http;
+mod pages;
+mod server;
+
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use sd_notify::NotifyState;
+
+use base::cli;
+use base::log;
+use base::panic;
+use dsm_exporter::cli::Args;
+
+use pages::Pages;
+
+fn main() -> ExitCode {
+    let args: Args = cli::parse();
+    log::init(args.log_format, false);
+    panic::abort_on_panic();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            log!(Error, "ended", reason = format!("{e:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    std::env::set_current_dir("/").context("cannot go to /")?;
+    let address = args.listen.0;
+    let listener = TcpListener::bind(address).with_context(|| format!("cannot serve at {address}"))?;
+    let pages = Arc::new(Pages::new(&args.run_dir, address.ip().is_loopback()));
+    pages.follow()?;
+    log!(Info, "serving", address = listener.local_addr()?);
+    // Without a service manager there is nobody to tell.
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    server::serve(&listener, &Arc::new(move |head: &http::Head| pages.answer(head)))
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The page, the metrics and the history, from what `dsmd` has published.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use base::log;
+use show::metrics;
+use show::page_history::History;
+use show::snapshot::{Moment, Snapshot, Trouble};
+
+use crate::http::{Answer, Head, Method};
+
+/// Between two looks at the file.
+const LOOK: Duration = Duration::from_millis(500);
+
+const PAGE: &str = include_str!("dashboard.html");
+
+pub(crate) struct Pages {
+    run_dir: PathBuf,
+    /// Whether only this machine can ask.
+    loopback: bool,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The last that was understood.
+    snapshot: Option<Snapshot>,
+    trouble: Option<Trouble>,
+    history: History,
+}
+
+impl Seen {
+    fn look(&mut self, run_dir: &Path) {
+        let read = Snapshot::read(run_dir).and_then(|s| {
+            s.check(run_dir, Moment::now())?;
+            Ok(s)
+        });
+        match read {
+            Ok(snapshot) => {
+                if self.trouble.take().is_some() {
+                    log!(Info, "dsmd publishes", pid = snapshot.pid);
+                }
+                self.history.add(&snapshot);
+                self.snapshot = Some(snapshot);
+            }
+            Err(trouble) => {
+                // The age of an old one goes on.
+                let same = |t: &Trouble| std::mem::discriminant(t) == std::mem::discriminant(&trouble);
+                if !self.trouble.as_ref().is_some_and(same) {
+                    log!(Warn, "there is nothing to show", reason = trouble);
+                }
+                self.trouble = Some(trouble);
+            }
+        }
+    }
+}
+
+impl Pages {
+    pub(crate) fn new(run_dir: &Path, loopback: bool) -> Self {
+        let pages = Self {
+            run_dir: run_dir.to_owned(),
+            loopback,
+            seen: Mutex::default(),
+        };
+        pages.seen().look(run_dir);
+        pages
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the file in a thread of its own.
+    pub(crate) fn follow(self: &Arc<Self>) -> Result<()> {
+        let pages = Arc::clone(self);
+        thread::Builder::new()
+            .name("follow".into())
+            .spawn(move || loop {
+                thread::sleep(LOOK);
+                pages.seen().look(&pages.run_dir);
+            })
+            .map(drop)
+            .context("cannot start a thread")
+    }
+
+    fn metrics(&self) -> String {
+        let seen = self.seen();
+        metrics::text(seen.snapshot.as_ref(), seen.trouble.as_ref())
+    }
+
+    pub(crate) fn answer(&self, head: &Head) -> Answer {
+        if head.method == Method::Other {
+            return Answer::refusal("405 Method Not Allowed", "there is nothing here but to GET");
+        }
+        if self.loopback && !head.host.as_deref().is_none_or(is_this_machine) {
+            return Answer::refusal(
+                "403 Forbidden",
+                "the name of the host must be localhost or an address",
+            );
+        }
+        let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
+        match path {
+            "/" => Answer::ok("text/html; charset=utf-8", PAGE.to_owned()),
+            "/metrics" => Answer::ok("text/plain; version=0.0.4; charset=utf-8", self.metrics()),
+            "/history" => {
+                let Ok(after) = query.strip_prefix("after=").unwrap_or("0").parse() else {
+                    return Answer::refusal("400 Bad Request", "after= takes the number of a point");
+                };
+                let seen = self.seen();
+                let json = seen.history.json(after, seen.trouble.as_ref());
+                Answer::ok("application/json", json.to_string())
+            }
+            _ => Answer::refusal("404 Not Found", "there are /, /metrics and /history"),
+        }
+    }
+}
+
+/// The page of another site, whose name was made to lead to here, may not read
+/// along.
+fn is_this_machine(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+        if port.bytes().all(|b| b.is_ascii_digit()) {
+            name
+        } else {
+            host
+        }
+    });
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http;
+    use show::host::Host;
+    use show::sample::Sample;
+    use show::snapshot::{Place, PROTOCOL};
+
+    fn pages(loopback: bool) -> Pages {
+        Pages::new(Path::new("/nonexistent"), loopback)
+    }
+
+    fn ask(pages: &Pages, head: &str) -> Answer {
+        pages.answer(&http::parse(head.as_bytes()).unwrap())
+    }
+
+    fn get(pages: &Pages, target: &str) -> String {
+        let a = ask(pages, &format!("GET {target} HTTP/1.0\n\n"));
+        assert_eq!(a.status, "200 OK");
+        a.text
+    }
+
+    #[test]
+    fn what_is_there() {
+        let p = pages(true);
+        for (head, code) in [
+            ("GET / HTTP/1.1\r\nHost: localhost:9187\r\n\r\n", "200"),
+            ("GET / HTTP/1.1\r\nhost: 127.0.0.1:9187\r\n\r\n", "200"),
+            ("GET / HTTP/1.1\r\nHost: [::1]:9187\r\n\r\n", "200"),
+            ("HEAD / HTTP/1.1\r\nHost: [::1]:9187\r\n\r\n", "200"),
+            ("GET /metrics HTTP/1.0\r\n\r\n", "200"),
+            ("GET /metrics HTTP/1.1\r\nHost: evil.example:9187\r\n\r\n", "403"),
+            ("GET /metrics HTTP/1.0\r\nHost: evil.example:9187\r\n\r\n", "403"),
+            ("GET /history?after=3 HTTP/1.0\r\n\r\n", "200"),
+            ("GET /history?after=x HTTP/1.0\r\n\r\n", "400"),
+            ("GET /etc/passwd HTTP/1.0\r\n\r\n", "404"),
+            ("POST / HTTP/1.0\r\n\r\n", "405"),
+        ] {
+            assert_eq!(&ask(&p, head).status[..3], code, "{head}");
+        }
+        let named = "GET / HTTP/1.1\r\nHost: db7.example:9187\r\n\r\n";
+        assert_eq!(
+            ask(&pages(false), named).status,
+            "200 OK",
+            "other machines use names"
+        );
+    }
+
+    #[test]
+    fn dsmd_comes_and_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let pages = Pages::new(dir.path(), true);
+        let look = || pages.seen().look(dir.path());
+        assert!(get(&pages, "/metrics").contains("\ndsm_agent_up 0\n"));
+        let sentence = format!(
+            "dsmd does not run: there is no {}/snapshot.json",
+            dir.path().display()
+        );
+        assert!(get(&pages, "/metrics").contains(&format!("# {sentence}\n")));
+
+        let place = Place::take(dir.path()).unwrap().unwrap();
+        let publish = |number, at| {
+            let sample = Sample {
+                device: "no-such-device".into(),
+                kernel: None,
+                agent: None,
+                trouble: None,
+            };
+            let snapshot = Snapshot {
+                protocol: PROTOCOL,
+                version: "0.1.0".into(),
+                pid: 7,
+                at,
+                number,
+                host: Host::default(),
+                devices: vec![sample],
+            };
+            place.publish(&snapshot).unwrap();
+        };
+        let first = Moment::now();
+        publish(1, first);
+        look();
+        let metrics = get(&pages, "/metrics");
+        assert!(
+            metrics.contains("\ndsm_up{device=\"no-such-device\"} 0\n"),
+            "{metrics}"
+        );
+        let published = metrics
+            .lines()
+            .find_map(|l| l.strip_prefix("dsm_snapshot_timestamp_seconds "));
+        let published: f64 = published.unwrap().parse().unwrap();
+        assert!((published - first.wall).abs() < 0.001, "{published}");
+        let history = |p: &Pages| serde_json::from_str::<serde_json::Value>(&get(p, "/history")).unwrap();
+        let said = history(&pages);
+        assert_eq!(said["devices"][0]["name"], "no-such-device");
+        assert_eq!(said["devices"][0]["about"]["up"], false);
+        assert!(said["trouble"].is_null());
+
+        // dsmd is stuck: what it said last is no longer said.
+        let mut old = Moment::now();
+        old.monotonic = old.monotonic.saturating_sub(Duration::from_secs(31));
+        publish(2, old);
+        look();
+        let metrics = get(&pages, "/metrics");
+        assert!(
+            metrics.contains("\ndsm_agent_up{device=\"no-such-device\"} 0\n"),
+            "{metrics}"
+        );
+        assert!(!metrics.contains("\ndsm_up{"), "{metrics}");
+        let trouble = history(&pages)["trouble"].as_str().unwrap().to_owned();
+        assert!(trouble.starts_with("dsmd has ended, or is stuck: "), "{trouble}");
+        drop(place);
+        look();
+        assert_eq!(history(&pages)["trouble"], sentence);
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_elsewhere() {
+        // The name of SVG's language is the one address in it.
+        let rest = PAGE.replace("http://www.w3.org/2000/svg", "");
+        for outside in ["http:", "https:", "src=", "@import", "url(", "<link"] {
+            assert!(!rest.contains(outside), "{outside}");
+        }
+    }
+}

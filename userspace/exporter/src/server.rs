@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Connections, and how many of them there may be: who has no place is told so.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+
+use crate::http::{self, Answer, Head, Method};
+
+/// Clients at a time, and of one address.
+const CLIENTS: usize = 32;
+const OF_ONE: usize = 12;
+/// Who was refused may still be sending its request: an answer is lost when the
+/// connection is closed meanwhile.
+const REFUSED: usize = 64;
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+
+type Answers = Arc<dyn Fn(&Head) -> Answer + Send + Sync>;
+
+/// Who is being answered.
+#[derive(Default)]
+struct Clients(Mutex<HashMap<IpAddr, usize>>);
+
+/// A place among them.
+struct Seat {
+    clients: Arc<Clients>,
+    peer: IpAddr,
+}
+
+impl Clients {
+    fn seat(self: &Arc<Self>, peer: IpAddr) -> Result<Seat, &'static str> {
+        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seats.values().sum::<usize>() >= CLIENTS {
+            return Err("there are too many clients at this moment");
+        }
+        let own = seats.entry(peer).or_default();
+        if *own >= OF_ONE {
+            return Err("this address has too many connections at this moment");
+        }
+        *own += 1;
+        Ok(Seat {
+            clients: Arc::clone(self),
+            peer,
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = seats.get_mut(&self.peer) {
+            *own -= 1;
+            if *own == 0 {
+                seats.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// Connections of those who were refused, until they have read why.
+#[derive(Default)]
+struct Refused(VecDeque<(TcpStream, Instant)>);
+
+impl Refused {
+    fn add(&mut self, mut stream: TcpStream, sentence: &str) {
+        let answer = Answer::refusal("503 Service Unavailable", sentence).bytes(&Method::Get);
+        // A new connection has room for it; nobody is waited for.
+        let told = stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.write_all(&answer))
+            .and_then(|()| stream.shutdown(Shutdown::Write));
+        if told.is_err() {
+            return;
+        }
+        if self.0.len() == REFUSED {
+            self.0.pop_front();
+        }
+        self.0.push_back((stream, Instant::now() + REFUSED_FOR));
+    }
+
+    /// Lets go of those whose time has come; how long until the next.
+    fn expire(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        while self.0.front().is_some_and(|(_, end)| *end <= now) {
+            self.0.pop_front();
+        }
+        self.0.front().map(|(_, end)| *end - now)
+    }
+}
+
+/// Serves for ever.
+pub(crate) fn serve<F>(listener: &TcpListener, answers: &Arc<F>) -> Result<()>
+where
+    F: Fn(&Head) -> Answer + Send + Sync + 'static,
+{
+    let answers: Answers = Arc::clone(answers) as Answers;
+    let clients = Arc::new(Clients::default());
+    let mut refused = Refused::default();
+    listener
+        .set_nonblocking(true)
+        .context("cannot listen without waiting")?;
+    loop {
+        wait(listener, refused.expire())?;
+        match listener.accept() {
+            Ok((stream, peer)) => match clients.seat(peer.ip()) {
+                Ok(seat) => begin(stream, seat, Arc::clone(&answers)),
+                Err(sentence) => refused.add(stream, sentence),
+            },
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            // Gone before it was taken, or out of descriptors, most likely: do not spin.
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn wait(listener: &TcpListener, patience: Option<Duration>) -> Result<()> {
+    let timeout = patience.map(|p| Timespec {
+        tv_sec: p.as_secs() as i64,
+        tv_nsec: p.subsec_nanos().into(),
+    });
+    let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(e) => Err(e).context("cannot wait for clients"),
+    }
+}
+
+fn begin(stream: TcpStream, seat: Seat, answers: Answers) {
+    let attend = move || {
+        // A client's failure is its own.
+        let _ = stream
+            .set_nonblocking(false)
+            .and_then(|()| http::attend(stream, &*answers));
+        drop(seat);
+    };
+    // Without a thread the connection is closed with what it was to run.
+    let _ = thread::Builder::new()
+        .name("client".into())
+        .stack_size(256 * 1024)
+        .spawn(attend);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    fn start() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers = Arc::new(|head: &Head| Answer::ok("text/plain", format!("you want {}", head.target)));
+        thread::spawn(move || serve(&listener, &answers));
+        address
+    }
+
+    fn connect(to: SocketAddr, from: Ipv4Addr) -> TcpStream {
+        use rustix::net::{bind, connect, socket, AddressFamily, SocketType};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from((from, 0))).unwrap();
+        connect(&socket, &to).unwrap();
+        TcpStream::from(socket)
+    }
+
+    fn all(mut stream: TcpStream) -> String {
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said
+    }
+
+    fn said(to: SocketAddr, text: &[u8]) -> String {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.write_all(text).unwrap();
+        all(stream)
+    }
+
+    const GET: &[u8] = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    #[test]
+    fn requests_in_every_form() {
+        let to = start();
+        for (text, status, end) in [
+            (GET, "200", "you want /x"),
+            (b"GET /x HTTP/1.0\n\n", "200", "you want /x"),
+            (b"GET /x HTTP/1.1\nHost: a\n\n", "200", "you want /x"),
+            (b"HEAD /x HTTP/1.1\r\nHost: a\r\n\r\n", "200", "\r\n\r\n"),
+            (b"GET /x HTTP/1.1\r\n\r\n", "400", "has a Host\n"),
+            (b"hello\n\n", "400", "HTTP/1.1\n"),
+        ] {
+            let said = said(to, text);
+            assert!(
+                said.starts_with(&format!("HTTP/1.1 {status} ")) && said.ends_with(end),
+                "{said}"
+            );
+        }
+        assert!(said(to, b"HEAD /x HTTP/1.0\n\n").contains("Content-Length: 11\r\n"));
+    }
+
+    #[test]
+    fn long_heads_are_refused_and_told() {
+        let to = start();
+        let line = format!("X: {}\r\n", "y".repeat(1000));
+        let fits = format!("GET /x HTTP/1.0\r\n{}\r\n", line.repeat(16));
+        assert!(fits.len() < 16 * 1024 && said(to, fits.as_bytes()).starts_with("HTTP/1.1 200 "));
+        // All of it is sent before anything is read.
+        for lines in [17, 50] {
+            let long = format!("GET /x HTTP/1.0\r\n{}\r\n", line.repeat(lines));
+            assert!(said(to, long.as_bytes()).starts_with("HTTP/1.1 431 "), "{lines}");
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_is_let_go() {
+        let to = start();
+        let began = Instant::now();
+        let said = all(TcpStream::connect(to).unwrap());
+        assert!(
+            said.starts_with("HTTP/1.1 408 ") && said.ends_with("1 s for its first byte\n"),
+            "{said}"
+        );
+        assert!(began.elapsed() >= http::FIRST_BYTE);
+        // One byte at a time is no way, either.
+        let mut slow = TcpStream::connect(to).unwrap();
+        let mut reader = slow.try_clone().unwrap();
+        let drip = thread::spawn(move || {
+            for byte in b"GET /x HTTP/1.0".iter().chain([b'\r'].iter().cycle()) {
+                if slow.write_all(&[*byte]).is_err() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let mut text = [0; 12];
+        reader.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"HTTP/1.1 408");
+        drop(reader);
+        drip.join().unwrap();
+    }
+
+    #[test]
+    fn one_address_does_not_take_all_places() {
+        let to = start();
+        let (greedy, other) = (Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3));
+        // A first byte each, so that they stay for as long as a head may take.
+        let idle = |from| {
+            let mut stream = connect(to, from);
+            stream.write_all(b"G").unwrap();
+            stream
+        };
+        let mut held: Vec<TcpStream> = (0..OF_ONE).map(|_| idle(greedy)).collect();
+        for _ in 0..3 {
+            let refused = all(connect(to, greedy));
+            assert!(
+                refused.starts_with("HTTP/1.1 503 ") && refused.contains("Retry-After: 1"),
+                "{refused}"
+            );
+            assert!(refused.ends_with("this address has too many connections at this moment\n"));
+        }
+        // Also with a request, which nobody reads.
+        let mut late = connect(to, greedy);
+        late.write_all(GET).unwrap();
+        assert!(all(late).starts_with("HTTP/1.1 503 "));
+        let mut asks = connect(to, other);
+        asks.write_all(GET).unwrap();
+        assert!(all(asks).starts_with("HTTP/1.1 200 "));
+        // All places, by several. On a busy machine some are gone by the time that the last
+        // has come.
+        let mut refused = String::new();
+        for _ in 0..20 {
+            let mut from = 4;
+            held.truncate(OF_ONE);
+            while held.len() < CLIENTS {
+                held.push(idle(Ipv4Addr::new(127, 0, 0, from)));
+                from += u8::from(held.len() % OF_ONE == 0);
+            }
+            refused = all(connect(to, other));
+            if refused.ends_with("there are too many clients at this moment\n") {
+                break;
+            }
+        }
+        assert!(
+            refused.ends_with("there are too many clients at this moment\n"),
+            "{refused}"
+        );
+        // They go, and their places are free.
+        drop(held);
+        loop {
+            let mut asks = connect(to, greedy);
+            asks.write_all(GET).unwrap();
+            if all(asks).starts_with("HTTP/1.1 200 ") {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The target's replies, as described in Documentation/dsm.rst, as structs.
+//!
+//! The `Serialize` forms are the JSON that `dsmctl` prints; their names are
+//! stable.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::class::Class;
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ParseError {
+    #[error("the kernel's {line} line has no value for '{name}'")]
+    Missing { line: &'static str, name: &'static str },
+    #[error("the kernel's {line} line has '{value}' for '{name}'")]
+    Bad {
+        line: &'static str,
+        name: String,
+        value: String,
+    },
+    #[error("the kernel's {0} line ends too early")]
+    Short(&'static str),
+}
+
+/// The writes that were stamped with one stream since `reset`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamCount {
+    pub stream: u32,
+    pub writes: u64,
+    pub sectors: u64,
+}
+
+/// An upload that has begun and has not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadState {
+    pub number: u64,
+    pub files: u64,
+    pub extents: u64,
+    /// Since its last message.
+    pub idle_ms: u64,
+}
+
+/// The `status` line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub policy: String,
+    pub layout: String,
+    pub groups: u32,
+    pub device_streams: u32,
+    pub source: String,
+    /// How many streams the layout uses.
+    #[serde(rename = "streams_used")]
+    pub streams: u32,
+    pub files: u64,
+    pub regions: u64,
+    pub extents: u64,
+    pub generation: u64,
+    pub windows: u64,
+    pub window_ms: u64,
+    pub unmapped_writes: u64,
+    pub unmapped_sectors: u64,
+    pub split: u64,
+    pub foreign: u64,
+    #[serde(rename = "streams")]
+    pub per_stream: Vec<StreamCount>,
+    pub upload: Option<UploadState>,
+    pub discard: Discard,
+    /// The kernel's I/O carries no lifetime hints, whatever the table says of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hints_unsupported: bool,
+}
+
+/// Discards of what a checkpoint has freed; all zero unless `state` is `on`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discard {
+    /// `off`, `on`, `unsupported`, or empty if the target knows nothing of it.
+    pub state: String,
+    /// The current write window; 0: none was begun.
+    pub window: u64,
+    /// The oldest window that `discard` takes; 0: none.
+    pub valid: u64,
+    /// Ranges that wait, and discards under way.
+    pub queued: u64,
+    pub discarded: u64,
+    pub discarded_sectors: u64,
+    /// Written, or perhaps.
+    pub refused_sectors: u64,
+    /// Not written, and in no piece that is long enough; they may be owed.
+    #[serde(default)]
+    pub short_sectors: u64,
+    /// That may be discarded as soon as what is around them may.
+    #[serde(default)]
+    pub owed_sectors: u64,
+    /// Bytes: discards are multiples of the one and start at multiples of the other.
+    /// 0: the target is older than that.
+    #[serde(default)]
+    pub granularity: u64,
+    #[serde(default)]
+    pub alignment: u64,
+    pub failed: u64,
+    /// Writes that waited for a discard.
+    pub held: u64,
+    pub held_us: u64,
+    /// The longest that a batch of discards took.
+    pub longest_us: u64,
+}
+
+fn number<T: FromStr>(line: &'static str, name: &str, value: &str) -> Result<T, ParseError> {
+    value.parse().map_err(|_| ParseError::Bad {
+        line,
+        name: name.to_owned(),
+        value: value.to_owned(),
+    })
+}
+
+impl FromStr for Status {
+    type Err = ParseError;
+
+    /// Names that are not known are skipped, so that an older dsmctl reads
+    /// a newer kernel.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        const LINE: &str = "status";
+        let mut status = Self::default();
+        let mut upload = UploadState::default();
+        let mut seen: Vec<&str> = Vec::with_capacity(24);
+        let mut words = text.split_ascii_whitespace();
+        while let Some(name) = words.next() {
+            let value = words.next().ok_or(ParseError::Short(LINE))?;
+            if name == "stream" {
+                let mut next = || words.next().ok_or(ParseError::Short(LINE));
+                status.per_stream.push(StreamCount {
+                    stream: number(LINE, name, value)?,
+                    writes: number(LINE, name, next()?)?,
+                    sectors: number(LINE, name, next()?)?,
+                });
+                continue;
+            }
+            match name {
+                "policy" => value.clone_into(&mut status.policy),
+                "layout" => value.clone_into(&mut status.layout),
+                "source" => value.clone_into(&mut status.source),
+                "groups" => status.groups = number(LINE, name, value)?,
+                "device_streams" => status.device_streams = number(LINE, name, value)?,
+                "streams" => status.streams = number(LINE, name, value)?,
+                "files" => status.files = number(LINE, name, value)?,
+                "regions" => status.regions = number(LINE, name, value)?,
+                "extents" => status.extents = number(LINE, name, value)?,
+                "generation" => status.generation = number(LINE, name, value)?,
+                "windows" => status.windows = number(LINE, name, value)?,
+                "window_ms" => status.window_ms = number(LINE, name, value)?,
+                "unmapped_writes" => status.unmapped_writes = number(LINE, name, value)?,
+                "unmapped_sectors" => status.unmapped_sectors = number(LINE, name, value)?,
+                "split" => status.split = number(LINE, name, value)?,
+                "foreign" => status.foreign = number(LINE, name, value)?,
+                "upload" => upload.number = number(LINE, name, value)?,
+                "upload_files" => upload.files = number(LINE, name, value)?,
+                "upload_extents" => upload.extents = number(LINE, name, value)?,
+                "upload_idle_ms" => upload.idle_ms = number(LINE, name, value)?,
+                "discard" => value.clone_into(&mut status.discard.state),
+                "hints" => status.hints_unsupported = value == "unsupported",
+                "discard_window" => status.discard.window = number(LINE, name, value)?,
+                "discard_valid" => status.discard.valid = number(LINE, name, value)?,
+                "discard_queued" => status.discard.queued = number(LINE, name, value)?,
+                "discarded" => status.discard.discarded = number(LINE, name, value)?,
+                "discarded_sectors" => {
+                    status.discard.discarded_sectors = number(LINE, name, value)?;
+                }
+                "discard_refused_sectors" => {
+                    status.discard.refused_sectors = number(LINE, name, value)?;
+                }
+                "discard_short_sectors" => status.discard.short_sectors = number(LINE, name, value)?,
+                "discard_owed" => status.discard.owed_sectors = number(LINE, name, value)?,
+                "discard_granularity" => status.discard.granularity = number(LINE, name, value)?,
+                "discard_alignment" => status.discard.alignment = number(LINE, name, value)?,
+                "discard_failed" => status.discard.failed = number(LINE, name, value)?,
+                "discard_held" => status.discard.held = number(LINE, name, value)?,
+                "discard_held_us" => status.discard.held_us = number(LINE, name, value)?,
+                "discard_us" => status.discard.longest_us = number(LINE, name, value)?,
+                _ => {}
+            }
+            seen.push(name);
+        }
+        for name in [
+            "policy",
+            "layout",
+            "groups",
+            "device_streams",
+            "source",
+            "streams",
+            "files",
+            "regions",
+            "extents",
+            "generation",
+            "windows",
+            "window_ms",
+            "unmapped_writes",
+            "unmapped_sectors",
+            "split",
+            "foreign",
+        ] {
+            if !seen.contains(&name) {
+                return Err(ParseError::Missing { line: LINE, name });
+            }
+        }
+        status.upload = (upload.number > 0).then_some(upload);
+        Ok(status)
+    }
+}
+
+impl Status {
+    /// Sectors of all writes that carried data.
+    pub fn sectors(&self) -> u64 {
+        self.per_stream.iter().map(|s| s.sectors).sum()
+    }
+
+    /// Whether the policy asks on which side of its boundary a file is written.
+    pub fn has_boundaries(&self) -> bool {
+        ["boundary", "dsm"].contains(&self.policy.as_str())
+    }
+}
+
+/// A side of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    Bottom,
+    Top,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Bottom => "bottom",
+            Self::Top => "top",
+        })
+    }
+}
+
+/// What the policy found a region to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Group {
+    /// 1 (coldest) to K (hottest).
+    Number(u32),
+    #[serde(serialize_with = "as_primary")]
+    Primary,
+    /// The class has no groups.
+    None,
+}
+
+fn as_primary<S: serde::Serializer>(s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str("primary")
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(n) => n.fmt(f),
+            Self::Primary => f.pad("primary"),
+            Self::None => f.pad("-"),
+        }
+    }
+}
+
+fn group(name: &str, value: &str) -> Result<Group, ParseError> {
+    match value {
+        "-" => Ok(Group::None),
+        "primary" => Ok(Group::Primary),
+        n => Ok(Group::Number(number("regions", name, n)?)),
+    }
+}
+
+/// A line of the reply to `regions`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Region {
+    pub id: u64,
+    pub class: Class,
+    /// Bytes.
+    pub boundary: Option<u64>,
+    pub side: Side,
+    /// What its extents add up to.
+    pub bytes: u64,
+    /// 4 KiB pages written in the last window.
+    pub pages: u64,
+    /// Bytes over which they were spread.
+    pub range: u64,
+    pub hotness: Option<f64>,
+    pub group: Group,
+    /// The group whose stream the region has now.
+    pub next: Group,
+    pub stream: u32,
+    pub hint: u32,
+    /// 4 KiB pages written since the file is in the table.
+    pub total: u64,
+}
+
+impl FromStr for Region {
+    type Err = ParseError;
+
+    fn from_str(line: &str) -> Result<Self, ParseError> {
+        const LINE: &str = "regions";
+        fn bad(name: &str, value: &str) -> ParseError {
+            ParseError::Bad {
+                line: LINE,
+                name: name.to_owned(),
+                value: value.to_owned(),
+            }
+        }
+        let mut words = line.split_ascii_whitespace();
+        let mut next = || words.next().ok_or(ParseError::Short(LINE));
+        Ok(Self {
+            id: number(LINE, "id", next()?)?,
+            class: {
+                let v = next()?;
+                v.parse().map_err(|_| bad("class", v))?
+            },
+            boundary: match next()? {
+                "-" => None,
+                v => Some(number(LINE, "boundary", v)?),
+            },
+            side: match next()? {
+                "bottom" => Side::Bottom,
+                "top" => Side::Top,
+                v => return Err(bad("side", v)),
+            },
+            bytes: number(LINE, "bytes", next()?)?,
+            pages: number(LINE, "pages", next()?)?,
+            range: number(LINE, "range", next()?)?,
+            hotness: match next()? {
+                "-" => None,
+                v => Some(number(LINE, "hotness", v)?),
+            },
+            group: group("group", next()?)?,
+            next: group("next", next()?)?,
+            stream: number(LINE, "stream", next()?)?,
+            hint: number(LINE, "hint", next()?)?,
+            total: number(LINE, "total", next()?)?,
+        })
+    }
+}
+
+/// The reply to `checkpoint`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Checkpoint {
+    pub window: u64,
+    pub ms: u64,
+    /// Regions that were written in the window.
+    pub written: u64,
+    /// Regions whose stream changed.
+    pub moved: u64,
+}
+
+/// The value that follows `name` in a reply of names and values.
+fn value_of(line: &'static str, text: &str, name: &'static str) -> Result<u64, ParseError> {
+    let mut words = text.split_ascii_whitespace();
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(ParseError::Short(line))?;
+        if word == name {
+            return number(line, name, value);
+        }
+    }
+    Err(ParseError::Missing { line, name })
+}
+
+impl FromStr for Checkpoint {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let of = |name| value_of("checkpoint", text, name);
+        Ok(Self {
+            window: of("window")?,
+            ms: of("ms")?,
+            written: of("written")?,
+            moved: of("moved")?,
+        })
+    }
+}
+
+/// The reply to `begin`.
+pub(crate) struct UploadNumber(pub u64);
+
+impl FromStr for UploadNumber {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        value_of("begin", text, "upload").map(Self)
+    }
+}
+
+/// The reply to `window`.
+pub fn window(text: &str) -> Result<u64, ParseError> {
+    value_of("window", text, "window")
+}
+
+/// The reply to `commit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Commit {
+    pub generation: u64,
+    pub files: u64,
+    pub extents: u64,
+}
+
+impl FromStr for Commit {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let of = |name| value_of("commit", text, name);
+        Ok(Self {
+            generation: of("generation")?,
+            files: of("files")?,
+            extents: of("extents")?,
+        })
+    }
+}
+
+/// The parameters of a `dsm` line of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableLine {
+    /// The device below, as the kernel prints it (`major:minor`).
+    pub below: String,
+    /// The sector of it at which the target begins.
+    pub start: u64,
+    /// Features by name, in the kernel's order.
+    pub features: Vec<(String, String)>,
+}
+
+impl FromStr for TableLine {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        const LINE: &str = "table";
+        let mut words = text.split_ascii_whitespace();
+        let mut next = || words.next().ok_or(ParseError::Short(LINE));
+        let below = next()?.to_owned();
+        let start = number(LINE, "start", next()?)?;
+        let mut features = Vec::new();
+        if let Ok(count) = next() {
+            let count: usize = number(LINE, "#feature words", count)?;
+            for _ in 0..count / 2 {
+                features.push((next()?.to_owned(), next()?.to_owned()));
+            }
+        }
+        Ok(Self {
+            below,
+            start,
+            features,
+        })
+    }
+}
+
+impl TableLine {
+    pub fn feature(&self, name: &str) -> Option<&str> {
+        self.features
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
+        streams 8 files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 \
+        unmapped_writes 77 unmapped_sectors 616 split 3 foreign 1 \
+        stream 1 80 640 stream 3 10 4096 upload 0";
+
+    #[test]
+    fn the_status_line_of_the_documentation() {
+        let s: Status = STATUS.parse().unwrap();
+        assert_eq!((s.policy.as_str(), s.layout.as_str()), ("dsm", "dsm"));
+        assert_eq!((s.groups, s.device_streams, s.streams), (3, 8, 8));
+        assert_eq!((s.files, s.regions, s.extents), (12, 24, 310));
+        assert_eq!((s.windows, s.window_ms), (5, 41250));
+        assert_eq!((s.unmapped_writes, s.unmapped_sectors), (77, 616));
+        assert_eq!(s.per_stream.len(), 2);
+        assert_eq!(s.per_stream[1].sectors, 4096);
+        assert_eq!(s.sectors(), 4736);
+    }
+
+    #[test]
+    fn an_upload_under_way() {
+        let s: Status = STATUS.parse().unwrap();
+        assert_eq!(s.upload, None);
+        let s: Status = format!("{STATUS} upload 7 upload_files 3 upload_extents 12 upload_idle_ms 250")
+            .parse()
+            .unwrap();
+        let upload = s.upload.unwrap();
+        assert_eq!((upload.number, upload.files), (7, 3));
+        assert_eq!((upload.extents, upload.idle_ms), (12, 250));
+        assert_eq!("upload 9".parse::<UploadNumber>().unwrap().0, 9);
+        assert!("".parse::<UploadNumber>().is_err());
+    }
+
+    #[test]
+    fn a_newer_kernels_names_are_passed_over() {
+        let s: Status = format!("{STATUS} sparkle 9").parse().unwrap();
+        assert_eq!(s.split, 3);
+    }
+
+    #[test]
+    fn a_kernel_without_hints_says_so() {
+        let of = |line: &str| line.parse::<Status>().unwrap().hints_unsupported;
+        assert!(!of(STATUS));
+        assert!(of(&format!("{STATUS} discard off hints unsupported")));
+    }
+
+    #[test]
+    fn a_status_line_that_lacks_something_is_an_error() {
+        assert_eq!(
+            "version 1 policy dsm".parse::<Status>(),
+            Err(ParseError::Missing {
+                line: "status",
+                name: "layout"
+            })
+        );
+        assert_eq!("version".parse::<Status>(), Err(ParseError::Short("status")));
+        assert!(STATUS.replace("split 3", "split x").parse::<Status>().is_err());
+    }
+
+    #[test]
+    fn region_lines_of_the_documentation() {
+        let r: Region = "1234 collection 1048576 bottom 1048576 200 524288 -3.322 2 1 4 3 9000"
+            .parse()
+            .unwrap();
+        assert_eq!(
+            (r.id, r.class, r.boundary),
+            (1234, Class::Collection, Some(1 << 20))
+        );
+        assert_eq!(
+            (r.side, r.bytes, r.pages, r.range),
+            (Side::Bottom, 1 << 20, 200, 524_288)
+        );
+        assert_eq!(r.hotness, Some(-3.322));
+        assert_eq!((r.group, r.next), (Group::Number(2), Group::Number(1)));
+        assert_eq!((r.stream, r.hint, r.total), (4, 3, 9000));
+
+        let r: Region = "18446744073709551615 index - top 0 0 0 - primary primary 2 4 0"
+            .parse()
+            .unwrap();
+        assert_eq!((r.id, r.boundary, r.hotness), (u64::MAX, None, None));
+        assert_eq!((r.side, r.group), (Side::Top, Group::Primary));
+
+        let r: Region = "7 journal - bottom 0 0 0 - - - 2 2 0".parse().unwrap();
+        assert_eq!(r.group, Group::None);
+        assert!("7 journal - bottom 0 0 0 - - - 2 2".parse::<Region>().is_err());
+        assert!("7 jornal - bottom 0 0 0 - - - 2 2 0".parse::<Region>().is_err());
+    }
+
+    #[test]
+    fn groups_in_json() {
+        let json = serde_json::to_string(&[Group::Number(3), Group::Primary, Group::None]).unwrap();
+        assert_eq!(json, r#"[3,"primary",null]"#);
+    }
+
+    #[test]
+    fn replies_of_checkpoint_and_commit() {
+        let c: Checkpoint = "window 7 ms 60012 written 9 moved 2".parse().unwrap();
+        assert_eq!((c.window, c.ms, c.written, c.moved), (7, 60012, 9, 2));
+        let c: Commit = "generation 4 files 2 extents 9".parse().unwrap();
+        assert_eq!((c.generation, c.files, c.extents), (4, 2, 9));
+    }
+
+    #[test]
+    fn the_table_line() {
+        let t: TableLine = "259:0 2048 4 policy dsm stream_base 1".parse().unwrap();
+        assert_eq!((t.below.as_str(), t.start), ("259:0", 2048));
+        assert_eq!(t.feature("stream_base"), Some("1"));
+        assert_eq!(t.feature("groups"), None);
+        assert!("259:0 0".parse::<TableLine>().unwrap().features.is_empty());
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! device-mapper's agreement with udev: a System V semaphore, named in the
+//! uevent, that `dmsetup udevcomplete` (from the rules) takes down when the
+//! rules have run.
+//!
+//! By hand: libdevmapper is the only library that has it, and it is C.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Upper half of the semaphore's key.
+const MAGIC: u32 = 0x0d4d;
+/// In the upper half of the cookie that the kernel puts in the uevent: this
+/// event comes from the program that made the device.
+const PRIMARY_SOURCE: u32 = 0x0040;
+/// Likewise, for a device that is part of another: nothing looks into it, mounts it or makes
+/// links in /dev/disk to it (DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG, _DISK_ and _OTHER_).
+const HIDDEN: u32 = 0x0002 | 0x0004 | 0x0008;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether udev will make the nodes in /dev/mapper.
+pub(crate) fn makes_nodes() -> bool {
+    std::env::var_os("DM_DISABLE_UDEV").is_none() && Path::new("/run/udev/control").exists()
+}
+
+/// What udev is to make of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Fully,
+    /// Its node only.
+    Hidden,
+}
+
+/// A transaction with udev.  Without udev it does nothing.
+pub(crate) struct Cookie(Option<Semaphore>);
+
+struct Semaphore {
+    base: u16,
+    id: libc::c_int,
+}
+
+impl Cookie {
+    pub(crate) fn new() -> Self {
+        Self(if makes_nodes() { Semaphore::create() } else { None })
+    }
+
+    pub(crate) fn event_nr(&self, shown: Shown) -> u32 {
+        self.0.as_ref().map_or(0, |s| number(s.base, shown))
+    }
+
+    /// Waits until the rules have run, or until it has taken too long: a udev
+    /// without device-mapper's rules never answers.
+    pub(crate) fn wait(self) {
+        if let Some(s) = &self.0 {
+            let end = Instant::now() + PATIENCE;
+            while Instant::now() < end && s.wait_zero() == Waited::Interrupted {}
+        }
+    }
+}
+
+fn number(base: u16, shown: Shown) -> u32 {
+    let flags = match shown {
+        Shown::Fully => PRIMARY_SOURCE,
+        Shown::Hidden => PRIMARY_SOURCE | HIDDEN,
+    };
+    (flags << 16) | u32::from(base)
+}
+
+impl Default for Cookie {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Waited {
+    Done,
+    Interrupted,
+}
+
+impl Semaphore {
+    fn create() -> Option<Self> {
+        // The key must be unused, and udev's rules take 16 bits of it.
+        let seed = std::process::id() as u16;
+        for n in 0..64u16 {
+            let base = seed.wrapping_mul(251).wrapping_add(n) | 1;
+            let key = (MAGIC << 16) | u32::from(base);
+            // SAFETY: semget has no pointers.
+            let id = unsafe { libc::semget(key as libc::key_t, 1, 0o600 | libc::IPC_CREAT | libc::IPC_EXCL) };
+            if id >= 0 {
+                let s = Self { base, id };
+                // SAFETY: SETVAL takes an int as its fourth argument.
+                if unsafe { libc::semctl(id, 0, libc::SETVAL, 1 as libc::c_int) } < 0 {
+                    return None;
+                }
+                return Some(s);
+            }
+        }
+        None
+    }
+
+    fn wait_zero(&self) -> Waited {
+        let mut op = libc::sembuf {
+            sem_num: 0,
+            sem_op: 0,
+            sem_flg: 0,
+        };
+        let patience = libc::timespec {
+            tv_sec: PATIENCE.as_secs() as libc::time_t,
+            tv_nsec: 0,
+        };
+        // SAFETY: the raw call is what semtimedop(3) makes; `op` and `patience`
+        // live until it returns, and one operation is announced.
+        let r = unsafe {
+            libc::syscall(
+                libc::SYS_semtimedop,
+                self.id,
+                &raw mut op,
+                1usize,
+                &raw const patience,
+            )
+        };
+        if r < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
+            Waited::Interrupted
+        } else {
+            Waited::Done
+        }
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        // SAFETY: IPC_RMID takes no fourth argument.
+        unsafe { libc::semctl(self.id, 0, libc::IPC_RMID) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `dmsetup udevflags` of these: DM_UDEV_PRIMARY_SOURCE_FLAG='1', and the three that
+    /// disable rules.
+    #[test]
+    fn flags_are_the_upper_half() {
+        assert_eq!(number(0x1235, Shown::Fully), 0x0040_1235);
+        assert_eq!(number(0x1235, Shown::Hidden), 0x004e_1235);
+    }
+}

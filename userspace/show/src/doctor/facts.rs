@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is known of a machine when it is judged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent::control::Info;
+use base::log::Trouble;
+use drive::below::Affords;
+use drive::media::Media;
+use drive::nvme::Placement;
+use kernel::module::Kernel;
+use kernel::mounts::Mount;
+use kernel::reply::{Status, TableLine};
+use kernel::streams;
+
+/// What a configuration wants of a device.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub dbpath: PathBuf,
+    pub discard: bool,
+}
+
+/// What files say that there is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    /// That of dsmd.
+    pub path: PathBuf,
+    /// A sentence: it cannot be read, or is wrong.
+    pub wrong: Option<String>,
+    /// By device.
+    pub databases: BTreeMap<String, Wanted>,
+    /// Devices that the table of devices has, and the lines of it that are wrong.
+    pub tab: Vec<String>,
+    pub bad_lines: Vec<String>,
+}
+
+/// What dsmd publishes.
+#[derive(Clone, Debug)]
+pub struct Published {
+    pub age: Duration,
+    pub version: String,
+    pub pid: u32,
+}
+
+#[derive(Debug)]
+pub struct Facts {
+    pub kernel: Kernel,
+    /// The target's version; a sentence: it could not be asked for.
+    pub target: Result<Option<[u32; 3]>, String>,
+    /// Nothing: not permitted to ask device-mapper.
+    pub permitted: bool,
+    pub configuration: Configuration,
+    /// A sentence: nothing is published, or it is old.
+    pub published: Result<Published, String>,
+    /// Without a dsm device: what the disks are.
+    pub disks: Vec<Disk>,
+    pub devices: Vec<Device>,
+    /// This program's.
+    pub version: &'static str,
+}
+
+/// A disk, below a device or alone.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    /// The kernel's name.
+    pub name: String,
+    pub model: Option<String>,
+    pub firmware: Option<String>,
+    /// Write streams, if the kernel has them.
+    pub streams: Option<u32>,
+    /// Of an NVMe namespace, when it could be asked: its handles, and whether it places data.
+    pub handles: Option<u64>,
+    pub placement: Option<Placement>,
+    /// Why it could not be asked.
+    pub silent: Option<String>,
+    pub discard_granularity: Option<u64>,
+    /// Bytes of a discard at most; 0: it takes none.
+    pub discard_max: Option<u64>,
+    /// Somebody uses it.
+    pub used: bool,
+}
+
+impl Disk {
+    pub(crate) fn is_nvme(&self) -> bool {
+        self.name.starts_with("nvme")
+    }
+}
+
+/// A dsm device, that there is or that there should be.
+#[derive(Debug, Default)]
+pub struct Device {
+    pub name: String,
+    /// Nothing: it is not there, or cannot be looked at.
+    pub below: Option<Below>,
+    /// Why there is nothing.
+    pub absent: Option<Absent>,
+    pub agent: Option<Info>,
+    /// What dsmd said last of what is wrong.
+    pub trouble: Option<Trouble>,
+    /// A sentence: why dsmd does not answer.
+    pub silent: Option<String>,
+    pub wanted: Option<Wanted>,
+    /// Of the data directory that dsmd serves or is to serve: where it lies.
+    pub dbpath: Option<Result<(), Misplaced>>,
+    /// How old the last turtle is: when the database made its last checkpoint.
+    pub turtle_age: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// Configured, or asked for; a sentence about what is there.
+    Missing(String),
+    /// Nobody without privileges can tell.
+    Hidden,
+}
+
+/// What the kernel and the drive say of a device.
+#[derive(Debug)]
+pub struct Below {
+    pub status: Status,
+    pub table: TableLine,
+    /// With which the last message was refused.
+    pub error: Option<String>,
+    /// What lies below, if it could be followed.
+    pub stack: Result<streams::Below, String>,
+    /// The tables between could be read.
+    pub followed: bool,
+    pub disks: Vec<Disk>,
+    /// File systems on it, also above volumes.
+    pub mounts: Vec<Mount>,
+    /// The streams that the drive can afford, if it was seen.
+    pub affords: Option<Affords>,
+    /// What the drive says it has written; a sentence: why it does not.
+    pub media: Result<Media, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misplaced {
+    /// A sentence.
+    Wrong(String),
+    /// It could not be looked at.
+    Hidden(String),
+}

@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What people and programs are shown of a device.
+
+use std::collections::HashMap;
+use std::fmt::{Display, Write as _};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use agent::control::{FileInfo, Info};
+use base::sizes;
+pub use base::text::printable;
+use drive::below::Affords;
+use kernel::layout::{self, Layout};
+use kernel::reply::{Checkpoint, Region, Status, StreamCount, TableLine};
+
+/// Bytes in a MiB, as f64.
+const MIB: f64 = 1_048_576.0;
+
+/// Names of files by id.
+pub type Names = HashMap<u64, String>;
+
+/// A table of text: columns are as wide as they need be.
+pub struct Grid {
+    rows: Vec<Vec<String>>,
+    right: &'static [bool],
+}
+
+impl Grid {
+    /// Columns that are `right` are aligned at their end.
+    pub fn new(heading: &[&str], right: &'static [bool]) -> Self {
+        Self {
+            rows: vec![heading.iter().map(|&s| s.to_owned()).collect()],
+            right,
+        }
+    }
+
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    pub fn text(&self) -> String {
+        let columns = self.right.len();
+        let mut widths = vec![0; columns];
+        for row in &self.rows {
+            for (w, cell) in widths.iter_mut().zip(row) {
+                *w = (*w).max(cell.chars().count());
+            }
+        }
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((cell, &w), &right) in row.iter().zip(&widths).zip(self.right) {
+                if !line.is_empty() {
+                    line.push_str("  ");
+                }
+                if right {
+                    write!(line, "{cell:>w$}").expect("strings grow");
+                } else {
+                    write!(line, "{cell:<w$}").expect("strings grow");
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+pub fn mib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / MIB)
+}
+
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        "-".to_owned()
+    } else {
+        format!("{:.1} %", 100.0 * part as f64 / whole as f64)
+    }
+}
+
+/// All that `dsmctl status` knows of a device.
+pub struct Report {
+    pub name: String,
+    /// `major:minor`
+    pub device: String,
+    pub sectors: u64,
+    pub table: TableLine,
+    /// The kernel's name of the device below, when it is known.
+    pub below: String,
+    pub status: Status,
+    /// The dsmd that serves the device.
+    pub agent: Option<Info>,
+    pub regions: Option<Vec<Region>>,
+    pub names: Names,
+    /// The streams that the drive can afford, if it was seen.
+    pub affords: Option<Affords>,
+}
+
+impl Report {
+    fn feature(&self, name: &str) -> &str {
+        self.table.feature(name).unwrap_or("?")
+    }
+
+    fn uses(&self) -> std::collections::BTreeMap<u32, Vec<String>> {
+        let mut uses = layout::uses(&Layout::of(&self.table, &self.status));
+        let mut add = |stream: u8, what: String| uses.entry(stream.into()).or_default().push(what);
+        let Some(agent) = &self.agent else { return uses };
+        for o in agent.objects.iter().filter(|o| o.stream > 0) {
+            add(o.stream, printable(&o.name));
+        }
+        if let Some(auto) = &agent.auto {
+            for (n, stream) in auto.streams.iter().enumerate() {
+                let comes = n < usize::from(auto.mapper_streams);
+                let what = if comes {
+                    "files that come"
+                } else {
+                    "files that stay open"
+                };
+                add(*stream, what.to_owned());
+            }
+        }
+        uses
+    }
+
+    fn source(&self) -> &'static str {
+        match self.status.source.as_str() {
+            "queue" => "told by the device's queue",
+            "leaves" => "told by the disks below",
+            "machine" => "told by the disks below, lowered to what every disk here takes",
+            "stacked" => "what lies below does not tell",
+            "kernel" if self.status.hints_unsupported => {
+                "this kernel has neither write streams nor lifetime hints"
+            }
+            "kernel" => "this kernel has no write streams",
+            "none" => "the device has none",
+            _ => "",
+        }
+    }
+
+    /// The people's form.
+    pub fn text(&self) -> String {
+        let s = &self.status;
+        let mut lines: Vec<(&str, String)> = vec![
+            (
+                "device",
+                format!(
+                    "{}, {} MiB at sector {} of {}",
+                    self.device,
+                    mib(self.sectors * 512),
+                    self.table.start,
+                    self.below
+                ),
+            ),
+            (
+                "policy",
+                if s.policy == s.layout {
+                    s.policy.clone()
+                } else {
+                    format!("{}, with the streams of {}", s.policy, s.layout)
+                },
+            ),
+            (
+                "groups",
+                format!(
+                    "K {}, alpha {}, prediction {}, range {}, primary filter {}",
+                    s.groups,
+                    self.feature("alpha"),
+                    self.feature("prediction"),
+                    self.feature("range"),
+                    self.feature("primary_filter")
+                ),
+            ),
+            (
+                "streams",
+                format!("{} used of {} ({})", s.streams, s.device_streams, self.source()),
+            ),
+            (
+                "table",
+                format!(
+                    "{} files, {} regions, {} extents, generation {}",
+                    s.files, s.regions, s.extents, s.generation
+                ),
+            ),
+            ("checkpoints", s.windows.to_string()),
+            ("window", format!("{:.1} s old", s.window_ms as f64 / 1000.0)),
+            (
+                "unmapped",
+                format!(
+                    "{} writes, {} MiB, {} of all written bytes",
+                    s.unmapped_writes,
+                    mib(s.unmapped_sectors * 512),
+                    percent(s.unmapped_sectors, s.sectors())
+                ),
+            ),
+            ("split bios", s.split.to_string()),
+            ("agent", self.agent_text()),
+        ];
+        lines.extend(self.affords_text().map(|text| ("affords", text)));
+        lines.extend(self.server_text().map(|text| ("server", text)));
+        lines.extend(self.discard_text().into_iter().map(|text| ("discards", text)));
+        if s.foreign > 0 {
+            lines.push((
+                "foreign",
+                format!("{} writes kept their own stream or hint", s.foreign),
+            ));
+        }
+        if let Some(u) = s.upload {
+            lines.push((
+                "upload",
+                format!(
+                    "{} under way, {} files, {} extents, idle for {:.1} s",
+                    u.number,
+                    u.files,
+                    u.extents,
+                    u.idle_ms as f64 / 1000.0
+                ),
+            ));
+        }
+        let mut text = format!("{}\n", self.name);
+        for (name, value) in lines {
+            writeln!(text, "  {name:<12} {value}").expect("strings grow");
+        }
+        text.push('\n');
+        text.push_str(&self.streams_text());
+        if let Some(regions) = &self.regions {
+            text.push('\n');
+            text.push_str(&regions_text(regions, &self.names));
+        }
+        text
+    }
+
+    /// What the drive affords, and that it is not what is used.
+    fn affords_text(&self) -> Option<String> {
+        let a = self.affords.as_ref()?;
+        let used = self.status.streams;
+        let more = match a.too_many(used) {
+            Some((open, _)) => format!("; the {used} in use hold {open}"),
+            None => String::new(),
+        };
+        Some(format!("{}{more}", printable(&a.why)))
+    }
+
+    fn agent_text(&self) -> String {
+        let Some(a) = &self.agent else {
+            return "no dsmd serves this device".to_owned();
+        };
+        let served = format!("dsmd {} serves {}: ", a.pid, printable(&a.dbpath));
+        if self.status.has_boundaries() {
+            format!(
+                "{served}{} of {} files have a boundary, {} have outgrown it",
+                a.boundaries, a.files, a.outgrown
+            )
+        } else {
+            format!("{served}{} files", a.files)
+        }
+    }
+
+    /// What is discarded, or why nothing is, and what it took.
+    fn discard_text(&self) -> Vec<String> {
+        let d = &self.status.discard;
+        let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
+            return match d.state.as_str() {
+                "on" => vec!["on, and no dsmd uses it".to_owned()],
+                _ => Vec::new(),
+            };
+        };
+        let state = match (&i.off, i.waiting) {
+            (Some(why), _) => format!("none: {}", printable(why)),
+            (None, 1..) => format!("none: {} more checkpoints are waited for", i.waiting),
+            (None, 0) => format!("follow the checkpoints of {} files", i.files),
+        };
+        let mut lines = vec![state];
+        lines.extend(i.warning.as_deref().map(printable));
+        if i.freed_bytes > 0 {
+            lines.push(format!(
+                "{} MiB freed: {} MiB sent, {} MiB short, {} MiB without a place, {} MiB too late, {} MiB wait",
+                mib(i.freed_bytes),
+                mib(i.sent_bytes),
+                mib(i.short_bytes),
+                mib(i.unplaced_bytes),
+                mib(i.dropped_bytes),
+                mib(i.queued_bytes)
+            ));
+        }
+        if d.state == "on" {
+            let pieces = match d.granularity {
+                0..=16384 => String::new(),
+                n => format!(
+                    "; pieces of {} from {} on, {} MiB owed",
+                    sizes::shown(n),
+                    sizes::shown(d.alignment),
+                    mib(d.owed_sectors * 512)
+                ),
+            };
+            lines.push(format!(
+                "{} MiB discarded, {} MiB refused as written, {} MiB too few at a time, {} failed{pieces}; {} writes waited, {} µs at most",
+                mib(d.discarded_sectors * 512),
+                mib(d.refused_sectors * 512),
+                mib(d.short_sectors * 512),
+                d.failed,
+                d.held,
+                d.held_us
+            ));
+            lines.push(format!(
+                "a look takes {} ms, a checkpoint's discards {} ms, 256 of them {} µs at most, {} times a second at most",
+                i.look_ms, i.send_ms, d.longest_us, i.commands_per_second
+            ));
+        }
+        lines
+    }
+
+    /// The server that dsmd asks.
+    fn server_text(&self) -> Option<String> {
+        let s = self.agent.as_ref()?.server.as_ref()?;
+        let state = match (s.connected, s.catalog) {
+            (false, _) => "does not answer",
+            (true, true) => "tells which file is whose",
+            (true, false) => "does not tell which file is whose",
+        };
+        Some(format!(
+            "{} {} {state}",
+            printable(&s.address),
+            printable(&s.version)
+        ))
+    }
+
+    fn streams_text(&self) -> String {
+        let mut grid = Grid::new(
+            &["STREAM", "USED FOR", "WRITES", "MiB", "SHARE"],
+            &[true, false, true, true, true],
+        );
+        let all = self.status.sectors();
+        let mut uses = self.uses();
+        let mut row = |stream: u32, used_for: Vec<String>, writes: u64, sectors: u64| {
+            let used_for = match used_for.as_slice() {
+                [] if stream == 0 => "not stamped".to_owned(),
+                [] => "an earlier layout".to_owned(),
+                uses => uses.join(", "),
+            };
+            grid.row(vec![
+                stream.to_string(),
+                used_for,
+                writes.to_string(),
+                mib(sectors * 512),
+                percent(sectors, all),
+            ]);
+        };
+        let mut counts: Vec<&StreamCount> = self.status.per_stream.iter().collect();
+        counts.sort_by_key(|c| c.stream);
+        for c in counts {
+            // Streams without a write that come before it.
+            let after = uses.split_off(&c.stream);
+            for (stream, used_for) in std::mem::replace(&mut uses, after) {
+                row(stream, used_for, 0, 0);
+            }
+            let used_for = uses.remove(&c.stream).unwrap_or_default();
+            row(c.stream, used_for, c.writes, c.sectors);
+        }
+        for (stream, used_for) in uses {
+            row(stream, used_for, 0, 0);
+        }
+        grid.text()
+    }
+
+    /// The programs' form, see the help of `dsmctl status`.
+    pub fn json(&self) -> Value {
+        let mut v = to_map(&self.status);
+        v.insert("name".into(), self.name.clone().into());
+        v.insert("device".into(), self.device.clone().into());
+        v.insert("sectors".into(), self.sectors.into());
+        v.insert("below".into(), self.below.clone().into());
+        v.insert("start".into(), self.table.start.into());
+        let features: Map<String, Value> = self
+            .table
+            .features
+            .iter()
+            .map(|(n, value)| {
+                let number = value.parse::<u64>();
+                (
+                    n.clone(),
+                    number.map_or_else(|_| value.clone().into(), Value::from),
+                )
+            })
+            .collect();
+        v.insert("features".into(), features.into());
+        let mut uses = self.uses();
+        let streams: Vec<Value> = self
+            .status
+            .per_stream
+            .iter()
+            .map(|c| {
+                let mut stream = to_map(c);
+                stream.insert(
+                    "used_for".into(),
+                    uses.remove(&c.stream).unwrap_or_default().into(),
+                );
+                stream.into()
+            })
+            .collect();
+        v.insert("streams".into(), streams.into());
+        v.insert("agent".into(), serde_json::json!(self.agent));
+        v.insert("affords".into(), serde_json::json!(self.affords));
+        if let Some(regions) = &self.regions {
+            let list: Vec<Value> = regions.iter().map(|r| region_json(r, &self.names)).collect();
+            v.insert("region_list".into(), list.into());
+        }
+        v.into()
+    }
+}
+
+fn to_map(v: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(v) {
+        Ok(Value::Object(map)) => map,
+        _ => unreachable!("the structs of status serialize to objects"),
+    }
+}
+
+fn region_json(r: &Region, names: &Names) -> Value {
+    let mut v = to_map(r);
+    v.insert("file".into(), names.get(&r.id).cloned().into());
+    v.into()
+}
+
+pub fn or_dash(v: Option<impl Display>) -> String {
+    v.map_or_else(|| "-".to_owned(), |v| v.to_string())
+}
+
+/// A row for each region, files in the order of their names.
+pub(crate) fn regions_text(regions: &[Region], names: &Names) -> String {
+    rows_text(&regions.iter().collect::<Vec<_>>(), names)
+}
+
+fn rows_text(regions: &[&Region], names: &Names) -> String {
+    let mut grid = Grid::new(
+        &[
+            "FILE", "CLASS", "SIDE", "MiB", "PAGES", "HOTNESS", "GROUP", "NEXT", "STREAM",
+        ],
+        &[false, false, false, true, true, true, true, true, true],
+    );
+    let mut rows: Vec<(String, &Region)> = regions
+        .iter()
+        .map(|&r| {
+            let name = names
+                .get(&r.id)
+                .map_or_else(|| r.id.to_string(), |n| printable(n));
+            (name, r)
+        })
+        .collect();
+    // Stable: bottom stays before top.
+    rows.sort_by(|a, b| a.0.cmp(&b.0));
+    for (name, r) in rows {
+        grid.row(vec![
+            name,
+            r.class.to_string(),
+            r.side.to_string(),
+            mib(r.bytes),
+            r.pages.to_string(),
+            or_dash(r.hotness.map(|h| format!("{h:.3}"))),
+            r.group.to_string(),
+            r.next.to_string(),
+            r.stream.to_string(),
+        ]);
+    }
+    grid.text()
+}
+
+/// A row for each region that was written in its last window, and how many were
+/// not.
+pub fn written_text(regions: &[Region], names: &Names) -> String {
+    let (written, idle): (Vec<&Region>, Vec<&Region>) = regions.iter().partition(|r| r.pages > 0);
+    let rest = match idle.len() {
+        0 => String::new(),
+        1 => "1 region more was not written\n".to_owned(),
+        n => format!("{n} regions more were not written\n"),
+    };
+    rows_text(&written, names) + &rest
+}
+
+/// A row for each file that can have a boundary.
+pub fn boundaries_text(files: &[FileInfo]) -> String {
+    let mut grid = Grid::new(
+        &["FILE", "CLASS", "BYTES", "BOUNDARY", ""],
+        &[false, false, true, true, false],
+    );
+    for f in files.iter().filter(|f| f.class.has_boundary()) {
+        grid.row(vec![
+            printable(&f.path),
+            f.class.to_string(),
+            f.size.to_string(),
+            or_dash(f.boundary),
+            if f.outgrown { "outgrown" } else { "" }.to_owned(),
+        ]);
+    }
+    grid.text()
+}
+
+/// The line above the regions after a checkpoint.
+pub fn checkpoint_text(c: &Checkpoint) -> String {
+    format!(
+        "checkpoint {}  window {:.1} s  written regions {}, moved {}\n",
+        c.window,
+        c.ms as f64 / 1000.0,
+        c.written,
+        c.moved
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            name: "dsm".into(),
+            device: "253:0".into(),
+            sectors: 2_097_152,
+            table: "259:0 0 6 policy dsm alpha 3 stream_base 1".parse().unwrap(),
+            below: "nvme0n1".into(),
+            agent: None,
+            status: "version 1 policy dsm layout dsm groups 2 device_streams 6 source queue \
+                streams 6 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+                unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
+                stream 0 1 0 stream 3 10 6144 stream 9 1 0"
+                .parse()
+                .unwrap(),
+            regions: Some(vec![
+                "7 collection 4096 bottom 4096 1 4096 -1.5 2 1 3 5 1"
+                    .parse()
+                    .unwrap(),
+                "7 collection 4096 top 0 0 0 - 1 1 3 5 0".parse().unwrap(),
+                "3 journal - bottom 1048576 0 0 - - - 2 2 0".parse().unwrap(),
+            ]),
+            names: [(7, "collection-0-1.wt".to_owned())].into(),
+            affords: None,
+        }
+    }
+
+    #[test]
+    fn the_peoples_form() {
+        assert_eq!(
+            report().text(),
+            "\
+dsm
+  device       253:0, 1024.0 MiB at sector 0 of nvme0n1
+  policy       dsm
+  groups       K 2, alpha 3, prediction ?, range ?, primary filter ?
+  streams      6 used of 6 (told by the device's queue)
+  table        2 files, 3 regions, 4 extents, generation 1
+  checkpoints  2
+  window       41.2 s old
+  unmapped     2 writes, 1.0 MiB, 33.3 % of all written bytes
+  split bios   0
+  agent        no dsmd serves this device
+
+STREAM  USED FOR                 WRITES  MiB    SHARE
+     0  not stamped                   1  0.0    0.0 %
+     1  other, unmapped               0  0.0    0.0 %
+     2  journal, primary, oplog       0  0.0    0.0 %
+     3  collection group 1           10  3.0  100.0 %
+     4  collection group 2            0  0.0    0.0 %
+     5  index group 1                 0  0.0    0.0 %
+     6  index group 2                 0  0.0    0.0 %
+     9  an earlier layout             1  0.0    0.0 %
+
+FILE               CLASS       SIDE    MiB  PAGES  HOTNESS  GROUP  NEXT  STREAM
+3                  journal     bottom  1.0      0        -      -     -       2
+collection-0-1.wt  collection  bottom  0.0      1   -1.500      2     1       3
+collection-0-1.wt  collection  top     0.0      0        -      1     1       3
+"
+        );
+    }
+
+    #[test]
+    fn what_a_window_wrote() {
+        let r = report();
+        assert_eq!(
+            written_text(r.regions.as_ref().unwrap(), &r.names),
+            "\
+FILE               CLASS       SIDE    MiB  PAGES  HOTNESS  GROUP  NEXT  STREAM
+collection-0-1.wt  collection  bottom  0.0      1   -1.500      2     1       3
+2 regions more were not written
+"
+        );
+    }
+
+    #[test]
+    fn the_programs_form() {
+        let v = report().json();
+        assert_eq!(v["policy"], "dsm");
+        assert_eq!(v["streams_used"], 6);
+        assert_eq!(v["features"]["alpha"], 3);
+        assert_eq!(v["streams"][1]["stream"], 3);
+        assert_eq!(v["streams"][1]["sectors"], 6144);
+        assert_eq!(v["streams"][1]["used_for"][0], "collection group 1");
+        assert_eq!(v["region_list"][0]["file"], "collection-0-1.wt");
+        assert_eq!(v["region_list"][0]["hotness"], -1.5);
+        assert_eq!(v["region_list"][2]["file"], Value::Null);
+        assert_eq!(v["region_list"][2]["group"], Value::Null);
+    }
+
+    #[test]
+    fn names_do_not_command_the_terminal() {
+        let mut r = report();
+        r.names.insert(3, "a\u{1b}[2J".into());
+        assert!(r.text().contains("a\\u{1b}[2J"));
+    }
+
+    #[test]
+    fn the_heading_of_a_checkpoint() {
+        let c = "window 3 ms 12345 written 9 moved 2".parse().unwrap();
+        assert_eq!(
+            checkpoint_text(&c),
+            "checkpoint 3  window 12.3 s  written regions 9, moved 2\n"
+        );
+    }
+}

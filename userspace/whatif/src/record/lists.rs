@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What WiredTiger's checkpoints list as free, as far as it has changed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use dbpath::avail::{self, Cookie, FileEntry, FreeList, Kind};
+use dbpath::walk::Root;
+
+/// What a look has found of a file whose checkpoint is another one.
+pub(super) type Change = (PathBuf, Option<FreeList>);
+
+#[derive(Default)]
+pub(super) struct Lists {
+    known: HashMap<PathBuf, Cookie>,
+    /// Why none are read, or why blocks of this database cannot be discarded.
+    pub refused: Option<String>,
+    over: bool,
+}
+
+impl Lists {
+    /// For a directory that no WiredTiger has.
+    pub(super) fn none() -> Self {
+        Self {
+            over: true,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// The lists that have changed; `None`: nothing could be read this time.
+    pub(super) fn look(&mut self, root: &Root) -> Option<Vec<Change>> {
+        let known = &self.known;
+        let changed = |f: &FileEntry| f.cookie.is_some() && f.cookie.as_ref() != known.get(&f.path);
+        let (snapshot, lists) = match avail::read(root, &mut |f| changed(f)) {
+            Ok(read) => read,
+            Err(e) => {
+                self.over = e.kind == Kind::Unsupported;
+                self.refused = Some(e.message);
+                return None;
+            }
+        };
+        self.refused = snapshot.may_discard().err().map(|e| e.message);
+        let mut changes = Vec::new();
+        for (file, list) in snapshot.files.iter().zip(lists) {
+            match (list, &file.cookie) {
+                (Some(Ok(list)), Some(cookie)) => {
+                    self.known.insert(file.path.clone(), cookie.clone());
+                    changes.push((file.path.clone(), Some(list)));
+                }
+                // It is another checkpoint than the one known, and is not known.
+                (Some(_), _) | (None, None) => {
+                    if self.forget(&file.path) {
+                        changes.push((file.path.clone(), None));
+                    }
+                }
+                (None, Some(_)) => {}
+            }
+        }
+        Some(changes)
+    }
+
+    fn forget(&mut self, path: &Path) -> bool {
+        self.known.remove(path).is_some()
+    }
+}

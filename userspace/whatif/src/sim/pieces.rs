@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! In which pieces the target discards, as `dm-dsm/granule.c` and `owed.c` have it: of a
+//! file, which stands for the drive.
+
+use std::ops::Range;
+
+use crate::flash::PAGE;
+
+/// Smaller ones the target does not send.
+pub const LEAST: u64 = 16 << 10;
+
+/// What becomes of pages that may be discarded, and are too few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// They are dropped.
+    Never,
+    /// They are discarded with what is around them, unless they were written.
+    UntilWritten,
+    /// The same, also when they were written: this loses data.
+    ForEver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Bytes, at least.
+    pub least: u64,
+    /// The length is a multiple of so many pages, and the start of these.
+    unit: u64,
+    align: u64,
+    pub owed: Owed,
+}
+
+impl Pieces {
+    /// As the target discards on a drive that wants this, in bytes.
+    pub fn of(granularity: u64, alignment: u64) -> Self {
+        let owed = if granularity.max(alignment) > LEAST {
+            Owed::UntilWritten
+        } else {
+            Owed::Never
+        };
+        Self::new(LEAST, granularity, alignment, owed)
+    }
+
+    pub fn new(least: u64, granularity: u64, alignment: u64, owed: Owed) -> Self {
+        let pages = |bytes: u64| bytes.div_ceil(PAGE).max(1);
+        let (unit, align) = (pages(granularity), pages(alignment));
+        let unit = unit.max(align);
+        Self {
+            least,
+            unit,
+            align: if unit % align == 0 { align } else { unit },
+            owed,
+        }
+    }
+
+    /// How many pages beside a run may be discarded with it, at each end.
+    pub fn reach(&self) -> u64 {
+        self.unit
+    }
+
+    fn up(&self, page: u64) -> u64 {
+        page.next_multiple_of(self.align)
+    }
+
+    fn down(&self, page: u64) -> u64 {
+        page / self.align * self.align
+    }
+
+    /// What is sent of a run of pages.
+    pub fn cut(&self, run: &Range<u64>) -> Option<Range<u64>> {
+        let start = self.up(run.start);
+        let length = run.end.saturating_sub(start) / self.unit * self.unit;
+        self.long(start..start + length)
+    }
+
+    /// What is sent of a run, all around which may be discarded as well.
+    pub(crate) fn cover(&self, run: &Range<u64>, around: &Range<u64>) -> Option<Range<u64>> {
+        let (low, high) = (self.up(around.start), self.down(around.end));
+        let (start, end) = (run.start.max(low), run.end.min(high));
+        if start >= end {
+            return None;
+        }
+        let mut first = self.down(start);
+        let mut length = (end - first).next_multiple_of(self.unit);
+        if first + length > high {
+            first = high.saturating_sub(length).max(low);
+            length = (high - first) / self.unit * self.unit;
+        }
+        let before = (start - first) / self.unit * self.unit;
+        self.long(first + before..first + length.max(before))
+    }
+
+    fn long(&self, run: Range<u64>) -> Option<Range<u64>> {
+        let pages = run.end - run.start;
+        (pages > 0 && pages * PAGE >= self.least).then_some(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init)]
+    use super::*;
+
+    #[test]
+    fn what_is_cut() {
+        let p = Pieces::of(4096, 4096);
+        assert_eq!(p.owed, Owed::Never);
+        assert_eq!(p.cut(&(3..8)), Some(3..8));
+        assert_eq!(p.cut(&(3..6)), None, "12 KiB");
+        let p = Pieces::of(128 << 10, 128 << 10);
+        assert_eq!((p.owed, p.reach()), (Owed::UntilWritten, 32));
+        assert_eq!(p.cut(&(3..100)), Some(32..96));
+        assert_eq!(p.cut(&(3..64)), Some(32..64));
+        assert_eq!(p.cut(&(40..90)), None);
+        let p = Pieces::of(128 << 10, 4096);
+        assert_eq!(p.cut(&(3..100)), Some(3..99));
+        // An alignment that is greater counts for both.
+        assert_eq!(Pieces::of(4096, 64 << 10).cut(&(3..40)), Some(16..32));
+    }
+
+    #[test]
+    fn what_is_covered() {
+        let p = Pieces::of(128 << 10, 128 << 10);
+        assert_eq!(p.cover(&(40..41), &(32..64)), Some(32..64));
+        assert_eq!(p.cover(&(40..41), &(33..64)), None);
+        assert_eq!(p.cover(&(40..65), &(0..127)), Some(32..96));
+        assert_eq!(p.cover(&(40..65), &(0..95)), Some(32..64));
+        assert_eq!(p.cover(&(70..80), &(0..95)), None);
+        let p = Pieces::of(128 << 10, 4096);
+        assert_eq!(p.cover(&(40..41), &(9..64)), Some(32..64), "it begins earlier");
+        assert_eq!(p.cover(&(40..41), &(33..64)), None);
+        assert_eq!(p.cover(&(40..41), &(33..66)), Some(34..66));
+        assert_eq!(p.cover(&(40..41), &(0..100)), Some(40..72));
+    }
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The placement policies, by name.
+
+mod autostream;
+mod filestream;
+mod kernel;
+mod objects;
+mod oracle;
+mod plain;
+mod rules;
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::files::Files;
+use super::play::Request;
+use super::profile::Profile;
+use super::{Model, SimError};
+use crate::trace::{FileNo, Trace};
+use ::filestream::divider::Modules;
+use kernel::{Features, Kernel, KernelPolicy, Prediction, Range};
+
+/// 1 and more; 0 is a write without a stream.
+pub type Stream = u8;
+
+pub trait Policy {
+    fn named(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
+    fn deleted(&mut self, _files: &Files, _file: FileNo, _us: u64) {}
+    /// In the trace, the writes that follow carry this stream.
+    fn placed(&mut self, _stream: Stream) {}
+    /// A write begins; its pages follow.
+    fn request(&mut self, _files: &Files, _request: &Request) {}
+    fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream;
+    fn load_end(&mut self, _files: &Files, _us: u64) {}
+    fn checkpoint(&mut self, _files: &Files, _us: u64) {}
+    /// Group and stream of the bottom and the top of a file, for those that have groups.
+    fn groups(&self, _file: FileNo) -> Option<[(u8, Stream); 2]> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum PolicyKind {
+    Kernel(Features),
+    /// The layout that the drive can afford.
+    Auto,
+    PerFile,
+    Extension,
+    AutoStreamSfr {
+        decay: Option<f64>,
+    },
+    AutoStreamMq,
+    FileStream {
+        seconds: Option<f64>,
+        modules: Modules,
+    },
+    PerObject,
+    Rules,
+    Recorded,
+    Oracle,
+}
+
+/// A policy as the command line names it: `NAME[:FEATURE=VALUE,...]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    kind: PolicyKind,
+    text: String,
+}
+
+/// Name and source of each.
+pub const ALL: [(&str, &str); 16] = [
+    ("none", "the drive without streams"),
+    ("file", "DSM paper, sec. 3.1: a stream for each type of file"),
+    ("boundary", "DSM paper, Fig. 4"),
+    ("dsm", "DSM paper, Figs. 7 and 9: dm-dsm/policies.c"),
+    (
+        "per-file",
+        "DSM paper, sec. 3.2: a stream for each file while streams last",
+    ),
+    ("f2fs", "F2FS: hot, warm and cold by file extension"),
+    (
+        "autostream-sfr",
+        "AutoStream (SYSTOR '17): sequentiality, frequency, recency",
+    ),
+    ("autostream-mq", "AutoStream (SYSTOR '17): multi-queue"),
+    (
+        "filestream",
+        "FileStream (HotStorage '21): mapper, remapper, divider",
+    ),
+    (
+        "per-object",
+        "Don't mix pages with different lifetimes (EDBT '18), knowing the run",
+    ),
+    (
+        "life",
+        "files of all types by how soon they are written anew: dm-dsm/life.c",
+    ),
+    ("rules", "the objects of --rules"),
+    ("recorded", "the streams that the writes of the trace carry"),
+    ("oracle", "when each page is written next, knowing the run"),
+    ("auto", "the most streams that the drive can afford"),
+    ("autostream", "autostream-sfr"),
+];
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    #[error("there is no policy '{0}'; there are auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, life, rules, recorded and oracle")]
+    Name(String),
+    #[error("policy {0} has no feature '{1}'")]
+    Feature(String, String),
+    #[error("policy {0}: {1} '{2}': it must be {3}")]
+    Value(String, String, String, &'static str),
+}
+
+impl Spec {
+    /// What is compared when nothing is asked for.
+    pub fn all(rules: bool) -> Vec<Self> {
+        ALL.iter()
+            .filter(|(name, _)| {
+                !["auto", "autostream", "recorded"].contains(name) && (rules || *name != "rules")
+            })
+            .map(|(name, _)| name.parse().expect("the names are known"))
+            .collect()
+    }
+
+    pub fn source(&self) -> &'static str {
+        let name = self.text.split(':').next().unwrap_or_default();
+        ALL.iter()
+            .find(|(n, _)| *n == name)
+            .map_or("", |(_, source)| source)
+    }
+
+    /// As it was given.
+    pub fn name(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_auto(&self) -> bool {
+        self.kind == PolicyKind::Auto
+    }
+
+    /// What the module has, and a user can choose.
+    pub fn is_of_the_module(&self) -> bool {
+        matches!(self.kind, PolicyKind::Kernel(_) | PolicyKind::Auto)
+    }
+
+    fn kind(&self, model: &Model, profile: &Profile) -> PolicyKind {
+        match self.kind {
+            PolicyKind::Auto => {
+                let choice = model.choose(model.wanted_pages(profile));
+                PolicyKind::Kernel(Features::of_layout(choice.layout))
+            }
+            kind => kind,
+        }
+    }
+
+    /// Streams that it uses at most.
+    pub fn streams(&self, model: &Model, profile: &Profile) -> u8 {
+        match self.kind(model, profile) {
+            PolicyKind::Kernel(f) => f.streams(model.streams),
+            _ => model.streams,
+        }
+    }
+
+    pub fn build<'a>(
+        &self,
+        trace: &Trace,
+        model: &'a Model,
+        profile: &Profile,
+    ) -> Result<Box<dyn Policy + 'a>, SimError> {
+        let n = model.streams;
+        Ok(match self.kind(model, profile) {
+            PolicyKind::Kernel(features) => Box::new(Kernel::new(features, n)),
+            PolicyKind::Auto => unreachable!("kind() has chosen"),
+            PolicyKind::PerFile => Box::new(plain::PerFile::new(n)),
+            PolicyKind::Extension => Box::new(plain::Extension::new(n)),
+            PolicyKind::AutoStreamSfr { decay } => Box::new(autostream::Sfr::new(n, decay, profile)),
+            PolicyKind::AutoStreamMq => Box::new(autostream::MultiQueue::new(n)),
+            PolicyKind::FileStream { seconds, modules } => {
+                Box::new(filestream::Adapter::new(n, seconds, modules, profile))
+            }
+            PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
+            PolicyKind::Recorded if !trace.has_streams() => return Err(SimError::NoStreams),
+            PolicyKind::Recorded => Box::new(plain::Recorded::default()),
+            PolicyKind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
+            PolicyKind::Oracle => Box::new(oracle::Oracle::new(trace, model, profile)?),
+        })
+    }
+
+    /// Bytes of memory that it takes for each page that is written.
+    pub(crate) fn bytes_per_write(&self) -> u64 {
+        u64::from(self.kind == PolicyKind::Oracle)
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (name, features) = text.split_once(':').unwrap_or((text, ""));
+        let mut kind = match name {
+            "auto" => PolicyKind::Auto,
+            "none" => PolicyKind::Kernel(Features::of(KernelPolicy::None)),
+            "file" => PolicyKind::Kernel(Features::of(KernelPolicy::File)),
+            "boundary" => PolicyKind::Kernel(Features::of(KernelPolicy::Boundary)),
+            "dsm" => PolicyKind::Kernel(Features::of(KernelPolicy::Dsm)),
+            "per-file" => PolicyKind::PerFile,
+            "f2fs" => PolicyKind::Extension,
+            "autostream" | "autostream-sfr" => PolicyKind::AutoStreamSfr { decay: None },
+            "autostream-mq" => PolicyKind::AutoStreamMq,
+            "filestream" => PolicyKind::FileStream {
+                seconds: None,
+                modules: Modules::All,
+            },
+            "per-object" => PolicyKind::PerObject,
+            "life" => PolicyKind::Kernel(Features::of(KernelPolicy::Life)),
+            "rules" => PolicyKind::Rules,
+            "recorded" => PolicyKind::Recorded,
+            "oracle" => PolicyKind::Oracle,
+            _ => return Err(SpecError::Name(name.to_owned())),
+        };
+        for feature in features.split(',').filter(|f| !f.is_empty()) {
+            let (key, value) = feature.split_once('=').unwrap_or((feature, ""));
+            set(&mut kind, key, value).map_err(|must| match must {
+                Some(must) => SpecError::Value(name.to_owned(), key.to_owned(), value.to_owned(), must),
+                None => SpecError::Feature(name.to_owned(), key.to_owned()),
+            })?;
+        }
+        Ok(Self {
+            kind,
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// `Err(None)`: there is no such feature; otherwise what the value must be.
+fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'static str>> {
+    match (kind, key) {
+        (PolicyKind::Kernel(f), "streams") if f.policy != KernelPolicy::None => {
+            f.streams = Some(number(value, 1, 255).ok_or(Some("a number from 1 to 255"))? as u8);
+            Ok(())
+        }
+        (PolicyKind::Kernel(f), "groups") if matches!(f.policy, KernelPolicy::Dsm | KernelPolicy::Life) => {
+            f.groups = number(value, 2, 16).ok_or(Some("a number from 2 to 16"))?;
+            Ok(())
+        }
+        (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::Dsm => set_dsm(f, key, value),
+        (PolicyKind::FileStream { modules, .. }, "modules") => {
+            *modules = match value {
+                "mapper" => Modules::Mapper,
+                "remapper" => Modules::Remapper,
+                "halves" => Modules::Halves,
+                "all" => Modules::All,
+                _ => return Err(Some("mapper, remapper, halves or all")),
+            };
+            Ok(())
+        }
+        (PolicyKind::FileStream { seconds, .. }, "t") => {
+            *seconds = Some(positive(value).ok_or(Some("a number of seconds above 0"))?);
+            Ok(())
+        }
+        (PolicyKind::AutoStreamSfr { decay }, "decay") => {
+            *decay = Some(positive(value).ok_or(Some("a number of windows above 0"))?);
+            Ok(())
+        }
+        _ => Err(None),
+    }
+}
+
+fn set_dsm(f: &mut Features, key: &str, value: &str) -> Result<(), Option<&'static str>> {
+    match key {
+        "alpha" => f.alpha = Some(number(value, 2, 64).ok_or(Some("a number from 2 to 64"))?),
+        "prediction" => {
+            f.prediction = match value {
+                "off" => Prediction::Off,
+                "predicted" => Prediction::Predicted,
+                "computed" => Prediction::Computed,
+                "literal" => Prediction::Literal,
+                _ => return Err(Some("off, predicted, computed or literal")),
+            }
+        }
+        "range" => {
+            f.range = match value {
+                "written" => Range::Written,
+                "region" => Range::Region,
+                _ => return Err(Some("written or region")),
+            }
+        }
+        "primary_filter" => {
+            f.primary_filter = match value {
+                "on" => true,
+                "off" => false,
+                _ => return Err(Some("on or off")),
+            }
+        }
+        "threshold1" => f.threshold1 = number(value, 0, 20000).ok_or(Some("0 to 20000, in 0.01 %"))?,
+        "threshold2" => f.threshold2 = number(value, 0, 10000).ok_or(Some("0 to 10000, in 0.01 %"))?,
+        _ => return Err(None),
+    }
+    Ok(())
+}
+
+fn number(s: &str, min: u32, max: u32) -> Option<u32> {
+    s.parse().ok().filter(|n| (min..=max).contains(n))
+}
+
+fn positive(s: &str) -> Option<f64> {
+    s.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0)
+}

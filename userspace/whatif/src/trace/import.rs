@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Traces that other programs write: fio's iologs (versions 2 and 3) and the text
+//! of blkparse.
+//!
+//! In an iolog, files are those that it names.  blkparse knows sectors only, so
+//! that a device is one file of class `other`: policies that look at files have
+//! nothing to go by.  Neither has checkpoints.
+
+use std::io::{self, BufRead};
+
+use thiserror::Error;
+
+use super::{Builder, EventError, Trace};
+
+const SECTOR: u64 = 512;
+
+#[derive(Debug, Error)]
+pub enum ImportError {
+    #[error("line {0}: {1}")]
+    Line(usize, Wrong),
+    #[error("there is no write in it that blkparse calls queued (Q)")]
+    NoQueued,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+#[derive(Debug, Error)]
+pub enum Wrong {
+    #[error("'{0}' is not what fio writes: [<ms>] <file> <action> [<offset> <length>]")]
+    Fio(String),
+    #[error(transparent)]
+    Event(#[from] EventError),
+}
+
+pub(crate) const FIO: &str = "fio version ";
+
+/// An iolog.  Version 2 has no times but `wait`, in microseconds; version 3 has
+/// milliseconds in front of each line.
+pub fn fio(memory: u64, input: impl BufRead) -> Result<Trace, ImportError> {
+    let mut builder = Builder::within(memory);
+    let (mut us, mut timed) = (0, false);
+    for (n, line) in input.lines().enumerate() {
+        let line = line?;
+        if n == 0 {
+            timed = line.starts_with("fio version 3");
+            continue;
+        }
+        fio_line(&mut builder, &line, timed, &mut us).map_err(|e| ImportError::Line(n + 1, e))?;
+    }
+    Ok(builder.finish())
+}
+
+fn fio_line(builder: &mut Builder, line: &str, timed: bool, us: &mut u64) -> Result<(), Wrong> {
+    let wrong = || Wrong::Fio(line.chars().take(60).collect());
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    let number = |s: &str| s.parse::<u64>().map_err(|_| wrong());
+    if timed && !words.is_empty() {
+        *us = number(words.remove(0))?.saturating_mul(1000);
+    }
+    match words.as_slice() {
+        [file, "write", offset, length] => builder.write(*us, file, number(offset)?, number(length)?)?,
+        [file, "trim", offset, length] => builder.discard(*us, file, number(offset)?, number(length)?)?,
+        ["wait", time] | [_, "wait", time] | [_, "wait", time, _] => *us = us.saturating_add(number(time)?),
+        [_, "read" | "sync" | "datasync", ..] | [_, "add" | "open" | "close"] | [] => {}
+        _ => return Err(wrong()),
+    }
+    Ok(())
+}
+
+/// Whether a line looks as blkparse's do: `8,0 1 1 0.000000000 697 Q W 223490 + 8 [name]`.
+pub(crate) fn is_blkparse(line: &str) -> bool {
+    queued(line).is_some()
+}
+
+struct Queued<'a> {
+    device: &'a str,
+    us: u64,
+    action: &'a str,
+    kind: &'a str,
+    /// Sector and sectors.
+    range: Option<(u64, u64)>,
+}
+
+fn queued(line: &str) -> Option<Queued<'_>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [device, _cpu, _sequence, time, _pid, action, kind, rest @ ..] = words.as_slice() else {
+        return None;
+    };
+    device.split_once(',')?;
+    let (seconds, nanoseconds) = time.split_once('.')?;
+    let us =
+        seconds.parse::<u64>().ok()?.checked_mul(1_000_000)? + nanoseconds.get(..6)?.parse::<u64>().ok()?;
+    let range = match rest {
+        [sector, "+", sectors, ..] => Some((sector.parse().ok()?, sectors.parse().ok()?)),
+        _ => None,
+    };
+    Some(Queued {
+        device,
+        us,
+        action,
+        kind,
+        range,
+    })
+}
+
+/// What blkparse prints.  Its summary at the end, and all but writes and discards
+/// that were queued, are skipped.
+pub(crate) fn blkparse(memory: u64, input: impl BufRead) -> Result<Trace, ImportError> {
+    let mut events: Vec<(u64, String, bool, u64, u64, usize)> = Vec::new();
+    for (n, line) in input.lines().enumerate() {
+        let line = line?;
+        let Some(q) = queued(&line).filter(|q| q.action == "Q") else {
+            continue;
+        };
+        let Some((sector, sectors)) = q.range.filter(|r| r.1 > 0) else {
+            continue;
+        };
+        let discard = q.kind.contains('D');
+        if discard || q.kind.contains('W') {
+            events.push((q.us, q.device.to_owned(), discard, sector, sectors, n + 1));
+        }
+    }
+    if events.is_empty() {
+        return Err(ImportError::NoQueued);
+    }
+    // Those of several processors are not quite in order.
+    events.sort_by_key(|e| e.0);
+    let mut builder = Builder::within(memory);
+    for (us, device, discard, sector, sectors, line) in &events {
+        let range = (sector.saturating_mul(SECTOR), sectors.saturating_mul(SECTOR));
+        let done = if *discard {
+            builder.discard(*us, device, range.0, range.1)
+        } else {
+            builder.write(*us, device, range.0, range.1)
+        };
+        done.map_err(|e| ImportError::Line(*line, e.into()))?;
+    }
+    Ok(builder.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Event, What};
+
+    #[test]
+    fn iologs() {
+        let text =
+            "fio version 2 iolog\n/d/a add\n/d/a open\n/d/a write 0 4096\n/d/a wait 50\n/d/a read 0 4096\n\
+                    /d/a trim 0 4096\n/d/a close\n";
+        let t = fio(u64::MAX, text.as_bytes()).unwrap();
+        assert_eq!(t.names, ["/d/a"]);
+        assert_eq!(
+            t.events().nth(1).unwrap().what,
+            What::Write {
+                file: 0,
+                offset: 0,
+                length: 4096
+            }
+        );
+        assert_eq!(
+            t.events().nth(2).unwrap(),
+            Event {
+                us: 50,
+                what: What::Discard {
+                    file: 0,
+                    offset: 0,
+                    length: 4096
+                }
+            }
+        );
+        let t = fio(
+            u64::MAX,
+            "fio version 3 iolog\n12 /d/a write 8192 512\n".as_bytes(),
+        )
+        .unwrap();
+        assert_eq!(t.events().nth(1).unwrap().us, 12_000);
+        for line in ["/d/a boil", "/d/a write 0", "/d/a write x 1"] {
+            let e = fio(u64::MAX, format!("fio version 2 iolog\n{line}\n").as_bytes()).unwrap_err();
+            assert!(
+                e.to_string()
+                    .starts_with(&format!("line 2: '{line}' is not what fio writes")),
+                "{e}"
+            );
+        }
+    }
+
+    #[test]
+    fn blkparse_text() {
+        let text = "  8,0    1        2     0.000002500   697  Q  WS 64 + 8 [kjournald]\n\
+                    \x20 8,0    0        1     0.000001000   697  Q   W 128 + 16 [x]\n\
+                    \x20 8,0    1        3     0.000002000   697  D   W 64 + 8 [x]\n\
+                    \x20 8,0    1        4     0.000003000   697  Q   R 64 + 8 [x]\n\
+                    \x20 8,0    1        5     0.000004000   697  Q   D 64 + 8 [x]\n\
+                    \x20 8,0    1        6     0.000005000   697  Q FWS [x]\n\nCPU0 (8,0):\n Reads Queued:  1\n";
+        assert!(is_blkparse(text.lines().next().unwrap()));
+        let t = blkparse(u64::MAX, text.as_bytes()).unwrap();
+        let whats: Vec<What> = t.events().skip(1).map(|e| e.what).collect();
+        assert_eq!(
+            whats,
+            [
+                What::Write {
+                    file: 0,
+                    offset: 65536,
+                    length: 8192
+                },
+                What::Write {
+                    file: 0,
+                    offset: 32768,
+                    length: 4096
+                },
+                What::Discard {
+                    file: 0,
+                    offset: 32768,
+                    length: 4096
+                },
+            ]
+        );
+        assert!(matches!(
+            blkparse(u64::MAX, "hello\n".as_bytes()),
+            Err(ImportError::NoQueued)
+        ));
+        assert!(!is_blkparse("hello"));
+    }
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a database wrote, file by file, in time order.
+
+pub mod events;
+pub mod import;
+pub mod recording;
+pub mod text;
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::flash::PAGE;
+use dbpath::avail::FreeList;
+use events::{Discards, Events, Lists, WithDiscards};
+
+/// Offsets in files are below this: 2^32 pages of 4 KiB.
+pub const MAX_OFFSET: u64 = 1 << 44;
+
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Text(#[from] text::ReadError),
+    #[error(transparent)]
+    Recording(#[from] recording::RecordingError),
+    #[error(transparent)]
+    Import(#[from] import::ImportError),
+    #[error("this is no recording, no dsm-trace, no fio iolog and not what blkparse prints")]
+    Foreign,
+}
+
+/// Reads a trace of any kind, by its first line.
+pub fn read(input: impl BufRead) -> Result<Trace, ReadError> {
+    read_within(u64::MAX, input)
+}
+
+/// The same, of one that is to be played with so many bytes of memory.
+pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace, ReadError> {
+    let mut first = Vec::new();
+    let head = input.by_ref().take(4096).read_until(b'\n', &mut first);
+    head.map_err(text::ReadError::from)?;
+    let line = String::from_utf8_lossy(&first).into_owned();
+    let input = BufReader::new(Cursor::new(first).chain(input));
+    if recording::is_first(&line) {
+        return Ok(recording::read_within(memory, input)?.0);
+    }
+    if line.starts_with("dsm-trace,") {
+        return Ok(text::read_within(memory, input)?);
+    }
+    if line.starts_with(import::FIO) {
+        return Ok(import::fio(memory, input)?);
+    }
+    if import::is_blkparse(&line) {
+        return Ok(import::blkparse(memory, input)?);
+    }
+    Err(ReadError::Foreign)
+}
+
+/// A file of a trace: what keeps its identity when it is renamed.
+pub type FileNo = u32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub us: u64,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The file has this name now; the first that is said of it.
+    Name {
+        file: FileNo,
+        name: u32,
+    },
+    Write {
+        file: FileNo,
+        offset: u64,
+        length: u64,
+    },
+    Discard {
+        file: FileNo,
+        offset: u64,
+        length: u64,
+    },
+    /// The writes that follow carry this stream; 0 is none, as at the beginning.
+    Stream {
+        stream: u8,
+    },
+    /// The load phase is over.
+    LoadEnd,
+    /// A checkpoint has completed.
+    Checkpoint,
+    Delete {
+        file: FileNo,
+    },
+    /// What is written from now on is of a new window of the discards: WiredTiger's
+    /// lists are read after this.
+    Window,
+    /// The newest checkpoint of the file lists this as free.
+    List {
+        file: FileNo,
+        list: u32,
+    },
+    /// All lists that have changed were read: now blocks can be discarded.
+    Looked,
+    /// Events are missing.
+    Lost,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    events: Arc<Events>,
+    /// What is discarded beside, after each list.
+    discards: Discards,
+    /// Paths relative to the dbpath, byte by byte as they are on it.
+    pub names: Vec<OsString>,
+    pub files: u32,
+    pub lists: Arc<Lists>,
+    loaded: bool,
+    placed: bool,
+}
+
+impl Trace {
+    pub fn events(&self) -> WithDiscards<'_> {
+        WithDiscards::new(&self.events, &self.discards)
+    }
+
+    /// The same files and lists with other events.
+    pub fn with_events(&self, events: Events) -> Self {
+        Self {
+            events: events.into(),
+            discards: Discards::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with these discards.
+    pub(crate) fn with_discards(&self, discards: Discards) -> Self {
+        Self {
+            discards,
+            ..self.clone()
+        }
+    }
+
+    /// When all is known that follows from them: they are as large as the events.
+    pub fn drop_lists(&mut self) {
+        self.lists = Arc::default();
+    }
+
+    /// Bytes of memory that events and lists are in.
+    pub fn bytes(&self) -> u64 {
+        self.events.bytes() + self.lists.bytes()
+    }
+
+    pub(crate) fn has_load_end(&self) -> bool {
+        self.loaded
+    }
+
+    /// Whether writes carry streams.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.placed
+    }
+
+    /// Whether it says what WiredTiger's checkpoints have freed.
+    pub fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
+    }
+}
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum EventError {
+    #[error("the time {0} is before the time {1} of the event above")]
+    Time(u64, u64),
+    #[error("a length of 0")]
+    Empty,
+    #[error("offset {0} and length {1} reach beyond 16 TiB")]
+    TooFar(u64, u64),
+    #[error("the load phase has ended before")]
+    SecondLoadEnd,
+    #[error("a file without a name")]
+    NoName,
+    #[error("up to here the trace takes {0} MiB of memory to be played, and there are {1} MiB")]
+    Memory(u64, u64),
+}
+
+/// Puts a trace together from events that name files by their paths.
+#[derive(Debug)]
+pub struct Builder {
+    /// What it may take when it is played, in bytes.
+    memory: u64,
+    events: Events,
+    lists: Lists,
+    names: Vec<OsString>,
+    /// By number.
+    sizes: Vec<Size>,
+    /// Bytes that the pages take which the files have now.
+    pages: u64,
+    /// The files that exist now.
+    files: HashMap<OsString, FileNo>,
+    last: u64,
+    loaded: bool,
+    /// That the last write carried.
+    stream: u8,
+    placed: bool,
+}
+
+/// What is known of how many pages a file has: up to where it was written, and how much.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    end: u64,
+    written: u64,
+}
+
+/// What a page takes when a trace is played: its place on the drive, and the flash.
+const PER_PAGE: u64 = 16;
+/// Pages of a file, written or not, for which a byte is needed.
+const PER_BYTE: u64 = 128;
+
+impl Size {
+    fn bytes(self) -> u64 {
+        self.end.min(self.written) * PER_PAGE + self.end / PER_BYTE
+    }
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::within(u64::MAX)
+    }
+}
+
+impl Builder {
+    /// Of a trace that is to be played with so many bytes of memory.
+    pub fn within(memory: u64) -> Self {
+        Self {
+            memory,
+            events: Events::default(),
+            lists: Lists::default(),
+            names: Vec::new(),
+            sizes: Vec::new(),
+            pages: 0,
+            files: HashMap::new(),
+            last: 0,
+            loaded: false,
+            stream: 0,
+            placed: false,
+        }
+    }
+
+    /// The stream of the writes that follow; 0 is none.
+    pub fn stream(&mut self, us: u64, stream: u8) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if std::mem::replace(&mut self.stream, stream) != stream {
+            self.placed = true;
+            self.push(us, What::Stream { stream });
+        }
+        Ok(())
+    }
+
+    pub fn write(
+        &mut self,
+        us: u64,
+        path: impl AsRef<OsStr>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), EventError> {
+        self.check(us, Some((offset, length)))?;
+        let file = self.file(us, path.as_ref())?;
+        let end = (offset + length).div_ceil(PAGE);
+        let size = &mut self.sizes[file as usize];
+        self.pages -= size.bytes();
+        size.end = size.end.max(end);
+        size.written = size.written.saturating_add(end - offset / PAGE);
+        self.pages += size.bytes();
+        self.has_room()?;
+        self.push(us, What::Write { file, offset, length });
+        Ok(())
+    }
+
+    pub fn discard(
+        &mut self,
+        us: u64,
+        path: impl AsRef<OsStr>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), EventError> {
+        self.check(us, Some((offset, length)))?;
+        let file = self.file(us, path.as_ref())?;
+        self.push(us, What::Discard { file, offset, length });
+        Ok(())
+    }
+
+    pub(crate) fn load_end(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if std::mem::replace(&mut self.loaded, true) {
+            return Err(EventError::SecondLoadEnd);
+        }
+        self.push(us, What::LoadEnd);
+        Ok(())
+    }
+
+    pub fn checkpoint(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Checkpoint);
+        Ok(())
+    }
+
+    pub fn window(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Window);
+        Ok(())
+    }
+
+    /// The list of a file that was never written is none that matters.
+    pub fn list(&mut self, us: u64, path: impl AsRef<OsStr>, list: FreeList) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if let Some(&file) = self.files.get(path.as_ref()) {
+            let list = self.lists.push(&list);
+            self.push(us, What::List { file, list });
+        }
+        Ok(())
+    }
+
+    pub fn looked(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Looked);
+        Ok(())
+    }
+
+    pub fn lost(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.push(us, What::Lost);
+        Ok(())
+    }
+
+    /// A file that was never written is none that matters.
+    pub fn delete(&mut self, us: u64, path: impl AsRef<OsStr>) -> Result<(), EventError> {
+        self.check(us, None)?;
+        if let Some(file) = self.files.remove(path.as_ref()) {
+            self.pages -= std::mem::take(&mut self.sizes[file as usize]).bytes();
+            self.push(us, What::Delete { file });
+        }
+        Ok(())
+    }
+
+    /// As rename(2) does it: a file that had the new name is gone.
+    pub fn rename(
+        &mut self,
+        us: u64,
+        old: impl AsRef<OsStr>,
+        new: impl AsRef<OsStr>,
+    ) -> Result<(), EventError> {
+        let (old, new) = (old.as_ref(), new.as_ref());
+        self.check(us, None)?;
+        let file = self.file(us, old)?;
+        if old == new {
+            return Ok(());
+        }
+        self.delete(us, new)?;
+        self.files.remove(old);
+        self.name(us, file, new)
+    }
+
+    pub fn finish(self) -> Trace {
+        Trace {
+            events: self.events.into(),
+            discards: Discards::default(),
+            files: self.sizes.len() as u32,
+            names: self.names,
+            lists: self.lists.into(),
+            loaded: self.loaded,
+            placed: self.placed,
+        }
+    }
+
+    fn check(&mut self, us: u64, range: Option<(u64, u64)>) -> Result<(), EventError> {
+        if us < self.last {
+            return Err(EventError::Time(us, self.last));
+        }
+        if let Some((offset, length)) = range {
+            if length == 0 {
+                return Err(EventError::Empty);
+            }
+            if offset.checked_add(length).is_none_or(|end| end > MAX_OFFSET) {
+                return Err(EventError::TooFar(offset, length));
+            }
+        }
+        self.last = us;
+        self.has_room()
+    }
+
+    fn has_room(&self) -> Result<(), EventError> {
+        let needed = (self.events.bytes() + self.lists.bytes()).saturating_add(self.pages);
+        if needed > self.memory {
+            return Err(EventError::Memory(needed >> 20, self.memory >> 20));
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, us: u64, path: &OsStr) -> Result<FileNo, EventError> {
+        if let Some(&file) = self.files.get(path) {
+            return Ok(file);
+        }
+        let file = self.sizes.len() as FileNo;
+        self.name(us, file, path)?;
+        self.sizes.push(Size::default());
+        Ok(file)
+    }
+
+    fn name(&mut self, us: u64, file: FileNo, path: &OsStr) -> Result<(), EventError> {
+        if path.is_empty() {
+            return Err(EventError::NoName);
+        }
+        let name = self.names.len() as u32;
+        self.names.push(path.to_owned());
+        self.files.insert(path.to_owned(), file);
+        self.push(us, What::Name { file, name });
+        Ok(())
+    }
+
+    fn push(&mut self, us: u64, what: What) {
+        self.events.push(&Event { us, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_is_too_large_is_not_read_to_its_end() {
+        let text = "dsm-trace,1\n0,W,a,0,17592186044416\n1,W,a,0,1\nthis is not even read\n";
+        let said = read_within(1 << 30, text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "line 2: up to here the trace takes 65568 MiB of memory to be played, and there are 1024 MiB"
+        );
+        let said = read(text.as_bytes()).unwrap_err().to_string();
+        assert!(said.starts_with("line 4: "), "{said}");
+        // Many small events are as large as a few large ones.
+        let mut b = Builder::within(1 << 20);
+        let ends = (0..1 << 20).find(|n| b.write(*n, "a", 0, 1).is_err()).unwrap();
+        assert!((1 << 17..1 << 18).contains(&ends), "{ends}");
+        // So are files that end far away, and lists.
+        let mut b = Builder::within(1 << 30);
+        let ends = (0..99).find(|n| b.write(*n, n.to_string(), MAX_OFFSET - 1, 1).is_err());
+        assert_eq!(ends, Some(31));
+        let mut b = Builder::within(1 << 20);
+        b.write(0, "a", 0, 1).unwrap();
+        let list = || FreeList {
+            file_size: 1 << 20,
+            extents: (0..1000).map(|n| n << 10..(n << 10) | 512).collect(),
+            ..FreeList::default()
+        };
+        let ends = (0..1 << 20).find(|n| b.list(*n, "a", list()).is_err()).unwrap();
+        assert!((200..300).contains(&ends), "{ends}");
+        // What is written over and over takes its pages once, and what is gone none.
+        let mut b = Builder::within(20 << 20);
+        for n in 0..100 {
+            b.write(n, "a", 0, 2 << 30).unwrap();
+            b.write(n, "b", 0, 2 << 30).unwrap();
+            b.delete(n, "b").unwrap();
+        }
+        assert!(b.write(100, "c", 0, 4 << 30).is_err());
+        for first in ["fio version 2 iolog\n", "fio version 3 iolog\n"] {
+            let ms = if first.contains('3') { "1 " } else { "" };
+            let text = format!("{first}{ms}a write 0 17592186044416\n");
+            let said = read_within(1 << 30, text.as_bytes()).unwrap_err().to_string();
+            assert!(said.contains("65568 MiB of memory"), "{said}");
+        }
+    }
+}
