@@ -78,8 +78,8 @@ server "${secure[@]}"
 works 'it runs, with access control and TLS' client "$as_dsmd" load 2000
 works 'it is asked' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
 is 'which dsmd logs once' "$(logged 'connected to the server')" 1
-matches 'and seen in the status' "$(dsmctl status t)" 'server +127.0.0.1:27017 [0-9.]+ does not tell which file is whose'
-works 'and why it does not' until_true '(($(logged "does not tell which collections and indexes it has.*does not name their files") == 1))'
+matches 'and seen in the status' "$(dsmctl status t)" 'server +127.0.0.1:27017 [0-9.]+ does not report which file is whose'
+works 'and why it does not' until_true '(($(logged "does not report which collections and indexes it has.*does not name their files") == 1))'
 
 works 'its files have the classes of the rules' until_true \
 	'[[ $(class_of collection) -ge 1 && $(class_of index) -ge 3 && $(class_of oplog) = 1 && $(class_of journal) -ge 1 ]]'

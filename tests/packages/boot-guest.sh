@@ -26,7 +26,7 @@ kept=/var/lib/boot-test
 served() { dsmctl boundary show $name 2>/dev/null | grep -q collection; }
 boundaries() { json $name '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 load() { wtload linkbench --dbpath $dbpath "$@" --nodes 500 --cache-mb 20 --journal-mb 4; }
-reported() { journalctl -b -q -t dsm-generator -o cat | grep -qxF "/etc/dsmtab: line 1: the device below worse is missing"; }
+reported() { journalctl -b -q -t dsm-generator -o cat | grep -qxF "/etc/dsmtab: line 1: worse: the underlying device is missing"; }
 failed_for() { journalctl -b -q -u "dsm@$1" -o cat | grep -qF "dsmctl: /etc/dsmtab: $2; nothing was changed"; }
 of_dsmd() { systemctl show -P "$1" dsmd; }
 link_to() { find "/dev/disk/$1" -lname "*/${2##*/}" | sort | head -n 1; }

@@ -53,7 +53,7 @@ is 'every write arrives where it was sent' "$(blocks_taken "$left" "$(blocks_lef
 mkfs.ext4 -q -F /dev/mapper/t
 mount /dev/mapper/t $mnt
 works 'verify proves it' dsmctl verify t
-matches 'status explains it' "$(dsmctl status t)" '8 used of 8 \(told by the disks below\)'
+matches 'status explains it' "$(dsmctl status t)" '8 used of 8 \(from the disks below\)'
 umount $mnt
 
 # Too great a number

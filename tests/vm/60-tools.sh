@@ -112,7 +112,7 @@ if has_write_streams "$ssd"; then
 	matches 'who names a policy gets it' "$said" '^ policy dsm groups 3'
 	matches 'and status says that it is too much' "$(affords)" 'no streams .*; the 8 in use hold 10$'
 	is 'and so does the doctor' \
-		"$(dsmctl doctor t -o json | jq -c '.findings[] | select(.check == "streams") | [.level, .mend]')" \
+		"$(dsmctl doctor t -o json | jq -c '.findings[] | select(.check == "streams") | [.level, .fix]')" \
 		'["note",["dsmctl set t policy none"]]'
 	again
 	said=$(create "$ssd" --groups 2)
@@ -133,7 +133,7 @@ else
 	matches 'who names a policy gets it' "$said" '^ policy dsm groups 3'
 	again
 	said=$(create "$plain")
-	matches 'a drive without FDP: none, and why' "$said" "no streams: ${plain#/dev/} does not tell how large .* policy none"
+	matches 'a drive without FDP: none, and why' "$said" "no streams: ${plain#/dev/} does not report how large .* policy none"
 	again
 fi
 refused 'both at once' 'groups auto chooses the policy, too: it cannot be given with policy dsm; nothing was changed' \

@@ -32,21 +32,21 @@ finding() {
 	doctor "${3:-t}" -o json | jq -r --arg check "$1" ".findings[] | select(.check == \$check) | $2"
 }
 level() { finding "$1" .level "${2:-t}"; }
-mend() { finding "$1" '.mend | join("; ")' "${2:-t}"; }
+fix() { finding "$1" '.fix | join("; ")' "${2:-t}"; }
 status() { doctor "$@" >/dev/null; echo $?; }
 
 is 'without a device, that is said' "$(doctor -o json | jq -r '.findings[] | select(.check == "devices") | .level')" wrong
-matches 'and how to make one' "$(doctor)" 'mend: dsmctl create dsm'
+matches 'and how to make one' "$(doctor)" 'fix: +dsmctl create dsm'
 matches 'also where it is configured' "$(configure false; doctor -o json | jq -c '.findings[] | select(.check == "device") | [.device, .level]')" '"t","wrong"'
 dsmctl create t "$ssd" --policy dsm >/dev/null
 is 'a device without a file system' "$(level filesystem)" wrong
-is 'is to be mounted' "$(mend filesystem)" "mount /dev/mapper/t $mnt/data"
+is 'is to be mounted' "$(fix filesystem)" "mount /dev/mapper/t $mnt/data"
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/data
 works 'a database is made' wtload linkbench --dbpath $mnt/data --phase load --nodes 500 --cache-mb 20 --journal-mb 4
 is 'without dsmd, that is wrong' "$(level dsmd)" wrong
-matches 'and it is to be started' "$(mend dsmd)" 'systemctl (re)?start dsmd$'
+matches 'and it is to be started' "$(fix dsmd)" 'systemctl (re)?start dsmd$'
 agent
 works 'boundaries are marked' dsmctl boundary mark t
 sync -f $mnt
@@ -57,7 +57,7 @@ if has_write_streams "$ssd"; then
 	matches 'and its reclaim unit is known' "$(finding drive .values.placement.reclaim_unit)" '^[1-9][0-9]+$'
 else
 	is 'a kernel without streams is wrong' "$(level kernel)" wrong
-	matches 'and a newer one is named' "$(mend kernel)" '^apt install .*linux-image'
+	matches 'and a newer one is named' "$(fix kernel)" '^apt install .*linux-image'
 	is 'the exit status says that' "$(status t)" 1
 	works 'nobody wants streams any longer' dsmctl set t policy none
 fi
@@ -78,8 +78,8 @@ is 'and neither names nor paths' "$(doctor t --report | grep -e doctor -e "$(bas
 # A drive without streams
 dsmctl create u "$plain" --policy dsm >/dev/null
 is 'a drive without FDP is wrong' "$(level drive u)" wrong
-is 'and can be left without streams' "$(mend drive u)" 'dsmctl set u policy none'
-works 'by this command' eval "$(mend drive u)"
+is 'and can be left without streams' "$(fix drive u)" 'dsmctl set u policy none'
+works 'by this command' eval "$(fix drive u)"
 is 'which fixes it' "$(level drive u)" right
 dsmctl remove u
 
@@ -89,11 +89,11 @@ wait $agent
 dd if=/dev/zero of=$mnt/data/collection-901-901.wt bs=1M count=2 conv=fsync status=none
 is 'dsmd was stopped' "$(level dsmd)" wrong
 is 'and writes are unmapped' "$(level unmapped)" wrong
-is 'so that dsmd is to be started' "$(mend unmapped)" 'systemctl start dsmd; dsmctl reset t'
+is 'so that dsmd is to be started' "$(fix unmapped)" 'systemctl start dsmd; dsmctl reset t'
 agent
 is 'dsmd is back' "$(level dsmd)" right
 is 'the count is not' "$(level unmapped)" wrong
-works 'and is fixed by it' eval "$(mend unmapped)"
+works 'and is fixed by it' eval "$(fix unmapped)"
 is 'as is seen' "$(level unmapped)" right
 
 # A boundary that was outgrown. It matters to a policy that has boundaries.
@@ -104,15 +104,15 @@ works 'a file has a boundary' eval 'dsmctl refresh t && dsmctl boundary mark t'
 dd if=/dev/zero of=$mnt/data/collection-902-902.wt bs=1M count=4 seek=1 conv=fsync,notrunc status=none
 dsmctl refresh t >/dev/null
 is 'a boundary was outgrown' "$(level boundaries)" wrong
-is 'and is to be moved' "$(mend boundaries)" 'dsmctl boundary move t'
-works 'by this command' eval "$(mend boundaries)"
+is 'and is to be moved' "$(fix boundaries)" 'dsmctl boundary move t'
+works 'by this command' eval "$(fix boundaries)"
 is 'which fixes it' "$(level boundaries)" right
 
 # A checkpoint that does not come
 put $mnt/data/collection-902-902.wt 0 4 1024
 old() { dsmctl doctor t --config /tmp/doctor.toml --checkpoint-seconds 0.1 -o json | jq -r ".findings[] | select(.check == \"checkpoints\") | $1"; }
 is 'data is written and no checkpoint made' "$(old .level)" wrong
-matches 'so that one is to be made' "$(old '.mend[0]')" 'fsync: 1'
+matches 'so that one is to be made' "$(old '.fix[0]')" 'fsync: 1'
 rm $mnt/data/collection-902-902.wt
 before=$(finding checkpoints .values.seen)
 works 'the database makes some' wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --ops 200 \
@@ -131,8 +131,8 @@ run=$!
 works 'checkpoints are followed by discards' until_true '[[ $(level discard) == right ]]'
 message t set discard off
 works 'somebody switches them off' until_true '[[ $(level discard) == wrong ]]'
-is 'and they are to be switched on' "$(mend discard)" 'dsmctl set t discard on'
-works 'by this command' eval "$(mend discard)"
+is 'and they are to be switched on' "$(fix discard)" 'dsmctl set t discard on'
+works 'by this command' eval "$(fix discard)"
 works 'which fixes it' until_true '[[ $(level discard) == right ]]'
 ended() {
 	kill -9 $run

@@ -67,7 +67,7 @@ is 'dsmd was served all the time' "$(grep -c -e lost -e ended /tmp/dsmd.log)" 0
 at_work
 
 # Refused before anything is done
-stays 'no such file' '/nowhere.ko: cannot look at it: No such file or directory' dsmctl upgrade --module /nowhere.ko
+stays 'no such file' '/nowhere.ko: cannot stat it: No such file or directory' dsmctl upgrade --module /nowhere.ko
 stays 'no module' '/etc/passwd: it cannot be read as a module; nothing was changed' dsmctl upgrade --module /etc/passwd
 stays 'another module' 'it is the module xfs, not dm_dsm; nothing was changed' dsmctl upgrade --module "$(modinfo -n xfs)"
 sed 's/vermagic=[67]/vermagic=5/' "$next" >/tmp/other.ko

@@ -61,7 +61,7 @@ is 'dsmd ends when asked' $? 0
 # The container's own file system
 mkdir -p $mnt/{upper,work} /tmp/merged
 mount -t overlay overlay -o "lowerdir=$mnt/data,upperdir=$mnt/upper,workdir=$mnt/work" /tmp/merged
-refused 'an overlay' 'it is on overlayfs, whose extents are no places on a device; XFS or ext4 is needed' \
+refused 'an overlay' 'it is on overlayfs, whose extents are not locations on a device; XFS or ext4 is needed' \
 	dsmd --device t --dbpath /tmp/merged --state-dir /tmp/contained
 umount /tmp/merged
 works 'the database is right' wtload check --dbpath $mnt/data

@@ -130,7 +130,7 @@ works 'a discard arrives' blkdiscard /dev/mapper/vg-two
 if has_write_streams "$ssd"; then
 	is 'the streams are those of the disk' "$(field vg-two device_streams) $(field vg-two source)" '8 leaves'
 	two_arrive 'every write arrives in the stream of its region, in both segments' '0 0 3 5 0 7 9 0'
-	matches 'dsmctl status knows its drive' "$(dsmctl status vg-two)" '8 used of 8 \(told by the disks below\)'
+	matches 'dsmctl status knows its drive' "$(dsmctl status vg-two)" '8 used of 8 \(from the disks below\)'
 else
 	two_arrive 'every write arrives' '24 0 0 0 0 0 0 0'
 fi

@@ -131,7 +131,7 @@ fn serve(agent: &mut Agent<Sink, Fiemap>, watch: Watch, dir: &Path, seconds: u64
     100.0 * (cpu() - before).as_secs_f64() / started.elapsed().as_secs_f64()
 }
 
-/// Makes files at a rate until it is told to end; how many there were.
+/// Makes files at a rate until it is to end; how many there were.
 fn churn(dir: &Path, rate: u64, over: &AtomicBool) -> u64 {
     let started = Instant::now();
     let path = |n: u64| dir.join(format!("{n}.sst"));

@@ -95,7 +95,7 @@ impl Auto {
         self.wall = wall.as_nanos() as i128;
     }
 
-    /// Other streams: it begins anew.
+    /// Other streams: it starts over.
     pub(crate) fn set_streams(&mut self, streams: Vec<u8>) {
         if self.streams == streams {
             return;
@@ -271,8 +271,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             self.forget(ino, path);
         }
         if let Some(found) = found {
-            let (files, mut beside) = self.split();
-            files.look_at(root, Scope::Grown, path, &found, &mut beside, outcome);
+            let (files, mut observer) = self.split();
+            files.look_at(root, Scope::Grown, path, &found, &mut observer, outcome);
         }
         Ok(())
     }
@@ -310,8 +310,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             return;
         }
         auto.gone(ino, path);
-        let (files, mut beside) = self.split();
-        files.drop_file(ino, &mut beside);
+        let (files, mut observer) = self.split();
+        files.drop_file(ino, &mut observer);
     }
 
     /// Names that went, and files that were closed, after those that came.

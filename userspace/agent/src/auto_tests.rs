@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Automatic mode on a real directory, with a kernel and extents in memory, and with
-//! a clock that is told.
+//! a clock set by hand.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 
-use super::tests::{Bed, TestAgent, SECTORS};
+use super::tests::{Setup, TestAgent, SECTORS};
 use super::{Options, Outcome};
 use dbpath::rules::Rules;
 use dbpath::watch::Watch;
@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// An agent that follows a directory, and the time.
 struct Auto {
-    bed: Bed,
+    setup: Setup,
     agent: TestAgent,
     watch: Watch,
     now: Instant,
@@ -28,10 +28,10 @@ struct Auto {
 
 impl Auto {
     fn new(rules: &str) -> Self {
-        Self::on(Bed::new(), rules)
+        Self::on(Setup::new(), rules)
     }
 
-    fn on(bed: Bed, rules: &str) -> Self {
+    fn on(setup: Setup, rules: &str) -> Self {
         let rules = match rules {
             "" => Rules::default(),
             text => Rules::parse_objects(text).unwrap(),
@@ -41,13 +41,13 @@ impl Auto {
             auto: Some(PERIOD),
             ..Options::default()
         };
-        let mut agent = bed.agent_with(ModelKernel::new(SECTORS), options);
+        let mut agent = setup.agent_with(ModelKernel::new(SECTORS), options);
         let mut watch = Watch::following().unwrap();
         agent
             .attach(&mut |path, dir: &OwnedFd| watch.add(path, dir))
             .unwrap();
         Self {
-            bed,
+            setup,
             agent,
             watch,
             now: Instant::now(),
@@ -58,7 +58,7 @@ impl Auto {
     /// Makes a file, or makes one larger; it is closed then.
     fn write(&mut self, path: &str, pages: u64) -> u64 {
         self.next += 100_000;
-        self.bed.file(path, pages, self.next)
+        self.setup.file(path, pages, self.next)
     }
 
     fn after(&mut self, seconds: u64) -> Outcome {
@@ -88,7 +88,7 @@ fn files_come_are_closed_and_go() {
     assert_eq!(a.stream(log), Some(1));
     assert_eq!(a.open(), 0);
     // One that stays open
-    let held = fs::File::create(a.bed.at("held.sst")).unwrap();
+    let held = fs::File::create(a.setup.at("held.sst")).unwrap();
     let sst = a.write("2.sst", 1);
     a.after(1);
     assert_eq!((a.stream(sst), a.open()), (Some(1), 1));
@@ -96,13 +96,13 @@ fn files_come_are_closed_and_go() {
     a.after(1);
     assert_eq!(a.open(), 0);
 
-    fs::remove_file(a.bed.at("1.log")).unwrap();
+    fs::remove_file(a.setup.at("1.log")).unwrap();
     assert_eq!(a.after(1).dropped, 1);
     assert_eq!(a.stream(log), None);
     // Nothing happens: nothing is uploaded.
     assert!(a.after(1).commit.is_none());
     // Written again: it is open until it is closed.
-    fs::write(a.bed.at("2.sst"), [1; 8192]).unwrap();
+    fs::write(a.setup.at("2.sst"), [1; 8192]).unwrap();
     a.after(1);
     assert_eq!(a.open(), 0);
 }
@@ -118,7 +118,7 @@ fn files_that_stay_open_are_grouped() {
         let name = format!("{n}.ibd");
         let id = a.write(&name, 100);
         ids.push(id);
-        let path = a.bed.at(&name);
+        let path = a.setup.at(&name);
         held.push(fs::File::options().append(true).open(path).unwrap());
     }
     a.after(0);
@@ -159,13 +159,13 @@ fn files_that_stay_open_are_grouped() {
 
 #[test]
 fn what_is_there_already_is_not_open() {
-    let bed = Bed::new();
-    let id = bed.file("table", 10, 1000);
-    let mut a = Auto::on(bed, "");
+    let setup = Setup::new();
+    let id = setup.file("table", 10, 1000);
+    let mut a = Auto::on(setup, "");
     a.after(1);
     assert_eq!((a.open(), a.stream(id)), (0, Some(0)));
     std::thread::sleep(Duration::from_millis(20));
-    let f = fs::File::options().write(true).open(a.bed.at("table")).unwrap();
+    let f = fs::File::options().write(true).open(a.setup.at("table")).unwrap();
     std::os::unix::fs::FileExt::write_at(&f, b"x", 0).unwrap();
     // Its change is found by looking.
     a.after(31);
@@ -175,14 +175,14 @@ fn what_is_there_already_is_not_open() {
 /// The target counts writes to a file that was there: it is looked at before all are.
 #[test]
 fn what_is_written_is_looked_at() {
-    let bed = Bed::new();
-    let id = bed.file("table", 10, 1000);
-    let mut a = Auto::on(bed, "");
+    let setup = Setup::new();
+    let id = setup.file("table", 10, 1000);
+    let mut a = Auto::on(setup, "");
     a.agent.target.write_file(id, 7);
     a.after(10);
     assert_eq!(a.open(), 0, "that may have been before us");
     std::thread::sleep(Duration::from_millis(20));
-    let f = fs::File::options().write(true).open(a.bed.at("table")).unwrap();
+    let f = fs::File::options().write(true).open(a.setup.at("table")).unwrap();
     std::os::unix::fs::FileExt::write_at(&f, b"x", 0).unwrap();
     a.after(5);
     assert_eq!(a.open(), 0);
@@ -195,7 +195,7 @@ fn what_is_written_is_looked_at() {
 fn rules_go_before() {
     let mut a =
         Auto::new("[[object]]\nname='wal'\nstream=8\nfiles=['wal/*']\n[[object]]\nname='x'\nfiles=['x']");
-    fs::create_dir(a.bed.at("wal")).unwrap();
+    fs::create_dir(a.setup.at("wal")).unwrap();
     a.after(1);
     let wal = a.write("wal/1", 1);
     let x = a.write("x", 1);
@@ -212,21 +212,21 @@ fn rules_go_before() {
 #[test]
 fn directories_are_renamed() {
     let mut a = Auto::new("");
-    fs::create_dir_all(a.bed.at("a/b")).unwrap();
+    fs::create_dir_all(a.setup.at("a/b")).unwrap();
     a.after(0);
     let id = a.write("a/b/1.log", 1);
     a.after(1);
     assert_eq!(a.stream(id), Some(1));
-    fs::rename(a.bed.at("a"), a.bed.at("c")).unwrap();
+    fs::rename(a.setup.at("a"), a.setup.at("c")).unwrap();
     let new = a.write("c/b/2.log", 1);
     a.after(1);
     assert_eq!([a.stream(id), a.stream(new)].map(|s| s.is_some()), [true, true]);
     // The watch of the directory has its new name.
     let third = a.write("c/b/3.log", 1);
-    fs::remove_file(a.bed.at("c/b/1.log")).unwrap();
+    fs::remove_file(a.setup.at("c/b/1.log")).unwrap();
     a.after(1);
     assert_eq!((a.stream(id), a.stream(third).is_some()), (None, true));
-    fs::remove_dir_all(a.bed.at("c")).unwrap();
+    fs::remove_dir_all(a.setup.at("c")).unwrap();
     a.after(1);
     assert!(a.agent.is_empty());
 }
@@ -237,14 +237,14 @@ fn a_name_goes_to_another_file() {
     let old = a.write("current", 1);
     a.after(1);
     let new = a.write("current.tmp", 2);
-    fs::rename(a.bed.at("current.tmp"), a.bed.at("current")).unwrap();
+    fs::rename(a.setup.at("current.tmp"), a.setup.at("current")).unwrap();
     a.after(1);
     assert_eq!((a.stream(old), a.stream(new).is_some()), (None, true));
     assert_eq!(a.open(), 0);
     assert_eq!(a.agent.len(), 1);
     let path = |a: &Auto| a.agent.file_infos()[0].path.clone();
     assert_eq!(path(&a), "current");
-    fs::rename(a.bed.at("current"), a.bed.at("other")).unwrap();
+    fs::rename(a.setup.at("current"), a.setup.at("other")).unwrap();
     a.after(1);
     assert_eq!(path(&a), "other");
 }
@@ -256,10 +256,10 @@ fn events_are_lost() {
     let gone = a.write("gone", 1);
     a.after(1);
     let new = a.write("new", 1);
-    fs::remove_file(a.bed.at("gone")).unwrap();
+    fs::remove_file(a.setup.at("gone")).unwrap();
     a.watch.take().unwrap();
     drop(a.watch.take_changes());
-    // Nothing is told, until it is said that something was not.
+    // Nothing is reported, until it is said that something was not.
     a.after(1);
     assert_eq!((a.stream(gone), a.stream(new)), (Some(1), None));
     let changes = dbpath::watch::Changes {

@@ -77,8 +77,8 @@ impl Checkpoints {
                 self.window_from = self.written;
                 Ok(Some(c))
             }
-            Err(MessageError::Refused(sentence)) => {
-                log!(Error, "the kernel refused the checkpoint", reason = sentence);
+            Err(MessageError::Refused(reason)) => {
+                log!(Error, "the kernel refused the checkpoint", reason = reason);
                 Ok(None)
             }
             Err(e) => Err(fatal(e)),

@@ -26,11 +26,11 @@ const LINGER: u32 = 5;
 const MUCH: u64 = 512;
 /// Checkpoints that follow each other faster share a window.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
-/// A refresh is followed by a pause of this many times its own length, unless told
+/// A refresh is followed by a pause of this many times its own length, unless set
 /// otherwise.
 const DUTY: u32 = 10;
 /// A look although nothing was written, in intervals.
-const RARELY: u32 = 30;
+const RECHECK_TURNS: u32 = 30;
 /// After the kernel refused a table to the last.
 const BACKOFF: Duration = Duration::from_secs(5);
 
@@ -100,7 +100,7 @@ impl Clock {
     }
 
     /// How long to wait.
-    pub(crate) fn patience(&self, now: Instant) -> Duration {
+    pub(crate) fn timeout(&self, now: Instant) -> Duration {
         let refresh = self.next.max(self.earliest).saturating_duration_since(now);
         if self.turtle {
             refresh.min(self.window.saturating_duration_since(now))
@@ -159,7 +159,7 @@ impl Clock {
             || self.failed
             || unmapped >= MUCH
             || (counts.writes != self.counts.writes && age >= self.interval)
-            || age >= self.interval * RARELY
+            || age >= self.interval * RECHECK_TURNS
     }
 
     /// The files were looked at, after the counts had been as they were at the
@@ -209,11 +209,11 @@ mod tests {
     #[test]
     fn an_idle_database_is_only_polled() {
         let (mut c, mut now) = clock();
-        for _ in 1..RARELY {
+        for _ in 1..RECHECK_TURNS {
             now += ms(1000);
             assert!(c.due(now));
             assert!(!c.polled(now, counts(0, 0)));
-            assert_eq!(c.patience(now), ms(1000));
+            assert_eq!(c.timeout(now), ms(1000));
         }
         now += ms(1000);
         assert!(c.polled(now, counts(0, 0)));
@@ -229,13 +229,13 @@ mod tests {
                 looks += 1;
                 c.refreshed(now, &outcome(1, false));
             }
-            assert_eq!(c.patience(now), ms(200));
+            assert_eq!(c.timeout(now), ms(200));
         }
         assert_eq!(looks, 4);
         // After the last of them polls become rare again.
         let now = start + ms(20_000);
         c.polled(now, counts(20, 160));
-        assert_eq!(c.patience(now), ms(1000));
+        assert_eq!(c.timeout(now), ms(1000));
     }
 
     #[test]
@@ -254,9 +254,9 @@ mod tests {
         let (mut c, now) = clock();
         c.polled(now, counts(1, MUCH));
         c.refreshed(now, &outcome(300, false));
-        assert_eq!(c.patience(now), ms(3000));
+        assert_eq!(c.timeout(now), ms(3000));
         c.refreshed(now, &outcome(1, true));
-        assert_eq!(c.patience(now), ms(5000));
+        assert_eq!(c.timeout(now), ms(5000));
         assert!(c.failed() && c.polled(now + ms(5000), counts(1, MUCH)));
     }
 
@@ -265,11 +265,11 @@ mod tests {
         let (mut c, now) = clock();
         assert!(!c.read_turtle(now));
         c.turtle();
-        assert_eq!(c.patience(now), ms(0));
+        assert_eq!(c.timeout(now), ms(0));
         assert!(c.read_turtle(now));
         c.window_began(now);
         c.turtle();
-        assert_eq!(c.patience(now + ms(30)), ms(70));
+        assert_eq!(c.timeout(now + ms(30)), ms(70));
         assert!(!c.read_turtle(now + ms(30)));
         assert!(c.read_turtle(now + ms(100)));
         assert!(!c.read_turtle(now + ms(100)));
@@ -279,10 +279,10 @@ mod tests {
     fn names_are_debounced() {
         let (mut c, now) = clock();
         c.names_changed(now);
-        assert_eq!(c.patience(now), ms(150));
+        assert_eq!(c.timeout(now), ms(150));
         // A second event does not put it off.
         c.names_changed(now + ms(100));
-        assert_eq!(c.patience(now + ms(100)), ms(50));
+        assert_eq!(c.timeout(now + ms(100)), ms(50));
         assert!(c.due(now + ms(150)));
         assert!(c.polled(now + ms(150), counts(0, 0)));
         c.refreshed(now + ms(150), &outcome(1, false));

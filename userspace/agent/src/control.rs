@@ -5,7 +5,7 @@
 //! ```text
 //! -> {"protocol":1,"request":"boundary-mark"}
 //! <- {"protocol":1,"ok":true,"reply":{"marked":12,"boundaries":40}}
-//! <- {"protocol":1,"ok":false,"error":"<sentence>"}
+//! <- {"protocol":1,"ok":false,"error":"<reason>"}
 //! ```
 
 use std::fs;
@@ -33,7 +33,7 @@ pub const RUN_DIR: &str = "/run/dsmd";
 /// A client that sends more than this is no dsmctl.
 const MAX_REQUEST: u64 = 64 * 1024;
 /// A client that is slower than this is let go, so that it keeps no one waiting.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may have the table to itself without asking again.
 pub(crate) const HOLD: Duration = Duration::from_secs(10);
 /// How long the agent may be busy with something else.
@@ -104,7 +104,7 @@ pub struct Info {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiscardInfo {
-    /// Nothing is discarded; why, in a sentence.
+    /// Why nothing is discarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -331,8 +331,8 @@ fn lock(path: &Path, device: &str) -> Result<OwnedFd> {
 }
 
 fn serve(stream: &UnixStream, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     let envelope = match answer(&line, requests, wake) {
@@ -377,7 +377,7 @@ pub fn ask<T: for<'de> Deserialize<'de>>(dir: &Path, device: &str, request: Requ
 
 /// The same, for those who would rather have no answer than a late one.
 pub fn ask_within<T: for<'de> Deserialize<'de>>(
-    patience: Duration,
+    timeout: Duration,
     dir: &Path,
     device: &str,
     request: Request,
@@ -400,7 +400,7 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
             return Err(e).with_context(|| format!("{device}: cannot reach dsmd at {}", path.display()))
         }
     };
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
     let protocol = PROTOCOL;
     let mut text = serde_json::to_string(&Asked { protocol, request })?;
     text.push('\n');

@@ -26,7 +26,7 @@ use dbpath::walk::{self, open_file, Collector, FoundFile, Root, Skipped};
 use kernel::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
 
 /// Who hears of files while they are looked at.
-pub(crate) struct Beside<'a> {
+pub(crate) struct WalkObserver<'a> {
     pub boundaries: &'a mut Boundaries,
     pub auto: Option<&'a mut Auto>,
     /// Checkpoints until now.
@@ -244,10 +244,10 @@ impl<M> FileTable<M> {
 
     // Classes and streams
 
-    /// Other rules.  `Err`: a sentence, and nothing was changed.
+    /// Other rules.  `Err`: the reason; nothing was changed.
     pub(crate) fn set_rules(&mut self, rules: Rules, boundaries: &mut Boundaries) -> Result<(), String> {
         self.objects.set_rules(rules)?;
-        self.classify_anew(boundaries);
+        self.reclassify(boundaries);
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl<M> FileTable<M> {
             return false;
         }
         if self.objects.set_catalog(catalog) {
-            self.classify_anew(boundaries);
+            self.reclassify(boundaries);
         }
         true
     }
@@ -271,7 +271,7 @@ impl<M> FileTable<M> {
     }
 
     /// By rules, or a catalog, that changed.
-    fn classify_anew(&mut self, boundaries: &mut Boundaries) {
+    fn reclassify(&mut self, boundaries: &mut Boundaries) {
         for (&ino, f) in &mut self.files {
             let parts = self.objects.parts(&f.path, ino);
             f.dirty |= parts != f.parts;
@@ -296,18 +296,18 @@ impl<M> FileTable<M> {
         }
     }
 
-    pub(crate) fn drop_file(&mut self, id: u64, beside: &mut Beside<'_>) {
+    pub(crate) fn drop_file(&mut self, id: u64, observer: &mut WalkObserver<'_>) {
         let Some(f) = self.files.remove(&id) else {
             return;
         };
         if f.boundary.is_some() {
-            beside.boundaries.changed();
+            observer.boundaries.changed();
         }
         if f.uploaded {
             self.drops.insert(id);
             self.drops.extend(parts::ids(id, f.count_parts()));
         }
-        if let Some(auto) = &mut beside.auto {
+        if let Some(auto) = &mut observer.auto {
             auto.gone(id, &f.path);
         }
     }
@@ -319,7 +319,7 @@ impl<M: Mapper> FileTable<M> {
         &mut self,
         scope: Scope,
         on_dir: OnDir<'_>,
-        beside: &mut Beside<'_>,
+        observer: &mut WalkObserver<'_>,
         outcome: &mut Outcome,
     ) -> Result<(), Fatal> {
         let (handle, to_walk) = (self.handle()?, self.handle()?);
@@ -338,12 +338,12 @@ impl<M: Mapper> FileTable<M> {
         let found = collector.files;
         self.begin_walk();
         for (path, found) in found {
-            self.look_at(&handle, scope, &path, &found, beside, outcome);
+            self.look_at(&handle, scope, &path, &found, observer, outcome);
         }
         let gone = |(id, f): (&u64, &Tracked)| (f.walk != self.walks).then_some(*id);
         let gone: Vec<u64> = self.files.iter().filter_map(gone).collect();
         for id in gone {
-            self.drop_file(id, beside);
+            self.drop_file(id, observer);
         }
         Ok(())
     }
@@ -365,7 +365,7 @@ impl<M: Mapper> FileTable<M> {
         scope: Scope,
         path: &Path,
         found: &FoundFile,
-        beside: &mut Beside<'_>,
+        observer: &mut WalkObserver<'_>,
         outcome: &mut Outcome,
     ) {
         let walk = self.walks;
@@ -373,7 +373,7 @@ impl<M: Mapper> FileTable<M> {
             // A second link to it.
             return;
         }
-        if let Some(auto) = &mut beside.auto {
+        if let Some(auto) = &mut observer.auto {
             auto.found(found.ino, path, &found.stamp, self.objects.is_stated(path));
         }
         if !self.is_read_again(root, scope, path, found) {
@@ -403,7 +403,7 @@ impl<M: Mapper> FileTable<M> {
                 f.walk = walk;
                 f.stale = false;
             }
-            _ => self.insert(found.ino, path, stamp, seen, beside),
+            _ => self.insert(found.ino, path, stamp, seen, observer),
         }
     }
 
@@ -439,7 +439,7 @@ impl<M: Mapper> FileTable<M> {
         path: &Path,
         stamp: walk::FileStat,
         seen: ExtentCounts,
-        beside: &Beside<'_>,
+        observer: &WalkObserver<'_>,
     ) {
         let parts = self.objects.parts(path, ino);
         let old = self.files.get(&ino);
@@ -447,7 +447,7 @@ impl<M: Mapper> FileTable<M> {
         // Its number was used again, or dropped and not yet uploaded.
         let uploaded = old.is_some_and(|f| f.uploaded) || self.drops.remove(&ino);
         self.full |= uploaded && (had > 0 || !parts.ranges.is_empty());
-        let boundary = beside.boundaries.known(ino, parts.rest.class, stamp.btime);
+        let boundary = observer.boundaries.known(ino, parts.rest.class, stamp.btime);
         self.files.insert(
             ino,
             Tracked {
@@ -458,7 +458,7 @@ impl<M: Mapper> FileTable<M> {
                 boundary,
                 extents: self.extents.as_slice().into(),
                 seen,
-                since: beside.checkpoints,
+                since: observer.checkpoints,
                 walk: self.walks,
                 stale: false,
                 dirty: true,

@@ -48,11 +48,11 @@ impl Hints {
             return Ok(());
         }
         match target.message("set foreign class") {
-            Err(MessageError::Refused(sentence)) => {
+            Err(MessageError::Refused(reason)) => {
                 log!(
                     Warn,
                     "no write hints: the kernel's module is an older one",
-                    reason = sentence
+                    reason = reason
                 );
                 self.on = false;
                 Ok(())

@@ -49,7 +49,7 @@ use auto::Auto;
 use boundaries::Boundaries;
 pub use boundaries::{BoundaryMode, Outgrown};
 use checkpoints::Checkpoints;
-use files::{directory, Beside, FileTable};
+use files::{directory, FileTable, WalkObserver};
 use load_phase::Sums;
 use state::State;
 pub use tracked::Scope;
@@ -125,7 +125,7 @@ pub struct Figures {
 /// Called with each directory that a walk enters.
 pub(crate) type OnDir<'a> = &'a mut dyn FnMut(&Path, &OwnedFd);
 
-/// Its parts know of each other only what [`Beside`] has: the agent has them work together.
+/// Its parts know of each other only what [`WalkObserver`] has: the agent has them work together.
 pub struct Agent<T: Target, M: Mapper> {
     pub target: T,
     files: FileTable<M>,
@@ -339,7 +339,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         })
     }
 
-    /// Other rules, which the next refresh uploads.  `Err`: a sentence, and nothing was
+    /// Other rules, which the next refresh uploads.  `Err`: the reason; nothing was
     /// changed.
     pub(crate) fn set_rules(&mut self, rules: Rules) -> Result<(), String> {
         self.files.set_rules(rules, &mut self.boundaries)?;
@@ -368,7 +368,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// `dsmctl boundary move`: of the files with these paths, or of all that
-    /// have outgrown theirs.  `Err`: a sentence, and nothing was changed.
+    /// have outgrown theirs.  `Err`: the reason; nothing was changed.
     pub(crate) fn move_boundaries(
         &mut self,
         paths: &[String],
@@ -411,19 +411,19 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// The files, and who hears of them.
-    fn split(&mut self) -> (&mut FileTable<M>, Beside<'_>) {
-        let beside = Beside {
+    fn split(&mut self) -> (&mut FileTable<M>, WalkObserver<'_>) {
+        let observer = WalkObserver {
             boundaries: &mut self.boundaries,
             auto: self.auto.as_mut(),
             checkpoints: self.checkpoints.count(),
         };
-        (&mut self.files, beside)
+        (&mut self.files, observer)
     }
 
     /// Walks the dbpath and brings the files up to date.
     fn look(&mut self, scope: Scope, on_dir: OnDir<'_>, outcome: &mut Outcome) -> Result<(), Fatal> {
-        let (files, mut beside) = self.split();
-        files.look(scope, on_dir, &mut beside, outcome)
+        let (files, mut observer) = self.split();
+        files.look(scope, on_dir, &mut observer, outcome)
     }
 
     /// Uploads what differs.  Extents are read at different instants, so that
@@ -444,13 +444,13 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                     outcome.failed = false;
                     break;
                 }
-                Err(sentence) => {
+                Err(reason) => {
                     outcome.failed = true;
                     log!(
                         Warn,
                         "the kernel refused the table",
                         attempt = attempt,
-                        reason = sentence
+                        reason = reason
                     );
                 }
             }

@@ -32,7 +32,7 @@ impl Objects {
         parts::of(self.rules.parts(path), ino)
     }
 
-    /// Other rules.  `Err`: a sentence, and nothing was changed.
+    /// Other rules.  `Err`: the reason; nothing was changed.
     pub(crate) fn set_rules(&mut self, mut rules: Rules) -> Result<(), String> {
         self.stamps = rules.stamps(self.streams())?;
         rules.set_catalog(self.rules.catalog().clone());

@@ -68,17 +68,17 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
     (s.publish)(now);
     let mut news = false;
     loop {
-        let patience = |clock: &Clock| match news {
+        let timeout = |clock: &Clock| match news {
             true => clock
-                .patience(Instant::now())
+                .timeout(Instant::now())
                 .min(PUBLISH.saturating_sub(published.elapsed())),
-            false => clock.patience(Instant::now()),
+            false => clock.timeout(Instant::now()),
         };
         match s.held {
             // Events are read together, before the kernel's queue is full.
             None if agent.is_auto() && clock.has_names() => wait(
                 &[s.signals.end_fd(), s.signals.reload_fd(), s.waker.as_fd()],
-                patience(&clock).min(EVENTS),
+                timeout(&clock).min(EVENTS),
             )?,
             None => wait(
                 &[
@@ -87,7 +87,7 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
                     s.waker.as_fd(),
                     s.watch.as_fd(),
                 ],
-                patience(&clock),
+                timeout(&clock),
             )?,
             // What happens meanwhile waits in the watch.
             Some(end) => wait(
@@ -181,7 +181,7 @@ fn listen<T: Target, M: Mapper>(agent: &mut Agent<T, M>, link: &Link, clock: &mu
     if let Some(catalog) = link.take_catalog() {
         let files = catalog.len();
         if agent.set_catalog(catalog) {
-            log!(Debug, "the server told its catalog", files = files);
+            log!(Debug, "the server reported its catalog", files = files);
             clock.names_changed(Instant::now());
         } else {
             link.is_another();
@@ -309,8 +309,8 @@ fn serve<T: Target, M: Mapper>(
                 log!(Info, "boundaries moved", moved = moved.marked);
                 Ok(to_value(moved))
             }
-            Ok(Err(sentence)) => {
-                pending.answer(Err(anyhow!(sentence)));
+            Ok(Err(reason)) => {
+                pending.answer(Err(anyhow!(reason)));
                 return Ok(());
             }
             Err(e) => Err(e),

@@ -47,7 +47,7 @@ pub struct Directory {
 pub struct State {
     pub version: u32,
     pub device: String,
-    /// The data directory: another one on the device starts anew.
+    /// The data directory: another one on the device starts over.
     pub root: Directory,
     /// Whether the load phase is over.
     pub marked: bool,
@@ -66,7 +66,7 @@ impl State {
         }
     }
 
-    /// Reads it, or says in a sentence what is wrong.
+    /// Reads it, or returns what is wrong.
     pub fn parse(text: &[u8], device: &str) -> Result<Self, String> {
         let state: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
         if state.version != VERSION {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         let good = state().text();
-        for (from, to, sentence) in [
+        for (from, to, reason) in [
             ("\"version\":1", "\"version\":2", "its version is 2, not 1"),
             (
                 "\"device\":\"d\"",
@@ -250,7 +250,7 @@ mod tests {
         ] {
             let bad = good.replacen(from, to, 1);
             let said = State::parse(bad.as_bytes(), "d").unwrap_err();
-            assert!(said.starts_with(sentence), "{said}");
+            assert!(said.starts_with(reason), "{said}");
         }
         for cut in 0..good.trim_end().len() {
             assert!(State::parse(&good.as_bytes()[..cut], "d").is_err(), "{cut}");

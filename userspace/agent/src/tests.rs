@@ -40,14 +40,14 @@ impl Mapper for Places {
 }
 
 /// A dbpath, its places, and what the kernel had when an agent ended.
-pub(crate) struct Bed {
+pub(crate) struct Setup {
     dir: tempfile::TempDir,
     places: Places,
 }
 
 pub(crate) type TestAgent = Agent<ModelKernel, Places>;
 
-impl Bed {
+impl Setup {
     pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -128,11 +128,11 @@ fn boundary(a: &TestAgent, id: u64) -> Option<u64> {
 
 #[test]
 fn attach_uploads_everything_at_once() {
-    let bed = Bed::new();
-    fs::create_dir(bed.at("journal")).unwrap();
-    let c = bed.file(COLL, 4, 800);
-    let j = bed.file("journal/WiredTigerLog.0000000001", 2, 1600);
-    let a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    fs::create_dir(setup.at("journal")).unwrap();
+    let c = setup.file(COLL, 4, 800);
+    let j = setup.file("journal/WiredTigerLog.0000000001", 2, 1600);
+    let a = setup.attached(BoundaryMode::Manual);
     assert_eq!(
         a.target.files(),
         [
@@ -162,21 +162,21 @@ fn attach_uploads_everything_at_once() {
 
 #[test]
 fn an_update_has_only_what_differs() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let i = bed.file(INDEX, 4, 1600);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let i = setup.file(INDEX, 4, 1600);
+    let mut a = setup.attached(BoundaryMode::Manual);
     a.target.log();
     assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_none());
     assert!(a.target.log().is_empty());
 
-    bed.file(COLL, 8, 800);
+    setup.file(COLL, 8, 800);
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!((o.read, o.changed, o.dropped), (1, 1, 0));
     assert_eq!(a.target.log(), ["begin", "file", "commit"]);
     assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 64)]);
 
-    fs::remove_file(bed.at(INDEX)).unwrap();
+    fs::remove_file(setup.at(INDEX)).unwrap();
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!((o.changed, o.dropped), (0, 1));
     assert_eq!(a.target.log(), ["begin", "drop", "commit"]);
@@ -186,17 +186,17 @@ fn an_update_has_only_what_differs() {
 
 #[test]
 fn extents_without_a_place_are_looked_for_again() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
     let pending = ExtentCounts {
         delalloc: 1,
         ..ExtentCounts::default()
     };
-    bed.place(c, &[], pending);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    setup.place(c, &[], pending);
+    let mut a = setup.attached(BoundaryMode::Manual);
     assert!(a.target.files()[&c].extents.is_empty());
     // The size and the blocks stay as they were when they are allocated.
-    bed.place(c, &[Extent::new(0, 800, 32)], ExtentCounts::default());
+    setup.place(c, &[Extent::new(0, 800, 32)], ExtentCounts::default());
     assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_some());
     assert_eq!(a.target.files()[&c].extents.len(), 1);
     assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().read, 0);
@@ -204,94 +204,94 @@ fn extents_without_a_place_are_looked_for_again() {
 
 #[test]
 fn renamed_files_keep_their_identity() {
-    let bed = Bed::new();
-    fs::create_dir(bed.at("journal")).unwrap();
+    let setup = Setup::new();
+    fs::create_dir(setup.at("journal")).unwrap();
     let (log, pre) = (
         "journal/WiredTigerLog.0000000001",
         "journal/WiredTigerPreplog.0000000002",
     );
-    bed.file(log, 4, 800);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    setup.file(log, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Manual);
     a.target.log();
-    fs::rename(bed.at(log), bed.at(pre)).unwrap();
+    fs::rename(setup.at(log), setup.at(pre)).unwrap();
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!((o.read, o.changed, o.dropped), (0, 0, 0));
     assert_eq!(a.file_infos()[0].path, pre);
     // Another class is uploaded.
-    fs::rename(bed.at(pre), bed.at("journal/junk")).unwrap();
+    fs::rename(setup.at(pre), setup.at("journal/junk")).unwrap();
     assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 1);
     assert_eq!(a.target.files().values().next().unwrap().class, Class::Other);
 }
 
 #[test]
 fn a_checkpoint_is_a_turtle_with_a_new_entry() {
-    let bed = Bed::new();
-    bed.turtle(1);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    setup.turtle(1);
+    let mut a = setup.attached(BoundaryMode::Manual);
     // Rewritten at open, as it was.
-    bed.turtle(1);
+    setup.turtle(1);
     assert_eq!(checkpoint(&mut a), None);
     assert_eq!(a.target.windows(), 0);
-    bed.turtle(2);
+    setup.turtle(2);
     assert_eq!(checkpoint(&mut a).unwrap().window, 1);
     assert_eq!(checkpoint(&mut a), None);
-    fs::write(bed.at(TURTLE), "torn").unwrap();
+    fs::write(setup.at(TURTLE), "torn").unwrap();
     assert_eq!(checkpoint(&mut a), None);
-    bed.turtle(3);
+    setup.turtle(3);
     assert_eq!(checkpoint(&mut a).unwrap().window, 2);
     assert_eq!(a.figures().checkpoints, 2);
 }
 
 #[test]
 fn a_schema_change_is_no_checkpoint() {
-    let bed = Bed::new();
-    bed.turtle(1);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    setup.turtle(1);
+    let mut a = setup.attached(BoundaryMode::Manual);
     // A table is made without a log: its turtle ends no window.
     a.files_came_or_went();
     a.target.write(64 * 1024);
-    bed.turtle(2);
+    setup.turtle(2);
     assert_eq!(checkpoint(&mut a), None);
     assert_eq!(checkpoint(&mut a), None);
     a.target.write(checkpoints::LITTLE);
-    bed.turtle(3);
+    setup.turtle(3);
     assert_eq!(checkpoint(&mut a).unwrap().window, 1);
     // Without a table that came or went, any turtle counts.
-    bed.turtle(4);
+    setup.turtle(4);
     assert_eq!(checkpoint(&mut a).unwrap().window, 2);
 }
 
 #[test]
 fn boundaries_at_attach() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let j = bed.file("WiredTigerLog.0000000001", 4, 1600);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let j = setup.file("WiredTigerLog.0000000001", 4, 1600);
     // Nothing but WiredTiger's first block.
-    let empty = bed.file("collection-2-1.wt", 1, 2400);
-    let mut a = bed.attached(BoundaryMode::Attach);
+    let empty = setup.file("collection-2-1.wt", 1, 2400);
+    let mut a = setup.attached(BoundaryMode::Attach);
     assert_eq!(boundary(&a, c), Some(16384));
     assert_eq!(boundary(&a, j), None);
     assert_eq!(boundary(&a, empty), None);
 
     // A later file gets its boundary at its own first checkpoint.
-    let i = bed.file(INDEX, 2, 3200);
+    let i = setup.file(INDEX, 2, 3200);
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!(boundary(&a, i), None);
-    bed.file(INDEX, 3, 3200);
-    bed.turtle(1);
+    setup.file(INDEX, 3, 3200);
+    setup.turtle(1);
     checkpoint(&mut a).unwrap();
     assert_eq!(boundary(&a, i), Some(12288));
 
     // One that was not known when the checkpoint came waits for the next.
-    let late = bed.file("index-5-1.wt", 2, 4000);
-    bed.turtle(2);
+    let late = setup.file("index-5-1.wt", 2, 4000);
+    setup.turtle(2);
     checkpoint(&mut a).unwrap();
     assert_eq!(boundary(&a, late), None);
 
     // A boundary stays.
-    bed.file(COLL, 9, 800);
-    bed.file("collection-2-1.wt", 2, 2400);
-    bed.turtle(3);
+    setup.file(COLL, 9, 800);
+    setup.file("collection-2-1.wt", 2, 2400);
+    setup.turtle(3);
     checkpoint(&mut a).unwrap();
     assert_eq!(boundary(&a, late), Some(8192));
     assert_eq!(boundary(&a, c), Some(16384));
@@ -300,16 +300,16 @@ fn boundaries_at_attach() {
 
 #[test]
 fn boundaries_by_hand() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
     fs::File::options()
         .write(true)
-        .open(bed.at(COLL))
+        .open(setup.at(COLL))
         .unwrap()
         .set_len(4 * 4096 - 100)
         .unwrap();
-    let mut a = bed.attached(BoundaryMode::Manual);
-    bed.turtle(1);
+    let mut a = setup.attached(BoundaryMode::Manual);
+    setup.turtle(1);
     checkpoint(&mut a).unwrap();
     assert_eq!(boundary(&a, c), None);
     let marked = a.mark(&mut none).unwrap();
@@ -318,10 +318,10 @@ fn boundaries_by_hand() {
     assert_eq!(boundary(&a, c), Some(16384));
     assert_eq!(a.mark(&mut none).unwrap().marked, 0);
 
-    let i = bed.file(INDEX, 2, 1600);
+    let i = setup.file(INDEX, 2, 1600);
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!(boundary(&a, i), None);
-    bed.turtle(2);
+    setup.turtle(2);
     checkpoint(&mut a).unwrap();
     assert_eq!(boundary(&a, i), Some(8192));
 }
@@ -329,19 +329,19 @@ fn boundaries_by_hand() {
 #[test]
 fn boundaries_survive_the_agent() {
     for mode in [BoundaryMode::Manual, BoundaryMode::Attach] {
-        let bed = Bed::new();
-        let c = bed.file(COLL, 4, 800);
-        let mut a = bed.attached(mode);
+        let setup = Setup::new();
+        let c = setup.file(COLL, 4, 800);
+        let mut a = setup.attached(mode);
         a.mark(&mut none).unwrap();
         let kernel = a.target;
 
-        bed.file(COLL, 6, 800);
-        let i = bed.file(INDEX, 2, 1600);
-        let mut a = bed.agent(kernel, mode);
+        setup.file(COLL, 6, 800);
+        let i = setup.file(INDEX, 2, 1600);
+        let mut a = setup.agent(kernel, mode);
         a.attach(&mut none).unwrap();
         assert_eq!(boundary(&a, c), Some(16384), "{mode:?}");
         assert_eq!(boundary(&a, i), None, "{mode:?}");
-        bed.turtle(1);
+        setup.turtle(1);
         checkpoint(&mut a).unwrap();
         assert_eq!(boundary(&a, i), Some(8192), "{mode:?}");
     }
@@ -349,10 +349,10 @@ fn boundaries_survive_the_agent() {
 
 #[test]
 fn boundaries_survive_the_device() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let i = bed.file(INDEX, 4, 1600);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let i = setup.file(INDEX, 4, 1600);
+    let mut a = setup.attached(BoundaryMode::Manual);
     assert_eq!(a.unsaved_state("d"), None);
     a.mark(&mut none).unwrap();
     let mut state = a.unsaved_state("d").unwrap();
@@ -363,41 +363,41 @@ fn boundaries_survive_the_device() {
     let n = state.files.iter().position(|f| f.ino == i).unwrap();
     state.files[n].born -= 1;
 
-    bed.file(COLL, 6, 800);
-    let late = bed.file("index-5-1.wt", 2, 2400);
+    setup.file(COLL, 6, 800);
+    let late = setup.file("index-5-1.wt", 2, 2400);
     let options = || Options {
         mode: BoundaryMode::Attach,
         state: Some(state.clone()),
         ..Options::default()
     };
-    let mut a = bed.agent_with(ModelKernel::new(SECTORS), options());
+    let mut a = setup.agent_with(ModelKernel::new(SECTORS), options());
     a.attach(&mut none).unwrap();
     assert_eq!(boundary(&a, c), Some(16384));
     assert_eq!((boundary(&a, i), boundary(&a, late)), (None, None));
-    bed.turtle(1);
+    setup.turtle(1);
     checkpoint(&mut a).unwrap();
     assert_eq!((boundary(&a, i), boundary(&a, late)), (Some(16384), Some(8192)));
     assert_eq!(a.unsaved_state("d").unwrap().files.len(), 3);
 
-    // Another data directory on the device starts anew.
+    // Another data directory on the device starts over.
     let mut elsewhere = options();
     elsewhere.state.as_mut().unwrap().root.born += 1;
-    let mut elsewhere = bed.agent_with(ModelKernel::new(SECTORS), elsewhere);
+    let mut elsewhere = setup.agent_with(ModelKernel::new(SECTORS), elsewhere);
     assert!(!elsewhere.boundaries.inherit(&[]));
     let manual = Options {
         mode: BoundaryMode::Manual,
         ..options()
     };
-    assert!(bed.agent_with(ModelKernel::new(SECTORS), manual).marked());
+    assert!(setup.agent_with(ModelKernel::new(SECTORS), manual).marked());
 
     // What the kernel has is newer than the state, unless it is of another file.
     a.move_boundaries(&[COLL.into()], &mut none).unwrap().unwrap();
-    let mut a = bed.agent_with(a.target, options());
+    let mut a = setup.agent_with(a.target, options());
     a.attach(&mut none).unwrap();
     assert_eq!(boundary(&a, c), Some(24576));
     assert_eq!(boundary(&a, i), None);
 
-    fs::remove_file(bed.at(COLL)).unwrap();
+    fs::remove_file(setup.at(COLL)).unwrap();
     a.unsaved_state("d");
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(a.unsaved_state("d").unwrap().files.iter().all(|f| f.ino != c));
@@ -405,16 +405,16 @@ fn boundaries_survive_the_device() {
 
 #[test]
 fn boundaries_by_themselves() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 1000, 800);
-    let mut a = bed.attached(BoundaryMode::Auto);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 1000, 800);
+    let mut a = setup.attached(BoundaryMode::Auto);
     let (mut turtle, mut pages) = (0, 1000);
     let mut window = |a: &mut TestAgent, grown, written: u64| {
         pages += grown;
         turtle += 1;
-        bed.file(COLL, pages, 800);
+        setup.file(COLL, pages, 800);
         a.target.write(written * 4096);
-        bed.turtle(turtle);
+        setup.turtle(turtle);
         checkpoint(a).unwrap();
         boundary(a, c)
     };
@@ -428,15 +428,15 @@ fn boundaries_by_themselves() {
 
 #[test]
 fn outgrown_boundaries() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 300, 800);
-    let mut a = bed.attached(BoundaryMode::Attach);
-    bed.file(COLL, 600, 800);
-    bed.turtle(1);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 300, 800);
+    let mut a = setup.attached(BoundaryMode::Attach);
+    setup.file(COLL, 600, 800);
+    setup.turtle(1);
     checkpoint(&mut a).unwrap();
     assert_eq!(a.outgrown(), 0);
-    bed.file(COLL, 601, 800);
-    bed.turtle(2);
+    setup.file(COLL, 601, 800);
+    setup.turtle(2);
     checkpoint(&mut a).unwrap();
     assert_eq!((a.outgrown(), boundary(&a, c)), (1, Some(300 * 4096)));
     assert!(a.file_infos().iter().any(|f| f.path == COLL && f.outgrown));
@@ -455,24 +455,24 @@ fn outgrown_boundaries() {
         outgrown: Outgrown::Move,
         ..Options::default()
     };
-    let mut a = bed.agent_with(a.target, options);
+    let mut a = setup.agent_with(a.target, options);
     a.attach(&mut none).unwrap();
-    bed.file(COLL, 1300, 800);
-    bed.turtle(3);
+    setup.file(COLL, 1300, 800);
+    setup.turtle(3);
     checkpoint(&mut a).unwrap();
     assert_eq!(boundary(&a, c), Some(1300 * 4096));
 }
 
 #[test]
 fn rules_say_what_a_file_is() {
-    let bed = Bed::new();
-    let c = bed.file("documents.wt", 4, 800);
+    let setup = Setup::new();
+    let c = setup.file("documents.wt", 4, 800);
     let options = Options {
         mode: BoundaryMode::Attach,
         rules: Rules::parse("documents.wt collection").unwrap(),
         ..Options::default()
     };
-    let mut a = bed.agent_with(ModelKernel::new(SECTORS), options);
+    let mut a = setup.agent_with(ModelKernel::new(SECTORS), options);
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.files()[&c].class, Class::Collection);
     assert_eq!(boundary(&a, c), Some(16384));
@@ -496,16 +496,16 @@ fn stated(a: &TestAgent, id: u64) -> Option<(u8, u8, Vec<Extent>)> {
 
 #[test]
 fn objects_have_their_streams() {
-    let bed = Bed::new();
-    let data = bed.file("ibdata1", 1024, 8000);
-    let redo = bed.file("ib_logfile0", 256, 100_000);
-    let other = bed.file("t.frm", 1, 200_000);
+    let setup = Setup::new();
+    let data = setup.file("ibdata1", 1024, 8000);
+    let redo = setup.file("ib_logfile0", 256, 100_000);
+    let other = setup.file("t.frm", 1, 200_000);
     let part = data | (1 << 56);
     let options = Options {
         rules: Rules::parse_objects(OBJECTS).unwrap(),
         ..Options::default()
     };
-    let mut a = bed.agent_with(ModelKernel::new(SECTORS), options);
+    let mut a = setup.agent_with(ModelKernel::new(SECTORS), options);
     a.attach(&mut none).unwrap();
     let rest = vec![Extent::new(0, 8000, 2048), Extent::new(4096, 12096, 4096)];
     let whole = vec![Extent::new(0, 8000, 8192)];
@@ -557,13 +557,13 @@ fn objects_have_their_streams() {
     assert_eq!([stated(&a, redo).unwrap().0, stated(&a, part).unwrap().0], [3, 8]);
 
     // Another name has no parts, and gets them back with the old one.
-    fs::rename(bed.at("ibdata1"), bed.at("old")).unwrap();
+    fs::rename(setup.at("ibdata1"), setup.at("old")).unwrap();
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!((stated(&a, data), stated(&a, part)), (Some((0, 0, whole)), None));
-    fs::rename(bed.at("old"), bed.at("ibdata1")).unwrap();
+    fs::rename(setup.at("old"), setup.at("ibdata1")).unwrap();
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!(stated(&a, data), Some((7, 4, rest)));
-    fs::remove_file(bed.at("ibdata1")).unwrap();
+    fs::remove_file(setup.at("ibdata1")).unwrap();
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!((stated(&a, data), stated(&a, part)), (None, None));
     assert_eq!(a.figures().refusals, 0);
@@ -571,9 +571,9 @@ fn objects_have_their_streams() {
 
 #[test]
 fn an_inode_number_that_is_used_again_is_another_file() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let mut a = bed.attached(BoundaryMode::Attach);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Attach);
     assert!(boundary(&a, c).is_some());
     // Whether the file system knows birth times, and gives the number again,
     // is its own business; the agent sees a file with another birth time.
@@ -585,14 +585,14 @@ fn an_inode_number_that_is_used_again_is_another_file() {
 
 #[test]
 fn contradicting_extents_are_read_again() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let i = bed.file(INDEX, 4, 1600);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let i = setup.file(INDEX, 4, 1600);
+    let mut a = setup.attached(BoundaryMode::Manual);
     // The index moved away and the collection got its place; only the
-    // collection's stamp tells.
-    bed.file(COLL, 8, 1600);
-    bed.place(i, &[Extent::new(0, 4000, 32)], ExtentCounts::default());
+    // collection's stamp shows it.
+    setup.file(COLL, 8, 1600);
+    setup.place(i, &[Extent::new(0, 4000, 32)], ExtentCounts::default());
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(!o.failed);
     assert_eq!(a.figures().refusals, 2);
@@ -603,10 +603,10 @@ fn contradicting_extents_are_read_again() {
 
 #[test]
 fn files_that_share_sectors_are_uploaded_without_the_overlap() {
-    let bed = Bed::new();
-    bed.file(COLL, 4, 800);
-    bed.file(INDEX, 4, 816);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    setup.file(COLL, 4, 800);
+    setup.file(INDEX, 4, 816);
+    let mut a = setup.attached(BoundaryMode::Manual);
     let sectors: u64 = a
         .target
         .files()
@@ -617,17 +617,17 @@ fn files_that_share_sectors_are_uploaded_without_the_overlap() {
     assert_eq!(sectors, 48);
     // Later changes are not refused over and over.
     let refusals = a.figures().refusals;
-    bed.file(INDEX, 5, 816);
+    setup.file(INDEX, 5, 816);
     assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_some());
     assert_eq!(a.figures().refusals, refusals);
 }
 
 #[test]
 fn a_kernel_that_keeps_refusing_keeps_its_table() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let mut a = bed.attached(BoundaryMode::Manual);
-    bed.file(COLL, 8, 800);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Manual);
+    setup.file(COLL, 8, 800);
     a.target.refuse_commits(100);
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(o.failed && o.commit.is_none());
@@ -641,9 +641,9 @@ fn a_kernel_that_keeps_refusing_keeps_its_table() {
 
 #[test]
 fn a_table_that_was_lost_is_uploaded_again() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let mut a = bed.attached(BoundaryMode::Attach);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Attach);
     a.target.reload();
     assert_ne!(a.target.status().unwrap().generation, a.generation());
     a.distrust_table();
@@ -655,13 +655,13 @@ fn a_table_that_was_lost_is_uploaded_again() {
 /// The kernel refuses an update of a table that is not the agent's.
 #[test]
 fn a_table_that_somebody_else_changed_is_uploaded_whole() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Manual);
     let files = a.target.files();
     a.target.message(&format!("begin full {SECTORS}")).unwrap();
     a.target.message("commit 2").unwrap();
-    bed.file(COLL, 8, 800);
+    setup.file(COLL, 8, 800);
     a.target.log();
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(!o.failed);
@@ -674,10 +674,10 @@ fn a_table_that_somebody_else_changed_is_uploaded_whole() {
 /// Neither has the records of the other, and the one that comes later is complete.
 #[test]
 fn an_upload_that_somebody_else_replaced_is_sent_again() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let mut a = bed.attached(BoundaryMode::Manual);
-    bed.file(COLL, 8, 800);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Manual);
+    setup.file(COLL, 8, 800);
     a.target.log();
     a.target.replace_upload();
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
@@ -688,37 +688,37 @@ fn an_upload_that_somebody_else_replaced_is_sent_again() {
 
 #[test]
 fn what_ends_the_agent() {
-    let bed = Bed::new();
-    bed.file(COLL, 4, 800);
-    let mut a = bed.attached(BoundaryMode::Manual);
+    let setup = Setup::new();
+    setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Manual);
     a.target.remove();
-    bed.file(COLL, 5, 800);
+    setup.file(COLL, 5, 800);
     assert!(matches!(
         a.refresh(Scope::Grown, &mut none),
         Err(Fatal::DeviceGone)
     ));
 
-    let mut a = bed.attached(BoundaryMode::Manual);
-    let moved = bed.dir.path().with_extension("moved");
-    fs::rename(bed.dir.path(), &moved).unwrap();
+    let mut a = setup.attached(BoundaryMode::Manual);
+    let moved = setup.dir.path().with_extension("moved");
+    fs::rename(setup.dir.path(), &moved).unwrap();
     assert!(matches!(
         a.refresh(Scope::Grown, &mut none),
         Err(Fatal::DbpathGone)
     ));
-    fs::rename(&moved, bed.dir.path()).unwrap();
+    fs::rename(&moved, setup.dir.path()).unwrap();
 }
 
 #[test]
 fn a_hostile_dbpath_harms_nobody() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
     let hostile = "collection-9-9.wt";
-    std::os::unix::fs::symlink(bed.at(COLL), bed.at(INDEX)).unwrap();
-    fs::hard_link(bed.at(COLL), bed.at("index-8-8.wt")).unwrap();
+    std::os::unix::fs::symlink(setup.at(COLL), setup.at(INDEX)).unwrap();
+    fs::hard_link(setup.at(COLL), setup.at("index-8-8.wt")).unwrap();
     let mode = rustix::fs::Mode::RUSR;
-    rustix::fs::mkfifoat(rustix::fs::CWD, bed.at(hostile), mode).unwrap();
-    fs::create_dir_all(bed.at("d/d/d/d/d/d/d")).unwrap();
-    let a = bed.attached(BoundaryMode::Attach);
+    rustix::fs::mkfifoat(rustix::fs::CWD, setup.at(hostile), mode).unwrap();
+    fs::create_dir_all(setup.at("d/d/d/d/d/d/d")).unwrap();
+    let a = setup.attached(BoundaryMode::Attach);
     // One file, by its first name.
     assert_eq!(a.target.files().keys().copied().collect::<Vec<_>>(), [c]);
     assert_eq!(a.file_infos()[0].path, COLL);
@@ -740,10 +740,10 @@ fn catalog(files: &[(&str, Class)]) -> Catalog {
 
 #[test]
 fn the_servers_catalog_says_which_index_is_primary() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
-    let i = bed.file(INDEX, 4, 1600);
-    let mut a = bed.attached(BoundaryMode::Attach);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let i = setup.file(INDEX, 4, 1600);
+    let mut a = setup.attached(BoundaryMode::Attach);
     let class = |a: &TestAgent, id: u64| a.target.files()[&id].class;
     assert_eq!(class(&a, i), Class::Index);
     let another = catalog(&[("collection-0-2.wt", Class::Collection)]);
@@ -766,15 +766,15 @@ fn the_servers_catalog_says_which_index_is_primary() {
 
 #[test]
 fn a_boundary_outlives_what_the_server_says() {
-    let bed = Bed::new();
-    bed.file(COLL, 4, 800);
-    let i = bed.file(INDEX, 4, 1600);
-    let mut a = bed.attached(BoundaryMode::Attach);
+    let setup = Setup::new();
+    setup.file(COLL, 4, 800);
+    let i = setup.file(INDEX, 4, 1600);
+    let mut a = setup.attached(BoundaryMode::Attach);
     a.set_catalog(catalog(&OURS));
     a.refresh(Scope::Grown, &mut none).unwrap();
-    bed.file(INDEX, 6, 1600);
+    setup.file(INDEX, 6, 1600);
     // The server is not asked again before the agent after it attaches.
-    let mut b = bed.agent(a.target, BoundaryMode::Attach);
+    let mut b = setup.agent(a.target, BoundaryMode::Attach);
     b.attach(&mut none).unwrap();
     assert_eq!(b.target.files()[&i].class, Class::Index);
     assert_eq!(boundary(&b, i), Some(4 * 4096));
@@ -782,18 +782,18 @@ fn a_boundary_outlives_what_the_server_says() {
 
 #[test]
 fn an_inode_has_the_hint_of_its_object_or_class() {
-    let bed = Bed::new();
-    bed.file("ibdata1", 1024, 8000);
-    bed.file("ib_logfile0", 256, 100_000);
-    bed.file(COLL, 4, 200_000);
+    let setup = Setup::new();
+    setup.file("ibdata1", 1024, 8000);
+    setup.file("ib_logfile0", 256, 100_000);
+    setup.file(COLL, 4, 200_000);
     let options = |write_hints| Options {
         rules: Rules::parse_objects(OBJECTS).unwrap(),
         write_hints,
         ..Options::default()
     };
-    let hints = || ["ibdata1", "ib_logfile0", COLL].map(|name| hint::get(&bed.at(name)));
+    let hints = || ["ibdata1", "ib_logfile0", COLL].map(|name| hint::get(&setup.at(name)));
     let attach = |write_hints| {
-        let mut a = bed.agent_with(ModelKernel::new(SECTORS), options(write_hints));
+        let mut a = setup.agent_with(ModelKernel::new(SECTORS), options(write_hints));
         a.attach(&mut none).unwrap();
     };
     attach(false);
@@ -804,13 +804,13 @@ fn an_inode_has_the_hint_of_its_object_or_class() {
 
 #[test]
 fn hints_are_names_of_classes_when_the_target_knows_them() {
-    let bed = Bed::new();
-    let c = bed.file(COLL, 4, 800);
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
     let with_hints = || Options {
         write_hints: true,
         ..Options::default()
     };
-    let mut a = bed.agent_with(ModelKernel::new(SECTORS), with_hints());
+    let mut a = setup.agent_with(ModelKernel::new(SECTORS), with_hints());
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.log()[..2], ["regions", "set"]);
     assert_eq!(a.target.files()[&c].class, Class::Collection);
@@ -818,7 +818,7 @@ fn hints_are_names_of_classes_when_the_target_knows_them() {
     // An older module: the agent goes on without.
     let kernel = ModelKernel::new(SECTORS);
     kernel.refuse_hints();
-    let mut a = bed.agent_with(kernel, with_hints());
+    let mut a = setup.agent_with(kernel, with_hints());
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.files().len(), 1);
 }

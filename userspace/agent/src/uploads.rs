@@ -41,11 +41,11 @@ impl Uploads {
             return Ok(Ok(None));
         }
         let sent = match self.send(target, files) {
-            Err(MessageError::Stale(sentence)) => {
+            Err(MessageError::Stale(reason)) => {
                 log!(
                     Warn,
                     "somebody else uploads, too; uploading all of the table",
-                    reason = sentence
+                    reason = reason
                 );
                 files.distrust_table();
                 self.send(target, files)
@@ -54,9 +54,9 @@ impl Uploads {
         };
         let commit = match sent {
             Ok(commit) => commit,
-            Err(MessageError::Refused(sentence) | MessageError::Stale(sentence)) => {
+            Err(MessageError::Refused(reason) | MessageError::Stale(reason)) => {
                 self.refusals += 1;
-                return Ok(Err(sentence));
+                return Ok(Err(reason));
             }
             Err(e) => return Err(fatal(e)),
         };

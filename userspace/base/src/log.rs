@@ -129,7 +129,7 @@ pub fn device() -> Option<(String, bool)> {
 
 /// A line of level `warn` or `error`, without its values but the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct LastError {
     /// Seconds since 1970.
     pub at: u64,
     pub level: Level,
@@ -138,20 +138,20 @@ pub struct Trouble {
     pub reason: Option<String>,
 }
 
-static TROUBLES: Mutex<BTreeMap<String, Trouble>> = Mutex::new(BTreeMap::new());
+static LAST_ERRORS: Mutex<BTreeMap<String, LastError>> = Mutex::new(BTreeMap::new());
 
-fn troubles() -> MutexGuard<'static, BTreeMap<String, Trouble>> {
-    TROUBLES.lock().unwrap_or_else(PoisonError::into_inner)
+fn last_errors() -> MutexGuard<'static, BTreeMap<String, LastError>> {
+    LAST_ERRORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The last trouble with a device.
-pub fn trouble(device: &str) -> Option<Trouble> {
-    troubles().get(device).cloned()
+/// The last warning or error of a device.
+pub fn last_error(device: &str) -> Option<LastError> {
+    last_errors().get(device).cloned()
 }
 
 /// What was wrong with a device is over.
-pub fn settled(device: &str) {
-    troubles().remove(device);
+pub fn clear_error(device: &str) {
+    last_errors().remove(device);
 }
 
 /// A value as it is logged.  Names come from other people's directories: what could
@@ -231,17 +231,17 @@ pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
         let device = named.map(|(_, name)| name.to_string());
         if let Some(device) = device.or_else(|| about.as_ref().map(|(name, _)| name.clone())) {
             let reason = fields.iter().find(|(key, _)| *key == "reason");
-            let trouble = Trouble {
+            let error = LastError {
                 at: now.as_secs(),
                 level,
                 message: message.to_owned(),
                 reason: reason.map(|(_, value)| value.to_string()),
             };
-            troubles().insert(device, trouble);
+            last_errors().insert(device, error);
         }
     }
     let text = match &about {
-        // Programs are always told which database it is.
+        // Programs always get the database's name.
         Some((name, several)) if named.is_none() && (*several || settings.style.format == Format::Json) => {
             let mut fields = fields.to_vec();
             fields.insert(0, ("device", name));
@@ -364,16 +364,16 @@ mod tests {
     }
 
     #[test]
-    fn the_last_trouble_of_a_device_is_known() {
-        let name = "the-last-trouble";
-        assert_eq!(trouble(name), None);
+    fn the_last_error_of_a_device_is_known() {
+        let name = "the-last-error";
+        assert_eq!(last_error(name), None);
         event(
             Level::Warn,
             "waiting",
             &[("device", &name), ("reason", &"for this")],
         );
         event(Level::Info, "nothing", &[("device", &name)]);
-        let last = trouble(name).unwrap();
+        let last = last_error(name).unwrap();
         assert_eq!(
             (last.level, last.message.as_str(), last.reason.as_deref()),
             (Level::Warn, "waiting", Some("for this"))
@@ -384,8 +384,8 @@ mod tests {
         })
         .join()
         .unwrap();
-        assert_eq!(trouble(name).unwrap().message, "it is worse");
-        settled(name);
-        assert_eq!(trouble(name), None);
+        assert_eq!(last_error(name).unwrap().message, "it is worse");
+        clear_error(name);
+        assert_eq!(last_error(name), None);
     }
 }

@@ -2,11 +2,11 @@
 //! What a panic is to a program of several threads.
 
 /// A thread that panics leaves its database unserved, or nobody to answer: the service
-/// manager starts all of dsmd anew.
+/// manager restarts all of dsmd.
 pub fn abort_on_panic() {
-    let told = std::panic::take_hook();
+    let reported = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        told(info);
+        reported(info);
         std::process::abort();
     }));
 }

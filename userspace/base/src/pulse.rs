@@ -27,7 +27,7 @@ impl Pulse {
         done
     }
 
-    /// The work goes on: what comes now begins anew.
+    /// The work goes on: what comes now starts over.
     pub fn beat(&self) {
         self.set(Some(Instant::now()));
     }

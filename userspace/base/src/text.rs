@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Places in texts, for sentences, and texts of others, for people.
+//! Places in texts, for error messages, and texts of others, for people.
 
 pub fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|&b| b == b'\n').count() + 1

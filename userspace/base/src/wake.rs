@@ -96,21 +96,21 @@ impl Signals {
     }
 
     /// Waits for one that ends dsmd.
-    pub fn wait(&self, patience: Duration) -> bool {
-        let _ = wait(&[self.end.as_fd()], patience);
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let _ = wait(&[self.end.as_fd()], timeout);
         self.came()
     }
 }
 
 /// Waits until one of `fds` is readable, or a signal comes.
-pub fn wait(fds: &[BorrowedFd<'_>], patience: Duration) -> std::io::Result<()> {
+pub fn wait(fds: &[BorrowedFd<'_>], timeout: Duration) -> std::io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = fds
         .iter()
         .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
         .collect();
     let timeout = Timespec {
-        tv_sec: patience.as_secs() as i64,
-        tv_nsec: patience.subsec_nanos().into(),
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos().into(),
     };
     match poll(&mut fds, Some(&timeout)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

@@ -2,7 +2,7 @@
 //! Help texts, wrapped to the terminal.
 //!
 //! By hand: what clap has for it brings a crate of its own for the width, which rustix
-//! tells, and breaks tables.
+//! says, and breaks tables.
 
 use std::io::{stdout, IsTerminal};
 

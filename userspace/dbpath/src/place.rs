@@ -124,7 +124,7 @@ fn locate(
         }
         let (on, start) = line
             .linear()
-            .with_context(|| format!("the device {dev} has a strange table: {}", line.params))?;
+            .with_context(|| format!("the device {dev} has an unexpected table: {}", line.params))?;
         if let Some(p) = below(on)? {
             place
                 .segments
@@ -158,7 +158,7 @@ fn moves_data(magic: u64) -> bool {
 pub struct Found {
     pub place: Place,
     pub dev: DevNo,
-    /// A sentence about something that works badly.
+    /// A warning about something that works badly.
     pub warning: Option<String>,
 }
 
@@ -172,10 +172,10 @@ pub fn find(path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> 
 /// The same of what was opened, whatever has that path now.
 pub fn find_opened(opened: impl AsFd, path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> {
     let shown = path.display();
-    let cannot = || format!("{shown}: cannot tell its file system");
+    let cannot = || format!("{shown}: cannot determine its file system");
     let magic = rustix::fs::fstatfs(&opened).with_context(cannot)?.f_type as u64;
     if let Some(fs) = refused_type(magic) {
-        bail!("{shown}: it is on {fs}, whose extents are no places on a device; XFS or ext4 is needed");
+        bail!("{shown}: it is on {fs}, whose extents are not locations on a device; XFS or ext4 is needed");
     }
     let dev = DevNo::from_stat(rustix::fs::fstat(&opened).with_context(cannot)?.st_dev);
     let sysfs = Sysfs::default();

@@ -9,7 +9,7 @@
 //! and also when the database is opened or closed.  A turtle whose checkpoint
 //! entry differs from the last one seen counts as a completed checkpoint; one
 //! with the same entry does not.  With WiredTiger's log switched off, a schema
-//! operation checkpoints the metadata, too: the agent tells it apart.
+//! operation checkpoints the metadata, too: the agent distinguishes it.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -4,7 +4,7 @@
 //! Each stream holds an erase unit open, and another one for what is copied out of its
 //! units where the drive keeps that apart.  These come out of the spare units, which is
 //! what collection lives on: measured on recordings of up to 13 GiB, streams save 2 to 4 %
-//! of what the flash writes where they hold less than a tenth of the spare units, nothing
+//! of NAND writes where they hold less than a tenth of the spare units, nothing
 //! from there to a fifth, and cost up to 35 % beyond.  Where copies are mixed, what streams
 //! have kept apart is so only once, and they lose where they hold more than a 25th.
 
@@ -160,7 +160,7 @@ impl Drive {
 }
 
 impl Choice {
-    /// One sentence, without its end.
+    /// Without a full stop.
     pub fn why(&self) -> String {
         let Self { layout, drive } = *self;
         let chosen = match layout {

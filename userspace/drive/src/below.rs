@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The streams that what is below a device can afford, by what its disks tell.
 //!
-//! NVMe tells the size of a reclaim unit and the kind of handles (FDP configurations), and
+//! NVMe reports the size of a reclaim unit and the kind of handles (FDP configurations), and
 //! what no namespace has of an endurance group.  What a drive keeps for itself it does not
 //! tell; nor do SCSI and UFS tell what they erase at a time.  Where streams may hold too
 //! much, none are the safe choice: a few per cent are not saved, where up to 35 are lost.
@@ -36,13 +36,13 @@ pub struct Affords {
     /// K of policy dsm.
     pub groups: Option<u32>,
     pub streams: u32,
-    /// Of the disk that affords the least; `None`: one does not tell.
+    /// Of the disk that affords the least; `None`: one does not report.
     pub drive: Option<Drive>,
-    /// A sentence without its end.
+    /// Without a full stop.
     pub why: String,
 }
 
-/// What a disk tells.
+/// What a disk reports.
 #[derive(Clone, Debug, Default)]
 struct Disk {
     name: String,
@@ -117,7 +117,7 @@ impl Disk {
             (_, None, Some(why)) => {
                 return Err(format!("{name} could not be asked for its erase units: {why}"))
             }
-            (_, None, None) => return Err(format!("{name} does not tell how large its erase units are")),
+            (_, None, None) => return Err(format!("{name} does not report how large its erase units are")),
             (None, Some(_), _) => return Err("this kernel has no write streams (6.16 has)".to_owned()),
         };
         let kept = (self.whole() / 100).saturating_mul(KEPT);
@@ -144,7 +144,7 @@ impl Disk {
             bytes => format!(", beside the {} that no namespace has", sizes::shown(bytes)),
         };
         format!(
-            "{} erases {unit} at a time, and is taken to keep {KEPT} % to itself, which it does not tell{free}",
+            "{} erases {unit} at a time, and is taken to keep {KEPT} % to itself, which it does not report{free}",
             self.name
         )
     }
@@ -157,7 +157,7 @@ fn least(below: &Below, disks: &[Disk], usable: &Usable<'_>) -> Affords {
     let mut least: Option<Affords> = None;
     for disk in disks {
         let affords = match disk.drive() {
-            Ok(drive) => Affords::told(drive, usable, &disk.source()),
+            Ok(drive) => Affords::reported(drive, usable, &disk.source()),
             Err(why) => return Affords::nothing(why),
         };
         if least.as_ref().is_none_or(|l| affords.rank() > l.rank()) {
@@ -189,7 +189,7 @@ impl Affords {
         Self::new(Layout::None, None, format!("no streams: {why}"))
     }
 
-    fn told(drive: Drive, usable: &Usable<'_>, source: &str) -> Self {
+    fn reported(drive: Drive, usable: &Usable<'_>, source: &str) -> Self {
         let handles = usable(drive.handles);
         let choice = Drive { handles, ..drive }.choose();
         let why = format!("{} ({source})", choice.why());
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(
             of(&[disk("a")]).why,
             "life with K = 3, whose 5 streams hold 11 of the 245 spare ones of a drive of 3500 erase units, less than \
-             a tenth (a erases 1 GiB at a time, and is taken to keep 7 % to itself, which it does not tell)"
+             a tenth (a erases 1 GiB at a time, and is taken to keep 7 % to itself, which it does not report)"
         );
         // A PM9D3 of 3.84 TB.
         let pm9d3 = |d: &mut Disk| {
@@ -263,7 +263,7 @@ mod tests {
         };
         assert_eq!(
             with(pm9d3).why,
-            "no streams on a drive of 293 erase units: streams need 300 of them (a erases 12.2 GiB at a time, and is taken to keep 7 % to itself, which it does not tell)"
+            "no streams on a drive of 293 erase units: streams need 300 of them (a erases 12.2 GiB at a time, and is taken to keep 7 % to itself, which it does not report)"
         );
         // One twice as large, with a namespace of 5 TiB.
         let room = with(|d| {
@@ -332,7 +332,7 @@ mod tests {
         };
         assert_eq!(
             why(|d| d.unit = None),
-            "no streams: a does not tell how large its erase units are"
+            "no streams: a does not report how large its erase units are"
         );
         assert_eq!(why(|d| d.streams = Some(0)), "no streams: a has no write streams");
         assert_eq!(
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(
             least(&below, &[disk("a")], &|all| all).layout,
             Layout::Life(3),
-            "it tells itself"
+            "its own limit"
         );
         assert_eq!(of(&[]).why, "no streams: no disk is seen below it");
     }
@@ -378,7 +378,7 @@ mod tests {
         );
         let found = with(|d| d.bytes = 2000 * GIB);
         assert_eq!([6, 7].map(|n| found.too_many(n)), [None, Some((15, 140))]);
-        // Much is spare, and still there are few.
+        // Many spare units, and still there are few.
         let few = with(|d| (d.bytes, d.unallocated) = (200 * GIB, 200 * GIB));
         assert_eq!((few.layout, few.too_many(2)), (Layout::None, Some((5, 214))));
         assert_eq!(with(|d| d.unit = None).too_many(8), None, "nobody knows");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sysfs_tells() {
+    fn what_sysfs_reports() {
         let tree = Tree::make();
         // Every machine has this device, and it is no drive.
         tree.add("7:1", "null");
@@ -417,7 +417,7 @@ mod tests {
             tree.set("7:1", "queue/write_stream_granularity", unknown);
             assert_eq!(
                 ask().why,
-                "no streams: null does not tell how large its erase units are"
+                "no streams: null does not report how large its erase units are"
             );
         }
     }

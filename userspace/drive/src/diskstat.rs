@@ -16,7 +16,7 @@ pub struct DiskStat {
     pub writes: u64,
     pub written_bytes: u64,
     pub write_ms: u64,
-    /// With at least one request under way.
+    /// With at least one request in flight.
     pub busy_ms: u64,
     /// 0 on kernels that do not count them.
     pub discards: u64,

@@ -19,7 +19,7 @@ pub struct Media {
     pub statistics: Statistics,
 }
 
-/// What the drive says, or a sentence about why it does not.
+/// What the drive says, or why it does not.
 pub fn of(sysfs: &Sysfs, dev: DevNo) -> Result<Media, String> {
     let below = streams::below(sysfs, &streams::Unknown, dev).map_err(|e| format!("{e:#}"))?;
     let [drive] = below.disks.as_slice() else {
@@ -32,10 +32,10 @@ pub fn of(sysfs: &Sysfs, dev: DevNo) -> Result<Media, String> {
     let statistics = Namespace::open(&node)
         .map_err(|e| format!("cannot ask {drive}: {e}"))?
         .ok_or(format!(
-            "{drive} is no NVMe drive, and does not tell what it writes"
+            "{drive} is no NVMe drive, and does not report what it writes"
         ))?
         .statistics()
-        .map_err(|e| format!("{drive} does not tell what it writes: {e}"))?
+        .map_err(|e| format!("{drive} does not report what it writes: {e}"))?
         .ok_or(format!("{drive} has no FDP statistics"))?;
     Ok(Media {
         drive: drive.clone(),
@@ -64,7 +64,7 @@ mod tests {
         let said = |dev: &str| of(&tree.sysfs(), dev.parse().unwrap()).unwrap_err();
         assert_eq!(
             said("253:0"),
-            "null is no NVMe drive, and does not tell what it writes"
+            "null is no NVMe drive, and does not report what it writes"
         );
         assert!(said("253:1").starts_with("cannot ask nonesuch: No such file"));
         assert_eq!(said("253:2"), "the device lies on several disks: nonesuch, null");

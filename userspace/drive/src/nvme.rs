@@ -70,7 +70,7 @@ const FDP_DISABLED: i32 = 0x29;
 const INVALID_LOG_PAGE: i32 = 0x109;
 /// Type and code of a status.
 const STATUS: i32 = 0x7ff;
-const PATIENCE_MS: u32 = 5000;
+const TIMEOUT_MS: u32 = 5000;
 
 /// A placement identifier.  Write stream n is the n-th of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,7 +280,7 @@ impl Namespace {
         Ok(found)
     }
 
-    /// `None`: the endurance group does not tell.
+    /// `None`: the endurance group does not report.
     pub fn capacity(&self, group: u16) -> io::Result<Option<Capacity>> {
         let mut data = vec![0u8; ENDURANCE_GROUP_SIZE];
         let known = group != 0 && self.log_of(group, ENDURANCE_GROUP, &mut data)?;
@@ -370,7 +370,7 @@ impl Namespace {
 
     /// Whether the controller knows the command.
     fn send(&self, queue: u8, command: &mut Passthru, data: &mut [u8]) -> io::Result<bool> {
-        command.timeout_ms = PATIENCE_MS;
+        command.timeout_ms = TIMEOUT_MS;
         let receive = Receive { queue, command, data };
         // SAFETY: see `Receive`; `open` has found the driver to be NVMe's.
         let status = unsafe { rustix::ioctl::ioctl(&self.file, receive) }?;
@@ -424,7 +424,7 @@ fn configuration(data: &[u8], index: u32) -> Option<Configuration> {
     })
 }
 
-/// Zero is not told.
+/// Zero is not reported.
 fn capacity(data: &[u8]) -> Option<Capacity> {
     let at = |n: usize| u64::try_from(u128::from_le_bytes(field(data, n))).unwrap_or(u64::MAX);
     let found = Capacity {
@@ -498,7 +498,7 @@ mod tests {
         data[16] = 0;
         assert_eq!(reclaim_unit(&data, 255), None);
         data[16 + RUNS + 3] = 0;
-        assert_eq!(reclaim_unit(&data, 0), None, "not told");
+        assert_eq!(reclaim_unit(&data, 0), None, "not reported");
     }
 
     #[test]
@@ -517,14 +517,14 @@ mod tests {
         data[16 + 72 + 68] = 1;
         assert_eq!(isolated(&data, 1), persistently);
         data[16 + NRUH] = 0;
-        assert_eq!(isolated(&data, 0), None, "not told");
+        assert_eq!(isolated(&data, 0), None, "not reported");
     }
 
     #[test]
     fn the_capacity_of_an_endurance_group() {
         let mut data = vec![0u8; ENDURANCE_GROUP_SIZE];
         (data[UEGCAP + 5], data[32]) = (1, 7);
-        assert_eq!(capacity(&data), None, "not told");
+        assert_eq!(capacity(&data), None, "not reported");
         data[TEGCAP + 5] = 3;
         let (total, unallocated) = (3 << 40, 1 << 40);
         assert_eq!(capacity(&data), Some(Capacity { total, unallocated }));

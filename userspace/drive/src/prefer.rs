@@ -64,7 +64,7 @@ mod tests {
             (vec![disk(k(4), k(4))], "small"),
             (vec![disk(512, 512)], "smaller than a page"),
             (vec![disk(k(128), k(12))], "no power of two"),
-            (vec![disk(k(128), k(4)), None], "one does not tell"),
+            (vec![disk(k(128), k(4)), None], "one does not report"),
             (vec![disk(k(128), k(4)), disk(k(4), k(4))], "they differ"),
             (vec![], "none is known"),
         ] {

@@ -46,20 +46,20 @@ pub enum Command {
     Create(Box<Create>),
     /// Make a device that /etc/dsmtab has; dsm@NAME.service calls this
     ///
-    /// A device that is there already is left as it is. A line of the table that is
-    /// wrong is told, and the others go.
+    /// A device that is there already is left as it is. Invalid lines are
+    /// reported and skipped.
     Attach(Attach),
-    /// Take a device away; what is on the device below stays
+    /// Take a device away; what is on the underlying device stays
     Remove { name: String },
-    /// Put dsm in the place of dm-linear, while the file system is mounted and in use
+    /// Replace dm-linear with dsm, while the file system is mounted and in use
     ///
     /// For a volume of LVM's, or any other device of device-mapper's that is linear: its
-    /// table becomes dsm's on the same sectors. What is under way is waited for, and what
-    /// comes meanwhile waits; nothing is lost, and the database need not know. Where there
-    /// are several segments they become the table of a device below, NAME-dsm, which the
+    /// table becomes dsm's on the same sectors. In-flight I/O is drained, new I/O
+    /// is queued; nothing is lost, and the database need not know. Where there
+    /// are several segments they become the table of an underlying device, NAME-dsm, which the
     /// kernel removes when the volume does not need it any more. Refused where the table is
     /// anything but linear, the segments lie on devices that differ in their number of
-    /// write streams, or somebody else is about to change the table. It lasts until LVM sets up the volume anew, as it does
+    /// write streams, or somebody else is about to change the table. It lasts until LVM sets up the volume again, as it does
     /// when the machine starts and when the volume is extended, moved or has a snapshot
     /// taken: dsm is gone from it then, dsmd says so, and this command puts it back.
     Insert(Box<Insert>),
@@ -93,7 +93,7 @@ pub enum Command {
         #[arg(value_name = "ID|FILE", required = true)]
         files: Vec<String>,
     },
-    /// End the window and assign the streams anew
+    /// End the window and reassign the streams
     Checkpoint { name: String },
     /// Change a feature of the policy
     ///
@@ -129,21 +129,21 @@ pub enum Command {
     /// null.
     #[command(verbatim_doc_comment)]
     Status(Status),
-    /// Say what is right and what is not, and the command that mends it
+    /// Check the setup and print a fix for each problem
     ///
     /// Looks at the kernel, the module, the drive, what lies between, the file system, the
     /// data directory, the table, dsmd, unmapped writes, checkpoints, boundaries and
     /// discards of all dsm devices, or of those named: also of devices that are configured
-    /// and not there. Nothing is changed. Who is not root sees less, and is told what.
+    /// and not there. Nothing is changed. Checks that need root are reported as unknown.
     ///
     /// The exit status is 0 when all is right, 1 when something is wrong, and 2 when nothing
     /// wrong was seen, but not all could be looked at.
     ///
     /// With `-o json`: {version, status, wrong, unknown, findings [{device, check, level,
-    /// text, mend [], hint, values {}}]}. status is right, wrong or unknown; level is right,
+    /// text, fix [], hint, values {}}]}. status is right, wrong or unknown; level is right,
     /// note, wrong or unknown; device is null for the machine; check is kernel, module,
     /// configuration, devices, disk, device, drive, below, streams, table, filesystem,
-    /// dbpath, dsmd, trouble, unmapped, checkpoints, boundaries, discard or server. Names
+    /// dbpath, dsmd, last_error, unmapped, checkpoints, boundaries, discard or server. Names
     /// stay, also those in values; texts may change.
     Doctor(Doctor),
     /// Boundaries between the bottom and the top of files (asks dsmd)
@@ -210,13 +210,13 @@ pub enum Command {
     /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, files [{path,
     /// size, free, share, extents, refused}], total {files, size, free, share,
     /// extents}, full, outlook {written_per_checkpoint, saved_on_full_drive,
-    /// saved_at_80_percent}, sentence}; sizes are bytes, shares are of 1, full is
+    /// saved_at_80_percent}, summary}; sizes are bytes, shares are of 1, full is
     /// that of the file system, and what does not apply is null.
     Free(Free),
     /// Record what a running database writes, for simulate
     ///
-    /// Nothing is changed or stopped: the kernel's trace tells of every write and
-    /// discard on the device, FIEMAP tells whose it was, and the turtle tells of
+    /// Nothing is changed or stopped: the kernel's trace reports every write and
+    /// discard on the device, FIEMAP says whose it was, and the turtle shows
     /// checkpoints, and what they have freed. What is there when it begins counts as
     /// the load phase.
     Record(Record),
@@ -225,7 +225,7 @@ pub enum Command {
     ///
     /// Objects are those of the rules, or files when there are none. Of a device
     /// that dsmd serves, the pages that it counts for some seconds are taken; a page
-    /// of an object counts as updated as often as any other of it. A recording tells
+    /// of an object counts as updated as often as any other of it. A recording shows
     /// it exactly.
     ///
     /// What is extremely hot is split off first, what is alike is folded, and what
@@ -263,7 +263,7 @@ pub enum Command {
     ///   <microseconds>,M                            the lists are read after this
     ///   <microseconds>,A,<file>,<size>,<offset>,<length>,...
     ///                                               what a file of that size lists
-    ///   <microseconds>,S                            all that have changed were told
+    ///   <microseconds>,S                            all that have changed were reported
     ///   <microseconds>,N                            events are missing
     ///
     /// Files are paths relative to the dbpath. Each policy is played as it is and, if
@@ -303,7 +303,7 @@ pub enum BoundaryCommand {
 #[derive(Debug, clap::Args)]
 pub struct Create {
     pub name: String,
-    /// The device below: a flash device with write streams, or what leads to one
+    /// The underlying device: a flash device with write streams, or what leads to one
     pub dev: PathBuf,
     #[command(flatten)]
     pub features: Features,
@@ -440,7 +440,7 @@ fn groups(s: &str) -> Result<Groups, String> {
 }
 
 impl Features {
-    /// Whether the drive decides how streams are assigned; a sentence: that is not clear.
+    /// Whether the drive decides how streams are assigned, or why that is not clear.
     pub fn follow_drive(&self) -> Result<bool, String> {
         match (self.groups, &self.policy) {
             (Some(Groups::Auto), Some(policy)) => Err(format!(
@@ -676,7 +676,7 @@ pub struct Simulate {
     ///
     /// auto is the first of life with K = 3, life with K = 2, the journal apart and none
     /// whose streams hold less than a tenth of the drive's spare erase units (a 25th where
-    /// what is collected of all streams is mixed); none on drives of less than 300 units.
+    /// garbage collection mixes all streams); none on drives of less than 300 units.
     ///
     /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
     /// boundary, dsm and life have streams, how many they use at most; those of dsm

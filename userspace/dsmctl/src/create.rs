@@ -79,7 +79,7 @@ fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathB
 
 fn block_device(path: &Path) -> Result<DevNo> {
     let shown = path.display();
-    let meta = fs::metadata(path).with_context(|| format!("{shown}: cannot look at it"))?;
+    let meta = fs::metadata(path).with_context(|| format!("{shown}: cannot stat it"))?;
     ensure!(
         meta.file_type().is_block_device(),
         "{shown}: it is not a block device; nothing was changed"
@@ -91,7 +91,7 @@ fn length(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<u64> {
     let shown = a.dev.display();
     let size: u64 = sysfs
         .number(dev, "size")
-        .with_context(|| format!("{shown}: cannot tell its size"))?;
+        .with_context(|| format!("{shown}: cannot determine its size"))?;
     ensure!(
         a.start < size,
         "{shown}: --start {} is not below its {size} sectors; nothing was changed",
@@ -107,7 +107,7 @@ fn length(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<u64> {
     Ok(length)
 }
 
-/// An exclusive open tells whether somebody else uses the device.
+/// An exclusive open shows whether somebody else uses the device.
 fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
     let shown = path.display();
     match fs::File::options()
@@ -123,7 +123,7 @@ fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
     }
 }
 
-/// Who uses a device, as far as can be told.
+/// Who uses a device, as far as is known.
 fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
     if let Some(place) = mounts::point_of(dev) {
         let place = printable(&place.to_string_lossy());
@@ -141,7 +141,7 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
     "in use, or a partition of it is".to_owned()
 }
 
-/// What the target is told of streams.
+/// The target's parameters of streams.
 pub(crate) struct Stamped {
     features: Features,
     /// The disks to name to the kernel, by number.

@@ -27,7 +27,7 @@ struct Report<'a> {
     /// Share of the file system that is in use.
     full: Option<f64>,
     outlook: Outlook,
-    sentence: String,
+    summary: String,
 }
 
 #[derive(Serialize)]
@@ -99,7 +99,7 @@ fn report<'a>(a: &Free, snapshot: &Snapshot, lists: &'a Lists, full: Option<f64>
         wiredtiger: snapshot.version.to_string(),
         discard: may.is_ok(),
         discard_refused: may.err().map(|e| e.message),
-        sentence: outlook.sentence(total.share, full),
+        summary: outlook.summary(total.share, full),
         files,
         total,
         full,
@@ -170,7 +170,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     for refused in r.files.iter().filter_map(|f| f.refused.as_ref()) {
         let _ = writeln!(s, "skipped: {}", printable(refused));
     }
-    let _ = writeln!(s, "\n{}", r.sentence);
+    let _ = writeln!(s, "\n{}", r.summary);
     if let Some(why) = &r.discard_refused {
         let _ = writeln!(s, "It cannot be had here: {why}.");
     } else if r.total.share >= 0.005 {

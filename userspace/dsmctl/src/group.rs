@@ -24,7 +24,7 @@ pub(crate) fn group(a: &Group, out: Output) -> Result<()> {
         Some(name) => live(name, a.seconds.0)?,
         None => recorded(a)?,
     };
-    let streams = a.streams.or(has).context("how many --streams are there?")?;
+    let streams = a.streams.or(has).context("--streams is required")?;
     let total: u64 = objects.iter().map(|o| o.pages).sum();
     if total == 0 {
         bail!("nothing was written");

@@ -49,7 +49,7 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
         "leaves": inserted.stamped.leaves, "chosen": inserted.stamped.chosen,
     });
     crate::print(out, &data, || {
-        format!("{name}: dsm is in the place of dm-linear, {}\n", inserted.shown)
+        format!("{name}: replaced dm-linear with dsm, {}\n", inserted.shown)
     })
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
     let _guard = Guard::new()?;
     let found = Found::lock(&dm, device)?;
     let (name, old) = (found.name(), found.lines.as_slice());
-    // An upgrade that could not put dsm back leaves dm-linear on the device below.
+    // An upgrade that could not put dsm back leaves dm-linear on the underlying device.
     let lower = segments::below(&dm, &found.info, old)?;
     let dsm = match old {
         [line] if line.target == "dsm" => Some((line, line.params.parse::<TableLine>()?)),
@@ -149,7 +149,7 @@ pub(crate) fn command(name: &str, table: &TableLine) -> String {
     words.join(" ")
 }
 
-/// A device whose table can be exchanged, which LVM leaves alone as long as this lives.
+/// A device whose table can be exchanged, which LVM does not touch as long as this lives.
 struct Found {
     info: Info,
     lines: Vec<Line>,
@@ -194,12 +194,12 @@ fn find(dm: &Dm, device: &str) -> Result<Info> {
         (Err(e), Id::Dev(_)) if e.errno() == Some(Errno::NXIO) => {
             bail!("{device}: it is not a device-mapper device, and dsm can only take the place of dm-linear, as below a volume of LVM's; unmount it, and make a device with `dsmctl create`; nothing was changed")
         }
-        (Err(e), _) => Err(e).with_context(|| format!("{device}: cannot look at it")),
+        (Err(e), _) => Err(e).with_context(|| format!("{device}: cannot query it")),
     }
 }
 
 fn number(path: &str) -> Result<DevNo> {
-    let meta = fs::metadata(path).with_context(|| format!("{path}: cannot look at it"))?;
+    let meta = fs::metadata(path).with_context(|| format!("{path}: cannot stat it"))?;
     ensure!(
         meta.file_type().is_block_device(),
         "{path}: it is not a block device; nothing was changed"

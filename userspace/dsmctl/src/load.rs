@@ -150,7 +150,7 @@ fn fiemap_for(device: &Device, path: &Path) -> Result<Fiemap> {
 fn unreadable(path: &Path, e: &std::io::Error) -> anyhow::Error {
     let shown = path.display();
     if fiemap::is_unsupported(e) {
-        anyhow!("{shown}: its file system does not tell extents (no FIEMAP); nothing was changed")
+        anyhow!("{shown}: its file system does not report extents (no FIEMAP); nothing was changed")
     } else {
         anyhow!("{shown}: cannot read its extents: {e}; nothing was changed")
     }

@@ -135,13 +135,13 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// A message that the kernel refused, as a sentence.
+/// A message that the kernel refused, as an error.
 fn refused(name: &str, e: MessageError) -> anyhow::Error {
     match e {
-        MessageError::Refused(sentence) => anyhow::anyhow!("{name}: {sentence}; nothing was changed"),
-        MessageError::Stale(sentence) => {
+        MessageError::Refused(reason) => anyhow::anyhow!("{name}: {reason}; nothing was changed"),
+        MessageError::Stale(reason) => {
             anyhow::anyhow!(
-                "{name}: {sentence}; somebody else changes the table, and nothing was changed by this"
+                "{name}: {reason}; somebody else changes the table, and nothing was changed by this"
             )
         }
         e => anyhow::Error::new(e).context(name.to_owned()),

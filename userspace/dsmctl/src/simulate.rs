@@ -52,7 +52,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         .trace
         .as_ref()
         .or(a.recording.as_ref())
-        .context("there is nothing to play")?;
+        .context("the recording has no writes")?;
     let named = || path.display().to_string();
     let mut trace = read(a.trace.is_some(), path)?;
     let mut model = model(a)?;
@@ -470,7 +470,7 @@ fn text(trace: &Trace, profile: &Profile, model: &Model, pages: u64, specs: &[Sp
         model.unit * PAGE / 1024,
         model.streams,
         match model.gc {
-            Gc::Greedy => "greedy collection",
+            Gc::Greedy => "greedy garbage collection",
             Gc::CostBenefit => "cost-benefit collection",
         },
     );
@@ -555,7 +555,7 @@ fn fit(runs: &[Run], room: Room, chosen: &str) -> String {
     }
     for (why, names) in lacking {
         let names: Vec<&str> = names.into_iter().collect();
-        let line = format!("Without room: {}. {why}.", names.join(", "));
+        let line = format!("Skipped, too few spare units: {}. {why}.", names.join(", "));
         let _ = writeln!(s, "\n{}", filled(&line));
     }
     let holds = |(r, o): (&Run<'_>, &Outcome)| (o.open_units, r.spec.name().to_owned());

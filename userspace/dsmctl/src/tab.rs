@@ -48,7 +48,7 @@ fn entry(line: Line) -> Result<Entry, String> {
             create.features.follow_drive()?;
             Ok(Entry { create, noauto })
         }
-        Err(e) => Err(sentence(&e)),
+        Err(e) => Err(reason(&e)),
     }
 }
 
@@ -69,7 +69,7 @@ fn word(option: &str) -> Result<String, String> {
 }
 
 /// What clap says, without the usage that goes with a command line.
-fn sentence(e: &clap::Error) -> String {
+fn reason(e: &clap::Error) -> String {
     let text = |kind| match e.get(kind) {
         Some(ContextValue::String(s)) => Some(s.clone()),
         Some(ContextValue::Strings(s)) => Some(s.join(", ")),

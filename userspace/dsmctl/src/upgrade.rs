@@ -95,7 +95,7 @@ fn check_module(file: Option<&Path>) -> Result<()> {
             let shown = file.display();
             ensure!(
                 fs::metadata(file)
-                    .with_context(|| format!("{shown}: cannot look at it"))?
+                    .with_context(|| format!("{shown}: cannot stat it"))?
                     .is_file(),
                 "{shown}: it is not a file; nothing was changed"
             );
@@ -115,7 +115,7 @@ fn check_module(file: Option<&Path>) -> Result<()> {
     );
     let made_for = magic.split(' ').next().unwrap_or_default();
     let running =
-        fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot tell the running kernel")?;
+        fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot determine the running kernel")?;
     let running = running.trim();
     ensure!(
         made_for == running,

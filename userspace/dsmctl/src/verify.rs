@@ -2,7 +2,7 @@
 //! `dsmctl verify`: whether stamps arrive at the device.
 //!
 //! Files without a name take a place in the table, one of each class and side.
-//! Each is written in place, past the page cache, and the device's own counters
+//! Each is written in place, by direct I/O, and the device's own counters
 //! are read before and after.  They count what others write, too: a stamp has
 //! arrived when its counter moved by no less than was written.
 
@@ -130,7 +130,7 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<bool> {
             let disks = several.join(", ");
             ensure!(
                 status.source == "stacked",
-                "{}: it lies on several disks ({disks}), whose counts cannot be told apart",
+                "{}: it lies on several disks ({disks}), whose counts cannot be reported apart",
                 a.name
             );
             unmeasured(&device, &disks, Verdict::NotStamped, unstamped(&status, &below))
@@ -289,7 +289,7 @@ impl Scratch {
         let shown = dir.display();
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
         let fd = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
-            .with_context(|| format!("{shown}: cannot make a file without a name"))?;
+            .with_context(|| format!("{shown}: cannot create a temporary file (O_TMPFILE)"))?;
         let mut scratch = Self {
             probe: &PROBES[n],
             file: File::from(fd),
@@ -307,7 +307,7 @@ impl Scratch {
         let seen = map.map(&scratch.file, &mut scratch.extents)?;
         ensure!(
             !seen.pending() && !scratch.extents.is_empty(),
-            "{shown}: the file system does not tell where a file lies"
+            "{shown}: the file system does not report where a file lies"
         );
         Ok(scratch)
     }

@@ -88,7 +88,7 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn errors_are_one_sentence() {
+fn errors_are_one_line() {
     for words in [
         "create n /dev/null",
         "create n /nonexistent",
@@ -261,7 +261,7 @@ fn simulate_prints_rows_and_a_table() {
 /// Half of a file is rewritten elsewhere in it from checkpoint to checkpoint: what is
 /// left is free until then.
 #[test]
-fn simulate_tells_what_discards_are_worth() {
+fn simulate_says_what_discards_are_worth() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.csv");
     let mut text =
@@ -360,7 +360,7 @@ fn simulate_tells_what_discards_are_worth() {
 fn simulate_says_what_it_cannot_do() {
     let dir = tempfile::tempdir().unwrap();
     let path = trace(dir.path());
-    for (words, sentence) in [
+    for (words, reason) in [
         (
             " --size 4M",
             "t.csv: the trace uses 2048 pages at a time, and the drive has 1024",
@@ -378,7 +378,7 @@ fn simulate_says_what_it_cannot_do() {
             "simulate --op 0.5 --policy none --streams 4 --trace {path}{words}"
         ));
         assert_eq!(o.status.code(), Some(1), "{words}");
-        assert!(said(&o).contains(sentence), "{words}: {}", said(&o));
+        assert!(said(&o).contains(reason), "{words}: {}", said(&o));
     }
     let o = dsmctl("simulate --trace /nonexistent");
     assert!(
@@ -395,7 +395,7 @@ fn simulate_says_what_it_cannot_do() {
     );
 }
 
-/// 8 MiB in units of 256 KiB: 3 or 16 of them are spare.
+/// 8 MiB in units of 256 KiB: 3 or 16 of them are spare units.
 #[test]
 fn simulate_leaves_out_what_does_not_fit() {
     let dir = tempfile::tempdir().unwrap();
@@ -450,7 +450,7 @@ fn simulate_leaves_out_what_does_not_fit() {
     assert_eq!(line(&said_text, "file"), ["file", "-", "-", "-", "-"]);
     assert!(line(&said_text, "none")[2].parse::<f64>().is_ok());
     assert!(
-        said_text.contains("Without room: file. 3 streams need 7 spare"),
+        said_text.contains("Skipped, too few spare units: file. 3 streams need 7 spare"),
         "{said_text}"
     );
     assert!(
@@ -601,7 +601,7 @@ fn group_finds_the_hot_part_of_a_file() {
         .collect();
     assert_eq!(names, ["ibdata1", "t.ibd", "log"]);
     let o = dsmctl(&format!("group --trace {}", at("t.csv")));
-    assert_eq!(said(&o), "dsmctl: how many --streams are there?\n");
+    assert_eq!(said(&o), "dsmctl: --streams is required\n");
 }
 
 const TAB: &str =
@@ -666,9 +666,9 @@ fn free_says_what_is_listed() {
     }
     assert_eq!(r["total"]["free"], free);
     assert!(of("never.wt")["size"].is_null() && of("never.wt")["refused"].is_null());
-    let sentence = r["sentence"].as_str().unwrap();
+    let reason = r["summary"].as_str().unwrap();
     assert!(
-        sentence.contains("of a full drive") && text.contains(sentence),
+        reason.contains("of a full drive") && text.contains(reason),
         "{text}"
     );
     assert!(text.starts_with("FILE "), "{text}");
@@ -696,7 +696,7 @@ fn the_doctor_says_what_is_not_there() {
     let text = String::from_utf8(o.stdout.clone()).unwrap();
     assert!(text.starts_with("this machine\n"), "{text}");
     assert!(text.contains("\nno-such-device\n"), "{text}");
-    assert!(text.contains("mend: "), "{text}");
+    assert!(text.contains("fix: "), "{text}");
     assert_eq!(said(&o), "");
 
     let o = dsmctl("doctor no-such-device --config /nonexistent -o json");

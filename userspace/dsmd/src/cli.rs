@@ -17,7 +17,7 @@ use dbpath::rules::Source;
 ///
 /// Nothing is written into the directory (but see --preallocate-mib and
 /// --write-hints), and neither the database nor the device waits for dsmd: when it
-/// ends, the table stays as it was and grows old.
+/// ends, the table is kept and becomes stale.
 ///
 /// One database is named by --device and --dbpath, or any number of them in a
 /// configuration file.
@@ -40,7 +40,7 @@ pub struct Args {
     /// they are modified for their size.
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
     pub auto: Option<PathBuf>,
-    /// How long a file must be open to be grouped, and how often all are grouped anew,
+    /// How long a file must be open to be grouped, and how often all are regrouped,
     /// in seconds
     #[arg(
         long,
@@ -172,7 +172,7 @@ impl Args {
         if let Some(dir) = &self.mongo_dir {
             config.mongo_dir = std::path::absolute(dir)?;
         }
-        config.check().map_err(|sentence| anyhow!(sentence))?;
+        config.check().map_err(|reason| anyhow!(reason))?;
         Ok(config)
     }
 }

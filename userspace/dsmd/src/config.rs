@@ -198,14 +198,14 @@ impl Config {
         Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))
     }
 
-    /// Reads it, or says in a sentence what is wrong.
+    /// Reads it, or returns what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
         config.check()?;
         Ok(config)
     }
 
-    /// Says in a sentence what is wrong.
+    /// Returns what is wrong.
     pub fn check(&self) -> Result<(), String> {
         if self.databases.is_empty() {
             return Err("it has no [[database]]".into());
@@ -300,7 +300,7 @@ discard = true
 
     #[test]
     fn errors_name_the_line() {
-        for (from, to, sentence) in [
+        for (from, to, reason) in [
             ("one\"\nd", "one\"\nx = 1\nd", "line 6: unknown field `x`"),
             (
                 "\"one\"",
@@ -356,7 +356,7 @@ discard = true
                 Ok(c) => panic!("{to}: {c:?}"),
                 Err(said) => said,
             };
-            assert!(said.starts_with(sentence), "{to}: {said}");
+            assert!(said.starts_with(reason), "{to}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
         assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");

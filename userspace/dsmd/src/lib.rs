@@ -50,7 +50,7 @@ pub trait Machine: Send + Sync + 'static {
     fn look(&self, device: &str) -> Result<Look>;
     /// The streams that the drive below a device affords.
     fn affords(&self, target: &Self::Target) -> Result<Affords>;
-    /// What the drive below a device says, or a sentence about why it does not.
+    /// What the drive below a device says, or why it does not.
     fn ask_drive(&self, device: DevNo) -> Result<Media, String>;
 }
 
@@ -147,25 +147,25 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
     Ok(supervise(&events, &pulses, &names, watchdog, &mut tell))
 }
 
-/// Which databases are settled: served, waited for, or given up.
-struct Settled {
+/// Which databases are decided: served, waited for, or given up.
+struct Decided {
     open: Vec<bool>,
-    told: bool,
+    reported: bool,
 }
 
-impl Settled {
+impl Decided {
     fn new(databases: usize) -> Self {
         Self {
             open: vec![true; databases],
-            told: false,
+            reported: false,
         }
     }
 
     /// Whether this is the moment at which all are.
-    fn settle(&mut self, number: usize) -> bool {
+    fn decide(&mut self, number: usize) -> bool {
         self.open[number] = false;
         let all = !self.open.contains(&true);
-        all && !std::mem::replace(&mut self.told, true)
+        all && !std::mem::replace(&mut self.reported, true)
     }
 }
 
@@ -177,10 +177,10 @@ fn supervise(
     tell: &mut dyn FnMut(NotifyState<'_>),
 ) -> bool {
     let period = watchdog.map_or(Duration::from_secs(3600), |w| w / 3);
-    let mut settled = Settled::new(pulses.len());
+    let mut decided = Decided::new(pulses.len());
     let (mut served, mut all_well) = (0, true);
     loop {
-        let settles = match events.recv_timeout(period) {
+        let decides = match events.recv_timeout(period) {
             Ok((number, Event::Ready)) => {
                 served += 1;
                 Some(number)
@@ -196,7 +196,7 @@ fn supervise(
             Err(RecvTimeoutError::Disconnected) => return all_well,
         };
         // One that is given up at once does not keep the others from being ready.
-        if settles.is_some_and(|number| settled.settle(number)) && served > 0 {
+        if decides.is_some_and(|number| decided.decide(number)) && served > 0 {
             tell(NotifyState::Ready);
         }
         // A thread that is stuck takes the process down, after which all are

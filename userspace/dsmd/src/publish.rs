@@ -29,7 +29,7 @@ const DRIVE: Duration = Duration::from_secs(15);
 const SET: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-struct Told {
+struct State {
     agents: BTreeMap<String, Info>,
     changed: bool,
     end: bool,
@@ -38,51 +38,51 @@ struct Told {
 /// What the agents say of themselves.
 #[derive(Default)]
 pub(crate) struct Board {
-    told: Mutex<Told>,
+    state: Mutex<State>,
     news: Condvar,
 }
 
 impl Board {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set(&self, device: &str, info: Option<Info>) {
-        let mut told = self.told();
-        if told.agents.get(device) == info.as_ref() {
+        let mut state = self.state();
+        if state.agents.get(device) == info.as_ref() {
             return;
         }
         match info {
-            Some(info) => told.agents.insert(device.to_owned(), info),
-            None => told.agents.remove(device),
+            Some(info) => state.agents.insert(device.to_owned(), info),
+            None => state.agents.remove(device),
         };
-        told.changed = true;
+        state.changed = true;
         self.news.notify_all();
     }
 
     /// Waits for news, or until then; whether the end has come.
     fn wait(&self, until: Instant) -> bool {
         let left = until.saturating_duration_since(Instant::now());
-        let told = self
+        let state = self
             .news
-            .wait_timeout_while(self.told(), left, |t| !t.changed && !t.end)
+            .wait_timeout_while(self.state(), left, |t| !t.changed && !t.end)
             .unwrap_or_else(PoisonError::into_inner);
-        told.0.end
+        state.0.end
     }
 
     /// The same, for the end alone.
     fn rest(&self, pause: Duration) -> bool {
-        let told = self
+        let state = self
             .news
-            .wait_timeout_while(self.told(), pause, |t| !t.end)
+            .wait_timeout_while(self.state(), pause, |t| !t.end)
             .unwrap_or_else(PoisonError::into_inner);
-        told.0.end
+        state.0.end
     }
 
     fn take(&self) -> BTreeMap<String, Info> {
-        let mut told = self.told();
-        told.changed = false;
-        told.agents.clone()
+        let mut state = self.state();
+        state.changed = false;
+        state.agents.clone()
     }
 }
 
@@ -157,7 +157,7 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        self.board.told().end = true;
+        self.board.state().end = true;
         self.board.news.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -175,7 +175,7 @@ struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The kernel tells an age, which is older by some milliseconds when the clock is read:
+    /// The kernel reports an age, which is older by some milliseconds when the clock is read:
     /// what was said first of a checkpoint stays, so that it is one moment.
     fn last(before: Option<Self>, status: &Status, now: Duration) -> Option<Self> {
         let count = (status.windows > 0).then_some(status.windows)?;
@@ -227,7 +227,7 @@ impl<M: Machine> Press<M> {
         let devices = self.devices.clone().into_iter().map(|device| Sample {
             kernel: self.kernel(&device),
             agent: agents.remove(&device),
-            trouble: log::trouble(&device),
+            last_error: log::last_error(&device),
             device,
         });
         let devices = devices.collect();

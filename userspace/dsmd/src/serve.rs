@@ -70,7 +70,7 @@ pub(crate) struct Served {
 pub(crate) fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) -> Result<()> {
     let device = &s.database.device;
     let mut ready = false;
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
         let result = s.pulses.agent.work(|| prepare(machine, s));
         if !std::mem::replace(&mut ready, s.database.wait || result.is_ok()) && ready {
@@ -85,16 +85,16 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) ->
                 Err(e) if !s.database.wait => return Err(e),
                 Err(e) => {
                     log!(Error, "lost", device = device, reason = format!("{e:#}"));
-                    told.clear();
+                    reported.clear();
                     s.pace.lost
                 }
             },
             Err(e) if !s.database.wait => return Err(e),
             Err(e) => {
                 let reason = format!("{e:#}");
-                if told != reason {
+                if reported != reason {
                     log!(Warn, "waiting", device = device, reason = reason);
-                    told = reason;
+                    reported = reason;
                 }
                 s.pace.look
             }
@@ -133,8 +133,8 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let status = target.status()?;
     let streams = status.device_streams;
     let affords = machine.affords(&target);
-    if let Err(sentence) = rules.stamps(streams) {
-        bail!(sentence);
+    if let Err(reason) = rules.stamps(streams) {
+        bail!(reason);
     }
     if d.auto && rules.free_streams(streams).len() < 2 {
         bail!(
@@ -154,7 +154,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     };
     let mut agent = Agent::new(target, mapper, root, options);
     let outcome = agent.attach(&mut |path, dir| watch.add(path, dir))?;
-    log::settled(&d.device);
+    log::clear_error(&d.device);
     log!(
         Info,
         "attached",
@@ -276,15 +276,15 @@ fn check_dbpath(root: &Root, mongodb: bool) -> Result<()> {
     if mongodb && (!regular("WiredTiger") || !regular(turtle::NAME)) {
         bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give --rules or --auto", turtle::NAME);
     }
-    if !tells_extents(&directory).with_context(|| format!("{shown}: cannot read it"))? {
-        bail!("{shown}: its file system does not tell extents (no FIEMAP); XFS or ext4 is needed");
+    if !reports_extents(&directory).with_context(|| format!("{shown}: cannot read it"))? {
+        bail!("{shown}: its file system does not report extents (no FIEMAP); XFS or ext4 is needed");
     }
     Ok(())
 }
 
-/// Any file tells whether the file system does; where there is none yet, the first
+/// Any file shows whether the file system does; where there is none yet, the first
 /// that is read will.
-fn tells_extents(directory: &OwnedFd) -> Result<bool> {
+fn reports_extents(directory: &OwnedFd) -> Result<bool> {
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));

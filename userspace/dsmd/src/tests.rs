@@ -16,7 +16,7 @@ use anyhow::bail;
 use super::*;
 use crate::config::Database;
 use agent::control::{self, Request};
-use agent::discard::{Database as Followed, Machine as Drive, Owner, Seen as Looked, Stretch};
+use agent::discard::{Database as Followed, Machine as Drive, Owner, SectorRange, Seen as Looked};
 use base::panic::abort_on_panic;
 use dbpath::avail::{FileEntry, Refusal, TurtleId};
 use dbpath::fiemap::ExtentCounts;
@@ -29,7 +29,7 @@ use model::kernel::ModelKernel;
 use model::signals::{by_hand, ByHand};
 use serve::Pace;
 use show::sample;
-use show::snapshot::{Snapshot, Trouble, INTERVAL};
+use show::snapshot::{Snapshot, Unavailable, INTERVAL};
 
 /// A test waits for what must come; this only ends one that would wait for ever.
 const HANG: Duration = Duration::from_secs(600);
@@ -81,7 +81,7 @@ type Look = Box<dyn FnOnce() + Send>;
 struct Odd(Option<Look>);
 
 impl Followed for Odd {
-    fn ground(&mut self) -> Result<String, String> {
+    fn preconditions(&mut self) -> Result<String, String> {
         if let Some(look) = self.0.take() {
             look();
         }
@@ -97,11 +97,11 @@ impl Followed for Odd {
     }
 
     fn read(&mut self, _: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Looked, Refusal> {
-        unreachable!("there is no ground")
+        unreachable!("no preconditions here")
     }
 
-    fn settle(&mut self) -> Result<(), String> {
-        unreachable!("there is no ground")
+    fn sync_dbpath(&mut self) -> Result<(), String> {
+        unreachable!("no preconditions here")
     }
 
     fn places(
@@ -109,9 +109,9 @@ impl Followed for Odd {
         _: &Path,
         _: (u64, i128),
         _: &[Range<u64>],
-        _: &mut dyn FnMut(u64, Stretch),
+        _: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String> {
-        unreachable!("there is no ground")
+        unreachable!("no preconditions here")
     }
 }
 
@@ -215,25 +215,25 @@ impl Drop for EndsOnDrop<'_> {
 }
 
 /// A database, and a daemon's thread for it.
-struct Bed {
+struct Setup {
     dir: tempfile::TempDir,
     machine: Arc<Bench>,
 }
 
-impl Bed {
+impl Setup {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let bed = Self {
+        let setup = Self {
             dir,
             machine: Arc::default(),
         };
         for sub in ["db", "run", "state"] {
-            fs::create_dir(bed.at(sub)).unwrap();
+            fs::create_dir(setup.at(sub)).unwrap();
         }
-        fs::write(bed.at("db/WiredTiger"), "WiredTiger 11.3.1").unwrap();
-        fs::write(bed.at("db/collection-0-1.wt"), [0; 4096]).unwrap();
-        bed.turtle(1);
-        bed
+        fs::write(setup.at("db/WiredTiger"), "WiredTiger 11.3.1").unwrap();
+        fs::write(setup.at("db/collection-0-1.wt"), [0; 4096]).unwrap();
+        setup.turtle(1);
+        setup
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -345,42 +345,43 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Threads that were told to end do so in their own time.
+/// Threads that were asked to end do so in their own time.
 fn until_held(what: (usize, usize)) {
     until("the end of what was begun", || held() == what);
 }
 
 #[test]
 fn a_database_is_waited_for_served_lost_and_found_again() {
-    let bed = Bed::new();
-    bed.serve(
-        |_| {},
-        |ready| {
-            until("ready while it waits", || ready.load(Ordering::Relaxed) == 1);
-            until("another look", || bed.machine.opened() > 2);
-            assert!(bed.info().is_err());
-            for n in 2..5 {
-                bed.machine.plug();
-                until("an answer", || bed.info().is_ok());
-                let windows = bed.info().unwrap().checkpoints;
-                bed.turtle(n);
-                until("the checkpoint", || {
-                    bed.info().is_ok_and(|i| i.checkpoints > windows)
-                });
-                bed.machine.pull();
-                until("the loss", || bed.info().is_err());
-            }
-            assert_eq!(ready.load(Ordering::Relaxed), 1, "once and for all");
-        },
-    )
-    .unwrap();
+    let setup = Setup::new();
+    setup
+        .serve(
+            |_| {},
+            |ready| {
+                until("ready while it waits", || ready.load(Ordering::Relaxed) == 1);
+                until("another look", || setup.machine.opened() > 2);
+                assert!(setup.info().is_err());
+                for n in 2..5 {
+                    setup.machine.plug();
+                    until("an answer", || setup.info().is_ok());
+                    let windows = setup.info().unwrap().checkpoints;
+                    setup.turtle(n);
+                    until("the checkpoint", || {
+                        setup.info().is_ok_and(|i| i.checkpoints > windows)
+                    });
+                    setup.machine.pull();
+                    until("the loss", || setup.info().is_err());
+                }
+                assert_eq!(ready.load(Ordering::Relaxed), 1, "once and for all");
+            },
+        )
+        .unwrap();
 }
 
 #[test]
 fn without_wait_it_is_given_up() {
-    let bed = Bed::new();
-    let (served, _by_hand) = bed.served(|d| d.wait = false);
-    let said = serve::serve(&*bed.machine, &served, &|| panic!("it is not ready"));
+    let setup = Setup::new();
+    let (served, _by_hand) = setup.served(|d| d.wait = false);
+    let said = serve::serve(&*setup.machine, &served, &|| panic!("it is not ready"));
     assert_eq!(
         said.unwrap_err().to_string(),
         "d: there is no device-mapper device of this name"
@@ -394,45 +395,47 @@ fn failures_leave_nothing_behind() {
     if !alone(NAME) {
         return;
     }
-    let bed = Bed::new();
-    bed.machine.plug();
+    let setup = Setup::new();
+    setup.machine.plug();
     fs::write(
-        bed.at("rules.toml"),
+        setup.at("rules.toml"),
         "[[object]]\nname = \"x\"\nstream = 9\nfiles = [\"*\"]\n",
     )
     .unwrap();
     let before = held();
-    let rules = vec![bed.at("rules.toml").to_str().unwrap().parse().unwrap()];
-    bed.serve(
-        |d| d.rules = rules,
-        |_| until("200 tries", || bed.machine.opened() >= 200),
-    )
-    .unwrap();
+    let rules = vec![setup.at("rules.toml").to_str().unwrap().parse().unwrap()];
+    setup
+        .serve(
+            |d| d.rules = rules,
+            |_| until("200 tries", || setup.machine.opened() >= 200),
+        )
+        .unwrap();
     until_held(before);
 }
 
 /// 10,000 losses and returns in the long form.
 fn losses_and_returns(count: u32) {
-    let bed = Bed::new();
+    let setup = Setup::new();
     let before = held();
-    let mut settled = 0;
-    bed.serve(
-        |_| {},
-        |_| {
-            for n in 0..count {
-                bed.machine.plug();
-                until("an answer", || bed.info().is_ok());
-                bed.machine.pull();
-                until("the loss", || bed.info().is_err());
-                if n == count / 10 {
-                    settled = resident();
+    let mut steady = 0;
+    setup
+        .serve(
+            |_| {},
+            |_| {
+                for n in 0..count {
+                    setup.machine.plug();
+                    until("an answer", || setup.info().is_ok());
+                    setup.machine.pull();
+                    until("the loss", || setup.info().is_err());
+                    if n == count / 10 {
+                        steady = resident();
+                    }
                 }
-            }
-        },
-    )
-    .unwrap();
+            },
+        )
+        .unwrap();
     until_held(before);
-    let (grown, held) = (resident().saturating_sub(settled), held());
+    let (grown, held) = (resident().saturating_sub(steady), held());
     println!("{count} losses and returns: {grown} KiB more after the first tenth, {held:?} descriptors and threads");
     assert!(grown < 2048, "{grown} KiB more");
 }
@@ -483,15 +486,15 @@ fn supervised(said: Vec<(usize, Event)>, names: &[&str]) -> (bool, Vec<String>) 
     }
     drop(sender);
     let pulses = vec![Pulses::default(); names.len()];
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let well = supervise(&events, &pulses, names, None, &mut |state| {
-        told.push(state.to_string())
+        reported.push(state.to_string())
     });
-    (well, told)
+    (well, reported)
 }
 
 #[test]
-fn ready_is_told_once_all_are_settled() {
+fn ready_is_sent_once_all_are_decided() {
     let bad = || Event::Ended(Err(anyhow::anyhow!("it is not there")));
     let names = ["a", "b"];
     let ready = vec!["READY=1".to_owned()];
@@ -542,7 +545,7 @@ fn fed_unless_stuck(which: fn(&Pulses) -> Pulse) {
         let worker = pulse.clone();
         scope.spawn(move || worker.work(|| stuck.recv().unwrap_err()));
         until("the thread to be stuck", || pulse.busy() > watchdog);
-        // One round may have been under way.
+        // One round may have been in progress.
         thread::sleep(watchdog);
         let before = fed.load(Ordering::Relaxed);
         thread::sleep(5 * watchdog);
@@ -556,26 +559,26 @@ fn fed_unless_stuck(which: fn(&Pulses) -> Pulse) {
 /// A call of the kernel that never returns, as that of a drive which is stuck.
 #[test]
 fn a_look_for_discards_that_hangs_is_seen() {
-    let bed = Bed::new();
-    bed.machine.plug();
+    let setup = Setup::new();
+    setup.machine.plug();
     let (release, stuck) = mpsc::channel::<()>();
-    bed.machine.looks(move || assert!(stuck.recv().is_err()));
-    let (served, by_hand) = bed.served(|d| d.discard = true);
+    setup.machine.looks(move || assert!(stuck.recv().is_err()));
+    let (served, by_hand) = setup.served(|d| d.discard = true);
     let pulses = served.pulses.clone();
     thread::scope(|scope| {
-        let daemon = scope.spawn(|| serve::serve(&*bed.machine, &served, &|| {}));
+        let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served, &|| {}));
         let end = EndsOnDrop(&by_hand);
         until("a thread at work", || {
             pulses.discard.busy() > Duration::from_millis(20)
         });
-        until("an answer of the other thread", || bed.info().is_ok());
+        until("an answer of the other thread", || setup.info().is_ok());
         assert!(pulses.busy() >= pulses.agent.busy());
         assert!(pulses.busy() > Duration::from_millis(20));
         drop(release);
         // It waits for the next checkpoint, and that is no work.
         until("the end of the look", || pulses.discard.busy() == Duration::ZERO);
         until("the reason", || {
-            let off = bed.info().unwrap().discard.and_then(|d| d.off);
+            let off = setup.info().unwrap().discard.and_then(|d| d.off);
             off.as_deref() == Some("there is none")
         });
         drop(end);
@@ -590,10 +593,11 @@ fn a_panic_while_it_looks_for_discards_ends_the_process() {
     const NAME: &str = "tests::a_panic_while_it_looks_for_discards_ends_the_process";
     if std::env::var("DSM_ALONE").is_ok_and(|n| n == NAME) {
         abort_on_panic();
-        let bed = Bed::new();
-        bed.machine.plug();
-        bed.machine.looks(|| panic!("on purpose"));
-        bed.serve(|d| d.discard = true, |_| until("the end", || false))
+        let setup = Setup::new();
+        setup.machine.plug();
+        setup.machine.looks(|| panic!("on purpose"));
+        setup
+            .serve(|d| d.discard = true, |_| until("the end", || false))
             .unwrap();
         return;
     }
@@ -610,25 +614,26 @@ fn make_fifo(path: &Path) {
 /// Who owns the directory may put anything in the place of its files at any moment.
 #[test]
 fn fifos_and_links_neither_stop_it_nor_lead_it_away() {
-    let bed = Bed::new();
-    bed.machine.plug();
+    let setup = Setup::new();
+    setup.machine.plug();
     for name in ["WiredTiger.lock", "storage.bson", "a"] {
-        make_fifo(&bed.at("db").join(name));
+        make_fifo(&setup.at("db").join(name));
     }
-    std::os::unix::fs::symlink("/etc/shadow", bed.at("db/b")).unwrap();
-    bed.serve(
-        |_| {},
-        |_| {
-            until("an answer", || bed.info().is_ok());
-            assert_eq!(bed.info().unwrap().files, 3);
-        },
-    )
-    .unwrap();
+    std::os::unix::fs::symlink("/etc/shadow", setup.at("db/b")).unwrap();
+    setup
+        .serve(
+            |_| {},
+            |_| {
+                until("an answer", || setup.info().is_ok());
+                assert_eq!(setup.info().unwrap().files, 3);
+            },
+        )
+        .unwrap();
     // A turtle that is a FIFO is none.
-    fs::remove_file(bed.at("db/WiredTiger.turtle")).unwrap();
-    make_fifo(&bed.at("db/WiredTiger.turtle"));
-    let (served, _by_hand) = bed.served(|d| d.wait = false);
-    let said = serve::serve(&*bed.machine, &served, &|| {})
+    fs::remove_file(setup.at("db/WiredTiger.turtle")).unwrap();
+    make_fifo(&setup.at("db/WiredTiger.turtle"));
+    let (served, _by_hand) = setup.served(|d| d.wait = false);
+    let said = serve::serve(&*setup.machine, &served, &|| {})
         .unwrap_err()
         .to_string();
     assert!(
@@ -637,18 +642,18 @@ fn fifos_and_links_neither_stop_it_nor_lead_it_away() {
     );
 }
 
-/// What dsm-exporter shows comes and goes with what happens, and the drive is left alone.
+/// What dsm-exporter shows comes and goes with what happens, and the drive is not touched.
 #[test]
 fn what_is_known_is_published() {
-    let bed = Bed::new();
+    let setup = Setup::new();
     let board = Arc::<Board>::default();
     let publish = || {
         let devices = vec!["d".to_owned(), "e".to_owned()];
-        Publisher::start(&bed.machine, &board, &bed.at("run"), devices).unwrap()
+        Publisher::start(&setup.machine, &board, &setup.at("run"), devices).unwrap()
     };
     let publisher = publish();
     assert!(publish().is_none(), "one dsmd at a time");
-    let read = || Snapshot::read(&bed.at("run"));
+    let read = || Snapshot::read(&setup.at("run"));
     until("a snapshot", || read().is_ok());
     let first = read().unwrap();
     let names: Vec<&str> = first.devices.iter().map(|d| d.device.as_str()).collect();
@@ -658,17 +663,17 @@ fn what_is_known_is_published() {
         .iter()
         .all(|d| d.kernel.is_none() && d.agent.is_none()));
 
-    let (mut served, by_hand) = bed.served(|_| {});
+    let (mut served, by_hand) = setup.served(|_| {});
     served.board = Arc::clone(&board);
     let seen = |what: &dyn Fn(&sample::Sample) -> bool| what(&read().unwrap().devices[0]);
-    bed.machine.plug();
+    setup.machine.plug();
     thread::scope(|scope| {
-        let daemon = scope.spawn(|| serve::serve(&*bed.machine, &served, &|| {}));
+        let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served, &|| {}));
         let end = EndsOnDrop(&by_hand);
         until("the agent", || seen(&|d| d.agent.is_some() && d.kernel.is_some()));
         for n in 2..4 {
             let before = read().unwrap().devices[0].agent.as_ref().unwrap().checkpoints;
-            bed.turtle(n);
+            setup.turtle(n);
             until("the checkpoint", || {
                 seen(&|d| d.agent.as_ref().is_some_and(|a| a.checkpoints > before))
             });
@@ -677,12 +682,12 @@ fn what_is_known_is_published() {
             read().unwrap().devices[1].kernel.is_some(),
             "the bench has one device for all names"
         );
-        bed.machine.pull();
+        setup.machine.pull();
         until("the loss", || seen(&|d| d.agent.is_none() && d.kernel.is_none()));
         drop(end);
         daemon.join().unwrap().unwrap();
     });
-    let (last, asked) = (read().unwrap(), bed.machine.asked.load(Ordering::Relaxed));
+    let (last, asked) = (read().unwrap(), setup.machine.asked.load(Ordering::Relaxed));
     // However often something was published in between.
     let intervals = (last.at.monotonic - first.at.monotonic).as_secs() / INTERVAL.as_secs() + 1;
     assert!(
@@ -695,5 +700,5 @@ fn what_is_known_is_published() {
         "{asked} in {intervals}"
     );
     drop(publisher);
-    assert!(matches!(read(), Err(Trouble::Absent(_))));
+    assert!(matches!(read(), Err(Unavailable::Absent(_))));
 }

@@ -71,7 +71,7 @@ impl Waiting {
         }
     }
 
-    fn told(&self) -> String {
+    fn notified(&self) -> String {
         let mut buf = [0; 256];
         // A socket with a timeout is not waited for again after SIGCHLD.
         let n = loop {
@@ -105,12 +105,12 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn a_service_manager_is_told() {
+fn a_service_manager_is_notified() {
     let mut dsmd = Waiting::start("--log-format json");
     let mut ready = 0;
     let mut alive = 0;
     while ready < 1 || alive < 3 {
-        match dsmd.told().as_str() {
+        match dsmd.notified().as_str() {
             "READY=1" => ready += 1,
             "WATCHDOG=1" => alive += 1,
             other => panic!("{other}"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Browsers open connections that they do not use.
 pub(crate) const FIRST_BYTE: Duration = Duration::from_secs(1);
 /// A client that is slower than this is let go.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const IO_TIMEOUT: Duration = Duration::from_secs(5);
 /// A longer head is neither Prometheus's nor a browser's.
 const LONGEST: usize = 16 * 1024;
 /// What is read of a request that was answered already.
@@ -46,11 +46,11 @@ impl Answer {
         }
     }
 
-    pub(crate) fn refusal(status: &'static str, sentence: &str) -> Self {
+    pub(crate) fn refusal(status: &'static str, reason: &str) -> Self {
         Self {
             status,
             kind: "text/plain; charset=utf-8",
-            text: format!("{sentence}\n"),
+            text: format!("{reason}\n"),
         }
     }
 
@@ -81,8 +81,8 @@ impl Answer {
     }
 }
 
-fn bad(sentence: &str) -> Answer {
-    Answer::refusal("400 Bad Request", sentence)
+fn bad(reason: &str) -> Answer {
+    Answer::refusal("400 Bad Request", reason)
 }
 
 /// What a head says, or the answer to one that is wrong.
@@ -142,8 +142,8 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<Head, Answer>>>
     let mut head = Vec::new();
     let mut buf = [0u8; 2048];
     loop {
-        let patience = if head.is_empty() { FIRST_BYTE } else { PATIENCE };
-        let left = patience.saturating_sub(began.elapsed());
+        let timeout = if head.is_empty() { FIRST_BYTE } else { IO_TIMEOUT };
+        let left = timeout.saturating_sub(began.elapsed());
         if left.is_zero() {
             return Ok(Some(Err(late(&head))));
         }
@@ -160,10 +160,10 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<Head, Answer>>>
             Some(end) if end <= LONGEST => return Ok(Some(parse(&head[..end]))),
             None if head.len() <= LONGEST => {}
             _ => {
-                let sentence = format!("the head of the request is longer than {LONGEST} bytes");
+                let reason = format!("the head of the request is longer than {LONGEST} bytes");
                 return Ok(Some(Err(Answer::refusal(
                     "431 Request Header Fields Too Large",
-                    &sentence,
+                    &reason,
                 ))));
             }
         }
@@ -171,18 +171,18 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<Head, Answer>>>
 }
 
 fn late(head: &[u8]) -> Answer {
-    let (what, patience) = if head.is_empty() {
+    let (what, timeout) = if head.is_empty() {
         ("its first byte", FIRST_BYTE)
     } else {
-        ("its head", PATIENCE)
+        ("its head", IO_TIMEOUT)
     };
-    let sentence = format!("the request took longer than {} s for {what}", patience.as_secs());
-    Answer::refusal("408 Request Timeout", &sentence)
+    let reason = format!("the request took longer than {} s for {what}", timeout.as_secs());
+    Answer::refusal("408 Request Timeout", &reason)
 }
 
 /// Answers the one request of a connection.
 pub(crate) fn attend(mut stream: TcpStream, answer: &dyn Fn(&Head) -> Answer) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     let (method, answer) = match read_head(&mut stream)? {
         None => return Ok(()),
         Some(Ok(head)) => {
@@ -196,9 +196,9 @@ pub(crate) fn attend(mut stream: TcpStream, answer: &dyn Fn(&Head) -> Answer) ->
 }
 
 /// Closing a connection with something unread takes the answer from the client.
-fn hang_up(stream: &mut TcpStream, patience: Duration) -> io::Result<()> {
+fn hang_up(stream: &mut TcpStream, timeout: Duration) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let mut rest = 0;
     let mut buf = [0u8; 4096];
     while rest < REST {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use base::log;
 use show::metrics;
 use show::page_history::History;
-use show::snapshot::{Moment, Snapshot, Trouble};
+use show::snapshot::{Moment, Snapshot, Unavailable};
 
 use crate::http::{Answer, Head, Method};
 
@@ -32,7 +32,7 @@ pub(crate) struct Pages {
 struct Seen {
     /// The last that was understood.
     snapshot: Option<Snapshot>,
-    trouble: Option<Trouble>,
+    unavailable: Option<Unavailable>,
     history: History,
 }
 
@@ -44,19 +44,20 @@ impl Seen {
         });
         match read {
             Ok(snapshot) => {
-                if self.trouble.take().is_some() {
+                if self.unavailable.take().is_some() {
                     log!(Info, "dsmd publishes", pid = snapshot.pid);
                 }
                 self.history.add(&snapshot);
                 self.snapshot = Some(snapshot);
             }
-            Err(trouble) => {
+            Err(unavailable) => {
                 // The age of an old one goes on.
-                let same = |t: &Trouble| std::mem::discriminant(t) == std::mem::discriminant(&trouble);
-                if !self.trouble.as_ref().is_some_and(same) {
-                    log!(Warn, "there is nothing to show", reason = trouble);
+                let same =
+                    |t: &Unavailable| std::mem::discriminant(t) == std::mem::discriminant(&unavailable);
+                if !self.unavailable.as_ref().is_some_and(same) {
+                    log!(Warn, "there is nothing to show", reason = unavailable);
                 }
-                self.trouble = Some(trouble);
+                self.unavailable = Some(unavailable);
             }
         }
     }
@@ -92,12 +93,12 @@ impl Pages {
 
     fn metrics(&self) -> String {
         let seen = self.seen();
-        metrics::text(seen.snapshot.as_ref(), seen.trouble.as_ref())
+        metrics::text(seen.snapshot.as_ref(), seen.unavailable.as_ref())
     }
 
     pub(crate) fn answer(&self, head: &Head) -> Answer {
         if head.method == Method::Other {
-            return Answer::refusal("405 Method Not Allowed", "there is nothing here but to GET");
+            return Answer::refusal("405 Method Not Allowed", "only GET and HEAD are allowed");
         }
         if self.loopback && !head.host.as_deref().is_none_or(is_this_machine) {
             return Answer::refusal(
@@ -114,7 +115,7 @@ impl Pages {
                     return Answer::refusal("400 Bad Request", "after= takes the number of a point");
                 };
                 let seen = self.seen();
-                let json = seen.history.json(after, seen.trouble.as_ref());
+                let json = seen.history.json(after, seen.unavailable.as_ref());
                 Answer::ok("application/json", json.to_string())
             }
             _ => Answer::refusal("404 Not Found", "there are /, /metrics and /history"),
@@ -190,11 +191,11 @@ mod tests {
         let pages = Pages::new(dir.path(), true);
         let look = || pages.seen().look(dir.path());
         assert!(get(&pages, "/metrics").contains("\ndsm_agent_up 0\n"));
-        let sentence = format!(
+        let reason = format!(
             "dsmd does not run: there is no {}/snapshot.json",
             dir.path().display()
         );
-        assert!(get(&pages, "/metrics").contains(&format!("# {sentence}\n")));
+        assert!(get(&pages, "/metrics").contains(&format!("# {reason}\n")));
 
         let place = Place::take(dir.path()).unwrap().unwrap();
         let publish = |number, at| {
@@ -202,7 +203,7 @@ mod tests {
                 device: "no-such-device".into(),
                 kernel: None,
                 agent: None,
-                trouble: None,
+                unavailable: None,
             };
             let snapshot = Snapshot {
                 protocol: PROTOCOL,
@@ -232,7 +233,7 @@ mod tests {
         let said = history(&pages);
         assert_eq!(said["devices"][0]["name"], "no-such-device");
         assert_eq!(said["devices"][0]["about"]["up"], false);
-        assert!(said["trouble"].is_null());
+        assert!(said["last_error"].is_null());
 
         // dsmd is stuck: what it said last is no longer said.
         let mut old = Moment::now();
@@ -245,11 +246,14 @@ mod tests {
             "{metrics}"
         );
         assert!(!metrics.contains("\ndsm_up{"), "{metrics}");
-        let trouble = history(&pages)["trouble"].as_str().unwrap().to_owned();
-        assert!(trouble.starts_with("dsmd has ended, or is stuck: "), "{trouble}");
+        let unavailable = history(&pages)["last_error"].as_str().unwrap().to_owned();
+        assert!(
+            unavailable.starts_with("dsmd has ended, or is stuck: "),
+            "{unavailable}"
+        );
         drop(place);
         look();
-        assert_eq!(history(&pages)["trouble"], sentence);
+        assert_eq!(history(&pages)["last_error"], reason);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Connections, and how many of them there may be: who has no place is told so.
+//! Connections, and and the limit of their number.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Write};
@@ -29,13 +29,13 @@ type Answers = Arc<dyn Fn(&Head) -> Answer + Send + Sync>;
 struct Clients(Mutex<HashMap<IpAddr, usize>>);
 
 /// A place among them.
-struct Seat {
+struct ConnectionSlot {
     clients: Arc<Clients>,
     peer: IpAddr,
 }
 
 impl Clients {
-    fn seat(self: &Arc<Self>, peer: IpAddr) -> Result<Seat, &'static str> {
+    fn slot(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionSlot, &'static str> {
         let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seats.values().sum::<usize>() >= CLIENTS {
             return Err("there are too many clients at this moment");
@@ -45,14 +45,14 @@ impl Clients {
             return Err("this address has too many connections at this moment");
         }
         *own += 1;
-        Ok(Seat {
+        Ok(ConnectionSlot {
             clients: Arc::clone(self),
             peer,
         })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut seats = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = seats.get_mut(&self.peer) {
@@ -69,14 +69,14 @@ impl Drop for Seat {
 struct Refused(VecDeque<(TcpStream, Instant)>);
 
 impl Refused {
-    fn add(&mut self, mut stream: TcpStream, sentence: &str) {
-        let answer = Answer::refusal("503 Service Unavailable", sentence).bytes(&Method::Get);
+    fn add(&mut self, mut stream: TcpStream, reason: &str) {
+        let answer = Answer::refusal("503 Service Unavailable", reason).bytes(&Method::Get);
         // A new connection has room for it; nobody is waited for.
-        let told = stream
+        let reported = stream
             .set_nonblocking(true)
             .and_then(|()| stream.write_all(&answer))
             .and_then(|()| stream.shutdown(Shutdown::Write));
-        if told.is_err() {
+        if reported.is_err() {
             return;
         }
         if self.0.len() == REFUSED {
@@ -105,13 +105,13 @@ where
     let mut refused = Refused::default();
     listener
         .set_nonblocking(true)
-        .context("cannot listen without waiting")?;
+        .context("cannot set O_NONBLOCK on the listener")?;
     loop {
         wait(listener, refused.expire())?;
         match listener.accept() {
-            Ok((stream, peer)) => match clients.seat(peer.ip()) {
-                Ok(seat) => begin(stream, seat, Arc::clone(&answers)),
-                Err(sentence) => refused.add(stream, sentence),
+            Ok((stream, peer)) => match clients.slot(peer.ip()) {
+                Ok(slot) => begin(stream, slot, Arc::clone(&answers)),
+                Err(reason) => refused.add(stream, reason),
             },
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             // Gone before it was taken, or out of descriptors, most likely: do not spin.
@@ -120,8 +120,8 @@ where
     }
 }
 
-fn wait(listener: &TcpListener, patience: Option<Duration>) -> Result<()> {
-    let timeout = patience.map(|p| Timespec {
+fn wait(listener: &TcpListener, timeout: Option<Duration>) -> Result<()> {
+    let timeout = timeout.map(|p| Timespec {
         tv_sec: p.as_secs() as i64,
         tv_nsec: p.subsec_nanos().into(),
     });
@@ -132,13 +132,13 @@ fn wait(listener: &TcpListener, patience: Option<Duration>) -> Result<()> {
     }
 }
 
-fn begin(stream: TcpStream, seat: Seat, answers: Answers) {
+fn begin(stream: TcpStream, slot: ConnectionSlot, answers: Answers) {
     let attend = move || {
         // A client's failure is its own.
         let _ = stream
             .set_nonblocking(false)
             .and_then(|()| http::attend(stream, &*answers));
-        drop(seat);
+        drop(slot);
     };
     // Without a thread the connection is closed with what it was to run.
     let _ = thread::Builder::new()
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn long_heads_are_refused_and_told() {
+    fn long_heads_are_refused_with_a_reason() {
         let to = start();
         let line = format!("X: {}\r\n", "y".repeat(1000));
         let fits = format!("GET /x HTTP/1.0\r\n{}\r\n", line.repeat(16));

@@ -141,6 +141,6 @@ fn metrics_are_served() {
     );
     assert!(exporter
         .get("GET /history HTTP/1.1")
-        .contains("\"trouble\":\"dsmd does not run: "));
+        .contains("\"unavailable\":\"dsmd does not run: "));
     drop(run_dir);
 }

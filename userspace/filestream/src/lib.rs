@@ -13,7 +13,7 @@
 //!
 //! Where the paper is silent: a name's extension of digits only counts as one
 //! type; the lifetimes of the last [`mapper::HISTORY`] files of a type are kept;
-//! when the mapper loses streams, its files in them are mapped anew.
+//! when the mapper loses streams, its files in them are remapped.
 
 pub mod divider;
 pub(crate) mod kmeans;
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_is_told_once() {
+    fn what_moved_is_reported_once() {
         let mut fs = FileStream::new(4, 60.0, 0.0);
         for id in 0..2 {
             fs.open(id, path(&format!("{id}.ibd")), 4096, 0.0, 0.0, 0.0);

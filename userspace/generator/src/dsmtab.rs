@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `/etc/dsmtab`: the dsm devices that are made when the system starts.
 //!
-//! A line is a name, the device below, and options of `dsmctl create` with commas
+//! A line is a name, the underlying device, and options of `dsmctl create` with commas
 //! between them.  A line that is wrong takes no other one along.
 //!
 //! ```text
@@ -93,10 +93,10 @@ fn form(fields: &[&str]) -> Result<Line, String> {
     let (name, dev, options) = match *fields {
         [name, dev] => (name, dev, ""),
         [name, dev, options] => (name, dev, options),
-        [name] => return Err(format!("the device below {name} is missing")),
+        [name] => return Err(format!("{name}: the underlying device is missing")),
         _ => {
             return Err(format!(
-                "{} words, it must be a name, the device below, and options with commas between them",
+                "{} words, it must be a name, the underlying device, and options with commas between them",
                 fields.len()
             ))
         }
@@ -138,7 +138,7 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The device below: a path, or what udev makes one for.
+/// The underlying device: a path, or what udev makes one for.
 fn device(dev: &str) -> Result<PathBuf, String> {
     for (tag, dir) in [("PARTUUID=", "by-partuuid"), ("PARTLABEL=", "by-partlabel")] {
         if let Some(value) = dev
@@ -156,7 +156,7 @@ fn device(dev: &str) -> Result<PathBuf, String> {
     }
     if !dev.starts_with("/dev/") || dev.split('/').any(|part| part == "..") {
         return Err(format!(
-            "the device below is {dev:?}, it must be a path in /dev, PARTUUID= or PARTLABEL="
+            "underlying device {dev:?}: it must be a path in /dev, PARTUUID= or PARTLABEL="
         ));
     }
     Ok(dev.into())
@@ -218,16 +218,16 @@ mod tests {
     #[test]
     fn refusals() {
         for (line, wanted) in [
-            ("a", "the device below a is missing"),
+            ("a", "a: the underlying device is missing"),
             ("a b c d", "4 words, it must be a name, "),
             ("a/b /dev/x", "the name \"a/b\" cannot be one"),
             ("control /dev/x", "the name \"control\" cannot be one"),
             (".a /dev/x", "the name \".a\" cannot be one"),
-            ("a nvme0n1", "the device below is \"nvme0n1\", it must be"),
-            ("a /dev/../etc/passwd", "the device below is"),
+            ("a nvme0n1", "underlying device \"nvme0n1\": it must be"),
+            ("a /dev/../etc/passwd", "underlying device"),
             ("a UUID=1-2", "UUID=1-2 is a file system's"),
             ("a LABEL=db", "LABEL=db is a file system's"),
-            ("a PARTUUID=", "the device below is"),
+            ("a PARTUUID=", "underlying device"),
             ("a /dev/x groups=3,groups=4", "the option groups is given twice"),
             ("a /dev/x noauto,noauto", "the option noauto is given twice"),
         ] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `dsm-generator`: tells systemd of the devices in /etc/dsmtab, see
+//! `dsm-generator`: makes systemd's units of the devices in /etc/dsmtab, see
 //! systemd.generator(7).  A mount of /dev/mapper/NAME then waits for
-//! dsm@NAME.service, and that for the device below.
+//! dsm@NAME.service, and that for the underlying device.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
 
 /// A generator's stderr goes nowhere when systemd calls it, and there is no journal
 /// yet: what it says goes into the kernel log, as an error.
-fn tell(sentence: &str) {
-    let line = format!("dsm-generator: {sentence}\n");
+fn tell(reason: &str) {
+    let line = format!("dsm-generator: {reason}\n");
     eprint!("{line}");
     if std::env::var_os("SYSTEMD_SCOPE").is_some_and(|scope| scope == "system") {
         // There is nobody else to tell.
@@ -45,7 +45,7 @@ fn generate(args: &[OsString]) -> Result<bool> {
         "systemd calls this with three directories; use `dsmctl attach`"
     );
     // The template is installed beside this program's folder.
-    let me = std::env::current_exe().context("cannot tell where this program is")?;
+    let me = std::env::current_exe().context("cannot determine where this program is")?;
     let template = me.ancestors().nth(2).map(|lib| lib.join("system/dsm@.service"));
     let template = template.context("this program is in no folder")?;
     let table = PathBuf::from(std::env::var_os("DSMTAB").unwrap_or_else(|| TAB.into()));

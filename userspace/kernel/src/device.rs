@@ -14,7 +14,7 @@ const PAGE: u32 = 100;
 
 #[derive(Debug, Error)]
 pub enum MessageError {
-    /// The kernel's sentence.
+    /// The kernel's reason.
     #[error("{0}")]
     Refused(String),
     /// The same, because somebody else uploads a table, or has.
@@ -159,11 +159,11 @@ impl Device {
                 } else {
                     MessageError::Refused
                 };
-                let sentence = match self.dm.message(&self.name, "error") {
+                let reason = match self.dm.message(&self.name, "error") {
                     Ok(s) if !s.trim().is_empty() => s.trim().to_owned(),
                     _ => format!("the kernel refused the message '{verb}': {errno}"),
                 };
-                refused(sentence)
+                refused(reason)
             }
             None => MessageError::Dm(e),
         }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_back_is_told_of_linear_devices() {
+    fn the_way_back_is_said_of_linear_devices() {
         let line = |target: &str, params: &str| Line {
             start: 0,
             length: 8,

@@ -355,7 +355,7 @@ impl Dm {
         version(payload(&reply)?, target)
     }
 
-    /// A device without a table.  The prefix of its UUID tells udev's rules whose
+    /// A device without a table.  The prefix of its UUID shows udev's rules whose
     /// it is.
     pub fn create(&self, name: &str) -> Result<Info, DmError> {
         self.create_as(name, &format!("DSM-{name}"))
@@ -388,7 +388,7 @@ impl Dm {
 
     /// Goes on after a suspend.  With a table loaded it takes the place of the active one:
     /// of a device that is in use, the kernel freezes the file system and waits for
-    /// what is under way before that.
+    /// what is in flight before that.
     pub fn resume(&self, name: &str) -> Result<Info, DmError> {
         self.call_synced(
             Cmd::DevSuspend,
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_device_mapper_away_is_told_apart() {
+    fn what_keeps_device_mapper_away_is_distinguished() {
         let said = |errno| DmError::Control(io::Error::from_raw_os_error(errno)).to_string();
         assert!(said(libc::EACCES).starts_with("device-mapper is for root only: "));
         assert!(said(libc::ENOENT).contains("`modprobe dm-mod`"));

@@ -2,7 +2,7 @@
 //! One table in the place of another, while the device is in use.
 //!
 //! The tables are exchanged by one call (a resume with a table loaded): the kernel
-//! freezes the file system, waits for what is under way, exchanges them and goes on.
+//! freezes the file system, drains in-flight I/O, exchanges them and goes on.
 //! So there is no moment at which the device is suspended and waits for a program that
 //! may have been killed, or may wait for that very device.
 
@@ -111,7 +111,7 @@ pub fn linear(name: &str, line: &Line) -> Result<(DevNo, u64)> {
         "linear" => {
             return line.linear().with_context(|| {
                 format!(
-                    "{name}: the device's table is strange: {}; nothing was changed",
+                    "{name}: the device's table is unexpected: {}; nothing was changed",
                     line.params
                 )
             })
@@ -147,8 +147,8 @@ pub fn load<T: Tables + ?Sized>(tables: &T, name: &str, lines: &[Line]) -> Resul
     let Err(e) = tables.load(name, lines) else {
         return Ok(());
     };
-    let sentences = said.refusals();
-    Err(if sentences.is_empty() {
+    let reasons = said.refusals();
+    Err(if reasons.is_empty() {
         let shown: Vec<String> = lines
             .iter()
             .map(|l| format!("{} {}", l.target, l.params))
@@ -158,7 +158,7 @@ pub fn load<T: Tables + ?Sized>(tables: &T, name: &str, lines: &[Line]) -> Resul
             shown.join(", ")
         ))
     } else {
-        anyhow!("{name}: {}; nothing was changed", sentences.join("; "))
+        anyhow!("{name}: {}; nothing was changed", reasons.join("; "))
     })
 }
 
@@ -233,7 +233,7 @@ fn go_on_as_before<T: Tables + ?Sized>(tables: &T, name: &str, e: DmError) -> an
 pub fn options(table: &TableLine) -> Vec<String> {
     let mut words = Vec::new();
     for (name, value) in &table.features {
-        // Disks are found anew, and auto is what is not said.
+        // Disks are found again, and auto is what is not said.
         if name == "leaves" || value == "auto" {
             continue;
         }

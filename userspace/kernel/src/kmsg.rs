@@ -42,7 +42,7 @@ impl Since {
         texts
     }
 
-    /// The sentences in which the target `dsm`, or device-mapper, refused.
+    /// Why the target `dsm`, or device-mapper, refused.
     pub(crate) fn refusals(&mut self) -> Vec<String> {
         let mut found: Vec<String> = self.texts().iter().filter_map(|t| refusal(t)).collect();
         found.dedup();
@@ -56,25 +56,25 @@ fn text(record: &str) -> Option<String> {
     Some(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// `device-mapper: table: 253:0: dsm: <sentence> (-EINVAL)` and its kin.
+/// `device-mapper: table: 253:0: dsm: <reason> (-EINVAL)` and its kin.
 fn refusal(text: &str) -> Option<String> {
     let rest = text.strip_prefix("device-mapper: ")?;
-    let sentence = match rest.strip_prefix("table: ") {
+    let reason = match rest.strip_prefix("table: ") {
         Some(of_table) => match of_table.split_once(": ") {
             Some((_, s)) => s.strip_prefix("dsm: ").unwrap_or(s),
             None => of_table,
         },
         None => rest.strip_prefix("dsm: ")?,
     };
-    let sentence = match sentence.rfind(" (-E") {
-        Some(at) if sentence.ends_with(')') => &sentence[..at],
-        _ => sentence,
+    let reason = match reason.rfind(" (-E") {
+        Some(at) if reason.ends_with(')') => &reason[..at],
+        _ => reason,
     };
-    // What dm core adds after a target's own sentence says nothing more.
-    if sentence.is_empty() || sentence == "Error adding target to table" {
+    // What dm core adds after a target's own reason says nothing more.
+    if reason.is_empty() || reason == "Error adding target to table" {
         return None;
     }
-    Some(sentence.to_owned())
+    Some(reason.to_owned())
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_sentence_is_found() {
+    fn the_kernels_reason_is_found() {
         let record = "3,1201,5140900,-;device-mapper: table: 253:0: dsm: groups 17: a number from 2 to 16 (-EINVAL)\n SUBSYSTEM=x\n";
         assert_eq!(
             refusal(&text(record).unwrap()).unwrap(),

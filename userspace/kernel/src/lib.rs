@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The kernel as it is: device-mapper, the target's messages and answers, the table of
-//! extents, sysfs, udev, and what the devices below can do.  Documentation/dsm.rst describes
+//! extents, sysfs, udev, and what the underlying devices can do.  Documentation/dsm.rst describes
 //! the target's side.
 
 pub mod class;

@@ -17,7 +17,7 @@ use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 
 const DIR: &str = "/run/lock/lvm";
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// It is given back with this.
 #[derive(Debug)]
@@ -53,10 +53,10 @@ pub fn group(name: &str) -> String {
 
 /// Locks the volume group of a volume.
 pub fn lock(name: &str) -> Result<Lock> {
-    lock_in(Path::new(DIR), name, PATIENCE)
+    lock_in(Path::new(DIR), name, TIMEOUT)
 }
 
-fn lock_in(dir: &Path, name: &str, patience: Duration) -> Result<Lock> {
+fn lock_in(dir: &Path, name: &str, timeout: Duration) -> Result<Lock> {
     let group = group(name);
     let path = dir.join(format!("V_{group}"));
     let what = || {
@@ -70,7 +70,7 @@ fn lock_in(dir: &Path, name: &str, patience: Duration) -> Result<Lock> {
         .mode(0o700)
         .create(dir)
         .with_context(what)?;
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     loop {
         match try_lock(&path) {
             Ok(Some(file)) => return Ok(Lock { path, _file: file }),

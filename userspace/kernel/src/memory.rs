@@ -6,7 +6,7 @@ use std::fs;
 use rustix::process::{getrlimit, Resource};
 
 /// Bytes that this process can still take without others being pushed out, as far as the
-/// kernel tells.
+/// kernel reports it.
 pub fn available() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_as_the_kernel_tells_it() {
+    fn memory_as_the_kernel_reports_it() {
         let text = "MemTotal:  9 kB\nMemAvailable:    2048 kB\nBuffers: 1 kB\n";
         assert_eq!(free_in(text), Some(2 << 20));
         assert_eq!(free_in("MemTotal: 9 kB\n"), None);

@@ -14,7 +14,7 @@ use rustix::fs::{FileType, Mode};
 use crate::devno::DevNo;
 use crate::udev;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn path(name: &str) -> PathBuf {
     Path::new("/dev/mapper").join(name)
@@ -29,7 +29,7 @@ fn leads_to(path: &Path, dev: DevNo) -> bool {
 pub fn ensure(name: &str, dev: DevNo) -> Result<PathBuf> {
     let path = path(name);
     if udev::makes_nodes() {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !leads_to(&path, dev) && Instant::now() < end {
             sleep(Duration::from_millis(20));
         }

@@ -83,7 +83,7 @@ pub struct Discard {
     pub window: u64,
     /// The oldest window that `discard` takes; 0: none.
     pub valid: u64,
-    /// Ranges that wait, and discards under way.
+    /// Ranges that wait, and discards in flight.
     pub queued: u64,
     pub discarded: u64,
     pub discarded_sectors: u64,
@@ -420,7 +420,7 @@ impl FromStr for Commit {
 /// The parameters of a `dsm` line of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableLine {
-    /// The device below, as the kernel prints it (`major:minor`).
+    /// The underlying device, as the kernel prints it (`major:minor`).
     pub below: String,
     /// The sector of it at which the target begins.
     pub start: u64,

@@ -10,7 +10,7 @@
 //!              200 100 linear 259:0 90000
 //! ```
 //!
-//! The device below is nobody else's: udev makes neither links nor mounts of it, and the
+//! The underlying device is nobody else's: udev makes neither links nor mounts of it, and the
 //! kernel removes it when the volume does not hold it any more (a deferred removal),
 //! whoever has exchanged or removed the volume's table: LVM does not know of it.
 
@@ -60,7 +60,7 @@ impl Devices for Dm {
     }
 }
 
-/// The device below a volume, which has its lines.
+/// The underlying device of a volume, which has its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lower {
     pub name: String,
@@ -158,7 +158,7 @@ fn clear(devices: &dyn Devices, of: &str, name: &str, uuid: &str) -> Result<()> 
         let info = match devices.table(name) {
             Ok((info, _)) => info,
             Err(e) if is_gone(&e) => return Ok(()),
-            Err(e) => return Err(e).with_context(|| format!("{name}: cannot look at it")),
+            Err(e) => return Err(e).with_context(|| format!("{name}: cannot query it")),
         };
         ensure!(
             info.uuid == uuid,
@@ -176,7 +176,7 @@ fn clear(devices: &dyn Devices, of: &str, name: &str, uuid: &str) -> Result<()> 
     }
 }
 
-/// The device below that has a volume's lines, where the volume's table is one line on that.
+/// The underlying device that has a volume's lines, where the volume's table is one line on that.
 pub fn below(devices: &dyn Devices, volume: &Info, lines: &[Line]) -> Result<Option<Lower>> {
     let [line] = lines else { return Ok(None) };
     let Some((dev, _)) = leads_to(line)? else {
@@ -198,8 +198,8 @@ pub fn below(devices: &dyn Devices, volume: &Info, lines: &[Line]) -> Result<Opt
     }))
 }
 
-/// Puts the lines of the device below, on all of which `old` lies, in its place.  Whether
-/// the device below is gone.
+/// Puts the lines of the underlying device, on all of which `old` lies, in its place.  Whether
+/// the underlying device is gone.
 pub fn withdraw(devices: &dyn Devices, name: &str, old: &[Line], lower: &Lower) -> Result<bool> {
     let (on, lines) = (&lower.name, lower.lines.as_slice());
     for line in lines {
@@ -582,7 +582,7 @@ mod tests {
                 w.kill.set(None);
                 w.clear("vg-db").unwrap();
                 assert_eq!(w.bottom(), lines());
-                // After the exchange nobody has to take the device below away.
+                // After the exchange nobody has to take the underlying device away.
                 assert_eq!(w.names().len(), if n < 2 { 2 } else { 1 });
                 w.calls.borrow_mut().truncate(calls);
             }
@@ -636,7 +636,7 @@ mod tests {
         );
         w.with("vg-db-dsm", |d| d.opened = 0);
         w.insert().unwrap();
-        assert_eq!(w.active("vg-db-dsm"), lines(), "what was left is made anew");
+        assert_eq!(w.active("vg-db-dsm"), lines(), "what was left is recreated");
         let w = World::new();
         w.add("renamed-dsm", "DSMSEG-LVM-abc", &lines());
         assert_eq!(

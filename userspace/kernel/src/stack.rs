@@ -57,7 +57,7 @@ fn descend(sysfs: &Sysfs, dev: DevNo, depth: u32, each: &mut impl FnMut(DevNo, &
 pub fn check_depth(dev: DevNo, depth: u32) -> Result<()> {
     ensure!(
         depth <= DEPTH,
-        "the devices below {dev} are stacked more than {DEPTH} deep"
+        "the devices under {dev} are stacked more than {DEPTH} deep"
     );
     Ok(())
 }
@@ -103,6 +103,6 @@ mod tests {
         let said = walk(&Sysfs::at(tree.block()), top, &mut |_, _| {})
             .unwrap_err()
             .to_string();
-        assert_eq!(said, "the devices below 253:0 are stacked more than 16 deep");
+        assert_eq!(said, "the devices under 253:0 are stacked more than 16 deep");
     }
 }

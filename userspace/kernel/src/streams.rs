@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stacked_device_that_tells_itself_is_left_alone() {
+    fn a_stacked_device_that_reports_streams_needs_no_leaves() {
         let t = volume();
         t.set("253:0", ATTRIBUTE, "4");
         let found = look(&t, &linear(), "253:0");

@@ -62,9 +62,9 @@ pub enum UploadKind {
     Update(u64),
 }
 
-/// An upload under way.  Dropped before [`Upload::commit`], it is abandoned.
+/// An upload in progress.  Dropped before [`Upload::commit`], it is abandoned.
 ///
-/// It has a number, by which the kernel tells it from those of others: one that
+/// It has a number, by which the kernel separates it from those of others: one that
 /// began later ends it.
 pub struct Upload<'t, T: Target + ?Sized> {
     target: &'t T,

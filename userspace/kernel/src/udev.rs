@@ -16,7 +16,7 @@ const PRIMARY_SOURCE: u32 = 0x0040;
 /// Likewise, for a device that is part of another: nothing looks into it, mounts it or makes
 /// links in /dev/disk to it (DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG, _DISK_ and _OTHER_).
 const HIDDEN: u32 = 0x0002 | 0x0004 | 0x0008;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether udev will make the nodes in /dev/mapper.
 pub(crate) fn makes_nodes() -> bool {
@@ -52,7 +52,7 @@ impl Cookie {
     /// without device-mapper's rules never answers.
     pub(crate) fn wait(self) {
         if let Some(s) = &self.0 {
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + TIMEOUT;
             while Instant::now() < end && s.wait_zero() == Waited::Interrupted {}
         }
     }
@@ -105,11 +105,11 @@ impl Semaphore {
             sem_op: 0,
             sem_flg: 0,
         };
-        let patience = libc::timespec {
-            tv_sec: PATIENCE.as_secs() as libc::time_t,
+        let timeout = libc::timespec {
+            tv_sec: TIMEOUT.as_secs() as libc::time_t,
             tv_nsec: 0,
         };
-        // SAFETY: the raw call is what semtimedop(3) makes; `op` and `patience`
+        // SAFETY: the raw call is what semtimedop(3) makes; `op` and `timeout`
         // live until it returns, and one operation is announced.
         let r = unsafe {
             libc::syscall(
@@ -117,7 +117,7 @@ impl Semaphore {
                 self.id,
                 &raw mut op,
                 1usize,
-                &raw const patience,
+                &raw const timeout,
             )
         };
         if r < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {

@@ -20,7 +20,7 @@ pub struct ModelFile {
 
 type Files = BTreeMap<u64, ModelFile>;
 
-/// An upload under way.
+/// An upload in progress.
 #[derive(Default)]
 struct Staged {
     number: u64,
@@ -256,8 +256,8 @@ impl ModelKernel {
     }
 }
 
-fn refuse<T>(sentence: String) -> Result<T, MessageError> {
-    Err(MessageError::Refused(sentence))
+fn refuse<T>(reason: String) -> Result<T, MessageError> {
+    Err(MessageError::Refused(reason))
 }
 
 impl State {
@@ -265,7 +265,7 @@ impl State {
         let streams = self.streams;
         let Staged {
             files, last, named, ..
-        } = self.upload.as_mut().ok_or("no upload is under way")?;
+        } = self.upload.as_mut().ok_or("no upload is in progress")?;
         let mut n = 0;
         while n < words.len() {
             let arg = |k: usize| words.get(n + k).copied().ok_or("too few words");
@@ -284,7 +284,7 @@ impl State {
                         extents: Vec::new(),
                     };
                     if !named.insert(id) {
-                        return Err(format!("file {id} is uploaded twice"));
+                        return Err(format!("Duplicate file {id} in upload"));
                     }
                     files.insert(id, file);
                     *last = Some(id);
@@ -295,7 +295,7 @@ impl State {
                     let stream: u8 = arg(1)?.parse().map_err(|_| "bad stream")?;
                     let hint = arg(2)?.parse().map_err(|_| "bad hint")?;
                     if stream > streams {
-                        return Err(format!("stream '{stream}' is not a number from 0 to {streams}"));
+                        return Err(format!("Invalid stream '{stream}', must be 0 to {streams}"));
                     }
                     let id = last.ok_or("a stamp without a file")?;
                     files.get_mut(&id).ok_or("a stamp without a file")?.stamp = StreamStamp { stream, hint };
@@ -304,7 +304,7 @@ impl State {
                 "drop" => {
                     let id: u64 = arg(1)?.parse().map_err(|_| "bad id")?;
                     if !named.insert(id) {
-                        return Err(format!("file {id} is uploaded twice"));
+                        return Err(format!("Duplicate file {id} in upload"));
                     }
                     files.remove(&id).ok_or("no such file")?;
                     *last = None;
@@ -327,7 +327,7 @@ impl State {
     }
 
     fn commit(&mut self, sectors: u64) -> Result<String, String> {
-        let Staged { files, .. } = self.upload.take().ok_or("no upload is under way")?;
+        let Staged { files, .. } = self.upload.take().ok_or("no upload is in progress")?;
         if self.spurious > 0 {
             self.spurious -= 1;
             return Err("out of luck".into());
@@ -402,7 +402,7 @@ impl State {
         format!("upload {}", self.uploads)
     }
 
-    /// Whether a message is of the upload under way.
+    /// Whether a message is of the upload in progress.
     fn own(&self, words: &[&str]) -> Result<(), MessageError> {
         let number = words.get(1).and_then(|w| w.parse().ok());
         if self.upload.as_ref().map(|u| u.number) == number {
@@ -469,9 +469,10 @@ impl State {
             "window" | "discard" | "forget" if !self.writes.on => {
                 refuse(format!("{}: discard is off", words[0]))
             }
-            "window" | "discard" | "forget" if self.writes.unsupported => {
-                refuse(format!("{}: the device below does not take discards", words[0]))
-            }
+            "window" | "discard" | "forget" if self.writes.unsupported => refuse(format!(
+                "{}: underlying device does not support discard",
+                words[0]
+            )),
             "window" => Ok(self.writes.begin_window()),
             "forget" if !self.old => {
                 self.writes.forget();
@@ -480,7 +481,7 @@ impl State {
             "discard" => self.writes.discard(&words).or_else(refuse),
             "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
             "set" => Ok(String::new()),
-            other => refuse(format!("unknown message '{other}'")),
+            other => refuse(format!("Unknown message '{other}'")),
         }
     }
 }

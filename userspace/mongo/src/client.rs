@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use base::log;
 use dbpath::mongo::catalog::Catalog;
-use dbpath::mongo::feed::{self, clipped, Kind, Message, ServerStatus, Trouble};
+use dbpath::mongo::feed::{self, clipped, Failure, Kind, Message, ServerStatus};
 
 use crate::listed::{add_listed, add_stats, Listed, Stats};
 use crate::status::Reply;
@@ -31,15 +31,15 @@ const DEBOUNCE: Duration = Duration::from_millis(500);
 /// a pause is this many times as long as the answer took.
 const DUTY: u32 = 10;
 /// For an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// For the whole catalog.
-const LONG_PATIENCE: Duration = Duration::from_secs(120);
+const LONG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two tries when there is none.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What a server before 6.0 says to `$listCatalog`.
 const UNKNOWN_STAGE: i32 = 40324;
 
-pub(crate) fn sentence(e: &Error) -> String {
+pub(crate) fn reason(e: &Error) -> String {
     match e.kind.as_ref() {
         ErrorKind::Command(c) => format!("{} ({})", c.message, c.code_name),
         kind => kind.to_string(),
@@ -59,8 +59,8 @@ impl Teller {
         let _ = self.0.send(feed::line(message)).await;
     }
 
-    async fn trouble(&self, t: &Trouble) {
-        self.tell(&Message::Trouble(t.clone())).await;
+    async fn failure(&self, t: &Failure) {
+        self.tell(&Message::Failure(t.clone())).await;
     }
 
     async fn catalog(&self, catalog: &Catalog) {
@@ -76,22 +76,22 @@ impl Teller {
     }
 }
 
-fn trouble(kind: Kind, why: impl ToString) -> Trouble {
-    Trouble {
+fn failure(kind: Kind, why: impl ToString) -> Failure {
+    Failure {
         kind,
         why: clipped(&why.to_string()),
     }
 }
 
-/// A user who is refused may also be told as a server that cannot be selected, or as a
+/// A user who is refused may also appear as a server that cannot be selected, or as a
 /// pool that was cleared, which have the reason in their text.
-fn failure(e: &Error) -> Trouble {
-    let why = sentence(e);
+fn failure_of(e: &Error) -> Failure {
+    let why = reason(e);
     let refused = matches!(
         e.kind.as_ref(),
         ErrorKind::Authentication { .. } | ErrorKind::Command(_)
     ) || why.to_lowercase().contains("authentication");
-    trouble(if refused { Kind::Refused } else { Kind::Lost }, why)
+    failure(if refused { Kind::Refused } else { Kind::Lost }, why)
 }
 
 async fn connect(uri: &Uri) -> Result<Client, Error> {
@@ -99,8 +99,8 @@ async fn connect(uri: &Uri) -> Result<Client, Error> {
     // This server and no other of its replica set: its files are what matters.
     options.direct_connection = Some(true);
     options.app_name.get_or_insert_with(|| "dsmd".into());
-    options.server_selection_timeout.get_or_insert(PATIENCE / 2);
-    options.connect_timeout.get_or_insert(PATIENCE / 2);
+    options.server_selection_timeout.get_or_insert(TIMEOUT / 2);
+    options.connect_timeout.get_or_insert(TIMEOUT / 2);
     options.max_pool_size = Some(1);
     Client::with_options(options)
 }
@@ -113,9 +113,9 @@ pub(crate) async fn ask_forever(uri: &Uri, teller: &Teller, files_changed: &Noti
         match connect(uri).await {
             Ok(client) => break client,
             Err(e) => {
-                let t = failure(&e);
-                log.trouble(uri, &t);
-                teller.trouble(&t).await;
+                let t = failure_of(&e);
+                log.failure(uri, &t);
+                teller.failure(&t).await;
             }
         }
         sleep(pause).await;
@@ -134,8 +134,8 @@ pub(crate) async fn ask_forever(uri: &Uri, teller: &Teller, files_changed: &Noti
                 }
             }
             Err(t) => {
-                log.trouble(uri, &t);
-                teller.trouble(&t).await;
+                log.failure(uri, &t);
+                teller.failure(&t).await;
                 // It may come back as another one.
                 catalogs.files_changed = true;
                 sleep(pause).await;
@@ -145,11 +145,11 @@ pub(crate) async fn ask_forever(uri: &Uri, teller: &Teller, files_changed: &Noti
     }
 }
 
-/// Logs each kind of trouble once, until there is an answer.
+/// Logs each kind of failure once, until there is an answer.
 #[derive(Default)]
 struct Log {
     connected: bool,
-    troubles: HashSet<Kind>,
+    failures: HashSet<Kind>,
 }
 
 impl Log {
@@ -157,12 +157,12 @@ impl Log {
         if !std::mem::replace(&mut self.connected, true) {
             log!(Info, "connected to the server", server = uri, version = version);
         }
-        self.troubles.retain(|kind| *kind == Kind::NoCatalog);
+        self.failures.retain(|kind| *kind == Kind::NoCatalog);
     }
 
-    fn trouble(&mut self, uri: &Uri, t: &Trouble) {
+    fn failure(&mut self, uri: &Uri, t: &Failure) {
         self.connected &= t.kind == Kind::NoCatalog;
-        if self.troubles.insert(t.kind) {
+        if self.failures.insert(t.kind) {
             log!(Warn, "no answer from the server", server = uri, reason = t.why);
         }
     }
@@ -174,7 +174,7 @@ async fn ask(
     teller: &Teller,
     log: &mut Log,
     uri: &Uri,
-) -> Result<(), Trouble> {
+) -> Result<(), Failure> {
     // Without sections that are long and not looked at.
     let status = doc! {"serverStatus": 1, "repl": 0, "metrics": 0, "locks": 0, "tcmalloc": 0};
     let reply: Reply = run(admin, status).await?;
@@ -183,29 +183,29 @@ async fn ask(
     teller.tell(&Message::Status(status)).await;
     match catalogs.next().await {
         Some(Ok(catalog)) => {
-            log.troubles.remove(&Kind::NoCatalog);
+            log.failures.remove(&Kind::NoCatalog);
             teller.catalog(&catalog).await;
         }
         Some(Err(why)) => {
-            let t = trouble(Kind::NoCatalog, why);
-            log.trouble(uri, &t);
-            teller.trouble(&t).await;
+            let t = failure(Kind::NoCatalog, why);
+            log.failure(uri, &t);
+            teller.failure(&t).await;
         }
         None => {}
     }
     Ok(())
 }
 
-async fn run<R: DeserializeOwned>(db: &Database, command: Document) -> Result<R, Trouble> {
-    match timeout(PATIENCE, db.run_command(command)).await {
+async fn run<R: DeserializeOwned>(db: &Database, command: Document) -> Result<R, Failure> {
+    match timeout(TIMEOUT, db.run_command(command)).await {
         Ok(Ok(reply)) => {
-            let not_understood = |e| trouble(Kind::Lost, format!("its reply is not understood: {e}"));
+            let not_understood = |e| failure(Kind::Lost, format!("its reply is not understood: {e}"));
             deserialize_from_document(reply).map_err(not_understood)
         }
-        Ok(Err(e)) => Err(failure(&e)),
+        Ok(Err(e)) => Err(failure_of(&e)),
         Err(_) => {
-            let why = format!("it took longer than {} s", PATIENCE.as_secs());
-            Err(trouble(Kind::Slow, why))
+            let why = format!("it took longer than {} s", TIMEOUT.as_secs());
+            Err(failure(Kind::Slow, why))
         }
     }
 }
@@ -230,17 +230,17 @@ impl Catalogs {
         }
     }
 
-    /// A sentence: why there is none.
+    /// Why there is none.
     async fn next(&mut self) -> Option<Result<Catalog, String>> {
         let started = Instant::now();
         if started < self.earliest || !(self.files_changed || started >= self.next) {
             return None;
         }
-        let answer = match timeout(LONG_PATIENCE, catalog(&self.client)).await {
+        let answer = match timeout(LONG_TIMEOUT, catalog(&self.client)).await {
             Ok(Ok(c)) if c.is_empty() => Err("it does not name their files".to_owned()),
             Ok(Ok(c)) => Ok(c),
-            Ok(Err(e)) => Err(sentence(&e)),
-            Err(_) => Err(format!("it took longer than {} s", LONG_PATIENCE.as_secs())),
+            Ok(Err(e)) => Err(reason(&e)),
+            Err(_) => Err(format!("it took longer than {} s", LONG_TIMEOUT.as_secs())),
         };
         let now = Instant::now();
         self.files_changed = false;

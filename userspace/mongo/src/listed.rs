@@ -67,7 +67,7 @@ pub(crate) fn add_stats(to: &mut Catalog, c: &Stats) {
     }
 }
 
-/// What cannot be a file is not told: dsmd would end the connection.
+/// What cannot be a file is not sent: dsmd would end the connection.
 fn add(to: &mut Catalog, ident: &str, class: Class) {
     let path = format!("{ident}.wt");
     if is_path(&path) {
@@ -137,7 +137,7 @@ mod tests {
                    "indexDetails": {"_id_": {"uri": "statistics:table:index-8-77"},
                                     "when_1": {"uri": "statistics:table:index-9-77"}}}),
             json!({"ns": "local.oplog.rs", "wiredTiger": {"uri": "statistics:table:local/collection-1-77"}}),
-            // Another engine, and one that does not tell.
+            // Another engine, and one that does not report.
             json!({"ns": "shop.memory", "inMemory": {}, "indexDetails": {"_id_": {}}}),
             json!({"ns": "shop.lsm", "wiredTiger": {"uri": "statistics:lsm:x"}}),
         ] {

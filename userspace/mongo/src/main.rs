@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `dsm-mongo`: asks a mongod, and tells `dsmd`.
+//! `dsm-mongo`: asks a mongod, and reports to `dsmd`.
 
 mod client;
 mod listed;

@@ -36,7 +36,7 @@ pub(crate) struct Door {
 
 impl Door {
     /// In a directory that is this user's alone: whoever gets as far as the socket may be
-    /// told, and that is `root` and nobody else.
+    /// informed, and that is `root` and nobody else.
     pub(crate) fn open(run_dir: &Path, device: &str) -> Result<Self> {
         let make = |dir: &Path, mode| match fs::DirBuilder::new().mode(mode).create(dir) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -84,19 +84,19 @@ impl Door {
             let user = stream.peer_cred().map(|c| c.uid());
             let own = rustix::process::geteuid().as_raw();
             if !user.is_ok_and(|uid| uid == 0 || uid == own) {
-                log!(Warn, "somebody else than root was sent away");
+                log!(Warn, "rejected a peer that is not root");
                 continue;
             }
             log!(Info, "dsmd listens");
             match session(stream, uri).await {
                 Ok(()) => log!(Info, "dsmd has ended"),
-                Err(e) => log!(Warn, "dsmd is not listened to", reason = format!("{e:#}")),
+                Err(e) => log!(Warn, "dropped the connection to dsmd", reason = format!("{e:#}")),
             }
         }
     }
 }
 
-/// Tells one `dsmd` what the server says, until it goes.
+/// Sends one `dsmd` what the server says, until it goes.
 pub(crate) async fn session(stream: UnixStream, uri: &Uri) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let (lines, mut queue) = mpsc::channel::<String>(QUEUE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The link to a server that speaks the wire protocol and says what it is told to
+//! The link to a server that speaks the wire protocol and says what it is asked to
 //! say.  tests/mongo has a real one.
 
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ const QUERY: i32 = 2004;
 const MESSAGE: i32 = 2013;
 const SOON: Duration = Duration::from_secs(600);
 
-/// What a server says to a command, which is told how many other than the driver's own it
+/// What a server says to a command, which gets how many other than the driver's own it
 /// got before; nothing: it hangs up.
 type Answer = fn(&Document, u32) -> Option<Document>;
 
@@ -141,9 +141,9 @@ impl Ear {
         }
     }
 
-    fn trouble(&mut self) -> (Kind, String) {
+    fn failure(&mut self) -> (Kind, String) {
         match self.next() {
-            Event::Trouble(t) => (t.kind, t.why),
+            Event::Failure(t) => (t.kind, t.why),
             other => panic!("{other:?}"),
         }
     }
@@ -244,7 +244,7 @@ fn a_server_that_may_not_tell() {
     });
     let mut ear = Ear::to(&server.uri);
     assert_eq!(ear.status().version, "8.0.4");
-    let (kind, why) = ear.trouble();
+    let (kind, why) = ear.failure();
     assert_eq!(kind, Kind::NoCatalog);
     assert!(why.contains("not authorized on admin"), "{why}");
 }
@@ -260,10 +260,10 @@ fn a_server_that_hangs_up_and_comes_back() {
         })
     });
     let mut ear = Ear::to(&server.uri);
-    assert_eq!(ear.trouble().0, Kind::Lost);
+    assert_eq!(ear.failure().0, Kind::Lost);
     loop {
         match ear.next() {
-            Event::Trouble(t) if t.kind == Kind::Lost => {}
+            Event::Failure(t) if t.kind == Kind::Lost => {}
             Event::Status(s) => return assert_eq!(s.version, "7.0.14"),
             other => panic!("{other:?}"),
         }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use anyhow::{anyhow, bail, Context, Result};
 use mongodb::options::{ConnectionString, HostInfo};
 
-use crate::client::sentence;
+use crate::client::reason;
 
 /// The name of systemd's credential.
 const CREDENTIAL: &str = "uri";
@@ -43,7 +43,7 @@ impl FromStr for Uri {
             if text.contains('@') {
                 "the uri is not one of MongoDB; are user and password percent-encoded?".into()
             } else {
-                format!("the uri is not one of MongoDB: {}", sentence(&e))
+                format!("the uri is not one of MongoDB: {}", reason(&e))
             }
         })?;
         match parsed.host_info {
@@ -87,7 +87,7 @@ fn read(path: &Path, private: bool) -> Result<Uri> {
     let file = File::open(path).with_context(|| format!("{shown}: cannot open it"))?;
     let stat = file
         .metadata()
-        .with_context(|| format!("{shown}: cannot look at it"))?;
+        .with_context(|| format!("{shown}: cannot stat it"))?;
     if private && stat.mode() & 0o077 != 0 {
         bail!(
             "{shown}: others than its owner may read or change it (mode {:o}): `chmod 600` it",
@@ -103,7 +103,7 @@ fn read(path: &Path, private: bool) -> Result<Uri> {
         bail!("{shown}: there must be one line with the server's address, and nothing else");
     }
     text.parse()
-        .map_err(|sentence: String| anyhow!("{shown}: {sentence}"))
+        .map_err(|reason: String| anyhow!("{shown}: {reason}"))
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_it() {
-        for (text, sentence) in [
+        for (text, reason) in [
             ("localhost:27017", "the uri must begin with mongodb://"),
             (
                 "mongodb+srv://cluster.example",
@@ -145,7 +145,7 @@ mod tests {
                 "the uri is not one of MongoDB; are user and password percent-encoded?",
             ),
         ] {
-            assert_eq!(text.parse::<Uri>().unwrap_err(), sentence, "{text}");
+            assert_eq!(text.parse::<Uri>().unwrap_err(), reason, "{text}");
         }
         let said = "mongodb://db1:0".parse::<Uri>().unwrap_err();
         assert!(

@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use crate::host::Host;
 use crate::rates::{self, since};
 use crate::sample::Kernel;
-use crate::snapshot::{Moment, Snapshot, Trouble, INTERVAL};
+use crate::snapshot::{Moment, Snapshot, Unavailable, INTERVAL};
 use agent::control::Info;
 use kernel::layout::{self, Layout};
 use kernel::reply::Discard;
@@ -35,7 +35,7 @@ pub struct Point {
     pub streams: BTreeMap<u32, u64>,
     pub unmapped_bytes: u64,
     pub checkpoints: u64,
-    /// What the database's server was asked for, by type, where it tells.
+    /// What the database's server was asked for, by type, where it reports that.
     pub operations: BTreeMap<String, u64>,
     /// When the last checkpoint was, in seconds since 1970; nothing before the first.
     pub last_checkpoint: Option<f64>,
@@ -130,7 +130,7 @@ impl History {
     }
 
     /// The points after the one with this number, and why there are no new ones.
-    pub fn json(&self, after: u64, trouble: Option<&Trouble>) -> Value {
+    pub fn json(&self, after: u64, unavailable: Option<&Unavailable>) -> Value {
         let devices: Vec<Value> = self
             .devices
             .iter()
@@ -146,7 +146,7 @@ impl History {
             "began": self.began,
             "last": self.taken,
             "devices": devices,
-            "trouble": trouble.map(ToString::to_string),
+            "last_error": unavailable.map(ToString::to_string),
         })
     }
 }
@@ -177,7 +177,7 @@ impl About {
     }
 }
 
-/// Of a server that told both times.
+/// Of a server that reported both times.
 fn operations_since(new: &BTreeMap<String, u64>, old: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let both = new
         .iter()
@@ -293,7 +293,7 @@ mod tests {
             device: "d".into(),
             kernel,
             agent: None,
-            trouble: None,
+            last_error: None,
         };
         h.add(&Snapshot {
             protocol: 1,
@@ -317,7 +317,7 @@ mod tests {
     fn what_happened_in_between() {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));
-        assert!(points(&h, 0).is_empty(), "one look tells of no interval");
+        assert!(points(&h, 0).is_empty(), "one look is no interval");
         add(&mut h, 15, Some(kernel(110)));
         let [p] = points(&h, 0).try_into().unwrap();
         let wanted = json!({
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_a_server_that_was_started_anew() {
+    fn operations_of_a_server_that_was_restarted() {
         let counts = |insert, query: Option<u64>| -> BTreeMap<String, u64> {
             let query = query.map(|n| ("query".to_owned(), n));
             query.into_iter().chain([("insert".to_owned(), insert)]).collect()
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_began_anew() {
+    fn counters_that_started_over() {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));
         add(&mut h, 15, Some(kernel(4)));
@@ -410,8 +410,11 @@ mod tests {
             (&points[0]["writes"], &points[1]["writes"]),
             (&json!(30), &json!(30))
         );
-        let trouble = Trouble::Absent("/run/x".into());
-        assert_eq!(h.json(0, Some(&trouble))["trouble"], trouble.to_string());
+        let unavailable = Unavailable::Absent("/run/x".into());
+        assert_eq!(
+            h.json(0, Some(&unavailable))["last_error"],
+            unavailable.to_string()
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use kernel::reply::Status;
 
 /// What was counted since.  A counter that is smaller was reset, or its table was loaded
-/// anew: it began at 0, so that it counts at least what it shows.
+/// over: it began at 0, so that it counts at least what it shows.
 pub(crate) fn since(new: u64, old: u64) -> u64 {
     new.checked_sub(old).unwrap_or(new)
 }

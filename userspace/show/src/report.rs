@@ -86,7 +86,7 @@ pub struct Report {
     pub device: String,
     pub sectors: u64,
     pub table: TableLine,
-    /// The kernel's name of the device below, when it is known.
+    /// The kernel's name of the underlying device, when it is known.
     pub below: String,
     pub status: Status,
     /// The dsmd that serves the device.
@@ -125,10 +125,10 @@ impl Report {
 
     fn source(&self) -> &'static str {
         match self.status.source.as_str() {
-            "queue" => "told by the device's queue",
-            "leaves" => "told by the disks below",
-            "machine" => "told by the disks below, lowered to what every disk here takes",
-            "stacked" => "what lies below does not tell",
+            "queue" => "from the device's queue",
+            "leaves" => "from the disks below",
+            "machine" => "from the disks below, lowered to what every disk here takes",
+            "stacked" => "what lies below does not report",
             "kernel" if self.status.hints_unsupported => {
                 "this kernel has neither write streams nor lifetime hints"
             }
@@ -209,7 +209,7 @@ impl Report {
             lines.push((
                 "upload",
                 format!(
-                    "{} under way, {} files, {} extents, idle for {:.1} s",
+                    "{} in progress, {} files, {} extents, idle for {:.1} s",
                     u.number,
                     u.files,
                     u.extents,
@@ -315,8 +315,8 @@ impl Report {
         let s = self.agent.as_ref()?.server.as_ref()?;
         let state = match (s.connected, s.catalog) {
             (false, _) => "does not answer",
-            (true, true) => "tells which file is whose",
-            (true, false) => "does not tell which file is whose",
+            (true, true) => "reports which file is whose",
+            (true, false) => "does not report which file is whose",
         };
         Some(format!(
             "{} {} {state}",
@@ -545,7 +545,7 @@ dsm
   device       253:0, 1024.0 MiB at sector 0 of nvme0n1
   policy       dsm
   groups       K 2, alpha 3, prediction ?, range ?, primary filter ?
-  streams      6 used of 6 (told by the device's queue)
+  streams      6 used of 6 (from the device's queue)
   table        2 files, 3 regions, 4 extents, generation 1
   checkpoints  2
   window       41.2 s old

@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use agent::control::Info;
-use base::log::Trouble;
+use base::log::LastError;
 use drive::diskstat::DiskStat;
 use drive::media::Media;
 use kernel::device::{Device, Target};
@@ -22,7 +22,7 @@ pub struct Sample {
     pub agent: Option<Info>,
     /// What dsmd said last of what is wrong: why the database is waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<Trouble>,
+    pub last_error: Option<LastError>,
 }
 
 /// What the kernel and the drive say.
@@ -31,7 +31,7 @@ pub struct Kernel {
     pub table: TableLine,
     pub status: Status,
     pub disk: DiskStat,
-    /// A sentence: why the drive does not report it.
+    /// `Err`: why the drive does not report it.
     pub media: Result<Media, String>,
     /// When the last checkpoint was, in seconds since 1970; nothing before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -66,9 +66,9 @@ impl Moment {
     }
 }
 
-/// Why there is nothing to show; a sentence.
+/// Why there is nothing to show.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Unavailable {
     #[error("dsmd does not run: there is no {}", .0.display())]
     Absent(PathBuf),
     #[error("dsmd has ended, or is stuck: {} is {} s old", .path.display(), .age.as_secs())]
@@ -85,24 +85,24 @@ fn path_in(dir: &Path) -> PathBuf {
 
 impl Snapshot {
     /// What was published last in `dir`, however old it is.
-    pub fn read(dir: &Path) -> Result<Self, Trouble> {
+    pub fn read(dir: &Path) -> Result<Self, Unavailable> {
         #[derive(Deserialize)]
         struct Head {
             protocol: u32,
         }
         let path = path_in(dir);
-        let damaged = |why: String| Trouble::Damaged {
+        let damaged = |why: String| Unavailable::Damaged {
             path: path.clone(),
             why,
         };
         let text = match contents(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Trouble::Absent(path)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Unavailable::Absent(path)),
             Err(e) => return Err(damaged(e.to_string())),
         };
         let head: Head = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         if head.protocol != PROTOCOL {
-            return Err(Trouble::Protocol {
+            return Err(Unavailable::Protocol {
                 path,
                 protocol: head.protocol,
             });
@@ -115,15 +115,15 @@ impl Snapshot {
     }
 
     /// Whether it still says what is.
-    pub fn check(&self, dir: &Path, now: Moment) -> Result<(), Trouble> {
+    pub fn check(&self, dir: &Path, now: Moment) -> Result<(), Unavailable> {
         let path = path_in(dir);
         // It is from before the machine was started.
         if self.at.monotonic > now.monotonic {
             let why = "its time has not come yet".to_owned();
-            return Err(Trouble::Damaged { path, why });
+            return Err(Unavailable::Damaged { path, why });
         }
         match self.age(now) {
-            age if age > MAX_AGE => Err(Trouble::Old { path, age }),
+            age if age > MAX_AGE => Err(Unavailable::Old { path, age }),
             _ => Ok(()),
         }
     }
@@ -231,7 +231,7 @@ mod tests {
             device: device.into(),
             kernel,
             agent: None,
-            trouble: None,
+            last_error: None,
         };
         Snapshot {
             protocol: PROTOCOL,
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o644);
         assert!(Place::take(dir.path()).unwrap().is_none(), "one at a time");
         drop(place);
-        assert!(matches!(Snapshot::read(dir.path()), Err(Trouble::Absent(_))));
+        assert!(matches!(Snapshot::read(dir.path()), Err(Unavailable::Absent(_))));
         assert!(Place::take(dir.path()).unwrap().is_some());
     }
 

@@ -220,7 +220,7 @@ index-1-2.wt  index  top     1.0    1.500      3     2       3
     fn counters_that_were_reset() {
         let f = frame(&look(612, 512, 572), &look(0, 0, 0));
         assert_eq!((f.writes, f.bytes, f.unmapped_bytes), (0, 0, 0));
-        // They began anew, and have counted since.
+        // They started over, and have counted since.
         let f = frame(&look(612, 512, 572), &look(100, 50, 60));
         assert_eq!((f.writes, f.bytes), (100, (8 * 100 + 50) * 512));
     }

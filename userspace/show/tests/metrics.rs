@@ -11,7 +11,7 @@ fn documentation() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Documentation")
 }
 
-const AGAIN: &str = "Documentation/metrics.md is not what the code has; make it anew: \
+const AGAIN: &str = "Documentation/metrics.md is not what the code has; generate it again: \
                      tests/cargo userspace run --release -p dsm-manual --bin metrics >Documentation/metrics.md";
 
 #[test]

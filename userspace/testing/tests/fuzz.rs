@@ -110,7 +110,7 @@ const FEED: &str = concat!(
     "\n",
     r#"{"end":{}}"#,
     "\n",
-    r#"{"trouble":{"kind":"lost","why":"it has gone"}}"#,
+    r#"{"failure":{"kind":"lost","why":"it has gone"}}"#,
     "\n"
 );
 const TURTLE: &str = "WiredTiger version string\nWiredTiger 11.3.1\nfile:WiredTiger.wt\n\
@@ -236,7 +236,7 @@ impl Blocks for Damaged<'_> {
                 spoil(&mut bytes, *at, *byte);
             }
         }
-        mended(bytes, addr)
+        resealed(bytes, addr)
     }
 }
 
@@ -247,7 +247,7 @@ fn spoil(bytes: &mut [u8], at: u16, byte: u8) {
     bytes[at] = byte;
 }
 
-fn mended(mut bytes: Vec<u8>, addr: &Addr) -> Result<Block, Refusal> {
+fn resealed(mut bytes: Vec<u8>, addr: &Addr) -> Result<Block, Refusal> {
     bytes[28..32].copy_from_slice(&addr.size.to_le_bytes());
     bytes[32..36].fill(0);
     let covered = if bytes[36] & 1 != 0 { bytes.len() } else { 64 };
@@ -397,11 +397,11 @@ proptest! {
                 Ok(Some(Event::Status(s))) => {
                     prop_assert!(s.version.len() <= MAX_TEXT && s.operations.len() <= MAX_OPERATIONS);
                 }
-                Ok(Some(Event::Trouble(t))) => prop_assert!(!t.why.contains(char::is_control)),
+                Ok(Some(Event::Failure(t))) => prop_assert!(!t.why.contains(char::is_control)),
                 Ok(None) => break,
                 Err(e) => {
-                    let sentence = e.to_string();
-                    prop_assert!(sentence.lines().count() == 1 && sentence.len() < 2 * MAX_TEXT, "{sentence}");
+                    let reason = e.to_string();
+                    prop_assert!(reason.lines().count() == 1 && reason.len() < 2 * MAX_TEXT, "{reason}");
                     break;
                 }
             }
@@ -470,7 +470,7 @@ proptest! {
         for (_, at, byte) in changes {
             spoil(&mut bytes, at, byte);
         }
-        let read = mended(bytes, &addr).and_then(|block| {
+        let read = resealed(bytes, &addr).and_then(|block| {
             list::parse(block.data()?, &cookie)
         });
         if let Ok(list) = read {

@@ -8,7 +8,7 @@ use std::io::BufReader;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use agent::discard::{Database, Look, Owner, Rule, Seen, Stretch};
+use agent::discard::{Database, Look, Owner, Rule, SectorRange, Seen};
 use dbpath::avail::{FileEntry, FreeList, Refusal, Run, TurtleId};
 use kernel::device::Target;
 use model::cookie::cookie;
@@ -33,7 +33,7 @@ struct Recorded<'a> {
     events: WithDiscards<'a>,
     kernel: &'a ModelKernel,
     /// Whether the target sees writes.
-    tells: bool,
+    reports: bool,
     us: u64,
     looks: u64,
     lost: bool,
@@ -45,7 +45,7 @@ impl Recorded<'_> {
     fn happens(&mut self, e: &Event) {
         self.us = e.us;
         match e.what {
-            What::Write { file, offset, length } if self.tells => {
+            What::Write { file, offset, length } if self.reports => {
                 let first = u64::from(file) * ROOM / PAGE;
                 for page in offset / PAGE..(offset + length).div_ceil(PAGE) {
                     self.kernel.write_page(first + page);
@@ -68,7 +68,7 @@ impl Recorded<'_> {
 }
 
 impl Database for Recorded<'_> {
-    fn ground(&mut self) -> Result<String, String> {
+    fn preconditions(&mut self) -> Result<String, String> {
         Ok("recorded".to_owned())
     }
 
@@ -116,7 +116,7 @@ impl Database for Recorded<'_> {
         })
     }
 
-    fn settle(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), String> {
         Ok(())
     }
 
@@ -125,12 +125,12 @@ impl Database for Recorded<'_> {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, Stretch),
+        emit: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String> {
         let number: u64 = path.to_str().unwrap().parse().unwrap();
         assert_eq!(file.0, number);
         for r in ranges {
-            let at = Stretch {
+            let at = SectorRange {
                 start: (number * ROOM + r.start) / 512,
                 length: (r.end - r.start) / 512,
             };
@@ -141,7 +141,7 @@ impl Database for Recorded<'_> {
 }
 
 /// What dsmd discards beside a recording, in pieces of so many pages.
-fn play(trace: &Trace, granule: u64, tells: bool) -> (Trace, Gone) {
+fn play(trace: &Trace, granule: u64, reports: bool) -> (Trace, Gone) {
     let kernel = ModelKernel::new(u64::from(trace.files) * ROOM / 512);
     kernel.set_granule(granule);
     kernel.message("set discard on").unwrap();
@@ -149,7 +149,7 @@ fn play(trace: &Trace, granule: u64, tells: bool) -> (Trace, Gone) {
         trace,
         events: trace.events(),
         kernel: &kernel,
-        tells,
+        reports,
         us: 0,
         looks: 0,
         lost: false,
@@ -182,12 +182,12 @@ fn play(trace: &Trace, granule: u64, tells: bool) -> (Trace, Gone) {
 fn look(rule: &mut Rule, r: &mut Recorded) -> BTreeSet<(FileNo, u64)> {
     let kernel = r.kernel;
     let found = match rule.look(r, kernel).unwrap() {
-        Look::Found(found) if !found.stretches.is_empty() && !r.lost => found,
+        Look::Found(found) if !found.sector_ranges.is_empty() && !r.lost => found,
         _ => return BTreeSet::new(),
     };
     rule.forget_in(kernel).unwrap();
     let mut text = format!("discard {}", found.since);
-    for s in &found.stretches {
+    for s in &found.sector_ranges {
         text += &format!(" {}:{}", s.start, s.length);
     }
     kernel.message(&text).unwrap();

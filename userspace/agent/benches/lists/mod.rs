@@ -9,7 +9,7 @@
 //! a document is updated, in its collection and in eight indexes, and the collection's
 //! size is stored.
 //!
-//! What is told is processor time of the one who looks, not the time that passes.
+//! What is reported is processor time of the one who looks, not the time that passes.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Lines, Write};

@@ -11,7 +11,7 @@ use rustix::fd::OwnedFd;
 
 use super::link::Machine;
 use super::owner::{self, Owner};
-use super::{ground, started, Database, Seen, Stretch};
+use super::{preconditions, started, Database, SectorRange, Seen};
 use base::pulse::Pulse;
 use dbpath::avail::{self, FileEntry, Refusal, TurtleId};
 use dbpath::fiemap::Solid;
@@ -24,7 +24,7 @@ use kernel::mounts;
 use kernel::sysfs::Sysfs;
 
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
-/// What a restart would begin with, while a backup is under way.
+/// What a restart would begin with, while a backup is running.
 const BACKUP: &str = "WiredTiger.backup";
 const SECTOR: u64 = 512;
 
@@ -34,7 +34,7 @@ pub struct Disk {
     devno: DevNo,
     sectors: u64,
     sysfs: Sysfs,
-    /// Of the last look at the ground.
+    /// Of the last check of the preconditions.
     solid: Option<Solid>,
     warning: Option<String>,
     reader: avail::Reader,
@@ -85,11 +85,13 @@ impl Disk {
 
 impl Machine for Disk {
     fn drive(&self) -> DiskStat {
-        ground::drive(&self.sysfs, self.devno)
+        preconditions::drive(&self.sysfs, self.devno)
     }
 
     fn granularity(&self) -> u64 {
-        self.sysfs.number(self.devno, ground::GRANULARITY).unwrap_or(0)
+        self.sysfs
+            .number(self.devno, preconditions::GRANULARITY)
+            .unwrap_or(0)
     }
 
     fn warning(&self) -> Option<String> {
@@ -98,7 +100,7 @@ impl Machine for Disk {
 }
 
 impl Database for Disk {
-    fn ground(&mut self) -> Result<String, String> {
+    fn preconditions(&mut self) -> Result<String, String> {
         self.solid = None;
         // The path may lead elsewhere by now.
         let handle = self.handle()?;
@@ -109,15 +111,15 @@ impl Database for Disk {
             return Err(format!("the data directory is on {}, not on {dev}", found.dev));
         }
         let mounts = mounts::all().map_err(|e| format!("cannot read the mounts: {e}"))?;
-        let mount = ground::mount(&mounts, dev)?;
-        if ground::is_ext4(&mounts, dev) {
+        let mount = preconditions::mount(&mounts, dev)?;
+        if preconditions::is_ext4(&mounts, dev) {
             let [proc, sys] = EXT4.map(Path::new);
-            ground::ext4(proc, sys, &self.sysfs.name(dev))?;
+            preconditions::ext4(proc, sys, &self.sysfs.name(dev))?;
         }
-        self.warning = ground::drives(&self.sysfs, self.devno)?;
-        let ground = format!("{mount} {:?}", found.place);
+        self.warning = preconditions::drives(&self.sysfs, self.devno)?;
+        let preconditions = format!("{mount} {:?}", found.place);
         self.solid = Some(Solid::new(found.place));
-        Ok(ground)
+        Ok(preconditions)
     }
 
     fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
@@ -150,14 +152,14 @@ impl Database for Disk {
         })
     }
 
-    fn settle(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), String> {
         if let Some(owner) = self.owner {
             started::check(Path::new("/proc"), owner.pid)?;
         }
         let handle = self.handle()?;
         match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {
             Ok(None) => {}
-            Ok(Some(_)) => return Err(format!("a backup is under way: there is a {BACKUP}")),
+            Ok(Some(_)) => return Err(format!("a backup is running: there is a {BACKUP}")),
             Err(e) => return Err(format!("cannot look for {BACKUP}: {e}")),
         }
         rustix::fs::fsync(&handle).map_err(|e| format!("cannot sync the data directory: {e}"))
@@ -168,7 +170,7 @@ impl Database for Disk {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, Stretch),
+        emit: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: cannot read its extents: {e}", path.display());
         self.pulse.beat();
@@ -182,7 +184,7 @@ impl Database for Disk {
         let solid = self
             .solid
             .as_mut()
-            .ok_or_else(|| failed(&"the ground is not known"))?;
+            .ok_or_else(|| failed(&"the preconditions are not known"))?;
         places(solid, &opened, ranges, emit).map_err(|e| failed(&e))
     }
 }
@@ -191,7 +193,7 @@ fn places(
     solid: &mut Solid,
     file: &File,
     ranges: &[Range<u64>],
-    emit: &mut dyn FnMut(u64, Stretch),
+    emit: &mut dyn FnMut(u64, SectorRange),
 ) -> std::io::Result<()> {
     let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
         return Ok(());
@@ -203,7 +205,7 @@ fn places(
             let from = range.start.max(extent.start);
             let to = range.end.min(extent.end);
             if from < to {
-                let at = Stretch {
+                let at = SectorRange {
                     start: e.start + (from - extent.start) / SECTOR,
                     length: (to - from) / SECTOR,
                 };
@@ -230,10 +232,10 @@ mod tests {
     fn a_backup_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
-        disk.settle().unwrap();
+        disk.sync_dbpath().unwrap();
         std::fs::write(dir.path().join(BACKUP), "x").unwrap();
-        let said = disk.settle().unwrap_err();
-        assert_eq!(said, "a backup is under way: there is a WiredTiger.backup");
+        let said = disk.sync_dbpath().unwrap_err();
+        assert_eq!(said, "a backup is running: there is a WiredTiger.backup");
         assert_eq!(disk.owner(), Ok(None));
         std::fs::remove_dir_all(dir.path()).unwrap();
         assert!(disk.owner().unwrap_err().contains("unmounted, moved or removed"));
@@ -241,15 +243,15 @@ mod tests {
 
     /// Of a directory that cannot be synced.
     #[test]
-    fn without_a_sync_nothing_is_settled() {
+    fn without_a_sync_nothing_is_durable() {
         let mut disk = Disk::new(Path::new("/proc"), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
-        let said = disk.settle().unwrap_err();
+        let said = disk.sync_dbpath().unwrap_err();
         assert!(said.starts_with("cannot sync the data directory: "), "{said}");
     }
 
     /// By what is on its command line, as mongod's.
     #[test]
-    fn a_process_that_does_not_sync_is_not_settled() {
+    fn a_process_that_does_not_sync_is_not_durable() {
         let mut process = std::process::Command::new("sh")
             .args(["-c", "read x; exit", "mongod", "checkpoint_sync=false"])
             .stdin(std::process::Stdio::piped())
@@ -267,7 +269,7 @@ mod tests {
             start: 1,
             uid: 0,
         });
-        let said = disk.settle().unwrap_err();
+        let said = disk.sync_dbpath().unwrap_err();
         drop(process.stdin.take());
         process.wait().unwrap();
         assert!(said.contains("by the command line of process"), "{said}");
@@ -349,7 +351,7 @@ mod tests {
                 return;
             }
         }
-        let sum = |found: Vec<Stretch>| found.iter().map(|s| s.length).sum::<u64>();
+        let sum = |found: Vec<SectorRange>| found.iter().map(|s| s.length).sum::<u64>();
         let all = places(&[0..3 << 20]).unwrap();
         assert_eq!(sum(all.clone()), 3 * 128);
         assert_eq!(sum(places(&[65536..1 << 20]).unwrap()), 0, "a hole");
@@ -413,13 +415,13 @@ mod tests {
     /// A second thread exchanges the data directory for a link to another file system.
     /// What is said must always be of the directory.
     #[test]
-    fn the_ground_is_that_of_the_directory_that_was_opened() {
+    fn the_preconditions_are_those_of_the_directory_that_was_opened() {
         let dir = tempfile::tempdir().unwrap();
         let [db, link] = ["db", "link"].map(|name| dir.path().join(name));
         std::fs::create_dir(&db).unwrap();
         std::os::unix::fs::symlink("/proc", &link).unwrap();
         let mut disk = Disk::new(&db, "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
-        let own = disk.ground().unwrap_err();
+        let own = disk.preconditions().unwrap_err();
         let elsewhere = place::find(Path::new("/proc"), "d", DevNo::from_stat(0), 1);
         let elsewhere = elsewhere.map(|_| ()).unwrap_err().to_string();
         assert!(!own.ends_with(elsewhere.trim_start_matches("/proc")), "{own}");
@@ -438,7 +440,7 @@ mod tests {
             });
             let (mut gone, mut there) = (0, 0);
             while gone < 1000 || there < 1000 {
-                let said = disk.ground().unwrap_err();
+                let said = disk.preconditions().unwrap_err();
                 let is_gone = said.ends_with("it was unmounted, moved or removed");
                 if !is_gone && said != own {
                     stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -449,7 +451,7 @@ mod tests {
             }
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        assert_eq!(disk.ground().unwrap_err(), own);
+        assert_eq!(disk.preconditions().unwrap_err(), own);
     }
 
     /// The deterministic half: the path has led elsewhere since the directory was opened.

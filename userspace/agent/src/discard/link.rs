@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::pace::{batches, budget, Pace};
-use super::{Database, Found, Halt, Look, Rule, Stretch, PAGE};
+use super::{Database, Found, Halt, Look, Rule, SectorRange, PAGE};
 use crate::control::DiscardInfo;
 use base::log;
 use base::pulse::Pulse;
@@ -17,15 +17,15 @@ use base::time;
 use drive::diskstat::DiskStat;
 use kernel::device::{MessageError, Target};
 
-/// How often the ground and the owner are looked at between checkpoints.
-const RARELY: Duration = Duration::from_secs(10);
+/// How often preconditions and owner are checked between checkpoints.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the target is asked whether it is done.
-const OFTEN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// After what time a device that took no discards is tried again.  A snapshot below it
 /// refuses them while it exists.
 const AGAIN: Duration = Duration::from_secs(600);
 /// A target that is not done with a batch after this has a drive that is stuck.
-const STUCK: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes; what is shorter the target discards on no drive.
 const SHORTEST: u64 = 16 << 10;
 
@@ -51,7 +51,7 @@ pub trait Machine: Database {
 }
 
 impl Link {
-    /// Discards are asked for, and cannot be: why, in a sentence.
+    /// Why discards are asked for and cannot be sent.
     pub fn off(why: &str) -> Self {
         log!(Warn, "nothing is discarded", reason = why);
         let info = DiscardInfo {
@@ -119,7 +119,7 @@ struct Worker<T, M> {
     pulse: Pulse,
     rule: Rule,
     pace: Pace,
-    /// The target was told to keep track, by this.
+    /// This has switched on tracking in the target.
     switched_on: bool,
     /// Since when the device takes none.
     unsupported: Option<Instant>,
@@ -128,7 +128,7 @@ struct Worker<T, M> {
     last: Option<Instant>,
     /// The drive when the last sending was over.
     quiet: Option<DiskStat>,
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 /// How a sending ended.
@@ -153,7 +153,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             again: AGAIN,
             last: None,
             quiet: None,
-            told: None,
+            reported: None,
         }
     }
 
@@ -171,7 +171,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             let notice = if std::mem::take(&mut more) {
                 Ok(())
             } else {
-                self.pulse.rest(|| notices.recv_timeout(RARELY))
+                self.pulse.rest(|| notices.recv_timeout(RECHECK_INTERVAL))
             };
             let result = match notice {
                 Ok(()) => {
@@ -211,14 +211,14 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
         };
         match &off {
-            Some(why) if self.told.as_ref() != Some(why) => {
+            Some(why) if self.reported.as_ref() != Some(why) => {
                 log!(Warn, "nothing is discarded", reason = why);
                 change(&self.info, |i| i.resets += 1);
             }
-            None if self.told.is_some() => log!(Info, "checkpoints are followed again"),
+            None if self.reported.is_some() => log!(Info, "checkpoints are followed again"),
             _ => {}
         }
-        self.told.clone_from(&off);
+        self.reported.clone_from(&off);
         let (files, warning) = (self.rule.files() as u64, self.machine.warning());
         let commands_per_second = self.pace.most();
         change(&self.info, |i| {
@@ -316,9 +316,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     fn send(&mut self, mut found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
-        let placed = bytes(&found.stretches);
-        let stretches = std::mem::take(&mut found.stretches);
-        let (batches, short) = batches(stretches, self.shortest()?);
+        let placed = bytes(&found.sector_ranges);
+        let sector_ranges = std::mem::take(&mut found.sector_ranges);
+        let (batches, short) = batches(sector_ranges, self.shortest()?);
         let mut queued: u64 = batches.iter().map(|b| bytes(b)).sum();
         change(&self.info, |i| {
             i.freed_bytes += found.freed;
@@ -378,7 +378,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// Sends what of a batch is still the files' alone, and returns that.
-    fn send_batch(&mut self, found: &Found, batch: &[Stretch]) -> Result<Vec<Stretch>, Halt> {
+    fn send_batch(&mut self, found: &Found, batch: &[SectorRange]) -> Result<Vec<SectorRange>, Halt> {
         self.rule.is_owner(&mut self.machine)?;
         let batch = found.again(&mut self.machine, batch)?;
         if !batch.is_empty() {
@@ -400,11 +400,14 @@ impl<T: Target, M: Machine> Worker<T, M> {
             if done && waited >= pause {
                 return Ok(Sent::All);
             }
-            if waited >= STUCK {
+            if waited >= STALL_TIMEOUT {
                 return Err("the device does not get done with discards".to_owned().into());
             }
-            let step = if done { pause - waited } else { OFTEN };
-            match self.pulse.rest(|| notices.recv_timeout(step.min(STUCK - waited))) {
+            let step = if done { pause - waited } else { POLL_INTERVAL };
+            match self
+                .pulse
+                .rest(|| notices.recv_timeout(step.min(STALL_TIMEOUT - waited)))
+            {
                 Err(RecvTimeoutError::Timeout) => {}
                 // The next checkpoint, or the end.
                 _ => return Ok(Sent::Interrupted),
@@ -413,15 +416,15 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 }
 
-fn bytes(stretches: &[Stretch]) -> u64 {
-    stretches.iter().map(|s| s.length * 512).sum()
+fn bytes(sector_ranges: &[SectorRange]) -> u64 {
+    sector_ranges.iter().map(|s| s.length * 512).sum()
 }
 
 impl From<MessageError> for Halt {
     fn from(e: MessageError) -> Self {
         match e {
             MessageError::Gone | MessageError::Resized(..) => Self::Gone,
-            e => Self::Anew(e.to_string()),
+            e => Self::Reset(e.to_string()),
         }
     }
 }
@@ -462,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_sent_and_told() {
+    fn what_is_found_is_sent_and_logged() {
         let (mut w, world, _sender, notices) = worker(7);
         w.switch_on().unwrap();
         assert!(w.switched_on);
@@ -565,7 +568,7 @@ mod tests {
         loop {
             world.borrow_mut().advance(200);
             match w.rule.look(&mut w.machine, &w.target) {
-                Ok(Look::Found(f)) if !f.stretches.is_empty() => return f,
+                Ok(Look::Found(f)) if !f.sector_ranges.is_empty() => return f,
                 _ => {}
             }
         }
@@ -576,7 +579,7 @@ mod tests {
     fn what_somebody_shares_by_now_is_not_sent() {
         let (mut w, world, _sender, notices) = worker(7);
         let found = found(&mut w, &world);
-        let all = bytes(&found.stretches);
+        let all = bytes(&found.sector_ranges);
         world.borrow_mut().shared = true;
         assert_eq!(w.send(found, Duration::ZERO, &notices), Ok(Sent::All));
         let i = w.info.lock().unwrap().clone();
@@ -633,7 +636,7 @@ mod tests {
             knows(&mut w);
             *w.machine.dies.borrow_mut() = Some(call);
             let result = w.turn(&notices).map(|_| ());
-            let failed = matches!(result, Err(Halt::Anew(_)));
+            let failed = matches!(result, Err(Halt::Reset(_)));
             w.took(result);
             *w.machine.dies.borrow_mut() = None;
             assert!(!failed || w.rule.files() == 0, "call {call}");

@@ -10,7 +10,7 @@ use dbpath::avail::FreeList;
 const PAGE: u64 = 4096;
 
 /// The pages that a checkpoint listed as free, as the lengths of used and free
-/// stretches in turn, 7 bits a byte.
+/// ranges in turn, 7 bits a byte.
 #[derive(Debug)]
 pub(super) struct Compact {
     file: (u64, i128),

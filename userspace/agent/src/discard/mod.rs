@@ -11,7 +11,7 @@
 //!
 //! 0. a window `R'` is begun, which ends the one before;
 //! 1. the turtle, the metadata and `avail(K')` are read; the turtle is read again,
-//!    and all of it is when it has changed; then the ground is looked at again;
+//!    and all of it is when it has changed; then the preconditions are checked again;
 //! 2. the directory is synced, so that the turtle that was read is durable;
 //! 3. the file system is asked where the blocks are;
 //! 4. discarded are those pages of `avail(K')` that are not in `avail(K)`, are below
@@ -29,7 +29,7 @@
 //!    allocated: to `K`, to an older checkpoint that is kept, to a list, or to a page
 //!    of the tree that had just been written.
 //! b. What is allocated at a checkpoint can be freed only by a later one, and be
-//!    handed out anew only when that one's turtle is durable.  The turtle that was
+//!    handed out again only when that one's turtle is durable.  The turtle that was
 //!    read after `R` had begun still showed `K`: every new handing-out of `p` comes
 //!    after the beginning of `R`.
 //! c. `K'` lists `p` as free and is durable: no checkpoint that a recovery, a backup
@@ -51,7 +51,7 @@
 //! **What (b) does not cover** is a process that did not write the turtle: after a
 //! crash, recovery takes checkpoints from the journal that the turtle does not have
 //! yet, and hands out at once what they had freed.  So everything is forgotten when
-//! another process holds the database, or the same one has opened it anew, and
+//! another process holds the database, or the same one has reopened it, and
 //! [`TURTLES`] changes of the turtle by the new one are waited for; also when this agent
 //! starts, as it cannot know what was before.  Everything is forgotten as well when the reader or the target refuses,
 //! when the order of a checkpoint goes back, when there is a `WiredTiger.backup`, from
@@ -65,11 +65,11 @@
 //! salvage, or who changes the file system, gives them a meaning without a write.
 
 mod disk;
-pub mod ground;
 mod link;
 mod list;
 mod owner;
 mod pace;
+pub mod preconditions;
 mod started;
 #[cfg(test)]
 mod tests;
@@ -96,9 +96,9 @@ const PAGE: u64 = 4096;
 /// Why a look ended early.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
-    /// Everything was forgotten; why, in a sentence.
+    /// Everything was forgotten, for this reason.
     #[error("{0}")]
-    Anew(String),
+    Reset(String),
     /// Checkpoints completed faster than they could be read.  What is known stays.
     #[error("{0}")]
     Torn(String),
@@ -107,8 +107,8 @@ pub enum Halt {
 }
 
 impl From<String> for Halt {
-    fn from(sentence: String) -> Self {
-        Self::Anew(sentence)
+    fn from(reason: String) -> Self {
+        Self::Reset(reason)
     }
 }
 
@@ -116,14 +116,14 @@ impl From<Refusal> for Halt {
     fn from(r: Refusal) -> Self {
         match r.kind {
             Kind::Torn => Self::Torn(r.message),
-            _ => Self::Anew(r.message),
+            _ => Self::Reset(r.message),
         }
     }
 }
 
-/// A stretch of the target, in sectors.
+/// A range of the target, in sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stretch {
+pub struct SectorRange {
     pub start: u64,
     pub length: u64,
 }
@@ -141,7 +141,7 @@ pub struct Seen {
 pub trait Database {
     /// Whether the file system, its mount and the drive are what the rule needs, in
     /// words that change when any of them does.
-    fn ground(&mut self) -> Result<String, String>;
+    fn preconditions(&mut self) -> Result<String, String>;
     /// The newest checkpoint, to see whether a look is worth it.
     fn turtle(&mut self) -> Result<Option<TurtleId>, String>;
     /// Who has it open.
@@ -149,7 +149,7 @@ pub trait Database {
     /// Reads all of one turtle; refuses databases whose blocks may not be discarded.
     fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal>;
     /// Makes what was read durable; an error when a restart might not begin there.
-    fn settle(&mut self) -> Result<(), String>;
+    fn sync_dbpath(&mut self) -> Result<(), String>;
     /// Gives the places of ranges of a file's bytes that are written, the file's own
     /// and its alone, each with its first byte.  Nothing: it is no longer the file with
     /// this inode number and birth time.
@@ -158,7 +158,7 @@ pub trait Database {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, Stretch),
+        emit: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String>;
 }
 
@@ -175,7 +175,7 @@ pub struct Found {
     /// The window since which nothing may have been written.
     pub since: u64,
     /// Sorted by place; neighbours are one.
-    pub stretches: Vec<Stretch>,
+    pub sector_ranges: Vec<SectorRange>,
     /// What these are of, sorted by place.
     origins: Vec<Origin>,
     files: Vec<(PathBuf, (u64, i128))>,
@@ -186,7 +186,7 @@ pub struct Found {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Origin {
-    at: Stretch,
+    at: SectorRange,
     /// An index of files, and a byte of it.
     file: usize,
     offset: u64,
@@ -195,7 +195,11 @@ struct Origin {
 impl Found {
     /// What of `batch`, which is sorted, has its place still, and alone: a file of
     /// somebody else's may share it by now.
-    pub fn again(&self, database: &mut dyn Database, batch: &[Stretch]) -> Result<Vec<Stretch>, String> {
+    pub fn again(
+        &self,
+        database: &mut dyn Database,
+        batch: &[SectorRange],
+    ) -> Result<Vec<SectorRange>, String> {
         let mut wanted: BTreeMap<usize, Vec<Range<u64>>> = BTreeMap::new();
         for s in batch {
             let end = s.start + s.length;
@@ -232,7 +236,7 @@ pub enum Look {
 /// The rule's state.
 #[derive(Default)]
 pub struct Rule {
-    ground: Option<String>,
+    preconditions: Option<String>,
     owner: Option<Owner>,
     turtle: Option<TurtleId>,
     run: Run,
@@ -271,9 +275,9 @@ fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
 }
 
 /// Sorts, and joins neighbours.
-fn tidy(stretches: &mut Vec<Stretch>) {
-    stretches.sort_unstable();
-    stretches.dedup_by(|next, last| {
+fn tidy(sector_ranges: &mut Vec<SectorRange>) {
+    sector_ranges.sort_unstable();
+    sector_ranges.dedup_by(|next, last| {
         let joins = last.start + last.length == next.start;
         if joins {
             last.length += next.length;
@@ -283,7 +287,7 @@ fn tidy(stretches: &mut Vec<Stretch>) {
 }
 
 /// What two sorted lists have in common.
-fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
+fn common(a: &[SectorRange], b: &[SectorRange]) -> Vec<SectorRange> {
     let mut both = Vec::with_capacity(a.len());
     for s in a {
         let end = s.start + s.length;
@@ -291,10 +295,14 @@ fn common(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
         for o in b[first..].iter().take_while(|o| o.start < end) {
             let start = o.start.max(s.start);
             let length = end.min(o.start + o.length) - start;
-            both.push(Stretch { start, length });
+            both.push(SectorRange { start, length });
         }
     }
     both
+}
+
+fn is_unknown(why: &str) -> bool {
+    why.to_ascii_lowercase().starts_with("unknown message")
 }
 
 impl Rule {
@@ -319,7 +327,7 @@ impl Rule {
         if !self.target_forgot {
             match target.message("forget") {
                 // A module that is older than that owes nothing.
-                Err(MessageError::Refused(why)) if why.starts_with("unknown message") => {}
+                Err(MessageError::Refused(why)) if is_unknown(&why) => {}
                 done => drop(done?),
             }
             self.target_forgot = true;
@@ -337,18 +345,18 @@ impl Rule {
             Err(e) => e,
         };
         self.forget();
-        Err(Halt::Anew(why))
+        Err(Halt::Reset(why))
     }
 
-    /// Whether there is ground to stand on, and who has the database open.  Another
-    /// ground, or another owner, begins anew.
+    /// Checks the preconditions, and who has the database open.  Other preconditions, or
+    /// another owner, start over.
     fn stand(&mut self, database: &mut dyn Database) -> Result<Owner, Halt> {
-        let ground = database.ground()?;
+        let preconditions = database.preconditions()?;
         let owner = database.owner()?;
         let owner = owner.ok_or_else(|| "no process has the database open".to_owned())?;
-        if self.ground.as_ref() != Some(&ground) || self.owner != Some(owner) {
+        if self.preconditions.as_ref() != Some(&preconditions) || self.owner != Some(owner) {
             self.forget();
-            self.ground = Some(ground);
+            self.preconditions = Some(preconditions);
             self.owner = Some(owner);
         }
         Ok(owner)
@@ -385,18 +393,18 @@ impl Rule {
         let mut wanted = |f: &FileEntry| counts && f.cookie.is_some() && !known(f);
         let seen = database.read(&mut wanted)?;
         if database.owner()? != Some(owner) {
-            return Err(Halt::Anew("another process has opened the database".to_owned()));
+            return Err(Halt::Reset("another process has opened the database".to_owned()));
         }
         // A snapshot that was made before this turtle has what the older one needs.
-        if Some(database.ground()?) != self.ground {
-            return Err(Halt::Anew(
+        if Some(database.preconditions()?) != self.preconditions {
+            return Err(Halt::Reset(
                 "what the database lies on has changed meanwhile".to_owned(),
             ));
         }
         self.begun = None;
         if self.run != seen.run {
             *self = Self {
-                ground: self.ground.take(),
+                preconditions: self.preconditions.take(),
                 owner: Some(owner),
                 run: seen.run,
                 ..Self::default()
@@ -411,7 +419,7 @@ impl Rule {
         }
 
         // (2)
-        database.settle()?;
+        database.sync_dbpath()?;
 
         let mut found = Found {
             since: self.window.unwrap_or_default(),
@@ -424,9 +432,9 @@ impl Rule {
                 files.insert(entry.path, known);
             }
         }
-        found.stretches = found.origins.iter().map(|o| o.at).collect();
+        found.sector_ranges = found.origins.iter().map(|o| o.at).collect();
         found.origins.sort_unstable_by_key(|o| o.at.start);
-        tidy(&mut found.stretches);
+        tidy(&mut found.sector_ranges);
 
         // (5)
         self.files = files;
@@ -451,7 +459,7 @@ fn next(
         Some(k) if k.cookie == *cookie && k.order <= order => return Ok(Some(Known { order, ..k })),
         Some(k) if k.order >= order => {
             let name = entry.path.display();
-            return Err(Halt::Anew(format!("{name}: its checkpoints have gone back")));
+            return Err(Halt::Reset(format!("{name}: its checkpoints have gone back")));
         }
         old => old,
     };
@@ -460,7 +468,7 @@ fn next(
         Some(Err(r)) if r.kind == Kind::Gone => None,
         list => list.transpose()?,
     };
-    // The block of the list is what tells that this is the file that the metadata
+    // The block of the list shows that this is the file that the metadata
     // means.  An empty list has none.
     let Some(list) = list.filter(|l| cookie.avail.is_some() && l.file.1 != 0) else {
         return Ok(None);

@@ -2,7 +2,7 @@
 //! Which process has a database open.
 //!
 //! WiredTiger keeps a record lock on the first byte of `WiredTiger.lock`, and the
-//! kernel tells whose it is.  mongod's own `mongod.lock` has a number as text, which
+//! kernel reports whose it is.  mongod's own `mongod.lock` has a number as text, which
 //! may be that of a process long gone.
 
 use std::fs;
@@ -26,11 +26,11 @@ pub struct Owner {
     pub uid: u32,
 }
 
-/// Who has the database open, or a sentence about why that cannot be told.
+/// Who has the database open, or why that cannot be known.
 pub(super) fn of(root: &Root, handle: &OwnedFd) -> Result<Option<Owner>, String> {
     let path = Path::new(LOCK);
     let cannot =
-        |e: &dyn std::fmt::Display| format!("cannot tell from {LOCK} who has the database open: {e}");
+        |e: &dyn std::fmt::Display| format!("cannot determine from {LOCK} who has the database open: {e}");
     let Some(found) = walk::find_file(handle, path, root.device()).map_err(|e| cannot(&e))? else {
         return Ok(None);
     };
@@ -104,10 +104,10 @@ mod tests {
             });
         }
         let mut holder = holder.spawn().unwrap();
-        let told = owner().unwrap();
-        assert_eq!(told.pid, holder.id() as i32);
-        assert_eq!(Some(told.start), start_of(told.pid));
-        assert_eq!(told.uid, fs::metadata(dir.path()).unwrap().uid());
+        let found = owner().unwrap();
+        assert_eq!(found.pid, holder.id() as i32);
+        assert_eq!(Some(found.start), start_of(found.pid));
+        assert_eq!(found.uid, fs::metadata(dir.path()).unwrap().uid());
         drop(holder.stdin.take());
         holder.wait().unwrap();
         assert_eq!(owner(), None, "its owner has ended");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drive::diskstat::DiskStat;
 
-use super::Stretch;
+use super::SectorRange;
 
 /// Ranges in one command of NVMe.
 pub(super) const COMMAND: usize = 256;
@@ -26,22 +26,22 @@ pub(super) fn budget(interval: Option<Duration>) -> Duration {
     interval.map_or(LONGEST, |i| (i / 10).min(LONGEST))
 }
 
-/// Batches of a command each, the longest stretches first, since the time may not be
+/// Batches of a command each, the longest ranges first, since the time may not be
 /// enough for all; and the sectors of those that are shorter than so many bytes.
-pub(super) fn batches(mut stretches: Vec<Stretch>, shortest: u64) -> (Vec<Vec<Stretch>>, u64) {
+pub(super) fn batches(mut sector_ranges: Vec<SectorRange>, shortest: u64) -> (Vec<Vec<SectorRange>>, u64) {
     let mut left_out = 0;
-    stretches.retain(|s| {
+    sector_ranges.retain(|s| {
         let long = s.length * 512 >= shortest;
         left_out += if long { 0 } else { s.length };
         long
     });
-    stretches.sort_unstable_by_key(|s| std::cmp::Reverse(s.length));
-    let batch = |some: &[Stretch]| {
+    sector_ranges.sort_unstable_by_key(|s| std::cmp::Reverse(s.length));
+    let batch = |some: &[SectorRange]| {
         let mut some = some.to_vec();
         some.sort_unstable();
         some
     };
-    (stretches.chunks(COMMAND).map(batch).collect(), left_out)
+    (sector_ranges.chunks(COMMAND).map(batch).collect(), left_out)
 }
 
 /// A mean in microseconds, of enough.
@@ -126,17 +126,17 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn s(start: u64, length: u64) -> Stretch {
-        Stretch { start, length }
+    fn s(start: u64, length: u64) -> SectorRange {
+        SectorRange { start, length }
     }
 
     #[test]
     fn long_ones_go_first() {
-        let stretches = (0..300)
+        let sector_ranges = (0..300)
             .map(|n| s(n * 1000, 32 + n))
             .chain([s(999_999, 31)])
             .collect();
-        let (all, left_out) = batches(stretches, 16384);
+        let (all, left_out) = batches(sector_ranges, 16384);
         assert_eq!(
             (all.len(), all[0].len(), all[1].len(), left_out),
             (2, 256, 44, 31)
@@ -203,7 +203,7 @@ mod tests {
             p.sent(&zero, &of(1, 20, 0, 0));
         }
         assert_eq!(p.most(), 64);
-        // Counters that began anew.
+        // Counters that started over.
         p.sent(&of(10, 20, 0, 0), &zero);
         assert_eq!(p.most(), 64);
     }

@@ -24,7 +24,7 @@ enum Which {
 /// What the lists of a turtle have, by the obvious rules.
 fn listed(side: &mut Side, since: u64) -> Result<Found, Halt> {
     let seen = side.read(&mut |f| f.cookie.is_some())?;
-    side.settle()?;
+    side.sync_dbpath()?;
     let mut found = Found {
         since,
         ..Found::default()
@@ -33,7 +33,7 @@ fn listed(side: &mut Side, since: u64) -> Result<Found, Halt> {
         let Some(list) = list.transpose()? else { continue };
         side.clone()
             .places(&entry.path, list.file, &list.extents, &mut |_, s| {
-                found.stretches.push(s)
+                found.sector_ranges.push(s)
             })?;
     }
     Ok(found)
@@ -102,7 +102,7 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
         return;
     }
     let batch = rng.usize(1..40);
-    for some in found.stretches.chunks(batch) {
+    for some in found.sector_ranges.chunks(batch) {
         if rng.u8(..20) == 0 || (which == Which::Difference && rule.is_owner(side).is_err()) {
             return;
         }
@@ -181,10 +181,10 @@ fn the_obvious_rules_are_caught() {
 
 #[test]
 fn what_two_lists_have_in_common() {
-    let list = |pairs: &[(u64, u64)]| -> Vec<Stretch> {
+    let list = |pairs: &[(u64, u64)]| -> Vec<SectorRange> {
         pairs
             .iter()
-            .map(|&(start, length)| Stretch { start, length })
+            .map(|&(start, length)| SectorRange { start, length })
             .collect()
     };
     let a = list(&[(0, 16), (32, 16), (64, 64)]);
@@ -214,7 +214,7 @@ fn checkpoints_of_single_files_are_not_covered() {
 
 /// A database that does what a test says.
 struct Still {
-    ground: &'static str,
+    preconditions: &'static str,
     owner: Owner,
     turtle: u32,
     run: u64,
@@ -231,7 +231,7 @@ struct Still {
 impl Still {
     fn new() -> Self {
         Self {
-            ground: "xfs",
+            preconditions: "xfs",
             owner: Owner {
                 pid: 7,
                 start: 1,
@@ -249,8 +249,8 @@ impl Still {
 }
 
 impl Database for Still {
-    fn ground(&mut self) -> Result<String, String> {
-        Ok(self.ground.to_owned())
+    fn preconditions(&mut self) -> Result<String, String> {
+        Ok(self.preconditions.to_owned())
     }
 
     fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
@@ -262,8 +262,8 @@ impl Database for Still {
     }
 
     fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
-        if let Some(ground) = self.moves.take() {
-            self.ground = ground;
+        if let Some(preconditions) = self.moves.take() {
+            self.preconditions = preconditions;
         }
         self.owner = self.opens.take().unwrap_or(self.owner);
         Ok(Seen {
@@ -280,7 +280,7 @@ impl Database for Still {
         })
     }
 
-    fn settle(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), String> {
         match self.refuses {
             true => Err("it cannot be made durable".to_owned()),
             false => Ok(()),
@@ -292,10 +292,10 @@ impl Database for Still {
         _: &Path,
         _: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, Stretch),
+        emit: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String> {
         for r in ranges {
-            let at = Stretch {
+            let at = SectorRange {
                 start: r.start / 512 + self.moved,
                 length: (r.end - r.start) / 512,
             };
@@ -329,26 +329,26 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
     target.message("set discard on").unwrap();
     let mut rule = Rule::default();
     let mut database = Still::new();
-    let anew = |rule: &mut Rule, database: &mut Still| {
+    let resets = |rule: &mut Rule, database: &mut Still| {
         assert_eq!(waits(rule, database, &target), [2, 1]);
         database.turtle += 1;
         assert!(matches!(rule.look(database, &target), Ok(Look::Found(_))));
     };
-    anew(&mut rule, &mut database);
+    resets(&mut rule, &mut database);
 
     // Another process, also one with the same number
     database.owner.start += 1;
-    anew(&mut rule, &mut database);
+    resets(&mut rule, &mut database);
     database.owner.pid += 1;
-    anew(&mut rule, &mut database);
+    resets(&mut rule, &mut database);
 
-    // The same process has opened it anew
+    // The same process has reopened it
     database.run += 1;
-    anew(&mut rule, &mut database);
+    resets(&mut rule, &mut database);
 
     // Another mount or drive
-    database.ground = "ext4";
-    anew(&mut rule, &mut database);
+    database.preconditions = "ext4";
+    resets(&mut rule, &mut database);
 
     // A snapshot that is made before the turtle is read
     database.moves = Some("ext4 and a snapshot");
@@ -358,7 +358,7 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
         halt.to_string(),
         "what the database lies on has changed meanwhile"
     );
-    anew(&mut rule, &mut database);
+    resets(&mut rule, &mut database);
 
     // Another process that opens it before the turtle is read
     database.opens = Some(Owner {
@@ -368,16 +368,16 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
     database.turtle += 1;
     let halt = rule.look(&mut database, &target).unwrap_err();
     assert_eq!(halt.to_string(), "another process has opened the database");
-    anew(&mut rule, &mut database);
+    resets(&mut rule, &mut database);
 
     // A look that was refused
     database.refuses = true;
-    assert!(matches!(rule.look(&mut database, &target), Err(Halt::Anew(_))));
+    assert!(matches!(rule.look(&mut database, &target), Err(Halt::Reset(_))));
     database.refuses = false;
-    anew(&mut rule, &mut database);
+    resets(&mut rule, &mut database);
 
     // Another agent
-    anew(&mut Rule::default(), &mut database);
+    resets(&mut Rule::default(), &mut database);
 }
 
 /// A checkpoint of a file: its order, its inode number and birth time, whether its list has
@@ -419,7 +419,7 @@ fn found(before: (FileEntry, FreeList), after: (FileEntry, FreeList)) -> Result<
 fn freed(before: (FileEntry, FreeList), after: (FileEntry, FreeList)) -> Result<Vec<(u64, u64)>, Halt> {
     let (found, _) = found(before, after)?;
     Ok(found
-        .stretches
+        .sector_ranges
         .iter()
         .map(|s| (s.start / 8, s.length / 8))
         .collect())
@@ -436,7 +436,7 @@ fn lists_are_compared_of_one_file_and_in_their_order() {
     // Files of a file system that keeps no birth times
     let timeless = of(5, (7, 0), true, 10..20);
     assert_eq!(freed(timeless, of(6, (7, 0), true, 10..30)), Ok(vec![]));
-    // Without a block nothing tells that it is the file that the metadata means.
+    // Without a block nothing shows that it is the file that the metadata means.
     let empty = of(5, (7, 70), false, 0..0);
     assert_eq!(freed(empty, of(6, (7, 70), true, 10..30)), Ok(vec![]));
     for order in [4, 5] {
@@ -452,19 +452,19 @@ fn lists_are_compared_of_one_file_and_in_their_order() {
 fn what_has_another_place_by_now_is_left_out() {
     let before = checkpoint(5, (7, 70), true, 10..20);
     let (found, mut database) = found(before, checkpoint(6, (7, 70), true, 10..30)).unwrap();
-    let all = [Stretch {
+    let all = [SectorRange {
         start: 160,
         length: 80,
     }];
-    assert_eq!(found.stretches, all);
+    assert_eq!(found.sector_ranges, all);
     assert_eq!(found.again(&mut database, &all).unwrap(), all);
-    let part = [Stretch {
+    let part = [SectorRange {
         start: 176,
         length: 8,
     }];
     assert_eq!(found.again(&mut database, &part).unwrap(), part);
     database.moved = 16;
-    let rest = Stretch {
+    let rest = SectorRange {
         start: 176,
         length: 64,
     };

@@ -14,7 +14,7 @@ use fastrand::Rng;
 
 use super::link::Machine;
 use super::owner::Owner;
-use super::{Database, Seen, Stretch};
+use super::{Database, SectorRange, Seen};
 use dbpath::avail::{FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
 use drive::diskstat::DiskStat;
 use kernel::device::{MessageError, Target};
@@ -200,7 +200,7 @@ fn take(from: &mut Pages, pages: Range<u64>) {
 }
 
 impl File {
-    /// The first stretch of free pages that is long enough, or the end of the file.
+    /// The first range of free pages that is long enough, or the end of the file.
     fn allocate(&mut self, n: u64) -> u64 {
         let fits = |&&at: &&u64| (at..at + n).all(|p| self.avail.contains(&p));
         let found = self.avail.iter().find(fits).copied();
@@ -416,7 +416,7 @@ impl World {
             715..=724 => self.end_backup(),
             725..=728 => self.drop_and_create(n),
             729 => self.crash(),
-            // Somebody loads the table anew.
+            // Somebody reloads the table.
             730 => self.kernel.lose_writes(),
             731 => self.begin_snapshot(),
             732..=739 => self.snapshot = None,
@@ -744,7 +744,7 @@ impl World {
         }
         let rows = match (backup, &mut self.journal) {
             (Some(backup), journal) => {
-                // The metadata is made anew from it, and a turtle with it.
+                // The metadata is rebuilt from it, and a turtle with it.
                 if let Some(journal) = journal {
                     journal.clone_from(&backup.rows);
                 }
@@ -974,7 +974,7 @@ impl Machine for Side {
 }
 
 impl Database for Side {
-    fn ground(&mut self) -> Result<String, String> {
+    fn preconditions(&mut self) -> Result<String, String> {
         self.call(|w| match w.snapshot {
             Some(_) => Err("a snapshot lies below the file system".to_owned()),
             None => Ok("solid".to_owned()),
@@ -1020,13 +1020,13 @@ impl Database for Side {
         Err(torn())
     }
 
-    fn settle(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), String> {
         self.call(|w| {
             if w.backup.is_some() {
                 return Err("there is a WiredTiger.backup".to_owned());
             }
             w.sync_directory();
-            w.note(|| "settled".into());
+            w.note(|| "synced".into());
             Ok(())
         })?
     }
@@ -1036,7 +1036,7 @@ impl Database for Side {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, Stretch),
+        emit: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String> {
         let found = self.call(|w| {
             let f = w.files.iter().find(|(p, f)| p == path && f.ino == file.0);
@@ -1051,7 +1051,7 @@ impl Database for Side {
         for r in ranges {
             let to = r.end.min(end);
             if r.start < to {
-                let at = Stretch {
+                let at = SectorRange {
                     start: (base + r.start) / 512,
                     length: (to - r.start) / 512,
                 };

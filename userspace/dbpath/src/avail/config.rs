@@ -100,7 +100,7 @@ pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
         match key {
             "WiredTiger version" => version = Some(value),
             "file:WiredTiger.wt" => metadata = Some(value),
-            "Live Restore" => return Err(unsupported("a live restore of the database is under way")),
+            "Live Restore" => return Err(unsupported("a live restore of the database is in progress")),
             _ => {}
         }
     }
@@ -245,7 +245,7 @@ mod tests {
             (
                 text("major=12,minor=0,patch=0", "Live Restore\nstate=1\n"),
                 Kind::Unsupported,
-                "a live restore of the database is under way",
+                "a live restore of the database is in progress",
             ),
             (
                 "WiredTiger version\nmajor=12,minor=0,patch=0\n".into(),

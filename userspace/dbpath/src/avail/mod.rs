@@ -39,7 +39,7 @@ const TRIES: u32 = 20;
 #[error("{message}")]
 pub struct Refusal {
     pub kind: Kind,
-    /// One sentence for people.
+    /// A message for people.
     pub message: String,
 }
 
@@ -102,8 +102,8 @@ impl std::fmt::Display for Version {
 /// database, and of 11.0 and 11.2 none.
 ///
 /// In MongoDB 5.0 to 5.3 such a checkpoint frees blocks for use at once, and no turtle
-/// tells.  They call themselves 10.0.2, as MongoDB 6.0 does, which makes none.  Nothing
-/// in the files tells the two apart: the turtle has the same line of both, and what the
+/// shows.  They call themselves 10.0.2, as MongoDB 6.0 does, which makes none.  Nothing
+/// in the files separates the two: the turtle has the same line of both, and what the
 /// metadata says of a file is what the version that made the file wrote, and stays when
 /// the database is upgraded or downgraded.  So neither is taken.
 const PROVED: [(u32, u32); 3] = [(11, 0), (11, 2), (11, 3)];
@@ -149,7 +149,7 @@ impl Snapshot {
             ));
         }
         // What a checkpoint of some files alone frees is handed out before any turtle
-        // tells; mongod makes none.
+        // shows; mongod makes none.
         if !self.files.iter().any(|f| f.path == Path::new(CATALOG)) {
             return Err(unsupported(format!(
                 "the database has no {CATALOG}: it is not mongod's, and others may make checkpoints of some files alone"

@@ -2,9 +2,9 @@
 //! What a share of free blocks can mean for a flash drive, by what was measured.
 //!
 //! Two ratios decide: how much of the database a checkpoint interval writes, which
-//! the share of listed blocks tells where they come of rewriting, and how full the
-//! drive is.  Recordings of LinkBench, updates only, on WiredTiger 11.3.1, past the
-//! page cache, erase units of 1 MiB (80 % full: 4 MiB), over-provisioning of 15 %.
+//! the share of listed blocks says where they come of rewriting, and how full the
+//! drive is.  Recordings of LinkBench, updates only, on WiredTiger 11.3.1, by
+//! direct I/O, erase units of 1 MiB (80 % full: 4 MiB), over-provisioning of 15 %.
 
 use serde::Serialize;
 
@@ -44,8 +44,8 @@ impl Outlook {
         }
     }
 
-    /// One sentence.  `full`: how much of the file system is in use.
-    pub fn sentence(&self, share: f64, full: Option<f64>) -> String {
+    /// In short.  `full`: how much of the file system is in use.
+    pub fn summary(&self, share: f64, full: Option<f64>) -> String {
         let percent = |x: f64| format!("{:.0} %", 100.0 * x);
         if share < 0.005 {
             return "Hardly anything is listed as free: discards would save next to nothing.".into();
@@ -87,16 +87,16 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_has_the_figures() {
+    fn the_summary_has_the_figures() {
         let share = 0.385;
         assert_eq!(
-            Outlook::of(share).sentence(share, Some(0.61)),
+            Outlook::of(share).summary(share, Some(0.61)),
             "If this share comes of rewriting, as when some 18 % of the database are written from checkpoint to \
              checkpoint, discards saved about 44 % of the flash writes of a full drive with 15 % \
              over-provisioning and 18 % of one that is 80 % full; this file system is 61 % full."
         );
         assert!(Outlook::of(0.001)
-            .sentence(0.001, None)
+            .summary(0.001, None)
             .starts_with("Hardly anything"));
     }
 }

@@ -250,13 +250,13 @@ pub mod tests {
             assert_eq!(e.kind, Kind::Damaged);
             assert_eq!(e.message, "the block at 4096 does not fit its checksum", "{at}");
         }
-        for (flags, sentence) in [
+        for (flags, reason) in [
             (ENCRYPTED, "the database is encrypted"),
             (COMPRESSED, "the database's metadata is compressed"),
         ] {
             let (bytes, addr) = page(LEAF, flags, 0, b"");
             let e = why(bytes, addr);
-            assert_eq!((e.kind, e.message.as_str()), (Kind::Unsupported, sentence));
+            assert_eq!((e.kind, e.message.as_str()), (Kind::Unsupported, reason));
         }
     }
 

@@ -78,7 +78,7 @@ fn wt_verify_says_the_same() {
         assert_eq!(compared, 6, "{version}");
         assert_eq!(read.0.files.len(), 49, "{version}");
         assert_eq!(read.0.version.to_string(), version);
-        // One was never written, and the bulk load of the other is under way.
+        // One was never written, and the bulk load of the other is running.
         assert!(of(&read, "never.wt").is_none() && of(&read, "loading.wt").is_none());
         let order = |path: &str| {
             read.0

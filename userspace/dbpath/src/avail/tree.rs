@@ -16,7 +16,7 @@ pub trait Blocks {
     fn block(&mut self, addr: &Addr) -> Result<Block, Refusal>;
 }
 
-/// Who is told what a tree has, in order.
+/// Who gets what a tree has, in order.
 pub(crate) trait Visit {
     /// Whether it knows what is on the page at `addr`, which is then not read.
     fn knows(&mut self, _addr: &Addr) -> bool {

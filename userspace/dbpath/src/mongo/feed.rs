@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! How `dsm-mongo` tells `dsmd` what the server says: over a Unix socket, a JSON object a
+//! How `dsm-mongo` reports to `dsmd` what the server says: over a Unix socket, a JSON object a
 //! line.  It is not trusted: lines, numbers and texts have bounds, a catalog counts only
 //! when all of it came, and what is not understood ends the connection.
 //!
@@ -7,7 +7,7 @@
 //! dsm-mongo -> {"dsm-mongo":{"protocol":1,"address":"127.0.0.1:27017"}}
 //!     dsmd  -> {"dsmd":{"protocol":1}}
 //! dsm-mongo -> {"status":{"version":"7.0.14","checkpoints":3,"operations":{"insert":9}}}
-//!           -> {"trouble":{"kind":"lost","why":"<sentence>"}}
+//!           -> {"failure":{"kind":"lost","why":"<reason>"}}
 //!           -> {"catalog":{"files":1}}
 //!           -> {"file":{"path":"index-8-7.wt","class":"primary"}}
 //!           -> {"end":{}}
@@ -48,7 +48,7 @@ pub enum Kind {
     Slow,
     /// The user, the password or the user's rights.
     Refused,
-    /// It answers, but does not tell which file is whose.
+    /// It answers, but does not report which file is whose.
     NoCatalog,
 }
 
@@ -63,7 +63,7 @@ pub struct ServerStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Trouble {
+pub struct Failure {
     pub kind: Kind,
     pub why: String,
 }
@@ -73,7 +73,7 @@ pub struct Trouble {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Message {
     Status(ServerStatus),
-    Trouble(Trouble),
+    Failure(Failure),
     /// So many files follow, and then the end.
     Catalog {
         files: u32,
@@ -105,20 +105,20 @@ pub enum Hello {
 pub enum FeedError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A sentence.
+    /// As text.
     #[error("{0}")]
     Wrong(String),
 }
 
-fn wrong<T>(sentence: impl Into<String>) -> Result<T, FeedError> {
-    Err(FeedError::Wrong(sentence.into()))
+fn wrong<T>(reason: impl Into<String>) -> Result<T, FeedError> {
+    Err(FeedError::Wrong(reason.into()))
 }
 
 /// What `dsmd` takes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     Status(ServerStatus),
-    Trouble(Trouble),
+    Failure(Failure),
     Catalog(Catalog),
 }
 
@@ -280,9 +280,9 @@ impl<R: Read> Listener<R> {
                 check_status(&status)?;
                 Ok(Some(Event::Status(status)))
             }
-            (Message::Trouble(trouble), None) => {
-                check_text("a reason", &trouble.why)?;
-                Ok(Some(Event::Trouble(trouble)))
+            (Message::Failure(failure), None) => {
+                check_text("a reason", &failure.why)?;
+                Ok(Some(Event::Failure(failure)))
             }
         }
     }
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_heard() {
-        let trouble = Trouble {
+        let failure = Failure {
             kind: Kind::NoCatalog,
             why: "it does not".into(),
         };
@@ -354,7 +354,7 @@ mod tests {
         let text = [
             line(&hello),
             line(&Message::Status(status())),
-            line(&Message::Trouble(trouble.clone())),
+            line(&Message::Failure(failure.clone())),
             line(&Message::Catalog { files: 1 }),
             line(&file),
             line(&Message::End {}),
@@ -367,7 +367,7 @@ mod tests {
         catalog.insert("shop/index-8-7.wt".into(), Class::Primary);
         let wanted = vec![
             Event::Status(status()),
-            Event::Trouble(trouble),
+            Event::Failure(failure),
             Event::Catalog(catalog),
             Event::Catalog(Catalog::default()),
         ];
@@ -375,12 +375,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_a_sentence() {
+    fn what_is_wrong_is_said() {
         let file = |path: &str| format!("{{\"file\":{{\"path\":\"{path}\",\"class\":\"index\"}}}}\n");
         let catalog = "{\"catalog\":{\"files\":2}}\n";
         let long = "x".repeat(MAX_TEXT + 1);
         let many: Vec<String> = (0..=MAX_OPERATIONS).map(|n| format!("\"{n}\":1")).collect();
-        for (text, sentence) in [
+        for (text, reason) in [
             (
                 format!("{}\n", "x".repeat(LONGEST_LINE)),
                 "a line is longer than 16384 bytes",
@@ -431,11 +431,11 @@ mod tests {
                 "the catalog has more than the 2 files",
             ),
             (
-                format!("{{\"trouble\":{{\"kind\":\"lost\",\"why\":\"{long}\"}}}}\n"),
+                format!("{{\"failure\":{{\"kind\":\"lost\",\"why\":\"{long}\"}}}}\n"),
                 "a reason must be at most 512 printable bytes, and has 513",
             ),
             (
-                "{\"trouble\":{\"kind\":\"lost\",\"why\":\"a\\u001bb\"}}\n".into(),
+                "{\"failure\":{\"kind\":\"lost\",\"why\":\"a\\u001bb\"}}\n".into(),
                 "a reason must be at most 512 printable bytes",
             ),
             (
@@ -447,7 +447,7 @@ mod tests {
             ),
         ] {
             let said = all(&format!("{HELLO}{text}")).unwrap_err();
-            assert!(said.starts_with(sentence), "{said}, not {sentence}");
+            assert!(said.starts_with(reason), "{said}, not {reason}");
             assert!(said.len() < 2 * MAX_TEXT, "{said}");
         }
         let bytes = [HELLO.as_bytes(), b"\xff\xfe\n"].concat();

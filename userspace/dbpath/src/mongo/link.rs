@@ -20,32 +20,32 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::catalog::Catalog;
-use super::feed::{self, Event, FeedError, Hello, Kind, Listener, Request, ServerStatus, Trouble};
+use super::feed::{self, Event, Failure, FeedError, Hello, Kind, Listener, Request, ServerStatus};
 use super::ServerInfo;
 use base::log;
 
 /// Between two looks for a `dsm-mongo`.
 const LOOK: Duration = Duration::from_secs(2);
 /// After one that was not understood.
-const MISTRUST: Duration = Duration::from_secs(60);
+const PROTOCOL_ERROR_BACKOFF: Duration = Duration::from_secs(60);
 /// Between two things that are heard: who talks without end is not listened to all the time.
-const BREATH: Duration = Duration::from_millis(50);
+const READ_INTERVAL: Duration = Duration::from_millis(50);
 /// After a catalog, upon which all files are looked at.
-const LONG_BREATH: Duration = Duration::from_secs(1);
+const LONG_READ_INTERVAL: Duration = Duration::from_secs(1);
 /// For what is sent, which is short.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-struct Told {
+struct State {
     /// There was a `dsm-mongo` once.
     known: bool,
     info: ServerInfo,
     /// Not taken yet.
     catalog: Option<Catalog>,
     checkpointed: bool,
-    /// What was told of since the server answered last.
-    troubles: HashSet<Kind>,
-    /// What was told of `dsm-mongo` itself.
+    /// What was logged since the server answered last.
+    failures: HashSet<Kind>,
+    /// What was logged of `dsm-mongo` itself.
     complaint: String,
 }
 
@@ -56,7 +56,7 @@ struct Line {
 }
 
 struct Shared {
-    told: Mutex<Told>,
+    state: Mutex<State>,
     line: Mutex<Line>,
     /// The end has come.
     over: Condvar,
@@ -64,7 +64,7 @@ struct Shared {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What a `dsm-mongo` tells of the server of a database.
+/// What a `dsm-mongo` reports of the server of a database.
 pub struct Link(Arc<Shared>);
 
 impl Link {
@@ -72,7 +72,7 @@ impl Link {
     /// when there is something to take.
     pub fn start(run_dir: &Path, device: &str, wake: impl Fn() + Send + Sync + 'static) -> Result<Self> {
         let shared = Arc::new(Shared {
-            told: Mutex::default(),
+            state: Mutex::default(),
             line: Mutex::default(),
             over: Condvar::new(),
             wake: Box::new(wake),
@@ -98,30 +98,30 @@ impl Link {
 
     /// A catalog that was not taken yet.
     pub fn take_catalog(&self) -> Option<Catalog> {
-        self.0.told().catalog.take()
+        self.0.state().catalog.take()
     }
 
     /// The catalog that was taken names no file that is here.
     pub fn is_another(&self) {
-        let mut told = self.0.told();
-        if std::mem::replace(&mut told.info.catalog, false) {
+        let mut state = self.0.state();
+        if std::mem::replace(&mut state.info.catalog, false) {
             log!(
                 Error,
                 "the server's collections are not in this data directory; its catalog is not used",
-                server = told.info.address
+                server = state.info.address
             );
         }
     }
 
     /// Whether the server has made checkpoints since the last call.
     pub fn take_checkpointed(&self) -> bool {
-        std::mem::take(&mut self.0.told().checkpointed)
+        std::mem::take(&mut self.0.state().checkpointed)
     }
 
     /// Nothing: nobody has asked a server yet.
     pub fn info(&self) -> Option<ServerInfo> {
-        let told = self.0.told();
-        told.known.then(|| told.info.clone())
+        let state = self.0.state();
+        state.known.then(|| state.info.clone())
     }
 }
 
@@ -137,8 +137,8 @@ impl Drop for Link {
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -156,9 +156,9 @@ impl Shared {
     fn follow(&self, dir: &Path) {
         loop {
             let pause = match self.listen(dir) {
-                Err(FeedError::Wrong(sentence)) => {
-                    self.complain(&sentence);
-                    MISTRUST
+                Err(FeedError::Wrong(reason)) => {
+                    self.complain(&reason);
+                    PROTOCOL_ERROR_BACKOFF
                 }
                 Err(FeedError::Io(e)) if !is_absence(&e) => {
                     self.complain(&e.to_string());
@@ -182,7 +182,7 @@ impl Shared {
     /// Listens until it ends.
     fn listen(&self, dir: &Path) -> Result<(), FeedError> {
         let mut stream = connect(dir)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         {
             let mut line = self.line();
             if line.end {
@@ -197,106 +197,106 @@ impl Shared {
         let (mut listener, address) = Listener::start(stream)?;
         self.begin(address);
         while let Some(event) = listener.hear()? {
-            let breath = match event {
-                Event::Catalog(_) => LONG_BREATH,
-                _ => BREATH,
+            let interval = match event {
+                Event::Catalog(_) => LONG_READ_INTERVAL,
+                _ => READ_INTERVAL,
             };
             match event {
                 Event::Status(status) => self.status(status),
-                Event::Trouble(trouble) => self.trouble(&trouble),
+                Event::Failure(failure) => self.failure(&failure),
                 Event::Catalog(catalog) => self.catalog(catalog),
             }
-            thread::sleep(breath);
+            thread::sleep(interval);
         }
         Ok(())
     }
 
     fn begin(&self, address: String) {
-        let mut told = self.told();
-        if !told.known {
+        let mut state = self.state();
+        if !state.known {
             log!(Info, "dsm-mongo asks the server", server = address);
         }
-        told.known = true;
-        told.info.address = address;
+        state.known = true;
+        state.info.address = address;
     }
 
     fn gone(&self) {
-        let mut told = self.told();
-        if std::mem::replace(&mut told.info.connected, false) {
-            told.troubles.clear();
+        let mut state = self.state();
+        if std::mem::replace(&mut state.info.connected, false) {
+            state.failures.clear();
             log!(
                 Warn,
                 "dsm-mongo has ended; going on by names and by what is written",
-                server = told.info.address
+                server = state.info.address
             );
         }
     }
 
-    /// Tells what is wrong with `dsm-mongo` once, until it is something else.
-    fn complain(&self, sentence: &str) {
-        let mut told = self.told();
-        if told.complaint != sentence {
+    /// Logs what is wrong with `dsm-mongo` once, until it is something else.
+    fn complain(&self, reason: &str) {
+        let mut state = self.state();
+        if state.complaint != reason {
             log!(
                 Warn,
                 "dsm-mongo is not listened to; going on by names and by what is written",
-                reason = sentence
+                reason = reason
             );
-            sentence.clone_into(&mut told.complaint);
+            reason.clone_into(&mut state.complaint);
         }
     }
 
     fn status(&self, status: ServerStatus) {
-        let mut told = self.told();
-        let before = told.info.checkpoints;
-        if !told.info.connected {
+        let mut state = self.state();
+        let before = state.info.checkpoints;
+        if !state.info.connected {
             log!(
                 Info,
                 "connected to the server",
-                server = told.info.address,
+                server = state.info.address,
                 version = status.version
             );
         }
-        told.checkpointed |= told.info.connected && before.is_some() && before != status.checkpoints;
-        told.info.connected = true;
-        told.complaint.clear();
-        // That it does not tell its catalog does not end with an answer.
-        told.troubles.retain(|kind| *kind == Kind::NoCatalog);
-        told.info.version = status.version;
-        told.info.checkpoints = status.checkpoints;
-        told.info.operations = status.operations;
-        let wake = told.checkpointed;
-        drop(told);
+        state.checkpointed |= state.info.connected && before.is_some() && before != status.checkpoints;
+        state.info.connected = true;
+        state.complaint.clear();
+        // That it does not report its catalog does not end with an answer.
+        state.failures.retain(|kind| *kind == Kind::NoCatalog);
+        state.info.version = status.version;
+        state.info.checkpoints = status.checkpoints;
+        state.info.operations = status.operations;
+        let wake = state.checkpointed;
+        drop(state);
         if wake {
             (self.wake)();
         }
     }
 
     fn catalog(&self, catalog: Catalog) {
-        let mut told = self.told();
-        told.troubles.remove(&Kind::NoCatalog);
-        told.info.catalog = true;
-        told.catalog = Some(catalog);
-        drop(told);
+        let mut state = self.state();
+        state.failures.remove(&Kind::NoCatalog);
+        state.info.catalog = true;
+        state.catalog = Some(catalog);
+        drop(state);
         (self.wake)();
     }
 
-    /// Tells each kind of trouble once, until there is an answer.
-    fn trouble(&self, t: &Trouble) {
-        let mut told = self.told();
-        told.info.connected &= t.kind == Kind::NoCatalog;
-        if !told.troubles.insert(t.kind) {
+    /// Logs each kind of failure once, until there is an answer.
+    fn failure(&self, t: &Failure) {
+        let mut state = self.state();
+        state.info.connected &= t.kind == Kind::NoCatalog;
+        if !state.failures.insert(t.kind) {
             return;
         }
         match t.kind {
             Kind::NoCatalog => log!(
                 Warn,
-                "the server does not tell which collections and indexes it has; going on by names",
+                "the server does not report which collections and indexes it has; going on by names",
                 reason = t.why
             ),
             _ => log!(
                 Warn,
                 "no answer from the server; going on by names and by what is written",
-                server = told.info.address,
+                server = state.info.address,
                 reason = t.why
             ),
         }
@@ -430,7 +430,7 @@ mod tests {
         assert!(!link.info().unwrap().catalog);
 
         mongo
-            .write_all(b"{\"trouble\":{\"kind\":\"lost\",\"why\":\"gone\"}}\n")
+            .write_all(b"{\"failure\":{\"kind\":\"lost\",\"why\":\"gone\"}}\n")
             .unwrap();
         until("the loss", || !link.info().unwrap().connected);
         mongo.write_all(status(5).as_bytes()).unwrap();

@@ -62,7 +62,7 @@ struct Rule {
     pattern: Pattern,
     bytes: Range<u64>,
     kind: Role,
-    /// Where it is written, for sentences.
+    /// Where it is written, for error messages.
     place: String,
 }
 
@@ -90,14 +90,14 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules in the form of lines, or a sentence.
+    /// Rules in the form of lines, or what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Self::default();
         rules.add_lines(text, "", "")?;
         Ok(rules)
     }
 
-    /// Rules in the form of objects, or a sentence.
+    /// Rules in the form of objects, or what is wrong.
     pub fn parse_objects(text: &str) -> Result<Self, String> {
         let mut rules = Self::default();
         rules.add_objects(text, "", "")?;
@@ -134,8 +134,8 @@ impl Rules {
             let free = without(rule.bytes.clone(), &ranges);
             ranges.extend(free.into_iter().map(|r| (r, rule.kind)));
         }
-        let told = self.catalog.class(path);
-        let class = told.unwrap_or_else(|| ident::classify(path));
+        let reported = self.catalog.class(path);
+        let class = reported.unwrap_or_else(|| ident::classify(path));
         Parts {
             ranges,
             rest: Role { class, object: None },

@@ -19,7 +19,7 @@ pub struct Object {
     pub class: Class,
     pub stream: Option<u8>,
     pub lifetime: Option<Lifetime>,
-    /// Where it is written, for sentences.
+    /// Where it is written, for error messages.
     pub(super) place: String,
 }
 

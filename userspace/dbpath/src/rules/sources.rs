@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for Source {
 }
 
 impl Rules {
-    /// Reads all of the files, or says in a sentence what is wrong with one.
+    /// Reads all of the files, or returns what is wrong with one.
     pub fn read(sources: &[Source]) -> Result<Self> {
         let mut rules = Self::default();
         for s in sources {

@@ -200,7 +200,7 @@ fn a_file_is_read_again_when_it_changed() {
     std::fs::write(&file, "a.wt x\n").unwrap();
     let said = files.changed().unwrap().unwrap_err().to_string();
     assert!(said.contains("line 1: class 'x'"), "{said}");
-    assert!(files.changed().is_none(), "it is told once");
+    assert!(files.changed().is_none(), "it is reported once");
     assert!(files.again().is_err());
     std::fs::remove_file(&file).unwrap();
     assert!(files.changed().unwrap().is_err());
@@ -209,7 +209,7 @@ fn a_file_is_read_again_when_it_changed() {
 
 #[test]
 fn errors_in_lines_name_the_line() {
-    for (text, sentence) in [
+    for (text, reason) in [
         ("a.wt", "line 1: 'a.wt': a pattern and a class are needed"),
         (
             "# x\n\na.wt indexes",
@@ -228,13 +228,13 @@ fn errors_in_lines_name_the_line() {
             "line 3: 'b/a.wt' overlaps with '**/*.wt' on line 2, which comes first",
         ),
     ] {
-        assert_eq!(Rules::parse(text).unwrap_err(), sentence);
+        assert_eq!(Rules::parse(text).unwrap_err(), reason);
     }
 }
 
 #[test]
 fn errors_in_objects_name_the_line() {
-    for (from, to, sentence) in [
+    for (from, to, reason) in [
         ("[[object]]", "[[objects]]", "line 4: unknown field `objects`"),
         ("lifetime", "life", "line 6: unknown field `life`"),
         (
@@ -310,7 +310,7 @@ fn errors_in_objects_name_the_line() {
             Ok(rules) => panic!("{to}: {rules:?}"),
             Err(said) => said,
         };
-        assert!(said.starts_with(sentence), "{to}: {said}");
+        assert!(said.starts_with(reason), "{to}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     assert_eq!(

@@ -78,7 +78,7 @@ pub trait Medium {
     fn write(&mut self, at: u64, data: &Aligned) -> io::Result<()>;
     fn read(&mut self, at: u64, data: &mut [u8]) -> io::Result<()>;
     /// Everything is on the drive afterwards, and not only in its write buffer.
-    fn settle(&mut self) -> Result<()>;
+    fn sync(&mut self) -> Result<()>;
     /// Begins a round.
     fn begin(&mut self) -> Result<()>;
     /// Returns when the drive is done with all of them.
@@ -380,7 +380,7 @@ impl Probe<'_> {
             pattern.fill(slot.at, &mut data);
             self.medium.write(slot.at, &data).context("cannot write")?;
         }
-        self.medium.settle()?;
+        self.medium.sync()?;
         self.medium.begin()?;
         let before = self.medium.witness()?;
         self.counted.see(&empty, &before, used as u64 * SLOT);
@@ -409,7 +409,7 @@ impl Probe<'_> {
         let late = places
             .iter()
             .any(|place| !round.of(place).iter().all(|p| p.is_gone()))
-            || !self.counted.is_settled(&round.before, &round.after, places);
+            || !self.counted.is_steady(&round.before, &round.after, places);
         if late {
             self.medium.wait()?;
             round.slots = self.read(pattern, used, &mut data)?;

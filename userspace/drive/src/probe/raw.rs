@@ -64,7 +64,7 @@ impl<'a> Raw<'a> {
         signals: &'a Signals,
     ) -> Result<Self> {
         let shown_path = path.display();
-        let seen = std::fs::metadata(path).with_context(|| format!("{shown_path}: cannot look at it"))?;
+        let seen = std::fs::metadata(path).with_context(|| format!("{shown_path}: cannot stat it"))?;
         ensure!(
             seen.file_type().is_block_device(),
             "{shown_path}: it is no block device"
@@ -166,7 +166,7 @@ impl Medium for Raw<'_> {
         self.file.read_exact_at(data, at)
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn sync(&mut self) -> Result<()> {
         self.file.sync_all().context("cannot flush")?;
         self.age()?;
         self.file.sync_all().context("cannot flush")

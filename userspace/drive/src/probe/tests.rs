@@ -200,7 +200,7 @@ impl Medium for Drive {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn sync(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -413,7 +413,7 @@ fn what_is_read_as_before() {
         let said = not(promise, Nuse::None, Habit::Nothing);
         assert_eq!(said, (Verdict::NotTaken, Some(Proof::Promise), None));
     }
-    // One that promises nothing: only its count tells.
+    // One that promises nothing: only its count shows it.
     let said = not(Promise::Nothing, Nuse::None, Habit::Nothing);
     assert_eq!(said, (Verdict::NotDecidable, None, None));
     let said = not(Promise::Nothing, Nuse::Constant, Habit::Units(K4, 0));

@@ -10,7 +10,7 @@ use super::{Place, Trial};
 pub struct Witness {
     /// What the namespace has allocated.
     pub used: Option<u64>,
-    /// What the flash has written.
+    /// NAND writes.
     pub media: Option<u128>,
     /// What the block layer has written to the drive.
     pub written: u64,
@@ -57,7 +57,7 @@ impl Counted {
     }
 
     /// Whether there is nothing to wait for.
-    pub(super) fn is_settled(&self, before: &Witness, after: &Witness, places: &[Place]) -> bool {
+    pub(super) fn is_steady(&self, before: &Witness, after: &Witness, places: &[Place]) -> bool {
         let bytes: u64 = places.iter().map(|(_, range)| range.end - range.start).sum();
         !self.used || fell(before, after).is_none_or(|n| n as f64 >= ALL * bytes as f64)
     }

@@ -128,7 +128,7 @@ fn queue_granularity(dev: DevNo) -> Option<u64> {
     sysfs.number(disk, "queue/discard_granularity")
 }
 
-/// Nothing may be discarded on a drive that changes what it was not told to.
+/// Nothing may be discarded on a drive that changes what it was not asked to.
 fn switch_off(device: &Device) -> Result<()> {
     let done = device.message("set discard off");
     done.map_err(|e| refused(&device.name, e))?;

@@ -20,7 +20,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use crate::guest::Guest;
 use crate::refused;
 use crate::verify::directory;
-use agent::discard::ground;
+use agent::discard::preconditions;
 use base::aligned::Aligned;
 use base::sizes::shown;
 use base::wake::Signals;
@@ -40,10 +40,10 @@ const SECTOR: u64 = 512;
 const FILE: u64 = (SLOTS as u64 + 16) * SLOT;
 /// Of the file that takes what is written beside; it is written over and over.
 const FILLER: u64 = 256 << 20;
-const OFTEN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A target that is not done after this has a drive that is stuck.
-const STUCK: Duration = Duration::from_secs(90);
-/// Features that are another's while this is under way.
+const STALL_TIMEOUT: Duration = Duration::from_secs(90);
+/// Features that are another's while this runs.
 const FEATURES: [&str; 2] = ["discard_granularity", "discard_alignment"];
 
 pub(super) struct Scratch<'a> {
@@ -68,7 +68,7 @@ pub(super) struct Scratch<'a> {
 fn unnamed(dir: &Path) -> Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
     let fd = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
-        .with_context(|| format!("{}: cannot make a file without a name", dir.display()))?;
+        .with_context(|| format!("{}: cannot create a temporary file (O_TMPFILE)", dir.display()))?;
     Ok(File::from(fd))
 }
 
@@ -84,9 +84,9 @@ impl<'a> Scratch<'a> {
         let found = place::find(&dir, &device.name, device.devno, device.sectors)?;
         let shown_dir = dir.display();
         let mounts = mounts::all().context("cannot read the mounts")?;
-        ground::mount(&mounts, found.dev)
+        preconditions::mount(&mounts, found.dev)
             .map_err(|why| anyhow!("{shown_dir}: {why}; nothing was written"))?;
-        let stat = rustix::fs::statvfs(&dir).with_context(|| format!("{shown_dir}: cannot look at it"))?;
+        let stat = rustix::fs::statvfs(&dir).with_context(|| format!("{shown_dir}: cannot stat it"))?;
         let free = stat.f_bavail * stat.f_frsize;
         let needed = FILE + FILLER.min(a.filler);
         ensure!(
@@ -216,11 +216,11 @@ impl<'a> Scratch<'a> {
             if discard.queued == 0 {
                 return Ok(Some(discard));
             }
-            if started.elapsed() > STUCK {
+            if started.elapsed() > STALL_TIMEOUT {
                 return Ok(None);
             }
             ensure!(
-                !self.signals.wait(OFTEN),
+                !self.signals.wait(POLL_INTERVAL),
                 "interrupted; the scratch file is gone, and the device is as it was"
             );
         }
@@ -257,7 +257,7 @@ impl Drop for Scratch<'_> {
     }
 }
 
-/// Where the target begins on its disk, as far as the kernel tells.
+/// Where the target begins on its disk, as far as the kernel reports it.
 fn start(line: &TableLine) -> u64 {
     let sysfs = Sysfs::default();
     let partition = line
@@ -302,7 +302,7 @@ impl Medium for Scratch<'_> {
         self.file.read_exact_at(data, at)
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn sync(&mut self) -> Result<()> {
         self.file.sync_all().context("cannot flush")?;
         self.age()
     }

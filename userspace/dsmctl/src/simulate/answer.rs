@@ -173,7 +173,7 @@ impl<'a> Answer<'a> {
         s += match (self.discard, found.listed) {
             (Some(_), Some(_)) => {
                 "Discards save more where these shares are larger. A longer time between checkpoints makes\n\
-                 them larger; how much, this recording does not tell: make one with it.\n"
+                 them larger; how much, this recording does not report: make one with it.\n"
             }
             (None, None) => {
                 "What discards would save is not known: the recording has no lists of free blocks.\n"
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn all_four_are_told() {
+    fn all_four_are_reported() {
         let said = answer(&[
             ("none", false, 2.63),
             ("file", false, 2.55),
@@ -231,7 +231,7 @@ mod tests {
              From checkpoint to checkpoint, 60 s, 18 % of the database's size is written, and 38 % of\n\
              its files is listed as free; the drive is 100 % full.\n\
              Discards save more where these shares are larger. A longer time between checkpoints makes\n\
-             them larger; how much, this recording does not tell: make one with it.\n"
+             them larger; how much, this recording does not report: make one with it.\n"
         );
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_told() {
+    fn what_is_not_known_is_not_reported() {
         let cells = [cell("none", false, 2.0), cell("file", false, 1.9)];
         let nothing = Found {
             interval: None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Judges what follows the database of a dsm device: dsmd, the places that it told, the
+//! Judges what follows the database of a dsm device: dsmd, the places that it uploaded, the
 //! checkpoints that it saw, boundaries and discards.
 
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Judge<'_> {
                 "dsmd {} serves it, and this dsmctl is {}",
                 a.version, self.facts.version
             );
-            return finding(Level::Note, text).mend(restart);
+            return finding(Level::Note, text).fix(restart);
         }
         match &self.facts.published {
             Ok(p) => finding(
@@ -78,30 +78,30 @@ impl Judge<'_> {
                 format!(
                     "dsmd {} serves it, and publishes nothing: {}",
                     a.version,
-                    ink::sentence(why)
+                    ink::reason(why)
                 ),
             )
-            .mend(restart),
+            .fix(restart),
         }
     }
 
     fn no_agent(&self, b: &Below) -> Finding {
         let say = |text: String| self.say("dsmd", Level::Wrong, text);
         let configure = |finding: Finding| match b.mounts.first().map(|m| m.point.to_string_lossy()) {
-            Some(dir) if simple(&dir) && simple(&self.d.name) => finding.mend(format!(
+            Some(dir) if simple(&dir) && simple(&self.d.name) => finding.fix(format!(
                 "printf '[[database]]\\ndevice = \"{}\"\\ndbpath = \"{}\"\\n' >>/etc/dsmd.toml",
                 self.name(),
                 ink::path(dir)
             )),
             _ => finding.hint("give it a [[database]] in /etc/dsmd.toml"),
         };
-        let finding = match (&self.facts.published, &self.d.trouble) {
+        let finding = match (&self.facts.published, &self.d.last_error) {
             (Ok(_), Some(t)) => {
                 let why = t.reason.as_ref().unwrap_or(&t.message);
-                let finding = say(format!("dsmd waits: {}", ink::sentence(why)));
+                let finding = say(format!("dsmd waits: {}", ink::reason(why)));
                 return match self.waits_for(why) {
-                    Some(command) => finding.mend(command),
-                    None => finding.mend("journalctl -u dsmd -n 50"),
+                    Some(command) => finding.fix(command),
+                    None => finding.fix("journalctl -u dsmd -n 50"),
                 };
             }
             (Ok(p), None) if self.d.silent.is_some() && self.d.wanted.is_some() => {
@@ -114,8 +114,8 @@ impl Judge<'_> {
                 .as_ref()
                 .filter(|why| !why.contains("no dsmd serves"))
             {
-                Some(why) => say(ink::sentence(why)),
-                None => say("no dsmd serves it: the table grows old, and no checkpoint is seen".into()),
+                Some(why) => say(ink::reason(why)),
+                None => say("no dsmd serves it: the table becomes stale, and no checkpoint is seen".into()),
             },
         };
         let stuck = self
@@ -128,7 +128,7 @@ impl Judge<'_> {
             Some(_) => finding,
             None => configure(finding),
         };
-        finding.mend(if runs {
+        finding.fix(if runs {
             "systemctl restart dsmd"
         } else {
             "systemctl start dsmd"
@@ -149,17 +149,17 @@ impl Judge<'_> {
     }
 
     /// A thing of the past, of which the log has more.
-    pub(super) fn trouble(&self) -> Option<Finding> {
-        let t = self.d.trouble.as_ref().filter(|_| self.d.agent.is_some())?;
+    pub(super) fn last_error(&self) -> Option<Finding> {
+        let t = self.d.last_error.as_ref().filter(|_| self.d.agent.is_some())?;
         let age = now().saturating_sub(Duration::from_secs(t.at));
         let why = match &t.reason {
             Some(reason) => format!("{}: {reason}", t.message),
             None => t.message.clone(),
         };
-        let text = format!("dsmd's last trouble, {} ago: {}", time(age), ink::sentence(why));
+        let text = format!("dsmd's last error, {} ago: {}", time(age), ink::reason(why));
         Some(
-            self.say("trouble", Level::Note, text)
-                .mend("journalctl -u dsmd -p warning -n 20")
+            self.say("last_error", Level::Note, text)
+                .fix("journalctl -u dsmd -p warning -n 20")
                 .value("level", t.level)
                 .value("age_s", age.as_secs()),
         )
@@ -182,20 +182,20 @@ impl Judge<'_> {
             return finding(Level::Right, said);
         }
         let Some(agent) = &self.d.agent else {
-            let found = finding(Level::Wrong, said).mend("systemctl start dsmd");
+            let found = finding(Level::Wrong, said).fix("systemctl start dsmd");
             return found
-                .mend(self.dsmctl("reset"))
-                .hint("dsmd tells where files are; reset begins to count anew");
+                .fix(self.dsmctl("reset"))
+                .hint("dsmd uploads where files are; reset restarts the counters");
         };
         if !agent.marked && self.is_mongodb() {
             let text = format!("{said}, as is normal while data is loaded");
             return finding(Level::Note, text);
         }
         finding(Level::Wrong, said)
-            .mend(self.dsmctl("refresh"))
-            .mend(self.dsmctl("reset"))
+            .fix(self.dsmctl("refresh"))
+            .fix(self.dsmctl("reset"))
             .hint(
-                "begins to count anew; where it is more than 5 % again after an hour, give growing files \
+                "restarts the counters; where it is more than 5 % again after an hour, give growing files \
                  room: preallocate-mib = 64 in /etc/dsmd.toml",
             )
     }
@@ -239,9 +239,9 @@ impl Judge<'_> {
                         time(made)
                     ),
                 )
-                .mend("systemctl restart dsmd"),
+                .fix("systemctl restart dsmd"),
                 None => finding(Level::Wrong, format!("{since}: the database makes none"))
-                    .mend("mongosh --quiet --eval 'db.adminCommand({fsync: 1})'")
+                    .fix("mongosh --quiet --eval 'db.adminCommand({fsync: 1})'")
                     .hint(
                         "makes one now; mongod makes one a minute by itself, and its log says what keeps it",
                     ),
@@ -277,15 +277,15 @@ impl Judge<'_> {
                 "{} of {} files have outgrown theirs: most of them is above what they had when it was set",
                 a.outgrown, a.boundaries
             );
-            return Some(finding(Level::Wrong, text).mend(self.dsmctl("boundary move")));
+            return Some(finding(Level::Wrong, text).fix(self.dsmctl("boundary move")));
         }
         if !a.marked {
             let when = match a.boundary.as_str() {
                 "manual" => "by hand",
                 _ => "when loading is over",
             };
-            let text = format!("files have none yet, which parts old data from new: they get them {when}");
-            return Some(finding(Level::Note, text).mend(self.dsmctl("boundary mark")));
+            let text = format!("no boundaries set yet: files get them {when}");
+            return Some(finding(Level::Note, text).fix(self.dsmctl("boundary mark")));
         }
         let text = format!(
             "{} of {} files have one, and none has outgrown it",
@@ -325,21 +325,21 @@ impl Judge<'_> {
             } else {
                 "start"
             };
-            return finding(Level::Wrong, text).mend(format!("systemctl {restart} dsmd"));
+            return finding(Level::Wrong, text).fix(format!("systemctl {restart} dsmd"));
         }
         match d.state.as_str() {
             "on" => finding(
                 Level::Note,
                 "on in the target, and nobody makes any: that costs a little".into(),
             )
-            .mend(format!("{} discard off", self.dsmctl("set"))),
+            .fix(format!("{} discard off", self.dsmctl("set"))),
             "off" => {
-                let text = "off: the drive copies along what the database has freed".to_owned();
+                let text = "off: the drive keeps copying blocks that the database has freed".to_owned();
                 let served = self.d.agent.as_ref().map(|a| a.dbpath.clone());
                 let found = finding(Level::Note, text);
                 match served.filter(|dbpath| simple(dbpath)) {
                     Some(dbpath) => found
-                        .mend(format!("dsmctl free {}", ink::path(dbpath)))
+                        .fix(format!("dsmctl free {}", ink::path(dbpath)))
                         .hint("says how much that is; discard = true in /etc/dsmd.toml switches them on"),
                     None => found.hint("discard = true in /etc/dsmd.toml switches them on"),
                 }
@@ -353,12 +353,12 @@ impl Judge<'_> {
         if let Some(why) = &i.off {
             let found = finding(
                 Level::Wrong,
-                format!("nothing is discarded: {}", ink::sentence(why)),
+                format!("nothing is discarded: {}", ink::reason(why)),
             );
             return if d.state == "off" {
-                found.mend(format!("{} discard on", self.dsmctl("set")))
+                found.fix(format!("{} discard on", self.dsmctl("set")))
             } else if why.contains("no process has the database open") {
-                found.mend("systemctl start mongod")
+                found.fix("systemctl start mongod")
             } else {
                 found.hint("Documentation/dsmd.rst, \"Discards\", has what they need")
             };
@@ -368,8 +368,8 @@ impl Judge<'_> {
                 Level::Wrong,
                 format!("the drive failed {} of them; no data is at risk", d.failed),
             )
-            .mend("dmesg | grep -i discard")
-            .mend(format!("{} discard off", self.dsmctl("set")))
+            .fix("dmesg | grep -i discard")
+            .fix(format!("{} discard off", self.dsmctl("set")))
             .hint("shows why; the second ends them");
         }
         if i.waiting > 0 {
@@ -384,7 +384,7 @@ impl Judge<'_> {
             format!(", the last {} ago", time(age))
         });
         let text = format!(
-            "on: {} discarded{last}; {} refused, as written anew",
+            "on: {} discarded{last}; {} refused, as rewritten",
             sum(d.discarded_sectors),
             sum(d.refused_sectors)
         );
@@ -394,11 +394,11 @@ impl Judge<'_> {
                 sizes::shown(bytes)
             );
             return finding(Level::Note, text)
-                .mend(self.dsmctl("probe-discard"))
+                .fix(self.dsmctl("probe-discard"))
                 .hint("measures it, in a scratch file");
         }
         match &i.warning {
-            Some(warning) => finding(Level::Note, format!("{text}; {}", ink::sentence(warning))),
+            Some(warning) => finding(Level::Note, format!("{text}; {}", ink::reason(warning))),
             None => finding(Level::Right, text),
         }
     }
@@ -414,11 +414,11 @@ impl Judge<'_> {
         Some(if s.connected {
             finding(
                 Level::Right,
-                format!("mongod {} tells which file is whose", s.version),
+                format!("mongod {} reports which file is whose", s.version),
             )
         } else {
             finding(Level::Wrong, "mongod does not answer dsm-mongo".into())
-                .mend(format!("systemctl status dsm-mongo@{}", self.name()))
+                .fix(format!("systemctl status dsm-mongo@{}", self.name()))
         })
     }
 }

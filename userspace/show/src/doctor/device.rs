@@ -25,7 +25,7 @@ pub(super) fn judge(facts: &Facts, d: &Device, limits: &Limits) -> Vec<Finding> 
     findings.extend([j.stack(below), j.streams(below), j.table(below), j.mounted(below)]);
     findings.extend(j.dbpath());
     findings.push(j.agent(below));
-    findings.extend(j.trouble());
+    findings.extend(j.last_error());
     findings.push(j.unmapped(below));
     findings.extend(j.checkpoints(below));
     findings.extend(j.boundaries(below));
@@ -72,19 +72,19 @@ impl Judge<'_> {
 
     fn absent(&self) -> Finding {
         match &self.d.absent {
-            Some(Absent::Missing(sentence)) => {
-                let finding = self.say("device", Level::Wrong, ink::sentence(sentence));
-                if sentence.contains("device-mapper is not available") {
-                    return finding.mend("modprobe dm-mod");
+            Some(Absent::Missing(reason)) => {
+                let finding = self.say("device", Level::Wrong, ink::reason(reason));
+                if reason.contains("device-mapper is not available") {
+                    return finding.fix("modprobe dm-mod");
                 }
-                if !sentence.contains("there is no device-mapper device") {
+                if !reason.contains("there is no device-mapper device") {
                     return finding;
                 }
                 if self.facts.configuration.tab.contains(&self.d.name) {
-                    return finding.mend(self.dsmctl("attach"));
+                    return finding.fix(self.dsmctl("attach"));
                 }
                 finding
-                    .mend(format!("{} DEV", self.dsmctl("create")))
+                    .fix(format!("{} DEV", self.dsmctl("create")))
                     .hint("DEV is the drive, or a volume on it")
             }
             _ => self.say("device", Level::Unknown, "only root can look at it"),
@@ -110,7 +110,7 @@ impl Judge<'_> {
     fn stack(&self, b: &Below) -> Finding {
         let stack = match &b.stack {
             Ok(stack) => stack,
-            Err(why) => return self.say("below", Level::Unknown, ink::sentence(why)),
+            Err(why) => return self.say("below", Level::Unknown, ink::reason(why)),
         };
         let names = |list: &[String]| list.iter().map(ink::disk).collect::<Vec<_>>().join(", ");
         let disks = names(&stack.disks);
@@ -120,18 +120,18 @@ impl Judge<'_> {
                 .value("stacked", stack.stacked)
         };
         let wanted = self.wants(b);
-        let anew = |finding: Finding| {
+        let recreate = |finding: Finding| {
             finding
-                .mend(format!("umount /dev/mapper/{}", self.name()))
-                .mend(self.dsmctl("remove"))
-                .mend(format!("{} DEV", self.dsmctl("create")))
+                .fix(format!("umount /dev/mapper/{}", self.name()))
+                .fix(self.dsmctl("remove"))
+                .fix(format!("{} DEV", self.dsmctl("create")))
         };
         if !stack.losing.is_empty() && wanted {
             let text = format!(
-                "{} between it and {disks} writes anew what it is given, and drops the streams",
+                "{} between it and {disks} rewrites what it is given, and drops the streams",
                 names(&stack.losing)
             );
-            return anew(finding(Level::Wrong, text)).hint(
+            return recreate(finding(Level::Wrong, text)).hint(
                 "DEV is the drive or a partition of it, which has the data then without what lies between",
             );
         }
@@ -152,11 +152,11 @@ impl Judge<'_> {
                 "between it and {disks} is {}, above which there are only lifetime hints, no streams",
                 barring.collect::<Vec<_>>().join(", ")
             );
-            return anew(finding(Level::Wrong, text))
+            return recreate(finding(Level::Wrong, text))
                 .hint("DEV is the drive, a partition of it, or a linear volume");
         }
         match b.status.source.as_str() {
-            "stacked" if wanted && stack.streams.is_some_and(|n| n > 0) => anew(finding(
+            "stacked" if wanted && stack.streams.is_some_and(|n| n > 0) => recreate(finding(
                 Level::Wrong,
                 format!("it lies on a volume of {disks}, which was not named when the device was made"),
             ))
@@ -195,12 +195,12 @@ impl Judge<'_> {
             let why = match s.source.as_str() {
                 "kernel" if s.hints_unsupported => "this kernel has neither streams nor lifetime hints",
                 "kernel" => "this kernel has no streams",
-                "stacked" => "what lies below does not tell of any",
+                "stacked" => "what lies below does not report any",
                 _ if s.device_streams == 0 => "there are none below",
                 _ => "there are too few",
             };
             let text = format!("policy {policy} stamps nothing: {why}");
-            // What mends it is said there.
+            // What fixes it is said there.
             return finding(Level::Wrong, text)
                 .hint("see what is said above of the kernel, the drive and what is below");
         }
@@ -235,7 +235,7 @@ impl Judge<'_> {
         }
         let known = discards || affords.drive.is_some();
         let level = if known { Level::Right } else { Level::Note };
-        finding(level, text).hint(ink::sentence(&affords.why))
+        finding(level, text).hint(ink::reason(&affords.why))
     }
 
     /// To what the drive affords.
@@ -244,9 +244,9 @@ impl Judge<'_> {
         let features = affords.features().into_iter();
         features
             .fold(finding, |f, (feature, value)| {
-                f.mend(format!("{set} {feature} {value}"))
+                f.fix(format!("{set} {feature} {value}"))
             })
-            .hint(ink::sentence(&affords.why))
+            .hint(ink::reason(&affords.why))
     }
 
     fn table(&self, b: &Below) -> Finding {
@@ -255,21 +255,21 @@ impl Judge<'_> {
             self.say("table", level, text)
                 .value("files", s.files)
                 .value("extents", s.extents)
-                .value("last_error", b.error.as_deref().map(ink::sentence))
+                .value("last_error", b.error.as_deref().map(ink::reason))
         };
         if s.files == 0 {
             let text = "it knows of no file: every write counts as unmapped".to_owned();
-            let mend = match &self.d.agent {
+            let fix = match &self.d.agent {
                 Some(_) => self.dsmctl("refresh"),
                 None => "systemctl start dsmd".to_owned(),
             };
-            return finding(Level::Wrong, text).mend(mend);
+            return finding(Level::Wrong, text).fix(fix);
         }
         let text = format!("it knows of {} files, in {} extents (pieces)", s.files, s.extents);
         match &b.error {
             Some(e) => finding(
                 Level::Note,
-                format!("{text}; the last message that it refused: {}", ink::sentence(e)),
+                format!("{text}; the last message that it refused: {}", ink::reason(e)),
             ),
             None => finding(Level::Right, text),
         }
@@ -285,7 +285,7 @@ impl Judge<'_> {
             let at = wanted.map_or_else(|| "DIR".to_owned(), |w| ink::path(w.dbpath.display()));
             return self
                 .say("filesystem", Level::Wrong, "no file system on it is mounted")
-                .mend(format!("mount /dev/mapper/{} {at}", self.name()))
+                .fix(format!("mount /dev/mapper/{} {at}", self.name()))
                 .hint("with the directory that the file system belongs to, before the database starts");
         };
         let kind = &first.kind;
@@ -307,9 +307,9 @@ impl Judge<'_> {
             ),
             _ => finding(
                 Level::Wrong,
-                format!("{kind}, mounted at {at}: it does not tell where files lie"),
+                format!("{kind}, mounted at {at}: it does not report where files lie"),
             )
-            .mend(format!("mkfs.xfs /dev/mapper/{}", self.name()))
+            .fix(format!("mkfs.xfs /dev/mapper/{}", self.name()))
             .hint("all data on it is lost; move the data away before"),
         }
     }
@@ -325,11 +325,11 @@ impl Judge<'_> {
                 self.say("dbpath", Level::Unknown, text)
             }
             Err(Misplaced::Wrong(why)) => {
-                let finding = self.say("dbpath", Level::Wrong, ink::sentence(why));
+                let finding = self.say("dbpath", Level::Wrong, ink::reason(why));
                 if self.d.below.as_ref().is_some_and(|b| b.mounts.is_empty()) {
                     finding.hint("is the file system mounted?")
                 } else {
-                    finding.mend(format!("findmnt -T {path}")).hint(
+                    finding.fix(format!("findmnt -T {path}")).hint(
                         "shows where it is: mount /dev/mapper/... there, or correct dbpath in /etc/dsmd.toml",
                     )
                 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::control::Info;
-use base::log::Trouble;
+use base::log::LastError;
 use drive::below::Affords;
 use drive::media::Media;
 use drive::nvme::Placement;
@@ -27,7 +27,7 @@ pub struct Wanted {
 pub struct Configuration {
     /// That of dsmd.
     pub path: PathBuf,
-    /// A sentence: it cannot be read, or is wrong.
+    /// `Err`: it cannot be read, or is wrong.
     pub wrong: Option<String>,
     /// By device.
     pub databases: BTreeMap<String, Wanted>,
@@ -47,12 +47,12 @@ pub struct Published {
 #[derive(Debug)]
 pub struct Facts {
     pub kernel: Kernel,
-    /// The target's version; a sentence: it could not be asked for.
+    /// The target's version, or why it could not be asked for.
     pub target: Result<Option<[u32; 3]>, String>,
     /// Nothing: not permitted to ask device-mapper.
     pub permitted: bool,
     pub configuration: Configuration,
-    /// A sentence: nothing is published, or it is old.
+    /// `Err`: nothing is published, or it is stale.
     pub published: Result<Published, String>,
     /// Without a dsm device: what the disks are.
     pub disks: Vec<Disk>,
@@ -98,8 +98,8 @@ pub struct Device {
     pub absent: Option<Absent>,
     pub agent: Option<Info>,
     /// What dsmd said last of what is wrong.
-    pub trouble: Option<Trouble>,
-    /// A sentence: why dsmd does not answer.
+    pub last_error: Option<LastError>,
+    /// `Err`: why dsmd does not answer.
     pub silent: Option<String>,
     pub wanted: Option<Wanted>,
     /// Of the data directory that dsmd serves or is to serve: where it lies.
@@ -110,7 +110,7 @@ pub struct Device {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// Configured, or asked for; a sentence about what is there.
+    /// Configured, or asked for; or what is there.
     Missing(String),
     /// Nobody without privileges can tell.
     Hidden,
@@ -132,13 +132,13 @@ pub struct Below {
     pub mounts: Vec<Mount>,
     /// The streams that the drive can afford, if it was seen.
     pub affords: Option<Affords>,
-    /// What the drive says it has written; a sentence: why it does not.
+    /// What the drive says it has written, or why it does not.
     pub media: Result<Media, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misplaced {
-    /// A sentence.
+    /// As text.
     Wrong(String),
     /// It could not be looked at.
     Hidden(String),

@@ -63,11 +63,11 @@ impl Diagnosis {
             }
             finding(&mut text, f, ink);
         }
-        writeln!(text, "\n{}", self.sentence()).expect("strings grow");
+        writeln!(text, "\n{}", self.summary()).expect("strings grow");
         text
     }
 
-    fn sentence(&self) -> String {
+    fn summary(&self) -> String {
         let unknown = match self.count(Level::Unknown) {
             0 => String::new(),
             n => format!(" {} not to be seen: try again as root.", things(n)),
@@ -85,7 +85,7 @@ impl Diagnosis {
             let mut v = serde_json::to_value(f).unwrap_or_default();
             if ink.hides() {
                 v["device"] = f.device.as_ref().map(super::ink::device).into();
-                v["mend"] = json!([]);
+                v["fix"] = json!([]);
             }
             ink.value(&v)
         };
@@ -114,8 +114,8 @@ fn finding(text: &mut String, f: &Finding, ink: &Ink) {
         }
         return;
     }
-    let mut word = "mend:";
-    for command in &f.mend {
+    let mut word = "fix:";
+    for command in &f.fix {
         // Commands are not cut: they are copied.
         writeln!(text, "{:11}{word:<6}{}", "", ink.write(command)).expect("strings grow");
         word = "then:";

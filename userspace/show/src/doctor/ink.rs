@@ -35,8 +35,8 @@ pub(super) fn path(path: impl Display) -> String {
 }
 
 /// What somebody else said, and may have any names in it.
-pub(super) fn sentence(sentence: impl Display) -> String {
-    mark('s', sentence)
+pub(super) fn reason(reason: impl Display) -> String {
+    mark('s', reason)
 }
 
 /// Writes texts; one for all of a report, in which a name has the same number everywhere.
@@ -117,7 +117,7 @@ mod tests {
             device("db\u{3}1"),
             disk("nvme0n1"),
             disk("nvme1n1"),
-            sentence("/secret\u{2} is gone")
+            reason("/secret\u{2} is gone")
         );
         assert_eq!(
             Ink::plain().write(&text),

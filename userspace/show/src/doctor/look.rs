@@ -28,7 +28,7 @@ use kernel::streams::{self, LiveTables};
 use kernel::sysfs::Sysfs;
 
 /// A dsmd that takes longer is stuck, for who waits for a diagnosis.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where things are; elsewhere in tests.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ impl Looker<'_> {
         let mut d = Device {
             name: name.to_owned(),
             wanted: self.configuration.databases.get(name).cloned(),
-            trouble: sample.and_then(|s| s.trouble.clone()),
+            last_error: sample.and_then(|s| s.last_error.clone()),
             ..Device::default()
         };
         let mut sectors = None;
@@ -162,7 +162,7 @@ impl Looker<'_> {
             return d;
         }
         let answer: anyhow::Result<Info> =
-            control::ask_within(PATIENCE, &self.places.run_dir, name, Request::Info);
+            control::ask_within(TIMEOUT, &self.places.run_dir, name, Request::Info);
         match answer {
             Ok(info) => d.agent = Some(info),
             Err(e) if denied(&e) => d.agent = sample.and_then(|s| s.agent.clone()),

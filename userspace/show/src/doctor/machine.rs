@@ -51,15 +51,15 @@ fn kernel(facts: &Facts) -> Finding {
     };
     if !k.is_from(OLDEST.0, OLDEST.1) {
         let text = format!("Linux {release} is older than 5.10, which dm_dsm needs");
-        return finding(Level::Wrong, text).mend(newer).hint("and reboot");
+        return finding(Level::Wrong, text).fix(newer).hint("and reboot");
     }
     match k.write_streams {
         Some(true) => finding(Level::Right, format!("Linux {release} has write streams")),
         Some(false) if wants_streams(facts) => finding(
             Level::Wrong,
-            format!("Linux {release} has no write streams: it cannot tell an NVMe drive which data belong together"),
+            format!("Linux {release} has no write streams: it cannot show an NVMe drive which data belong together"),
         )
-        .mend(newer)
+        .fix(newer)
         .hint("6.16 or later has them, on Debian 13 from trixie-backports; then reboot"),
         Some(false) => {
             let [from, to] = HINTLESS.map(|v| k.is_from(v.0, v.1));
@@ -91,11 +91,11 @@ fn module(facts: &Facts) -> Finding {
             Level::Note,
             "dm_dsm is built for this kernel, and is loaded with the first device",
         )
-        .mend("modprobe dm-dsm"),
+        .fix("modprobe dm-dsm"),
         (Module::Missing, _) => finding(Level::Wrong, "there is no dm_dsm for this kernel")
-            .mend(format!("apt install linux-headers-{}", facts.kernel.release))
-            .mend("dkms autoinstall")
-            .mend("modprobe dm-dsm")
+            .fix(format!("apt install linux-headers-{}", facts.kernel.release))
+            .fix("dkms autoinstall")
+            .fix("modprobe dm-dsm")
             .hint("DKMS builds it (package dm-dsm-dkms) where the kernel's headers are"),
     }
 }
@@ -104,25 +104,25 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
     let c = &facts.configuration;
     let mut findings = Vec::new();
     if let Some(why) = &c.wrong {
-        let finding = Finding::new(None, "configuration", Level::Wrong, ink::sentence(why));
-        findings.push(finding.mend(format!("dsmd --check --config {}", ink::path(c.path.display()))));
+        let finding = Finding::new(None, "configuration", Level::Wrong, ink::reason(why));
+        findings.push(finding.fix(format!("dsmd --check --config {}", ink::path(c.path.display()))));
     }
     for line in &c.bad_lines {
-        let finding = Finding::new(None, "configuration", Level::Wrong, ink::sentence(line));
-        findings.push(finding.mend("dsmctl attach --check"));
+        let finding = Finding::new(None, "configuration", Level::Wrong, ink::reason(line));
+        findings.push(finding.fix("dsmctl attach --check"));
     }
     findings
 }
 
-/// Who may see no device at all is told that its dsmd is gone.
+/// Who may see no device at all learns that its dsmd is gone.
 fn no_agent(facts: &Facts) -> Option<Finding> {
     let seen = facts.devices.iter().any(|d| d.below.is_some());
     if facts.permitted || seen || facts.configuration.databases.is_empty() {
         return None;
     }
     let why = facts.published.as_ref().err()?;
-    let finding = Finding::new(None, "dsmd", Level::Wrong, ink::sentence(why));
-    Some(finding.mend("systemctl start dsmd"))
+    let finding = Finding::new(None, "dsmd", Level::Wrong, ink::reason(why));
+    Some(finding.fix("systemctl start dsmd"))
 }
 
 fn no_device(facts: &Facts) -> Finding {
@@ -134,10 +134,10 @@ fn no_device(facts: &Facts) -> Finding {
     let finding = Finding::new(None, "devices", Level::Wrong, "there is no dsm device");
     match facts.disks.iter().find(takes) {
         Some(d) => finding
-            .mend(format!("dsmctl create dsm /dev/{}", ink::disk(&d.name)))
+            .fix(format!("dsmctl create dsm /dev/{}", ink::disk(&d.name)))
             .hint("takes a drive that nobody uses; with data on it see Documentation/mongodb.md"),
         None => finding
-            .mend("dsmctl create dsm DEV")
+            .fix("dsmctl create dsm DEV")
             .hint("DEV is the drive, or a volume on it: see Documentation/mongodb.md"),
     }
 }
@@ -157,10 +157,9 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
             .value("discard_granularity_bytes", d.discard_granularity)
             .value("discard_max_bytes", d.discard_max);
         match &d.silent {
-            Some(why) if finding.level != Level::Right => finding.hint(format!(
-                "{name} itself could not be asked: {}",
-                ink::sentence(why)
-            )),
+            Some(why) if finding.level != Level::Right => {
+                finding.hint(format!("{name} itself could not be asked: {}", ink::reason(why)))
+            }
             _ => finding,
         }
     };
@@ -175,13 +174,13 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
     }
     match (d.streams, d.handles) {
         (Some(n @ 1..), Some(1..)) => {
-            let text = format!("{name} places data as it is told (FDP) in {n} streams{unit}");
+            let text = format!("{name} places data by stream (FDP) in {n} streams{unit}");
             finding(Level::Right, text)
         }
         (Some(n @ 1..), _) => finding(Level::Right, format!("{name} takes {n} streams")),
         // The kernel knows no streams, the drive does.
         (None, Some(n @ 1..)) => {
-            let text = format!("{name} places data as it is told (FDP) in {n} streams{unit}");
+            let text = format!("{name} places data by stream (FDP) in {n} streams{unit}");
             finding(Level::Right, text)
         }
         _ if !wanted && device.is_some() => {
@@ -189,33 +188,33 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
         }
         _ if d.placement.is_none() => {
             let text = format!("{name} takes no streams");
-            finding(not_wanted, text).mend(format!(
+            finding(not_wanted, text).fix(format!(
                 "nvme id-ctrl /dev/{} -H | grep -i placement",
                 ink::disk(controller(&d.name))
             ))
         }
         _ if !placement.supported => {
-            let text = format!("{name} cannot place data as it is told: it has no Flexible Data Placement (FDP)");
+            let text = format!("{name} cannot place data by stream: it has no Flexible Data Placement (FDP)");
             let found = finding(Level::Wrong, text);
             match device {
                 Some(device) => found
-                    .mend(format!("dsmctl set {} policy none", ink::device(device)))
+                    .fix(format!("dsmctl set {} policy none", ink::device(device)))
                     .hint("no command gives it any: without streams there are counts and discards, and with policy none this is no longer said"),
                 None => found,
             }
         }
         _ if !placement.enabled => finding(
             Level::Wrong,
-            format!("{name} can place data as it is told (FDP), and it is switched off"),
+            format!("{name} can place data by stream (FDP), and it is switched off"),
         )
-        .mend(configs(d, placement.group))
+        .fix(configs(d, placement.group))
         .hint("shows what to switch on, by README.md, \"A drive with FDP\": all data on the drive is lost"),
         _ => finding(
             Level::Wrong,
             format!("{name} has FDP switched on, and its namespace was made without placement handles"),
         )
-        .mend(configs(d, placement.group))
-        .hint("shows how many there are; the namespace is made anew by README.md, \"A drive with FDP\": all data on it is lost"),
+        .fix(configs(d, placement.group))
+        .hint("shows how many there are; the namespace is recreated by README.md, \"A drive with FDP\": all data on it is lost"),
     }
 }
 

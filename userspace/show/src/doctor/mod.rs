@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl doctor`: what is right on a machine and what is not, from the kernel up to the
-//! discards, and the command that mends it.
+//! discards, and the command that fixes it.
 //!
 //! [`look`] asks those who know; [`machine`] and [`device`] judge what they said, and know
 //! nothing of where it came from.
@@ -44,7 +44,7 @@ pub struct Finding {
     pub level: Level,
     pub text: String,
     /// Commands, in their order.
-    pub mend: Vec<String>,
+    pub fix: Vec<String>,
     /// What to know before them.
     pub hint: Option<String>,
     /// Figures, with names that stay.
@@ -102,14 +102,14 @@ impl Finding {
             check,
             level,
             text: text.into(),
-            mend: Vec::new(),
+            fix: Vec::new(),
             hint: None,
             values: Map::new(),
         }
     }
 
-    fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend.push(command.into());
+    fn fix(mut self, command: impl Into<String>) -> Self {
+        self.fix.push(command.into());
         self
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Misplaced, Published, Wanted};
 use super::{Diagnosis, Finding, Ink, Level, Limits};
 use agent::control::{DiscardInfo, Info};
-use base::log::{Level as LogLevel, Trouble};
+use base::log::{LastError, Level as LogLevel};
 use base::time;
 use dbpath::mongo::ServerInfo;
 use drive::afford::{Copies, Drive, Layout};
@@ -100,7 +100,7 @@ fn affords(layout: Layout, spare: u64) -> Affords {
         handles: 8,
         copies: Copies::Apart,
     };
-    Affords::new(layout, Some(drive), "what nvme7n1 tells".into())
+    Affords::new(layout, Some(drive), "what nvme7n1 reports".into())
 }
 
 fn good() -> Facts {
@@ -148,9 +148,9 @@ fn find<'a>(d: &'a Diagnosis, check: &str) -> &'a Finding {
     found.unwrap_or_else(|| panic!("{check} is not in {:#?}", d.findings))
 }
 
-/// The one thing that is wrong, in a word, and the commands that mend it.
+/// The one thing that is wrong, in a word, and the commands that fix it.
 #[track_caller]
-fn wrong(d: &Diagnosis, check: &str, says: &str, mend: &[&str]) {
+fn wrong(d: &Diagnosis, check: &str, says: &str, fix: &[&str]) {
     let wrong: Vec<&str> = d
         .findings
         .iter()
@@ -161,8 +161,8 @@ fn wrong(d: &Diagnosis, check: &str, says: &str, mend: &[&str]) {
     let f = find(d, check);
     let text = Ink::plain().write(&f.text);
     assert!(text.contains(says), "{text}");
-    let commands: Vec<String> = f.mend.iter().map(|m| Ink::plain().write(m)).collect();
-    assert_eq!(commands, mend);
+    let commands: Vec<String> = f.fix.iter().map(|m| Ink::plain().write(m)).collect();
+    assert_eq!(commands, fix);
     assert_eq!(d.status(), 1);
 }
 
@@ -200,7 +200,7 @@ this machine
   ok     module         dm_dsm is loaded, with version 1.0.0 of the target
 
 geheim
-  ok     drive          nvme7n1 places data as it is told (FDP) in 8 streams,
+  ok     drive          nvme7n1 places data by stream (FDP) in 8 streams,
                         which erases units of 64 MiB
   ok     below          it lies on nvme7n1
   ok     streams        policy dsm uses 8 of 8
@@ -212,7 +212,7 @@ geheim
   ok     checkpoints    the last was seen 41 s ago, 60 s after the one before; 5
                         since the device was made
   ok     boundaries     10 of 12 files have one, and none has outgrown it
-  ok     discard        on: 10 MiB discarded; 1 MiB refused, as written anew
+  ok     discard        on: 10 MiB discarded; 1 MiB refused, as rewritten
 
 Nothing is wrong.
 "
@@ -302,7 +302,7 @@ fn what_is_configured() {
         &["dsmctl attach geheim"],
     );
     wrong(&absent(false), "device", "geheim", &["dsmctl create geheim DEV"]);
-    for (sentence, mend) in [
+    for (reason, fix) in [
         ("geheim: the device's target is linear, not dsm", vec![]),
         (
             "device-mapper is not available: cannot open it",
@@ -311,9 +311,9 @@ fn what_is_configured() {
     ] {
         let other = of_device(|d| {
             d.below = None;
-            d.absent = Some(Absent::Missing(sentence.into()));
+            d.absent = Some(Absent::Missing(reason.into()));
         });
-        wrong(&other, "device", sentence, &mend);
+        wrong(&other, "device", reason, &fix);
     }
 }
 
@@ -430,27 +430,27 @@ fn what_lies_between() {
         stack.stacked = true;
         stack.streams = Some(8);
     };
-    let anew = [
+    let recreate = [
         "umount /dev/mapper/geheim",
         "dsmctl remove geheim",
         "dsmctl create geheim DEV",
     ];
     let crypt = of(|b| b.stack.as_mut().unwrap().losing.push("dm-3".into()));
-    wrong(&crypt, "below", "dm-3 between it and nvme7n1", &anew);
+    wrong(&crypt, "below", "dm-3 between it and nvme7n1", &recreate);
     let raid = of_device(move |d| {
         let b = d.below.as_mut().unwrap();
         stack(b);
         b.stack.as_mut().unwrap().barring.push("md0 (raid1)".into());
     });
-    wrong(&raid, "below", "is md0 (raid1), above which", &anew);
+    wrong(&raid, "below", "is md0 (raid1), above which", &recreate);
     let unnamed = of_device(move |d| {
         let b = d.below.as_mut().unwrap();
         stack(b);
         b.status.source = "stacked".into();
         b.status.layout = "none".into();
     });
-    wrong(&unnamed, "below", "not named when the device was made", &anew);
-    wrong(&unnamed, "streams", "does not tell of any", &[]);
+    wrong(&unnamed, "below", "not named when the device was made", &recreate);
+    wrong(&unnamed, "streams", "does not report any", &[]);
     let volume = of_device(move |d| {
         let b = d.below.as_mut().unwrap();
         stack(b);
@@ -495,9 +495,9 @@ fn streams_and_table() {
 
 #[test]
 fn streams_that_the_drive_affords() {
-    let mends = |d: &Diagnosis| -> Vec<String> {
-        let mend = find(d, "streams").mend.iter();
-        mend.map(|m| Ink::plain().write(m)).collect()
+    let fixes = |d: &Diagnosis| -> Vec<String> {
+        let fix = find(d, "streams").fix.iter();
+        fix.map(|m| Ink::plain().write(m)).collect()
     };
     let hint = |d: &Diagnosis| find(d, "streams").hint.as_ref().map(|h| Ink::plain().write(h));
     let of = |policy: &str, found: Option<Affords>| {
@@ -523,30 +523,30 @@ fn streams_that_the_drive_affords() {
         "which hold 17 erase units of a drive that has 170 to spare",
     );
     assert_eq!(
-        mends(&greedy),
+        fixes(&greedy),
         [
             "dsmctl set geheim policy life",
             "dsmctl set geheim groups 2",
             "dsmctl set geheim streams 4"
         ]
     );
-    assert_eq!(hint(&greedy).unwrap(), "what nvme7n1 tells");
+    assert_eq!(hint(&greedy).unwrap(), "what nvme7n1 reports");
     let none = of("dsm", Some(affords(Layout::None, 3)));
-    assert_eq!(mends(&none), ["dsmctl set geheim policy none"]);
+    assert_eq!(fixes(&none), ["dsmctl set geheim policy none"]);
 
     let idle = of("none", Some(affords(Layout::Life(2), 171)));
     note(&idle, "streams", "not stamped");
     let set = ["policy life", "groups 2", "streams 4"].map(|f| format!("dsmctl set geheim {f}"));
-    assert_eq!(mends(&idle), set);
+    assert_eq!(fixes(&idle), set);
     let rightly = of("none", Some(affords(Layout::None, 3)));
     right(&rightly, "streams", "not stamped");
-    assert_eq!(hint(&rightly).unwrap(), "what nvme7n1 tells");
+    assert_eq!(hint(&rightly).unwrap(), "what nvme7n1 reports");
     let unknown = of("none", Some(Affords::new(Layout::None, None, "silence".into())));
     note(&unknown, "streams", "not stamped");
-    assert!(mends(&unknown).is_empty());
+    assert!(fixes(&unknown).is_empty());
     let discards = of_device(|d| d.below.as_mut().unwrap().status.policy = "none".into());
     right(&discards, "streams", "not stamped");
-    assert!(mends(&discards).is_empty());
+    assert!(fixes(&discards).is_empty());
 }
 
 #[test]
@@ -567,8 +567,8 @@ fn file_system_and_directory() {
     );
     note(&of("f2fs"), "filesystem", "f2fs");
     assert_eq!(of("ext4").status(), 0);
-    let sentence = "/srv/geheim/data: it is on sda (8:0), not on the dsm device";
-    let wrong_place = of_device(|d| d.dbpath = Some(Err(Misplaced::Wrong(sentence.into()))));
+    let reason = "/srv/geheim/data: it is on sda (8:0), not on the dsm device";
+    let wrong_place = of_device(|d| d.dbpath = Some(Err(Misplaced::Wrong(reason.into()))));
     wrong(
         &wrong_place,
         "dbpath",
@@ -619,7 +619,7 @@ fn the_agent() {
             f.devices[0].agent = None;
             f.devices[0].silent = Some(none.into());
             runs(f);
-            f.devices[0].trouble = Some(Trouble {
+            f.devices[0].last_error = Some(LastError {
                 at: 0,
                 level: LogLevel::Warn,
                 message: "waiting".into(),
@@ -666,15 +666,15 @@ fn the_agent() {
         "dsmd",
         "dsmd 0.0.9 serves it",
     );
-    let trouble = of_device(|d| {
-        d.trouble = Some(Trouble {
+    let last_error = of_device(|d| {
+        d.last_error = Some(LastError {
             at: time::now().as_secs() - 7200,
             level: LogLevel::Error,
             message: "cannot write the state file".into(),
             reason: None,
         });
     });
-    note(&trouble, "trouble", "2 h ago: cannot write the state file");
+    note(&last_error, "last_error", "2 h ago: cannot write the state file");
 }
 
 #[test]
@@ -798,12 +798,12 @@ fn boundaries_and_discards() {
     ] {
         let asked = coarse(128 << 10, table);
         note(&asked, "discard", says);
-        let mend: Vec<String> = find(&asked, "discard")
-            .mend
+        let fix: Vec<String> = find(&asked, "discard")
+            .fix
             .iter()
             .map(|m| Ink::plain().write(m))
             .collect();
-        assert_eq!(mend, ["dsmctl probe-discard geheim"]);
+        assert_eq!(fix, ["dsmctl probe-discard geheim"]);
     }
     right(
         &coarse(16 << 10, "259:0 0 2 policy dsm"),
@@ -834,13 +834,13 @@ fn boundaries_and_discards() {
         d.agent.as_mut().unwrap().discard = None;
         d.below.as_mut().unwrap().status.discard.state = "off".into();
     });
-    note(&not, "discard", "off: the drive copies along");
-    let mend: Vec<String> = find(&not, "discard")
-        .mend
+    note(&not, "discard", "off: the drive keeps copying");
+    let fix: Vec<String> = find(&not, "discard")
+        .fix
         .iter()
         .map(|m| Ink::plain().write(m))
         .collect();
-    assert_eq!(mend, ["dsmctl free /srv/geheim/data"]);
+    assert_eq!(fix, ["dsmctl free /srv/geheim/data"]);
     let server = agent(|a| {
         a.server = Some(ServerInfo {
             address: "mongodb://geheim".into(),
@@ -870,7 +870,7 @@ fn a_report_has_no_names() {
         f.published = Err("no /run/geheim".into());
         let d = &mut f.devices[0];
         d.dbpath = Some(Err(Misplaced::Wrong("geheim is not there".into())));
-        d.trouble = Some(Trouble {
+        d.last_error = Some(LastError {
             at: 1,
             level: LogLevel::Warn,
             message: "skipped".into(),
@@ -913,12 +913,12 @@ fn a_report_has_no_names() {
     }
     let plain = faulty.text(&Ink::plain());
     assert!(
-        plain.contains("geheim2: there is none") && plain.contains("mend:"),
+        plain.contains("geheim2: there is none") && plain.contains("fix:"),
         "{plain}"
     );
     for line in plain
         .lines()
-        .filter(|l| !l.contains("mend:") && !l.contains("then:"))
+        .filter(|l| !l.contains("fix:") && !l.contains("then:"))
     {
         assert!(line.chars().count() <= 80, "{line}");
         assert!(!line.chars().any(char::is_control), "{line:?}");
@@ -942,7 +942,7 @@ fn the_programs_form() {
     assert_eq!(drive["values"]["write_amplification"], 1.5);
     assert_eq!(of("streams")["values"]["written"][1]["bytes"], 400_000 * 512);
     assert_eq!(of("boundaries")["level"], "wrong");
-    assert_eq!(of("boundaries")["mend"][0], "dsmctl boundary move geheim");
+    assert_eq!(of("boundaries")["fix"][0], "dsmctl boundary move geheim");
     assert_eq!(of("checkpoints")["values"]["age_ms"], 41250);
 }
 

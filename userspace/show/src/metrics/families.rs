@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Every metric: its name, type, labels, what it tells, and where its values are found.
+//! Every metric: its name, type, labels, what it means, and where its values are found.
 //! Documentation/metrics.md is made of this.
 
 use crate::host::Host;
@@ -81,8 +81,10 @@ fn disk(s: &Sample, value: impl Fn(&DiskStat) -> f64) -> Vec<Value> {
 }
 
 fn media(s: &Sample, value: impl Fn(&Media) -> u128) -> Vec<Value> {
-    let told = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
-    told.map(|m| (vec![m.drive.clone()], value(m) as f64)).collect()
+    let reported = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
+    reported
+        .map(|m| (vec![m.drive.clone()], value(m) as f64))
+        .collect()
 }
 
 fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
@@ -428,14 +430,14 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "The database's server",
-        about: "Where dsm-mongo asks it; the counters once it has told them.",
+        about: "Where dsm-mongo asks it; the counters once it has reported them.",
         families: &[
             gauge("dsm_server_up", "Whether the database's server answers.", |s| {
                 server(s, |i| is(i.connected))
             }),
             gauge(
                 "dsm_server_catalog",
-                "Whether the server tells which file is whose.",
+                "Whether the server reports which file is whose.",
                 |s| server(s, |i| is(i.catalog)),
             ),
             counter(

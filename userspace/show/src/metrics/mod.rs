@@ -8,7 +8,7 @@ mod page;
 
 use std::fmt::Write as _;
 
-use crate::snapshot::{Snapshot, Trouble};
+use crate::snapshot::{Snapshot, Unavailable};
 use families::{Family, AGENT_UP, DEVICES, HOST, PUBLISHED};
 pub use page::page;
 
@@ -61,21 +61,21 @@ impl Text {
     }
 }
 
-/// What was published last; or, where there is trouble, that nothing is known now.
-pub fn text(last: Option<&Snapshot>, trouble: Option<&Trouble>) -> String {
+/// What was published last; or, where that is unavailable, that nothing is known now.
+pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> String {
     let mut text = Text::default();
     let devices = last.map_or(&[][..], |s| &s.devices);
-    if let Some(trouble) = trouble {
-        text.line(format_args!("# {}", trouble.to_string().replace('\n', " ")));
+    if let Some(unavailable) = unavailable {
+        text.line(format_args!("# {}", unavailable.to_string().replace('\n', " ")));
     }
     for f in DEVICES.iter().flat_map(|s| s.families) {
         text.head(f);
-        if trouble.is_some() && f.name == AGENT_UP && devices.is_empty() {
+        if unavailable.is_some() && f.name == AGENT_UP && devices.is_empty() {
             text.value(f.name, &[], 0.0);
         }
         for s in devices {
             let device = ("device", s.device.as_str());
-            match trouble {
+            match unavailable {
                 None => text.values(f, Some(device), s),
                 Some(_) if f.name == AGENT_UP => text.value(f.name, &[device], 0.0),
                 Some(_) => {}
@@ -90,7 +90,7 @@ pub fn text(last: Option<&Snapshot>, trouble: Option<&Trouble>) -> String {
     }
     for f in HOST.families {
         text.head(f);
-        if let Some(s) = last.filter(|_| trouble.is_none()) {
+        if let Some(s) = last.filter(|_| unavailable.is_none()) {
             text.values(f, None, &s.host);
         }
     }
@@ -159,7 +159,7 @@ mod tests {
                 last_checkpoint: Some(1.75e9),
             }),
             agent: serde_json::from_value(agent).unwrap(),
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -199,23 +199,23 @@ mod tests {
             device: "d".into(),
             kernel: None,
             agent: None,
-            trouble: None,
+            last_error: None,
         };
         let last = snapshot(vec![sample], Host::default());
-        let trouble = Trouble::Absent("/run/x".into());
-        let values = |last, trouble| -> Vec<String> {
-            let text = text(last, trouble);
+        let unavailable = Unavailable::Absent("/run/x".into());
+        let values = |last, unavailable| -> Vec<String> {
+            let text = text(last, unavailable);
             let lines = text
                 .lines()
                 .filter(|l| !l.starts_with("# HELP") && !l.starts_with("# TYPE"));
             lines.map(str::to_owned).collect()
         };
-        let sentence = "# dsmd does not run: there is no /run/x";
-        assert_eq!(values(None, Some(&trouble)), [sentence, "dsm_agent_up 0"]);
+        let reason = "# dsmd does not run: there is no /run/x";
+        assert_eq!(values(None, Some(&unavailable)), [reason, "dsm_agent_up 0"]);
         assert_eq!(
-            values(Some(&last), Some(&trouble)),
+            values(Some(&last), Some(&unavailable)),
             [
-                sentence,
+                reason,
                 "dsm_agent_up{device=\"d\"} 0",
                 "dsm_snapshot_timestamp_seconds 1750000000"
             ]
@@ -252,7 +252,7 @@ mod tests {
             device: "a\"b".into(),
             kernel,
             agent: None,
-            trouble: None,
+            last_error: None,
         };
         let host = Host {
             own_cpu: 0.25,
@@ -324,7 +324,7 @@ mod tests {
                 device: "d".into(),
                 kernel: Some(kernel),
                 agent: serde_json::from_value(agent(off)).unwrap(),
-                trouble: None,
+                last_error: None,
             };
             shown(vec![sample], Host::default())
         };
@@ -370,7 +370,7 @@ mod tests {
                 device: "d".into(),
                 kernel: None,
                 agent: serde_json::from_value(agent).unwrap(),
-                trouble: None,
+                last_error: None,
             }],
             Host::default(),
         );

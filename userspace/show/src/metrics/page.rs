@@ -12,9 +12,9 @@ All that `dsm-exporter` serves at `/metrics`, for Prometheus. How to get at it, 
 alerts, are in [dashboard.md](dashboard.md); where the figures come from, and how old they
 may be, in [dsmd.rst](dsmd.rst).
 
-Counters begin at zero when what counts them begins anew: those of the target when the
+Counters begin at zero when what counts them restarts: those of the target when the
 device is made, those of dsmd when it starts. Every moment is a time since 1970, not an age,
-so that it tells the same whenever it is looked at: `time() -
+so that it says the same whenever it is looked at: `time() -
 dsm_last_checkpoint_timestamp_seconds` is how long ago the last checkpoint was. What is not
 known is absent, and not 0.
 ";
@@ -33,7 +33,7 @@ fn section<T>(s: &Section<T>, common: &[&str]) -> String {
     });
     let rows: Vec<String> = rows.collect();
     format!(
-        "\n## {}\n\n{}\n\n| name | type | labels | tells |\n|---|---|---|---|\n{}",
+        "\n## {}\n\n{}\n\n| name | type | labels | meaning |\n|---|---|---|---|\n{}",
         s.title,
         s.about,
         rows.concat()

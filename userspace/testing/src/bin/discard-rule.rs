@@ -123,7 +123,7 @@ impl Agent {
         Ok(pages.map(|s| s.sectors).sum())
     }
 
-    /// Until another checkpoint is complete and the one after it is under way.
+    /// Until another checkpoint is complete and the one after it is running.
     fn be_late(&self, dbpath: &Path) -> Result<()> {
         let first = turtle(dbpath);
         let (mut newest, mut before) = (first.clone(), self.written()?);

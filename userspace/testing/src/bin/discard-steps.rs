@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use agent::discard::{Database, Disk, Link, Machine, Owner, Seen, Stretch};
+use agent::discard::{Database, Disk, Link, Machine, Owner, SectorRange, Seen};
 use anyhow::{ensure, Context, Result};
 use base::log;
 use base::pulse::Pulse;
@@ -30,7 +30,15 @@ use show::sample::Look;
 
 /// In the order in which they come; `lists` is in the middle of `read`.
 const CALLS: [&str; 9] = [
-    "on", "ground", "owner", "window", "read", "lists", "settle", "places", "discard",
+    "on",
+    "preconditions",
+    "owner",
+    "window",
+    "read",
+    "lists",
+    "sync",
+    "places",
+    "discard",
 ];
 const WHEN: [&str; 2] = ["before", "after"];
 
@@ -118,8 +126,8 @@ impl Machine for Steps<Disk> {
 }
 
 impl Database for Steps<Disk> {
-    fn ground(&mut self) -> Result<String, String> {
-        step("ground", || self.0.ground())
+    fn preconditions(&mut self) -> Result<String, String> {
+        step("preconditions", || self.0.preconditions())
     }
 
     fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
@@ -135,8 +143,8 @@ impl Database for Steps<Disk> {
         step("read", || self.0.read(&mut each))
     }
 
-    fn settle(&mut self) -> Result<(), String> {
-        step("settle", || self.0.settle())
+    fn sync_dbpath(&mut self) -> Result<(), String> {
+        step("sync", || self.0.sync_dbpath())
     }
 
     fn places(
@@ -144,7 +152,7 @@ impl Database for Steps<Disk> {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, Stretch),
+        emit: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String> {
         step("places", || self.0.places(path, file, ranges, emit))
     }

@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// Counts everything anew.
+/// Restarts all counts.
 fn assert_sound(f: &Flash) {
     let mut valid = vec![0; f.units.len()];
     let mut total = 0;
@@ -180,7 +180,7 @@ fn greedy_takes_the_unit_with_the_fewest_valid_pages() {
         assert_eq!(f.write(page, 0), Work::default());
     }
     assert_eq!(f.write(0, 0), Work::default());
-    // One unit is free, so that room is made: of unit 0 nothing is valid.
+    // One unit is free, so that space is made: of unit 0 nothing is valid.
     assert_eq!(f.write(3, 0), Work { copied: 0, erased: 1 });
     assert_eq!(f.write(1, 0), Work::default());
     // 3 left unit 1 empty, which is the next victim.
@@ -324,7 +324,7 @@ fn streams_may_come_later() {
             assert_eq!(early, late);
         }
     }
-    // Of 33 units 7 are spare: enough for three streams.
+    // Of 33 units 7 are spare units: enough for three streams.
     let mut f = Flash::new(&Config {
         destination: Destination::Stream,
         ..config(26 * 64, 64, 0.25)

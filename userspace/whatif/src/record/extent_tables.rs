@@ -125,7 +125,7 @@ impl ExtentTables {
         let seen = match self.mapper.map(&file, &mut extents) {
             Ok(seen) => seen,
             Err(e) if fiemap::is_unsupported(&e) => {
-                bail!("its file system does not tell where files lie (FIEMAP)")
+                bail!("its file system does not report where files lie (FIEMAP)")
             }
             Err(e) => return Err(e.into()),
         };

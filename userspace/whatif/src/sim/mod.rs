@@ -3,7 +3,7 @@
 //!
 //! The drive's logical pages are those that the trace uses at most at a time,
 //! divided by the fill.  A page of a file keeps its place until it is discarded.
-//! What the load phase writes goes to one stream for every policy unless told
+//! What the load phase writes goes to one stream for every policy unless set
 //! otherwise, so that the policies are compared on the run alone.
 
 pub mod discard;

@@ -118,11 +118,11 @@ fn placement(trace: &Trace, policy: &str) -> Vec<Stream> {
     placement
 }
 
-/// What it is told: writes as they are, discards negative.
+/// What it gets: writes as they are, discards negative.
 #[derive(Default)]
-struct Told(Vec<i64>);
+struct Reported(Vec<i64>);
 
-impl Sink for Told {
+impl Sink for Reported {
     fn write(&mut self, page: u32, _stream: Stream) {
         self.0.push(page.into());
     }
@@ -308,7 +308,7 @@ fn auto_goes_by_the_spare_units() {
     ];
     let trace = random_trace(&names, &[4, 3, 2, 1], 1 << 10, 1 << 13);
     for (op, unit, same) in [
-        // 4096 pages: 512 units of 8 pages, of which 45 % are spare, and so on.
+        // 4096 pages: 512 units of 8 pages, of which 45 % are spare units, and so on.
         (0.45, 8, "life"),
         (0.3, 8, "life:groups=3,streams=5"),
         (0.2, 8, "life:groups=2,streams=4"),
@@ -372,9 +372,9 @@ fn renames_and_deletions() {
     let profile = Profile::of(&trace, &[], &Rules::default()).unwrap();
     // The second rename gives the first page back, and the third file gets it.
     assert_eq!(profile.pages, 2);
-    let mut told = Told::default();
-    place(&trace, &profile, &model(), &spec("none"), &mut told).unwrap();
-    assert_eq!(told.0, [0, 1, -1, 0]);
+    let mut reported = Reported::default();
+    place(&trace, &profile, &model(), &spec("none"), &mut reported).unwrap();
+    assert_eq!(reported.0, [0, 1, -1, 0]);
     // Only the first page's life is known: the last stream has the others.
     assert_eq!(profile.lives.divide(2), [2]);
     assert_eq!(placement(&trace, "oracle"), [7, 8, 8]);

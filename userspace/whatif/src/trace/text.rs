@@ -563,7 +563,7 @@ mod tests {
         let all = sorted(&text);
         assert_eq!(all.len(), 2 * HELD);
         assert!(all.windows(2).all(|w| w[0].0 <= w[1].0));
-        // An error above is told before one below.
+        // An error above is reported before one below.
         let said = parse("dsm-trace,1\n1,W,a,0,0\nx,C\n").unwrap_err().to_string();
         assert_eq!(said, "line 2: a length of 0");
     }

@@ -95,7 +95,7 @@ pub const ALL: [(&str, &str); 16] = [
     ),
     (
         "life",
-        "files of all types by how soon they are written anew: dm-dsm/life.c",
+        "files of all types by how soon they are rewritten: dm-dsm/life.c",
     ),
     ("rules", "the objects of --rules"),
     ("recorded", "the streams that the writes of the trace carry"),

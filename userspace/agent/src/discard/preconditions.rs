@@ -63,7 +63,12 @@ pub(crate) fn is_ext4(mounts: &[Mount], dev: DevNo) -> bool {
 pub fn ext4(proc: &Path, sys: &Path, name: &str) -> Result<(), String> {
     let text = |path: PathBuf| {
         let text = std::fs::read_to_string(&path);
-        text.map_err(|e| format!("cannot tell how the ext4 is mounted: {}: {e}", path.display()))
+        text.map_err(|e| {
+            format!(
+                "cannot determine how the ext4 is mounted: {}: {e}",
+                path.display()
+            )
+        })
     };
     if text(sys.join(name).join("journal_task"))?.trim() == "<none>" {
         return Err("the file system is an ext4 without a journal".into());
@@ -232,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_of_large_units_are_told() {
+    fn drives_of_large_units_are_reported() {
         let tree = Tree::make();
         tree.add("8:0", "sda");
         tree.add("253:0", "dm-0");
