@@ -161,7 +161,7 @@ impl Watch {
         if is_root {
             flags |= WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         }
-        // One that is watched already costs nothing, and cannot be reported apart before.
+        // One that is watched already costs nothing, and cannot be told apart before.
         let full = !is_root && self.watches.len() >= self.most;
         if full && self.failed {
             return;

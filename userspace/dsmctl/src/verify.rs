@@ -130,7 +130,7 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<bool> {
             let disks = several.join(", ");
             ensure!(
                 status.source == "stacked",
-                "{}: it lies on several disks ({disks}), whose counts cannot be reported apart",
+                "{}: it lies on several disks ({disks}), whose counts cannot be separated",
                 a.name
             );
             unmeasured(&device, &disks, Verdict::NotStamped, unstamped(&status, &below))

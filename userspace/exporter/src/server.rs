@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Connections, and and the limit of their number.
+//! Connections, and the limit of their number.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Write};

@@ -141,6 +141,6 @@ fn metrics_are_served() {
     );
     assert!(exporter
         .get("GET /history HTTP/1.1")
-        .contains("\"unavailable\":\"dsmd does not run: "));
+        .contains("\"last_error\":\"dsmd does not run: "));
     drop(run_dir);
 }
