@@ -203,7 +203,7 @@ mod tests {
                 device: "no-such-device".into(),
                 kernel: None,
                 agent: None,
-                unavailable: None,
+                last_error: None,
             };
             let snapshot = Snapshot {
                 protocol: PROTOCOL,
