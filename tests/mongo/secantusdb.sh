@@ -129,7 +129,7 @@ works 'somebody else is there in its place' python3 - <<-'FAKE'
 	    pass
 FAKE
 works 'dsmd does not listen to what is wrong' until_true \
-	'(($(logged "dsm-mongo is not listened to.*etc/passwd.* cannot be a file of the data directory") == 1))'
+	'(($(logged "dropped the connection to dsm-mongo.*etc/passwd.* cannot be a file of the data directory") == 1))'
 works 'and goes on' timeout 60 dsmctl refresh t
 end
 is 'dsmd ends when asked' $? 0

@@ -81,7 +81,7 @@ impl State {
                 return Err(format!("inode {} has the boundary {}", f.ino, f.boundary));
             }
             if !seen.insert(f.ino) {
-                return Err(format!("inode {} comes twice", f.ino));
+                return Err(format!("duplicate inode {}", f.ino));
             }
         }
         Ok(state)
@@ -244,7 +244,7 @@ mod tests {
             ),
             ("8192", "8191", "inode 9 has the boundary 8191"),
             ("8192", "0", "inode 9 has the boundary 0"),
-            ("\"ino\":7", "\"ino\":9", "inode 9 comes twice"),
+            ("\"ino\":7", "\"ino\":9", "duplicate inode 9"),
             ("true", "1", "invalid type: integer `1`, expected a boolean"),
             ("marked", "marched", "unknown field `marched`"),
         ] {

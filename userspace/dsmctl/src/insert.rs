@@ -138,7 +138,7 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
         "segments": lower.as_ref().map_or(1, |l| l.lines.len()), "insert": again,
     });
     crate::print(out, &data, || {
-        format!("{name}: dm-linear is in the place of dsm; the way back:\n{again}\n")
+        format!("{name}: replaced dsm with dm-linear; the way back:\n{again}\n")
     })
 }
 

@@ -150,7 +150,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<Head, Answer>>>
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut buf) {
             Ok(0) if head.is_empty() => return Ok(None),
-            Ok(0) => return Ok(Some(Err(bad("the head of the request has no end")))),
+            Ok(0) => return Ok(Some(Err(bad("incomplete request head")))),
             Ok(n) => head.extend_from_slice(&buf[..n]),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Err(late(&head)))),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

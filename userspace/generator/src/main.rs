@@ -47,7 +47,7 @@ fn generate(args: &[OsString]) -> Result<bool> {
     // The template is installed beside this program's folder.
     let me = std::env::current_exe().context("cannot determine where this program is")?;
     let template = me.ancestors().nth(2).map(|lib| lib.join("system/dsm@.service"));
-    let template = template.context("this program is in no folder")?;
+    let template = template.context("the path of this program has no parent directory")?;
     let table = PathBuf::from(std::env::var_os("DSMTAB").unwrap_or_else(|| TAB.into()));
     let tab = Tab::read(&table, Ok)?;
     for line in &tab.entries {

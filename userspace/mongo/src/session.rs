@@ -140,7 +140,7 @@ async fn listen(read: OwnedReadHalf, files_changed: &Notify) -> Result<()> {
         if std::mem::replace(&mut first, false) {
             match serde_json::from_slice(&line) {
                 Ok(Hello::Dsmd { protocol }) => feed::check_protocol("dsmd", protocol)?,
-                _ => bail!("it does not begin as dsmd does"),
+                _ => bail!("not the protocol of dsmd"),
             }
             continue;
         }

@@ -298,7 +298,7 @@ fn who_goes_is_let_go() {
         let wanted = match text {
             "" => Ok(()),
             t if t.contains('2') => Err("dsmd speaks protocol 2, and 1 is understood"),
-            t if t.contains("GET") => Err("it does not begin as dsmd does"),
+            t if t.contains("GET") => Err("not the protocol of dsmd"),
             _ => Err("a line is not understood"),
         };
         match (ended, wanted) {

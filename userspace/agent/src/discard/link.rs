@@ -401,7 +401,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 return Ok(Sent::All);
             }
             if waited >= STALL_TIMEOUT {
-                return Err("the device does not get done with discards".to_owned().into());
+                return Err("discards timed out on the device".to_owned().into());
             }
             let step = if done { pause - waited } else { POLL_INTERVAL };
             match self

@@ -40,7 +40,7 @@ impl Addr {
             .ok_or_else(|| damaged("the address of a block that is larger than 64 MiB"))?;
         let offset = place
             .filter(|p| p.checked_add(u64::from(size)).is_some_and(|end| end < 1 << 63))
-            .ok_or_else(|| damaged("the address of a block that lies nowhere"))?;
+            .ok_or_else(|| damaged("invalid block address"))?;
         let checksum = u32::try_from(checksum).map_err(|_| damaged("a checksum of more than 32 bits"))?;
         Ok(Some(Self {
             offset,
@@ -197,7 +197,7 @@ mod tests {
             (
                 COOKIE.replacen("8d81", "e8ffffffffffffdf0081", 1),
                 Kind::Damaged,
-                "the address of a block that lies nowhere",
+                "invalid block address",
             ),
         ] {
             let e = refused(&hex, 4096);

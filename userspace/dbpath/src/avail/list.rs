@@ -24,7 +24,7 @@ pub fn parse(data: &[u8], cookie: &Cookie) -> Result<Vec<Range<u64>>, Refusal> {
         both().ok_or_else(|| damaged("a list of free blocks is cut off"))
     };
     if pair()? != (MAGIC, 0) {
-        return Err(damaged("a list of free blocks does not begin as one"));
+        return Err(damaged("invalid header of a list of free blocks"));
     }
     let alloc = u64::from(cookie.alloc);
     let mut extents: Vec<Range<u64>> = Vec::new();
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(why(&[]), damaged("a list of free blocks is cut off"));
         assert_eq!(
             why(&[(4096, 4096), (0, 1)]),
-            damaged("a list of free blocks does not begin as one")
+            damaged("invalid header of a list of free blocks")
         );
         assert_eq!(
             why(&[(MAGIC, 0), (0, 2)]),

@@ -212,7 +212,7 @@ impl<R: Read> Listener<R> {
                 check_text("the server's address", &address)?;
                 Ok((listener, address))
             }
-            _ => wrong("it does not begin as dsm-mongo does"),
+            _ => wrong("not the protocol of dsm-mongo"),
         }
     }
 
@@ -463,7 +463,7 @@ mod tests {
             "dsm-mongo speaks protocol 2, and 1 is understood: are dsmd and dsm-mongo of one version?"
         );
         for strange in ["\n", "{}\n", "SSH-2.0-OpenSSH\n", "{\"dsmd\":{\"protocol\":1}}\n"] {
-            assert_eq!(all(strange).unwrap_err(), "it does not begin as dsm-mongo does");
+            assert_eq!(all(strange).unwrap_err(), "not the protocol of dsm-mongo");
         }
     }
 

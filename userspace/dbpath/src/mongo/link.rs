@@ -28,7 +28,7 @@ use base::log;
 const LOOK: Duration = Duration::from_secs(2);
 /// After one that was not understood.
 const PROTOCOL_ERROR_BACKOFF: Duration = Duration::from_secs(60);
-/// Between two things that are heard: who talks without end is not listened to all the time.
+/// Between two things that are heard: who sends without end is not read all the time.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
 /// After a catalog, upon which all files are looked at.
 const LONG_READ_INTERVAL: Duration = Duration::from_secs(1);
@@ -238,7 +238,7 @@ impl Shared {
         if state.complaint != reason {
             log!(
                 Warn,
-                "dsm-mongo is not listened to; going on by names and by what is written",
+                "dropped the connection to dsm-mongo; going on by names and by what is written",
                 reason = reason
             );
             reason.clone_into(&mut state.complaint);

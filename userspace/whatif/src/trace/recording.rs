@@ -409,7 +409,7 @@ impl<R: Read> Reader<R> {
                 .map(|(o, s)| Extent::new(o, s, length));
             let both = e.and_then(|e| ends(e.offset, length).zip(ends(e.start, length)));
             let (Some(e), Some(both)) = (e, both) else {
-                return Err(self.damaged("an extent lies nowhere"));
+                return Err(self.damaged("invalid extent"));
             };
             (offset, start) = both;
             extents.push(e);
@@ -431,7 +431,7 @@ impl<R: Read> Reader<R> {
             self.number()?;
         }
         let sector = apply(self.sector, difference).filter(|s| ends(*s, sectors).is_some());
-        let sector = sector.ok_or_else(|| self.damaged("a sector lies nowhere"))?;
+        let sector = sector.ok_or_else(|| self.damaged("invalid sector"))?;
         self.sector = sector + sectors;
         self.events += 1;
         self.wait(Waiting::Io {
@@ -463,7 +463,7 @@ impl<R: Read> Reader<R> {
                 .and_then(|s| s.checked_add(length))
                 .filter(|e| *e <= file_size);
             let (Some(start), Some(end), true) = (start, end, length > 0) else {
-                return Err(self.damaged("a free extent lies nowhere"));
+                return Err(self.damaged("invalid free extent"));
             };
             list.extents.push(start..end);
             at = end;
@@ -888,7 +888,7 @@ mod tests {
         assert!(parse(&bytes)
             .unwrap_err()
             .to_string()
-            .ends_with("a free extent lies nowhere"));
+            .ends_with("invalid free extent"));
     }
 
     #[test]
