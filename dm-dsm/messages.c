@@ -31,7 +31,8 @@ static int dsm_message_begin(struct dsm *d, unsigned int argc, char **argv,
 	int r;
 
 	if (!full && strcasecmp(argv[1], "update"))
-		return dsm_refuse(d, -EINVAL, "begin: Invalid kind '%s', must be full or update", argv[1]);
+		return dsm_refuse(d, -EINVAL, "begin: Invalid kind '%s', must be full or update",
+				  argv[1]);
 	if (argc != (full ? 3 : 4))
 		return dsm_refuse(d, -EINVAL, "Usage: %s", DSM_BEGIN_FORM);
 	if (kstrtou64(argv[2], 10, &sectors) || sectors != d->ti->len)

@@ -265,7 +265,7 @@ static int dsm_parse_features(struct dm_target *ti, struct dm_arg_set *as,
 {
 	static const struct dm_arg words[] = {
 		{ 0, 2 * (DSM_NR_FEATURES + 1),
-		  "Invalid number of feature arguments: must be even, at most 32, and all present" },
+		  "Invalid number of feature arguments: must be even, at most 32, all present" },
 	};
 	unsigned int nr, seen = 0;
 	int r;

@@ -120,8 +120,8 @@ static int dsm_upload_own(struct dsm *d, const char *word)
 	u64 number;
 
 	if (kstrtou64(word, 10, &number) || !number)
-		return dsm_refuse(d, -EINVAL, "Invalid upload number '%s', must be the one from begin",
-				  word);
+		return dsm_refuse(d, -EINVAL,
+				  "Invalid upload number '%s', must be the one from begin", word);
 	if (!d->upload || d->upload->number != number)
 		return dsm_upload_not_there(d, number);
 	d->upload->heard = jiffies;
@@ -377,7 +377,8 @@ static int dsm_record_extent(struct dsm *d, const char *word)
 	extent.sectors = min(extent.sectors, most - extent.offset);
 
 	if (upload->nr >= dsm_limits.extents)
-		return dsm_refuse(d, -EINVAL, "file %llu: Too many extents in upload (at most %u)", id,
+		return dsm_refuse(d, -EINVAL,
+				  "file %llu: Too many extents in upload (at most %u)", id,
 				  dsm_limits.extents);
 	if (dsm_stage_extent(upload, &extent))
 		return dsm_refuse(d, -ENOMEM, "Cannot allocate %u extents", upload->nr + 1);
@@ -420,7 +421,8 @@ static int dsm_add_record(struct dsm *d, unsigned int argc, char **argv)
 	int r;
 
 	if (!record)
-		return dsm_refuse(d, -EINVAL, "Unknown record '%s', must be file, extents, stamp or drop",
+		return dsm_refuse(d, -EINVAL,
+				  "Unknown record '%s', must be file, extents, stamp or drop",
 				  argv[0]);
 	if (argc < record->words)
 		return dsm_refuse(d, -EINVAL, "Usage: %s", record->form);

@@ -14,7 +14,7 @@ refused 'no start' 'Invalid argument count: device and start sector required' cr
 refused 'a start that is not a number' 'Invalid start sector' create "$disk" x
 refused 'a device that is not there' 'Cannot open underlying device' create /dev/nothing 0
 refused 'an odd number of feature words' 'must be even' create "$disk" 0 1 policy
-refused 'too few feature words' 'and all present' create "$disk" 0 4 policy dsm
+refused 'too few feature words' 'all present' create "$disk" 0 4 policy dsm
 refused 'more words than stated' 'Too many arguments (see <#feature words>)' create "$disk" 0 2 policy dsm groups 3
 refused 'an unknown feature' 'Unknown feature' create "$disk" 0 2 colour red
 refused 'a feature twice' 'Duplicate feature' create "$disk" 0 4 groups 3 groups 4
