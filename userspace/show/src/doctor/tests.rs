@@ -200,8 +200,8 @@ this machine
   ok     module         dm_dsm is loaded, with version 1.0.0 of the target
 
 geheim
-  ok     drive          nvme7n1 places data by stream (FDP) in 8 streams,
-                        which erases units of 64 MiB
+  ok     drive          nvme7n1 places data by stream (FDP) in 8 streams, which
+                        erases units of 64 MiB
   ok     below          it lies on nvme7n1
   ok     streams        policy dsm uses 8 of 8
   ok     table          it knows of 12 files, in 310 extents (pieces)
