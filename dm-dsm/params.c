@@ -8,7 +8,6 @@
 #include "params.h"
 #include "streams.h"
 
-static const char * const dsm_policies[] = { "none", "file", "boundary", "dsm", "life", NULL };
 static const char * const dsm_predictions[] = { "off", "predicted", "computed", "literal", NULL };
 static const char * const dsm_ranges[] = { "written", "region", NULL };
 static const char * const dsm_foreigns[] = { "keep", "override", "class", NULL };
@@ -52,7 +51,7 @@ struct dsm_feature {
 	}
 
 static const struct dsm_feature dsm_features[] = {
-	DSM_WORDS(policy, dsm_policies, DSM_POLICY_DSM, "none, file, boundary, dsm or life"),
+	DSM_WORDS(policy, dsm_policy_names, DSM_POLICY_DSM, DSM_POLICY_NAMES),
 	DSM_NUMBER(groups, DSM_MIN_GROUPS, DSM_MAX_GROUPS, false, 3,
 		   "a number from 2 to 16"),
 	DSM_NUMBER(alpha, DSM_MIN_ALPHA, DSM_MAX_ALPHA, true, DSM_AUTO,
@@ -171,9 +170,4 @@ size_t dsm_params_emit(const struct dsm_params *params, char before, char betwee
 			DMEMIT("%u", value);
 	}
 	return sz;
-}
-
-const char *dsm_policy_name(enum dsm_policy_id policy)
-{
-	return dsm_policies[policy];
 }

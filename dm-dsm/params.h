@@ -8,7 +8,7 @@
 #include <linux/device-mapper.h>
 #include <linux/types.h>
 
-#include "policies.h"
+#include "policies/policies.h"
 
 #define DSM_AUTO U16_MAX
 
@@ -64,7 +64,5 @@ int dsm_params_set(struct dsm_params *params, const char *name,
  */
 size_t dsm_params_emit(const struct dsm_params *params, char before, char between,
 		       char *result, size_t sz, unsigned int maxlen);
-
-const char *dsm_policy_name(enum dsm_policy_id policy);
 
 #endif

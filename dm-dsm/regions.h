@@ -14,7 +14,7 @@
 #include <linux/percpu.h>
 #include <linux/types.h>
 
-#include "policies.h"
+#include "policies/policies.h"
 #include "streams.h"
 
 #define DSM_NO_BOUNDARY		U32_MAX

@@ -86,7 +86,7 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 	}
 
 	DMEMIT("version 1 policy %s layout %s groups %u device_streams %u source %s streams %u",
-	       dsm_policy_name(d->params.policy), dsm_policy_name(d->layout.policy),
+	       dsm_policy_names[d->params.policy], dsm_policy_names[d->layout.policy],
 	       d->layout.groups, d->device_streams, dsm_source_name(d), d->layout.used);
 	DMEMIT(" files %u regions %u extents %u generation %llu windows %llu window_ms %lld",
 	       map ? map->nr_files : 0, nr_regions, map ? map->nr_extents : 0,

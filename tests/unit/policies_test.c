@@ -12,7 +12,7 @@
 #include <linux/int_log.h>
 #include <linux/limits.h>
 
-#include "../../dm-dsm/policies.h"
+#include "../../dm-dsm/policies/policies.h"
 
 /* The one of kernels that have none, beside the simulator's */
 #define fls(value) fls64(value)

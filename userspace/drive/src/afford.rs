@@ -360,13 +360,13 @@ mod tests {
     #[test]
     fn streams_as_the_kernel_lays_them_out() {
         use kernel::class::Class;
-        use kernel::layout::Plan;
+        use policies::layout::Plan;
 
         let used = |l: Layout| {
             let plan = Plan::new(l.policy(), l.groups().unwrap_or(1), 1, l.streams());
-            assert_eq!(plan.groups, l.groups().unwrap_or(1));
+            assert_eq!(plan.groups(), l.groups().unwrap_or(1));
             let group = |n| (n > 0).then_some(n);
-            let of = |class| (0..=plan.groups).map(move |n| plan.stream(class, group(n)));
+            let of = |class| (0..=plan.groups()).map(move |n| plan.stream(class, group(n)));
             let mut all: Vec<u32> = Class::ALL.into_iter().flat_map(of).map(|n| n.max(1)).collect();
             all.sort_unstable();
             all.dedup();

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use base::sizes;
@@ -319,7 +320,7 @@ pub struct Create {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Features {
     /// How streams are assigned [default: as the drive affords, see --groups]
-    #[arg(long, value_parser = ["none", "file", "boundary", "dsm", "life"])]
+    #[arg(long, value_parser = PossibleValuesParser::new(policies::names()))]
     pub policy: Option<String>,
     /// K, groups of hotness [kernel: 3], or auto
     ///

@@ -11,7 +11,7 @@ use crate::show::file_names;
 use base::wake::Signals;
 use dsmctl::cli::{Output, Top};
 use kernel::device::{Device, Target};
-use kernel::layout::{self, Layout};
+use policies::layout::{self, Layout};
 use show::top::{Frame, Look};
 
 /// Puts the cursor home and clears what is below it.

@@ -9,7 +9,6 @@ pub mod devno;
 pub mod dm;
 pub mod exchange;
 pub mod kmsg;
-pub mod layout;
 pub mod lvm;
 pub mod memory;
 pub mod module;

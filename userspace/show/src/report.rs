@@ -11,8 +11,8 @@ use agent::control::{FileInfo, Info};
 use base::sizes;
 pub use base::text::printable;
 use drive::below::Affords;
-use kernel::layout::{self, Layout};
 use kernel::reply::{Checkpoint, Region, Status, StreamCount, TableLine};
+use policies::layout::{self, Layout};
 
 /// Bytes in a MiB, as f64.
 const MIB: f64 = 1_048_576.0;

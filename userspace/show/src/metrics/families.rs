@@ -9,8 +9,8 @@ use agent::control::{DiscardInfo, Info};
 use dbpath::mongo::ServerInfo;
 use drive::diskstat::DiskStat;
 use drive::media::Media;
-use kernel::layout::{self, Layout};
 use kernel::reply::{Discard, Status};
+use policies::layout::{self, Layout};
 
 /// The values of a family's own labels, and the metric's.
 pub(super) type Value = (Vec<String>, f64);

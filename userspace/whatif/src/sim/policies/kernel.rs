@@ -10,9 +10,9 @@ use crate::sim::files::{File, Files};
 use crate::trace::FileNo;
 use drive::afford::Layout;
 use kernel::class::Class;
-use kernel::layout::Plan;
+use policies::layout::Plan;
 
-/// dm-dsm/policies.h
+/// dm-dsm/policies/policies.h
 mod ffi {
     pub(super) const GROUP_PRIMARY: u8 = 255;
 
@@ -57,7 +57,7 @@ mod ffi {
         group: [u8; BINS],
     }
 
-    // As in shim/sizes.c.
+    // As in policies/shim/sizes.c.
     const _: () = assert!(size_of::<FileWindow>() == 72 && size_of::<Life>() == 5528);
 
     extern "C" {
@@ -100,14 +100,14 @@ pub(super) enum KernelPolicy {
 }
 
 impl KernelPolicy {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::File => "file",
-            Self::Boundary => "boundary",
-            Self::Dsm => "dsm",
-            Self::Life => "life",
-        }
+    const ALL: [Self; 5] = [Self::None, Self::File, Self::Boundary, Self::Dsm, Self::Life];
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        policies::names()[self as usize]
     }
 }
 
@@ -188,7 +188,7 @@ impl Kernel {
         let streams = features.streams(streams);
         let plan = Plan::new(features.policy.name(), features.groups, 1, u32::from(streams));
         let policy = match features.policy {
-            KernelPolicy::Boundary | KernelPolicy::Dsm if plan.groups < 2 => KernelPolicy::File,
+            KernelPolicy::Boundary | KernelPolicy::Dsm if plan.groups() < 2 => KernelPolicy::File,
             policy => policy,
         };
         Self {
@@ -196,8 +196,8 @@ impl Kernel {
             params: ffi::Params {
                 policy: policy as u32,
                 prediction: features.prediction as u32,
-                groups: plan.groups,
-                alpha: features.alpha.unwrap_or(plan.groups.max(2)),
+                groups: plan.groups(),
+                alpha: features.alpha.unwrap_or(plan.groups().max(2)),
                 threshold1: features.threshold1,
                 threshold2: features.threshold2,
                 primary_filter: features.primary_filter,

@@ -74,7 +74,7 @@ pub const ALL: [(&str, &str); 16] = [
     ("none", "the drive without streams"),
     ("file", "DSM paper, sec. 3.1: a stream for each type of file"),
     ("boundary", "DSM paper, Fig. 4"),
-    ("dsm", "DSM paper, Figs. 7 and 9: dm-dsm/policies.c"),
+    ("dsm", "DSM paper, Figs. 7 and 9: dm-dsm/policies/policies.c"),
     (
         "per-file",
         "DSM paper, sec. 3.2: a stream for each file while streams last",
@@ -95,7 +95,7 @@ pub const ALL: [(&str, &str); 16] = [
     ),
     (
         "life",
-        "files of all types by how soon they are rewritten: dm-dsm/life.c",
+        "files of all types by how soon they are rewritten: dm-dsm/policies/life.c",
     ),
     ("rules", "the objects of --rules"),
     ("recorded", "the streams that the writes of the trace carry"),
@@ -104,9 +104,18 @@ pub const ALL: [(&str, &str); 16] = [
     ("autostream", "autostream-sfr"),
 ];
 
+/// As an error message lists them.
+fn names() -> String {
+    let names = ALL.iter().map(|(name, _)| *name);
+    names
+        .filter(|name| *name != "autostream")
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("there is no policy '{0}'; there are auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq, filestream, per-object, life, rules, recorded and oracle")]
+    #[error("there is no policy '{0}'; there are {list}", list = names())]
     Name(String),
     #[error("policy {0} has no feature '{1}'")]
     Feature(String, String),
@@ -208,10 +217,6 @@ impl FromStr for Spec {
         let (name, features) = text.split_once(':').unwrap_or((text, ""));
         let mut kind = match name {
             "auto" => PolicyKind::Auto,
-            "none" => PolicyKind::Kernel(Features::of(KernelPolicy::None)),
-            "file" => PolicyKind::Kernel(Features::of(KernelPolicy::File)),
-            "boundary" => PolicyKind::Kernel(Features::of(KernelPolicy::Boundary)),
-            "dsm" => PolicyKind::Kernel(Features::of(KernelPolicy::Dsm)),
             "per-file" => PolicyKind::PerFile,
             "f2fs" => PolicyKind::Extension,
             "autostream" | "autostream-sfr" => PolicyKind::AutoStreamSfr { decay: None },
@@ -221,11 +226,13 @@ impl FromStr for Spec {
                 modules: Modules::All,
             },
             "per-object" => PolicyKind::PerObject,
-            "life" => PolicyKind::Kernel(Features::of(KernelPolicy::Life)),
             "rules" => PolicyKind::Rules,
             "recorded" => PolicyKind::Recorded,
             "oracle" => PolicyKind::Oracle,
-            _ => return Err(SpecError::Name(name.to_owned())),
+            _ => match KernelPolicy::named(name) {
+                Some(policy) => PolicyKind::Kernel(Features::of(policy)),
+                None => return Err(SpecError::Name(name.to_owned())),
+            },
         };
         for feature in features.split(',').filter(|f| !f.is_empty()) {
             let (key, value) = feature.split_once('=').unwrap_or((feature, ""));

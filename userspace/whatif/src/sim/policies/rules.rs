@@ -11,8 +11,8 @@ use crate::flash::PAGE;
 use crate::sim::files::Files;
 use crate::trace::FileNo;
 use dbpath::rules::{Role, Rules};
-use kernel::layout::Plan;
 use kernel::table::StreamStamp;
+use policies::layout::Plan;
 
 /// The streams of a file: of its parts, and of the rest.
 struct Streams {

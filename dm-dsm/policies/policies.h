@@ -2,9 +2,8 @@
 /*
  * Placement policies: pure functions on an array of window statistics.
  *
- * Nothing here knows of bios, devices or locks, and nothing allocates.  The
- * file pair is compiled into the module and, unchanged, into userspace for the
- * simulator.  Figures and equations are those of the DSM paper.
+ * Nothing here knows of bios, devices or locks, and nothing allocates.  This
+ * folder is compiled into the module and, unchanged, into userspace.  Figures and equations are those of the DSM paper.
  */
 #ifndef DSM_POLICIES_H
 #define DSM_POLICIES_H
@@ -40,6 +39,7 @@ enum dsm_side {
 	DSM_NR_SIDES
 };
 
+/* Named in policies.c. */
 enum dsm_policy_id {
 	DSM_POLICY_NONE,
 	DSM_POLICY_FILE,
@@ -48,6 +48,10 @@ enum dsm_policy_id {
 	DSM_POLICY_LIFE,	/* not of the paper: see life.c */
 	DSM_NR_POLICIES
 };
+
+#define DSM_POLICY_NAMES	"none, file, boundary, dsm or life"
+
+extern const char * const dsm_policy_names[DSM_NR_POLICIES + 1];	/* up to NULL */
 
 enum dsm_prediction {
 	DSM_PREDICT_OFF,	/* the group just computed */

@@ -3,9 +3,12 @@
 //! ("Streams and hints"), so that people need not look it up.
 
 use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
 
-use crate::class::Class;
-use crate::reply::{Status, TableLine};
+use kernel::class::Class;
+use kernel::reply::{Status, TableLine};
+
+use crate::number;
 
 /// What the status line and the table line say of the layout.
 #[derive(Clone, Copy, Debug)]
@@ -19,113 +22,66 @@ pub struct Layout<'a> {
     pub last: u32,
 }
 
-/// The stream of each class, as the kernel lays them out; of collections and
-/// indexes, that of group 1.
+/// `struct dsm_layout`
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    pub groups: u32,
-    pub other: u32,
-    pub journal: u32,
-    pub oplog: u32,
-    pub primary: u32,
-    pub collection: u32,
-    pub index: u32,
-    /// The groups are of files of all types.
-    pub by_life: bool,
+struct Raw {
+    policy: u32,
+    groups: u32,
+    used: u32,
+    other: u8,
+    journal: u8,
+    oplog: u8,
+    primary: u8,
+    collection: u8,
+    index: u8,
+    greatest: u8,
+    hints: bool,
+    by_life: bool,
 }
 
-impl Plan {
-    /// Nothing is stamped.
-    const NONE: Self = Self {
-        groups: 1,
-        other: 0,
-        journal: 0,
-        oplog: 0,
-        primary: 0,
-        collection: 0,
-        index: 0,
-        by_life: false,
-    };
+/// `union dsm_stamp`
+#[repr(C)]
+struct Stamp {
+    hint: u8,
+    stream: u8,
+}
 
+// As in shim/sizes.c.
+const _: () = assert!(size_of::<Raw>() == 24 && size_of::<Stamp>() == 2);
+
+extern "C" {
+    fn dsm_layout_init(layout: *mut Raw, policy: u32, groups: u32, base: u32, last: u32, hints: bool);
+    fn dsm_layout_stamp(layout: *const Raw, class: u32, group: u8) -> Stamp;
+}
+
+/// `DSM_GROUP_PRIMARY`
+const GROUP_PRIMARY: u8 = 255;
+
+/// Which class and group gets which stream: the module's own layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan(Raw);
+
+impl Plan {
     /// `policy` with at most `groups` groups on the streams `base` to `last`.
     pub fn new(policy: &str, groups: u32, base: u32, last: u32) -> Self {
-        let count = (last + 1).saturating_sub(base);
-        if policy == "none" || count < 2 {
-            return Self::NONE;
-        }
-        if policy == "life" {
-            return Self::life(groups, base, count);
-        }
-        let asked = match policy {
-            "dsm" => groups,
-            "boundary" => 2,
-            _ => 1,
-        };
-        let groups = if count >= 4 { asked.min((count - 2) / 2) } else { 1 };
-        let mut next = base;
-        let other = next;
-        if count > 3 {
-            next += 1;
-        }
-        let journal = next;
-        next += 1;
-        let collection = next;
-        if count > 2 {
-            next += groups;
-        }
-        let index = next;
-        next += groups;
-        let mut own = || {
-            let stream = if next <= last { next } else { journal };
-            next += u32::from(next <= last);
-            stream
-        };
-        Self {
-            groups,
-            other,
-            journal,
-            collection,
-            index,
-            primary: if policy == "dsm" && groups > 1 {
-                own()
-            } else {
-                journal
-            },
-            oplog: own(),
-            by_life: false,
-        }
+        let mut raw = MaybeUninit::uninit();
+        // SAFETY: the function writes the whole of the structure, and keeps no pointer.
+        Self(unsafe {
+            dsm_layout_init(raw.as_mut_ptr(), number(policy), groups, base, last, false);
+            raw.assume_init()
+        })
     }
 
-    fn life(groups: u32, base: u32, count: u32) -> Self {
-        let journal = base + u32::from(count > 3);
-        let first = journal + 1;
-        Self {
-            groups: groups.min(base + count - first),
-            other: base,
-            journal,
-            oplog: first,
-            primary: first,
-            collection: first,
-            index: first,
-            by_life: true,
-        }
+    pub fn groups(&self) -> u32 {
+        self.0.groups
     }
 
     /// The stream of a group, `None` for the group of primary indexes.
     pub fn stream(&self, class: Class, group: Option<u32>) -> u32 {
-        let of = |first: u32| match group {
-            Some(group) if first > 0 => first + group.saturating_sub(1),
-            Some(_) => 0,
-            None => self.primary,
-        };
-        match class {
-            Class::Collection => of(self.collection),
-            Class::Index | Class::Primary => of(self.index),
-            Class::Journal => self.journal,
-            Class::Oplog if self.by_life => of(self.oplog),
-            Class::Oplog => self.oplog,
-            Class::Other => self.other,
-        }
+        let group = group.map_or(GROUP_PRIMARY, |g| g.max(1) as u8);
+        // SAFETY: the function reads the structure, which outlives the call.
+        u32::from(unsafe { dsm_layout_stamp(&self.0, class as u32, group) }.stream)
     }
 }
 
@@ -145,26 +101,28 @@ impl<'a> Layout<'a> {
 pub fn uses(l: &Layout<'_>) -> BTreeMap<u32, Vec<String>> {
     let mut uses: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let mut add = |stream: u32, what: String| uses.entry(stream).or_default().push(what);
-    let plan = Plan::new(l.policy, l.groups, l.base, l.last);
-    if plan == Plan::NONE {
+    let Plan(plan) = Plan::new(l.policy, l.groups, l.base, l.last);
+    if plan.used == 0 {
         add(0, "not stamped".into());
         return uses;
     }
+    let mut add = |stream: u8, what: String| add(u32::from(stream), what);
     add(plan.other, "other, unmapped".into());
     add(plan.journal, "journal".into());
+    let groups = plan.groups as u8;
     if plan.by_life {
-        for g in 0..plan.groups {
+        for g in 0..groups {
             add(plan.collection + g, format!("group {}", g + 1));
         }
         return uses;
     }
     for (first, what) in [(plan.collection, "collection"), (plan.index, "index")] {
-        for g in 0..plan.groups {
+        for g in 0..groups {
             add(
                 first + g,
                 match l.policy {
                     "dsm" => format!("{what} group {}", g + 1),
-                    "boundary" => format!("{what} {}", ["bottom", "top"][g as usize]),
+                    "boundary" => format!("{what} {}", ["bottom", "top"][usize::from(g)]),
                     _ => what.to_owned(),
                 },
             );
@@ -249,14 +207,14 @@ mod tests {
         assert_eq!(p.stream(Class::Index, None), 2);
         assert_eq!(p.stream(Class::Journal, Some(0)), 2);
         assert_eq!(p.stream(Class::Other, Some(0)), 1);
-        assert_eq!(Plan::new("dsm", 3, 1, 7).groups, 2, "K is lowered to what fits");
-        assert_eq!(Plan::new("dsm", 3, 1, 5).groups, 1);
+        assert_eq!(Plan::new("dsm", 3, 1, 7).groups(), 2, "K is lowered to what fits");
+        assert_eq!(Plan::new("dsm", 3, 1, 5).groups(), 1);
         let p = Plan::new("life", 3, 4, 11);
         for class in [Class::Collection, Class::Index, Class::Primary, Class::Oplog] {
             assert_eq!([1, 2, 3].map(|g| p.stream(class, Some(g))), [6, 7, 8]);
         }
         assert_eq!(p.stream(Class::Journal, Some(0)), 5);
-        assert_eq!(Plan::new("life", 5, 1, 5).groups, 3);
+        assert_eq!(Plan::new("life", 5, 1, 5).groups(), 3);
         assert_eq!(Plan::new("none", 3, 1, 8).stream(Class::Index, Some(1)), 0);
     }
 

@@ -13,6 +13,14 @@
 
 #include "policies.h"
 
+const char * const dsm_policy_names[DSM_NR_POLICIES + 1] = {
+	[DSM_POLICY_NONE] = "none",
+	[DSM_POLICY_FILE] = "file",
+	[DSM_POLICY_BOUNDARY] = "boundary",
+	[DSM_POLICY_DSM] = "dsm",
+	[DSM_POLICY_LIFE] = "life",
+};
+
 /* Shares of a type's writes (globalpct) are in millionths of a percent. */
 #define DSM_SHARE_ONE		100000000ULL
 #define DSM_SHARE_THRESHOLD	10000	/* the unit of the thresholds, 0.01 % */
