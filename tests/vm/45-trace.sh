@@ -35,7 +35,7 @@ mkdir -p $mnt
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 dd if=/dev/zero of=$mnt/collection-0-17.wt bs=1M count=2 conv=fsync status=none
-works 'a file is loaded' dsmctl load t --boundary 1048576 $mnt/collection-0-17.wt
+works 'a file is loaded' dsmctl debug load t --boundary 1048576 $mnt/collection-0-17.wt
 sync -f $mnt
 message t reset
 dsmctl record $mnt --window 2 /tmp/recorded.rec 2>/tmp/recorded &
@@ -49,7 +49,7 @@ wait $recorder && pass 'a recording ends' || fail "a recording ends: $(cat /tmp/
 if has_write_streams "$ssd"; then
 	is 'it has the streams that were given' "$(sed -n 's/^stream \([34]\): /\1 /p' /tmp/recorded | paste -sd/)" '3 20 KiB/4 28 KiB'
 fi
-matches 'it can be read' "$(dsmctl trace /tmp/recorded.rec | cut -d, -f2-)" 'W,collection-0-17.wt,1228800,4096'
+matches 'it can be read' "$(dsmctl debug trace /tmp/recorded.rec | cut -d, -f2-)" 'W,collection-0-17.wt,1228800,4096'
 umount $mnt
 dmsetup remove t
 done_testing

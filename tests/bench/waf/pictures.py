@@ -105,7 +105,7 @@ def streams(dsmctl, out, recording):
 def pattern(dsmctl, out, recording):
     """The papers' Figs. 3 and 8: offset against time, by kind of file."""
     idents = {i["ident"]: i for i in json.loads(recording.path.with_suffix(".idents").read_text())}
-    text = subprocess.run([dsmctl, "trace", str(recording.path)], check=True, stdout=subprocess.PIPE,
+    text = subprocess.run([dsmctl, "debug", "trace", str(recording.path)], check=True, stdout=subprocess.PIPE,
                           text=True).stdout
     boundary, writes, checkpoints, loaded, start = {}, {}, [], False, 0
     journal = 0

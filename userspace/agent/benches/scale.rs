@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use agent::control::Server;
+use agent::papers::state::Keeper;
 use agent::run::{self, Surroundings};
-use agent::state::Keeper;
 use agent::{Agent, BoundaryMode, Options, Scope};
 use base::pulse::Pulse;
 use base::wake::{Signals, Waker};

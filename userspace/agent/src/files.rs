@@ -8,13 +8,13 @@ use std::path::Path;
 use rustix::fd::OwnedFd;
 
 use super::auto::Auto;
-use super::boundaries::Boundaries;
 use super::hint::Hints;
 use super::logged::Logged;
 use super::objects::Objects;
+use super::papers::boundaries::Boundaries;
+use super::papers::state::{born, Directory};
 use super::parts;
 use super::room::Room;
-use super::state::{born, Directory};
 use super::tracked::{Scope, Tracked};
 use super::{Fatal, OnDir, Outcome};
 use crate::control::FileInfo;

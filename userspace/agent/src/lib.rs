@@ -7,20 +7,18 @@
 //! do what.
 
 mod auto;
-mod boundaries;
 mod checkpoints;
 mod clock;
 pub mod control;
 pub mod discard;
 mod files;
 mod hint;
-mod load_phase;
 mod logged;
 mod objects;
+pub mod papers;
 mod parts;
 mod room;
 pub mod run;
-pub mod state;
 mod tracked;
 mod uploads;
 
@@ -46,12 +44,12 @@ use kernel::device::{MessageError, Target};
 use kernel::reply::{Checkpoint, Commit};
 
 use auto::Auto;
-use boundaries::Boundaries;
-pub use boundaries::{BoundaryMode, Outgrown};
 use checkpoints::Checkpoints;
 use files::{directory, FileTable, WalkObserver};
-use load_phase::Sums;
-use state::State;
+use papers::boundaries::Boundaries;
+pub use papers::boundaries::{BoundaryMode, Outgrown};
+use papers::load_phase::Sums;
+use papers::state::State;
 pub use tracked::Scope;
 use tracked::Tracked;
 use uploads::Uploads;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::auto;
 use super::clock::Clock;
-use super::state::Keeper;
+use super::papers::state::Keeper;
 use super::{discard, fatal, Agent, Fatal, Scope};
 use crate::control::{FileInfo, Info, Pending, Request, Server, HOLD};
 use base::log;

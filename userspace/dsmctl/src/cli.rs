@@ -22,7 +22,7 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
-/// A sector is 512 bytes. All commands need root, but for free, simulate, trace, and group
+/// A sector is 512 bytes. All commands need root, but for free, simulate, debug trace, and group
 /// of a recording, where the files can be read, attach --check, and doctor, which then
 /// sees less.
 #[derive(Debug, Parser)]
@@ -82,20 +82,6 @@ pub enum Command {
     /// Refused before anything is done if the new module is not for this kernel, or
     /// something else than these devices holds the old one.
     Upgrade(Upgrade),
-    /// Tell the kernel where files lie: upload a table of their extents
-    ///
-    /// The extents are read with FIEMAP; nothing is synced, so that data which
-    /// was not written back yet has no place. On a live database use dsmd.
-    Load(Load),
-    /// Take files out of the table
-    Drop {
-        name: String,
-        /// Ids (inode numbers), or paths of files
-        #[arg(value_name = "ID|FILE", required = true)]
-        files: Vec<String>,
-    },
-    /// End the window and reassign the streams
-    Checkpoint { name: String },
     /// Change a feature of the policy
     ///
     /// The features are those of `create`: policy, groups, alpha, prediction,
@@ -236,13 +222,6 @@ pub enum Command {
     /// {streams, pages, objects: [{name, stream, interval, pages, share, small}],
     /// groups: [{stream, objects, why}]}.
     Group(Group),
-    /// Print a recording as text, in the form that simulate --trace takes
-    ///
-    /// Who can read it needs no root.
-    Trace {
-        /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
-        recording: PathBuf,
-    },
     /// Play a recording of a database's writes onto a model of a flash drive, under
     /// several policies
     ///
@@ -276,6 +255,36 @@ pub enum Command {
     /// of auto says what it is, and why.
     #[command(verbatim_doc_comment)]
     Simulate(Box<Simulate>),
+    /// What dsmd does otherwise, and what tests look at
+    Debug {
+        #[command(subcommand)]
+        command: DebugCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DebugCommand {
+    /// Tell the kernel where files lie: upload a table of their extents
+    ///
+    /// The extents are read with FIEMAP; nothing is synced, so that data which
+    /// was not written back yet has no place. On a live database use dsmd.
+    Load(Load),
+    /// Take files out of the table
+    Drop {
+        name: String,
+        /// Ids (inode numbers), or paths of files
+        #[arg(value_name = "ID|FILE", required = true)]
+        files: Vec<String>,
+    },
+    /// End the window and reassign the streams
+    Checkpoint { name: String },
+    /// Print a recording as text, in the form that simulate --trace takes
+    ///
+    /// Who can read it needs no root.
+    Trace {
+        /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
+        recording: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]

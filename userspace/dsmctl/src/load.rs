@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `dsmctl load` and `dsmctl drop`.
+//! `dsmctl debug load` and `dsmctl debug drop`.
 
 use std::collections::HashMap;
 use std::fs::File;

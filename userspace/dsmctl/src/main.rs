@@ -26,7 +26,7 @@ use serde::Serialize;
 use ::show::report::printable;
 use agent::control::{self, Request};
 use base::cli;
-use dsmctl::cli::{self as args, Args, BoundaryCommand, Command, Output};
+use dsmctl::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
 use kernel::device::{Device, MessageError, Target};
 
 fn main() -> ExitCode {
@@ -58,12 +58,6 @@ fn run(args: &Args) -> Result<u8> {
         Command::Withdraw { device } => insert::withdraw(device, out),
         Command::Upgrade(a) => upgrade::upgrade(a, out),
         Command::Remove { name } => create::remove(name),
-        Command::Load(a) => load::load(a, out),
-        Command::Drop { name, files } => load::drop_files(name, files, out),
-        Command::Checkpoint { name } => {
-            let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
-            print(out, &done, || ::show::report::checkpoint_text(&done))
-        }
         Command::Set { name, feature, value } => set(name, feature, value),
         Command::Reset { name } => {
             let device = Device::open(name)?;
@@ -97,7 +91,7 @@ fn run(args: &Args) -> Result<u8> {
         Command::Record(a) => record::record(a),
         Command::Free(a) => free::free(a, out),
         Command::Group(a) => group::group(a, out),
-        Command::Trace { recording } => simulate::print_trace(recording),
+        Command::Debug { command } => debug(command, out),
         Command::Simulate(a) => {
             simulate::check(a)?;
             simulate::simulate(a, out)
@@ -113,6 +107,18 @@ fn run(args: &Args) -> Result<u8> {
         }
     };
     done.map(|()| 0)
+}
+
+fn debug(command: &DebugCommand, out: Output) -> Result<()> {
+    match command {
+        DebugCommand::Load(a) => load::load(a, out),
+        DebugCommand::Drop { name, files } => load::drop_files(name, files, out),
+        DebugCommand::Checkpoint { name } => {
+            let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
+            print(out, &done, || ::show::report::checkpoint_text(&done))
+        }
+        DebugCommand::Trace { recording } => simulate::print_trace(recording),
+    }
 }
 
 /// A request to the dsmd of a device that exists.

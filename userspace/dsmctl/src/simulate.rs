@@ -257,7 +257,7 @@ pub(crate) fn print_trace(path: &Path) -> Result<()> {
         false => trace::text::Names::Exact,
     };
     match trace::text::write(&trace, names, BufWriter::new(io::stdout().lock())) {
-        // `dsmctl trace | head`
+        // `dsmctl debug trace | head`
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to stdout"),
     }

@@ -37,7 +37,7 @@ fn no_page_names_a_metric_that_is_not_there() {
     for entry in fs::read_dir(documentation()).unwrap() {
         let path = entry.unwrap().path();
         let page = path.file_name().unwrap().to_string_lossy().into_owned();
-        if !page.ends_with(".md") && page != "dsmd.rst" {
+        if !page.ends_with(".md") && !["dsmd.rst", "papers.rst"].contains(&page.as_str()) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use agent::state::{Directory, Kept, State};
+use agent::papers::state::{Directory, Kept, State};
 use dbpath::avail::page::Block;
 use dbpath::avail::tree::{Blocks, Tree};
 use dbpath::avail::{config, list, Addr, Cookie, Kind, Refusal};

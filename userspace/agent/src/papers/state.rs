@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::tracked::PAGE;
+use crate::tracked::PAGE;
 use base::log;
 
 /// A birth time as it is kept: until the year 2262.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::load_phase::{LoadPhase, Sums};
 use super::state::{born, Directory, Kept, State};
-use super::tracked::Tracked;
+use crate::tracked::Tracked;
 use base::log;
 use kernel::class::Class;
 use kernel::reply::Region;
