@@ -79,8 +79,9 @@ userspace:
 		--target-dir $(TARGETDIR) $(if $(TARGET),--target $(TARGET)) $(CARGOFLAGS)
 
 man:
-	$(CARGO) run --release --locked --manifest-path userspace/Cargo.toml \
-		--target-dir $(TARGETDIR) $(CARGOFLAGS) -p dsm-manual --bin manual -- build/man
+	$(CARGO) build --release --locked --workspace --bin manual \
+		--manifest-path userspace/Cargo.toml --target-dir $(TARGETDIR) $(CARGOFLAGS)
+	$(TARGETDIR)/release/manual build/man
 
 install: install-module install-userspace
 
@@ -184,13 +185,13 @@ fuzz:
 	tests/uml/fuzz --volume 100000
 
 soak:
-	tests/cargo userspace test --release -p dsmd --lib -- --ignored --nocapture soak
+	tests/cargo userspace test --release --workspace --lib -- --ignored --nocapture soak
 
 fuzz-agent:
-	FUZZ_CASES=1000000 tests/cargo userspace test --release -p dsm-testing --test fuzz
+	FUZZ_CASES=1000000 tests/cargo userspace test --release --workspace --test fuzz
 
 bench-flash:
-	tests/cargo userspace bench -p whatif --bench flash
+	tests/cargo userspace bench --workspace --bench flash
 
 bench-agent:
 	tests/bench/agent

@@ -74,7 +74,7 @@ static const struct refusal {
 	{ NULL, "set colour blue",
 	  "set colour blue: Unknown feature" },
 	{ NULL, "set policy best",
-	  "set policy best: policy must be none, file, boundary, dsm or life" },
+	  "set policy best: policy must be " DSM_POLICY_NAMES },
 	{ NULL, "set groups 1", "set groups 1: groups must be a number from 2 to 16" },
 	{ NULL, "set groups 17", "set groups 17: groups must be a number from 2 to 16" },
 	{ NULL, "set groups auto", "set groups auto: groups must be a number from 2 to 16" },

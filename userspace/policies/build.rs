@@ -6,7 +6,9 @@ fn main() {
     for path in [MODULE, "shim"] {
         println!("cargo:rerun-if-changed={path}");
     }
-    let module = ["policies", "life", "layout"].map(|name| format!("{MODULE}/{name}.c"));
+    let files = std::fs::read_dir(MODULE).expect("the module's source is beside");
+    let files = files.map(|file| file.expect("it can be read").path());
+    let module = files.filter(|path| path.extension().is_some_and(|e| e == "c"));
     cc::Build::new()
         .files(module)
         .file("shim/sizes.c")

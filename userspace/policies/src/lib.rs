@@ -7,20 +7,23 @@ pub mod layout;
 
 use std::ffi::{c_char, CStr};
 
-const COUNT: usize = 5;
-
 extern "C" {
-    // Behind the last is a null pointer.
-    static dsm_policy_names: [*const c_char; COUNT + 1];
+    // The first of several; behind the last is a null pointer.
+    static dsm_policy_names: *const c_char;
 }
 
 /// The names of the target's policies, in the order of `enum dsm_policy_id`.
-pub fn names() -> [&'static str; COUNT] {
-    std::array::from_fn(|n| {
-        // SAFETY: the array is constant, as are the strings, which end with a null.
-        let name = unsafe { CStr::from_ptr(dsm_policy_names[n]) };
-        name.to_str().expect("the names are ASCII")
-    })
+pub fn names() -> Vec<&'static str> {
+    let first = &raw const dsm_policy_names;
+    let name = |n| {
+        // SAFETY: the array is constant and ends with a null pointer, behind which nothing
+        // is read: the first null ends the iteration.
+        let name = unsafe { *first.add(n) };
+        // SAFETY: it is a constant string that ends with a null.
+        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+    };
+    let names = (0..).map_while(name);
+    names.map(|n| n.to_str().expect("the names are ASCII")).collect()
 }
 
 /// The `enum dsm_policy_id` of a name; of another, that of `none`.

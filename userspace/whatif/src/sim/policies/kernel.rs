@@ -89,25 +89,19 @@ pub(super) struct Features {
     pub threshold2: u32,
 }
 
-/// Numbered as `enum dsm_policy_id`.
+/// A policy of the target, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KernelPolicy {
-    None,
-    File,
-    Boundary,
-    Dsm,
-    Life,
-}
+pub(super) struct KernelPolicy(&'static str);
 
 impl KernelPolicy {
-    const ALL: [Self; 5] = [Self::None, Self::File, Self::Boundary, Self::Dsm, Self::Life];
+    pub(super) const NONE: Self = Self("none");
+    pub(super) const FILE: Self = Self("file");
+    pub(super) const BOUNDARY: Self = Self("boundary");
+    pub(super) const DSM: Self = Self("dsm");
+    pub(super) const LIFE: Self = Self("life");
 
     pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        policies::names()[self as usize]
+        policies::names().into_iter().find(|n| *n == name).map(Self)
     }
 }
 
@@ -144,9 +138,9 @@ impl Features {
     /// Those of a layout.
     pub(super) fn of_layout(layout: Layout) -> Self {
         let policy = match layout {
-            Layout::Life(_) => KernelPolicy::Life,
-            Layout::JournalApart => KernelPolicy::File,
-            Layout::None => KernelPolicy::None,
+            Layout::Life(_) => KernelPolicy::LIFE,
+            Layout::JournalApart => KernelPolicy::FILE,
+            Layout::None => KernelPolicy::NONE,
         };
         let plain = Self::of(policy);
         Self {
@@ -159,7 +153,7 @@ impl Features {
     /// The streams it uses at most, of those that there are.
     pub(super) fn streams(&self, has: u8) -> u8 {
         match self.policy {
-            KernelPolicy::None => 1,
+            KernelPolicy::NONE => 1,
             _ => self.streams.map_or(has, |n| n.min(has)),
         }
     }
@@ -186,15 +180,15 @@ pub(super) struct Kernel {
 impl Kernel {
     pub(super) fn new(features: Features, streams: u8) -> Self {
         let streams = features.streams(streams);
-        let plan = Plan::new(features.policy.name(), features.groups, 1, u32::from(streams));
+        let plan = Plan::new(features.policy.0, features.groups, 1, u32::from(streams));
         let policy = match features.policy {
-            KernelPolicy::Boundary | KernelPolicy::Dsm if plan.groups() < 2 => KernelPolicy::File,
+            KernelPolicy::BOUNDARY | KernelPolicy::DSM if plan.groups() < 2 => KernelPolicy::FILE,
             policy => policy,
         };
         Self {
             features,
             params: ffi::Params {
-                policy: policy as u32,
+                policy: policies::number(policy.0),
                 prediction: features.prediction as u32,
                 groups: plan.groups(),
                 alpha: features.alpha.unwrap_or(plan.groups().max(2)),

@@ -251,15 +251,15 @@ impl FromStr for Spec {
 /// `Err(None)`: there is no such feature; otherwise what the value must be.
 fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'static str>> {
     match (kind, key) {
-        (PolicyKind::Kernel(f), "streams") if f.policy != KernelPolicy::None => {
+        (PolicyKind::Kernel(f), "streams") if f.policy != KernelPolicy::NONE => {
             f.streams = Some(number(value, 1, 255).ok_or(Some("a number from 1 to 255"))? as u8);
             Ok(())
         }
-        (PolicyKind::Kernel(f), "groups") if matches!(f.policy, KernelPolicy::Dsm | KernelPolicy::Life) => {
+        (PolicyKind::Kernel(f), "groups") if matches!(f.policy, KernelPolicy::DSM | KernelPolicy::LIFE) => {
             f.groups = number(value, 2, 16).ok_or(Some("a number from 2 to 16"))?;
             Ok(())
         }
-        (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::Dsm => set_dsm(f, key, value),
+        (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::DSM => set_dsm(f, key, value),
         (PolicyKind::FileStream { modules, .. }, "modules") => {
             *modules = match value {
                 "mapper" => Modules::Mapper,
