@@ -2,8 +2,9 @@
 /*
  * Placement policies: pure functions on an array of window statistics.
  *
- * Nothing here knows of bios, devices or locks, and nothing allocates.  This
- * folder is compiled into the module and, unchanged, into userspace.  Figures and equations are those of the DSM paper.
+ * Nothing here knows of bios, devices or locks, and nothing allocates.  This folder
+ * is compiled into the module and, unchanged, into userspace.  Figures and equations
+ * are those of the DSM paper.
  */
 #ifndef DSM_POLICIES_H
 #define DSM_POLICIES_H
