@@ -594,8 +594,24 @@ static void logarithms(void)
 	check(compat == 0xcaa63af2816c7b4d, "the logarithm for kernels without one is the kernel's");
 }
 
+/* What an error message lists is what there is. */
+static void names(void)
+{
+	char list[sizeof(DSM_POLICY_NAMES)] = "";
+
+	for (int i = 0; i < DSM_NR_POLICIES; i++) {
+		const char *before = !i ? "" : i < DSM_NR_POLICIES - 1 ? ", " : " or ";
+		size_t length = strlen(list);
+
+		snprintf(list + length, sizeof(list) - length, "%s%s", before, dsm_policy_names[i]);
+	}
+	check(!strcmp(list, DSM_POLICY_NAMES), "the names of all policies are listed");
+	check(!dsm_policy_names[DSM_NR_POLICIES], "a null pointer ends them");
+}
+
 int main(void)
 {
+	names();
 	logarithms();
 	hotness_examples();
 	pivot_examples();

@@ -363,7 +363,7 @@ mod tests {
         use policies::layout::Plan;
 
         let used = |l: Layout| {
-            let plan = Plan::new(l.policy(), l.groups().unwrap_or(1), 1, l.streams());
+            let plan = Plan::new(l.policy(), l.groups().unwrap_or(1), 1, l.streams()).unwrap();
             assert_eq!(plan.groups(), l.groups().unwrap_or(1));
             let group = |n| (n > 0).then_some(n);
             let of = |class| (0..=plan.groups()).map(move |n| plan.stream(class, group(n)));

@@ -134,7 +134,7 @@ mod tests {
             ("noauto=1", "the option \"noauto\" is none of"),
             (
                 "policy=best",
-                "policy=best: it must be one of none, file, boundary",
+                &format!("policy=best: it must be one of {}", policies::names().join(", ")),
             ),
             ("alpha=x", "alpha=x: invalid digit found in string"),
             ("streams=256", "streams=256: it must be auto or a number"),

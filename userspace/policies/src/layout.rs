@@ -63,14 +63,17 @@ const GROUP_PRIMARY: u8 = 255;
 pub struct Plan(Raw);
 
 impl Plan {
-    /// `policy` with at most `groups` groups on the streams `base` to `last`.
-    pub fn new(policy: &str, groups: u32, base: u32, last: u32) -> Self {
+    /// `policy` with at most `groups` groups on the streams `base` to `last`; `None`: the
+    /// module that is compiled in has no such policy.
+    pub fn new(policy: &str, groups: u32, base: u32, last: u32) -> Option<Self> {
+        let policy = number(policy)?;
         let mut raw = MaybeUninit::uninit();
         // SAFETY: the function writes the whole of the structure, and keeps no pointer.
-        Self(unsafe {
-            dsm_layout_init(raw.as_mut_ptr(), number(policy), groups, base, last, false);
+        let raw = unsafe {
+            dsm_layout_init(raw.as_mut_ptr(), policy, groups, base, last, false);
             raw.assume_init()
-        })
+        };
+        Some(Self(raw))
     }
 
     pub fn groups(&self) -> u32 {
@@ -101,7 +104,9 @@ impl<'a> Layout<'a> {
 pub fn uses(l: &Layout<'_>) -> BTreeMap<u32, Vec<String>> {
     let mut uses: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let mut add = |stream: u32, what: String| uses.entry(stream).or_default().push(what);
-    let Plan(plan) = Plan::new(l.policy, l.groups, l.base, l.last);
+    let Some(Plan(plan)) = Plan::new(l.policy, l.groups, l.base, l.last) else {
+        return uses;
+    };
     if plan.used == 0 {
         add(0, "not stamped".into());
         return uses;
@@ -138,6 +143,10 @@ pub fn uses(l: &Layout<'_>) -> BTreeMap<u32, Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plan(policy: &str, groups: u32, base: u32, last: u32) -> Plan {
+        Plan::new(policy, groups, base, last).unwrap()
+    }
 
     fn text(policy: &str, groups: u32, base: u32, last: u32) -> Vec<String> {
         uses(&Layout {
@@ -201,21 +210,21 @@ mod tests {
 
     #[test]
     fn classes_and_groups() {
-        let p = Plan::new("dsm", 3, 1, 8);
+        let p = plan("dsm", 3, 1, 8);
         assert_eq!(p.stream(Class::Collection, Some(1)), 3);
         assert_eq!(p.stream(Class::Index, Some(3)), 8);
         assert_eq!(p.stream(Class::Index, None), 2);
         assert_eq!(p.stream(Class::Journal, Some(0)), 2);
         assert_eq!(p.stream(Class::Other, Some(0)), 1);
-        assert_eq!(Plan::new("dsm", 3, 1, 7).groups(), 2, "K is lowered to what fits");
-        assert_eq!(Plan::new("dsm", 3, 1, 5).groups(), 1);
-        let p = Plan::new("life", 3, 4, 11);
+        assert_eq!(plan("dsm", 3, 1, 7).groups(), 2, "K is lowered to what fits");
+        assert_eq!(plan("dsm", 3, 1, 5).groups(), 1);
+        let p = plan("life", 3, 4, 11);
         for class in [Class::Collection, Class::Index, Class::Primary, Class::Oplog] {
             assert_eq!([1, 2, 3].map(|g| p.stream(class, Some(g))), [6, 7, 8]);
         }
         assert_eq!(p.stream(Class::Journal, Some(0)), 5);
-        assert_eq!(Plan::new("life", 5, 1, 5).groups(), 3);
-        assert_eq!(Plan::new("none", 3, 1, 8).stream(Class::Index, Some(1)), 0);
+        assert_eq!(plan("life", 5, 1, 5).groups(), 3);
+        assert_eq!(plan("none", 3, 1, 8).stream(Class::Index, Some(1)), 0);
     }
 
     #[test]
@@ -240,5 +249,11 @@ mod tests {
         assert_eq!(text("life", 3, 1, 1), ["0 not stamped"]);
         assert_eq!(text("dsm", 3, 1, 1), ["0 not stamped"]);
         assert_eq!(text("dsm", 3, 1, 0), ["0 not stamped"]);
+    }
+
+    /// A module that is newer may have one.
+    #[test]
+    fn nothing_is_said_of_a_policy_that_is_not_known() {
+        assert_eq!(text("best", 3, 1, 8), [""; 0]);
     }
 }

@@ -2,6 +2,7 @@
 #ifndef SHIM_MATH_H
 #define SHIM_MATH_H
 
+/* Of what is not negative */
 #define DIV_ROUND_CLOSEST(x, divisor) (((x) + (divisor) / 2) / (divisor))
 
 #endif

@@ -180,7 +180,8 @@ pub(super) struct Kernel {
 impl Kernel {
     pub(super) fn new(features: Features, streams: u8) -> Self {
         let streams = features.streams(streams);
-        let plan = Plan::new(features.policy.0, features.groups, 1, u32::from(streams));
+        let known = "policies are named by the module";
+        let plan = Plan::new(features.policy.0, features.groups, 1, u32::from(streams)).expect(known);
         let policy = match features.policy {
             KernelPolicy::BOUNDARY | KernelPolicy::DSM if plan.groups() < 2 => KernelPolicy::FILE,
             policy => policy,
@@ -188,7 +189,7 @@ impl Kernel {
         Self {
             features,
             params: ffi::Params {
-                policy: policies::number(policy.0),
+                policy: policies::number(policy.0).expect(known),
                 prediction: features.prediction as u32,
                 groups: plan.groups(),
                 alpha: features.alpha.unwrap_or(plan.groups().max(2)),

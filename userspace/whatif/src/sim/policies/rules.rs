@@ -34,7 +34,7 @@ impl<'a> ByRules<'a> {
         Self {
             rules,
             stamps: rules.stamps(streams).expect("they were checked"),
-            plan: Plan::new("file", 1, 1, streams),
+            plan: Plan::new("file", 1, 1, streams).expect("the module has it"),
             files: HashMap::new(),
         }
     }
