@@ -9,19 +9,12 @@ pub use create::*;
 pub use simulation::*;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use base::sizes;
-use dbpath::rules::Source;
-use dsm_generator::dsmtab::TAB;
 use dsmd::config::Seconds;
 use kernel::class::Class;
-use whatif::flash::PAGE;
-use whatif::sim::policies::{Spec, SpecError};
-use whatif::sim::LoadStream;
 
 /// That of dsmd.service.
 pub const CONFIG: &str = "/etc/dsmd.toml";
@@ -262,7 +255,7 @@ pub enum Command {
     /// of auto says what it is, and why.
     #[command(verbatim_doc_comment)]
     Simulate(Box<Simulate>),
-    /// What dsmd does otherwise, and what tests look at
+    /// What dsmd does by itself, and what tests look at
     Debug {
         #[command(subcommand)]
         command: DebugCommand,
@@ -450,6 +443,7 @@ mod tests {
     use super::simulation::{size, unit};
     use super::*;
     use clap::CommandFactory;
+    use whatif::sim::policies::Spec;
 
     /// Nothing but blanks and line feeds is changed in the help of any command.
     #[test]

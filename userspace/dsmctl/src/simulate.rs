@@ -4,8 +4,6 @@
 mod answer;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal};
 use std::path::Path;
@@ -19,7 +17,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use dbpath::rules::Rules;
-use drive::afford::{affords, Copies};
 use dsmctl::cli::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use kernel::class::Class;
 use kernel::memory;
@@ -31,7 +28,7 @@ use whatif::sim::profile::Profile;
 use whatif::sim::{self, MemoryError, Model, Outcome, SimError};
 use whatif::trace::{self, Trace};
 
-use answer::{Answer, Cell, Found};
+use answer::Found;
 use text::*;
 
 /// `None`: the policy does not fit the drive.

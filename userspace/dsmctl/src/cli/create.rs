@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The arguments of `create`, `insert`, `upgrade` and `attach`: the features of the target.
 
-use super::*;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+
+use base::sizes;
+use dsm_generator::dsmtab::TAB;
+use whatif::flash::PAGE;
 
 #[derive(Debug, clap::Args)]
 pub struct Create {

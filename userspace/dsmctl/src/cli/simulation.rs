@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The arguments of `record`, `group` and `simulate`.
 
-use super::*;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+use base::sizes;
+use dbpath::rules::Source;
+use dsmd::config::Seconds;
+use whatif::flash::PAGE;
+use whatif::sim::policies::{Spec, SpecError};
+use whatif::sim::LoadStream;
 
 #[derive(Debug, clap::Args)]
 pub struct Record {

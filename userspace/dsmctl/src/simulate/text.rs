@@ -1,7 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What `dsmctl simulate` prints for people.
 
-use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use drive::afford::{affords, Copies};
+use kernel::class::Class;
+use whatif::flash::{Gc, PAGE};
+use whatif::sim::policies::Spec;
+use whatif::sim::profile::Profile;
+use whatif::sim::{Model, Outcome, SimError};
+use whatif::trace::Trace;
+
+use super::answer::{Answer, Cell, Found};
+use super::{mib, Run};
 
 pub(super) fn text(
     trace: &Trace,
@@ -26,7 +38,7 @@ pub(super) fn text(
         model.streams,
         match model.gc {
             Gc::Greedy => "greedy garbage collection",
-            Gc::CostBenefit => "cost-benefit collection",
+            Gc::CostBenefit => "cost-benefit garbage collection",
         },
     );
     let width = runs.iter().map(|r| r.name().len()).max().unwrap_or(0).max(6);

@@ -37,8 +37,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io::{self, BufRead, Read};
+use std::os::unix::ffi::OsStringExt;
 
 use thiserror::Error;
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+use std::os::unix::ffi::OsStrExt;
+
 use super::*;
 use crate::trace::{text, What};
 

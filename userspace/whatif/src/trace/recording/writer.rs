@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What writes a recording.
 
-use super::*;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use super::{difference, FIRST};
+use base::varint;
+use dbpath::avail::FreeList;
+use kernel::table::Extent;
 
 /// Writes a recording.
 pub struct Writer<W: Write> {
