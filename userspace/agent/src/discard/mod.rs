@@ -301,10 +301,6 @@ fn common(a: &[SectorRange], b: &[SectorRange]) -> Vec<SectorRange> {
     both
 }
 
-fn is_unknown(why: &str) -> bool {
-    why.to_ascii_lowercase().starts_with("unknown message")
-}
-
 impl Rule {
     /// How many files have a list.
     pub fn files(&self) -> usize {
@@ -327,7 +323,7 @@ impl Rule {
         if !self.target_forgot {
             match target.message("forget") {
                 // A module that is older than that owes nothing.
-                Err(MessageError::Refused(why)) if is_unknown(&why) => {}
+                Err(MessageError::Refused(why)) if why.starts_with("Unknown message") => {}
                 done => drop(done?),
             }
             self.target_forgot = true;
