@@ -11,7 +11,7 @@ export DM_DISABLE_UDEV=1 MDADM_NO_UDEV=1
 
 ssd=$(disk_by_serial fdp)
 plain=$(disk_by_serial plain)
-size=$((16 << 20))		# bytes that are written and compared
+size=$((4 << 20))		# bytes that are written and compared
 data=/tmp/data
 dd if=/dev/urandom of=$data.1 bs=1M count=$((size >> 20)) status=none
 dd if=/dev/urandom of=$data.2 bs=1M count=$((size >> 20)) status=none
