@@ -156,7 +156,7 @@ until_true() {
 
 	(($# == 1)) || { echo "until_true takes one command, not '$*'"; return 2; }
 	while ! eval "$1"; do
-		((--tries)) || { tail -n 20 /tmp/dsmd.log; return 1; }
+		((--tries)) || { tail -n 20 /tmp/dsmd.log 2>/dev/null; return 1; }
 		snooze 0.4
 	done
 }

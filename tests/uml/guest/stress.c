@@ -58,6 +58,7 @@ static enum mode { STEADY, RESETS, RELOADS } mode;
 static const char * const mode_name[] = { "steady", "resets", "reloads" };
 static int data_fd;
 static volatile bool done;
+static volatile bool calm;	/* few resets, reloads and uploads, so that discards come between */
 static pid_t fio;		/* 0: it does not run */
 
 static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why, ...)
@@ -254,6 +255,8 @@ static void upload(void)
 		d = next;
 		sent = true;
 	}
+	if (calm)
+		rest(0, 2000);
 }
 
 /* Other things */
@@ -305,7 +308,7 @@ static void show(void)
 static void reset(void)
 {
 	send_message("reset", NULL);
-	rest(0, 30);
+	rest(0, calm ? 2000 : 30);
 }
 
 /* What the disk below takes may change while no write is in flight. */
@@ -334,7 +337,7 @@ static void suspend(void)
 	rest(0, 10);
 	if (dm_resume(NAME))
 		stop("the device cannot be resumed");
-	rest(20, 200);
+	rest(20, calm ? 2000 : 200);
 }
 
 static void reload(void)
@@ -351,7 +354,7 @@ static void reload(void)
 		dm_clear(NAME);
 	if (dm_resume(NAME))
 		stop("the device cannot be resumed");
-	rest(20, 200);
+	rest(20, calm ? 2000 : 200);
 }
 
 /* By us, in sectors. */
@@ -619,7 +622,7 @@ static bool takes_part(const struct worker *worker)
 
 static void start_workers(void)
 {
-	done = false;
+	done = calm = false;
 	for (int i = 0; i < NR_WORKERS; i++) {
 		workers[i].times = 0;
 		if (takes_part(&workers[i]) &&
@@ -818,6 +821,7 @@ static void run_round(unsigned int seconds)
 	start_workers();
 	run_fio(minor, seconds);
 	/* On a busy machine a discard may never have come between two reloads. */
+	calm = true;
 	for (int waited = 0; discarded_by_disk() == discarded && waited < TIMEOUT; waited++)
 		sleep(1);
 	stop_workers();
