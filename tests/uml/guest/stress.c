@@ -337,7 +337,7 @@ static void suspend(void)
 	rest(0, 10);
 	if (dm_resume(NAME))
 		stop("the device cannot be resumed");
-	rest(20, calm ? 2000 : 200);
+	rest(20, 200);
 }
 
 static void reload(void)
