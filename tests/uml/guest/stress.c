@@ -58,7 +58,7 @@ static enum mode { STEADY, RESETS, RELOADS } mode;
 static const char * const mode_name[] = { "steady", "resets", "reloads" };
 static int data_fd;
 static volatile bool done;
-static volatile bool calm;	/* few resets, reloads and uploads, so that discards come between */
+static volatile int calm;	/* ms: what ends windows rests so long at most, so that discards come between */
 static pid_t fio;		/* 0: it does not run */
 
 static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why, ...)
@@ -256,7 +256,7 @@ static void upload(void)
 		sent = true;
 	}
 	if (calm)
-		rest(0, 2000);
+		rest(0, calm);
 }
 
 /* Other things */
@@ -289,7 +289,7 @@ static void set(void)
 	snprintf(message, sizeof(message), "set %s",
 		 features[below(sizeof(features) / sizeof(features[0]))]);
 	send_message(message, NULL);
-	rest(0, 20);
+	rest(0, calm ? calm : 20);
 }
 
 static void show(void)
@@ -308,7 +308,7 @@ static void show(void)
 static void reset(void)
 {
 	send_message("reset", NULL);
-	rest(0, calm ? 2000 : 30);
+	rest(0, calm ? calm : 30);
 }
 
 /* What the disk below takes may change while no write is in flight. */
@@ -337,7 +337,7 @@ static void suspend(void)
 	rest(0, 10);
 	if (dm_resume(NAME))
 		stop("the device cannot be resumed");
-	rest(20, 200);
+	rest(20, calm ? calm : 200);
 }
 
 static void reload(void)
@@ -354,7 +354,7 @@ static void reload(void)
 		dm_clear(NAME);
 	if (dm_resume(NAME))
 		stop("the device cannot be resumed");
-	rest(20, calm ? 2000 : 200);
+	rest(20, calm ? calm : 200);
 }
 
 /* By us, in sectors. */
@@ -622,7 +622,8 @@ static bool takes_part(const struct worker *worker)
 
 static void start_workers(void)
 {
-	done = calm = false;
+	done = false;
+	calm = 0;
 	for (int i = 0; i < NR_WORKERS; i++) {
 		workers[i].times = 0;
 		if (takes_part(&workers[i]) &&
@@ -806,7 +807,7 @@ static void remove_device(void)
 		stop("the device cannot be removed: %s", strerror(-r));
 }
 
-#define TIMEOUT 600		/* seconds */
+#define TIMEOUT 300		/* seconds */
 
 static void run_round(unsigned int seconds)
 {
@@ -821,9 +822,10 @@ static void run_round(unsigned int seconds)
 	start_workers();
 	run_fio(minor, seconds);
 	/* On a busy machine a discard may never have come between two reloads. */
-	calm = true;
-	for (int waited = 0; discarded_by_disk() == discarded && waited < TIMEOUT; waited++)
+	for (int waited = 0; discarded_by_disk() == discarded && waited < TIMEOUT; waited++) {
+		calm = 1000 * (2 + waited);
 		sleep(1);
+	}
 	stop_workers();
 	disk_counts(&disk);
 	for (int i = 0; i < 256; i++)
