@@ -24,6 +24,7 @@
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-engines   the same of MariaDB, PostgreSQL and RocksDB
+# make bench-leaf      flash writes and cold reads with leaf pages of 4 to 32 KiB
 # make bench-live      operations a second and tail latency on a flash drive in virtual time
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make soak          10,000 losses and returns of dsmd's device: nothing may be left behind
@@ -93,7 +94,7 @@ install-userspace:
 	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix $(BUILT)/,$(PROGRAMS))
 	install -D -t $(LIBDIR)/systemd/system-generators $(BUILT)/dsm-generator
 	install -d $(LIBDIR)/systemd/system
-	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm@.service; do \
+	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm-trial@.service dsm@.service; do \
 		sed 's|/usr/sbin/|$(PREFIX)/sbin/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
 	done
 	install -d -m 700 $(DESTDIR)/etc/dsm-mongo
@@ -160,6 +161,9 @@ bench-waf:
 bench-engines:
 	tests/bench/waf/run engines
 
+bench-leaf:
+	tests/bench/waf/run leaf
+
 bench-live:
 	tests/bench/live/run
 
@@ -225,4 +229,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-live soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-leaf bench-live soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean

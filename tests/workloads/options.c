@@ -19,8 +19,8 @@ static const char usage[] =
 "\n"
 "  --dbpath DIR            an existing directory, as for mongod\n"
 "  --phase load|run|all    load an empty dbpath, run on a loaded one (default all)\n"
-"  --mix NAME              linkbench: update-only (default), mixed, original\n"
-"                          ycsb: update-only (default), update-heavy\n"
+"  --mix NAME              linkbench: update-only (default), mixed, original,\n"
+"                          read-only; ycsb: update-only (default), update-heavy, read-only\n"
 "                          many: any of them\n"
 "  --nodes N               linkbench: nodes to load (default 100000)\n"
 "  --records N             ycsb: records to load (default 100000);\n"
@@ -56,6 +56,7 @@ static const struct mix mixes[] = {
 	{ "mixed", 12, 0, 84, 4 },
 	{ "update-only", 0, 0, 100, 0 },
 	{ "update-heavy", 0, 50, 50, 0 },
+	{ "read-only", 0, 100, 0, 0 },
 };
 
 static const struct command {
@@ -63,8 +64,8 @@ static const struct command {
 	const char *mixes;
 	uint64_t records;
 } commands[] = {
-	{ "linkbench", "original, mixed, update-only", 0 },
-	{ "ycsb", "update-heavy, update-only", 100000 },
+	{ "linkbench", "original, mixed, update-only, read-only", 0 },
+	{ "ycsb", "update-heavy, update-only, read-only", 100000 },
 	{ "many", "original, mixed, update-only, update-heavy", 100 },
 	{ "check", "", 0 },
 };

@@ -22,6 +22,7 @@ const IO: u8 = 0x43;
 const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
 const ADMIN: u8 = 0x41;
 const GET_LOG_PAGE: u8 = 0x02;
+const ALL_NAMESPACES: u32 = u32::MAX;
 const IDENTIFY: u8 = 0x06;
 const GET_FEATURES: u8 = 0x0a;
 /// The feature "error recovery", and its bit DULBE.
@@ -336,6 +337,17 @@ impl Namespace {
             opcode: GET_LOG_PAGE,
             cdw10: page | (dwords(data) << 16),
             cdw11: u32::from(group) << 16,
+            ..Passthru::default()
+        };
+        self.receive(ADMIN, log, data)
+    }
+
+    /// Reads a log page of the controller, as long as `data` is.
+    pub(crate) fn log(&self, page: u32, data: &mut [u8]) -> io::Result<bool> {
+        let log = Passthru {
+            opcode: GET_LOG_PAGE,
+            nsid: ALL_NAMESPACES,
+            cdw10: page | (dwords(data) << 16),
             ..Passthru::default()
         };
         self.receive(ADMIN, log, data)

@@ -3,10 +3,12 @@
 
 mod create;
 mod simulation;
+mod trial;
 
 use create::filler;
 pub use create::*;
 pub use simulation::*;
+pub use trial::*;
 
 use std::path::PathBuf;
 
@@ -195,7 +197,7 @@ pub enum Command {
     /// tiered storage and a live restore are refused.
     ///
     /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, files [{path,
-    /// size, free, share, extents, refused}], total {files, size, free, share,
+    /// size, free, share, extents, leaf_page, refused}], total {files, size, free, share,
     /// extents}, full, outlook {written_per_checkpoint, saved_on_full_drive,
     /// saved_at_80_percent}, summary}; sizes are bytes, shares are of 1, full is
     /// that of the file system, and what does not apply is null.
@@ -255,6 +257,20 @@ pub enum Command {
     /// of auto says what it is, and why.
     #[command(verbatim_doc_comment)]
     Simulate(Box<Simulate>),
+    /// Measure on a server at work what discards or streams save, by the drive's own counters
+    ///
+    /// They are switched on and off in periods of random order, in pairs, and nothing else
+    /// is changed. What the drive writes after each switch until it has forgotten what was
+    /// before (the settling) does not count. From the differences within the pairs comes
+    /// what is saved, with a confidence interval of 95 %, or that it cannot be told yet.
+    ///
+    /// The drive's counters are FDP's statistics, the SMART log of OCP's specification, the
+    /// additional SMART log of Intel's and Solidigm's drives, attributes of SATA drives
+    /// (by smartctl), or what a command prints. A drive without any shows latency only.
+    Trial {
+        #[command(subcommand)]
+        command: TrialCommand,
+    },
     /// What dsmd does by itself, and what tests look at
     Debug {
         #[command(subcommand)]

@@ -14,6 +14,10 @@ use show::report::{printable, Grid};
 
 /// Rows of the table, unless all are asked for.
 const ROWS: usize = 20;
+/// From these on a file is named as one for which smaller leaf pages may be better: the page,
+/// and the listed share.
+const LARGE_LEAF: u32 = 16 << 10;
+const REWRITTEN: f64 = 0.15;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -38,6 +42,8 @@ struct File<'a> {
     free: Option<u64>,
     share: Option<f64>,
     extents: Option<usize>,
+    /// `leaf_page_max`, in bytes.
+    leaf_page: Option<u32>,
     refused: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<Vec<&'a std::ops::Range<u64>>>,
@@ -83,12 +89,12 @@ fn report<'a>(a: &Free, snapshot: &Snapshot, lists: &'a Lists, full: Option<f64>
                 total.size += list.file_size;
                 total.free += list.bytes();
                 total.extents += list.extents.len();
-                known(path, list, a.ranges)
+                known(path, list, entry.leaf_page, a.ranges)
             }
             // What was dropped since the checkpoint is nothing to report.
             Some(Err(e)) if e.kind == Kind::Gone => continue,
-            Some(Err(e)) => unknown(path, Some(e.message.clone())),
-            None => unknown(path, None),
+            Some(Err(e)) => unknown(path, entry.leaf_page, Some(e.message.clone())),
+            None => unknown(path, entry.leaf_page, None),
         });
     }
     total.share = share(total.free, total.size);
@@ -107,25 +113,27 @@ fn report<'a>(a: &Free, snapshot: &Snapshot, lists: &'a Lists, full: Option<f64>
     }
 }
 
-fn known(path: String, list: &FreeList, ranges: bool) -> File<'_> {
+fn known(path: String, list: &FreeList, leaf_page: Option<u32>, ranges: bool) -> File<'_> {
     File {
         path,
         size: Some(list.file_size),
         free: Some(list.bytes()),
         share: Some(share(list.bytes(), list.file_size)),
         extents: Some(list.extents.len()),
+        leaf_page,
         refused: None,
         ranges: ranges.then(|| list.extents.iter().collect()),
     }
 }
 
-fn unknown(path: String, refused: Option<String>) -> File<'static> {
+fn unknown(path: String, leaf_page: Option<u32>, refused: Option<String>) -> File<'static> {
     File {
         path,
         size: None,
         free: None,
         share: None,
         extents: None,
+        leaf_page,
         refused,
         ranges: None,
     }
@@ -136,17 +144,18 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     files.sort_by_key(|f| std::cmp::Reverse(f.free));
     let shown = if a.all { files.len() } else { ROWS.min(files.len()) };
     let mut grid = Grid::new(
-        &["FILE", "MiB", "FREE MiB", "SHARE", "EXTENTS"],
-        &[false, true, true, true, true],
+        &["FILE", "LEAF KiB", "MiB", "FREE MiB", "SHARE", "EXTENTS"],
+        &[false, true, true, true, true, true],
     );
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / 1_048_576.0);
-    let mut row = |name: String, size: u64, free: u64, extents: usize| {
+    let mut row = |name: String, leaf: Option<u32>, size: u64, free: u64, extents: usize| {
         let share = format!("{:.1} %", 100.0 * share(free, size));
-        grid.row(vec![name, mib(size), mib(free), share, extents.to_string()]);
+        let leaf = leaf.map_or(String::new(), |bytes| (bytes >> 10).to_string());
+        grid.row(vec![name, leaf, mib(size), mib(free), share, extents.to_string()]);
     };
     for f in &files[..shown] {
         if let (Some(size), Some(free), Some(extents)) = (f.size, f.free, f.extents) {
-            row(printable(&f.path), size, free, extents);
+            row(printable(&f.path), f.leaf_page, size, free, extents);
         }
     }
     if shown < files.len() {
@@ -155,6 +164,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
         let extents = rest.iter().filter_map(|f| f.extents).sum();
         row(
             format!("{} more (--all)", rest.len()),
+            None,
             sum(|f| f.size),
             sum(|f| f.free),
             extents,
@@ -162,6 +172,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     }
     row(
         format!("{} files", r.total.files),
+        None,
         r.total.size,
         r.total.free,
         r.total.extents,
@@ -176,6 +187,18 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     } else if r.total.share >= 0.005 {
         s += "Space that was freed once and is never used again counts here, too, and gains nothing by a discard:\n\
               dsmctl record and dsmctl simulate tell what it is worth for this database.\n";
+    }
+    let rewritten = |f: &&File| f.leaf_page >= Some(LARGE_LEAF) && f.share >= Some(REWRITTEN);
+    match r.files.iter().filter(rewritten).count() {
+        0 => {}
+        n => {
+            let _ = writeln!(
+                s,
+                "{n} files are written in leaf pages of {} KiB and more, and are rewritten much. Where their documents\n\
+                 are small, smaller pages may save more than discards do, without dsm: before.md.",
+                LARGE_LEAF >> 10
+            );
+        }
     }
     s
 }

@@ -14,6 +14,7 @@ mod record;
 mod show;
 mod simulate;
 mod top;
+mod trial;
 mod upgrade;
 mod verify;
 
@@ -91,6 +92,7 @@ fn run(args: &Args) -> Result<u8> {
         Command::Record(a) => record::record(a),
         Command::Free(a) => free::free(a, out),
         Command::Group(a) => group::group(a, out),
+        Command::Trial { command } => trial::trial(command, out),
         Command::Debug { command } => debug(command, out),
         Command::Simulate(a) => {
             simulate::check(a)?;

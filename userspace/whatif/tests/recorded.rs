@@ -100,6 +100,7 @@ impl Database for Recorded<'_> {
                 order,
                 // Of size 0: it could not be read.
                 cookie: (pages > 0).then(|| cookie((9, 1 + u64::from(number)), pages, PAGE)),
+                leaf_page: None,
             };
             let list = wanted(&entry).then(|| {
                 Ok(FreeList {

@@ -390,6 +390,7 @@ fn checkpoint(order: u64, file: (u64, i128), block: bool, free: Range<u64>) -> (
             true => cookie((9, order), 100, PAGE),
             false => empty_cookie(100),
         }),
+        leaf_page: None,
     };
     let extents = std::iter::once(free.start * PAGE..free.end * PAGE);
     let list = FreeList {

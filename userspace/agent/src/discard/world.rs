@@ -876,6 +876,7 @@ impl World {
             path: path.to_owned(),
             order: row.order(),
             cookie: row.chain.last().map(|c| cookie(c.own, c.size, self.unit)),
+            leaf_page: None,
         }
     }
 

@@ -12,17 +12,20 @@ pub struct Newest {
     pub cookie: Option<Cookie>,
     /// `run_write_gen`, which WiredTiger has from 10 on.
     pub generation: Option<u64>,
+    /// `leaf_page_max`, in bytes.
+    pub leaf_page: Option<u32>,
 }
 
 /// The value of `file:...` in the metadata.
 pub fn newest(config: &str) -> Result<Newest, Refusal> {
-    let (mut checkpoints, mut alloc) = ("", 4096);
+    let (mut checkpoints, mut alloc, mut leaf_page) = ("", 4096, None);
     let mut all = items(config);
     for (key, value) in all.by_ref() {
         match key {
             "allocation_size" => {
                 alloc = size(value).ok_or_else(|| damaged(format!("allocation_size={value}")))?;
             }
+            "leaf_page_max" => leaf_page = size(value),
             "checkpoint" => checkpoints = value,
             "block_manager" if value != "default" => {
                 return Err(unsupported(format!("its files have block_manager={value}")));
@@ -54,6 +57,7 @@ pub fn newest(config: &str) -> Result<Newest, Refusal> {
         order,
         cookie,
         generation,
+        leaf_page,
     })
 }
 
@@ -160,6 +164,10 @@ mod tests {
         let run = entry(&checkpoints.replace("size=8192", "size=8192,write_gen=22,run_write_gen=20"));
         assert_eq!(newest(&run).unwrap().generation, Some(20));
         assert_eq!(found.cookie, Some(Cookie::parse(NEW, 4096).unwrap()));
+        assert_eq!(found.leaf_page, None);
+        let leaves = |text: &str| newest(&(entry(&checkpoints) + text)).unwrap().leaf_page;
+        assert_eq!(leaves(",leaf_page_max=32KB"), Some(32 << 10));
+        assert_eq!(leaves(",leaf_page_max=x"), None, "it is only shown");
         let smaller = entry(&checkpoints).replace("=4KB", "=512B");
         assert_eq!(newest(&smaller).unwrap().cookie.unwrap().alloc, 512);
     }
@@ -174,7 +182,8 @@ mod tests {
             Newest {
                 order: 0,
                 cookie: None,
-                generation: None
+                generation: None,
+                leaf_page: None,
             }
         );
     }

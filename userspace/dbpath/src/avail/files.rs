@@ -286,5 +286,6 @@ fn entry(key: &[u8], value: &[u8]) -> Result<Option<FileEntry>, Refusal> {
         path: path.to_owned(),
         order: newest.order,
         cookie: newest.cookie,
+        leaf_page: newest.leaf_page,
     }))
 }

@@ -167,6 +167,8 @@ pub struct FileEntry {
     pub order: u64,
     /// `None`: nothing has been written yet, so that there is no list.
     pub cookie: Option<Cookie>,
+    /// The largest leaf page that it is written in, in bytes; not all versions say so.
+    pub leaf_page: Option<u32>,
 }
 
 /// What was read of the list of each file.  `None`: it was not wanted, or there is

@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# dsmctl trial: discards are switched on and off below a database at work, the drive's own
+# counters are read at each border, and the trial outlives its process. The emulated drive
+# collects nothing, so that there is no effect to be seen.
+. "$(dirname "$0")/lib.sh"
+load_module
+modprobe xfs
+
+ssd=$(disk_by_serial fdp)
+mnt=/tmp/db
+mkdir -p $mnt
+dmsetup create t --table "0 1048576 dsm $ssd 0"
+make_xfs /dev/mapper/t
+mount /dev/mapper/t $mnt
+mkdir $mnt/data
+works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load --nodes 500 --cache-mb 20 --journal-mb 4
+trial() { dsmctl trial "$1" t "${@:2}" --state-dir /tmp/trials; }
+of() { trial report -o json | jq -c "$1"; }
+is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
+
+refused 'without dsmd' 'no dsmd serves the device' trial start
+refused 'nothing to report' 'no trial was begun' trial report
+refused 'nothing to go on with' 'no trial was begun' trial resume
+refused 'an amount that is none' "'7w'" trial start --settle 7w
+refused 'one pair' '1 is not in 2..=1000' trial start --pairs 1
+refused 'streams that are off' 'the policy is none' bash -c 'dsmctl set t policy none && dsmctl trial start t --switch streams --state-dir /tmp/trials'
+dsmctl set t policy dsm
+dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard 2>/tmp/dsmd.log &
+agent=$!
+works 'dsmd serves it' until_true 'is_set on'
+refused 'a command that does not count' "printed 'x'" trial start --counters 'echo x'
+
+wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --cache-mb 20 --journal-mb 4 --seconds 86400 \
+	--checkpoint-seconds 2 --mix mixed --think-us 20000 >/tmp/run.log 2>&1 &
+database=$!
+trial start --settle 2s --measure 4s --pairs 2 --seed 7 2>/tmp/trial.log >/tmp/report &
+works 'it switches discards off' until_true 'is_set off'
+refused 'a trial started twice' 'the trial is at work already, as process' trial start
+works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
+
+pkill -KILL -x dsmctl
+wait $! 2>/dev/null
+refused 'one that is not over' 'there is a trial that is not over' trial start --settle 1s
+trial resume 2>>/tmp/trial.log >/tmp/report &
+works 'it goes on' until_true '[[ $(of ".progress != null and (.again | length) == 1") == true ]]'
+works 'it is stopped' trial stop
+works 'the device is as it was' is_set on
+refused 'nothing runs' 'no process runs a trial' trial stop
+
+trial resume 2>>/tmp/trial.log >/tmp/report &
+runner=$!
+works 'somebody else switches' until_true 'is_set off && dsmctl set t discard on'
+works 'that period begins over' until_true '[[ $(of .again) == *"somebody else has switched it"* ]]'
+wait $runner && pass 'it is over' || fail "it ended with $?"
+works 'the device is as it was' is_set on
+is 'half of the periods are on' "$(of '[.periods[] | select(.on)] | length')" 2
+is 'flash is what the drive says' "$(of '[.periods[].waf] | map(. > 0.9 and . < 1.1) | all')" true
+is 'both pairs count' "$(of '.flash.pairs')" 2
+is 'nothing is left to do' "$(of .progress)" null
+matches 'the report is for people' "$(</tmp/report)" 'discard on and off in random order, 2 pairs of periods'
+[[ $(</tmp/report) != *data* ]] && pass 'and names no files' || fail "the report: $(</tmp/report)"
+works 'a picture is drawn' trial report --picture /tmp/trial.svg
+works 'it is whole' python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("/tmp/trial.svg")'
+
+# The counters are nvme-cli's
+mapfile -t own < <(jq -r '.periods[-1].to.counters | .host, .media' /tmp/trials/trial-t.json)
+kill -9 $database
+sync
+mapfile -t nvmes < <(nvme fdp stats "$ssd" -e 1 -o json | jq -r '.hbmw, .mbmw')
+((own[0] <= nvmes[0] && own[0] > nvmes[0] * 8 / 10)) && pass 'host writes are those of nvme-cli' || fail "host writes: ${own[0]}, nvme-cli: ${nvmes[0]}"
+kill $agent
+wait $agent
+umount $mnt
+dmsetup remove t
+cat /tmp/trial.log /tmp/report
+done_testing

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a drive counts of host writes and flash writes, wherever it says so: FDP statistics,
+//! the SMART log of OCP's datacenter specification, Intel's and Solidigm's additional SMART
+//! log, or attributes of SATA drives whose meaning is known.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{bail, Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::nvme::Namespace;
+use base::bytes;
+
+/// The log page SMART / Health Information: data units written, of 512,000 bytes.
+const SMART: u32 = 0x02;
+const DATA_UNITS_WRITTEN: usize = 48;
+const DATA_UNIT: u128 = 512_000;
+/// OCP's SMART / Health Information Extended: physical media units written, in bytes, and
+/// its GUID, AFD514C9-7C6F-4F9C-A4F2-BFEA2810AFC5.
+const OCP_SMART: u32 = 0xc0;
+const OCP_GUID: usize = 496;
+const OCP: u128 = 0xafd5_14c9_7c6f_4f9c_a4f2_bfea_2810_afc5;
+/// Intel's additional SMART log: items of 12 bytes, a key and six bytes from the sixth on,
+/// of NAND and of host bytes written, in 32 MiB.
+const ADDITIONAL_SMART: u32 = 0xca;
+const ITEM: usize = 12;
+const NAND_WRITTEN: u8 = 0xf4;
+const HOST_WRITTEN: u8 = 0xf5;
+const MIB32: u64 = 32 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    Fdp,
+    OcpSmart,
+    AdditionalSmart,
+    SataAttributes,
+    /// What a command prints.
+    Command,
+}
+
+/// Written since the drive was made, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    pub source: Source,
+    pub host: u128,
+    pub media: u128,
+    /// The coarser counter moves by so many bytes at a time.
+    pub unit: u64,
+}
+
+impl Counters {
+    /// Of the drive behind a node.
+    pub fn of_drive(node: &Path) -> Result<Self> {
+        match Namespace::open(node)? {
+            Some(namespace) => of_nvme(&namespace)?
+                .context("it has no FDP statistics, no OCP SMART log and no additional SMART log"),
+            None => sata(&smartctl(node)?),
+        }
+    }
+
+    /// What a shell command prints: "HOST MEDIA", in bytes.
+    pub fn of_command(command: &str) -> Result<Self> {
+        let said = Command::new("sh")
+            .args(["-c", command])
+            .output()
+            .context("cannot run sh")?;
+        if !said.status.success() {
+            bail!(
+                "'{command}' ended with {}: {}",
+                said.status,
+                String::from_utf8_lossy(&said.stderr).trim()
+            );
+        }
+        let text = String::from_utf8_lossy(&said.stdout);
+        let numbers: Option<Vec<u128>> = text.split_whitespace().map(|w| w.parse().ok()).collect();
+        let Some(&[host, media]) = numbers.as_deref() else {
+            bail!(
+                "'{command}' printed '{}', and not two numbers of bytes, HOST MEDIA",
+                text.trim()
+            );
+        };
+        Ok(Self {
+            source: Source::Command,
+            host,
+            media,
+            unit: 1,
+        })
+    }
+}
+
+fn of_nvme(namespace: &Namespace) -> Result<Option<Counters>> {
+    if let Some(s) = namespace.statistics()? {
+        return Ok(Some(Counters {
+            source: Source::Fdp,
+            host: s.host,
+            media: s.media,
+            unit: 1,
+        }));
+    }
+    let page = |number, length| -> Result<Option<Vec<u8>>> {
+        let mut data = vec![0; length];
+        Ok(namespace.log(number, &mut data)?.then_some(data))
+    };
+    if let (Some(ocp), Some(smart)) = (page(OCP_SMART, 512)?, page(SMART, 512)?) {
+        if let Some(found) = ocp_smart(&ocp, &smart) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(page(ADDITIONAL_SMART, 512)?.and_then(|data| additional_smart(&data)))
+}
+
+fn ocp_smart(ocp: &[u8], smart: &[u8]) -> Option<Counters> {
+    let number = |data, at| bytes::at(data, at).map(u128::from_le_bytes);
+    (number(ocp, OCP_GUID)? == OCP).then_some(())?;
+    Some(Counters {
+        source: Source::OcpSmart,
+        host: number(smart, DATA_UNITS_WRITTEN)? * DATA_UNIT,
+        media: number(ocp, 0)?,
+        unit: DATA_UNIT as u64,
+    })
+}
+
+fn additional_smart(data: &[u8]) -> Option<Counters> {
+    let of = |key: u8| {
+        let item = data.chunks_exact(ITEM).find(|item| item[0] == key)?;
+        let mut raw = [0; 8];
+        raw[..6].copy_from_slice(&item[5..11]);
+        Some(u128::from(u64::from_le_bytes(raw)) * u128::from(MIB32))
+    };
+    Some(Counters {
+        source: Source::AdditionalSmart,
+        host: of(HOST_WRITTEN)?,
+        media: of(NAND_WRITTEN)?,
+        unit: MIB32,
+    })
+}
+
+fn smartctl(node: &Path) -> Result<Value> {
+    let said = Command::new("smartctl")
+        .args(["--json=c", "-A"])
+        .arg(node)
+        .output();
+    let said =
+        said.context("it is no NVMe drive, and smartctl, which reads SATA's attributes, cannot be run")?;
+    // The status has bits for warnings of old age, too.
+    serde_json::from_slice(&said.stdout).context("smartctl has not printed JSON")
+}
+
+/// smartmontools' names of attributes, and what they count.
+fn sata(said: &Value) -> Result<Counters> {
+    const GIB: u64 = 1 << 30;
+    const HOST: [(&str, u64); 5] = [
+        ("Host_Writes_32MiB", MIB32),
+        ("Host_Writes_GiB", GIB),
+        ("Lifetime_Writes_GiB", GIB),
+        ("Total_Host_Sector_Write", 512),
+        ("Total_LBAs_Written", 512),
+    ];
+    const FLASH: [(&str, u64); 4] = [
+        ("NAND_Writes_1GiB", GIB),
+        ("NAND_Writes_32MiB", MIB32),
+        ("NAND_Writes_GiB", GIB),
+        ("Total_NAND_Writes_GiB", GIB),
+    ];
+    /// The size of these pages is not said, and does not matter for a ratio.
+    const PAGE: u64 = 16 << 10;
+
+    let table = said["ata_smart_attributes"]["table"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let raw = |name: &str| {
+        table.iter().find(|a| a["name"] == name)?["raw"]["value"]
+            .as_u64()
+            .map(u128::from)
+    };
+    let of = |known: &[(&str, u64)]| {
+        let found = |&(name, unit): &(&str, u64)| Some((raw(name)? * u128::from(unit), unit));
+        known.iter().find_map(found)
+    };
+    let by_pages = || {
+        let host = raw("Host_Program_Page_Count")?;
+        let own = raw("FTL_Program_Page_Count").or_else(|| raw("Bckgnd_Program_Page_Cnt"))?;
+        let page = u128::from(PAGE);
+        Some(((host * page, PAGE), ((host + own) * page, PAGE)))
+    };
+    let Some(((host, a), (media, b))) = by_pages().or_else(|| of(&HOST).zip(of(&FLASH))) else {
+        bail!("it has no SATA attributes that are known to count host and flash writes");
+    };
+    Ok(Counters {
+        source: Source::SataAttributes,
+        host,
+        media,
+        unit: a.max(b),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ocp() {
+        let (mut ocp, mut smart) = (vec![0; 512], vec![0; 512]);
+        ocp[1] = 7;
+        smart[DATA_UNITS_WRITTEN] = 3;
+        assert_eq!(ocp_smart(&ocp, &smart), None, "another vendor's page");
+        ocp[OCP_GUID..].copy_from_slice(&OCP.to_le_bytes());
+        let found = ocp_smart(&ocp, &smart).unwrap();
+        assert_eq!((found.host, found.media, found.unit), (1_536_000, 1792, 512_000));
+    }
+
+    #[test]
+    fn items_of_the_additional_log() {
+        let mut data = vec![0; 512];
+        (data[0], data[12], data[17], data[22]) = (0xab, NAND_WRITTEN, 9, 1);
+        assert_eq!(additional_smart(&data), None);
+        (data[24], data[29], data[30]) = (HOST_WRITTEN, 4, 1);
+        let found = additional_smart(&data).unwrap();
+        assert_eq!(found.media, (9 + (1 << 40)) << 25);
+        assert_eq!(found.host, 260 << 25);
+    }
+
+    #[test]
+    fn attributes() {
+        let said = |attributes: &[(&str, u64)]| {
+            let table = attributes
+                .iter()
+                .map(|(name, raw)| serde_json::json!({"name": name, "raw": {"value": raw}}));
+            sata(&serde_json::json!({"ata_smart_attributes": {"table": table.collect::<Vec<_>>()}}))
+        };
+        let found = said(&[("Total_LBAs_Written", 4096), ("NAND_Writes_1GiB", 3)]).unwrap();
+        assert_eq!((found.host, found.media, found.unit), (2 << 20, 3 << 30, 1 << 30));
+        let pages = said(&[
+            ("Host_Program_Page_Count", 10),
+            ("FTL_Program_Page_Count", 5),
+            ("Total_LBAs_Written", 1),
+        ]);
+        let pages = pages.unwrap();
+        assert_eq!(pages.media * 2, pages.host * 3);
+        assert!(said(&[("Total_LBAs_Written", 1)]).is_err());
+        assert!(sata(&Value::Null).is_err());
+    }
+
+    #[test]
+    fn commands() {
+        let found = Counters::of_command("echo 5 7").unwrap();
+        assert_eq!((found.host, found.media), (5, 7));
+        for command in ["echo 5", "echo 5 x", "echo 5 6 7", "exit 3", "echo -1 2"] {
+            assert!(Counters::of_command(command).is_err(), "{command}");
+        }
+    }
+}

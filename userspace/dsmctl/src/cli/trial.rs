@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The arguments of `trial`.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+use trial::state::Amount;
+
+#[derive(Debug, Subcommand)]
+pub enum TrialCommand {
+    /// Begin a trial, and run it until it is over or SIGTERM or SIGINT comes
+    ///
+    /// dsm-trial@NAME.service goes on with it when the machine has started again. The file
+    /// of a trial that was begun before is kept as trial-NAME.old.json.
+    Start(TrialStart),
+    /// Go on with a trial that was interrupted; the period under way begins over
+    Resume(TrialOf),
+    /// End the process that runs a trial; the device is set to what it was before
+    Stop(TrialOf),
+    /// Say how far a trial is, what was measured, and what is saved
+    ///
+    /// It can be sent to others: it names the drive, its firmware, the kernel and the
+    /// device's features, and neither files nor serial numbers. With `-o json`: {machine
+    /// {model, firmware, bytes, kernel, module, features}, switch {feature, on, off}, settle,
+    /// measure, pairs, seed, pair_seconds, progress {period, on, settled, share, seconds_left},
+    /// periods [{on, seconds, host_bytes, waf, write_ms, read_ms}], again [], no_counters,
+    /// flash, write_time, read_time {saved, low, high, pairs, pairs_to_tell}, left_out []}.
+    /// saved, low and high are shares; what does not apply is null.
+    #[command(verbatim_doc_comment)]
+    Report(TrialReport),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switched {
+    Discard,
+    Streams,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct TrialOf {
+    pub name: String,
+    /// Where the file of the trial is
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/dsmd")]
+    pub state_dir: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct TrialReport {
+    #[command(flatten)]
+    pub of: TrialOf,
+    /// Write a picture of the periods, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub picture: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct TrialStart {
+    #[command(flatten)]
+    pub of: TrialOf,
+    /// What is switched: discards, or the policy that the device has and none
+    #[arg(long, value_enum, default_value_t = Switched::Discard)]
+    pub switch: Switched,
+    /// What is left out after each switch: so much written, or a time, as 4h [default: twice
+    /// the size of the device]
+    #[arg(long, value_name = "BYTES|TIME")]
+    pub settle: Option<Amount>,
+    /// What is measured in each period [default: the size of the device]
+    #[arg(long, value_name = "BYTES|TIME")]
+    pub measure: Option<Amount>,
+    /// Pairs of periods, 2 to 1000
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    pub pairs: u16,
+    /// Of the random order [default: another one each time]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A shell command that prints what the host and what the drive's flash has written,
+    /// as two numbers of bytes [default: the drive is asked]
+    #[arg(long, value_name = "COMMAND")]
+    pub counters: Option<String>,
+    /// Begin another trial though there is one that is not over
+    #[arg(long)]
+    pub anew: bool,
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl trial`: a trial on a device of this machine.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use rustix::process::{kill_process, Pid, Signal};
+
+use crate::refused;
+use ::trial::report::Report;
+use ::trial::run::{self, Bench, Replaced, Step};
+use ::trial::state::{Amount, Machine, Plan, Sample, State, Store, Switch};
+use agent::control;
+use base::wake::Signals;
+use drive::counters::Counters;
+use drive::diskstat::DiskStat;
+use dsmctl::cli::{self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialStart};
+use kernel::device::{Device, Target};
+use kernel::dm::Dm;
+use kernel::streams;
+use kernel::sysfs::Sysfs;
+
+/// How long `stop` waits for the process that it ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<()> {
+    match command {
+        TrialCommand::Start(a) => start(a, out),
+        TrialCommand::Resume(a) => resume(a, out),
+        TrialCommand::Stop(a) => stop(a),
+        TrialCommand::Report(a) => report(a, out),
+    }
+}
+
+fn store(a: &TrialOf) -> Store {
+    Store::of(&a.state_dir, &a.name)
+}
+
+/// A device, and the drive below it.
+struct Live {
+    device: Device,
+    sysfs: Sysfs,
+    drive: String,
+    switch: Switch,
+    command: Option<String>,
+    /// Whether the drive counts.
+    counts: bool,
+}
+
+impl Live {
+    fn open(name: &str, switch: Switch, command: Option<String>) -> Result<Self> {
+        let device = Device::open(name)?;
+        let sysfs = Sysfs::default();
+        let below = streams::below(&sysfs, &streams::Unknown, device.devno)?;
+        let [drive] = below.disks.as_slice() else {
+            bail!(
+                "{name} lies on several disks: {}; a trial is about one drive",
+                below.disks.join(", ")
+            );
+        };
+        Ok(Self {
+            drive: drive.clone(),
+            device,
+            sysfs,
+            switch,
+            command,
+            counts: true,
+        })
+    }
+
+    /// An attribute of the drive in sysfs.
+    fn attribute(&self, name: &str) -> Option<String> {
+        let text = fs::read_to_string(Path::new("/sys/block").join(&self.drive).join(name)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    fn first_of(&self, names: &[&str]) -> String {
+        names.iter().find_map(|n| self.attribute(n)).unwrap_or_default()
+    }
+
+    /// What another drive would not have.
+    fn identity(&self) -> String {
+        self.first_of(&["wwid", "device/wwid", "device/serial", "size"])
+    }
+
+    fn counters(&self) -> Result<Counters> {
+        let found = match &self.command {
+            Some(command) => Counters::of_command(command),
+            None => Counters::of_drive(&Path::new("/dev").join(&self.drive)),
+        };
+        found.with_context(|| format!("{} does not report what its flash writes", self.drive))
+    }
+
+    fn machine(&self) -> Result<Machine> {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let module = Dm::open()?.target_version("dsm")?.unwrap_or_default();
+        Ok(Machine {
+            model: self.first_of(&["device/model"]),
+            firmware: self.first_of(&["device/firmware_rev", "device/rev"]),
+            bytes: self
+                .attribute("size")
+                .and_then(|s| s.parse::<u64>().ok())
+                .unwrap_or_default()
+                * 512,
+            kernel: kernel.trim().to_owned(),
+            module: module.map(|n| n.to_string()).join("."),
+            features: self.device.table_line()?.features,
+        })
+    }
+
+    fn set(&self, value: &str) -> Result<()> {
+        let said = self
+            .device
+            .message(&format!("set {} {value}", self.switch.feature));
+        said.map(drop).map_err(|e| refused(&self.device.name, e))
+    }
+}
+
+impl Bench for Live {
+    fn switch(&mut self, on: bool) -> Result<()> {
+        self.set(if on { &self.switch.on } else { &self.switch.off })
+    }
+
+    fn is_on(&mut self) -> Result<Option<bool>> {
+        let table = self.device.table_line()?;
+        let value = table.feature(&self.switch.feature);
+        let so = |wanted: &str| value == Some(wanted);
+        Ok(so(&self.switch.on)
+            .then_some(true)
+            .or(so(&self.switch.off).then_some(false)))
+    }
+
+    fn sample(&mut self) -> Result<Sample> {
+        // It may have been made again, on another number.
+        self.device = Device::open(&self.device.name)?;
+        let disk =
+            DiskStat::of(&self.sysfs, self.device.devno).context("the device has no counters in sysfs")?;
+        Ok(Sample {
+            at: base::time::now().as_secs_f64(),
+            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+                .trim()
+                .to_owned(),
+            drive: self.identity(),
+            disk,
+            counters: if self.counts { Some(self.counters()?) } else { None },
+        })
+    }
+}
+
+fn start(a: &TrialStart, out: Output) -> Result<()> {
+    let name = &a.of.name;
+    let device = Device::open(name)?;
+    let store = store(&a.of);
+    let _lock = store.lock()?;
+    let table = device.table_line()?;
+    let feature = |name| table.feature(name).unwrap_or_default().to_owned();
+    let (switch, before) = match a.switch {
+        Switched::Discard => {
+            if !control::serves(&args::run_dir(), &device.name) {
+                bail!("{name}: no dsmd serves the device, so that nothing would be discarded");
+            }
+            let before = feature("discard");
+            if before != "on" {
+                bail!("{name}: discards are {before}; set discard = true in dsmd's configuration first");
+            }
+            let [feature, on, off] = ["discard", "on", "off"].map(str::to_owned);
+            (Switch { feature, on, off }, before)
+        }
+        Switched::Streams => {
+            let before = feature("policy");
+            if before == "none" {
+                bail!("{name}: the policy is none, so that there is nothing to switch off");
+            }
+            let (feature, off) = ("policy".to_owned(), "none".to_owned());
+            let on = before.clone();
+            (Switch { feature, on, off }, before)
+        }
+    };
+    let size = device.sectors * 512;
+    let plan = Plan {
+        device: device.name.clone(),
+        switch: switch.clone(),
+        settle: a.settle.unwrap_or(Amount::Bytes(2 * size)),
+        measure: a.measure.unwrap_or(Amount::Bytes(size)),
+        pairs: a.pairs.into(),
+        seed: a.seed.unwrap_or_else(|| fastrand::u64(..)),
+        counters: a.counters.clone(),
+    };
+    if store.exists() {
+        if !a.anew && store.load().is_ok_and(|s| !s.is_over()) {
+            bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --anew");
+        }
+        store.set_aside()?;
+    }
+    let mut bench = Live::open(name, switch, a.counters.clone())?;
+    let no_counters = match bench.counters() {
+        Ok(_) => None,
+        // A command of the user's that does not work is an error of theirs.
+        Err(e) if a.counters.is_some() => return Err(e),
+        Err(e) => Some(format!("{e:#}")),
+    };
+    bench.counts = no_counters.is_none();
+    let mut state = State::new(plan, bench.machine()?, before, bench.identity(), no_counters);
+    store.save(&state)?;
+    go_on(&mut state, &store, &mut bench, out)
+}
+
+fn resume(a: &TrialOf, out: Output) -> Result<()> {
+    let store = store(a);
+    if !store.exists() {
+        bail!("{}: no trial was begun", a.name);
+    }
+    let _lock = store.lock()?;
+    let mut state = store.load()?;
+    let mut bench = Live::open(
+        &state.plan.device,
+        state.plan.switch.clone(),
+        state.plan.counters.clone(),
+    )?;
+    bench.counts = state.no_counters.is_none();
+    run::resume(&mut state);
+    go_on(&mut state, &store, &mut bench, out)
+}
+
+/// How often the trial looks where it is.
+fn poll(plan: &Plan) -> Duration {
+    let shortest = [plan.settle, plan.measure]
+        .into_iter()
+        .map(|amount| match amount {
+            Amount::Seconds(s) => s / 20.0,
+            Amount::Bytes(_) => 2.0,
+        });
+    Duration::from_secs_f64(shortest.fold(10.0, f64::min).max(0.1))
+}
+
+fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Result<()> {
+    let signals = Signals::new()?;
+    let poll = poll(&state.plan);
+    let mut said = String::new();
+    let ended = loop {
+        match run::step(state, bench) {
+            Ok(Step::Wait) => said.clear(),
+            Ok(Step::Border) => {
+                store.save(state)?;
+                said.clear();
+                say(state);
+            }
+            Ok(Step::Again(why)) => {
+                store.save(state)?;
+                eprintln!("dsmctl: {why}; it begins over");
+            }
+            Ok(Step::Over) => break Ok(()),
+            Err(e) if e.is::<Replaced>() => break Err(e),
+            // The device or the drive may come back.
+            Err(e) if format!("{e:#}") != said => {
+                said = format!("{e:#}");
+                eprintln!("dsmctl: {said}; the trial waits");
+            }
+            Err(_) => {}
+        }
+        if signals.wait(poll) {
+            run::resume(state);
+            break Ok(());
+        }
+    };
+    let restored = bench.set(&state.before);
+    store.save(state)?;
+    restored?;
+    ended?;
+    let report = Report::of(state);
+    crate::print(out, &report, || report.text())
+}
+
+fn say(state: &State) {
+    let report = Report::of(state);
+    // Between two periods nothing is under way.
+    if let (Some(p), Some(_)) = (&report.progress, &state.current) {
+        eprintln!(
+            "dsmctl: period {} of {}: {} {}, {}",
+            p.period,
+            2 * report.pairs,
+            report.switch.feature,
+            if p.on {
+                &report.switch.on
+            } else {
+                &report.switch.off
+            },
+            if p.settled { "measured" } else { "settling" }
+        );
+    }
+}
+
+fn stop(a: &TrialOf) -> Result<()> {
+    let store = store(a);
+    let Some(pid) = store.runner().and_then(Pid::from_raw) else {
+        bail!("{}: no process runs a trial", a.name);
+    };
+    kill_process(pid, Signal::TERM).context("cannot end the process that runs the trial")?;
+    let step = Duration::from_millis(100);
+    for _ in 0..PATIENCE.as_millis() / step.as_millis() {
+        if store.runner().is_none() {
+            return Ok(());
+        }
+        std::thread::sleep(step);
+    }
+    bail!(
+        "{}: the process {pid:?} was asked to end, and has not yet",
+        a.name
+    )
+}
+
+fn report(a: &TrialReport, out: Output) -> Result<()> {
+    let store = store(&a.of);
+    if !store.exists() {
+        bail!("{}: no trial was begun", a.of.name);
+    }
+    let mut state = store.load()?;
+    if let Some(current) = &mut state.current {
+        // The file has the last border; a look costs nothing.
+        let bench = Live::open(&state.plan.device, state.plan.switch.clone(), None);
+        if let Ok(now) = bench.and_then(|mut bench| {
+            bench.counts = false;
+            bench.sample()
+        }) {
+            if now.boot == current.last.boot && now.disk.written_bytes >= current.last.disk.written_bytes {
+                current.last = now;
+            }
+        }
+    }
+    let report = Report::of(&state);
+    if let Some(file) = &a.picture {
+        fs::write(file, report.picture()).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    crate::print(out, &report, || report.text())
+}

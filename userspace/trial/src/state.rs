@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The plan of a trial and what was measured, in a file that outlives restarts.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{bail, Context, Result};
+use rustix::fs::{flock, FlockOperation};
+use serde::{Deserialize, Serialize};
+
+use drive::counters::Counters;
+use drive::diskstat::DiskStat;
+
+const VERSION: u32 = 1;
+
+/// How long something lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Amount {
+    /// Written to the device.
+    Bytes(u64),
+    Seconds(f64),
+}
+
+impl FromStr for Amount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = |digits: &str, unit: f64| digits.parse::<f64>().ok().map(|n| n * unit);
+        let time = [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0)]
+            .iter()
+            .find_map(|(suffix, unit)| seconds(text.strip_suffix(suffix)?, *unit));
+        match (time, base::sizes::bytes(text)) {
+            (Some(s), _) if s.is_finite() && s > 0.0 => Ok(Self::Seconds(s)),
+            (None, Some(bytes)) if bytes > 0 => Ok(Self::Bytes(bytes)),
+            _ => Err("what is written, as 100G, or a time, as 30s, 20min, 4h or 1d".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{} written", base::sizes::shown(*bytes)),
+            Self::Seconds(s) if *s >= 7200.0 => write!(f, "{:.1} hours", s / 3600.0),
+            Self::Seconds(s) => write!(f, "{s:.0} seconds"),
+        }
+    }
+}
+
+impl Amount {
+    /// What share of it has passed between two samples.
+    pub fn passed(&self, from: &Sample, to: &Sample) -> f64 {
+        match self {
+            Self::Bytes(n) => {
+                to.disk.written_bytes.saturating_sub(from.disk.written_bytes) as f64 / *n as f64
+            }
+            Self::Seconds(n) => (to.at - from.at) / n,
+        }
+    }
+}
+
+/// What is switched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// A feature of the target.
+    pub feature: String,
+    pub on: String,
+    pub off: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub device: String,
+    pub switch: Switch,
+    /// What is left out after each switch.
+    pub settle: Amount,
+    /// What is measured then.
+    pub measure: Amount,
+    pub pairs: usize,
+    pub seed: u64,
+    /// Prints the drive's counters: "HOST MEDIA" in bytes.
+    pub counters: Option<String>,
+}
+
+impl Plan {
+    /// Whether the period is one with the switch on.  Which of a pair is first is random.
+    pub fn is_on(&self, period: usize) -> bool {
+        let pair = (period / 2) as u64;
+        let first = fastrand::Rng::with_seed(self.seed ^ pair.wrapping_mul(0x9e37_79b9_7f4a_7c15)).bool();
+        first == (period % 2 == 0)
+    }
+
+    /// How long the settling is for each of what is measured; 1 where that is not known.
+    pub fn settle_ratio(&self) -> f64 {
+        match (self.settle, self.measure) {
+            (Amount::Bytes(s), Amount::Bytes(m)) => s as f64 / m as f64,
+            (Amount::Seconds(s), Amount::Seconds(m)) => s / m,
+            _ => 1.0,
+        }
+    }
+}
+
+/// The drive and the machine, as a report to others names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    pub model: String,
+    pub firmware: String,
+    pub bytes: u64,
+    pub kernel: String,
+    pub module: String,
+    /// Features of the table when the trial began.
+    pub features: Vec<(String, String)>,
+}
+
+/// At a border of a period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since 1970.
+    pub at: f64,
+    /// The machine's boot: counters of the block layer begin with it.
+    pub boot: String,
+    /// Another one is another drive.
+    pub drive: String,
+    pub disk: DiskStat,
+    /// `None`: the drive does not count.
+    pub counters: Option<Counters>,
+}
+
+impl Sample {
+    /// What is not so if `self` was taken after `earlier` of the same drive without a restart.
+    pub fn follows(&self, earlier: &Self) -> Result<(), &'static str> {
+        let counters = self.counters.as_ref().zip(earlier.counters.as_ref());
+        if self.boot != earlier.boot {
+            Err("the machine was restarted")
+        } else if self.counters.is_some() != earlier.counters.is_some() {
+            Err("the drive's counters came or went")
+        } else if self.at < earlier.at {
+            Err("the clock went back")
+        } else if self.disk.written_bytes < earlier.disk.written_bytes {
+            Err("the device was made again")
+        } else if counters.is_some_and(|(now, then)| {
+            now.source != then.source || now.host < then.host || now.media < then.media
+        }) {
+            Err("a counter of the drive went back")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A period that was measured as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Period {
+    pub on: bool,
+    pub from: Sample,
+    pub to: Sample,
+}
+
+impl Period {
+    pub fn seconds(&self) -> f64 {
+        self.to.at - self.from.at
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.to.disk.written_bytes - self.from.disk.written_bytes
+    }
+
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes() as f64 / self.seconds()
+    }
+
+    /// The mean time of a write in the block layer.
+    pub fn write_ms(&self) -> Option<f64> {
+        mean(
+            self.from.disk.write_ms,
+            self.to.disk.write_ms,
+            self.from.disk.writes,
+            self.to.disk.writes,
+        )
+    }
+
+    pub fn read_ms(&self) -> Option<f64> {
+        mean(
+            self.from.disk.read_ms,
+            self.to.disk.read_ms,
+            self.from.disk.reads,
+            self.to.disk.reads,
+        )
+    }
+}
+
+/// `None`: nothing of it was seen.
+fn mean(from_ms: u64, to_ms: u64, from: u64, to: u64) -> Option<f64> {
+    let ms = to_ms.checked_sub(from_ms).filter(|ms| *ms > 0)?;
+    let count = to.checked_sub(from).filter(|n| *n > 0)?;
+    Some(ms as f64 / count as f64)
+}
+
+/// A period under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Current {
+    pub on: bool,
+    pub since: Sample,
+    /// When the settling was over.
+    pub settled: Option<Sample>,
+    pub last: Sample,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    pub version: u32,
+    pub plan: Plan,
+    pub machine: Machine,
+    /// Of the feature when the trial began.
+    pub before: String,
+    pub drive: String,
+    /// Why the drive's counters are not known.
+    pub no_counters: Option<String>,
+    pub periods: Vec<Period>,
+    pub current: Option<Current>,
+    /// Periods that began over, and why.
+    pub again: Vec<String>,
+}
+
+impl State {
+    pub fn new(
+        plan: Plan,
+        machine: Machine,
+        before: String,
+        drive: String,
+        no_counters: Option<String>,
+    ) -> Self {
+        Self {
+            version: VERSION,
+            plan,
+            machine,
+            before,
+            drive,
+            no_counters,
+            periods: Vec::new(),
+            current: None,
+            again: Vec::new(),
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.periods.len() >= 2 * self.plan.pairs
+    }
+}
+
+/// The file of a device's trial.
+pub struct Store {
+    path: PathBuf,
+}
+
+impl Store {
+    pub fn of(dir: &Path, device: &str) -> Self {
+        Self {
+            path: dir.join(format!("trial-{}.json", device.replace('/', "_"))),
+        }
+    }
+
+    pub fn exists(&self) -> bool {
+        self.path.exists()
+    }
+
+    pub fn load(&self) -> Result<State> {
+        let named = || format!("cannot read {}", self.path.display());
+        let text = fs::read(&self.path).with_context(named)?;
+        let state: State = serde_json::from_slice(&text).with_context(named)?;
+        if state.version != VERSION {
+            bail!(
+                "{} is of version {}, this is dsmctl for {VERSION}",
+                self.path.display(),
+                state.version
+            );
+        }
+        Ok(state)
+    }
+
+    /// Whole or not at all.
+    pub fn save(&self, state: &State) -> Result<()> {
+        let named = || format!("cannot write {}", self.path.display());
+        let part = self.path.with_extension("part");
+        let mut file = File::create(&part).with_context(named)?;
+        file.write_all(&serde_json::to_vec(state)?).with_context(named)?;
+        file.sync_all().with_context(named)?;
+        fs::rename(&part, &self.path).with_context(named)
+    }
+
+    /// Moves the file of a trial that is over away.
+    pub fn set_aside(&self) -> Result<()> {
+        let aside = self.path.with_extension("old.json");
+        fs::rename(&self.path, &aside).with_context(|| format!("cannot rename {}", self.path.display()))
+    }
+
+    /// One process at a time runs the trial; it says its number.
+    pub fn lock(&self) -> Result<Lock> {
+        let path = self.path.with_extension("lock");
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        }
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let pid = fs::read_to_string(&path).unwrap_or_default();
+            bail!("the trial is at work already, as process {}", pid.trim());
+        }
+        file.set_len(0)?;
+        write!(file, "{}", std::process::id())?;
+        Ok(Lock { _file: file })
+    }
+
+    /// The process that runs the trial.
+    pub fn runner(&self) -> Option<i32> {
+        let path = self.path.with_extension("lock");
+        let file = File::open(&path).ok()?;
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return None;
+        }
+        fs::read_to_string(&path).ok()?.trim().parse().ok()
+    }
+}
+
+pub struct Lock {
+    _file: File,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts() {
+        for (text, amount) in [
+            ("100G", Amount::Bytes(100 << 30)),
+            ("4096", Amount::Bytes(4096)),
+            ("30s", Amount::Seconds(30.0)),
+            ("20min", Amount::Seconds(1200.0)),
+            ("1.5h", Amount::Seconds(5400.0)),
+            ("1d", Amount::Seconds(86_400.0)),
+        ] {
+            assert_eq!(text.parse(), Ok(amount), "{text}");
+        }
+        for text in ["", "0", "0s", "-1h", "infh", "NaNs", "1w", "x"] {
+            assert!(text.parse::<Amount>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_pair_has_both_in_random_order() {
+        let plan = |seed| Plan {
+            device: "d".into(),
+            switch: Switch {
+                feature: "discard".into(),
+                on: "on".into(),
+                off: "off".into(),
+            },
+            settle: Amount::Bytes(1),
+            measure: Amount::Bytes(1),
+            pairs: 100,
+            seed,
+            counters: None,
+        };
+        let p = plan(7);
+        assert!((0..100).all(|pair| p.is_on(2 * pair) != p.is_on(2 * pair + 1)));
+        let first = (0..100).filter(|pair| p.is_on(2 * pair)).count();
+        assert!((30..=70).contains(&first), "{first}");
+        assert!((0..100).any(|pair| p.is_on(2 * pair) != plan(8).is_on(2 * pair)));
+    }
+
+    #[test]
+    fn one_process_runs_a_trial() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::of(dir.path(), "vg/db");
+        assert_eq!(store.runner(), None);
+        let lock = store.lock().unwrap();
+        let said = store.lock().err().unwrap().to_string();
+        assert_eq!(
+            said,
+            format!("the trial is at work already, as process {}", std::process::id())
+        );
+        assert_eq!(store.runner(), Some(std::process::id() as i32));
+        drop(lock);
+        assert_eq!(store.runner(), None);
+        assert!(!store.exists());
+    }
+}

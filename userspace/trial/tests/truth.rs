@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Trials on a flash drive whose true saving is known: from long runs with the switch on
+//! and off all the time.
+
+use anyhow::Result;
+use drive::counters::{Counters, Source};
+use drive::diskstat::DiskStat;
+use trial::estimate::outcome;
+use trial::run::{step, Bench, Replaced, Step};
+use trial::state::{Amount, Machine, Plan, Sample, State, Switch};
+use whatif::flash::{Config, Destination, Flash, Gc, PAGE};
+
+const PAGES: u32 = 8192;
+/// Of them the database uses so many; an update goes to a free one and frees another.
+const LIVE: u32 = 7168;
+
+/// In sizes of the drive, as `dsmctl trial start` has it.  After one the drive still shows
+/// what was before: of a database that uses three quarters of it, 10 of 20 intervals hold the
+/// truth then.
+const SETTLE: u64 = 2;
+
+/// A database on a drive, which are at work while nobody looks.
+struct Lab {
+    flash: Flash,
+    random: fastrand::Rng,
+    live: Vec<u32>,
+    free: Vec<u32>,
+    on: bool,
+    /// Whether the switch does anything.
+    connected: bool,
+    seconds: f64,
+    written: u64,
+    /// Pages a second; it drifts.
+    rate: f64,
+    /// What is added to what is read.
+    fault: fn(&mut Sample),
+}
+
+impl Lab {
+    fn new(seed: u64, connected: bool) -> Self {
+        let config = Config {
+            pages: PAGES.into(),
+            unit: 64,
+            op: 0.12,
+            streams: 1,
+            gc: Gc::Greedy,
+            destination: Destination::Shared,
+            keep_free: 0.0,
+        };
+        let mut flash = Flash::new(&config).unwrap();
+        flash.precondition(1.0, 0);
+        let mut lab = Self {
+            flash,
+            random: fastrand::Rng::with_seed(seed),
+            live: (0..LIVE).collect(),
+            free: (LIVE..PAGES).collect(),
+            on: true,
+            connected,
+            seconds: 1e9,
+            written: 0,
+            rate: 1000.0,
+            fault: |_| {},
+        };
+        lab.work(4 * u64::from(PAGES));
+        lab
+    }
+
+    fn work(&mut self, pages: u64) {
+        for _ in 0..pages {
+            let (a, b) = (
+                self.random.usize(..self.live.len()),
+                self.random.usize(..self.free.len()),
+            );
+            self.flash.write(self.free[b], 0);
+            std::mem::swap(&mut self.live[a], &mut self.free[b]);
+            if self.on && self.connected {
+                self.flash.trim(self.free[b]);
+            }
+        }
+        self.written += pages;
+        self.seconds += pages as f64 / self.rate;
+    }
+
+    fn waf(&mut self, on: bool) -> f64 {
+        self.on = on;
+        self.work(10 * u64::from(PAGES));
+        let start = self.flash.counts().clone();
+        self.work(100 * u64::from(PAGES));
+        self.flash.counts().waf_since(&start)
+    }
+}
+
+impl Bench for Lab {
+    fn switch(&mut self, on: bool) -> Result<()> {
+        self.on = on;
+        Ok(())
+    }
+
+    fn is_on(&mut self) -> Result<Option<bool>> {
+        Ok(Some(self.on))
+    }
+
+    fn sample(&mut self) -> Result<Sample> {
+        let counts = self.flash.counts();
+        let bytes = |pages: u64| u128::from(pages * PAGE);
+        let mut sample = Sample {
+            at: self.seconds,
+            boot: "1".into(),
+            drive: "drive".into(),
+            disk: DiskStat {
+                writes: self.written,
+                written_bytes: self.written * PAGE,
+                write_ms: self.written / 10,
+                ..DiskStat::default()
+            },
+            counters: Some(Counters {
+                source: Source::Fdp,
+                host: bytes(counts.host_pages()),
+                media: bytes(counts.host_pages() + counts.gc_pages()),
+                unit: 1,
+            }),
+        };
+        (self.fault)(&mut sample);
+        Ok(sample)
+    }
+}
+
+fn plan(seed: u64, pairs: usize) -> State {
+    let size = Amount::Bytes(u64::from(PAGES) * PAGE);
+    let [feature, on, off] = ["discard", "on", "off"].map(str::to_owned);
+    let plan = Plan {
+        device: "d".into(),
+        switch: Switch { feature, on, off },
+        settle: Amount::Bytes(SETTLE * u64::from(PAGES) * PAGE),
+        measure: size,
+        pairs,
+        seed,
+        counters: None,
+    };
+    State::new(plan, Machine::default(), "on".into(), "drive".into(), None)
+}
+
+/// A whole trial, whose load drifts.
+fn run(state: &mut State, lab: &mut Lab) {
+    while step(state, lab).unwrap() != Step::Over {
+        lab.rate *= 0.98 + 0.04 * lab.random.f64();
+        lab.work(64);
+    }
+}
+
+/// Of 200, 190 intervals hold the truth, and 190 say nothing where there is nothing.
+const SEEDS: u64 = 20;
+
+#[test]
+fn the_interval_holds_the_truth() {
+    let waf = |on| (0..4).map(|n| Lab::new(1000 + n, true).waf(on)).sum::<f64>();
+    let truth = 1.0 - waf(true) / waf(false);
+    assert!(truth > 0.1, "{truth}");
+    let mut held = 0;
+    for seed in 0..SEEDS {
+        let mut state = plan(seed, 6);
+        run(&mut state, &mut Lab::new(seed, true));
+        let found = outcome(&state).flash.unwrap();
+        println!(
+            "seed {seed}: true {truth:.4}, {:.4} in {:.4} to {:.4}",
+            found.saved, found.low, found.high
+        );
+        assert!(found.tells(), "seed {seed}: {found:?}");
+        held += u64::from((found.low..=found.high).contains(&truth));
+    }
+    assert!(held >= SEEDS - 1, "{held} of {SEEDS} intervals hold {truth}");
+}
+
+#[test]
+fn no_effect_is_said_where_there_is_none() {
+    let mut silent = 0;
+    for seed in 0..SEEDS {
+        let mut state = plan(seed, 6);
+        run(&mut state, &mut Lab::new(seed, false));
+        let found = outcome(&state).flash.unwrap();
+        println!(
+            "seed {seed}: {:.4} in {:.4} to {:.4}",
+            found.saved, found.low, found.high
+        );
+        silent += u64::from(!found.tells());
+    }
+    assert!(silent >= SEEDS - 1, "{silent} of {SEEDS} say nothing");
+}
+
+/// What the state says after a trial in which every look is at a sample with this fault,
+/// from the first period's settling on.
+fn with_fault(fault: fn(&mut Sample)) -> State {
+    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
+    step(&mut state, &mut lab).unwrap();
+    lab.work(64);
+    step(&mut state, &mut lab).unwrap();
+    lab.fault = fault;
+    let _ = step(&mut state, &mut lab);
+    lab.fault = |_| {};
+    run(&mut state, &mut lab);
+    state
+}
+
+#[test]
+fn a_period_begins_over() {
+    type Fault = (fn(&mut Sample), &'static str);
+    let faults: [Fault; 5] = [
+        (
+            |s| s.counters.as_mut().unwrap().media -= 1 << 20,
+            "a counter of the drive went back",
+        ),
+        (|s| s.boot = "2".into(), "the machine was restarted"),
+        (|s| s.disk.written_bytes = 0, "the device was made again"),
+        (|s| s.at -= 1000.0, "the clock went back"),
+        (|s| s.counters = None, "the drive's counters came or went"),
+    ];
+    for (fault, why) in faults {
+        let state = with_fault(fault);
+        assert_eq!(state.again[0], format!("period 1: {why}"));
+        assert_eq!(state.periods.len(), 4);
+    }
+}
+
+#[test]
+fn somebody_else_switches() {
+    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
+    step(&mut state, &mut lab).unwrap();
+    lab.on = !lab.on;
+    let said = step(&mut state, &mut lab).unwrap();
+    assert_eq!(
+        said,
+        Step::Again("period 1: somebody else has switched it".into())
+    );
+    run(&mut state, &mut lab);
+    assert_eq!(state.periods.len(), 4);
+}
+
+#[test]
+fn another_drive_ends_it() {
+    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
+    step(&mut state, &mut lab).unwrap();
+    lab.fault = |s| s.drive = "another".into();
+    assert!(step(&mut state, &mut lab).unwrap_err().is::<Replaced>());
+    assert!(state.current.is_some(), "it can go on when the drive is back");
+}
+
+#[test]
+fn a_counter_that_stands_still_tells_nothing() {
+    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
+    lab.fault = |s| s.counters.as_mut().unwrap().media = 7;
+    run(&mut state, &mut lab);
+    let found = outcome(&state);
+    assert_eq!(found.flash, None);
+    assert!(
+        found.left_out[0].starts_with("pair 1: the drive's counters moved by "),
+        "{found:?}"
+    );
+    assert!(found.write_time.is_some());
+}
+
+#[test]
+fn a_load_ten_times_the_other_is_left_out() {
+    let (mut state, mut lab) = (plan(1, 3), Lab::new(1, true));
+    while step(&mut state, &mut lab).unwrap() != Step::Over {
+        lab.rate = if state.periods.len() == 2 {
+            10_000.0
+        } else {
+            1000.0
+        };
+        lab.work(64);
+    }
+    let found = outcome(&state);
+    assert_eq!(
+        found.left_out,
+        ["pair 2: the load of one period was 10.0 times the other's"]
+    );
+    assert_eq!(found.flash.unwrap().pairs, 2);
+}
+
+#[test]
+fn a_drive_without_counters_shows_latency() {
+    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
+    state.no_counters = Some("it has none".into());
+    lab.fault = |s| s.counters = None;
+    run(&mut state, &mut lab);
+    let report = trial::report::Report::of(&state);
+    let text = report.text();
+    assert!(text.contains("Flash writes: not known: it has none."), "{text}");
+    assert!(
+        text.contains("Mean time of a write: no effect can be told"),
+        "{text}"
+    );
+    assert!(report.picture().ends_with("</svg>\n"));
+}
