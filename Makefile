@@ -4,7 +4,7 @@
 # make demo          the main job on emulated hardware, from nothing
 # make quick         the tests to run before every commit
 # make check         every test that is short
-# make check-all     what CI runs: no long forms, RPMs, dashboard, Secure Boot or engines
+# make check-all     what CI runs: no long forms, kernel tree, servers, RPMs, dashboard or engines
 # make nightly       every test, the long forms and the mutants among them
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
 # make unit          the policies on the host
