@@ -11,20 +11,23 @@ from pathlib import Path
 
 import waf
 
-DRIVE = 192 << 20
+# In MiB: full with the larger databases, and less so
+DRIVES = [168, 192, 256]
 POLICIES = ["none", "auto"]
 
 
 def figures(dsmctl, recording):
-    """Of one recording; flash in KiB for an operation, null where there is no room."""
+    """Of one recording; flash in KiB for an operation, by the drive's MiB where there is room."""
     wtload = json.loads(recording.path.with_suffix(".json").read_text())
     cold = json.loads(recording.path.with_suffix(".cold.json").read_text())
-    rows = recording.simulate(dsmctl, POLICIES, discard="both", size=DRIVE)
-    details = rows.pop(None)
+    played = {mib: recording.simulate(dsmctl, POLICIES, discard="both", size=mib << 20)
+              for mib in DRIVES if wtload["db_allocated_bytes"] < mib << 20}
+    details = [rows.pop(None) for rows in played.values()][-1]
     host = details["run_pages"] * 4 / wtload["ops"]
+    flash = {str(mib): {name: row["waf"] and row["waf"] * host for name, row in rows.items()} for mib, rows in played.items()}
     return {
         "files_mib": wtload["db_allocated_bytes"] / 2**20, "host_kib": host,
-        "flash_kib": {name: row["waf"] and row["waf"] * host for name, row in rows.items()},
+        "flash_kib": flash,
         "cold_read_kib": cold["read_kib"] / cold["reads"], "scan_mib": cold["scan_kib"] / 1024,
         "longest_checkpoint_s": wtload["longest_checkpoint_seconds"], "listed_share": details["listed_share"],
     }
@@ -33,7 +36,7 @@ def figures(dsmctl, recording):
 def merged(values):
     """Mean and half the range of figures of the same kind."""
     if isinstance(values[0], dict):
-        return {key: merged([v[key] for v in values]) for key in values[0]}
+        return {key: merged([v[key] for v in values]) for key in values[0] if all(key in v for v in values)}
     if any(v is None for v in values):
         return None
     return [round(statistics.mean(values), 4), round(waf.half_range(values), 4)]
@@ -48,10 +51,11 @@ def main():
     for workload, runs in played.items():
         name, _, kib = workload.partition(":")
         found.setdefault(name, {})[kib] = {"seeds": len(runs)} | merged(runs)
-    (out / "leaf_page.json").write_text(json.dumps({"leaf_page": {"drive_mib": DRIVE >> 20, "workloads": found}}, indent=1))
+    (out / "leaf_page.json").write_text(json.dumps({"leaf_page": found}, indent=1))
     for name, sizes in found.items():
         for kib, of in sizes.items():
-            flash = "  ".join(f"{key} {value[0]:.1f}" if value else f"{key} -" for key, value in of["flash_kib"].items())
+            flash = "; ".join(f"{mib} MiB " + " ".join(f"{key} {value[0]:.1f}" if value else f"{key} -" for key, value in arms.items())
+                              for mib, arms in of["flash_kib"].items())
             print(f"{name} {kib} KiB: files {of['files_mib'][0]:.0f} MiB, host {of['host_kib'][0]:.1f} KiB/op, flash {flash}; "
                   f"cold read {of['cold_read_kib'][0]:.1f} KiB, scan {of['scan_mib'][0]:.0f} MiB")
 

@@ -280,7 +280,43 @@ def live_papers(found):
     return table(["", "papers: `boundary`", "here", "papers: `dsm`", "here", "here: `none` with discards", "here: `dsm` with discards"], rows)
 
 
+LEAF_DRIVE = "192"
+
+
+def ranged(value, form):
+    """Mean and half the range"""
+    return f"{value[0]:{form}} ±{value[1]:{form}}" if value else "-"
+
+
+def leaf_pages(kind):
+    """What leaf pages of several sizes cost and save on one drive"""
+    def made(found):
+        head = ["workload", "leaf KiB", "files MiB", "host", "flash", "discards", "streams", "both", "cold read", "scan MiB"]
+        rows = []
+        for workload, sizes in found["waf"]["leaf_page"].items():
+            if workload.endswith("-cached") != (kind == "cached"):
+                continue
+            for kib, of in sizes.items():
+                flash = of["flash_kib"].get(LEAF_DRIVE, {})
+                arms = [ranged(flash.get(arm), ".1f") for arm in ["none", "none+discard", "auto", "auto+discard"]]
+                rows.append([title(workload), kib, f"{of['files_mib'][0]:.0f}", ranged(of["host_kib"], ".1f"), *arms,
+                             ranged(of["cold_read_kib"], ".1f"), f"{of['scan_mib'][0]:.0f}"])
+        return table(head, rows)
+    return made
+
+
+def leaf_page_drives(found):
+    kibs = ["32", "16", "8", "4"]
+    rows = []
+    for workload, sizes in found["waf"]["leaf_page"].items():
+        for mib in ["168", LEAF_DRIVE, "256"]:
+            cells = [sizes.get(kib, {}).get("flash_kib", {}).get(mib, {}).get("none") for kib in kibs]
+            rows.append([workload, mib] + [f"{c[0]:.1f}" if c else "-" for c in cells])
+    return table(["workload", "drive, MiB"] + [f"{kib} KiB" for kib in kibs], rows)
+
+
 TABLES = {
+    "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
     "live-papers": live_papers, "live-life": live_life,
     "live-ops": live_all("ops_per_second", ",d", "ops_against_none_percent", "operations/s"),
     "live-p99": live_all("p99_us", ",d", "p99_against_none_percent", "p99 us"),

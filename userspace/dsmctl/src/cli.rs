@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command line of `dsmctl`.
 
+mod cost;
 mod create;
 mod simulation;
 mod trial;
 
+pub use cost::*;
 use create::filler;
 pub use create::*;
 pub use simulation::*;
@@ -24,7 +26,7 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
-/// A sector is 512 bytes. All commands need root, but for free, simulate, debug trace, and group
+/// A sector is 512 bytes. All commands need root, but for free, simulate, cost, debug trace, and group
 /// of a recording, where the files can be read, attach --check, and doctor, which then
 /// sees less.
 #[derive(Debug, Parser)]
@@ -271,6 +273,13 @@ pub enum Command {
         #[command(subcommand)]
         command: TrialCommand,
     },
+    /// Say what a saving is worth: years of the drive, and money
+    ///
+    /// From the JSON of a trial or of simulate, and either what the drive says of its wear or
+    /// what its data sheet says. No root is needed. With `-o json`: {flash {saved, low, high,
+    /// waf, by}, years {now, then, low, high}, money, assumed []}.
+    #[command(verbatim_doc_comment)]
+    Cost(Cost),
     /// What dsmd does by itself, and what tests look at
     Debug {
         #[command(subcommand)]

@@ -2,6 +2,7 @@
 //! `dsmctl`: makes and watches dsm devices.
 
 mod attach;
+mod cost;
 mod create;
 mod doctor;
 mod free;
@@ -92,6 +93,7 @@ fn run(args: &Args) -> Result<u8> {
         Command::Record(a) => record::record(a),
         Command::Free(a) => free::free(a, out),
         Command::Group(a) => group::group(a, out),
+        Command::Cost(a) => cost::cost(a, out),
         Command::Trial { command } => trial::trial(command, out),
         Command::Debug { command } => debug(command, out),
         Command::Simulate(a) => {
