@@ -291,7 +291,7 @@ def ranged(value, form):
 def leaf_pages(kind):
     """What leaf pages of several sizes cost and save on one drive"""
     def made(found):
-        head = ["workload", "leaf KiB", "files MiB", "host", "flash", "discards", "streams", "both", "cold read", "scan MiB"]
+        head = ["workload", "leaf KiB", "files MiB", "host", "NAND", "discards", "streams", "both", "cold read", "scan MiB"]
         rows = []
         for workload, sizes in found["waf"]["leaf_page"].items():
             if workload.endswith("-cached") != (kind == "cached"):
@@ -300,9 +300,18 @@ def leaf_pages(kind):
                 flash = of["flash_kib"].get(LEAF_DRIVE, {})
                 arms = [ranged(flash.get(arm), ".1f") for arm in ["none", "none+discard", "auto", "auto+discard"]]
                 rows.append([title(workload), kib, f"{of['files_mib'][0]:.0f}", ranged(of["host_kib"], ".1f"), *arms,
-                             ranged(of["cold_read_kib"], ".1f"), f"{of['scan_mib'][0]:.0f}"])
+                             ranged(of["cold_read_kib"], ".1f"), ranged(of["scan_mib"], ".0f")])
         return table(head, rows)
     return made
+
+
+def leaf_page_saved(found):
+    """NAND writes against pages of 32 KiB"""
+    rows = []
+    for workload, sizes in found["waf"]["leaf_page"].items():
+        nand = {kib: of["flash_kib"].get(LEAF_DRIVE, {}).get("none") for kib, of in sizes.items()}
+        rows.append([workload] + [f"{100 * (nand[kib][0] / nand['32'][0] - 1):+.0f}" if nand[kib] else "-" for kib in ["16", "8", "4"]])
+    return table(["NAND writes, %"] + [f"{kib} KiB" for kib in ["16", "8", "4"]], rows)
 
 
 def leaf_page_drives(found):
@@ -317,6 +326,7 @@ def leaf_page_drives(found):
 
 TABLES = {
     "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
+    "leaf-page-saved": leaf_page_saved,
     "live-papers": live_papers, "live-life": live_life,
     "live-ops": live_all("ops_per_second", ",d", "ops_against_none_percent", "operations/s"),
     "live-p99": live_all("p99_us", ",d", "p99_against_none_percent", "p99 us"),
