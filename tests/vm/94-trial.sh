@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # dsmctl trial: discards are switched on and off below a database at work, the drive's own
 # counters are read at each border, and the trial outlives its process. The emulated drive
-# collects nothing, so that there is no effect to be seen.
+# does no garbage collection, so that there is no effect to be seen.
 . "$(dirname "$0")/lib.sh"
 load_module
 modprobe xfs
@@ -22,7 +22,7 @@ is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
 refused 'without dsmd' 'no dsmd serves the device' trial start
 refused 'nothing to report' 'no trial was begun' trial report
 refused 'nothing to go on with' 'no trial was begun' trial resume
-refused 'an amount that is none' "'7w'" trial start --settle 7w
+refused 'an amount that is none' "'7w'" trial start --washout 7w
 refused 'one pair' '1 is not in 2..=1000' trial start --pairs 1
 refused 'streams that are off' 'the policy is none' bash -c 'dsmctl set t policy none && dsmctl trial start t --switch streams --state-dir /tmp/trials'
 dsmctl set t policy dsm
@@ -34,14 +34,14 @@ refused 'a command that does not count' "printed 'x'" trial start --counters 'ec
 wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --cache-mb 20 --journal-mb 4 --seconds 86400 \
 	--checkpoint-seconds 2 --mix mixed --think-us 20000 >/tmp/run.log 2>&1 &
 database=$!
-trial start --settle 2s --measure 4s --pairs 2 --seed 7 2>/tmp/trial.log >/tmp/report &
+trial start --washout 2s --measure 4s --pairs 2 --seed 7 2>/tmp/trial.log >/tmp/report &
 works 'it switches discards off' until_true 'is_set off'
 refused 'a trial started twice' 'the trial is at work already, as process' trial start
 works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
 
 pkill -KILL -x dsmctl
 wait $! 2>/dev/null
-refused 'one that is not over' 'there is a trial that is not over' trial start --settle 1s
+refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
 trial resume 2>>/tmp/trial.log >/tmp/report &
 works 'it goes on' until_true '[[ $(of ".progress != null and (.again | length) == 1") == true ]]'
 works 'it is stopped' trial stop

@@ -262,9 +262,9 @@ pub enum Command {
     /// Measure on a server at work what discards or streams save, by the drive's own counters
     ///
     /// They are switched on and off in periods of random order, in pairs, and nothing else
-    /// is changed. What the drive writes after each switch until it has forgotten what was
-    /// before (the settling) does not count. From the differences within the pairs comes
-    /// what is saved, with a confidence interval of 95 %, or that it cannot be told yet.
+    /// is changed. What is written after each switch until the drive has forgotten what was
+    /// before (the washout) does not count. From the differences within the pairs comes
+    /// what is saved, with a confidence interval of 95 %, or that it cannot be said yet.
     ///
     /// The drive's counters are FDP's statistics, the SMART log of OCP's specification, the
     /// additional SMART log of Intel's and Solidigm's drives, attributes of SATA drives

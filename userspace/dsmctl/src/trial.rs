@@ -23,7 +23,7 @@ use kernel::streams;
 use kernel::sysfs::Sysfs;
 
 /// How long `stop` waits for the process that it ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<()> {
     match command {
@@ -182,15 +182,15 @@ fn start(a: &TrialStart, out: Output) -> Result<()> {
     let plan = Plan {
         device: device.name.clone(),
         switch: switch.clone(),
-        settle: a.settle.unwrap_or(Amount::Bytes(2 * size)),
+        washout: a.washout.unwrap_or(Amount::Bytes(2 * size)),
         measure: a.measure.unwrap_or(Amount::Bytes(size)),
         pairs: a.pairs.into(),
         seed: a.seed.unwrap_or_else(|| fastrand::u64(..)),
         counters: a.counters.clone(),
     };
     if store.exists() {
-        if !a.anew && store.load().is_ok_and(|s| !s.is_over()) {
-            bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --anew");
+        if !a.restart && store.load().is_ok_and(|s| !s.is_over()) {
+            bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --restart");
         }
         store.set_aside()?;
     }
@@ -226,7 +226,7 @@ fn resume(a: &TrialOf, out: Output) -> Result<()> {
 
 /// How often the trial looks where it is.
 fn poll(plan: &Plan) -> Duration {
-    let shortest = [plan.settle, plan.measure]
+    let shortest = [plan.washout, plan.measure]
         .into_iter()
         .map(|amount| match amount {
             Amount::Seconds(s) => s / 20.0,
@@ -275,7 +275,7 @@ fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Res
 
 fn say(state: &State) {
     let report = Report::of(state);
-    // Between two periods nothing is under way.
+    // Between two periods nothing is in progress.
     if let (Some(p), Some(_)) = (&report.progress, &state.current) {
         eprintln!(
             "dsmctl: period {} of {}: {} {}, {}",
@@ -287,7 +287,7 @@ fn say(state: &State) {
             } else {
                 &report.switch.off
             },
-            if p.settled { "measured" } else { "settling" }
+            if p.washed_out { "measured" } else { "washout" }
         );
     }
 }
@@ -299,7 +299,7 @@ fn stop(a: &TrialOf) -> Result<()> {
     };
     kill_process(pid, Signal::TERM).context("cannot end the process that runs the trial")?;
     let step = Duration::from_millis(100);
-    for _ in 0..PATIENCE.as_millis() / step.as_millis() {
+    for _ in 0..STOP_TIMEOUT.as_millis() / step.as_millis() {
         if store.runner().is_none() {
             return Ok(());
         }

@@ -22,7 +22,7 @@ pub struct Saving {
     pub pairs: usize,
     /// Pairs after which an interval with this spread would leave out 0; null: not within
     /// reason.
-    pub pairs_to_tell: Option<usize>,
+    pub pairs_needed: Option<usize>,
 }
 
 impl Saving {
@@ -41,12 +41,12 @@ impl Saving {
             low: 1.0 - (mean + half(n)).exp(),
             high: 1.0 - (mean - half(n)).exp(),
             pairs: n,
-            pairs_to_tell: (2..=MOST_PAIRS).find(|&n| half(n) < mean.abs()),
+            pairs_needed: (2..=MOST_PAIRS).find(|&n| half(n) < mean.abs()),
         })
     }
 
     /// Whether the interval leaves out 0.
-    pub fn tells(&self) -> bool {
+    pub fn is_significant(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
@@ -144,16 +144,16 @@ mod tests {
         assert!((s.saved - 0.20419).abs() < 1e-4, "{s:?}");
         assert!((s.low + 0.08762).abs() < 1e-4, "{s:?}");
         assert!((s.high - 0.41772).abs() < 1e-4, "{s:?}");
-        assert!(!s.tells());
-        assert_eq!(s.pairs_to_tell, Some(4));
+        assert!(!s.is_significant());
+        assert_eq!(s.pairs_needed, Some(4));
     }
 
     #[test]
     fn one_pair_says_nothing() {
         assert_eq!(Saving::of(&[0.5]), None);
         let same = Saving::of(&[1.0, 1.0, 1.0]).unwrap();
-        assert!(!same.tells());
-        assert_eq!((same.saved, same.pairs_to_tell), (0.0, None));
+        assert!(!same.is_significant());
+        assert_eq!((same.saved, same.pairs_needed), (0.0, None));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! random order, and the drive's own counters say what they save.
 //!
 //! Periods come in pairs, one on and one off.  After each switch the drive still holds what
-//! it was given before; what it writes until then (the settling) is not counted.  The
+//! it was given before; what it writes until then (the washout) is not counted.  The
 //! saving is estimated from the differences within the pairs ([`estimate`]), so that a load
 //! that drifts from day to day does not count.
 

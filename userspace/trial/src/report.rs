@@ -14,7 +14,7 @@ use base::sizes;
 pub struct Report<'a> {
     pub machine: &'a Machine,
     pub switch: &'a Switch,
-    pub settle: String,
+    pub washout: String,
     pub measure: String,
     pub pairs: usize,
     pub seed: u64,
@@ -32,11 +32,11 @@ pub struct Report<'a> {
 
 #[derive(Debug, Serialize)]
 pub struct Progress {
-    /// Of the period under way, from 1; what is switched.
+    /// Of the period in progress, from 1; what is switched.
     pub period: usize,
     pub on: bool,
-    pub settled: bool,
-    /// Of the settling, or of what is measured.
+    pub washed_out: bool,
+    /// Of the washout, or of what is measured.
     pub share: f64,
     pub seconds_left: Option<f64>,
 }
@@ -66,7 +66,7 @@ impl<'a> Report<'a> {
         Self {
             machine: &state.machine,
             switch: &plan.switch,
-            settle: plan.settle.to_string(),
+            washout: plan.washout.to_string(),
             measure: plan.measure.to_string(),
             pairs: plan.pairs,
             seed: plan.seed,
@@ -83,39 +83,39 @@ impl<'a> Report<'a> {
 impl Progress {
     fn of(state: &State) -> Self {
         let current = state.current.as_ref();
-        let share = |c: &Current| match &c.settled {
-            None => state.plan.settle.passed(&c.since, &c.last),
-            Some(settled) => state.plan.measure.passed(settled, &c.last),
+        let share = |c: &Current| match &c.washed_out {
+            None => state.plan.washout.passed(&c.since, &c.last),
+            Some(washed_out) => state.plan.measure.passed(washed_out, &c.last),
         };
         Self {
             period: state.periods.len() + 1,
             on: state.plan.is_on(state.periods.len()),
-            settled: current.is_some_and(|c| c.settled.is_some()),
+            washed_out: current.is_some_and(|c| c.washed_out.is_some()),
             share: current.map_or(0.0, share).min(1.0),
             seconds_left: seconds_left(state),
         }
     }
 }
 
-/// At the speed so far: of what is measured, and of the settling as well.
+/// At the speed so far: of what is measured, and of the washout as well.
 fn seconds_left(state: &State) -> Option<f64> {
-    let (settle, measure) = (state.plan.settle, state.plan.measure);
+    let (washout, measure) = (state.plan.washout, state.plan.measure);
     let (mut seconds, mut shares) = (0.0, 0.0);
     for p in &state.periods {
         seconds += p.seconds();
         shares += measure.passed(&p.from, &p.to);
     }
     let mut under_way = 0.0;
-    let scale = state.plan.settle_ratio();
+    let scale = state.plan.washout_ratio();
     if let Some(c) = &state.current {
-        let settling = settle.passed(&c.since, c.settled.as_ref().unwrap_or(&c.last)) * scale;
+        let washout = washout.passed(&c.since, c.washed_out.as_ref().unwrap_or(&c.last)) * scale;
         let measured = c
-            .settled
+            .washed_out
             .as_ref()
             .map_or(0.0, |from| measure.passed(from, &c.last));
         seconds += c.last.at - c.since.at;
-        shares += settling + measured;
-        under_way = settling.min(scale) + measured;
+        shares += washout + measured;
+        under_way = washout.min(scale) + measured;
     }
     let left = (2 * state.plan.pairs - state.periods.len()) as f64 * (1.0 + scale) - under_way;
     (shares > 0.0 && seconds > 0.0).then(|| left.max(0.0) * seconds / shares)
@@ -124,7 +124,7 @@ fn seconds_left(state: &State) -> Option<f64> {
 fn pair_seconds(state: &State) -> Option<f64> {
     let n = state.periods.len();
     let measured: f64 = state.periods.iter().map(Period::seconds).sum();
-    (n > 0).then(|| 2.0 * (1.0 + state.plan.settle_ratio()) * measured / n as f64)
+    (n > 0).then(|| 2.0 * (1.0 + state.plan.washout_ratio()) * measured / n as f64)
 }
 
 fn span(seconds: f64) -> String {
@@ -163,11 +163,11 @@ impl Report<'_> {
         );
         let _ = writeln!(
             s,
-            "{} {} and {} in random order, {} pairs of periods; settling {}, measured {}",
-            self.switch.feature, self.switch.on, self.switch.off, self.pairs, self.settle, self.measure
+            "{} {} and {} in random order, {} pairs of periods; washout {}, measured {}",
+            self.switch.feature, self.switch.on, self.switch.off, self.pairs, self.washout, self.measure
         );
         if let Some(p) = &self.progress {
-            let phase = if p.settled { "measured" } else { "settling" };
+            let phase = if p.washed_out { "measured" } else { "washout" };
             let left = p.seconds_left.map_or("not known yet".to_owned(), span);
             let _ = writeln!(
                 s,
@@ -226,7 +226,7 @@ impl Report<'_> {
 
     fn line(&self, what: &str, saving: Option<&Saving>) -> String {
         let Some(v) = saving else {
-            return format!("{what}: cannot tell yet, two pairs are needed at least\n");
+            return format!("{what}: too few pairs yet, two pairs are needed at least\n");
         };
         let percent = |share: f64| {
             let p = 100.0 * share;
@@ -238,7 +238,7 @@ impl Report<'_> {
             percent(v.high),
             v.pairs
         );
-        if v.tells() {
+        if v.is_significant() {
             return format!(
                 "{what}: {} with {} {} ({interval})\n",
                 percent(v.saved),
@@ -246,17 +246,17 @@ impl Report<'_> {
                 self.switch.on
             );
         }
-        let more = match v.pairs_to_tell {
+        let more = match v.pairs_needed {
             Some(n) if n > v.pairs => {
                 let time = self.pair_seconds.map_or(String::new(), |s| {
                     format!(", {} more", span(s * (n - v.pairs) as f64))
                 });
-                format!("it would take about {n} pairs to tell such a difference{time}")
+                format!("it would take about {n} pairs for such a difference{time}")
             }
-            _ => "no number of pairs within reason would tell such a difference".to_owned(),
+            _ => "no number of pairs within reason would be enough for such a difference".to_owned(),
         };
         format!(
-            "{what}: no effect can be told ({}; {interval}); {more}\n",
+            "{what}: no significant effect ({}; {interval}); {more}\n",
             percent(v.saved)
         )
     }

@@ -42,7 +42,7 @@ pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
             on,
             last: since.clone(),
             since,
-            settled: None,
+            washed_out: None,
         });
         return Ok(Step::Border);
     };
@@ -57,13 +57,13 @@ pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
         return Ok(Step::Again(said));
     }
     let plan = &state.plan;
-    let border = match &current.settled {
-        None if plan.settle.passed(&current.since, &now) >= 1.0 => {
-            current.settled = Some(now.clone());
+    let border = match &current.washed_out {
+        None if plan.washout.passed(&current.since, &now) >= 1.0 => {
+            current.washed_out = Some(now.clone());
             true
         }
-        Some(settled) if plan.measure.passed(settled, &now) >= 1.0 => {
-            let (on, from) = (current.on, settled.clone());
+        Some(washed_out) if plan.measure.passed(washed_out, &now) >= 1.0 => {
+            let (on, from) = (current.on, washed_out.clone());
             state.periods.push(Period { on, from, to: now });
             return Ok(if state.is_over() { Step::Over } else { Step::Border });
         }

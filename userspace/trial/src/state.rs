@@ -76,7 +76,7 @@ pub struct Plan {
     pub device: String,
     pub switch: Switch,
     /// What is left out after each switch.
-    pub settle: Amount,
+    pub washout: Amount,
     /// What is measured then.
     pub measure: Amount,
     pub pairs: usize,
@@ -93,9 +93,9 @@ impl Plan {
         first == (period % 2 == 0)
     }
 
-    /// How long the settling is for each of what is measured; 1 where that is not known.
-    pub fn settle_ratio(&self) -> f64 {
-        match (self.settle, self.measure) {
+    /// How long the washout is for each of what is measured; 1 where that is not known.
+    pub fn washout_ratio(&self) -> f64 {
+        match (self.washout, self.measure) {
             (Amount::Bytes(s), Amount::Bytes(m)) => s as f64 / m as f64,
             (Amount::Seconds(s), Amount::Seconds(m)) => s / m,
             _ => 1.0,
@@ -199,13 +199,13 @@ fn mean(from_ms: u64, to_ms: u64, from: u64, to: u64) -> Option<f64> {
     Some(ms as f64 / count as f64)
 }
 
-/// A period under way.
+/// A period in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Current {
     pub on: bool,
     pub since: Sample,
-    /// When the settling was over.
-    pub settled: Option<Sample>,
+    /// When the washout was over.
+    pub washed_out: Option<Sample>,
     pub last: Sample,
 }
 
@@ -364,7 +364,7 @@ mod tests {
                 on: "on".into(),
                 off: "off".into(),
             },
-            settle: Amount::Bytes(1),
+            washout: Amount::Bytes(1),
             measure: Amount::Bytes(1),
             pairs: 100,
             seed,

@@ -17,7 +17,7 @@ const LIVE: u32 = 7168;
 /// In sizes of the drive, as `dsmctl trial start` has it.  After one the drive still shows
 /// what was before: of a database that uses three quarters of it, 10 of 20 intervals hold the
 /// truth then.
-const SETTLE: u64 = 2;
+const WASHOUT: u64 = 2;
 
 /// A database on a drive, which are at work while nobody looks.
 struct Lab {
@@ -131,7 +131,7 @@ fn plan(seed: u64, pairs: usize) -> State {
     let plan = Plan {
         device: "d".into(),
         switch: Switch { feature, on, off },
-        settle: Amount::Bytes(SETTLE * u64::from(PAGES) * PAGE),
+        washout: Amount::Bytes(WASHOUT * u64::from(PAGES) * PAGE),
         measure: size,
         pairs,
         seed,
@@ -165,7 +165,7 @@ fn the_interval_holds_the_truth() {
             "seed {seed}: true {truth:.4}, {:.4} in {:.4} to {:.4}",
             found.saved, found.low, found.high
         );
-        assert!(found.tells(), "seed {seed}: {found:?}");
+        assert!(found.is_significant(), "seed {seed}: {found:?}");
         held += u64::from((found.low..=found.high).contains(&truth));
     }
     assert!(held >= SEEDS - 1, "{held} of {SEEDS} intervals hold {truth}");
@@ -182,13 +182,13 @@ fn no_effect_is_said_where_there_is_none() {
             "seed {seed}: {:.4} in {:.4} to {:.4}",
             found.saved, found.low, found.high
         );
-        silent += u64::from(!found.tells());
+        silent += u64::from(!found.is_significant());
     }
     assert!(silent >= SEEDS - 1, "{silent} of {SEEDS} say nothing");
 }
 
 /// What the state says after a trial in which every look is at a sample with this fault,
-/// from the first period's settling on.
+/// from the first period's washout on.
 fn with_fault(fault: fn(&mut Sample)) -> State {
     let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
     step(&mut state, &mut lab).unwrap();
@@ -245,7 +245,7 @@ fn another_drive_ends_it() {
 }
 
 #[test]
-fn a_counter_that_stands_still_tells_nothing() {
+fn a_counter_that_stands_still() {
     let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
     lab.fault = |s| s.counters.as_mut().unwrap().media = 7;
     run(&mut state, &mut lab);
@@ -287,7 +287,7 @@ fn a_drive_without_counters_shows_latency() {
     let text = report.text();
     assert!(text.contains("Flash writes: not known: it has none."), "{text}");
     assert!(
-        text.contains("Mean time of a write: no effect can be told"),
+        text.contains("Mean time of a write: no significant effect"),
         "{text}"
     );
     assert!(report.picture().ends_with("</svg>\n"));

@@ -14,7 +14,7 @@ pub enum TrialCommand {
     /// dsm-trial@NAME.service goes on with it when the machine has started again. The file
     /// of a trial that was begun before is kept as trial-NAME.old.json.
     Start(TrialStart),
-    /// Go on with a trial that was interrupted; the period under way begins over
+    /// Go on with a trial that was interrupted; the period in progress begins over
     Resume(TrialOf),
     /// End the process that runs a trial; the device is set to what it was before
     Stop(TrialOf),
@@ -22,10 +22,10 @@ pub enum TrialCommand {
     ///
     /// It can be sent to others: it names the drive, its firmware, the kernel and the
     /// device's features, and neither files nor serial numbers. With `-o json`: {machine
-    /// {model, firmware, bytes, kernel, module, features}, switch {feature, on, off}, settle,
-    /// measure, pairs, seed, pair_seconds, progress {period, on, settled, share, seconds_left},
+    /// {model, firmware, bytes, kernel, module, features}, switch {feature, on, off}, washout,
+    /// measure, pairs, seed, pair_seconds, progress {period, on, washed_out, share, seconds_left},
     /// periods [{on, seconds, host_bytes, waf, write_ms, read_ms}], again [], no_counters,
-    /// flash, write_time, read_time {saved, low, high, pairs, pairs_to_tell}, left_out []}.
+    /// flash, write_time, read_time {saved, low, high, pairs, pairs_needed}, left_out []}.
     /// saved, low and high are shares; what does not apply is null.
     #[command(verbatim_doc_comment)]
     Report(TrialReport),
@@ -64,7 +64,7 @@ pub struct TrialStart {
     /// What is left out after each switch: so much written, or a time, as 4h [default: twice
     /// the size of the device]
     #[arg(long, value_name = "BYTES|TIME")]
-    pub settle: Option<Amount>,
+    pub washout: Option<Amount>,
     /// What is measured in each period [default: the size of the device]
     #[arg(long, value_name = "BYTES|TIME")]
     pub measure: Option<Amount>,
@@ -80,5 +80,5 @@ pub struct TrialStart {
     pub counters: Option<String>,
     /// Begin another trial though there is one that is not over
     #[arg(long)]
-    pub anew: bool,
+    pub restart: bool,
 }
