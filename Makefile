@@ -24,6 +24,8 @@
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-engines   the same of MariaDB, PostgreSQL and RocksDB
+# make bench-drive DRIVE=/dev/nvme1n1
+#                    what is saved on that drive, by its own counters; IT IS OVERWRITTEN
 # make bench-leaf      flash writes and cold reads with leaf pages of 4 to 32 KiB
 # make bench-live      operations a second and tail latency on a flash drive in virtual time
 # make bench-hotpath   what the target costs, in instructions and seconds
@@ -167,6 +169,9 @@ bench-leaf:
 bench-live:
 	tests/bench/live/run
 
+bench-drive:
+	tests/bench/drive/run $(DRIVE)
+
 bench-hotpath:
 	tests/bench/hotpath
 
@@ -229,4 +234,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-leaf bench-live soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-drive bench-leaf bench-live soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean

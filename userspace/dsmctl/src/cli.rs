@@ -303,6 +303,12 @@ pub enum DebugCommand {
     },
     /// End the window and reassign the streams
     Checkpoint { name: String },
+    /// Print what a drive counts of host and of flash writes, as JSON: {source, host, media,
+    /// unit}, in bytes
+    Counters {
+        /// A block device, not a partition
+        drive: PathBuf,
+    },
     /// Print a recording as text, in the form that simulate --trace takes
     ///
     /// Who can read it needs no root.

@@ -28,6 +28,7 @@ use serde::Serialize;
 use ::show::report::printable;
 use agent::control::{self, Request};
 use base::cli;
+use drive::counters::Counters;
 use dsmctl::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
 use kernel::device::{Device, MessageError, Target};
 
@@ -120,6 +121,10 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
         DebugCommand::Checkpoint { name } => {
             let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
             print(out, &done, || ::show::report::checkpoint_text(&done))
+        }
+        DebugCommand::Counters { drive } => {
+            let found = Counters::of_drive(drive).with_context(|| drive.display().to_string())?;
+            write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())
         }
         DebugCommand::Trace { recording } => simulate::print_trace(recording),
     }
