@@ -42,8 +42,9 @@ works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
 pkill -KILL -x dsmctl
 wait $! 2>/dev/null
 refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
+said=$(wc -l </tmp/trial.log)
 trial resume 2>>/tmp/trial.log >/tmp/report &
-works 'it goes on' until_true '[[ $(of ".progress != null and (.again | length) == 1") == true ]]'
+works 'it goes on' until_true '(($(wc -l </tmp/trial.log) > said))'
 works 'it is stopped' trial stop
 works 'the device is as it was' is_set on
 refused 'nothing runs' 'no process runs a trial' trial stop
@@ -64,15 +65,12 @@ matches 'the report is for people' "$(</tmp/report)" 'discard on and off in rand
 works 'a picture is drawn' trial report --picture /tmp/trial.svg
 works 'it is whole' python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("/tmp/trial.svg")'
 
-# The counters are nvme-cli's
-mapfile -t own < <(jq -r '.periods[-1].to.counters | .host, .media' /tmp/trials/trial-t.json)
 kill -9 $database
-sync
-mapfile -t nvmes < <(nvme fdp stats "$ssd" -e 1 -o json | jq -r '.hbmw, .mbmw')
-((own[0] <= nvmes[0] && own[0] > nvmes[0] * 8 / 10)) && pass 'host writes are those of nvme-cli' || fail "host writes: ${own[0]}, nvme-cli: ${nvmes[0]}"
 kill $agent
 wait $agent
 umount $mnt
 dmsetup remove t
+is "the counters are nvme-cli's" "$(dsmctl debug counters "$ssd" | jq -c '[.host, .media | tonumber]')" \
+	"$(nvme fdp stats "$ssd" -e 1 -o json | jq -c '[.hbmw, .mbmw | tonumber]')"
 cat /tmp/trial.log /tmp/report
 done_testing
