@@ -41,6 +41,9 @@ works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
 
 pkill -KILL -x dsmctl
 wait $! 2>/dev/null
+dsmctl set t discard off
+works 'one that was killed is stopped' trial stop
+works 'the device is as it was' is_set on
 refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
 said=$(wc -l </tmp/trial.log)
 trial resume 2>>/tmp/trial.log >/tmp/report &

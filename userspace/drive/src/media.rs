@@ -19,16 +19,19 @@ pub struct Media {
     pub statistics: Statistics,
 }
 
+/// The kernel's name of the one drive that a device lies on, or why there is none.
+pub fn drive_of(sysfs: &Sysfs, dev: DevNo) -> Result<String, String> {
+    let below = streams::below(sysfs, &streams::Unknown, dev).map_err(|e| format!("{e:#}"))?;
+    match below.disks.as_slice() {
+        [drive] => Ok(drive.clone()),
+        disks => Err(format!("the device lies on several disks: {}", disks.join(", "))),
+    }
+}
+
 /// What the drive says, or why it does not.
 pub fn of(sysfs: &Sysfs, dev: DevNo) -> Result<Media, String> {
-    let below = streams::below(sysfs, &streams::Unknown, dev).map_err(|e| format!("{e:#}"))?;
-    let [drive] = below.disks.as_slice() else {
-        return Err(format!(
-            "the device lies on several disks: {}",
-            below.disks.join(", ")
-        ));
-    };
-    let node = Path::new("/dev").join(drive);
+    let drive = drive_of(sysfs, dev)?;
+    let node = Path::new("/dev").join(&drive);
     let statistics = Namespace::open(&node)
         .map_err(|e| format!("cannot ask {drive}: {e}"))?
         .ok_or(format!(
@@ -37,10 +40,7 @@ pub fn of(sysfs: &Sysfs, dev: DevNo) -> Result<Media, String> {
         .statistics()
         .map_err(|e| format!("{drive} does not report what it writes: {e}"))?
         .ok_or(format!("{drive} has no FDP statistics"))?;
-    Ok(Media {
-        drive: drive.clone(),
-        statistics,
-    })
+    Ok(Media { drive, statistics })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 
 use crate::refused;
@@ -16,10 +16,10 @@ use agent::control;
 use base::wake::Signals;
 use drive::counters::Counters;
 use drive::diskstat::DiskStat;
+use drive::media;
 use dsmctl::cli::{self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialStart};
 use kernel::device::{Device, Target};
 use kernel::dm::Dm;
-use kernel::streams;
 use kernel::sysfs::Sysfs;
 
 /// How long `stop` waits for the process that it ends.
@@ -41,7 +41,6 @@ fn store(a: &TrialOf) -> Store {
 /// A device, and the drive below it.
 struct Live {
     device: Device,
-    sysfs: Sysfs,
     drive: String,
     switch: Switch,
     command: Option<String>,
@@ -49,21 +48,19 @@ struct Live {
     counts: bool,
 }
 
+fn find(name: &str) -> Result<(Device, String)> {
+    let device = Device::open(name)?;
+    let drive = media::drive_of(&Sysfs::default(), device.devno);
+    let drive = drive.map_err(|why| anyhow!("{name}: a trial is about one drive: {why}"))?;
+    Ok((device, drive))
+}
+
 impl Live {
     fn open(name: &str, switch: Switch, command: Option<String>) -> Result<Self> {
-        let device = Device::open(name)?;
-        let sysfs = Sysfs::default();
-        let below = streams::below(&sysfs, &streams::Unknown, device.devno)?;
-        let [drive] = below.disks.as_slice() else {
-            bail!(
-                "{name} lies on several disks: {}; a trial is about one drive",
-                below.disks.join(", ")
-            );
-        };
+        let (device, drive) = find(name)?;
         Ok(Self {
-            drive: drive.clone(),
             device,
-            sysfs,
+            drive,
             switch,
             command,
             counts: true,
@@ -80,9 +77,14 @@ impl Live {
         names.iter().find_map(|n| self.attribute(n)).unwrap_or_default()
     }
 
-    /// What another drive would not have.
-    fn identity(&self) -> String {
-        self.first_of(&["wwid", "device/wwid", "device/serial", "size"])
+    /// What another drive would not have.  A drive that is gone, which may come back, has
+    /// nothing.
+    fn identity(&self) -> Result<String> {
+        let found = self.first_of(&["wwid", "device/wwid", "device/serial", "size"]);
+        match found.is_empty() {
+            true => bail!("{} is gone", self.drive),
+            false => Ok(found),
+        }
     }
 
     fn counters(&self) -> Result<Counters> {
@@ -109,18 +111,12 @@ impl Live {
             features: self.device.table_line()?.features,
         })
     }
-
-    fn set(&self, value: &str) -> Result<()> {
-        let said = self
-            .device
-            .message(&format!("set {} {value}", self.switch.feature));
-        said.map(drop).map_err(|e| refused(&self.device.name, e))
-    }
 }
 
 impl Bench for Live {
     fn switch(&mut self, on: bool) -> Result<()> {
-        self.set(if on { &self.switch.on } else { &self.switch.off })
+        let value = if on { &self.switch.on } else { &self.switch.off };
+        set(&self.device, &self.switch.feature, value)
     }
 
     fn is_on(&mut self) -> Result<Option<bool>> {
@@ -133,16 +129,16 @@ impl Bench for Live {
     }
 
     fn sample(&mut self) -> Result<Sample> {
-        // It may have been made again, on another number.
-        self.device = Device::open(&self.device.name)?;
-        let disk =
-            DiskStat::of(&self.sysfs, self.device.devno).context("the device has no counters in sysfs")?;
+        // It may have been made again, with another number or on another drive.
+        (self.device, self.drive) = find(&self.device.name)?;
+        let disk = DiskStat::of(&Sysfs::default(), self.device.devno)
+            .context("the device has no counters in sysfs")?;
         Ok(Sample {
             at: base::time::now().as_secs_f64(),
             boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
                 .trim()
                 .to_owned(),
-            drive: self.identity(),
+            drive: self.identity()?,
             disk,
             counters: if self.counts { Some(self.counters()?) } else { None },
         })
@@ -154,6 +150,16 @@ fn start(a: &TrialStart, out: Output) -> Result<()> {
     let device = Device::open(name)?;
     let store = store(&a.of);
     let _lock = store.lock()?;
+    if store.exists() {
+        if let Some(old) = store.load().ok().filter(|s| !s.is_over()) {
+            if !a.restart {
+                bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --restart");
+            }
+            // The process that ran it may have been killed while the switch was off.
+            restore(&old, &device)?;
+        }
+        store.set_aside()?;
+    }
     let table = device.table_line()?;
     let feature = |name| table.feature(name).unwrap_or_default().to_owned();
     let (switch, before) = match a.switch {
@@ -188,12 +194,6 @@ fn start(a: &TrialStart, out: Output) -> Result<()> {
         seed: a.seed.unwrap_or_else(|| fastrand::u64(..)),
         counters: a.counters.clone(),
     };
-    if store.exists() {
-        if !a.restart && store.load().is_ok_and(|s| !s.is_over()) {
-            bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --restart");
-        }
-        store.set_aside()?;
-    }
     let mut bench = Live::open(name, switch, a.counters.clone())?;
     let no_counters = match bench.counters() {
         Ok(_) => None,
@@ -202,7 +202,7 @@ fn start(a: &TrialStart, out: Output) -> Result<()> {
         Err(e) => Some(format!("{e:#}")),
     };
     bench.counts = no_counters.is_none();
-    let mut state = State::new(plan, bench.machine()?, before, bench.identity(), no_counters);
+    let mut state = State::new(plan, bench.machine()?, before, bench.identity()?, no_counters);
     store.save(&state)?;
     go_on(&mut state, &store, &mut bench, out)
 }
@@ -230,16 +230,38 @@ fn poll(plan: &Plan) -> Duration {
         .into_iter()
         .map(|amount| match amount {
             Amount::Seconds(s) => s / 20.0,
-            Amount::Bytes(_) => 2.0,
+            Amount::Bytes(_) => 10.0,
         });
     Duration::from_secs_f64(shortest.fold(10.0, f64::min).max(0.1))
 }
 
+/// However it ends, the device is set to what it was.
 fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Result<()> {
+    let ended = until_over(state, store, bench);
+    let restored = restore(state, &bench.device);
+    let saved = store.save(state);
+    restored?;
+    ended?;
+    saved?;
+    let report = Report::of(state);
+    crate::print(out, &report, || report.text())
+}
+
+fn restore(state: &State, device: &Device) -> Result<()> {
+    set(device, &state.plan.switch.feature, &state.before)
+}
+
+fn set(device: &Device, feature: &str, value: &str) -> Result<()> {
+    let said = device.message(&format!("set {feature} {value}"));
+    said.map(drop).map_err(|e| refused(&device.name, e))
+}
+
+/// Or until a signal comes.
+fn until_over(state: &mut State, store: &Store, bench: &mut Live) -> Result<()> {
     let signals = Signals::new()?;
     let poll = poll(&state.plan);
     let mut said = String::new();
-    let ended = loop {
+    loop {
         match run::step(state, bench) {
             Ok(Step::Wait) => said.clear(),
             Ok(Step::Border) => {
@@ -251,8 +273,8 @@ fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Res
                 store.save(state)?;
                 eprintln!("dsmctl: {why}; it begins over");
             }
-            Ok(Step::Over) => break Ok(()),
-            Err(e) if e.is::<Replaced>() => break Err(e),
+            Ok(Step::Over) => return Ok(()),
+            Err(e) if e.is::<Replaced>() => return Err(e),
             // The device or the drive may come back.
             Err(e) if format!("{e:#}") != said => {
                 said = format!("{e:#}");
@@ -262,15 +284,9 @@ fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Res
         }
         if signals.wait(poll) {
             run::resume(state);
-            break Ok(());
+            return Ok(());
         }
-    };
-    let restored = bench.set(&state.before);
-    store.save(state)?;
-    restored?;
-    ended?;
-    let report = Report::of(state);
-    crate::print(out, &report, || report.text())
+    }
 }
 
 fn say(state: &State) {
@@ -295,7 +311,7 @@ fn say(state: &State) {
 fn stop(a: &TrialOf) -> Result<()> {
     let store = store(a);
     let Some(pid) = store.runner().and_then(Pid::from_raw) else {
-        bail!("{}: no process runs a trial", a.name);
+        return stop_killed(a, &store);
     };
     kill_process(pid, Signal::TERM).context("cannot end the process that runs the trial")?;
     let step = Duration::from_millis(100);
@@ -309,6 +325,23 @@ fn stop(a: &TrialOf) -> Result<()> {
         "{}: the process {pid:?} was asked to end, and has not yet",
         a.name
     )
+}
+
+/// The process that ran it may have been killed, and have left the switch as it was then.
+fn stop_killed(a: &TrialOf, store: &Store) -> Result<()> {
+    let _lock = store.lock()?;
+    let mut state = match store.exists() {
+        true => store.load()?,
+        false => bail!("{}: no trial was begun", a.name),
+    };
+    let device = Device::open(&state.plan.device)?;
+    let table = device.table_line()?;
+    if state.is_over() || table.feature(&state.plan.switch.feature) == Some(&state.before) {
+        bail!("{}: no process runs a trial", a.name);
+    }
+    restore(&state, &device)?;
+    run::resume(&mut state);
+    store.save(&state)
 }
 
 fn report(a: &TrialReport, out: Output) -> Result<()> {

@@ -52,6 +52,8 @@ impl Saving {
 }
 
 /// The 97.5 % quantile of Student's t distribution.
+///
+/// By hand: a library of distributions for one quantile of one.
 fn student(degrees: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,

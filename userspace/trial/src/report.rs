@@ -105,7 +105,7 @@ fn seconds_left(state: &State) -> Option<f64> {
         seconds += p.seconds();
         shares += measure.passed(&p.from, &p.to);
     }
-    let mut under_way = 0.0;
+    let mut in_progress = 0.0;
     let scale = state.plan.washout_ratio();
     if let Some(c) = &state.current {
         let washout = washout.passed(&c.since, c.washed_out.as_ref().unwrap_or(&c.last)) * scale;
@@ -115,9 +115,9 @@ fn seconds_left(state: &State) -> Option<f64> {
             .map_or(0.0, |from| measure.passed(from, &c.last));
         seconds += c.last.at - c.since.at;
         shares += washout + measured;
-        under_way = washout.min(scale) + measured;
+        in_progress = washout.min(scale) + measured;
     }
-    let left = (2 * state.plan.pairs - state.periods.len()) as f64 * (1.0 + scale) - under_way;
+    let left = (2 * state.plan.pairs - state.periods.len()) as f64 * (1.0 + scale) - in_progress;
     (shares > 0.0 && seconds > 0.0).then(|| left.max(0.0) * seconds / shares)
 }
 

@@ -34,6 +34,8 @@ pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
     if now.drive != state.drive {
         bail!(Replaced);
     }
+    // Before anything is taken: an error leaves the period as it is.
+    let is_on = bench.is_on()?;
     let Some(mut current) = state.current.take() else {
         let on = state.plan.is_on(state.periods.len());
         bench.switch(on)?;
@@ -48,7 +50,7 @@ pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
     };
     let disturbed = match now.follows(&current.last) {
         Err(why) => Some(why),
-        Ok(()) if bench.is_on()? != Some(current.on) => Some("somebody else has switched it"),
+        Ok(()) if is_on != Some(current.on) => Some("somebody else has switched it"),
         Ok(()) => None,
     };
     if let Some(why) = disturbed {
