@@ -16,6 +16,7 @@ SERIAL=another refused 'another serial number' 'not another: nothing was written
 export SERIAL=fdp
 refused 'a file' 'is no block device' bench /etc/passwd $out
 mkfs.ext4 -q -F "$(disk_by_serial plain)" && mount "$(disk_by_serial plain)" /mnt
+SIZE=64M refused 'a size that is no number' 'SIZE=64M: it must be a whole number' bench "$ssd" $out
 SERIAL=plain refused 'a drive in use' 'in use, or has partitions' bench "$(disk_by_serial plain)" $out
 umount /mnt
 COUNTERS='echo x' refused 'counters that are none' 'does not report' bench "$ssd" $out
@@ -36,5 +37,5 @@ works 'it goes on' bench "$ssd" $out
 is 'what was there is not measured again' "$(stat -c %Y $out/cells/*-1.json)" "$before"
 is 'all cells are there' "$(cells)" 4
 is 'nothing is copied by this drive' "$(jq -s 'length == 4 and (map(.waf > 0.99 and .waf < 1.01) | all)' $out/cells/*.json)" true
-rm -rf $out/mnt $out/state
+rm -rf "${out:?}/mnt" "$out/state"
 done_testing

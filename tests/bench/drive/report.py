@@ -11,7 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
-STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
+from scipy.stats import t
 
 
 def saving(ratios):
@@ -19,7 +19,7 @@ def saving(ratios):
     if len(logs) < 2:
         return {"saved": 1 - ratios[0], "low": None, "high": None, "seeds": len(ratios)}
     mean = statistics.mean(logs)
-    half = STUDENT[min(len(logs) - 2, len(STUDENT) - 1)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return {"saved": 1 - math.exp(mean), "low": 1 - math.exp(mean + half), "high": 1 - math.exp(mean - half), "seeds": len(ratios)}
 
 
@@ -31,7 +31,7 @@ def main():
     for cell in cells:
         by_arm.setdefault((cell["workload"], cell["arm"]), []).append(cell)
     rows = []
-    for (workload, arm), mine in by_arm.items():
+    for (workload, arm), mine in sorted(by_arm.items(), key=lambda item: (item[0][0], item[0][1] != "none", item[0][1])):
         ratios = [c["waf"] / none[workload, c["seed"]] for c in mine if (workload, c["seed"]) in none]
         rows.append({"workload": workload, "arm": arm, "waf": statistics.mean(c["waf"] for c in mine), "waf_of_seeds": [c["waf"] for c in mine]}
                     | ({"saving": saving(ratios)} if arm != "none" and ratios else {}))

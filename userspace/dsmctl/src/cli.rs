@@ -308,6 +308,9 @@ pub enum DebugCommand {
     Counters {
         /// A block device, not a partition
         drive: PathBuf,
+        /// A command that prints them, as trial start takes it
+        #[arg(long, value_name = "COMMAND")]
+        counters: Option<String>,
     },
     /// Print a recording as text, in the form that simulate --trace takes
     ///

@@ -122,8 +122,12 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
             let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
             print(out, &done, || ::show::report::checkpoint_text(&done))
         }
-        DebugCommand::Counters { drive } => {
-            let found = Counters::of_drive(drive).with_context(|| drive.display().to_string())?;
+        DebugCommand::Counters { drive, counters } => {
+            let found = match counters {
+                Some(command) => Counters::of_command(command),
+                None => Counters::of_drive(drive),
+            };
+            let found = found.with_context(|| drive.display().to_string())?;
             write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())
         }
         DebugCommand::Trace { recording } => simulate::print_trace(recording),
