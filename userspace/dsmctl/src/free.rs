@@ -195,7 +195,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
             let _ = writeln!(
                 s,
                 "{n} files are written in leaf pages of {} KiB and more, and are rewritten much. Where their documents\n\
-                 are small, smaller pages may save more than discards do, without dsm: before.md.",
+                 are small, smaller pages may save more than discards do, without dsm: Documentation/before.md.",
                 LARGE_LEAF >> 10
             );
         }
