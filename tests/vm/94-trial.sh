@@ -42,9 +42,21 @@ works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
 pkill -KILL -x dsmctl
 wait $! 2>/dev/null
 dsmctl set t discard off
+refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
+refused 'a restart whose counters do not count' "printed 'x'" trial start --restart --counters 'echo x'
+works 'that leaves the switch' is_set off
+works 'and what was measured' test "$(of '.periods | length')" -ge 1
 works 'one that was killed is stopped' trial stop
 works 'the device is as it was' is_set on
-refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
+dsmctl set t discard off
+trial start --restart --washout 2s --measure 4s --pairs 2 --seed 7 2>/tmp/trial.log >/tmp/report &
+runner=$!
+works 'one that was killed is started over' until_true '[[ $(of ".periods | length") == 0 ]]'
+works 'and switches' until_true 'is_set off && [[ $(of .progress) != null ]]'
+mkdir /tmp/trials/trial-t.part
+wait $runner && fail 'it goes on' || matches 'a state that cannot be saved ends it' "$(</tmp/trial.log)" 'cannot write'
+works 'the device is as it was' is_set on
+rmdir /tmp/trials/trial-t.part
 said=$(wc -l </tmp/trial.log)
 trial resume 2>>/tmp/trial.log >/tmp/report &
 works 'it goes on' until_true '(($(wc -l </tmp/trial.log) > said))'

@@ -150,18 +150,19 @@ fn start(a: &TrialStart, out: Output) -> Result<()> {
     let device = Device::open(name)?;
     let store = store(&a.of);
     let _lock = store.lock()?;
-    if store.exists() {
-        if let Some(old) = store.load().ok().filter(|s| !s.is_over()) {
-            if !a.restart {
-                bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --restart");
-            }
-            // The process that ran it may have been killed while the switch was off.
-            restore(&old, &device)?;
-        }
-        store.set_aside()?;
+    let unfinished = match store.exists() {
+        true => store.load().ok().filter(|s| !s.is_over()),
+        false => None,
+    };
+    if unfinished.is_some() && !a.restart {
+        bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --restart");
     }
     let table = device.table_line()?;
-    let feature = |name| table.feature(name).unwrap_or_default().to_owned();
+    // The process that ran it may have been killed, and have left the switch as it was then.
+    let feature = |name: &str| match &unfinished {
+        Some(old) if old.plan.switch.feature == name => old.before.clone(),
+        _ => table.feature(name).unwrap_or_default().to_owned(),
+    };
     let (switch, before) = match a.switch {
         Switched::Discard => {
             if !control::serves(&args::run_dir(), &device.name) {
@@ -202,7 +203,15 @@ fn start(a: &TrialStart, out: Output) -> Result<()> {
         Err(e) => Some(format!("{e:#}")),
     };
     bench.counts = no_counters.is_none();
-    let mut state = State::new(plan, bench.machine()?, before, bench.identity()?, no_counters);
+    let identity = bench.identity()?;
+    // From here on nothing is refused.
+    if let Some(old) = &unfinished {
+        restore(old, &device)?;
+    }
+    if store.exists() {
+        store.set_aside()?;
+    }
+    let mut state = State::new(plan, bench.machine()?, before, identity, no_counters);
     store.save(&state)?;
     go_on(&mut state, &store, &mut bench, out)
 }
