@@ -23,6 +23,7 @@ pub struct Media {
 pub fn drive_of(sysfs: &Sysfs, dev: DevNo) -> Result<String, String> {
     let below = streams::below(sysfs, &streams::Unknown, dev).map_err(|e| format!("{e:#}"))?;
     match below.disks.as_slice() {
+        [] => Err("no disk is below the device".to_owned()),
         [drive] => Ok(drive.clone()),
         disks => Err(format!("the device lies on several disks: {}", disks.join(", "))),
     }
