@@ -199,10 +199,11 @@ pub enum Command {
     /// tiered storage and a live restore are refused.
     ///
     /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, files [{path,
-    /// size, free, share, extents, leaf_page, refused}], total {files, size, free, share,
-    /// extents}, full, outlook {written_per_checkpoint, saved_on_full_drive,
-    /// saved_at_80_percent}, summary}; sizes are bytes, shares are of 1, full is
-    /// that of the file system, and what does not apply is null.
+    /// size, free, share, extents, leaf_page, document, smaller_leaves, refused}], total
+    /// {files, size, free, share, extents}, full, outlook {written_per_checkpoint,
+    /// saved_on_full_drive, saved_at_80_percent}, summary}; sizes are bytes, shares are of
+    /// 1, document is the mean size as mongod has stored it, full is that of the file
+    /// system, and what does not apply is null.
     Free(Free),
     /// Record what a running database writes, for simulate
     ///

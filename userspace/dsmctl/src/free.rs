@@ -7,17 +7,13 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use dbpath::avail::outlook::Outlook;
-use dbpath::avail::{self, FreeList, Kind, Lists, Snapshot};
+use dbpath::avail::{self, Documents, FreeList, Kind, Lists, Snapshot, LARGE_LEAF};
 use dbpath::walk::Root;
 use dsmctl::cli::{Free, Output};
 use show::report::{printable, Grid};
 
 /// Rows of the table, unless all are asked for.
 const ROWS: usize = 20;
-/// From these on a file is named as one for which smaller leaf pages may be better: the page,
-/// and the listed share.
-const LARGE_LEAF: u32 = 16 << 10;
-const REWRITTEN: f64 = 0.15;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -34,7 +30,7 @@ struct Report<'a> {
     summary: String,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct File<'a> {
     path: String,
     /// Bytes at the checkpoint; null: it has none, or its list was refused.
@@ -44,6 +40,10 @@ struct File<'a> {
     extents: Option<usize>,
     /// `leaf_page_max`, in bytes.
     leaf_page: Option<u32>,
+    /// The mean size of a document, in bytes, if mongod has stored it.
+    document: Option<u64>,
+    /// Smaller leaf pages may be better.
+    smaller_leaves: bool,
     refused: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<Vec<&'a std::ops::Range<u64>>>,
@@ -62,7 +62,9 @@ pub(crate) fn free(a: &Free, out: Output) -> Result<()> {
     let named = || a.dbpath.display().to_string();
     let root = Root::open(&a.dbpath).with_context(named)?;
     let (snapshot, lists) = avail::read(&root, &mut |_| true).with_context(named)?;
-    let report = report(a, &snapshot, &lists, full(&root));
+    // They are only shown.
+    let documents = avail::documents(&root, &snapshot).unwrap_or_default();
+    let report = report(a, &snapshot, &lists, &documents, full(&root));
     crate::print(out, &report, || text(a, &report))
 }
 
@@ -78,24 +80,37 @@ fn share(free: u64, size: u64) -> f64 {
     free as f64 / size.max(1) as f64
 }
 
-fn report<'a>(a: &Free, snapshot: &Snapshot, lists: &'a Lists, full: Option<f64>) -> Report<'a> {
+fn report<'a>(
+    a: &Free,
+    snapshot: &Snapshot,
+    lists: &'a Lists,
+    documents: &Documents,
+    full: Option<f64>,
+) -> Report<'a> {
     let mut total = Sum::default();
     let mut files = Vec::new();
     for (entry, list) in snapshot.files.iter().zip(lists) {
-        let path = entry.path.display().to_string();
-        files.push(match list {
+        let mut file = File {
+            path: entry.path.display().to_string(),
+            leaf_page: entry.leaf_page,
+            document: documents.get(&entry.path).copied(),
+            ..File::default()
+        };
+        match list {
             Some(Ok(list)) => {
                 total.files += 1;
                 total.size += list.file_size;
                 total.free += list.bytes();
                 total.extents += list.extents.len();
-                known(path, list, entry.leaf_page, a.ranges)
+                file.known(list, a.ranges);
+                file.smaller_leaves = avail::wants_smaller_leaves(entry, list, documents);
             }
             // What was dropped since the checkpoint is nothing to report.
             Some(Err(e)) if e.kind == Kind::Gone => continue,
-            Some(Err(e)) => unknown(path, entry.leaf_page, Some(e.message.clone())),
-            None => unknown(path, entry.leaf_page, None),
-        });
+            Some(Err(e)) => file.refused = Some(e.message.clone()),
+            None => {}
+        }
+        files.push(file);
     }
     total.share = share(total.free, total.size);
     let may = snapshot.may_discard();
@@ -113,29 +128,13 @@ fn report<'a>(a: &Free, snapshot: &Snapshot, lists: &'a Lists, full: Option<f64>
     }
 }
 
-fn known(path: String, list: &FreeList, leaf_page: Option<u32>, ranges: bool) -> File<'_> {
-    File {
-        path,
-        size: Some(list.file_size),
-        free: Some(list.bytes()),
-        share: Some(share(list.bytes(), list.file_size)),
-        extents: Some(list.extents.len()),
-        leaf_page,
-        refused: None,
-        ranges: ranges.then(|| list.extents.iter().collect()),
-    }
-}
-
-fn unknown(path: String, leaf_page: Option<u32>, refused: Option<String>) -> File<'static> {
-    File {
-        path,
-        size: None,
-        free: None,
-        share: None,
-        extents: None,
-        leaf_page,
-        refused,
-        ranges: None,
+impl<'a> File<'a> {
+    fn known(&mut self, list: &'a FreeList, ranges: bool) {
+        self.size = Some(list.file_size);
+        self.free = Some(list.bytes());
+        self.share = Some(share(list.bytes(), list.file_size));
+        self.extents = Some(list.extents.len());
+        self.ranges = ranges.then(|| list.extents.iter().collect());
     }
 }
 
@@ -144,18 +143,34 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     files.sort_by_key(|f| std::cmp::Reverse(f.free));
     let shown = if a.all { files.len() } else { ROWS.min(files.len()) };
     let mut grid = Grid::new(
-        &["FILE", "LEAF KiB", "MiB", "FREE MiB", "SHARE", "EXTENTS"],
-        &[false, true, true, true, true, true],
+        &["FILE", "LEAF KiB", "DOC B", "MiB", "FREE MiB", "SHARE", "EXTENTS"],
+        &[false, true, true, true, true, true, true],
     );
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / 1_048_576.0);
-    let mut row = |name: String, leaf: Option<u32>, size: u64, free: u64, extents: usize| {
+    let mut row = |name: String, pages: [String; 2], size: u64, free: u64, extents: usize| {
         let share = format!("{:.1} %", 100.0 * share(free, size));
-        let leaf = leaf.map_or(String::new(), |bytes| (bytes >> 10).to_string());
-        grid.row(vec![name, leaf, mib(size), mib(free), share, extents.to_string()]);
+        let [leaf, document] = pages;
+        grid.row(vec![
+            name,
+            leaf,
+            document,
+            mib(size),
+            mib(free),
+            share,
+            extents.to_string(),
+        ]);
     };
+    let known = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
     for f in &files[..shown] {
         if let (Some(size), Some(free), Some(extents)) = (f.size, f.free, f.extents) {
-            row(printable(&f.path), f.leaf_page, size, free, extents);
+            let leaf = f.leaf_page.map(|bytes| u64::from(bytes >> 10));
+            row(
+                printable(&f.path),
+                [leaf, f.document].map(known),
+                size,
+                free,
+                extents,
+            );
         }
     }
     if shown < files.len() {
@@ -164,7 +179,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
         let extents = rest.iter().filter_map(|f| f.extents).sum();
         row(
             format!("{} more (--all)", rest.len()),
-            None,
+            Default::default(),
             sum(|f| f.size),
             sum(|f| f.free),
             extents,
@@ -172,7 +187,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     }
     row(
         format!("{} files", r.total.files),
-        None,
+        Default::default(),
         r.total.size,
         r.total.free,
         r.total.extents,
@@ -188,14 +203,13 @@ fn text(a: &Free, r: &Report<'_>) -> String {
         s += "Space that was freed once and is never used again counts here, too, and gains nothing by a discard:\n\
               dsmctl record and dsmctl simulate tell what it is worth for this database.\n";
     }
-    let rewritten = |f: &&File| f.leaf_page >= Some(LARGE_LEAF) && f.share >= Some(REWRITTEN);
-    match r.files.iter().filter(rewritten).count() {
+    match r.files.iter().filter(|f| f.smaller_leaves).count() {
         0 => {}
         n => {
             let _ = writeln!(
                 s,
-                "{n} files are written in leaf pages of {} KiB and more, and are rewritten much. Where their documents\n\
-                 are small, smaller pages may save more than discards do, without dsm: Documentation/before.md.",
+                "{n} files are written in leaf pages of {} KiB and more, are rewritten much, and have small documents, as\n\
+                 far as is known. Smaller pages may save more there than discards do, without dsm: Documentation/before.md.",
                 LARGE_LEAF >> 10
             );
         }

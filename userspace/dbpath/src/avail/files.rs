@@ -23,10 +23,12 @@ use super::config::{self, Turtle};
 use super::cookie::Addr;
 use super::difference::FreeList;
 use super::page::{Block, LIST};
-use super::tree::{Blocks, Tree, Visit};
-use super::{damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal, Run, Snapshot, TurtleId};
+use super::tree::{Blocks, Each, Tree, Visit};
+use super::{
+    damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal, Run, Snapshot, TurtleId, Version,
+};
 use crate::turtle;
-use crate::walk::{self, Root};
+use crate::walk::{self, FoundFile, Root};
 
 const METADATA: &str = "WiredTiger.wt";
 /// What a database was made with, and what its administrator adds.
@@ -232,6 +234,33 @@ impl Dbpath {
         snapshot.files.iter().map(&mut list).collect()
     }
 
+    fn opened(&self, path: &Path) -> Result<(Opened, FoundFile), Refusal> {
+        let opened = walk::open_beneath(&self.0, path).map_err(|e| io_error(path, &e))?;
+        let (file, found) = opened.ok_or_else(|| gone(path))?;
+        let size = found.stamp.size;
+        Ok((Opened { file, size }, found))
+    }
+
+    /// Calls `each` with the keys and values of the file's checkpoint, in order.
+    pub(super) fn walk(
+        &self,
+        file: &FileEntry,
+        version: Version,
+        each: &mut Each<'_>,
+    ) -> Result<(), Refusal> {
+        let Some((root, cookie)) = file.cookie.as_ref().and_then(|c| Some((c.root?, c))) else {
+            return Ok(());
+        };
+        let (mut opened, _) = self.opened(&file.path)?;
+        let mut tree = Tree {
+            left: opened.size,
+            blocks: &mut opened,
+            alloc: cookie.alloc,
+            old: version.major < 10,
+        };
+        tree.walk(&root, each).map_err(|e| e.of(&file.path))
+    }
+
     pub(super) fn list(&self, file: &FileEntry) -> Result<FreeList, Refusal> {
         let path = &file.path;
         let Some(cookie) = &file.cookie else {
@@ -240,12 +269,7 @@ impl Dbpath {
                 format!("{}: it has no checkpoint yet", path.display()),
             ));
         };
-        let opened = walk::open_beneath(&self.0, path).map_err(|e| io_error(path, &e))?;
-        let (opened, found) = opened.ok_or_else(|| gone(path))?;
-        let mut opened = Opened {
-            file: opened,
-            size: found.stamp.size,
-        };
+        let (mut opened, found) = self.opened(path)?;
         let extents = match &cookie.avail {
             None => Ok(Vec::new()),
             Some(addr) => opened.block(addr).and_then(|block| {

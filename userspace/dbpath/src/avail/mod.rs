@@ -15,6 +15,7 @@ pub mod bytes;
 pub mod config;
 pub mod cookie;
 mod difference;
+mod documents;
 mod files;
 pub mod list;
 pub mod outlook;
@@ -29,6 +30,7 @@ use crate::walk::Root;
 
 pub use cookie::{Addr, Cookie};
 pub use difference::{difference, FreeList};
+pub use documents::{documents, wants_smaller_leaves, Documents, LARGE_LEAF};
 use files::{Dbpath, Leaves};
 
 /// How often everything is read again while checkpoints complete.

@@ -106,6 +106,8 @@ pub struct Device {
     pub dbpath: Option<Result<(), Misplaced>>,
     /// How old the last turtle is: when the database made its last checkpoint.
     pub turtle_age: Option<Duration>,
+    /// Its files for which smaller leaf pages may be better.
+    pub large_leaves: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

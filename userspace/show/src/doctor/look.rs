@@ -13,6 +13,7 @@ use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Misplaced,
 use crate::sample::Sample;
 use crate::snapshot::{Moment, Snapshot};
 use agent::control::{self, Info, Request};
+use dbpath::avail;
 use dbpath::place;
 use dbpath::turtle;
 use dbpath::walk::{self, Root};
@@ -179,6 +180,7 @@ impl Looker<'_> {
                 None => Err(Misplaced::Hidden("not permitted".into())),
             });
             d.turtle_age = turtle_age(&dbpath);
+            d.large_leaves = large_leaves(&dbpath);
         }
         d
     }
@@ -300,6 +302,20 @@ impl Looker<'_> {
         }
         disk
     }
+}
+
+/// `None`: it is not WiredTiger's, or may not be read.
+fn large_leaves(dbpath: &Path) -> Option<usize> {
+    let root = Root::open(dbpath).ok()?;
+    let (snapshot, lists) = avail::read(&root, &mut |f| f.leaf_page >= Some(avail::LARGE_LEAF)).ok()?;
+    let documents = avail::documents(&root, &snapshot).unwrap_or_default();
+    let known = snapshot.files.iter().zip(&lists);
+    let known = known.filter_map(|(file, list)| Some((file, list.as_ref()?.as_ref().ok()?)));
+    Some(
+        known
+            .filter(|(file, list)| avail::wants_smaller_leaves(file, list, &documents))
+            .count(),
+    )
 }
 
 /// How long ago the database has made its last checkpoint.

@@ -957,3 +957,19 @@ fn this_machine_can_be_looked_at() {
     assert!(facts.published.unwrap_err().contains("dsmd does not run"));
     assert_eq!(facts.version, env!("CARGO_PKG_VERSION"));
 }
+
+#[test]
+fn leaf_pages_that_may_be_too_large() {
+    let with = |n| of_device(move |d| d.large_leaves = n);
+    note(
+        &with(Some(3)),
+        "leaf pages",
+        "3 files are written in leaf pages of 16 KiB and more, are rewritten much, and have small documents",
+    );
+    let fix = find(&with(Some(3)), "leaf pages").fix.clone();
+    assert_eq!(fix.len(), 1);
+    assert!(fix[0].starts_with("dsmctl free "), "{fix:?}");
+    for none in [None, Some(0)] {
+        assert!(with(none).findings.iter().all(|f| f.check != "leaf pages"));
+    }
+}
