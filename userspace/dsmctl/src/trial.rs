@@ -233,15 +233,20 @@ fn resume(a: &TrialOf, out: Output) -> Result<()> {
     go_on(&mut state, &store, &mut bench, out)
 }
 
-/// How often the trial looks where it is.
-fn poll(plan: &Plan) -> Duration {
-    let shortest = [plan.washout, plan.measure]
-        .into_iter()
-        .map(|amount| match amount {
-            Amount::Seconds(s) => s / 20.0,
-            Amount::Bytes(_) => 10.0,
-        });
-    Duration::from_secs_f64(shortest.fold(10.0, f64::min).max(0.1))
+/// When the trial looks again where it is: after a twentieth of the shorter of washout and
+/// measurement, by the rate at which the period in progress has been written so far.
+fn poll(state: &State) -> Duration {
+    let rate = state.current.as_ref().map_or(f64::NAN, |c| {
+        let bytes = c.last.disk.written_bytes - c.since.disk.written_bytes;
+        bytes as f64 / (c.last.at - c.since.at)
+    });
+    let seconds = |amount| match amount {
+        Amount::Seconds(s) => s / 20.0,
+        Amount::Bytes(_) if rate.is_nan() => 1.0,
+        Amount::Bytes(n) => n as f64 / rate / 20.0,
+    };
+    let shortest = seconds(state.plan.washout).min(seconds(state.plan.measure));
+    Duration::from_secs_f64(shortest.clamp(0.1, 10.0))
 }
 
 /// However it ends, the device is set to what it was.
@@ -268,7 +273,6 @@ fn set(device: &Device, feature: &str, value: &str) -> Result<()> {
 /// Or until a signal comes.
 fn until_over(state: &mut State, store: &Store, bench: &mut Live) -> Result<()> {
     let signals = Signals::new()?;
-    let poll = poll(&state.plan);
     let mut said = String::new();
     loop {
         match run::step(state, bench) {
@@ -291,7 +295,7 @@ fn until_over(state: &mut State, store: &Store, bench: &mut Live) -> Result<()> 
             }
             Err(_) => {}
         }
-        if signals.wait(poll) {
+        if signals.wait(poll(state)) {
             run::resume(state);
             return Ok(());
         }
