@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # make               the module for the running kernel (or KDIR=), and userspace
-# make demo          the main job on emulated hardware, from nothing
+# make demo          the main job on emulated hardware, from nothing; with
+#                    MONGOD=/usr/bin/mongod a server of yours on it, as mongo-test
 # make quick         the tests to run before every commit
 # make check         every test that is short
 # make check-all     what CI runs: no long forms, kernel tree, servers, RPMs, dashboard or engines
@@ -20,7 +21,8 @@
 # make docs-test     every command that the documentation shows, in the VM
 # make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
 # make dashboard-pictures  the documentation's pictures of the page, in virtual time
-# make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM
+# make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM; with
+#                    MONGOD=/usr/bin/mongod that server, killed and asked for the truth
 # make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-engines   the same of MariaDB, PostgreSQL and RocksDB
@@ -137,7 +139,7 @@ upstream-test:
 	tests/check upstream
 
 demo:
-	tests/demo/run
+	$(if $(MONGOD),tests/mongo/run $(MONGOD),tests/demo/run)
 
 quick:
 	tests/check quick
@@ -227,7 +229,7 @@ dashboard-pictures:
 	tests/dashboard/pictures
 
 mongo-test:
-	tests/mongo/run
+	tests/mongo/run $(MONGOD)
 
 clean:
 	rm -rf build

@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: mongod.sh DOCUMENTS SECONDS
+#
+# A mongod of the user's, in the guest: on XFS on a dsm device, with dsmd and discards as shipped. It
+# is driven by its wire protocol, killed in the middle, started again, and asked for the truth of every
+# collection. Leaves mongod.json, a report that can be sent, in /run/out.
+. "$(dirname "$0")/common.sh"
+
+documents=$1 seconds=$2
+db=$mnt/db
+server() {
+	mongod --dbpath $db --port 27017 --bind_ip 127.0.0.1 --nounixsocket --replSet dsm --wiredTigerCacheSizeGB 0.25 \
+		--syncdelay 5 --logpath /run/out/mongod.log --logappend >/tmp/server.out 2>&1 &
+	server=$!
+}
+client() { (in_root python3 /job/workload.py "$documents" "$@"); }
+# What dsmd has not mapped of the database's files, which have more than a block
+unmapped_files() {
+	comm -23 <(cd $db && find . -name '*.wt' -size +8k -printf '%P\n' | sort) \
+		<(json t '[.region_list[].file // empty] | unique | .[]' | sort)
+}
+# Numbers of the server's own, null where it has none
+asked() {
+	(in_root python3 -c '
+import json
+from pymongo import MongoClient
+status = MongoClient("mongodb://127.0.0.1/", directConnection=True).admin.command("serverStatus")
+engine = status.get("wiredTiger", {})
+of = lambda *names: next((engine[a][b] for a, b in names if b in engine.get(a, {})), None)
+print(json.dumps({"checkpoints": of(("checkpoint", "total succeed number of checkpoints"), ("transaction", "transaction checkpoints")),
+    "cache_bytes_written": of(("cache", "bytes written from cache"))}))')
+}
+
+file_system xfs
+printf '[[database]]\ndevice = "t"\ndbpath = "%s"\ndiscard = true\n' $db >/tmp/dsmd.toml
+mkdir $db
+dsmd --config /tmp/dsmd.toml --state-dir /tmp/state 2>/tmp/dsmd.log &
+agent=$!
+server
+build=$(client wait)
+works 'it takes writes' jq -e .version <<<"$build"
+works 'documents are loaded' client load
+windows=$(json t .windows)
+acknowledged=$(client update "$seconds" 1)
+works "a workload runs for $seconds seconds: $acknowledged entries of its ledger are acknowledged" test "${acknowledged:-0}" -gt 0
+works 'its checkpoints are seen' until_true "((\$(json t .windows) >= $windows + 3))"
+works 'every file of it is mapped' until_true '[[ ! $(unmapped_files) ]]'
+free=$(dsmctl free $db -o json)
+may=$(jq .discard <<<"$free")
+if [[ $may == true ]]; then
+	works 'what checkpoints free is discarded' until_true '(($(json t .discard.discarded_sectors) > 0))'
+else
+	is "nothing is discarded, since $(jq -r .discard_refused <<<"$free")" "$(json t .discard.discarded_sectors)" 0
+fi
+status=$(json t .)
+asked=$(asked)
+
+# In the middle of the workload
+client update 3600 2 >/tmp/acknowledged &
+sleep 10
+kill -9 $server
+wait $server 2>/dev/null
+wait $!
+acknowledged=$(</tmp/acknowledged)
+server
+works 'it was killed, and starts again' client wait
+found=$(client ledger)
+works "it has what it acknowledged: $found entries of $acknowledged" test "${found:-0}" -ge "${acknowledged:-1}"
+validated=$(client validate)
+works 'and every collection is valid' jq -e 'length >= 3 and all(.valid)' <<<"$validated"
+kill $server
+wait $server
+kill $agent
+wait $agent
+works 'dsmd was not surprised' bash -c "! grep -e panicked -e 'the table stays as it was' /tmp/dsmd.log"
+arrived xfs
+
+jq -n --argjson build "${build:-null}" --arg kernel "$(uname -r)" --argjson windows "$windows" --argjson asked "${asked:-null}" \
+	--argjson status "$status" --argjson validated "${validated:-null}" --arg acknowledged "$acknowledged" --arg found "$found" \
+	--argjson free "$free" --argjson failed "$failed" --argjson seconds "$seconds" '{mongod: $build, kernel: $kernel, good: ($failed == 0),
+	wiredtiger: $free.wiredtiger, discard_refused: $free.discard_refused, seconds: $seconds, policy: $status.policy,
+	files: $status.files, checkpoints: ($status.windows - $windows), server: $asked,
+	written_sectors: ([$status.streams[].sectors] | add), unmapped_sectors: $status.unmapped_sectors,
+	discarded_sectors: $status.discard.discarded_sectors, refused_sectors: $status.discard.refused_sectors,
+	sectors_by_class: ([$status.region_list[] | {class, total}] | group_by(.class) | map({(.[0].class): (map(.total) | add)}) | add),
+	acknowledged: $acknowledged, found: $found, valid: ($validated // {} | map(.valid))}' >/run/out/mongod.json
+jq . /run/out/mongod.json
+done_testing
