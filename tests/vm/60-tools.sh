@@ -13,7 +13,7 @@ mkdir -p $mnt /tmp/other
 refused 'a device that is not there' 'dsmctl: /dev/nothing' dsmctl create t /dev/nothing
 refused 'K out of range' '2..=16' dsmctl create t "$ssd" --groups 17
 refused 'alpha out of range' '2..=64' dsmctl create t "$ssd" --alpha 1
-refused 'an unknown policy' 'none, file, boundary, dsm, life' dsmctl create t "$ssd" --policy best
+refused 'an unknown policy' 'none, file, boundary' dsmctl create t "$ssd" --policy best
 refused 'more sectors than there are' 'dsmctl: ' dsmctl create t "$ssd" --size 99999999999
 is 'no device was made' "$(dmsetup ls)" 'No devices found'
 
