@@ -76,6 +76,7 @@ wait $agent
 works 'dsmd was not surprised' bash -c "! grep -e panicked -e 'the table stays as it was' /tmp/dsmd.log"
 arrived xfs
 
+# shellcheck disable=SC2154 # failed is the library's
 jq -n --argjson build "${build:-null}" --arg kernel "$(uname -r)" --argjson windows "$windows" --argjson asked "${asked:-null}" \
 	--argjson status "$status" --argjson validated "${validated:-null}" --arg acknowledged "$acknowledged" --arg found "$found" \
 	--argjson free "$free" --argjson failed "$failed" --argjson seconds "$seconds" '{mongod: $build, kernel: $kernel, good: ($failed == 0),

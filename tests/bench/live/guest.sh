@@ -6,8 +6,9 @@
 # device with POLICY, on the drive that the options DRIVE of the module flashdrive make.
 # POLICY is one of dsm's, or "per-object": each collection and each index has a stream of
 # its own, by rules; the kernel's own policy counts for the file system's writes only.
-# DISCARD is on or off. What was measured is left in /out. Nothing is said on standard
-# output, which is the host's.
+# DISCARD is on, off, or "trial:WASHOUT": "dsmctl trial" switches it, with a washout of so many
+# sizes of the drive, and the database is at work until that is over. What was measured is left in /out. Nothing is said on standard output, which is
+# the host's.
 fs=$1 policy=$2 discard=$3 drive=$4
 shift 4
 exec >/out/said 2>&1
@@ -80,13 +81,34 @@ agent() {
 		dbpath = "$mnt"
 		boundary = "manual"
 		wait = true
-		discard = $([[ $discard == on ]] && echo true || echo false)
+		discard = $([[ $discard == off ]] && echo false || echo true)
 	END
 	if [[ $policy == per-object ]]; then
 		echo 'rules = "/tmp/rules.toml"' >>/tmp/dsmd.toml
 		rules >/tmp/rules.toml
 	fi
 	dsmd --config /tmp/dsmd.toml 2>/out/dsmd.log &
+}
+
+# What the host has written and what the flash has, in bytes: for dsmctl trial
+bytes_written="awk '/^host / { host = \$2 } /^copied / { printf \"%.0f %.0f\", 4096 * host, 4096 * (host + \$2) }' $drive_debug/counts"
+
+# The drive is written 20 times before it begins: until then files get their size and their holes.
+run_trial() {
+	local database pages
+
+	[[ " $* " =~ ' --seed '([0-9]+) ]] || return 1
+	pages=$(($(<"/sys/block/flashdrive/size") / 8))
+	wtload "$@" --dbpath $mnt --phase run >/out/wtload &
+	database=$!
+	until (($(sh -c "$bytes_written" | cut -d' ' -f1) >= 20 * 4096 * pages)); do
+		kill -0 $database && sleep 1 || return 1
+	done
+	dsmctl trial start dsm --state-dir $state --counters "$bytes_written" --seed "${BASH_REMATCH[1]}" \
+		--washout "$((${discard#trial:} * pages * 4096))" -o json >/out/trial.json 2>/out/trial.log || return 1
+	dsmctl trial report dsm --state-dir $state >/out/trial.txt
+	kill -0 $database || return 1
+	kill -9 $database
 }
 
 device || fail 'no device'
@@ -97,6 +119,10 @@ load "$@" || fail 'the load failed'
 agent
 until dsmctl status dsm -o json 2>/dev/null | grep -q '"files": *[1-9]'; do sleep 0.1; done
 dsmctl boundary mark dsm
+if [[ $discard == trial:* ]]; then
+	run_trial "$@" || fail "the trial failed: $(tail -n 1 /out/trial.log)"
+	exit
+fi
 wtload "$@" --dbpath $mnt --phase run --json /out/wtload.json --latencies /out/latencies >/out/wtload ||
 	fail 'the run failed'
 cat $drive_debug/counts >/out/counts

@@ -18,7 +18,7 @@ fn live() -> u32 {
 
 /// In sizes of the drive, as `dsmctl trial start` has it.
 fn washout() -> u64 {
-    from_environment("TRIAL_WASHOUT", 2)
+    from_environment("TRIAL_WASHOUT", 4)
 }
 
 /// A database on a drive, which are at work while nobody looks.

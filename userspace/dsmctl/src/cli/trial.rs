@@ -61,8 +61,8 @@ pub struct TrialStart {
     /// What is switched: discards, or the policy that the device has and none
     #[arg(long, value_enum, default_value_t = Switched::Discard)]
     pub switch: Switched,
-    /// What is left out after each switch: so much written, or a time, as 4h [default: twice
-    /// the size of the device]
+    /// What is left out after each switch: so much written, or a time, as 4h [default: four
+    /// times the size of the device]
     #[arg(long, value_name = "BYTES|TIME")]
     pub washout: Option<Amount>,
     /// What is measured in each period [default: the size of the device]
