@@ -14,8 +14,8 @@ from pathlib import Path
 import live_pictures
 
 # What a cell is called by, beside its seed
-NAMES = ["workload", "policy", "discard", "cache", "op", "clients", "think_us", "drive"]
-KIND = ["workload", "cache", "op", "clients", "think_us", "drive"]
+NAMES = ["workload", "policy", "discard", "cache", "op", "clients", "think_us", "drive", "leaf_page"]
+KIND = ["workload", "cache", "op", "clients", "think_us", "drive", "leaf_page"]
 
 # Of what is shown: name, title, the digits after the point
 VALUES = [("ops_per_second", "operations/s", 0), ("p50_us", "p50 us", 0), ("p95_us", "p95 us", 0),
@@ -30,8 +30,9 @@ AGAINST = {"ops_per_second": "ops_against_none_percent", "p99_us": "p99_against_
 def key(name):
     workload, policy, cache, op, clients, think, drive, seed = name.split("/")
     policy, _, discard = policy.partition("+")
+    workload, _, leaf = workload.partition("@")
     return {"workload": workload, "policy": policy, "discard": bool(discard), "cache": cache, "op": int(op) / 1000,
-            "clients": int(clients), "think_us": int(think), "drive": drive, "seed": int(seed)}
+            "clients": int(clients), "think_us": int(think), "drive": drive, "leaf_page": int(leaf or 32), "seed": int(seed)}
 
 
 def read_rows(path):
@@ -59,10 +60,10 @@ def rounded(values, digits):
 
 
 def figures_of(seeds, base):
-    """One row for all SEEDS of a cell; BASE has "none" of the same kind by seed."""
+    """One row for all SEEDS of a cell; BASE has "none" of the same kind by seed, with leaf pages of 32 KiB."""
     row = {n: seeds[0][n] for n in NAMES} | {"seeds": sorted(s["seed"] for s in seeds)}
     row |= {name: rounded([s[name] for s in seeds], digits) for name, _, digits in VALUES}
-    if (row["policy"], row["discard"]) != ("none", False):
+    if (row["policy"], row["discard"], row["leaf_page"]) != ("none", False, 32):
         for name, against in AGAINST.items():
             shares = [100 * (s[name] / base[s["seed"]][name] - 1) for s in seeds if s["seed"] in base]
             if shares:
@@ -71,12 +72,12 @@ def figures_of(seeds, base):
 
 
 def figures(rows):
-    cells = {}
+    cells, bases = {}, {}
     for row in rows:
         cells.setdefault(named(row, NAMES), []).append(row)
-    return [figures_of(seeds, {r["seed"]: r for r in rows if named(r, KIND) == named(seeds[0], KIND)
-                               and (r["policy"], r["discard"]) == ("none", False)})
-            for seeds in cells.values()]
+        if (row["policy"], row["discard"], row["leaf_page"]) == ("none", False, 32):
+            bases.setdefault(named(row, KIND[:-1]), {})[row["seed"]] = row
+    return [figures_of(seeds, bases.get(named(seeds[0], KIND[:-1]), {})) for seeds in cells.values()]
 
 
 def text(value, digits, sign=""):
@@ -85,26 +86,33 @@ def text(value, digits, sign=""):
 
 
 def title(kind):
-    workload, cache, op, clients, think, drive = kind
+    workload, cache, op, clients, think, drive, leaf = kind
     return (f"{workload}, {'direct' if cache == 'direct' else 'buffered'} I/O, {op:.0%} over-provisioning, "
             f"{clients} clients" + f" with {think / 1000:g} ms between operations" * bool(think)
-            + ", the SLC drive" * (drive == "slc"))
+            + ", the SLC drive" * (drive == "slc") + f", leaf pages of {leaf} KiB" * (leaf != 32))
 
 
 def short(kind):
     """As Documentation/figures has it"""
-    workload, cache, op, clients, think, drive = kind
+    workload, cache, op, clients, think, drive, leaf = kind
     return (f"{workload} {cache} {op:.0%}" + f" {clients} clients" * (clients != 8)
             + f" {think / 1000:g} ms" * bool(think) + " SLC" * (drive == "slc"))
 
 
 def kept(kinds):
-    """By kind and policy, a line for each"""
-    lines = []
+    """By kind and policy, a line for each; kinds with other leaf pages together, as they are called with 32 KiB
+    and by the page"""
+    lines, leaves = [], {}
     for kind, rows in kinds.items():
+        if kind[-1] != 32:
+            of = leaves.setdefault(short(kind), {}).setdefault(kind[-1], {})
+            of |= {r["policy"] + "+discard" * r["discard"]: {k: v for k, v in r.items() if k not in NAMES} for r in rows}
+            continue
         cells = [f'  {json.dumps(r["policy"] + "+discard" * r["discard"])}: '
                  + json.dumps({k: v for k, v in r.items() if k not in NAMES}) for r in rows]
         lines.append(f" {json.dumps(short(kind))}: {{\n" + ",\n".join(cells) + "\n }")
+    if leaves:
+        lines.append(f' "leaf_page": {json.dumps(leaves, indent=1)}')
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

@@ -324,7 +324,19 @@ def leaf_page_drives(found):
     return table(["workload", "drive, MiB"] + [f"{kib} KiB" for kib in kibs], rows)
 
 
+def leaf_page_live(found):
+    """What clients see of leaf pages, against pages of 32 KiB without streams and discards"""
+    values = ["ops_against_none_percent", "p99_against_none_percent", "media_against_none_percent"]
+    rows = []
+    for kind, sizes in found["live"]["leaf_page"].items():
+        for kib, cells in sizes.items():
+            for policy, of in cells.items():
+                rows.append([kind.split()[0], kib, live_policy(policy)] + [spread(of[name], "+d") for name in values])
+    return table(["workload", "leaf KiB", "", "operations/s, %", "99th percentile, %", "NAND writes/operation, %"], rows)
+
+
 TABLES = {
+    "leaf-page-live": leaf_page_live,
     "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
     "leaf-page-saved": leaf_page_saved,
     "live-papers": live_papers, "live-life": live_life,
