@@ -24,19 +24,15 @@ each = [1 - on[seed] / off[seed] for seed in off]
 truth = 1 - statistics.mean(on.values()) / statistics.mean(off.values())
 lines = [f"Known: discards save {100 * truth:.1f} % ({', '.join(f'{100 * s:.1f}' for s in each)} by seed).", "",
          "| seed | saved, % | 95 % interval | holds it |", "| --- | --- | --- | --- |"]
-held = wrong = 0
+held, found = 0, []
 trials = sorted(folder.glob("trial-*"), key=lambda p: int(p.name.split("-")[1]))
 for path in trials:
     flash = json.loads((path / "trial.json").read_text())["flash"]
     holds = flash["low"] <= truth <= flash["high"]
     held += holds
-    wrong += flash["low"] <= 0
+    found.append(flash["saved"])
     lines.append(f"| {path.name.split('-')[1]} | {100 * flash['saved']:.1f} | {100 * flash['low']:.1f} to {100 * flash['high']:.1f} "
                  f"| {'yes' if holds else 'no'} |")
+lines += ["", f"{held} of {len(trials)} intervals hold it; {100 * statistics.mean(found):.1f} % were found on average."]
 table.write_text("\n".join(lines) + "\n")
 print("\n".join(lines))
-# Of 20 intervals of 95 % one may miss it.
-good = held >= 0.95 * len(trials)
-print(f"{'' if good else 'not '}ok - live: {held} of {len(trials)} trials hold that discards save {100 * truth:.1f} %")
-print(f"{'not ' if wrong else ''}ok - live: {len(trials) - wrong} of {len(trials)} trials say that something is saved")
-sys.exit(not good or bool(wrong))

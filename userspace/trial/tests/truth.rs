@@ -16,7 +16,7 @@ fn live() -> u32 {
     from_environment("TRIAL_LIVE", 7168) as u32
 }
 
-/// In sizes of the drive, as `dsmctl trial start` has it.
+/// In sizes of the drive: enough for a load that is the same everywhere.
 fn washout() -> u64 {
     from_environment("TRIAL_WASHOUT", 4)
 }
