@@ -415,7 +415,7 @@ impl Judge<'_> {
         let dbpath = self.d.agent.as_ref().map(|a| a.dbpath.clone());
         let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
         let finding = self
-            .say("leaf pages", Level::Note, text)
+            .say("leaf-pages", Level::Note, text)
             .hint("smaller pages may save more there than discards do: Documentation/before.md")
             .value("files", files);
         Some(match dbpath.filter(|dir| simple(dir)) {

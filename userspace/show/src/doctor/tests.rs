@@ -963,13 +963,13 @@ fn leaf_pages_that_may_be_too_large() {
     let with = |n| of_device(move |d| d.large_leaves = n);
     note(
         &with(Some(3)),
-        "leaf pages",
+        "leaf-pages",
         "3 files are written in leaf pages of 16 KiB and more, are rewritten much, and have small documents",
     );
-    let fix = find(&with(Some(3)), "leaf pages").fix.clone();
+    let fix = find(&with(Some(3)), "leaf-pages").fix.clone();
     assert_eq!(fix.len(), 1);
     assert!(fix[0].starts_with("dsmctl free "), "{fix:?}");
     for none in [None, Some(0)] {
-        assert!(with(none).findings.iter().all(|f| f.check != "leaf pages"));
+        assert!(with(none).findings.iter().all(|f| f.check != "leaf-pages"));
     }
 }
