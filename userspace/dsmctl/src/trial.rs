@@ -131,9 +131,13 @@ impl Bench for Live {
             .or(so(&self.switch.off).then_some(false)))
     }
 
-    fn sample(&mut self) -> Result<Sample> {
+    fn drive(&mut self) -> Result<String> {
         // It may have been made again, with another number or on another drive.
         (self.device, self.drive) = find(&self.device.name)?;
+        self.identity()
+    }
+
+    fn sample(&mut self) -> Result<Sample> {
         let disk = DiskStat::of(&Sysfs::default(), self.device.devno)
             .context("the device has no counters in sysfs")?;
         Ok(Sample {
@@ -141,7 +145,6 @@ impl Bench for Live {
             boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
                 .trim()
                 .to_owned(),
-            drive: self.identity()?,
             disk,
             counters: if self.counts { Some(self.counters()?) } else { None },
         })

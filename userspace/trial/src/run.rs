@@ -11,6 +11,8 @@ pub trait Bench {
     fn switch(&mut self, on: bool) -> Result<()>;
     /// How the switch is; `None`: neither.
     fn is_on(&mut self) -> Result<Option<bool>>;
+    /// What another drive would not have.
+    fn drive(&mut self) -> Result<String>;
     fn sample(&mut self) -> Result<Sample>;
 }
 
@@ -30,10 +32,11 @@ pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
     if state.is_over() {
         return Ok(Step::Over);
     }
-    let now = bench.sample()?;
-    if now.drive != state.drive {
+    // First: another drive may have no counters.
+    if bench.drive()? != state.drive {
         bail!(Replaced);
     }
+    let now = bench.sample()?;
     // Before anything is taken: an error leaves the period as it is.
     let is_on = bench.is_on()?;
     let Some(mut current) = state.current.take() else {

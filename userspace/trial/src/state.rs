@@ -122,8 +122,6 @@ pub struct Sample {
     pub at: f64,
     /// The machine's boot: counters of the block layer begin with it.
     pub boot: String,
-    /// Another one is another drive.
-    pub drive: String,
     pub disk: DiskStat,
     /// `None`: the drive does not count.
     pub counters: Option<Counters>,
