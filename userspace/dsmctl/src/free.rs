@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use dbpath::avail::outlook::Outlook;
-use dbpath::avail::{self, Documents, FreeList, Kind, Lists, Snapshot, LARGE_LEAF};
+use dbpath::avail::{self, Documents, FreeList, Kind, Lists, Snapshot};
 use dbpath::walk::Root;
 use dsmctl::cli::{Free, Output};
 use show::report::{printable, Grid};
@@ -206,11 +206,10 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     match r.files.iter().filter(|f| f.smaller_leaves).count() {
         0 => {}
         n => {
+            let files = avail::large_leaves(n);
             let _ = writeln!(
                 s,
-                "{n} files are written in leaf pages of {} KiB and more, are rewritten much, and have small documents, as\n\
-                 far as is known. Smaller pages may save more there than discards do, without dsm: Documentation/before.md.",
-                LARGE_LEAF >> 10
+                "{files}.\nSmaller pages may save more there than discards do, without dsm: Documentation/before.md."
             );
         }
     }

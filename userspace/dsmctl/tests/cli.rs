@@ -667,7 +667,7 @@ fn free_says_what_is_listed() {
     assert_eq!(r["total"]["free"], free);
     assert_eq!(of("never.wt")["leaf_page"], 32 << 10);
     assert!(
-        text.contains(" files are written in leaf pages of 16 KiB and more"),
+        text.contains(" written in leaf pages of 16 KiB and more, "),
         "{text}"
     );
     assert!(of("never.wt")["size"].is_null() && of("never.wt")["refused"].is_null());

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::files::Dbpath;
 use super::{FileEntry, FreeList, Refusal, Snapshot};
 use crate::walk::Root;
+use base::sizes;
 
 const NAME: &str = "sizeStorer.wt";
 /// From these on smaller leaf pages may be better, by the tables of Documentation/before.md:
@@ -87,6 +88,19 @@ pub fn wants_smaller_leaves(file: &FileEntry, list: &FreeList, documents: &Docum
     file.leaf_page >= Some(LARGE_LEAF) && share >= REWRITTEN && small
 }
 
+/// What is said of so many files for which smaller leaf pages may be better.
+pub fn large_leaves(files: usize) -> String {
+    let (noun, are, have) = match files {
+        1 => ("file", "is", "has"),
+        _ => ("files", "are", "have"),
+    };
+    format!(
+        "{files} {noun} {are} written in leaf pages of {} and more, {are} rewritten much, and {have} small \
+         documents, as far as is known",
+        sizes::shown(LARGE_LEAF.into())
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,5 +165,14 @@ mod tests {
         assert!(!wants(Some(32 << 10), 14, documents(500)));
         assert!(!wants(Some(8 << 10), 15, documents(500)));
         assert!(!wants(None, 15, documents(500)));
+    }
+
+    #[test]
+    fn one_file_and_more() {
+        assert!(large_leaves(1)
+            .starts_with("1 file is written in leaf pages of 16 KiB and more, is rewritten much, and has"));
+        assert!(large_leaves(2).starts_with(
+            "2 files are written in leaf pages of 16 KiB and more, are rewritten much, and have"
+        ));
     }
 }

@@ -30,7 +30,7 @@ use crate::walk::Root;
 
 pub use cookie::{Addr, Cookie};
 pub use difference::{difference, FreeList};
-pub use documents::{documents, wants_smaller_leaves, Documents, LARGE_LEAF};
+pub use documents::{documents, large_leaves, wants_smaller_leaves, Documents, LARGE_LEAF};
 use files::{Dbpath, Leaves};
 
 /// How often everything is read again while checkpoints complete.

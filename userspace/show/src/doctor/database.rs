@@ -12,7 +12,7 @@ use crate::report::percent;
 use agent::control::DiscardInfo;
 use base::sizes;
 use base::time::now;
-use dbpath::avail::LARGE_LEAF;
+use dbpath::avail;
 
 /// A larger part of all written bytes is worth a look: the alert DsmUnmappedWrites has the
 /// same.
@@ -407,15 +407,10 @@ impl Judge<'_> {
     /// What the database's own settings may save, without dsm.
     pub(super) fn leaf_pages(&self) -> Option<Finding> {
         let files = self.d.large_leaves.filter(|n| *n > 0)?;
-        let text = format!(
-            "{files} files are written in leaf pages of {} and more, are rewritten much, and have small \
-             documents, as far as is known",
-            sizes::shown(LARGE_LEAF.into())
-        );
         let dbpath = self.d.agent.as_ref().map(|a| a.dbpath.clone());
         let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
         let finding = self
-            .say("leaf-pages", Level::Note, text)
+            .say("leaf-pages", Level::Note, avail::large_leaves(files))
             .hint("smaller pages may save more there than discards do: Documentation/before.md")
             .value("files", files);
         Some(match dbpath.filter(|dir| simple(dir)) {
