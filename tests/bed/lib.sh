@@ -76,6 +76,30 @@ build() {
 	say "$name: built in $((SECONDS - start)) s, $(du -sh "$dir" | cut -f1)"
 }
 
+# kept NAME OUT COMMAND...: leaves in OUT what COMMAND, with a new folder behind it, makes there; or
+# what it made when standard input was the same, which says all that this depends on. What
+# fails is not kept. With DSM_AGAIN nothing that was kept is used.
+kept() {
+	local name=$1 out=$2 key made
+
+	key=$(sha256sum)
+	made=$cache/$name-${key:0:16}
+	if [[ ! -d $made || ${DSM_AGAIN:-} ]]; then
+		rm -rf "$made.$BASHPID"
+		mkdir -p "$made.$BASHPID"
+		"${@:3}" "$made.$BASHPID" || { rm -rf "$made.$BASHPID"; return 1; }
+		rm -rf "$made"
+		mv -T "$made.$BASHPID" "$made" 2>/dev/null || rm -rf "$made.$BASHPID"
+		forget_unused "$name"
+	fi
+	touch "$made"
+	mkdir -p "$out"
+	cp -a "$made/." "$out"
+}
+
+# contents FOLDER: of all files in it, for kept
+contents() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum); }
+
 # ensure NAME: builds what is not there and marks it as used.
 ensure() {
 	local dir
