@@ -152,7 +152,7 @@ check-all:
 	tests/check ci
 
 nightly:
-	tests/check nightly
+	DSM_AGAIN=1 tests/check nightly
 
 style:
 	tests/check style builds coccinelle clippy rustfmt
