@@ -6,9 +6,10 @@
 # device with POLICY, on the drive that the options DRIVE of the module flashdrive make.
 # POLICY is one of dsm's, or "per-object": each collection and each index has a stream of
 # its own, by rules; the kernel's own policy counts for the file system's writes only.
-# DISCARD is on, off, or "trial:WASHOUT": "dsmctl trial" switches it, with a washout of so many
-# sizes of the drive, and the database is at work until that is over. What was measured is left in /out. Nothing is said on standard output, which is
-# the host's.
+# DISCARD is on, off, "late": off when the drive was written 20 times, or "trial:WASHOUT": from
+# then on "dsmctl trial" switches it, with a washout of so many sizes of the drive, and the
+# database is at work until that is over. What was measured is left in /out. Nothing is said
+# on standard output, which is the host's.
 fs=$1 policy=$2 discard=$3 drive=$4
 shift 4
 exec >/out/said 2>&1
@@ -93,17 +94,21 @@ agent() {
 # What the host has written and what the flash has, in bytes: for dsmctl trial
 bytes_written="awk '/^host / { host = \$2 } /^copied / { printf \"%.0f %.0f\", 4096 * host, 4096 * (host + \$2) }' $drive_debug/counts"
 
-# The drive is written 20 times before it begins: until then files get their size and their holes.
+# until_used DATABASE: the drive was written 20 times; until then files get their size and
+# their holes.
+until_used() {
+	until (($(sh -c "$bytes_written" | cut -d' ' -f1) >= 20 * 4096 * pages)); do
+		kill -0 "$1" && sleep 1 || return 1
+	done
+}
+
 run_trial() {
-	local database pages
+	local database
 
 	[[ " $* " =~ ' --seed '([0-9]+) ]] || return 1
-	pages=$(($(<"/sys/block/flashdrive/size") / 8))
 	wtload "$@" --dbpath $mnt --phase run >/out/wtload &
 	database=$!
-	until (($(sh -c "$bytes_written" | cut -d' ' -f1) >= 20 * 4096 * pages)); do
-		kill -0 $database && sleep 1 || return 1
-	done
+	until_used $database || return 1
 	dsmctl trial start dsm --state-dir $state --counters "$bytes_written" --seed "${BASH_REMATCH[1]}" \
 		--washout "$((${discard#trial:} * pages * 4096))" -o json >/out/trial.json 2>/out/trial.log || return 1
 	dsmctl trial report dsm --state-dir $state >/out/trial.txt
@@ -113,6 +118,7 @@ run_trial() {
 
 device || fail 'no device'
 make_fs || fail 'no file system'
+pages=$(($(<"/sys/block/flashdrive/size") / 8))
 mkdir $mnt
 # The rules need the names of the files, which the load gives.
 load "$@" || fail 'the load failed'
@@ -123,8 +129,12 @@ if [[ $discard == trial:* ]]; then
 	run_trial "$@" || fail "the trial failed: $(tail -n 1 /out/trial.log)"
 	exit
 fi
-wtload "$@" --dbpath $mnt --phase run --json /out/wtload.json --latencies /out/latencies >/out/wtload ||
-	fail 'the run failed'
+wtload "$@" --dbpath $mnt --phase run --json /out/wtload.json --latencies /out/latencies >/out/wtload &
+database=$!
+if [[ $discard == late ]]; then
+	until_used $database && dmsetup message dsm 0 set discard off || fail 'discards are not off'
+fi
+wait $database || fail 'the run failed'
 cat $drive_debug/counts >/out/counts
 cat $drive_debug/series >/out/series
 dsmctl status dsm -o json >/out/status.json

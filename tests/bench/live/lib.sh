@@ -60,3 +60,20 @@ run_live() {
 	mkdir -p "$1"
 	"$uml/boot" --kernel live --job "$job" --out "$1" --mem 2G --timeout 3600 "${@:2}" </dev/null >"$1/host" 2>&1
 }
+
+# for_each COMMAND...: runs COMMAND with the words of each line of standard input, as many
+# at once as there are processors
+for_each() {
+	local words running=0 failed=0
+
+	while read -ra words; do
+		((running < $(nproc))) || { wait -n || failed=1; running=$((running - 1)); }
+		"$@" "${words[@]}" &
+		running=$((running + 1))
+	done
+	while ((running)); do
+		wait -n || failed=1
+		running=$((running - 1))
+	done
+	return $failed
+}
