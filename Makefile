@@ -30,6 +30,7 @@
 #                    what is saved on that drive, by its own counters; IT IS OVERWRITTEN
 # make bench-leaf      flash writes and cold reads with leaf pages of 4 to 32 KiB
 # make bench-trial     whether dsmctl trial finds what is known of a flash drive in virtual time
+# make bench-drive-truth  whether make bench-drive finds it
 # make bench-live      operations a second and tail latency on a flash drive in virtual time
 # make bench-hotpath   what the target costs, in instructions and seconds
 # make soak          10,000 losses and returns of dsmd's device: nothing may be left behind
@@ -175,6 +176,9 @@ bench-live:
 bench-trial:
 	tests/bench/live/trial
 
+bench-drive-truth:
+	tests/bench/live/bench-drive
+
 bench-drive:
 	tests/bench/drive/run $(DRIVE)
 
@@ -240,4 +244,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-drive bench-leaf bench-live bench-trial soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-drive bench-leaf bench-live bench-trial bench-drive-truth soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean

@@ -900,6 +900,16 @@ static void free_all(void)
 	kvfree(drive.memory);
 }
 
+/* Who replaces a drive has to be seen by that. */
+static ssize_t wwid_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "flashdrive\n");
+}
+static DEVICE_ATTR_RO(wwid);
+
+static struct attribute *drive_attrs[] = { &dev_attr_wwid.attr, NULL };
+ATTRIBUTE_GROUPS(drive);
+
 static int make_disk(void)
 {
 	struct queue_limits limits = {
@@ -917,7 +927,7 @@ static int make_disk(void)
 	drive.disk->fops = &flashdrive_fops;
 	strscpy(drive.disk->disk_name, "flashdrive");
 	set_capacity(drive.disk, (sector_t)drive.flash.geometry.pages << PAGE_SECTORS_SHIFT);
-	r = add_disk(drive.disk);
+	r = device_add_disk(NULL, drive.disk, drive_groups);
 	if (r)
 		put_disk(drive.disk);
 	return r;
