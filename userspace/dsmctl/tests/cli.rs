@@ -667,7 +667,7 @@ fn free_says_what_is_listed() {
     assert_eq!(r["total"]["free"], free);
     assert_eq!(of("never.wt")["leaf_page"], 32 << 10);
     assert!(
-        text.contains(" written in leaf pages of 16 KiB and more, "),
+        text.contains("1 file is written in leaf pages of 16 KiB and more, is rewritten much, "),
         "{text}"
     );
     assert!(of("never.wt")["size"].is_null() && of("never.wt")["refused"].is_null());
