@@ -20,8 +20,9 @@ more_recipes() {
 
 patches_of() {
 	case $1 in
-	stacked) echo ../../../dm-dsm/upstream/{write-streams,poll}/*.patch ;;
+	stacked) echo smp/*.patch ../../../dm-dsm/upstream/{write-streams,poll}/*.patch ;;
 	live)	echo time-travel/*.patch ;;
+	*)	echo smp/*.patch ;;
 	esac
 }
 
