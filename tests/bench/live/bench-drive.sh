@@ -10,20 +10,17 @@ PATH=/job/bin:$PATH
 
 # shellcheck disable=SC2086 # words
 insmod flashdrive.ko $1 && insmod dm-dsm.ko || exit
-export WARM=$2 MEASURE=$3 SEEDS="${*:4}" SERIAL=flashdrive IO=direct FILL=30 CHECKPOINT_SECONDS=10
+export WARM=$2 MEASURE=$3 SEEDS="${*:4}" SERIAL=flashdrive IO=direct FILL=36 CHECKPOINT_SECONDS=1 POLL=0.5
 export ARMS='none none+discard' WORKLOADS=ycsb:update-heavy
 export COUNTERS="awk '/^host / { host = \$2 } /^copied / { printf \"%.0f %.0f\", 4096 * host, 4096 * (host + \$2) }' /sys/kernel/debug/flashdrive/counts"
 # fio itself divides by zero where the time stamp counter stands still.
 fio() {
-	local at
-
 	if [[ " $* " == *' --rw=write '* ]]; then
-		dd if=/dev/zero of=/dev/flashdrive bs=1M count=64 oflag=direct status=none
-		return
+		dd if=/dev/zero of=/dev/flashdrive bs=1M count=$mib oflag=direct status=none
+	else
+		queue /dev/flashdrive 1 $((16 * mib)) 65536 write
 	fi
-	while read -r at; do
-		dd if=/dev/zero of=/dev/flashdrive bs=64k seek="$at" count=1 oflag=direct conv=notrunc status=none || return
-	done < <(shuf -r -n 1024 -i 0-1023 --random-source=<(yes))
 }
 export -f fio
+export mib=$(($(</sys/block/flashdrive/size) / 2048))
 bash ./bench /dev/flashdrive /out/drive

@@ -313,6 +313,12 @@ pub enum DebugCommand {
         #[arg(long, value_name = "COMMAND")]
         counters: Option<String>,
     },
+    /// Print what is saved, with its interval, as trial report has it, as JSON; null for one ratio
+    Saving {
+        /// A measurement with something on by one with it off, for each pair
+        #[arg(value_name = "RATIO", required = true)]
+        ratios: Vec<f64>,
+    },
     /// Print a recording as text, in the form that simulate --trace takes
     ///
     /// Who can read it needs no root.

@@ -26,6 +26,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use ::show::report::printable;
+use ::trial::estimate::Saving;
 use agent::control::{self, Request};
 use base::cli;
 use drive::counters::Counters;
@@ -129,6 +130,9 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
             };
             let found = found.with_context(|| drive.display().to_string())?;
             write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())
+        }
+        DebugCommand::Saving { ratios } => {
+            write(&(serde_json::to_string(&Saving::of(ratios))? + "\n")).map(|_| ())
         }
         DebugCommand::Trace { recording } => simulate::print_trace(recording),
     }

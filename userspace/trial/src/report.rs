@@ -152,11 +152,16 @@ impl Report<'_> {
     pub fn text(&self) -> String {
         let mut s = String::new();
         let m = self.machine;
+        // A drive that is none of hardware has neither.
+        if !m.model.is_empty() {
+            let _ = write!(s, "{}, ", m.model);
+        }
+        if !m.firmware.is_empty() {
+            let _ = write!(s, "firmware {}, ", m.firmware);
+        }
         let _ = writeln!(
             s,
-            "{}, firmware {}, {}; Linux {}, dsm {}",
-            m.model,
-            m.firmware,
+            "{}; Linux {}, dsm {}",
             sizes::shown(m.bytes),
             m.kernel,
             m.module

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use drive::counters::{Counters, Source};
 use drive::diskstat::DiskStat;
-use trial::estimate::outcome;
+use trial::estimate::{outcome, Saving};
 use trial::run::{step, Bench, Replaced, Step};
 use trial::state::{Amount, Machine, Plan, Sample, State, Switch};
 use whatif::flash::{Config, Destination, Flash, Gc, PAGE};
@@ -45,6 +45,12 @@ struct Lab {
 
 impl Lab {
     fn new(seed: u64, connected: bool) -> Self {
+        let mut lab = Self::on_a_full_drive(seed, connected);
+        lab.work(4 * u64::from(PAGES));
+        lab
+    }
+
+    fn on_a_full_drive(seed: u64, connected: bool) -> Self {
         let config = Config {
             pages: PAGES.into(),
             unit: 64,
@@ -56,7 +62,7 @@ impl Lab {
         };
         let mut flash = Flash::new(&config).unwrap();
         flash.precondition(1.0, 0);
-        let mut lab = Self {
+        Self {
             flash,
             random: fastrand::Rng::with_seed(seed),
             live: (0..live()).collect(),
@@ -70,9 +76,7 @@ impl Lab {
             answers: true,
             drive: "drive",
             counts: true,
-        };
-        lab.work(4 * u64::from(PAGES));
-        lab
+        }
     }
 
     fn work(&mut self, pages: u64) {
@@ -91,11 +95,12 @@ impl Lab {
         self.seconds += pages as f64 / self.rate;
     }
 
-    fn waf(&mut self, on: bool) -> f64 {
+    /// Measured while MEASURE sizes of the drive are written, behind WARM of them.
+    fn waf(&mut self, on: bool, warm: u64, measure: u64) -> f64 {
         self.on = on;
-        self.work(10 * u64::from(PAGES));
+        self.work(warm * u64::from(PAGES));
         let start = self.flash.counts().clone();
-        self.work(100 * u64::from(PAGES));
+        self.work(measure * u64::from(PAGES));
         self.flash.counts().waf_since(&start)
     }
 }
@@ -180,11 +185,21 @@ fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("it is a number"))
 }
 
-#[test]
-fn the_interval_holds_the_truth() {
-    let waf = |on| (0..4).map(|n| Lab::new(1000 + n, true).waf(on)).sum::<f64>();
+/// What is saved, of long runs
+fn truth() -> f64 {
+    let waf = |on| {
+        (0..4)
+            .map(|n| Lab::new(1000 + n, true).waf(on, 10, 100))
+            .sum::<f64>()
+    };
     let truth = 1.0 - waf(true) / waf(false);
     assert!(truth > 0.1, "{truth}");
+    truth
+}
+
+#[test]
+fn the_interval_holds_the_truth() {
+    let truth = truth();
     let mut held = 0;
     for seed in 0..seeds() {
         let mut state = plan(seed, 6);
@@ -215,6 +230,40 @@ fn no_effect_is_said_where_there_is_none() {
         silent += u64::from(!found.is_significant());
     }
     println!("{silent} of {} say nothing", seeds());
+    assert!(silent >= enough(), "{silent} of {} say nothing", seeds());
+}
+
+/// As tests/bench/drive/bench measures it, with three seeds and its own WARM and MEASURE: for
+/// each arm the drive is filled and the database made again.
+fn bench(seed: u64, connected: bool) -> Saving {
+    let ratio = |seed| {
+        let waf = |on| Lab::on_a_full_drive(2 * seed + u64::from(on), connected).waf(on, 2, 1);
+        waf(true) / waf(false)
+    };
+    Saving::of(&[0, 1, 2].map(|n| ratio(10_000 + 3 * seed + n))).unwrap()
+}
+
+#[test]
+fn the_interval_of_a_bench_holds_the_truth() {
+    let truth = truth();
+    let held = (0..seeds())
+        .map(|seed| bench(seed, true))
+        .inspect(|found| {
+            println!(
+                "true {truth:.4}, {:.4} in {:.4} to {:.4}",
+                found.saved, found.low, found.high
+            )
+        })
+        .filter(|found| (found.low..=found.high).contains(&truth))
+        .count() as u64;
+    assert!(held >= enough(), "{held} of {} intervals hold {truth}", seeds());
+}
+
+#[test]
+fn a_bench_says_no_effect_where_there_is_none() {
+    let silent = (0..seeds())
+        .filter(|&seed| !bench(seed, false).is_significant())
+        .count() as u64;
     assert!(silent >= enough(), "{silent} of {} say nothing", seeds());
 }
 
@@ -339,6 +388,7 @@ fn a_drive_without_counters_shows_latency() {
     run(&mut state, &mut lab);
     let report = trial::report::Report::of(&state);
     let text = report.text();
+    assert!(text.starts_with("0 bytes; Linux , dsm \n"), "{text}");
     assert!(text.contains("Flash writes: not known: it has none."), "{text}");
     assert!(
         text.contains("Mean time of a write: no significant effect"),
