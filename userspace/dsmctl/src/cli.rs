@@ -316,7 +316,7 @@ pub enum DebugCommand {
     /// Print what is saved, with its interval, as trial report has it, as JSON; null for one ratio
     Saving {
         /// A measurement with something on by one with it off, for each pair
-        #[arg(value_name = "RATIO", required = true)]
+        #[arg(value_name = "RATIO", required = true, value_parser = cost::positive)]
         ratios: Vec<f64>,
     },
     /// Print a recording as text, in the form that simulate --trace takes

@@ -69,6 +69,8 @@ fn wrong_usage_ends_with_2() {
         "debug load n f --class indexes",
         "debug load n f --boundary half",
         "debug drop n",
+        "debug saving",
+        "debug saving 0",
         "status --dbpath d",
         "status n --dbpath d",
         "boundary",
@@ -119,6 +121,15 @@ fn errors_are_one_line() {
         said(&dsmctl("create n /dev/null")),
         "dsmctl: /dev/null: it is not a block device; nothing was changed\n"
     );
+}
+
+#[test]
+fn saving_is_that_of_a_trial() {
+    let printed = |words| String::from_utf8(dsmctl(words).stdout).unwrap();
+    let three = printed("debug saving 0.8 0.9 0.7");
+    assert!(three.starts_with("{\"saved\":0.204"), "{three}");
+    assert!(three.contains("\"low\":-0.087"), "{three}");
+    assert_eq!(printed("debug saving 0.8"), "null\n");
 }
 
 #[test]

@@ -256,6 +256,7 @@ fn the_interval_of_a_bench_holds_the_truth() {
         })
         .filter(|found| (found.low..=found.high).contains(&truth))
         .count() as u64;
+    println!("{held} of {} intervals of a bench hold {truth}", seeds());
     assert!(held >= enough(), "{held} of {} intervals hold {truth}", seeds());
 }
 
@@ -264,6 +265,7 @@ fn a_bench_says_no_effect_where_there_is_none() {
     let silent = (0..seeds())
         .filter(|&seed| !bench(seed, false).is_significant())
         .count() as u64;
+    println!("{silent} of {} benches say nothing", seeds());
     assert!(silent >= enough(), "{silent} of {} say nothing", seeds());
 }
 

@@ -41,7 +41,7 @@ pub struct Cost {
     pub keep: f64,
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
     number.ok_or_else(|| "a number greater than 0".to_owned())
 }
