@@ -41,12 +41,10 @@ uml_prepare() {
 # uml_module KERNEL DIR [MAKE-ARG...]: builds the module's sources in DIR, which
 # must be in the checkout or the cache, for KERNEL.
 uml_module() {
-	local source kernel
+	local kernel
 
-	source=$(uml_artefact uml-source)
 	kernel=$(uml_artefact "uml-$1")
-	[[ ! -d $kernel/source ]] || source=$kernel/source
-	in_tools make -s -C "$source" ARCH=um O="$kernel" M="$2" W=1 "${@:3}" modules
+	in_tools make -s -C "$kernel/source" ARCH=um O="$kernel" M="$2" W=1 "${@:3}" modules
 }
 
 # uml_copy_module DIR: what the module is built from, without what was built.
