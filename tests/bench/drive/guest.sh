@@ -17,6 +17,7 @@ export SERIAL=fdp
 refused 'a file' 'is no block device' bench /etc/passwd $out
 mkfs.ext4 -q -F "$(disk_by_serial plain)" && mount "$(disk_by_serial plain)" /mnt
 SIZE=64M refused 'a size that is no number' 'SIZE=64M: it must be a whole number' bench "$ssd" $out
+POLL=x refused 'seconds that are no number' 'POLL=x: it must be a number of seconds' bench "$(disk_by_serial plain)" $out
 SERIAL=plain refused 'a drive in use' 'in use, or has partitions' bench "$(disk_by_serial plain)" $out
 umount /mnt
 COUNTERS='echo x' refused 'counters that are none' 'does not report' bench "$ssd" $out
