@@ -152,7 +152,7 @@ impl Report<'_> {
     pub fn text(&self) -> String {
         let mut s = String::new();
         let m = self.machine;
-        // A drive that is none of hardware has neither.
+        // A virtual drive may have neither.
         if !m.model.is_empty() {
             let _ = write!(s, "{}, ", m.model);
         }
