@@ -35,11 +35,11 @@ works 'sequential writes, no table' fio_verify seq psync --rw=write --bs=64k
 works 'a table is uploaded' upload 0
 works 'random writes across extents' fio_verify rand libaio --rw=randwrite --bsrange=4k-256k --iodepth=16
 
-stop=/tmp/stop
+rounds=6
 disturb() {
-	local n=0
+	local n
 
-	while [[ ! -e $stop ]]; do
+	for ((n = 0; n < rounds; n++)); do
 		upload $((n % 8 * 8)) || return 1
 		message t checkpoint >/dev/null || return 1
 		message t set policy "$(shuf -n 1 -e dsm boundary file none)" || return 1
@@ -50,17 +50,20 @@ disturb() {
 		if ((n % 5 == 4)); then
 			dmsetup load t --table "$(dmsetup table t)" && dmsetup suspend t && dmsetup resume t || return 1
 		fi
-		n=$((n + 1))
 	done
-	echo "$n" >/tmp/rounds
+}
+until_undisturbed() { # COMMAND...
+	"$@" && while kill -0 $disturber 2>/dev/null; do
+		"$@" || return 1
+	done
 }
 disturb 2>/tmp/disturbed &
+disturber=$!
 works 'random writes while tables, checkpoints, policies and reloads come' \
 	fio_verify busy io_uring --rw=randwrite --bsrange=4k-128k --iodepth=16 --time_based --runtime=8 --verify_backlog=256
-works 'and on four jobs' fio_verify jobs psync --rw=randwrite --bs=4k --numjobs=4 --size=16m --offset_increment=16m --loops=2
-touch $stop
-wait $! && pass "no message failed in $(cat /tmp/rounds) rounds" || fail "a message failed: $(cat /tmp/disturbed)"
-rm -f $stop
+works 'and on four jobs, until they have all come' until_undisturbed \
+	fio_verify jobs psync --rw=randwrite --bs=4k --numjobs=4 --size=16m --offset_increment=16m --loops=2
+wait $disturber && pass "no message failed in $rounds rounds" || fail "a message failed: $(cat /tmp/disturbed)"
 
 # The sum of what is counted is what was written
 dmsetup remove t
