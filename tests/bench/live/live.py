@@ -102,17 +102,21 @@ def short(kind):
 def kept(kinds):
     """By kind and policy, a line for each; kinds with other leaf pages together, as they are called with 32 KiB
     and by the page"""
+    def block(name, indent, lines):
+        return f'{indent}{json.dumps(str(name))}: {{\n' + ",\n".join(lines) + f"\n{indent}}}"
+
+    def cells(rows, indent):
+        return [f'{indent}{json.dumps(r["policy"] + "+discard" * r["discard"])}: '
+                + json.dumps({k: v for k, v in r.items() if k not in NAMES}) for r in rows]
+
     lines, leaves = [], {}
     for kind, rows in kinds.items():
         if kind[-1] != 32:
-            of = leaves.setdefault(short(kind), {}).setdefault(kind[-1], {})
-            of |= {r["policy"] + "+discard" * r["discard"]: {k: v for k, v in r.items() if k not in NAMES} for r in rows}
-            continue
-        cells = [f'  {json.dumps(r["policy"] + "+discard" * r["discard"])}: '
-                 + json.dumps({k: v for k, v in r.items() if k not in NAMES}) for r in rows]
-        lines.append(f" {json.dumps(short(kind))}: {{\n" + ",\n".join(cells) + "\n }")
+            leaves.setdefault(short(kind), []).append(block(kind[-1], "   ", cells(rows, "    ")))
+        else:
+            lines.append(block(short(kind), " ", cells(rows, "  ")))
     if leaves:
-        lines.append(f' "leaf_page": {json.dumps(leaves, indent=1)}')
+        lines.append(block("leaf_page", " ", [block(name, "  ", pages) for name, pages in leaves.items()]))
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
