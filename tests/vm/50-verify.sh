@@ -40,7 +40,7 @@ disturb() {
 	local n
 
 	for ((n = 0; n < rounds; n++)); do
-		upload $((n % 8 * 8)) || return 1
+		upload $((n * 8)) || return 1
 		message t checkpoint >/dev/null || return 1
 		message t set policy "$(shuf -n 1 -e dsm boundary file none)" || return 1
 		dmsetup status t >/dev/null && message t regions >/dev/null || return 1
