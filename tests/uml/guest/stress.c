@@ -60,11 +60,15 @@ static int data_fd;
 static volatile bool done;
 static volatile int calm;	/* ms: what ends windows rests so long at most, so that discards come between */
 static pid_t fio;		/* 0: it does not run */
+/* Whoever suspends the device holds it: no process ends whose writes wait for a resume. */
+static pthread_mutex_t suspended = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
 
 static void __attribute__((noreturn, format(printf, 1, 2))) stop(const char *why, ...)
 {
 	va_list args;
 
+	pthread_mutex_lock(&suspended);	/* or it is ours */
+	dm_resume(NAME);
 	printf("not ok - uml: stress, %s: ", mode_name[mode]);
 	va_start(args, why);
 	vprintf(why, args);
@@ -335,6 +339,7 @@ static void suspend(void)
 {
 	static const unsigned int streams[] = { 8, 8, 16, 255, 3, 1, 0 };
 
+	pthread_mutex_lock(&suspended);
 	if (dm_suspend(NAME, below(2) ? DM_NOFLUSH_FLAG : DM_SKIP_LOCKFS_FLAG))
 		stop("the device cannot be suspended");
 	if (below(2))
@@ -342,6 +347,7 @@ static void suspend(void)
 	rest(0, 10);
 	if (dm_resume(NAME))
 		stop("the device cannot be resumed");
+	pthread_mutex_unlock(&suspended);
 	rest(20, calm ? calm : 200);
 }
 
