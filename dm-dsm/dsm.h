@@ -90,7 +90,7 @@ struct dsm {
 	struct dsm_counts reset;	/* what was counted at the last reset */
 	char error[256];		/* why the last message was refused */
 
-	/* Of discard.c; the lock is taken in the write path while it discards. */
+	/* Of discards; the lock is taken in the write path while it discards. */
 	struct dsm_discard __rcu *discard;	/* NULL: discards are off */
 	spinlock_t discard_lock;	/* of @discard too; changed with the mutex held */
 	bool stopped;			/* suspended: no discard may be sent */
@@ -132,7 +132,7 @@ void dsm_status(struct dm_target *ti, status_type_t type,
 		unsigned int status_flags, char *result, unsigned int maxlen);
 
 /*
- * upload.c.  All need the lock, and return 0 or what dsm_refuse() returned.
+ * upload.c, commit.c.  All need the lock, and return 0 or what dsm_refuse() returned.
  *
  * An upload has a number, which all its messages give: those of somebody else are
  * refused and do not touch it.  A record that is refused ends its upload, another

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of discards share: discard.c has the rule, its proof, and both sides of
+ * the race; discard_messages.c windows and ranges; discard_runs.c what becomes of these.
+ */
+#ifndef DSM_DISCARD_PRIV_H
+#define DSM_DISCARD_PRIV_H
+
+#include <linux/bio.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/rcupdate.h>
+#include <linux/sizes.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#include "discard.h"
+#include "dsm.h"
+#include "granule.h"
+#include "owed.h"
+
+#define DSM_QUEUE_RANGES	65536	/* waiting for the worker */
+#define DSM_PLUG_RUNS		256	/* ranges of an NVMe command */
+
+/* Pages that may be discarded; @first moves on as they are looked at. */
+struct dsm_pages {
+	u64 first;
+	u64 end;
+};
+
+/* The ranges of a message, in ascending order and disjoint. */
+struct dsm_batch {
+	struct list_head list;
+	u64 since;		/* no write may have come since this window */
+	u64 forgets;		/* messages "forget" before it */
+	u32 nr;
+	u32 next;		/* index of the current range */
+	struct dsm_pages range[];
+};
+
+/* A discard in flight, in sectors of the target. */
+struct dsm_run {
+	struct bio bio;
+	struct dsm_discard *dd;
+	u64 start;
+	u64 end;
+	bool in_flight;
+	ktime_t held_at;	/* when the first in @held came */
+	struct bio_list held;	/* writes waiting for it */
+};
+
+struct dsm_discard {
+	struct dsm_bits __rcu *written;	/* of the current window */
+	bool active;			/* discards may be in flight */
+
+	/* Under d->discard_lock. */
+	bool ending;			/* freed once the worker sleeps */
+	bool unsupported;		/* by the device */
+	u64 window, valid;		/* as in struct dsm_discard_status */
+	u64 forgets;			/* number of messages "forget" */
+	u32 granularity, alignment;	/* bytes that the features say, or 0 */
+	struct dsm_owed owed;
+	unsigned int current_slot;
+	unsigned int queued;
+	struct list_head queue;		/* struct dsm_batch */
+	struct dsm_discard_counts counts;
+	unsigned int nr_runs;		/* of this plug */
+	unsigned int in_flight;		/* runs of it */
+	struct bio_list released;	/* writes whose discards are done */
+
+	/* Under d->lock. */
+	u64 generation;			/* of the table that @mapped is of */
+	unsigned long *mapped;		/* a bit for each chunk that the table needs */
+
+	struct dsm *d;
+	struct dsm_bits *slot[2];
+	struct work_struct work;
+	struct dsm_run *run;		/* DSM_PLUG_RUNS; ascending, disjoint */
+};
+
+static inline struct dsm_discard *dsm_locked_discard(const struct dsm *d)
+{
+	return rcu_dereference_protected(d->discard, lockdep_is_held(&d->lock) ||
+					 lockdep_is_held(&d->discard_lock));
+}
+
+/* Writes may be missed from here on. */
+static inline void dsm_lose_track(struct dsm_discard *dd)
+{
+	dd->valid = 0;
+	dd->owed.complete = false;
+}
+
+static inline struct dsm_granule dsm_granule_wanted(const struct dsm_discard *dd)
+{
+	return dsm_granule(dd->d->bdev, dd->granularity, dd->alignment);
+}
+
+/* Whether pages are remembered until what is around them may be discarded as well. */
+static inline bool dsm_owes(const struct dsm_granule *g)
+{
+	return g->unit > DSM_MIN_RUN && g->unit <= DSM_MAX_RUN;
+}
+
+/* Whether the bits say all about the time since a batch's window. */
+static inline bool dsm_batch_is_valid(const struct dsm_discard *dd, const struct dsm_batch *batch)
+{
+	return !dd->ending && !dd->unsupported && !dd->d->stopped && dd->valid &&
+	       batch->since >= dd->valid && batch->since <= dd->window &&
+	       batch->forgets == dd->forgets;
+}
+
+/* Until the next "window" no window is valid.  Takes the lock. */
+void dsm_discard_invalidate(struct dsm *d);
+
+/* Lets writes find the current bitmap.  Needs the lock. */
+void dsm_discard_publish(struct dsm_discard *dd);
+
+/* The worker. */
+void dsm_discard_work(struct work_struct *work);
+void dsm_discard_wake(struct dsm_discard *dd);
+
+/* Fills the plug from a batch.  Returns whether there is more in it.  Takes the lock. */
+bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch);
+
+#endif

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * From the ranges that userspace names to the runs of pages that are discarded.  All of it
+ * is done with the lock held: a run is in flight as soon as it is there, see discard.c.
+ */
+#include <linux/bio.h>
+#include <linux/bitops.h>
+#include <linux/math.h>
+#include <linux/minmax.h>
+#include <linux/sizes.h>
+#include <linux/spinlock.h>
+
+#include "discard_priv.h"
+
+#define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* scanned with the lock held */
+
+/* What was touched since @since, of the pages in the word of @page. */
+static unsigned long dsm_touched(const struct dsm_discard *dd, u64 since, u64 page)
+{
+	u64 chunk = page / DSM_CHUNK_PAGES;
+	unsigned int word = page % DSM_CHUNK_PAGES / BITS_PER_LONG;
+	unsigned int slot = dd->current_slot;
+	unsigned long touched = 0;
+
+	for (u64 window = dd->window; window >= since; window--, slot ^= 1) {
+		const unsigned long *bits = dd->slot[slot]->chunk[chunk];
+
+		touched |= bits ? READ_ONCE(bits[word]) : ~0UL;
+	}
+	return touched;
+}
+
+/* The first page from @page on that was touched, or was not; at most @end. */
+static u64 dsm_find_page(const struct dsm_discard *dd, u64 since, u64 page, u64 end,
+			 bool touched)
+{
+	while (page < end) {
+		unsigned long word = dsm_touched(dd, since, page);
+
+		if (!touched)
+			word = ~word;
+		word &= GENMASK(BITS_PER_LONG - 1, page % BITS_PER_LONG);
+		page = round_down(page, BITS_PER_LONG);
+		if (word)
+			return min(page + __ffs(word), end);
+		page += BITS_PER_LONG;
+	}
+	return end;
+}
+
+static void dsm_add_run(struct dsm_discard *dd, u64 start, u64 end)
+{
+	struct dsm_run *run = &dd->run[dd->nr_runs++];
+
+	run->dd = dd;
+	run->start = start;
+	run->end = end;
+	run->in_flight = true;
+	bio_list_init(&run->held);
+	dd->in_flight++;
+}
+
+/* Those pages in the word of @page that nobody needs: see owed.c. */
+static unsigned long dsm_owed_pages(const struct dsm_discard *dd, u64 page)
+{
+	unsigned long owed = dsm_owed_word(&dd->owed, page);
+
+	return owed ? owed & ~dsm_touched(dd, dd->valid, page) : 0;
+}
+
+/* Where the pages begin that lie before @page and are owed, at @least or later. */
+static u64 dsm_owed_first(const struct dsm_discard *dd, u64 page, u64 least)
+{
+	while (page > least) {
+		u64 last = page - 1;
+		unsigned long gaps = ~dsm_owed_pages(dd, last) &
+				     GENMASK(last % BITS_PER_LONG, 0);
+
+		page = round_down(last, BITS_PER_LONG);
+		if (gaps)
+			return max(page + __fls(gaps) + 1, least);
+	}
+	return least;
+}
+
+/* Where those end that lie from @page on, at @end or before. */
+static u64 dsm_owed_end(const struct dsm_discard *dd, u64 page, u64 end)
+{
+	while (page < end) {
+		unsigned long gaps = ~dsm_owed_pages(dd, page) &
+				     GENMASK(BITS_PER_LONG - 1, page % BITS_PER_LONG);
+
+		page = round_down(page, BITS_PER_LONG);
+		if (gaps)
+			return min(page + __ffs(gaps), end);
+		page += BITS_PER_LONG;
+	}
+	return end;
+}
+
+/* Widens a discard of the pages @first to @last by what is owed at either end. */
+static void dsm_widen(struct dsm_discard *dd, const struct dsm_granule *g, u64 first, u64 last,
+		      u64 *start, u64 *end)
+{
+	u64 reach = DIV_ROUND_UP(g->unit, DSM_PAGE_SECTORS);
+	u64 limit = dd->d->ti->len / DSM_PAGE_SECTORS;
+	u64 low, high;
+
+	dsm_owed_add(&dd->owed, first, last);
+	low = dsm_owed_first(dd, first, first > reach ? first - reach : 0);
+	high = dsm_owed_end(dd, last, min(last + reach, limit));
+	low *= DSM_PAGE_SECTORS;
+	if (dd->nr_runs)		/* runs are ascending and disjoint */
+		low = max(low, dd->run[dd->nr_runs - 1].end);
+	dsm_granule_cover(g, dd->d->start, low, high * DSM_PAGE_SECTORS, start, end);
+}
+
+/* How many of the pages @first to @last the last run has got already. */
+static u64 dsm_pages_in_run(const struct dsm_discard *dd, u64 first, u64 last)
+{
+	u64 end = dd->nr_runs ? dd->run[dd->nr_runs - 1].end / DSM_PAGE_SECTORS : 0;
+
+	return end > first ? min(end, last) - first : 0;
+}
+
+/*
+ * Looks at the next pages of a range, @limit at most, and adds the run that they
+ * begin with, or none.  Returns how many pages are dealt with.
+ */
+static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granule *g,
+			u64 since, const struct dsm_pages *range, u64 limit)
+{
+	u64 stop = min(range->end, range->first + limit);
+	u64 first = dsm_find_page(dd, since, range->first, stop, false);
+	u64 last = dsm_find_page(dd, since, first, stop, true);
+	u64 start = first * DSM_PAGE_SECTORS, end = last * DSM_PAGE_SECTORS;
+	u64 sent = 0;
+
+	if (first < last && dsm_owes(g))
+		dsm_widen(dd, g, first, last, &start, &end);
+	else
+		dsm_granule_cut(g, dd->d->start, &start, &end);
+	if (end > start && end - start >= g->min) {
+		end = min(end, start + g->max);
+		dsm_add_run(dd, start, end);
+		last = min(last, DIV_ROUND_UP(end, DSM_PAGE_SECTORS));
+		sent = min(end, last * DSM_PAGE_SECTORS) - max(start, first * DSM_PAGE_SECTORS);
+	} else if (last == stop && last < range->end && first > range->first) {
+		last = first;	/* it may go on behind the limit */
+	}
+	dd->counts.refused += (first - range->first) * DSM_PAGE_SECTORS;
+	dd->counts.too_short += (last - first) * DSM_PAGE_SECTORS - sent;
+	return last - range->first;
+}
+
+/* Deals with the next pages of the range that is looked at.  Returns how many. */
+static u64 dsm_take_pages(struct dsm_discard *dd, const struct dsm_granule *g,
+			  struct dsm_batch *batch)
+{
+	struct dsm_pages *range = &batch->range[batch->next];
+	u64 pages = range->end - range->first;
+
+	if (!dsm_batch_is_valid(dd, batch)) {
+		dd->counts.refused += pages * DSM_PAGE_SECTORS;
+	} else {
+		u64 done = dsm_pages_in_run(dd, range->first, range->end);
+
+		pages = done ?: dsm_take_run(dd, g, batch->since, range,
+					     DSM_SCAN_PAGES + 2ULL * g->unit);
+	}
+	range->first += pages;
+	if (range->first >= range->end) {
+		batch->next++;
+		dd->queued--;
+	}
+	return pages;
+}
+
+bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch)
+{
+	u64 looked_at = 0, beside;
+	struct dsm_granule g;
+
+	spin_lock_irq(&dd->d->discard_lock);
+	g = dsm_granule_wanted(dd);
+	beside = dsm_owes(&g) ? 2 * g.unit / DSM_PAGE_SECTORS : 0;
+	dd->nr_runs = 0;
+	while (batch->next < batch->nr && dd->nr_runs < DSM_PLUG_RUNS &&
+	       looked_at < DSM_SCAN_PAGES)
+		looked_at += dsm_take_pages(dd, &g, batch) + beside;
+	spin_unlock_irq(&dd->d->discard_lock);
+	return batch->next < batch->nr;
+}
