@@ -13,6 +13,7 @@ pub use simulation::*;
 pub use trial::*;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -459,6 +460,20 @@ pub struct ProbeDiscard {
     /// How long a drive may be late with a discard
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=600))]
     pub wait: u16,
+    /// How long the discards of a round may take together: a drive that needs longer is none for
+    /// discards
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86400))]
+    pub limit: u32,
+}
+
+impl ProbeDiscard {
+    /// --wait and --limit
+    pub fn times(&self) -> (Duration, Duration) {
+        (
+            Duration::from_secs(self.wait.into()),
+            Duration::from_secs(self.limit.into()),
+        )
+    }
 }
 
 #[derive(Debug, clap::Args)]

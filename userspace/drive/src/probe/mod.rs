@@ -49,8 +49,6 @@ pub const SLOTS: usize = 48;
 const COMMAND: usize = 256;
 /// How often a round is repeated that something else has disturbed.
 const ATTEMPTS: u32 = 3;
-/// All discards of a round together; a drive that needs longer is none for discards.
-const TOO_LONG: Duration = Duration::from_secs(60);
 
 /// Where a slot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +203,8 @@ struct Probe<'a> {
     medium: &'a mut dyn Medium,
     said: Said,
     slots: Vec<Slot>,
+    /// Of all discards of a round together.
+    limit: Duration,
     seed: u64,
     counted: witness::Counted,
     slowest: Duration,
@@ -212,8 +212,9 @@ struct Probe<'a> {
     trials: Vec<Trial>,
 }
 
-/// Measures; all that is on the medium is lost.
-pub fn run(medium: &mut dyn Medium, said: Said) -> Result<Measured> {
+/// Measures; all that is on the medium is lost.  A drive on which the discards of a round take
+/// longer than `limit` is none for discards.
+pub fn run(medium: &mut dyn Medium, said: Said, limit: Duration) -> Result<Measured> {
     let slots = medium.slots();
     if slots.is_empty() {
         bail!("no {} in a row lie at a multiple of it", shown(SLOT));
@@ -222,6 +223,7 @@ pub fn run(medium: &mut dyn Medium, said: Said) -> Result<Measured> {
         medium,
         said,
         slots,
+        limit,
         seed: fastrand::u64(..),
         counted: witness::Counted::default(),
         slowest: Duration::ZERO,
@@ -396,7 +398,7 @@ impl Probe<'_> {
             sent.push(done.bytes);
             took += done.took;
             self.slowest = self.slowest.max(done.slowest);
-            if took > TOO_LONG {
+            if took > self.limit {
                 return Ok(Err(Stop::Slow(self.slowest)));
             }
         }

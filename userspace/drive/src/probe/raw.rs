@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 
-use super::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS, TOO_LONG};
+use super::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
 use base::aligned::Aligned;
 use base::sizes::shown;
 use base::wake::Signals;
@@ -50,6 +50,7 @@ pub struct Raw<'a> {
     pub counts: Counts,
     filler: u64,
     timeout: Duration,
+    limit: Duration,
     signals: &'a Signals,
 }
 
@@ -61,6 +62,7 @@ impl<'a> Raw<'a> {
         tables: &dyn LiveTables,
         filler: u64,
         timeout: Duration,
+        limit: Duration,
         signals: &'a Signals,
     ) -> Result<Self> {
         let shown_path = path.display();
@@ -97,6 +99,7 @@ impl<'a> Raw<'a> {
             counts: Counts::of(sysfs, tables, dev)?,
             filler,
             timeout,
+            limit,
             signals,
         };
         ensure!(
@@ -189,7 +192,7 @@ impl Medium for Raw<'_> {
                 Err(e) => return Err(e).with_context(|| format!("a discard of {} failed", shown(bytes))),
             }
             done.slowest = done.slowest.max(begun.elapsed());
-            if started.elapsed() > TOO_LONG {
+            if started.elapsed() > self.limit {
                 break;
             }
         }

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 
 use super::*;
 
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// What a drive does with a discard.
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
@@ -152,7 +154,7 @@ impl Drive {
             promise,
             smallest: PAGE,
         };
-        run(self, said).unwrap()
+        run(self, said, LIMIT).unwrap()
     }
 }
 
@@ -527,6 +529,7 @@ fn others_and_layers_above() {
             promise: Promise::Zeroes,
             smallest: PAGE,
         },
+        LIMIT,
     );
     assert_eq!(
         said.unwrap_err().to_string(),

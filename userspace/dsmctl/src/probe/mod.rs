@@ -5,7 +5,6 @@ mod scratch;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -46,10 +45,9 @@ struct Probed {
 /// Whether pieces of a length that is known now are taken.
 pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let signals = Signals::new()?;
-    let timeout = Duration::from_secs(a.wait.into());
     let mut probed = match (&a.destroy, &a.name) {
-        (Some(path), _) => destroyed(path, a.filler, timeout, &signals)?,
-        (None, Some(name)) => in_a_file(name, a, timeout, &signals)?,
+        (Some(path), _) => destroyed(path, a, &signals)?,
+        (None, Some(name)) => in_a_file(name, a, &signals)?,
         (None, None) => unreachable!("clap wants one of them"),
     };
     probed.advise(a.name.as_deref());
@@ -60,17 +58,18 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     Ok(probed.measured.granularity.is_some())
 }
 
-fn destroyed(path: &Path, filler: u64, timeout: Duration, signals: &Signals) -> Result<Probed> {
+fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> {
+    let (wait, limit) = a.times();
     // Not every machine has device-mapper.
     let dm = Dm::open().ok();
     let tables: &dyn kernel::streams::LiveTables = match &dm {
         Some(dm) => dm,
         None => &kernel::streams::Unknown,
     };
-    let mut raw = Raw::open(path, tables, filler, timeout, signals)?;
+    let mut raw = Raw::open(path, tables, a.filler, wait, limit, signals)?;
     let says = raw.counts.deallocate()?;
     let said = said(says.as_ref(), 0);
-    let measured = probe::run(&mut raw, said).with_context(|| path.display().to_string())?;
+    let measured = probe::run(&mut raw, said, limit).with_context(|| path.display().to_string())?;
     let dev = DevNo::from_stat(std::fs::metadata(path)?.rdev());
     let name = Device::all()
         .unwrap_or_default()
@@ -91,13 +90,14 @@ fn destroyed(path: &Path, filler: u64, timeout: Duration, signals: &Signals) -> 
     })
 }
 
-fn in_a_file(name: &str, a: &ProbeDiscard, timeout: Duration, signals: &Signals) -> Result<Probed> {
+fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> {
     let device = Device::open(name)?;
     let counts = Counts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
-    let mut scratch = Scratch::make(&device, a, counts, timeout, signals)?;
-    let measured = probe::run(&mut scratch, said(says.as_ref(), LEAST)).with_context(|| name.to_owned())?;
+    let mut scratch = Scratch::make(&device, a, counts, signals)?;
+    let said = said(says.as_ref(), LEAST);
+    let measured = probe::run(&mut scratch, said, a.times().1).with_context(|| name.to_owned())?;
     let broken = measured.verdict == Verdict::Broken;
     scratch.end(broken);
     if broken {

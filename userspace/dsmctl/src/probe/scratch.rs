@@ -41,8 +41,6 @@ const FILE: u64 = (SLOTS as u64 + 16) * SLOT;
 /// Of the file that takes what is written beside; it is written over and over.
 const FILLER: u64 = 256 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// A target that is not done after this has a drive that is stuck.
-const STALL_TIMEOUT: Duration = Duration::from_secs(90);
 /// Features that are another's while this runs.
 const FEATURES: [&str; 2] = ["discard_granularity", "discard_alignment"];
 
@@ -57,6 +55,8 @@ pub(super) struct Scratch<'a> {
     start: u64,
     counts: Counts,
     timeout: Duration,
+    /// The drive is stuck, or too slow, that is not done after it.
+    limit: Duration,
     signals: &'a Signals,
     window: u64,
     disturbed: bool,
@@ -77,9 +77,9 @@ impl<'a> Scratch<'a> {
         device: &'a Device,
         a: &ProbeDiscard,
         counts: Counts,
-        timeout: Duration,
         signals: &'a Signals,
     ) -> Result<Self> {
+        let (timeout, limit) = a.times();
         let dir = directory(&device.name, a.dir.as_deref(), device.devno)?;
         let found = place::find(&dir, &device.name, device.devno, device.sectors)?;
         let shown_dir = dir.display();
@@ -105,6 +105,7 @@ impl<'a> Scratch<'a> {
             start: start(&device.table_line()?),
             counts,
             timeout,
+            limit,
             signals,
             window: 0,
             disturbed: false,
@@ -216,7 +217,7 @@ impl<'a> Scratch<'a> {
             if discard.queued == 0 {
                 return Ok(Some(discard));
             }
-            if started.elapsed() > STALL_TIMEOUT {
+            if started.elapsed() > self.limit {
                 return Ok(None);
             }
             ensure!(
