@@ -49,7 +49,7 @@ for fs in xfs ext4; do
 	is "$fs: one file is left" "$(dsmctl status t -o json | jq '.devices[0].files')" 1
 	works "$fs: a feature is set" dsmctl set t policy boundary
 	works "$fs: status for people" eval 'dsmctl status t --regions | grep -q boundary'
-	sync -f $mnt	# or the file system writes for itself later
+	fsfreeze -f $mnt	# or the file system writes for itself later
 	works "$fs: the counters are reset" dsmctl reset t
 	before=$(dsmctl status t --regions -o json | jq -c 'del(.devices[].window_ms)')
 
@@ -67,6 +67,7 @@ for fs in xfs ext4; do
 	refused "$fs: a device that is not dsm's" 'nosuch' dsmctl status nosuch
 	is "$fs: the running state is as it was" \
 		"$(dsmctl status t --regions -o json | jq -c 'del(.devices[].window_ms)')" "$before"
+	fsfreeze -u $mnt
 	umount $mnt
 	works "$fs: dsmctl remove" dsmctl remove t
 done
