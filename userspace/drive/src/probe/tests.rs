@@ -5,8 +5,6 @@ use std::collections::HashSet;
 
 use super::*;
 
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// What a drive does with a discard.
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
@@ -58,6 +56,8 @@ struct Drive {
     /// Nothing is sent by the layer above.
     refused: bool,
     slots: usize,
+    /// How long the discards of a round may take
+    limit: Duration,
     /// Everything has been written before.
     full: bool,
     data: Vec<u8>,
@@ -85,6 +85,7 @@ impl Default for Drive {
             others: 0,
             refused: false,
             slots: 8,
+            limit: Duration::from_secs(60),
             full: false,
             data: Vec::new(),
             gone: HashSet::new(),
@@ -154,7 +155,8 @@ impl Drive {
             promise,
             smallest: PAGE,
         };
-        run(self, said, LIMIT).unwrap()
+        let limit = self.limit;
+        run(self, said, limit).unwrap()
     }
 }
 
@@ -483,6 +485,13 @@ fn slow_drives_and_moved_files() {
         m.reason
     );
     assert_eq!(drive.discards, 7);
+    let m = Drive {
+        takes: Duration::from_secs(10),
+        limit: Duration::from_secs(86_400),
+        ..Drive::default()
+    }
+    .measure(Promise::Zeroes);
+    assert_eq!(fit(&m), taken(Proof::Reads, K4, K4));
 
     let moved = |moves| {
         Drive {
@@ -529,7 +538,7 @@ fn others_and_layers_above() {
             promise: Promise::Zeroes,
             smallest: PAGE,
         },
-        LIMIT,
+        Duration::MAX,
     );
     assert_eq!(
         said.unwrap_err().to_string(),

@@ -96,8 +96,8 @@ fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> 
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
     let mut scratch = Scratch::make(&device, a, counts, signals)?;
-    let said = said(says.as_ref(), LEAST);
-    let measured = probe::run(&mut scratch, said, a.times().1).with_context(|| name.to_owned())?;
+    let (said, (_, limit)) = (said(says.as_ref(), LEAST), a.times());
+    let measured = probe::run(&mut scratch, said, limit).with_context(|| name.to_owned())?;
     let broken = measured.verdict == Verdict::Broken;
     scratch.end(broken);
     if broken {
