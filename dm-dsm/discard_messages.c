@@ -18,6 +18,8 @@
 
 #include "discard_priv.h"
 
+#define DSM_QUEUE_RANGES	65536	/* waiting for the worker */
+
 bool dsm_discard_is_on(const struct dsm *d)
 {
 	const struct dsm_discard *dd = dsm_locked_discard(d);

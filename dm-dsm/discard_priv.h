@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the files of discards share: discard.c has the rule, its proof, and both sides of
- * the race; discard_messages.c windows and ranges; discard_runs.c what becomes of these.
+ * the race; discard_messages.c windows and ranges; discard_runs.c what becomes of these;
+ * discard_setup.c on and off.
  */
 #ifndef DSM_DISCARD_PRIV_H
 #define DSM_DISCARD_PRIV_H
@@ -20,7 +21,6 @@
 #include "granule.h"
 #include "owed.h"
 
-#define DSM_QUEUE_RANGES	65536	/* waiting for the worker */
 #define DSM_PLUG_RUNS		256	/* ranges of an NVMe command */
 
 /* Pages that may be discarded; @first moves on as they are looked at. */
