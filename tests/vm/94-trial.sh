@@ -67,6 +67,9 @@ works 'the device is as it was' is_set on
 refused 'nothing runs' 'no process runs a trial' trial stop
 
 trial start --restart "${periods[@]}" --pairs 2 2>>/tmp/trial.log >/tmp/report &
+works 'a shorter one is stopped' until_true 'trial stop'
+wait $!
+trial resume 2>>/tmp/trial.log >/tmp/report &
 runner=$!
 works 'somebody else switches' until_true 'is_set off && dsmctl set t discard on'
 works 'that period begins over' until_true '[[ $(of .again) == *"somebody else has switched it"* ]]'
