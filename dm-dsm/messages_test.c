@@ -469,7 +469,10 @@ static void an_empty_table_is_no_table(struct kunit *test)
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 3 files 0 extents 0");
 }
 
-/* A grace period, which hardly anyone else ends in so short a time. */
+/*
+ * A grace period, which hardly anyone else ends in so short a time.  The state is the full
+ * one: the other misses an expedited grace period that begins and ends within a normal one.
+ */
 static void a_commit_waits_for_the_writes_that_see_the_old_table(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
@@ -485,12 +488,12 @@ static void a_commit_waits_for_the_writes_that_see_the_old_table(struct kunit *t
 static void a_checkpoint_waits_for_the_writes_that_have_seen_the_range(struct kunit *test)
 {
 	struct dsm_mock_dm *dm = new_target(test);
-	unsigned long before;
+	struct rcu_gp_oldstate before;
 
 	dsm_mock_upload(test, dm);
-	before = get_state_synchronize_rcu();
+	get_state_synchronize_rcu_full(&before);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
-	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu(before));
+	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu_full(&before));
 }
 
 /* What was counted of a file goes on when another takes its place. */
