@@ -347,20 +347,29 @@ fn stop(a: &TrialOf) -> Result<()> {
 }
 
 /// The process that ran it may have been killed, and have left the switch as it was then.
+///
+/// Nothing is locked where nothing is to be done: a trial may be about to start.
 fn stop_killed(a: &TrialOf, store: &Store) -> Result<()> {
+    left_switched(a, store)?;
     let _lock = store.lock()?;
-    let mut state = match store.exists() {
-        true => store.load()?,
-        false => bail!("{}: no trial was begun", a.name),
-    };
+    let (mut state, device) = left_switched(a, store)?;
+    restore(&state, &device)?;
+    run::resume(&mut state);
+    store.save(&state)
+}
+
+/// The trial that has left its switch other than it was.
+fn left_switched(a: &TrialOf, store: &Store) -> Result<(State, Device)> {
+    if !store.exists() {
+        bail!("{}: no trial was begun", a.name);
+    }
+    let state = store.load()?;
     let device = Device::open(&state.plan.device)?;
     let table = device.table_line()?;
     if state.is_over() || table.feature(&state.plan.switch.feature) == Some(&state.before) {
         bail!("{}: no process runs a trial", a.name);
     }
-    restore(&state, &device)?;
-    run::resume(&mut state);
-    store.save(&state)
+    Ok((state, device))
 }
 
 fn report(a: &TrialReport, out: Output) -> Result<()> {

@@ -308,12 +308,15 @@ impl Store {
             .write(true)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let pid = fs::read_to_string(&path).unwrap_or_default();
-            bail!("the trial is at work already, as process {}", pid.trim());
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            // Who only looks, in runner(), has it shared, for a moment.
+            if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+                let pid = fs::read_to_string(&path).unwrap_or_default();
+                bail!("the trial is at work already, as process {}", pid.trim());
+            }
         }
-        file.set_len(0)?;
-        write!(file, "{}", std::process::id())?;
+        // As wide as any, so that no part of another's is left.
+        write!(file, "{:<10}", std::process::id())?;
         Ok(Lock { _file: file })
     }
 
@@ -390,5 +393,22 @@ mod tests {
         drop(lock);
         assert_eq!(store.runner(), None);
         assert!(!store.exists());
+    }
+
+    #[test]
+    fn looking_for_a_runner_is_no_runner() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::of(dir.path(), "db");
+        let looks = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while looks.load(std::sync::atomic::Ordering::Relaxed) {
+                    store.runner();
+                }
+            });
+            let refused = (0..20_000).find_map(|_| store.lock().err());
+            looks.store(false, std::sync::atomic::Ordering::Relaxed);
+            assert!(refused.is_none(), "{refused:?}");
+        });
     }
 }
