@@ -12,7 +12,7 @@
 #include "dsm.h"
 #include "mock_test.h"
 
-#define TIMEOUT		(10 * HZ)	/* of a holder whom nobody lets go */
+#define TIMEOUT		(60 * HZ)	/* of a holder whom nobody lets go */
 
 /* Somebody who has the lock, and how it went with the resume meanwhile. */
 static struct holder {
