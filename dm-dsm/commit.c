@@ -145,6 +145,8 @@ static struct dsm_upload_extent **dsm_list_extents(struct dsm_upload *upload)
 	struct dsm_chunk *chunk;
 	u32 nr = 0;
 
+	if (!dsm_may_take((upload->nr + 1ULL) * sizeof(*extents)))
+		return NULL;
 	extents = kvmalloc_objs(*extents, (size_t)upload->nr + 1, DSM_GFP);
 	if (!extents)
 		return NULL;

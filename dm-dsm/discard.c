@@ -231,6 +231,15 @@ static bool dsm_runs_moved(const struct dsm_discard *dd)
 	return !dd->in_flight || !bio_list_empty(&dd->released);
 }
 
+static void dsm_run_is_over(struct dsm_discard *dd, struct dsm_run *run)
+{
+	run->in_flight = false;
+	dd->in_flight--;
+	dsm_release(dd, run);
+	if (dsm_runs_moved(dd))
+		wake_up(&dd->d->discard_wait);
+}
+
 static void dsm_run_end(struct bio *bio)
 {
 	struct dsm_run *run = container_of(bio, struct dsm_run, bio);
@@ -249,12 +258,24 @@ static void dsm_run_end(struct bio *bio)
 		if (bio->bi_status == BLK_STS_NOTSUPP)
 			dd->unsupported = true;
 	}
-	run->in_flight = false;
-	dd->in_flight--;
-	dsm_release(dd, run);
-	if (dsm_runs_moved(dd))
-		wake_up(&d->discard_wait);
+	dsm_run_is_over(dd, run);
 	spin_unlock_irqrestore(&d->discard_lock, flags);
+}
+
+/* A run that something has stopped before it was sent. */
+static bool dsm_run_is_stopped(struct dsm_discard *dd, const struct dsm_batch *batch,
+			       struct dsm_run *run)
+{
+	bool stopped;
+
+	spin_lock_irq(&dd->d->discard_lock);
+	stopped = !dsm_batch_may_go(dd, batch);
+	if (stopped) {
+		dd->counts.refused += run->end - run->start;
+		dsm_run_is_over(dd, run);
+	}
+	spin_unlock_irq(&dd->d->discard_lock);
+	return stopped;
 }
 
 static void dsm_submit_writes(struct bio_list *released)
@@ -278,7 +299,7 @@ static void dsm_submit_released(struct dsm_discard *dd)
 	dsm_submit_writes(&released);
 }
 
-static void dsm_send_runs(struct dsm_discard *dd)
+static void dsm_send_runs(struct dsm_discard *dd, const struct dsm_batch *batch)
 {
 	struct dsm *d = dd->d;
 	struct blk_plug plug;
@@ -291,7 +312,8 @@ static void dsm_send_runs(struct dsm_discard *dd)
 		run->bio.bi_iter.bi_sector = d->start + run->start;
 		run->bio.bi_iter.bi_size = (run->end - run->start) << SECTOR_SHIFT;
 		run->bio.bi_end_io = dsm_run_end;
-		submit_bio(&run->bio);
+		if (!dsm_run_is_stopped(dd, batch, run))
+			submit_bio(&run->bio);
 		dsm_submit_released(dd);
 	}
 	blk_finish_plug(&plug);
@@ -331,12 +353,12 @@ static void dsm_wait_for_runs(struct dsm_discard *dd)
 
 /* The worker */
 
-static void dsm_discard_plug(struct dsm_discard *dd)
+static void dsm_discard_plug(struct dsm_discard *dd, const struct dsm_batch *batch)
 {
 	ktime_t start = ktime_get();
 	u64 us;
 
-	dsm_send_runs(dd);
+	dsm_send_runs(dd, batch);
 	dsm_wait_for_runs(dd);
 
 	us = ktime_us_delta(ktime_get(), start);
@@ -400,7 +422,7 @@ void dsm_discard_work(struct work_struct *work)
 		do {
 			more = dsm_fill_plug(dd, batch);
 			if (dd->nr_runs)
-				dsm_discard_plug(dd);
+				dsm_discard_plug(dd, batch);
 			cond_resched();
 		} while (more);
 		kvfree(batch);

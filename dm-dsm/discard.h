@@ -23,8 +23,9 @@ struct dsm_bits {
 	unsigned long *chunk[] __counted_by(nr);	/* NULL: unknown, refused */
 };
 
-/* Without chunks; NULL: no memory.  Free only what no write can find. */
+/* Without chunks; NULL: no memory.  Free, or empty, only what no write can find. */
 struct dsm_bits *dsm_bits_alloc(u32 nr);
+void dsm_bits_empty(struct dsm_bits *bits);
 void dsm_bits_free(struct dsm_bits *bits);
 
 /* What the status line shows. */
@@ -103,15 +104,18 @@ int dsm_discard_forget(struct dsm *d);
 int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 		      unsigned int *queued);
 
+/*
+ * After "forget", and after discards were switched off: returns when what they stop is not
+ * in flight any more, and has then not been sent.  -EINTR: a fatal signal came before.
+ * Without the mutex: the device may take long, or hang.
+ */
+int dsm_discard_barrier(struct dsm *d);
+
 void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status);
 void dsm_discard_reset(struct dsm *d);
 
-/* Module init and exit. */
-int dsm_discard_module_init(void);
-void dsm_discard_module_exit(void);
-
 /* Target lifetime.  None of them takes the mutex. */
-void dsm_discard_init(struct dsm *d);
+int dsm_discard_init(struct dsm *d);
 void dsm_discard_exit(struct dsm *d);
 void dsm_discard_stop(struct dsm *d);		/* starts no new discard */
 void dsm_discard_drain(struct dsm *d);		/* none is in flight then */

@@ -15,8 +15,10 @@
 #include <linux/sort.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
+#include <linux/wait.h>
 
 #include "discard_priv.h"
+#include "memory.h"
 
 #define DSM_QUEUE_RANGES	65536	/* waiting for the worker */
 
@@ -58,9 +60,14 @@ static void dsm_map_chunks(struct dsm *d, struct dsm_discard *dd)
 	dd->generation = d->generation;
 }
 
-/* Makes a bitmap that no write can find fit for a new window. */
-static int dsm_bits_clear(struct dsm_bits *bits, const unsigned long *mapped)
+/*
+ * Clears the chunks that the table needs, and frees the others.  Returns how many there
+ * are not yet.
+ */
+static u64 dsm_bits_clear(struct dsm_bits *bits, const unsigned long *mapped)
 {
+	u64 missing = 0;
+
 	for (u32 i = 0; i < bits->nr; i++) {
 		if (!test_bit(i, mapped)) {
 			kfree(bits->chunk[i]);
@@ -68,14 +75,43 @@ static int dsm_bits_clear(struct dsm_bits *bits, const unsigned long *mapped)
 		} else if (bits->chunk[i]) {
 			memset(bits->chunk[i], 0, SZ_4K);
 		} else {
-			bits->chunk[i] = kzalloc(SZ_4K, GFP_NOIO | __GFP_NOWARN);
-			if (!bits->chunk[i])
-				return -ENOMEM;
+			missing++;
 		}
 		if (!(i % 64))
 			cond_resched();
 	}
+	return missing;
+}
+
+static int dsm_bits_fill(struct dsm_bits *bits, const unsigned long *mapped, u64 missing)
+{
+	for (u32 i = 0; missing; i++) {
+		if (!(i % 64)) {
+			cond_resched();
+			if (!dsm_may_take(missing * SZ_4K))
+				return -ENOMEM;
+		}
+		if (!test_bit(i, mapped) || bits->chunk[i])
+			continue;
+		bits->chunk[i] = kzalloc(SZ_4K, DSM_GFP);
+		if (!bits->chunk[i])
+			return -ENOMEM;
+		missing--;
+	}
 	return 0;
+}
+
+/*
+ * Makes a bitmap that no write can find fit for a new window: all of it, or then it has
+ * no chunk at all.
+ */
+static int dsm_bits_renew(struct dsm_bits *bits, const unsigned long *mapped)
+{
+	int r = dsm_bits_fill(bits, mapped, dsm_bits_clear(bits, mapped));
+
+	if (r)
+		dsm_bits_empty(bits);
+	return r;
 }
 
 /* Publishes the slot that is not in use. */
@@ -133,7 +169,7 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 	spin_unlock_irq(&d->discard_lock);
 
 	dsm_map_chunks(d, dd);
-	r = dsm_bits_clear(dd->slot[!dd->current_slot], dd->mapped);
+	r = dsm_bits_renew(dd->slot[!dd->current_slot], dd->mapped);
 	if (r) {
 		dsm_discard_invalidate(d);
 		return dsm_refuse(d, r, "Cannot allocate write bitmap; discard window invalidated");
@@ -143,7 +179,7 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 		return dsm_refuse(d, r, "window: device is suspended");
 
 	/* From here on every write finds the new slot. */
-	synchronize_rcu_expedited();
+	synchronize_rcu();
 	*window = dd->window;
 	return 0;
 }
@@ -204,7 +240,7 @@ static struct dsm_batch *dsm_parse_batch(struct dsm *d, u64 since, unsigned int 
 {
 	struct dsm_batch *batch;
 
-	batch = kvmalloc(struct_size(batch, range, nr), GFP_NOIO | __GFP_NOWARN);
+	batch = kvmalloc(struct_size(batch, range, nr), DSM_GFP);
 	if (!batch)
 		return ERR_PTR(dsm_refuse(d, -ENOMEM,
 					  "Cannot allocate %u ranges; none taken", nr));
@@ -309,12 +345,35 @@ int dsm_discard_forget(struct dsm *d)
 	if (r)
 		return r;
 
-	/* Ranges that wait are refused from here on. */
+	/* Ranges that wait, and runs that are not sent yet, are refused from here on. */
 	spin_lock_irq(&d->discard_lock);
 	dd->forgets++;
 	spin_unlock_irq(&d->discard_lock);
 	dsm_owed_forget(&dd->owed, &d->discard_lock);
 	return 0;
+}
+
+/* Whether no discard of the plug with that number is in flight. */
+static bool dsm_plug_is_over(struct dsm *d, u64 plug)
+{
+	const struct dsm_discard *dd;
+	bool over;
+
+	spin_lock_irq(&d->discard_lock);
+	dd = dsm_locked_discard(d);
+	over = d->plugs != plug || !dd || !dd->in_flight;
+	spin_unlock_irq(&d->discard_lock);
+	return over;
+}
+
+int dsm_discard_barrier(struct dsm *d)
+{
+	u64 plug;
+
+	spin_lock_irq(&d->discard_lock);
+	plug = d->plugs;
+	spin_unlock_irq(&d->discard_lock);
+	return wait_event_killable(d->discard_wait, dsm_plug_is_over(d, plug)) ? -EINTR : 0;
 }
 
 void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status)

@@ -103,12 +103,18 @@ static inline bool dsm_owes(const struct dsm_granule *g)
 	return g->unit > DSM_MIN_RUN && g->unit <= DSM_MAX_RUN;
 }
 
-/* Whether the bits say all about the time since a batch's window. */
+/* Whether nothing has come that stops a batch. */
+static inline bool dsm_batch_may_go(const struct dsm_discard *dd, const struct dsm_batch *batch)
+{
+	return !dd->ending && !dd->unsupported && !dd->d->stopped &&
+	       batch->forgets == dd->forgets;
+}
+
+/* The same, and whether the bits say all about the time since its window. */
 static inline bool dsm_batch_is_valid(const struct dsm_discard *dd, const struct dsm_batch *batch)
 {
-	return !dd->ending && !dd->unsupported && !dd->d->stopped && dd->valid &&
-	       batch->since >= dd->valid && batch->since <= dd->window &&
-	       batch->forgets == dd->forgets;
+	return dsm_batch_may_go(dd, batch) && dd->valid &&
+	       batch->since >= dd->valid && batch->since <= dd->window;
 }
 
 /* Until the next "window" no window is valid.  Takes the lock. */

@@ -7,39 +7,45 @@
 #include <linux/math.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "discard_priv.h"
-
-/*
- * Shared by all targets, one work each.  Allocated when the module is loaded: a message
- * must not wait for I/O.
- */
-static struct workqueue_struct *dsm_discard_workqueue;
+#include "memory.h"
 
 /* On and off */
 
 void dsm_discard_wake(struct dsm_discard *dd)
 {
-	queue_work(dsm_discard_workqueue, &dd->work);
+	queue_work(dd->d->discard_workqueue, &dd->work);
 }
 
 struct dsm_bits *dsm_bits_alloc(u32 nr)
 {
-	struct dsm_bits *bits = kvzalloc(struct_size(bits, chunk, nr), GFP_NOIO | __GFP_NOWARN);
+	struct dsm_bits *bits = kvzalloc(struct_size(bits, chunk, nr), DSM_GFP);
 
 	if (bits)
 		bits->nr = nr;
 	return bits;
 }
 
+void dsm_bits_empty(struct dsm_bits *bits)
+{
+	for (u32 i = 0; i < bits->nr; i++) {
+		kfree(bits->chunk[i]);
+		bits->chunk[i] = NULL;
+		if (!(i % 64))
+			cond_resched();
+	}
+}
+
 void dsm_bits_free(struct dsm_bits *bits)
 {
-	for (u32 i = 0; bits && i < bits->nr; i++)
-		kfree(bits->chunk[i]);
+	if (bits)
+		dsm_bits_empty(bits);
 	kvfree(bits);
 }
 
@@ -81,7 +87,7 @@ static int dsm_discard_begin(struct dsm *d)
 
 	if (chunks > INT_MAX / sizeof(unsigned long *) / 2)	/* 16 PiB */
 		return -ENOMEM;
-	dd = kzalloc_obj(*dd, GFP_NOIO);
+	dd = kzalloc_obj(*dd, DSM_GFP);
 	if (!dd)
 		return -ENOMEM;
 
@@ -90,8 +96,8 @@ static int dsm_discard_begin(struct dsm *d)
 	INIT_LIST_HEAD(&dd->queue);
 	INIT_WORK(&dd->work, dsm_discard_work);
 	bio_list_init(&dd->released);
-	dd->run = kvcalloc(DSM_PLUG_RUNS, sizeof(*dd->run), GFP_NOIO);
-	dd->mapped = kvcalloc(BITS_TO_LONGS(chunks), sizeof(long), GFP_NOIO | __GFP_NOWARN);
+	dd->run = kvcalloc(DSM_PLUG_RUNS, sizeof(*dd->run), DSM_GFP);
+	dd->mapped = kvcalloc(BITS_TO_LONGS(chunks), sizeof(long), DSM_GFP);
 	dd->slot[0] = dsm_bits_alloc(chunks);
 	dd->slot[1] = dsm_bits_alloc(chunks);
 	if (!dd->run || !dd->mapped || !dd->slot[0] || !dd->slot[1]) {
@@ -199,12 +205,20 @@ void dsm_discard_resume(struct dsm *d)
 	dsm_set_stopped(d, false);
 }
 
-void dsm_discard_init(struct dsm *d)
+/*
+ * Each target has a rescuer of its own, so that held writes of one go on without memory
+ * while the device of another hangs.  It is there from the start: a message must not wait
+ * for I/O.
+ */
+int dsm_discard_init(struct dsm *d)
 {
 	spin_lock_init(&d->discard_lock);
 	init_waitqueue_head(&d->discard_wait);
 	INIT_WORK(&d->discard_end, dsm_discard_end);
 	d->stopped = true;	/* until it is resumed */
+	d->discard_workqueue = alloc_workqueue("dm_dsm_discard/%s", WQ_MEM_RECLAIM | WQ_UNBOUND, 1,
+					       dm_device_name(dm_table_get_md(d->ti->table)));
+	return d->discard_workqueue ? 0 : -ENOMEM;
 }
 
 /* No bio or message is in flight, and the worker has been drained. */
@@ -222,16 +236,6 @@ void dsm_discard_exit(struct dsm *d)
 	cancel_work_sync(&d->discard_end);
 	if (dd)
 		dsm_discard_free(dd);
-}
-
-int dsm_discard_module_init(void)
-{
-	dsm_discard_workqueue = alloc_workqueue("dm_dsm_discard",
-						WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
-	return dsm_discard_workqueue ? 0 : -ENOMEM;
-}
-
-void dsm_discard_module_exit(void)
-{
-	destroy_workqueue(dsm_discard_workqueue);
+	if (d->discard_workqueue)
+		destroy_workqueue(d->discard_workqueue);
 }

@@ -8,19 +8,22 @@
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/device-mapper.h>
+#include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/kstrtox.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 #include <linux/workqueue.h>
 
-#include "discard.h"
+#include "discard_priv.h"
 #include "dsm.h"
+#include "memory.h"
 #include "mock_test.h"
 
 #define START	4096	/* of the target on the disk */
@@ -120,6 +123,13 @@ static void queue_discard(struct kunit *test, struct dsm_mock_dm *dm, u64 since,
 {
 	KUNIT_ASSERT_EQ(test, try_discard(dm, since, ranges), 0);
 	KUNIT_EXPECT_TRUE(test, strstarts(dm->reply, "queued "));
+}
+
+static void wait_for_status(struct kunit *test, struct dsm_mock_dm *dm, const char *part)
+{
+	for (int i = 0; i < 60000 && !strstr(dsm_mock_status(dm), part); i++)
+		usleep_range(500, 1000);
+	KUNIT_ASSERT_NOT_NULL_MSG(test, strstr(dsm_mock_status(dm), part), "%s", dm->reply);
 }
 
 static void drain(struct kunit *test, struct dsm_mock_dm *dm)
@@ -251,6 +261,40 @@ static void discards_are_off_until_they_are_wanted(struct kunit *test)
 	take(test, dm, "set discard off");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard off"));
 	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: discard is off");
+}
+
+/* Writes have to leave the fast path, which knows of no bitmap. */
+static void writes_are_tracked_from_the_moment_it_is_on(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct stack s = {
+		.disk = disk,
+		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", disk->bdev),
+	};
+	u64 w;
+
+	map_area(test, s.dm, AREA);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
+	take(test, s.dm, "set discard on");
+	w = begin_window(test, s.dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
+	discard_area(test, &s, w, "0:64 72:952");
+}
+
+static void a_table_that_is_read_only_does_not_discard(struct kunit *test)
+{
+	const struct dsm_mock_target target = {
+		.sectors = DSM_MOCK_TARGET,
+		.type = "dsm",
+		.args = "%s 0 2 discard on",
+		.below = dsm_mock_disk(test, 8)->bdev,
+		.read_only = true,
+	};
+	struct dsm_mock_dm *dm = dsm_mock_dm_of(test, &target, 1);
+
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard unsupported"));
+	dsm_mock_expect_refusal(test, dm, "window", -EOPNOTSUPP,
+				"window: underlying device does not support discard");
 }
 
 static void a_device_without_discards_is_unsupported(struct kunit *test)
@@ -413,10 +457,11 @@ static void the_target_s_granularity_is_the_page(struct kunit *test)
 	struct stack s = new_stack(test);
 	u64 w = begin_window(test, s.dm);
 
-	queue_discard(test, s.dm, w, "1:63 100:100 303:8");
+	queue_discard(test, s.dm, w, "1:63 100:100 303:8 401:3");
+	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 2");	/* the others have no page */
 	drain(test, s.dm);
 	expect_discards(test, &s, "8:56 104:96");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 7 + 4 + 8);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 7 + 4 + 8 + 3);
 }
 
 static const struct grain {
@@ -653,6 +698,21 @@ static void a_bad_range_refuses_the_message(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
 }
 
+/* A write that somebody polls for */
+
+struct polled {
+	struct work_struct work;
+	struct dsm_mock_dm *dm;
+	int result;
+};
+
+static void submit_polled(struct work_struct *work)
+{
+	struct polled *p = container_of(work, struct polled, work);
+
+	p->result = dsm_mock_submit_polled(p->dm->bdev, 72, 8);
+}
+
 /* Writes that meet a discard */
 
 /* A discard of @ranges that the disk keeps back. */
@@ -799,6 +859,28 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
 }
 
+/* As io_uring's IOPOLL: nobody polls for what the worker sends later. */
+static void a_polled_write_that_waits_is_not_polled_any_more(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct polled *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, p);
+	keep_discard(test, &s, "64:64", 1);
+	p->dm = s.dm;
+	INIT_WORK(&p->work, submit_polled);
+	queue_work(system_long_wq, &p->work);
+	for (int i = 0; i < 60000 && !field(test, s.dm, "discard_held"); i++)
+		usleep_range(500, 1000);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 72), 0);
+	let_discards_go(test, &s, 1);
+	flush_work(&p->work);
+	KUNIT_EXPECT_EQ(test, p->result, 0);
+	KUNIT_ASSERT_EQ(test, arrived(&s, REQ_OP_WRITE, 72), 1);
+	KUNIT_EXPECT_FALSE(test, s.disk->bio[1].flags & REQ_POLLED);
+	drain(test, s.dm);
+}
+
 static void a_window_under_way_does_not_let_a_write_through(struct kunit *test)
 {
 	struct stack s = new_stack(test);
@@ -849,10 +931,10 @@ static void a_device_that_refuses_ends_it(struct kunit *test)
 	u64 w = begin_window(test, s.dm);
 
 	s.disk->discards_fail = BLK_STS_NOTSUPP;
-	queue_discard(test, s.dm, w, "64:64");
-	for (int i = 0; i < 60000 && !strstr(dsm_mock_status(s.dm), "discard unsupported"); i++)
-		usleep_range(500, 1000);
-	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard unsupported"));
+	s.disk->when = DSM_MOCK_AT_ONCE;
+	queue_discard(test, s.dm, w, "64:64 256:64 512:64");
+	wait_for_status(test, s.dm, " discard unsupported");
+	expect_discards(test, &s, "64:64");	/* it is not asked again */
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(s.dm, "window"), -EOPNOTSUPP);
 	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "0:8"), -EOPNOTSUPP);
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
@@ -867,17 +949,20 @@ static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 	struct async *write;
+	struct dsm_mock_sender *off;
 	u64 w, last = 0;
 
 	keep_discard(test, &s, "64:64", 1);
 	w = field(test, s.dm, "discard_window");
-	take(test, s.dm, "set discard off");
-	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard off"));
+	off = dsm_mock_send(test, s.dm, "set discard off");
+	wait_for_status(test, s.dm, " discard off");
 	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
 	KUNIT_EXPECT_FALSE(test, is_done(write));
+	KUNIT_EXPECT_FALSE(test, completion_done(&off->done));
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, off), 0);
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 64), 2);
 
@@ -911,39 +996,196 @@ static void later_suspend(struct work_struct *work)
 	complete(&l->done);
 }
 
+/* Somebody suspends the device; on return no discard is taken any more. */
+static struct later *suspend_later(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, l);
+	l->dm = dm;
+	init_completion(&l->done);
+	INIT_WORK(&l->work, later_suspend);
+	queue_work(system_long_wq, &l->work);
+	for (int i = 0; i < 60000 && field(test, dm, "discard_valid"); i++)
+		usleep_range(500, 1000);
+	return l;
+}
+
+static void wait_suspended(struct kunit *test, struct later *l)
+{
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
+	KUNIT_EXPECT_EQ(test, l->result, 0);
+	flush_work(&l->work);
+}
+
 static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
 {
 	struct stack s = new_stack(test);
-	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
 	struct async *write;
+	struct later *l;
 	u64 w = begin_window(test, s.dm);
 
-	KUNIT_ASSERT_NOT_NULL(test, l);
 	s.disk->keeps_discards = true;
 	queue_discard(test, s.dm, w, "64:64");
 	dsm_mock_wait_kept(test, s.disk, 1);
 	queue_discard(test, s.dm, w, "512:64");
 	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
 
-	l->dm = s.dm;
-	init_completion(&l->done);
-	INIT_WORK(&l->work, later_suspend);
-	queue_work(system_long_wq, &l->work);
-	for (int i = 0; i < 60000 && field(test, s.dm, "discard_valid"); i++)
-		usleep_range(500, 1000);
+	l = suspend_later(test, s.dm);
 	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
 	KUNIT_EXPECT_FALSE(test, is_done(write));
 
 	let_discards_go(test, &s, 1);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
-	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
-	KUNIT_EXPECT_EQ(test, l->result, 0);
-	flush_work(&l->work);
+	wait_suspended(test, l);
 	drain(test, s.dm);
 	expect_discards(test, &s, "64:64");		/* what waited was refused */
 	s.disk->keeps_discards = false;
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
 	expect_invalid(test, &s, w);
+}
+
+/* What stops discards, while the disk takes one at a time */
+
+static const struct stop {
+	const char *message;
+	const char *discards;	/* of the area then */
+} stops[] = {
+	{ "forget", "0:1024" },
+	{ "set discard off", NULL },
+};
+
+static void stop_name(const struct stop *stop, char *desc)
+{
+	strscpy(desc, stop->message, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(stop, stops, stop_name);
+
+static bool has_stopped(const struct dsm *d)
+{
+	const struct dsm_discard *dd = rcu_dereference_protected(d->discard, true);
+
+	return READ_ONCE(dd->forgets) || READ_ONCE(dd->ending);
+}
+
+/* The message ends when nothing is in flight, and nothing is sent after it. */
+static void nothing_is_sent_after_the_message(struct kunit *test)
+{
+	const struct stop *stop = test->param_value;
+	struct stack s = new_stack(test);
+	struct dsm *d = dsm_mock_target(test, s.dm);
+	struct dsm_mock_sender *sender;
+	struct async *write;
+	unsigned int sent;
+
+	/* The worker waits with the second, and has not come to the others. */
+	s.disk->keeps_at_most = 1;
+	keep_discard(test, &s, "64:64 256:64 512:64 768:64", 1);
+	sender = dsm_mock_send(test, s.dm, stop->message);
+	for (int i = 0; i < 60000 && !has_stopped(d); i++)
+		usleep_range(500, 1000);
+	KUNIT_ASSERT_TRUE(test, has_stopped(d));
+	write = start_bio(test, s.dm, REQ_OP_WRITE, 776, 8);
+	let_discards_go(test, &s, 1);
+	dsm_mock_wait_kept(test, s.disk, 1);
+	msleep(50);
+	KUNIT_EXPECT_FALSE(test, completion_done(&sender->done));
+	let_discards_go(test, &s, 1);
+	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, sender), 0);
+
+	sent = s.disk->nr;
+	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
+	s.disk->keeps_discards = false;
+	if (stop->discards)
+		drain(test, s.dm);
+	KUNIT_EXPECT_LE(test, s.disk->nr, sent + 1);	/* the write */
+	expect_discards(test, &s, "64:64 256:64");
+	if (!stop->discards)
+		return;
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 128);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 128);
+	discard_area(test, &s, begin_window(test, s.dm), stop->discards);
+}
+
+static void forget_waits_for_nothing_that_comes_after(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct dsm *d = dsm_mock_target(test, s.dm);
+	struct dsm_mock_sender *forget;
+
+	keep_discard(test, &s, "64:64", 1);
+	forget = dsm_mock_send(test, s.dm, "forget");
+	for (int i = 0; i < 60000 && !has_stopped(d); i++)
+		usleep_range(500, 1000);
+	queue_discard(test, s.dm, begin_window(test, s.dm), "512:64");
+	let_discards_go(test, &s, 1);
+	dsm_mock_wait_kept(test, s.disk, 1);		/* the one that came after */
+	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, forget), 0);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(s.disk->nr_kept), 1);
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	drain(test, s.dm);
+	expect_discards(test, &s, "64:64 512:64");
+}
+
+static void a_message_that_stops_nothing_does_not_wait(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+
+	take(test, s.dm, "forget");
+	discard_area(test, &s, begin_window(test, s.dm), "0:1024");
+	take(test, s.dm, "forget");
+	take(test, s.dm, "set discard off");
+}
+
+/* Who waits for a device that hangs can be killed; what the message stops is stopped. */
+static int forget_and_be_killed(void *data)
+{
+	struct dsm *d = data;
+	char forget[] = "forget", *argv[] = { forget }, result[16];
+
+	allow_signal(SIGKILL);
+	return dsm_message(d->ti, 1, argv, result, sizeof(result));
+}
+
+static void who_waits_for_a_discard_can_be_killed(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct dsm *d = dsm_mock_target(test, s.dm);
+	struct task_struct *thread;
+
+	keep_discard(test, &s, "64:64", 1);
+	thread = kthread_create(forget_and_be_killed, d, "dsm-forget");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
+	get_task_struct(thread);
+	wake_up_process(thread);
+	for (int i = 0; i < 60000 && !has_stopped(d); i++)
+		usleep_range(500, 1000);
+	msleep(50);
+	send_sig(SIGKILL, thread, 1);
+	KUNIT_EXPECT_EQ(test, kthread_stop(thread), -EINTR);
+	put_task_struct(thread);
+	KUNIT_EXPECT_EQ(test, s.disk->nr_kept, 1);
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	drain(test, s.dm);
+}
+
+static void a_suspend_stops_what_is_not_sent_yet(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct later *l;
+
+	s.disk->keeps_at_most = 1;
+	keep_discard(test, &s, "64:64 256:64 512:64 768:64", 1);
+	l = suspend_later(test, s.dm);
+	let_discards_go(test, &s, 1);
+	dsm_mock_wait_kept(test, s.disk, 1);
+	let_discards_go(test, &s, 1);
+	wait_suspended(test, l);
+	expect_discards(test, &s, "64:64 256:64");
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
 }
 
 /* On the last processor, which is not the test's own: see leave_processor(). */
@@ -1015,23 +1257,6 @@ static void leave_mapping(struct kunit *test, struct mapping *m)
 	kunit_release_action(test, end_mapping, m);
 }
 
-static struct dsm *target_of_message;
-
-static int keep_target(struct dm_target *ti, unsigned int argc, char **argv, char *result,
-		       unsigned int maxlen)
-{
-	target_of_message = ti->private;
-	return dsm_message(ti, argc, argv, result, maxlen);
-}
-
-static struct dsm *target_of(struct kunit *test, struct dsm_mock_dm *dm)
-{
-	dsm_target.message = keep_target;
-	begin_window(test, dm);
-	dsm_target.message = dsm_message;
-	return target_of_message;
-}
-
 /* Whether writes look for discards or do not, as is @wanted, within a minute. */
 static bool writes_look(struct dsm *d, bool wanted)
 {
@@ -1044,7 +1269,7 @@ static bool writes_look(struct dsm *d, bool wanted)
 static void a_check_waits_for_writes_that_do_not_know_of_it(struct kunit *test)
 {
 	struct stack s = new_stack(test);
-	struct dsm *d = target_of(test, s.dm);
+	struct dsm *d = dsm_mock_target(test, s.dm);
 	u64 w = begin_window(test, s.dm);
 	struct mapping *m;
 
@@ -1132,7 +1357,8 @@ static void a_write_looks_for_discards_when_its_bits_are_set(struct kunit *test)
 	set_capacity(disk->gendisk, START + NOTED);
 	s = new_stack_on(test, disk, NOTED);
 	map_area(test, s.dm, NOTED);
-	n->d = target_of(test, s.dm);
+	n->d = dsm_mock_target(test, s.dm);
+	begin_window(test, s.dm);
 
 	for (int i = 0; i < 1000 && !met; i++)
 		met = note_while_discards_begin(test, s.dm, n);
@@ -1141,33 +1367,19 @@ static void a_write_looks_for_discards_when_its_bits_are_set(struct kunit *test)
 	expect_discards(test, &s, "");
 }
 
-static void later_window(struct work_struct *work)
-{
-	struct later *l = container_of(work, struct later, work);
-
-	l->result = dsm_mock_message(l->dm, "window");
-	complete(&l->done);
-}
-
 static void a_window_waits_for_writes_that_see_the_one_before(struct kunit *test)
 {
 	struct stack s = new_stack(test);
-	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+	struct dsm_mock_sender *window;
 	struct mapping *m;
 
-	KUNIT_ASSERT_NOT_NULL(test, l);
 	begin_window(test, s.dm);
-	l->dm = s.dm;
-	init_completion(&l->done);
-	INIT_WORK(&l->work, later_window);
 	m = enter_mapping(test);
-	queue_work(system_long_wq, &l->work);
+	window = dsm_mock_send(test, s.dm, "window");
 	msleep(50);
-	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
+	KUNIT_EXPECT_FALSE(test, completion_done(&window->done));
 	leave_mapping(test, m);
-	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
-	KUNIT_EXPECT_EQ(test, l->result, 0);
-	flush_work(&l->work);
+	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, window), 0);
 }
 
 static void a_queue_holds_65536_ranges(struct kunit *test)
@@ -1208,27 +1420,20 @@ static void a_target_goes_away_with_ranges_queued(struct kunit *test)
 {
 	struct stack s = new_stack(test);
 	u64 w = begin_window(test, s.dm);
-	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+	struct later *l;
 
-	KUNIT_ASSERT_NOT_NULL(test, l);
 	s.disk->keeps_discards = true;
 	queue_discard(test, s.dm, w, "64:64");
 	dsm_mock_wait_kept(test, s.disk, 1);
 	queue_discard(test, s.dm, w, "512:64");
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(s.dm, "dsm", "%s 4096", s.disk->bdev), 0);
-	l->dm = s.dm;
-	init_completion(&l->done);
-	INIT_WORK(&l->work, later_suspend);
-	queue_work(system_long_wq, &l->work);
-	for (int i = 0; i < 60000 && field(test, s.dm, "discard_valid"); i++)
-		usleep_range(500, 1000);
+	l = suspend_later(test, s.dm);
 	msleep(50);
 	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
-	flush_work(&l->work);
+	wait_suspended(test, l);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);	/* the old target is gone */
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard off"));
 	expect_discards(test, &s, "64:64");
@@ -1280,8 +1485,218 @@ static void a_long_range_is_discarded_whole(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, next, 2093056);
 }
 
+/* Memory */
+
+/* The bitmap that is not current; after a refusal it has no chunk. */
+static unsigned int spare_chunks(const struct dsm *d)
+{
+	const struct dsm_discard *dd = rcu_dereference_protected(d->discard, true);
+	const struct dsm_bits *bits = dd->slot[!dd->current_slot];
+	unsigned int nr = 0;
+
+	for (u32 i = 0; i < bits->nr; i++)
+		nr += !!bits->chunk[i];
+	return nr;
+}
+
+static void a_window_that_is_refused_keeps_no_memory(struct kunit *test)
+{
+	struct stack s = new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_SECTORS - START);
+	struct dsm *d = dsm_mock_target(test, s.dm);
+	u64 w;
+
+	begin_window(test, s.dm);
+	begin_window(test, s.dm);
+	KUNIT_EXPECT_EQ(test, spare_chunks(d), 1);
+	map_area(test, s.dm, DSM_MOCK_SECTORS - START);		/* 8 chunks */
+
+	dsm_mock_limit_memory(test, 7 * SZ_4K - 1);
+	dsm_mock_expect_refusal(test, s.dm, "window", -ENOMEM,
+				"Cannot allocate write bitmap; discard window invalidated");
+	KUNIT_EXPECT_EQ(test, spare_chunks(d), 0);
+	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), 0);
+	dsm_mock_limit_memory(test, 8 * SZ_4K);
+	w = begin_window(test, s.dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 1048576, 8), 0);
+	dsm_mock_forget(s.disk);
+	queue_discard(test, s.dm, w, "1048448:256");
+	drain(test, s.dm);
+	expect_discards(test, &s, "1048448:128 1048584:120");
+
+	/* What is there already needs nothing. */
+	begin_window(test, s.dm);
+	dsm_mock_limit_memory(test, 0);
+	begin_window(test, s.dm);
+}
+
+/* As many chunks as the machine has pages, of which some are in use. */
+static void a_bitmap_larger_than_the_memory_is_not_begun(struct kunit *test)
+{
+	const u64 chunk = DSM_CHUNK_PAGES * DSM_PAGE_SECTORS, file = 65536 * chunk;
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	u64 sectors = roundup(totalram_pages() * (PAGE_SIZE / SZ_4K) * chunk, file);
+	char message[96];
+	struct stack s;
+	long before;
+
+	if (sectors / file > 64)
+		kunit_skip(test, "the machine has too much memory");
+	set_capacity(disk->gendisk, START + sectors);
+	s = new_stack_on(test, disk, sectors);
+	snprintf(message, sizeof(message), "begin full %llu", sectors);
+	dsm_mock_begin(test, s.dm, message);
+	for (u64 i = 0; i < sectors / file; i++) {
+		snprintf(message, sizeof(message), "upload # file %llu collection - 0:%llu:%llu",
+			 i + 1, i * file, file);
+		KUNIT_ASSERT_EQ(test, dsm_mock_message(s.dm, message), 0);
+	}
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(s.dm, "commit #"), 0);
+
+	before = si_mem_available();
+	dsm_mock_expect_refusal(test, s.dm, "window", -ENOMEM,
+				"Cannot allocate write bitmap; discard window invalidated");
+	KUNIT_EXPECT_GT(test, si_mem_available(), before - (long)totalram_pages() / 16);
+}
+
+/* One of these above the other: the discards of one are writes to the other. */
+static void discards_above_discards(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
+	struct dsm_mock_dm *low = dsm_mock_dm(test, "dsm", 2 * DSM_MOCK_TARGET,
+					      "%s 4096 2 discard on", disk->bdev);
+	struct dsm_mock_dm *high = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
+					       "%s 0 2 discard on", low->bdev);
+	struct async *write;
+	u64 of_low, of_high;
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, let_all_go, disk), 0);
+	map_area(test, low, AREA);
+	map_area(test, high, AREA);
+	of_low = begin_window(test, low);
+	of_high = begin_window(test, high);
+
+	/* The lower one is in flight; the upper one waits for it, and a write for that. */
+	disk->keeps_discards = true;
+	queue_discard(test, low, of_low, "0:512");
+	dsm_mock_wait_kept(test, disk, 1);
+	queue_discard(test, high, of_high, "256:512");
+	for (int i = 0; i < 60000 && !field(test, low, "discard_held"); i++)
+		usleep_range(500, 1000);
+	write = start_bio(test, high, REQ_OP_WRITE, 264, 8);
+	KUNIT_EXPECT_EQ(test, field(test, high, "discard_held"), 1);
+	KUNIT_EXPECT_FALSE(test, is_done(write));
+	disk->keeps_discards = false;
+	dsm_mock_complete(disk, 1);
+	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
+	drain(test, high);
+	drain(test, low);
+	KUNIT_EXPECT_EQ(test, field(test, high, "discarded_sectors"), 512);
+	KUNIT_EXPECT_EQ(test, field(test, low, "discarded_sectors"), 512);
+}
+
+/*
+ * Discards of one target are ending, or have been exchanged: its worker may run once
+ * more, and writes must not find its bitmap.
+ */
+static void only_the_target_s_own_bitmap_is_published(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+	struct dsm *d = dsm_mock_target(test, s.dm);
+	struct dsm_discard *dd = rcu_dereference_protected(d->discard, true);
+
+	begin_window(test, s.dm);
+	KUNIT_EXPECT_NOT_NULL(test, rcu_access_pointer(d->written));
+	spin_lock_irq(&d->discard_lock);
+	rcu_assign_pointer(d->discard, NULL);
+	rcu_assign_pointer(d->written, NULL);
+	dsm_discard_publish(dd);
+	KUNIT_EXPECT_NULL(test, rcu_access_pointer(d->written));
+	rcu_assign_pointer(d->discard, dd);
+	dsm_discard_publish(dd);
+	KUNIT_EXPECT_NOT_NULL(test, rcu_access_pointer(d->written));
+	spin_unlock_irq(&d->discard_lock);
+}
+
+/*
+ * No kernel thread can be made, and all workers there are have work that does not end.
+ * What is left are the rescuers: one target's waits for a disk that hangs.
+ */
+#define BUSY	512	/* works; more than there are workers */
+
+struct busy {
+	struct completion go_on;
+	struct work_struct work[BUSY];
+};
+
+static struct busy busy;
+
+static void wait_to_go_on(struct work_struct *work)
+{
+	wait_for_completion(&busy.go_on);
+}
+
+static int set_max_threads(const char *max)
+{
+	struct file *file = filp_open("/proc/sys/kernel/threads-max", O_WRONLY, 0);
+	loff_t at = 0;
+	int r;
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	r = kernel_write(file, max, strlen(max), &at);
+	filp_close(file, NULL);
+	return r;
+}
+
+static void make_all_busy(void)
+{
+	init_completion(&busy.go_on);
+	for (int i = 0; i < BUSY; i++) {
+		INIT_WORK(&busy.work[i], wait_to_go_on);
+		queue_work(system_unbound_wq, &busy.work[i]);
+	}
+}
+
+static void end_busy(void)
+{
+	set_max_threads("10000");
+	complete_all(&busy.go_on);
+	for (int i = 0; i < BUSY; i++)
+		flush_work(&busy.work[i]);
+}
+
+static bool reaches_disk(struct dsm_mock_disk *disk)
+{
+	for (int i = 0; i < 3000 && !READ_ONCE(disk->nr); i++)
+		msleep(20);
+	return READ_ONCE(disk->nr);
+}
+
+static void a_target_goes_on_while_another_hangs(struct kunit *test)
+{
+	struct stack hangs = new_stack(test), s = new_stack(test);
+	u64 of_hanging = begin_window(test, hangs.dm), w = begin_window(test, s.dm);
+
+	hangs.disk->keeps_discards = true;
+	if (set_max_threads("1") < 0)
+		kunit_skip(test, "there is no /proc");
+	/* A test that ends here could not be cleaned up: that takes a thread. */
+	make_all_busy();
+	KUNIT_EXPECT_EQ(test, try_discard(hangs.dm, of_hanging, "64:64"), 0);
+	KUNIT_EXPECT_TRUE(test, reaches_disk(hangs.disk));
+	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "64:64"), 0);
+	KUNIT_EXPECT_TRUE(test, reaches_disk(s.disk));
+	end_busy();
+	hangs.disk->keeps_discards = false;
+	dsm_mock_complete(hangs.disk, 1);
+	drain(test, hangs.dm);
+	drain(test, s.dm);
+}
+
 static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(discards_are_off_until_they_are_wanted),
+	KUNIT_CASE(writes_are_tracked_from_the_moment_it_is_on),
+	KUNIT_CASE(a_table_that_is_read_only_does_not_discard),
 	KUNIT_CASE(a_device_without_discards_is_unsupported),
 	KUNIT_CASE(what_nobody_wrote_is_discarded),
 	KUNIT_CASE(discards_go_through_device_mapper_below),
@@ -1303,11 +1718,17 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(a_write_waits_for_both_discards_that_it_overlaps),
 	KUNIT_CASE(a_write_does_not_wait_for_discards_that_are_not_sent_yet),
 	KUNIT_CASE(a_nowait_write_is_to_come_again),
+	KUNIT_CASE(a_polled_write_that_waits_is_not_polled_any_more),
 	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
 	KUNIT_CASE(a_window_under_way_does_not_let_a_write_through),
 	KUNIT_CASE(a_failed_discard_is_forgotten),
 	KUNIT_CASE(a_device_that_refuses_ends_it),
 	KUNIT_CASE(off_lets_no_write_overtake_a_discard),
+	KUNIT_CASE_PARAM(nothing_is_sent_after_the_message, stop_gen_params),
+	KUNIT_CASE(forget_waits_for_nothing_that_comes_after),
+	KUNIT_CASE(a_message_that_stops_nothing_does_not_wait),
+	KUNIT_CASE(who_waits_for_a_discard_can_be_killed),
+	KUNIT_CASE(a_suspend_stops_what_is_not_sent_yet),
 	KUNIT_CASE(a_suspend_drains_discards_and_held_writes),
 	KUNIT_CASE(a_target_goes_away_with_ranges_queued),
 	KUNIT_CASE(a_check_waits_for_writes_that_do_not_know_of_it),
@@ -1316,6 +1737,11 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(a_queue_holds_65536_ranges),
 	KUNIT_CASE(many_runs_take_several_plugs),
 	KUNIT_CASE(a_long_range_is_discarded_whole),
+	KUNIT_CASE(a_window_that_is_refused_keeps_no_memory),
+	KUNIT_CASE(a_bitmap_larger_than_the_memory_is_not_begun),
+	KUNIT_CASE(discards_above_discards),
+	KUNIT_CASE(only_the_target_s_own_bitmap_is_published),
+	KUNIT_CASE(a_target_goes_on_while_another_hangs),
 	{}
 };
 

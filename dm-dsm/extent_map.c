@@ -27,9 +27,11 @@ static struct dsm_extent_map *dsm_extent_map_alloc(u32 nr_extents)
 
 	map->nr_extents = nr_extents;
 	map->five = (nr_extents + 1) / 16;	/* 16 * slot + 15 <= nr_extents */
-	map->start = kvmalloc_objs(*map->start, nr_extents + 1, DSM_GFP);
-	map->extent = kvmalloc_objs(*map->extent, nr_extents + 1, DSM_GFP);
-	if (!map->start || !map->extent) {
+	if (dsm_may_take((nr_extents + 1ULL) * (sizeof(*map->start) + sizeof(*map->extent))))
+		map->start = kvmalloc_objs(*map->start, nr_extents + 1, DSM_GFP);
+	if (map->start)
+		map->extent = kvmalloc_objs(*map->extent, nr_extents + 1, DSM_GFP);
+	if (!map->extent) {
 		dsm_extent_map_free(map);
 		return NULL;
 	}

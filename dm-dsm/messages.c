@@ -15,6 +15,7 @@
 struct dsm_reply {
 	char *result;
 	unsigned int maxlen;
+	bool barrier;		/* it ends when dsm_discard_barrier() does */
 };
 
 #define DSM_BEGIN_FORM "begin full <sectors>, or begin update <sectors> <generation>"
@@ -123,6 +124,7 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 	}
 	dsm_discard_set_granule(d);
 	dsm_relayout(d, false);
+	reply->barrier = !params.discard;
 	return 0;
 }
 
@@ -175,6 +177,7 @@ static int dsm_message_discard(struct dsm *d, unsigned int argc, char **argv,
 static int dsm_message_forget(struct dsm *d, unsigned int argc, char **argv,
 			      struct dsm_reply *reply)
 {
+	reply->barrier = true;
 	return dsm_discard_forget(d);
 }
 
@@ -318,5 +321,7 @@ int dsm_message(struct dm_target *ti, unsigned int argc, char **argv,
 	r = dsm_run_verb(d, argc, argv, &reply);
 	memalloc_noio_restore(noio);
 	mutex_unlock(&d->lock);
+	if (r >= 0 && reply.barrier && dsm_discard_barrier(d))
+		r = -EINTR;
 	return r;
 }

@@ -627,7 +627,8 @@ static void a_table_has_its_limits(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, limits);
 	*limits = dsm_limits;
 	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_limits, limits), 0);
-	dsm_limits = (struct dsm_limits) { .files = 3, .extents = 4 };
+	dsm_limits.files = 3;
+	dsm_limits.extents = 4;
 
 	dsm_mock_begin(test, dm, "begin full 65536");
 	take(test, dm, "upload # file 1 other - file 2 other -");
@@ -937,6 +938,29 @@ static void error_is_empty_until_a_refusal(struct kunit *test)
 	dsm_mock_expect_reply(test, dm, "error", "Unknown message 'bogus'");
 }
 
+/* Each step says so; what was there stays. */
+static void what_there_is_no_memory_for_is_refused(struct kunit *test)
+{
+	struct dsm_mock_dm *dm = new_target(test);
+
+	dsm_mock_upload(test, dm);
+	dsm_mock_limit_memory(test, 0);
+	dsm_mock_expect_refusal(test, dm, "checkpoint", -ENOMEM,
+				"Out of memory, checkpoint ignored");
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	dsm_mock_expect_refusal(test, dm, "upload # file 7 other - 0:288:8", -ENOMEM,
+				"Cannot allocate 1 extents");
+	dsm_mock_limit_memory(test, U64_MAX);
+	dsm_mock_begin(test, dm, "begin update 65536 1");
+	take(test, dm, "upload # file 7 other - 0:288:8");
+	dsm_mock_limit_memory(test, 64);
+	dsm_mock_expect_refusal(test, dm, "commit #", -ENOMEM,
+				"Cannot allocate table of 1 extents");
+	dsm_mock_limit_memory(test, U64_MAX);
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " files 6 "));
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
+}
+
 static struct kunit_case messages_cases[] = {
 	KUNIT_CASE_PARAM(a_refusal_says_why_and_changes_nothing, refusal_gen_params),
 	KUNIT_CASE_PARAM(a_commit_that_is_refused_leaves_the_old_table, bad_commit_gen_params),
@@ -972,6 +996,7 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE(a_window_begins_where_the_last_one_ended),
 	KUNIT_CASE(reset_takes_the_counters_and_not_the_window),
 	KUNIT_CASE(error_is_empty_until_a_refusal),
+	KUNIT_CASE(what_there_is_no_memory_for_is_refused),
 	{}
 };
 

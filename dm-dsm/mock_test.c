@@ -11,6 +11,8 @@
 #include <linux/uaccess.h>
 #include <linux/unaligned.h>
 
+#include "dsm.h"
+#include "memory.h"
 #include "mock_test.h"
 
 /* Guards against waiting for ever; nothing is measured by it. */
@@ -636,6 +638,8 @@ static int dsm_mock_load_targets(const char *name, const struct dsm_mock_target 
 
 	if (!call)
 		return -ENOMEM;
+	if (targets->read_only)
+		call->head.flags |= DM_READONLY_FLAG;
 	at = call->data;
 	while (nr-- && at)
 		at = dsm_mock_add_target(call, at, targets++);
@@ -763,6 +767,65 @@ int dsm_mock_message(struct dsm_mock_dm *dm, const char *message)
 	}
 	kfree(call);
 	return r;
+}
+
+static struct dsm *dsm_mock_target_seen;
+
+static int dsm_mock_see_target(struct dm_target *ti, unsigned int argc, char **argv,
+			       char *result, unsigned int maxlen)
+{
+	dsm_mock_target_seen = ti->private;
+	return 0;
+}
+
+struct dsm *dsm_mock_target(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	dsm_target.message = dsm_mock_see_target;
+	dsm_mock_expect_reply(test, dm, "error", "");
+	dsm_target.message = dsm_message;
+	return dsm_mock_target_seen;
+}
+
+static void dsm_mock_allow_memory(void *unused)
+{
+	dsm_limits.memory = U64_MAX;
+}
+
+void dsm_mock_limit_memory(struct kunit *test, u64 bytes)
+{
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, dsm_mock_allow_memory, NULL), 0);
+	dsm_limits.memory = bytes;
+}
+
+static void dsm_mock_send_now(struct work_struct *work)
+{
+	struct dsm_mock_sender *sender = container_of(work, struct dsm_mock_sender, work);
+
+	sender->result = dsm_mock_message(&sender->dm, sender->message);
+	complete(&sender->done);
+}
+
+struct dsm_mock_sender *dsm_mock_send(struct kunit *test, const struct dsm_mock_dm *dm,
+				      const char *message)
+{
+	struct dsm_mock_sender *sender = kunit_kzalloc(test, sizeof(*sender), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, sender);
+	sender->dm = *dm;
+	sender->dm.reply = kunit_kzalloc(test, DSM_MOCK_REPLY, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, sender->dm.reply);
+	sender->message = message;
+	init_completion(&sender->done);
+	INIT_WORK(&sender->work, dsm_mock_send_now);
+	queue_work(system_long_wq, &sender->work);
+	return sender;
+}
+
+int dsm_mock_sent(struct kunit *test, struct dsm_mock_sender *sender)
+{
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&sender->done, DSM_MOCK_TIMEOUT), 0);
+	flush_work(&sender->work);
+	return sender->result;
 }
 
 void dsm_mock_begin(struct kunit *test, struct dsm_mock_dm *dm, const char *message)

@@ -43,6 +43,8 @@ struct dsm_mock_bio {
 	u64 write, data;		/* of which write it is, and from which of its sectors on */
 };
 
+struct dsm;
+
 struct dsm_mock_disk {
 	struct gendisk *gendisk;
 	struct block_device *bdev;
@@ -84,6 +86,7 @@ struct dsm_mock_target {
 	const char *type;
 	const char *args;		/* "%s" is @below's number */
 	struct block_device *below;
+	bool read_only;			/* of the first: the table */
 };
 
 struct dsm_mock_dm {
@@ -176,6 +179,27 @@ int dsm_mock_resume(struct dsm_mock_dm *dm);
  * @message stands for @dm->upload.
  */
 int dsm_mock_message(struct dsm_mock_dm *dm, const char *message);
+
+/* The target that takes @dm's messages, until it is exchanged. */
+struct dsm *dsm_mock_target(struct kunit *test, struct dsm_mock_dm *dm);
+
+/* What a step of a message may take, in bytes, until the test ends. */
+void dsm_mock_limit_memory(struct kunit *test, u64 bytes);
+
+/* A message that somebody else has sent, who waits for its end. */
+struct dsm_mock_sender {
+	struct dsm_mock_dm dm;
+	const char *message;
+	struct work_struct work;
+	struct completion done;
+	int result;
+};
+
+struct dsm_mock_sender *dsm_mock_send(struct kunit *test, const struct dsm_mock_dm *dm,
+				      const char *message);
+
+/* Waits for its end, and returns what dsm_mock_message() would. */
+int dsm_mock_sent(struct kunit *test, struct dsm_mock_sender *sender);
 
 /*
  * The status or table line without start, length and name; in @dm->reply.  The

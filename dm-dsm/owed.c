@@ -35,9 +35,10 @@
  * Writes do not touch the bits of owed pages.
  *
  * B is userspace's: it sends "forget" when it starts, and whenever something may have
- * happened that it has not seen.  Batches that came before that are refused, so that
- * they make no page owed.  Owed pages are sent by a later "discard" only: when userspace
- * is gone nothing is.
+ * happened that it has not seen.  When that returns no page is owed, and no discard is in
+ * flight of what was named before, nor will one be sent: what waits in the queue or in the
+ * plug is refused, so that it makes no page owed either, and what was sent is waited for.
+ * Owed pages are sent by a later "discard" only: when userspace is gone nothing is.
  *
  * Bits stay set when a granule is discarded: they say that the pages are dead.  A granule
  * of which one page is written and freed again is discarded once more.
@@ -49,15 +50,16 @@
 #include <linux/slab.h>
 
 #include "discard.h"
+#include "memory.h"
 #include "owed.h"
 
 static void dsm_owed_room(struct dsm_owed *owed, spinlock_t *lock, u32 chunk)
 {
 	unsigned long *new;
 
-	if (owed->bits->chunk[chunk])
+	if (owed->bits->chunk[chunk] || !dsm_may_take(SZ_4K))
 		return;
-	new = kzalloc(SZ_4K, GFP_NOIO | __GFP_NOWARN);
+	new = kzalloc(SZ_4K, DSM_GFP);
 	spin_lock_irq(lock);
 	owed->bits->chunk[chunk] = new;
 	spin_unlock_irq(lock);
@@ -111,16 +113,19 @@ void dsm_owed_add(struct dsm_owed *owed, u64 first, u64 end)
 	}
 }
 
-/* Returns how many pages are taken back.  @written: NULL, all. */
-static unsigned int dsm_owed_fold_chunk(unsigned long *chunk, const unsigned long *written)
+/* Returns how many pages are taken back.  @written: NULL, all.  @left: what is owed then. */
+static unsigned int dsm_owed_fold_chunk(unsigned long *chunk, const unsigned long *written,
+					unsigned long *left)
 {
 	unsigned int pages = 0;
 
+	*left = 0;
 	for (unsigned int i = 0; i < DSM_CHUNK_PAGES / BITS_PER_LONG; i++) {
 		unsigned long gone = written ? chunk[i] & written[i] : chunk[i];
 
 		pages += hweight_long(gone);
 		chunk[i] &= ~gone;
+		*left |= chunk[i];
 	}
 	return pages;
 }
@@ -128,11 +133,17 @@ static unsigned int dsm_owed_fold_chunk(unsigned long *chunk, const unsigned lon
 void dsm_owed_fold(struct dsm_owed *owed, spinlock_t *lock, const struct dsm_bits *written)
 {
 	for (u32 i = 0; owed->bits && i < owed->bits->nr; i++) {
-		if (!owed->bits->chunk[i])
+		unsigned long *chunk = owed->bits->chunk[i], left;
+
+		if (!chunk)
 			continue;
 		spin_lock_irq(lock);
-		owed->pages -= dsm_owed_fold_chunk(owed->bits->chunk[i], written->chunk[i]);
+		owed->pages -= dsm_owed_fold_chunk(chunk, written->chunk[i], &left);
+		if (!left)
+			owed->bits->chunk[i] = NULL;
 		spin_unlock_irq(lock);
+		if (!left)
+			kfree(chunk);
 		cond_resched();
 	}
 }

@@ -8,10 +8,12 @@
 #include <linux/jiffies.h>
 #include <linux/kstrtox.h>
 #include <linux/prandom.h>
+#include <linux/rcupdate.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 
-#include "granule.h"
+#include "discard_priv.h"
+#include "memory.h"
 #include "mock_test.h"
 #include "regions.h"
 
@@ -311,16 +313,33 @@ static void a_message_forgets(struct kunit *test)
 	dsm_mock_expect_refusal(test, r.dm, "forget", -EINVAL, "forget: discard is off");
 }
 
+static struct dsm_discard *discard_of(const struct dsm *d)
+{
+	return rcu_dereference_protected(d->discard, true);
+}
+
+static void wait_for_forgets(struct kunit *test, const struct dsm *d, u64 nr)
+{
+	for (int i = 0; i < 60000 && READ_ONCE(discard_of(d)->forgets) != nr; i++)
+		usleep_range(500, 1000);
+	KUNIT_ASSERT_EQ(test, READ_ONCE(discard_of(d)->forgets), nr);
+}
+
 static void what_was_queued_before_is_forgotten(struct kunit *test)
 {
 	struct rig r = new_rig(test);
+	struct dsm *d = dsm_mock_target(test, r.dm);
+	struct dsm_mock_sender *forget;
 
 	r.disk->keeps_discards = true;
 	queue_since(&r, r.window, "0:256");
 	dsm_mock_wait_kept(test, r.disk, 1);
 	queue_since(&r, r.window, "512:256 768:128");
-	dsm_mock_expect_reply(test, r.dm, "forget", "");
+	forget = dsm_mock_send(test, r.dm, "forget");
+	wait_for_forgets(test, d, 1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&forget->done));
 	let_all_go(r.disk);
+	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, forget), 0);
 	drain(&r);
 	expect_discards(&r, "0:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
@@ -374,6 +393,58 @@ static void an_area_that_was_not_watched_is_taken_back(struct kunit *test)
 	discard(&r, "128:128", "0:256");
 	discard(&r, "1048704:128", "");
 	discard(&r, "1048576:128", "1048576:256");
+}
+
+/* Whether there is memory for what is owed in the first chunk of the table. */
+static bool has_chunk(const struct dsm *d)
+{
+	const struct dsm_bits *bits = discard_of(d)->owed.bits;
+
+	return bits && bits->chunk[0];
+}
+
+static void a_chunk_of_which_nothing_is_owed_is_freed(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+	struct dsm *d = dsm_mock_target(test, r.dm);
+
+	discard(&r, "8:16", "");
+	write_page(&r, 8);
+	windows(&r, 2);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 8);
+	KUNIT_EXPECT_TRUE(test, has_chunk(d));
+	write_page(&r, 16);
+	windows(&r, 2);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_FALSE(test, has_chunk(d));
+	discard(&r, "0:128", "");
+	discard(&r, "128:128", "0:256");
+}
+
+static void without_memory_nothing_is_owed(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	dsm_mock_limit_memory(test, SZ_4K - 1);
+	discard(&r, "0:128 256:256", "256:256");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	dsm_mock_limit_memory(test, SZ_4K);
+	discard(&r, "128:128", "");
+	discard(&r, "0:128", "0:256");
+}
+
+/* The target ends where its bitmap does: what is beyond it is not looked at. */
+static void nothing_is_owed_beyond_the_end(struct kunit *test)
+{
+	sector_t sectors = DSM_CHUNK_PAGES * DSM_PAGE_SECTORS;
+	struct rig r = rig_on(test, disk_of(test, SZ_128K), sectors, "%s 4096 2 discard on");
+
+	map_files(&r, "file 1 collection - 0:261120:1024");
+	begin_window(&r);
+	discard(&r, "262016:120", "");
+	discard(&r, "262136:8", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 128);
+	discard(&r, "261888:128", "261888:256");
 }
 
 /* A write that meets the discard of an owed page */
@@ -663,6 +734,60 @@ static void anything_against_a_set(struct kunit *test)
 	}
 }
 
+/* Limits that the queue of a mock disk cannot be given, since it has to work. */
+static void restore_limits(void *data)
+{
+	struct dsm_mock_disk *disk = data;
+	struct queue_limits *limits = &bdev_get_queue(disk->bdev)->limits;
+
+	limits->logical_block_size = SECTOR_SIZE;
+}
+
+static void expect_granule(struct kunit *test, struct dsm_mock_disk *disk, u32 granularity,
+			   u32 alignment, u32 unit, u32 align)
+{
+	struct dsm_granule g = dsm_granule(disk->bdev, granularity, alignment);
+
+	KUNIT_EXPECT_EQ(test, g.unit << SECTOR_SHIFT, unit);
+	KUNIT_EXPECT_EQ(test, g.align << SECTOR_SHIFT, align);
+}
+
+static void a_granule_is_whole_blocks(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = disk_of(test, SZ_4K);
+	struct queue_limits *limits = &bdev_get_queue(disk->bdev)->limits;
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_limits, disk), 0);
+	limits->logical_block_size = SZ_16K;
+	expect_granule(test, disk, 0, 0, SZ_16K, SZ_16K);
+	expect_granule(test, disk, SZ_4K, SZ_4K, SZ_16K, SZ_16K);
+	expect_granule(test, disk, SZ_128K, SZ_4K, SZ_128K, SZ_16K);
+	expect_granule(test, disk, SZ_4K, SZ_64K, SZ_64K, SZ_64K);
+}
+
+static void an_alignment_that_does_not_divide_is_the_granularity(struct kunit *test)
+{
+	struct dsm_mock_disk *disk = disk_of(test, 3 * SZ_8K);
+
+	expect_granule(test, disk, 0, 0, 3 * SZ_8K, 3 * SZ_8K);
+	expect_granule(test, disk, 0, SZ_8K, 3 * SZ_8K, SZ_8K);
+	expect_granule(test, disk, 0, SZ_16K, 3 * SZ_8K, 3 * SZ_8K);
+}
+
+/* Discards on blocks of 16 KiB, of which the database frees pages of 4. */
+static void discards_are_whole_blocks(struct kunit *test)
+{
+	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
+	struct queue_limits *limits = &bdev_get_queue(r.disk->bdev)->limits;
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_limits, r.disk), 0);
+	limits->logical_block_size = SZ_16K;
+	discard(&r, "8:120", "32:96");
+	discard(&r, "256:24", "");
+	discard(&r, "512:88", "512:64");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_failed"), 0);
+}
+
 static struct kunit_case owed_cases[] = {
 	KUNIT_CASE(a_granule_comes_together),
 	KUNIT_CASE(a_granule_is_discarded_once_for_a_message),
@@ -676,12 +801,18 @@ static struct kunit_case owed_cases[] = {
 	KUNIT_CASE(what_was_queued_before_is_forgotten),
 	KUNIT_CASE(a_gap_forgets),
 	KUNIT_CASE(an_area_that_was_not_watched_is_taken_back),
+	KUNIT_CASE(a_chunk_of_which_nothing_is_owed_is_freed),
+	KUNIT_CASE(without_memory_nothing_is_owed),
+	KUNIT_CASE(nothing_is_owed_beyond_the_end),
 	KUNIT_CASE(a_write_waits_for_a_discard_of_what_is_owed),
 	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
 	KUNIT_CASE(the_features_take_the_place_of_the_queue_s),
 	KUNIT_CASE(a_size_is_a_power_of_two),
 	KUNIT_CASE(a_partition_shifts_the_granule),
 	KUNIT_CASE(a_cover_is_what_the_device_wants),
+	KUNIT_CASE(a_granule_is_whole_blocks),
+	KUNIT_CASE(an_alignment_that_does_not_divide_is_the_granularity),
+	KUNIT_CASE(discards_are_whole_blocks),
 	KUNIT_CASE(anything_against_a_set),
 	{}
 };

@@ -382,13 +382,17 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	mutex_init(&d->lock);
 	spin_lock_init(&d->direct_lock);
 	INIT_DELAYED_WORK(&d->upload_timer, dsm_upload_expire);
-	dsm_discard_init(d);
 	INIT_WORK(&d->relayout, dsm_relayout_work);
 	dsm_lock_is_for_reclaim(d);
 	INIT_LIST_HEAD(&d->watched);
 	d->ti = ti;
 	d->window_start = ktime_get();
 
+	r = dsm_discard_init(d);
+	if (r) {
+		ti->error = "Cannot allocate workqueue";
+		goto bad;
+	}
 	d->counts = alloc_percpu(struct dsm_counts);
 	if (!d->counts) {
 		ti->error = "Cannot allocate counters";
@@ -518,20 +522,12 @@ struct target_type dsm_target = {
 
 static int __init dm_dsm_init(void)
 {
-	int r = dsm_discard_module_init();
-
-	if (r)
-		return r;
-	r = dm_register_target(&dsm_target);
-	if (r)
-		dsm_discard_module_exit();
-	return r;
+	return dm_register_target(&dsm_target);
 }
 
 static void __exit dm_dsm_exit(void)
 {
 	dm_unregister_target(&dsm_target);
-	dsm_discard_module_exit();
 	dsm_watch_exit();
 }
 

@@ -21,7 +21,9 @@
 #include "upload.h"
 
 /* The extents of a table in two arrays of 512 MiB and 1 GiB. */
-struct dsm_limits dsm_limits = { .files = 1 << 20, .extents = 1 << 26 };
+struct dsm_limits dsm_limits = {
+	.files = 1 << 20, .extents = 1 << 26, .memory = U64_MAX,
+};
 
 unsigned int dsm_upload_timeout = 60000;
 module_param_named(upload_timeout, dsm_upload_timeout, uint, 0644);
@@ -298,7 +300,7 @@ static int dsm_stage_extent(struct dsm_upload *upload,
 		list_first_entry_or_null(&upload->chunks, struct dsm_chunk, list);
 
 	if (!chunk || chunk->nr == DSM_CHUNK) {
-		chunk = kvmalloc_obj(*chunk, DSM_GFP);
+		chunk = dsm_may_take(sizeof(*chunk)) ? kvmalloc_obj(*chunk, DSM_GFP) : NULL;
 		if (!chunk)
 			return -ENOMEM;
 		chunk->nr = 0;

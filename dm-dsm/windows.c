@@ -54,6 +54,8 @@ int dsm_checkpoint(struct dsm *d, struct dsm_checkpoint *done)
 
 	map = dsm_locked_map(d);
 	nr = map ? map->nr_files : 0;
+	if (!dsm_may_take(nr * (u64)(sizeof(*windows) + sizeof(*sums))))
+		return -ENOMEM;
 	windows = kvmalloc_objs(*windows, nr, DSM_GFP);
 	sums = kvmalloc_objs(*sums, nr, DSM_GFP);
 	life = kmalloc_obj(*life, DSM_GFP);
