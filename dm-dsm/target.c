@@ -8,6 +8,7 @@
  * Documentation/dsm.rst describes the interface.
  */
 #include <linux/bio.h>
+#include <linux/blk-crypto.h>
 #include <linux/blkdev.h>
 #include <linux/err.h>
 #include <linux/kernel.h>
@@ -121,8 +122,20 @@ static union dsm_stamp dsm_keep_foreign(struct dsm *d, struct bio *bio,
 }
 
 /*
+ * Whether a bio may end after so many sectors, and another have the rest.  One with
+ * inline encryption consists of data units, each of which is encrypted by its number.
+ */
+static bool dsm_may_divide(struct bio *bio, unsigned int sectors)
+{
+	if (bio->bi_opf & REQ_ATOMIC)
+		return false;
+	return !bio_has_crypt_ctx(bio) ||
+	       !((sectors << SECTOR_SHIFT) % bio_crypt_ctx(bio)->bc_key->crypto_cfg.data_unit_size);
+}
+
+/*
  * Fig. 7 for any write.  It counts for each extent and gap that it touches; where the
- * stamp changes it is divided, and device-mapper sends the rest back here.
+ * stamp changes it is divided, if it may be, and device-mapper sends the rest back here.
  */
 static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector,
 				      unsigned int sectors)
@@ -148,8 +161,8 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 		}
 		if (!done) {
 			stamp = next;
-		} else if ((next.both != stamp.both || pieces == DSM_MAX_PIECES) &&
-			   !(bio->bi_opf & REQ_ATOMIC)) {
+		} else if ((next.both != stamp.both || pieces >= DSM_MAX_PIECES) &&
+			   dsm_may_divide(bio, done)) {
 			dm_accept_partial_bio(bio, done);
 			this_cpu_inc(d->counts->split);
 			sectors = done;

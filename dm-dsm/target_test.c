@@ -465,19 +465,20 @@ static void an_atomic_write_is_never_divided(struct kunit *test)
 	expect_status(test, s.dm, "split 0 foreign 0 stream 3 1 32");
 }
 
+/* Made by hand: blk_crypto_init_key() differs from kernel to kernel. */
+static const struct blk_crypto_key key = {
+	.crypto_cfg = {
+		.key_type = BLK_CRYPTO_KEY_TYPE_RAW,
+		.crypto_mode = BLK_ENCRYPTION_MODE_AES_256_XTS,
+		.dun_bytes = sizeof(u64),
+		.data_unit_size = 4096,
+	},
+	.data_unit_size_bits = 12,
+	.size = 64,
+};
+
 static void inline_encryption_goes_on_in_the_next_part(struct kunit *test)
 {
-	/* Made by hand: blk_crypto_init_key() differs from kernel to kernel. */
-	const struct blk_crypto_key key = {
-		.crypto_cfg = {
-			.key_type = BLK_CRYPTO_KEY_TYPE_RAW,
-			.crypto_mode = BLK_ENCRYPTION_MODE_AES_256_XTS,
-			.dun_bytes = sizeof(u64),
-			.data_unit_size = 4096,
-		},
-		.data_unit_size_bits = 12,
-		.size = 64,
-	};
 	struct stack s;
 
 	s.disk = dsm_mock_disk(test, 8);
@@ -496,6 +497,38 @@ static void inline_encryption_goes_on_in_the_next_part(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, s.disk->bio[i].dun, 100 + 2 * i);
 	}
 	blk_crypto_evict_key(s.dm->bdev, &key);
+}
+
+/*
+ * Each data unit is encrypted by its number, so that one that is divided would be
+ * encrypted in two ways: an edge within a unit is passed over, and not one behind it.
+ */
+static void an_encrypted_write_is_not_divided_inside_a_data_unit(struct kunit *test)
+{
+	struct stack s;
+
+	s.disk = dsm_mock_disk(test, 8);
+	dsm_mock_encrypts(test, s.disk);
+	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", s.disk->bdev);
+	dsm_mock_begin(test, s.dm, "begin full 65536");
+	take(test, s.dm, "upload # file 1 collection - 0:0:4 file 2 journal - 0:4:12 file 3 index - 0:16:8");
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(s.dm, "commit #"), 0);
+	dsm_mock_forget(s.disk);
+	KUNIT_ASSERT_EQ(test, 0, blk_crypto_start_using_key(s.dm->bdev, &key));
+
+	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit_encrypted(s.dm->bdev, 0, 24, &key, 100));
+	KUNIT_ASSERT_EQ(test, s.disk->nr, 2);
+	KUNIT_EXPECT_EQ(test, s.disk->bio[0].sectors, 16);
+	KUNIT_EXPECT_EQ(test, s.disk->bio[0].dun, 100);
+	KUNIT_EXPECT_EQ(test, s.disk->bio[1].sectors, 8);
+	KUNIT_EXPECT_EQ(test, s.disk->bio[1].dun, 102);
+	KUNIT_EXPECT_NE(test, s.disk->bio[0].stream, s.disk->bio[1].stream);
+	blk_crypto_evict_key(s.dm->bdev, &key);
+
+	/* without a key it is */
+	dsm_mock_forget(s.disk);
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 0, 24), 0);
+	KUNIT_EXPECT_EQ(test, s.disk->nr, 3);
 }
 
 /* A write to the top of the collection (stream 4, hint 3) with its own. */
@@ -895,6 +928,7 @@ static struct kunit_case target_cases[] = {
 	KUNIT_CASE(a_write_beyond_the_end_is_refused_above_us),
 	KUNIT_CASE(an_atomic_write_is_never_divided),
 	KUNIT_CASE(inline_encryption_goes_on_in_the_next_part),
+	KUNIT_CASE(an_encrypted_write_is_not_divided_inside_a_data_unit),
 	KUNIT_CASE_PARAM(a_stream_or_hint_of_its_own, foreign_gen_params),
 	KUNIT_CASE(nothing_is_taken_away_where_nothing_is_stamped),
 	KUNIT_CASE(a_hint_names_the_class_where_no_extent_is),

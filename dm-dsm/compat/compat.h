@@ -11,6 +11,7 @@
 #define req_opf req_op
 #endif
 
+#include <linux/blk-crypto.h>
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/kernel.h>
@@ -127,6 +128,17 @@ static inline int dm_devt_from_path(const char *path, dev_t *dev)
 
 #ifndef REQ_POLLED
 #define REQ_POLLED REQ_HIPRI
+#endif
+
+#ifndef DSM_PROBED_BIO_CRYPT_CTX
+static inline struct bio_crypt_ctx *bio_crypt_ctx(struct bio *bio)
+{
+#ifdef CONFIG_BLK_INLINE_ENCRYPTION
+	return bio->bi_crypt_context;
+#else
+	return NULL;
+#endif
+}
 #endif
 
 #ifndef DSM_PROBED_BIO_INIT_BDEV
