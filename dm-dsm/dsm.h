@@ -79,6 +79,7 @@ struct dsm {
 	struct dsm_params params;
 	struct dsm_layout layout;
 	enum dsm_stream_source source;	/* of device_streams */
+	unsigned int most_streams;	/* the greatest device_streams so far */
 	struct dsm_upload *upload;	/* between begin and commit */
 	struct delayed_work upload_timer;	/* drops an idle one */
 	struct dsm_ended ended[DSM_NR_ENDED];	/* the last ones, in turn */

@@ -111,14 +111,17 @@ unsigned int dsm_leaves_streams(const struct dsm_leaves *leaves)
 	return least;
 }
 
-size_t dsm_leaves_emit(const struct dsm_leaves *leaves, char *result, size_t sz,
-		       unsigned int maxlen)
+size_t dsm_leaves_emit(const struct dsm_leaves *leaves, char before, char between, char within,
+		       char *result, size_t sz, unsigned int maxlen)
 {
 	char name[16];	/* as struct dm_dev has it */
 
 	for (unsigned int i = 0; leaves && i < leaves->nr; i++) {
 		format_dev_t(name, file_bdev(leaves->file[i])->bd_dev);
-		DMEMIT("%s%s", i ? "," : " leaves ", name);
+		if (i)
+			DMEMIT("%c%s", within, name);
+		else
+			DMEMIT("%cleaves%c%s", before, between, name);
 	}
 	return sz;
 }

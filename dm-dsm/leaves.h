@@ -33,8 +33,11 @@ void dsm_leaves_close(struct dsm_leaves *leaves);
 /* Streams that all leaves take: the minimum of their current queue limits. */
 unsigned int dsm_leaves_streams(const struct dsm_leaves *leaves);
 
-/* Writes " leaves <dev>[,<dev>...]", or nothing for NULL; returns the length so far. */
-size_t dsm_leaves_emit(const struct dsm_leaves *leaves, char *result, size_t sz,
-		       unsigned int maxlen);
+/*
+ * Writes "leaves" and the numbers of the disks, with the given characters before, after and
+ * within, or nothing for NULL; returns the length so far.
+ */
+size_t dsm_leaves_emit(const struct dsm_leaves *leaves, char before, char between, char within,
+		       char *result, size_t sz, unsigned int maxlen);
 
 #endif

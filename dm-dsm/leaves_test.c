@@ -8,6 +8,7 @@
 #include <linux/kdev_t.h>
 #include <linux/string.h>
 
+#include "dsm.h"
 #include "leaves.h"
 #include "mock_test.h"
 
@@ -221,7 +222,7 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 	struct dsm_mock_disk *other = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, striped_on(test, disk, other),
 					line(test, 0, "", disk, other));
-	char first[NUMBER], second[NUMBER];
+	char first[NUMBER], second[NUMBER], ima[512];
 	char *table = kunit_kstrdup(test, dsm_mock_table(dm), GFP_KERNEL);
 
 	format_dev_t(first, disk->bdev->bd_dev);
@@ -229,6 +230,9 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, strstr(table, " 0 32 policy dsm "));
 	KUNIT_EXPECT_STREQ(test, strstr(table, " leaves"),
 			   format(test, " leaves %s,%s", first, second));
+	dsm_status(dsm_mock_target(test, dm)->ti, STATUSTYPE_IMA, 0, ima, sizeof(ima));
+	KUNIT_EXPECT_STREQ(test, strstr(ima, ",leaves"),
+			   format(test, ",leaves=%s+%s;", first, second));
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(dm, "dsm", table, NULL), 0);
 	resume_again(test, dm);

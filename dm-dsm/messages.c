@@ -4,6 +4,7 @@
  */
 #include <linux/ctype.h>
 #include <linux/kstrtox.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/string.h>
 
@@ -251,9 +252,12 @@ static int dsm_message_regions(struct dsm *d, unsigned int argc, char **argv,
 		return dsm_refuse(d, -EINVAL, "regions: Invalid file count '%s'", argv[2]);
 
 	result[0] = '\0';
-	for (u32 i = first; map && i < map->nr_files && i - first < count; i++)
+	/* Until the reply is full, which device-mapper reports. */
+	for (u32 i = first; map && i < map->nr_files && i - first < count && sz + 1 < maxlen; i++) {
 		for (int side = 0; side < dsm_file_regions(map->file[i]); side++)
 			sz = dsm_emit_region(d, map->file[i], side, result, sz, maxlen);
+		cond_resched();
+	}
 	return 1;
 }
 

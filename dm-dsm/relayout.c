@@ -105,6 +105,7 @@ void dsm_relayout(struct dsm *d, bool force)
 		layout.greatest = device;
 
 	WRITE_ONCE(d->device_streams, device);
+	d->most_streams = max(d->most_streams, device);
 	WRITE_ONCE(d->kept.both, dsm_kept(params).both);
 	if (force || memcmp(&layout, &d->layout, sizeof(layout))) {
 		d->layout = layout;

@@ -95,7 +95,7 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 	       dsm_count(d, unmapped_writes), dsm_count(d, unmapped_sectors),
 	       dsm_count(d, split), dsm_count(d, foreign));
 
-	for (unsigned int i = 0; i < DSM_NR_STREAMS; i++) {
+	for (unsigned int i = 0; i <= d->most_streams; i++) {
 		u64 writes = dsm_count(d, stream[i].writes);
 
 		cond_resched();
@@ -125,13 +125,14 @@ void dsm_status(struct dm_target *ti, status_type_t type,
 		DMEMIT("%s %llu %u", d->dev->name, (u64)d->start,
 		       2 * (DSM_NR_FEATURES + !!d->leaves));
 		sz = dsm_params_emit(&d->params, ' ', ' ', result, sz, maxlen);
-		dsm_leaves_emit(d->leaves, result, sz, maxlen);
+		dsm_leaves_emit(d->leaves, ' ', ' ', ',', result, sz, maxlen);
 		break;
 
 	case STATUSTYPE_IMA:
 		DMEMIT_TARGET_NAME_VERSION(ti->type);
 		DMEMIT(",device_name=%s,start=%llu", d->dev->name, (u64)d->start);
 		sz = dsm_params_emit(&d->params, ',', '=', result, sz, maxlen);
+		sz = dsm_leaves_emit(d->leaves, ',', '=', '+', result, sz, maxlen);
 		DMEMIT(";");
 		break;
 	}
