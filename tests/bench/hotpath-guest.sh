@@ -4,6 +4,8 @@
 # tests/bench/hotpath in a guest. Prints
 #   kernel RELEASE
 #   arm ARM EXTENTS WRITE READ     instructions, medians
+#   in-flight WRITE WRITE QUEUED   the same with discards on: without one in flight, and with
+#                                  QUEUED, which the write does not overlap
 #   checkpoint FILES INSNS SECONDS
 #   upload EXTENTS INSNS SECONDS
 #   memory FILES EXTENTS BYTES      of the kernel in all
@@ -36,19 +38,21 @@ fi
 insmod ./dm-dsm.ko
 sectors=$(blockdev --getsz $disk)
 
-# A second null_blk, which takes discards
+# memory_disk NAME MIB [NANOSECONDS]: another null_blk, which takes discards, and so long for
+# each I/O
 memory_disk() {
-	local dir=/sys/kernel/config/nullb/memory
+	local dir=/sys/kernel/config/nullb/$1
 
 	mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-	mkdir $dir
-	echo 16384 >$dir/size
-	echo 4096 >$dir/blocksize
-	echo 2 >$dir/queue_mode
-	echo 0 >$dir/irqmode
-	echo 1 >$dir/memory_backed
-	echo 1 >$dir/discard
-	echo 1 >$dir/power
+	mkdir "$dir"
+	echo "$2" >"$dir/size"
+	echo 4096 >"$dir/blocksize"
+	echo 2 >"$dir/queue_mode"
+	echo $((${3:+2} + 0)) >"$dir/irqmode"
+	[[ ! ${3:-} ]] || echo "$3" >"$dir/completion_nsec"
+	echo 1 >"$dir/memory_backed"
+	echo 1 >"$dir/discard"
+	echo 1 >"$dir/power"
 }
 
 median() { ./hotpath cost "$1" "$2" "$3" | cut -d' ' -f1; }
@@ -96,7 +100,7 @@ fi
 
 # What discards cost a write, where they are off and where they are on
 if [[ $insns ]]; then
-	memory_disk
+	memory_disk memory 16384
 	dmsetup create t --table "0 $sectors dsm /dev/memory 0"
 	for extents in 1000 1000000; do
 		upload 10 $extents >/dev/null
@@ -110,6 +114,26 @@ if [[ $insns ]]; then
 	./hotpath map t "$sectors"
 	discards memory 2000
 	dmsetup remove t
+fi
+
+# What a write costs while a discard is in flight that it does not overlap
+if [[ $insns ]]; then
+	memory_disk slow 256 60000000000
+	dmsetup create low <<-END
+		0 $sectors linear /dev/memory 0
+		$sectors 524288 linear /dev/slow 0
+	END
+	dmsetup create t --table "0 $((sectors + 524288)) dsm /dev/mapper/low 0 2 discard on"
+	./hotpath map t $((sectors + 524288)) >/dev/null
+	dmsetup message t 0 window >/dev/null
+	median /dev/mapper/t write 0 >/dev/null
+	calm=$(median /dev/mapper/t write 0)
+	window=$(dmsetup message t 0 window)
+	median /dev/mapper/t write 0 >/dev/null
+	dmsetup message t 0 discard "${window#window }" "$sectors:128" >/dev/null
+	echo "in-flight $calm $(median /dev/mapper/t write 0) $(dmsetup status t | sed 's/.* discard_queued \([0-9]*\) .*/\1/')"
+	dmsetup remove t
+	dmsetup remove low
 fi
 
 # Windows of 1 TiB, on a device that does nothing

@@ -85,6 +85,9 @@ def main(folder, labels):
             off = next(a for a in here if a["arm"] == "memory-dsm" and a["extents"] == on["extents"])
             on["over_off"] = on["write_insns"] - off["write_insns"]
             print(f"{on['extents']:9} extents {on['over_off']:+9}")
+        for calm, busy, queued in (map(int, w[1:]) for w in words if w[0] == "in-flight"):
+            print(f"and while {queued} is in flight {busy - calm:+9}")
+            in_flight = busy - calm if queued else None
         counted = measured(words)
         print(f"\n{release}: a window of 1 TiB {counted['window']['insns']} instructions, {counted['bits'] / 2**20:.1f} MiB,")
         print(f"the first {counted['first-window']['insns']}")
@@ -107,6 +110,7 @@ def main(folder, labels):
     result = {
         "arms": arms,
         "over_linear": over,  # of the last kernel
+        "in_flight": in_flight,  # the same
         "bytes_per_file": round(per_file, 1),
         "bytes_per_file_and_cpu": 16,
         "bytes_per_extent": round(per_extent, 1),
