@@ -823,7 +823,7 @@ struct dsm_mock_sender *dsm_mock_send(struct kunit *test, const struct dsm_mock_
 
 int dsm_mock_sent(struct kunit *test, struct dsm_mock_sender *sender)
 {
-	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&sender->done, DSM_MOCK_TIMEOUT), 0);
+	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&sender->done, 60 * HZ), 0);
 	flush_work(&sender->work);
 	return sender->result;
 }

@@ -20,6 +20,7 @@ map() {
 
 # The bits of a TiB take 32 MiB: a device for which they take all that there is.
 tib=$(($(available) / 32 / 1024 + 1))
+modprobe sd_mod
 modprobe scsi_debug dev_size_mb=8 virtual_gb=$((tib * 1024)) lbpu=1 delay=0
 # shellcheck disable=SC2016 # until_true evaluates it
 until_true 'disk=$(ls -d /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* 2>/dev/null) && [[ -b /dev/${disk##*/} ]]'
