@@ -10,7 +10,7 @@
 dsm-compat := $(src)/compat
 dsm-probes := $(sort $(wildcard $(dsm-compat)/probes/*.c))
 dsm-said := $(shell cat $(dsm-probes) | LC_ALL=C $(CC) $(NOSTDINC_FLAGS) $(LINUXINCLUDE) \
-	$(KBUILD_CPPFLAGS) $(KBUILD_CFLAGS) -DMODULE -std=gnu11 -Werror -Wno-unused-function \
+	$(KBUILD_CPPFLAGS) $(KBUILD_CFLAGS) -DMODULE -std=gnu11 -Werror \
 	-x c -fsyntax-only - 2>&1 | grep -e '^[^ ]*\.c:' -e error: -e 'not found')
 dsm-has = $(if $(filter $(1).c:%,$(dsm-said)),,$(1))
 dsm-need = $(if $(call dsm-has,$(1)),,$(error dm-dsm: $(2)))
