@@ -106,10 +106,11 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 
 /*
  * After "forget", and after discards were switched off: returns when what they stop is not
- * in flight any more, and has then not been sent.  -EINTR: a fatal signal came before.
- * Without the mutex: the device may take long, or hang.
+ * in flight any more; what was not sent is not sent.  -EINTR: a fatal signal came before.
+ * -ETIMEDOUT: the device takes too long, or hangs.  Without the mutex, for that reason.
  */
 int dsm_discard_barrier(struct dsm *d);
+extern unsigned int dsm_discard_timeout;	/* milliseconds; a variable for the tests */
 
 void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status);
 void dsm_discard_reset(struct dsm *d);

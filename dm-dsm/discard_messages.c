@@ -4,6 +4,7 @@
  */
 #include <linux/bitmap.h>
 #include <linux/err.h>
+#include <linux/jiffies.h>
 #include <linux/kstrtox.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
@@ -366,14 +367,21 @@ static bool dsm_plug_is_over(struct dsm *d, u64 plug)
 	return over;
 }
 
+unsigned int dsm_discard_timeout = 20000;
+
 int dsm_discard_barrier(struct dsm *d)
 {
+	long left;
 	u64 plug;
 
 	spin_lock_irq(&d->discard_lock);
 	plug = d->plugs;
 	spin_unlock_irq(&d->discard_lock);
-	return wait_event_killable(d->discard_wait, dsm_plug_is_over(d, plug)) ? -EINTR : 0;
+	left = wait_event_killable_timeout(d->discard_wait, dsm_plug_is_over(d, plug),
+					   msecs_to_jiffies(dsm_discard_timeout));
+	if (left < 0)
+		return -EINTR;
+	return left ? 0 : -ETIMEDOUT;
 }
 
 void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status)

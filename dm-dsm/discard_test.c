@@ -1172,6 +1172,29 @@ static void who_waits_for_a_discard_can_be_killed(struct kunit *test)
 	drain(test, s.dm);
 }
 
+static void restore_timeout(void *unused)
+{
+	dsm_discard_timeout = 20000;
+}
+
+static void a_device_that_hangs_is_not_waited_for_without_end(struct kunit *test)
+{
+	struct stack s = new_stack(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_timeout, NULL), 0);
+	dsm_discard_timeout = 50;
+	keep_discard(test, &s, "64:64", 1);
+	dsm_mock_expect_refusal(test, s.dm, "forget", -ETIMEDOUT,
+				"forget: Discards sent before are still in flight");
+	dsm_mock_expect_refusal(test, s.dm, "set discard off", -ETIMEDOUT,
+				"set: Discards sent before are still in flight");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(s.dm), " discard off"));
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	wait_for_status(test, s.dm, " discard off");
+	expect_discards(test, &s, "64:64");
+}
+
 static void a_suspend_stops_what_is_not_sent_yet(struct kunit *test)
 {
 	struct stack s = new_stack(test);
@@ -1728,6 +1751,7 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(forget_waits_for_nothing_that_comes_after),
 	KUNIT_CASE(a_message_that_stops_nothing_does_not_wait),
 	KUNIT_CASE(who_waits_for_a_discard_can_be_killed),
+	KUNIT_CASE(a_device_that_hangs_is_not_waited_for_without_end),
 	KUNIT_CASE(a_suspend_stops_what_is_not_sent_yet),
 	KUNIT_CASE(a_suspend_drains_discards_and_held_writes),
 	KUNIT_CASE(a_target_goes_away_with_ranges_queued),

@@ -312,6 +312,19 @@ static int dsm_run_verb(struct dsm *d, unsigned int argc, char **argv,
 	return dsm_refuse(d, -EINVAL, "Unknown message '%s'", argv[0]);
 }
 
+/* The end of a message that stops discards, which has taken effect by now. */
+static int dsm_wait_for_discards(struct dsm *d, const char *verb)
+{
+	int r = dsm_discard_barrier(d);
+
+	if (r) {
+		mutex_lock(&d->lock);
+		r = dsm_refuse(d, r, "%s: Discards sent before are still in flight", verb);
+		mutex_unlock(&d->lock);
+	}
+	return r;
+}
+
 int dsm_message(struct dm_target *ti, unsigned int argc, char **argv,
 		char *result, unsigned int maxlen)
 {
@@ -325,7 +338,5 @@ int dsm_message(struct dm_target *ti, unsigned int argc, char **argv,
 	r = dsm_run_verb(d, argc, argv, &reply);
 	memalloc_noio_restore(noio);
 	mutex_unlock(&d->lock);
-	if (r >= 0 && reply.barrier && dsm_discard_barrier(d))
-		r = -EINTR;
-	return r;
+	return r < 0 || !reply.barrier ? r : dsm_wait_for_discards(d, argv[0]);
 }
