@@ -158,17 +158,17 @@ static void a_resume_meanwhile_is_not_forgotten(struct kunit *test)
 
 	dsm_mock_upload(test, dm);
 	unsettle(d, 1);
-	mutex_lock(&d->lock);
 	work = kthread_create(lay_out, d, "dsm-relayout");
-	if (!IS_ERR(work)) {
-		get_task_struct(work);
-		wake_up_process(work);
-		for (int i = 0; i < 3000 && !(READ_ONCE(work->__state) & TASK_UNINTERRUPTIBLE); i++)
-			msleep(20);
-		unsettle(d, 2);
-	}
-	mutex_unlock(&d->lock);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(work));
+	get_task_struct(work);
+
+	mutex_lock(&d->lock);
+	wake_up_process(work);
+	/* until it waits for the lock */
+	for (int i = 0; i < 3000 && !(READ_ONCE(work->__state) & TASK_UNINTERRUPTIBLE); i++)
+		msleep(20);
+	unsettle(d, 2);
+	mutex_unlock(&d->lock);
 	kthread_stop_put(work);
 	KUNIT_EXPECT_EQ(test, READ_ONCE(d->unsettled), 2);
 	KUNIT_EXPECT_EQ(test, stream_of_a_write(test, dm, disk), 0);

@@ -20,15 +20,17 @@
 #                                   ("nothing"); 0: not known
 # The arms "memory" are on a null_blk that keeps data in memory, without which it takes no
 # discards: "memory-dsm" and "dsm-discard" differ in the feature alone.
+# With "processors" as its argument a writer on each of them, by the clock:
+#   contention PROCESSORS MS MS QUEUED   as in-flight, medians of five
 # With "clock" as its argument only windows, discards, checkpoints and the upload, on
 # devices that take no data: there instructions are not counted, but time is real.
 set -euo pipefail
 
 echo "kernel $(uname -r)"
 insns=1
-[[ ${1:-} != clock ]] || insns=
+[[ ! ${1:-} ]] || insns=
+[[ ${1:-} = clock ]] || modprobe dm-mod
 if [[ $insns ]]; then
-	modprobe dm-mod
 	modprobe null_blk gb=16 bs=4096 queue_mode=2 irqmode=0
 	disk=/dev/nullb0
 else
@@ -116,24 +118,59 @@ if [[ $insns ]]; then
 	dmsetup remove t
 fi
 
-# What a write costs while a discard is in flight that it does not overlap
-if [[ $insns ]]; then
+# What a write costs while a discard is in flight that it does not overlap: of the end of a
+# device of which the rest is the FAST one
+behind() { # FAST
 	memory_disk slow 256 60000000000
 	dmsetup create low <<-END
-		0 $sectors linear /dev/memory 0
+		0 $sectors linear $1 0
 		$sectors 524288 linear /dev/slow 0
 	END
 	dmsetup create t --table "0 $((sectors + 524288)) dsm /dev/mapper/low 0 2 discard on"
 	./hotpath map t $((sectors + 524288)) >/dev/null
-	dmsetup message t 0 window >/dev/null
-	median /dev/mapper/t write 0 >/dev/null
+}
+window_begins() { window=$(dmsetup message t 0 window) && window=${window#window }; }
+discard_begins() { dmsetup message t 0 discard "$window" "$sectors:128" >/dev/null; }
+queued() { dmsetup status t | sed 's/.* discard_queued \([0-9]*\) .*/\1/'; }
+
+if [[ $insns ]]; then
+	behind /dev/memory
+	window_begins
+	median /dev/mapper/t write 0 >/dev/null		# sets the bits
 	calm=$(median /dev/mapper/t write 0)
-	window=$(dmsetup message t 0 window)
-	median /dev/mapper/t write 0 >/dev/null
-	dmsetup message t 0 discard "${window#window }" "$sectors:128" >/dev/null
-	echo "in-flight $calm $(median /dev/mapper/t write 0) $(dmsetup status t | sed 's/.* discard_queued \([0-9]*\) .*/\1/')"
+	discard_begins
+	echo "in-flight $calm $(median /dev/mapper/t write 0) $(queued)"
 	dmsetup remove t
 	dmsetup remove low
+fi
+
+seconds_of_all() {
+	local from=$EPOCHREALTIME cpu
+
+	for ((cpu = 0; cpu < $(nproc); cpu++)); do
+		taskset -c $cpu ./hotpath cost /dev/mapper/t write 0 >/dev/null &
+	done
+	wait
+	echo "$(((${EPOCHREALTIME/./} - ${from/./}) / 1000))"
+}
+
+if [[ ${1:-} = processors ]]; then
+	modprobe null_blk nr_devices=0
+	modprobe brd rd_nr=1 rd_size=$((sectors / 2))
+	behind /dev/ram0
+	calm=() busy=()
+	window_begins
+	seconds_of_all >/dev/null
+	for _ in 1 2 3 4 5; do
+		calm+=("$(seconds_of_all)")
+		discard_begins
+		busy+=("$(seconds_of_all)")
+		in_flight=$(queued)
+		until (($(queued) == 0)); do sleep 1; done
+	done
+	middle() { printf '%s\n' "$@" | sort -n | sed -n 3p; }
+	echo "contention $(nproc) $(middle "${calm[@]}") $(middle "${busy[@]}") $in_flight"
+	exit
 fi
 
 # Windows of 1 TiB, on a device that does nothing

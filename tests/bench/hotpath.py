@@ -102,6 +102,8 @@ def main(folder, labels):
             size = c["bytes_per_extent"] if c["extents"] > 10000 else ""
             print(f"{c['structure']:10} {c['extents']:9} {c['insns']:9} {size:>9}")
 
+    _, cpus, calm, busy, queued = next(w for w in lines(f"{folder}/hotpath-processors.txt") if w[0] == "contention")
+    print(f"\n{cpus} processors that write take {int(busy) / int(calm):.3f} times as long while {queued} discard is in flight")
     timed = measured(lines(f"{folder}/hotpath-uml.txt"))
     memory = counted["memory"]
     (_, few), (_, many) = sorted(key for key in memory if key[0] == 10)
@@ -111,6 +113,7 @@ def main(folder, labels):
         "arms": arms,
         "over_linear": over,  # of the last kernel
         "in_flight": in_flight,  # the same
+        "in_flight_16_processors": round(int(busy) / int(calm), 3),
         "bytes_per_file": round(per_file, 1),
         "bytes_per_file_and_cpu": 16,
         "bytes_per_extent": round(per_extent, 1),
