@@ -805,6 +805,14 @@ static void dsm_mock_send_now(struct work_struct *work)
 	complete(&sender->done);
 }
 
+/* Also of a test that ends early: what it has is freed then. */
+static void dsm_mock_end_sender(void *data)
+{
+	struct dsm_mock_sender *sender = data;
+
+	flush_work(&sender->work);
+}
+
 struct dsm_mock_sender *dsm_mock_send(struct kunit *test, const struct dsm_mock_dm *dm,
 				      const char *message)
 {
@@ -817,6 +825,7 @@ struct dsm_mock_sender *dsm_mock_send(struct kunit *test, const struct dsm_mock_
 	sender->message = message;
 	init_completion(&sender->done);
 	INIT_WORK(&sender->work, dsm_mock_send_now);
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, dsm_mock_end_sender, sender), 0);
 	queue_work(system_long_wq, &sender->work);
 	return sender;
 }
@@ -824,7 +833,6 @@ struct dsm_mock_sender *dsm_mock_send(struct kunit *test, const struct dsm_mock_
 int dsm_mock_sent(struct kunit *test, struct dsm_mock_sender *sender)
 {
 	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&sender->done, 60 * HZ), 0);
-	flush_work(&sender->work);
 	return sender->result;
 }
 
