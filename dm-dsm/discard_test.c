@@ -983,7 +983,7 @@ static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 
 struct later {
 	struct work_struct work;
-	struct dsm_mock_dm *dm;
+	struct stack s;
 	struct completion done;
 	int result;
 };
@@ -992,21 +992,31 @@ static void later_suspend(struct work_struct *work)
 {
 	struct later *l = container_of(work, struct later, work);
 
-	l->result = dsm_mock_suspend(l->dm);
+	l->result = dsm_mock_suspend(l->s.dm);
 	complete(&l->done);
 }
 
+/* Also of a test that ends early. */
+static void end_later(void *data)
+{
+	struct later *l = data;
+
+	let_all_go(l->s.disk);
+	flush_work(&l->work);
+}
+
 /* Somebody suspends the device; on return no discard is taken any more. */
-static struct later *suspend_later(struct kunit *test, struct dsm_mock_dm *dm)
+static struct later *suspend_later(struct kunit *test, struct stack *s)
 {
 	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, l);
-	l->dm = dm;
+	l->s = *s;
 	init_completion(&l->done);
 	INIT_WORK(&l->work, later_suspend);
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, end_later, l), 0);
 	queue_work(system_long_wq, &l->work);
-	for (int i = 0; i < 60000 && field(test, dm, "discard_valid"); i++)
+	for (int i = 0; i < 60000 && field(test, s->dm, "discard_valid"); i++)
 		usleep_range(500, 1000);
 	return l;
 }
@@ -1015,7 +1025,6 @@ static void wait_suspended(struct kunit *test, struct later *l)
 {
 	KUNIT_ASSERT_NE(test, wait_for_completion_timeout(&l->done, 60 * HZ), 0);
 	KUNIT_EXPECT_EQ(test, l->result, 0);
-	flush_work(&l->work);
 }
 
 static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
@@ -1031,7 +1040,7 @@ static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
 	queue_discard(test, s.dm, w, "512:64");
 	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
 
-	l = suspend_later(test, s.dm);
+	l = suspend_later(test, &s);
 	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
 	KUNIT_EXPECT_FALSE(test, is_done(write));
 
@@ -1202,7 +1211,7 @@ static void a_suspend_stops_what_is_not_sent_yet(struct kunit *test)
 
 	s.disk->keeps_at_most = 1;
 	keep_discard(test, &s, "64:64 256:64 512:64 768:64", 1);
-	l = suspend_later(test, s.dm);
+	l = suspend_later(test, &s);
 	let_discards_go(test, &s, 1);
 	dsm_mock_wait_kept(test, s.disk, 1);
 	let_discards_go(test, &s, 1);
@@ -1451,7 +1460,7 @@ static void a_target_goes_away_with_ranges_queued(struct kunit *test)
 	queue_discard(test, s.dm, w, "512:64");
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(s.dm, "dsm", "%s 4096", s.disk->bdev), 0);
-	l = suspend_later(test, s.dm);
+	l = suspend_later(test, &s);
 	msleep(50);
 	KUNIT_EXPECT_FALSE(test, completion_done(&l->done));
 	s.disk->keeps_discards = false;
