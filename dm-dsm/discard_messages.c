@@ -354,31 +354,25 @@ int dsm_discard_forget(struct dsm *d)
 	return 0;
 }
 
-/* Whether no discard of the plug with that number is in flight. */
-static bool dsm_plug_is_over(struct dsm *d, u64 plug)
+static bool dsm_none_in_flight(struct dsm *d)
 {
 	const struct dsm_discard *dd;
-	bool over;
+	bool none;
 
 	spin_lock_irq(&d->discard_lock);
 	dd = dsm_locked_discard(d);
-	over = d->plugs != plug || !dd || !dd->in_flight;
+	none = !dd || !dd->in_flight;
 	spin_unlock_irq(&d->discard_lock);
-	return over;
+	return none;
 }
 
 unsigned int dsm_discard_timeout = 20000;
 
 int dsm_discard_barrier(struct dsm *d)
 {
-	long left;
-	u64 plug;
+	long left = wait_event_killable_timeout(d->discard_wait, dsm_none_in_flight(d),
+						msecs_to_jiffies(dsm_discard_timeout));
 
-	spin_lock_irq(&d->discard_lock);
-	plug = d->plugs;
-	spin_unlock_irq(&d->discard_lock);
-	left = wait_event_killable_timeout(d->discard_wait, dsm_plug_is_over(d, plug),
-					   msecs_to_jiffies(dsm_discard_timeout));
 	if (left < 0)
 		return -EINTR;
 	return left ? 0 : -ETIMEDOUT;

@@ -185,7 +185,6 @@ bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch)
 	g = dsm_granule_wanted(dd);
 	beside = dsm_owes(&g) ? 2 * g.unit / DSM_PAGE_SECTORS : 0;
 	dd->nr_runs = 0;
-	dd->d->plugs++;
 	while (batch->next < batch->nr && dd->nr_runs < DSM_PLUG_RUNS &&
 	       looked_at < DSM_SCAN_PAGES)
 		looked_at += dsm_take_pages(dd, &g, batch) + beside;

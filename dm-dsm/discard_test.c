@@ -1117,27 +1117,6 @@ static void nothing_is_sent_after_the_message(struct kunit *test)
 	discard_area(test, &s, begin_window(test, s.dm), stop->discards);
 }
 
-static void forget_waits_for_nothing_that_comes_after(struct kunit *test)
-{
-	struct stack s = new_stack(test);
-	struct dsm *d = dsm_mock_target(test, s.dm);
-	struct dsm_mock_sender *forget;
-
-	keep_discard(test, &s, "64:64", 1);
-	forget = dsm_mock_send(test, s.dm, "forget");
-	for (int i = 0; i < 60000 && !has_stopped(d); i++)
-		usleep_range(500, 1000);
-	queue_discard(test, s.dm, begin_window(test, s.dm), "512:64");
-	let_discards_go(test, &s, 1);
-	dsm_mock_wait_kept(test, s.disk, 1);		/* the one that came after */
-	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, forget), 0);
-	KUNIT_EXPECT_EQ(test, READ_ONCE(s.disk->nr_kept), 1);
-	s.disk->keeps_discards = false;
-	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
-	expect_discards(test, &s, "64:64 512:64");
-}
-
 static void a_message_that_stops_nothing_does_not_wait(struct kunit *test)
 {
 	struct stack s = new_stack(test);
@@ -1757,7 +1736,6 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(a_device_that_refuses_ends_it),
 	KUNIT_CASE(off_lets_no_write_overtake_a_discard),
 	KUNIT_CASE_PARAM(nothing_is_sent_after_the_message, stop_gen_params),
-	KUNIT_CASE(forget_waits_for_nothing_that_comes_after),
 	KUNIT_CASE(a_message_that_stops_nothing_does_not_wait),
 	KUNIT_CASE(who_waits_for_a_discard_can_be_killed),
 	KUNIT_CASE(a_device_that_hangs_is_not_waited_for_without_end),

@@ -95,7 +95,6 @@ struct dsm {
 	struct dsm_discard __rcu *discard;	/* NULL: discards are off */
 	spinlock_t discard_lock;	/* of @discard too; changed with the mutex held */
 	bool stopped;			/* suspended: no discard may be sent */
-	u64 plugs;			/* of discards, so far; see dsm_discard_barrier() */
 	wait_queue_head_t discard_wait;
 	struct workqueue_struct *discard_workqueue;
 	struct work_struct discard_end;
