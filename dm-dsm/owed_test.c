@@ -183,12 +183,15 @@ static void a_granule_comes_together(struct kunit *test)
 static void a_granule_is_discarded_once_for_a_message(struct kunit *test)
 {
 	struct rig r = new_rig(test);
+	u64 short_before;
 
 	discard(&r, "0:8 16:240", "");
 	discard(&r, "264:248", "");
 	/* each of these ends a gap; so do both */
 	discard(&r, "8:8 256:8", "0:256 256:256");
+	short_before = field(&r, "discard_short_sectors");
 	discard(&r, "0:8 16:8 40:8", "0:256");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), short_before);
 	discard(&r, "248:16", "0:512");
 }
 
