@@ -34,6 +34,7 @@ use dbpath::rules::RulesFiles;
 use dbpath::walk::Root;
 use dbpath::watch::Watch;
 use kernel::device::{MessageError, Target};
+use kernel::devno::DevNo;
 use kernel::reply::Status;
 use rustix::process::{getpid, kill_process, Signal};
 
@@ -149,6 +150,11 @@ fn churn(dir: &Path, rate: u64, over: &AtomicBool) -> u64 {
     made
 }
 
+/// As if the file system's device were the target.
+fn own_place(root: &Root) -> Place {
+    Place::whole(DevNo::from_stat(root.device()), u64::MAX >> 9)
+}
+
 /// Automatic mode on a directory with files, while others come and go.
 fn follow(dbpath: &Path, dir: &Path, files: u64) -> serde_json::Value {
     let (seconds, rate) = (from_env("AUTO", 30), from_env("RATE", 1000));
@@ -156,8 +162,8 @@ fn follow(dbpath: &Path, dir: &Path, files: u64) -> serde_json::Value {
         auto: Some(Duration::from_secs(10)),
         ..Options::default()
     };
-    let map = Fiemap::new(Place::whole(u64::MAX >> 9));
     let root = Root::open(dbpath).unwrap();
+    let map = Fiemap::new(own_place(&root));
     let mut agent = Agent::new(Sink::default(), map, root, options);
     let mut watch = Watch::following().unwrap();
     agent.attach(&mut |path, dir| watch.add(path, dir)).unwrap();
@@ -213,12 +219,12 @@ fn files(row: &mut serde_json::Map<String, serde_json::Value>) {
         write_pages(&path(n), 0, extents);
     }
     rustix::fs::sync();
-    let map = Fiemap::new(Place::whole(u64::MAX >> 9));
     let options = Options {
         mode: BoundaryMode::Attach,
         ..Options::default()
     };
     let root = Root::open(&dbpath).unwrap();
+    let map = Fiemap::new(own_place(&root));
     let mut agent = Agent::new(Sink::default(), map, root, options);
     let mut watch = Watch::new().unwrap();
     let attach = agent.attach(&mut |path, dir| watch.add(path, dir)).unwrap();

@@ -83,7 +83,10 @@ pub trait Mapper {
 }
 
 /// The file system, by FIEMAP, and where it lies on the target.
-pub struct Fiemap {
+pub struct Fiemap(Source);
+
+/// Reads extents of files of one file system, and refuses those of others.
+struct Source {
     place: Place,
     buf: Box<[u8]>,
 }
@@ -179,12 +182,24 @@ fn take(place: &Place, raw: Raw, out: &mut Vec<Extent>, seen: &mut ExtentCounts)
     }
 }
 
-impl Fiemap {
-    pub fn new(place: Place) -> Self {
+impl Source {
+    fn new(place: Place) -> Self {
         Self {
             place,
             buf: vec![0; HEADER + BATCH * EXTENT].into(),
         }
+    }
+
+    /// How many extents from `start` on are in the buffer now.
+    fn read(&mut self, file: &dyn AsFd, start: u64) -> io::Result<usize> {
+        self.place.check(file)?;
+        Ok(read_batch(file, start, &mut self.buf)?)
+    }
+}
+
+impl Fiemap {
+    pub fn new(place: Place) -> Self {
+        Self(Source::new(place))
     }
 }
 
@@ -194,10 +209,10 @@ impl Mapper for Fiemap {
         let mut seen = ExtentCounts::default();
         let mut start = 0;
         loop {
-            let got = read_batch(file, start, &mut self.buf)?;
+            let got = self.0.read(file, start)?;
             for n in 0..got {
-                let raw = raw_at(&self.buf, n);
-                take(&self.place, raw, out, &mut seen);
+                let raw = raw_at(&self.0.buf, n);
+                take(&self.0.place, raw, out, &mut seen);
                 start = raw.logical.saturating_add(raw.length);
                 if raw.flags & flag::LAST != 0 || raw.length == 0 {
                     return Ok(seen);
@@ -211,17 +226,11 @@ impl Mapper for Fiemap {
 }
 
 /// Extents that are written, aligned, and nobody else's: what is discarded is gone.
-pub struct Solid {
-    place: Place,
-    buf: Box<[u8]>,
-}
+pub struct Solid(Source);
 
 impl Solid {
     pub fn new(place: Place) -> Self {
-        Self {
-            place,
-            buf: vec![0; HEADER + BATCH * EXTENT].into(),
-        }
+        Self(Source::new(place))
     }
 
     /// Gives the extents that have bytes of `range`, by offset.
@@ -233,11 +242,11 @@ impl Solid {
     ) -> io::Result<()> {
         let mut start = range.start;
         while start < range.end {
-            let got = read_batch(file, start, &mut self.buf)?;
+            let got = self.0.read(file, start)?;
             for n in 0..got {
-                let raw = raw_at(&self.buf, n);
+                let raw = raw_at(&self.0.buf, n);
                 if let Some(whole) = solid(raw) {
-                    self.place.map(whole, &mut *emit);
+                    self.0.place.map(whole, &mut *emit);
                 }
                 start = raw.logical.saturating_add(raw.length);
                 if raw.flags & flag::LAST != 0 || raw.length == 0 {
@@ -278,6 +287,8 @@ pub fn is_unsupported(e: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kernel::devno::DevNo;
+    use std::fs::File;
     use std::io::{Seek, SeekFrom, Write};
 
     fn raw(logical: u64, physical: u64, length: u64, flags: u32) -> Raw {
@@ -289,10 +300,16 @@ mod tests {
         }
     }
 
+    /// Of a file system whose device is the target.
+    fn place_of(f: &File) -> Place {
+        let dev = DevNo::from_stat(rustix::fs::fstat(f).unwrap().st_dev);
+        Place::whole(dev, u64::MAX >> 9)
+    }
+
     fn taken(raws: &[Raw]) -> (Vec<Extent>, ExtentCounts) {
         let (mut out, mut seen) = (Vec::new(), ExtentCounts::default());
         for &r in raws {
-            take(&Place::whole(1 << 40), r, &mut out, &mut seen);
+            take(&Place::whole(DevNo::new(8, 0), 1 << 40), r, &mut out, &mut seen);
         }
         (out, seen)
     }
@@ -373,6 +390,25 @@ mod tests {
         assert_eq!(solid(raw(4096, 1 << 20, 100, 0)), None);
     }
 
+    /// Its extents would be taken for sectors of the target.
+    #[test]
+    fn a_file_of_another_file_system_is_refused() {
+        let own = tempfile::tempfile().unwrap();
+        let other = File::open("/proc/version").unwrap();
+        for (place, file) in [(place_of(&own), &other), (place_of(&other), &own)] {
+            let wanted = format!(
+                "it is on the device {}, not on {}",
+                place_of(file).dev(),
+                place.dev()
+            );
+            let said = Fiemap::new(place.clone()).map(file, &mut Vec::new());
+            assert_eq!(said.unwrap_err().to_string(), wanted);
+            let mut nothing = |e| panic!("{e:?}");
+            let said = Solid::new(place).map(file, 0..4096, &mut nothing);
+            assert_eq!(said.unwrap_err().to_string(), wanted);
+        }
+    }
+
     #[test]
     fn a_real_file_is_paged() {
         let mut f = tempfile::tempfile().unwrap();
@@ -390,7 +426,7 @@ mod tests {
             f.write_all(&[1; 4096]).unwrap();
         }
         f.sync_all().unwrap();
-        let mut map = Fiemap::new(Place::whole(u64::MAX >> 9));
+        let mut map = Fiemap::new(place_of(&f));
         let mut out = Vec::new();
         let seen = map.map(&f, &mut out).unwrap();
         if seen.pending() || seen.encoded > 0 {

@@ -4,13 +4,20 @@
 //! FIEMAP counts from the start of the device that the file system is on.
 //! That may be the dsm device, a partition of it, or a dm-linear device (an
 //! LVM volume) on it, also one on another.
+//!
+//! Who may rename something on the way to a path can have it lead elsewhere between two
+//! lookups.  So nothing here looks up a path twice: what is asked about has been opened,
+//! and a place holds for files of its own file system only.
 
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure, Context, Result};
+use rustix::fs::{Mode, OFlags};
 
+use crate::walk::Root;
 use kernel::devno::DevNo;
 use kernel::dm::{Dm, Id, Line};
 use kernel::stack::{self, Below};
@@ -28,20 +35,16 @@ struct Segment {
 
 /// The segments of a device that lie on the target, ordered by `from`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    segments: Vec<Segment>,
-}
+struct Segments(Vec<Segment>);
 
-impl Place {
+impl Segments {
     /// The target itself.
-    pub fn whole(sectors: u64) -> Self {
-        Self {
-            segments: vec![Segment {
-                from: 0,
-                to: 0,
-                length: sectors,
-            }],
-        }
+    fn whole(sectors: u64) -> Self {
+        Self(vec![Segment {
+            from: 0,
+            to: 0,
+            length: sectors,
+        }])
     }
 
     /// The part of this device from `start` on, as a device of its own.
@@ -54,27 +57,25 @@ impl Place {
                 length: e.length,
             });
         });
-        Self { segments }
+        Self(segments)
     }
 
     fn shifted(self, by: u64) -> impl Iterator<Item = Segment> {
-        self.segments.into_iter().map(move |s| Segment {
+        self.0.into_iter().map(move |s| Segment {
             from: s.from + by,
             ..s
         })
     }
 
     fn sectors(&self) -> u64 {
-        self.segments.iter().map(|s| s.length).sum()
+        self.0.iter().map(|s| s.length).sum()
     }
 
-    /// Gives the parts of `e`, whose start counts from the file system's
-    /// device, as extents of the target.  Returns the sectors that lie on it.
-    pub fn map(&self, e: Extent, mut emit: impl FnMut(Extent)) -> u64 {
+    fn map(&self, e: Extent, mut emit: impl FnMut(Extent)) -> u64 {
         let end = e.start.saturating_add(e.length);
-        let first = self.segments.partition_point(|s| s.from + s.length <= e.start);
+        let first = self.0.partition_point(|s| s.from + s.length <= e.start);
         let mut placed = 0;
-        for s in self.segments[first..].iter().take_while(|s| s.from < end) {
+        for s in self.0[first..].iter().take_while(|s| s.from < end) {
             let from = e.start.max(s.from);
             let to = end.min(s.from + s.length);
             emit(Extent::new(
@@ -88,6 +89,50 @@ impl Place {
     }
 }
 
+/// Where the file system of a device lies on the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    dev: DevNo,
+    segments: Segments,
+}
+
+impl Place {
+    /// Of a file system on `dev`, which is the target.
+    pub fn whole(dev: DevNo, sectors: u64) -> Self {
+        Self {
+            dev,
+            segments: Segments::whole(sectors),
+        }
+    }
+
+    /// The file system's device.
+    pub fn dev(&self) -> DevNo {
+        self.dev
+    }
+
+    /// Refuses what is on another file system: its extents are none of this device's.
+    pub(crate) fn check(&self, opened: impl AsFd) -> io::Result<()> {
+        let dev = device(opened)?;
+        if dev == self.dev {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "it is on the device {dev}, not on {}",
+            self.dev
+        )))
+    }
+
+    /// Gives the parts of `e`, whose start counts from the file system's
+    /// device, as extents of the target.  Returns the sectors that lie on it.
+    pub(crate) fn map(&self, e: Extent, emit: impl FnMut(Extent)) -> u64 {
+        self.segments.map(e, emit)
+    }
+}
+
+fn device(opened: impl AsFd) -> io::Result<DevNo> {
+    Ok(DevNo::from_stat(rustix::fs::fstat(opened)?.st_dev))
+}
+
 /// How the tables of device-mapper devices are read.
 type Tables<'a> = &'a dyn Fn(DevNo) -> Result<Vec<Line>>;
 
@@ -99,9 +144,9 @@ fn locate(
     dsm: DevNo,
     sectors: u64,
     depth: u32,
-) -> Result<Option<Place>> {
+) -> Result<Option<Segments>> {
     if dev == dsm {
-        return Ok(Some(Place::whole(sectors)));
+        return Ok(Some(Segments::whole(sectors)));
     }
     stack::check_depth(dev, depth)?;
     let below = |d| locate(sysfs, tables, d, dsm, sectors, depth + 1);
@@ -117,7 +162,7 @@ fn locate(
     if !sysfs.is_dm(dev) {
         return Ok(None);
     }
-    let mut place = Place { segments: Vec::new() };
+    let mut segments = Vec::new();
     for line in tables(dev)? {
         if line.target != "linear" {
             return Ok(None);
@@ -126,12 +171,36 @@ fn locate(
             .linear()
             .with_context(|| format!("the device {dev} has an unexpected table: {}", line.params))?;
         if let Some(p) = below(on)? {
-            place
-                .segments
-                .extend(p.slice(start, line.length).shifted(line.start));
+            segments.extend(p.slice(start, line.length).shifted(line.start));
         }
     }
-    Ok((!place.segments.is_empty()).then_some(place))
+    Ok((!segments.is_empty()).then_some(Segments(segments)))
+}
+
+/// All of `dev`, or why not.
+fn locate_whole(
+    sysfs: &Sysfs,
+    tables: Tables<'_>,
+    dev: DevNo,
+    name: &str,
+    dsm: DevNo,
+    sectors: u64,
+) -> Result<Place> {
+    let Some(segments) = locate(sysfs, tables, dev, dsm, sectors, 0)? else {
+        bail!(
+            "it is on {} ({dev}), not on the dsm device {name} ({dsm}) nor on a partition or linear volume of it",
+            sysfs.name(dev)
+        );
+    };
+    let size = sysfs
+        .number::<u64>(dev, "size")
+        .with_context(|| format!("cannot read the size of its device {}", sysfs.name(dev)))?;
+    ensure!(
+        segments.sectors() >= size,
+        "only a part of its device {} lies on the dsm device {name}",
+        sysfs.name(dev)
+    );
+    Ok(Place { dev, segments })
 }
 
 /// Names for the file systems whose extents say nothing about places.
@@ -157,56 +226,104 @@ fn moves_data(magic: u64) -> bool {
 /// What was found out about a directory or file.
 pub struct Found {
     pub place: Place,
-    pub dev: DevNo,
     /// A warning about something that works badly.
     pub warning: Option<String>,
 }
 
-/// Checks that the file system of `path` lies on the dsm device `name`, and
-/// where.
-pub fn find(path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> {
-    let file = File::open(path).with_context(|| format!("{}: cannot open it", path.display()))?;
-    find_opened(&file, path, name, dsm, sectors)
-}
-
-/// The same of what was opened, whatever has that path now.
-pub fn find_opened(opened: impl AsFd, path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> {
+/// Checks that the file system of what was opened lies on the dsm device `name`, and
+/// where.  `path` is only for messages: it may lead elsewhere by now.
+pub fn find(opened: impl AsFd, path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> {
     let shown = path.display();
     let cannot = || format!("{shown}: cannot determine its file system");
     let magic = rustix::fs::fstatfs(&opened).with_context(cannot)?.f_type as u64;
     if let Some(fs) = refused_type(magic) {
         bail!("{shown}: it is on {fs}, whose extents are not locations on a device; XFS or ext4 is needed");
     }
-    let dev = DevNo::from_stat(rustix::fs::fstat(&opened).with_context(cannot)?.st_dev);
+    let dev = device(&opened).with_context(cannot)?;
     let sysfs = Sysfs::default();
     ensure!(
         sysfs.exists(dev),
         "{shown}: its file system is not on one block device; XFS or ext4 is needed"
     );
     let tables = |d: DevNo| -> Result<Vec<Line>> { Ok(Dm::open()?.table(Id::Dev(d))?.1) };
-    let place = locate(&sysfs, &tables, dev, dsm, sectors, 0)?;
-    let Some(place) = place else {
-        bail!(
-            "{shown}: it is on {} ({dev}), not on the dsm device {name} ({dsm}) nor on a partition or linear volume of it",
-            sysfs.name(dev)
-        );
-    };
-    let size = sysfs.number::<u64>(dev, "size").unwrap_or(0);
-    ensure!(
-        place.sectors() >= size,
-        "{shown}: only a part of its device {} lies on the dsm device {name}",
-        sysfs.name(dev)
-    );
+    let place = locate_whole(&sysfs, &tables, dev, name, dsm, sectors);
+    let place = place.with_context(|| shown.to_string())?;
     let warning = moves_data(magic).then(|| {
         format!("{shown}: f2fs moves data when it is written, and the table lags behind; use XFS or ext4")
     });
-    Ok(Found { place, dev, warning })
+    Ok(Found { place, warning })
+}
+
+/// The same of a data directory, if it is still the one that it was.
+pub fn of_root(root: &Root, name: &str, dsm: DevNo, sectors: u64) -> Result<Found> {
+    let shown = root.path().display();
+    let handle = root
+        .handle()
+        .with_context(|| format!("{shown}: cannot open it"))?
+        .with_context(|| format!("{shown}: it was unmounted, moved or removed"))?;
+    find(handle, root.path(), name, dsm, sectors)
+}
+
+/// A directory that somebody named, of a file system that lies on a dsm device: what is
+/// made in it is there, whatever its path leads to by then.
+pub struct Directory {
+    handle: OwnedFd,
+    path: PathBuf,
+    place: Place,
+}
+
+impl Directory {
+    /// The path may lead through links, since it comes from the administrator.
+    pub fn open(path: &Path, name: &str, dsm: DevNo, sectors: u64) -> Result<Self> {
+        Self::of(path, |handle| Ok(find(handle, path, name, dsm, sectors)?.place))
+    }
+
+    fn of(path: &Path, place: impl FnOnce(&OwnedFd) -> Result<Place>) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty())
+            .with_context(|| format!("{}: cannot open it", path.display()))?;
+        Ok(Self {
+            place: place(&handle)?,
+            handle,
+            path: path.to_owned(),
+        })
+    }
+
+    /// For messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Bytes that are free in its file system.
+    pub fn free(&self) -> Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.handle)
+            .with_context(|| format!("{}: cannot stat it", self.path.display()))?;
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+
+    /// A file without a name, for direct I/O.
+    pub fn unnamed(&self) -> Result<File> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::openat(&self.handle, ".", flags, Mode::RUSR | Mode::WUSR).with_context(|| {
+                format!(
+                    "{}: cannot create a temporary file (O_TMPFILE)",
+                    self.path.display()
+                )
+            })?;
+        Ok(File::from(file))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use model::sysfs::Tree;
+    use std::os::fd::AsRawFd;
 
     fn dev(s: &str) -> DevNo {
         s.parse().unwrap()
@@ -221,7 +338,7 @@ mod tests {
         }
     }
 
-    fn mapped(p: &Place, e: Extent) -> Vec<Extent> {
+    fn mapped(p: &Segments, e: Extent) -> Vec<Extent> {
         let mut out = Vec::new();
         p.map(e, |e| out.push(e));
         out
@@ -301,5 +418,80 @@ mod tests {
             .unwrap();
         assert_eq!(p.sectors(), 100);
         assert_eq!(p.map(Extent::new(0, 90, 20), |_| {}), 10);
+        // What it has for the other part is not the target's.
+        let said = |size: &str| {
+            t.set("253:1", "size", size);
+            let place = locate_whole(&t.sysfs(), &tables, dev("253:1"), "d", dev("253:0"), 1000);
+            place.map_err(|e| e.to_string())
+        };
+        let part = "only a part of its device dm-1 lies on the dsm device d";
+        assert_eq!(said("200").unwrap_err(), part);
+        assert_eq!(said("101").unwrap_err(), part);
+        assert_eq!(said("?").unwrap_err(), "cannot read the size of its device dm-1");
+        let place = said("100").unwrap();
+        assert_eq!((place.dev(), place.segments), (dev("253:1"), p));
+        let elsewhere = locate_whole(&t.sysfs(), &tables, dev("8:0"), "d", dev("253:0"), 1000);
+        assert_eq!(
+            elsewhere.unwrap_err().to_string(),
+            "it is on sda (8:0), not on the dsm device d (253:0) nor on a partition or linear volume of it"
+        );
+    }
+
+    /// The path of a directory leads elsewhere from the moment on at which it has been opened.
+    #[test]
+    fn a_directory_is_the_one_that_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let [named, moved] = ["named", "moved"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&named).unwrap();
+        let own = device(File::open(&named).unwrap()).unwrap();
+        let directory = Directory::of(&named, |handle| {
+            std::fs::rename(&named, &moved)?;
+            std::os::unix::fs::symlink("/proc", &named)?;
+            Ok(Place::whole(device(handle)?, 1000))
+        });
+        let directory = directory.unwrap();
+        assert_ne!(device(File::open(&named).unwrap()).unwrap(), own);
+        assert_eq!(directory.place().dev(), own);
+        let file = directory.unnamed().unwrap();
+        assert_eq!(device(&file).unwrap(), own);
+        directory.place().check(&file).unwrap();
+        let name = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        assert!(name.starts_with(&moved), "{}", name.display());
+        assert!(directory.free().unwrap() > 0, "in /proc there is none");
+    }
+
+    #[test]
+    fn what_is_no_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for (path, why) in [
+            (file, "Not a directory"),
+            (dir.path().join("none"), "No such file"),
+        ] {
+            let said = Directory::open(&path, "d", dev("253:0"), 1000);
+            let said = format!("{:#}", said.map(drop).unwrap_err());
+            let wanted = format!("{}: cannot open it: {why}", path.display());
+            assert!(said.starts_with(&wanted), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_data_directory_that_was_exchanged_has_no_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = dir.path().join("db");
+        std::fs::create_dir(&named).unwrap();
+        let root = Root::open(&named).unwrap();
+        let said = || {
+            of_root(&root, "d", DevNo::new(0, 0), 1)
+                .map(drop)
+                .unwrap_err()
+                .to_string()
+        };
+        let gone = format!("{}: it was unmounted, moved or removed", named.display());
+        assert_ne!(said(), gone);
+        std::fs::rename(&named, dir.path().join("moved")).unwrap();
+        std::fs::create_dir(&named).unwrap();
+        assert_eq!(said(), gone);
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn free(a: &Free, out: Output) -> Result<()> {
 
 /// How much of the file system is in use, as `df` has it.
 fn full(root: &Root) -> Option<f64> {
-    let s = rustix::fs::statvfs(root.path()).ok()?;
+    let s = rustix::fs::fstatvfs(root.handle().ok()??).ok()?;
     let used = s.f_blocks.checked_sub(s.f_bfree)?;
     let all = used + s.f_bavail;
     (all > 0).then(|| used as f64 / all as f64)

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::refused;
 use dbpath::fiemap::{self, ExtentCounts, Fiemap, Mapper};
 use dbpath::ident;
-use dbpath::place;
+use dbpath::place::{self, Found};
 use dbpath::walk::{open_file, Collector, FoundFile, Root};
 use dsmctl::cli::{Boundary, Load, Output};
 use kernel::class::Class;
@@ -139,12 +139,11 @@ fn print_commit(name: &str, c: &Commit, seen: Option<&ExtentCounts>, out: Output
     })
 }
 
-fn fiemap_for(device: &Device, path: &Path) -> Result<Fiemap> {
-    let found = place::find(path, &device.name, device.devno, device.sectors)?;
+fn fiemap_for(found: Found) -> Fiemap {
     if let Some(warning) = found.warning {
         eprintln!("dsmctl: note: {warning}");
     }
-    Ok(Fiemap::new(found.place))
+    Fiemap::new(found.place)
 }
 
 fn unreadable(path: &Path, e: &std::io::Error) -> anyhow::Error {
@@ -179,7 +178,13 @@ fn read_files(
         );
         let map = match maps.entry(meta.dev()) {
             std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
-            std::collections::hash_map::Entry::Vacant(e) => e.insert(fiemap_for(device, path)?),
+            std::collections::hash_map::Entry::Vacant(e) => e.insert(fiemap_for(place::find(
+                &file,
+                path,
+                &device.name,
+                device.devno,
+                device.sectors,
+            )?)),
         };
         let mut extents = Vec::new();
         loaded.seen += map.map(&file, &mut extents).map_err(|e| unreadable(path, &e))?;
@@ -201,10 +206,13 @@ fn read_files(
     Ok(loaded)
 }
 
+pub(crate) fn open_root(dir: &Path) -> Result<Root> {
+    Root::open(dir).with_context(|| format!("{}: cannot open it", dir.display()))
+}
+
 /// The files below a directory, each once, and the directory itself.
-pub(crate) fn walk(dir: &Path) -> Result<(Vec<(PathBuf, FoundFile)>, OwnedFd)> {
-    let shown = dir.display();
-    let root = Root::open(dir).with_context(|| format!("{shown}: cannot open it"))?;
+pub(crate) fn walk(root: &Root) -> Result<(Vec<(PathBuf, FoundFile)>, OwnedFd)> {
+    let shown = root.path().display();
     let handle = || -> Result<OwnedFd> { root.handle()?.with_context(|| format!("{shown}: it is gone")) };
     let mut found = Collector {
         files: Vec::new(),
@@ -222,8 +230,9 @@ pub(crate) fn walk(dir: &Path) -> Result<(Vec<(PathBuf, FoundFile)>, OwnedFd)> {
 }
 
 fn read_dbpath(device: &Device, dbpath: &Path, boundaries: &Boundaries) -> Result<Loaded> {
-    let mut map = fiemap_for(device, dbpath)?;
-    let (files, root) = walk(dbpath)?;
+    let root = open_root(dbpath)?;
+    let mut map = fiemap_for(place::of_root(&root, &device.name, device.devno, device.sectors)?);
+    let (files, root) = walk(&root)?;
     let mut loaded = Loaded::default();
     for (path, found) in files {
         // Removed meanwhile.

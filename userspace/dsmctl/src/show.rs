@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{json, Value};
 
-use crate::load::walk;
+use crate::load::{open_root, walk};
 use crate::refused;
 use agent::control::{self, FileInfo, Request};
 use drive::below;
@@ -74,7 +74,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
 /// From a directory, else from dsmd; without both there are ids only.
 pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
     if let Some(dir) = dbpath {
-        let (files, _) = walk(dir)?;
+        let (files, _) = walk(&open_root(dir)?)?;
         let named = |(path, f): (std::path::PathBuf, dbpath::walk::FoundFile)| {
             (f.ino, path.to_string_lossy().into_owned())
         };

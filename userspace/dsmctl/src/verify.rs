@@ -8,10 +8,9 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{bail, ensure, Context, Result};
-use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use crate::guest::Guest;
@@ -19,12 +18,11 @@ use crate::refused;
 use base::aligned::Aligned;
 use base::wake::Signals;
 use dbpath::fiemap::{Fiemap, Mapper};
-use dbpath::place;
+use dbpath::place::Directory;
 use drive::nvme::Namespace;
 use dsmctl::cli::{Output, Verify};
 use kernel::class::Class;
 use kernel::device::{Device, Target};
-use kernel::devno::DevNo;
 use kernel::dm::Dm;
 use kernel::mounts;
 use kernel::reply::{Region, Side, Status};
@@ -285,14 +283,11 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn make(dir: &Path, n: usize, map: &mut Fiemap, data: &[u8]) -> Result<Self> {
-        let shown = dir.display();
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
-            .with_context(|| format!("{shown}: cannot create a temporary file (O_TMPFILE)"))?;
+    fn make(dir: &Directory, n: usize, map: &mut Fiemap, data: &[u8]) -> Result<Self> {
+        let shown = dir.path().display();
         let mut scratch = Self {
             probe: &PROBES[n],
-            file: File::from(fd),
+            file: dir.unnamed()?,
             id: 0,
             extents: Vec::new(),
             writes: WRITES + n as u64,
@@ -382,9 +377,8 @@ fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Co
         v.reason = unstamped(&status, below);
         return Ok(v);
     }
-    let dir = directory(&a.name, a.dir.as_deref(), device.devno)?;
-    let found = place::find(&dir, &device.name, device.devno, device.sectors)?;
-    let mut map = Fiemap::new(found.place);
+    let dir = directory(device, a.dir.as_deref())?;
+    let mut map = Fiemap::new(dir.place().clone());
     let mut data = Aligned::zeroed(WRITE);
     data.fill(0xd5);
     let mut files = Vec::new();
@@ -405,13 +399,15 @@ fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Co
 }
 
 /// The one that was named, or where the device is mounted.
-pub(crate) fn directory(name: &str, dir: Option<&Path>, dev: DevNo) -> Result<PathBuf> {
-    match dir {
-        Some(dir) => Ok(dir.to_owned()),
-        None => mounts::point_of(dev).with_context(|| {
+pub(crate) fn directory(device: &Device, dir: Option<&Path>) -> Result<Directory> {
+    let name = &device.name;
+    let path = match dir {
+        Some(dir) => dir.to_owned(),
+        None => mounts::point_of(device.devno).with_context(|| {
             format!("{name}: no file system is mounted from it directly; name a directory with --dir")
-        }),
-    }
+        })?,
+    };
+    Directory::open(&path, name, device.devno, device.sectors)
 }
 
 fn row(device: &Device, counters: &Counters, scratch: &Scratch, data: &[u8]) -> Result<Row> {

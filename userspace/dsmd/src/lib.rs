@@ -9,7 +9,6 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread;
@@ -25,6 +24,7 @@ use base::pulse::{Pulse, Pulses};
 use base::wake::Signals;
 use dbpath::fiemap::{Fiemap, Mapper};
 use dbpath::place;
+use dbpath::walk::Root;
 use drive::below::{self, Affords};
 use drive::media::{self, Media};
 use kernel::device::{Device, Target};
@@ -43,9 +43,9 @@ pub trait Machine: Send + Sync + 'static {
 
     fn open(&self, device: &str) -> Result<Self::Target>;
     /// Where the files of a directory lie on a device.
-    fn mapper(&self, dbpath: &Path, target: &Self::Target) -> Result<Self::Mapper>;
+    fn mapper(&self, root: &Root, target: &Self::Target) -> Result<Self::Mapper>;
     /// Begins to discard what the checkpoints of a database free.
-    fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link>;
+    fn discards(&self, root: &Root, device: &str, pulse: Pulse) -> Result<discard::Link>;
     /// What the kernel says of a device.
     fn look(&self, device: &str) -> Result<Look>;
     /// The streams that the drive below a device affords.
@@ -65,17 +65,17 @@ impl Machine for Local {
         Device::open(device)
     }
 
-    fn mapper(&self, dbpath: &Path, target: &Device) -> Result<Fiemap> {
-        let found = place::find(dbpath, &target.name, target.devno, target.sectors)?;
+    fn mapper(&self, root: &Root, target: &Device) -> Result<Fiemap> {
+        let found = place::of_root(root, &target.name, target.devno, target.sectors)?;
         if let Some(warning) = &found.warning {
             log!(Warn, warning);
         }
         Ok(Fiemap::new(found.place))
     }
 
-    fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<discard::Link> {
+    fn discards(&self, root: &Root, device: &str, pulse: Pulse) -> Result<discard::Link> {
         let target = Device::open(device)?;
-        let disk = discard::Disk::new(dbpath, device, target.devno, target.sectors, pulse.clone())?;
+        let disk = discard::Disk::new(root.clone(), device, target.devno, target.sectors, pulse.clone());
         discard::Link::start(&target.name.clone(), target, disk, pulse)
     }
 

@@ -123,7 +123,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let (rules_files, rules) = RulesFiles::open(&d.rules)?;
     let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
     check_dbpath(&root, !d.auto && rules.objects().is_empty())?;
-    let mapper = machine.mapper(&d.dbpath, &target)?;
+    let mapper = machine.mapper(&root, &target)?;
     let waker = Waker::new()?;
     let wake = waker.clone();
     let server = Server::start(&s.run_dir, &d.device, move || wake.wake())?;
@@ -169,7 +169,10 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let wake = waker.clone();
     let link = (!d.auto).then(|| Link::start(&s.mongo_dir, &d.device, move || wake.wake()));
     let link = link.transpose()?;
-    let discard = d.discard.then(|| discards(machine, s, others)).transpose()?;
+    let discard = d
+        .discard
+        .then(|| discards(machine, s, agent.root(), others))
+        .transpose()?;
     Ok(Prepared {
         agent,
         watch,
@@ -214,7 +217,7 @@ fn tell_streams(device: &str, status: &Status, affords: Result<Affords>) {
 }
 
 /// Discards are for MongoDB's own files.
-fn discards<M: Machine>(machine: &M, s: &Served, others: bool) -> Result<discard::Link> {
+fn discards<M: Machine>(machine: &M, s: &Served, root: &Root, others: bool) -> Result<discard::Link> {
     let d = &s.database;
     if d.auto {
         return Ok(discard::Link::off("automatic mode does not know MongoDB's files"));
@@ -224,7 +227,7 @@ fn discards<M: Machine>(machine: &M, s: &Served, others: bool) -> Result<discard
             "the rules are about other engines than MongoDB",
         ));
     }
-    machine.discards(&d.dbpath, &d.device, s.pulses.discard.clone())
+    machine.discards(root, &d.device, s.pulses.discard.clone())
 }
 
 fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {

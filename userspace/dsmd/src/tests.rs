@@ -5,7 +5,7 @@
 use std::fs;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -173,11 +173,11 @@ impl Machine for Bench {
         }
     }
 
-    fn mapper(&self, _: &Path, _: &Kernel) -> Result<Places> {
+    fn mapper(&self, _: &Root, _: &Kernel) -> Result<Places> {
         Ok(Places)
     }
 
-    fn discards(&self, _: &Path, device: &str, pulse: Pulse) -> Result<discard::Link> {
+    fn discards(&self, _: &Root, device: &str, pulse: Pulse) -> Result<discard::Link> {
         let look = self.look.lock().unwrap().take();
         discard::Link::start(device, self.open(device)?, Odd(look), pulse)
     }

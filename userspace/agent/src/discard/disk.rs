@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::Context;
 use rustix::fd::OwnedFd;
 
 use super::link::Machine;
@@ -22,6 +21,7 @@ use drive::diskstat::DiskStat;
 use kernel::devno::DevNo;
 use kernel::mounts;
 use kernel::sysfs::Sysfs;
+use kernel::table::Extent;
 
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
 /// What a restart would begin with, while a backup is running.
@@ -45,15 +45,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    pub fn new(
-        dbpath: &Path,
-        device: &str,
-        devno: DevNo,
-        sectors: u64,
-        pulse: Pulse,
-    ) -> anyhow::Result<Self> {
-        Ok(Self {
-            root: Root::open(dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()))?,
+    pub fn new(root: Root, device: &str, devno: DevNo, sectors: u64, pulse: Pulse) -> Self {
+        Self {
+            root,
             device: device.to_owned(),
             devno,
             sectors,
@@ -63,7 +57,7 @@ impl Disk {
             reader: avail::Reader::default(),
             owner: None,
             pulse,
-        })
+        }
     }
 
     fn handle(&self) -> Result<OwnedFd, String> {
@@ -102,14 +96,9 @@ impl Machine for Disk {
 impl Database for Disk {
     fn preconditions(&mut self) -> Result<String, String> {
         self.solid = None;
-        // The path may lead elsewhere by now.
-        let handle = self.handle()?;
-        let found = place::find_opened(&handle, self.root.path(), &self.device, self.devno, self.sectors);
+        let found = place::of_root(&self.root, &self.device, self.devno, self.sectors);
         let found = found.map_err(|e| format!("{e:#}"))?;
-        let dev = DevNo::from_stat(self.root.device());
-        if found.dev != dev {
-            return Err(format!("the data directory is on {}, not on {dev}", found.dev));
-        }
+        let dev = found.place.dev();
         let mounts = mounts::all().map_err(|e| format!("cannot read the mounts: {e}"))?;
         let mount = preconditions::mount(&mounts, dev)?;
         if preconditions::is_ext4(&mounts, dev) {
@@ -130,7 +119,7 @@ impl Database for Disk {
     }
 
     fn owner(&mut self) -> Result<Option<Owner>, String> {
-        let owner = owner::of(&self.root, &self.handle()?);
+        let owner = owner::of(&self.handle()?);
         if owner.as_ref().ok() != Some(&self.owner) {
             self.reader.forget();
             self.owner = owner.as_ref().ok().copied().flatten();
@@ -199,24 +188,27 @@ fn places(
         return Ok(());
     };
     let mut left = ranges;
-    solid.map(file, first.start..last.end, &mut |e| {
-        let extent = e.offset * SECTOR..(e.offset + e.length) * SECTOR;
-        while let [range, rest @ ..] = left {
-            let from = range.start.max(extent.start);
-            let to = range.end.min(extent.end);
-            if from < to {
-                let at = SectorRange {
-                    start: e.start + (from - extent.start) / SECTOR,
-                    length: (to - from) / SECTOR,
-                };
-                emit(from, at);
-            }
-            if range.end > extent.end {
-                break;
-            }
-            left = rest;
+    solid.map(file, first.start..last.end, &mut |e| cut(e, &mut left, emit))
+}
+
+/// Gives the parts of ranges that lie in an extent, and takes away the ranges that end there.
+fn cut(e: Extent, left: &mut &[Range<u64>], emit: &mut dyn FnMut(u64, SectorRange)) {
+    let extent = e.offset * SECTOR..(e.offset + e.length) * SECTOR;
+    while let [range, rest @ ..] = *left {
+        let from = range.start.max(extent.start);
+        let to = range.end.min(extent.end);
+        if from < to {
+            let at = SectorRange {
+                start: e.start + (from - extent.start) / SECTOR,
+                length: (to - from) / SECTOR,
+            };
+            emit(from, at);
         }
-    })
+        if range.end > extent.end {
+            break;
+        }
+        *left = rest;
+    }
 }
 
 #[cfg(test)]
@@ -228,10 +220,21 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::path::PathBuf;
 
+    fn disk_of(dir: &Path) -> Disk {
+        let root = Root::open(dir).unwrap();
+        Disk::new(root, "d", DevNo::from_stat(0), 1, Pulse::default())
+    }
+
+    /// Whose file system's device is the target.
+    fn solid(opened: &File) -> Solid {
+        let dev = DevNo::from_stat(opened.metadata().unwrap().dev());
+        Solid::new(Place::whole(dev, u64::MAX >> 9))
+    }
+
     #[test]
     fn a_backup_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut disk = disk_of(dir.path());
         disk.sync_dbpath().unwrap();
         std::fs::write(dir.path().join(BACKUP), "x").unwrap();
         let said = disk.sync_dbpath().unwrap_err();
@@ -244,7 +247,7 @@ mod tests {
     /// Of a directory that cannot be synced.
     #[test]
     fn without_a_sync_nothing_is_durable() {
-        let mut disk = Disk::new(Path::new("/proc"), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut disk = disk_of(Path::new("/proc"));
         let said = disk.sync_dbpath().unwrap_err();
         assert!(said.starts_with("cannot sync the data directory: "), "{said}");
     }
@@ -263,7 +266,7 @@ mod tests {
             std::thread::yield_now();
         }
         let dir = tempfile::tempdir().unwrap();
-        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut disk = disk_of(dir.path());
         disk.owner = Some(Owner {
             pid: process.id() as i32,
             start: 1,
@@ -281,7 +284,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::copy(made.join("WiredTiger.wt"), dir.path().join("WiredTiger.wt")).unwrap();
         let turtle = std::fs::read_to_string(made.join(turtle::NAME)).unwrap();
-        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut disk = disk_of(dir.path());
         let mut read = |version: &str| {
             let text = turtle.replace("major=11,minor=3,patch=1", version);
             std::fs::write(dir.path().join(turtle::NAME), text).unwrap();
@@ -307,7 +310,7 @@ mod tests {
         std::fs::copy(made.join(turtle::NAME), dir.path().join(turtle::NAME)).unwrap();
         let mut bytes = std::fs::read(made.join("WiredTiger.wt")).unwrap();
         std::fs::write(&metadata, &bytes).unwrap();
-        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut disk = disk_of(dir.path());
         disk.owner = Some(Owner {
             pid: 1,
             start: 1,
@@ -328,6 +331,53 @@ mod tests {
         assert_eq!(refused.kind, avail::Kind::Damaged);
     }
 
+    /// Ranges of a file, in extents that the file system gives from their beginnings on.
+    #[test]
+    fn ranges_are_cut_out_of_extents() {
+        let page = |n: u64| n * 4096;
+        let extents = [
+            Extent::new(0, 1000, 8 * 8),
+            // A hole of 2 pages, and elsewhere
+            Extent::new(10 * 8, 5000, 4 * 8),
+            Extent::new(14 * 8, 200, 8),
+        ];
+        let cut = |ranges: &[Range<u64>]| {
+            let (mut left, mut found) = (ranges, Vec::new());
+            for e in extents {
+                super::cut(e, &mut left, &mut |offset, s| {
+                    found.push((offset / 4096, s.start, s.length));
+                });
+            }
+            found
+        };
+        // Two and three of one extent, that begin behind its first page
+        assert_eq!(
+            cut(&[
+                page(2)..page(3),
+                page(5)..page(7),
+                page(11)..page(12),
+                page(13)..page(14)
+            ]),
+            [(2, 1016, 8), (5, 1040, 16), (11, 5008, 8), (13, 5024, 8)]
+        );
+        // One range over the hole and the ends of extents
+        assert_eq!(
+            cut(&[page(7)..page(15)]),
+            [(7, 1056, 8), (10, 5000, 32), (14, 200, 8)]
+        );
+        // To the end of one exactly, from the beginning of the next, and what lies nowhere
+        assert_eq!(
+            cut(&[
+                page(6)..page(8),
+                page(8)..page(10),
+                page(10)..page(11),
+                page(15)..page(16)
+            ]),
+            [(6, 1048, 16), (10, 5000, 8)]
+        );
+        assert_eq!(cut(&[]), []);
+    }
+
     /// A file of three written pieces with holes between.
     #[test]
     fn places_of_a_real_file() {
@@ -339,10 +389,10 @@ mod tests {
             f.write_all(&[1; 65536]).unwrap();
         }
         f.sync_all().unwrap();
-        let mut solid = Solid::new(Place::whole(u64::MAX >> 9));
+        let mut map = solid(&f);
         let mut places = |ranges: &[Range<u64>]| {
             let mut found = Vec::new();
-            super::places(&mut solid, &f, ranges, &mut |_, s| found.push(s)).map(|()| found)
+            super::places(&mut map, &f, ranges, &mut |_, s| found.push(s)).map(|()| found)
         };
         match places(&[0..4096]) {
             Ok(found) if !found.is_empty() => {}
@@ -363,14 +413,15 @@ mod tests {
         .unwrap();
         assert_eq!(sum(some.clone()), 8 + 8 + 8 + 8);
         assert_eq!(some[0].start, all[0].start + 8);
+        assert_eq!(some[0].length, 8);
         // A hole that was allocated, but never written.
         rustix::fs::fallocate(&f, rustix::fs::FallocateFlags::empty(), 65536, 65536).unwrap();
         f.sync_all().unwrap();
         assert_eq!(sum(places(&[0..1 << 20]).unwrap()), 128, "unwritten");
 
         // By name, only for the file that it was.
-        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
-        disk.solid = Some(Solid::new(Place::whole(u64::MAX >> 9)));
+        let mut disk = disk_of(dir.path());
+        disk.solid = Some(solid(&f));
         let uid = std::fs::metadata(&path).unwrap().uid();
         let owner = |uid| {
             Some(Owner {
@@ -420,10 +471,9 @@ mod tests {
         let [db, link] = ["db", "link"].map(|name| dir.path().join(name));
         std::fs::create_dir(&db).unwrap();
         std::os::unix::fs::symlink("/proc", &link).unwrap();
-        let mut disk = Disk::new(&db, "d", DevNo::from_stat(0), 1, Pulse::default()).unwrap();
+        let mut disk = disk_of(&db);
         let own = disk.preconditions().unwrap_err();
-        let elsewhere = place::find(Path::new("/proc"), "d", DevNo::from_stat(0), 1);
-        let elsewhere = elsewhere.map(|_| ()).unwrap_err().to_string();
+        let elsewhere = disk_of(Path::new("/proc")).preconditions().unwrap_err();
         assert!(!own.ends_with(elsewhere.trim_start_matches("/proc")), "{own}");
 
         let stop = std::sync::atomic::AtomicBool::new(false);
@@ -452,23 +502,5 @@ mod tests {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         assert_eq!(disk.preconditions().unwrap_err(), own);
-    }
-
-    /// The deterministic half: the path has led elsewhere since the directory was opened.
-    #[test]
-    fn a_path_that_was_exchanged_says_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let db = dir.path().join("db");
-        std::fs::create_dir(&db).unwrap();
-        let said = |opened: &File| {
-            let found = place::find_opened(opened, &db, "d", DevNo::from_stat(0), 1);
-            found.map(|_| ()).unwrap_err().to_string()
-        };
-        let opened = File::open(&db).unwrap();
-        let before = said(&opened);
-        std::fs::rename(&db, dir.path().join("moved")).unwrap();
-        std::os::unix::fs::symlink("/proc", &db).unwrap();
-        assert_eq!(said(&opened), before);
-        assert_ne!(said(&File::open(&db).unwrap()), before);
     }
 }

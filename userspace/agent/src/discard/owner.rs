@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::process::{fcntl_getlk, Flock, FlockOffsetType, FlockType};
 
-use dbpath::walk::{self, Root};
+use dbpath::walk;
 
 const LOCK: &str = "WiredTiger.lock";
 
@@ -27,14 +27,11 @@ pub struct Owner {
 }
 
 /// Who has the database open, or why that cannot be known.
-pub(super) fn of(root: &Root, handle: &OwnedFd) -> Result<Option<Owner>, String> {
+pub(super) fn of(handle: &OwnedFd) -> Result<Option<Owner>, String> {
     let path = Path::new(LOCK);
     let cannot =
         |e: &dyn std::fmt::Display| format!("cannot determine from {LOCK} who has the database open: {e}");
-    let Some(found) = walk::find_file(handle, path, root.device()).map_err(|e| cannot(&e))? else {
-        return Ok(None);
-    };
-    let Some((file, _)) = walk::open_file(handle, path, found.ino).map_err(|e| cannot(&e))? else {
+    let Some((file, _)) = walk::open_beneath(handle, path).map_err(|e| cannot(&e))? else {
         return Ok(None);
     };
     let asked = Flock {
@@ -84,8 +81,8 @@ mod tests {
     #[test]
     fn whose_lock_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let root = Root::open(dir.path()).unwrap();
-        let owner = || of(&root, &root.handle().unwrap().unwrap()).unwrap();
+        let handle: OwnedFd = fs::File::open(dir.path()).unwrap().into();
+        let owner = || of(&handle).unwrap();
         assert_eq!(owner(), None, "there is no such file");
         fs::write(dir.path().join(LOCK), "WiredTiger lock file\n").unwrap();
         assert_eq!(owner(), None, "nobody has locked it");

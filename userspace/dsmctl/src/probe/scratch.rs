@@ -5,17 +5,17 @@
 //! then they are the file's.  Whoever is given them later, by a file system that moves the
 //! file, writes them before it reads them: the target refuses them, or holds that write
 //! until the discard is done.  Nobody else can share them, for the file has no name.  That the
-//! places are on this device at all is what the mount must say, as for dsmd.
+//! places are on this device at all is what the mount must say, as for dsmd, and the
+//! directory is opened once: who may exchange it for another exchanges nothing by then.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::FallocateFlags;
 
 use crate::guest::Guest;
 use crate::refused;
@@ -25,7 +25,6 @@ use base::aligned::Aligned;
 use base::sizes::shown;
 use base::wake::Signals;
 use dbpath::fiemap::Solid;
-use dbpath::place;
 use drive::probe::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
 use dsmctl::cli::ProbeDiscard;
 use kernel::class::Class;
@@ -65,13 +64,6 @@ pub(super) struct Scratch<'a> {
     guest: Option<Guest<'a>>,
 }
 
-fn unnamed(dir: &Path) -> Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
-        .with_context(|| format!("{}: cannot create a temporary file (O_TMPFILE)", dir.display()))?;
-    Ok(File::from(fd))
-}
-
 impl<'a> Scratch<'a> {
     pub(super) fn make(
         device: &'a Device,
@@ -80,14 +72,12 @@ impl<'a> Scratch<'a> {
         signals: &'a Signals,
     ) -> Result<Self> {
         let (timeout, limit) = a.times();
-        let dir = directory(&device.name, a.dir.as_deref(), device.devno)?;
-        let found = place::find(&dir, &device.name, device.devno, device.sectors)?;
-        let shown_dir = dir.display();
+        let dir = directory(device, a.dir.as_deref())?;
+        let shown_dir = dir.path().display();
         let mounts = mounts::all().context("cannot read the mounts")?;
-        preconditions::mount(&mounts, found.dev)
+        preconditions::mount(&mounts, dir.place().dev())
             .map_err(|why| anyhow!("{shown_dir}: {why}; nothing was written"))?;
-        let stat = rustix::fs::statvfs(&dir).with_context(|| format!("{shown_dir}: cannot stat it"))?;
-        let free = stat.f_bavail * stat.f_frsize;
+        let free = dir.free()?;
         let needed = FILE + FILLER.min(a.filler);
         ensure!(
             free / 2 >= needed,
@@ -97,10 +87,10 @@ impl<'a> Scratch<'a> {
         );
         let mut scratch = Self {
             device,
-            file: unnamed(&dir)?,
-            filler_file: unnamed(&dir)?,
+            file: dir.unnamed()?,
+            filler_file: dir.unnamed()?,
             filler: a.filler,
-            map: Solid::new(found.place),
+            map: Solid::new(dir.place().clone()),
             extents: Vec::new(),
             start: start(&device.table_line()?),
             counts,

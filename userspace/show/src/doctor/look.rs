@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use anyhow::Context;
 use rustix::io::Errno;
 
 use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Misplaced, Published};
@@ -171,16 +172,19 @@ impl Looker<'_> {
         }
         let served = d.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
         if let Some(dbpath) = served.or_else(|| d.wanted.as_ref().map(|w| w.dbpath.clone())) {
+            let root = Root::open(&dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()));
+            if let Ok(root) = &root {
+                d.turtle_age = turtle_age(root);
+                d.large_leaves = large_leaves(root);
+            }
             d.dbpath = Some(match sectors {
-                Some((devno, sectors)) => match place::find(&dbpath, name, devno, sectors) {
+                Some((devno, sectors)) => match root.and_then(|r| place::of_root(&r, name, devno, sectors)) {
                     Ok(_) => Ok(()),
                     Err(e) if denied(&e) => Err(Misplaced::Hidden(format!("{e:#}"))),
                     Err(e) => Err(Misplaced::Wrong(format!("{e:#}"))),
                 },
                 None => Err(Misplaced::Hidden("not permitted".into())),
             });
-            d.turtle_age = turtle_age(&dbpath);
-            d.large_leaves = large_leaves(&dbpath);
         }
         d
     }
@@ -305,10 +309,9 @@ impl Looker<'_> {
 }
 
 /// `None`: it is not WiredTiger's, or may not be read.
-fn large_leaves(dbpath: &Path) -> Option<usize> {
-    let root = Root::open(dbpath).ok()?;
-    let (snapshot, lists) = avail::read(&root, &mut |f| f.leaf_page >= Some(avail::LARGE_LEAF)).ok()?;
-    let documents = avail::documents(&root, &snapshot).unwrap_or_default();
+fn large_leaves(root: &Root) -> Option<usize> {
+    let (snapshot, lists) = avail::read(root, &mut |f| f.leaf_page >= Some(avail::LARGE_LEAF)).ok()?;
+    let documents = avail::documents(root, &snapshot).unwrap_or_default();
     let known = snapshot.files.iter().zip(&lists);
     let known = known.filter_map(|(file, list)| Some((file, list.as_ref()?.as_ref().ok()?)));
     Some(
@@ -319,8 +322,8 @@ fn large_leaves(dbpath: &Path) -> Option<usize> {
 }
 
 /// How long ago the database has made its last checkpoint.
-fn turtle_age(dbpath: &Path) -> Option<Duration> {
-    let directory = Root::open(dbpath).ok()?.handle().ok()??;
+fn turtle_age(root: &Root) -> Option<Duration> {
+    let directory = root.handle().ok()??;
     let (file, _) = walk::open_beneath(&directory, Path::new(turtle::NAME)).ok()??;
     let modified = file.metadata().ok()?.modified().ok()?;
     Some(SystemTime::now().duration_since(modified).unwrap_or_default())

@@ -18,6 +18,7 @@ use dbpath::fiemap::{Fiemap, Mapper};
 use dbpath::place::Place;
 use dbpath::walk::{find_file, open_file, Root};
 use kernel::device::{Device, Target};
+use kernel::devno::DevNo;
 use kernel::table::Extent;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -181,15 +182,15 @@ fn main() -> Result<()> {
         other => bail!("there is no rule {other}"),
     };
     let device = Device::open(device)?;
+    let root = Root::open(Path::new(dbpath))?;
     let mut agent = Agent {
         rule,
-        fiemap: Fiemap::new(Place::whole(device.sectors)),
+        fiemap: Fiemap::new(Place::whole(DevNo::from_stat(root.device()), device.sectors)),
         device,
         window: 0,
         prompt: true,
         known: HashMap::new(),
     };
-    let root = Root::open(Path::new(dbpath))?;
     let mut seen = String::new();
     loop {
         let now = turtle(root.path());

@@ -18,6 +18,7 @@ use base::pulse::Pulse;
 use clap::Parser;
 use dbpath::avail::{FileEntry, Refusal, TurtleId};
 use dbpath::fiemap::Fiemap;
+use dbpath::walk::Root;
 use drive::below::Affords;
 use drive::diskstat::DiskStat;
 use drive::media::Media;
@@ -169,13 +170,13 @@ impl dsmd::Machine for Stepped {
         Local.open(device)
     }
 
-    fn mapper(&self, dbpath: &Path, target: &Device) -> Result<Fiemap> {
-        Local.mapper(dbpath, target)
+    fn mapper(&self, root: &Root, target: &Device) -> Result<Fiemap> {
+        Local.mapper(root, target)
     }
 
-    fn discards(&self, dbpath: &Path, device: &str, pulse: Pulse) -> Result<Link> {
+    fn discards(&self, root: &Root, device: &str, pulse: Pulse) -> Result<Link> {
         let target = Device::open(device)?;
-        let disk = Disk::new(dbpath, device, target.devno, target.sectors, pulse.clone())?;
+        let disk = Disk::new(root.clone(), device, target.devno, target.sectors, pulse.clone());
         Link::start(device, Steps(target), Steps(disk), pulse)
     }
 

@@ -2,7 +2,7 @@
 //! The extents of all files of a dbpath, as far as they have changed.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Result};
@@ -14,6 +14,7 @@ use dbpath::place::Place;
 use dbpath::turtle;
 use dbpath::walk::{self, Collector, FileStat, Root};
 use dbpath::watch::Watch;
+use kernel::devno::DevNo;
 use kernel::table::Extent;
 
 struct Known {
@@ -26,7 +27,6 @@ struct Known {
 
 pub(super) struct ExtentTables {
     root: Root,
-    dev: u64,
     mapper: Fiemap,
     files: BTreeMap<u64, Known>,
     /// The checkpoint entry of the last turtle.
@@ -37,10 +37,9 @@ impl ExtentTables {
     pub(super) fn open(dbpath: &Path, wiredtiger: bool) -> Result<Self> {
         let root = Root::open(dbpath)?;
         let mut tables = Self {
-            dev: rustix::fs::stat(root.path()).map_err(io::Error::from)?.st_dev,
-            root,
             // Extents as the file system's device has them.
-            mapper: Fiemap::new(Place::whole(u64::MAX >> 9)),
+            mapper: Fiemap::new(Place::whole(DevNo::from_stat(root.device()), u64::MAX >> 9)),
+            root,
             files: BTreeMap::new(),
             entry: None,
         };
@@ -61,9 +60,9 @@ impl ExtentTables {
         found.map(|(id, _)| *id)
     }
 
-    /// The `st_dev` of the file system.
-    pub(super) fn dev(&self) -> u64 {
-        self.dev
+    /// The file system's device.
+    pub(super) fn dev(&self) -> DevNo {
+        DevNo::from_stat(self.root.device())
     }
 
     /// Whether the turtle speaks of another checkpoint than at the last look.

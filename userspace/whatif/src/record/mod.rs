@@ -74,7 +74,7 @@ pub fn record<W: Write>(
 ) -> Result<Summary> {
     let named = || dbpath.display().to_string();
     let tables = ExtentTables::open(dbpath, window.is_none()).with_context(named)?;
-    let dev = DevNo::from_stat(tables.dev());
+    let dev = tables.dev();
     if dev.major == 0 {
         bail!(
             "{}: its file system is not on a block device (btrfs, ZFS and tmpfs are not)",
