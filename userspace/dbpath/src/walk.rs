@@ -175,7 +175,8 @@ impl Root {
             Err(e) => return Err(e.into()),
         };
         let s = statx(&fd, OsStr::new(""), AtFlags::EMPTY_PATH)?;
-        Ok((device(&s) == self.dev && s.stx_ino == self.ino).then_some(fd))
+        let found = (device(&s), s.stx_ino, stamp(&s).btime);
+        Ok((found == (self.dev, self.ino, self.btime)).then_some(fd))
     }
 
     /// Walks everything below `handle`.
@@ -430,6 +431,10 @@ mod tests {
         symlink("db", at("dblink")).unwrap();
         assert!(!opens("link"));
         assert!(!opens("dblink/f"));
+        // The right file, outside of the directory
+        fs::create_dir(at("db/sub")).unwrap();
+        let sub: OwnedFd = File::open(at("db/sub")).unwrap().into();
+        assert!(open_file(&sub, Path::new("../f"), ino).unwrap().is_none());
         // A FIFO in its place must not block either.
         fs::remove_file(at("db/f")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("db/f"), Mode::RUSR).unwrap();
@@ -448,5 +453,32 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert!(root.handle().unwrap().is_none());
         assert!(Root::open(&dir.path().join("none")).is_err());
+        // One that has its number, elsewhere or later
+        let root = Root::open(&path).unwrap();
+        for other in [
+            Root {
+                dev: root.dev + 1,
+                ..root.clone()
+            },
+            Root {
+                ino: root.ino + 1,
+                ..root.clone()
+            },
+            Root {
+                btime: root.btime + 1,
+                ..root.clone()
+            },
+        ] {
+            assert!(other.handle().unwrap().is_none(), "{other:?}");
+        }
+    }
+
+    /// As the file system of another is, that is mounted below a data directory.
+    #[test]
+    fn what_is_on_another_file_system_is_not_opened() {
+        let root: OwnedFd = File::open("/").unwrap().into();
+        assert!(open_beneath(&root, Path::new("proc/version")).unwrap().is_none());
+        let proc: OwnedFd = File::open("/proc").unwrap().into();
+        assert!(open_beneath(&proc, Path::new("version")).unwrap().is_some());
     }
 }
