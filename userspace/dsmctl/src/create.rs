@@ -115,7 +115,14 @@ fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
         .custom_flags(libc::O_EXCL | libc::O_CLOEXEC)
         .open(path)
     {
-        Ok(_) => Ok(()),
+        Ok(file) => {
+            let found = file.metadata()?;
+            ensure!(
+                found.file_type().is_block_device() && DevNo::from_stat(found.rdev()) == dev,
+                "{shown}: it was exchanged meanwhile; nothing was changed"
+            );
+            Ok(())
+        }
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
             bail!("{shown}: it is {}; nothing was changed", used_by(sysfs, dev))
         }

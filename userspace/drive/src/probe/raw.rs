@@ -45,6 +45,7 @@ unsafe impl Ioctl for Discard {
 pub struct Raw<'a> {
     file: File,
     bytes: u64,
+    pub dev: DevNo,
     /// Where the device begins on its disk.
     start: u64,
     pub counts: Counts,
@@ -85,8 +86,8 @@ impl<'a> Raw<'a> {
         };
         let opened = file.metadata()?;
         ensure!(
-            opened.rdev() == seen.rdev(),
-            "{shown_path}: it was exchanged meanwhile"
+            opened.file_type().is_block_device() && opened.rdev() == seen.rdev(),
+            "{shown_path}: it was exchanged meanwhile; nothing was written to it"
         );
         let bytes = file.seek(SeekFrom::End(0))?;
         let dev = DevNo::from_stat(opened.rdev());
@@ -95,6 +96,7 @@ impl<'a> Raw<'a> {
         let raw = Self {
             file,
             bytes,
+            dev,
             start,
             counts: Counts::of(sysfs, tables, dev)?,
             filler,

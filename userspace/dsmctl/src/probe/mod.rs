@@ -3,7 +3,6 @@
 
 mod scratch;
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -70,7 +69,7 @@ fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed>
     let says = raw.counts.deallocate()?;
     let said = said(says.as_ref(), 0);
     let measured = probe::run(&mut raw, said, limit).with_context(|| path.display().to_string())?;
-    let dev = DevNo::from_stat(std::fs::metadata(path)?.rdev());
+    let dev = raw.dev;
     let name = Device::all()
         .unwrap_or_default()
         .into_iter()
