@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 /// Browsers open connections that they do not use.
 pub(crate) const FIRST_BYTE: Duration = Duration::from_secs(1);
-/// A client that is slower than this is let go.
-pub(crate) const IO_TIMEOUT: Duration = Duration::from_secs(5);
+/// A client that is slower than this with its head is let go, and
+const HEAD: Duration = Duration::from_secs(5);
+/// one that has not taken all of its answer by then: /history has about 1 MB for each device.
+const ANSWER: Duration = Duration::from_secs(20);
 /// A longer head is neither Prometheus's nor a browser's.
 const LONGEST: usize = 16 * 1024;
 /// What is read of a request that was answered already.
@@ -91,7 +93,9 @@ pub(crate) fn parse(text: &[u8]) -> Result<Head, Answer> {
         return Err(bad("the head of the request is not UTF-8"));
     };
     let mut lines = text.split('\n').map(|l| l.strip_suffix('\r').unwrap_or(l));
-    let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    // One empty line before a request is ignored: RFC 9112, 2.2.
+    let first = lines.next().filter(|l| !l.is_empty()).or_else(|| lines.next());
+    let words: Vec<&str> = first.unwrap_or_default().split(' ').collect();
     let [method, target, version] = words[..] else {
         return Err(bad("a request begins with a method, a target and HTTP/1.1"));
     };
@@ -112,6 +116,14 @@ pub(crate) fn parse(text: &[u8]) -> Result<Head, Answer> {
     if needs_host && host.is_none() {
         return Err(bad("a request of HTTP/1.1 has a Host"));
     }
+    // As proxies are asked; the Host does not count then: RFC 9112, 3.2.2.
+    let absolute = target.strip_prefix("http://");
+    let absolute = absolute.map(|rest| rest.split_at(rest.find('/').unwrap_or(rest.len())));
+    let (host, target) = match absolute {
+        Some((host, "")) => (Some(host.to_owned()), "/"),
+        Some((host, path)) => (Some(host.to_owned()), path),
+        None => (host, target),
+    };
     Ok(Head {
         method: match method {
             "GET" => Method::Get,
@@ -137,12 +149,12 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Reads a head; nothing: the client has nothing to say.
-fn read_head(stream: &mut TcpStream) -> io::Result<Option<Result<Head, Answer>>> {
+fn read_head(mut stream: &TcpStream) -> io::Result<Option<Result<Head, Answer>>> {
     let began = Instant::now();
     let mut head = Vec::new();
     let mut buf = [0u8; 2048];
     loop {
-        let timeout = if head.is_empty() { FIRST_BYTE } else { IO_TIMEOUT };
+        let timeout = if head.is_empty() { FIRST_BYTE } else { HEAD };
         let left = timeout.saturating_sub(began.elapsed());
         if left.is_zero() {
             return Ok(Some(Err(late(&head))));
@@ -174,16 +186,15 @@ fn late(head: &[u8]) -> Answer {
     let (what, timeout) = if head.is_empty() {
         ("its first byte", FIRST_BYTE)
     } else {
-        ("its head", IO_TIMEOUT)
+        ("its head", HEAD)
     };
     let reason = format!("the request took longer than {} s for {what}", timeout.as_secs());
     Answer::refusal("408 Request Timeout", &reason)
 }
 
 /// Answers the one request of a connection.
-pub(crate) fn attend(mut stream: TcpStream, answer: &dyn Fn(&Head) -> Answer) -> io::Result<()> {
-    stream.set_write_timeout(Some(IO_TIMEOUT))?;
-    let (method, answer) = match read_head(&mut stream)? {
+pub(crate) fn attend(stream: &TcpStream, answer: &dyn Fn(&Head) -> Answer) -> io::Result<()> {
+    let (method, answer) = match read_head(stream)? {
         None => return Ok(()),
         Some(Ok(head)) => {
             let answer = answer(&head);
@@ -191,12 +202,30 @@ pub(crate) fn attend(mut stream: TcpStream, answer: &dyn Fn(&Head) -> Answer) ->
         }
         Some(Err(refusal)) => (Method::Get, refusal),
     };
-    stream.write_all(&answer.bytes(&method))?;
-    hang_up(&mut stream, FIRST_BYTE)
+    send(stream, &answer.bytes(&method), ANSWER)?;
+    hang_up(stream, FIRST_BYTE)
+}
+
+/// Sends all of it within a time, however much of it each write takes.
+fn send(mut stream: &TcpStream, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
+    let end = Instant::now() + timeout;
+    while !bytes.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 /// Closing a connection with something unread takes the answer from the client.
-fn hang_up(stream: &mut TcpStream, timeout: Duration) -> io::Result<()> {
+fn hang_up(mut stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)?;
     let end = Instant::now() + timeout;
     let mut rest = 0;
@@ -218,6 +247,8 @@ fn hang_up(stream: &mut TcpStream, timeout: Duration) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use std::thread;
 
     fn code(head: &str) -> String {
         match parse(head.as_bytes()) {
@@ -235,6 +266,9 @@ mod tests {
         );
         for (head, wanted) in [
             ("GET / HTTP/1.0\n\n", "ok"),
+            ("\r\nGET / HTTP/1.0\r\n\r\n", "ok"),
+            ("\nGET / HTTP/1.0\n\n", "ok"),
+            ("\r\n\r\nGET / HTTP/1.0\r\n\r\n", "400"),
             ("HEAD / HTTP/1.1\nHost: a\n\n", "ok"),
             ("POST / HTTP/1.1\nHost: a\n\n", "ok"),
             ("GET / HTTP/1.1\r\n\r\n", "400"),
@@ -254,10 +288,51 @@ mod tests {
     }
 
     #[test]
+    fn targets_with_a_host() {
+        for (target, wanted) in [
+            ("/metrics", ("/metrics", "a")),
+            (
+                "http://db1:9187/history?after=3",
+                ("/history?after=3", "db1:9187"),
+            ),
+            ("http://db1", ("/", "db1")),
+            ("https://db1/", ("https://db1/", "a")),
+        ] {
+            let head = parse(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+            assert_eq!((head.target.as_str(), head.host.as_deref().unwrap()), wanted);
+        }
+    }
+
+    /// Somebody who always takes a little, and never all.
+    #[test]
+    fn an_answer_has_an_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let reader = thread::spawn(move || {
+            let mut taken = 0;
+            while let Ok(n @ 1..) = slow.read(&mut [0; 65536]) {
+                taken += n;
+                thread::sleep(Duration::from_millis(1));
+            }
+            taken
+        });
+        let answer = vec![0; 1 << 30];
+        let e = send(&stream, &answer, Duration::from_millis(100)).unwrap_err();
+        assert!(
+            matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock),
+            "{e}"
+        );
+        drop(stream);
+        assert!((1..answer.len()).contains(&reader.join().unwrap()));
+    }
+
+    #[test]
     fn where_heads_end() {
         for (text, end) in [
             ("GET / HTTP/1.0\r\n\r\nbody", Some(18)),
             ("GET / HTTP/1.0\n\nbody", Some(16)),
+            ("\r\nGET / HTTP/1.0\r\n\r\nbody", Some(20)),
             ("GET / HTTP/1.0\r\n\nbody", Some(17)),
             ("GET / HTTP/1.0\r\n\r", None),
             ("GET / HTTP/1.0\r\nHost: a\r\n", None),
