@@ -5,6 +5,7 @@ pub mod aligned;
 pub mod bytes;
 pub mod cli;
 pub mod log;
+pub mod name;
 pub mod panic;
 pub mod pulse;
 pub mod sizes;

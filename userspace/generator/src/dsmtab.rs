@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::unit_name;
+use base::name;
+
 /// See dsmtab(5).
 pub const TAB: &str = "/etc/dsmtab";
 
@@ -101,7 +104,7 @@ fn form(fields: &[&str]) -> Result<Line, String> {
             ))
         }
     };
-    check_name(name)?;
+    name::check(name).map_err(|rule| format!("the name {name:?} cannot be one: {rule}"))?;
     let mut line = Line {
         name: name.to_owned(),
         dev: device(dev)?,
@@ -127,39 +130,35 @@ pub fn key(option: &str) -> &str {
     option.split_once('=').map_or(option, |(key, _)| key)
 }
 
-/// As systemd and udev take names without escaping the file system's sense of them.
-fn check_name(name: &str) -> Result<(), String> {
-    let good = |c: char| c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c);
-    if name.len() > 127 || name == "control" || name.starts_with('.') || !name.chars().all(good) {
-        return Err(format!(
-            "the name {name:?} cannot be one: at most 127 letters, digits and #+-.:=@_, not . first"
-        ));
-    }
-    Ok(())
-}
-
 /// The underlying device: a path, or what udev makes one for.
 fn device(dev: &str) -> Result<PathBuf, String> {
-    for (tag, dir) in [("PARTUUID=", "by-partuuid"), ("PARTLABEL=", "by-partlabel")] {
-        if let Some(value) = dev
-            .strip_prefix(tag)
-            .filter(|v| !v.is_empty() && !v.contains('/'))
-        {
-            return Ok(Path::new("/dev/disk").join(dir).join(value));
-        }
-    }
     if dev.starts_with("UUID=") || dev.starts_with("LABEL=") {
         return Err(format!(
             "{dev} is a file system's, which the dsm device shows as well; \
              it must be a path such as /dev/disk/by-id/..., PARTUUID= or PARTLABEL="
         ));
     }
-    if !dev.starts_with("/dev/") || dev.split('/').any(|part| part == "..") {
+    let tagged = [("PARTUUID=", "by-partuuid"), ("PARTLABEL=", "by-partlabel")]
+        .iter()
+        .find_map(|(tag, dir)| Some((dir, dev.strip_prefix(tag)?)));
+    let path = match tagged {
+        Some((dir, value)) if !value.is_empty() && !value.contains('/') => format!("/dev/disk/{dir}/{value}"),
+        _ => dev.to_owned(),
+    };
+    if !path.starts_with("/dev/") || path.split('/').any(|part| part == "..") {
         return Err(format!(
             "underlying device {dev:?}: it must be a path in /dev, PARTUUID= or PARTLABEL="
         ));
     }
-    Ok(dev.into())
+    let path = PathBuf::from(path);
+    let unit = unit_name::device(&path).len();
+    if unit > unit_name::LONGEST {
+        return Err(format!(
+            "underlying device {dev:?}: the name of its unit has {unit} characters, at most {} are allowed",
+            unit_name::LONGEST
+        ));
+    }
+    Ok(path)
 }
 
 #[cfg(test)]
@@ -228,6 +227,17 @@ mod tests {
             ("a UUID=1-2", "UUID=1-2 is a file system's"),
             ("a LABEL=db", "LABEL=db is a file system's"),
             ("a PARTUUID=", "underlying device"),
+            ("a PARTLABEL=..", "underlying device \"PARTLABEL=..\": it must be"),
+            ("-x /dev/x", "the name \"-x\" cannot be one: it must be 1 to 80 "),
+            ("--check /dev/x", "the name \"--check\" cannot be one"),
+            (&format!("a{} /dev/x", "-".repeat(80)), "the name \"a---"),
+            (
+                &format!("a /dev/mapper/{}", "-".repeat(60)),
+                &format!(
+                    "underlying device \"/dev/mapper/{}\": the name of its unit has 258 characters, at most 255",
+                    "-".repeat(60)
+                ),
+            ),
             ("a /dev/x groups=3,groups=4", "the option groups is given twice"),
             ("a /dev/x noauto,noauto", "the option noauto is given twice"),
         ] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsm-generator`: makes systemd's units of the devices in /etc/dsmtab, see
-//! systemd.generator(7).  A mount of /dev/mapper/NAME then waits for
+//! systemd.generator(7), each line for itself.  A mount of /dev/mapper/NAME then waits for
 //! dsm@NAME.service, and that for the underlying device.
 
 use std::ffi::OsString;
@@ -50,28 +50,32 @@ fn generate(args: &[OsString]) -> Result<bool> {
     let template = template.context("the path of this program has no parent directory")?;
     let table = PathBuf::from(std::env::var_os("DSMTAB").unwrap_or_else(|| TAB.into()));
     let tab = Tab::read(&table, Ok)?;
-    for line in &tab.entries {
-        units(line, Path::new(&args[0]), &template)?;
-    }
+    let shown = table.display();
+    let mut good = tab.bad.is_empty();
     for bad in &tab.bad {
-        tell(&format!("{}: {bad}", table.display()));
+        tell(&format!("{shown}: {bad}"));
     }
-    Ok(tab.bad.is_empty())
+    for line in &tab.entries {
+        if let Err(e) = units(line, Path::new(&args[0]), &template) {
+            tell(&format!("{shown}: {}: {e:#}", line.name));
+            good = false;
+        }
+    }
+    Ok(good)
 }
 
 fn units(line: &Line, dir: &Path, template: &Path) -> Result<()> {
-    let name = unit_name::escape(&line.name);
-    let unit = format!("dsm@{name}.service");
-    let below = unit_name::escape_path(&line.dev);
+    // A name that was checked needs no escaping.
+    let unit = format!("dsm@{}.service", line.name);
+    let below = unit_name::device(&line.dev);
+    let target = unit_name::target(&line.name);
     let drop_in = dir.join(format!("{unit}.d/50-dsmtab.conf"));
     write(
         &drop_in,
-        &format!("[Unit]\nBindsTo={below}.device\nAfter={below}.device\n"),
+        &format!("[Unit]\nBindsTo={below}\nAfter={below}\nWants={target}\nBefore={target}\n"),
     )?;
-    link(
-        template,
-        &dir.join(format!("dev-mapper-{name}.device.requires")).join(&unit),
-    )?;
+    let node = unit_name::device(&unit_name::node(&line.name));
+    link(template, &dir.join(format!("{node}.requires")).join(&unit))?;
     if !line.noauto {
         link(template, &dir.join("multi-user.target.wants").join(&unit))?;
     }

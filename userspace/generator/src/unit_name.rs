@@ -5,11 +5,24 @@
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// A string, to stand behind the @ of a template's name.
-pub fn escape(text: &str) -> String {
-    escape_bytes(text.as_bytes())
+/// Of a unit's name, with what it is.
+pub const LONGEST: usize = 255;
+
+/// The unit of a node in /dev.
+pub fn device(path: &Path) -> String {
+    format!("{}.device", escape_path(path))
+}
+
+/// Of a dsm device: a file system on it is mounted after this, and unmounted before it.
+pub fn target(name: &str) -> String {
+    format!("blockdev@{}.target", escape_path(&node(name)))
+}
+
+/// The node of a dsm device.
+pub fn node(name: &str) -> PathBuf {
+    Path::new("/dev/mapper").join(name)
 }
 
 /// A path, as it names mounts and devices.
@@ -46,16 +59,12 @@ mod tests {
     /// What systemd-escape of systemd 257 prints.
     #[test]
     fn as_systemd_escape() {
-        for (text, name) in [
-            ("dsm", "dsm"),
-            ("my-db", r"my\x2ddb"),
-            (".a b", r"\x2ea\x20b"),
-            ("a:b_c.d@e", r"a:b_c.d\x40e"),
-            ("ä", r"\xc3\xa4"),
-        ] {
-            assert_eq!(escape(text), name);
-        }
         for (path, name) in [
+            ("/dsm", "dsm"),
+            ("/my-db", r"my\x2ddb"),
+            ("/.a b", r"\x2ea\x20b"),
+            ("/a:b_c.d@e", r"a:b_c.d\x40e"),
+            ("/ä", r"\xc3\xa4"),
             ("/dev/nvme0n1", "dev-nvme0n1"),
             ("/dev/disk/by-id/nvme-X_1", r"dev-disk-by\x2did-nvme\x2dX_1"),
             ("//dev/./x/", "dev-x"),
@@ -63,5 +72,13 @@ mod tests {
         ] {
             assert_eq!(escape_path(Path::new(path)), name);
         }
+    }
+
+    /// Of those that systemd makes of a device's name, this is the longest.
+    #[test]
+    fn every_name_fits() {
+        let name = format!("{}{}", "a".repeat(31), "-".repeat(49));
+        assert!(base::name::check(&name).is_ok() && base::name::check(&format!("{name}-")).is_err());
+        assert_eq!(target(&name).len(), LONGEST - 1);
     }
 }
