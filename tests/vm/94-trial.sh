@@ -55,10 +55,10 @@ trial start --restart "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report
 runner=$!
 works 'one that was killed is started over' until_true '[[ $(of ".periods | length") == 0 ]]'
 works 'and switches' until_true 'is_set off && [[ $(of .progress) != null ]]'
-mkdir /tmp/trials/trial-t.part
+mkdir /tmp/trials/trial/t.part
 wait $runner && fail 'it goes on' || matches 'a state that cannot be saved ends it' "$(</tmp/trial.log)" 'cannot write'
 works 'the device is as it was' is_set on
-rmdir /tmp/trials/trial-t.part
+rmdir /tmp/trials/trial/t.part
 said=$(wc -l </tmp/trial.log)
 trial resume 2>>/tmp/trial.log >/tmp/report &
 works 'it goes on' until_true '(($(wc -l </tmp/trial.log) > said))'

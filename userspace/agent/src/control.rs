@@ -28,7 +28,7 @@ use kernel::class::Class;
 
 /// Of both directions; another one is refused.
 pub const PROTOCOL: u32 = 1;
-/// Where the sockets are.
+/// What is published is there, and a folder of sockets.
 pub const RUN_DIR: &str = "/run/dsmd";
 /// A client that sends more than this is no dsmctl.
 const MAX_REQUEST: u64 = 64 * 1024;
@@ -239,9 +239,14 @@ impl Pending {
     }
 }
 
+/// Of the devices alone: no name is that of another file.
+fn folder(dir: &Path) -> PathBuf {
+    dir.join("control")
+}
+
 /// A device's name as a file name: it has no '/'.
 fn socket_path(dir: &Path, device: &str) -> PathBuf {
-    dir.join(format!("{device}.sock"))
+    folder(dir).join(format!("{device}.sock"))
 }
 
 /// Takes the requests in a thread of its own.  The socket goes with it.
@@ -257,12 +262,13 @@ pub struct Server {
 impl Server {
     /// Starts to serve `device`.  `wake` is called after each request.
     pub fn start(dir: &Path, device: &str, wake: impl Fn() + Send + 'static) -> Result<Self> {
+        let folder = folder(dir);
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
-            .create(dir)
-            .with_context(|| format!("cannot make the directory {}", dir.display()))?;
-        let lock = lock(&dir.join(format!("{device}.lock")), device)?;
+            .create(&folder)
+            .with_context(|| format!("cannot make the directory {}", folder.display()))?;
+        let lock = lock(&folder.join(format!("{device}.lock")), device)?;
         let path = socket_path(dir, device);
         // Left by a dsmd that was killed; the lock says that it is gone.
         match fs::remove_file(&path) {

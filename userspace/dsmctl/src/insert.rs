@@ -10,6 +10,7 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::io::Errno;
 use serde_json::json;
 
+use base::name;
 use dsmctl::cli::{Insert, Output};
 use kernel::devno::DevNo;
 use kernel::dm::{Dm, Id, Info, Line};
@@ -31,6 +32,9 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
     if matches!(old, [line] if line.target == "dsm") {
         eprintln!("dsmctl: note: {name} is on dsm already, and is left as it is");
         return Ok(());
+    }
+    if let Err(rule) = name::check(name) {
+        bail!("{name}: a dsm device cannot have this name: {rule}; nothing was changed");
     }
     let on = old
         .iter()

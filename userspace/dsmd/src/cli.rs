@@ -216,7 +216,10 @@ mod tests {
     fn the_command_line_is_checked_as_the_file_is() {
         let config = |words: &str| Args::parse_from(words.split(' ')).config();
         let said = config("dsmd --device a/b --dbpath /db").unwrap_err().to_string();
-        assert!(said.contains("the device \"a/b\" cannot be one"), "{said}");
+        assert!(
+            said.contains("the name \"a/b\" of a device cannot be one"),
+            "{said}"
+        );
         let c = config("dsmd --device d --dbpath db --state-dir s --run-dir r").unwrap();
         for path in [&c.databases[0].dbpath, &c.state_dir, &c.run_dir] {
             assert!(path.is_absolute(), "{}", path.display());

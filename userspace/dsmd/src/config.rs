@@ -21,6 +21,7 @@ use serde::{Deserialize, Deserializer};
 use agent::control::RUN_DIR;
 use agent::{BoundaryMode, Outgrown};
 use base::log::Format;
+use base::name;
 use base::text::toml_error;
 use dbpath::mongo::feed;
 use dbpath::rules::Source;
@@ -212,13 +213,8 @@ impl Config {
         }
         let (mut devices, mut directories) = (HashSet::new(), HashSet::new());
         for d in &self.databases {
-            let strange = |c: char| c == '/' || c.is_control();
-            if d.device.is_empty() || d.device.len() > 127 || d.device.contains(strange) {
-                return Err(format!(
-                    "the device {:?} cannot be one: 1 to 127 characters, no '/', nothing unprintable",
-                    d.device
-                ));
-            }
+            name::check(&d.device)
+                .map_err(|rule| format!("the name {:?} of a device cannot be one: {rule}", d.device))?;
             if !devices.insert(&d.device) {
                 return Err(format!(
                     "the device {:?} has two databases; each needs its own",
@@ -307,7 +303,11 @@ discard = true
                 "\"two\"",
                 "the device \"two\" has two databases; each needs its own",
             ),
-            ("\"one\"", "\"a/b\"", "the device \"a/b\" cannot be one"),
+            (
+                "\"one\"",
+                "\"a/b\"",
+                "the name \"a/b\" of a device cannot be one: it must be 1 to 80 ",
+            ),
             (
                 "\"/db/one\"",
                 "\"db/one\"",

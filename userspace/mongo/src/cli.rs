@@ -4,10 +4,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{bail, Result};
+use anyhow::{anyhow, bail, Result};
 use clap::Parser;
 
 use base::log::Format;
+use base::name;
 use dbpath::mongo::feed::RUN_DIR;
 
 /// Ask the mongod of a dsm device which file is an _id index, which collection is the
@@ -45,18 +46,8 @@ impl Args {
         if self.uri.is_some() {
             bail!("--uri: everybody can see arguments: write the address into a file that only you can read, and give --uri-file");
         }
-        let strange = |c: char| c == '/' || c.is_control();
-        if self.device.is_empty()
-            || self.device.len() > 127
-            || self.device.starts_with('.')
-            || self.device.contains(strange)
-        {
-            bail!(
-                "the device {:?} cannot be one: 1 to 127 characters, no '/', nothing unprintable",
-                self.device
-            );
-        }
-        Ok(())
+        name::check(&self.device)
+            .map_err(|rule| anyhow!("the name {:?} of a device cannot be one: {rule}", self.device))
     }
 }
 
@@ -78,9 +69,9 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(said.contains("--uri-file") && !said.contains("geheim"), "{said}");
-        for device in ["a/b", "..", "a\nb"] {
+        for device in ["a/b", "..", "a\nb", "--check"] {
             assert!(
-                check(&format!("dsm-mongo --device {device}")).is_err(),
+                check(&format!("dsm-mongo --device={device}")).is_err(),
                 "{device}"
             );
         }

@@ -196,6 +196,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
     use crate::sample::Kernel;
+    use agent::control::Server;
     use drive::diskstat::DiskStat;
     use drive::media::Media;
     use drive::nvme::Statistics;
@@ -275,6 +276,19 @@ mod tests {
         drop(place);
         assert!(matches!(Snapshot::read(dir.path()), Err(Unavailable::Absent(_))));
         assert!(Place::take(dir.path()).unwrap().is_some());
+    }
+
+    /// Of what is in the directory nothing has a device's name.
+    #[test]
+    fn a_device_may_have_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::take(dir.path()).unwrap().unwrap();
+        for name in ["snapshot", "control", "snapshot.json"] {
+            drop(Server::start(dir.path(), name, || {}).unwrap());
+        }
+        let s = snapshot();
+        place.publish(&s).unwrap();
+        assert_eq!(Snapshot::read(dir.path()).unwrap(), s);
     }
 
     #[test]

@@ -249,7 +249,8 @@ impl State {
     }
 }
 
-/// The file of a device's trial.
+/// The file of a device's trial, in a folder of trials alone: no name of a device is that
+/// of another file.
 pub struct Store {
     path: PathBuf,
 }
@@ -257,7 +258,7 @@ pub struct Store {
 impl Store {
     pub fn of(dir: &Path, device: &str) -> Self {
         Self {
-            path: dir.join(format!("trial-{}.json", device.replace('/', "_"))),
+            path: dir.join("trial").join(format!("{device}.json")),
         }
     }
 
@@ -283,6 +284,10 @@ impl Store {
     pub fn save(&self, state: &State) -> Result<()> {
         let named = || format!("cannot write {}", self.path.display());
         let part = self.path.with_extension("part");
+        self.path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .with_context(named)?;
         let mut file = File::create(&part).with_context(named)?;
         file.write_all(&serde_json::to_vec(state)?).with_context(named)?;
         file.sync_all().with_context(named)?;
@@ -291,7 +296,7 @@ impl Store {
 
     /// Moves the file of a trial that is over away.
     pub fn set_aside(&self) -> Result<()> {
-        let aside = self.path.with_extension("old.json");
+        let aside = self.path.with_extension("old");
         fs::rename(&self.path, &aside).with_context(|| format!("cannot rename {}", self.path.display()))
     }
 
@@ -379,9 +384,27 @@ mod tests {
     }
 
     #[test]
+    fn no_name_is_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let stores = ["x", "x.old", "x.part", "x.lock"].map(|name| Store::of(dir.path(), name));
+        for store in &stores {
+            fs::create_dir_all(store.path.parent().unwrap()).unwrap();
+            fs::write(&store.path, store.path.to_str().unwrap()).unwrap();
+        }
+        stores[0].set_aside().unwrap();
+        assert!(!stores[0].exists());
+        for store in &stores[1..] {
+            assert_eq!(
+                fs::read_to_string(&store.path).unwrap(),
+                store.path.to_str().unwrap()
+            );
+        }
+    }
+
+    #[test]
     fn one_process_runs_a_trial() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::of(dir.path(), "vg/db");
+        let store = Store::of(dir.path(), "vg-db");
         assert_eq!(store.runner(), None);
         let lock = store.lock().unwrap();
         let said = store.lock().err().unwrap().to_string();

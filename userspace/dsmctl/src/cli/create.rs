@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 
-use base::sizes;
+use base::{name, sizes};
 use dsm_generator::dsmtab::TAB;
 use whatif::flash::PAGE;
 
 #[derive(Debug, clap::Args)]
 pub struct Create {
+    /// 1 to 80 letters, digits and -.:@_, as an instance of systemd's units has them
+    #[arg(value_parser = name::parse)]
     pub name: String,
     /// The underlying device: a flash device with write streams, or what leads to one
     pub dev: PathBuf,
@@ -104,6 +106,7 @@ pub struct Upgrade {
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["name", "all", "check"])))]
 pub struct Attach {
+    #[arg(value_parser = name::parse)]
     pub name: Option<String>,
     /// Make all devices of the table that are not noauto
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 
+use base::name;
 use trial::state::Amount;
 
 #[derive(Debug, Subcommand)]
@@ -12,7 +13,7 @@ pub enum TrialCommand {
     /// Begin a trial, and run it until it is over or SIGTERM or SIGINT comes
     ///
     /// dsm-trial@NAME.service goes on with it when the machine has started again. The file
-    /// of a trial that was begun before is kept as trial-NAME.old.json.
+    /// of a trial that was begun before is kept as trial/NAME.old.
     Start(TrialStart),
     /// Go on with a trial that was interrupted; the period in progress begins over
     Resume(TrialOf),
@@ -39,6 +40,7 @@ pub enum Switched {
 
 #[derive(Debug, clap::Args)]
 pub struct TrialOf {
+    #[arg(value_parser = name::parse)]
     pub name: String,
     /// Where the file of the trial is
     #[arg(long, value_name = "DIR", default_value = "/var/lib/dsmd")]

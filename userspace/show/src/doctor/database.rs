@@ -10,8 +10,8 @@ use super::ink;
 use super::{Finding, Level};
 use crate::report::percent;
 use agent::control::DiscardInfo;
-use base::sizes;
 use base::time::now;
+use base::{name, sizes};
 use dbpath::avail;
 
 /// A larger part of all written bytes is worth a look: the alert DsmUnmappedWrites has the
@@ -89,7 +89,7 @@ impl Judge<'_> {
     fn no_agent(&self, b: &Below) -> Finding {
         let say = |text: String| self.say("dsmd", Level::Wrong, text);
         let configure = |finding: Finding| match b.mounts.first().map(|m| m.point.to_string_lossy()) {
-            Some(dir) if simple(&dir) && simple(&self.d.name) => finding.fix(format!(
+            Some(dir) if simple(&dir) && name::check(&self.d.name).is_ok() => finding.fix(format!(
                 "printf '[[database]]\\ndevice = \"{}\"\\ndbpath = \"{}\"\\n' >>/etc/dsmd.toml",
                 self.name(),
                 ink::path(dir)
