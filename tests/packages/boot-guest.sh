@@ -19,7 +19,7 @@ refused() { # WHAT REASON COMMAND...
 }
 
 name=my-db
-unit=dsm@$(systemd-escape $name).service
+unit=dsm@$name.service
 dbpath=/var/lib/mongodb
 kept=/var/lib/boot-test
 
@@ -211,8 +211,16 @@ second() {
 	works 'and so is the database' wtload check --dbpath $dbpath
 	umount $dbpath
 	systemctl start dsmd
+	# In place of a trial, which would take long
+	mkdir -p /var/lib/dsmd/trial /run/systemd/system/dsm-trial@.service.d
+	touch /var/lib/dsmd/trial/$name.json
+	printf '[Service]\nExecStart=\nExecStart=sleep infinity\n' >/run/systemd/system/dsm-trial@.service.d/long.conf
+	systemctl daemon-reload
+	systemctl start dsm-trial@$name
+	is 'a trial runs' "$(systemctl is-active dsm-trial@$name)" active
 	works 'the package is removed' dpkg --remove dsm-tools
 	is 'and dsmd with it' "$(pgrep -x dsmd)" ''
+	is 'and the trial' "$(systemctl is-active dsm-trial@$name)" inactive
 }
 
 if [[ -e $kept/boundaries ]]; then
