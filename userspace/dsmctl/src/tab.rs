@@ -116,6 +116,19 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_every_option() {
+        let page = include_str!("../../systemd/dsmtab.5").lines();
+        let bold = page.filter_map(|l| l.strip_prefix(".B ").or_else(|| l.strip_prefix(".BR ")));
+        let bold: Vec<&str> = bold.filter_map(|words| words.split(' ').next()).collect();
+        let command = Words::command();
+        let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        assert!(known.contains(&"policy"));
+        for option in known {
+            assert!(bold.contains(&option), "{option}");
+        }
+    }
+
+    #[test]
     fn a_line_is_found_by_its_name() {
         let tab = Tab::parse("a /dev/x\nb /dev/y groups=17\n", entry);
         assert!(find(&tab, "a").unwrap().is_ok());
