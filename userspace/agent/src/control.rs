@@ -480,6 +480,7 @@ impl Drop for Holding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dbpath::mongo::feed;
     use serde_json::json;
 
     #[test]
@@ -512,6 +513,16 @@ mod tests {
 
         let none = Holding::begin(dir.path(), vec!["gone".into()]).err().unwrap();
         assert!(none.to_string().starts_with("gone: no dsmd serves this device"));
+    }
+
+    #[test]
+    fn every_name_fits_into_the_path_of_a_socket() {
+        let longest = "a".repeat(80);
+        assert!(base::name::check(&longest).is_ok() && base::name::check(&format!("{longest}a")).is_err());
+        let mongo = Path::new(feed::RUN_DIR).join(&longest).join(feed::SOCKET);
+        for path in [socket_path(Path::new(RUN_DIR), &longest), mongo] {
+            assert!(path.as_os_str().len() <= 107, "{}", path.display());
+        }
     }
 
     fn raw(dir: &Path, text: &str) -> String {

@@ -4,13 +4,13 @@
 //! would have to be escaped in one of these, or would be taken for something else, is none.
 
 /// As an error message has it.
-pub const RULE: &str = "it must be 1 to 80 letters, digits and -.:@_, of which at most 49 are - or @, \
+const RULE: &str = "it must be 1 to 80 letters, digits and -.:@_, of which at most 49 are - or @, \
                         begin with a letter, a digit or _, and end like no unit of systemd's";
 
 /// A socket's path has 107 bytes.
 const LONGEST: usize = 80;
-/// In the name of the node's unit these take four characters each.  With so many of them
-/// `blockdev@dev-mapper-NAME.target` has the 255 characters that a unit's name may have.
+/// In the names of units of the node these take four characters each.  With so many of them
+/// `blockdev@dev-mapper-NAME.target` is as long as a unit's name may be, 255 characters.
 const MOST_ESCAPED: usize = 49;
 /// `systemctl start dsm@x.service` is about the device x.
 const UNITS: [&str; 11] = [

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Browsers open connections that they do not use.
 pub(crate) const FIRST_BYTE: Duration = Duration::from_secs(1);
-/// A client that is slower than this with its head is let go, and
+/// A client that is slower with its head is let go.
 const HEAD: Duration = Duration::from_secs(5);
-/// one that has not taken all of its answer by then: /history has about 1 MB for each device.
+/// So is one that has not taken all of its answer by then: /history has about 1 MB for each device.
 const ANSWER: Duration = Duration::from_secs(20);
 /// A longer head is neither Prometheus's nor a browser's.
 const LONGEST: usize = 16 * 1024;
