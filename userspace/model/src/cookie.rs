@@ -5,11 +5,23 @@ use dbpath::avail::Cookie;
 
 /// As WiredTiger packs an unsigned integer.
 fn pack(n: u64) -> String {
+    hex(&packed(n))
+}
+
+pub(crate) fn packed(n: u64) -> Vec<u8> {
     match n {
-        0..64 => format!("{:02x}", 0x80 | n),
-        64..8256 => format!("{:04x}", 0xc000 | (n - 64)),
-        _ => format!("e8{:016x}", n - 8256),
+        0..64 => vec![0x80 | n as u8],
+        64..8256 => (0xc000 | (n - 64) as u16).to_be_bytes().to_vec(),
+        _ => {
+            let bytes = (n - 8256).to_be_bytes();
+            let zeros = (n - 8256).leading_zeros() as usize / 8;
+            [&[0xe8 - zeros as u8], &bytes[zeros..]].concat()
+        }
     }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 const PAGE: u64 = 4096;

@@ -267,13 +267,7 @@ fn walk(
         changes,
         blocks: 0,
     };
-    let mut tree = Tree {
-        left: file.len() as u64,
-        blocks: &mut blocks,
-        alloc: 4096,
-        old: false,
-    };
-    tree.walk(root, each)?;
+    Tree::new(&mut blocks, 4096, false).walk(root, each)?;
     Ok(blocks.blocks)
 }
 
@@ -471,7 +465,7 @@ proptest! {
             spoil(&mut bytes, at, byte);
         }
         let read = resealed(bytes, &addr).and_then(|block| {
-            list::parse(block.data()?, &cookie)
+            list::parse(block.data()?, &cookie, usize::MAX)
         });
         if let Ok(list) = read {
             prop_assert!(list.iter().all(|e| e.start < e.end && e.end <= cookie.file_size));

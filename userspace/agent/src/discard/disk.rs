@@ -54,7 +54,7 @@ impl Disk {
             sysfs: Sysfs::default(),
             solid: None,
             warning: None,
-            reader: avail::Reader::default(),
+            reader: avail::Reader::new(pulse.clone()),
             owner: None,
             pulse,
         }
@@ -143,7 +143,9 @@ impl Database for Disk {
 
     fn sync_dbpath(&mut self) -> Result<(), String> {
         if let Some(owner) = self.owner {
-            started::check(Path::new("/proc"), owner.pid)?;
+            // A file that it names may be where nothing ever answers: no other database waits.
+            let check = || started::check(Path::new("/proc"), owner.pid);
+            self.pulse.rest(check)?;
         }
         let handle = self.handle()?;
         match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {

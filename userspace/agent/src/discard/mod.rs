@@ -70,6 +70,7 @@ mod list;
 mod owner;
 mod pace;
 pub mod preconditions;
+mod process;
 mod started;
 #[cfg(test)]
 mod tests;

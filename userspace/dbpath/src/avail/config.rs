@@ -200,6 +200,9 @@ mod tests {
             "a checkpoint has no addr or no order"
         );
         assert_eq!(why(&entry("").replace("4KB", "4KiB")), "allocation_size=4KiB");
+        // Longer than a message
+        let long = why(&entry("").replace("4KB", &"é".repeat(1 << 20)));
+        assert!(long.starts_with("allocation_size=éé") && long.ends_with("é ...") && long.len() <= 1028);
         assert_eq!(
             why("block_manager=disagg,checkpoint="),
             "its files have block_manager=disagg"

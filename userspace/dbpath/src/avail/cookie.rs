@@ -7,6 +7,8 @@ use super::{damaged, unsupported, Refusal};
 /// Longer blocks are not believed: WiredTiger's largest page has 512 MiB, but
 /// neither a page of its metadata nor a list needs that.
 pub(crate) const MAX_BLOCK: u32 = 64 << 20;
+/// Longer blocks have no holes.
+pub(crate) const DENSE: u32 = 64 << 10;
 /// WiredTiger's own limits of a unit of allocation.
 const ALLOC: std::ops::RangeInclusive<u32> = 512..=128 << 20;
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::files::Dbpath;
 use super::{FileEntry, FreeList, Refusal, Snapshot};
 use crate::walk::Root;
+use base::pulse::Pulse;
 use base::sizes;
 
 const NAME: &str = "sizeStorer.wt";
@@ -30,7 +31,7 @@ pub type Documents = HashMap<PathBuf, u64>;
 ///
 /// It is damaged, or a newer checkpoint has taken its place.
 pub fn documents(root: &Root, snapshot: &Snapshot) -> Result<Documents, Refusal> {
-    let dbpath = Dbpath::open(root)?;
+    let dbpath = Dbpath::open(root, &Pulse::default())?;
     let mut found = Documents::new();
     let Some(file) = snapshot.files.iter().find(|f| f.path == Path::new(NAME)) else {
         return Ok(found);
@@ -40,7 +41,12 @@ pub fn documents(root: &Root, snapshot: &Snapshot) -> Result<Documents, Refusal>
             .ok()
             .and_then(|k| k.strip_prefix("table:"));
         if let (Some(ident), Some(mean)) = (ident, mean(value)) {
-            found.insert(PathBuf::from(format!("{ident}.wt")), mean);
+            let name = format!("{ident}.wt");
+            // They are sorted; no memory for others.
+            let known = snapshot.files.binary_search_by(|f| f.name().cmp(name.as_bytes()));
+            if known.is_ok() {
+                found.insert(PathBuf::from(name), mean);
+            }
         }
         Ok(())
     };

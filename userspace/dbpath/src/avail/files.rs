@@ -9,7 +9,7 @@
 //! two checkpoints one after the other, by their orders, of the same file and by the
 //! same process; in all other cases everything is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::config::{self, Turtle};
-use super::cookie::Addr;
+use super::cookie::{Addr, DENSE};
 use super::difference::FreeList;
 use super::page::{Block, LIST};
 use super::tree::{Blocks, Each, Tree, Visit};
@@ -29,12 +29,38 @@ use super::{
 };
 use crate::turtle;
 use crate::walk::{self, FoundFile, Root};
+use base::pulse::Pulse;
 
 const METADATA: &str = "WiredTiger.wt";
 /// What a database was made with, and what its administrator adds.
 const SETTINGS: [&str; 2] = ["WiredTiger.basecfg", "WiredTiger.config"];
 
-pub(super) struct Dbpath(OwnedFd);
+/// Bytes of memory for what the metadata says, of some 500,000 files.
+const MAX_ENTRIES: usize = 128 << 20;
+/// As the kernel's PATH_MAX.
+const MAX_NAME: usize = 4096;
+
+pub(super) struct Dbpath {
+    directory: OwnedFd,
+    /// Beats at every block: there may be many.
+    pulse: Pulse,
+}
+
+/// What the lists of one look may take yet.
+pub(super) struct Budget {
+    extents: usize,
+    /// Inode numbers of the files whose lists were read.
+    files: HashSet<u64>,
+}
+
+impl Budget {
+    pub(super) fn of(extents: usize) -> Self {
+        Self {
+            extents,
+            files: HashSet::new(),
+        }
+    }
+}
 
 /// What the leaves of a checkpoint of the metadata have.
 #[derive(Default)]
@@ -58,36 +84,47 @@ impl Leaves {
 struct Entries {
     before: HashMap<Addr, Arc<[FileEntry]>>,
     leaves: HashMap<Addr, Arc<[FileEntry]>>,
-    /// Of the leaf that is read.
-    open: Vec<FileEntry>,
     files: Vec<FileEntry>,
+    /// Where in `files` the leaf that is read begins.
+    open: usize,
+    /// Bytes of memory that files may take yet.
+    room: usize,
 }
 
 impl Entries {
-    fn add(&mut self, addr: &Addr, leaf: Arc<[FileEntry]>) {
-        self.files.extend_from_slice(&leaf);
-        self.leaves.insert(*addr, leaf);
+    /// The next file: they are in the order of their names, so that none is there twice.
+    fn push(&mut self, file: FileEntry) -> Result<(), Refusal> {
+        if self.files.last().is_some_and(|last| last.name() >= file.name()) {
+            return Err(damaged("it is there twice, or not in order").of(&file.path));
+        }
+        let takes = size_of::<FileEntry>() + file.name().len();
+        self.room = self
+            .room
+            .checked_sub(takes)
+            .ok_or_else(|| unsupported(format!("it has more files than {} MiB hold", MAX_ENTRIES >> 20)))?;
+        self.files.push(file);
+        Ok(())
     }
 }
 
 impl Visit for Entries {
-    fn knows(&mut self, addr: &Addr) -> bool {
-        let known = self.before.remove(addr);
-        let knows = known.is_some();
-        if let Some(leaf) = known {
-            self.add(addr, leaf);
-        }
-        knows
+    fn knows(&mut self, addr: &Addr) -> Result<bool, Refusal> {
+        let Some(leaf) = self.before.remove(addr) else {
+            return Ok(false);
+        };
+        leaf.iter().try_for_each(|file| self.push(file.clone()))?;
+        self.open = self.files.len();
+        self.leaves.insert(*addr, leaf);
+        Ok(true)
     }
 
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.open.extend(entry(key, value)?);
-        Ok(())
+        entry(key, value)?.map_or(Ok(()), |file| self.push(file))
     }
 
     fn leaf(&mut self, addr: &Addr) {
-        let leaf = std::mem::take(&mut self.open).into();
-        self.add(addr, leaf);
+        self.leaves.insert(*addr, self.files[self.open..].into());
+        self.open = self.files.len();
     }
 }
 
@@ -103,19 +140,33 @@ fn gone(path: &Path) -> Refusal {
 }
 
 /// A file, and its bytes when it was opened.
-struct Opened {
+struct Opened<'a> {
     file: File,
     size: u64,
+    pulse: &'a Pulse,
 }
 
-impl Blocks for Opened {
+impl Opened<'_> {
+    /// Whether there is a hole in a block, where a file system knows of holes.
+    fn has_hole(&self, addr: &Addr) -> bool {
+        let hole = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(addr.offset));
+        hole.is_ok_and(|at| at < addr.end())
+    }
+}
+
+impl Blocks for Opened<'_> {
     fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
+        self.pulse.beat();
         // No memory for what cannot be there.
         if addr.end() > self.size {
             return Err(damaged(format!(
                 "the block at {} is beyond the end of the file",
                 addr.offset
             )));
+        }
+        // A sparse file costs its owner nothing.
+        if addr.size > DENSE && self.has_hole(addr) {
+            return Err(damaged(format!("the block at {} has a hole", addr.offset)));
         }
         let mut bytes = vec![0; addr.size as usize];
         match self.file.read_exact_at(&mut bytes, addr.offset) {
@@ -129,9 +180,12 @@ impl Blocks for Opened {
 }
 
 impl Dbpath {
-    pub(super) fn open(root: &Root) -> Result<Self, Refusal> {
+    pub(super) fn open(root: &Root, pulse: &Pulse) -> Result<Self, Refusal> {
         match root.handle() {
-            Ok(Some(fd)) => Ok(Self(fd)),
+            Ok(Some(directory)) => Ok(Self {
+                directory,
+                pulse: pulse.clone(),
+            }),
             Ok(None) => Err(refuse(
                 Kind::Io,
                 format!("{}: the directory is gone", root.path().display()),
@@ -143,7 +197,7 @@ impl Dbpath {
     /// The text of a small file, if there is one.
     fn text(&self, name: &str) -> Result<Option<String>, Refusal> {
         let path = Path::new(name);
-        let opened = walk::open_beneath(&self.0, path).map_err(|e| io_error(path, &e))?;
+        let opened = walk::open_beneath(&self.directory, path).map_err(|e| io_error(path, &e))?;
         let Some((file, _)) = opened else { return Ok(None) };
         let mut bytes = Vec::new();
         let read = file.take(turtle::MAX_SIZE + 1).read_to_end(&mut bytes);
@@ -186,12 +240,11 @@ impl Dbpath {
         };
         if let Some((root, cookie)) = turtle.cookie.as_ref().and_then(|c| Some((c.root?, c))) {
             let path = Path::new(METADATA);
-            let opened = walk::open_beneath(&self.0, path).map_err(|e| io_error(path, &e))?;
-            let (file, found) = opened.ok_or_else(|| damaged(format!("there is no {METADATA}")))?;
-            let mut opened = Opened {
-                file,
-                size: found.stamp.size,
-            };
+            let opened = self.opened(path);
+            let (mut opened, found) = opened.map_err(|e| match e.kind {
+                Kind::Gone => damaged(format!("there is no {METADATA}")),
+                _ => e,
+            })?;
             let file = (found.ino, found.stamp.btime);
             let before = if before.count(file, turtle) {
                 before.all
@@ -202,14 +255,10 @@ impl Dbpath {
                 files: Vec::new(),
                 leaves: HashMap::with_capacity(before.len()),
                 before,
-                open: Vec::new(),
+                open: 0,
+                room: MAX_ENTRIES,
             };
-            let mut tree = Tree {
-                left: opened.size,
-                blocks: &mut opened,
-                alloc: cookie.alloc,
-                old: turtle.version.major < 10,
-            };
+            let mut tree = Tree::new(&mut opened, cookie.alloc, turtle.version.major < 10);
             tree.visit(&root, &mut entries).map_err(|e| e.of(path))?;
             *leaves = Leaves {
                 file,
@@ -230,15 +279,20 @@ impl Dbpath {
     }
 
     pub(super) fn lists(&self, snapshot: &Snapshot, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Lists {
-        let mut list = |f: &FileEntry| (f.cookie.is_some() && wanted(f)).then(|| self.list(f));
+        let mut budget = Budget::of(list::MAX_EXTENTS);
+        let mut list = |f: &FileEntry| (f.cookie.is_some() && wanted(f)).then(|| self.list(f, &mut budget));
         snapshot.files.iter().map(&mut list).collect()
     }
 
-    fn opened(&self, path: &Path) -> Result<(Opened, FoundFile), Refusal> {
-        let opened = walk::open_beneath(&self.0, path).map_err(|e| io_error(path, &e))?;
+    fn opened(&self, path: &Path) -> Result<(Opened<'_>, FoundFile), Refusal> {
+        let opened = walk::open_beneath(&self.directory, path).map_err(|e| io_error(path, &e))?;
         let (file, found) = opened.ok_or_else(|| gone(path))?;
-        let size = found.stamp.size;
-        Ok((Opened { file, size }, found))
+        let opened = Opened {
+            file,
+            size: found.stamp.size,
+            pulse: &self.pulse,
+        };
+        Ok((opened, found))
     }
 
     /// Calls `each` with the keys and values of the file's checkpoint, in order.
@@ -252,16 +306,11 @@ impl Dbpath {
             return Ok(());
         };
         let (mut opened, _) = self.opened(&file.path)?;
-        let mut tree = Tree {
-            left: opened.size,
-            blocks: &mut opened,
-            alloc: cookie.alloc,
-            old: version.major < 10,
-        };
+        let mut tree = Tree::new(&mut opened, cookie.alloc, version.major < 10);
         tree.walk(&root, each).map_err(|e| e.of(&file.path))
     }
 
-    pub(super) fn list(&self, file: &FileEntry) -> Result<FreeList, Refusal> {
+    pub(super) fn list(&self, file: &FileEntry, budget: &mut Budget) -> Result<FreeList, Refusal> {
         let path = &file.path;
         let Some(cookie) = &file.cookie else {
             return Err(refuse(
@@ -270,19 +319,25 @@ impl Dbpath {
             ));
         };
         let (mut opened, found) = self.opened(path)?;
+        // By another name, as links cost their owner nothing.
+        if !budget.files.insert(found.ino) {
+            return Err(damaged("the metadata has this file twice").of(path));
+        }
         let extents = match &cookie.avail {
             None => Ok(Vec::new()),
             Some(addr) => opened.block(addr).and_then(|block| {
                 if block.kind() != LIST {
                     return Err(damaged(format!("a list of free blocks of type {}", block.kind())));
                 }
-                list::parse(block.data()?, cookie)
+                list::parse(block.data()?, cookie, budget.extents)
             }),
         };
+        let extents = extents.map_err(|e| e.of(path))?;
+        budget.extents -= extents.len();
         Ok(FreeList {
             file: (found.ino, found.stamp.btime),
             file_size: cookie.file_size,
-            extents: extents.map_err(|e| e.of(path))?,
+            extents,
         })
     }
 }
@@ -302,6 +357,9 @@ fn entry(key: &[u8], value: &[u8]) -> Result<Option<FileEntry>, Refusal> {
     let path = Path::new(OsStr::from_bytes(name));
     if name == METADATA.as_bytes() {
         return Ok(None);
+    }
+    if name.len() > MAX_NAME {
+        return Err(damaged(format!("a name of {} bytes", name.len())));
     }
     let value = value.strip_suffix(b"\0").unwrap_or(value);
     let config = std::str::from_utf8(value).map_err(|_| damaged("its entry is not text").of(path))?;

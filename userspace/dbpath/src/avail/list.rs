@@ -14,10 +14,13 @@ use super::cookie::Cookie;
 use super::{damaged, unsupported, Refusal};
 
 const MAGIC: u64 = 71002;
+/// Extents of all lists that are read at one look, of 16 bytes each.
+pub(super) const MAX_EXTENTS: usize = 1 << 25;
 const VERSIONS: std::ops::RangeInclusive<u64> = 0..=1;
 
-/// The extents of `data`: sorted, disjoint, merged, without the list's own block.
-pub fn parse(data: &[u8], cookie: &Cookie) -> Result<Vec<Range<u64>>, Refusal> {
+/// The extents of `data`, at most as many as this: sorted, disjoint, merged, without the
+/// list's own block.
+pub fn parse(data: &[u8], cookie: &Cookie, most: usize) -> Result<Vec<Range<u64>>, Refusal> {
     let mut b = Bytes(data);
     let mut pair = || {
         let mut both = || Some((b.uint()?, b.uint()?));
@@ -46,6 +49,11 @@ pub fn parse(data: &[u8], cookie: &Cookie) -> Result<Vec<Range<u64>>, Refusal> {
                 cookie.file_size
             ))
         })?;
+        if extents.len() >= most {
+            return Err(unsupported(format!(
+                "with it the lists of free blocks have more than {MAX_EXTENTS} extents"
+            )));
+        }
         extents.push(offset..end);
     }
     extents.sort_unstable_by_key(|e| e.start);
@@ -56,35 +64,31 @@ pub fn parse(data: &[u8], cookie: &Cookie) -> Result<Vec<Range<u64>>, Refusal> {
         )));
     }
     let own = cookie.avail.map_or(0..0, |a| a.offset..a.end());
-    Ok(cut(merged(extents), &own))
+    merge(&mut extents);
+    cut(&mut extents, &own);
+    extents.shrink_to_fit();
+    Ok(extents)
 }
 
-fn merged(extents: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    let mut merged: Vec<Range<u64>> = Vec::with_capacity(extents.len());
-    for e in extents {
-        match merged.last_mut() {
-            Some(last) if last.end == e.start => last.end = e.end,
-            _ => merged.push(e),
+fn merge(extents: &mut Vec<Range<u64>>) {
+    extents.dedup_by(|next, last| {
+        let joins = last.end == next.start;
+        if joins {
+            last.end = next.end;
         }
-    }
-    merged
+        joins
+    });
 }
 
-fn cut(extents: Vec<Range<u64>>, own: &Range<u64>) -> Vec<Range<u64>> {
-    let left = |e: &Range<u64>| e.start..e.end.min(own.start);
-    let right = |e: &Range<u64>| e.start.max(own.end)..e.end;
-    let touched = |e: &Range<u64>| e.start < own.end && own.start < e.end;
-    extents
-        .into_iter()
-        .flat_map(|e| {
-            if touched(&e) {
-                [left(&e), right(&e)]
-            } else {
-                [e, 0..0]
-            }
-        })
-        .filter(|e| !e.is_empty())
-        .collect()
+/// Takes `own` out of extents that are sorted and disjoint.
+fn cut(extents: &mut Vec<Range<u64>>, own: &Range<u64>) {
+    let from = extents.partition_point(|e| e.end <= own.start);
+    let to = extents.partition_point(|e| e.start < own.end);
+    if let [first, ..] = &extents[from..to] {
+        let (left, right) = (first.start..own.start, own.end..extents[to - 1].end);
+        let rest = [left, right].into_iter().filter(|e| !e.is_empty());
+        extents.splice(from..to, rest);
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +133,7 @@ mod tests {
         let mut all = vec![(MAGIC, 0)];
         all.extend(pairs.iter().map(|(at, n)| (at * 4096, n * 4096)));
         all.push((0, version));
-        let list = parse(&packed(&all), &cookie())?;
+        let list = parse(&packed(&all), &cookie(), 9)?;
         Ok(list.iter().map(|e| (e.start / 4096, e.end / 4096)).collect())
     }
 
@@ -150,9 +154,21 @@ mod tests {
     }
 
     #[test]
+    fn a_list_has_no_more_extents_than_there_is_room_for() {
+        let pairs: Vec<(u64, u64)> = (0..8).map(|n| (4096 * n + 4096, 4096)).collect();
+        let of = |most| {
+            let all = [&[(MAGIC, 0)][..], &pairs, &[(0, 1)]].concat();
+            parse(&packed(&all), &cookie(), most)
+        };
+        // Two are its own and the one that it is cut from.
+        assert_eq!(of(8).unwrap().len(), 2);
+        assert_eq!(of(7).unwrap_err().kind, Kind::Unsupported);
+    }
+
+    #[test]
     fn lists_that_are_refused() {
         let why = |pairs: &[(u64, u64)]| {
-            let e = parse(&packed(pairs), &cookie()).unwrap_err();
+            let e = parse(&packed(pairs), &cookie(), 9).unwrap_err();
             (e.kind, e.message)
         };
         let damaged = |s: &str| (Kind::Damaged, s.to_owned());

@@ -24,9 +24,11 @@ pub mod page;
 mod tests;
 pub mod tree;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::walk::Root;
+use base::pulse::Pulse;
 
 pub use cookie::{Addr, Cookie};
 pub use difference::{difference, FreeList};
@@ -59,11 +61,17 @@ pub enum Kind {
     Io,
 }
 
+/// Bytes of a message: what it cites may be as long as its writer likes.
+const LONGEST: usize = 1024;
+
 pub(crate) fn refuse(kind: Kind, message: impl Into<String>) -> Refusal {
-    Refusal {
-        kind,
-        message: message.into(),
+    let mut message = message.into();
+    if message.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at));
+        message.truncate(end.unwrap_or_default());
+        message.push_str(" ...");
     }
+    Refusal { kind, message }
 }
 
 pub(crate) fn unsupported(message: impl Into<String>) -> Refusal {
@@ -173,6 +181,12 @@ pub struct FileEntry {
     pub leaf_page: Option<u32>,
 }
 
+impl FileEntry {
+    fn name(&self) -> &[u8] {
+        self.path.as_os_str().as_bytes()
+    }
+}
+
 /// What was read of the list of each file.  `None`: it was not wanted, or there is
 /// none.  One file's refusal says nothing about the others.
 pub type Lists = Vec<Option<Result<FreeList, Refusal>>>;
@@ -187,9 +201,18 @@ pub fn read(root: &Root, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<(
 #[derive(Default)]
 pub struct Reader {
     leaves: Leaves,
+    pulse: Pulse,
 }
 
 impl Reader {
+    /// One that says at every block that its thread is at work.
+    pub fn new(pulse: Pulse) -> Self {
+        Self {
+            leaves: Leaves::default(),
+            pulse,
+        }
+    }
+
     /// As if this were the first time.
     pub fn forget(&mut self) {
         self.leaves = Leaves::default();
@@ -201,7 +224,7 @@ impl Reader {
         root: &Root,
         wanted: &mut dyn FnMut(&FileEntry) -> bool,
     ) -> Result<(Snapshot, Lists), Refusal> {
-        let dbpath = Dbpath::open(root)?;
+        let dbpath = Dbpath::open(root, &self.pulse)?;
         for _ in 0..TRIES {
             let turtle = dbpath.turtle()?;
             let done = dbpath.snapshot(&turtle, &mut self.leaves).map(|snapshot| {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Walks the tree of the metadata.
+//!
+//! Who owns the database may have written it: each block is visited once, so that a walk ends
+//! with what is on the disk.
+
+use std::collections::BTreeMap;
 
 use super::cookie::Addr;
 use super::page::{Block, Cell, INTERNAL, LEAF, OVERFLOW};
@@ -7,6 +12,8 @@ use super::{damaged, Refusal};
 
 /// The metadata of a million files has four levels.
 const DEPTH: u32 = 16;
+/// And fewer blocks than these; where they lie is kept while they are read.
+const MOST: usize = 1 << 20;
 
 /// What becomes of a key and its value.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Refusal> + 'a;
@@ -19,8 +26,8 @@ pub trait Blocks {
 /// Who gets what a tree has, in order.
 pub(crate) trait Visit {
     /// Whether it knows what is on the page at `addr`, which is then not read.
-    fn knows(&mut self, _addr: &Addr) -> bool {
-        false
+    fn knows(&mut self, _addr: &Addr) -> Result<bool, Refusal> {
+        Ok(false)
     }
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
     /// The entries since the last page were those of the leaf at `addr`.
@@ -39,11 +46,20 @@ pub struct Tree<'a, B> {
     pub alloc: u32,
     /// Written by WiredTiger 3.
     pub old: bool,
-    /// Bytes that its blocks may have yet: they are disjoint.
-    pub left: u64,
+    /// Where the blocks that were visited begin and end: they are disjoint.
+    visited: BTreeMap<u64, u64>,
 }
 
-impl<B: Blocks> Tree<'_, B> {
+impl<'a, B: Blocks> Tree<'a, B> {
+    pub fn new(blocks: &'a mut B, alloc: u32, old: bool) -> Self {
+        Self {
+            blocks,
+            alloc,
+            old,
+            visited: BTreeMap::new(),
+        }
+    }
+
     /// Calls `each` with every key and value, in order.
     pub fn walk(&mut self, root: &Addr, each: &mut Each<'_>) -> Result<(), Refusal> {
         self.visit(root, each)
@@ -55,26 +71,29 @@ impl<B: Blocks> Tree<'_, B> {
     }
 
     fn takes(&mut self, addr: &Addr) -> Result<(), Refusal> {
-        self.left = self
-            .left
-            .checked_sub(addr.size.into())
-            .ok_or_else(|| damaged("its tree has more blocks than the file"))?;
+        let before = self.visited.range(..addr.end()).next_back();
+        if before.is_some_and(|(_, end)| *end > addr.offset) {
+            return Err(damaged(format!(
+                "its tree has the block at {} twice, or a part of it",
+                addr.offset
+            )));
+        }
+        if self.visited.len() >= MOST {
+            return Err(damaged(format!("its tree has more than {MOST} blocks")));
+        }
+        self.visited.insert(addr.offset, addr.end());
         Ok(())
-    }
-
-    fn block(&mut self, addr: &Addr) -> Result<Block, Refusal> {
-        self.takes(addr)?;
-        self.blocks.block(addr)
     }
 
     fn page(&mut self, addr: &Addr, depth: u32, visit: &mut (impl Visit + ?Sized)) -> Result<(), Refusal> {
         if depth > DEPTH {
             return Err(damaged("its tree is too deep"));
         }
-        if visit.knows(addr) {
-            return self.takes(addr);
+        self.takes(addr)?;
+        if visit.knows(addr)? {
+            return Ok(());
         }
-        let block = self.block(addr)?;
+        let block = self.blocks.block(addr)?;
         match block.kind() {
             INTERNAL => {
                 for cell in block.cells(self.old)? {
@@ -140,7 +159,8 @@ impl<B: Blocks> Tree<'_, B> {
 
     fn overflow(&mut self, addr: &[u8]) -> Result<Vec<u8>, Refusal> {
         let addr = Addr::parse(addr, self.alloc)?.ok_or_else(|| damaged("an overflow without a block"))?;
-        let block = self.block(&addr)?;
+        self.takes(&addr)?;
+        let block = self.blocks.block(&addr)?;
         if block.kind() != OVERFLOW {
             return Err(damaged(format!("an overflow block of type {}", block.kind())));
         }
@@ -169,14 +189,9 @@ mod tests {
         vec![0x80 | number, 0x81, 0x80]
     }
 
-    fn walk(blocks: Vec<(u8, u32, Vec<u8>)>, left: u64) -> Result<Vec<(String, String)>, String> {
+    fn walk(blocks: Vec<(u8, u32, Vec<u8>)>) -> Result<Vec<(String, String)>, String> {
         let mut made = Made(blocks);
-        let mut tree = Tree {
-            blocks: &mut made,
-            alloc: 512,
-            old: false,
-            left,
-        };
+        let mut tree = Tree::new(&mut made, 512, false);
         let root = Addr {
             offset: 512,
             size: 512,
@@ -202,7 +217,7 @@ mod tests {
         leaf.extend([&[0x60, 0x83][..], &addr(1), b"\x07z", b"\x06\x06b"].concat());
         let overflow = b"elsewhere".to_vec();
         assert_eq!(
-            walk(vec![(LEAF, 7, leaf), (OVERFLOW, 9, overflow)], 4096).unwrap(),
+            walk(vec![(LEAF, 7, leaf), (OVERFLOW, 9, overflow)]).unwrap(),
             pairs(&[
                 ("file:", "x"),
                 ("file:a", "y"),
@@ -212,25 +227,63 @@ mod tests {
         );
     }
 
+    /// An internal page that leads to these.
+    fn internal(children: &[u8]) -> (u8, u32, Vec<u8>) {
+        let cells = children
+            .iter()
+            .map(|n| [&[0x05, b'k', 0x30, 0x83][..], &addr(*n)].concat());
+        (INTERNAL, 2 * children.len() as u32, cells.collect::<Vec<_>>().concat())
+    }
+
     #[test]
-    fn a_tree_that_leads_to_itself_ends() {
-        let to = |n| [&[0x05, b'k', 0x30, 0x83][..], &addr(n)].concat();
-        let looped = || vec![(INTERNAL, 2, to(0))];
+    fn no_block_is_visited_twice() {
+        let leaf = || (LEAF, 2, b"\x05a\x07b".to_vec());
         assert_eq!(
-            walk(looped(), 4096).unwrap_err(),
-            "its tree has more blocks than the file"
+            walk(vec![internal(&[1, 2]), leaf(), leaf()]).unwrap(),
+            pairs(&[("a", "b"), ("a", "b")])
         );
-        assert_eq!(walk(looped(), 1 << 20).unwrap_err(), "its tree is too deep");
-        let leaf = b"\x05a\x07b".to_vec();
+        let twice = |at: u32| format!("its tree has the block at {at} twice, or a part of it");
+        // Itself, its own child again, and what another page leads to
+        assert_eq!(walk(vec![internal(&[0])]).unwrap_err(), twice(512));
+        assert_eq!(walk(vec![internal(&[1, 1]), leaf()]).unwrap_err(), twice(1024));
+        let other = vec![internal(&[1, 2]), internal(&[3]), internal(&[3]), leaf()];
+        assert_eq!(walk(other).unwrap_err(), twice(2048));
+        // An overflow block
+        let value = [&[0x05, b'k', 0xa0, 0x83][..], &addr(1)].concat();
+        let twins = (LEAF, 4, [&value[..], &value].concat());
         assert_eq!(
-            walk(vec![(INTERNAL, 2, to(1)), (LEAF, 2, leaf)], 1024).unwrap(),
-            pairs(&[("a", "b")])
+            walk(vec![twins, (OVERFLOW, 1, b"x".to_vec())]).unwrap_err(),
+            twice(1024)
+        );
+        // Of two units, of which the next has one
+        let mut made = Made(vec![leaf()]);
+        let mut tree = Tree::new(&mut made, 512, false);
+        let at = |offset, size| Addr {
+            offset,
+            size,
+            checksum: 0,
+        };
+        tree.takes(&at(1024, 1024)).unwrap();
+        for part in [at(1536, 512), at(512, 1024), at(512, 4096), at(1024, 512)] {
+            assert_eq!(tree.takes(&part).unwrap_err().message, twice(part.offset as u32));
+        }
+        tree.takes(&at(512, 512)).unwrap();
+        tree.takes(&at(2048, 512)).unwrap();
+    }
+
+    #[test]
+    fn a_tree_is_so_deep_and_no_deeper() {
+        let chain = |length: u8| (1..=length).map(|n| internal(&[n])).chain([(LEAF, 0, vec![])]);
+        assert_eq!(walk(chain(16).collect()), Ok(vec![]));
+        assert_eq!(
+            walk(chain(17).collect()).unwrap_err(),
+            "its tree is too deep"
         );
     }
 
     #[test]
     fn trees_that_are_refused() {
-        let why = |kind, entries, body: &[u8]| walk(vec![(kind, entries, body.to_vec())], 4096).unwrap_err();
+        let why = |kind, entries, body: &[u8]| walk(vec![(kind, entries, body.to_vec())]).unwrap_err();
         assert_eq!(why(9, 0, b""), "a page of type 9");
         assert_eq!(why(LEAF, 1, b"\x07b"), "a value without a key");
         assert_eq!(
@@ -239,7 +292,10 @@ mod tests {
         );
         let child = [&[0x30, 0x83][..], &addr(0)].concat();
         assert_eq!(why(LEAF, 1, &child), "a leaf page has pages below it");
-        let value = [&[0x05, b'k', 0xa0, 0x83][..], &addr(0)].concat();
-        assert_eq!(why(LEAF, 2, &value), "an overflow block of type 7");
+        let value = [&[0x05, b'k', 0xa0, 0x83][..], &addr(1)].concat();
+        assert_eq!(
+            walk(vec![(LEAF, 2, value), (LEAF, 0, vec![])]).unwrap_err(),
+            "an overflow block of type 7"
+        );
     }
 }

@@ -406,7 +406,14 @@ impl Judge<'_> {
 
     /// What the database's own settings may save, without dsm.
     pub(super) fn leaf_pages(&self) -> Option<Finding> {
-        let files = self.d.large_leaves.filter(|n| *n > 0)?;
+        let files = match self.d.large_leaves.as_ref()? {
+            Ok(0) => return None,
+            Ok(files) => *files,
+            Err(why) => {
+                let text = format!("the metadata of the database is damaged: {}", ink::reason(why));
+                return Some(self.say("leaf-pages", Level::Wrong, text));
+            }
+        };
         let dbpath = self.d.agent.as_ref().map(|a| a.dbpath.clone());
         let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
         let finding = self

@@ -106,8 +106,9 @@ pub struct Device {
     pub dbpath: Option<Result<(), Misplaced>>,
     /// How old the last turtle is: when the database made its last checkpoint.
     pub turtle_age: Option<Duration>,
-    /// Its files for which smaller leaf pages may be better.
-    pub large_leaves: Option<usize>,
+    /// Its files for which smaller leaf pages may be better; `Err`: WiredTiger would not have
+    /// written what is there.
+    pub large_leaves: Option<Result<usize, String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -309,16 +309,18 @@ impl Looker<'_> {
 }
 
 /// `None`: it is not WiredTiger's, or may not be read.
-fn large_leaves(root: &Root) -> Option<usize> {
-    let (snapshot, lists) = avail::read(root, &mut |f| f.leaf_page >= Some(avail::LARGE_LEAF)).ok()?;
+pub(super) fn large_leaves(root: &Root) -> Option<Result<usize, String>> {
+    let (snapshot, lists) = match avail::read(root, &mut |f| f.leaf_page >= Some(avail::LARGE_LEAF)) {
+        Ok(read) => read,
+        Err(e) if e.kind == avail::Kind::Damaged => return Some(Err(e.message)),
+        Err(_) => return None,
+    };
     let documents = avail::documents(root, &snapshot).unwrap_or_default();
     let known = snapshot.files.iter().zip(&lists);
     let known = known.filter_map(|(file, list)| Some((file, list.as_ref()?.as_ref().ok()?)));
-    Some(
-        known
-            .filter(|(file, list)| avail::wants_smaller_leaves(file, list, &documents))
-            .count(),
-    )
+    Some(Ok(known
+        .filter(|(file, list)| avail::wants_smaller_leaves(file, list, &documents))
+        .count()))
 }
 
 /// How long ago the database has made its last checkpoint.

@@ -960,7 +960,7 @@ fn this_machine_can_be_looked_at() {
 
 #[test]
 fn leaf_pages_that_may_be_too_large() {
-    let with = |n| of_device(move |d| d.large_leaves = n);
+    let with = |n: Option<usize>| of_device(move |d| d.large_leaves = n.map(Ok));
     note(
         &with(Some(3)),
         "leaf-pages",
@@ -972,4 +972,16 @@ fn leaf_pages_that_may_be_too_large() {
     for none in [None, Some(0)] {
         assert!(with(none).findings.iter().all(|f| f.check != "leaf-pages"));
     }
+}
+
+/// As who owns the data directory may make it.
+#[test]
+fn metadata_that_wiredtiger_did_not_write() {
+    let dir = tempfile::tempdir().unwrap();
+    model::hostile::visits(dir.path());
+    let found = super::look::large_leaves(&dbpath::walk::Root::open(dir.path()).unwrap());
+    let why = found.clone().unwrap().unwrap_err();
+    assert!(why.starts_with("WiredTiger.wt: its tree has the block at "), "{why}");
+    let said = of_device(move |d| d.large_leaves = found);
+    wrong(&said, "leaf-pages", &why, &[]);
 }
