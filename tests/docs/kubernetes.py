@@ -146,6 +146,7 @@ def dsmd_privileges(e, units):
     command, context = dsmd["command"], dsmd["securityContext"]
     same("dsmd's capabilities", capabilities(command), set(of["CapabilityBoundingSet"].split()))
     same("dsmd inherits", "--inh-caps=-all" in command, True)
+    same("dsmd's memory", mebibytes(dsmd["resources"]["limits"]["memory"]), mebibytes(of["MemoryMax"]))
     same("NoNewPrivileges", "--no-new-privs" in command, of["NoNewPrivileges"] == "yes")
     program = Path(of["ExecStart"].split()[0]).name
     same("what is started", command[command.index("--") + 1], program)
@@ -228,6 +229,7 @@ MUTATIONS = [
     (configuration, "no propagation", lambda e: [m.pop("mountPropagation", 0) for m in e.container("dsmd")["volumeMounts"]]),
     (dsmd_privileges, "one capability less", lambda e: words(e, ",+dac_read_search", "")),
     (dsmd_privileges, "one capability more", lambda e: words(e, "+sys_admin", "+sys_admin,+fowner")),
+    (dsmd_privileges, "half of its memory", lambda e: e.container("dsmd")["resources"]["limits"].update(memory="512Mi")),
     (dsmd_privileges, "all capabilities", lambda e: words(e, "-all,", "")),
     (dsmd_privileges, "new privileges", lambda e: e.container("dsmd")["command"].remove("--no-new-privs")),
     (dsmd_privileges, "not privileged", lambda e: e.container("dsmd")["securityContext"].update(privileged=False)),

@@ -24,7 +24,7 @@ agent() {
 		boundary = "manual"
 		rules = "/run/job/secantusdb.toml"
 	CONFIG
-	setpriv --bounding-set=-all,+sys_admin,+dac_read_search dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
+	setpriv --bounding-set=-all,+sys_admin,+dac_read_search,+setuid,+setgid dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
 	agent=$!
 }
 # asker PASSWORD: dsm-mongo, as another user, with the address in a file of its own

@@ -8,8 +8,8 @@ cd /srv || exit
 
 name=mongo
 dbpath=/var/lib/mongodb
-# wtload is Debian 13's, with its libraries.
-load() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload linkbench --dbpath $dbpath "$@" --nodes 1500 --cache-mb 20 --journal-mb 4; }
+# wtload is Debian 13's, with its libraries; a user of its own, as mongod has.
+load() { setpriv --reuid=daemon --regid=daemon --clear-groups bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload linkbench --dbpath $dbpath "$@" --nodes 1500 --cache-mb 20 --journal-mb 4; }
 right() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload check --dbpath $dbpath; }
 
 ssd=$(disk_by_serial plain)
@@ -22,13 +22,14 @@ works 'the device is made by its unit' systemctl start dsm@$name.service
 works 'a file system' mkfs.xfs -q -K /dev/mapper/$name
 mkdir -p $dbpath
 works 'is mounted' mount -t xfs /dev/mapper/$name $dbpath
+chown daemon: $dbpath
 works 'a database is made' load --phase load
 sed -i "s/^device = .*/device = \"$name\"/; s/^#discard = .*/discard = true/; s/^#boundary = .*/boundary = \"manual\"/" /etc/dsmd.toml
 is 'dsmd is to discard' "$(grep -c '^discard = true' /etc/dsmd.toml)" 1
 works 'dsmd and dsm-exporter are enabled and started' systemctl enable --now dsmd dsm-exporter
 is 'systemd knows that dsmd is ready' "$(systemctl show -P Type dsmd) $(systemctl show -P ActiveState dsmd)" 'notify active'
 works 'its table has the files' until_true "((\$(json $name .files) > 10))"
-is 'with two capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(systemctl show -P MainPID dsmd)/status")" 0000000000200004
+is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(systemctl show -P MainPID dsmd)/status")" 00000000002000c4
 works 'it works for 12 checkpoints' load --phase run --ops 2400 --checkpoints 12 --think-us 5000
 works 'which are counted' test "$(json $name .windows)" -ge 10
 works 'what they have freed is discarded' test "$(field $name discarded_sectors)" -gt 0

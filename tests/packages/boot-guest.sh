@@ -71,7 +71,8 @@ first() {
 	works 'dsmd is enabled and started' systemctl enable --now dsmd
 	is 'systemd knows it is ready' "$(of_dsmd Type) $(of_dsmd ActiveState)" 'notify active'
 	works 'it serves the database' until_true served
-	is 'with two capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 0000000000200004
+	is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 00000000002000c4
+	is 'and a limit of memory' "$(of_dsmd MemoryMax)" $((1 << 30))
 	is 'and a filter of system calls' "$(sed -n 's/^Seccomp:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 2
 	works 'boundaries are marked' dsmctl boundary mark $name
 	windows=$(json $name .windows)

@@ -84,7 +84,11 @@ in_container() {
 	works 'a volume: the container was killed, and the database is right' wtload check --dbpath $dbpath
 
 	# A file system that only the container has mounted
+	# Its root is root here, too, and may do more than dsmd.
 	systemctl stop dsmd
+	mkdir -p /run/systemd/system/dsmd.service.d
+	printf '[Service]\nCapabilityBoundingSet=CAP_SYS_PTRACE\n' >/run/systemd/system/dsmd.service.d/root.conf
+	systemctl daemon-reload
 	umount $dbpath
 	contained --bind=/dev/mapper/$name --property="DeviceAllow=/dev/mapper/$name rw" -- \
 		sh -c "mount -t xfs /dev/mapper/$name /data/db && exec $workload"
@@ -100,5 +104,7 @@ in_container() {
 	sees_it 'mounted inside, and outside'
 	end_container
 	works 'mounted inside: the container was killed, and the database is right' wtload check --dbpath $dbpath
+	rm /run/systemd/system/dsmd.service.d/root.conf
+	systemctl daemon-reload
 	sed -i 's/^discard = true/#discard = true/' /etc/dsmd.toml
 }

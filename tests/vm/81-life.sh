@@ -21,7 +21,7 @@ dbpath = "$two/data"
 boundary = "manual"
 CONFIG
 agent() {
-	setpriv --bounding-set=-all,+sys_admin,+dac_read_search dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
+	setpriv --bounding-set=-all,+sys_admin,+dac_read_search,+setuid,+setgid dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
 	agent=$!
 }
 boundaries() { json "$1" '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }

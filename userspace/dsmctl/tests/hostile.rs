@@ -7,6 +7,9 @@ use std::process::Command;
 
 use model::hostile;
 
+/// Bytes, nearly as many as a block may have.
+const LIST: usize = 60 << 20;
+
 /// Whether `dsmctl free` ends well, and all that it says, with 2 GB of memory and 60 seconds
 /// of processor time.
 fn free(make: fn(&Path)) -> (bool, String) {
@@ -44,11 +47,11 @@ fn more_files_than_there_is_memory_for_are_refused() {
 
 #[test]
 fn a_list_is_read_once() {
-    let (done, said) = free(hostile::twins);
+    let (done, said) = free(|dir| hostile::twins(dir, LIST));
     assert!(!done, "{said}");
     assert!(said.contains("l.wt: it is there twice, or not in order"), "{said}");
     // Its other names cost nothing more.
-    let (done, said) = free(hostile::links);
+    let (done, said) = free(|dir| hostile::links(dir, LIST));
     assert!(done, "{said}");
     let skipped = said.matches(".wt: the metadata has this file twice\n").count();
     assert_eq!(skipped, 299, "{said}");
@@ -56,7 +59,7 @@ fn a_list_is_read_once() {
 
 #[test]
 fn a_list_with_a_hole_is_not_read() {
-    let (done, said) = free(hostile::hole);
+    let (done, said) = free(|dir| hostile::hole(dir, LIST));
     assert!(done, "{said}");
     assert!(said.contains("skipped: l.wt: the block at 4096 has a hole\n"), "{said}");
 }

@@ -160,29 +160,29 @@ fn list(path: &Path, bytes: usize) -> String {
     checkpoint(&NOTHING, &avail, 1 << 60)
 }
 
-/// A file with a list of 60 MiB, whose entry is there 300 times.
-pub fn twins(dir: &Path) {
-    let value = list(&dir.join("l.wt"), 60 << 20);
+/// A file with a list of so many bytes, whose entry is there 300 times.
+pub fn twins(dir: &Path, bytes: usize) {
+    let value = list(&dir.join("l.wt"), bytes);
     let all = entries(std::iter::repeat_n("l.wt".to_owned(), 300), &value);
     let root = metadata(dir).leaf(&all);
     turtle(dir, &root);
 }
 
 /// The same, of 300 names, which are links to it.
-pub fn links(dir: &Path) {
+pub fn links(dir: &Path, bytes: usize) {
     let name = |n: usize| format!("l{n:03}.wt");
-    let value = list(&dir.join(name(0)), 60 << 20);
+    let value = list(&dir.join(name(0)), bytes);
     (1..300).for_each(|n| fs::hard_link(dir.join(name(0)), dir.join(name(n))).unwrap());
     let root = metadata(dir).leaf(&entries((0..300).map(name), &value));
     turtle(dir, &root);
 }
 
-/// A list of 60 MiB of which the file has the first 64 bytes.
-pub fn hole(dir: &Path) {
-    let value = list(&dir.join("l.wt"), 60 << 20);
+/// A list of which the file has the first page.
+pub fn hole(dir: &Path, bytes: usize) {
+    let value = list(&dir.join("l.wt"), bytes);
     let file = File::options().write(true).open(dir.join("l.wt")).unwrap();
     let size = file.metadata().unwrap().len();
-    file.set_len(UNIT + 4096).unwrap();
+    file.set_len(2 * UNIT).unwrap();
     file.set_len(size).unwrap();
     let root = metadata(dir).leaf(&entries(std::iter::once("l.wt".to_owned()), &value));
     turtle(dir, &root);

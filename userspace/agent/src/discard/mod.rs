@@ -62,13 +62,19 @@
 //! **The target may owe pages**: those that passed (4) once, and are too few for the
 //! drive, are discarded later, unless they were written since (`dm-dsm/owed.c`).  It must
 //! forget them whenever this forgets ([`Rule::forget_in`]), before the next discard: a
-//! salvage, or who changes the file system, gives them a meaning without a write.
+//! salvage, or who changes the file system, gives them a meaning without a write.  So does
+//! a file of somebody else's that comes to share them, and keeps them when the database's
+//! file is given another place for what it writes, is cut off or dropped.  Therefore, where
+//! the target may owe pages, the places of each file of which something was found are kept
+//! from look to look; what is the file's and its alone there must be so at the next look
+//! (step 3), and before each batch, as far as the batch could complete a piece with it.
 
 mod disk;
 mod link;
 mod list;
 mod owner;
 mod pace;
+mod places;
 pub mod preconditions;
 mod process;
 mod started;
@@ -88,6 +94,7 @@ pub use disk::Disk;
 pub use link::{Link, Machine};
 use list::Compact;
 pub use owner::Owner;
+use places::{Piece, Places};
 
 /// Changes of the turtle by one process before the first window counts.
 pub(crate) const TURTLES: u32 = 2;
@@ -168,6 +175,8 @@ struct Known {
     order: u64,
     cookie: Cookie,
     list: Compact,
+    /// Where all of it lay at the last look, if the target may owe pages of it.
+    places: Option<Places>,
 }
 
 /// What may be discarded after a look.
@@ -177,8 +186,12 @@ pub struct Found {
     pub since: u64,
     /// Sorted by place; neighbours are one.
     pub sector_ranges: Vec<SectorRange>,
-    /// What these are of, sorted by place.
+    /// What these are of, and what else the target may discard with them, sorted by place.
     origins: Vec<Origin>,
+    /// How far from what is sent the target may discard what it owes, in sectors.
+    reach: u64,
+    /// Something that the target may owe is not where it was, or not the file's alone.
+    strayed: bool,
     files: Vec<(PathBuf, (u64, i128))>,
     /// Bytes that the checkpoint has freed, also where they have no place of their
     /// own.
@@ -187,43 +200,53 @@ pub struct Found {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Origin {
-    at: SectorRange,
-    /// An index of files, and a byte of it.
+    piece: Piece,
+    /// An index of files.
     file: usize,
-    offset: u64,
 }
 
 impl Found {
     /// What of `batch`, which is sorted, has its place still, and alone: a file of
-    /// somebody else's may share it by now.
-    pub fn again(
+    /// somebody else's may share it by now.  And whether so has all that the target may
+    /// discard with it.
+    fn again(
         &self,
         database: &mut dyn Database,
         batch: &[SectorRange],
-    ) -> Result<Vec<SectorRange>, String> {
-        let mut wanted: BTreeMap<usize, Vec<Range<u64>>> = BTreeMap::new();
-        for s in batch {
+    ) -> Result<(Vec<SectorRange>, bool), String> {
+        let mut wanted: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+        for s in widened(batch, self.reach) {
             let end = s.start + s.length;
             let first = self
                 .origins
-                .partition_point(|o| o.at.start + o.at.length <= s.start);
-            for o in self.origins[first..].iter().take_while(|o| o.at.start < end) {
-                let from = o.at.start.max(s.start);
-                let to = end.min(o.at.start + o.at.length);
-                let begin = o.offset + (from - o.at.start) * 512;
-                let range = begin..begin + (to - from) * 512;
-                wanted.entry(o.file).or_default().push(range);
+                .partition_point(|o| o.piece.at.start + o.piece.at.length <= s.start);
+            for o in self.origins[first..].iter().take_while(|o| o.piece.at.start < end) {
+                wanted.entry(o.file).or_default().extend(o.piece.within(s));
             }
         }
-        let mut now = Vec::new();
-        for (file, mut ranges) in wanted {
-            ranges.sort_unstable_by_key(|r| r.start);
+        let (mut now, mut all) = (Vec::new(), true);
+        for (file, mut pieces) in wanted {
+            pieces.sort_unstable_by_key(|p| p.offset);
+            let ranges: Vec<Range<u64>> = pieces.iter().map(Piece::bytes).collect();
             let (path, file) = &self.files[file];
-            database.places(path, *file, &ranges, &mut |_, s| now.push(s))?;
+            let found = pieces_of(database, path, *file, &ranges)?;
+            now.extend(found.iter().map(|p| p.at));
+            all &= places::are_in(pieces, &found);
         }
         tidy(&mut now);
-        Ok(common(batch, &now))
+        Ok((common(batch, &now), all))
     }
+}
+
+fn pieces_of(
+    database: &mut dyn Database,
+    path: &Path,
+    file: (u64, i128),
+    ranges: &[Range<u64>],
+) -> Result<Vec<Piece>, String> {
+    let mut found = Vec::new();
+    database.places(path, file, ranges, &mut |offset, at| found.push(Piece { offset, at }))?;
+    Ok(found)
 }
 
 /// What a look came to.
@@ -249,6 +272,8 @@ pub struct Rule {
     begun: Option<u64>,
     /// The target has forgotten as well what was found before.
     target_forgot: bool,
+    /// Bytes of the pieces that the target discards.
+    granularity: u64,
     files: HashMap<PathBuf, Known>,
 }
 
@@ -285,6 +310,23 @@ fn tidy(sector_ranges: &mut Vec<SectorRange>) {
         }
         joins
     });
+}
+
+/// Sorted ranges, each longer by so much at both ends.
+fn widened(sector_ranges: &[SectorRange], by: u64) -> Vec<SectorRange> {
+    let mut wide: Vec<SectorRange> = Vec::with_capacity(sector_ranges.len());
+    for s in sector_ranges {
+        let start = s.start.saturating_sub(by);
+        let end = s.start + s.length + by;
+        match wide.last_mut() {
+            Some(last) if last.start + last.length >= start => last.length = end - last.start,
+            _ => wide.push(SectorRange {
+                start,
+                length: end - start,
+            }),
+        }
+    }
+    wide
 }
 
 /// What two sorted lists have in common.
@@ -330,6 +372,23 @@ impl Rule {
             self.target_forgot = true;
         }
         Ok(())
+    }
+
+    /// What of a batch may be sent now.  Has the target forget when something that it may
+    /// owe is not the database's alone any more.
+    pub fn again(
+        &mut self,
+        found: &Found,
+        database: &mut dyn Database,
+        target: &dyn Target,
+        batch: &[SectorRange],
+    ) -> Result<Vec<SectorRange>, Halt> {
+        let (batch, all) = found.again(database, batch)?;
+        if found.reach > 0 && !all {
+            self.target_forgot = false;
+            self.forget_in(target)?;
+        }
+        Ok(batch)
     }
 
     /// Whether the process that had the database open at the last look still has; if
@@ -418,8 +477,15 @@ impl Rule {
         // (2)
         database.sync_dbpath()?;
 
+        let granularity = target.status()?.discard.granularity;
+        if granularity != self.granularity {
+            // It may owe what has no places here.
+            self.target_forgot = false;
+            self.granularity = granularity;
+        }
         let mut found = Found {
             since: self.window.unwrap_or_default(),
+            reach: if granularity > PAGE { granularity / 512 } else { 0 },
             ..Found::default()
         };
         let mut files = HashMap::with_capacity(seen.files.len());
@@ -429,14 +495,41 @@ impl Rule {
                 files.insert(entry.path, known);
             }
         }
-        found.sector_ranges = found.origins.iter().map(|o| o.at).collect();
-        found.origins.sort_unstable_by_key(|o| o.at.start);
+        // Those that were dropped
+        found.strayed |= self.files.values().any(|k| k.places.is_some());
+        if found.strayed {
+            self.target_forgot = false;
+        }
+        found.sector_ranges = found.origins.iter().map(|o| o.piece.at).collect();
         tidy(&mut found.sector_ranges);
+        if found.reach > 0 {
+            around(&mut found, &files);
+        }
+        found.origins.sort_unstable_by_key(|o| o.piece.at.start);
 
         // (5)
         self.files = files;
         self.window = Some(window);
         Ok(Look::Found(found))
+    }
+}
+
+/// The origins of all that the target may discard with what was found.
+fn around(found: &mut Found, files: &HashMap<PathBuf, Known>) {
+    let reached = widened(&found.sector_ranges, found.reach);
+    found.origins.clear();
+    found.files.clear();
+    for (path, known) in files {
+        let before = found.origins.len();
+        for piece in known.places.iter().flat_map(Places::pieces) {
+            let first = reached.partition_point(|r| r.start + r.length <= piece.at.start);
+            let parts = reached[first..].iter().map_while(|r| piece.within(*r));
+            let file = found.files.len();
+            found.origins.extend(parts.map(|piece| Origin { piece, file }));
+        }
+        if found.origins.len() > before {
+            found.files.push((path.clone(), known.list.file()));
+        }
     }
 }
 
@@ -448,12 +541,19 @@ fn next(
     old: Option<Known>,
     found: &mut Found,
 ) -> Result<Option<Known>, Halt> {
+    let order = entry.order;
     let Some(cookie) = &entry.cookie else {
+        found.strayed |= old.is_some_and(|k| k.places.is_some());
         return Ok(None);
     };
-    let order = entry.order;
     let old = match old {
-        Some(k) if k.cookie == *cookie && k.order <= order => return Ok(Some(Known { order, ..k })),
+        Some(k) if k.cookie == *cookie && k.order <= order => {
+            let places = match &k.places {
+                Some(before) => Some(again(database, entry, k.list.file(), Some(before), found)?.0),
+                None => None,
+            };
+            return Ok(Some(Known { order, places, ..k }));
+        }
         Some(k) if k.order >= order => {
             let name = entry.path.display();
             return Err(Halt::Reset(format!("{name}: its checkpoints have gone back")));
@@ -468,25 +568,54 @@ fn next(
     // The block of the list shows that this is the file that the metadata
     // means.  An empty list has none.
     let Some(list) = list.filter(|l| cookie.avail.is_some() && l.file.1 != 0) else {
+        found.strayed |= old.is_some_and(|k| k.places.is_some());
         return Ok(None);
     };
-    if let Some(old) = old.filter(|k| k.list.file() == list.file) {
-        let freed = difference(&list, &old.list.list());
-        found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
-        let freed = whole_pages(&freed);
-        if !freed.is_empty() {
+    let mut places = None;
+    match old {
+        Some(old) if old.list.file() == list.file => {
+            let freed = difference(&list, &old.list.list());
+            found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
+            let freed = whole_pages(&freed);
             // (3)
-            let file = found.files.len();
-            found.files.push((entry.path.clone(), list.file));
-            let origins = &mut found.origins;
-            database.places(&entry.path, list.file, &freed, &mut |offset, at| {
-                origins.push(Origin { at, file, offset });
-            })?;
+            let pieces = if old.places.is_some() || (found.reach > 0 && !freed.is_empty()) {
+                let (all, pieces) = again(database, entry, list.file, old.places.as_ref(), found)?;
+                places = Some(all);
+                let mut of_freed = Vec::new();
+                places::of_ranges(&pieces, &freed, &mut |p| of_freed.push(p));
+                of_freed
+            } else if freed.is_empty() {
+                Vec::new()
+            } else {
+                pieces_of(database, &entry.path, list.file, &freed)?
+            };
+            if !pieces.is_empty() {
+                let file = found.files.len();
+                found.files.push((entry.path.clone(), list.file));
+                let origins = pieces.into_iter().map(|piece| Origin { piece, file });
+                found.origins.extend(origins);
+            }
         }
+        // Another file has its name.
+        other => found.strayed |= other.is_some_and(|k| k.places.is_some()),
     }
     Ok(Some(Known {
         order,
         cookie: cookie.clone(),
         list: Compact::of(&list),
+        places,
     }))
+}
+
+/// Where a file lies now; it has strayed if what it had before is not all there.
+fn again(
+    database: &mut dyn Database,
+    entry: &FileEntry,
+    file: (u64, i128),
+    before: Option<&Places>,
+    found: &mut Found,
+) -> Result<(Places, Vec<Piece>), Halt> {
+    let pieces = pieces_of(database, &entry.path, file, &[0..u64::MAX])?;
+    found.strayed |= before.is_some_and(|b| !places::are_in(b.pieces(), &pieces));
+    Ok((Places::of(&pieces), pieces))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Whether the file system, its mount and the drive are what the rule needs.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use drive::diskstat::DiskStat;
@@ -89,13 +90,22 @@ pub fn ext4(proc: &Path, sys: &Path, name: &str) -> Result<(), String> {
 /// The drives below a device: whether a page that was discarded can be read without
 /// an error.  Gives a warning.
 pub fn drives(sysfs: &Sysfs, dev: DevNo) -> Result<Option<String>, String> {
+    let fails = |disk: &str| {
+        let namespace = Namespace::open(&Path::new("/dev").join(disk))?;
+        namespace.map_or(Ok(false), |n| n.deallocated_reads_fail())
+    };
+    drives_that(&fails, sysfs, dev)
+}
+
+fn drives_that(
+    fails: &dyn Fn(&str) -> io::Result<bool>,
+    sysfs: &Sysfs,
+    dev: DevNo,
+) -> Result<Option<String>, String> {
     let below = streams::below(sysfs, &streams::Unknown, dev).map_err(|e| format!("{e:#}"))?;
     for disk in below.disks.iter().filter(|d| d.starts_with("nvme")) {
-        let node = Path::new("/dev").join(disk);
-        let fails = Namespace::open(&node)
-            .and_then(|n| n.map_or(Ok(false), |n| n.deallocated_reads_fail()))
-            .map_err(|e| format!("cannot ask {disk} whether reads of discarded blocks fail: {e}"))?;
-        if fails {
+        let fails = fails(disk);
+        if fails.map_err(|e| format!("cannot ask {disk} whether reads of discarded blocks fail: {e}"))? {
             return Err(format!(
                 "{disk} fails reads of discarded blocks (DULBE): copies of whole files would end in errors"
             ));
@@ -249,6 +259,18 @@ mod tests {
         assert_eq!(warning("4096"), None);
         assert_eq!(warning("65536"), None);
         assert!(warning("131072").unwrap().contains("units of 128 KiB"));
+        // One NVMe drive of two
+        tree.add("253:1", "dm-1");
+        for (dev, disk) in [("259:1", "nvme8n1"), ("259:2", "nvme9n1")] {
+            tree.add(dev, disk);
+            tree.slave("253:1", dev);
+        }
+        let of = |bad: &str| drives_that(&|disk| Ok(disk == bad), &tree.sysfs(), "253:1".parse().unwrap());
+        assert_eq!(of("none"), Ok(None));
+        for bad in ["nvme8n1", "nvme9n1"] {
+            let said = of(bad).unwrap_err();
+            assert!(said.starts_with(&format!("{bad} fails reads of discarded blocks (DULBE)")), "{said}");
+        }
         // An NVMe drive that cannot be asked may be one that fails reads.
         tree.add("259:0", "nvme77n1");
         tree.slave("253:0", "259:0");

@@ -187,7 +187,7 @@ pub(super) mod tests {
         let process = Process::of(dir.path(), 7).unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "text").unwrap();
-        let mut of = |mode, uid, gid| {
+        let of = |mode, uid, gid| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             std::os::unix::fs::chown(&path, Some(uid), Some(gid)).unwrap();
             process.file(&path).map_err(|e| e.kind())

@@ -286,7 +286,7 @@ mod tests {
         let mut helper = helper("helper_without_a_terminal", dir.path().to_str().unwrap());
         // SAFETY: setsid may be called between fork and exec.
         unsafe {
-            helper.pre_exec(|| Ok(drop(rustix::process::setsid()?)));
+            helper.pre_exec(|| rustix::process::setsid().map(|_| ()).map_err(Into::into));
         }
         let done = helper.output().unwrap();
         let text = String::from_utf8(done.stdout).unwrap();

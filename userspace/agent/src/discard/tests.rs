@@ -81,6 +81,7 @@ fn run_beside(world: World, seed: u64, which: Which) -> (Option<String>, Counts,
         };
         if let Ok(found) = found {
             send(&mut rng, &mut side, &mut rule, which, &found);
+            world.borrow_mut().sending = false;
         }
         // It was killed, and another one takes its place.
         if side.dies.borrow().is_some_and(|left| left == 0) {
@@ -106,8 +107,12 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
         if rng.u8(..20) == 0 || (which == Which::Difference && rule.is_owner(side).is_err()) {
             return;
         }
+        side.world.borrow_mut().sending = true;
         let some = match which {
-            Which::Difference => found.again(side, some),
+            Which::Difference => {
+                let target = side.clone();
+                rule.again(found, side, &target, some)
+            }
             _ => Ok(some.to_vec()),
         };
         let Ok(some) = some else {
@@ -123,6 +128,10 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
             return;
         }
         let mut w = side.world.borrow_mut();
+        if w.sharing {
+            w.discard(usize::MAX >> 1);
+        }
+        w.sending = false;
         w.advance(10);
     }
 }
@@ -212,6 +221,24 @@ fn checkpoints_of_single_files_are_not_covered() {
     assert!(caught > 0, "of {alone} none was ever caught");
 }
 
+/// Also what the target owes of it: a tool may find a page to be as one of another file at
+/// any time, but between the look at a batch and its discard.
+#[test]
+fn what_another_file_shares_is_never_discarded() {
+    let mut all = Counts::default();
+    for seed in 0..cases(60) {
+        let mut world = World::new(seed);
+        world.sharing = true;
+        let (lost, c, transcript) = run_beside(world, seed, Which::Difference);
+        if let Some(lost) = lost {
+            panic!("seed {seed}: {lost}\n{transcript}");
+        }
+        all.add(&c);
+    }
+    eprintln!("{all:?}");
+    assert!(all.shares > 1000 && all.discarded > 1000, "{all:?}");
+}
+
 /// A database that does what a test says.
 struct Still {
     preconditions: &'static str,
@@ -226,6 +253,10 @@ struct Still {
     files: Vec<(FileEntry, FreeList)>,
     /// Sectors by which the file system has moved what they have.
     moved: u64,
+    /// Pages that somebody shares.
+    shared: Range<u64>,
+    /// Pages of a file.
+    pages: u64,
 }
 
 impl Still {
@@ -244,6 +275,8 @@ impl Still {
             opens: None,
             files: Vec::new(),
             moved: 0,
+            shared: 0..0,
+            pages: 100,
         }
     }
 }
@@ -294,12 +327,17 @@ impl Database for Still {
         ranges: &[Range<u64>],
         emit: &mut dyn FnMut(u64, SectorRange),
     ) -> Result<(), String> {
+        let [from, to, end] = [self.shared.start, self.shared.end, self.pages].map(|n| n * PAGE);
         for r in ranges {
-            let at = SectorRange {
-                start: r.start / 512 + self.moved,
-                length: (r.end - r.start) / 512,
-            };
-            emit(r.start, at);
+            for part in [r.start..r.end.min(from.min(end)), r.start.max(to)..r.end.min(end)] {
+                if part.start < part.end {
+                    let at = SectorRange {
+                        start: part.start / 512 + self.moved,
+                        length: (part.end - part.start) / 512,
+                    };
+                    emit(part.start, at);
+                }
+            }
         }
         Ok(())
     }
@@ -458,18 +496,119 @@ fn what_has_another_place_by_now_is_left_out() {
         length: 80,
     }];
     assert_eq!(found.sector_ranges, all);
-    assert_eq!(found.again(&mut database, &all).unwrap(), all);
+    let mut again = |batch: &[SectorRange], moved| {
+        database.moved = moved;
+        found.again(&mut database, batch).unwrap().0
+    };
+    assert_eq!(again(&all, 0), all);
     let part = [SectorRange {
         start: 176,
         length: 8,
     }];
-    assert_eq!(found.again(&mut database, &part).unwrap(), part);
-    database.moved = 16;
+    assert_eq!(again(&part, 0), part);
     let rest = SectorRange {
         start: 176,
         length: 64,
     };
-    assert_eq!(found.again(&mut database, &all).unwrap(), [rest]);
-    database.moved = 800;
-    assert_eq!(found.again(&mut database, &all).unwrap(), []);
+    assert_eq!(again(&all, 16), [rest]);
+    assert_eq!(again(&all, 800), []);
+}
+
+/// What happens to a file of which the target owes pages 20 to 29, in granules of 8 pages,
+/// before pages 30 and 31 are free, too: at the next look, or before the batch.  Returns the
+/// messages and what is discarded then.
+fn after_pages_were_owed(
+    at_look: impl FnOnce(&mut Still),
+    before_batch: impl FnOnce(&mut Still),
+) -> (Vec<String>, Vec<u64>) {
+    let target = ModelKernel::new(1 << 20);
+    target.message("set discard on").unwrap();
+    target.set_granule(8);
+    let (mut rule, mut database) = (Rule::default(), Still::new());
+    let file = |order, free| checkpoint(order, (7, 70), true, free);
+    database.files = vec![file(5, 10..20)];
+    waits(&mut rule, &mut database, &target);
+    let mut gone = Vec::new();
+    let mut turn = |database: &mut Still, between: &mut dyn FnMut(&mut Still)| {
+        database.turtle += 1;
+        let Ok(Look::Found(found)) = rule.look(database, &target) else {
+            panic!("nothing is waited for");
+        };
+        rule.forget_in(&target).unwrap();
+        between(database);
+        let batch = rule
+            .again(&found, database, &target, &found.sector_ranges)
+            .unwrap();
+        let words: Vec<String> = batch.iter().map(|s| format!(" {}:{}", s.start, s.length)).collect();
+        if !words.is_empty() {
+            let text = format!("discard {}{}", found.since, words.concat());
+            target.message(&text).unwrap();
+        }
+        gone = target.run_discards(100);
+    };
+    database.files = vec![file(6, 10..30)];
+    turn(&mut database, &mut |_| {});
+    assert_eq!(target.owed(), 10);
+    target.log();
+    database.files = vec![file(7, 10..32)];
+    at_look(&mut database);
+    let mut before_batch = Some(before_batch);
+    turn(&mut database, &mut |d| before_batch.take().into_iter().for_each(|f| f(d)));
+    (target.log(), gone)
+}
+
+#[test]
+fn what_the_target_owes_is_the_files_alone() {
+    let nothing = |_: &mut Still| {};
+    let discarded: Vec<u64> = (24..32).collect();
+    let sent = ["window", "discard"].map(str::to_owned).to_vec();
+    assert_eq!(after_pages_were_owed(nothing, nothing), (sent.clone(), discarded.clone()));
+    // Shares that have nothing to do with it, if they are seen before
+    let late: fn(&mut Still) = |d| d.shared = 50..60;
+    assert_eq!(after_pages_were_owed(nothing, late), (sent, discarded));
+
+    let forgets = ["window", "forget", "discard"].map(str::to_owned).to_vec();
+    let changes: [(&str, fn(&mut Still)); 6] = [
+        ("a page of the piece is shared", |d| d.shared = 26..27),
+        ("a page of another piece is shared", |d| d.shared = 21..22),
+        ("the file is written elsewhere", |d| d.moved = 8 * 200),
+        ("it was cut off", |d| d.pages = 29),
+        ("it was dropped", |d| d.files.clear()),
+        ("another file has its name", |d| d.files = vec![checkpoint(7, (8, 80), true, 10..32)]),
+    ];
+    for (what, change) in changes {
+        let (log, gone) = after_pages_were_owed(change, nothing);
+        assert!(log.starts_with(&forgets[..2]), "{what}: {log:?}");
+        assert!(gone.is_empty(), "{what}: {gone:?}");
+    }
+    for (what, change) in &changes[..4] {
+        if *what == "a page of another piece is shared" {
+            continue;
+        }
+        let (log, gone) = after_pages_were_owed(nothing, change);
+        assert!(log.starts_with(&forgets[..2]), "before a batch, {what}: {log:?}");
+        assert!(gone.is_empty(), "before a batch, {what}: {gone:?}");
+    }
+}
+
+/// Pages that were named before are owed from then on.
+#[test]
+fn another_granularity_begins_with_nothing_owed() {
+    let target = ModelKernel::new(1 << 20);
+    target.message("set discard on").unwrap();
+    let (mut rule, mut database) = (Rule::default(), Still::new());
+    database.files = vec![checkpoint(5, (7, 70), true, 10..20)];
+    waits(&mut rule, &mut database, &target);
+    rule.forget_in(&target).unwrap();
+    target.log();
+    let mut turn = |granule| {
+        target.set_granule(granule);
+        database.turtle += 1;
+        rule.look(&mut database, &target).unwrap();
+        rule.forget_in(&target).unwrap();
+        target.log()
+    };
+    assert_eq!(turn(1), ["window"]);
+    assert_eq!(turn(8), ["window", "forget"]);
+    assert_eq!(turn(8), ["window"]);
 }

@@ -30,7 +30,7 @@ const PLACE: u64 = 1024;
 const MOST: u64 = 900;
 /// Blocks of a file's tree.
 const FULL: usize = 60;
-/// What a discarded unit reads as.
+/// What a discarded unit reads as, less the number of the discard.
 const RUBBISH: u64 = u64::MAX;
 
 /// Numbers of units of allocation, a page or less each; below they are called pages.
@@ -132,6 +132,7 @@ pub(super) struct Counts {
     pub drops: u64,
     pub snapshots: u64,
     pub alone: u64,
+    pub shares: u64,
 }
 
 impl Counts {
@@ -148,6 +149,7 @@ impl Counts {
         self.drops += o.drops;
         self.snapshots += o.snapshots;
         self.alone += o.alone;
+        self.shares += o.shares;
     }
 }
 
@@ -178,6 +180,14 @@ pub(super) struct World {
     slow: u32,
     /// Another file shares all extents.
     pub shared: bool,
+    /// A tool deduplicates: single pages come to be another file's, too.
+    pub sharing: bool,
+    /// Not now: a batch has been looked at and is on its way.
+    pub sending: bool,
+    /// What that other file needs, by place.
+    shares: BTreeMap<u64, u64>,
+    /// Of places where a page was shared when it was written: where it is.
+    copied: BTreeMap<u64, u64>,
     /// Single files have checkpoints of their own, as in MongoDB 5.0.
     pub alone: bool,
     /// What the next turtle will say.
@@ -185,6 +195,8 @@ pub(super) struct World {
     checkpointed: Vec<usize>,
     owner: Option<Owner>,
     starts: u64,
+    /// Pages that were copied.
+    copies: u64,
     cached: bool,
     stalls: bool,
     pub counts: Counts,
@@ -297,11 +309,16 @@ impl World {
             stage: Stage::None,
             slow: 0,
             shared: false,
+            sharing: false,
+            sending: false,
+            shares: BTreeMap::new(),
+            copied: BTreeMap::new(),
             alone: false,
             rows: Rows::new(),
             checkpointed: Vec::new(),
             owner: None,
             starts: 0,
+            copies: 0,
             cached,
             stalls,
             counts: Counts::default(),
@@ -367,8 +384,20 @@ impl World {
         PAGE / self.unit
     }
 
+    /// Where the drive has what the files have there.
+    fn place(&self, place: u64) -> u64 {
+        self.copied.get(&place).copied().unwrap_or(place)
+    }
+
     /// A unit reaches the drive.
     fn arrives(&mut self, place: u64, tag: u64) {
+        let mut at = self.place(place);
+        if self.shares.contains_key(&at) {
+            at = 2 * FILES as u64 * PLACE + self.copies;
+            self.copies += 1;
+            self.copied.insert(place, at);
+        }
+        let place = at;
         if let Some(needs) = &mut self.snapshot {
             needs.remove(&place);
         }
@@ -421,6 +450,8 @@ impl World {
             731 => self.begin_snapshot(),
             732..=739 => self.snapshot = None,
             740..=744 if self.alone => self.checkpoint_alone(n),
+            745..=749 if self.sharing => self.share(n),
+            750 if self.sharing => drop(self.shares.pop_first()),
             740..=799 => {
                 let pages = self.rng.usize(1..20);
                 self.discard(pages);
@@ -547,6 +578,24 @@ impl World {
         self.files.insert(n, created);
     }
 
+    /// What a page has is what another file has, whoever needs it in the database.
+    fn share(&mut self, n: usize) {
+        if self.sending || self.per_page() != 1 {
+            return;
+        }
+        let file = &self.files[n].1;
+        let place = file.base + self.rng.u64(..file.size);
+        if let Some(tag) = self.cache.remove(&place) {
+            self.arrives(place, tag);
+        }
+        let at = self.place(place);
+        if let Some(tag) = self.device.get(&at).copied() {
+            self.counts.shares += 1;
+            self.shares.insert(at, tag);
+            self.note(|| format!("place {at} is shared"));
+        }
+    }
+
     /// The file system is frozen for it, and what it may read is the device's as it is now.
     fn begin_snapshot(&mut self) {
         if self.snapshot.is_some() || self.visible.rows.len() < FILES {
@@ -564,7 +613,7 @@ impl World {
             let newest = row.and_then(|r| r.chain.last());
             needs.extend(newest.into_iter().flat_map(|c| {
                 let of_file = c.needs();
-                of_file.map(|(page, tag)| (file.base + page, tag))
+                of_file.map(|(page, tag)| (self.place(file.base + page), tag))
             }));
         }
         self.snapshot = Some(needs);
@@ -797,7 +846,8 @@ impl World {
         self.counts.discarded += gone.len() as u64;
         for page in &gone {
             let units = page * self.per_page()..(page + 1) * self.per_page();
-            self.device.extend(units.map(|place| (place, RUBBISH)));
+            let rubbish = RUBBISH - self.counts.discarded;
+            self.device.extend(units.map(|place| (place, rubbish)));
         }
         self.note(|| format!("discarded {gone:?}"));
         self.check("after a discard");
@@ -811,7 +861,7 @@ impl World {
         let there = |place: u64| {
             self.cache
                 .get(&place)
-                .or_else(|| self.device.get(&place))
+                .or_else(|| self.device.get(&self.place(place)))
                 .copied()
         };
         let mut lost = None;
@@ -819,7 +869,7 @@ impl World {
             let mut need = |what: &str, page: u64, tag: u64, durable: bool| {
                 let place = file.base + page;
                 let found = if durable {
-                    self.device.get(&place).copied()
+                    self.device.get(&self.place(place)).copied()
                 } else {
                     there(place)
                 };
@@ -865,6 +915,14 @@ impl World {
             if found != Some(tag) {
                 lost = Some(format!(
                     "{when}: place {place} of a snapshot has {found:?}, not {tag}"
+                ));
+            }
+        }
+        for (place, tag) in &self.shares {
+            let found = self.device.get(place);
+            if found != Some(tag) {
+                lost = Some(format!(
+                    "{when}: place {place} of another file has {found:?}, not {tag}"
                 ));
             }
         }
@@ -1047,11 +1105,20 @@ impl Database for Side {
         let Some((base, size)) = found else {
             return Ok(());
         };
+        let w = self.world.borrow();
         // The file system has whole blocks.
         let end = size.next_multiple_of(PAGE);
         for r in ranges {
             let to = r.end.min(end);
-            if r.start < to {
+            if w.sharing && w.per_page() == 1 {
+                for offset in (r.start..to).step_by(PAGE as usize) {
+                    let start = w.place((base + offset) / PAGE);
+                    if !w.shares.contains_key(&start) {
+                        let (start, length) = (start * PAGE / 512, PAGE / 512);
+                        emit(offset, SectorRange { start, length });
+                    }
+                }
+            } else if r.start < to {
                 let at = SectorRange {
                     start: (base + r.start) / 512,
                     length: (to - r.start) / 512,

@@ -11,6 +11,7 @@ use crate::avail::list::MAX_EXTENTS;
 use crate::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot};
 use crate::walk::Root;
 use base::pulse::Pulse;
+use model::hostile;
 
 const VERSIONS: [&str; 2] = ["3.2.1", "11.3.1"];
 
@@ -399,4 +400,87 @@ fn a_list_of_another_checkpoint_is_refused() {
         .unwrap();
     opened.write_all_at(&[0xff], at + 41).unwrap();
     assert_eq!(list(file).unwrap_err().kind, Kind::Damaged);
+}
+
+/// What is read of a database that this makes.
+fn of_made(make: impl FnOnce(&Path)) -> Result<(Snapshot, Lists), Refusal> {
+    let dir = tempfile::tempdir().unwrap();
+    make(dir.path());
+    read(dir.path())
+}
+
+#[test]
+fn databases_that_an_attacker_makes_are_read_within_bounds() {
+    let why = |make: fn(&Path)| {
+        let e = of_made(make).map(|_| ()).unwrap_err();
+        (e.kind, e.message)
+    };
+    let twice = |at: u64| {
+        let text = format!("WiredTiger.wt: its tree has the block at {at} twice, or a part of it");
+        (Kind::Damaged, text)
+    };
+    assert_eq!(why(hostile::visits), twice(4096));
+    assert_eq!(why(hostile::names).0, Kind::Damaged);
+    let list = 1 << 20;
+    assert_eq!(
+        of_made(|dir| hostile::twins(dir, list)).map(|_| ()).unwrap_err().message,
+        "WiredTiger.wt: l.wt: it is there twice, or not in order"
+    );
+    assert_eq!(
+        why(|dir| hostile::files(dir, 100, 20_000)),
+        (
+            Kind::Unsupported,
+            "WiredTiger.wt: it has more files than 128 MiB hold".to_owned()
+        )
+    );
+
+    let links = of_made(|dir| hostile::links(dir, list)).unwrap();
+    let list_of = |n: usize| of(&links, &format!("l{n:03}.wt")).unwrap().as_ref();
+    assert!(list_of(0).unwrap().extents.len() > 100_000);
+    for n in [1, 299] {
+        let e = list_of(n).unwrap_err();
+        assert_eq!(e.message, format!("l{n:03}.wt: the metadata has this file twice"));
+    }
+    let hole = of_made(|dir| hostile::hole(dir, list)).unwrap();
+    let e = of(&hole, "l.wt").unwrap().as_ref().unwrap_err();
+    assert_eq!(
+        (e.kind, e.message.as_str()),
+        (Kind::Damaged, "l.wt: the block at 4096 has a hole")
+    );
+}
+
+/// All lists of a look have room for so many extents together.
+#[test]
+fn lists_share_their_room() {
+    let root = Root::open(&made().join("11.3.1")).unwrap();
+    let dbpath = Dbpath::open(&root, &Pulse::default()).unwrap();
+    let (snapshot, _) = avail::read(&root, &mut |_| false).unwrap();
+    let file = |path: &str| snapshot.files.iter().find(|f| f.path == Path::new(path)).unwrap();
+    let (kept, other) = (file("kept.wt"), file("collection-0-1.wt"));
+    // Before they are merged there are more.
+    let needs = |file| (0..).find(|n| dbpath.list(file, &mut Budget::of(*n)).is_ok()).unwrap();
+    let (least, length) = (needs(other), dbpath.list(kept, &mut Budget::of(MAX_EXTENTS)));
+    let length = length.unwrap().extents.len();
+    assert!(length > 1 && needs(kept) <= least + length);
+    let both = |room| {
+        let mut budget = Budget::of(room);
+        dbpath.list(kept, &mut budget).unwrap();
+        dbpath.list(other, &mut budget)
+    };
+    both(least + length).unwrap();
+    let e = both(least + length - 1).unwrap_err();
+    assert_eq!(e.kind, Kind::Unsupported);
+    assert_eq!(
+        e.message,
+        "collection-0-1.wt: with it the lists of free blocks have more than 33554432 extents"
+    );
+}
+
+#[test]
+fn each_block_is_a_sign_of_life() {
+    let pulse = Pulse::default();
+    let root = Root::open(&made().join("11.3.1")).unwrap();
+    assert_eq!(pulse.busy(), std::time::Duration::ZERO);
+    avail::Reader::new(pulse.clone()).read(&root, &mut |_| false).unwrap();
+    assert!(pulse.busy() > std::time::Duration::ZERO);
 }
