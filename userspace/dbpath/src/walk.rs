@@ -6,6 +6,7 @@
 //! stays open between walks, so that the file system can be unmounted and a
 //! deleted file's space comes back at once.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -18,6 +19,8 @@ use rustix::io::Errno;
 
 /// Databases have four levels of directories at most, and a home may be above them.
 const DEPTH: u32 = 16;
+/// Entries of all directories of a walk; the kernel has no table of more files.
+const MOST: u32 = 1 << 20;
 
 /// What stat says of a file; when it changes, the file may have other extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,23 +184,29 @@ impl Root {
 
     /// Walks everything below `handle`.
     pub fn walk(&self, handle: OwnedFd, visitor: &mut dyn Visitor) -> io::Result<()> {
-        visitor.directory(Path::new(""), &handle);
-        self.walk_dir(&handle, Path::new(""), 0, visitor)
+        self.walk_most(handle, visitor, MOST)
     }
 
-    fn walk_dir(&self, dir: &OwnedFd, path: &Path, depth: u32, visitor: &mut dyn Visitor) -> io::Result<()> {
+    fn walk_most(&self, handle: OwnedFd, visitor: &mut dyn Visitor, most: u32) -> io::Result<()> {
+        visitor.directory(Path::new(""), &handle);
+        let quota = Quota { depth: 0, left: &Cell::new(most) };
+        self.walk_dir(&handle, Path::new(""), quota, visitor)
+    }
+
+    fn walk_dir(&self, dir: &OwnedFd, path: &Path, quota: Quota<'_>, visitor: &mut dyn Visitor) -> io::Result<()> {
         let mut names: Vec<OsString> = Vec::new();
         for entry in Dir::read_from(dir)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
+                quota.takes()?;
                 names.push(OsStr::from_bytes(name).to_owned());
             }
         }
         // The same order in every walk, so that one of two links is kept.
         names.sort_unstable();
         for name in names {
-            self.entry(dir, path, &name, depth, visitor)?;
+            self.entry(dir, path, &name, quota, visitor)?;
         }
         Ok(())
     }
@@ -207,7 +216,7 @@ impl Root {
         dir: &OwnedFd,
         path: &Path,
         name: &OsStr,
-        depth: u32,
+        quota: Quota<'_>,
         visitor: &mut dyn Visitor,
     ) -> io::Result<()> {
         let s = match statx(dir, name, AtFlags::empty()) {
@@ -235,13 +244,13 @@ impl Root {
             );
         } else if kind != FileType::Directory {
             visitor.skipped(&path, Skipped::Special);
-        } else if depth >= DEPTH {
+        } else if quota.depth >= DEPTH {
             visitor.skipped(&path, Skipped::TooDeep);
         } else {
             match open_dir(dir, name) {
                 Ok(sub) => {
                     visitor.directory(&path, &sub);
-                    match self.walk_dir(&sub, &path, depth + 1, visitor) {
+                    match self.walk_dir(&sub, &path, quota.below(), visitor) {
                         // Removed while it was read.
                         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                         other => unless_damaged(other, || visitor.skipped(&path, Skipped::Unreadable))?,
@@ -251,6 +260,31 @@ impl Root {
                 Err(e) => unless_damaged(Err(e.into()), || visitor.skipped(&path, Skipped::Unreadable))?,
             }
         }
+        Ok(())
+    }
+}
+
+/// How deep a walk is, and how many entries it may still have.
+#[derive(Clone, Copy)]
+struct Quota<'a> {
+    depth: u32,
+    left: &'a Cell<u32>,
+}
+
+impl Quota<'_> {
+    fn below(self) -> Self {
+        Self {
+            depth: self.depth + 1,
+            ..self
+        }
+    }
+
+    fn takes(self) -> io::Result<()> {
+        let left = self.left.get().checked_sub(1).ok_or_else(|| {
+            let why = format!("it has more than {MOST} files and directories");
+            io::Error::new(io::ErrorKind::OutOfMemory, why)
+        })?;
+        self.left.set(left);
         Ok(())
     }
 }
@@ -269,10 +303,9 @@ fn unless_damaged(result: io::Result<()>, skip: impl FnOnce()) -> io::Result<()>
 }
 
 fn lacks_resources(e: &io::Error) -> bool {
-    let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-    lacking
-        .iter()
-        .any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
+    let lacking = [Errno::MFILE, Errno::NFILE];
+    let lacks = |errno: &Errno| e.raw_os_error() == Some(errno.raw_os_error());
+    e.kind() == io::ErrorKind::OutOfMemory || lacking.iter().any(lacks)
 }
 
 /// The regular file that has this path below `root`, on the file system `dev`.  Links
@@ -409,6 +442,27 @@ mod tests {
         let notes = walk(dir.path());
         assert_eq!(*notes.dirs.last().unwrap(), deep(16));
         assert_eq!(notes.skipped, [(deep(17), Skipped::TooDeep)]);
+    }
+
+    #[test]
+    fn a_walk_has_so_many_entries_and_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("db")).unwrap();
+        for name in ["a", "b", "db/c"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let root = Root::open(dir.path()).unwrap();
+        let walk = |most| {
+            let mut notes = Notes::default();
+            let done = root.walk_most(root.handle().unwrap().unwrap(), &mut notes, most);
+            done.map(|()| notes.files.len()).map_err(|e| e.to_string())
+        };
+        assert_eq!(walk(4), Ok(3));
+        // Also where it is below: it is not skipped.
+        for few in [2, 3] {
+            let why = "it has more than 1048576 files and directories";
+            assert_eq!(walk(few), Err(why.to_owned()));
+        }
     }
 
     #[test]

@@ -30,7 +30,10 @@ fn a_tree_that_leads_to_the_same_page_again_is_refused() {
     for make in [hostile::visits, hostile::names] {
         let (done, said) = free(make);
         assert!(!done, "{said}");
-        assert!(said.contains("WiredTiger.wt: its tree has the block at "), "{said}");
+        assert!(
+            said.contains("WiredTiger.wt: its tree has the block at "),
+            "{said}"
+        );
         assert!(said.contains(" twice, or a part of it"), "{said}");
     }
 }
@@ -49,7 +52,10 @@ fn more_files_than_there_is_memory_for_are_refused() {
 fn a_list_is_read_once() {
     let (done, said) = free(|dir| hostile::twins(dir, LIST));
     assert!(!done, "{said}");
-    assert!(said.contains("l.wt: it is there twice, or not in order"), "{said}");
+    assert!(
+        said.contains("l.wt: it is there twice, or not in order"),
+        "{said}"
+    );
     // Its other names cost nothing more.
     let (done, said) = free(|dir| hostile::links(dir, LIST));
     assert!(done, "{said}");
@@ -61,5 +67,8 @@ fn a_list_is_read_once() {
 fn a_list_with_a_hole_is_not_read() {
     let (done, said) = free(|dir| hostile::hole(dir, LIST));
     assert!(done, "{said}");
-    assert!(said.contains("skipped: l.wt: the block at 4096 has a hole\n"), "{said}");
+    assert!(
+        said.contains("skipped: l.wt: the block at 4096 has a hole\n"),
+        "{said}"
+    );
 }

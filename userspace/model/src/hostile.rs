@@ -74,7 +74,9 @@ fn checkpoint(root: &[u8], avail: &[u8], size: u64) -> String {
     let size = packed(size);
     let cookie = [&[1][..], root, &NOTHING, avail, &NOTHING, &size, &size].concat();
     let addr = hex(&cookie);
-    format!("allocation_size=4KB,checkpoint=(WiredTigerCheckpoint.1=(addr=\"{addr}\",order=1,run_write_gen=1))")
+    format!(
+        "allocation_size=4KB,checkpoint=(WiredTigerCheckpoint.1=(addr=\"{addr}\",order=1,run_write_gen=1))"
+    )
 }
 
 /// A turtle of WiredTiger 11.3, whose metadata begins at `root`.
@@ -111,7 +113,10 @@ pub fn visits(dir: &Path) {
 /// A leaf with the names of 3,000 files, 250^3 times.
 pub fn names(dir: &Path) {
     let mut blocks = metadata(dir);
-    let all = entries((0..3000).map(|n| format!("x{n:06}.wt")), &checkpoint(&NOTHING, &NOTHING, UNIT));
+    let all = entries(
+        (0..3000).map(|n| format!("x{n:06}.wt")),
+        &checkpoint(&NOTHING, &NOTHING, UNIT),
+    );
     let mut root = blocks.leaf(&all);
     for _ in 0..3 {
         root = blocks.above(&root, 250);

@@ -303,6 +303,27 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_an_attacker_made_of_the_metadata_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let pulse = Pulse::default();
+        let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, pulse.clone()).unwrap();
+        for make in [model::hostile::visits, model::hostile::names] {
+            make(dir.path());
+            let refused = disk
+                .read(&mut |_| true)
+                .map(|seen| seen.files.len())
+                .unwrap_err();
+            assert_eq!(refused.kind, avail::Kind::Damaged);
+            let halt = super::super::Halt::from(refused);
+            assert!(matches!(halt, super::super::Halt::Reset(why) if why.contains(" twice, or a part of it")));
+        }
+        assert!(
+            pulse.busy() > std::time::Duration::ZERO,
+            "its blocks are signs of life"
+        );
+    }
+
     /// Its pages are not read again while one process has it open, and only then.
     #[test]
     fn another_process_may_have_written_all_of_the_metadata() {

@@ -380,9 +380,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// Sends what of a batch is still the files' alone, and returns that.
     fn send_batch(&mut self, found: &Found, batch: &[SectorRange]) -> Result<Vec<SectorRange>, Halt> {
         self.rule.is_owner(&mut self.machine)?;
-        let batch = self
-            .rule
-            .again(found, &mut self.machine, &self.target, batch)?;
+        let batch = self.rule.again(found, &mut self.machine, &self.target, batch)?;
         if !batch.is_empty() {
             let mut text = format!("discard {}", found.since);
             for s in &batch {

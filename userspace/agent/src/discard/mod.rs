@@ -220,7 +220,10 @@ impl Found {
             let first = self
                 .origins
                 .partition_point(|o| o.piece.at.start + o.piece.at.length <= s.start);
-            for o in self.origins[first..].iter().take_while(|o| o.piece.at.start < end) {
+            for o in self.origins[first..]
+                .iter()
+                .take_while(|o| o.piece.at.start < end)
+            {
                 wanted.entry(o.file).or_default().extend(o.piece.within(s));
             }
         }
@@ -245,7 +248,9 @@ fn pieces_of(
     ranges: &[Range<u64>],
 ) -> Result<Vec<Piece>, String> {
     let mut found = Vec::new();
-    database.places(path, file, ranges, &mut |offset, at| found.push(Piece { offset, at }))?;
+    database.places(path, file, ranges, &mut |offset, at| {
+        found.push(Piece { offset, at })
+    })?;
     Ok(found)
 }
 

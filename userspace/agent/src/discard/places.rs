@@ -136,7 +136,7 @@ mod tests {
         let before = pieces(&[(0, 100, 10), (10, 50, 10)]);
         for (now, same) in [
             (&[(0, 100, 10), (10, 50, 10)][..], true),
-            // It has grown, and is told in other pieces.
+            // It has grown, and is reported in other pieces.
             (&[(0, 100, 4), (4, 104, 6), (10, 50, 30), (50, 900, 1)], true),
             // Cut off, shared or gone at an end and in the middle
             (&[(0, 100, 10), (10, 50, 9)], false),
@@ -157,8 +157,13 @@ mod tests {
         let all = pieces(&[(0, 100, 10), (10, 50, 10), (30, 10, 2)]);
         let mut found = Vec::new();
         let ranges = [2, 12, 18, 40].map(|n| n * 4096);
-        of_ranges(&all, &[ranges[0]..ranges[1], ranges[2]..ranges[3]], &mut |p| found.push(p));
-        assert_eq!(found, pieces(&[(2, 102, 8), (10, 50, 2), (18, 58, 2), (30, 10, 2)]));
+        of_ranges(&all, &[ranges[0]..ranges[1], ranges[2]..ranges[3]], &mut |p| {
+            found.push(p)
+        });
+        assert_eq!(
+            found,
+            pieces(&[(2, 102, 8), (10, 50, 2), (18, 58, 2), (30, 10, 2)])
+        );
         let at = |start: u64, length: u64| SectorRange {
             start: start * 8,
             length: length * 8,

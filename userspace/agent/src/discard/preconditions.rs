@@ -269,7 +269,10 @@ mod tests {
         assert_eq!(of("none"), Ok(None));
         for bad in ["nvme8n1", "nvme9n1"] {
             let said = of(bad).unwrap_err();
-            assert!(said.starts_with(&format!("{bad} fails reads of discarded blocks (DULBE)")), "{said}");
+            assert!(
+                said.starts_with(&format!("{bad} fails reads of discarded blocks (DULBE)")),
+                "{said}"
+            );
         }
         // An NVMe drive that cannot be asked may be one that fails reads.
         tree.add("259:0", "nvme77n1");

@@ -23,8 +23,9 @@ const EXPANSIONS: [&str; 2] = ["__exec", "__rest"];
 
 /// Why the checkpoints of a process may not be durable, if they may not be.
 pub(super) fn check(proc: &Path, pid: i32) -> Result<(), String> {
-    let cannot =
-        |what: &str, e: &dyn std::fmt::Display| format!("cannot tell whether checkpoints are synced: {what}: {e}");
+    let cannot = |what: &str, e: &dyn std::fmt::Display| {
+        format!("cannot tell whether checkpoints are synced: {what}: {e}")
+    };
     let whose = |what: &str| format!("{what} of process {pid}");
     let refused = |place: &str| {
         Err(format!(
@@ -128,7 +129,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("mongod.conf");
         let said = |line: &str, environ: &str, text: &str| {
-            pretend(dir.path(), 7, line.replace(' ', "\0").as_bytes(), environ.as_bytes());
+            pretend(
+                dir.path(),
+                7,
+                line.replace(' ', "\0").as_bytes(),
+                environ.as_bytes(),
+            );
             fs::write(&file, text).unwrap();
             check(dir.path(), 7)
         };
@@ -141,7 +147,11 @@ mod tests {
             ))
         };
         assert_eq!(
-            said("mongod --wiredTigerEngineConfigString checkpoint_sync=false,x=1", "", ""),
+            said(
+                "mongod --wiredTigerEngineConfigString checkpoint_sync=false,x=1",
+                "",
+                ""
+            ),
             by("the command line of process 7")
         );
         assert_eq!(
@@ -170,7 +180,10 @@ mod tests {
         let line = format!("mongod -f {file}");
         assert!(said(&line).starts_with(&format!("{file}: No such file")));
         fs::write(&file, "net:\n  port:\n    __exec: 'cat port'\n").unwrap();
-        assert_eq!(said(&line), format!("{file}: __exec has parts of it from elsewhere"));
+        assert_eq!(
+            said(&line),
+            format!("{file}: __exec has parts of it from elsewhere")
+        );
         assert_eq!(said("mongod -f /dev/null"), "/dev/null: it is no regular file");
         assert_eq!(
             said(&format!("mongod -f /{}", "x".repeat(5000))),
@@ -183,17 +196,26 @@ mod tests {
         pretend(dir.path(), 7, b"mongod", b"");
         fs::remove_file(dir.path().join("7/environ")).unwrap();
         let why = check(dir.path(), 7).unwrap_err();
-        assert!(why.contains("the environment of process 7: No such file"), "{why}");
+        assert!(
+            why.contains("the environment of process 7: No such file"),
+            "{why}"
+        );
         // Another one, or none
-        assert!(check(dir.path(), 8).unwrap_err().contains("the user of process 8: No such file"));
+        assert!(check(dir.path(), 8)
+            .unwrap_err()
+            .contains("the user of process 8: No such file"));
     }
 
-    /// A test of this program, as a process of its own, that does what it is told to.
-    fn helper(test: &str, told: &str) -> Command {
+    /// A test of this program, as a process of its own, that does what it is asked to.
+    fn helper(test: &str, asked: &str) -> Command {
         let mut helper = Command::new(std::env::current_exe().unwrap());
         helper
-            .args(["--exact", "--nocapture", &format!("discard::started::tests::{test}")])
-            .env(HELPER, told)
+            .args([
+                "--exact",
+                "--nocapture",
+                &format!("discard::started::tests::{test}"),
+            ])
+            .env(HELPER, asked)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         helper
@@ -202,8 +224,8 @@ mod tests {
     /// Makes itself a command line of so many bytes, and waits until its input ends.
     #[test]
     fn helper_of_a_long_command_line() {
-        let Ok(told) = std::env::var(HELPER) else { return };
-        let length: usize = told.parse().unwrap();
+        let Ok(asked) = std::env::var(HELPER) else { return };
+        let length: usize = asked.parse().unwrap();
         let stat = fs::read_to_string("/proc/self/stat").unwrap();
         let stat: Vec<u64> = stat
             .rsplit_once(')')
@@ -237,7 +259,13 @@ mod tests {
                 // No auxiliary vector: its size is 0, and no program's descriptor
                 u64::from(u32::MAX) << 32,
             ];
-            libc::prctl(libc::PR_SET_MM, libc::PR_SET_MM_MAP, map.as_ptr(), size_of_val(&map), 0)
+            libc::prctl(
+                libc::PR_SET_MM,
+                libc::PR_SET_MM_MAP,
+                map.as_ptr(),
+                size_of_val(&map),
+                0,
+            )
         };
         println!("done {done}");
         let _ = std::io::stdin().read(&mut [0]);
@@ -264,8 +292,8 @@ mod tests {
     /// Leads a session without a terminal, as a service does, and checks a process.
     #[test]
     fn helper_without_a_terminal() {
-        let Ok(told) = std::env::var(HELPER) else { return };
-        let said = check(Path::new(&told), 7).unwrap_err();
+        let Ok(asked) = std::env::var(HELPER) else { return };
+        let said = check(Path::new(&asked), 7).unwrap_err();
         let stat = fs::read_to_string("/proc/self/stat").unwrap();
         let (_, after) = stat.rsplit_once(')').unwrap();
         println!("terminal {}: {said}", after.split_whitespace().nth(4).unwrap());

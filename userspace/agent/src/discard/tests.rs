@@ -539,7 +539,10 @@ fn after_pages_were_owed(
         let batch = rule
             .again(&found, database, &target, &found.sector_ranges)
             .unwrap();
-        let words: Vec<String> = batch.iter().map(|s| format!(" {}:{}", s.start, s.length)).collect();
+        let words: Vec<String> = batch
+            .iter()
+            .map(|s| format!(" {}:{}", s.start, s.length))
+            .collect();
         if !words.is_empty() {
             let text = format!("discard {}{}", found.since, words.concat());
             target.message(&text).unwrap();
@@ -553,7 +556,9 @@ fn after_pages_were_owed(
     database.files = vec![file(7, 10..32)];
     at_look(&mut database);
     let mut before_batch = Some(before_batch);
-    turn(&mut database, &mut |d| before_batch.take().into_iter().for_each(|f| f(d)));
+    turn(&mut database, &mut |d| {
+        before_batch.take().into_iter().for_each(|f| f(d))
+    });
     (target.log(), gone)
 }
 
@@ -562,7 +567,10 @@ fn what_the_target_owes_is_the_files_alone() {
     let nothing = |_: &mut Still| {};
     let discarded: Vec<u64> = (24..32).collect();
     let sent = ["window", "discard"].map(str::to_owned).to_vec();
-    assert_eq!(after_pages_were_owed(nothing, nothing), (sent.clone(), discarded.clone()));
+    assert_eq!(
+        after_pages_were_owed(nothing, nothing),
+        (sent.clone(), discarded.clone())
+    );
     // Shares that have nothing to do with it, if they are seen before
     let late: fn(&mut Still) = |d| d.shared = 50..60;
     assert_eq!(after_pages_were_owed(nothing, late), (sent, discarded));
@@ -574,7 +582,9 @@ fn what_the_target_owes_is_the_files_alone() {
         ("the file is written elsewhere", |d| d.moved = 8 * 200),
         ("it was cut off", |d| d.pages = 29),
         ("it was dropped", |d| d.files.clear()),
-        ("another file has its name", |d| d.files = vec![checkpoint(7, (8, 80), true, 10..32)]),
+        ("another file has its name", |d| {
+            d.files = vec![checkpoint(7, (8, 80), true, 10..32)]
+        }),
     ];
     for (what, change) in changes {
         let (log, gone) = after_pages_were_owed(change, nothing);

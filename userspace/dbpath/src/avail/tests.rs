@@ -423,7 +423,10 @@ fn databases_that_an_attacker_makes_are_read_within_bounds() {
     assert_eq!(why(hostile::names).0, Kind::Damaged);
     let list = 1 << 20;
     assert_eq!(
-        of_made(|dir| hostile::twins(dir, list)).map(|_| ()).unwrap_err().message,
+        of_made(|dir| hostile::twins(dir, list))
+            .map(|_| ())
+            .unwrap_err()
+            .message,
         "WiredTiger.wt: l.wt: it is there twice, or not in order"
     );
     assert_eq!(
@@ -458,7 +461,11 @@ fn lists_share_their_room() {
     let file = |path: &str| snapshot.files.iter().find(|f| f.path == Path::new(path)).unwrap();
     let (kept, other) = (file("kept.wt"), file("collection-0-1.wt"));
     // Before they are merged there are more.
-    let needs = |file| (0..).find(|n| dbpath.list(file, &mut Budget::of(*n)).is_ok()).unwrap();
+    let needs = |file| {
+        (0..)
+            .find(|n| dbpath.list(file, &mut Budget::of(*n)).is_ok())
+            .unwrap()
+    };
     let (least, length) = (needs(other), dbpath.list(kept, &mut Budget::of(MAX_EXTENTS)));
     let length = length.unwrap().extents.len();
     assert!(length > 1 && needs(kept) <= least + length);
@@ -481,6 +488,8 @@ fn each_block_is_a_sign_of_life() {
     let pulse = Pulse::default();
     let root = Root::open(&made().join("11.3.1")).unwrap();
     assert_eq!(pulse.busy(), std::time::Duration::ZERO);
-    avail::Reader::new(pulse.clone()).read(&root, &mut |_| false).unwrap();
+    avail::Reader::new(pulse.clone())
+        .read(&root, &mut |_| false)
+        .unwrap();
     assert!(pulse.busy() > std::time::Duration::ZERO);
 }

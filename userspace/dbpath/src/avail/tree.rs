@@ -232,7 +232,11 @@ mod tests {
         let cells = children
             .iter()
             .map(|n| [&[0x05, b'k', 0x30, 0x83][..], &addr(*n)].concat());
-        (INTERNAL, 2 * children.len() as u32, cells.collect::<Vec<_>>().concat())
+        (
+            INTERNAL,
+            2 * children.len() as u32,
+            cells.collect::<Vec<_>>().concat(),
+        )
     }
 
     #[test]
@@ -275,10 +279,7 @@ mod tests {
     fn a_tree_is_so_deep_and_no_deeper() {
         let chain = |length: u8| (1..=length).map(|n| internal(&[n])).chain([(LEAF, 0, vec![])]);
         assert_eq!(walk(chain(16).collect()), Ok(vec![]));
-        assert_eq!(
-            walk(chain(17).collect()).unwrap_err(),
-            "its tree is too deep"
-        );
+        assert_eq!(walk(chain(17).collect()).unwrap_err(), "its tree is too deep");
     }
 
     #[test]

@@ -981,7 +981,10 @@ fn metadata_that_wiredtiger_did_not_write() {
     model::hostile::visits(dir.path());
     let found = super::look::large_leaves(&dbpath::walk::Root::open(dir.path()).unwrap());
     let why = found.clone().unwrap().unwrap_err();
-    assert!(why.starts_with("WiredTiger.wt: its tree has the block at "), "{why}");
+    assert!(
+        why.starts_with("WiredTiger.wt: its tree has the block at "),
+        "{why}"
+    );
     let said = of_device(move |d| d.large_leaves = found);
     wrong(&said, "leaf-pages", &why, &[]);
 }
