@@ -17,6 +17,8 @@
 #           and until pages were discarded; all that was copied is checked, too
 #   cuts    the power fails at COUNT of the flushes in each of three ways; or at all of
 #           them (0), in one way after the other
+#   shared  at COUNT moments pages that a checkpoint lists as free become another file's as
+#           well, as by a tool that deduplicates; what that file has stays
 #   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
 #
 # Leaves its counts in /out/counts. Nothing waits by the clock for something to happen.
@@ -379,6 +381,44 @@ beside() {
 		fi
 	done
 	((failed)) || pass "$(($(discarded_pages) - before)) pages discarded, lost 0"
+}
+
+# Nothing of what was found is on its way to the target or the drive.
+idle() {
+	(($(dsmctl status t -o json | jq '.devices[0] | .agent.discard.queued_bytes + .discard.queued') == 0))
+}
+
+# While the database stands still, and the agent has nothing to send: a page of each free
+# range becomes one of the other file. Appends what that has to /tmp/shared.
+deduplicate() {
+	kill -STOP $database
+	until idle; do sleep 0.1; done
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	dsmctl free --ranges -o json $mnt | python3 "$(dirname "$0")/dedupe.py" $mnt /mnt/other || fail 'nothing was deduplicated'
+	kill -CONT $database
+}
+
+shared() {
+	local n had
+
+	start_agent
+	run --seconds 100000 --checkpoint-ops 150
+	until_checkpoints 6
+	for ((n = 1; n <= count; n++)); do
+		deduplicate
+		cp /mnt/other /tmp/other
+		had=$(discarded_pages)
+		until_checkpoints $(($(checkpoints) + 30))
+		until_checkpoints $(($(checkpoints) + 300)) more_pages "$had"
+		moments=$((moments + 1))
+		echo 3 >/proc/sys/vm/drop_caches
+		cmp /tmp/other /mnt/other >/tmp/check.log || { broken "moment $n: another file has lost its pages" /tmp/check.log; return; }
+	done
+	kill_database
+	remount || return
+	right $mnt || broken 'the database is not right' /tmp/check.log
+	((failed)) || pass "$(($(stat -c %s /mnt/other) / 4096)) pages shared, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
 # The disk as it may be when the power fails, at /dev/mapper/cut: changes go elsewhere.
