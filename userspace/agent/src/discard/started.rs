@@ -276,8 +276,9 @@ mod tests {
         let mut child = helper("helper_of_a_long_command_line", &(8_usize << 30).to_string())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let done = lines.map_while(Result::ok).find(|l| l.contains("done ")).unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut said = lines.by_ref().map_while(Result::ok);
+        let done = said.find(|l| l.contains("done ")).unwrap();
         let said = check(Path::new("/proc"), child.id() as i32);
         drop(child.stdin.take());
         child.wait().unwrap();
