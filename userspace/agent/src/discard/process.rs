@@ -116,6 +116,7 @@ fn set_gid(gid: u32) -> u32 {
 pub(super) mod tests {
     use super::*;
     use std::fs;
+    use std::io::Seek;
     use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 
     /// A process in a `/proc` of its own, of this user.
@@ -142,7 +143,11 @@ pub(super) mod tests {
         };
         assert_eq!(of(MOST).unwrap().len() as u64, MOST);
         assert_eq!(of(MOST + 1).unwrap_err().to_string(), "it is longer than 1 MiB");
-        assert_eq!(of(1 << 26).unwrap_err().to_string(), "it is longer than 1 MiB");
+        // Nor are the rest of its bytes.
+        of(1 << 26).unwrap_err();
+        let mut file = File::open(dir.path().join("7/cmdline")).unwrap();
+        bounded(&file).unwrap_err();
+        assert_eq!(file.stream_position().unwrap(), MOST + 1);
     }
 
     #[test]
