@@ -189,11 +189,20 @@ impl Root {
 
     fn walk_most(&self, handle: OwnedFd, visitor: &mut dyn Visitor, most: u32) -> io::Result<()> {
         visitor.directory(Path::new(""), &handle);
-        let quota = Quota { depth: 0, left: &Cell::new(most) };
+        let quota = Quota {
+            depth: 0,
+            left: &Cell::new(most),
+        };
         self.walk_dir(&handle, Path::new(""), quota, visitor)
     }
 
-    fn walk_dir(&self, dir: &OwnedFd, path: &Path, quota: Quota<'_>, visitor: &mut dyn Visitor) -> io::Result<()> {
+    fn walk_dir(
+        &self,
+        dir: &OwnedFd,
+        path: &Path,
+        quota: Quota<'_>,
+        visitor: &mut dyn Visitor,
+    ) -> io::Result<()> {
         let mut names: Vec<OsString> = Vec::new();
         for entry in Dir::read_from(dir)? {
             let entry = entry?;

@@ -310,13 +310,12 @@ mod tests {
         let mut disk = Disk::new(dir.path(), "d", DevNo::from_stat(0), 1, pulse.clone()).unwrap();
         for make in [model::hostile::visits, model::hostile::names] {
             make(dir.path());
-            let refused = disk
-                .read(&mut |_| true)
-                .map(|seen| seen.files.len())
-                .unwrap_err();
+            let refused = disk.read(&mut |_| true).map(|seen| seen.files.len()).unwrap_err();
             assert_eq!(refused.kind, avail::Kind::Damaged);
             let halt = super::super::Halt::from(refused);
-            assert!(matches!(halt, super::super::Halt::Reset(why) if why.contains(" twice, or a part of it")));
+            assert!(
+                matches!(halt, super::super::Halt::Reset(why) if why.contains(" twice, or a part of it"))
+            );
         }
         assert!(
             pulse.busy() > std::time::Duration::ZERO,
