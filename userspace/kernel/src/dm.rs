@@ -65,6 +65,7 @@ mod flag {
     pub(super) const INACTIVE_PRESENT: u32 = 1 << 6;
     pub(super) const BUFFER_FULL: u32 = 1 << 8;
     pub(super) const NOFLUSH: u32 = 1 << 11;
+    pub(super) const QUERY_INACTIVE: u32 = 1 << 12;
     pub(super) const UEVENT_GENERATED: u32 = 1 << 13;
     pub(super) const DATA_OUT: u32 = 1 << 16;
     pub(super) const DEFERRED_REMOVE: u32 = 1 << 17;
@@ -145,6 +146,25 @@ pub struct Info {
     pub inactive: bool,
     pub suspended: bool,
     pub read_only: bool,
+}
+
+impl Info {
+    /// What [`Dm::create`] has left that was killed before the device had a table: nobody can
+    /// use it.
+    pub fn is_half_made(&self) -> bool {
+        !self.active && self.open_count == 0 && self.uuid == own_uuid(&self.name)
+    }
+}
+
+/// Of the devices that are made here.  The prefix shows udev's rules whose they are; what is
+/// beyond the length of a UUID is cut off.
+fn own_uuid(name: &str) -> String {
+    let mut uuid = format!("DSM-{name}");
+    let most = (0..=LONGEST_UUID.min(uuid.len()))
+        .rev()
+        .find(|n| uuid.is_char_boundary(*n));
+    uuid.truncate(most.unwrap_or(0));
+    uuid
 }
 
 pub struct Dm {
@@ -355,13 +375,11 @@ impl Dm {
         version(payload(&reply)?, target)
     }
 
-    /// A device without a table.  The prefix of its UUID shows udev's rules whose
-    /// it is.
+    /// A device without a table.
     pub fn create(&self, name: &str) -> Result<Info, DmError> {
-        self.create_as(name, &format!("DSM-{name}"))
+        self.create_as(name, &own_uuid(name))
     }
 
-    /// What is beyond the length of a UUID is cut off.
     pub(crate) fn create_as(&self, name: &str, uuid: &str) -> Result<Info, DmError> {
         let mut head = header(Some(Id::Name(name)), 0)?;
         put(
@@ -428,6 +446,12 @@ impl Dm {
 
     pub fn table(&self, id: Id<'_>) -> Result<(Info, Vec<Line>), DmError> {
         self.lines(id, flag::STATUS_TABLE)
+    }
+
+    /// The table that is loaded and has not taken effect.
+    pub fn loaded(&self, id: Id<'_>) -> Result<Vec<Line>, DmError> {
+        let (_, lines) = self.lines(id, flag::STATUS_TABLE | flag::QUERY_INACTIVE)?;
+        Ok(lines)
     }
 
     pub fn status(&self, id: Id<'_>) -> Result<(Info, Vec<Line>), DmError> {

@@ -18,6 +18,8 @@ use base::wake::Signals;
 /// What this needs of device-mapper.
 pub trait Tables {
     fn table(&self, name: &str) -> Result<(Info, Vec<Line>), DmError>;
+    /// A table that waits for the next resume.
+    fn loaded(&self, name: &str) -> Result<Vec<Line>, DmError>;
     fn load(&self, name: &str, lines: &[Line]) -> Result<(), DmError>;
     fn clear(&self, name: &str) -> Result<(), DmError>;
     fn resume(&self, name: &str) -> Result<(), DmError>;
@@ -26,6 +28,10 @@ pub trait Tables {
 impl Tables for Dm {
     fn table(&self, name: &str) -> Result<(Info, Vec<Line>), DmError> {
         Self::table(self, Id::Name(name))
+    }
+
+    fn loaded(&self, name: &str) -> Result<Vec<Line>, DmError> {
+        Self::loaded(self, Id::Name(name))
     }
 
     fn load(&self, name: &str, lines: &[Line]) -> Result<(), DmError> {
@@ -81,10 +87,10 @@ pub fn free<'a>(name: &str, info: &Info, lines: &'a [Line]) -> Result<&'a [Line]
         Ok(())
     };
     quiet(!info.suspended, "the device is suspended")?;
-    quiet(
+    ensure!(
         !info.inactive,
-        "somebody has loaded another table for the device, which has not taken effect yet",
-    )?;
+        "{name}: somebody has loaded another table for the device, which has not taken effect yet, and which `dmsetup clear {name}` takes away; nothing was changed"
+    );
     quiet(
         !info.read_only,
         "the device is read-only, so that there is nothing to stamp",
@@ -300,6 +306,10 @@ mod tests {
             Ok((info(self), self.active.borrow().clone()))
         }
 
+        fn loaded(&self, _: &str) -> Result<Vec<Line>, DmError> {
+            Ok(self.inactive.borrow().clone().unwrap_or_default())
+        }
+
         fn load(&self, _: &str, lines: &[Line]) -> Result<(), DmError> {
             self.calls.borrow_mut().push("load");
             if self.refuse_load {
@@ -449,7 +459,7 @@ mod tests {
                     inactive: true,
                     ..free.clone()
                 },
-                "d: somebody has loaded another table for the device, which has not taken effect yet; nothing was changed",
+                "d: somebody has loaded another table for the device, which has not taken effect yet, and which `dmsetup clear d` takes away; nothing was changed",
             ),
             (
                 Info {

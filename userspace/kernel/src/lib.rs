@@ -8,6 +8,7 @@ pub mod device;
 pub mod devno;
 pub mod dm;
 pub mod exchange;
+pub mod journal;
 pub mod kmsg;
 pub mod lvm;
 pub mod memory;

@@ -176,6 +176,20 @@ fn clear(devices: &dyn Devices, of: &str, name: &str, uuid: &str) -> Result<()> 
     }
 }
 
+/// Removes the device for a volume's segments, where an insert that was killed has left it.
+pub fn sweep(devices: &dyn Devices, volume: &Info) -> Result<()> {
+    let name = format!("{}{SUFFIX}", volume.name);
+    match devices.table(&name) {
+        Ok((info, _)) if info.open_count == 0 && info.uuid == uuid_of(volume) => {
+            remove(devices, &name);
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(e) if is_gone(&e) || matches!(e, DmError::Name(_)) => Ok(()),
+        Err(e) => Err(e).with_context(|| format!("{name}: cannot query it")),
+    }
+}
+
 /// The underlying device that has a volume's lines, where the volume's table is one line on that.
 pub fn below(devices: &dyn Devices, volume: &Info, lines: &[Line]) -> Result<Option<Lower>> {
     let [line] = lines else { return Ok(None) };
@@ -223,6 +237,56 @@ pub fn withdraw(devices: &dyn Devices, name: &str, old: &[Line], lower: &Lower) 
     exchange::exchange_with(devices, name, old, lines, &loaded)?;
     Ok(remove(devices, on))
 }
+
+/// Takes away a table that is loaded and not active, if dsm and dm-linear on the very same
+/// sectors are the one and the other: so leaves it who was killed while it exchanged them.
+/// Whether there was one.
+pub fn undo(devices: &dyn Devices, volume: &Info, active: &[Line]) -> Result<bool> {
+    let name = &volume.name;
+    if !volume.inactive || volume.suspended {
+        return Ok(false);
+    }
+    let loaded = devices
+        .loaded(name)
+        .with_context(|| format!("{name}: cannot read the table that is loaded"))?;
+    let is_dsm = |lines: &[Line]| matches!(lines, [line] if line.target == "dsm");
+    if is_dsm(active) == is_dsm(&loaded) {
+        return Ok(false);
+    }
+    let places = bottom(devices, volume, active)?;
+    if places.is_none() || places != bottom(devices, volume, &loaded)? {
+        return Ok(false);
+    }
+    devices
+        .clear(name)
+        .with_context(|| format!("{name}: cannot take away the table that is loaded"))?;
+    Ok(true)
+}
+
+/// Where each piece of a volume lies, below dsm and the device that has its segments: first
+/// sector, length, device, sector of it.  Nothing where something else is in between.
+fn bottom(devices: &dyn Devices, volume: &Info, lines: &[Line]) -> Result<Option<Vec<Place>>> {
+    let place = |line: &Line| -> Result<Option<Place>> {
+        Ok(leads_to(line)?.map(|(dev, at)| (line.start, line.length, dev, at)))
+    };
+    let places = |lines: &[Line]| lines.iter().map(place).collect::<Result<Option<Vec<_>>>>();
+    let places_here = places(lines)?;
+    let Some([(0, length, dev, 0)]) = places_here.as_deref() else {
+        return Ok(places_here);
+    };
+    match devices.at(*dev) {
+        Ok((info, lower)) if info.uuid == uuid_of(volume) => {
+            let whole = exchange::sectors(&lower) == *length;
+            Ok(places(&lower)?.filter(|_| whole))
+        }
+        // A disk, or another device.
+        Ok(_) => Ok(places_here),
+        Err(e) if is_gone(&e) => Ok(places_here),
+        Err(e) => Err(e).with_context(|| format!("{dev}: cannot read its table")),
+    }
+}
+
+type Place = (u64, u64, DevNo, u64);
 
 /// Device and sector that a line of dsm or dm-linear leads to.
 fn leads_to(line: &Line) -> Result<Option<(DevNo, u64)>> {

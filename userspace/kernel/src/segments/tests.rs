@@ -150,6 +150,10 @@ impl World {
         insert(self, &self.volume(), &self.active("vg-db"), " 2 policy dsm")
     }
 
+    fn undo(&self) -> bool {
+        undo(self, &self.volume(), &self.active("vg-db")).unwrap()
+    }
+
     fn withdraw(&self) -> Result<bool> {
         let old = self.active("vg-db");
         let lower = below(self, &self.volume(), &old)?.context("none")?;
@@ -170,6 +174,11 @@ impl Tables for World {
     fn table(&self, name: &str) -> Result<(Info, Vec<Line>), DmError> {
         self.alive()?;
         Ok((self.info(name)?, self.active(name)))
+    }
+
+    fn loaded(&self, name: &str) -> Result<Vec<Line>, DmError> {
+        self.alive()?;
+        Ok(self.devices.borrow()[name].inactive.clone().unwrap_or_default())
     }
 
     fn load(&self, name: &str, lines: &[Line]) -> Result<(), DmError> {
@@ -330,22 +339,76 @@ fn killed_at_each_step_it_can_be_done_again() {
         w.kill.set(None);
         assert_eq!(w.active("vg-db"), lines(), "{n}");
         assert!(!w.volume().suspended);
-        // `dmsetup clear`, or LVM's next table
-        w.clear("vg-db").unwrap();
+        let loaded = n >= 4;
+        assert_eq!((w.volume().inactive, w.undo()), (loaded, loaded), "{n}");
+        assert!(!w.volume().inactive);
+        sweep(&w, &w.volume()).unwrap();
+        assert_eq!(w.names(), ["vg-db"], "{n}");
         w.insert().unwrap();
+        sweep(&w, &w.volume()).unwrap();
         assert_eq!((w.bottom(), w.names().len()), (lines(), 2), "{n}");
         let calls = w.calls.borrow().len();
         for n in 0..3 {
             w.kill.set(Some(calls + n));
             let _ = w.withdraw();
             w.kill.set(None);
-            w.clear("vg-db").unwrap();
+            let loaded = n == 1;
+            assert_eq!((w.volume().inactive, w.undo()), (loaded, loaded), "withdraw {n}");
             assert_eq!(w.bottom(), lines());
             // After the exchange nobody has to take the underlying device away.
             assert_eq!(w.names().len(), if n < 2 { 2 } else { 1 });
             w.calls.borrow_mut().truncate(calls);
         }
     }
+}
+
+/// Only dsm and dm-linear on the same sectors, the one active and the other not.
+#[test]
+fn what_somebody_else_has_loaded_stays() {
+    let linear = || vec![line(0, 350, "linear", "259:0 2048")];
+    let dsm = |params: &str| vec![line(0, 350, "dsm", params)];
+    let undone = |active: Vec<Line>, loaded: Vec<Line>| {
+        let w = World::default();
+        w.add("vg-db", "LVM-abc", &active);
+        w.with("vg-db", |d| d.inactive = Some(loaded));
+        let undone = w.undo();
+        assert_eq!(w.volume().inactive, !undone);
+        undone
+    };
+    assert!(undone(linear(), dsm("259:0 2048 2 policy dsm")));
+    assert!(undone(dsm("259:0 2048 2 policy dsm"), linear()));
+    let w = World::default();
+    w.add("vg-db", "LVM-abc", &linear());
+    w.with("vg-db", |d| {
+        (d.inactive, d.suspended) = (Some(dsm("259:0 2048 0")), true)
+    });
+    assert!(!w.undo(), "somebody is at work");
+    for (active, loaded) in [
+        (linear(), linear()),
+        (linear(), dsm("259:0 2056 0")),
+        (linear(), dsm("259:1 2048 0")),
+        (linear(), vec![line(0, 342, "dsm", "259:0 2048 0")]),
+        (linear(), vec![line(0, 350, "striped", "1 8 259:0 2048")]),
+        (linear(), vec![]),
+        (lines(), dsm("259:0 2048 0")),
+        (dsm("259:0 2048 0"), dsm("259:0 2048 2 policy dsm")),
+        (dsm("259:0 2048 0"), lines()),
+        (
+            vec![line(0, 350, "striped", "1 8 259:0 2048")],
+            dsm("259:0 2048 0"),
+        ),
+    ] {
+        assert!(!undone(active, loaded));
+    }
+    // On a device with segments that are not the volume's
+    let w = World::new();
+    w.add("vg-db-dsm", "DSMSEG-LVM-abc", &lines()[..2]);
+    w.with("vg-db", |d| {
+        d.inactive = Some(vec![line(0, 350, "dsm", "253:1 0 0")])
+    });
+    assert!(!w.undo());
+    w.with("vg-db-dsm", |d| d.active = lines());
+    assert!(w.undo());
 }
 
 #[test]
