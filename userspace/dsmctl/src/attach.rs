@@ -6,6 +6,7 @@ use anyhow::{anyhow, Context, Result};
 use dsmctl::cli::{Attach, Output};
 use dsmctl::tab::{self, Entry};
 use kernel::device::Device;
+use kernel::node;
 
 use crate::create;
 
@@ -38,7 +39,9 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<bool> {
 
 fn attach_one(entry: &Entry, out: Output) -> Result<()> {
     let name = &entry.create.name;
-    if Device::open(name).is_ok() {
+    if let Ok(device) = Device::open(name) {
+        // Who was killed may not have come to it.
+        node::ensure(name, device.devno)?;
         eprintln!("dsmctl: note: {name} is there already, and is left as it is");
         return Ok(());
     }

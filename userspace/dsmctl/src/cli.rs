@@ -72,7 +72,8 @@ pub enum Command {
     /// Put dm-linear in the place of dsm, while the file system is mounted and in use
     ///
     /// On the same sectors, in the same way as insert does. The command that puts dsm
-    /// back, with the features that the device had, is printed.
+    /// back, with the features that the device had, is printed. insert, this and upgrade can be
+    /// called again when they were killed, at whatever step.
     Withdraw {
         /// The device: a name of device-mapper's, or a path that leads to it
         device: String,

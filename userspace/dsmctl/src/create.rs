@@ -19,6 +19,7 @@ use kernel::device::{Device, Target};
 use kernel::devno::DevNo;
 use kernel::dm::{Dm, Id, Line};
 use kernel::exchange;
+use kernel::journal::Journal;
 use kernel::lvm;
 use kernel::mounts;
 use kernel::node;
@@ -34,8 +35,18 @@ pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dev = block_device(&a.dev)?;
     let length = length(&sysfs, a, dev)?;
-    check_unused(&sysfs, &a.dev, dev)?;
     let dm = Dm::open()?;
+    let _lock = Journal::default().lock(&a.name)?;
+    // It may hold the underlying device.
+    if dm.info(Id::Name(&a.name)).is_ok_and(|info| info.is_half_made()) {
+        dm.remove(&a.name).with_context(|| {
+            format!(
+                "{}: cannot remove what a command that was killed has left",
+                a.name
+            )
+        })?;
+    }
+    check_unused(&sysfs, &a.dev, dev)?;
     let stamped = Stamped::on(&sysfs, &dm, &a.dev.display().to_string(), dev, &a.features)?;
     let line = Line {
         start: 0,

@@ -6,26 +6,30 @@ use anyhow::Result;
 use crate::refused;
 use agent::control::{self, Holding};
 use dsmctl::cli as args;
-use kernel::device::{Device, MessageError, Target};
+use kernel::device::{Device, Target};
+use kernel::journal::{Claim, Scratch};
 use kernel::table::{FileRecord, Upload, UploadKind};
+use show::report::printable;
 
-/// The files leave the table with this.
+/// With this the files leave the table, and features are what they were.
 pub(crate) struct Guest<'a> {
     device: &'a Device,
-    ids: Vec<u64>,
+    pub(crate) claim: Claim,
     _holding: Holding,
 }
 
 impl<'a> Guest<'a> {
     /// A dsmd would take the files for a stranger's and upload its own table.
-    pub(crate) fn enter(device: &'a Device, records: &[FileRecord<'_>]) -> Result<Self> {
+    pub(crate) fn enter(device: &'a Device, claim: Claim, records: &[FileRecord<'_>]) -> Result<Self> {
         let run_dir = args::run_dir();
         let served = control::serves(&run_dir, &device.name).then(|| device.name.clone());
         let guest = Self {
             device,
-            ids: records.iter().map(|r| r.id).collect(),
+            claim,
             _holding: Holding::begin(&run_dir, served.into_iter().collect())?,
         };
+        let files = records.iter().map(Scratch::from).collect();
+        guest.claim.change(|r| r.files = files)?;
         let upload = || {
             let mut upload = Upload::begin(device, UploadKind::Update(device.generation()?))?;
             for record in records {
@@ -36,20 +40,13 @@ impl<'a> Guest<'a> {
         upload().map_err(|e| refused(&device.name, e))?;
         Ok(guest)
     }
-
-    fn leave(&self) -> Result<(), MessageError> {
-        let mut upload = Upload::begin(self.device, UploadKind::Update(self.device.generation()?))?;
-        for id in &self.ids {
-            upload.drop_file(*id)?;
-        }
-        upload.commit()?;
-        Ok(())
-    }
 }
 
 impl Drop for Guest<'_> {
     fn drop(&mut self) {
-        // The table that somebody else uploaded meanwhile does not have them.
-        let _ = self.leave();
+        let table = self.device.table_line();
+        if let Err(e) = table.and_then(|table| self.claim.restore(self.device, &table)) {
+            eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
+        }
     }
 }

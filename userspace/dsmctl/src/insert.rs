@@ -7,20 +7,23 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::slice::from_ref;
 
 use anyhow::{bail, ensure, Context, Result};
+use clap::Parser;
 use rustix::io::Errno;
 use serde_json::json;
 
 use base::name;
-use dsmctl::cli::{Insert, Output};
+use dsmctl::cli::{Args, Command, Features, Insert, Output};
 use kernel::devno::DevNo;
 use kernel::dm::{Dm, Id, Info, Line};
 use kernel::exchange::{self, Guard};
+use kernel::journal::{Claim, Withdrawn};
 use kernel::lvm;
 use kernel::reply::TableLine;
 use kernel::segments;
 use kernel::streams;
 use kernel::sysfs::Sysfs;
 
+use crate::claim;
 use crate::create::Stamped;
 
 pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
@@ -31,7 +34,7 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
     let (name, old) = (found.name(), found.lines.as_slice());
     if matches!(old, [line] if line.target == "dsm") {
         eprintln!("dsmctl: note: {name} is on dsm already, and is left as it is");
-        return Ok(());
+        return found.forget();
     }
     if let Err(rule) = name::check(name) {
         bail!("{name}: a dsm device cannot have this name: {rule}; nothing was changed");
@@ -41,10 +44,12 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
         .map(|line| exchange::linear(name, line))
         .collect::<Result<Vec<_>>>()?;
     check_size(&sysfs, &found)?;
+    let asked = features(name, &a.features, found.claim.record()?.withdrawn)?;
     let inserted = match (old, on.as_slice()) {
-        ([line], &[(below, start)]) => one(&sysfs, &dm, name, line, (below, start), a)?,
-        _ => several(&sysfs, &dm, &found, &on, a)?,
+        ([line], &[(below, start)]) => one(&sysfs, &dm, name, line, (below, start), &asked)?,
+        _ => several(&sysfs, &dm, &found, &on, &asked)?,
     };
+    found.forget()?;
     inserted.stamped.tell(name);
     let (below, start) = inserted.on;
     let data = json!({
@@ -57,6 +62,31 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
     })
 }
 
+/// What is asked for: without a word that is what a dsm had which a command that was killed has
+/// withdrawn.
+fn features(name: &str, asked: &Features, withdrawn: Option<Withdrawn>) -> Result<Features> {
+    let Some(withdrawn) = withdrawn.filter(|_| asked.are_defaults()) else {
+        return Ok(asked.clone());
+    };
+    let words = command("NAME", &withdrawn.dsm.parse()?);
+    match Args::try_parse_from(words.split(' ')).map(|args| args.command) {
+        Ok(Command::Insert(a)) => {
+            eprintln!("dsmctl: note: {name}: a command was killed that had withdrawn dsm, which gets the features that it had");
+            Ok(a.features)
+        }
+        _ => bail!("{name}: the features of a dsm that a command had withdrawn when it was killed are not understood: {words}"),
+    }
+}
+
+pub(crate) fn dsm(length: u64, params: String) -> Line {
+    Line {
+        start: 0,
+        length,
+        target: "dsm".into(),
+        params,
+    }
+}
+
 struct Inserted {
     stamped: Stamped,
     on: (DevNo, u64),
@@ -64,14 +94,17 @@ struct Inserted {
 }
 
 /// Puts dsm where the one line of a volume leads.
-fn one(sysfs: &Sysfs, dm: &Dm, name: &str, old: &Line, on: (DevNo, u64), a: &Insert) -> Result<Inserted> {
+fn one(
+    sysfs: &Sysfs,
+    dm: &Dm,
+    name: &str,
+    old: &Line,
+    on: (DevNo, u64),
+    asked: &Features,
+) -> Result<Inserted> {
     let (below, start) = on;
-    let stamped = Stamped::on(sysfs, dm, name, below, &a.features)?;
-    let new = Line {
-        target: "dsm".into(),
-        params: format!("{below} {start}{}", stamped.words()),
-        ..old.clone()
-    };
+    let stamped = Stamped::on(sysfs, dm, name, below, asked)?;
+    let new = dsm(old.length, format!("{below} {start}{}", stamped.words()));
     exchange::exchange(dm, name, from_ref(old), from_ref(&new))?;
     Ok(Inserted {
         stamped,
@@ -81,14 +114,14 @@ fn one(sysfs: &Sysfs, dm: &Dm, name: &str, old: &Line, on: (DevNo, u64), a: &Ins
 }
 
 /// Puts dsm on a device that gets the several lines of a volume.
-fn several(sysfs: &Sysfs, dm: &Dm, found: &Found, on: &[(DevNo, u64)], a: &Insert) -> Result<Inserted> {
+fn several(sysfs: &Sysfs, dm: &Dm, found: &Found, on: &[(DevNo, u64)], asked: &Features) -> Result<Inserted> {
     let name = found.name();
     let devices: Vec<DevNo> = on.iter().map(|(dev, _)| *dev).collect();
     if let Some(each) = streams::differing(sysfs, dm, &devices)? {
         bail!("{name}: its segments lie on devices that differ in write streams ({each}), and dsm would have no more than the least of them; nothing was changed");
     }
     // The disks below it are those below the device that is to be.
-    let stamped = Stamped::on(sysfs, dm, name, found.info.dev, &a.features)?;
+    let stamped = Stamped::on(sysfs, dm, name, found.info.dev, asked)?;
     let lower = segments::insert(dm, &found.info, &found.lines, &stamped.words())?;
     Ok(Inserted {
         stamped,
@@ -108,19 +141,29 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
         [line] if line.target == "dsm" => Some((line, line.params.parse::<TableLine>()?)),
         _ => None,
     };
-    let on = match (&lower, &dsm) {
-        (Some(lower), _) => {
-            if !segments::withdraw(&dm, name, old, lower)? {
+    // What it had, if a command that was killed has withdrawn it.
+    let withdrawn = found.claim.record()?.withdrawn;
+    let withdrawn = withdrawn.map(|w| w.dsm.parse()).transpose()?;
+    if let Some((line, _)) = &dsm {
+        let withdrawn = Withdrawn {
+            dsm: line.params.clone(),
+            upgrade: false,
+        };
+        found.claim.change(|r| r.withdrawn = Some(withdrawn))?;
+    }
+    let exchanged = match (&lower, &dsm) {
+        (Some(lower), _) => segments::withdraw(&dm, name, old, lower).map(|gone| {
+            if !gone {
                 eprintln!(
                     "dsmctl: note: {}, which had the segments of {name}, is in use; the kernel removes it when it is not",
                     lower.name
                 );
             }
             None
-        }
+        }),
         (None, Some((line, table))) => {
-            exchange::exchange(&dm, name, old, &[exchange::linear_line(line, table)])?;
-            Some((&table.below, table.start))
+            exchange::exchange(&dm, name, old, &[exchange::linear_line(line, table)])
+                .map(|()| Some((&table.below, table.start)))
         }
         (None, None) => {
             let kinds = exchange::kinds(old);
@@ -129,11 +172,18 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
                 "{name}: the device's target is {kinds}, not dsm; nothing was changed"
             );
             eprintln!("dsmctl: note: {name} is on dm-linear already, and is left as it is");
-            return Ok(());
+            if let Some(table) = &withdrawn {
+                eprintln!("dsmctl: note: a command was killed; the way back to what it was before: {}", command(name, table));
+            }
+            return found.forget();
         }
     };
-    let again = match &dsm {
-        Some((_, table)) => command(name, table),
+    if exchanged.is_err() && dsm.is_some() {
+        found.forget()?;
+    }
+    let on = exchanged?;
+    let again = match dsm.as_ref().map(|(_, table)| table).or(withdrawn.as_ref()) {
+        Some(table) => command(name, table),
         None => format!("dsmctl insert {name}"),
     };
     let data = json!({
@@ -143,7 +193,8 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
     });
     crate::print(out, &data, || {
         format!("{name}: replaced dsm with dm-linear; the way back:\n{again}\n")
-    })
+    })?;
+    found.forget()
 }
 
 /// The command that puts dsm back as it was.
@@ -157,6 +208,7 @@ pub(crate) fn command(name: &str, table: &TableLine) -> String {
 struct Found {
     info: Info,
     lines: Vec<Line>,
+    claim: Claim,
     _lock: Option<lvm::Lock>,
 }
 
@@ -170,16 +222,18 @@ impl Found {
         let lock = lvm::is_volume(&info.uuid)
             .then(|| lvm::lock(&info.name))
             .transpose()?;
-        let name = info.name;
-        let (info, lines) = dm
-            .table(Id::Name(&name))
-            .with_context(|| format!("{name}: cannot read its table"))?;
-        exchange::free(&name, &info, &lines)?;
+        let (claim, info, lines) = claim::take(dm, &info.name)?;
         Ok(Self {
             info,
             lines,
+            claim,
             _lock: lock,
         })
+    }
+
+    /// Its table is what somebody wants, whatever an upgrade that was killed had begun.
+    fn forget(&self) -> Result<()> {
+        self.claim.change(|r| r.withdrawn = None)
     }
 }
 

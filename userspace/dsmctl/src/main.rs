@@ -2,6 +2,7 @@
 //! `dsmctl`: makes and watches dsm devices.
 
 mod attach;
+mod claim;
 mod cost;
 mod create;
 mod doctor;

@@ -14,6 +14,7 @@ use dsmctl::cli::{self as args, Output, Status};
 use kernel::device::{Device, Target};
 use kernel::devno::DevNo;
 use kernel::dm::Dm;
+use kernel::journal::Journal;
 use kernel::sysfs::Sysfs;
 use show::report::{Names, Report};
 
@@ -22,6 +23,11 @@ pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
         Some(name) => vec![name.clone()],
         None => Device::all()?,
     };
+    if a.name.is_none() {
+        for name in Journal::default().withdrawn(&Dm::open()?) {
+            eprintln!("dsmctl: note: {name}: an upgrade that was killed has left it on dm-linear; `dsmctl upgrade` puts dsm back");
+        }
+    }
     let mut reports = Vec::new();
     for name in &names {
         reports.push(report(name, a)?);

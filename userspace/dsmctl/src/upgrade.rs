@@ -7,27 +7,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice::from_ref;
 
-use anyhow::{anyhow, bail, ensure, Context, Result};
+use anyhow::{anyhow, ensure, Context, Result};
 use serde_json::json;
 
 use agent::control::{self, Holding};
 use dsmctl::cli::{run_dir, Output, Upgrade};
 use kernel::dm::{Dm, Id, Line};
 use kernel::exchange::{self, Guard};
+use kernel::journal::{Claim, Journal, Withdrawn};
 use kernel::lvm;
 use kernel::reply::{Status, TableLine};
 use show::report::printable;
 
-use crate::insert;
+use crate::{claim, insert};
 
 const MODULE: &str = "dm_dsm";
 
 /// A device and its table before.
 struct Held {
     name: String,
+    claim: Claim,
     dsm: Line,
     table: TableLine,
     linear: Line,
+    /// Nothing: an upgrade that was killed had dm-linear in its place.
+    on: bool,
     /// Whether a dsmd serves it, which waits meanwhile.
     served: bool,
     /// Files in its table.
@@ -37,19 +41,26 @@ struct Held {
 pub(crate) fn upgrade(a: &Upgrade, out: Output) -> Result<()> {
     let dm = Dm::open()?;
     let guard = Guard::new()?;
-    let Some(before) = dm.version("dsm")? else {
-        bail!("the module {MODULE} is not loaded; `modprobe dm-dsm` loads the new one")
-    };
+    let before = dm.version("dsm")?;
+    let names = names(&dm)?;
+    ensure!(
+        before.is_some() || !names.is_empty(),
+        "the module {MODULE} is not loaded; `modprobe dm-dsm` loads the new one"
+    );
     check_module(a.module.as_deref())?;
-    let devices = devices(&dm)?;
-    check_users(&devices)?;
-    let _locks = lock_groups(&dm, &devices)?;
+    let _locks = lock_groups(&dm, &names)?;
+    let devices = devices(&dm, &names)?;
+    if before.is_some() {
+        check_users(&devices)?;
+    }
     let served = devices.iter().filter(|d| d.served);
     let _holding = Holding::begin(&run_dir(), served.map(|d| d.name.clone()).collect())?;
     withdraw_all(&dm, &devices, &guard)?;
-    if let Err(e) = run(Command::new("rmmod").arg(MODULE)) {
-        let e = anyhow!("the module cannot be unloaded: {e:#}");
-        return Err(put_back(&dm, &devices, e));
+    if before.is_some() {
+        if let Err(e) = run(Command::new("rmmod").arg(MODULE)) {
+            let e = anyhow!("the module cannot be unloaded: {e:#}");
+            return Err(put_back(&dm, &devices, e));
+        }
     }
     let instead = load(a.module.as_deref(), &devices)?;
     insert_all(&dm, &devices)?;
@@ -59,9 +70,12 @@ pub(crate) fn upgrade(a: &Upgrade, out: Output) -> Result<()> {
             "the new module cannot be loaded; the installed one was, and every device is on dsm again",
         ));
     }
-    let after = dm.version("dsm")?.unwrap_or(before);
+    let after = dm.version("dsm")?;
     let names: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
-    let [before, after] = [before, after].map(|v| v.map(|n| n.to_string()).join("."));
+    let [before, after] = [before, after].map(|v| {
+        let shown = v.map(|v| v.map(|n| n.to_string()).join("."));
+        shown.unwrap_or_else(|| "none".into())
+    });
     let data = json!({ "from": before, "to": after, "devices": names });
     crate::print(out, &data, || {
         let of = match names.as_slice() {
@@ -124,25 +138,46 @@ fn check_module(file: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Every device that has a dsm table.
-fn devices(dm: &Dm) -> Result<Vec<Held>> {
-    let run_dir = run_dir();
-    let mut found = Vec::new();
+/// Every device that has a dsm table, or had one before an upgrade that was killed.
+fn names(dm: &Dm) -> Result<Vec<String>> {
+    let withdrawn = Journal::default().withdrawn(dm);
+    let mut names = Vec::new();
     for (name, _) in dm.list().context("cannot list the device-mapper devices")? {
         // One that went away meanwhile has no table to exchange.
-        let Ok((info, lines)) = dm.table(Id::Name(&name)) else {
-            continue;
+        let has_dsm = |lines: &[Line]| lines.iter().any(|l| l.target == "dsm");
+        if withdrawn.contains(&name) || dm.table(Id::Name(&name)).is_ok_and(|(_, lines)| has_dsm(&lines)) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn devices(dm: &Dm, names: &[String]) -> Result<Vec<Held>> {
+    let run_dir = run_dir();
+    let mut found = Vec::new();
+    for name in names {
+        let (claim, info, lines) = claim::take(dm, name)?;
+        let on = lines.iter().any(|l| l.target == "dsm");
+        let dsm = match (on, claim.record()?.withdrawn) {
+            (true, _) => exchange::only_line(name, &info, &lines)?.clone(),
+            (false, Some(Withdrawn { dsm, upgrade: true })) => insert::dsm(exchange::sectors(&lines), dsm),
+            (false, _) => continue,
         };
-        if !lines.iter().any(|l| l.target == "dsm") {
+        let table: TableLine = dsm.params.parse()?;
+        let linear = exchange::linear_line(&dsm, &table);
+        if !on && lines != [linear.clone()] {
+            let back = insert::command(name, &table);
+            eprintln!("dsmctl: note: {name}: LVM has set it up again since an upgrade was killed; the way back: {back}");
+            claim.change(|r| r.withdrawn = None)?;
             continue;
         }
-        let dsm = exchange::only_line(&name, &info, &lines)?.clone();
-        let table: TableLine = dsm.params.parse()?;
         found.push(Held {
-            linear: exchange::linear_line(&dsm, &table),
-            served: control::serves(&run_dir, &name),
-            files: files(dm, &name)?,
-            name,
+            name: name.clone(),
+            claim,
+            linear,
+            served: control::serves(&run_dir, name),
+            files: if on { files(dm, name)? } else { 0 },
+            on,
             dsm,
             table,
         });
@@ -165,22 +200,22 @@ fn check_users(devices: &[Held]) -> Result<()> {
     let text = fs::read_to_string(&file)
         .with_context(|| format!("{file}: the module cannot be unloaded; nothing was changed"))?;
     let users: usize = text.trim().parse().with_context(|| format!("{file}: {text}"))?;
-    let names: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
+    let names: Vec<&str> = devices.iter().filter(|d| d.on).map(|d| d.name.as_str()).collect();
     ensure!(
-        users == devices.len(),
+        users == names.len(),
         "the module has {users} users, of which only {} are known (devices: {}): a table that is loaded and not active, or another program, holds it; nothing was changed",
-        devices.len(),
+        names.len(),
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     );
     Ok(())
 }
 
 /// A lock for each volume group, not for each volume.
-fn lock_groups(dm: &Dm, devices: &[Held]) -> Result<Vec<lvm::Lock>> {
+fn lock_groups(dm: &Dm, names: &[String]) -> Result<Vec<lvm::Lock>> {
     let mut volumes = BTreeMap::new();
-    for d in devices {
-        if lvm::is_volume(&dm.info(Id::Name(&d.name))?.uuid) {
-            volumes.entry(lvm::group(&d.name)).or_insert(&d.name);
+    for name in names {
+        if lvm::is_volume(&dm.info(Id::Name(name))?.uuid) {
+            volumes.entry(lvm::group(name)).or_insert(name);
         }
     }
     volumes.values().map(|name| lvm::lock(name)).collect()
@@ -190,13 +225,30 @@ fn withdraw_all(dm: &Dm, devices: &[Held], guard: &Guard) -> Result<()> {
     for (n, d) in devices.iter().enumerate() {
         let done = match guard.came() {
             true => Err(anyhow!("interrupted")),
-            false => exchange::exchange(dm, &d.name, from_ref(&d.dsm), from_ref(&d.linear)),
+            false => withdraw(dm, d),
         };
         if let Err(e) = done {
             return Err(put_back(dm, &devices[..n], e));
         }
     }
     Ok(())
+}
+
+fn withdraw(dm: &Dm, d: &Held) -> Result<()> {
+    if !d.on {
+        return Ok(());
+    }
+    let withdrawn = Withdrawn {
+        dsm: d.dsm.params.clone(),
+        upgrade: true,
+    };
+    d.claim.change(|r| r.withdrawn = Some(withdrawn))?;
+    let done = exchange::exchange(dm, &d.name, from_ref(&d.dsm), from_ref(&d.linear));
+    if done.is_err() {
+        // The reason is in the error.
+        let _ = d.claim.change(|r| r.withdrawn = None);
+    }
+    done
 }
 
 /// Undoes what was done to some devices, with the module that is loaded.
@@ -212,9 +264,10 @@ fn put_back(dm: &Dm, devices: &[Held], e: anyhow::Error) -> anyhow::Error {
 /// Puts dsm back, the last first; those where it cannot be.
 fn insert_back<'a>(dm: &Dm, devices: &'a [Held]) -> Vec<(&'a Held, anyhow::Error)> {
     let again = |d: &'a Held| {
+        let done = exchange::exchange(dm, &d.name, from_ref(&d.linear), from_ref(&d.dsm));
         Some((
             d,
-            exchange::exchange(dm, &d.name, from_ref(&d.linear), from_ref(&d.dsm)).err()?,
+            done.and_then(|()| d.claim.change(|r| r.withdrawn = None)).err()?,
         ))
     };
     devices.iter().rev().filter_map(again).collect()
@@ -229,7 +282,7 @@ fn on_linear(left: &[(&Held, anyhow::Error)]) -> String {
     }
     let names: Vec<&str> = left.iter().map(|(d, _)| d.name.as_str()).collect();
     format!(
-        "these devices go on as dm-linear, and the commands above put dsm back: {}",
+        "these devices go on as dm-linear, and `dsmctl upgrade` or the commands above put dsm back: {}",
         names.join(", ")
     )
 }

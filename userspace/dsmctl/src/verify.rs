@@ -13,6 +13,7 @@ use std::path::Path;
 use anyhow::{bail, ensure, Context, Result};
 use serde::Serialize;
 
+use crate::claim;
 use crate::guest::Guest;
 use crate::refused;
 use base::aligned::Aligned;
@@ -379,6 +380,7 @@ fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Co
     }
     let dir = directory(device, a.dir.as_deref())?;
     let mut map = Fiemap::new(dir.place().clone());
+    let claim = claim::claim(device)?;
     let mut data = Aligned::zeroed(WRITE);
     data.fill(0xd5);
     let mut files = Vec::new();
@@ -388,7 +390,7 @@ fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Co
     // From here on the table is not left as it is now.
     let signals = Signals::new()?;
     let records: Vec<FileRecord<'_>> = files.iter().map(Scratch::record).collect();
-    let guest = Guest::enter(device, &records)?;
+    let guest = Guest::enter(device, claim, &records)?;
     for scratch in &files {
         ensure!(!signals.came(), "interrupted; the table is as it was");
         v.rows.push(row(device, counters, scratch, &data)?);

@@ -152,6 +152,31 @@ fn groups(s: &str) -> Result<Groups, String> {
 }
 
 impl Features {
+    /// Nobody has asked for any.
+    pub fn are_defaults(&self) -> bool {
+        let Self {
+            policy: None,
+            groups: None,
+            alpha: None,
+            prediction: None,
+            range: None,
+            primary_filter: None,
+            threshold1: None,
+            threshold2: None,
+            streams: Streams::Auto,
+            stream_base: None,
+            hints: None,
+            foreign: None,
+            discard: None,
+            discard_granularity: None,
+            discard_alignment: None,
+        } = self
+        else {
+            return false;
+        };
+        true
+    }
+
     /// Whether the drive decides how streams are assigned, or why that is not clear.
     pub fn follow_drive(&self) -> Result<bool, String> {
         match (self.groups, &self.policy) {

@@ -97,11 +97,11 @@ fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> 
     let mut scratch = Scratch::make(&device, a, counts, signals)?;
     let (said, (_, limit)) = (said(says.as_ref(), LEAST), a.times());
     let measured = probe::run(&mut scratch, said, limit).with_context(|| name.to_owned())?;
-    let broken = measured.verdict == Verdict::Broken;
-    scratch.end(broken);
-    if broken {
+    // First: what is not as the probe had set it stays.
+    if measured.verdict == Verdict::Broken {
         switch_off(&device)?;
     }
+    drop(scratch);
     Ok(Probed {
         device: name.to_owned(),
         form: "file",

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::fs::FallocateFlags;
 
+use crate::claim;
 use crate::guest::Guest;
 use crate::refused;
 use crate::verify::directory;
@@ -29,6 +30,7 @@ use drive::probe::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
 use dsmctl::cli::ProbeDiscard;
 use kernel::class::Class;
 use kernel::device::{Device, MessageError, Target};
+use kernel::journal::{self, Claim, Feature};
 use kernel::mounts;
 use kernel::reply::{Discard, Status, TableLine};
 use kernel::sysfs::Sysfs;
@@ -40,8 +42,12 @@ const FILE: u64 = (SLOTS as u64 + 16) * SLOT;
 /// Of the file that takes what is written beside; it is written over and over.
 const FILLER: u64 = 256 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Features that are another's while this runs.
-const FEATURES: [&str; 2] = ["discard_granularity", "discard_alignment"];
+/// What features are while this runs.
+const FEATURES: [(&str, &str); 3] = [
+    ("discard", "on"),
+    ("discard_granularity", "4096"),
+    ("discard_alignment", "4096"),
+];
 
 pub(super) struct Scratch<'a> {
     device: &'a Device,
@@ -59,8 +65,7 @@ pub(super) struct Scratch<'a> {
     signals: &'a Signals,
     window: u64,
     disturbed: bool,
-    /// What the device's features were, as messages.
-    before: Vec<String>,
+    /// With it the device becomes what it was.
     guest: Option<Guest<'a>>,
 }
 
@@ -72,6 +77,7 @@ impl<'a> Scratch<'a> {
         signals: &'a Signals,
     ) -> Result<Self> {
         let (timeout, limit) = a.times();
+        let claim = claim::claim(device)?;
         let dir = directory(device, a.dir.as_deref())?;
         let shown_dir = dir.path().display();
         let mounts = mounts::all().context("cannot read the mounts")?;
@@ -99,7 +105,6 @@ impl<'a> Scratch<'a> {
             signals,
             window: 0,
             disturbed: false,
-            before: Vec::new(),
             guest: None,
         };
         scratch
@@ -110,7 +115,7 @@ impl<'a> Scratch<'a> {
             scratch.extents.iter().map(|e| e.length * SECTOR).sum::<u64>() == FILE,
             "{shown_dir}: not all of a file that was written lies on the device as its own (FIEMAP)"
         );
-        scratch.prepare()?;
+        scratch.prepare(claim)?;
         Ok(scratch)
     }
 
@@ -145,25 +150,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// Small pieces go through, of the file's sectors.
-    fn prepare(&mut self) -> Result<()> {
-        let status = self.status()?;
-        let features = self.device.table_line()?.features;
-        if status.discard.state == "off" {
-            self.before.push("set discard off".into());
-            self.message("set discard on")?;
-        }
-        let on = self.status()?.discard.state == "on";
-        ensure!(
-            on,
-            "{}: what is below the device takes no discards",
-            self.device.name
-        );
-        for feature in FEATURES {
-            let was = features.iter().find(|(name, _)| name == feature);
-            let was = was.map_or("auto", |(_, value)| value);
-            self.message(&format!("set {feature} 4096"))?;
-            self.before.push(format!("set {feature} {was}"));
-        }
+    fn prepare(&mut self, claim: Claim) -> Result<()> {
         let record = FileRecord {
             id: self.file.metadata()?.ino(),
             class: Class::Other,
@@ -171,21 +158,23 @@ impl<'a> Scratch<'a> {
             stamp: StreamStamp::default(),
             extents: &self.extents,
         };
-        self.guest = Some(Guest::enter(self.device, &[record])?);
-        Ok(())
-    }
-
-    /// Leaves the device as it was; with discards `off` for good if they do harm.
-    pub(super) fn end(&mut self, off: bool) {
-        self.guest = None;
-        for text in std::mem::take(&mut self.before) {
-            if off && text.starts_with("set discard ") {
-                continue;
-            }
-            if let Err(e) = self.message(&text) {
-                eprintln!("dsmctl: {e:#}: it was to be {text}");
-            }
+        let guest = self.guest.insert(Guest::enter(self.device, claim, &[record])?);
+        let table = self.device.table_line()?;
+        let features = FEATURES.map(|(name, set)| Feature {
+            name: name.into(),
+            was: journal::value(&table, name).into(),
+            set: set.into(),
+        });
+        guest.claim.change(|r| r.features = features.to_vec())?;
+        for f in features.iter().filter(|f| f.was != f.set) {
+            self.message(&format!("set {} {}", f.name, f.set))?;
         }
+        ensure!(
+            self.status()?.discard.state == "on",
+            "{}: what is below the device takes no discards",
+            self.device.name
+        );
+        Ok(())
     }
 
     fn status(&self) -> Result<Status> {
@@ -239,12 +228,6 @@ impl<'a> Scratch<'a> {
                 .context("cannot write beside the scratch file")?;
         }
         self.filler_file.sync_all().context("cannot flush")
-    }
-}
-
-impl Drop for Scratch<'_> {
-    fn drop(&mut self) {
-        self.end(false);
     }
 }
 

@@ -14,7 +14,7 @@ const SECTOR: u64 = 512;
 pub(super) fn judge(facts: &Facts, d: &Device, limits: &Limits) -> Vec<Finding> {
     let j = Judge { facts, d, limits };
     let Some(below) = &d.below else {
-        return vec![j.absent()];
+        return vec![j.left().unwrap_or_else(|| j.absent())];
     };
     let mut findings: Vec<Finding> = below
         .disks
@@ -22,6 +22,7 @@ pub(super) fn judge(facts: &Facts, d: &Device, limits: &Limits) -> Vec<Finding> 
         .map(|disk_below| disk(Some(&d.name), disk_below, j.wants(below)))
         .collect();
     j.add_written(below, &mut findings);
+    findings.extend(j.left());
     findings.extend([j.stack(below), j.streams(below), j.table(below), j.mounted(below)]);
     findings.extend(j.dbpath());
     findings.push(j.agent(below));
@@ -69,6 +70,36 @@ impl Judge<'_> {
     pub(super) fn is_mongodb(&self) -> bool {
         let others = |a: &Info| a.auto.is_some() || !a.objects.is_empty();
         !self.d.agent.as_ref().is_some_and(others)
+    }
+
+    /// What a command that was killed has left of its work.
+    fn left(&self) -> Option<Finding> {
+        let left = &self.d.left;
+        if left.withdrawn {
+            let text = "an upgrade that was killed has left it on dm-linear";
+            return Some(self.say("left", Level::Wrong, text).fix("dsmctl upgrade"));
+        }
+        let mut what: Vec<String> = left
+            .features
+            .iter()
+            .map(|f| format!("{} {}, which was {}", f.name, f.set, f.was))
+            .collect();
+        if !left.files.is_empty() {
+            what.push(format!("{} scratch files in its table", left.files.len()));
+        }
+        if what.is_empty() {
+            return None;
+        }
+        let text = format!("a command that was killed has left {}", what.join(", "));
+        let mut finding = self.say("left", Level::Wrong, text);
+        for f in &left.features {
+            finding = finding.fix(format!("{} {} {}", self.dsmctl("set"), f.name, f.was));
+        }
+        if !left.files.is_empty() {
+            let ids: Vec<String> = left.files.iter().map(u64::to_string).collect();
+            finding = finding.fix(format!("{} {}", self.dsmctl("debug drop"), ids.join(" ")));
+        }
+        Some(finding)
     }
 
     fn absent(&self) -> Finding {

@@ -10,6 +10,7 @@ use base::log::LastError;
 use drive::below::Affords;
 use drive::media::Media;
 use drive::nvme::Placement;
+use kernel::journal::Feature;
 use kernel::module::Kernel;
 use kernel::mounts::Mount;
 use kernel::reply::{Status, TableLine};
@@ -88,6 +89,16 @@ impl Disk {
     }
 }
 
+/// What a command that was killed has left of its work on a device.
+#[derive(Clone, Debug, Default)]
+pub struct Left {
+    /// An upgrade has dm-linear in its place.
+    pub withdrawn: bool,
+    pub features: Vec<Feature>,
+    /// Scratch files in its table.
+    pub files: Vec<u64>,
+}
+
 /// A dsm device, that there is or that there should be.
 #[derive(Debug, Default)]
 pub struct Device {
@@ -102,6 +113,7 @@ pub struct Device {
     /// `Err`: why dsmd does not answer.
     pub silent: Option<String>,
     pub wanted: Option<Wanted>,
+    pub left: Left,
     /// Of the data directory that dsmd serves or is to serve: where it lies.
     pub dbpath: Option<Result<(), Misplaced>>,
     /// How old the last turtle is: when the database made its last checkpoint.

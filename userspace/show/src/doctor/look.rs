@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use rustix::io::Errno;
 
-use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Misplaced, Published};
+use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published};
 use crate::sample::Sample;
 use crate::snapshot::{Moment, Snapshot};
 use agent::control::{self, Info, Request};
@@ -22,7 +22,8 @@ use drive::nvme::Namespace;
 use drive::{self, media};
 use kernel::device::{self, Target};
 use kernel::devno::DevNo;
-use kernel::dm::{Dm, DmError};
+use kernel::dm::{Dm, DmError, Id};
+use kernel::journal::Journal;
 use kernel::module::{Kernel, System};
 use kernel::mounts::{self, Mount};
 use kernel::reply::TableLine;
@@ -77,6 +78,11 @@ pub fn look(names: &[String], configuration: Configuration, places: &Places) -> 
         wanted.extend(looker.samples().map(|s| s.device.clone()));
         wanted.extend(configuration.databases.keys().cloned());
         wanted.extend(configuration.tab.iter().cloned());
+        wanted.extend(
+            dm.as_ref()
+                .map(|dm| Journal::default().withdrawn(dm))
+                .unwrap_or_default(),
+        );
     }
     let kernel = Kernel::of(&places.system);
     let devices: Vec<Device> = wanted.iter().map(|name| looker.device(name)).collect();
@@ -160,6 +166,7 @@ impl Looker<'_> {
                 None => d.absent = Some(Absent::Hidden),
             },
         }
+        d.left = self.left(name, d.below.as_ref()).unwrap_or_default();
         if d.below.is_none() {
             return d;
         }
@@ -187,6 +194,27 @@ impl Looker<'_> {
             });
         }
         d
+    }
+
+    fn left(&self, name: &str, below: Option<&Below>) -> Option<Left> {
+        let info = self.dm?.info(Id::Name(name)).ok()?;
+        let record = Journal::default().left(&info).ok()??;
+        let Some(below) = below else {
+            let withdrawn = record.withdrawn.is_some_and(|w| w.upgrade);
+            return Some(Left {
+                withdrawn,
+                ..Left::default()
+            });
+        };
+        let regions = match record.files.is_empty() {
+            true => Vec::new(),
+            false => device::Device::open(name).ok()?.regions().ok()?,
+        };
+        Some(Left {
+            withdrawn: false,
+            features: record.features_left(&below.table).into_iter().cloned().collect(),
+            files: record.files_left(&regions),
+        })
     }
 
     fn kernel_side(&self, device: &device::Device) -> anyhow::Result<Below> {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Misplaced, Published, Wanted};
+use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published, Wanted};
 use super::{Diagnosis, Finding, Ink, Level, Limits};
 use agent::control::{DiscardInfo, Info};
 use base::log::{LastError, Level as LogLevel};
@@ -13,6 +13,7 @@ use drive::afford::{Copies, Drive, Layout};
 use drive::below::Affords;
 use drive::media::Media;
 use drive::nvme::{Isolated, Placement, Statistics};
+use kernel::journal::Feature;
 use kernel::module::{Kernel, Module};
 use kernel::mounts;
 use kernel::reply::Status;
@@ -547,6 +548,41 @@ fn streams_that_the_drive_affords() {
     let discards = of_device(|d| d.below.as_mut().unwrap().status.policy = "none".into());
     right(&discards, "streams", "not stamped");
     assert!(fixes(&discards).is_empty());
+}
+
+#[test]
+fn what_a_killed_command_has_left() {
+    let left = |left: Left| of_device(|d| d.left = left);
+    let features = vec![Feature {
+        name: "discard_granularity".into(),
+        was: "auto".into(),
+        set: "4096".into(),
+    }];
+    let files = vec![12, 13];
+    wrong(
+        &left(Left {
+            features,
+            files,
+            ..Left::default()
+        }),
+        "left",
+        "a command that was killed has left discard_granularity 4096, which was auto, 2 scratch files in its table",
+        &[
+            "dsmctl set geheim discard_granularity auto",
+            "dsmctl debug drop geheim 12 13",
+        ],
+    );
+    let d = of_device(|d| {
+        d.below = None;
+        d.absent = Some(Absent::Missing("geheim: the device's target is linear".into()));
+        d.left.withdrawn = true;
+    });
+    wrong(
+        &d,
+        "left",
+        "an upgrade that was killed has left it on dm-linear",
+        &["dsmctl upgrade"],
+    );
 }
 
 #[test]
