@@ -4,6 +4,7 @@
 
 pub mod afford;
 pub mod below;
+pub mod broken;
 pub mod counters;
 pub mod deallocate;
 pub mod diskstat;
