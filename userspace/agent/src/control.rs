@@ -30,6 +30,10 @@ use kernel::class::Class;
 pub const PROTOCOL: u32 = 1;
 /// What is published is there, and a folder of sockets.
 pub const RUN_DIR: &str = "/run/dsmd";
+/// What [`DiscardInfo::off`] says where somebody has switched discards off, and where a
+/// trial has, for a period.
+pub const SWITCHED_OFF: &str = "discards were switched off on the device";
+pub const OFF_FOR_A_TRIAL: &str = "a trial is at work, and has discards off for a period";
 /// A client that sends more than this is no dsmctl.
 const MAX_REQUEST: u64 = 64 * 1024;
 /// A client that is slower than this is let go, so that it keeps no one waiting.

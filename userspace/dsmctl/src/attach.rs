@@ -8,6 +8,7 @@ use dsmctl::tab::{self, Entry};
 use kernel::device::Device;
 use kernel::node;
 
+use crate::broken;
 use crate::create;
 
 /// Whether all went well; what did not is reported line by line.
@@ -45,5 +46,13 @@ fn attach_one(entry: &Entry, out: Output) -> Result<()> {
         eprintln!("dsmctl: note: {name} is there already, and is left as it is");
         return Ok(());
     }
-    create::create(&entry.create, out).with_context(|| format!("cannot attach {name}"))
+    let mut wanted = entry.create.clone();
+    if wanted.features.discard.as_deref() == Some("on") {
+        // A machine starts all the same.
+        if let Err(e) = create::block_device(&wanted.dev).and_then(|dev| broken::check(name, dev)) {
+            eprintln!("dsmctl: {e:#} but this: it is made without discards");
+            wanted.features.discard = None;
+        }
+    }
+    create::create(&wanted, out).with_context(|| format!("cannot attach {name}"))
 }

@@ -112,7 +112,7 @@ pub enum Command {
     /// unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
     /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
-    /// discard {state, window, valid, queued, discarded, discarded_sectors,
+    /// barred, discard {state, window, valid, queued, discarded, discarded_sectors,
     /// refused_sectors, short_sectors, owed_sectors, granularity, alignment, failed, held, held_us,
     /// longest_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
@@ -136,7 +136,8 @@ pub enum Command {
     /// text, fix [], hint, values {}}]}. status is right, wrong or unknown; level is right,
     /// note, wrong or unknown; device is null for the machine; check is kernel, module,
     /// configuration, devices, disk, device, drive, below, streams, table, filesystem,
-    /// dbpath, dsmd, last_error, unmapped, checkpoints, boundaries, discard or server. Names
+    /// dbpath, dsmd, last_error, unmapped, checkpoints, boundaries, trial,
+    /// discard or server. Names
     /// stay, also those in values; texts may change.
     Doctor(Doctor),
     /// Boundaries between the bottom and the top of files (asks dsmd)
@@ -167,13 +168,15 @@ pub enum Command {
     /// Here a pattern is written, pieces of 4 to 512 KiB are discarded, and all of it is read
     /// back. What is gone was taken; where the drive counts its allocated blocks (NUSE) or
     /// what its flash writes, these have to agree. A page beside a piece that changes ends
-    /// it, and the device's discards are switched off. The commands that set what was
+    /// it, the drive is marked, and discards are switched off on it, see `dsmctl broken`. The
+    /// commands that set what was
     /// measured are printed; they change nothing by themselves.
     ///
     /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
     /// mounted from the device, and its sectors are discarded through the target, in pieces
     /// of 16 KiB and more, which is what the target sends. With --destroy it is a device of
-    /// no use to anybody: ALL DATA ON IT IS LOST.
+    /// no use to anybody: ALL DATA ON IT IS LOST. A device with a trial at work, and a drive that
+    /// is marked, are refused.
     ///
     /// The exit status is 0 when the drive takes pieces of a length that is known then, and
     /// 1 otherwise.
@@ -187,6 +190,22 @@ pub enum Command {
     /// promise, nuse, media or errors. What does not apply is null.
     #[command(verbatim_doc_comment)]
     ProbeDiscard(ProbeDiscard),
+    /// Show the drives that are marked as broken: on them nothing is discarded
+    ///
+    /// probe-discard marks a drive on which a page beside a discarded piece has changed. The
+    /// mark outlives the machine's boot, and is the drive's, whatever lies on it: dsmd
+    /// discards nothing there, `set NAME discard on`, `create`, `insert` and `trial` refuse to
+    /// switch discards on, and `attach` makes the device without. Marks are files in
+    /// /var/lib/dm-dsm.
+    ///
+    /// With `-o json`: {marks [{name, drive, model, disk, why, at}]}.
+    #[command(verbatim_doc_comment)]
+    Broken {
+        /// Take a mark away; data may be lost if the drive is as it was. It is named as this
+        /// command without options shows it
+        #[arg(long, value_name = "MARK")]
+        remove: Option<String>,
+    },
     /// Have dsmd read all extents again
     Refresh { name: String },
     /// Say what WiredTiger lists as free in a database's files

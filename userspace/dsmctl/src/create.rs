@@ -11,6 +11,7 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
 use serde_json::json;
 
+use crate::broken;
 use drive::afford::Layout;
 use drive::below::{self, Affords};
 use drive::prefer;
@@ -88,7 +89,7 @@ fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathB
     Ok((info.dev, node::ensure(name, info.dev)?))
 }
 
-fn block_device(path: &Path) -> Result<DevNo> {
+pub(crate) fn block_device(path: &Path) -> Result<DevNo> {
     let shown = path.display();
     let meta = fs::metadata(path).with_context(|| format!("{shown}: cannot stat it"))?;
     ensure!(
@@ -173,6 +174,9 @@ impl Stamped {
         let follow = asked
             .follow_drive()
             .map_err(|e| anyhow!("{shown}: {e}; nothing was changed"))?;
+        if asked.discard.as_deref() == Some("on") {
+            broken::check(shown, dev)?;
+        }
         let below = streams::below(sysfs, dm, dev)?;
         let chosen = follow.then(|| below::of_stack(sysfs, &below, &|all| usable(asked, all)));
         let mut features = chosen

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl doctor`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
 
+use ::trial::runner;
+use ::trial::state::{State, Store};
+use drive::broken;
 use dsm_generator::dsmtab::TAB;
 use dsmctl::cli::{self as args, Doctor, Output};
 use dsmctl::tab as table;
 use dsmd::config::Config;
-use show::doctor::{look, Configuration, Diagnosis, Ink, Limits, Places, Wanted};
+use show::doctor::{look, Configuration, Diagnosis, Ink, Limits, Places, Trial, Wanted};
 
 /// The exit status.
 pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
     let facts = look(
         &a.names,
-        configuration(&a.config, Path::new(TAB)),
+        Configuration {
+            trials: trials(Path::new(args::TRIALS), Path::new(broken::DIR)),
+            ..configuration(&a.config, Path::new(TAB))
+        },
         &Places::new(args::run_dir()),
     );
     let limits = Limits {
@@ -29,6 +36,27 @@ pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
     };
     crate::print(out, &json, || diagnosis.text(&ink))?;
     Ok(diagnosis.status())
+}
+
+/// By device; those that cannot be read are no matter of this.
+fn trials(files: &Path, locks: &Path) -> BTreeMap<String, Trial> {
+    let unfinished = |s: &State| s.is_unfinished() && s.switched;
+    let shown = |s: State| {
+        let (name, n) = (s.plan.device.clone(), s.periods.len());
+        let trial = Trial {
+            period: n + 1,
+            periods: 2 * s.plan.pairs,
+            on: s.plan.is_on(n),
+            runner: runner::of(locks, &name),
+            feature: s.plan.switch.feature,
+        };
+        (name, trial)
+    };
+    Store::all(files)
+        .into_iter()
+        .filter(unfinished)
+        .map(shown)
+        .collect()
 }
 
 /// What files say that there is to be; one that is not there says nothing.

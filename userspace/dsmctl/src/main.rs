@@ -2,6 +2,7 @@
 //! `dsmctl`: makes and watches dsm devices.
 
 mod attach;
+mod broken;
 mod claim;
 mod cost;
 mod create;
@@ -21,12 +22,14 @@ mod upgrade;
 mod verify;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
 use ::show::report::printable;
+use ::trial::by_hand;
 use ::trial::estimate::Saving;
 use agent::control::{self, Request};
 use base::cli;
@@ -57,6 +60,7 @@ fn run(args: &Args) -> Result<u8> {
         Command::Top(a) => top::top(a, out),
         Command::Verify(a) => return yes_or_no(verify::verify(a, out)),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
+        Command::Broken { remove } => broken::broken(remove.as_deref(), out),
         Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
         Command::Create(a) => create::create(a, out),
         Command::Insert(a) => insert::insert(a, out),
@@ -97,7 +101,7 @@ fn run(args: &Args) -> Result<u8> {
         Command::Free(a) => free::free(a, out),
         Command::Group(a) => group::group(a, out),
         Command::Cost(a) => cost::cost(a, out),
-        Command::Trial { command } => trial::trial(command, out),
+        Command::Trial { command } => return trial::trial(command, out),
         Command::Debug { command } => debug(command, out),
         Command::Simulate(a) => {
             simulate::check(a)?;
@@ -153,10 +157,28 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
         value.to_owned()
     };
     let device = Device::open(name)?;
+    if (feature.as_str(), value.as_str()) == ("discard", "on") {
+        broken::check(&device.name, device.devno)?;
+    }
     device
         .message(&format!("set {feature} {value}"))
         .map_err(|e| refused(name, e))?;
+    if feature == "discard" {
+        note_switch(&device.name, value == "on");
+    }
     Ok(())
+}
+
+/// Else a trial would turn it again.
+fn note_switch(device: &str, on: bool) {
+    let dir = Path::new(drive::broken::DIR);
+    let noted = match on {
+        true => by_hand::set_on(dir, device),
+        false => by_hand::set_off(dir, device),
+    };
+    if let Err(e) = noted {
+        eprintln!("dsmctl: note: {device}: it is switched; a trial would not know that somebody did: {e:#}");
+    }
 }
 
 /// A message that the kernel refused, as an error.

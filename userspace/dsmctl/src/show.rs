@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use crate::load::{open_root, walk};
 use crate::refused;
 use agent::control::{self, FileInfo, Request};
-use drive::below;
+use drive::{below, broken};
 use dsmctl::cli::{self as args, Output, Status};
 use kernel::device::{Device, Target};
 use kernel::devno::DevNo;
@@ -74,6 +74,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
         regions,
         names,
         affords,
+        barred: broken::below(Path::new(broken::DIR), &Sysfs::default(), device.devno),
     })
 }
 

@@ -6,18 +6,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
-use rustix::process::{kill_process, Pid, Signal};
+use rustix::time::{clock_gettime, ClockId};
 
 use crate::refused;
 use ::trial::report::Report;
 use ::trial::run::{self, Bench, Replaced, Step};
 use ::trial::state::{Amount, Machine, Plan, Sample, State, Store, Switch};
-use agent::control;
+use ::trial::{by_hand, runner};
+use agent::control::{self, Info, Request};
 use base::wake::Signals;
+use drive::broken;
 use drive::counters::Counters;
 use drive::diskstat::DiskStat;
 use drive::media;
-use dsmctl::cli::{self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialStart};
+use dsmctl::cli::{
+    self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialResume, TrialStart,
+};
 use kernel::device::{Device, Target};
 use kernel::dm::Dm;
 use kernel::sysfs::Sysfs;
@@ -27,14 +31,26 @@ use kernel::sysfs::Sysfs;
 const WASHOUT: u64 = 4;
 /// How long `stop` waits for the process that it ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Who listens and does not answer within this is no dsmd.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The exit status when a trial has ended for good before it was over, so that its unit
+/// does not begin again.
+const ENDED: u8 = 3;
+const DISCARD: &str = "discard";
 
-pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<()> {
+/// The exit status.
+pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<u8> {
     match command {
         TrialCommand::Start(a) => start(a, out),
         TrialCommand::Resume(a) => resume(a, out),
-        TrialCommand::Stop(a) => stop(a),
-        TrialCommand::Report(a) => report(a, out),
+        TrialCommand::Stop(a) => stop(a).map(|()| 0),
+        TrialCommand::Report(a) => report(a, out).map(|()| 0),
     }
+}
+
+/// Where marks and locks are.
+fn dir() -> &'static Path {
+    Path::new(broken::DIR)
 }
 
 fn store(a: &TrialOf) -> Store {
@@ -98,6 +114,10 @@ impl Live {
         found.with_context(|| format!("{} does not report what its flash writes", self.drive))
     }
 
+    fn discards(&self) -> bool {
+        self.switch.feature == DISCARD
+    }
+
     fn machine(&self) -> Result<Machine> {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let module = Dm::open()?.target_version("dsm")?.unwrap_or_default();
@@ -131,6 +151,30 @@ impl Bench for Live {
             .or(so(&self.switch.off).then_some(false)))
     }
 
+    fn barred(&mut self) -> Result<Option<String>> {
+        if !self.discards() {
+            return Ok(None);
+        }
+        if let Some(why) = broken::below(dir(), &Sysfs::default(), self.device.devno) {
+            return Ok(Some(why));
+        }
+        let off = by_hand::is_off(dir(), &self.device.name)?;
+        Ok(off.then(|| "discards were switched off by hand".to_owned()))
+    }
+
+    fn why_idle(&mut self) -> String {
+        match served(&self.device.name) {
+            Ok(info) => match info.discard {
+                Some(d) if d.waiting > 0 => format!("dsmd waits for {} more checkpoints", d.waiting),
+                Some(d) => d.off.unwrap_or_else(|| {
+                    "dsmd follows the checkpoints, which freed nothing that could be discarded".to_owned()
+                }),
+                None => "dsmd has no discards to make".to_owned(),
+            },
+            Err(e) => format!("{e:#}"),
+        }
+    }
+
     fn drive(&mut self) -> Result<String> {
         // It may have been made again, with another number or on another drive.
         (self.device, self.drive) = find(&self.device.name)?;
@@ -140,55 +184,80 @@ impl Bench for Live {
     fn sample(&mut self) -> Result<Sample> {
         let disk = DiskStat::of(&Sysfs::default(), self.device.devno)
             .context("the device has no counters in sysfs")?;
+        let discarded = match self.discards() {
+            true => Some(self.device.status()?.discard.discarded_sectors),
+            false => None,
+        };
+        let now = clock_gettime(ClockId::Boottime);
         Ok(Sample {
-            at: base::time::now().as_secs_f64(),
-            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
-                .trim()
-                .to_owned(),
+            at: now.tv_sec as f64 + now.tv_nsec as f64 / 1e9,
+            boot: boot()?,
             disk,
+            discarded,
             counters: if self.counts { Some(self.counters()?) } else { None },
         })
     }
 }
 
-fn start(a: &TrialStart, out: Output) -> Result<()> {
+fn boot() -> Result<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(id.trim().to_owned())
+}
+
+/// What the dsmd of a device says of itself.
+fn served(name: &str) -> Result<Info> {
+    control::ask_within(TIMEOUT, &args::run_dir(), name, Request::Info)
+}
+
+/// Whether dsmd discards, or would if the switch were on.
+fn check_discards(name: &str) -> Result<()> {
+    let info = served(name).with_context(|| format!("{name}: nothing would be discarded"))?;
+    let Some(discard) = info.discard else {
+        bail!("{name}: nothing would be discarded: set discard = true in dsmd's configuration first");
+    };
+    let by_the_switch = [control::SWITCHED_OFF, control::OFF_FOR_A_TRIAL];
+    match discard.off {
+        Some(why) if !by_the_switch.contains(&why.as_str()) => bail!("{name}: nothing is discarded: {why}"),
+        _ => Ok(()),
+    }
+}
+
+fn start(a: &TrialStart, out: Output) -> Result<u8> {
     let name = &a.of.name;
     let device = Device::open(name)?;
     let store = store(&a.of);
-    let _lock = store.lock()?;
-    let unfinished = match store.exists() {
-        true => store.load().ok().filter(|s| !s.is_over()),
+    let _lock = runner::lock(dir(), &device.name)?;
+    let mut unfinished = match store.exists() {
+        true => store.load().ok().filter(State::is_unfinished),
         false => None,
     };
     if unfinished.is_some() && !a.restart {
         bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --restart");
     }
     let table = device.table_line()?;
-    // The process that ran it may have been killed, and have left the switch as it was then.
-    let feature = |name: &str| match &unfinished {
-        Some(old) if old.plan.switch.feature == name => old.before.clone(),
-        _ => table.feature(name).unwrap_or_default().to_owned(),
-    };
-    let (switch, before) = match a.switch {
+    let feature = |name: &str| table.feature(name).unwrap_or_default().to_owned();
+    let switch = match a.switch {
         Switched::Discard => {
-            if !control::serves(&args::run_dir(), &device.name) {
-                bail!("{name}: no dsmd serves the device, so that nothing would be discarded");
-            }
-            let before = feature("discard");
-            if before != "on" {
-                bail!("{name}: discards are {before}; set discard = true in dsmd's configuration first");
-            }
-            let [feature, on, off] = ["discard", "on", "off"].map(str::to_owned);
-            (Switch { feature, on, off }, before)
+            check_discards(name)?;
+            let [on, off] = ["on", "off"].map(str::to_owned);
+            let feature = DISCARD.to_owned();
+            Switch { feature, on, off }
         }
         Switched::Streams => {
-            let before = feature("policy");
-            if before == "none" {
+            // The process that ran one may have been killed, and have left none.
+            let left = unfinished
+                .as_ref()
+                .filter(|old| old.switched)
+                .map(|old| &old.plan.switch);
+            let on = match left.filter(|old| old.feature == "policy" && old.off == feature("policy")) {
+                Some(old) => old.on.clone(),
+                None => feature("policy"),
+            };
+            if on == "none" {
                 bail!("{name}: the policy is none, so that there is nothing to switch off");
             }
             let (feature, off) = ("policy".to_owned(), "none".to_owned());
-            let on = before.clone();
-            (Switch { feature, on, off }, before)
+            Switch { feature, on, off }
         }
     };
     let size = device.sectors * 512;
@@ -210,32 +279,76 @@ fn start(a: &TrialStart, out: Output) -> Result<()> {
     };
     bench.counts = no_counters.is_none();
     let identity = bench.identity()?;
-    // From here on nothing is refused.
-    if let Some(old) = &unfinished {
-        restore(old, &device)?;
+    if let Some(old) = &mut unfinished {
+        run::take_up(old, &boot()?);
+        let mut left = Live::open(name, old.plan.switch.clone(), None)?;
+        run::restore(old, &mut left)?;
+        store.save(old)?;
     }
+    if bench.is_on()? == Some(true) {
+        // Who has it on now has overruled who had it off.
+        by_hand::set_on(dir(), &device.name)?;
+    }
+    check_on(&mut bench)?;
+    // From here on nothing is refused.
     if store.exists() {
         store.set_aside()?;
     }
-    let mut state = State::new(plan, bench.machine()?, before, identity, no_counters);
-    store.save(&state)?;
+    let mut state = State::new(plan, bench.machine()?, identity, no_counters);
     go_on(&mut state, &store, &mut bench, out)
 }
 
-fn resume(a: &TrialOf, out: Output) -> Result<()> {
-    let store = store(a);
-    if !store.exists() {
-        bail!("{}: no trial was begun", a.name);
+/// A trial begins, and ends, with its switch on.
+fn check_on(bench: &mut Live) -> Result<()> {
+    let (name, feature) = (bench.device.name.clone(), bench.switch.feature.clone());
+    if let Some(why) = bench.barred()? {
+        bail!("{name}: {why}");
     }
-    let _lock = store.lock()?;
+    if bench.is_on()? != Some(true) {
+        let on = &bench.switch.on;
+        bail!("{name}: {feature} is not {on}: `dsmctl set {name} {feature} {on}` first");
+    }
+    Ok(())
+}
+
+fn resume(a: &TrialResume, out: Output) -> Result<u8> {
+    let name = &a.of.name;
+    let store = store(&a.of);
+    if !store.exists() {
+        bail!("{name}: no trial was begun");
+    }
+    let _lock = runner::lock(dir(), name)?;
     let mut state = store.load()?;
+    if state.is_over() {
+        eprintln!("dsmctl: note: {name}: the trial is over; nothing is changed");
+        return print(&state, out).map(|()| 0);
+    }
+    if a.at_boot && (state.stopped || state.ended.is_some()) {
+        let how = if state.stopped { "was stopped" } else { "has ended" };
+        eprintln!("dsmctl: note: {name}: the trial {how}; nothing is changed");
+        return Ok(0);
+    }
+    if let Some(why) = &state.ended {
+        eprintln!(
+            "dsmctl: {name}: the trial has ended for good: {why}; nothing was changed. \
+             `dsmctl trial start {name}` begins another one, once the reason is gone"
+        );
+        return Ok(ENDED);
+    }
     let mut bench = Live::open(
         &state.plan.device,
         state.plan.switch.clone(),
         state.plan.counters.clone(),
     )?;
     bench.counts = state.no_counters.is_none();
-    run::resume(&mut state);
+    if bench.discards() {
+        check_discards(name)?;
+    }
+    run::take_up(&mut state, &boot()?);
+    if !state.switched && bench.barred()?.is_none() {
+        check_on(&mut bench)?;
+    }
+    run::interrupt(&mut state);
     go_on(&mut state, &store, &mut bench, out)
 }
 
@@ -255,20 +368,32 @@ fn poll(state: &State) -> Duration {
     Duration::from_secs_f64(shortest.clamp(0.1, 10.0))
 }
 
-/// However it ends, the device is set to what it was.
-fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Result<()> {
+/// However it ends, the switch is left as it was, or as somebody else wants it.
+fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Result<u8> {
+    state.switched = true;
+    state.stopped = false;
+    store.save(state)?;
     let ended = until_over(state, store, bench);
-    let restored = restore(state, &bench.device);
+    let restored = run::restore(state, bench);
+    run::interrupt(state);
     let saved = store.save(state);
     restored?;
-    ended?;
+    match ended {
+        // Its unit would try again.
+        Err(e) if e.is::<Replaced>() => {
+            eprintln!("dsmctl: {e:#}");
+            return Ok(ENDED);
+        }
+        ended => ended?,
+    }
     saved?;
-    let report = Report::of(state);
-    crate::print(out, &report, || report.text())
+    print(state, out)?;
+    Ok(if state.ended.is_some() { ENDED } else { 0 })
 }
 
-fn restore(state: &State, device: &Device) -> Result<()> {
-    set(device, &state.plan.switch.feature, &state.before)
+fn print(state: &State, out: Output) -> Result<()> {
+    let report = Report::of(state, None);
+    crate::print(out, &report, || report.text())
 }
 
 fn set(device: &Device, feature: &str, value: &str) -> Result<()> {
@@ -281,18 +406,23 @@ fn until_over(state: &mut State, store: &Store, bench: &mut Live) -> Result<()> 
     let signals = Signals::new()?;
     let mut said = String::new();
     loop {
+        let mut pause = poll(state);
         match run::step(state, bench) {
             Ok(Step::Wait) => said.clear(),
             Ok(Step::Border) => {
                 store.save(state)?;
                 said.clear();
                 say(state);
+                if state.current.is_none() {
+                    pause = Duration::ZERO;
+                }
             }
             Ok(Step::Again(why)) => {
                 store.save(state)?;
                 eprintln!("dsmctl: {why}; it begins over");
+                pause = Duration::ZERO;
             }
-            Ok(Step::Over) => return Ok(()),
+            Ok(Step::Over | Step::Ended) => return Ok(()),
             Err(e) if e.is::<Replaced>() => return Err(e),
             // The device or the drive may come back.
             Err(e) if format!("{e:#}") != said => {
@@ -301,15 +431,14 @@ fn until_over(state: &mut State, store: &Store, bench: &mut Live) -> Result<()> 
             }
             Err(_) => {}
         }
-        if signals.wait(poll(state)) {
-            run::resume(state);
+        if signals.wait(pause) {
             return Ok(());
         }
     }
 }
 
 fn say(state: &State) {
-    let report = Report::of(state);
+    let report = Report::of(state, None);
     // Between two periods nothing is in progress.
     if let (Some(p), Some(_)) = (&report.progress, &state.current) {
         eprintln!(
@@ -328,48 +457,28 @@ fn say(state: &State) {
 }
 
 fn stop(a: &TrialOf) -> Result<()> {
-    let store = store(a);
-    let Some(pid) = store.runner().and_then(Pid::from_raw) else {
-        return stop_killed(a, &store);
-    };
-    kill_process(pid, Signal::TERM).context("cannot end the process that runs the trial")?;
-    let step = Duration::from_millis(100);
-    for _ in 0..STOP_TIMEOUT.as_millis() / step.as_millis() {
-        if store.runner().is_none() {
-            return Ok(());
-        }
-        std::thread::sleep(step);
-    }
-    bail!(
-        "{}: the process {pid:?} was asked to end, and has not yet",
-        a.name
-    )
-}
-
-/// The process that ran it may have been killed, and have left the switch as it was then.
-///
-/// Nothing is locked where nothing is to be done: a trial may be about to start.
-fn stop_killed(a: &TrialOf, store: &Store) -> Result<()> {
-    left_switched(a, store)?;
-    let _lock = store.lock()?;
-    let (mut state, device) = left_switched(a, store)?;
-    restore(&state, &device)?;
-    run::resume(&mut state);
-    store.save(&state)
-}
-
-/// The trial that has left its switch other than it was.
-fn left_switched(a: &TrialOf, store: &Store) -> Result<(State, Device)> {
+    let (name, store) = (&a.name, store(a));
+    let ran = runner::stop(dir(), name, STOP_TIMEOUT)?;
     if !store.exists() {
-        bail!("{}: no trial was begun", a.name);
+        bail!("{name}: no trial was begun");
     }
-    let state = store.load()?;
-    let device = Device::open(&state.plan.device)?;
-    let table = device.table_line()?;
-    if state.is_over() || table.feature(&state.plan.switch.feature) == Some(&state.before) {
-        bail!("{}: no process runs a trial", a.name);
+    // Whose process was killed may have left the switch off.
+    let _lock = runner::lock(dir(), name)?;
+    let mut state = store.load()?;
+    if !state.is_unfinished() || (state.stopped && !state.switched) {
+        return match ran {
+            true => Ok(()),
+            false => bail!("{name}: no process runs a trial"),
+        };
     }
-    Ok((state, device))
+    run::take_up(&mut state, &boot()?);
+    if state.switched {
+        let mut bench = Live::open(&state.plan.device, state.plan.switch.clone(), None)?;
+        run::restore(&mut state, &mut bench)?;
+    }
+    run::interrupt(&mut state);
+    state.stopped = true;
+    store.save(&state)
 }
 
 fn report(a: &TrialReport, out: Output) -> Result<()> {
@@ -390,7 +499,7 @@ fn report(a: &TrialReport, out: Output) -> Result<()> {
             }
         }
     }
-    let report = Report::of(&state);
+    let report = Report::of(&state, runner::of(dir(), &state.plan.device));
     if let Some(file) = &a.picture {
         fs::write(file, report.picture()).with_context(|| format!("cannot write {}", file.display()))?;
     }

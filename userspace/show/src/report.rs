@@ -95,6 +95,8 @@ pub struct Report {
     pub names: Names,
     /// The streams that the drive can afford, if it was seen.
     pub affords: Option<Affords>,
+    /// Why nothing may be discarded on its drive.
+    pub barred: Option<String>,
 }
 
 impl Report {
@@ -259,6 +261,9 @@ impl Report {
     /// What is discarded, or why nothing is, and what it took.
     fn discard_text(&self) -> Vec<String> {
         let d = &self.status.discard;
+        if let Some(why) = &self.barred {
+            return vec![format!("NONE: {}", printable(why))];
+        }
         let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
             return match d.state.as_str() {
                 "on" => vec!["on, and no dsmd uses it".to_owned()],
@@ -401,6 +406,7 @@ impl Report {
         v.insert("streams".into(), streams.into());
         v.insert("agent".into(), serde_json::json!(self.agent));
         v.insert("affords".into(), serde_json::json!(self.affords));
+        v.insert("barred".into(), serde_json::json!(self.barred));
         if let Some(regions) = &self.regions {
             let list: Vec<Value> = regions.iter().map(|r| region_json(r, &self.names)).collect();
             v.insert("region_list".into(), list.into());

@@ -7,7 +7,9 @@
 //! saving is estimated from the differences within the pairs ([`estimate`]), so that a load
 //! that drifts from day to day does not count.
 
+pub mod by_hand;
 pub mod estimate;
 pub mod report;
 pub mod run;
+pub mod runner;
 pub mod state;

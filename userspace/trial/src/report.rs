@@ -20,8 +20,13 @@ pub struct Report<'a> {
     pub seed: u64,
     /// Of a pair, as long as those so far.
     pub pair_seconds: Option<f64>,
-    /// `null`: it is over.
+    /// `null`: it is over, or has ended.
     pub progress: Option<Progress>,
+    /// The process that runs it; 0: in another container.
+    pub runner: Option<i32>,
+    pub stopped: bool,
+    /// Why it does not go on.
+    pub ended: Option<&'a str>,
     pub periods: Vec<Row>,
     /// Periods that began over.
     pub again: &'a [String],
@@ -53,7 +58,7 @@ pub struct Row {
 }
 
 impl<'a> Report<'a> {
-    pub fn of(state: &'a State) -> Self {
+    pub fn of(state: &'a State, runner: Option<i32>) -> Self {
         let plan = &state.plan;
         let row = |p: &Period| Row {
             on: p.on,
@@ -71,7 +76,10 @@ impl<'a> Report<'a> {
             pairs: plan.pairs,
             seed: plan.seed,
             pair_seconds: pair_seconds(state),
-            progress: (!state.is_over()).then(|| Progress::of(state)),
+            progress: state.is_unfinished().then(|| Progress::of(state)),
+            runner,
+            stopped: state.stopped,
+            ended: state.ended.as_deref(),
             periods: state.periods.iter().map(row).collect(),
             again: &state.again,
             no_counters: state.no_counters.as_deref(),
@@ -172,16 +180,23 @@ impl Report<'_> {
             self.switch.feature, self.switch.on, self.switch.off, self.pairs, self.washout, self.measure
         );
         if let Some(p) = &self.progress {
-            let phase = if p.washed_out { "measured" } else { "washout" };
-            let left = p.seconds_left.map_or("not known yet".to_owned(), span);
-            let _ = writeln!(
+            let _ = write!(
                 s,
-                "Period {} of {} ({}): {phase}, {:.0} %; time left: {left}",
+                "Period {} of {} ({}): ",
                 p.period,
                 2 * self.pairs,
-                on_off(p.on),
-                100.0 * p.share
+                on_off(p.on)
             );
+            let phase = if p.washed_out { "measured" } else { "washout" };
+            let left = p.seconds_left.map_or("not known yet".to_owned(), span);
+            let _ = match (self.runner, self.stopped) {
+                (Some(_), _) => writeln!(s, "{phase}, {:.0} %; time left: {left}", 100.0 * p.share),
+                (None, true) => writeln!(s, "STOPPED; `dsmctl trial resume` goes on with it"),
+                (None, false) => writeln!(s, "NOBODY RUNS IT; `dsmctl trial resume` goes on with it"),
+            };
+        }
+        if let Some(why) = self.ended {
+            let _ = writeln!(s, "ENDED before it was over: {why}");
         }
         if !self.periods.is_empty() {
             let _ = writeln!(

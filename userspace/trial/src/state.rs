@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{bail, Context, Result};
-use rustix::fs::{flock, FlockOperation};
 use serde::{Deserialize, Serialize};
 
 use drive::counters::Counters;
@@ -118,11 +117,14 @@ pub struct Machine {
 /// At a border of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Seconds since 1970.
+    /// Seconds of a clock that nobody sets, from the machine's boot on; suspended ones count.
     pub at: f64,
     /// The machine's boot: counters of the block layer begin with it.
     pub boot: String,
     pub disk: DiskStat,
+    /// Sectors that the target has discarded, where discards are what is switched.
+    #[serde(default)]
+    pub discarded: Option<u64>,
     /// `None`: the drive does not count.
     pub counters: Option<Counters>,
 }
@@ -135,8 +137,6 @@ impl Sample {
             Err("the machine was restarted")
         } else if self.counters.is_some() != earlier.counters.is_some() {
             Err("the drive's counters came or went")
-        } else if self.at < earlier.at {
-            Err("the clock went back")
         } else if self.disk.written_bytes < earlier.disk.written_bytes {
             Err("the device was made again")
         } else if counters.is_some_and(|(now, then)| {
@@ -212,8 +212,6 @@ pub struct State {
     pub version: u32,
     pub plan: Plan,
     pub machine: Machine,
-    /// Of the feature when the trial began.
-    pub before: String,
     pub drive: String,
     /// Why the drive's counters are not known.
     pub no_counters: Option<String>,
@@ -221,27 +219,41 @@ pub struct State {
     pub current: Option<Current>,
     /// Periods that began over, and why.
     pub again: Vec<String>,
+    /// Why it has ended before it was over, and does not go on.
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// By `dsmctl trial stop`: it goes on by hand only.
+    #[serde(default)]
+    pub stopped: bool,
+    /// The switch may be off by this trial.
+    #[serde(default)]
+    pub switched: bool,
+    /// Where this process has set the switch last.
+    #[serde(skip)]
+    pub set: Option<bool>,
 }
 
 impl State {
-    pub fn new(
-        plan: Plan,
-        machine: Machine,
-        before: String,
-        drive: String,
-        no_counters: Option<String>,
-    ) -> Self {
+    pub fn new(plan: Plan, machine: Machine, drive: String, no_counters: Option<String>) -> Self {
         Self {
             version: VERSION,
             plan,
             machine,
-            before,
             drive,
             no_counters,
             periods: Vec::new(),
             current: None,
             again: Vec::new(),
+            ended: None,
+            stopped: false,
+            switched: false,
+            set: None,
         }
+    }
+
+    /// Whether there is something of it to be done yet.
+    pub fn is_unfinished(&self) -> bool {
+        !self.is_over() && self.ended.is_none()
     }
 
     pub fn is_over(&self) -> bool {
@@ -260,6 +272,17 @@ impl Store {
         Self {
             path: dir.join("trial").join(format!("{device}.json")),
         }
+    }
+
+    /// What can be read of all devices' trials.
+    pub fn all(dir: &Path) -> Vec<State> {
+        let entries = fs::read_dir(dir.join("trial")).into_iter().flatten().flatten();
+        let read = |entry: fs::DirEntry| {
+            let path = entry.path();
+            let state = Self { path: path.clone() }.load().ok()?;
+            (Self::of(dir, &state.plan.device).path == path).then_some(state)
+        };
+        entries.filter_map(read).collect()
     }
 
     pub fn exists(&self) -> bool {
@@ -299,45 +322,6 @@ impl Store {
         let aside = self.path.with_extension("old");
         fs::rename(&self.path, &aside).with_context(|| format!("cannot rename {}", self.path.display()))
     }
-
-    /// One process at a time runs the trial; it says its number.
-    pub fn lock(&self) -> Result<Lock> {
-        let path = self.path.with_extension("lock");
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        }
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            // Who only looks, in runner(), has it shared, for a moment.
-            if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
-                let pid = fs::read_to_string(&path).unwrap_or_default();
-                bail!("the trial is at work already, as process {}", pid.trim());
-            }
-        }
-        // As wide as any, so that no part of another's is left.
-        write!(file, "{:<10}", std::process::id())?;
-        Ok(Lock { _file: file })
-    }
-
-    /// The process that runs the trial.
-    pub fn runner(&self) -> Option<i32> {
-        let path = self.path.with_extension("lock");
-        let file = File::open(&path).ok()?;
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            return None;
-        }
-        fs::read_to_string(&path).ok()?.trim().parse().ok()
-    }
-}
-
-pub struct Lock {
-    _file: File,
 }
 
 #[cfg(test)]
@@ -361,9 +345,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_pair_has_both_in_random_order() {
-        let plan = |seed| Plan {
+    fn plan(seed: u64) -> Plan {
+        Plan {
             device: "d".into(),
             switch: Switch {
                 feature: "discard".into(),
@@ -375,7 +358,11 @@ mod tests {
             pairs: 100,
             seed,
             counters: None,
-        };
+        }
+    }
+
+    #[test]
+    fn each_pair_has_both_in_random_order() {
         let p = plan(7);
         assert!((0..100).all(|pair| p.is_on(2 * pair) != p.is_on(2 * pair + 1)));
         let first = (0..100).filter(|pair| p.is_on(2 * pair)).count();
@@ -402,36 +389,29 @@ mod tests {
     }
 
     #[test]
-    fn one_process_runs_a_trial() {
+    fn trials_of_all_devices() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::of(dir.path(), "vg-db");
-        assert_eq!(store.runner(), None);
-        let lock = store.lock().unwrap();
-        let said = store.lock().err().unwrap().to_string();
-        assert_eq!(
-            said,
-            format!("the trial is at work already, as process {}", std::process::id())
-        );
-        assert_eq!(store.runner(), Some(std::process::id() as i32));
-        drop(lock);
-        assert_eq!(store.runner(), None);
-        assert!(!store.exists());
-    }
-
-    #[test]
-    fn looking_for_a_runner_is_no_runner() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::of(dir.path(), "db");
-        let looks = std::sync::atomic::AtomicBool::new(true);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while looks.load(std::sync::atomic::Ordering::Relaxed) {
-                    store.runner();
-                }
-            });
-            let refused = (0..20_000).find_map(|_| store.lock().err());
-            looks.store(false, std::sync::atomic::Ordering::Relaxed);
-            assert!(refused.is_none(), "{refused:?}");
-        });
+        assert!(Store::all(&dir.path().join("nonesuch")).is_empty());
+        for device in ["a", "vg-db", "x.old"] {
+            let store = Store::of(dir.path(), device);
+            let plan = Plan {
+                device: device.into(),
+                ..plan(7)
+            };
+            let state = State::new(plan, Machine::default(), "drive".into(), None);
+            store.save(&state).unwrap();
+            if device == "a" {
+                // That of a trial that was before is none.
+                store.set_aside().unwrap();
+                store.save(&state).unwrap();
+            }
+        }
+        fs::write(dir.path().join("trial/b.json"), "{}").unwrap();
+        let mut found: Vec<String> = Store::all(dir.path())
+            .into_iter()
+            .map(|s| s.plan.device)
+            .collect();
+        found.sort();
+        assert_eq!(found, ["a", "vg-db", "x.old"]);
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use drive::counters::{Counters, Source};
 use drive::diskstat::DiskStat;
 use trial::estimate::{outcome, Saving};
-use trial::run::{step, Bench, Replaced, Step};
+use trial::run::{step, Bench, Step};
 use trial::state::{Amount, Machine, Plan, Sample, State, Switch};
 use whatif::flash::{Config, Destination, Flash, Gc, PAGE};
 
@@ -36,11 +36,6 @@ struct Lab {
     rate: f64,
     /// What is added to what is read.
     fault: fn(&mut Sample),
-    /// Whether the device can be asked how the switch is.
-    answers: bool,
-    drive: &'static str,
-    /// Whether the drive does.
-    counts: bool,
 }
 
 impl Lab {
@@ -73,9 +68,6 @@ impl Lab {
             written: 0,
             rate: 1000.0,
             fault: |_| {},
-            answers: true,
-            drive: "drive",
-            counts: true,
         }
     }
 
@@ -112,16 +104,22 @@ impl Bench for Lab {
     }
 
     fn is_on(&mut self) -> Result<Option<bool>> {
-        anyhow::ensure!(self.answers, "the device is gone");
         Ok(Some(self.on))
     }
 
+    fn barred(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn why_idle(&mut self) -> String {
+        unreachable!("it counts no discards")
+    }
+
     fn drive(&mut self) -> Result<String> {
-        Ok(self.drive.to_owned())
+        Ok("drive".to_owned())
     }
 
     fn sample(&mut self) -> Result<Sample> {
-        anyhow::ensure!(self.counts, "the drive does not count");
         let counts = self.flash.counts();
         let bytes = |pages: u64| u128::from(pages * PAGE);
         let mut sample = Sample {
@@ -133,6 +131,7 @@ impl Bench for Lab {
                 write_ms: self.written / 10,
                 ..DiskStat::default()
             },
+            discarded: None,
             counters: Some(Counters {
                 source: Source::Fdp,
                 host: bytes(counts.host_pages()),
@@ -157,7 +156,7 @@ fn plan(seed: u64, pairs: usize) -> State {
         seed,
         counters: None,
     };
-    State::new(plan, Machine::default(), "on".into(), "drive".into(), None)
+    State::new(plan, Machine::default(), "drive".into(), None)
 }
 
 /// A whole trial, whose load drifts.
@@ -286,14 +285,13 @@ fn with_fault(fault: fn(&mut Sample)) -> State {
 #[test]
 fn a_period_begins_over() {
     type Fault = (fn(&mut Sample), &'static str);
-    let faults: [Fault; 5] = [
+    let faults: [Fault; 4] = [
         (
             |s| s.counters.as_mut().unwrap().media -= 1 << 20,
             "a counter of the drive went back",
         ),
         (|s| s.boot = "2".into(), "the machine was restarted"),
         (|s| s.disk.written_bytes = 0, "the device was made again"),
-        (|s| s.at -= 1000.0, "the clock went back"),
         (|s| s.counters = None, "the drive's counters came or went"),
     ];
     for (fault, why) in faults {
@@ -301,52 +299,6 @@ fn a_period_begins_over() {
         assert_eq!(state.again[0], format!("period 1: {why}"));
         assert_eq!(state.periods.len(), 4);
     }
-}
-
-#[test]
-fn somebody_else_switches() {
-    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
-    step(&mut state, &mut lab).unwrap();
-    lab.on = !lab.on;
-    let said = step(&mut state, &mut lab).unwrap();
-    assert_eq!(
-        said,
-        Step::Again("period 1: somebody else has switched it".into())
-    );
-    run(&mut state, &mut lab);
-    assert_eq!(state.periods.len(), 4);
-}
-
-#[test]
-fn a_device_that_does_not_answer_is_waited_for() {
-    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
-    step(&mut state, &mut lab).unwrap();
-    let before = state.clone();
-    lab.answers = false;
-    assert!(step(&mut state, &mut lab).is_err());
-    assert_eq!(state, before);
-}
-
-#[test]
-fn what_was_interrupted_begins_over() {
-    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
-    trial::run::resume(&mut state);
-    assert!(state.again.is_empty(), "nothing was in progress");
-    step(&mut state, &mut lab).unwrap();
-    trial::run::resume(&mut state);
-    assert_eq!(state.again, ["period 1: the trial was interrupted"]);
-    run(&mut state, &mut lab);
-    assert_eq!(state.periods.len(), 4);
-}
-
-#[test]
-fn another_drive_ends_it() {
-    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
-    step(&mut state, &mut lab).unwrap();
-    lab.drive = "another";
-    lab.counts = false;
-    assert!(step(&mut state, &mut lab).unwrap_err().is::<Replaced>());
-    assert!(state.current.is_some(), "it can go on when the drive is back");
 }
 
 #[test]
@@ -388,7 +340,7 @@ fn a_drive_without_counters_shows_latency() {
     state.no_counters = Some("it has none".into());
     lab.fault = |s| s.counters = None;
     run(&mut state, &mut lab);
-    let report = trial::report::Report::of(&state);
+    let report = trial::report::Report::of(&state, Some(7));
     let text = report.text();
     assert!(text.starts_with("0 bytes; Linux , dsm \n"), "{text}");
     assert!(text.contains("Flash writes: not known: it has none."), "{text}");

@@ -17,11 +17,13 @@ use dbpath::fiemap::Solid;
 use dbpath::place;
 use dbpath::turtle;
 use dbpath::walk::{self, Root};
+use drive::broken;
 use drive::diskstat::DiskStat;
 use kernel::devno::DevNo;
 use kernel::mounts;
 use kernel::sysfs::Sysfs;
 use kernel::table::Extent;
+use trial::runner;
 
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
 /// What a restart would begin with, while a backup is running.
@@ -90,6 +92,14 @@ impl Machine for Disk {
 
     fn warning(&self) -> Option<String> {
         self.warning.clone()
+    }
+
+    fn broken(&self) -> Option<String> {
+        broken::below(Path::new(broken::DIR), &self.sysfs, self.devno)
+    }
+
+    fn trial(&self) -> bool {
+        runner::of(Path::new(broken::DIR), &self.device).is_some()
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use super::pace::{batches, budget, Pace};
 use super::{Database, Found, Halt, Look, Rule, SectorRange, PAGE};
-use crate::control::DiscardInfo;
+use crate::control::{DiscardInfo, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use base::log;
 use base::pulse::Pulse;
 use base::time;
@@ -48,6 +48,10 @@ pub trait Machine: Database {
     /// Bytes.
     fn granularity(&self) -> u64;
     fn warning(&self) -> Option<String>;
+    /// Why nothing may be discarded on its drive.
+    fn broken(&self) -> Option<String>;
+    /// Whether somebody switches discards on and off to measure.
+    fn trial(&self) -> bool;
 }
 
 impl Link {
@@ -237,15 +241,27 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     fn is_on(&mut self) -> Result<(), Halt> {
         let state = self.target.status()?.discard.state;
+        self.check_drive(&state)?;
         if state == "unsupported" {
             return self.try_again();
         }
         self.unsupported = None;
         match state.as_str() {
             "on" => Ok(()),
-            "off" => Err("discards were switched off on the device".to_owned().into()),
+            "off" if self.machine.trial() => Err(OFF_FOR_A_TRIAL.to_owned().into()),
+            "off" => Err(SWITCHED_OFF.to_owned().into()),
             _ => Err("the kernel module is older than discards".to_owned().into()),
         }
+    }
+
+    fn check_drive(&self, state: &str) -> Result<(), Halt> {
+        let Some(why) = self.machine.broken() else {
+            return Ok(());
+        };
+        if state == "on" {
+            self.target.message("set discard off")?;
+        }
+        Err(why.into())
     }
 
     fn try_again(&mut self) -> Result<(), Halt> {
@@ -266,9 +282,12 @@ impl<T: Target, M: Machine> Worker<T, M> {
         Err(why.into())
     }
 
-    /// Once: whoever switches it off later means it.
+    /// Once: whoever switches it off later means it.  The switch is a trial's alone while
+    /// there is one.
     fn switch_on(&mut self) -> Result<(), Halt> {
-        if self.target.status()?.discard.state == "off" {
+        let state = self.target.status()?.discard.state;
+        self.check_drive(&state)?;
+        if state == "off" && !self.machine.trial() {
             self.target.message("set discard on")?;
             self.switched_on = true;
         }
@@ -277,7 +296,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// The target need not keep track for nobody.
     fn end(&self) {
-        if self.switched_on {
+        if self.switched_on && !self.machine.trial() {
             if let Err(e) = self.target.message("set discard off") {
                 log!(Debug, "the target keeps track of writes", reason = e);
             }

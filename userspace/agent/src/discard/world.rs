@@ -156,6 +156,9 @@ impl Counts {
 pub(super) struct World {
     pub rng: Rng,
     pub kernel: ModelKernel,
+    /// Its drive is marked.
+    pub broken: bool,
+    pub trial: bool,
     /// Bytes in a unit of allocation.
     unit: u64,
     files: Vec<(PathBuf, File)>,
@@ -306,6 +309,8 @@ impl World {
             backup: None,
             durable_backup: None,
             snapshot: None,
+            broken: false,
+            trial: false,
             stage: Stage::None,
             slow: 0,
             shared: false,
@@ -1029,6 +1034,14 @@ impl Machine for Side {
 
     fn warning(&self) -> Option<String> {
         None
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.world.borrow().broken.then(|| "it is marked".to_owned())
+    }
+
+    fn trial(&self) -> bool {
+        self.world.borrow().trial
     }
 }
 

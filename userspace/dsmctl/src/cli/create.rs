@@ -9,7 +9,7 @@ use base::{name, sizes};
 use dsm_generator::dsmtab::TAB;
 use whatif::flash::PAGE;
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Create {
     /// 1 to 80 letters, digits and -.:@_, as an instance of systemd's units has them
     #[arg(value_parser = name::parse)]

@@ -8,16 +8,29 @@ use clap::{Subcommand, ValueEnum};
 use base::name;
 use trial::state::Amount;
 
+/// That of dsmd.
+pub const TRIALS: &str = "/var/lib/dsmd";
+
 #[derive(Debug, Subcommand)]
 pub enum TrialCommand {
     /// Begin a trial, and run it until it is over or SIGTERM or SIGINT comes
     ///
     /// dsm-trial@NAME.service goes on with it when the machine has started again. The file
     /// of a trial that was begun before is kept as trial/NAME.old.
+    ///
+    /// Whoever switches off meanwhile (`dsmctl set NAME discard off`, or probe-discard on
+    /// a drive that is broken) ends the trial for good, and the switch stays off. So does a
+    /// period with discards on in which none was made. The exit status is 3 then.
     Start(TrialStart),
-    /// Go on with a trial that was interrupted; the period in progress begins over
-    Resume(TrialOf),
-    /// End the process that runs a trial; the device is set to what it was before
+    /// Go on with a trial that was interrupted or stopped; the period in progress begins over
+    ///
+    /// One that is over is reported, one that has ended for good is refused with the reason;
+    /// neither changes anything.
+    Resume(TrialResume),
+    /// End the process that runs a trial; the switch is on again, as it was before
+    ///
+    /// Unless somebody else has switched it off. It also does so for a process that was
+    /// killed.
     Stop(TrialOf),
     /// Say how far a trial is, what was measured, and what is saved
     ///
@@ -25,9 +38,10 @@ pub enum TrialCommand {
     /// device's features, and neither files nor serial numbers. With `-o json`: {machine
     /// {model, firmware, bytes, kernel, module, features}, switch {feature, on, off}, washout,
     /// measure, pairs, seed, pair_seconds, progress {period, on, washed_out, share, seconds_left},
-    /// periods [{on, seconds, host_bytes, waf, write_ms, read_ms}], again [], no_counters,
+    /// runner, stopped, ended, periods [{on, seconds, host_bytes, waf, write_ms, read_ms}], again [], no_counters,
     /// flash, write_time, read_time {saved, low, high, pairs, pairs_needed}, left_out []}.
-    /// saved, low and high are shares; what does not apply is null.
+    /// saved, low and high are shares; runner is the process that runs it (0: in another
+    /// container), ended why it has ended before it was over; what does not apply is null.
     #[command(verbatim_doc_comment)]
     Report(TrialReport),
 }
@@ -43,8 +57,17 @@ pub struct TrialOf {
     #[arg(value_parser = name::parse)]
     pub name: String,
     /// Where the file of the trial is
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/dsmd")]
+    #[arg(long, value_name = "DIR", default_value = TRIALS)]
     pub state_dir: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct TrialResume {
+    #[command(flatten)]
+    pub of: TrialOf,
+    /// Leave one that was stopped or has ended as it is, without an error; for its unit
+    #[arg(long)]
+    pub at_boot: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,13 +8,13 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::refused;
+use crate::broken;
 use base::sizes::shown;
 use base::wake::Signals;
 use drive::deallocate::{Deallocate, Promise};
 use drive::probe::{self, Counts, Measured, Raw, Said, Verdict};
 use dsmctl::cli::{Output, ProbeDiscard};
-use kernel::device::{Device, Target};
+use kernel::device::Device;
 use kernel::devno::DevNo;
 use kernel::dm::Dm;
 use kernel::sysfs::Sysfs;
@@ -69,13 +69,8 @@ fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed>
     let says = raw.counts.deallocate()?;
     let said = said(says.as_ref(), 0);
     let measured = probe::run(&mut raw, said, limit).with_context(|| path.display().to_string())?;
-    let dev = raw.dev;
-    let name = Device::all()
-        .unwrap_or_default()
-        .into_iter()
-        .find(|name| Device::open(name).is_ok_and(|d| d.devno == dev));
-    if let Some(device) = name.filter(|_| measured.verdict == Verdict::Broken) {
-        switch_off(&Device::open(&device)?)?;
+    if measured.verdict == Verdict::Broken {
+        broken::bar(raw.dev, &measured.reason)?;
     }
     Ok(Probed {
         device: path.display().to_string(),
@@ -91,6 +86,7 @@ fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed>
 
 fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> {
     let device = Device::open(name)?;
+    broken::check_for_probe(&device)?;
     let counts = Counts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
@@ -99,7 +95,7 @@ fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> 
     let measured = probe::run(&mut scratch, said, limit).with_context(|| name.to_owned())?;
     // First: what is not as the probe had set it stays.
     if measured.verdict == Verdict::Broken {
-        switch_off(&device)?;
+        broken::bar(device.devno, &measured.reason)?;
     }
     drop(scratch);
     Ok(Probed {
@@ -125,14 +121,6 @@ fn queue_granularity(dev: DevNo) -> Option<u64> {
     let sysfs = Sysfs::default();
     let disk = sysfs.disk_of(dev).ok().flatten().unwrap_or(dev);
     sysfs.number(disk, "queue/discard_granularity")
-}
-
-/// Nothing may be discarded on a drive that changes what it was not asked to.
-fn switch_off(device: &Device) -> Result<()> {
-    let done = device.message("set discard off");
-    done.map_err(|e| refused(&device.name, e))?;
-    eprintln!("dsmctl: {}: DISCARDS ARE SWITCHED OFF on it", device.name);
-    Ok(())
 }
 
 impl Probed {

@@ -9,7 +9,7 @@ use super::facts::Below;
 use super::ink;
 use super::{Finding, Level};
 use crate::report::percent;
-use agent::control::DiscardInfo;
+use agent::control::{DiscardInfo, OFF_FOR_A_TRIAL};
 use base::time::now;
 use base::{name, sizes};
 use dbpath::avail;
@@ -295,6 +295,36 @@ impl Judge<'_> {
         Some(finding(Level::Right, text))
     }
 
+    pub(super) fn trial(&self) -> Option<Finding> {
+        let t = self.d.trial.as_ref()?;
+        let at = format!(
+            "period {} of {}, with {} {}",
+            t.period,
+            t.periods,
+            t.feature,
+            if t.on { "on" } else { "off" }
+        );
+        let finding = |level, text| {
+            self.say("trial", level, text)
+                .value("runner", t.runner)
+                .value("period", t.period)
+                .value("periods", t.periods)
+        };
+        Some(match t.runner {
+            Some(pid) => finding(Level::Note, format!("a trial is at work, as process {pid}: {at}")),
+            None => finding(
+                Level::Wrong,
+                format!("nobody runs its trial any more, which was in {at}"),
+            )
+            .fix(self.dsmctl("trial resume"))
+            .hint(format!(
+                "goes on with it; {} ends it, and has {} as before",
+                self.dsmctl("trial stop"),
+                t.feature
+            )),
+        })
+    }
+
     pub(super) fn discards(&self, b: &Below) -> Finding {
         let d = &b.status.discard;
         let wanted = self.d.wanted.as_ref().is_some_and(|w| w.discard);
@@ -316,6 +346,15 @@ impl Judge<'_> {
                 None => finding,
             }
         };
+        if let Some(why) = &b.barred {
+            let text = format!("none may be made: {}", ink::reason(why));
+            let asked = wanted || info.is_some();
+            let found = finding(if asked { Level::Wrong } else { Level::Note }, text).fix("dsmctl broken");
+            return match asked {
+                true => found.hint("shows why; take discard = true of the device out of /etc/dsmd.toml"),
+                false => found,
+            };
+        }
         if let Some(info) = info {
             return self.discards_of(b, info, &finding);
         }
@@ -352,11 +391,16 @@ impl Judge<'_> {
     fn discards_of(&self, b: &Below, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
         let d = &b.status.discard;
         if let Some(why) = &i.off {
+            if why == OFF_FOR_A_TRIAL {
+                return finding(Level::Note, why.clone());
+            }
             let found = finding(
                 Level::Wrong,
                 format!("nothing is discarded: {}", ink::reason(why)),
             );
-            return if d.state == "off" {
+            return if d.state == "off" && self.d.trial.is_some() {
+                found.hint("by the trial, see there")
+            } else if d.state == "off" {
                 found.fix(format!("{} discard on", self.dsmctl("set")))
             } else if why.contains("no process has the database open") {
                 found.fix("systemctl start mongod")

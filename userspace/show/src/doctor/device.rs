@@ -30,6 +30,7 @@ pub(super) fn judge(facts: &Facts, d: &Device, limits: &Limits) -> Vec<Finding> 
     findings.push(j.unmapped(below));
     findings.extend(j.checkpoints(below));
     findings.extend(j.boundaries(below));
+    findings.extend(j.trial());
     findings.push(j.discards(below));
     findings.extend(j.leaf_pages());
     findings.extend(j.server());

@@ -23,6 +23,18 @@ pub struct Wanted {
     pub discard: bool,
 }
 
+/// A trial of a device that is not over.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    pub feature: String,
+    /// Of the period in progress, from 1, and of how many.
+    pub period: usize,
+    pub periods: usize,
+    pub on: bool,
+    /// The process that runs it.
+    pub runner: Option<i32>,
+}
+
 /// What files say that there is to be.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
@@ -32,6 +44,8 @@ pub struct Configuration {
     pub wrong: Option<String>,
     /// By device.
     pub databases: BTreeMap<String, Wanted>,
+    /// By device: those that have not been stopped.
+    pub trials: BTreeMap<String, Trial>,
     /// Devices that the table of devices has, and the lines of it that are wrong.
     pub tab: Vec<String>,
     pub bad_lines: Vec<String>,
@@ -114,6 +128,7 @@ pub struct Device {
     pub silent: Option<String>,
     pub wanted: Option<Wanted>,
     pub left: Left,
+    pub trial: Option<Trial>,
     /// Of the data directory that dsmd serves or is to serve: where it lies.
     pub dbpath: Option<Result<(), Misplaced>>,
     /// How old the last turtle is: when the database made its last checkpoint.
@@ -140,6 +155,8 @@ pub struct Below {
     pub error: Option<String>,
     /// What lies below, if it could be followed.
     pub stack: Result<streams::Below, String>,
+    /// Why nothing may be discarded on its drive.
+    pub barred: Option<String>,
     /// The tables between could be read.
     pub followed: bool,
     pub disks: Vec<Disk>,

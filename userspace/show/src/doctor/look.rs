@@ -19,7 +19,7 @@ use dbpath::place;
 use dbpath::turtle;
 use dbpath::walk::{self, Root};
 use drive::nvme::Namespace;
-use drive::{self, media};
+use drive::{self, broken, media};
 use kernel::device::{self, Target};
 use kernel::devno::DevNo;
 use kernel::dm::{Dm, DmError, Id};
@@ -39,6 +39,8 @@ pub struct Places {
     pub run_dir: PathBuf,
     pub system: System,
     pub sysfs: Sysfs,
+    /// Of drives on which nothing may be discarded.
+    pub marks: PathBuf,
 }
 
 impl Places {
@@ -47,6 +49,7 @@ impl Places {
             run_dir,
             system: System::default(),
             sysfs: Sysfs::default(),
+            marks: broken::DIR.into(),
         }
     }
 }
@@ -148,6 +151,7 @@ impl Looker<'_> {
         let mut d = Device {
             name: name.to_owned(),
             wanted: self.configuration.databases.get(name).cloned(),
+            trial: self.configuration.trials.get(name).cloned(),
             last_error: sample.and_then(|s| s.last_error.clone()),
             ..Device::default()
         };
@@ -231,6 +235,7 @@ impl Looker<'_> {
             error,
             stack: self.stack(&table, tables, device.devno),
             table,
+            barred: self.barred(device.devno),
             followed: self.dm.is_some(),
             disks: Vec::new(),
             affords: None,
@@ -251,12 +256,17 @@ impl Looker<'_> {
             error: None,
             stack: self.stack(&kernel.table, &streams::Unknown, devno),
             table: kernel.table,
+            barred: self.barred(devno),
             followed: false,
             disks: Vec::new(),
             affords: None,
             mounts: self.mounts_on(devno),
             media: kernel.media,
         }))
+    }
+
+    fn barred(&self, devno: DevNo) -> Option<String> {
+        broken::below(&self.places.marks, self.sysfs(), devno)
     }
 
     /// What lies below the device, which is itself none of the volumes between.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-pub use facts::{Configuration, Facts, Wanted};
+pub use facts::{Configuration, Facts, Trial, Wanted};
 pub use ink::Ink;
 pub use look::{look, Places};
 

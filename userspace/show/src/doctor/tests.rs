@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published, Wanted};
+use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published, Trial, Wanted};
 use super::{Diagnosis, Finding, Ink, Level, Limits};
-use agent::control::{DiscardInfo, Info};
+use agent::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use base::log::{LastError, Level as LogLevel};
 use base::time;
 use dbpath::mongo::ServerInfo;
@@ -70,6 +70,7 @@ fn device() -> Device {
                 disks: vec!["nvme7n1".into()],
                 ..streams::Below::default()
             }),
+            barred: None,
             followed: true,
             disks: vec![disk()],
             mounts,
@@ -891,6 +892,63 @@ fn boundaries_and_discards() {
     );
 }
 
+fn switched_off(why: &str, runner: Option<Option<i32>>) -> Diagnosis {
+    of_device(|d| {
+        d.below.as_mut().unwrap().status.discard.state = "off".into();
+        d.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(why.into());
+        d.trial = runner.map(|runner| Trial {
+            feature: "discard".into(),
+            period: 3,
+            periods: 12,
+            on: false,
+            runner,
+        });
+    })
+}
+
+#[test]
+fn a_trial() {
+    // Nothing that would spoil the period is advised.
+    let at_work = switched_off(OFF_FOR_A_TRIAL, Some(Some(7)));
+    note(&at_work, "discard", "has discards off for a period");
+    note(
+        &at_work,
+        "trial",
+        "as process 7: period 3 of 12, with discard off",
+    );
+    assert_eq!(at_work.status(), 0);
+    assert!(find(&at_work, "discard").fix.is_empty());
+    // Elsewhere than where it is looked for
+    let elsewhere = switched_off(OFF_FOR_A_TRIAL, None);
+    assert_eq!(elsewhere.status(), 0);
+    let died = switched_off(SWITCHED_OFF, Some(None));
+    wrong(
+        &died,
+        "trial",
+        "nobody runs its trial any more, which was in period 3",
+        &["dsmctl trial resume geheim"],
+    );
+    wrong(&died, "discard", "were switched off", &[]);
+}
+
+#[test]
+fn a_drive_that_is_marked() {
+    let marked = of_device(|d| d.below.as_mut().unwrap().barred = Some("it is marked".into()));
+    wrong(
+        &marked,
+        "discard",
+        "none may be made: it is marked",
+        &["dsmctl broken"],
+    );
+    let not_wanted = of_device(|d| {
+        d.below.as_mut().unwrap().barred = Some("it is marked".into());
+        d.agent.as_mut().unwrap().discard = None;
+        d.wanted.as_mut().unwrap().discard = false;
+    });
+    note(&not_wanted, "discard", "it is marked");
+    assert_eq!(not_wanted.status(), 0);
+}
+
 /// Everything that can have a name in it has this one.
 #[test]
 fn a_report_has_no_names() {
@@ -918,6 +976,7 @@ fn a_report_has_no_names() {
         discard.off = Some("geheim".into());
         discard.warning = Some("geheim".into());
         let b = d.below.as_mut().unwrap();
+        b.barred = Some("geheim".into());
         b.error = Some("geheim".into());
         b.disks[0].name = "nvmegeheim".into();
         b.disks[0].silent = Some("/dev/geheim".into());

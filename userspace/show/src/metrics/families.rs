@@ -5,7 +5,7 @@
 use crate::host::Host;
 use crate::sample::Sample;
 use crate::snapshot::Snapshot;
-use agent::control::{DiscardInfo, Info};
+use agent::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL};
 use dbpath::mongo::ServerInfo;
 use drive::diskstat::DiskStat;
 use drive::media::Media;
@@ -378,8 +378,13 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
         families: &[
             gauge(
                 "dsm_agent_discard_on",
-                "Whether dsmd discards what checkpoints free.",
-                |s| discarder(s, |i| Some(f64::from(u8::from(i.off.is_none())))),
+                "Whether dsmd discards what checkpoints free; absent while a trial has that off.",
+                |s| {
+                    discarder(s, |i| match i.off.as_deref() {
+                        Some(OFF_FOR_A_TRIAL) => None,
+                        off => Some(f64::from(u8::from(off.is_none()))),
+                    })
+                },
             ),
             gauge(
                 "dsm_agent_discard_files",

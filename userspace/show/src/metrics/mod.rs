@@ -103,6 +103,7 @@ mod tests {
     use crate::host::Host;
     use crate::sample::{Kernel, Sample};
     use crate::snapshot::Moment;
+    use agent::control::OFF_FOR_A_TRIAL;
     use dbpath::mongo::ServerInfo;
     use drive::diskstat::DiskStat;
     use drive::media::Media;
@@ -347,6 +348,8 @@ mod tests {
         }
         let text = said(format!("{status} discard off"), Some("because"));
         assert!(text.contains("dsm_agent_discard_on{device=\"d\"} 0"));
+        let text = said(format!("{status} discard off"), Some(OFF_FOR_A_TRIAL));
+        assert!(!text.contains("dsm_agent_discard_on{"), "no alert");
         assert!(!text.contains("dsm_discards_total{"), "it is off");
     }
 

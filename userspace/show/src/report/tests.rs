@@ -24,7 +24,17 @@ fn report() -> Report {
         ]),
         names: [(7, "collection-0-1.wt".to_owned())].into(),
         affords: None,
+        barred: None,
     }
+}
+
+#[test]
+fn a_drive_that_is_marked() {
+    let mut r = report();
+    assert!(!r.text().contains("NONE"));
+    r.barred = Some("nvme0n1 is marked".into());
+    assert!(r.text().contains("NONE: nvme0n1 is marked\n"), "{}", r.text());
+    assert_eq!(r.json()["barred"], "nvme0n1 is marked");
 }
 
 #[test]

@@ -128,6 +128,60 @@ fn whoever_switches_it_off_means_it() {
     assert_eq!(w.target.status().unwrap().discard.state, "on");
 }
 
+/// Neither by the start of an agent, nor by a try after a while, nor by somebody who
+/// switches it on.
+#[test]
+fn a_drive_that_is_marked_gets_no_discards() {
+    let (mut w, world, _sender, notices) = worker(7);
+    world.borrow_mut().broken = true;
+    assert_eq!(w.switch_on(), Err(Halt::Reset("it is marked".into())));
+    let state = |w: &TestWorker| w.target.status().unwrap().discard.state;
+    assert_eq!(state(&w), "off");
+    w.target.message("set discard on").unwrap();
+    turns(&mut w, &world, &notices, 50);
+    let i = w.info.lock().unwrap().clone();
+    assert_eq!((i.off.as_deref(), i.sent_bytes), (Some("it is marked"), 0));
+    assert_eq!(state(&w), "off");
+    w.target.message("set discard on").unwrap();
+    world.borrow_mut().kernel.take_discards(false);
+    w.again = Duration::ZERO;
+    turns(&mut w, &world, &notices, 3);
+    assert_ne!(state(&w), "on");
+    // Found while discards are sent
+    let (mut w, world, _sender, notices) = worker(7);
+    w.switch_on().unwrap();
+    turns(&mut w, &world, &notices, 150);
+    let sent = w.info.lock().unwrap().sent_bytes;
+    assert!(sent > 0);
+    world.borrow_mut().broken = true;
+    assert_eq!(w.look_around(), Err(Halt::Reset("it is marked".into())));
+    turns(&mut w, &world, &notices, 50);
+    assert_eq!(w.info.lock().unwrap().sent_bytes, sent);
+    assert_eq!(state(&w), "off");
+}
+
+/// An agent that starts or ends meanwhile would spoil the period.
+#[test]
+fn the_switch_is_the_trials_while_there_is_one() {
+    let (mut w, world, _sender, notices) = worker(7);
+    world.borrow_mut().trial = true;
+    assert!(w.switch_on().is_err());
+    let state = |w: &TestWorker| w.target.status().unwrap().discard.state;
+    assert_eq!(state(&w), "off");
+    turns(&mut w, &world, &notices, 3);
+    let i = w.info.lock().unwrap().clone();
+    assert_eq!(i.off.as_deref(), Some(OFF_FOR_A_TRIAL));
+    world.borrow_mut().trial = false;
+    turns(&mut w, &world, &notices, 3);
+    let i = w.info.lock().unwrap().clone();
+    assert_eq!(i.off.as_deref(), Some(SWITCHED_OFF));
+    let (mut w, world, ..) = worker(7);
+    w.switch_on().unwrap();
+    world.borrow_mut().trial = true;
+    w.end();
+    assert_eq!(state(&w), "on");
+}
+
 /// Looks until something may be discarded; from here on nothing happens by itself.
 fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
     w.switch_on().unwrap();

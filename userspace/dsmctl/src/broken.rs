@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl broken`: the marks of drives on which nothing may be discarded.
+
+use std::path::Path;
+
+use anyhow::{bail, Result};
+use serde_json::json;
+
+use crate::refused;
+use ::trial::{by_hand, runner};
+use drive::broken::{self, DIR};
+use dsmctl::cli::Output;
+use kernel::device::{Device, Target};
+use kernel::devno::DevNo;
+use kernel::sysfs::Sysfs;
+use show::report::printable;
+
+pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
+    let dir = Path::new(DIR);
+    if let Some(name) = remove {
+        let mark = broken::remove(dir, name)?;
+        return crate::print(out, &mark, || {
+            format!(
+                "{name}: the mark is gone; where discards were switched off, \
+                 `dsmctl set NAME discard on` has them on again\n"
+            )
+        });
+    }
+    let marks = broken::all(dir)?;
+    let named = |m: &broken::Mark| {
+        let mut value = json!(m);
+        value["name"] = m.name().into();
+        value
+    };
+    let data = json!({ "marks": marks.iter().map(named).collect::<Vec<_>>() });
+    crate::print(out, &data, || {
+        if marks.is_empty() {
+            return "no drive is marked\n".to_owned();
+        }
+        let line = |m: &broken::Mark| {
+            let (disk, model) = (printable(&m.disk), printable(&m.model));
+            format!("{}: {disk} {model}: {}\n", m.name(), printable(&m.why))
+        };
+        marks.iter().map(line).collect()
+    })
+}
+
+/// Discards may be switched on.
+pub(crate) fn check(shown: &str, dev: DevNo) -> Result<()> {
+    match broken::below(Path::new(DIR), &Sysfs::default(), dev) {
+        Some(why) => bail!("{shown}: {why}; nothing was changed"),
+        None => Ok(()),
+    }
+}
+
+/// A probe needs the switch, and discards.
+pub(crate) fn check_for_probe(device: &Device) -> Result<()> {
+    let name = &device.name;
+    check(name, device.devno)?;
+    match runner::of(Path::new(DIR), name) {
+        Some(pid) => bail!(
+            "{name}: a trial is at work, as process {pid}, and has the switch: \
+             `dsmctl trial stop {name}` first; nothing was changed"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// What a probe has found: discards are switched off on all devices of the drive, and stay
+/// so.  All of it is tried, whatever fails.
+pub(crate) fn bar(dev: DevNo, why: &str) -> Result<()> {
+    let (dir, sysfs) = (Path::new(DIR), Sysfs::default());
+    let marks = broken::mark(dir, &sysfs, dev, why);
+    let mut done = Ok(());
+    for name in Device::all()? {
+        let Ok(device) = Device::open(&name) else { continue };
+        if device.devno == dev || broken::below(dir, &sysfs, device.devno).is_some() {
+            done = done.and(switch_off(dir, &device));
+        }
+    }
+    let marks = marks?;
+    for m in &marks {
+        eprintln!(
+            "dsmctl: {}: IT IS MARKED: nothing is discarded on it until `dsmctl broken --remove {}`",
+            m.disk,
+            m.name()
+        );
+    }
+    done
+}
+
+fn switch_off(dir: &Path, device: &Device) -> Result<()> {
+    let name = &device.name;
+    let done = device.message("set discard off");
+    done.map_err(|e| refused(name, e))?;
+    eprintln!(
+        "dsmctl: {name}: DISCARDS ARE SWITCHED OFF on it; take the line `discard = true` of \
+         device = \"{name}\" out of /etc/dsmd.toml"
+    );
+    by_hand::set_off(dir, name)
+}
