@@ -119,7 +119,7 @@ def configuration(e, _):
     paths = {v["name"]: v["hostPath"]["path"] for v in spec["volumes"] if "hostPath" in v}
     for name, path in paths.items():
         same(f"where dsmd has {path}", mounts[name]["mountPath"], path)
-    need("dsmd has the run and state directories and /dev", {"/run/dsmd", "/var/lib/dsmd", "/dev"} <= set(paths.values()))
+    need("dsmd has the run and state directories, the marks and /dev", {"/run/dsmd", "/var/lib/dsmd", "/var/lib/dm-dsm", "/dev"} <= set(paths.values()))
     config = [v["configMap"]["name"] for v in spec["volumes"] if "configMap" in v]
     same("the ConfigMap", config, [e.of("ConfigMap")["metadata"]["name"]])
     file = dsmd["command"][-1].removeprefix("--config=")

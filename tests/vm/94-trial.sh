@@ -18,8 +18,13 @@ works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load --
 trial() { dsmctl trial "$1" t "${@:2}" --state-dir /tmp/trials; }
 of() { trial report -o json | jq -c "$1"; }
 is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
+# Kills the process of a trial in a period that is off.
+kill_off() {
+	until_true 'is_set off && pkill -STOP -x dsmctl && { is_set off || ! pkill -CONT -x dsmctl; }'
+	pkill -KILL -x dsmctl
+}
 
-refused 'without dsmd' 'no dsmd serves the device' trial start
+refused 'without dsmd' 'no dsmd serves this device' trial start
 refused 'nothing to report' 'no trial was begun' trial report
 refused 'nothing to go on with' 'no trial was begun' trial resume
 refused 'an amount that is none' "'7w'" trial start --washout 7w
@@ -29,28 +34,29 @@ dsmctl set t policy dsm
 dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true 'is_set on'
-refused 'a command that does not count' "printed 'x'" trial start --counters 'echo x'
-
 wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --cache-mb 20 --journal-mb 4 --seconds 86400 \
-	--checkpoint-seconds 2 --mix mixed --think-us 20000 >/tmp/run.log 2>&1 &
+	--checkpoint-seconds 1 --mix mixed --think-us 20000 >/tmp/run.log 2>&1 &
 database=$!
+works 'dsmd follows it' until_true '[[ $(json t .agent.discard.off) == null ]]'
+refused 'a command that does not count' "printed 'x'" trial start --counters 'echo x'
 # By what is written, which takes longer on a busy machine, as all of this does
-periods=(--washout 1M --measure 4M --seed 7)
+periods=(--washout 4M --measure 8M --seed 7)
 trial start "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
 works 'it switches discards off' until_true 'is_set off'
-refused 'a trial started twice' 'the trial is at work already, as process' trial start
+refused 'a trial started twice' 'a trial is at work already, as process' trial start
 works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
 
-pkill -KILL -x dsmctl
+works 'its process is killed' kill_off
 wait $! 2>/dev/null
-dsmctl set t discard off
 refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
 refused 'a restart whose counters do not count' "printed 'x'" trial start --restart --counters 'echo x'
 works 'that leaves the switch' is_set off
 works 'and what was measured' test "$(of '.periods | length')" -ge 1
 works 'one that was killed is stopped' trial stop
 works 'the device is as it was' is_set on
-dsmctl set t discard off
+trial start --restart "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
+works 'another one is killed' kill_off
+wait $! 2>/dev/null
 trial start --restart "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
 runner=$!
 works 'one that was killed is started over' until_true '[[ $(of ".periods | length") == 0 ]]'

@@ -105,6 +105,9 @@ until_used() {
 run_trial() {
 	local database
 
+	# Who runs the trial, on a root that is read-only
+	mount -t tmpfs tmpfs /var/lib || return 1
+
 	[[ " $* " =~ ' --seed '([0-9]+) ]] || return 1
 	wtload "$@" --dbpath $mnt --phase run >/out/wtload &
 	database=$!

@@ -9,7 +9,8 @@
  *
  * With "poison", what is discarded reads as rubbish from then on.  With "discard_ms",
  * a discard is in flight for so long, and lets writes that come later pass: who does
- * not hold them loses them.  "streamdisk/discards" has "<discards> <sectors>".
+ * not hold them loses them.  With "spills", the page behind is lost as well, as on a drive
+ * that is broken.  "streamdisk/discards" has "<discards> <sectors>".
  */
 #include <linux/bio.h>
 #include <linux/blkdev.h>
@@ -65,6 +66,10 @@ MODULE_PARM_DESC(block, "bytes of a logical block of each disk, default 512");
 static bool poison;
 module_param(poison, bool, 0644);
 MODULE_PARM_DESC(poison, "what is discarded");
+
+static bool spills;
+module_param(spills, bool, 0644);
+MODULE_PARM_DESC(spills, "what is discarded, over the page behind");
 
 static unsigned int discard_ms;
 module_param(discard_ms, uint, 0644);
@@ -156,6 +161,8 @@ static blk_status_t streamdisk_clear(struct streamdisk *disk, struct bio *bio)
 /* The device may do it at any time until it says that it is done: here, twice. */
 static blk_status_t streamdisk_discard(struct streamdisk *disk, struct bio *bio)
 {
+	if (READ_ONCE(spills) && bio_end_sector(bio) + 8 <= get_capacity(bio->bi_bdev->bd_disk))
+		memset(disk->data + (bio_end_sector(bio) << SECTOR_SHIFT), 0, 4096);
 	if (!READ_ONCE(poison))
 		return streamdisk_clear(disk, bio);
 	memset64(disk->data + (bio->bi_iter.bi_sector << SECTOR_SHIFT),

@@ -241,6 +241,16 @@ fn off_while_nobody_runs_it_ends_it() {
     run_to(&mut killed, &mut desk, &Step::Over);
 }
 
+/// After a boot it is as others have it.
+#[test]
+fn what_a_boot_has_set_is_left() {
+    let (mut state, mut desk) = in_a_period(false);
+    take_up(&mut state, "2");
+    restore(&mut state, &mut desk).unwrap();
+    assert_eq!(desk.on, Some(false));
+    assert!(!state.switched);
+}
+
 /// In a new device the feature is off.
 #[test]
 fn a_device_that_was_made_again_is_no_hand() {

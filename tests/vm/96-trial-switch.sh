@@ -1,0 +1,224 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Who has the switch while there is a trial: "off" by anybody else ends it for good, one that
+# is over or was stopped changes nothing, one that measures nothing says so, and a drive
+# whose discards change other data gets none any more.
+. "$(dirname "$0")/lib.sh"
+load_module
+modprobe xfs
+
+disk=$(disk_by_serial fdp)
+mnt=/tmp/db
+mkdir -p $mnt
+rm -rf /var/lib/dm-dsm /var/lib/dsmd/trial-*
+dsmctl create t "$disk" --policy dsm --size 512MiB >/dev/null
+make_xfs /dev/mapper/t
+mount /dev/mapper/t $mnt
+mkdir $mnt/data
+load=(--dbpath "$mnt/data" --nodes 500 --cache-mb 20 --journal-mb 4)
+works 'a database is loaded' wtload linkbench "${load[@]}" --phase load
+
+trial() { dsmctl trial "$1" t "${@:2}"; }
+of() { trial report -o json | jq -c "$1"; }
+off() { json t .agent.discard.off; }
+policy() { [[ $(dmsetup table t) =~ policy\ ([a-z]+) ]] && echo "${BASH_REMATCH[1]}"; }
+is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
+counters="awk '{printf \"%.0f %.0f\\n\", \$1 * 1e9, \$1 * 2e9}' /proc/uptime"
+start_dsmd() { # [OPTION...]
+	dsmd --device t --dbpath $mnt/data --state-dir /tmp/state "$@" 2>/tmp/dsmd.log &
+	agent=$!
+	until_true 'dsmctl boundary show t >/dev/null 2>&1'
+}
+stop_dsmd() {
+	kill $agent
+	wait $agent
+}
+finding() { dsmctl doctor t -o json | jq -r ".findings[] | select(.check == \"$1\") | \"\(.level) \(.text)\""; }
+
+# begin on|off [OPTION...]: a trial whose first period is one; its process is $runner
+begin() {
+	local seed on=false
+
+	[[ $1 != on ]] || on=true
+	for seed in {1..20}; do
+		: >/tmp/trial.log
+		dsmctl trial start t --restart --washout 1s --measure 10h --pairs 2 --counters "$counters" \
+			--seed "$seed" "${@:2}" >/tmp/report 2>/tmp/trial.log &
+		runner=$!
+		until_true '[[ -s /tmp/trial.log ]]'
+		kill -0 $runner || return 1
+		[[ $(of .progress.on) != "$on" ]] || return 0
+		trial stop
+		wait $runner
+	done
+	return 1
+}
+
+begins() { # WHAT on|off [OPTION...]; not in a shell of its own, as "works" has it
+	if begin "${@:2}"; then pass "$1"; else fail "$1: $(</tmp/trial.log)"; fi
+}
+
+ended() { # WHAT WHY
+	wait $runner
+	is "$1: it ends for good" $? 3
+	matches "$1: why is said" "$(</tmp/report)" "ENDED before it was over: period 1: $2"
+	trial resume >/tmp/said 2>&1
+	is "$1: it does not go on" $? 3
+	matches "$1: and says why" "$(</tmp/said)" "the trial has ended for good: period 1: $2; nothing was changed. .dsmctl trial start t. begins"
+	works "$1: nor when the machine starts" trial resume --at-boot
+}
+
+# ---- nothing would be measured
+mkdir -p /run/dsmd
+python3 -c '
+import socket, time
+s = socket.socket(socket.AF_UNIX); s.bind("/run/dsmd/t.sock"); s.listen(64); time.sleep(86400)' &
+fake=$!
+works 'somebody listens' until_true '[[ -S /run/dsmd/t.sock ]]'
+dsmctl set t discard on
+refused 'who listens is not dsmd' 'nothing would be discarded: ' trial start
+kill $fake
+rm -f /run/dsmd/t.sock
+dsmctl set t discard off
+refused 'there is no dsmd' 'no dsmd serves this device' trial start
+start_dsmd
+refused 'dsmd has none to make' 'set discard = true in dsmd' trial start
+stop_dsmd
+start_dsmd --discard
+works 'nobody has the database open' until_true '[[ $(off) == *"no process has"* ]]'
+refused 'dsmd refuses' 'nothing is discarded: no process has the database open' trial start
+wtload linkbench "${load[@]}" --phase run --seconds 86400 --checkpoint-seconds 2 --mix mixed --think-us 20000 \
+	>/tmp/run.log 2>&1 &
+database=$!
+works 'somebody has' until_true '[[ $(off) == null ]]'
+dsmctl set t discard off
+refused 'they are off' 'discards were switched off by hand' trial start
+dsmctl set t discard on
+kill -STOP $database
+trial start --washout 0.2s --measure 1s --pairs 500 --counters "$counters" >/tmp/report 2>/tmp/trial.log
+is 'a period in which nothing was discarded ends it' $? 3
+matches 'and that is said' "$(</tmp/report)" 'ENDED before it was over: period [12]: nothing was discarded while'
+works 'the device is as it was' is_set on
+kill -CONT $database
+
+# ---- off by hand
+begins 'a period is on' on
+refused 'another one at the same time' "a trial is at work already, as process $runner" \
+	trial start --restart --state-dir /tmp/other
+dsmctl set t discard off
+# Which of both it sees first
+ended 'off in a period that is on' '(discards were switched off by hand|somebody else has set discard to another value)'
+works 'it stays off' is_set off
+refused 'another one waits for on' 'discards were switched off by hand' trial start
+dsmctl set t discard on
+begins 'a period is on' on
+message t set discard off
+ended 'off by a message' 'somebody else has set discard to another value'
+works 'it stays off' is_set off
+dsmctl set t discard on
+begins 'a period is off' off
+dsmctl set t discard off
+ended 'off in a period that is off' 'discards were switched off by hand'
+works 'it stays off' is_set off
+dsmctl set t discard on
+
+# ---- dsmd leaves the switch to the trial
+begins 'a period is off' off
+works 'dsmd knows of the trial' until_true '[[ $(off) == "a trial is at work"* ]]'
+stop_dsmd
+start_dsmd --discard
+works 'dsmd that starts meanwhile, too' until_true '[[ $(off) == "a trial is at work"* ]]'
+works 'and leaves the switch off' is_set off
+is 'the period goes on' "$(of .again)" '[]'
+matches 'the doctor has no remedy' "$(finding discard)" '^note a trial is at work'
+matches 'and knows the trial' "$(finding trial)" "^note a trial is at work, as process $runner: period 1 of 4, with discard off"
+
+# ---- a process that died, one that was stopped
+kill -KILL $runner
+wait $runner 2>/dev/null
+matches 'nobody runs it' "$(trial report)" 'NOBODY RUNS IT; .dsmctl trial resume. goes on'
+is 'as data, too' "$(of .runner)" null
+matches 'the doctor sees it' "$(finding trial)" '^wrong nobody runs its trial any more'
+# What an older one has left may be anybody's number.
+sleep 86400 &
+bystander=$!
+echo $bystander >/var/lib/dm-dsm/trial/t.lock
+works 'it is stopped' trial stop
+works 'nobody else is' kill -0 $bystander
+kill $bystander
+works 'the switch is as it was' is_set on
+refused 'nothing is left to stop' 'no process runs a trial' trial stop
+works 'a boot does not resume it' trial resume --at-boot
+matches 'the report says so' "$(trial report)" 'STOPPED; '
+works 'the switch is as it was' is_set on
+dsmctl trial resume t >/tmp/report 2>/tmp/trial.log &
+runner=$!
+works 'by hand it goes on' until_true "[[ \$(of .runner) == $runner ]]"
+works 'until it is stopped' trial stop
+wait $runner
+
+# ---- streams, and one that is over
+trial start --restart --switch streams --washout 0.2s --measure 0.2s --pairs 2 --counters "$counters" >/tmp/report 2>&1
+is 'one of streams is over' $? 0
+is 'the policy is as it was' "$(policy)" dsm
+dsmctl set t policy file
+works 'resumed, it changes nothing' trial resume
+is 'the policy is as somebody has set it' "$(policy)" file
+dsmctl set t policy dsm
+begins 'a period has streams' on --switch streams
+dsmctl set t policy none
+ended 'none by hand' 'somebody else has set policy to another value'
+is 'it stays none' "$(policy)" none
+
+# ---- a drive that is broken
+spills=/sys/module/streamdisk/parameters/spills
+if [[ -e $spills ]]; then
+	# Another device of the drive, with nothing of the database
+	dmsetup create u --table "0 1048576 dsm $disk 2097152"
+	mkfs.ext4 -q -F /dev/mapper/u
+	mount /dev/mapper/u /mnt
+	begins 'a period is on' on
+	# dsmd makes no discard meanwhile.
+	kill -STOP $database
+	refused 'a probe leaves the switch to the trial' "a trial is at work, as process $runner, and has the switch" \
+		dsmctl probe-discard t
+	echo 1 >$spills
+	dsmctl probe-discard u --filler 0 --wait 0 --limit 86400 >/tmp/said 2>&1
+	is 'a probe finds it' $? 1
+	echo 0 >$spills
+	umount /mnt
+	dmsetup remove u
+	matches 'it is broken' "$(</tmp/said)" 'BROKEN'
+	matches 'what to take out of the configuration is said' "$(</tmp/said)" 'take the line .discard = true. of device = "t" out'
+	ended 'a broken drive' '[a-z]* is marked as a drive whose discards change other data: see .dsmctl broken.'
+	works 'discards are off' is_set off
+	mark=$(dsmctl broken -o json | jq -r '.marks[].name')
+	refused 'nobody has them on' 'is marked as a drive' dsmctl set t discard on
+	stop_dsmd
+	start_dsmd --discard
+	works 'nor has dsmd' until_true '[[ $(off) == *"is marked as a drive"* ]]'
+	works 'they are off' is_set off
+	message t set discard on
+	works 'nor a message, for long' until_true 'is_set off'
+	refused 'nor another probe' 'is marked as a drive' dsmctl probe-discard t
+	refused 'nor a trial' 'is marked as a drive' trial start
+	matches 'status says it' "$(dsmctl status t)" 'NONE: .* is marked as a drive'
+	matches 'so does the doctor' "$(finding discard)" '^wrong none may be made: '
+fi
+kill -KILL $database
+stop_dsmd
+umount $mnt
+dsmctl remove t
+if [[ -e $spills ]]; then
+	refused 'nor a device that is made' 'is marked as a drive' dsmctl create t "$disk" --discard on
+	echo "t $disk discard=on" >/tmp/tab
+	works 'a machine that starts has the device' dsmctl attach t --tab /tmp/tab
+	works 'without discards' is_set off
+	refused 'a mark that there is not' 'no mark has this name' dsmctl broken --remove nonesuch
+	works 'an operator takes the mark away' dsmctl broken --remove "$mark"
+	is 'there is none' "$(dsmctl broken)" 'no drive is marked'
+	works 'discards are on again' dsmctl set t discard on
+	dsmctl remove t
+fi
+cat /tmp/trial.log /tmp/report
+done_testing
