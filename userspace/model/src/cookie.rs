@@ -21,7 +21,9 @@ pub(crate) fn packed(n: u64) -> Vec<u8> {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |hex, b| hex + &format!("{b:02x}"))
 }
 
 const PAGE: u64 = 4096;

@@ -61,7 +61,7 @@ impl Blocks {
     fn leaf(&mut self, entries: &[(String, String)]) -> Vec<u8> {
         // Beyond 63 bytes the length less 64 follows.
         let cell = |kind: [u8; 2], text: &str| match text.len() {
-            n @ ..64 => [&[kind[0] | (n as u8) << 2][..], text.as_bytes()].concat(),
+            n @ ..64 => [&[kind[0] | ((n as u8) << 2)][..], text.as_bytes()].concat(),
             n => [&[kind[1]][..], &packed(n as u64 - 64), text.as_bytes()].concat(),
         };
         let cells = |(key, value): &(String, String)| [cell([1, 0x50], key), cell([3, 0x80], value)].concat();
@@ -138,7 +138,7 @@ pub fn files(dir: &Path, leaves: usize, each: usize) {
             let rest = &key.as_bytes()[shared..];
             match n {
                 0 => body.extend([&[0x50][..], &packed(rest.len() as u64 - 64), rest].concat()),
-                _ => body.extend([&[2 | (rest.len() as u8) << 2, shared as u8][..], rest].concat()),
+                _ => body.extend([&[2 | ((rest.len() as u8) << 2), shared as u8][..], rest].concat()),
             }
         }
         blocks.add(LEAF, each, &body)

@@ -620,7 +620,7 @@ fn again(
     before: Option<&Places>,
     found: &mut Found,
 ) -> Result<(Places, Vec<Piece>), Halt> {
-    let pieces = pieces_of(database, &entry.path, file, &[0..u64::MAX])?;
+    let pieces = pieces_of(database, &entry.path, file, std::slice::from_ref(&(0..u64::MAX)))?;
     found.strayed |= before.is_some_and(|b| !places::are_in(b.pieces(), &pieces));
     Ok((Places::of(&pieces), pieces))
 }

@@ -514,6 +514,8 @@ fn what_has_another_place_by_now_is_left_out() {
     assert_eq!(again(&all, 800), []);
 }
 
+type Change = fn(&mut Still);
+
 /// What happens to a file of which the target owes pages 20 to 29, in granules of 8 pages,
 /// before pages 30 and 31 are free, too: at the next look, or before the batch.  Returns the
 /// messages and what is discarded then.
@@ -572,11 +574,11 @@ fn what_the_target_owes_is_the_files_alone() {
         (sent.clone(), discarded.clone())
     );
     // Shares that have nothing to do with it, if they are seen before
-    let late: fn(&mut Still) = |d| d.shared = 50..60;
+    let late: Change = |d| d.shared = 50..60;
     assert_eq!(after_pages_were_owed(nothing, late), (sent, discarded));
 
     let forgets = ["window", "forget", "discard"].map(str::to_owned).to_vec();
-    let changes: [(&str, fn(&mut Still)); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("a page of the piece is shared", |d| d.shared = 26..27),
         ("a page of another piece is shared", |d| d.shared = 21..22),
         ("the file is written elsewhere", |d| d.moved = 8 * 200),
