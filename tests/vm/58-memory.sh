@@ -42,22 +42,22 @@ rm /run/stand-in
 # Nobody can be told from nobody killed later: what was counted stays counted.
 killed() { sed -n 's/^oom_kill //p' /proc/vmstat; }
 before=$(killed)
-had=$(available)
+free_before=$(available)
 refused "bits for $tib TiB are refused" 'Cannot allocate write bitmap; discard window invalidated' message t window
 is 'nobody was killed for it' "$(killed)" "$before"
 works 'the stand-in for a database lives' kill -0 $stand_in
 is 'no window is valid' "$(field t discard_valid)" 0
-has=$(available)
-is 'what the message had got is free again' "$((had - has > 65536)) ($had and $has KiB)" "0 ($had and $has KiB)"
+free_now=$(available)
+is 'what the message had got is free again' "$((free_before - free_now > 65536)) ($free_before and $free_now KiB)" "0 ($free_before and $free_now KiB)"
 
 # A window of which half is there, and not twice that
 map $((tib * 2 / 5))
 works 'the first of two bitmaps fits' message t window
-had=$(available)
+free_before=$(available)
 refused 'the second does not' 'Cannot allocate write bitmap; discard window invalidated' message t window
 is 'nobody was killed for that either' "$(killed)" "$before"
-has=$(available)
-is 'and it keeps nothing' "$((had - has > 65536)) ($had and $has KiB)" "0 ($had and $has KiB)"
+free_now=$(available)
+is 'and it keeps nothing' "$((free_before - free_now > 65536)) ($free_before and $free_now KiB)" "0 ($free_before and $free_now KiB)"
 
 map 1
 works 'a table that is small enough has a window' message t window

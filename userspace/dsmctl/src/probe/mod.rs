@@ -77,7 +77,7 @@ fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed>
         form: "destroyed",
         disks: raw.counts.disks.clone(),
         measured,
-        queue_granularity: queue_granularity(dev),
+        queue_granularity: queue_granularity(raw.dev),
         says,
         commands: Vec::new(),
         tab: None,
