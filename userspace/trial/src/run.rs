@@ -58,10 +58,14 @@ pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
         .as_ref()
         .is_some_and(|c| now.follows(&c.last).is_err());
     if !is_new && overruled(state, is_on) {
-        let why = format!(
-            "somebody else has set {} to another value",
-            state.plan.switch.feature
-        );
+        let other = || {
+            format!(
+                "somebody else has set {} to another value",
+                state.plan.switch.feature
+            )
+        };
+        // It may have come between the two looks.
+        let why = bench.barred()?.unwrap_or_else(other);
         return Ok(end(state, why));
     }
     let Some(mut current) = state.current.take() else {
