@@ -127,6 +127,14 @@ impl Drive for Odd {
     fn warning(&self) -> Option<String> {
         None
     }
+
+    fn broken(&self) -> Option<String> {
+        None
+    }
+
+    fn trial(&self) -> bool {
+        false
+    }
 }
 
 /// A device, as long as there is one.

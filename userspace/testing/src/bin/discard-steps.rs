@@ -124,6 +124,14 @@ impl Machine for Steps<Disk> {
     fn warning(&self) -> Option<String> {
         self.0.warning()
     }
+
+    fn broken(&self) -> Option<String> {
+        self.0.broken()
+    }
+
+    fn trial(&self) -> bool {
+        self.0.trial()
+    }
 }
 
 impl Database for Steps<Disk> {
