@@ -317,7 +317,13 @@ mod tests {
     fn what_an_attacker_made_of_the_metadata_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let pulse = Pulse::default();
-        let mut disk = Disk::new(Root::open(dir.path()).unwrap(), "d", DevNo::from_stat(0), 1, pulse.clone());
+        let mut disk = Disk::new(
+            Root::open(dir.path()).unwrap(),
+            "d",
+            DevNo::from_stat(0),
+            1,
+            pulse.clone(),
+        );
         for make in [model::hostile::visits, model::hostile::names] {
             make(dir.path());
             let refused = disk.read(&mut |_| true).map(|seen| seen.files.len()).unwrap_err();

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published, Trial, Wanted};
+use super::facts::{
+    Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published, Trial, Wanted,
+};
 use super::{Diagnosis, Finding, Ink, Level, Limits};
 use agent::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use base::log::{LastError, Level as LogLevel};
