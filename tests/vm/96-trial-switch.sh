@@ -10,7 +10,7 @@ modprobe xfs
 disk=$(disk_by_serial fdp)
 mnt=/tmp/db
 mkdir -p $mnt
-rm -rf /var/lib/dm-dsm /var/lib/dsmd/trial-*
+rm -rf /var/lib/dm-dsm /var/lib/dsmd/trial
 dsmctl create t "$disk" --policy dsm --size 512MiB >/dev/null
 make_xfs /dev/mapper/t
 mount /dev/mapper/t $mnt

@@ -133,12 +133,18 @@ mod tests {
         child
     }
 
+    /// What an older one has left.
+    fn leave(dir: &Path, text: &str) {
+        let path = path(dir, "vg-db");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     #[test]
     fn the_kernel_says_who_runs_it() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(of(dir.path(), "vg-db"), None);
-        // What an older one has left says nothing.
-        fs::write(path(dir.path(), "vg-db"), "1         ").unwrap();
+        leave(dir.path(), "1         ");
         assert_eq!(of(dir.path(), "vg-db"), None);
         let mut child = other(dir.path());
         let pid = child.id() as i32;
@@ -161,7 +167,7 @@ mod tests {
         let timeout = Duration::from_secs(60);
         assert!(!stop(dir.path(), "vg-db", timeout).unwrap());
         let mut bystander = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        fs::write(path(dir.path(), "vg-db"), bystander.id().to_string()).unwrap();
+        leave(dir.path(), &bystander.id().to_string());
         let mut child = other(dir.path());
         assert!(stop(dir.path(), "vg-db", timeout).unwrap());
         let status = child.wait().unwrap();
