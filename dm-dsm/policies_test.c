@@ -307,7 +307,7 @@ static const struct prediction_case {
 
 KUNIT_ARRAY_PARAM_DESC(prediction, prediction_cases, what);
 
-static void prediction_is_eq_5(struct kunit *test)
+static void prediction_is_fig_a5(struct kunit *test)
 {
 	const struct prediction_case *c = test->param_value;
 	struct dsm_policy_params params = paper;
@@ -371,7 +371,7 @@ static void a_file_with_one_side_is_where_it_was_found(struct kunit *test)
 	}
 }
 
-static void taken_literally_eq_5_leaves_it_with_the_coldest(struct kunit *test)
+static void taken_literally_fig_a5_leaves_it_with_the_coldest(struct kunit *test)
 {
 	struct dsm_policy_params params = paper;
 	struct dsm_file_window file[] = {
@@ -593,9 +593,9 @@ static struct kunit_case policies_cases[] = {
 	KUNIT_CASE(collections_and_indexes_are_grouped_apart),
 	KUNIT_CASE_PARAM(the_primary_filter_is_line_16_of_fig_9, filter_gen_params),
 	KUNIT_CASE(the_filter_can_be_switched_off),
-	KUNIT_CASE_PARAM(prediction_is_eq_5, prediction_gen_params),
+	KUNIT_CASE_PARAM(prediction_is_fig_a5, prediction_gen_params),
 	KUNIT_CASE(a_file_with_one_side_is_where_it_was_found),
-	KUNIT_CASE(taken_literally_eq_5_leaves_it_with_the_coldest),
+	KUNIT_CASE(taken_literally_fig_a5_leaves_it_with_the_coldest),
 	KUNIT_CASE(a_primary_index_that_is_none_any_more_is_predicted_again),
 	KUNIT_CASE_PARAM(before_the_first_window_groups_go_by_class_and_side, initial_gen_params),
 	KUNIT_CASE(fixed_policies_measure_and_do_not_move),

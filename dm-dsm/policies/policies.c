@@ -155,10 +155,11 @@ static bool dsm_is_primary(const struct dsm_policy_params *params,
 }
 
 /*
- * Fig. A.5, Eq. 5: @predicted is what a prediction is held against, region by
- * region; @current_group is what the window has shown.
+ * Fig. A.5: @predicted is what a prediction is held against, region by region;
+ * @current_group is what the window has shown.  (Eq. 5 as printed holds the prediction
+ * of region 2, too, against the group of region 1.)
  *
- * The equation is about two regions that take turns.  A region that was not written,
+ * The figure is about two regions that take turns.  A region that was not written,
  * or is not there, has no turn, and always group 1: a file that took it would never be
  * predicted rightly, and stay with the coldest for ever.
  */

@@ -56,9 +56,9 @@ extern const char * const dsm_policy_names[DSM_NR_POLICIES + 1];	/* up to NULL *
 
 enum dsm_prediction {
 	DSM_PREDICT_OFF,	/* the group just computed */
-	DSM_PREDICT_PREDICTED,	/* Eq. 5, where the other region was written */
+	DSM_PREDICT_PREDICTED,	/* Fig. A.5, where the other region was written */
 	DSM_PREDICT_COMPUTED,	/* the same against the group computed the window before */
-	DSM_PREDICT_LITERAL,	/* Eq. 5 as it stands, whether there is another or not */
+	DSM_PREDICT_LITERAL,	/* Fig. A.5 as it stands, whether there is another or not */
 };
 
 /*

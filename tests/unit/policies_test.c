@@ -194,11 +194,11 @@ static void prediction_examples(void)
 	p.groups = 2;
 	f[0] = file(DSM_COLLECTION, 1024, 4096);	/* bottom 1, top 2: as predicted */
 	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(next(f, 1, 2), "Eq. 5: a trend that held stays");
+	check(next(f, 1, 2), "Fig. A.5: a trend that held stays");
 
 	f[0] = file(DSM_COLLECTION, 4096, 1024);	/* bottom 2, top 1: it flipped */
 	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(groups(f, 2, 1) && next(f, 1, 2), "Eq. 5: a trend that flipped flips back");
+	check(groups(f, 2, 1) && next(f, 1, 2), "Fig. A.5: a trend that flipped flips back");
 
 	p.prediction = DSM_PREDICT_OFF;
 	f[0] = file(DSM_COLLECTION, 4096, 1024);
@@ -221,7 +221,7 @@ static void prediction_examples(void)
 	f[1] = file(DSM_COLLECTION, 16, 64);
 	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
 	check(groups(f, 2, 1) && next(f, 2, 2),
-	      "Eq. 5: a side whose other one is idle stays where it was found");
+	      "Fig. A.5: a side whose other one is idle stays where it was found");
 
 	p.prediction = DSM_PREDICT_LITERAL;
 	f[0] = file(DSM_COLLECTION, 4096, 0);

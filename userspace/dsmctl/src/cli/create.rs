@@ -45,6 +45,10 @@ pub struct Features {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=64))]
     pub alpha: Option<u8>,
     /// How the next window's group is predicted
+    ///
+    /// predicted is the paper's Fig. A.5 where both sides of a file were written, literal
+    /// Fig. A.5 as it stands, whether they were or not; computed compares with the group of the
+    /// window before, and off takes the group just computed.
     #[arg(long, value_parser = ["off", "predicted", "computed", "literal"])]
     pub prediction: Option<String>,
     /// What writes are divided by: the written span or the region

@@ -290,7 +290,7 @@ fn dsm_groups_by_hotness_at_a_checkpoint() {
     // The tops are idle, and have no turn to take.
     assert_eq!(last("dsm"), [3, 4, 5]);
     assert_eq!(last("dsm:prediction=computed"), [3, 4, 5]);
-    // Eq. 5 to the letter: what was not predicted takes the group of the idle top, 1.
+    // Fig. A.5 as it stands: what was not predicted takes the group of the idle top, 1.
     assert_eq!(last("dsm:prediction=literal"), [3, 3, 3]);
     assert_eq!(last("dsm:prediction=off,groups=2"), [3, 3, 4]);
     // Over the whole region instead of what was written there is no difference.
