@@ -2,7 +2,7 @@
 /*
  * The DSM algorithm (Figs. 4, 9 and A.1-A.5, Eqs. 1-5 of the paper).
  *
- * Where the paper contradicts itself, see Documentation/dsm.rst.
+ * Where the paper contradicts itself, Documentation/dsm.rst says what is done.
  */
 #include <linux/bitops.h>
 #include <linux/int_log.h>

@@ -13,7 +13,8 @@
 //!
 //! Where the paper is silent: a name's extension of digits only counts as one
 //! type; the lifetimes of the last [`mapper::HISTORY`] files of a type are kept;
-//! when the mapper loses streams, its files in them are remapped.
+//! when the mapper loses streams, its files in them are remapped; a file that is open
+//! for longer than its type usually is will write nothing more (Eq. 1 would be negative).
 
 pub mod divider;
 pub(crate) mod kmeans;
