@@ -78,6 +78,12 @@ begin() {
 record() { message "$1" upload "$upload" "${@:2}"; }
 commit() { message "$1" commit "$upload"; }
 
+# extents_of FILE: its extents, as a record of an upload has them
+extents_of() {
+	filefrag -v -b4096 "$1" | awk -F '[ :.]+' '
+		!$1 && $2 ~ /^[0-9]+$/ { printf "%s%d:%d:%d", n++ ? " " : "", $3 * 8, $5 * 8, $7 * 8 }'
+}
+
 # In the guest, whose processor is emulated, a process costs as much as a checkpoint: what
 # follows does without.
 
