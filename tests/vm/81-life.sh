@@ -72,7 +72,7 @@ if has_write_streams "$ssd"; then
 else
 	works 'dsmd says why there are no streams' logged 'info streams device=one policy=none streams=0 affords="no streams: this kernel'
 fi
-is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/$agent/status)" 0000000000200004
+is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/$agent/status)" 00000000002000c4
 
 windows=$(json two .windows)
 before=$(json one .windows)
