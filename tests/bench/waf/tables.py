@@ -90,7 +90,7 @@ def saved_round(cells):
 
 
 def expect(found):
-    """README's: what to expect, by how much is written from checkpoint to checkpoint."""
+    """What to expect, by how much is rewritten from checkpoint to checkpoint."""
     rows = []
     for each in INTERVALS:
         row = []
@@ -103,6 +103,17 @@ def expect(found):
         rows.append(row)
     return table(["rewritten, %", "avail list, %", "streams", "discards", "both", "both, drive 80 % full",
                   "buffered: streams", "discards", "both", "both, drive 80 % full"], rows)
+
+
+def expect_both(found):
+    """README's: the same with streams and discards."""
+    rows = []
+    for each in INTERVALS:
+        w = "LB-Update-Only" + each
+        rows.append([f"{100 * found['waf'][w]['interval_share']:.0f}"]
+                    + [saved_round(cell(found, w + mode, FIRST + full, "auto+discard"))
+                       for mode in ["", "-cached"] for full in ["", " 80"]])
+    return table(["rewritten, %", "direct I/O", "drive 80 % full", "buffered I/O", "drive 80 % full"], rows)
 
 
 def expect_workloads(found):
@@ -343,7 +354,7 @@ TABLES = {
     "live-ops": live_all("ops_per_second", ",d", "ops_against_none_percent", "operations/s"),
     "live-p99": live_all("p99_us", ",d", "p99_against_none_percent", "p99 us"),
     "live-media": live_all("media_kib_per_op", ".1f", "media_against_none_percent", "KiB of flash/operation"),
-    "expect": expect, "expect-workloads": expect_workloads,
+    "expect": expect, "expect-both": expect_both, "expect-workloads": expect_workloads,
     "granularity": granularity, "shares": shares, "waf-direct": wafs(DIRECT),
     "waf-cached": wafs(CACHED), "drives-direct": drives(DIRECT), "drives-cached": drives(CACHED), "units": units,
     "others": others, "variants": variants, "life": life, "leaves": leaves,

@@ -15,7 +15,7 @@ use base::pulse::Pulse;
 use base::sizes;
 
 const NAME: &str = "sizeStorer.wt";
-/// From these on smaller leaf pages may be better, by the tables of Documentation/before.md:
+/// From these on smaller leaf pages may be better, by the tables of Documentation/results.md:
 /// the page, in bytes, and the listed share, which says how much is rewritten.
 pub const LARGE_LEAF: u32 = 16 << 10;
 const REWRITTEN: f64 = 0.15;
