@@ -249,7 +249,11 @@ pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
         }
         _ => line(settings.style, now, level, message, fields),
     };
-    put(io::stderr(), text);
+    // A program's line is never a panic; a test's is what its harness captures.
+    match SETTINGS.get() {
+        Some(_) => put(io::stderr(), text),
+        None => eprintln!("{text}"),
+    }
 }
 
 /// In one write: others who write to the same file come between lines only.
