@@ -577,7 +577,7 @@ static void random_lives(void)
 	check(worst < ERROR, line);
 }
 
-/* dm-dsm/policies_test.c has the same sum from the kernel's. */
+/* dm-dsm/tests/policies_kunit.c has the same sum from the kernel's. */
 static void logarithms(void)
 {
 	u64 shim = 0, compat = 0;

@@ -7,7 +7,7 @@
 #include <linux/int_log.h>
 #include <linux/limits.h>
 
-#include "policies/policies.h"
+#include "../policies/policies.h"
 
 static struct dsm_life life;	/* scratch */
 

@@ -5,7 +5,7 @@
 #include <linux/sched.h>
 #include <linux/rw_hint.h>
 
-#include "regions.h"
+#include "../regions.h"
 
 static void free_file(void *file)
 {

@@ -21,10 +21,10 @@
 #include <linux/string.h>
 #include <linux/workqueue.h>
 
-#include "discard_priv.h"
-#include "dsm.h"
-#include "memory.h"
-#include "mock_test.h"
+#include "../discard_priv.h"
+#include "../dsm.h"
+#include "../memory.h"
+#include "mock.h"
 
 #define START	4096	/* of the target on the disk */
 #define AREA	1024	/* sectors that the table maps, from 0 on */

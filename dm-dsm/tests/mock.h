@@ -7,8 +7,8 @@
  * to which sector it was written.  The disk compares the parts of a bio with each
  * other when it arrives; who wrote reads it again.
  */
-#ifndef DSM_MOCK_TEST_H
-#define DSM_MOCK_TEST_H
+#ifndef DSM_MOCK_H
+#define DSM_MOCK_H
 
 #include <kunit/test.h>
 #include <linux/blk-crypto-profile.h>

@@ -10,9 +10,9 @@
 #include <linux/preempt.h>
 #include <linux/string.h>
 
-#include "dsm.h"
-#include "mock_test.h"
-#include "trace.h"
+#include "../dsm.h"
+#include "../trace.h"
+#include "mock.h"
 
 struct stack {
 	struct dsm_mock_disk *disk;

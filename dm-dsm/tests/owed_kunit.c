@@ -12,10 +12,10 @@
 #include <linux/sizes.h>
 #include <linux/string.h>
 
-#include "discard_priv.h"
-#include "memory.h"
-#include "mock_test.h"
-#include "regions.h"
+#include "../discard_priv.h"
+#include "../memory.h"
+#include "../regions.h"
+#include "mock.h"
 
 #define START	4096	/* of the target on the disk: a multiple of 128 KiB */
 #define UNIT	256	/* sectors */

@@ -7,8 +7,8 @@
 #include <linux/prandom.h>
 #include <linux/slab.h>
 
-#include "extent_map.h"
-#include "memory.h"
+#include "../extent_map.h"
+#include "../memory.h"
 
 #define SECTORS	2048
 #define FILES	6

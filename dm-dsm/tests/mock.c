@@ -11,9 +11,9 @@
 #include <linux/uaccess.h>
 #include <linux/unaligned.h>
 
-#include "dsm.h"
-#include "memory.h"
-#include "mock_test.h"
+#include "../dsm.h"
+#include "../memory.h"
+#include "mock.h"
 
 /* Guards against waiting for ever; nothing is measured by it. */
 #define DSM_MOCK_TIMEOUT (600 * HZ)

@@ -2,8 +2,8 @@
 #include <kunit/test.h>
 #include <linux/rw_hint.h>
 
-#include "mock_test.h"
-#include "streams.h"
+#include "../streams.h"
+#include "mock.h"
 
 /* What the device can take */
 

@@ -8,9 +8,9 @@
 #include <linux/kdev_t.h>
 #include <linux/string.h>
 
-#include "dsm.h"
-#include "leaves.h"
-#include "mock_test.h"
+#include "../dsm.h"
+#include "../leaves.h"
+#include "mock.h"
 
 #define NUMBER	16			/* room for a device number */
 #define LINEAR	(2 * DSM_MOCK_TARGET)	/* sectors of a device in between */

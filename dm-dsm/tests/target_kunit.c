@@ -8,8 +8,8 @@
 #include <linux/prandom.h>
 #include <linux/string.h>
 
-#include "dsm.h"
-#include "mock_test.h"
+#include "../dsm.h"
+#include "mock.h"
 
 #define START	4096	/* of the target on the disk */
 

@@ -12,8 +12,8 @@
 #include <linux/sched/task.h>
 #include <linux/string.h>
 
-#include "dsm.h"
-#include "mock_test.h"
+#include "../dsm.h"
+#include "mock.h"
 
 #define TIMEOUT		(60 * HZ)	/* of a holder whom nobody lets go */
 

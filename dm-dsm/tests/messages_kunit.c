@@ -9,9 +9,9 @@
 #include <linux/rcupdate.h>
 #include <linux/string.h>
 
-#include "dsm.h"
-#include "memory.h"
-#include "mock_test.h"
+#include "../dsm.h"
+#include "../memory.h"
+#include "mock.h"
 
 static struct dsm_mock_dm *new_target(struct kunit *test)
 {
