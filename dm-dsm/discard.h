@@ -5,28 +5,10 @@
 #ifndef DSM_DISCARD_H
 #define DSM_DISCARD_H
 
-#include <linux/bitops.h>
 #include <linux/blk_types.h>
-#include <linux/compiler.h>
-#include <linux/sizes.h>
 #include <linux/types.h>
 
-#include "regions.h"
-
 struct dsm;
-
-#define DSM_CHUNK_PAGES	(SZ_4K * BITS_PER_BYTE)		/* 128 MiB */
-
-/* A window's bitmap: a set bit is a page that was touched. */
-struct dsm_bits {
-	u32 nr;
-	unsigned long *chunk[] __counted_by(nr);	/* NULL: unknown, refused */
-};
-
-/* Without chunks; NULL: no memory.  Free, or empty, only what no write can find. */
-struct dsm_bits *dsm_bits_alloc(u32 nr);
-void dsm_bits_empty(struct dsm_bits *bits);
-void dsm_bits_free(struct dsm_bits *bits);
 
 /* What the status line shows. */
 struct dsm_discard_status {
@@ -47,28 +29,6 @@ struct dsm_discard_status {
 		u64 plug_us;	/* the longest that a plug of discards took */
 	} counts;
 };
-
-/*
- * Notes a write to one page; false for others, of which nothing has been done.  In
- * the RCU section in which @bits were found.
- */
-static __always_inline bool dsm_discard_track(const struct dsm_bits *bits, u64 sector,
-					      unsigned int sectors)
-{
-	unsigned long page = sector / DSM_PAGE_SECTORS % DSM_CHUNK_PAGES;
-	unsigned long *chunk;
-
-	if (unlikely(sector % DSM_PAGE_SECTORS + sectors > DSM_PAGE_SECTORS))
-		return false;
-
-	chunk = bits->chunk[sector / DSM_PAGE_SECTORS / DSM_CHUNK_PAGES];
-	if (likely(chunk) && unlikely(!test_bit(page, chunk)))
-		set_bit(page, chunk);
-	return true;
-}
-
-/* The same for a write to any number of pages. */
-void dsm_discard_track_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors);
 
 /*
  * Tracks a bio that is not a read.  Returns whether discards are in flight; then

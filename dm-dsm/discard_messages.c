@@ -61,60 +61,6 @@ static void dsm_map_chunks(struct dsm *d, struct dsm_discard *dd)
 	dd->generation = d->generation;
 }
 
-/*
- * Clears the chunks that the table needs, and frees the others.  Returns how many there
- * are not yet.
- */
-static u64 dsm_bits_clear(struct dsm_bits *bits, const unsigned long *mapped)
-{
-	u64 missing = 0;
-
-	for (u32 i = 0; i < bits->nr; i++) {
-		if (!test_bit(i, mapped)) {
-			kfree(bits->chunk[i]);
-			bits->chunk[i] = NULL;
-		} else if (bits->chunk[i]) {
-			memset(bits->chunk[i], 0, SZ_4K);
-		} else {
-			missing++;
-		}
-		if (!(i % 64))
-			cond_resched();
-	}
-	return missing;
-}
-
-static int dsm_bits_fill(struct dsm_bits *bits, const unsigned long *mapped, u64 missing)
-{
-	for (u32 i = 0; missing; i++) {
-		if (!(i % 64)) {
-			cond_resched();
-			if (!dsm_may_take(missing * SZ_4K))
-				return -ENOMEM;
-		}
-		if (!test_bit(i, mapped) || bits->chunk[i])
-			continue;
-		bits->chunk[i] = kzalloc(SZ_4K, DSM_GFP);
-		if (!bits->chunk[i])
-			return -ENOMEM;
-		missing--;
-	}
-	return 0;
-}
-
-/*
- * Makes a bitmap that no write can find fit for a new window: all of it, or then it has
- * no chunk at all.
- */
-static int dsm_bits_renew(struct dsm_bits *bits, const unsigned long *mapped)
-{
-	int r = dsm_bits_fill(bits, mapped, dsm_bits_clear(bits, mapped));
-
-	if (r)
-		dsm_bits_empty(bits);
-	return r;
-}
-
 /* Publishes the slot that is not in use. */
 static int dsm_next_window(struct dsm *d, struct dsm_discard *dd)
 {

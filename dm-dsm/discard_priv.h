@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of discards share: discard.c has the rule, its proof, and both sides of
- * the race; discard_messages.c windows and ranges; discard_runs.c what becomes of these;
- * discard_setup.c on and off.
+ * What the files of discards share: discard.c has the rule, its proof, both sides of the
+ * race, and on and off; discard_messages.c windows and ranges; discard_runs.c what becomes
+ * of these.
  */
 #ifndef DSM_DISCARD_PRIV_H
 #define DSM_DISCARD_PRIV_H
@@ -16,6 +16,7 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "bits.h"
 #include "discard.h"
 #include "dsm.h"
 #include "granule.h"
@@ -123,8 +124,7 @@ void dsm_discard_invalidate(struct dsm *d);
 /* Lets writes find the current bitmap.  Needs the lock. */
 void dsm_discard_publish(struct dsm_discard *dd);
 
-/* The worker. */
-void dsm_discard_work(struct work_struct *work);
+/* Wakes the worker. */
 void dsm_discard_wake(struct dsm_discard *dd);
 
 /* Fills the plug from a batch.  Returns whether there is more in it.  Takes the lock. */

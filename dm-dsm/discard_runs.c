@@ -17,15 +17,13 @@
 /* What was touched since @since, of the pages in the word of @page. */
 static unsigned long dsm_touched(const struct dsm_discard *dd, u64 since, u64 page)
 {
-	u64 chunk = page / DSM_CHUNK_PAGES;
-	unsigned int word = page % DSM_CHUNK_PAGES / BITS_PER_LONG;
 	unsigned int slot = dd->current_slot;
 	unsigned long touched = 0;
 
 	for (u64 window = dd->window; window >= since; window--, slot ^= 1) {
-		const unsigned long *bits = dd->slot[slot]->chunk[chunk];
+		const unsigned long *word = dsm_bits_word(dd->slot[slot], page);
 
-		touched |= bits ? READ_ONCE(bits[word]) : ~0UL;
+		touched |= word ? READ_ONCE(*word) : ~0UL;
 	}
 	return touched;
 }

@@ -49,7 +49,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "discard.h"
+#include "bits.h"
 #include "memory.h"
 #include "owed.h"
 
@@ -82,12 +82,9 @@ void dsm_owed_prepare(struct dsm_owed *owed, spinlock_t *lock, u32 chunks, u64 f
 
 static unsigned long *dsm_owed_at(const struct dsm_owed *owed, u64 page)
 {
-	unsigned long *chunk;
-
 	if (!owed->complete || !owed->bits)
 		return NULL;
-	chunk = owed->bits->chunk[page / DSM_CHUNK_PAGES];
-	return chunk ? &chunk[page % DSM_CHUNK_PAGES / BITS_PER_LONG] : NULL;
+	return dsm_bits_word(owed->bits, page);
 }
 
 unsigned long dsm_owed_word(const struct dsm_owed *owed, u64 page)

@@ -17,8 +17,7 @@
 #include "policies/policies.h"
 #include "streams.h"
 
-#define DSM_NO_BOUNDARY		U32_MAX
-#define DSM_PAGE_SECTORS	(DSM_PAGE_SIZE >> SECTOR_SHIFT)
+#define DSM_NO_BOUNDARY U32_MAX
 
 /* Another processor's counters are read while it counts. */
 static_assert(BITS_PER_LONG == 64);

@@ -19,6 +19,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
+#include "bits.h"
 #include "dsm.h"
 #include "leaves.h"
 #include "watch.h"
@@ -72,8 +73,8 @@ dsm_track_write(struct dsm *d, const struct bio *bio)
 
 	if (!bits)
 		return NULL;
-	if (!dsm_discard_track(bits, sector, bio_sectors(bio)))
-		dsm_discard_track_pages(bits, sector, bio_sectors(bio));
+	if (!dsm_bits_set_page(bits, sector, bio_sectors(bio)))
+		dsm_bits_set_pages(bits, sector, bio_sectors(bio));
 	return READ_ONCE(d->unsettled) ? NULL : rcu_dereference_sched(d->map);
 }
 

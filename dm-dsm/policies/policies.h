@@ -17,6 +17,7 @@
 #define DSM_MAX_ALPHA	64
 
 #define DSM_PAGE_SIZE	4096
+#define DSM_PAGE_SECTORS	(DSM_PAGE_SIZE / 512)
 
 /* A hotness is a logarithm to base 2 with this many binary places. */
 #define DSM_HOTNESS_SHIFT 24
