@@ -4,8 +4,6 @@
  *
  * Where the paper contradicts itself, Documentation/dsm.rst says what is done.
  */
-#include <linux/bitops.h>
-#include <linux/int_log.h>
 #include <linux/limits.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
@@ -39,14 +37,6 @@ struct dsm_type_window {
 	s32 min, max;			/* hotness of the regions written */
 	s32 pivot[DSM_MAX_GROUPS - 1];
 };
-
-/* intlog2() of 64 bits; the bits that are dropped weigh less than 2^-31. */
-s32 dsm_lg(u64 value)
-{
-	int shift = max(fls64(value) - 32, 0);
-
-	return intlog2(value >> shift) + (shift << DSM_HOTNESS_SHIFT);
-}
 
 s32 dsm_hotness(u64 pages, u64 range, u64 ms)
 {

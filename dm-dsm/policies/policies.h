@@ -9,6 +9,9 @@
 #ifndef DSM_POLICIES_H
 #define DSM_POLICIES_H
 
+#include <linux/bitops.h>
+#include <linux/int_log.h>
+#include <linux/minmax.h>
 #include <linux/types.h>
 
 #define DSM_MIN_GROUPS	2
@@ -132,8 +135,16 @@ u8 dsm_policy_initial(const struct dsm_policy_params *params,
  */
 s32 dsm_hotness(u64 pages, u64 range, u64 ms);
 
-/* dsm_hotness()'s logarithm, of a @value that is not 0. */
-s32 dsm_lg(u64 value);
+/*
+ * dsm_hotness()'s logarithm, of a @value that is not 0: intlog2() of 64 bits.  Those that
+ * are dropped weigh less than 2^-31.
+ */
+static inline s32 dsm_lg(u64 value)
+{
+	int shift = max(fls64(value) - 32, 0);
+
+	return intlog2(value >> shift) + (shift << DSM_HOTNESS_SHIFT);
+}
 
 /*
  * What happens at a checkpoint (Fig. 9): computes hotness and group of every
