@@ -51,7 +51,6 @@ struct dsm_ended {
 #define DSM_NR_ENDED 8
 
 struct dsm_discard;
-struct dsm_leaves;
 struct dsm_upload;
 
 struct dsm {
@@ -75,7 +74,7 @@ struct dsm {
 	struct dm_dev *dev;
 	bool stacked;			/* dev is */
 	struct dsm_leaves *leaves;	/* below dev, or NULL; never change */
-	struct list_head watched;	/* if stacked: see watch.h */
+	struct dsm_watch watch;		/* if stacked */
 	struct dsm_params params;
 	struct dsm_layout layout;
 	enum dsm_stream_source source;	/* of device_streams */
@@ -192,6 +191,9 @@ void dsm_relayout_work(struct work_struct *work);
  * them or the stream layout is pending.  Needs the lock.
  */
 void dsm_set_direct(struct dsm *d);
+
+/* When a disk comes: redoes the stream layout if it takes fewer.  Takes the lock. */
+void dsm_relayout_fewer(struct dsm_watch *watch, unsigned int streams);
 
 /* Sets the stamp of unmapped writes; @map may be NULL.  Needs the lock. */
 void dsm_stamp_unmapped(struct dsm *d, struct dsm_extent_map *map);

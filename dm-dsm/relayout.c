@@ -153,3 +153,13 @@ void dsm_relayout_work(struct work_struct *work)
 	dsm_set_direct(d);
 	mutex_unlock(&d->lock);
 }
+
+void dsm_relayout_fewer(struct dsm_watch *watch, unsigned int streams)
+{
+	struct dsm *d = container_of(watch, struct dsm, watch);
+
+	mutex_lock(&d->lock);
+	if (streams < d->device_streams)
+		dsm_relayout(d, false);
+	mutex_unlock(&d->lock);
+}

@@ -4,7 +4,6 @@
 #include <linux/sched.h>
 
 #include "dsm.h"
-#include "leaves.h"
 
 static u64 dsm_count_sum(const struct dsm *d, size_t offset)
 {

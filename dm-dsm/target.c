@@ -21,8 +21,6 @@
 
 #include "bits.h"
 #include "dsm.h"
-#include "leaves.h"
-#include "watch.h"
 
 #define CREATE_TRACE_POINTS
 #include "trace.h"
@@ -363,7 +361,7 @@ static int dsm_parse(struct dm_target *ti, unsigned int argc, char **argv,
 static void dsm_free(struct dm_target *ti, struct dsm *d)
 {
 	dsm_discard_exit(d);
-	dsm_unwatch(d);
+	dsm_unwatch(&d->watch);
 	dsm_leaves_close(d->leaves);
 	if (d->dev)
 		dm_put_device(ti, d->dev);
@@ -398,7 +396,8 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 	INIT_DELAYED_WORK(&d->upload_timer, dsm_upload_expire);
 	INIT_WORK(&d->relayout, dsm_relayout_work);
 	dsm_lock_is_for_reclaim(d);
-	INIT_LIST_HEAD(&d->watched);
+	INIT_LIST_HEAD(&d->watch.list);
+	d->watch.disk_came = dsm_relayout_fewer;
 	d->ti = ti;
 	d->window_start = ktime_get();
 
@@ -419,7 +418,7 @@ static int dsm_ctr(struct dm_target *ti, unsigned int argc, char **argv)
 
 	/* Watched first: a disk may come at any time. */
 	if (d->stacked) {
-		r = dsm_watch(d);
+		r = dsm_watch(&d->watch, d->bdev);
 		if (r) {
 			ti->error = "Cannot register class interface for disks";
 			goto bad;
@@ -453,7 +452,7 @@ static void dsm_dtr(struct dm_target *ti)
 	struct dsm *d = ti->private;
 
 	cancel_delayed_work_sync(&d->upload_timer);
-	dsm_unwatch(d);
+	dsm_unwatch(&d->watch);
 	cancel_work_sync(&d->relayout);
 	mutex_lock(&d->lock);
 	dsm_upload_exit(d);

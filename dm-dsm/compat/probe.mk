@@ -35,10 +35,6 @@ ccflags-y += $(addprefix -DDSM_PROBED_,$(filter-out 0-yes,$(dsm-probed)))
 # Kernels before 5.18 are in C89.  Headers that a kernel lacks are found last.
 ccflags-y += -std=gnu11 -include $(dsm-compat)/compat.h -idirafter $(dsm-compat)/include
 
-ifeq ($(call dsm-has,WRITE_STREAM),)
-dm-dsm-y := $(filter-out watch.o disks.o,$(dm-dsm-y)) compat/no_streams.o
-endif
-
 # An enum's constant that the old kernel does not know, in a switch
 ifeq ($(call dsm-has,DM_IMA),)
 ccflags-y += -Wno-switch

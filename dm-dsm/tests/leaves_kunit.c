@@ -9,7 +9,6 @@
 #include <linux/string.h>
 
 #include "../dsm.h"
-#include "../leaves.h"
 #include "mock.h"
 
 #define NUMBER	16			/* room for a device number */

@@ -7,6 +7,8 @@ s/dsm_bio_hint(\([a-z_>-]*\))/\1->bi_write_hint/g
 s/dsm_disk_has_slaves(\([a-z_>-]*\))/!list_empty(\&\1->slave_bdevs)/
 s/dsm_set_accounts_remapped_io(\(.*\));/\1->accounts_remapped_io = true;/
 s/dsm_set_flush_bypasses_map(\(.*\));/\1->flush_bypasses_map = true;/
+/^#if DSM_HAVE_WRITE_STREAM$/,/^$/d
+/^#else\t/,/^#endif$/d
 /if (!DSM_HAVE_WRITE_STREAM) {/,/^$/d
 /if (!DSM_HAVE_WRITE_HINT)$/,+1d
 s/ && DSM_HAVE_WRITE_HINT//
