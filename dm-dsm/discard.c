@@ -77,7 +77,7 @@
 #include "memory.h"
 #include "trace.h"
 
-/* Write path; dsm_track_write() has the rest */
+/* Write path; dsm_tracked_map() has the rest */
 
 void dsm_discard_invalidate(struct dsm *d)
 {
@@ -143,7 +143,7 @@ static struct dsm_run *dsm_find_run(struct dsm_discard *dd, u64 start, u64 end)
 
 static struct dsm_run *dsm_bio_run(struct dsm_discard *dd, const struct bio *bio)
 {
-	u64 start = bio->bi_iter.bi_sector - dd->d->start;
+	u64 start = dsm_bio_sector(dd->d, bio);
 
 	return dsm_find_run(dd, start, start + bio_sectors(bio));
 }

@@ -55,8 +55,8 @@ struct dsm_upload;
 
 struct dsm {
 	/* What a bio needs. */
-	struct block_device *bdev;	/* dev's */
-	u64 shift;			/* from a bio's sector to that on bdev */
+	struct block_device *bdev;	/* dev's, and */
+	u64 shift;			/* from ti->begin to start: each saves a load */
 	sector_t start;			/* of the target on bdev */
 	struct dsm_extent_map __rcu *direct;	/* map, or NULL: see dsm_set_direct() */
 	struct dsm_counts __percpu *counts;
@@ -100,6 +100,15 @@ struct dsm {
 };
 
 extern struct target_type dsm_target;
+
+/*
+ * The target's sector of a bio that is on its way to bdev.  To recover it costs a write less
+ * than to keep it in a register.
+ */
+static inline u64 dsm_bio_sector(const struct dsm *d, const struct bio *bio)
+{
+	return bio->bi_iter.bi_sector - d->start;
+}
 
 /* The map, for those who hold the lock. */
 static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)

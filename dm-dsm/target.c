@@ -6,6 +6,27 @@
  * side of a file's boundary) and stamped with the region's stream.  At each
  * checkpoint of the database the regions are regrouped by hotness.
  * Documentation/dsm.rst describes the interface.
+ *
+ * The write path.  Four fields of struct dsm say which way a write takes; a write that does
+ * not lie in one extent, or that keeps a stamp of its own, takes dsm_place_pieces() in place
+ * of dsm_place_whole():
+ *
+ *	discards		direct	written	discard	unsettled	a write
+ *	off			map	NULL	NULL	0		dsm_place_whole()
+ *	off, no table		NULL	NULL	NULL	0		dsm_place_pieces()
+ *	on, none in flight	NULL	bits	set	0		sets bits, dsm_place_whole()
+ *	on, may be in flight	NULL	NULL	set	any		dsm_map_guarded()
+ *	on			NULL	bits	set	not 0		sets bits, dsm_map_guarded()
+ *	off			NULL	NULL	NULL	not 0		dsm_place_pieces()
+ *
+ * dsm_map_guarded() sets bits and takes dsm_place_pieces(), then waits with a discard in
+ * flight that the write overlaps.  Where @unsettled is not 0 no write gets a stream.
+ *
+ *	map		commit.c: an upload's commit; read where direct is NULL
+ *	direct		relayout.c: dsm_set_direct(), after what it depends on has changed
+ *	discard		discard.c: on, and off when its worker sleeps
+ *	written		discard.c: with each window, and when the worker wakes and sleeps
+ *	unsettled	relayout.c: a resume that found the lock taken, until its work is done
  */
 #include <linux/bio.h>
 #include <linux/blk-crypto.h>
@@ -32,9 +53,8 @@
 #define DSM_MAX_PIECES	64
 
 /*
- * The write path.  It reads what a commit or a checkpoint replaces with preemption
- * disabled, which holds off synchronize_rcu() and costs less than
- * rcu_read_lock().
+ * What a commit or a checkpoint replaces is read with preemption disabled, which holds off
+ * synchronize_rcu() and costs less than rcu_read_lock().
  */
 
 static __always_inline void dsm_stamp_bio(struct dsm *d, struct bio *bio,
@@ -56,15 +76,9 @@ static __always_inline union dsm_stamp dsm_bio_stamp(const struct bio *bio)
 	return dsm_stamp(dsm_bio_stream(bio), dsm_bio_hint(bio));
 }
 
-/* Offset in the target of a bio that is already remapped */
-static __always_inline u64 dsm_bio_sector(const struct dsm *d, const struct bio *bio)
-{
-	return bio->bi_iter.bi_sector - d->start;
-}
-
 /* With discards on, notes a write, and returns the map if it needs no more care. */
 static __always_inline const struct dsm_extent_map *
-dsm_track_write(struct dsm *d, const struct bio *bio)
+dsm_tracked_map(struct dsm *d, const struct bio *bio)
 {
 	const struct dsm_bits *bits = rcu_dereference_sched(d->written);
 	u64 sector = dsm_bio_sector(d, bio);
@@ -88,7 +102,7 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio)
 	rcu_read_lock_sched();
 	map = rcu_dereference_sched(d->direct);
 	if (unlikely(!map))
-		map = dsm_track_write(d, bio);
+		map = dsm_tracked_map(d, bio);
 	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
 		u64 sector = dsm_bio_sector(d, bio), sectors = bio_sectors(bio);
 		unsigned long path = dsm_extent_map_walk(map, sector);
@@ -500,10 +514,10 @@ static int dsm_prepare_ioctl(DSM_PREPARE_IOCTL_ARGS)
 {
 	struct dsm *d = ti->private;
 
-	*bdev = d->dev->bdev;
+	*bdev = d->bdev;
 
 	/* Only pass ioctls through if the device sizes match exactly. */
-	return d->start || ti->len != bdev_nr_sectors(d->dev->bdev);
+	return d->start || ti->len != bdev_nr_sectors(d->bdev);
 }
 
 static int dsm_iterate_devices(struct dm_target *ti,

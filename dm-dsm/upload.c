@@ -177,7 +177,7 @@ size_t dsm_upload_emit(const struct dsm *d, char *result, size_t sz, unsigned in
 /* The device's logical block, a power of two. */
 static unsigned int dsm_block_sectors(const struct dsm *d)
 {
-	return bdev_logical_block_size(d->dev->bdev) >> SECTOR_SHIFT;
+	return bdev_logical_block_size(d->bdev) >> SECTOR_SHIFT;
 }
 
 /*
