@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Worked examples for the figures and equations, and the edges.  The comparison
- * with a floating-point reference is on the host, in tests/unit.
+ * Worked examples for the figures and equations, and the edges.  tests/unit runs them on
+ * the host, too, and compares with a floating-point reference there.
  */
 #include <kunit/test.h>
 #include <linux/int_log.h>
@@ -11,7 +11,7 @@
 
 static struct dsm_life life;	/* scratch */
 
-#define LG(x)	((s32)((x) << DSM_HOTNESS_SHIFT))
+#define LG(x)	((x) * (1 << DSM_HOTNESS_SHIFT))
 
 static const struct dsm_policy_params paper = {
 	.policy = DSM_POLICY_DSM, .groups = 3, .alpha = 3,
@@ -46,8 +46,8 @@ static void expect_next(struct kunit *test, const struct dsm_file_window *file,
 }
 
 /*
- * tests/unit has the same sum from the shim that the simulator is built with:
- * simulator and kernel compute the same groups.
+ * The same sum comes of the kernel's, and on the host of the simulator's: they compute the
+ * same groups.
  */
 static void the_logarithm_is_the_simulators(struct kunit *test)
 {
@@ -261,6 +261,20 @@ static void the_primary_filter_is_line_16_of_fig_9(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, file[1].region[DSM_TOP].group == DSM_GROUP_PRIMARY, c->primary);
 	if (c->primary)
 		expect_next(test, &file[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY);
+}
+
+static void a_share_counts_among_all_indexes(struct kunit *test)
+{
+	struct dsm_file_window file[] = {
+		window(DSM_INDEX, 500, 900), window(DSM_INDEX, 500, 99),
+		window(DSM_INDEX, 0, 1),
+	};
+
+	dsm_policy_checkpoint(&paper, file, ARRAY_SIZE(file), 1000, &life);
+	expect_groups(test, &file[0], 3, 3);
+	expect_groups(test, &file[1], 3, 3);	/* 50 and 9.9 % */
+	expect_groups(test, &file[2], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY);
+	expect_next(test, &file[2], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY);
 }
 
 static void the_filter_can_be_switched_off(struct kunit *test)
@@ -592,6 +606,7 @@ static struct kunit_case policies_cases[] = {
 	KUNIT_CASE(an_idle_region_takes_no_part_in_min_and_max),
 	KUNIT_CASE(collections_and_indexes_are_grouped_apart),
 	KUNIT_CASE_PARAM(the_primary_filter_is_line_16_of_fig_9, filter_gen_params),
+	KUNIT_CASE(a_share_counts_among_all_indexes),
 	KUNIT_CASE(the_filter_can_be_switched_off),
 	KUNIT_CASE_PARAM(prediction_is_fig_a5, prediction_gen_params),
 	KUNIT_CASE(a_file_with_one_side_is_where_it_was_found),

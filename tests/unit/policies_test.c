@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policies, on the host: worked examples for the figures and equations, and
- * a comparison with a floating-point reference over random windows.
+ * The policies, on the host: KUnit's suite, and a comparison with a floating-point
+ * reference over random windows.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <linux/bitops.h>
-#include <linux/int_log.h>
-#include <linux/limits.h>
-
-#include "../../dm-dsm/policies/policies.h"
+#include "../../dm-dsm/tests/policies_kunit.c"
 
 /* The one of kernels that have none, beside the simulator's */
 #define fls(value) fls64(value)
@@ -25,7 +19,6 @@
 #define ERROR		1e-4	/* that Documentation/dsm.rst states for a hotness */
 
 static int passed, failed;
-static struct dsm_life life;
 
 static void check(bool good, const char *what)
 {
@@ -38,223 +31,16 @@ static double real(s32 hotness)
 	return hotness / (double)(1 << DSM_HOTNESS_SHIFT);
 }
 
-static const struct dsm_policy_params paper = {
-	.policy = DSM_POLICY_DSM, .groups = 3, .alpha = 3,
-	.threshold1 = 1000, .threshold2 = 5,
-	.prediction = DSM_PREDICT_PREDICTED, .primary_filter = true,
-};
-
-static struct dsm_file_window file(enum dsm_class class, u64 pages1, u64 pages2)
+static void run_suite(void)
 {
-	/* a range of 1024 pages: the hotness is lg(pages / 1024) a second */
-	return (struct dsm_file_window) {
-		.class = class,
-		.region = {
-			{ .pages = pages1, .range = 1024 * DSM_PAGE_SIZE, .next = 1 },
-			{ .pages = pages2, .range = 1024 * DSM_PAGE_SIZE, .next = 2 },
-		},
-	};
-}
+	for (const struct kunit_case *c = the_suite->test_cases; c->run; c++) {
+		struct kunit test = { .param_value = c->next ? c->next(NULL) : NULL };
 
-static bool groups(const struct dsm_file_window *f, u8 bottom, u8 top)
-{
-	return f->region[0].group == bottom && f->region[1].group == top;
-}
-
-static bool next(const struct dsm_file_window *f, u8 bottom, u8 top)
-{
-	return f->region[0].next == bottom && f->region[1].next == top;
-}
-
-static void hotness_examples(void)
-{
-	check(dsm_hotness(1024, 1024 * 4096, 1000) == 0,
-	      "Eqs. 1, 2: as many pages as the range has, in a second, is 0");
-	check(real(dsm_hotness(2048, 1024 * 4096, 4000)) == -1,
-	      "Eqs. 1, 2: twice as many in four seconds is lg(1/2)");
-	check(dsm_hotness(1, 0, 1000) == 0, "a range of 0 counts as a page");
-	check(dsm_hotness(1, 4096, 0) == dsm_hotness(1, 4096, 1),
-	      "a window of 0 ms counts as one");
-	check(fabs(real(dsm_hotness(~0ULL, 4096, 1)) - (64 + log2(1000))) < ERROR,
-	      "the greatest number of pages does not overflow");
-	check(fabs(real(dsm_hotness(1, ~0ULL, 1000)) - (12 - 64)) < ERROR,
-	      "nor does the greatest range");
-}
-
-static void pivot_examples(void)
-{
-	struct dsm_policy_params p = paper;
-	/* hotness 0, 1, 2, 3, 4 in bottom regions; pivots for K = 3: 4/3, 8/3 */
-	struct dsm_file_window f[5];
-
-	for (int i = 0; i < 5; i++)
-		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
-	check(groups(&f[0], 1, 1) && groups(&f[1], 1, 1) && groups(&f[2], 2, 1) &&
-	      groups(&f[3], 3, 1) && groups(&f[4], 3, 1),
-	      "Eqs. 3, 4: K = 3, alpha = 3 cuts 0..4 at 4/3 and 8/3");
-
-	p.alpha = 6;
-	for (int i = 0; i < 5; i++)
-		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
-	check(groups(&f[0], 1, 1) && groups(&f[1], 2, 1) && groups(&f[3], 2, 1) &&
-	      groups(&f[4], 3, 1),
-	      "Eq. 3: alpha = 6 leaves the ends a sixth each");
-
-	p.groups = 2;
-	for (int i = 0; i < 5; i++)
-		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
-	check(groups(&f[0], 1, 1) && groups(&f[2], 1, 1) && groups(&f[3], 2, 1),
-	      "K = 2 cuts in the middle, whatever alpha says; the middle is cold");
-
-	p.groups = 4;
-	p.alpha = 4;
-	for (int i = 0; i < 5; i++)
-		f[i] = file(DSM_COLLECTION, 1024 << i, 0);
-	dsm_policy_checkpoint(&p, f, 5, 1000, &life);
-	check(groups(&f[1], 1, 1) && groups(&f[2], 2, 1) && groups(&f[3], 4, 1),
-	      "Fig. A.4: on a pivot the first test that holds decides");
-
-	f[0] = file(DSM_COLLECTION, 77, 0);
-	f[1] = file(DSM_COLLECTION, 0, 77);
-	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
-	check(groups(&f[0], 1, 1) && groups(&f[1], 1, 1), "min = max is group 1");
-
-	f[0] = file(DSM_COLLECTION, 0, 0);
-	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(groups(&f[0], 1, 1), "without a write every region is in group 1");
-}
-
-static void type_examples(void)
-{
-	struct dsm_policy_params p = paper;
-	struct dsm_file_window f[4] = {
-		file(DSM_COLLECTION, 1024, 4096), file(DSM_INDEX, 1 << 20, 1 << 21),
-		file(DSM_INDEX, 1 << 19, 1 << 22), file(DSM_JOURNAL, 1 << 30, 0),
-	};
-
-	p.primary_filter = false;
-	dsm_policy_checkpoint(&p, f, 4, 1000, &life);
-	check(groups(&f[0], 1, 3), "collections are not compared with indexes");
-	check(groups(&f[1], 1, 3) && groups(&f[2], 1, 3),
-	      "indexes are compared with indexes");
-	check(f[3].region[0].group == DSM_GROUP_NONE, "a journal has no group");
-}
-
-static void primary_examples(void)
-{
-	struct dsm_policy_params p = paper;
-	struct dsm_file_window f[3];
-
-	f[0] = file(DSM_INDEX, 500, 900);
-	f[1] = file(DSM_INDEX, 500, 99);
-	f[2] = file(DSM_INDEX, 0, 1);
-	dsm_policy_checkpoint(&p, f, 3, 1000, &life);
-	check(groups(&f[2], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
-	      "Fig. 9, line 16: 0.1 % of the index writes is a primary index");
-	check(f[0].region[0].group != DSM_GROUP_PRIMARY &&
-	      f[1].region[1].group != DSM_GROUP_PRIMARY, "50 % and 9.9 % are not");
-	check(next(&f[2], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
-	      "both of its regions take the primary stream");
-
-	f[0] = file(DSM_INDEX, 900, 1000);
-	f[1] = file(DSM_INDEX, 100, 0);
-	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
-	check(groups(&f[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
-	      "an index with one idle side is one (threshold 2)");
-	check(groups(&f[0], 3, 3), "the other is not");
-
-	f[0] = file(DSM_INDEX, 90, 90);
-	f[1] = file(DSM_INDEX, 10, 10);
-	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
-	check(f[1].region[0].group != DSM_GROUP_PRIMARY, "20 % of 200 % is above threshold 1");
-	p.threshold1 = 2000;
-	f[0] = file(DSM_INDEX, 90, 90);
-	f[1] = file(DSM_INDEX, 10, 10);
-	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
-	check(f[1].region[0].group == DSM_GROUP_PRIMARY, "and at 20 % it is at it");
-
-	p = paper;
-	p.primary_filter = false;
-	f[0] = file(DSM_INDEX, 900, 0);
-	f[1] = file(DSM_PRIMARY, 900, 900);
-	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
-	check(f[0].region[0].group != DSM_GROUP_PRIMARY, "the filter can be switched off");
-	check(groups(&f[1], DSM_GROUP_PRIMARY, DSM_GROUP_PRIMARY),
-	      "a declared primary index is one in any case");
-}
-
-static void prediction_examples(void)
-{
-	struct dsm_policy_params p = paper;
-	struct dsm_file_window f[2];
-
-	p.groups = 2;
-	f[0] = file(DSM_COLLECTION, 1024, 4096);	/* bottom 1, top 2: as predicted */
-	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(next(f, 1, 2), "Fig. A.5: a trend that held stays");
-
-	f[0] = file(DSM_COLLECTION, 4096, 1024);	/* bottom 2, top 1: it flipped */
-	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(groups(f, 2, 1) && next(f, 1, 2), "Fig. A.5: a trend that flipped flips back");
-
-	p.prediction = DSM_PREDICT_OFF;
-	f[0] = file(DSM_COLLECTION, 4096, 1024);
-	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(next(f, 2, 1), "prediction off: what was just computed");
-
-	p.prediction = DSM_PREDICT_COMPUTED;
-	f[0] = file(DSM_COLLECTION, 4096, 1024);
-	f[0].region[0].group = 2;	/* found the window before */
-	f[0].region[1].group = 2;
-	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(next(f, 2, 2), "prediction computed compares with the window before");
-
-	f[0] = file(DSM_COLLECTION, 4096, 1024);
-	dsm_policy_checkpoint(&p, f, 1, 1000, &life);
-	check(next(f, 1, 2), "and in the first window with the initial group");
-
-	p.prediction = DSM_PREDICT_PREDICTED;
-	f[0] = file(DSM_COLLECTION, 4096, 0);
-	f[1] = file(DSM_COLLECTION, 16, 64);
-	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
-	check(groups(f, 2, 1) && next(f, 2, 2),
-	      "Fig. A.5: a side whose other one is idle stays where it was found");
-
-	p.prediction = DSM_PREDICT_LITERAL;
-	f[0] = file(DSM_COLLECTION, 4096, 0);
-	f[1] = file(DSM_COLLECTION, 16, 64);
-	dsm_policy_checkpoint(&p, f, 2, 1000, &life);
-	check(next(f, 1, 2), "prediction literal takes the idle side's group");
-}
-
-static void initial_examples(void)
-{
-	struct dsm_policy_params p = paper;
-
-	check(dsm_policy_initial(&p, DSM_COLLECTION, DSM_BOTTOM) == 1 &&
-	      dsm_policy_initial(&p, DSM_INDEX, DSM_TOP) == 2,
-	      "before the first window: the layout of boundary");
-	check(dsm_policy_initial(&p, DSM_PRIMARY, DSM_TOP) == DSM_GROUP_PRIMARY,
-	      "a declared primary index begins as one");
-	check(dsm_policy_initial(&p, DSM_OPLOG, DSM_TOP) == DSM_GROUP_NONE,
-	      "an oplog has no group");
-	p.policy = DSM_POLICY_BOUNDARY;
-	p.groups = 2;
-	check(dsm_policy_initial(&p, DSM_PRIMARY, DSM_TOP) == 2,
-	      "boundary treats primary indexes as indexes");
-	p.policy = DSM_POLICY_FILE;
-	p.groups = 1;
-	check(dsm_policy_initial(&p, DSM_COLLECTION, DSM_TOP) == 1,
-	      "file has one group");
-
-	struct dsm_file_window f = file(DSM_COLLECTION, 4096, 1024);
-
-	dsm_policy_checkpoint(&p, &f, 1, 1000, &life);
-	check(next(&f, 1, 2) && f.region[0].hotness == 2 << DSM_HOTNESS_SHIFT,
-	      "the fixed policies measure and do not move");
+		do {
+			c->run(&test);
+		} while (c->next && (test.param_value = c->next(test.param_value)));
+		check(!test.failed, c->name);
+	}
 }
 
 /* The reference: the paper in double precision, written apart from policies.c. */
@@ -577,21 +363,17 @@ static void random_lives(void)
 	check(worst < ERROR, line);
 }
 
-/* dm-dsm/tests/policies_kunit.c has the same sum from the kernel's. */
+/* The suite has the same sum of the kernel's, and here of the simulator's. */
 static void logarithms(void)
 {
-	u64 shim = 0, compat = 0;
+	u64 sum = 0;
 	u32 value = 1;
 
 	for (int i = 0; i < 1000000; i++) {
-		u32 argument = value >> (i % 32) ?: 1;
-
-		shim = shim * 31 + intlog2(argument);
-		compat = compat * 31 + compat_intlog2(argument);
+		sum = sum * 31 + compat_intlog2(value >> (i % 32) ?: 1);
 		value = value * 1664525 + 1013904223;
 	}
-	check(shim == 0xcaa63af2816c7b4d, "the simulator's logarithm is the kernel's");
-	check(compat == 0xcaa63af2816c7b4d, "the logarithm for kernels without one is the kernel's");
+	check(sum == 0xcaa63af2816c7b4d, "the logarithm for kernels without one is the kernel's");
 }
 
 /* What an error message lists is what there is. */
@@ -613,12 +395,7 @@ int main(void)
 {
 	names();
 	logarithms();
-	hotness_examples();
-	pivot_examples();
-	type_examples();
-	primary_examples();
-	prediction_examples();
-	initial_examples();
+	run_suite();
 	random_windows();
 	random_lives();
 	printf("%d passed, %d failed\n", passed, failed);
