@@ -10,7 +10,6 @@
 #include <linux/device-mapper.h>
 #include <linux/fs.h>
 #include <linux/jiffies.h>
-#include <linux/kstrtox.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
@@ -29,85 +28,32 @@
 #define START	4096	/* of the target on the disk */
 #define AREA	1024	/* sectors that the table maps, from 0 on */
 
-struct stack {
-	struct dsm_mock_disk *disk;
-	struct dsm_mock_dm *dm;
-};
-
-static void take(struct kunit *test, struct dsm_mock_dm *dm, const char *message)
-{
-	dsm_mock_expect_reply(test, dm, message, "");
-}
-
-static void table(struct kunit *test, struct dsm_mock_dm *dm, const char *records)
-{
-	char message[160];
-
-	snprintf(message, sizeof(message), "begin full %llu", (u64)dm->sectors);
-	dsm_mock_begin(test, dm, message);
-	snprintf(message, sizeof(message), "upload # %s", records);
-	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, message), 0);
-	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "commit #"), 0);
-}
-
 static void map_area(struct kunit *test, struct dsm_mock_dm *dm, u64 sectors)
 {
 	char record[64];
 
 	snprintf(record, sizeof(record), "file 1 collection - 0:0:%llu", sectors);
-	table(test, dm, record);
+	dsm_mock_map(test, dm, record);
 }
 
-static void let_all_go(void *data)
+static struct dsm_mock_stack new_stack_on(struct kunit *test, struct dsm_mock_disk *disk,
+					  sector_t sectors)
 {
-	struct dsm_mock_disk *disk = data;
-
-	disk->keeps_discards = false;
-	dsm_mock_complete(disk, UINT_MAX);
-}
-
-static struct stack new_stack_on(struct kunit *test, struct dsm_mock_disk *disk,
-				 sector_t sectors)
-{
-	struct stack s = {
+	struct dsm_mock_stack s = {
 		.disk = disk,
 		.dm = dsm_mock_dm(test, "dsm", sectors, "%s 4096 2 discard on", disk->bdev),
 	};
 
 	/* A test that ends early leaves nothing behind that its target waits for. */
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, let_all_go, disk), 0);
+	dsm_mock_end_discards(test, disk);
 	map_area(test, s.dm, AREA);
 	dsm_mock_forget(disk);
 	return s;
 }
 
-static struct stack new_stack(struct kunit *test)
+static struct dsm_mock_stack new_stack(struct kunit *test)
 {
 	return new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_TARGET);
-}
-
-static u64 field(struct kunit *test, struct dsm_mock_dm *dm, const char *name)
-{
-	char key[40], *at;
-	u64 value = 0;
-
-	snprintf(key, sizeof(key), " %s ", name);
-	at = strstr(dsm_mock_status(dm), key);
-	KUNIT_ASSERT_NOT_NULL_MSG(test, at, "%s is not in '%s'", name, dm->reply);
-	at += strlen(key);
-	*strchrnul(at, ' ') = '\0';
-	KUNIT_ASSERT_EQ(test, kstrtou64(at, 10, &value), 0);
-	return value;
-}
-
-static u64 begin_window(struct kunit *test, struct dsm_mock_dm *dm)
-{
-	u64 number = 0;
-
-	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "window"), 0);
-	KUNIT_ASSERT_TRUE(test, strstarts(dm->reply, "window "));
-	KUNIT_ASSERT_EQ(test, kstrtou64(dm->reply + strlen("window "), 10, &number), 0);
-	return number;
 }
 
 static int try_discard(struct dsm_mock_dm *dm, u64 since, const char *ranges)
@@ -132,15 +78,6 @@ static void wait_for_status(struct kunit *test, struct dsm_mock_dm *dm, const ch
 	KUNIT_ASSERT_NOT_NULL_MSG(test, strstr(dsm_mock_status(dm), part), "%s", dm->reply);
 }
 
-static void drain(struct kunit *test, struct dsm_mock_dm *dm)
-{
-	unsigned long end = jiffies + 60 * HZ;
-
-	while (field(test, dm, "discard_queued") && time_before(jiffies, end))
-		usleep_range(500, 1000);
-	KUNIT_ASSERT_EQ(test, field(test, dm, "discard_queued"), 0);
-}
-
 static void refuse_discard(struct kunit *test, struct dsm_mock_dm *dm, u64 since,
 			   const char *ranges, int error, const char *reason)
 {
@@ -148,29 +85,19 @@ static void refuse_discard(struct kunit *test, struct dsm_mock_dm *dm, u64 since
 	dsm_mock_expect_reply(test, dm, "error", reason);
 }
 
-/* The discards that the disk got, as "<start>:<length>..." in the target's sectors. */
-static void expect_discards(struct kunit *test, struct stack *s, const char *expected)
+/* In the target's sectors */
+static void expect_discards(struct kunit *test, struct dsm_mock_stack *s, const char *expected)
 {
-	char *seen = kunit_kzalloc(test, 1024, GFP_KERNEL);
-	size_t at = 0;
-
-	KUNIT_ASSERT_NOT_NULL(test, seen);
-	KUNIT_ASSERT_LE(test, s->disk->nr, ARRAY_SIZE(s->disk->bio));
-	for (int i = 0; i < s->disk->nr; i++)
-		if (s->disk->bio[i].op == REQ_OP_DISCARD)
-			at += scnprintf(seen + at, 1024 - at, "%s%llu:%u", at ? " " : "",
-					(u64)s->disk->bio[i].sector - START,
-					s->disk->bio[i].sectors);
-	KUNIT_EXPECT_STREQ(test, seen, expected);
+	dsm_mock_expect_discards(test, s->disk, START, expected);
 }
 
 /* Asks for the whole area, and forgets what the disk has seen before. */
-static void discard_area(struct kunit *test, struct stack *s, u64 since,
+static void discard_area(struct kunit *test, struct dsm_mock_stack *s, u64 since,
 			 const char *expected)
 {
 	dsm_mock_forget(s->disk);
 	queue_discard(test, s->dm, since, "0:1024");
-	drain(test, s->dm);
+	dsm_mock_drain(test, s->dm);
 	expect_discards(test, s, expected);
 }
 
@@ -227,7 +154,7 @@ static int wait_bio(struct kunit *test, struct async *a)
 }
 
 /* How often a bio of @op at @sector has reached the disk. */
-static unsigned int arrived(struct stack *s, enum req_op op, sector_t sector)
+static unsigned int arrived(struct dsm_mock_stack *s, enum req_op op, sector_t sector)
 {
 	unsigned int n = 0;
 
@@ -255,10 +182,10 @@ static void discards_are_off_until_they_are_wanted(struct kunit *test)
 	dsm_mock_expect_refusal(test, dm, "discard 1 0:8", -EINVAL,
 				"discard: discard is off");
 
-	take(test, dm, "set discard on");
+	dsm_mock_take(test, dm, "set discard on");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), untouched));
-	begin_window(test, dm);
-	take(test, dm, "set discard off");
+	dsm_mock_window(test, dm);
+	dsm_mock_take(test, dm, "set discard off");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), " discard off"));
 	dsm_mock_expect_refusal(test, dm, "window", -EINVAL, "window: discard is off");
 }
@@ -267,7 +194,7 @@ static void discards_are_off_until_they_are_wanted(struct kunit *test)
 static void writes_are_tracked_from_the_moment_it_is_on(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
-	struct stack s = {
+	struct dsm_mock_stack s = {
 		.disk = disk,
 		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", disk->bdev),
 	};
@@ -275,8 +202,8 @@ static void writes_are_tracked_from_the_moment_it_is_on(struct kunit *test)
 
 	map_area(test, s.dm, AREA);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
-	take(test, s.dm, "set discard on");
-	w = begin_window(test, s.dm);
+	dsm_mock_take(test, s.dm, "set discard on");
+	w = dsm_mock_window(test, s.dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
 	discard_area(test, &s, w, "0:64 72:952");
 }
@@ -316,22 +243,22 @@ static void a_device_without_discards_is_unsupported(struct kunit *test)
 
 static void what_nobody_wrote_is_discarded(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	queue_discard(test, s.dm, w, "64:64 256:32");
 	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 2");
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "64:64 256:32");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 2);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 96);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_failed"), 0);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 2);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 96);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_failed"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 0);
 
-	take(test, s.dm, "reset");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 0);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), w);
+	dsm_mock_take(test, s.dm, "reset");
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_window"), w);
 }
 
 static void discards_go_through_device_mapper_below(struct kunit *test)
@@ -339,29 +266,29 @@ static void discards_go_through_device_mapper_below(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *low = dsm_mock_dm(test, "linear", DSM_MOCK_TARGET, "%s 4096",
 					      disk->bdev);
-	struct stack s = {
+	struct dsm_mock_stack s = {
 		.disk = disk,
 		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0 2 discard on", low->bdev),
 	};
 	u64 w;
 
 	map_area(test, s.dm, AREA);
-	w = begin_window(test, s.dm);
+	w = dsm_mock_window(test, s.dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
 	discard_area(test, &s, w, "0:64 72:952");
 }
 
 static void ranges_are_sorted_and_joined(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	queue_discard(test, s.dm, w, "512:32 64:32 96:32 0:40 16:32 1000:24");
 	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 4");
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "0:48 64:64 512:32");	/* and 12 KiB are too few */
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 24);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_short_sectors"), 24);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 0);
 }
 
 static const struct touch {
@@ -399,7 +326,7 @@ static void touch_name(const struct touch *t, char *desc)
 
 KUNIT_ARRAY_PARAM(touch, touches, touch_name);
 
-static void submit_touch(struct kunit *test, struct stack *s, const struct touch *t)
+static void submit_touch(struct kunit *test, struct dsm_mock_stack *s, const struct touch *t)
 {
 	if ((t->opf & REQ_OP_MASK) == REQ_OP_READ) {
 		KUNIT_ASSERT_EQ(test, wait_bio(test, start_bio(test, s->dm, t->opf, t->sector,
@@ -413,14 +340,14 @@ static void submit_touch(struct kunit *test, struct stack *s, const struct touch
 static void a_page_that_was_touched_stays(struct kunit *test)
 {
 	const struct touch *t = test->param_value;
-	struct stack s = new_stack(test);
-	u64 before = begin_window(test, s.dm), w;
+	struct dsm_mock_stack s = new_stack(test);
+	u64 before = dsm_mock_window(test, s.dm), w;
 
 	submit_touch(test, &s, t);
 	discard_area(test, &s, before, t->discards);
 
 	/* it counts for both windows, and then no more */
-	w = begin_window(test, s.dm);
+	w = dsm_mock_window(test, s.dm);
 	discard_area(test, &s, before, t->discards);
 	discard_area(test, &s, w, "0:1024");
 	submit_touch(test, &s, t);
@@ -430,8 +357,8 @@ static void a_page_that_was_touched_stays(struct kunit *test)
 
 static void a_write_that_fails_counts(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	s.disk->fails = true;
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), -EIO);
@@ -441,12 +368,12 @@ static void a_write_that_fails_counts(struct kunit *test)
 
 static void every_part_of_a_divided_write_counts(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	u64 w;
 
-	table(test, s.dm,
-	      "file 1 collection - 0:0:64 file 2 journal - 0:64:64 file 3 index - 0:128:896");
-	w = begin_window(test, s.dm);
+	dsm_mock_map(test, s.dm,
+		     "file 1 collection - 0:0:64 file 2 journal - 0:64:64 file 3 index - 0:128:896");
+	w = dsm_mock_window(test, s.dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 48, 96), 0);
 	KUNIT_EXPECT_EQ(test, s.disk->nr, 3);
 	discard_area(test, &s, w, "0:48 144:880");
@@ -454,14 +381,14 @@ static void every_part_of_a_divided_write_counts(struct kunit *test)
 
 static void the_target_s_granularity_is_the_page(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	queue_discard(test, s.dm, w, "1:63 100:100 303:8 401:3");
 	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 2");	/* the others have no page */
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "8:56 104:96");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_short_sectors"), 7 + 4 + 8 + 3);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_short_sectors"), 7 + 4 + 8 + 3);
 }
 
 static const struct grain {
@@ -497,13 +424,13 @@ static void the_device_s_granularity_is_kept(struct kunit *test)
 		.discard_granularity = g->granularity,
 		.discard_alignment = g->alignment,
 	};
-	struct stack s = new_stack_on(test, dsm_mock_disk_limits(test, &limits),
+	struct dsm_mock_stack s = new_stack_on(test, dsm_mock_disk_limits(test, &limits),
 				      DSM_MOCK_TARGET);
-	u64 w = begin_window(test, s.dm);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "8:1008");
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, g->discards);
 }
 
@@ -521,10 +448,10 @@ static void a_partition_shifts_the_granularity(struct kunit *test)
 	u64 w;
 
 	map_area(test, dm, AREA);
-	w = begin_window(test, dm);
+	w = dsm_mock_window(test, dm);
 	dsm_mock_forget(disk);
 	queue_discard(test, dm, w, "0:1024");
-	drain(test, dm);
+	dsm_mock_drain(test, dm);
 	/* 2048 + 40 + 104 = 17 * 128 + 16, and 2048 + 40 + 1000 = 24 * 128 + 16 */
 	KUNIT_ASSERT_EQ(test, disk->nr, 1);
 	KUNIT_EXPECT_EQ(test, disk->bio[0].sector, 17 * 128 + 16);
@@ -535,24 +462,24 @@ static void a_partition_shifts_the_granularity(struct kunit *test)
 
 static void a_window_is_known_until_the_one_after_the_next(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 first = begin_window(test, s.dm), second, third;
+	struct dsm_mock_stack s = new_stack(test);
+	u64 first = dsm_mock_window(test, s.dm), second, third;
 	char reason[96];
 
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), first);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), first);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_window"), first);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), first);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
 
-	second = begin_window(test, s.dm);
+	second = dsm_mock_window(test, s.dm);
 	KUNIT_EXPECT_EQ(test, second, first + 1);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), first);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), first);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 512, 8), 0);
 	discard_area(test, &s, first, "0:64 72:440 520:504");
 	discard_area(test, &s, second, "0:512 520:504");
 
-	third = begin_window(test, s.dm);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), third);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), second);
+	third = dsm_mock_window(test, s.dm);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_window"), third);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), second);
 	discard_area(test, &s, second, "0:512 520:504");
 	discard_area(test, &s, third, "0:1024");
 
@@ -567,23 +494,23 @@ static void a_window_is_known_until_the_one_after_the_next(struct kunit *test)
 		       "discard: Window 0 is not valid; none taken");
 }
 
-static void expect_invalid(struct kunit *test, struct stack *s, u64 w)
+static void expect_invalid(struct kunit *test, struct dsm_mock_stack *s, u64 w)
 {
 	u64 next;
 
-	KUNIT_EXPECT_EQ(test, field(test, s->dm, "discard_valid"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s->dm, "discard_valid"), 0);
 	KUNIT_EXPECT_EQ(test, try_discard(s->dm, w, "0:1024"), -ESTALE);
-	next = begin_window(test, s->dm);
+	next = dsm_mock_window(test, s->dm);
 	KUNIT_EXPECT_GT(test, next, w);
-	KUNIT_EXPECT_EQ(test, field(test, s->dm, "discard_valid"), next);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s->dm, "discard_valid"), next);
 	KUNIT_EXPECT_EQ(test, try_discard(s->dm, w, "0:1024"), -ESTALE);
 	discard_area(test, s, next, "0:1024");
 }
 
 static void a_suspend_makes_windows_invalid(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "0:1024"), -ESTALE);
@@ -594,13 +521,13 @@ static void a_suspend_makes_windows_invalid(struct kunit *test)
 
 static void a_reload_makes_windows_invalid(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(s.dm, "dsm", "%s 4096 2 discard on", s.disk->bdev), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_window"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_window"), 0);
 	KUNIT_EXPECT_EQ(test, try_discard(s.dm, w, "0:1024"), -ESTALE);
 	map_area(test, s.dm, AREA);
 	expect_invalid(test, &s, w);
@@ -608,63 +535,64 @@ static void a_reload_makes_windows_invalid(struct kunit *test)
 
 static void setting_the_feature_makes_windows_invalid(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
-	take(test, s.dm, "set DISCARD on");
+	dsm_mock_take(test, s.dm, "set DISCARD on");
 	expect_invalid(test, &s, w);
-	w = begin_window(test, s.dm);
-	take(test, s.dm, "set discard off");
-	take(test, s.dm, "set discard on");
+	w = dsm_mock_window(test, s.dm);
+	dsm_mock_take(test, s.dm, "set discard off");
+	dsm_mock_take(test, s.dm, "set discard on");
 	expect_invalid(test, &s, w);
 }
 
 static void an_area_has_bits_from_the_next_window_on(struct kunit *test)
 {
-	struct stack s = new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_SECTORS - START);
+	struct dsm_mock_stack s = new_stack_on(test, dsm_mock_disk(test, 8),
+					       DSM_MOCK_SECTORS - START);
 	const char *range = "1048576:64";	/* in another chunk */
-	u64 first = begin_window(test, s.dm), second, third;
+	u64 first = dsm_mock_window(test, s.dm), second, third;
 
-	table(test, s.dm, "file 1 collection - 0:0:1024 file 2 index - 0:1048576:64");
+	dsm_mock_map(test, s.dm, "file 1 collection - 0:0:1024 file 2 index - 0:1048576:64");
 	queue_discard(test, s.dm, first, range);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "");
 
-	second = begin_window(test, s.dm);
+	second = dsm_mock_window(test, s.dm);
 	queue_discard(test, s.dm, first, range);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 128);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 128);
 	queue_discard(test, s.dm, second, range);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "1048576:64");
 
 	/* and until the last window in which the table has it */
 	map_area(test, s.dm, AREA);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, second, range);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "1048576:64");
-	third = begin_window(test, s.dm);
+	third = dsm_mock_window(test, s.dm);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, second, range);
 	queue_discard(test, s.dm, third, range);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "");
 }
 
 static void without_a_table_all_is_refused(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
-	struct stack s = {
+	struct dsm_mock_stack s = {
 		.disk = disk,
 		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096 2 discard on", disk->bdev),
 	};
-	u64 w = begin_window(test, s.dm);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 0, 8), 0);
 	discard_area(test, &s, w, "");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 1024);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 1024);
 }
 
 /* Bad messages */
@@ -677,8 +605,8 @@ static const char * const bads[] = {
 
 static void a_bad_range_refuses_the_message(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 	char ranges[64], reason[192];
 
 	for (int i = 0; i < ARRAY_SIZE(bads); i++) {
@@ -693,9 +621,9 @@ static void a_bad_range_refuses_the_message(struct kunit *test)
 	dsm_mock_expect_refusal(test, s.dm, "discard 1", -EINVAL,
 				"Usage: discard <since> <start>:<length>...");
 	dsm_mock_expect_refusal(test, s.dm, "window 1", -EINVAL, "Usage: window");
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 0);
 }
 
 /* A write that somebody polls for */
@@ -716,24 +644,24 @@ static void submit_polled(struct work_struct *work)
 /* Writes that meet a discard */
 
 /* A discard of @ranges that the disk keeps back. */
-static void keep_discard(struct kunit *test, struct stack *s, const char *ranges,
+static void keep_discard(struct kunit *test, struct dsm_mock_stack *s, const char *ranges,
 			 unsigned int nr)
 {
-	u64 w = begin_window(test, s->dm);
+	u64 w = dsm_mock_window(test, s->dm);
 
 	s->disk->keeps_discards = true;
 	queue_discard(test, s->dm, w, ranges);
 	dsm_mock_wait_kept(test, s->disk, nr);
 }
 
-static void let_discards_go(struct kunit *test, struct stack *s, unsigned int nr)
+static void let_discards_go(struct kunit *test, struct dsm_mock_stack *s, unsigned int nr)
 {
 	dsm_mock_complete(s->disk, nr);
 }
 
 static void a_write_waits_for_the_discard_that_it_overlaps(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct async *inside, *part, *zeroes, *trim;
 
 	keep_discard(test, &s, "64:64 512:64", 2);
@@ -749,8 +677,8 @@ static void a_write_waits_for_the_discard_that_it_overlaps(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, is_done(inside) || is_done(part));
 	KUNIT_EXPECT_FALSE(test, is_done(zeroes) || is_done(trim));
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 72), 0);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 4);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 2);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 4);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_queued"), 2);
 
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);		/* the other is still in flight */
@@ -763,16 +691,16 @@ static void a_write_waits_for_the_discard_that_it_overlaps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE_ZEROES, 64), 1);
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_DISCARD, 120), 1);
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 72, 8), 0);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 1);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_queued"), 1);
 	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 2);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 4);
+	dsm_mock_drain(test, s.dm);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 2);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 4);
 }
 
 static void a_write_waits_for_both_discards_that_it_overlaps(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct async *across;
 
 	keep_discard(test, &s, "0:32 36:40", 2);	/* 0 to 31, and 40 to 71 */
@@ -783,7 +711,7 @@ static void a_write_waits_for_both_discards_that_it_overlaps(struct kunit *test)
 	across = start_bio(test, s.dm, REQ_OP_WRITE_ZEROES, 30, 16);
 	let_discards_go(test, &s, 1);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, across), 0);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 
 	keep_discard(test, &s, "0:32 40:40", 2);
 	across = start_bio(test, s.dm, REQ_OP_WRITE_ZEROES, 30, 16);
@@ -794,12 +722,12 @@ static void a_write_waits_for_both_discards_that_it_overlaps(struct kunit *test)
 	let_discards_go(test, &s, 1);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, across), 0);
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE_ZEROES, 30), 2);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 3);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 3);
 }
 
 static void a_write_does_not_wait_for_discards_that_are_not_sent_yet(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct async *write;
 	bool early = false;
 
@@ -817,25 +745,25 @@ static void a_write_does_not_wait_for_discards_that_are_not_sent_yet(struct kuni
 	let_discards_go(test, &s, 1);
 	dsm_mock_wait_kept(test, s.disk, 1);
 	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
 	KUNIT_EXPECT_TRUE(test, early);
 	expect_discards(test, &s, "64:64 512:64 1024:64");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 1);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 1);
 }
 
 static void a_nowait_write_is_to_come_again(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 
 	keep_discard(test, &s, "64:64", 1);
 	KUNIT_EXPECT_EQ(test, -EAGAIN,
 			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 64, 8, 0, 0));
 	KUNIT_EXPECT_EQ(test, 0,
 			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 128, 8, 0, 0));
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 0);
 	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	KUNIT_EXPECT_EQ(test, 0,
 			dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_NOWAIT, 64, 8, 0, 0));
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 64), 1);
@@ -843,8 +771,8 @@ static void a_nowait_write_is_to_come_again(struct kunit *test)
 
 static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	/* The worker waits for the first, and has not looked at the second. */
 	s.disk->keeps_discards = true;
@@ -854,15 +782,15 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 520, 8), 0);
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "64:64 528:48");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_held"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 0);
 }
 
 /* As io_uring's IOPOLL: nobody polls for what the worker sends later. */
 static void a_polled_write_that_waits_is_not_polled_any_more(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct polled *p = kunit_kzalloc(test, sizeof(*p), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, p);
@@ -870,7 +798,7 @@ static void a_polled_write_that_waits_is_not_polled_any_more(struct kunit *test)
 	p->dm = s.dm;
 	INIT_WORK(&p->work, submit_polled);
 	queue_work(system_long_wq, &p->work);
-	for (int i = 0; i < 60000 && !field(test, s.dm, "discard_held"); i++)
+	for (int i = 0; i < 60000 && !dsm_mock_field(test, s.dm, "discard_held"); i++)
 		usleep_range(500, 1000);
 	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 72), 0);
 	let_discards_go(test, &s, 1);
@@ -878,18 +806,18 @@ static void a_polled_write_that_waits_is_not_polled_any_more(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p->result, 0);
 	KUNIT_ASSERT_EQ(test, arrived(&s, REQ_OP_WRITE, 72), 1);
 	KUNIT_EXPECT_FALSE(test, s.disk->bio[1].flags & REQ_POLLED);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 }
 
 static void a_window_under_way_does_not_let_a_write_through(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct async *write;
 	u64 w, next;
 
 	keep_discard(test, &s, "64:64", 1);
-	begin_window(test, s.dm);
-	next = begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
+	next = dsm_mock_window(test, s.dm);
 	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
 	KUNIT_EXPECT_FALSE(test, is_done(write));
 	s.disk->keeps_discards = false;
@@ -900,35 +828,35 @@ static void a_window_under_way_does_not_let_a_write_through(struct kunit *test)
 	/* what has waited for too long is refused */
 	dsm_mock_forget(s.disk);
 	keep_discard(test, &s, "256:64", 1);
-	w = field(test, s.dm, "discard_window");
+	w = dsm_mock_field(test, s.dm, "discard_window");
 	queue_discard(test, s.dm, w, "512:64");
-	begin_window(test, s.dm);
-	next = begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
+	next = dsm_mock_window(test, s.dm);
 	queue_discard(test, s.dm, next, "640:64");
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "256:64 640:64");
 }
 
 static void a_failed_discard_is_forgotten(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	s.disk->discards_fail = BLK_STS_IOERR;
 	queue_discard(test, s.dm, w, "64:64 512:64");
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	s.disk->discards_fail = 0;
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_failed"), 2);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_failed"), 2);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 0);
 	discard_area(test, &s, w, "0:1024");
 }
 
 static void a_device_that_refuses_ends_it(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	s.disk->discards_fail = BLK_STS_NOTSUPP;
 	s.disk->when = DSM_MOCK_AT_ONCE;
@@ -940,20 +868,20 @@ static void a_device_that_refuses_ends_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
 
 	s.disk->discards_fail = 0;
-	take(test, s.dm, "set discard on");
-	w = begin_window(test, s.dm);
+	dsm_mock_take(test, s.dm, "set discard on");
+	w = dsm_mock_window(test, s.dm);
 	discard_area(test, &s, w, "0:1024");
 }
 
 static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct async *write;
 	struct dsm_mock_sender *off;
 	u64 w, last = 0;
 
 	keep_discard(test, &s, "64:64", 1);
-	w = field(test, s.dm, "discard_window");
+	w = dsm_mock_field(test, s.dm, "discard_window");
 	off = dsm_mock_send(test, s.dm, "set discard off");
 	wait_for_status(test, s.dm, " discard off");
 	write = start_bio(test, s.dm, REQ_OP_WRITE, 64, 8);
@@ -968,12 +896,12 @@ static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 
 	/* Then nothing is kept of it: the numbers start over. */
 	for (int i = 0; i < 10000; i++) {
-		take(test, s.dm, "set discard on");
+		dsm_mock_take(test, s.dm, "set discard on");
 		last = w;
-		w = begin_window(test, s.dm);
+		w = dsm_mock_window(test, s.dm);
 		if (w != last + 1)
 			break;
-		take(test, s.dm, "set discard off");
+		dsm_mock_take(test, s.dm, "set discard off");
 		usleep_range(500, 1000);
 	}
 	KUNIT_EXPECT_GT(test, w, last + 1);
@@ -983,7 +911,7 @@ static void off_lets_no_write_overtake_a_discard(struct kunit *test)
 
 struct later {
 	struct work_struct work;
-	struct stack s;
+	struct dsm_mock_stack s;
 	struct completion done;
 	int result;
 };
@@ -1001,12 +929,12 @@ static void end_later(void *data)
 {
 	struct later *l = data;
 
-	let_all_go(l->s.disk);
+	dsm_mock_let_discards_go(l->s.disk);
 	flush_work(&l->work);
 }
 
 /* Somebody suspends the device; on return no discard is taken any more. */
-static struct later *suspend_later(struct kunit *test, struct stack *s)
+static struct later *suspend_later(struct kunit *test, struct dsm_mock_stack *s)
 {
 	struct later *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
 
@@ -1016,7 +944,7 @@ static struct later *suspend_later(struct kunit *test, struct stack *s)
 	INIT_WORK(&l->work, later_suspend);
 	KUNIT_ASSERT_EQ(test, kunit_add_action(test, end_later, l), 0);
 	queue_work(system_long_wq, &l->work);
-	for (int i = 0; i < 60000 && field(test, s->dm, "discard_valid"); i++)
+	for (int i = 0; i < 60000 && dsm_mock_field(test, s->dm, "discard_valid"); i++)
 		usleep_range(500, 1000);
 	return l;
 }
@@ -1029,10 +957,10 @@ static void wait_suspended(struct kunit *test, struct later *l)
 
 static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct async *write;
 	struct later *l;
-	u64 w = begin_window(test, s.dm);
+	u64 w = dsm_mock_window(test, s.dm);
 
 	s.disk->keeps_discards = true;
 	queue_discard(test, s.dm, w, "64:64");
@@ -1047,7 +975,7 @@ static void a_suspend_drains_discards_and_held_writes(struct kunit *test)
 	let_discards_go(test, &s, 1);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
 	wait_suspended(test, l);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "64:64");		/* what waited was refused */
 	s.disk->keeps_discards = false;
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
@@ -1082,7 +1010,7 @@ static bool has_stopped(const struct dsm *d)
 static void nothing_is_sent_after_the_message(struct kunit *test)
 {
 	const struct stop *stop = test->param_value;
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct dsm *d = dsm_mock_target(test, s.dm);
 	struct dsm_mock_sender *sender;
 	struct async *write;
@@ -1107,24 +1035,24 @@ static void nothing_is_sent_after_the_message(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
 	s.disk->keeps_discards = false;
 	if (stop->discards)
-		drain(test, s.dm);
+		dsm_mock_drain(test, s.dm);
 	KUNIT_EXPECT_LE(test, s.disk->nr, sent + 1);	/* the write */
 	expect_discards(test, &s, "64:64 256:64");
 	if (!stop->discards)
 		return;
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 128);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 128);
-	discard_area(test, &s, begin_window(test, s.dm), stop->discards);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 128);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 128);
+	discard_area(test, &s, dsm_mock_window(test, s.dm), stop->discards);
 }
 
 static void a_message_that_stops_nothing_does_not_wait(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 
-	take(test, s.dm, "forget");
-	discard_area(test, &s, begin_window(test, s.dm), "0:1024");
-	take(test, s.dm, "forget");
-	take(test, s.dm, "set discard off");
+	dsm_mock_take(test, s.dm, "forget");
+	discard_area(test, &s, dsm_mock_window(test, s.dm), "0:1024");
+	dsm_mock_take(test, s.dm, "forget");
+	dsm_mock_take(test, s.dm, "set discard off");
 }
 
 /* Who waits for a device that hangs can be killed; what the message stops is stopped. */
@@ -1139,7 +1067,7 @@ static int forget_and_be_killed(void *data)
 
 static void who_waits_for_a_discard_can_be_killed(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct dsm *d = dsm_mock_target(test, s.dm);
 	struct task_struct *thread;
 
@@ -1157,7 +1085,7 @@ static void who_waits_for_a_discard_can_be_killed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.disk->nr_kept, 1);
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 }
 
 static void restore_timeout(void *unused)
@@ -1167,7 +1095,7 @@ static void restore_timeout(void *unused)
 
 static void a_device_that_hangs_is_not_waited_for_without_end(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 
 	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_timeout, NULL), 0);
 	dsm_discard_timeout = 50;
@@ -1185,7 +1113,7 @@ static void a_device_that_hangs_is_not_waited_for_without_end(struct kunit *test
 
 static void a_suspend_stops_what_is_not_sent_yet(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct later *l;
 
 	s.disk->keeps_at_most = 1;
@@ -1279,9 +1207,9 @@ static bool writes_look(struct dsm *d, bool wanted)
 
 static void a_check_waits_for_writes_that_do_not_know_of_it(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct dsm *d = dsm_mock_target(test, s.dm);
-	u64 w = begin_window(test, s.dm);
+	u64 w = dsm_mock_window(test, s.dm);
 	struct mapping *m;
 
 	s.disk->keeps_discards = true;
@@ -1293,7 +1221,7 @@ static void a_check_waits_for_writes_that_do_not_know_of_it(struct kunit *test)
 	leave_mapping(test, m);
 	dsm_mock_wait_kept(test, s.disk, 1);
 	dsm_mock_complete(s.disk, 1);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 }
 
 /*
@@ -1330,7 +1258,7 @@ static void end_noting(void *data)
 static bool note_while_discards_begin(struct kunit *test, struct dsm_mock_dm *dm,
 				      struct noting *n)
 {
-	u64 w = begin_window(test, dm);
+	u64 w = dsm_mock_window(test, dm);
 	const struct dsm_bits *bits;
 	unsigned long *last;
 	bool met;
@@ -1350,7 +1278,7 @@ static bool note_while_discards_begin(struct kunit *test, struct dsm_mock_dm *dm
 	smp_rmb();	/* pairs with the lock that publishes it */
 	met = !rcu_access_pointer(n->d->written) && !READ_ONCE(*last);
 	kunit_release_action(test, end_noting, n);
-	drain(test, dm);
+	dsm_mock_drain(test, dm);
 	return met;
 }
 
@@ -1359,7 +1287,7 @@ static void a_write_looks_for_discards_when_its_bits_are_set(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct noting *n = kunit_kzalloc(test, sizeof(*n), GFP_KERNEL);
 	bool met = false;
-	struct stack s;
+	struct dsm_mock_stack s;
 
 	KUNIT_ASSERT_NOT_NULL(test, n);
 	if (IS_ENABLED(CONFIG_PROVE_LOCKING))
@@ -1369,7 +1297,7 @@ static void a_write_looks_for_discards_when_its_bits_are_set(struct kunit *test)
 	s = new_stack_on(test, disk, NOTED);
 	map_area(test, s.dm, NOTED);
 	n->d = dsm_mock_target(test, s.dm);
-	begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
 
 	for (int i = 0; i < 1000 && !met; i++)
 		met = note_while_discards_begin(test, s.dm, n);
@@ -1380,11 +1308,11 @@ static void a_write_looks_for_discards_when_its_bits_are_set(struct kunit *test)
 
 static void a_window_waits_for_writes_that_see_the_one_before(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct dsm_mock_sender *window;
 	struct mapping *m;
 
-	begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
 	m = enter_mapping(test);
 	window = dsm_mock_send(test, s.dm, "window");
 	msleep(50);
@@ -1395,10 +1323,10 @@ static void a_window_waits_for_writes_that_see_the_one_before(struct kunit *test
 
 static void a_queue_holds_65536_ranges(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	char *message = kunit_kzalloc(test, 16000, GFP_KERNEL);
 	unsigned int queued = 0;
-	u64 w = begin_window(test, s.dm);
+	u64 w = dsm_mock_window(test, s.dm);
 	int r;
 
 	KUNIT_ASSERT_NOT_NULL(test, message);
@@ -1420,17 +1348,17 @@ static void a_queue_holds_65536_ranges(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, queued, 65536);
 	dsm_mock_expect_reply(test, s.dm, "error",
 			      "discard: Queue full, cannot add 1024 ranges (queue holds 65536); none taken");
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_queued"), 65537);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_queued"), 65537);
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "0:64");
 }
 
 static void a_target_goes_away_with_ranges_queued(struct kunit *test)
 {
-	struct stack s = new_stack(test);
-	u64 w = begin_window(test, s.dm);
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
 	struct later *l;
 
 	s.disk->keeps_discards = true;
@@ -1452,20 +1380,20 @@ static void a_target_goes_away_with_ranges_queued(struct kunit *test)
 
 static void many_runs_take_several_plugs(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	u64 w;
 
 	s.disk->when = DSM_MOCK_AT_ONCE;
 	map_area(test, s.dm, 65536);
-	w = begin_window(test, s.dm);
+	w = dsm_mock_window(test, s.dm);
 	/* every ninth page: 910 runs of 32 KiB */
 	for (int page = 8; page < 8192; page += 9)
 		KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, page * 8, 8), 0);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "0:65536");
-	drain(test, s.dm);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded"), 910);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 910 * 64);
+	dsm_mock_drain(test, s.dm);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 910);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 910 * 64);
 	KUNIT_EXPECT_EQ(test, s.disk->nr, 910);
 	for (int i = 0; i < 64; i++) {
 		KUNIT_EXPECT_EQ(test, s.disk->bio[i].sector, START + i * 72);
@@ -1475,17 +1403,18 @@ static void many_runs_take_several_plugs(struct kunit *test)
 
 static void a_long_range_is_discarded_whole(struct kunit *test)
 {
-	struct stack s = new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_SECTORS - START);
+	struct dsm_mock_stack s = new_stack_on(test, dsm_mock_disk(test, 8),
+					       DSM_MOCK_SECTORS - START);
 	u64 w, next = 0;
 
 	map_area(test, s.dm, DSM_MOCK_SECTORS - START);
-	w = begin_window(test, s.dm);
+	w = dsm_mock_window(test, s.dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 1048576, 8), 0);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "0:2093056");
-	drain(test, s.dm);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discarded_sectors"), 2093056 - 8);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_refused_sectors"), 8);
+	dsm_mock_drain(test, s.dm);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 2093056 - 8);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 8);
 	for (int i = 0; i < s.disk->nr; i++) {
 		if (next == 1048576)
 			next += 8;
@@ -1512,12 +1441,13 @@ static unsigned int spare_chunks(const struct dsm *d)
 
 static void a_window_that_is_refused_keeps_no_memory(struct kunit *test)
 {
-	struct stack s = new_stack_on(test, dsm_mock_disk(test, 8), DSM_MOCK_SECTORS - START);
+	struct dsm_mock_stack s = new_stack_on(test, dsm_mock_disk(test, 8),
+					       DSM_MOCK_SECTORS - START);
 	struct dsm *d = dsm_mock_target(test, s.dm);
 	u64 w;
 
-	begin_window(test, s.dm);
-	begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
 	KUNIT_EXPECT_EQ(test, spare_chunks(d), 1);
 	map_area(test, s.dm, DSM_MOCK_SECTORS - START);		/* 8 chunks */
 
@@ -1525,19 +1455,19 @@ static void a_window_that_is_refused_keeps_no_memory(struct kunit *test)
 	dsm_mock_expect_refusal(test, s.dm, "window", -ENOMEM,
 				"Cannot allocate write bitmap; discard window invalidated");
 	KUNIT_EXPECT_EQ(test, spare_chunks(d), 0);
-	KUNIT_EXPECT_EQ(test, field(test, s.dm, "discard_valid"), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), 0);
 	dsm_mock_limit_memory(test, 8 * SZ_4K);
-	w = begin_window(test, s.dm);
+	w = dsm_mock_window(test, s.dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 1048576, 8), 0);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "1048448:256");
-	drain(test, s.dm);
+	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "1048448:128 1048584:120");
 
 	/* What is there already needs nothing. */
-	begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
 	dsm_mock_limit_memory(test, 0);
-	begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
 }
 
 /* As many chunks as the machine has pages, of which some are in use. */
@@ -1547,7 +1477,7 @@ static void a_bitmap_larger_than_the_memory_is_not_begun(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	u64 sectors = roundup(totalram_pages() * (PAGE_SIZE / SZ_4K) * chunk, file);
 	char message[96];
-	struct stack s;
+	struct dsm_mock_stack s;
 	long before;
 
 	if (sectors / file > 64)
@@ -1580,29 +1510,29 @@ static void discards_above_discards(struct kunit *test)
 	struct async *write;
 	u64 of_low, of_high;
 
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, let_all_go, disk), 0);
+	dsm_mock_end_discards(test, disk);
 	map_area(test, low, AREA);
 	map_area(test, high, AREA);
-	of_low = begin_window(test, low);
-	of_high = begin_window(test, high);
+	of_low = dsm_mock_window(test, low);
+	of_high = dsm_mock_window(test, high);
 
 	/* The lower one is in flight; the upper one waits for it, and a write for that. */
 	disk->keeps_discards = true;
 	queue_discard(test, low, of_low, "0:512");
 	dsm_mock_wait_kept(test, disk, 1);
 	queue_discard(test, high, of_high, "256:512");
-	for (int i = 0; i < 60000 && !field(test, low, "discard_held"); i++)
+	for (int i = 0; i < 60000 && !dsm_mock_field(test, low, "discard_held"); i++)
 		usleep_range(500, 1000);
 	write = start_bio(test, high, REQ_OP_WRITE, 264, 8);
-	KUNIT_EXPECT_EQ(test, field(test, high, "discard_held"), 1);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, high, "discard_held"), 1);
 	KUNIT_EXPECT_FALSE(test, is_done(write));
 	disk->keeps_discards = false;
 	dsm_mock_complete(disk, 1);
 	KUNIT_EXPECT_EQ(test, wait_bio(test, write), 0);
-	drain(test, high);
-	drain(test, low);
-	KUNIT_EXPECT_EQ(test, field(test, high, "discarded_sectors"), 512);
-	KUNIT_EXPECT_EQ(test, field(test, low, "discarded_sectors"), 512);
+	dsm_mock_drain(test, high);
+	dsm_mock_drain(test, low);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, high, "discarded_sectors"), 512);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, low, "discarded_sectors"), 512);
 }
 
 /*
@@ -1611,11 +1541,11 @@ static void discards_above_discards(struct kunit *test)
  */
 static void only_the_target_s_own_bitmap_is_published(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = new_stack(test);
 	struct dsm *d = dsm_mock_target(test, s.dm);
 	struct dsm_discard *dd = rcu_dereference_protected(d->discard, true);
 
-	begin_window(test, s.dm);
+	dsm_mock_window(test, s.dm);
 	KUNIT_EXPECT_NOT_NULL(test, rcu_access_pointer(d->written));
 	spin_lock_irq(&d->discard_lock);
 	rcu_assign_pointer(d->discard, NULL);
@@ -1685,8 +1615,8 @@ static bool reaches_disk(struct dsm_mock_disk *disk)
 
 static void a_target_goes_on_while_another_hangs(struct kunit *test)
 {
-	struct stack hangs = new_stack(test), s = new_stack(test);
-	u64 of_hanging = begin_window(test, hangs.dm), w = begin_window(test, s.dm);
+	struct dsm_mock_stack hangs = new_stack(test), s = new_stack(test);
+	u64 of_hanging = dsm_mock_window(test, hangs.dm), w = dsm_mock_window(test, s.dm);
 
 	hangs.disk->keeps_discards = true;
 	if (set_max_threads("1") < 0)
@@ -1700,8 +1630,8 @@ static void a_target_goes_on_while_another_hangs(struct kunit *test)
 	end_busy();
 	hangs.disk->keeps_discards = false;
 	dsm_mock_complete(hangs.disk, 1);
-	drain(test, hangs.dm);
-	drain(test, s.dm);
+	dsm_mock_drain(test, hangs.dm);
+	dsm_mock_drain(test, s.dm);
 }
 
 static struct kunit_case discard_cases[] = {

@@ -14,35 +14,7 @@
 #include "../trace.h"
 #include "mock.h"
 
-struct stack {
-	struct dsm_mock_disk *disk;
-	struct dsm_mock_dm *dm;
-};
-
-/* A disk of 8 streams and a target with the table of dsm_mock_upload(). */
-static struct stack new_stack(struct kunit *test)
-{
-	struct stack s;
-
-	s.disk = dsm_mock_disk(test, 8);
-	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", s.disk->bdev);
-	dsm_mock_upload(test, s.dm);
-	dsm_mock_forget(s.disk);
-	return s;
-}
-
-static void take(struct kunit *test, struct dsm_mock_dm *dm, const char *message)
-{
-	dsm_mock_expect_reply(test, dm, message, "");
-}
-
-static void expect_status(struct kunit *test, struct dsm_mock_dm *dm, const char *part)
-{
-	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dsm_mock_status(dm), part),
-				  "'%s' is not in '%s'", part, dm->reply);
-}
-
-static struct dsm_mock_write *start(struct kunit *test, struct stack *s, sector_t sector,
+static struct dsm_mock_write *start(struct kunit *test, struct dsm_mock_stack *s, sector_t sector,
 				    unsigned int sectors)
 {
 	return dsm_mock_start(test, s->dm->bdev, REQ_OP_WRITE, sector, sectors, 0, 0);
@@ -54,7 +26,7 @@ static void replace_table(struct kunit *test, struct dsm_mock_dm *dm, unsigned i
 	char reply[64];
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 9 journal - 0:64:64");
+	dsm_mock_take(test, dm, "upload # file 9 journal - 0:64:64");
 	snprintf(reply, sizeof(reply), "generation %u files 1 extents 1", generation);
 	dsm_mock_expect_reply(test, dm, "commit #", reply);
 }
@@ -63,7 +35,7 @@ static void replace_table(struct kunit *test, struct dsm_mock_dm *dm, unsigned i
 
 static void a_table_changes_under_writes_at_the_disk(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 0");
 	struct dsm_mock_write *old, *new;
 	u64 number;
 
@@ -85,12 +57,12 @@ static void a_table_changes_under_writes_at_the_disk(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.disk->bio[0].stream, 3);
 	KUNIT_EXPECT_EQ(test, s.disk->bio[1].stream, 4);
 	KUNIT_EXPECT_EQ(test, s.disk->bio[2].stream, 2);
-	expect_status(test, s.dm, "split 1 foreign 0 stream 2 1 32 stream 3 1 32 stream 4 1 32");
+	dsm_mock_expect_status(test, s.dm, "split 1 foreign 0 stream 2 1 32 stream 3 1 32 stream 4 1 32");
 }
 
 static void a_divided_write_ends_with_its_last_part(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 0");
 	struct dsm_mock_write *write;
 
 	dsm_mock_hold(test, s.disk);
@@ -105,7 +77,7 @@ static void a_divided_write_ends_with_its_last_part(struct kunit *test)
 
 static void an_error_of_one_part_is_the_writes(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 0");
 	struct dsm_mock_write *write;
 
 	s.disk->refused_from = 4;
@@ -121,16 +93,16 @@ static void an_error_of_one_part_is_the_writes(struct kunit *test)
 
 static void counters_are_reset_under_writes_at_the_disk(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 0");
 	struct dsm_mock_write *write;
 
 	dsm_mock_hold(test, s.disk);
 	write = start(test, &s, 32, 64);
 	dsm_mock_wait_held(test, s.disk, 2);
-	take(test, s.dm, "reset");
+	dsm_mock_take(test, s.dm, "reset");
 	dsm_mock_release(s.disk, 2);
 	KUNIT_EXPECT_EQ(test, dsm_mock_finish(write), 0);
-	expect_status(test, s.dm, "split 0 foreign 0");
+	dsm_mock_expect_status(test, s.dm, "split 0 foreign 0");
 	KUNIT_EXPECT_NULL(test, strstr(s.dm->reply, " stream 3 "));
 	dsm_mock_expect_reply(test, s.dm, "regions 0 1",
 			      "1 collection 32768 bottom 32768 0 0 - - 1 3 5 4\n"
@@ -241,7 +213,7 @@ static void commit_another(struct kunit *test, struct dsm_mock_dm *dm)
 
 static void a_commit_waits_for_those_who_see_the_old_table(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 0");
 	struct lingering write = { .dm = s.dm, .changed = has_other_map };
 
 	linger_during(test, &write, commit_another);
@@ -263,7 +235,7 @@ static void ask_the_device(struct kunit *test, struct dsm_mock_dm *dm)
 /* Whoever lowers the limit of a disk does so when no write has more, and resumes. */
 static void fewer_streams_wait_for_those_who_have_more(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 0");
 	struct lingering write = { .dm = s.dm, .changed = has_fewer_streams };
 
 	dsm_mock_set_streams(s.disk, 5);
@@ -310,7 +282,7 @@ static u64 status_sectors(struct dsm_mock_dm *dm)
 
 static void writes_go_on_while_tables_come_and_go(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 0");
 	struct writer w = { .dm = s.dm };
 	unsigned int generation = 1, cpu = other_cpu(test), before = 0;
 	struct task_struct *thread;
@@ -321,10 +293,10 @@ static void writes_go_on_while_tables_come_and_go(struct kunit *test)
 		replace_table(test, s.dm, ++generation);
 		KUNIT_EXPECT_EQ(test, dsm_mock_message(s.dm, "checkpoint"), 0);
 		dsm_mock_begin(test, s.dm, "begin full 65536");
-		take(test, s.dm, "upload # file 1 collection 32768 0:0:128 file 2 index 4096 0:128:16");
+		dsm_mock_take(test, s.dm, "upload # file 1 collection 32768 0:0:128 file 2 index 4096 0:128:16");
 		KUNIT_EXPECT_EQ(test, dsm_mock_message(s.dm, "commit #"), 0);
 		generation++;
-		take(test, s.dm, i % 2 ? "set policy dsm" : "set policy none");
+		dsm_mock_take(test, s.dm, i % 2 ? "set policy dsm" : "set policy none");
 		/* Progress of one must not be starved by the other. */
 		while (READ_ONCE(w.writes) == before)
 			cond_resched();

@@ -65,12 +65,6 @@ static struct dsm_mock_dm *dsm_on(struct kunit *test, struct dsm_mock_dm *below,
 	return dm;
 }
 
-static void expect_status(struct kunit *test, struct dsm_mock_dm *dm, const char *part)
-{
-	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dsm_mock_status(dm), part),
-				  "'%s' is not in '%s'", part, dm->reply);
-}
-
 /* A write to each region and to a gap: all succeed. */
 static void expect_all_taken(struct kunit *test, struct dsm_mock_dm *dm,
 			     struct dsm_mock_disk *disk)
@@ -106,7 +100,7 @@ static void a_stacked_device_gets_hints_alone(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), "%s 0");
 
-	expect_status(test, dm, "policy dsm layout none groups 3 device_streams 0 source stacked streams 0 ");
+	dsm_mock_expect_status(test, dm, "policy dsm layout none groups 3 device_streams 0 source stacked streams 0 ");
 	expect_stamp(test, dm, disk, 64, 0, WRITE_LIFE_MEDIUM);
 	expect_stamp(test, dm, disk, 264, 0, WRITE_LIFE_SHORT);
 }
@@ -116,10 +110,10 @@ static void nobody_states_more_than_is_known(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), "%s 0 2 streams 12");
 
-	expect_status(test, dm, "device_streams 0 source stacked streams 0 ");
+	dsm_mock_expect_status(test, dm, "device_streams 0 source stacked streams 0 ");
 	dsm_mock_expect_reply(test, dm, "set streams 255", "");
 	dsm_mock_expect_reply(test, dm, "set STREAMS 3", "");
-	expect_status(test, dm, "device_streams 0 source stacked streams 0 ");
+	dsm_mock_expect_status(test, dm, "device_streams 0 source stacked streams 0 ");
 	expect_stamp(test, dm, disk, 64, 0, WRITE_LIFE_MEDIUM);
 }
 
@@ -135,7 +129,7 @@ static void a_stacked_device_may_tell_by_itself(struct kunit *test)
 	limits.max_write_streams = 8;
 	KUNIT_ASSERT_EQ(test, queue_limits_commit_update_frozen(queue, &limits), 0);
 	dm = dsm_on(test, linear, "%s 0");
-	expect_status(test, dm, "layout dsm groups 3 device_streams 8 source queue streams 8 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source queue streams 8 ");
 	expect_stamp(test, dm, disk, 64, 4, WRITE_LIFE_MEDIUM);
 }
 
@@ -146,7 +140,7 @@ static void the_leaf_reports(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), line(test, 0, "", disk, NULL));
 
-	expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams 8 ");
 	expect_stamp(test, dm, disk, 64, 4, WRITE_LIFE_MEDIUM);
 	expect_stamp(test, dm, disk, 800, 1, WRITE_LIFE_NOT_SET);
 	expect_all_taken(test, dm, disk);
@@ -189,7 +183,7 @@ static void the_least_of_the_leaves_counts(struct kunit *test)
 					line(test, *c->features ? 2 : 0, c->features,
 					     disk, other));
 
-	expect_status(test, dm, c->status);
+	dsm_mock_expect_status(test, dm, c->status);
 	expect_all_taken(test, dm, disk);
 	KUNIT_EXPECT_EQ(test, other->refused, 0);
 	KUNIT_EXPECT_GT(test, other->nr, 0);
@@ -202,7 +196,7 @@ static void a_leaf_may_be_a_partition(struct kunit *test)
 	struct dsm_mock_dm *linear = dsm_mock_dm(test, "linear", LINEAR, "%s 0", leaf.bdev);
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", &leaf, NULL));
 
-	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 }
 
 static void a_target_lies_above_another(struct kunit *test)
@@ -211,7 +205,7 @@ static void a_target_lies_above_another(struct kunit *test)
 	struct dsm_mock_dm *lower = dsm_mock_dm(test, "dsm", LINEAR, "%s 0", disk->bdev);
 	struct dsm_mock_dm *dm = dsm_on(test, lower, line(test, 0, "", disk, NULL));
 
-	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 	expect_stamp(test, dm, disk, 64, 4, WRITE_LIFE_MEDIUM);
 }
 
@@ -236,7 +230,7 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(dm, "dsm", table, NULL), 0);
 	resume_again(test, dm);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
-	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 	dsm_mock_expect_refusal(test, dm, "set Leaves 1:0", -EINVAL,
 				"set leaves: Cannot be changed by message; reload the table");
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
@@ -304,17 +298,17 @@ static void a_leaf_is_asked_again(struct kunit *test)
 
 	dsm_mock_set_streams(disk, 3);
 	resume_again(test, dm);
-	expect_status(test, dm, "layout file groups 1 device_streams 3 source leaves streams 3 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 3 source leaves streams 3 ");
 	expect_all_taken(test, dm, disk);
 
 	dsm_mock_set_streams(disk, 10);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
-	expect_status(test, dm, "layout dsm groups 3 device_streams 10 source leaves streams 10 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 10 source leaves streams 10 ");
 	expect_all_taken(test, dm, disk);
 
 	dsm_mock_set_streams(disk, 0);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "set groups 4"), 0);
-	expect_status(test, dm, "device_streams 0 source none streams 0 ");
+	dsm_mock_expect_status(test, dm, "device_streams 0 source none streams 0 ");
 }
 
 /* As pvmove or lvextend might: without notice to the target. */
@@ -324,7 +318,7 @@ static void a_table_below_is_reloaded_to_a_disk_that_takes_fewer(struct kunit *t
 	struct dsm_mock_dm *linear = linear_on(test, disk);
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", disk, NULL));
 
-	expect_status(test, dm, "layout file groups 1 device_streams 5 source machine streams 5 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 5 source machine streams 5 ");
 	expect_all_taken(test, dm, disk);
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(linear, "linear", "%s 0", other->bdev), 0);
@@ -334,7 +328,7 @@ static void a_table_below_is_reloaded_to_a_disk_that_takes_fewer(struct kunit *t
 
 	/* A disk directly below is not concerned. */
 	dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 100000", disk->bdev);
-	expect_status(test, dm, "device_streams 8 source queue streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source queue streams 8 ");
 }
 
 static void a_disk_comes_later_and_takes_fewer(struct kunit *test)
@@ -344,14 +338,14 @@ static void a_disk_comes_later_and_takes_fewer(struct kunit *test)
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", disk, NULL));
 	struct dsm_mock_dm *hints = dsm_on(test, linear_on(test, disk), "%s 0");
 
-	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 	without = dsm_mock_disk(test, 0);
 	other = dsm_mock_disk(test, 9);
-	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 
 	/* At once, without a checkpoint */
 	other = dsm_mock_disk(test, 3);
-	expect_status(test, dm, "layout file groups 1 device_streams 3 source machine streams 3 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 3 source machine streams 3 ");
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(linear, "linear", "%s 0", other->bdev), 0);
 	resume_again(test, linear);
 	expect_all_taken(test, dm, other);
@@ -364,9 +358,9 @@ static void a_disk_comes_later_and_takes_fewer(struct kunit *test)
 
 	/* It has gone: not believed before the device is asked again. */
 	dsm_mock_remove(test, other);
-	expect_status(test, dm, "device_streams 3 source machine ");
+	dsm_mock_expect_status(test, dm, "device_streams 3 source machine ");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
-	expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams 8 ");
 }
 
 static void a_leaf_vanishes(struct kunit *test)
@@ -375,10 +369,10 @@ static void a_leaf_vanishes(struct kunit *test)
 	struct dsm_mock_dm *linear = linear_on(test, disk);
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", disk, other));
 
-	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 	dsm_mock_remove(test, other);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
-	expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
 	expect_all_taken(test, dm, disk);
 }
 

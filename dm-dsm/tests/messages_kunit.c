@@ -20,11 +20,6 @@ static struct dsm_mock_dm *new_target(struct kunit *test)
 	return dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);
 }
 
-static void take(struct kunit *test, struct dsm_mock_dm *dm, const char *message)
-{
-	dsm_mock_expect_reply(test, dm, message, "");
-}
-
 /* Refusals */
 
 static const struct refusal {
@@ -219,14 +214,14 @@ static void a_commit_that_is_refused_leaves_the_old_table(struct kunit *test)
 	regions = kunit_kstrdup(test, dm->reply, GFP_KERNEL);
 
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, r->before);
+	dsm_mock_take(test, dm, r->before);
 	dsm_mock_expect_refusal(test, dm, r->message, r->error ?: -EINVAL, r->reason);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm), status);
 	dsm_mock_expect_reply(test, dm, "regions", regions);
 
 	/* no file is left marked: the next upload replaces what it names, no more */
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 6 other - 0:280:8");
+	dsm_mock_take(test, dm, "upload # file 6 other - 0:280:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 8");
 }
 
@@ -253,8 +248,8 @@ static void a_boundary_is_rounded_up_to_a_page(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection 4097 0:0:24 file 2 collection 4096 0:24:24");
-	take(test, dm, "upload # file 3 collection 0 0:48:24 file 4 collection 1 0:72:24");
+	dsm_mock_take(test, dm, "upload # file 1 collection 4097 0:0:24 file 2 collection 4096 0:24:24");
+	dsm_mock_take(test, dm, "upload # file 3 collection 0 0:48:24 file 4 collection 1 0:72:24");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 4 extents 7");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 8192 bottom 8192 0 0 - - 1 3 5 0\n"
@@ -273,10 +268,10 @@ static void what_lies_beyond_16_tib_is_left_out(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection 18446744073709551615 0:0:8 34359738344:8:32");
-	take(test, dm, "upload # extents 34359738352:100:8 18446744073709551608:200:8");
-	take(test, dm, "upload # file 2 collection 17592186040319 34359738336:400:8");
-	take(test, dm, "upload # file 3 collection 17592186036224 34359738336:500:16");
+	dsm_mock_take(test, dm, "upload # file 1 collection 18446744073709551615 0:0:8 34359738344:8:32");
+	dsm_mock_take(test, dm, "upload # extents 34359738352:100:8 18446744073709551608:200:8");
+	dsm_mock_take(test, dm, "upload # file 2 collection 17592186040319 34359738336:400:8");
+	dsm_mock_take(test, dm, "upload # file 3 collection 17592186036224 34359738336:500:16");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 3 extents 4");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 17592186036224 bottom 8192 0 0 - - 1 3 5 0\n"
@@ -293,7 +288,7 @@ static void a_range_is_right_off_the_pages(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection - 6:100:4 10:50:2 12:300:12");
+	dsm_mock_take(test, dm, "upload # file 1 collection - 6:100:4 10:50:2 12:300:12");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 5");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 308, 4), 0);	/* offset 20 to 23 */
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
@@ -341,10 +336,10 @@ static void an_update_adds_replaces_and_drops(struct kunit *test)
 
 	dsm_mock_upload(test, dm);
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 7 collection - 0:400:8 drop 2 drop 4");
-	take(test, dm, "upload # File 3 primary - 0:128:8");
-	take(test, dm, "upload # Extents 8:136:8 16:500:4");
-	take(test, dm, "upload # drop 1 drop 5");
+	dsm_mock_take(test, dm, "upload # file 7 collection - 0:400:8 drop 2 drop 4");
+	dsm_mock_take(test, dm, "upload # File 3 primary - 0:128:8");
+	dsm_mock_take(test, dm, "upload # Extents 8:136:8 16:500:4");
+	dsm_mock_take(test, dm, "upload # drop 1 drop 5");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 3 extents 5");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "3 primary - bottom 12288 0 0 - - primary 2 4 0\n"
@@ -359,7 +354,7 @@ static void a_file_that_stays_keeps_its_counters(struct kunit *test)
 	dsm_mock_upload(test, dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 24), 0);
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection 4096 0:1000:8 8:64:32");
+	dsm_mock_take(test, dm, "upload # file 1 collection 4096 0:1000:8 8:64:32");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 1 extents 2");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 4096 bottom 4096 0 0 - - 1 3 5 0\n"
@@ -367,7 +362,7 @@ static void a_file_that_stays_keeps_its_counters(struct kunit *test)
 
 	/* with another class it starts over */
 	dsm_mock_begin(test, dm, "begin update 65536 2");
-	take(test, dm, "upload # file 1 index 4096 0:1000:8 8:64:32");
+	dsm_mock_take(test, dm, "upload # file 1 index 4096 0:1000:8 8:64:32");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 3 files 1 extents 2");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 index 4096 bottom 4096 0 0 - - 1 6 5 0\n"
@@ -381,10 +376,10 @@ static void a_file_may_state_its_stamp(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection 4096 stamp 7 4 0:0:8 file 2 other - 0:8:8 "
-		       "file 3 other - 0:16:8");
-	take(test, dm, "upload # stamp 0 2");
-	take(test, dm, "upload # extents 8:24:8 file 4 journal - stamp 8 0 0:32:8");
+	dsm_mock_take(test, dm, "upload # file 1 collection 4096 stamp 7 4 0:0:8 file 2 other - 0:8:8 "
+				"file 3 other - 0:16:8");
+	dsm_mock_take(test, dm, "upload # stamp 0 2");
+	dsm_mock_take(test, dm, "upload # extents 8:24:8 file 4 journal - stamp 8 0 0:32:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 4 extents 5");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "1 collection 4096 bottom 4096 0 0 - - 1 7 4 0\n"
@@ -395,8 +390,8 @@ static void a_file_may_state_its_stamp(struct kunit *test)
 
 	/* it lasts through checkpoints, and ends with an upload that has none */
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 1 collection 4096 0:0:8 file 4 journal - stamp 6 0 0:32:8");
-	take(test, dm, "upload # drop 2");
+	dsm_mock_take(test, dm, "upload # file 1 collection 4096 0:0:8 file 4 journal - stamp 6 0 0:32:8");
+	dsm_mock_take(test, dm, "upload # drop 2");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 3 extents 4");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
 	dsm_mock_expect_reply(test, dm, "regions",
@@ -411,11 +406,11 @@ static void a_stated_stamp_changes_under_a_file_that_counts_on(struct kunit *tes
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 other - stamp 7 0 0:0:64");
+	dsm_mock_take(test, dm, "upload # file 1 other - stamp 7 0 0:0:64");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 24), 0);
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 1 other - stamp 5 0 0:0:64");
+	dsm_mock_take(test, dm, "upload # file 1 other - stamp 5 0 0:0:64");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 1 extents 1");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
 	dsm_mock_expect_reply(test, dm, "regions", "1 other - bottom 32768 0 0 - - - 5 0 4\n");
@@ -435,7 +430,7 @@ static void a_stated_stream_is_never_one_that_the_device_has_not(struct kunit *t
 	dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0 4 policy file streams 4",
 			 disk->bdev);
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 other - stamp 8 2 0:0:64");
+	dsm_mock_take(test, dm, "upload # file 1 other - stamp 8 2 0:0:64");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1");
 	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 8 2 0\n");
 
@@ -451,9 +446,9 @@ static void a_stated_stream_is_never_one_that_the_device_has_not(struct kunit *t
 	dsm_mock_set_streams(disk, 8);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
 	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 8 2 1\n");
-	take(test, dm, "set hints off");
+	dsm_mock_take(test, dm, "set hints off");
 	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 8 0 1\n");
-	take(test, dm, "set policy none");
+	dsm_mock_take(test, dm, "set policy none");
 	KUNIT_EXPECT_STREQ(test, stated_regions(dm), "1 other - bottom 32768 0 0 - - - 0 0 1\n");
 }
 
@@ -504,7 +499,7 @@ static void other_stamps_do_not_end_a_window(struct kunit *test)
 	dsm_mock_upload(test, dm);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 264, 8), 0);
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 4 journal - stamp 7 0 0:264:8 400:800:8");
+	dsm_mock_take(test, dm, "upload # file 4 journal - stamp 7 0 0:264:8 400:800:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 9");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 800, 8), 0);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
@@ -519,7 +514,7 @@ static void a_file_may_have_no_extents(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 18446744073709551615 collection 0");
+	dsm_mock_take(test, dm, "upload # file 18446744073709551615 collection 0");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 0");
 	dsm_mock_expect_reply(test, dm, "regions",
 			      "18446744073709551615 collection 0 bottom 0 0 0 - - 1 3 5 0\n"
@@ -532,20 +527,20 @@ static void an_upload_can_be_abandoned(struct kunit *test)
 
 	dsm_mock_upload(test, dm);
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 9 other - 0:0:8");
-	take(test, dm, "abort #");
+	dsm_mock_take(test, dm, "upload # file 9 other - 0:0:8");
+	dsm_mock_take(test, dm, "abort #");
 	dsm_mock_expect_refusal(test, dm, "commit #", -ESTALE, "Upload # was aborted");
 
 	/* by another begin as well */
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 9 other - 0:0:8");
+	dsm_mock_take(test, dm, "upload # file 9 other - 0:0:8");
 	dsm_mock_begin(test, dm, "begin update 65536 1");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 8");
 	dsm_mock_expect_reply(test, dm, "regions", all_regions);
 
 	/* and at the end of the target */
 	dsm_mock_begin(test, dm, "begin update 65536 2");
-	take(test, dm, "upload # file 9 other - 0:400:8");
+	dsm_mock_take(test, dm, "upload # file 9 other - 0:400:8");
 }
 
 /* Whose number is not that of the upload in progress has no part in it. */
@@ -556,10 +551,10 @@ static void an_upload_has_one_owner(struct kunit *test)
 
 	dsm_mock_upload(test, dm);
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection -");
+	dsm_mock_take(test, dm, "upload # file 1 collection -");
 	theirs = dm->upload;
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 2 journal -");
+	dsm_mock_take(test, dm, "upload # file 2 journal -");
 	ours = dm->upload;
 
 	dm->upload = theirs;
@@ -570,7 +565,7 @@ static void an_upload_has_one_owner(struct kunit *test)
 	dsm_mock_expect_refusal(test, dm, "abort #", -ESTALE,
 				"Upload # was replaced by a later one");
 	dm->upload = ours;
-	take(test, dm, "upload # extents 0:400:8");
+	dsm_mock_take(test, dm, "upload # extents 0:400:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 6 extents 7");
 	dsm_mock_expect_reply(test, dm, "regions 1 1", "2 journal - bottom 4096 0 0 - - - 2 2 0\n");
 
@@ -602,7 +597,7 @@ static void an_upload_shows_in_the_status(struct kunit *test)
 	int numbers;
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 other - 0:0:8 8:8:8 file 2 other - 0:16:8");
+	dsm_mock_take(test, dm, "upload # file 1 other - 0:0:8 8:8:8 file 2 other - 0:16:8");
 	upload = strstr(dsm_mock_status(dm), " upload ");
 	KUNIT_ASSERT_NOT_NULL(test, upload);
 	numbers = sscanf(upload,
@@ -631,28 +626,28 @@ static void a_table_has_its_limits(struct kunit *test)
 	dsm_limits.extents = 4;
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 other - file 2 other -");
+	dsm_mock_take(test, dm, "upload # file 1 other - file 2 other -");
 	dsm_mock_expect_refusal(test, dm, "upload # file 3 other - file 4 other -", -EINVAL,
 				"file 4: Too many files in upload (at most 3)");
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 other - 0:0:8 8:8:8 16:16:8 24:24:8");
+	dsm_mock_take(test, dm, "upload # file 1 other - 0:0:8 8:8:8 16:16:8 24:24:8");
 	dsm_mock_expect_refusal(test, dm, "upload # extents 32:32:8", -EINVAL,
 				"file 1: Too many extents in upload (at most 4)");
 
 	/* the table as well, whatever each upload has */
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 other - file 2 other - 0:0:8 8:8:8 16:16:8");
+	dsm_mock_take(test, dm, "upload # file 1 other - file 2 other - 0:0:8 8:8:8 16:16:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 2 extents 3");
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 3 other - file 4 other -");
+	dsm_mock_take(test, dm, "upload # file 3 other - file 4 other -");
 	dsm_mock_expect_refusal(test, dm, "commit #", -EINVAL,
 				"Table too large (at most 3 files and 4 extents)");
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 3 other - 0:100:8 8:200:8");
+	dsm_mock_take(test, dm, "upload # file 3 other - 0:100:8 8:200:8");
 	dsm_mock_expect_refusal(test, dm, "commit #", -EINVAL,
 				"Table too large (at most 3 files and 4 extents)");
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 3 other - 0:100:8");
+	dsm_mock_take(test, dm, "upload # file 3 other - 0:100:8");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 2 files 3 extents 4");
 }
 
@@ -684,10 +679,10 @@ static void a_file_of_a_thousand_extents(struct kunit *test)
 	char message[64];
 
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection 2048000");
+	dsm_mock_take(test, dm, "upload # file 1 collection 2048000");
 	for (int i = 999; i >= 0; i--) {
 		snprintf(message, sizeof(message), "upload # extents %d:%d:8", 8 * i, 16 * i);
-		take(test, dm, message);
+		dsm_mock_take(test, dm, message);
 	}
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1000");
 	dsm_mock_expect_reply(test, dm, "regions",
@@ -703,7 +698,7 @@ static void a_reply_that_does_not_fit_is_cut_and_not_more(struct kunit *test)
 	dsm_mock_begin(test, dm, "begin full 65536");
 	for (int i = 0; i < 500; i++) {
 		snprintf(message, sizeof(message), "upload # file %d collection 0", 1000 + i);
-		take(test, dm, message);
+		dsm_mock_take(test, dm, message);
 	}
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 500 extents 0");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "regions 0 500"), 0);
@@ -758,7 +753,7 @@ static void a_checkpoint_moves_regions_to_the_stream_of_their_group(struct kunit
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_upload(test, dm);
-	take(test, dm, "set prediction off");
+	dsm_mock_take(test, dm, "set prediction off");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
 	for (int i = 0; i < 16; i++)
 		KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 8), 0);
@@ -793,7 +788,7 @@ static void a_hotness_has_three_decimals_and_a_sign(struct kunit *test)
 
 	/* two far pages in a window of milliseconds at least: lg(2 / 512 / s) */
 	dsm_mock_begin(test, dm, "begin full 65536");
-	take(test, dm, "upload # file 1 collection - 0:0:4096");
+	dsm_mock_take(test, dm, "upload # file 1 collection - 0:0:4096");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 4088, 8), 0);
@@ -827,7 +822,7 @@ static void set_shows_in_the_table_line(struct kunit *test)
 
 	for (int i = 0; i < ARRAY_SIZE(features); i++) {
 		snprintf(line, sizeof(line), "set %s", features[i]);
-		take(test, dm, line);
+		dsm_mock_take(test, dm, line);
 		snprintf(line, sizeof(line), " %s", features[i]);
 		KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dsm_mock_table(dm), line), "%s", line);
 	}
@@ -838,31 +833,31 @@ static void another_layout_gives_initial_streams(struct kunit *test)
 	struct dsm_mock_dm *dm = new_target(test);
 
 	dsm_mock_upload(test, dm);
-	take(test, dm, "set prediction off");
+	dsm_mock_take(test, dm, "set prediction off");
 	for (int i = 0; i < 16; i++)
 		KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 8), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
 	KUNIT_EXPECT_TRUE(test, checkpointed(dm, 1, 2, 3));
 
 	/* what does not touch the layout leaves the groups alone */
-	take(test, dm, "set alpha 6");
-	take(test, dm, "set foreign override");
+	dsm_mock_take(test, dm, "set alpha 6");
+	dsm_mock_take(test, dm, "set foreign override");
 	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "5");
-	take(test, dm, "set groups 2");
+	dsm_mock_take(test, dm, "set groups 2");
 	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "4");
 	expect_word(test, dm, "1 collection 32768 top", WORD_GROUP, "-");
 	expect_word(test, dm, "1 collection 32768 top", WORD_PAGES, "16");
-	take(test, dm, "set policy file");
+	dsm_mock_take(test, dm, "set policy file");
 	expect_word(test, dm, "1 collection 32768 bottom", WORD_STREAM, "3");
 	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "3");
 	expect_word(test, dm, "1 collection 32768 top", WORD_HINT, "3");
 	expect_word(test, dm, "3 primary - bottom", WORD_STREAM, "4");
-	take(test, dm, "set policy none");
+	dsm_mock_take(test, dm, "set policy none");
 	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "0");
 	expect_word(test, dm, "1 collection 32768 top", WORD_HINT, "0");
-	take(test, dm, "set policy dsm");
-	take(test, dm, "set streams 2");
-	take(test, dm, "set stream_base 7");
+	dsm_mock_take(test, dm, "set policy dsm");
+	dsm_mock_take(test, dm, "set streams 2");
+	dsm_mock_take(test, dm, "set stream_base 7");
 	expect_word(test, dm, "1 collection 32768 top", WORD_STREAM, "8");
 	expect_word(test, dm, "6 other - bottom", WORD_STREAM, "7");
 }
@@ -880,7 +875,7 @@ static void reset_takes_every_counter(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 5000, 32), 0);
 	KUNIT_ASSERT_EQ(test, 0, dsm_mock_submit(dm->bdev, REQ_OP_WRITE, 0, 8, 8, 2));
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), counted));
-	take(test, dm, "reset");
+	dsm_mock_take(test, dm, "reset");
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm), none));
 	KUNIT_EXPECT_NULL(test, strstr(dm->reply, " stream 1 "));
 	KUNIT_EXPECT_NULL(test, strstr(dm->reply, " stream 8 "));
@@ -916,7 +911,7 @@ static void reset_takes_the_counters_and_not_the_window(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(dm),
 					   "unmapped_writes 1 unmapped_sectors 8 split 0 foreign 0"
 					   " stream 1 1 8 stream 3 1 8"));
-	take(test, dm, "reset");
+	dsm_mock_take(test, dm, "reset");
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
 			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue"
 			   " streams 8 files 6 regions 8 extents 8 generation 1 windows 0"
@@ -934,7 +929,7 @@ static void error_is_empty_until_a_refusal(struct kunit *test)
 
 	dsm_mock_expect_reply(test, dm, "error", "");
 	dsm_mock_expect_refusal(test, dm, "bogus", -EINVAL, "Unknown message 'bogus'");
-	take(test, dm, "reset");
+	dsm_mock_take(test, dm, "reset");
 	dsm_mock_expect_reply(test, dm, "error", "Unknown message 'bogus'");
 }
 
@@ -952,7 +947,7 @@ static void what_there_is_no_memory_for_is_refused(struct kunit *test)
 				"Cannot allocate 1 extents");
 	dsm_mock_limit_memory(test, U64_MAX);
 	dsm_mock_begin(test, dm, "begin update 65536 1");
-	take(test, dm, "upload # file 7 other - 0:288:8");
+	dsm_mock_take(test, dm, "upload # file 7 other - 0:288:8");
 	dsm_mock_limit_memory(test, 64);
 	dsm_mock_expect_refusal(test, dm, "commit #", -ENOMEM,
 				"Cannot allocate table of 1 extents");

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <linux/bio.h>
 #include <linux/blk-crypto.h>
+#include <linux/delay.h>
 #include <linux/dm-ioctl.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/jiffies.h>
 #include <linux/kdev_t.h>
+#include <linux/kstrtox.h>
 #include <linux/mman.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/unaligned.h>
 
@@ -232,6 +236,23 @@ void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr)
 	}
 }
 
+static void dsm_mock_keep_no_discards(void *disk)
+{
+	dsm_mock_let_discards_go(disk);
+}
+
+void dsm_mock_let_discards_go(struct dsm_mock_disk *disk)
+{
+	disk->keeps_discards = false;
+	dsm_mock_complete(disk, UINT_MAX);
+}
+
+void dsm_mock_end_discards(struct kunit *test, struct dsm_mock_disk *disk)
+{
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, dsm_mock_keep_no_discards, disk));
+}
+
 static struct bio *dsm_mock_next(struct dsm_mock_disk *disk)
 {
 	struct bio *bio = NULL;
@@ -444,6 +465,22 @@ void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams)
 
 	limits.max_write_streams = streams;
 	queue_limits_commit_update_frozen(queue, &limits);
+}
+
+void dsm_mock_expect_discards(struct kunit *test, struct dsm_mock_disk *disk,
+			      sector_t start, const char *expected)
+{
+	char *seen = kunit_kzalloc(test, 1024, GFP_KERNEL);
+	size_t at = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, seen);
+	KUNIT_ASSERT_LE(test, disk->nr, ARRAY_SIZE(disk->bio));
+	for (unsigned int i = 0; i < disk->nr; i++)
+		if (disk->bio[i].op == REQ_OP_DISCARD)
+			at += scnprintf(seen + at, 1024 - at, "%s%llu:%u", at ? " " : "",
+					(u64)disk->bio[i].sector - start,
+					disk->bio[i].sectors);
+	KUNIT_EXPECT_STREQ(test, seen, expected);
 }
 
 void dsm_mock_forget(struct dsm_mock_disk *disk)
@@ -922,6 +959,67 @@ void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm)
 	dsm_mock_expect_reply(test, dm, "upload # file 4 journal - 0:264:8 file 5 oplog - 0:272:8 file 6 other - 0:280:8",
 			      "");
 	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 6 extents 8");
+}
+
+void dsm_mock_map(struct kunit *test, struct dsm_mock_dm *dm, const char *records)
+{
+	char message[160];
+
+	snprintf(message, sizeof(message), "begin full %llu", (u64)dm->sectors);
+	dsm_mock_begin(test, dm, message);
+	snprintf(message, sizeof(message), "upload # %s", records);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, message), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "commit #"), 0);
+}
+
+struct dsm_mock_stack dsm_mock_stack(struct kunit *test, const char *args)
+{
+	struct dsm_mock_stack s;
+
+	s.disk = dsm_mock_disk(test, 8);
+	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, args, s.disk->bdev);
+	dsm_mock_upload(test, s.dm);
+	dsm_mock_forget(s.disk);
+	return s;
+}
+
+void dsm_mock_expect_status(struct kunit *test, struct dsm_mock_dm *dm, const char *part)
+{
+	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dsm_mock_status(dm), part),
+				  "'%s' is not in '%s'", part, dm->reply);
+}
+
+u64 dsm_mock_field(struct kunit *test, struct dsm_mock_dm *dm, const char *name)
+{
+	char key[40], *at;
+	u64 value = 0;
+
+	snprintf(key, sizeof(key), " %s ", name);
+	at = strstr(dsm_mock_status(dm), key);
+	KUNIT_ASSERT_NOT_NULL_MSG(test, at, "%s is not in '%s'", name, dm->reply);
+	at += strlen(key);
+	*strchrnul(at, ' ') = '\0';
+	KUNIT_ASSERT_EQ(test, kstrtou64(at, 10, &value), 0);
+	return value;
+}
+
+u64 dsm_mock_window(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	u64 number = 0;
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "window"), 0);
+	KUNIT_ASSERT_TRUE(test, strstarts(dm->reply, "window "));
+	KUNIT_ASSERT_EQ(test, kstrtou64(dm->reply + strlen("window "), 10, &number), 0);
+	return number;
+}
+
+void dsm_mock_drain(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (dsm_mock_field(test, dm, "discard_queued") && time_before(jiffies, end))
+		usleep_range(200, 400);
+	KUNIT_ASSERT_EQ(test, dsm_mock_field(test, dm, "discard_queued"), 0);
 }
 
 /* Bios */

@@ -100,6 +100,12 @@ struct dsm_mock_dm {
 	u64 upload;			/* what dsm_mock_begin() was given */
 };
 
+/* A disk, and a target on it. */
+struct dsm_mock_stack {
+	struct dsm_mock_disk *disk;
+	struct dsm_mock_dm *dm;
+};
+
 /*
  * A disk that takes @streams write streams, and as NVMe does fails a write with a
  * greater one, if it has any; gone when the test ends.
@@ -123,6 +129,20 @@ void dsm_mock_set_streams(struct dsm_mock_disk *disk, unsigned int streams);
 /* Waits until @nr discards are kept; then they are done, the oldest first. */
 void dsm_mock_wait_kept(struct kunit *test, struct dsm_mock_disk *disk, unsigned int nr);
 void dsm_mock_complete(struct dsm_mock_disk *disk, unsigned int nr);
+
+/*
+ * From now on, and at the end of a test with which this was agreed while its devices were
+ * made, no discard is kept that the target would wait for.
+ */
+void dsm_mock_let_discards_go(struct dsm_mock_disk *disk);
+void dsm_mock_end_discards(struct kunit *test, struct dsm_mock_disk *disk);
+
+/*
+ * The discards that the disk got are @expected, "<start>:<length>...", in sectors from @start
+ * on.
+ */
+void dsm_mock_expect_discards(struct kunit *test, struct dsm_mock_disk *disk,
+			      sector_t start, const char *expected);
 
 /* Takes the disk out before the test ends. */
 void dsm_mock_remove(struct kunit *test, struct dsm_mock_disk *disk);
@@ -208,12 +228,31 @@ int dsm_mock_sent(struct kunit *test, struct dsm_mock_sender *sender);
 const char *dsm_mock_status(struct dsm_mock_dm *dm);
 const char *dsm_mock_table(struct dsm_mock_dm *dm);
 
+/* The status has @part in it. */
+void dsm_mock_expect_status(struct kunit *test, struct dsm_mock_dm *dm, const char *part);
+
+/* The number behind @name in the status */
+u64 dsm_mock_field(struct kunit *test, struct dsm_mock_dm *dm, const char *name);
+
+/* Sends "window", and returns its number. */
+u64 dsm_mock_window(struct kunit *test, struct dsm_mock_dm *dm);
+
+/* Waits until no discard is queued. */
+void dsm_mock_drain(struct kunit *test, struct dsm_mock_dm *dm);
+
 /* Sends a "begin ..." that must be taken; its number is @dm->upload from now on. */
 void dsm_mock_begin(struct kunit *test, struct dsm_mock_dm *dm, const char *message);
 
 /* Sends a message that must be taken, and compares its reply. */
 void dsm_mock_expect_reply(struct kunit *test, struct dsm_mock_dm *dm,
 			   const char *message, const char *reply);
+
+/* The same of a message without a reply. */
+static inline void dsm_mock_take(struct kunit *test, struct dsm_mock_dm *dm,
+				 const char *message)
+{
+	dsm_mock_expect_reply(test, dm, message, "");
+}
 
 /* Sends a message that must be refused, and compares the reason, also with a "#". */
 void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
@@ -230,6 +269,12 @@ void dsm_mock_expect_refusal(struct kunit *test, struct dsm_mock_dm *dm,
  *	6 other		280 to 287
  */
 void dsm_mock_upload(struct kunit *test, struct dsm_mock_dm *dm);
+
+/* A table of these @records. */
+void dsm_mock_map(struct kunit *test, struct dsm_mock_dm *dm, const char *records);
+
+/* A disk of 8 streams, and on it a target of @args with the table of dsm_mock_upload(). */
+struct dsm_mock_stack dsm_mock_stack(struct kunit *test, const char *args);
 
 /* Sends a bio; @sectors of data if it is a write. */
 struct dsm_mock_write *dsm_mock_start(struct kunit *test, struct block_device *bdev,

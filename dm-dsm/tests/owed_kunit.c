@@ -6,7 +6,6 @@
 #include <linux/bitmap.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
-#include <linux/kstrtox.h>
 #include <linux/prandom.h>
 #include <linux/rcupdate.h>
 #include <linux/sizes.h>
@@ -27,31 +26,24 @@ struct rig {
 	u64 window;
 };
 
-static void let_all_go(void *data)
-{
-	struct dsm_mock_disk *disk = data;
-
-	disk->keeps_discards = false;
-	dsm_mock_complete(disk, UINT_MAX);
-}
-
 static void map_files(struct rig *r, const char *records)
 {
-	char message[160];
-
-	snprintf(message, sizeof(message), "begin full %llu", (u64)r->dm->sectors);
-	dsm_mock_begin(r->test, r->dm, message);
-	snprintf(message, sizeof(message), "upload # %s", records);
-	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, message), 0);
-	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, "commit #"), 0);
+	dsm_mock_map(r->test, r->dm, records);
 }
 
 static void begin_window(struct rig *r)
 {
-	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, "window"), 0);
-	KUNIT_ASSERT_TRUE(r->test, strstarts(r->dm->reply, "window "));
-	KUNIT_ASSERT_EQ(r->test, 0,
-			kstrtou64(r->dm->reply + strlen("window "), 10, &r->window));
+	r->window = dsm_mock_window(r->test, r->dm);
+}
+
+static u64 field(struct rig *r, const char *name)
+{
+	return dsm_mock_field(r->test, r->dm, name);
+}
+
+static void drain(struct rig *r)
+{
+	dsm_mock_drain(r->test, r->dm);
 }
 
 static struct dsm_mock_disk *disk_of(struct kunit *test, unsigned int granularity)
@@ -74,7 +66,7 @@ static struct rig rig_on(struct kunit *test, struct dsm_mock_disk *disk, sector_
 	};
 
 	/* A test that ends early leaves nothing behind that its target waits for. */
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, let_all_go, disk), 0);
+	dsm_mock_end_discards(test, disk);
 	map_files(&r, "file 1 collection - 0:0:4096");
 	begin_window(&r);
 	dsm_mock_forget(disk);
@@ -84,29 +76,6 @@ static struct rig rig_on(struct kunit *test, struct dsm_mock_disk *disk, sector_
 static struct rig new_rig(struct kunit *test)
 {
 	return rig_on(test, disk_of(test, SZ_128K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
-}
-
-static u64 field(struct rig *r, const char *name)
-{
-	char key[40], *at;
-	u64 value = 0;
-
-	snprintf(key, sizeof(key), " %s ", name);
-	at = strstr(dsm_mock_status(r->dm), key);
-	KUNIT_ASSERT_NOT_NULL_MSG(r->test, at, "%s is not in '%s'", name, r->dm->reply);
-	at += strlen(key);
-	*strchrnul(at, ' ') = '\0';
-	KUNIT_ASSERT_EQ(r->test, kstrtou64(at, 10, &value), 0);
-	return value;
-}
-
-static void drain(struct rig *r)
-{
-	unsigned long end = jiffies + 60 * HZ;
-
-	while (field(r, "discard_queued") && time_before(jiffies, end))
-		usleep_range(200, 400);
-	KUNIT_ASSERT_EQ(r->test, field(r, "discard_queued"), 0);
 }
 
 static void queue_since(struct rig *r, u64 since, const char *ranges)
@@ -120,16 +89,7 @@ static void queue_since(struct rig *r, u64 since, const char *ranges)
 /* What reached the disk since this was asked last, in the target's sectors. */
 static void expect_discards(struct rig *r, const char *expected)
 {
-	char seen[256] = "";
-	size_t at = 0;
-
-	KUNIT_ASSERT_LE(r->test, r->disk->nr, ARRAY_SIZE(r->disk->bio));
-	for (unsigned int i = 0; i < r->disk->nr; i++)
-		if (r->disk->bio[i].op == REQ_OP_DISCARD)
-			at += scnprintf(seen + at, sizeof(seen) - at, "%s%llu:%u",
-					at ? " " : "", (u64)r->disk->bio[i].sector - START,
-					r->disk->bio[i].sectors);
-	KUNIT_EXPECT_STREQ(r->test, seen, expected);
+	dsm_mock_expect_discards(r->test, r->disk, START, expected);
 	dsm_mock_forget(r->disk);
 }
 
@@ -341,7 +301,7 @@ static void what_was_queued_before_is_forgotten(struct kunit *test)
 	forget = dsm_mock_send(test, r.dm, "forget");
 	wait_for_forgets(test, d, 1);
 	KUNIT_EXPECT_FALSE(test, completion_done(&forget->done));
-	let_all_go(r.disk);
+	dsm_mock_let_discards_go(r.disk);
 	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, forget), 0);
 	drain(&r);
 	expect_discards(&r, "0:256");
@@ -465,7 +425,7 @@ static void a_write_waits_for_a_discard_of_what_is_owed(struct kunit *test)
 	write = dsm_mock_start(test, r.dm->bdev, REQ_OP_WRITE, 0, 8, 0, 0);
 	msleep(20);
 	KUNIT_EXPECT_FALSE(test, dsm_mock_is_done(write));
-	let_all_go(r.disk);
+	dsm_mock_let_discards_go(r.disk);
 	KUNIT_EXPECT_EQ(test, dsm_mock_finish(write), 0);
 	drain(&r);
 	expect_discards(&r, "0:256");
@@ -485,7 +445,7 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	dsm_mock_wait_kept(test, r.disk, 1);
 	queue_since(&r, r.window, "128:128");
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(r.dm, 8, 8), 0);
-	let_all_go(r.disk);
+	dsm_mock_let_discards_go(r.disk);
 	drain(&r);
 	expect_discards(&r, "512:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 0);

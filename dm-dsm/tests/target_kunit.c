@@ -13,34 +13,6 @@
 
 #define START	4096	/* of the target on the disk */
 
-struct stack {
-	struct dsm_mock_disk *disk;
-	struct dsm_mock_dm *dm;
-};
-
-/* A disk of 8 streams and a target with the table of dsm_mock_upload(). */
-static struct stack new_stack(struct kunit *test)
-{
-	struct stack s;
-
-	s.disk = dsm_mock_disk(test, 8);
-	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", s.disk->bdev);
-	dsm_mock_upload(test, s.dm);
-	dsm_mock_forget(s.disk);
-	return s;
-}
-
-static void take(struct kunit *test, struct dsm_mock_dm *dm, const char *message)
-{
-	dsm_mock_expect_reply(test, dm, message, "");
-}
-
-static void expect_status(struct kunit *test, struct dsm_mock_dm *dm, const char *part)
-{
-	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dsm_mock_status(dm), part),
-				  "'%s' is not in '%s'", part, dm->reply);
-}
-
 /* The next bio that the disk got; the target's sector. */
 static void expect_bio(struct kunit *test, struct dsm_mock_disk *disk, int nr,
 		       enum req_op op, sector_t sector, unsigned int sectors,
@@ -58,7 +30,7 @@ static void expect_bio(struct kunit *test, struct dsm_mock_disk *disk, int nr,
 		KUNIT_EXPECT_EQ(test, bio->data, sector);
 }
 
-static void expect_write(struct kunit *test, struct stack *s, sector_t sector,
+static void expect_write(struct kunit *test, struct dsm_mock_stack *s, sector_t sector,
 			 unsigned int sectors, u8 stream, u8 hint)
 {
 	dsm_mock_forget(s->disk);
@@ -132,19 +104,19 @@ static void the_table_line_makes_the_same_target_again(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), line);
 	/* 16 streams of which 9 to 16 are for us */
-	expect_status(test, dm, "policy boundary layout boundary groups 2 device_streams 16 source queue streams 7 ");
+	dsm_mock_expect_status(test, dm, "policy boundary layout boundary groups 2 device_streams 16 source queue streams 7 ");
 }
 
 static void a_device_has_no_streams(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 0);
-	struct stack s = {
+	struct dsm_mock_stack s = {
 		.disk = disk,
 		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096 2 streams 8", disk->bdev),
 	};
 
 	dsm_mock_upload(test, s.dm);
-	expect_status(test, s.dm, "policy dsm layout none groups 3 device_streams 0 source none streams 0 ");
+	dsm_mock_expect_status(test, s.dm, "policy dsm layout none groups 3 device_streams 0 source none streams 0 ");
 	expect_write(test, &s, 0, 8, 0, WRITE_LIFE_EXTREME);
 	expect_write(test, &s, 64, 8, 0, WRITE_LIFE_MEDIUM);
 	expect_write(test, &s, 264, 8, 0, WRITE_LIFE_SHORT);
@@ -155,10 +127,10 @@ static void a_partition_has_the_streams_of_its_disk(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct block_device *partition = dsm_mock_partition(test, disk);
 	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 2048", partition);
-	struct stack s = { .disk = disk, .dm = dm };
+	struct dsm_mock_stack s = { .disk = disk, .dm = dm };
 
 	dsm_mock_upload(test, dm);
-	expect_status(test, dm, "device_streams 8 source queue ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source queue ");
 	expect_write(test, &s, 64, 8, 4, WRITE_LIFE_MEDIUM);	/* 2048 + 2048 */
 }
 
@@ -170,7 +142,7 @@ static void stated_streams_are_the_most_that_are_used(struct kunit *test)
 
 	dsm_mock_upload(test, dm);
 	dsm_mock_forget(disk);
-	expect_status(test, dm, "layout file groups 1 device_streams 8 source queue streams 4 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 8 source queue streams 4 ");
 	for (sector_t sector = 0; sector < 288; sector += 8) {
 		KUNIT_EXPECT_EQ(test, dsm_mock_write(dm, sector, 8), 0);
 		KUNIT_EXPECT_GE(test, disk->bio[sector / 8].stream, 3);
@@ -180,17 +152,17 @@ static void stated_streams_are_the_most_that_are_used(struct kunit *test)
 
 static void a_device_that_loses_streams_gets_none_it_does_not_have(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	dsm_mock_set_streams(s.disk, 3);
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
-	expect_status(test, s.dm, "policy dsm layout file groups 1 device_streams 3 source queue streams 3 ");
+	dsm_mock_expect_status(test, s.dm, "policy dsm layout file groups 1 device_streams 3 source queue streams 3 ");
 	expect_write(test, &s, 128, 8, 3, WRITE_LIFE_MEDIUM);
 
 	dsm_mock_set_streams(s.disk, 10);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(s.dm, "checkpoint"), 0);
-	expect_status(test, s.dm, "layout dsm groups 3 device_streams 10 source queue streams 10 ");
+	dsm_mock_expect_status(test, s.dm, "layout dsm groups 3 device_streams 10 source queue streams 10 ");
 	expect_write(test, &s, 256, 8, 9, WRITE_LIFE_LONG);
 }
 
@@ -219,19 +191,19 @@ KUNIT_ARRAY_PARAM_DESC(place, places, what);
 static void a_write_gets_the_stream_of_its_region(struct kunit *test)
 {
 	const struct place *p = test->param_value;
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	expect_write(test, &s, p->sector, 1, p->stream, p->hint);
 }
 
 static void without_a_table_nothing_is_stamped(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	dsm_mock_begin(test, s.dm, "begin full 65536");
 	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 0 extents 0");
 	expect_write(test, &s, 0, 256, 0, 0);
-	expect_status(test, s.dm, "unmapped_writes 1 unmapped_sectors 256 split 0 foreign 0 stream 0 1 256");
+	dsm_mock_expect_status(test, s.dm, "unmapped_writes 1 unmapped_sectors 256 split 0 foreign 0 stream 0 1 256");
 }
 
 /* What is written, and the parts that arrive. */
@@ -266,7 +238,7 @@ KUNIT_ARRAY_PARAM_DESC(straddle, straddles, what);
 static void a_write_that_straddles_streams_is_divided(struct kunit *test)
 {
 	const struct straddle *c = test->param_value;
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 	sector_t sector = c->sector;
 	unsigned int i;
 
@@ -283,34 +255,34 @@ static void a_write_that_straddles_streams_is_divided(struct kunit *test)
 		sector += c->part[i].sectors;
 	}
 	KUNIT_EXPECT_EQ(test, s.disk->nr, i);
-	expect_status(test, s.dm, c->status);
+	dsm_mock_expect_status(test, s.dm, c->status);
 }
 
 /* Preemption is off while they are looked up. */
 static void a_write_over_many_extents_is_divided(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 	char line[64];
 
 	dsm_mock_begin(test, s.dm, "begin full 65536");
-	take(test, s.dm, "upload # file 1 collection -");
+	dsm_mock_take(test, s.dm, "upload # file 1 collection -");
 	for (int i = 0; i < 200; i++) {
 		snprintf(line, sizeof(line), "upload # extents %d:%d:8", 8 * (199 - i), 8 * i);
-		take(test, s.dm, line);
+		dsm_mock_take(test, s.dm, line);
 	}
 	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 1 extents 200");
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 0, 1600, 0, 0));
 	KUNIT_ASSERT_EQ(test, s.disk->nr, 4);
 	for (int i = 0; i < 4; i++)
 		expect_bio(test, s.disk, i, REQ_OP_WRITE, 512 * i, i < 3 ? 512 : 64, 3, 5);
-	expect_status(test, s.dm, " split 3 foreign 0 stream 3 4 1600");
+	dsm_mock_expect_status(test, s.dm, " split 3 foreign 0 stream 3 4 1600");
 	dsm_mock_expect_reply(test, s.dm, "regions",
 			      "1 collection - bottom 819200 0 0 - - 1 3 5 200\n");
 }
 
 static void a_divided_write_counts_in_each_region(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 48, 96), 0);
 	dsm_mock_expect_reply(test, s.dm, "regions 0 2",
@@ -322,7 +294,7 @@ static void a_divided_write_counts_in_each_region(struct kunit *test)
 
 static void fua_stays_with_the_data(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_FUA | REQ_SYNC,
 						 56, 16, 0, 0));
@@ -336,7 +308,7 @@ static void fua_stays_with_the_data(struct kunit *test)
 
 static void a_flush_with_data_stays_with_every_part(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_PREFLUSH,
 						 56, 16, 0, 0));
@@ -345,12 +317,12 @@ static void a_flush_with_data_stays_with_every_part(struct kunit *test)
 		expect_bio(test, s.disk, i, REQ_OP_WRITE, 56 + 8 * i, 8, 3 + i, i ? 3 : 5);
 		KUNIT_EXPECT_TRUE(test, s.disk->bio[i].flags & REQ_PREFLUSH);
 	}
-	expect_status(test, s.dm, "split 1 foreign 0 stream 3 1 8 stream 4 1 8");
+	dsm_mock_expect_status(test, s.dm, "split 1 foreign 0 stream 3 1 8 stream 4 1 8");
 }
 
 static void a_flush_alone_is_not_counted(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE | REQ_PREFLUSH,
 						 0, 0, 0, 0));
@@ -358,7 +330,7 @@ static void a_flush_alone_is_not_counted(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.disk->bio[0].sectors, 0);
 	KUNIT_EXPECT_TRUE(test, s.disk->bio[0].flags & REQ_PREFLUSH);
 	KUNIT_EXPECT_EQ(test, s.disk->bio[0].stream, 0);
-	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
+	dsm_mock_expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 	KUNIT_EXPECT_NULL(test, strstr(s.dm->reply, "stream 0"));
 }
 
@@ -376,23 +348,23 @@ KUNIT_ARRAY_PARAM_DESC(dataless, dataless, what);
 static void what_carries_no_data_passes_unstamped_and_whole(struct kunit *test)
 {
 	const struct dataless *c = test->param_value;
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, c->op, 0, 288, 0, 0));
 	KUNIT_EXPECT_EQ(test, s.disk->nr, 1);
 	expect_bio(test, s.disk, 0, c->op, 0, 288, 0, 0);
-	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
+	dsm_mock_expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 	KUNIT_EXPECT_NULL(test, strstr(s.dm->reply, "stream 0"));
 }
 
 static void a_read_passes(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, 56, 16), 0);
-	take(test, s.dm, "reset");
+	dsm_mock_take(test, s.dm, "reset");
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_READ, 48, 32, 0, 0));
-	expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
+	dsm_mock_expect_status(test, s.dm, "unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0");
 }
 
 /* io_uring's IOPOLL; the mock disk says that it polls. */
@@ -400,7 +372,7 @@ static void a_polled_bio_is_divided_above_device_mapper(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *linear = dsm_mock_dm(test, "linear", 100000, "%s 4096", disk->bdev);
-	struct stack s = {
+	struct dsm_mock_stack s = {
 		.disk = disk,
 		.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", linear->bdev),
 	};
@@ -417,12 +389,12 @@ static void a_polled_bio_is_divided_above_device_mapper(struct kunit *test)
 	expect_bio(test, disk, 0, REQ_OP_WRITE, 56, 8, 0, WRITE_LIFE_EXTREME);
 	expect_bio(test, disk, 1, REQ_OP_WRITE, 64, 64, 0, WRITE_LIFE_MEDIUM);
 	expect_bio(test, disk, 4, REQ_OP_WRITE, 144, 8, 0, WRITE_LIFE_NOT_SET);
-	expect_status(test, s.dm, " split 4 ");
+	dsm_mock_expect_status(test, s.dm, " split 4 ");
 }
 
 static void a_zone_append_is_refused_above_us(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_NE(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_ZONE_APPEND, 0, 8, 0, 0));
 	KUNIT_EXPECT_EQ(test, s.disk->nr, 0);
@@ -430,7 +402,7 @@ static void a_zone_append_is_refused_above_us(struct kunit *test)
 
 static void a_write_beyond_the_end_is_refused_above_us(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_EXPECT_EQ(test, -EIO, dsm_mock_write(s.dm, DSM_MOCK_TARGET - 1, 2));
 	KUNIT_EXPECT_EQ(test, s.disk->nr, 0);
@@ -445,7 +417,7 @@ static void an_atomic_write_is_never_divided(struct kunit *test)
 		.atomic_write_hw_unit_max = 65536,
 		.max_write_streams = 8,
 	};
-	struct stack s;
+	struct dsm_mock_stack s;
 
 	s.disk = dsm_mock_disk_limits(test, &limits);
 	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", s.disk->bdev);
@@ -462,7 +434,7 @@ static void an_atomic_write_is_never_divided(struct kunit *test)
 	dsm_mock_expect_reply(test, s.dm, "regions 0 1",
 			      "1 collection 32768 bottom 32768 0 0 - - 1 3 5 2\n"
 			      "1 collection 32768 top 32768 0 0 - - 2 4 3 2\n");
-	expect_status(test, s.dm, "split 0 foreign 0 stream 3 1 32");
+	dsm_mock_expect_status(test, s.dm, "split 0 foreign 0 stream 3 1 32");
 }
 
 /* Made by hand: blk_crypto_init_key() differs from kernel to kernel. */
@@ -479,7 +451,7 @@ static const struct blk_crypto_key key = {
 
 static void inline_encryption_goes_on_in_the_next_part(struct kunit *test)
 {
-	struct stack s;
+	struct dsm_mock_stack s;
 
 	s.disk = dsm_mock_disk(test, 8);
 	dsm_mock_encrypts(test, s.disk);
@@ -505,13 +477,13 @@ static void inline_encryption_goes_on_in_the_next_part(struct kunit *test)
  */
 static void an_encrypted_write_is_not_divided_inside_a_data_unit(struct kunit *test)
 {
-	struct stack s;
+	struct dsm_mock_stack s;
 
 	s.disk = dsm_mock_disk(test, 8);
 	dsm_mock_encrypts(test, s.disk);
 	s.dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 4096", s.disk->bdev);
 	dsm_mock_begin(test, s.dm, "begin full 65536");
-	take(test, s.dm, "upload # file 1 collection - 0:0:4 file 2 journal - 0:4:12 file 3 index - 0:16:8");
+	dsm_mock_take(test, s.dm, "upload # file 1 collection - 0:0:4 file 2 journal - 0:4:12 file 3 index - 0:16:8");
 	KUNIT_ASSERT_EQ(test, dsm_mock_message(s.dm, "commit #"), 0);
 	dsm_mock_forget(s.disk);
 	KUNIT_ASSERT_EQ(test, 0, blk_crypto_start_using_key(s.dm->bdev, &key));
@@ -556,43 +528,43 @@ KUNIT_ARRAY_PARAM_DESC(foreign, foreigns, what);
 static void a_stream_or_hint_of_its_own(struct kunit *test)
 {
 	const struct foreign *c = test->param_value;
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 	char line[32];
 
 	snprintf(line, sizeof(line), "set foreign %s", c->set);
-	take(test, s.dm, line);
+	dsm_mock_take(test, s.dm, line);
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8,
 						 c->stream, c->hint));
 	expect_bio(test, s.disk, 0, REQ_OP_WRITE, 64, 8, c->out_stream, c->out_hint);
 	snprintf(line, sizeof(line), " foreign %u stream %u 1 8", c->kept, c->out_stream);
-	expect_status(test, s.dm, line);
+	dsm_mock_expect_status(test, s.dm, line);
 }
 
 /* What would be replaced, had we something to replace it with */
 static void nothing_is_taken_away_where_nothing_is_stamped(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
-	take(test, s.dm, "set foreign override");
-	take(test, s.dm, "set policy none");
+	dsm_mock_take(test, s.dm, "set foreign override");
+	dsm_mock_take(test, s.dm, "set policy none");
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 5, 3));
 	expect_bio(test, s.disk, 0, REQ_OP_WRITE, 64, 8, 5, 3);
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 0, 0));
 	expect_bio(test, s.disk, 1, REQ_OP_WRITE, 64, 8, 0, 0);
 
-	take(test, s.dm, "set policy dsm");
+	dsm_mock_take(test, s.dm, "set policy dsm");
 	dsm_mock_begin(test, s.dm, "begin full 65536");
 	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 0 extents 0");
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 5, 3));
 	expect_bio(test, s.disk, 2, REQ_OP_WRITE, 64, 8, 5, 3);
-	expect_status(test, s.dm, " foreign 2 ");
+	dsm_mock_expect_status(test, s.dm, " foreign 2 ");
 
 	/* A stream that the device has not goes in any case. */
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 9, 3));
 	expect_bio(test, s.disk, 3, REQ_OP_WRITE, 64, 8, 0, 3);
 
 	/* With "class" a hint is a name, and no device's concern. */
-	take(test, s.dm, "set foreign class");
+	dsm_mock_take(test, s.dm, "set foreign class");
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE, 64, 8, 5, 3));
 	expect_bio(test, s.disk, 4, REQ_OP_WRITE, 64, 8, 5, 0);
 }
@@ -614,25 +586,25 @@ static const struct named {
 
 static void a_hint_names_the_class_where_no_extent_is(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 	int n = 0;
 
 	for (int i = 0; i < ARRAY_SIZE(nameds); i++) {
 		const struct named *c = &nameds[i];
 
-		take(test, s.dm, "set foreign keep");
+		dsm_mock_take(test, s.dm, "set foreign keep");
 		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE,
 							 800, 8, 0, c->hint));
 		expect_bio(test, s.disk, n++, REQ_OP_WRITE, 800, 8, c->keep_stream, c->keep_hint);
-		take(test, s.dm, "set foreign class");
+		dsm_mock_take(test, s.dm, "set foreign class");
 		KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s.dm->bdev, REQ_OP_WRITE,
 							 800, 8, 0, c->hint));
 		expect_bio(test, s.disk, n++, REQ_OP_WRITE, 800, 8, c->class_stream, c->class_hint);
 	}
-	expect_status(test, s.dm, "unmapped_writes 14 unmapped_sectors 112 split 0 foreign 6");
+	dsm_mock_expect_status(test, s.dm, "unmapped_writes 14 unmapped_sectors 112 split 0 foreign 6");
 }
 
-static void expect_hinted(struct kunit *test, struct stack *s, u8 hint, u8 stream, u8 sent)
+static void expect_hinted(struct kunit *test, struct dsm_mock_stack *s, u8 hint, u8 stream, u8 sent)
 {
 	dsm_mock_forget(s->disk);
 	KUNIT_EXPECT_EQ(test, 0, dsm_mock_submit(s->dm->bdev, REQ_OP_WRITE, 800, 8, 0, hint));
@@ -641,27 +613,27 @@ static void expect_hinted(struct kunit *test, struct stack *s, u8 hint, u8 strea
 
 static void a_hint_that_a_file_states_has_its_stream_where_no_extent_is(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	dsm_mock_begin(test, s.dm, "begin update 65536 1");
-	take(test, s.dm, "upload # file 77 other -");
-	take(test, s.dm, "upload # stamp 8 2");
-	take(test, s.dm, "upload # file 78 other -");
-	take(test, s.dm, "upload # stamp 7 5");
+	dsm_mock_take(test, s.dm, "upload # file 77 other -");
+	dsm_mock_take(test, s.dm, "upload # stamp 8 2");
+	dsm_mock_take(test, s.dm, "upload # file 78 other -");
+	dsm_mock_take(test, s.dm, "upload # stamp 7 5");
 	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 2 files 8 extents 8");
 	expect_hinted(test, &s, WRITE_LIFE_SHORT, 1, WRITE_LIFE_SHORT);
 
-	take(test, s.dm, "set foreign class");
+	dsm_mock_take(test, s.dm, "set foreign class");
 	expect_hinted(test, &s, WRITE_LIFE_SHORT, 8, WRITE_LIFE_SHORT);
 	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 7, WRITE_LIFE_EXTREME);
 	expect_hinted(test, &s, WRITE_LIFE_LONG, 3, WRITE_LIFE_EXTREME);	/* a collection */
-	take(test, s.dm, "set policy none");
+	dsm_mock_take(test, s.dm, "set policy none");
 	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 0, WRITE_LIFE_NOT_SET);
-	take(test, s.dm, "set policy dsm");
+	dsm_mock_take(test, s.dm, "set policy dsm");
 
 	/* As long as there is such a file */
 	dsm_mock_begin(test, s.dm, "begin update 65536 2");
-	take(test, s.dm, "upload # drop 77");
+	dsm_mock_take(test, s.dm, "upload # drop 77");
 	dsm_mock_expect_reply(test, s.dm, "commit #", "generation 3 files 7 extents 8");
 	expect_hinted(test, &s, WRITE_LIFE_SHORT, 2, WRITE_LIFE_SHORT);		/* a journal */
 	expect_hinted(test, &s, WRITE_LIFE_EXTREME, 7, WRITE_LIFE_EXTREME);
@@ -693,7 +665,7 @@ static void upload_pieces(struct kunit *test, struct dsm_mock_dm *dm, struct rnd
 	for (file = 0; file < PIECES_FILES; file++) {
 		snprintf(line, sizeof(line), "upload # file %d other - stamp %d 0", file + 1,
 			 file + 2);
-		take(test, dm, line);
+		dsm_mock_take(test, dm, line);
 		for (sector = 0; sector < PIECES_SECTORS;) {
 			int start = sector;
 
@@ -703,7 +675,7 @@ static void upload_pieces(struct kunit *test, struct dsm_mock_dm *dm, struct rnd
 				continue;
 			snprintf(line, sizeof(line), "upload # extents %d:%d:%d", 3 * start, start,
 				 sector - start);
-			take(test, dm, line);
+			dsm_mock_take(test, dm, line);
 		}
 	}
 	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "commit #"), 0);
@@ -724,7 +696,7 @@ static unsigned int parts_of(unsigned int sector, unsigned int sectors)
 static void every_sector_of_a_write_arrives_where_it_belongs(struct kunit *test)
 {
 	static const unsigned int sizes[] = { 1, 7, 8, 9, 32, 33, 63, 128, 255, 1024, 2039, 2040 };
-	struct stack s = {};
+	struct dsm_mock_stack s = {};
 	u64 wrote[PIECES_FILES + 1] = {};
 	struct rnd_state rnd;
 	unsigned int arrived = 0;
@@ -751,7 +723,7 @@ static void every_sector_of_a_write_arrives_where_it_belongs(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, s.disk->nr, arrived);
 	snprintf(part, sizeof(part), " unmapped_sectors %llu ", wrote[PIECES_GAP]);
-	expect_status(test, s.dm, part);
+	dsm_mock_expect_status(test, s.dm, part);
 	for (int file = 0; file < PIECES_FILES; file++) {
 		u64 sectors = 0;
 		char *at;
@@ -771,7 +743,7 @@ static void every_sector_of_a_write_arrives_where_it_belongs(struct kunit *test)
 #define FIRST 1000		/* sectors of dm-linear in front */
 #define SECOND_START 200000	/* of the second target on the disk */
 
-static struct stack two_targets(struct kunit *test)
+static struct dsm_mock_stack two_targets(struct kunit *test)
 {
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	const struct dsm_mock_target targets[] = {
@@ -779,7 +751,7 @@ static struct stack two_targets(struct kunit *test)
 		{ FIRST, DSM_MOCK_TARGET, "dsm", "%s 4096", disk->bdev },
 		{ FIRST + DSM_MOCK_TARGET, DSM_MOCK_TARGET, "dsm", "%s 200000", disk->bdev },
 	};
-	struct stack s = {
+	struct dsm_mock_stack s = {
 		.disk = disk,
 		.dm = dsm_mock_dm_of(test, targets, ARRAY_SIZE(targets)),
 	};
@@ -807,7 +779,7 @@ static void expect_at(struct kunit *test, struct dsm_mock_disk *disk, int nr,
 
 static void each_target_of_a_table_writes_where_it_lies(struct kunit *test)
 {
-	struct stack s = two_targets(test);
+	struct dsm_mock_stack s = two_targets(test);
 	const sector_t second = FIRST + DSM_MOCK_TARGET;
 
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, FIRST + 64, 32), 0);
@@ -825,9 +797,9 @@ static void each_target_of_a_table_writes_where_it_lies(struct kunit *test)
 	dsm_mock_expect_empty(test, s.disk, SECOND_START + 56, 16);
 
 	s.dm->target = FIRST;
-	expect_status(test, s.dm, " unmapped_sectors 0 split 0 foreign 0 stream 4 1 32");
+	dsm_mock_expect_status(test, s.dm, " unmapped_sectors 0 split 0 foreign 0 stream 4 1 32");
 	s.dm->target = second;
-	expect_status(test, s.dm, "split 1 foreign 0 stream 3 1 16 stream 4 2 48");
+	dsm_mock_expect_status(test, s.dm, "split 1 foreign 0 stream 3 1 16 stream 4 2 48");
 	dsm_mock_expect_reply(test, s.dm, "regions 0 1",
 			      "1 collection 32768 bottom 32768 0 0 - - 1 3 5 2\n"
 			      "1 collection 32768 top 32768 0 0 - - 2 4 3 6\n");
@@ -835,7 +807,7 @@ static void each_target_of_a_table_writes_where_it_lies(struct kunit *test)
 
 static void a_write_across_targets_is_divided_between_them(struct kunit *test)
 {
-	struct stack s = two_targets(test);
+	struct dsm_mock_stack s = two_targets(test);
 	const sector_t second = FIRST + DSM_MOCK_TARGET;
 
 	KUNIT_EXPECT_EQ(test, dsm_mock_write(s.dm, FIRST - 16, 32), 0);
@@ -852,18 +824,18 @@ static void a_write_across_targets_is_divided_between_them(struct kunit *test)
 
 static void a_reload_begins_without_a_table(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(s.dm, "dsm", "%s 4096 2 policy file", s.disk->bdev), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
-	expect_status(test, s.dm, "policy file layout file groups 1 device_streams 8 source queue streams 5 files 0 ");
+	dsm_mock_expect_status(test, s.dm, "policy file layout file groups 1 device_streams 8 source queue streams 5 files 0 ");
 	expect_write(test, &s, 64, 8, 0, 0);
 }
 
 static void a_suspend_keeps_the_table(struct kunit *test)
 {
-	struct stack s = new_stack(test);
+	struct dsm_mock_stack s = dsm_mock_stack(test, "%s 4096");
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	dsm_mock_expect_reply(test, s.dm, "regions 5",
