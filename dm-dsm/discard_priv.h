@@ -19,8 +19,8 @@
 #include "bits.h"
 #include "discard.h"
 #include "dsm.h"
-#include "granule.h"
 #include "owed.h"
+#include "policies/granule.h"
 
 #define DSM_PLUG_RUNS		256	/* ranges of an NVMe command */
 
@@ -93,9 +93,12 @@ static inline void dsm_lose_track(struct dsm_discard *dd)
 	dd->owed.complete = false;
 }
 
+/* Of the device, with what the features say: see dsm_granule() */
+struct dsm_granule dsm_granule_of(struct block_device *bdev, u32 granularity, u32 alignment);
+
 static inline struct dsm_granule dsm_granule_wanted(const struct dsm_discard *dd)
 {
-	return dsm_granule(dd->d->bdev, dd->granularity, dd->alignment);
+	return dsm_granule_of(dd->d->bdev, dd->granularity, dd->alignment);
 }
 
 /* Whether pages are remembered until what is around them may be discarded as well. */

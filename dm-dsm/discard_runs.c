@@ -5,6 +5,7 @@
  */
 #include <linux/bio.h>
 #include <linux/bitops.h>
+#include <linux/blkdev.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/sizes.h>
@@ -13,6 +14,19 @@
 #include "discard_priv.h"
 
 #define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* scanned with the lock held */
+
+struct dsm_granule dsm_granule_of(struct block_device *bdev, u32 granularity, u32 alignment)
+{
+	const struct dsm_discard_limits limits = {
+		.block = bdev_logical_block_size(bdev),
+		.granularity = bdev_discard_granularity(bdev),
+		.first = bdev_get_queue(bdev)->limits.discard_alignment,
+		.max = bdev_max_discard_sectors(bdev),
+		.start = get_start_sect(bdev),
+	};
+
+	return dsm_granule(&limits, granularity, alignment);
+}
 
 /* What was touched since @since, of the pages in the word of @page. */
 static unsigned long dsm_touched(const struct dsm_discard *dd, u64 since, u64 page)

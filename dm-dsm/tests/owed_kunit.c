@@ -709,7 +709,7 @@ static void restore_limits(void *data)
 static void expect_granule(struct kunit *test, struct dsm_mock_disk *disk, u32 granularity,
 			   u32 alignment, u32 unit, u32 align)
 {
-	struct dsm_granule g = dsm_granule(disk->bdev, granularity, alignment);
+	struct dsm_granule g = dsm_granule_of(disk->bdev, granularity, alignment);
 
 	KUNIT_EXPECT_EQ(test, g.unit << SECTOR_SHIFT, unit);
 	KUNIT_EXPECT_EQ(test, g.align << SECTOR_SHIFT, align);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! In which pieces the target discards, as `dm-dsm/granule.c` and `owed.c` have it: of a
+//! In which pieces the target discards, as `dm-dsm/policies/granule.c` and `owed.c` have it: of a
 //! file, which stands for the drive.
 
 use std::ops::Range;

@@ -1,24 +1,15 @@
-// SPDX-License-Identifier: GPL-2.0-only
-#include <linux/math64.h>
+// SPDX-License-Identifier: GPL-2.0-or-later
 #include <linux/minmax.h>
 
 #include "granule.h"
 
-static u32 dsm_rest(u64 sector, u32 unit)
+struct dsm_granule dsm_granule(const struct dsm_discard_limits *limits, u32 granularity,
+			       u32 alignment)
 {
-	u64 rest;
-
-	div64_u64_rem(sector, unit, &rest);
-	return rest;
-}
-
-struct dsm_granule dsm_granule(struct block_device *bdev, u32 granularity, u32 alignment)
-{
-	u32 block = bdev_logical_block_size(bdev);
-	u32 first = bdev_get_queue(bdev)->limits.discard_alignment >> SECTOR_SHIFT;
+	u32 block = limits->block, first = limits->first >> SECTOR_SHIFT;
 	struct dsm_granule g = {
-		.unit = max(granularity ?: bdev_discard_granularity(bdev), block),
-		.max = min(bdev_max_discard_sectors(bdev), DSM_MAX_RUN),
+		.unit = max(granularity ?: limits->granularity, block),
+		.max = min(limits->max, DSM_MAX_RUN),
 	};
 
 	g.align = alignment ? max(alignment, block) : g.unit;
@@ -29,7 +20,7 @@ struct dsm_granule dsm_granule(struct block_device *bdev, u32 granularity, u32 a
 	g.align >>= SECTOR_SHIFT;
 
 	/* The limit is the whole disk's, and a partition begins anywhere. */
-	g.shift = first % g.align + g.align - dsm_rest(get_start_sect(bdev), g.align);
+	g.shift = first % g.align + g.align - limits->start % g.align;
 	g.shift %= g.align;
 	g.min = max(g.unit, DSM_MIN_RUN);
 	g.max = max(g.max - g.max % g.unit, g.unit);
@@ -38,7 +29,7 @@ struct dsm_granule dsm_granule(struct block_device *bdev, u32 granularity, u32 a
 
 static u64 dsm_round_down(u64 sectors, u32 unit)
 {
-	return sectors - dsm_rest(sectors, unit);
+	return sectors - sectors % unit;
 }
 
 static u64 dsm_round_up(u64 sectors, u32 unit)
@@ -48,14 +39,14 @@ static u64 dsm_round_up(u64 sectors, u32 unit)
 
 static u64 dsm_align_down(const struct dsm_granule *g, u64 base, u64 sector)
 {
-	u32 rest = dsm_rest(base + g->align - g->shift + sector, g->align);
+	u32 rest = (base + g->align - g->shift + sector) % g->align;
 
 	return sector > rest ? sector - rest : 0;
 }
 
 static u64 dsm_align_up(const struct dsm_granule *g, u64 base, u64 sector)
 {
-	u32 rest = dsm_rest(base + g->align - g->shift + sector, g->align);
+	u32 rest = (base + g->align - g->shift + sector) % g->align;
 
 	return rest ? sector + g->align - rest : sector;
 }

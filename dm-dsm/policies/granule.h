@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Which discards the underlying device wants.
+ * Which discards the underlying device wants.  The simulator asks here, too.
  */
 #ifndef DSM_GRANULE_H
 #define DSM_GRANULE_H
 
-#include <linux/blkdev.h>
+#include <linux/blk_types.h>
 #include <linux/sizes.h>
 #include <linux/types.h>
 
@@ -20,11 +20,21 @@ struct dsm_granule {
 	u32 min, max;		/* lengths */
 };
 
+/* What the device says, in bytes. */
+struct dsm_discard_limits {
+	u32 block;		/* the logical one */
+	u32 granularity;
+	u32 first;		/* where the disk's first granule begins */
+	u32 max;		/* sectors of a discard */
+	u64 start;		/* of a partition on the disk, in sectors */
+};
+
 /*
- * Of @bdev, in bytes.  0: @granularity is that of the queue, @alignment the same as the
- * granularity.  An alignment that is greater than the granularity counts for both.
+ * 0: @granularity is the device's, @alignment the same as the granularity; both in bytes.
+ * An alignment that is greater than the granularity counts for both.
  */
-struct dsm_granule dsm_granule(struct block_device *bdev, u32 granularity, u32 alignment);
+struct dsm_granule dsm_granule(const struct dsm_discard_limits *limits, u32 granularity,
+			       u32 alignment);
 
 /*
  * Makes a discard of sectors @base + @start to @base + @end, or a part of it, one that
