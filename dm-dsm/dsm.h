@@ -117,7 +117,7 @@ static inline struct dsm_extent_map *dsm_locked_map(struct dsm *d)
 }
 
 /*
- * refuse.c: keeps the error message, logs it (dmsetup shows only the error number), and
+ * dsm.c: keeps the error message, logs it (dmsetup shows only the error number), and
  * returns @error.  Needs the lock.
  */
 __printf(3, 4)

@@ -42,8 +42,6 @@
 
 #include "bits.h"
 #include "dsm.h"
-
-#define CREATE_TRACE_POINTS
 #include "trace.h"
 
 /*

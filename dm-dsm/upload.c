@@ -20,11 +20,6 @@
 #include "memory.h"
 #include "upload.h"
 
-/* The extents of a table in two arrays of 512 MiB and 1 GiB. */
-struct dsm_limits dsm_limits = {
-	.files = 1 << 20, .extents = 1 << 26, .memory = U64_MAX,
-};
-
 unsigned int dsm_upload_timeout = 60000;
 module_param_named(upload_timeout, dsm_upload_timeout, uint, 0644);
 MODULE_PARM_DESC(upload_timeout,
