@@ -426,7 +426,7 @@ static void dsm_discard_free(struct dsm_discard *dd)
 		kvfree(batch);
 	dsm_bits_free(dd->slot[0]);
 	dsm_bits_free(dd->slot[1]);
-	dsm_owed_free(&dd->owed);
+	dsm_dead_free(&dd->dead);
 	kvfree(dd->mapped);
 	kvfree(dd->run);
 	kfree(dd);
@@ -460,6 +460,7 @@ static int dsm_discard_begin(struct dsm *d)
 
 	dd->d = d;
 	dd->generation = U64_MAX;
+	dd->audit = d->params.discard == DSM_DISCARD_AUDIT;
 	INIT_LIST_HEAD(&dd->queue);
 	INIT_WORK(&dd->work, dsm_discard_work);
 	bio_list_init(&dd->released);
@@ -486,13 +487,34 @@ static bool dsm_takes_discards(const struct dsm *d)
 	       dm_table_get_mode(d->ti->table) & BLK_OPEN_WRITE;
 }
 
+/*
+ * From audit to on, or back: windows and dead pages stay, as both modes track the same.
+ * Returns whether it was that.  What waits is not sent in audit.
+ */
+static bool dsm_discard_turn(struct dsm *d, struct dsm_discard *dd, bool audit)
+{
+	bool turned;
+
+	spin_lock_irq(&d->discard_lock);
+	turned = !dd->ending && !dd->unsupported && dd->audit != audit;
+	if (turned) {
+		dd->audit = audit;
+		dd->forgets += audit;
+	}
+	spin_unlock_irq(&d->discard_lock);
+	return turned;
+}
+
 int dsm_discard_set(struct dsm *d)
 {
 	struct dsm_discard *dd = dsm_locked_discard(d);
-	bool on = d->params.discard && dsm_takes_discards(d);
+	bool audit = d->params.discard == DSM_DISCARD_AUDIT;
+	bool on = audit || (d->params.discard && dsm_takes_discards(d));
 
 	lockdep_assert_held(&d->lock);
 
+	if (dd && on && dsm_discard_turn(d, dd, audit))
+		return 0;
 	dsm_discard_invalidate(d);
 	if (!dd)
 		return on ? dsm_discard_begin(d) : 0;
@@ -500,6 +522,7 @@ int dsm_discard_set(struct dsm *d)
 	/* A discard may be in flight: it ends with the worker. */
 	spin_lock_irq(&d->discard_lock);
 	dd->ending = !on;
+	dd->audit = audit;
 	if (on)
 		dd->unsupported = false;
 	else

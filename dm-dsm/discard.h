@@ -15,7 +15,7 @@ struct dsm_discard_status {
 	u64 window;		/* the current one; 0: none was begun */
 	u64 valid;		/* the oldest one that "discard" takes; 0: none */
 	unsigned int queued;	/* ranges that wait, and runs in flight */
-	u64 owed;		/* pages: see owed.c */
+	u64 dead;		/* pages: see dead.c */
 	u32 granularity;	/* bytes, of which a discard is a multiple */
 	u32 alignment;		/* bytes, at a multiple of which it starts */
 	struct dsm_discard_counts {
@@ -56,13 +56,16 @@ bool dsm_discard_is_on(const struct dsm *d);
 void dsm_discard_set_granule(struct dsm *d);
 
 /*
- * The messages "window", "discard" and "forget".  They return 0, with the window and
- * the number of ranges, or what dsm_refuse() returned.  All need the mutex.
+ * The messages "window", "discard", "forget" and "dead".  They return 0, with the window,
+ * the number of ranges or the reply, or what dsm_refuse() returned.  All need the mutex.
  */
 int dsm_discard_window(struct dsm *d, u64 *window);
-int dsm_discard_forget(struct dsm *d);
+int dsm_discard_forget(struct dsm *d, unsigned int argc, char **argv);
 int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 		      unsigned int *queued);
+
+int dsm_discard_dead(struct dsm *d, unsigned int argc, char **argv, char *result,
+		     unsigned int maxlen);
 
 /*
  * After "forget", and after discards were switched off: returns when what they stop is not

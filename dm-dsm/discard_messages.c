@@ -79,22 +79,21 @@ static int dsm_next_window(struct dsm *d, struct dsm_discard *dd)
 }
 
 /* Before a window: takes back what was written in the one whose slot it needs. */
-static void dsm_refresh_owed(struct dsm *d, struct dsm_discard *dd)
+static void dsm_refresh_dead(struct dsm *d, struct dsm_discard *dd)
 {
-	bool complete, has_older, owes;
+	bool complete, has_older;
 	struct dsm_granule g;
 
 	spin_lock_irq(&d->discard_lock);
 	g = dsm_granule_wanted(dd);
-	owes = dsm_owes(&g);
-	complete = dd->owed.complete;
+	complete = dd->dead.complete && dd->dead.unit == g.unit;
 	has_older = dd->valid && dd->valid < dd->window;
 	spin_unlock_irq(&d->discard_lock);
 
-	if (!complete || !owes)
-		dsm_owed_forget(&dd->owed, &d->discard_lock);
+	if (!complete)
+		dsm_dead_forget(&dd->dead, &d->discard_lock, g.unit);
 	else if (has_older)
-		dsm_owed_fold(&dd->owed, &d->discard_lock, dd->slot[!dd->current_slot]);
+		dsm_dead_fold(&dd->dead, &d->discard_lock, dd->slot[!dd->current_slot]);
 }
 
 int dsm_discard_window(struct dsm *d, u64 *window)
@@ -108,7 +107,7 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 	if (r)
 		return r;
 
-	dsm_refresh_owed(d, dd);
+	dsm_refresh_dead(d, dd);
 	/* The window before the current one needs the slot that is cleared. */
 	spin_lock_irq(&d->discard_lock);
 	if (dd->valid)
@@ -131,9 +130,9 @@ int dsm_discard_window(struct dsm *d, u64 *window)
 	return 0;
 }
 
-/* <start>:<length>, in sectors; whole pages of it are left in @range. */
-static int dsm_parse_range(struct dsm *d, const char *word, struct dsm_pages *range,
-			   u64 *sectors)
+/* <start>:<length>, in sectors; its whole pages, or all that it has part of, are @range. */
+static int dsm_parse_range(struct dsm *d, const char *word, bool whole,
+			   struct dsm_pages *range, u64 *sectors)
 {
 	char copy[2 * sizeof("18446744073709551615")], *rest = copy;
 	const char *first;
@@ -146,8 +145,13 @@ static int dsm_parse_range(struct dsm *d, const char *word, struct dsm_pages *ra
 	    !*sectors || start >= d->ti->len || *sectors > d->ti->len - start)
 		return -EINVAL;
 
-	range->first = DIV_ROUND_UP_ULL(start, DSM_PAGE_SECTORS);
-	range->end = max((start + *sectors) / DSM_PAGE_SECTORS, range->first);
+	if (whole) {
+		range->first = DIV_ROUND_UP_ULL(start, DSM_PAGE_SECTORS);
+		range->end = max((start + *sectors) / DSM_PAGE_SECTORS, range->first);
+	} else {
+		range->first = start / DSM_PAGE_SECTORS;
+		range->end = DIV_ROUND_UP_ULL(start + *sectors, DSM_PAGE_SECTORS);
+	}
 	return 0;
 }
 
@@ -181,28 +185,35 @@ static void dsm_sort_ranges(struct dsm_batch *batch)
 	batch->nr = nr;
 }
 
-/* The batch that a message describes, or an error.  @slack: sectors of no whole page. */
-static struct dsm_batch *dsm_parse_batch(struct dsm *d, u64 since, unsigned int nr,
-					 char **words, u64 *slack)
+/*
+ * The ranges of the message @verb, or an error.  @whole: see dsm_parse_range().  @slack:
+ * sectors that are in no page of them.
+ */
+static struct dsm_batch *dsm_parse_batch(struct dsm *d, const char *verb, unsigned int nr,
+					 char **words, bool whole, u64 *slack)
 {
 	struct dsm_batch *batch;
 
+	if (nr > DSM_QUEUE_RANGES)
+		return ERR_PTR(dsm_refuse(d, -EINVAL,
+					  "%s: Too many ranges (%u, at most %u); none taken",
+					  verb, nr, DSM_QUEUE_RANGES));
 	batch = kvmalloc(struct_size(batch, range, nr), DSM_GFP);
 	if (!batch)
 		return ERR_PTR(dsm_refuse(d, -ENOMEM,
 					  "Cannot allocate %u ranges; none taken", nr));
 
-	*batch = (struct dsm_batch) { .since = since, .nr = nr };
+	*batch = (struct dsm_batch) { .nr = nr };
 	*slack = 0;
 	for (u32 i = 0; i < nr; i++) {
 		struct dsm_pages *range = &batch->range[i];
 		u64 sectors;
 
-		if (dsm_parse_range(d, words[i], range, &sectors)) {
+		if (dsm_parse_range(d, words[i], whole, range, &sectors)) {
 			kvfree(batch);
 			return ERR_PTR(dsm_refuse(d, -EINVAL,
-						  "discard: Invalid range '%s', must be <start>:<length> within %llu sectors; none taken",
-						  words[i], (u64)d->ti->len));
+						  "%s: Invalid range '%s', must be <start>:<length> within %llu sectors; none taken",
+						  verb, words[i], (u64)d->ti->len));
 		}
 		*slack += sectors - (range->end - range->first) * DSM_PAGE_SECTORS;
 	}
@@ -210,13 +221,11 @@ static struct dsm_batch *dsm_parse_batch(struct dsm *d, u64 since, unsigned int 
 	return batch;
 }
 
-static void dsm_prepare_owed(struct dsm *d, struct dsm_discard *dd,
+static void dsm_prepare_dead(struct dsm *d, struct dsm_discard *dd,
 			     const struct dsm_batch *batch)
 {
-	const struct dsm_granule g = dsm_granule_wanted(dd);
-
-	for (u32 i = 0; dsm_owes(&g) && i < batch->nr; i++)
-		dsm_owed_prepare(&dd->owed, &d->discard_lock, dd->slot[0]->nr,
+	for (u32 i = 0; i < batch->nr; i++)
+		dsm_dead_prepare(&dd->dead, &d->discard_lock, dd->slot[0]->nr,
 				 batch->range[i].first, batch->range[i].end);
 }
 
@@ -259,17 +268,14 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 	if (kstrtou64(argv[1], 10, &since))
 		return dsm_refuse(d, -EINVAL, "discard: Invalid window number '%s'",
 				  argv[1]);
-	if (nr > DSM_QUEUE_RANGES)
-		return dsm_refuse(d, -EINVAL,
-				  "discard: Too many ranges (%u, at most %u); none taken",
-				  nr, DSM_QUEUE_RANGES);
 
-	batch = dsm_parse_batch(d, since, nr, argv + 2, &slack);
+	batch = dsm_parse_batch(d, "discard", nr, argv + 2, true, &slack);
 	if (IS_ERR(batch))
 		return PTR_ERR(batch);
+	batch->since = since;
 
 	*queued = batch->nr;
-	dsm_prepare_owed(d, dd, batch);
+	dsm_prepare_dead(d, dd, batch);
 	r = dsm_add_batch(d, dd, batch, slack);
 	if (!r)
 		return 0;
@@ -284,19 +290,106 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 			  nr, DSM_QUEUE_RANGES);
 }
 
-int dsm_discard_forget(struct dsm *d)
+static void dsm_forget_ranges(struct dsm *d, struct dsm_discard *dd,
+			      const struct dsm_batch *batch)
+{
+	for (u32 i = 0; i < batch->nr; i++) {
+		u64 page = batch->range[i].first, next;
+
+		for (; page < batch->range[i].end; page = next) {
+			next = min(batch->range[i].end, page + DSM_SCAN_PAGES);
+			spin_lock_irq(&d->discard_lock);
+			dsm_dead_remove(&dd->dead, page, next);
+			spin_unlock_irq(&d->discard_lock);
+			cond_resched();
+		}
+	}
+}
+
+int dsm_discard_forget(struct dsm *d, unsigned int argc, char **argv)
 {
 	struct dsm_discard *dd = dsm_locked_discard(d);
+	struct dsm_batch *batch = NULL;
 	int r = dsm_refuse_unless_on(d, "forget");
+	u64 slack;
 
 	if (r)
 		return r;
+	if (argc > 1)
+		batch = dsm_parse_batch(d, "forget", argc - 1, argv + 1, false, &slack);
+	if (IS_ERR(batch))
+		return PTR_ERR(batch);
 
 	/* Ranges that wait, and runs that are not sent yet, are refused from here on. */
 	spin_lock_irq(&d->discard_lock);
 	dd->forgets++;
 	spin_unlock_irq(&d->discard_lock);
-	dsm_owed_forget(&dd->owed, &d->discard_lock);
+	if (batch)
+		dsm_forget_ranges(d, dd, batch);
+	else
+		dsm_dead_forget(&dd->dead, &d->discard_lock, dd->dead.unit);
+	kvfree(batch);
+	return 0;
+}
+
+/* The dead pages that come first in @range, of which they are cut off; or none. */
+static struct dsm_pages dsm_next_dead(struct dsm_discard *dd, struct dsm_pages *range)
+{
+	u64 stop = min(range->end, range->first + DSM_SCAN_PAGES);
+	struct dsm_pages found;
+
+	spin_lock_irq(&dd->d->discard_lock);
+	found.first = dsm_find_dead(dd, range->first, stop, true);
+	found.end = dsm_find_dead(dd, found.first, stop, false);
+	spin_unlock_irq(&dd->d->discard_lock);
+	range->first = found.end;
+	cond_resched();
+	return found;
+}
+
+/* Returns how many pages of @batch are dead; and where, as far as @result has room. */
+static u64 dsm_dead_in(struct dsm_discard *dd, const struct dsm_batch *batch, char *result,
+		       size_t sz, unsigned int maxlen)
+{
+	u64 pages = 0;
+
+	for (u32 i = 0; i < batch->nr; i++) {
+		struct dsm_pages range = batch->range[i];
+
+		while (range.first < range.end) {
+			struct dsm_pages dead = dsm_next_dead(dd, &range);
+
+			if (dead.first == dead.end)
+				continue;
+			pages += dead.end - dead.first;
+			if (result)
+				DMEMIT(" %llu:%llu", dead.first * DSM_PAGE_SECTORS,
+				       (dead.end - dead.first) * DSM_PAGE_SECTORS);
+		}
+	}
+	return pages;
+}
+
+int dsm_discard_dead(struct dsm *d, unsigned int argc, char **argv, char *result,
+		     unsigned int maxlen)
+{
+	struct dsm_discard *dd = dsm_locked_discard(d);
+	int r = dsm_refuse_unless_on(d, "dead");
+	struct dsm_batch *batch;
+	size_t sz = 0;
+	u64 slack;
+
+	if (r)
+		return r;
+	batch = dsm_parse_batch(d, "dead", argc - 1, argv + 1, true, &slack);
+	if (IS_ERR(batch))
+		return PTR_ERR(batch);
+
+	DMEMIT("%llu", dsm_dead_in(dd, batch, NULL, 0, 0));
+	dsm_dead_in(dd, batch, result, sz, maxlen);
+	kvfree(batch);
+	if (!READ_ONCE(dd->valid))
+		return dsm_refuse(d, -ESTALE, "dead: No window is valid");
 	return 0;
 }
 
@@ -338,7 +431,7 @@ void dsm_discard_status(struct dsm *d, struct dsm_discard_status *status)
 			.window = dd->window,
 			.valid = d->stopped ? 0 : dd->valid,
 			.queued = dd->queued + dd->in_flight,
-			.owed = dd->owed.complete ? dd->owed.pages : 0,
+			.dead = dd->dead.complete ? dd->dead.pages : 0,
 			.granularity = g.unit << SECTOR_SHIFT,
 			.alignment = g.align << SECTOR_SHIFT,
 			.counts = dd->counts,

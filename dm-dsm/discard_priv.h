@@ -17,12 +17,13 @@
 #include <linux/workqueue.h>
 
 #include "bits.h"
+#include "dead.h"
 #include "discard.h"
 #include "dsm.h"
-#include "owed.h"
 #include "policies/granule.h"
 
 #define DSM_PLUG_RUNS		256	/* ranges of an NVMe command */
+#define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* scanned with the lock held */
 
 /* Pages that may be discarded; @first moves on as they are looked at. */
 struct dsm_pages {
@@ -34,7 +35,7 @@ struct dsm_pages {
 struct dsm_batch {
 	struct list_head list;
 	u64 since;		/* no write may have come since this window */
-	u64 forgets;		/* messages "forget" before it */
+	u64 forgets;		/* dsm_discard's, when it came */
 	u32 nr;
 	u32 next;		/* index of the current range */
 	struct dsm_pages range[];
@@ -59,9 +60,10 @@ struct dsm_discard {
 	bool ending;			/* freed once the worker sleeps */
 	bool unsupported;		/* by the device */
 	u64 window, valid;		/* as in struct dsm_discard_status */
-	u64 forgets;			/* number of messages "forget" */
+	u64 forgets;			/* what was queued before is refused */
+	bool audit;			/* nothing is sent */
 	u32 granularity, alignment;	/* bytes that the features say, or 0 */
-	struct dsm_owed owed;
+	struct dsm_dead dead;
 	unsigned int current_slot;
 	unsigned int queued;
 	struct list_head queue;		/* struct dsm_batch */
@@ -90,7 +92,7 @@ static inline struct dsm_discard *dsm_locked_discard(const struct dsm *d)
 static inline void dsm_lose_track(struct dsm_discard *dd)
 {
 	dd->valid = 0;
-	dd->owed.complete = false;
+	dd->dead.complete = false;
 }
 
 /* Of the device, with what the features say: see dsm_granule() */
@@ -101,8 +103,8 @@ static inline struct dsm_granule dsm_granule_wanted(const struct dsm_discard *dd
 	return dsm_granule_of(dd->d->bdev, dd->granularity, dd->alignment);
 }
 
-/* Whether pages are remembered until what is around them may be discarded as well. */
-static inline bool dsm_owes(const struct dsm_granule *g)
+/* Whether dead pages are discarded with what is named around them later. */
+static inline bool dsm_is_coarse(const struct dsm_granule *g)
 {
 	return g->unit > DSM_MIN_RUN && g->unit <= DSM_MAX_RUN;
 }
@@ -129,6 +131,9 @@ void dsm_discard_publish(struct dsm_discard *dd);
 
 /* Wakes the worker. */
 void dsm_discard_wake(struct dsm_discard *dd);
+
+/* The first page from @page on that is dead, or is not; at most @end.  Needs the lock. */
+u64 dsm_find_dead(const struct dsm_discard *dd, u64 page, u64 end, bool dead);
 
 /* Fills the plug from a batch.  Returns whether there is more in it.  Takes the lock. */
 bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch);

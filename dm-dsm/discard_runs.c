@@ -13,8 +13,6 @@
 
 #include "discard_priv.h"
 
-#define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* scanned with the lock held */
-
 struct dsm_granule dsm_granule_of(struct block_device *bdev, u32 granularity, u32 alignment)
 {
 	const struct dsm_discard_limits limits = {
@@ -60,6 +58,12 @@ static u64 dsm_find_page(const struct dsm_discard *dd, u64 since, u64 page, u64 
 	return end;
 }
 
+/* Whether what is dead may be discarded with what is around it: see dead.c. */
+static bool dsm_gathers(const struct dsm_discard *dd, const struct dsm_granule *g)
+{
+	return dsm_is_coarse(g) && g->unit == dd->dead.unit;
+}
+
 static void dsm_add_run(struct dsm_discard *dd, u64 start, u64 end)
 {
 	struct dsm_run *run = &dd->run[dd->nr_runs++];
@@ -72,20 +76,20 @@ static void dsm_add_run(struct dsm_discard *dd, u64 start, u64 end)
 	dd->in_flight++;
 }
 
-/* Those pages in the word of @page that nobody needs: see owed.c. */
-static unsigned long dsm_owed_pages(const struct dsm_discard *dd, u64 page)
+/* Those pages in the word of @page that are dead: see dead.c. */
+static unsigned long dsm_dead_pages(const struct dsm_discard *dd, u64 page)
 {
-	unsigned long owed = dsm_owed_word(&dd->owed, page);
+	unsigned long dead = dsm_dead_word(&dd->dead, page);
 
-	return owed ? owed & ~dsm_touched(dd, dd->valid, page) : 0;
+	return dead ? dead & ~dsm_touched(dd, dd->valid, page) : 0;
 }
 
-/* Where the pages begin that lie before @page and are owed, at @least or later. */
-static u64 dsm_owed_first(const struct dsm_discard *dd, u64 page, u64 least)
+/* Where the pages begin that lie before @page and are dead, at @least or later. */
+static u64 dsm_dead_first(const struct dsm_discard *dd, u64 page, u64 least)
 {
 	while (page > least) {
 		u64 last = page - 1;
-		unsigned long gaps = ~dsm_owed_pages(dd, last) &
+		unsigned long gaps = ~dsm_dead_pages(dd, last) &
 				     GENMASK(last % BITS_PER_LONG, 0);
 
 		page = round_down(last, BITS_PER_LONG);
@@ -95,22 +99,23 @@ static u64 dsm_owed_first(const struct dsm_discard *dd, u64 page, u64 least)
 	return least;
 }
 
-/* Where those end that lie from @page on, at @end or before. */
-static u64 dsm_owed_end(const struct dsm_discard *dd, u64 page, u64 end)
+u64 dsm_find_dead(const struct dsm_discard *dd, u64 page, u64 end, bool dead)
 {
 	while (page < end) {
-		unsigned long gaps = ~dsm_owed_pages(dd, page) &
-				     GENMASK(BITS_PER_LONG - 1, page % BITS_PER_LONG);
+		unsigned long word = dsm_dead_pages(dd, page);
 
+		if (!dead)
+			word = ~word;
+		word &= GENMASK(BITS_PER_LONG - 1, page % BITS_PER_LONG);
 		page = round_down(page, BITS_PER_LONG);
-		if (gaps)
-			return min(page + __ffs(gaps), end);
+		if (word)
+			return min(page + __ffs(word), end);
 		page += BITS_PER_LONG;
 	}
 	return end;
 }
 
-/* Widens a discard of the pages @first to @last by what is owed at either end. */
+/* Widens a discard of the pages @first to @last by what is dead at either end. */
 static void dsm_widen(struct dsm_discard *dd, const struct dsm_granule *g, u64 first, u64 last,
 		      u64 *start, u64 *end)
 {
@@ -118,9 +123,8 @@ static void dsm_widen(struct dsm_discard *dd, const struct dsm_granule *g, u64 f
 	u64 limit = dd->d->ti->len / DSM_PAGE_SECTORS;
 	u64 low, high;
 
-	dsm_owed_add(&dd->owed, first, last);
-	low = dsm_owed_first(dd, first, first > reach ? first - reach : 0);
-	high = dsm_owed_end(dd, last, min(last + reach, limit));
+	low = dsm_dead_first(dd, first, first > reach ? first - reach : 0);
+	high = dsm_find_dead(dd, last, min(last + reach, limit), false);
 	low *= DSM_PAGE_SECTORS;
 	if (dd->nr_runs)		/* runs are ascending and disjoint */
 		low = max(low, dd->run[dd->nr_runs - 1].end);
@@ -148,7 +152,13 @@ static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granule *g,
 	u64 start = first * DSM_PAGE_SECTORS, end = last * DSM_PAGE_SECTORS;
 	u64 sent = 0;
 
-	if (first < last && dsm_owes(g))
+	if (first < last)
+		dsm_dead_add(&dd->dead, first, last);
+	dd->counts.refused += (first - range->first) * DSM_PAGE_SECTORS;
+	if (dd->audit)
+		return last - range->first;
+
+	if (first < last && dsm_gathers(dd, g))
 		dsm_widen(dd, g, first, last, &start, &end);
 	else
 		dsm_granule_cut(g, dd->d->start, &start, &end);
@@ -160,7 +170,6 @@ static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granule *g,
 	} else if (last == stop && last < range->end && first > range->first) {
 		last = first;	/* it may go on behind the limit */
 	}
-	dd->counts.refused += (first - range->first) * DSM_PAGE_SECTORS;
 	dd->counts.too_short += (last - first) * DSM_PAGE_SECTORS - sent;
 	return last - range->first;
 }
@@ -195,7 +204,7 @@ bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch)
 
 	spin_lock_irq(&dd->d->discard_lock);
 	g = dsm_granule_wanted(dd);
-	beside = dsm_owes(&g) ? 2 * g.unit / DSM_PAGE_SECTORS : 0;
+	beside = dsm_is_coarse(&g) ? 2 * g.unit / DSM_PAGE_SECTORS : 0;
 	dd->nr_runs = 0;
 	while (batch->next < batch->nr && dd->nr_runs < DSM_PLUG_RUNS &&
 	       looked_at < DSM_SCAN_PAGES)

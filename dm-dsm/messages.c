@@ -125,7 +125,7 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 	}
 	dsm_discard_set_granule(d);
 	dsm_relayout(d, false);
-	reply->barrier = !params.discard;
+	reply->barrier = params.discard != DSM_DISCARD_ON;
 	return 0;
 }
 
@@ -174,12 +174,19 @@ static int dsm_message_discard(struct dsm *d, unsigned int argc, char **argv,
 	return 1;
 }
 
-/* forget */
+/* forget [<start>:<length>...] */
 static int dsm_message_forget(struct dsm *d, unsigned int argc, char **argv,
 			      struct dsm_reply *reply)
 {
 	reply->barrier = true;
-	return dsm_discard_forget(d);
+	return dsm_discard_forget(d, argc, argv);
+}
+
+/* dead <start>:<length>... */
+static int dsm_message_dead(struct dsm *d, unsigned int argc, char **argv,
+			    struct dsm_reply *reply)
+{
+	return dsm_discard_dead(d, argc, argv, reply->result, reply->maxlen) ?: 1;
 }
 
 static size_t dsm_emit_group(u8 group, char *result, size_t sz, unsigned int maxlen)
@@ -289,7 +296,8 @@ static const struct dsm_verb {
 	{ "reset", 1, 1, dsm_message_reset, "reset" },
 	{ "window", 1, 1, dsm_message_window, "window" },
 	{ "discard", 3, UINT_MAX, dsm_message_discard, "discard <since> <start>:<length>..." },
-	{ "forget", 1, 1, dsm_message_forget, "forget" },
+	{ "forget", 1, UINT_MAX, dsm_message_forget, "forget [<start>:<length>...]" },
+	{ "dead", 2, UINT_MAX, dsm_message_dead, "dead <start>:<length>..." },
 	{ "regions", 1, 3, dsm_message_regions, "regions [<after> [<count>]]" },
 	{ "error", 1, 1, dsm_message_error, "error" },
 };

@@ -25,7 +25,7 @@ struct dsm_params {
 	u16 stream_base;
 	u16 hints;
 	u16 foreign;		/* enum dsm_foreign */
-	u16 discard;
+	u16 discard;		/* enum dsm_discard_mode */
 	u16 discard_granularity;	/* in pages, or DSM_AUTO: the queue's */
 	u16 discard_alignment;	/* in pages, or DSM_AUTO: the granularity */
 };
@@ -40,6 +40,14 @@ enum dsm_foreign {
 	DSM_FOREIGN_OVERRIDE,
 	DSM_FOREIGN_CLASS,	/* a hint names the class of an unmapped write */
 };
+
+enum dsm_discard_mode {
+	DSM_DISCARD_OFF,
+	DSM_DISCARD_AUDIT,	/* what is named is remembered, and not sent */
+	DSM_DISCARD_ON,
+};
+
+extern const char * const dsm_discard_names[];
 
 #define DSM_NR_FEATURES 15
 

@@ -53,8 +53,11 @@ static size_t dsm_emit_discard(struct dsm *d, char *result, size_t sz,
 {
 	struct dsm_discard_status status;
 	bool on = dsm_discard_is_on(d);
+	const char *state = "unsupported";
 
-	DMEMIT(" discard %s", on ? "on" : d->params.discard ? "unsupported" : "off");
+	if (on || !d->params.discard)
+		state = dsm_discard_names[d->params.discard];
+	DMEMIT(" discard %s", state);
 	if (!on)
 		return sz;
 
@@ -66,8 +69,8 @@ static size_t dsm_emit_discard(struct dsm *d, char *result, size_t sz,
 	DMEMIT(" discard_failed %llu discard_held %llu discard_held_us %llu discard_us %llu",
 	       status.counts.failed, status.counts.held, status.counts.held_us,
 	       status.counts.plug_us);
-	DMEMIT(" discard_short_sectors %llu discard_owed %llu",
-	       status.counts.too_short, status.owed * DSM_PAGE_SECTORS);
+	DMEMIT(" discard_short_sectors %llu discard_dead %llu",
+	       status.counts.too_short, status.dead * DSM_PAGE_SECTORS);
 	DMEMIT(" discard_granularity %u discard_alignment %u",
 	       status.granularity, status.alignment);
 	return sz;

@@ -71,6 +71,8 @@ static const char * const sessions[][8] = {
 	{ "set discard on", "set discard_granularity 131072", "set discard_alignment 4096", "window",
 	  "discard 18446744073709551615 0:128", "forget", "set discard_granularity auto",
 	  "set discard_alignment auto" },
+	{ "set discard audit", "window", "discard 18446744073709551615 0:128", "dead 0:128 65528:8",
+	  "forget 8:16", "set discard on" },
 };
 
 /* Behind the device. */
@@ -87,6 +89,7 @@ static const char * const constructors[] = {
 	"primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 "
 	"hints off foreign keep discard on",
 	"0 6 discard on discard_granularity 67108864 discard_alignment 4096",
+	"0 2 discard audit",
 };
 
 /* What mutations put in. */
@@ -97,7 +100,7 @@ static const char * const words[] = {
 	"other", "policy", "none", "boundary", "dsm", "life", "groups", "alpha", "auto", "prediction",
 	"off", "on", "predicted", "computed", "literal", "range", "written", "region", "primary_filter",
 	"threshold1", "threshold2", "streams", "stream_base", "hints", "foreign", "keep",
-	"override", "window", "discard", "forget",
+	"override", "window", "discard", "forget", "audit", "dead",
 	"discard_granularity", "discard_alignment", "-", ":", "::", "0:0:8", "COMMIT", "@", "%s%n", "\\", "'", "\"",
 	"\xff", "/dev/null", "/dev/streamdisk", "999:999",
 };

@@ -173,7 +173,7 @@ impl FromStr for Status {
                     status.discard.refused_sectors = number(LINE, name, value)?;
                 }
                 "discard_short_sectors" => status.discard.short_sectors = number(LINE, name, value)?,
-                "discard_owed" => status.discard.owed_sectors = number(LINE, name, value)?,
+                "discard_dead" => status.discard.owed_sectors = number(LINE, name, value)?,
                 "discard_granularity" => status.discard.granularity = number(LINE, name, value)?,
                 "discard_alignment" => status.discard.alignment = number(LINE, name, value)?,
                 "discard_failed" => status.discard.failed = number(LINE, name, value)?,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Owed pages: what is discarded on a disk that takes 128 KiB, and what never is.
+ * Dead pages: which ones the audit finds, and what a disk that takes 128 KiB is sent of them.
  */
 #include <kunit/test.h>
 #include <linux/bitmap.h>
@@ -119,11 +119,11 @@ static void a_granule_comes_together(struct kunit *test)
 	struct rig r = new_rig(test);
 
 	discard(&r, "0:128", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 128);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 128);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 128);
 	discard(&r, "128:128", "0:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discarded_sectors"), 256);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 256);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 256);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 0);
 
 	/* by the messages of several windows, from the middle, with its neighbours */
@@ -137,7 +137,7 @@ static void a_granule_comes_together(struct kunit *test)
 	discard(&r, "592:8", "512:256");
 	/* and the next one too, of which 768 to 799 were named */
 	discard(&r, "800:224", "768:256");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 256 + 512);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 256 + 512);
 }
 
 static void a_granule_is_discarded_once_for_a_message(struct kunit *test)
@@ -185,11 +185,11 @@ static void a_dead_granule_goes_again_when_a_page_of_it_does(struct kunit *test)
 	discard_since(&r, r.window - 1, "0:16", "");
 	begin_window(&r);
 	begin_window(&r);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 248);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 248);
 	discard(&r, "64:8", "0:256");
 }
 
-static void the_window_before_counts_for_what_is_owed(struct kunit *test)
+static void the_window_before_counts_for_what_is_dead(struct kunit *test)
 {
 	struct rig r = new_rig(test);
 
@@ -198,19 +198,19 @@ static void the_window_before_counts_for_what_is_owed(struct kunit *test)
 	begin_window(&r);
 	discard(&r, "8:8", "");
 	discard(&r, "0:8 16:240", "");
-	/* a run that was named as a whole needs nothing owed */
+	/* a run that was named as a whole needs nothing dead */
 	discard(&r, "0:256", "0:256");
 	begin_window(&r);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 248);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 248);
 }
 
-static void small_granules_owe_nothing(struct kunit *test)
+static void small_granules_do_not_gather(struct kunit *test)
 {
 	struct rig r = rig_on(test, disk_of(test, SZ_16K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
 
 	discard(&r, "0:16", "");
 	discard(&r, "16:16", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 32);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 32);
 }
 
@@ -238,7 +238,7 @@ static void a_write_takes_a_page_back(struct kunit *test)
 			discard(&r, "192:8", "");
 			windows(&r, 2);
 			discard(&r, "192:8", "");
-			KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 248);
+			KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 248);
 			/* freed again */
 			discard(&r, "24:8", "0:256");
 		}
@@ -249,9 +249,9 @@ static void forgotten(struct rig *r, const char *how)
 {
 	struct kunit *test = r->test;
 
-	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_owed"), 0, "%s", how);
+	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_dead"), 0, "%s", how);
 	begin_window(r);
-	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_owed"), 0, "%s", how);
+	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_dead"), 0, "%s", how);
 	dsm_mock_forget(r->disk);
 	discard(r, "128:128", "");
 	begin_window(r);
@@ -265,13 +265,14 @@ static void a_message_forgets(struct kunit *test)
 
 	discard(&r, "0:128", "");
 	dsm_mock_expect_reply(test, r.dm, "forget", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
 	discard(&r, "128:128", "");
 	dsm_mock_expect_reply(test, r.dm, "forget", "");
 	discard(&r, "0:128", "");
 	dsm_mock_expect_reply(test, r.dm, "forget", "");
 	forgotten(&r, "forget");
-	dsm_mock_expect_refusal(test, r.dm, "forget 1", -EINVAL, "Usage: forget");
+	dsm_mock_expect_refusal(test, r.dm, "forget 1", -EINVAL,
+				"forget: Invalid range '1', must be <start>:<length> within 65536 sectors; none taken");
 	dsm_mock_expect_reply(test, r.dm, "set discard off", "");
 	dsm_mock_expect_refusal(test, r.dm, "forget", -EINVAL, "forget: discard is off");
 }
@@ -305,7 +306,7 @@ static void what_was_queued_before_is_forgotten(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, forget), 0);
 	drain(&r);
 	expect_discards(&r, "0:256");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 384);
 	discard(&r, "896:128", "");
 }
@@ -358,15 +359,15 @@ static void an_area_that_was_not_watched_is_taken_back(struct kunit *test)
 	discard(&r, "1048576:128", "1048576:256");
 }
 
-/* Whether there is memory for what is owed in the first chunk of the table. */
+/* Whether there is memory for what is dead in the first chunk of the table. */
 static bool has_chunk(const struct dsm *d)
 {
-	const struct dsm_bits *bits = discard_of(d)->owed.bits;
+	const struct dsm_bits *bits = discard_of(d)->dead.bits;
 
 	return bits && bits->chunk[0];
 }
 
-static void a_chunk_of_which_nothing_is_owed_is_freed(struct kunit *test)
+static void a_chunk_of_which_nothing_is_dead_is_freed(struct kunit *test)
 {
 	struct rig r = new_rig(test);
 	struct dsm *d = dsm_mock_target(test, r.dm);
@@ -374,30 +375,30 @@ static void a_chunk_of_which_nothing_is_owed_is_freed(struct kunit *test)
 	discard(&r, "8:16", "");
 	write_page(&r, 8);
 	windows(&r, 2);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 8);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 8);
 	KUNIT_EXPECT_TRUE(test, has_chunk(d));
 	write_page(&r, 16);
 	windows(&r, 2);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
 	KUNIT_EXPECT_FALSE(test, has_chunk(d));
 	discard(&r, "0:128", "");
 	discard(&r, "128:128", "0:256");
 }
 
-static void without_memory_nothing_is_owed(struct kunit *test)
+static void without_memory_nothing_is_dead(struct kunit *test)
 {
 	struct rig r = new_rig(test);
 
 	dsm_mock_limit_memory(test, SZ_4K - 1);
 	discard(&r, "0:128 256:256", "256:256");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
 	dsm_mock_limit_memory(test, SZ_4K);
 	discard(&r, "128:128", "");
 	discard(&r, "0:128", "0:256");
 }
 
 /* The target ends where its bitmap does: what is beyond it is not looked at. */
-static void nothing_is_owed_beyond_the_end(struct kunit *test)
+static void nothing_is_dead_beyond_the_end(struct kunit *test)
 {
 	sector_t sectors = DSM_CHUNK_PAGES * DSM_PAGE_SECTORS;
 	struct rig r = rig_on(test, disk_of(test, SZ_128K), sectors, "%s 4096 2 discard on");
@@ -406,13 +407,13 @@ static void nothing_is_owed_beyond_the_end(struct kunit *test)
 	begin_window(&r);
 	discard(&r, "262016:120", "");
 	discard(&r, "262136:8", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_owed"), 128);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 128);
 	discard(&r, "261888:128", "261888:256");
 }
 
-/* A write that meets the discard of an owed page */
+/* A write that meets the discard of a dead page */
 
-static void a_write_waits_for_a_discard_of_what_is_owed(struct kunit *test)
+static void a_write_waits_for_a_discard_of_what_is_dead(struct kunit *test)
 {
 	struct rig r = new_rig(test);
 	struct dsm_mock_write *write;
@@ -449,6 +450,185 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	drain(&r);
 	expect_discards(&r, "512:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 0);
+}
+
+/* What the audit finds */
+
+static struct rig audit_on(struct kunit *test, unsigned int granularity)
+{
+	return rig_on(test, disk_of(test, granularity), DSM_MOCK_TARGET,
+		      "%s 4096 2 discard audit");
+}
+
+static void expect_dead(struct rig *r, const char *ranges, const char *expected)
+{
+	char message[128];
+
+	snprintf(message, sizeof(message), "dead %s", ranges);
+	dsm_mock_expect_reply(r->test, r->dm, message, expected);
+}
+
+static void what_was_named_is_dead_until_it_is_written(struct kunit *test)
+{
+	static const unsigned int granularity[] = { SZ_4K, SZ_128K };
+
+	for (unsigned int i = 0; i < 2 * ARRAY_SIZE(granularity); i++) {
+		struct rig r = rig_on(test, disk_of(test, granularity[i / 2]), DSM_MOCK_TARGET,
+				      i % 2 ? "%s 4096 2 discard audit" : "%s 4096 2 discard on");
+
+		expect_dead(&r, "0:4096", "0");
+		queue_since(&r, r.window, "0:64 512:8");
+		drain(&r);
+		expect_dead(&r, "0:4096", "9 0:64 512:8");
+		expect_dead(&r, "520:8 8:16 24:8", "3 8:24");
+		/* of pages that are named in part nothing is said */
+		expect_dead(&r, "4:8 60:10", "0");
+		write_page(&r, 8);
+		for (unsigned int windows = 0; windows < 4; windows++) {
+			expect_dead(&r, "0:4096", "8 0:8 16:48 512:8");
+			begin_window(&r);
+		}
+		KUNIT_EXPECT_EQ(test, dsm_mock_write(r.dm, 509, 4), 0);
+		expect_dead(&r, "0:4096", "7 0:8 16:48");
+		/* written in a window that is valid, before the one that is named */
+		write_page(&r, 8);
+		begin_window(&r);
+		queue_since(&r, r.window, "8:8");
+		drain(&r);
+		windows(&r, 2);
+		expect_dead(&r, "0:64", "7 0:8 16:48");
+		queue_since(&r, r.window, "8:8");
+		drain(&r);
+		expect_dead(&r, "0:64", "8 0:64");
+	}
+}
+
+static void an_audit_sends_nothing(struct kunit *test)
+{
+	static const unsigned int granularity[] = { SZ_4K, SZ_128K };
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(granularity); i++) {
+		struct rig r = audit_on(test, granularity[i]);
+
+		KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(r.dm), " discard audit "));
+		write_page(&r, 512);
+		discard(&r, "0:1024 1024:512", "");
+		windows(&r, 1);
+		discard(&r, "2048:1024", "");
+		KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 2560 - 8);
+		KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 8);
+		KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 0);
+		KUNIT_EXPECT_EQ(test, field(&r, "discarded"), 0);
+		expect_dead(&r, "504:24", "2 504:8 520:8");
+	}
+}
+
+static void from_audit_to_on_and_back(struct kunit *test)
+{
+	struct rig r = audit_on(test, SZ_128K);
+	struct dsm_mock_sender *audit;
+
+	discard(&r, "0:128 512:256", "");
+	dsm_mock_expect_reply(test, r.dm, "set discard on", "");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(r.dm), " discard on "));
+	/* windows are valid, and pages as dead as they were */
+	discard(&r, "128:128", "0:256");
+	r.disk->keeps_discards = true;
+	queue_since(&r, r.window, "1024:256");
+	dsm_mock_wait_kept(test, r.disk, 1);
+	queue_since(&r, r.window, "2048:256");
+	audit = dsm_mock_send(test, r.dm, "set discard audit");
+	wait_for_forgets(test, dsm_mock_target(test, r.dm), 1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&audit->done));
+	dsm_mock_let_discards_go(r.disk);
+	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, audit), 0);
+	drain(&r);
+	expect_discards(&r, "1024:256");
+	expect_dead(&r, "0:4096", "96 0:256 512:256 1024:256");
+	discard(&r, "2048:256", "");
+	expect_dead(&r, "2048:256", "32 2048:256");
+	/* a mode that is set again starts over */
+	dsm_mock_expect_reply(test, r.dm, "set discard audit", "");
+	dsm_mock_expect_refusal(test, r.dm, "dead 0:8", -ESTALE, "dead: No window is valid");
+	begin_window(&r);
+	expect_dead(&r, "0:4096", "0");
+}
+
+static void some_pages_are_forgotten(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	discard(&r, "0:128 512:256", "512:256");
+	/* all that a range has part of */
+	dsm_mock_expect_reply(test, r.dm, "forget 4:8 600:1 4000:96", "");
+	expect_dead(&r, "0:4096", "45 16:112 512:88 608:160");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 45 * 8);
+	discard(&r, "128:128", "");
+	discard(&r, "0:16", "0:256");
+	dsm_mock_expect_reply(test, r.dm, "forget 0:4096", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
+}
+
+static void what_waits_is_refused_when_some_are_forgotten(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+	struct dsm_mock_sender *forget;
+
+	r.disk->keeps_discards = true;
+	queue_since(&r, r.window, "0:256");
+	dsm_mock_wait_kept(test, r.disk, 1);
+	queue_since(&r, r.window, "512:256");
+	forget = dsm_mock_send(test, r.dm, "forget 2048:8");
+	wait_for_forgets(test, dsm_mock_target(test, r.dm), 1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&forget->done));
+	dsm_mock_let_discards_go(r.disk);
+	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, forget), 0);
+	drain(&r);
+	expect_discards(&r, "0:256");
+	expect_dead(&r, "0:4096", "32 0:256");
+}
+
+static void a_device_without_discards_is_audited(struct kunit *test)
+{
+	struct queue_limits limits = {};
+	struct rig r = rig_on(test, dsm_mock_disk_limits(test, &limits), DSM_MOCK_TARGET,
+			      "%s 4096 2 discard audit");
+
+	discard(&r, "0:256", "");
+	expect_dead(&r, "0:4096", "32 0:256");
+	dsm_mock_expect_reply(test, r.dm, "set discard on", "");
+	KUNIT_EXPECT_NOT_NULL(test, strstr(dsm_mock_status(r.dm), " discard unsupported"));
+}
+
+static void a_question_that_cannot_be_answered(struct kunit *test)
+{
+	struct rig r = audit_on(test, SZ_4K);
+
+	dsm_mock_expect_refusal(test, r.dm, "dead", -EINVAL, "Usage: dead <start>:<length>...");
+	dsm_mock_expect_refusal(test, r.dm, "dead 0:8 4090:65536", -EINVAL,
+				"dead: Invalid range '4090:65536', must be <start>:<length> within 65536 sectors; none taken");
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(r.dm), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(r.dm), 0);
+	dsm_mock_expect_refusal(test, r.dm, "dead 0:8", -ESTALE, "dead: No window is valid");
+	dsm_mock_expect_reply(test, r.dm, "set discard off", "");
+	dsm_mock_expect_refusal(test, r.dm, "dead 0:8", -EINVAL, "dead: discard is off");
+}
+
+/* Nobody has watched the places of what was named while it could not be sent later. */
+static void another_granularity_sends_nothing_of_before(struct kunit *test)
+{
+	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET,
+			      "%s 4096 4 discard on discard_granularity 4096");
+
+	discard(&r, "0:16 32:16 48:16", "32:32");
+	expect_dead(&r, "0:256", "6 0:16 32:32");
+	dsm_mock_expect_reply(test, r.dm, "set discard_granularity 131072", "");
+	discard(&r, "16:16 64:192", "");
+	expect_dead(&r, "0:256", "32 0:256");
+	begin_window(&r);
+	expect_dead(&r, "0:256", "0");
+	discard(&r, "0:248", "");
+	discard(&r, "248:8", "0:256");
 }
 
 /* The features */
@@ -587,6 +767,7 @@ struct model {
 	DECLARE_BITMAP(dead, PAGES);
 	DECLARE_BITMAP(passed, PAGES);	/* by the last message */
 	unsigned int discards;
+	bool audit;
 };
 
 static void model_write(struct rig *r, struct model *m, unsigned int page, unsigned int pages)
@@ -607,6 +788,12 @@ static void model_window(struct rig *r, struct model *m)
 
 static void model_gap(struct rig *r, struct model *m, unsigned int how)
 {
+	if (how == 3) {
+		dsm_mock_expect_reply(r->test, r->dm, "forget 400:800 3000:8", "");
+		bitmap_clear(m->dead, 50, 100);
+		clear_bit(375, m->dead);
+		return;
+	}
 	if (how == 0) {
 		dsm_mock_expect_reply(r->test, r->dm, "forget", "");
 	} else {
@@ -614,7 +801,8 @@ static void model_gap(struct rig *r, struct model *m, unsigned int how)
 			KUNIT_ASSERT_EQ(r->test, dsm_mock_suspend(r->dm), 0);
 			KUNIT_ASSERT_EQ(r->test, dsm_mock_resume(r->dm), 0);
 		} else {
-			dsm_mock_expect_reply(r->test, r->dm, "set discard on", "");
+			dsm_mock_expect_reply(r->test, r->dm, m->audit ? "set discard audit" :
+					      "set discard on", "");
 		}
 		m->valid = 0;
 		model_window(r, m);
@@ -654,6 +842,7 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 		u64 first = (r->disk->bio[i].sector - START) / 8;
 
 		m->discards++;
+		KUNIT_EXPECT_FALSE(r->test, m->audit);
 		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sectors % UNIT, 0);
 		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sector % UNIT, 0);
 		bitmap_set(sent, first, r->disk->bio[i].sectors / 8);
@@ -662,11 +851,34 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 		if (test_bit(page, sent))
 			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, m->dead) ||
 					      test_bit(page, m->passed), "page %u", page);
-	for (unsigned int page = 0; since == m->valid && page < PAGES; page += UNIT / 8)
+	for (unsigned int page = 0; !m->audit && since == m->valid && page < PAGES; page += UNIT / 8)
 		if (find_next_zero_bit(m->dead, PAGES, page) >= page + UNIT / 8 &&
 		    find_next_bit(m->passed, PAGES, page) < page + UNIT / 8)
 			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, sent),
 					      "the granule of page %u", page);
+}
+
+static void model_mode(struct rig *r, struct model *m)
+{
+	m->audit = !m->audit;
+	dsm_mock_expect_reply(r->test, r->dm,
+			      m->audit ? "set discard audit" : "set discard on", "");
+}
+
+/* The target says of the same pages that they are dead. */
+static void compare_dead(struct rig *r, const struct model *m)
+{
+	char expected[2000];
+	unsigned int at, page = 0, end;
+
+	at = scnprintf(expected, sizeof(expected), "%u", bitmap_weight(m->dead, PAGES));
+	for (; (page = find_next_bit(m->dead, PAGES, page)) < PAGES; page = end) {
+		end = find_next_zero_bit(m->dead, PAGES, page);
+		at += scnprintf(expected + at, sizeof(expected) - at, " %u:%u", page * 8,
+				(end - page) * 8);
+	}
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, "dead 0:4096"), 0);
+	KUNIT_EXPECT_STREQ(r->test, r->dm->reply, expected);
 }
 
 static void anything_against_a_set(struct kunit *test)
@@ -688,7 +900,11 @@ static void anything_against_a_set(struct kunit *test)
 			else if (what < 35)
 				model_window(&r, m);
 			else if (what < 37)
-				model_gap(&r, m, prandom_u32_state(&rnd) % 3);
+				model_gap(&r, m, prandom_u32_state(&rnd) % 4);
+			else if (what < 40)
+				model_mode(&r, m);
+			else if (what < 50)
+				compare_dead(&r, m);
 			else
 				model_discard(&r, m, &rnd);
 		}
@@ -751,24 +967,32 @@ static void discards_are_whole_blocks(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_failed"), 0);
 }
 
-static struct kunit_case owed_cases[] = {
+static struct kunit_case dead_cases[] = {
 	KUNIT_CASE(a_granule_comes_together),
 	KUNIT_CASE(a_granule_is_discarded_once_for_a_message),
 	KUNIT_CASE(runs_of_a_plug_are_disjoint),
 	KUNIT_CASE(what_was_short_has_little_beside_it),
 	KUNIT_CASE(a_dead_granule_goes_again_when_a_page_of_it_does),
-	KUNIT_CASE(the_window_before_counts_for_what_is_owed),
-	KUNIT_CASE(small_granules_owe_nothing),
+	KUNIT_CASE(the_window_before_counts_for_what_is_dead),
+	KUNIT_CASE(small_granules_do_not_gather),
 	KUNIT_CASE(a_write_takes_a_page_back),
 	KUNIT_CASE(a_message_forgets),
 	KUNIT_CASE(what_was_queued_before_is_forgotten),
 	KUNIT_CASE(a_gap_forgets),
 	KUNIT_CASE(an_area_that_was_not_watched_is_taken_back),
-	KUNIT_CASE(a_chunk_of_which_nothing_is_owed_is_freed),
-	KUNIT_CASE(without_memory_nothing_is_owed),
-	KUNIT_CASE(nothing_is_owed_beyond_the_end),
-	KUNIT_CASE(a_write_waits_for_a_discard_of_what_is_owed),
+	KUNIT_CASE(a_chunk_of_which_nothing_is_dead_is_freed),
+	KUNIT_CASE(without_memory_nothing_is_dead),
+	KUNIT_CASE(nothing_is_dead_beyond_the_end),
+	KUNIT_CASE(a_write_waits_for_a_discard_of_what_is_dead),
 	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
+	KUNIT_CASE(what_was_named_is_dead_until_it_is_written),
+	KUNIT_CASE(an_audit_sends_nothing),
+	KUNIT_CASE(from_audit_to_on_and_back),
+	KUNIT_CASE(some_pages_are_forgotten),
+	KUNIT_CASE(what_waits_is_refused_when_some_are_forgotten),
+	KUNIT_CASE(a_device_without_discards_is_audited),
+	KUNIT_CASE(a_question_that_cannot_be_answered),
+	KUNIT_CASE(another_granularity_sends_nothing_of_before),
 	KUNIT_CASE(the_features_take_the_place_of_the_queue_s),
 	KUNIT_CASE(a_size_is_a_power_of_two),
 	KUNIT_CASE(a_partition_shifts_the_granule),
@@ -780,9 +1004,9 @@ static struct kunit_case owed_cases[] = {
 	{}
 };
 
-static struct kunit_suite owed_suite = {
-	.name = "dm-dsm-owed",
-	.test_cases = owed_cases,
+static struct kunit_suite dead_suite = {
+	.name = "dm-dsm-dead",
+	.test_cases = dead_cases,
 };
 
-kunit_test_suite(owed_suite);
+kunit_test_suite(dead_suite);
