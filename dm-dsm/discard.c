@@ -391,7 +391,7 @@ static void dsm_discard_work(struct work_struct *work)
 {
 	struct dsm_discard *dd = container_of(work, struct dsm_discard, work);
 	struct dsm_batch *batch;
-	bool more;
+	bool any = false, more;
 
 	spin_lock_irq(&dd->d->discard_lock);
 	dsm_set_active(dd, true);
@@ -406,7 +406,10 @@ static void dsm_discard_work(struct work_struct *work)
 			cond_resched();
 		} while (more);
 		kvfree(batch);
+		any = true;
 	}
+	if (any)	/* for whoever waits for the queue */
+		dm_table_event(dd->d->ti->table);
 }
 
 void dsm_discard_wake(struct dsm_discard *dd)

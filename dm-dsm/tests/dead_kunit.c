@@ -452,6 +452,36 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 0);
 }
 
+static void wait_for_events(struct rig *r, u32 nr)
+{
+	for (int i = 0; i < 20000 && r->dm->events != nr; i++) {
+		usleep_range(500, 1000);
+		dsm_mock_status(r->dm);
+	}
+	KUNIT_ASSERT_EQ(r->test, r->dm->events, nr);
+}
+
+static void an_empty_queue_is_an_event(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	dsm_mock_status(r.dm);
+	KUNIT_EXPECT_EQ(test, r.dm->events, 0);
+	r.disk->keeps_discards = true;
+	queue_since(&r, r.window, "0:256");
+	dsm_mock_wait_kept(test, r.disk, 1);
+	queue_since(&r, r.window, "512:8");
+	dsm_mock_status(r.dm);
+	KUNIT_EXPECT_EQ(test, r.dm->events, 0);
+	dsm_mock_let_discards_go(r.disk);
+	wait_for_events(&r, 1);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_queued"), 0);
+	/* also when all of it is refused */
+	write_page(&r, 1024);
+	queue_since(&r, r.window, "1024:8");
+	wait_for_events(&r, 2);
+}
+
 /* What the audit finds */
 
 static struct rig audit_on(struct kunit *test, unsigned int granularity)
@@ -985,6 +1015,7 @@ static struct kunit_case dead_cases[] = {
 	KUNIT_CASE(nothing_is_dead_beyond_the_end),
 	KUNIT_CASE(a_write_waits_for_a_discard_of_what_is_dead),
 	KUNIT_CASE(a_write_before_the_check_is_seen_by_it),
+	KUNIT_CASE(an_empty_queue_is_an_event),
 	KUNIT_CASE(what_was_named_is_dead_until_it_is_written),
 	KUNIT_CASE(an_audit_sends_nothing),
 	KUNIT_CASE(from_audit_to_on_and_back),

@@ -923,6 +923,7 @@ static const char *dsm_mock_read_line(struct dsm_mock_dm *dm, u32 flags)
 		call->head.flags = flags;
 		if (!dsm_mock_ioctl(DM_TABLE_STATUS, call))
 			strscpy(dm->reply, dsm_mock_find_line(dm, call), DSM_MOCK_REPLY);
+		dm->events = call->head.event_nr;
 	}
 	kfree(call);
 	return dm->reply;

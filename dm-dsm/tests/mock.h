@@ -97,6 +97,7 @@ struct dsm_mock_dm {
 	struct mapped_device *md;
 	struct block_device *bdev;
 	char *reply;			/* of the last ioctl that had one */
+	u32 events;			/* at the last status or table line */
 	u64 upload;			/* what dsm_mock_begin() was given */
 };
 
