@@ -29,7 +29,7 @@ source_tree() {
 	# cargo vendor waits for every other cargo that uses the same home.
 	in_release env CARGO_HOME="$cache/cargo-vendor" userspace/packaging/source "$1"
 	tools_binds=(--bind "$1" /build)
-	kept=$cache/crates-release-$({ cat "$1"/dm-dsm-*/userspace/Cargo.{lock,toml} "$1"/dm-dsm-*/userspace/*/Cargo.toml; basename "$(package_artefact release)"; } |
+	kept=$cache/crates-release-$({ cat "$1"/dm-dsm-*/userspace/Cargo.{lock,toml} "$1"/dm-dsm-*/userspace/{*,testing/programs}/Cargo.toml; basename "$(package_artefact release)"; } |
 		sha256sum | cut -c1-16)
 	mkdir -p "$checkout/build"
 	if [[ ! -d $checkout/build/release && -d $kept ]]; then

@@ -33,9 +33,9 @@ use dbpath::place::Place;
 use dbpath::rules::RulesFiles;
 use dbpath::walk::Root;
 use dbpath::watch::Watch;
-use kernel::device::{MessageError, Target};
-use kernel::devno::DevNo;
-use kernel::reply::Status;
+use dm::device::{MessageError, Target};
+use dm::devno::DevNo;
+use dm::reply::Status;
 use rustix::process::{getpid, kill_process, Signal};
 
 /// Takes everything.

@@ -17,9 +17,9 @@ use base::log;
 use dbpath::fiemap::Mapper;
 use dbpath::walk::{self, find_file};
 use dbpath::watch::{Changes, Name};
+use dm::device::Target;
+use dm::table::StreamStamp;
 use filestream::FileStream;
-use kernel::device::Target;
-use kernel::table::StreamStamp;
 
 /// All files are looked at this often, whatever events report.
 const WALK: Duration = Duration::from_secs(30);

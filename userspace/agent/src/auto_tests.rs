@@ -12,7 +12,7 @@ use super::tests::{Setup, TestAgent, SECTORS};
 use super::{Options, Outcome};
 use dbpath::rules::Rules;
 use dbpath::watch::Watch;
-use model::kernel::ModelKernel;
+use testing::kernel::ModelKernel;
 
 const PERIOD: Duration = Duration::from_secs(60);
 

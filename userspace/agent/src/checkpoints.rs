@@ -6,8 +6,8 @@ use rustix::fd::OwnedFd;
 use super::{fatal, Fatal};
 use base::log;
 use dbpath::turtle;
-use kernel::device::{MessageError, Target};
-use kernel::reply::Checkpoint;
+use dm::device::{MessageError, Target};
+use dm::reply::Checkpoint;
 
 /// A window in which less was written, in bytes, may be that of a schema change.
 pub(crate) const LITTLE: u64 = 1 << 20;

@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 use super::Outcome;
-use kernel::reply::Status;
+use dm::reply::Status;
 
 /// After a file came or went: more of them will.
 const DEBOUNCE: Duration = Duration::from_millis(150);

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use dbpath::mongo::ServerInfo;
-use kernel::class::Class;
+use dm::class::Class;
 
 /// Of both directions; another one is refused.
 pub const PROTOCOL: u32 = 1;

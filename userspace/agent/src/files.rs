@@ -23,7 +23,7 @@ use dbpath::fiemap::{ExtentCounts, Mapper};
 use dbpath::mongo::catalog::Catalog;
 use dbpath::rules::Rules;
 use dbpath::walk::{self, open_file, Collector, FoundFile, Root, Skipped};
-use kernel::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
+use dm::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
 
 /// Who hears of files while they are looked at.
 pub(crate) struct WalkObserver<'a> {

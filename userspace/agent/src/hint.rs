@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use base::log;
-use kernel::class::Class;
-use kernel::device::{MessageError, Target};
+use dm::class::Class;
+use dm::device::{MessageError, Target};
 
 /// The kernel's `F_SET_RW_HINT`, which libc does not have.
 const F_SET_RW_HINT: libc::c_int = 1036;

@@ -40,8 +40,8 @@ use dbpath::fiemap::{ExtentCounts, Mapper};
 use dbpath::mongo::catalog::Catalog;
 use dbpath::rules::Rules;
 use dbpath::walk::Root;
-use kernel::device::{MessageError, Target};
-use kernel::reply::{Checkpoint, Commit};
+use dm::device::{MessageError, Target};
+use dm::reply::{Checkpoint, Commit};
 
 use auto::Auto;
 use checkpoints::Checkpoints;

@@ -9,7 +9,7 @@ use crate::control::ObjectInfo;
 use base::log;
 use dbpath::mongo::catalog::Catalog;
 use dbpath::rules::{Parts, Role, Rules};
-use kernel::table::StreamStamp;
+use dm::table::StreamStamp;
 
 pub(crate) struct Objects {
     rules: Rules,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::tracked::Tracked;
 use dbpath::rules::{Parts, Role};
-use kernel::table::{Extent, FileRecord, StreamStamp};
+use dm::table::{Extent, FileRecord, StreamStamp};
 
 /// Inode numbers of XFS and ext4 are places on a device, divided by at least 256.
 const SHIFT: u32 = 56;

@@ -20,8 +20,8 @@ use dbpath::fiemap::Mapper;
 use dbpath::mongo::Link;
 use dbpath::rules::{Rules, RulesFiles};
 use dbpath::watch::Watch;
-use kernel::device::Target;
-use kernel::reply::Checkpoint;
+use dm::device::Target;
+use dm::reply::Checkpoint;
 
 /// Events are taken so often however long the pause after a look is: the kernel keeps
 /// 16,384 by default, and a file that is made, written and deleted has four.

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use super::hint;
 use super::*;
 use dbpath::turtle::NAME as TURTLE;
-use kernel::class::Class;
-use kernel::table::{self, Extent};
-use model::kernel::{ModelFile, ModelKernel};
+use dm::class::Class;
+use dm::table::{self, Extent};
+use testing::kernel::{ModelFile, ModelKernel};
 
 pub(crate) const SECTORS: u64 = 1 << 24;
 const COLL: &str = "collection-0-1.wt";

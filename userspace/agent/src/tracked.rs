@@ -6,8 +6,8 @@ use std::path::Path;
 use dbpath::fiemap::ExtentCounts;
 use dbpath::rules::Parts;
 use dbpath::walk;
-use kernel::class::Class;
-use kernel::table::{Extent, StreamStamp};
+use dm::class::Class;
+use dm::table::{Extent, StreamStamp};
 
 /// A boundary inside a page belongs to the page's end.
 pub(crate) const PAGE: u64 = 4096;

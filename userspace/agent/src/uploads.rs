@@ -4,9 +4,9 @@
 use super::files::FileTable;
 use super::{fatal, Fatal};
 use base::log;
-use kernel::device::{MessageError, Target};
-use kernel::reply::Commit;
-use kernel::table::{self, Upload};
+use dm::device::{MessageError, Target};
+use dm::reply::Commit;
+use dm::table::{self, Upload};
 
 /// The kernel's answer to an upload: the outer error ends the agent.
 pub(crate) type Uploaded = Result<Result<Option<Commit>, String>, Fatal>;

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::place::Place;
 use base::bytes;
-use kernel::table::Extent;
+use dm::table::Extent;
 
 /// `struct fiemap` without its extents, and `struct fiemap_extent`.
 const HEADER: usize = 32;
@@ -287,7 +287,7 @@ pub fn is_unsupported(e: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::devno::DevNo;
+    use dm::devno::DevNo;
     use std::fs::File;
     use std::io::{Seek, SeekFrom, Write};
 

@@ -18,7 +18,7 @@
 
 use std::path::{Component, Path};
 
-use kernel::class::Class;
+use dm::class::Class;
 
 /// The class of the file at `path`, relative to the dbpath.
 pub fn classify(path: &Path) -> Class {

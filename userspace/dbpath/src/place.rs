@@ -18,11 +18,11 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{Mode, OFlags};
 
 use crate::walk::Root;
-use kernel::devno::DevNo;
-use kernel::dm::{Dm, Id, Line};
-use kernel::stack::{self, Below};
-use kernel::sysfs::Sysfs;
-use kernel::table::Extent;
+use dm::devno::DevNo;
+use dm::ioctl::{Dm, Id, Line};
+use dm::stack::{self, Below};
+use dm::sysfs::Sysfs;
+use dm::table::Extent;
 
 /// `length` sectors of the file system's device from `from` on lie at `to` of
 /// the target.
@@ -322,8 +322,8 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::sysfs::Tree;
     use std::os::fd::AsRawFd;
+    use testing::sysfs::Tree;
 
     fn dev(s: &str) -> DevNo {
         s.parse().unwrap()

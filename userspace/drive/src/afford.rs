@@ -361,7 +361,7 @@ mod tests {
     /// The layouts are the target's own.
     #[test]
     fn streams_as_the_kernel_lays_them_out() {
-        use kernel::class::Class;
+        use dm::class::Class;
         use policies::layout::Plan;
 
         let used = |l: Layout| {

@@ -14,9 +14,9 @@ use serde::Serialize;
 use crate::afford::{Copies, Drive, Layout};
 use crate::nvme::{Isolated, Namespace, Placement};
 use base::sizes;
-use kernel::devno::DevNo;
-use kernel::streams::{self, Below, LiveTables};
-use kernel::sysfs::Sysfs;
+use dm::devno::DevNo;
+use dm::streams::{self, Below, LiveTables};
+use dm::sysfs::Sysfs;
 
 /// What drives of the field have beyond their size at least, in percent of it.
 const KEPT: u64 = 7;
@@ -222,7 +222,7 @@ impl Affords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::sysfs::Tree;
+    use testing::sysfs::Tree;
 
     const GIB: u64 = 1 << 30;
 

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
-use kernel::devno::DevNo;
-use kernel::streams;
-use kernel::sysfs::Sysfs;
+use dm::devno::DevNo;
+use dm::streams;
+use dm::sysfs::Sysfs;
 
 /// Where marks are, and what else is known of devices by name and has to outlive a boot.
 pub const DIR: &str = "/var/lib/dm-dsm";
@@ -156,7 +156,7 @@ pub fn remove(dir: &Path, name: &str) -> Result<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::sysfs::Tree;
+    use testing::sysfs::Tree;
 
     const SIZE: &str = "2048";
 

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use kernel::devno::DevNo;
-use kernel::sysfs::Sysfs;
+use dm::devno::DevNo;
+use dm::sysfs::Sysfs;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStat {
@@ -71,7 +71,7 @@ fn parse(text: &str) -> Option<DiskStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::sysfs::Tree;
+    use testing::sysfs::Tree;
 
     #[test]
     fn the_fields_in_use() {

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::nvme::{Namespace, Statistics};
-use kernel::devno::DevNo;
-use kernel::streams;
-use kernel::sysfs::Sysfs;
+use dm::devno::DevNo;
+use dm::streams;
+use dm::sysfs::Sysfs;
 
 /// Of all namespaces of the drive's endurance group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub fn of(sysfs: &Sysfs, dev: DevNo) -> Result<Media, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::sysfs::Tree;
+    use testing::sysfs::Tree;
 
     #[test]
     fn drives_that_do_not_tell() {

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use crate::deallocate::Deallocate;
 use crate::nvme::Namespace;
-use kernel::devno::DevNo;
-use kernel::sysfs::Sysfs;
+use dm::devno::DevNo;
+use dm::sysfs::Sysfs;
 
 /// What the target takes, in bytes.
 const LEAST: u64 = 4096;

@@ -3,10 +3,10 @@
 
 use anyhow::{anyhow, Context, Result};
 
+use dm::device::Device;
+use dm::node;
 use dsmctl::cli::{Attach, Output};
 use dsmctl::tab::{self, Entry};
-use kernel::device::Device;
-use kernel::node;
 
 use crate::broken;
 use crate::create;

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use crate::refused;
 use ::trial::{by_hand, runner};
+use dm::device::{Device, Target};
+use dm::devno::DevNo;
+use dm::sysfs::Sysfs;
 use drive::broken::{self, DIR};
 use dsmctl::cli::Output;
-use kernel::device::{Device, Target};
-use kernel::devno::DevNo;
-use kernel::sysfs::Sysfs;
 use show::report::printable;
 
 pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {

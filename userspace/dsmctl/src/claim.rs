@@ -3,11 +3,11 @@
 
 use anyhow::{Context, Result};
 
-use kernel::device::Device;
-use kernel::dm::{Dm, Id, Info, Line};
-use kernel::exchange;
-use kernel::journal::{Claim, Journal};
-use kernel::segments;
+use dm::device::Device;
+use dm::exchange;
+use dm::ioctl::{Dm, Id, Info, Line};
+use dm::journal::{Claim, Journal};
+use dm::segments;
 use show::report::printable;
 
 /// A dsm device, whose table keeps its place.

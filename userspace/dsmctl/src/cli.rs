@@ -18,8 +18,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use base::sizes;
+use dm::class::Class;
 use dsmd::config::Seconds;
-use kernel::class::Class;
 
 /// That of dsmd.service.
 pub const CONFIG: &str = "/etc/dsmd.toml";
@@ -519,7 +519,7 @@ mod tests {
     use super::simulation::{size, unit};
     use super::*;
     use clap::CommandFactory;
-    use whatif::sim::policies::Spec;
+    use simulate::sim::policies::Spec;
 
     /// Nothing but blanks and line feeds is changed in the help of any command.
     #[test]

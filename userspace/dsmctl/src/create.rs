@@ -12,20 +12,20 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use crate::broken;
+use dm::device::{Device, Target};
+use dm::devno::DevNo;
+use dm::exchange;
+use dm::ioctl::{Dm, Id, Line};
+use dm::journal::Journal;
+use dm::lvm;
+use dm::mounts;
+use dm::node;
+use dm::streams::{self, Below};
+use dm::sysfs::Sysfs;
 use drive::afford::Layout;
 use drive::below::{self, Affords};
 use drive::prefer;
 use dsmctl::cli::{Create, Features, Groups, Output, Piece, Streams};
-use kernel::device::{Device, Target};
-use kernel::devno::DevNo;
-use kernel::dm::{Dm, Id, Line};
-use kernel::exchange;
-use kernel::journal::Journal;
-use kernel::lvm;
-use kernel::mounts;
-use kernel::node;
-use kernel::streams::{self, Below};
-use kernel::sysfs::Sysfs;
 use show::report::printable;
 
 /// udev's probes keep a device open for a moment.

@@ -10,14 +10,14 @@ use anyhow::{bail, Context, Result};
 use serde_json::json;
 
 use crate::{refused, simulate};
+use ::simulate::group::{self, is_small, Object, Why};
+use ::simulate::sim::objects;
 use agent::control::{FileInfo, Request};
 use dbpath::rules::Rules;
+use dm::device::{Device, Target};
+use dm::reply::Region;
 use dsmctl::cli::{Group, Output};
-use kernel::device::{Device, Target};
-use kernel::reply::Region;
 use show::report::{printable, Grid};
-use whatif::group::{self, is_small, Object, Why};
-use whatif::sim::objects;
 
 pub(crate) fn group(a: &Group, out: Output) -> Result<()> {
     let (objects, has) = match &a.name {

@@ -5,10 +5,10 @@ use anyhow::Result;
 
 use crate::refused;
 use agent::control::{self, Holding};
+use dm::device::{Device, Target};
+use dm::journal::{Claim, Scratch};
+use dm::table::{FileRecord, Upload, UploadKind};
 use dsmctl::cli as args;
-use kernel::device::{Device, Target};
-use kernel::journal::{Claim, Scratch};
-use kernel::table::{FileRecord, Upload, UploadKind};
 use show::report::printable;
 
 /// With this the files leave the table, and features are what they were.

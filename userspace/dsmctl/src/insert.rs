@@ -12,16 +12,16 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use base::name;
+use dm::devno::DevNo;
+use dm::exchange::{self, Guard};
+use dm::ioctl::{Dm, Id, Info, Line};
+use dm::journal::{Claim, Withdrawn};
+use dm::lvm;
+use dm::reply::TableLine;
+use dm::segments;
+use dm::streams;
+use dm::sysfs::Sysfs;
 use dsmctl::cli::{Args, Command, Features, Insert, Output};
-use kernel::devno::DevNo;
-use kernel::dm::{Dm, Id, Info, Line};
-use kernel::exchange::{self, Guard};
-use kernel::journal::{Claim, Withdrawn};
-use kernel::lvm;
-use kernel::reply::TableLine;
-use kernel::segments;
-use kernel::streams;
-use kernel::sysfs::Sysfs;
 
 use crate::claim;
 use crate::create::Stamped;

@@ -15,11 +15,11 @@ use dbpath::fiemap::{self, ExtentCounts, Fiemap, Mapper};
 use dbpath::ident;
 use dbpath::place::{self, Found};
 use dbpath::walk::{open_file, Collector, FoundFile, Root};
+use dm::class::Class;
+use dm::device::{Device, Target};
+use dm::reply::Commit;
+use dm::table::{resolve_overlaps, Extent, FileRecord, StreamStamp, Upload, UploadKind};
 use dsmctl::cli::{Boundary, Load, Output};
-use kernel::class::Class;
-use kernel::device::{Device, Target};
-use kernel::reply::Commit;
-use kernel::table::{resolve_overlaps, Extent, FileRecord, StreamStamp, Upload, UploadKind};
 
 struct Entry {
     id: u64,
@@ -95,11 +95,7 @@ fn free_of_overlaps(entries: &mut [Entry]) {
     }
 }
 
-fn upload(
-    device: &Device,
-    kind: UploadKind,
-    entries: &[Entry],
-) -> Result<Commit, kernel::device::MessageError> {
+fn upload(device: &Device, kind: UploadKind, entries: &[Entry]) -> Result<Commit, dm::device::MessageError> {
     let mut upload = Upload::begin(device, kind)?;
     for e in entries {
         upload.file(&FileRecord {

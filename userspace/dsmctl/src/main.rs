@@ -33,9 +33,9 @@ use ::trial::by_hand;
 use ::trial::estimate::Saving;
 use agent::control::{self, Request};
 use base::cli;
+use dm::device::{Device, MessageError, Target};
 use drive::counters::Counters;
 use dsmctl::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
-use kernel::device::{Device, MessageError, Target};
 
 fn main() -> ExitCode {
     let args: Args = cli::parse();

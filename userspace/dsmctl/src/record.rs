@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use dsmctl::cli::Record;
-use whatif::record;
+use simulate::record;
 
 pub(crate) fn record(a: &Record) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));

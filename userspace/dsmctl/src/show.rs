@@ -9,13 +9,13 @@ use serde_json::{json, Value};
 use crate::load::{open_root, walk};
 use crate::refused;
 use agent::control::{self, FileInfo, Request};
+use dm::device::{Device, Target};
+use dm::devno::DevNo;
+use dm::ioctl::Dm;
+use dm::journal::Journal;
+use dm::sysfs::Sysfs;
 use drive::{below, broken};
 use dsmctl::cli::{self as args, Output, Status};
-use kernel::device::{Device, Target};
-use kernel::devno::DevNo;
-use kernel::dm::Dm;
-use kernel::journal::Journal;
-use kernel::sysfs::Sysfs;
 use show::report::{Names, Report};
 
 pub(crate) fn status(a: &Status, out: Output) -> Result<()> {

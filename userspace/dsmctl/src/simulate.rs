@@ -17,16 +17,16 @@ use serde::Serialize;
 use serde_json::json;
 
 use dbpath::rules::Rules;
+use dm::class::Class;
+use dm::memory;
 use dsmctl::cli::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
-use kernel::class::Class;
-use kernel::memory;
-use whatif::flash::{Destination, Gc, PAGE};
-use whatif::sim::discard::{self, Rule};
-use whatif::sim::pieces::{Owed, Pieces};
-use whatif::sim::policies::Spec;
-use whatif::sim::profile::Profile;
-use whatif::sim::{self, MemoryError, Model, Outcome, SimError};
-use whatif::trace::{self, Trace};
+use simulate::flash::{Destination, Gc, PAGE};
+use simulate::sim::discard::{self, Rule};
+use simulate::sim::pieces::{Owed, Pieces};
+use simulate::sim::policies::Spec;
+use simulate::sim::profile::Profile;
+use simulate::sim::{self, MemoryError, Model, Outcome, SimError};
+use simulate::trace::{self, Trace};
 
 use answer::Found;
 use text::*;

@@ -9,8 +9,8 @@ use anyhow::Result;
 use crate::refused;
 use crate::show::file_names;
 use base::wake::Signals;
+use dm::device::{Device, Target};
 use dsmctl::cli::{Output, Top};
-use kernel::device::{Device, Target};
 use policies::layout::{self, Layout};
 use show::top::{Frame, Look};
 

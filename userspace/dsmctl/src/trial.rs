@@ -15,6 +15,9 @@ use ::trial::state::{Amount, Machine, Plan, Sample, State, Store, Switch};
 use ::trial::{by_hand, runner};
 use agent::control::{self, Info, Request};
 use base::wake::Signals;
+use dm::device::{Device, Target};
+use dm::ioctl::Dm;
+use dm::sysfs::Sysfs;
 use drive::broken;
 use drive::counters::Counters;
 use drive::diskstat::DiskStat;
@@ -22,9 +25,6 @@ use drive::media;
 use dsmctl::cli::{
     self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialResume, TrialStart,
 };
-use kernel::device::{Device, Target};
-use kernel::dm::Dm;
-use kernel::sysfs::Sysfs;
 
 /// In sizes of the device.  After two a live drive below a real database has still free what
 /// was discarded before, and too little is found: see tests/bench/live/trial.

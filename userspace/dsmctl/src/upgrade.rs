@@ -11,12 +11,12 @@ use anyhow::{anyhow, ensure, Context, Result};
 use serde_json::json;
 
 use agent::control::{self, Holding};
+use dm::exchange::{self, Guard};
+use dm::ioctl::{Dm, Id, Line};
+use dm::journal::{Claim, Journal, Withdrawn};
+use dm::lvm;
+use dm::reply::{Status, TableLine};
 use dsmctl::cli::{run_dir, Output, Upgrade};
-use kernel::dm::{Dm, Id, Line};
-use kernel::exchange::{self, Guard};
-use kernel::journal::{Claim, Journal, Withdrawn};
-use kernel::lvm;
-use kernel::reply::{Status, TableLine};
 use show::report::printable;
 
 use crate::{claim, insert};

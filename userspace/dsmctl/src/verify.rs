@@ -20,17 +20,17 @@ use base::aligned::Aligned;
 use base::wake::Signals;
 use dbpath::fiemap::{Fiemap, Mapper};
 use dbpath::place::Directory;
+use dm::class::Class;
+use dm::device::{Device, Target};
+use dm::ioctl::Dm;
+use dm::mounts;
+use dm::reply::{Region, Side, Status};
+use dm::streams;
+use dm::streams::Below;
+use dm::sysfs::Sysfs;
+use dm::table::{Extent, FileRecord, StreamStamp};
 use drive::nvme::Namespace;
 use dsmctl::cli::{Output, Verify};
-use kernel::class::Class;
-use kernel::device::{Device, Target};
-use kernel::dm::Dm;
-use kernel::mounts;
-use kernel::reply::{Region, Side, Status};
-use kernel::streams;
-use kernel::streams::Below;
-use kernel::sysfs::Sysfs;
-use kernel::table::{Extent, FileRecord, StreamStamp};
 use show::report::Grid;
 
 /// One write.

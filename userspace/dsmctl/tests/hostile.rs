@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use model::hostile;
+use testing::hostile;
 
 /// Bytes, nearly as many as a block may have.
 const LIST: usize = 60 << 20;

@@ -25,12 +25,12 @@ use base::wake::Signals;
 use dbpath::fiemap::{Fiemap, Mapper};
 use dbpath::place;
 use dbpath::walk::Root;
+use dm::device::{Device, Target};
+use dm::devno::DevNo;
+use dm::ioctl::Dm;
+use dm::sysfs::Sysfs;
 use drive::below::{self, Affords};
 use drive::media::{self, Media};
-use kernel::device::{Device, Target};
-use kernel::devno::DevNo;
-use kernel::dm::Dm;
-use kernel::sysfs::Sysfs;
 use show::sample::Look;
 
 use publish::{Board, Publisher};

@@ -29,9 +29,9 @@ use dbpath::rules::RulesFiles;
 use dbpath::turtle;
 use dbpath::walk::{self, Root};
 use dbpath::watch::Watch;
+use dm::device::Target;
+use dm::reply::{Checkpoint, Status};
 use drive::below::Affords;
-use kernel::device::Target;
-use kernel::reply::{Checkpoint, Status};
 use show::report::{checkpoint_text, written_text, Names};
 
 /// How long to wait before a database is looked for again.

@@ -20,16 +20,16 @@ use agent::discard::{Database as Followed, Machine as Drive, Owner, SectorRange,
 use base::panic::abort_on_panic;
 use dbpath::avail::{FileEntry, Refusal, TurtleId};
 use dbpath::fiemap::ExtentCounts;
+use dm::device::MessageError;
+use dm::reply::Status;
+use dm::table::Extent;
 use drive::afford::Layout;
 use drive::diskstat::DiskStat;
-use kernel::device::MessageError;
-use kernel::reply::Status;
-use kernel::table::Extent;
-use model::kernel::ModelKernel;
-use model::signals::{by_hand, ByHand};
 use serve::Pace;
 use show::sample;
 use show::snapshot::{Snapshot, Unavailable, INTERVAL};
+use testing::kernel::ModelKernel;
+use testing::signals::{by_hand, ByHand};
 
 /// A test waits for what must come; this only ends one that would wait for ever.
 const HANG: Duration = Duration::from_secs(600);

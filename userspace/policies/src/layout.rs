@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 
-use kernel::class::Class;
-use kernel::reply::{Status, TableLine};
+use dm::class::Class;
+use dm::reply::{Status, TableLine};
 
 use crate::number;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What userspace has of the module's own source, dm-dsm/policies/, compiled in unchanged:
 //! the names of the policies and the layout of streams here, the policies themselves in
-//! whatif.
+//! simulate.
 
 pub mod layout;
 

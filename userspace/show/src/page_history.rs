@@ -11,7 +11,7 @@ use crate::rates::{self, since};
 use crate::sample::Kernel;
 use crate::snapshot::{Moment, Snapshot, Unavailable, INTERVAL};
 use agent::control::Info;
-use kernel::reply::Discard;
+use dm::reply::Discard;
 use policies::layout::{self, Layout};
 
 /// How many points are kept; there is one for each interval of `dsmd`.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use kernel::reply::Status;
+use dm::reply::Status;
 
 /// What was counted since.  A counter that is smaller was reset, or its table was loaded
 /// over: it began at 0, so that it counts at least what it shows.
@@ -22,7 +22,7 @@ pub(crate) struct Written {
 /// What was written in each stream, of those with writes.
 pub(crate) fn streams(new: &Status, old: &Status) -> Vec<Written> {
     let before: HashMap<u32, _> = old.per_stream.iter().map(|c| (c.stream, c)).collect();
-    let written = |c: &kernel::reply::StreamCount| {
+    let written = |c: &dm::reply::StreamCount| {
         let (writes, sectors) = before.get(&c.stream).map_or((0, 0), |b| (b.writes, b.sectors));
         Written {
             stream: c.stream,

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use agent::control::{FileInfo, Info};
 use base::sizes;
 pub use base::text::printable;
+use dm::reply::{Checkpoint, Region, Status, StreamCount, TableLine};
 use drive::below::Affords;
-use kernel::reply::{Checkpoint, Region, Status, StreamCount, TableLine};
 use policies::layout::{self, Layout};
 
 /// Bytes in a MiB, as f64.

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use agent::control::Info;
 use base::log::LastError;
+use dm::device::{Device, Target};
+use dm::devno::DevNo;
+use dm::reply::{Status, TableLine};
+use dm::sysfs::Sysfs;
 use drive::diskstat::DiskStat;
 use drive::media::Media;
-use kernel::device::{Device, Target};
-use kernel::devno::DevNo;
-use kernel::reply::{Status, TableLine};
-use kernel::sysfs::Sysfs;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::rates::{self, since};
 use crate::report::{mib, or_dash, percent, printable, Grid, Names};
-use kernel::class::Class;
-use kernel::reply::{Group, Region, Side, Status};
+use dm::class::Class;
+use dm::reply::{Group, Region, Side, Status};
 
 /// A look.
 pub struct Look {

@@ -12,7 +12,7 @@ fn documentation() -> PathBuf {
 }
 
 const AGAIN: &str = "Documentation/metrics.md is not what the code has; generate it again: \
-                     tests/cargo userspace run --release -p dsm-manual --bin metrics >Documentation/metrics.md";
+                     tests/cargo userspace run --release -p testing-programs --bin metrics >Documentation/metrics.md";
 
 #[test]
 fn the_page_has_what_the_code_has() {

@@ -5,10 +5,10 @@
 use anyhow::Result;
 use drive::counters::{Counters, Source};
 use drive::diskstat::DiskStat;
+use simulate::flash::{Config, Destination, Flash, Gc, PAGE};
 use trial::estimate::{outcome, Saving};
 use trial::run::{step, Bench, Step};
 use trial::state::{Amount, Machine, Plan, Sample, State, Switch};
-use whatif::flash::{Config, Destination, Flash, Gc, PAGE};
 
 const PAGES: u32 = 8192;
 /// Of them the database uses so many; an update goes to a free one and frees another.

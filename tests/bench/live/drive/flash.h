@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The flash of the drive: where each logical page lies, and which unit is the next victim.
- * It knows nothing of time.  The rules are those of the Rust model (userspace/whatif), which
+ * It knows nothing of time.  The rules are those of the Rust model (userspace/simulate), which
  * it is compared with, page by page.
  */
 #ifndef FLASH_H

@@ -17,12 +17,12 @@ use dbpath::fiemap::Solid;
 use dbpath::place;
 use dbpath::turtle;
 use dbpath::walk::{self, Root};
+use dm::devno::DevNo;
+use dm::mounts;
+use dm::sysfs::Sysfs;
+use dm::table::Extent;
 use drive::broken;
 use drive::diskstat::DiskStat;
-use kernel::devno::DevNo;
-use kernel::mounts;
-use kernel::sysfs::Sysfs;
-use kernel::table::Extent;
 use trial::runner;
 
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
@@ -324,7 +324,7 @@ mod tests {
             1,
             pulse.clone(),
         );
-        for make in [model::hostile::visits, model::hostile::names] {
+        for make in [testing::hostile::visits, testing::hostile::names] {
             make(dir.path());
             let refused = disk.read(&mut |_| true).map(|seen| seen.files.len()).unwrap_err();
             assert_eq!(refused.kind, avail::Kind::Damaged);

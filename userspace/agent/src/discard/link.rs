@@ -14,8 +14,8 @@ use crate::control::{DiscardInfo, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use base::log;
 use base::pulse::Pulse;
 use base::time;
+use dm::device::{MessageError, Target};
 use drive::diskstat::DiskStat;
-use kernel::device::{MessageError, Target};
 
 /// How often preconditions and owner are checked between checkpoints.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);

@@ -88,7 +88,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dbpath::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
-use kernel::device::{MessageError, Target};
+use dm::device::{MessageError, Target};
 
 pub use disk::Disk;
 pub use link::{Link, Machine};

@@ -4,13 +4,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dm::devno::DevNo;
+use dm::mounts::Mount;
+use dm::stack;
+use dm::streams;
+use dm::sysfs::Sysfs;
 use drive::diskstat::DiskStat;
 use drive::nvme::Namespace;
-use kernel::devno::DevNo;
-use kernel::mounts::Mount;
-use kernel::stack;
-use kernel::streams;
-use kernel::sysfs::Sysfs;
 
 /// Bytes; a drive may ignore what is smaller than its granularity, and most of what
 /// WiredTiger frees is smaller than this.
@@ -139,8 +139,8 @@ fn granularity(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::mounts;
-    use model::sysfs::Tree;
+    use dm::mounts;
+    use testing::sysfs::Tree;
 
     const INFO: &str = "\
 22 27 0:21 / /proc rw,relatime - proc proc rw

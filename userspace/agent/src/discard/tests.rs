@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::world::{Counts, Side, World};
 use super::*;
-use model::cookie::{cookie, empty_cookie};
-use model::kernel::ModelKernel;
+use testing::cookie::{cookie, empty_cookie};
+use testing::kernel::ModelKernel;
 
 /// What an agent takes for free.
 #[derive(Clone, Copy, Debug, PartialEq)]

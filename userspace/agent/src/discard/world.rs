@@ -16,11 +16,11 @@ use super::link::Machine;
 use super::owner::Owner;
 use super::{Database, SectorRange, Seen};
 use dbpath::avail::{FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
+use dm::device::{MessageError, Target};
+use dm::reply::Status;
 use drive::diskstat::DiskStat;
-use kernel::device::{MessageError, Target};
-use kernel::reply::Status;
-use model::cookie::cookie;
-use model::kernel::ModelKernel;
+use testing::cookie::cookie;
+use testing::kernel::ModelKernel;
 
 const PAGE: u64 = 4096;
 const FILES: usize = 3;

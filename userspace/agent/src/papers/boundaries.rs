@@ -10,8 +10,8 @@ use super::load_phase::{LoadPhase, Sums};
 use super::state::{born, Directory, Kept, State};
 use crate::tracked::Tracked;
 use base::log;
-use kernel::class::Class;
-use kernel::reply::Region;
+use dm::class::Class;
+use dm::reply::Region;
 
 /// When files get their boundaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]

@@ -11,7 +11,7 @@ use crate::avail::list::MAX_EXTENTS;
 use crate::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot};
 use crate::walk::Root;
 use base::pulse::Pulse;
-use model::hostile;
+use testing::hostile;
 
 const VERSIONS: [&str; 2] = ["3.2.1", "11.3.1"];
 

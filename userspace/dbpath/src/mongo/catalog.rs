@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use kernel::class::Class;
+use dm::class::Class;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {

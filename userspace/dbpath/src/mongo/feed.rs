@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::catalog::Catalog;
-use kernel::class::Class;
+use dm::class::Class;
 
 /// Of both directions.
 pub const PROTOCOL: u32 = 1;

@@ -412,7 +412,7 @@ mod tests {
         let catalog = link.take_catalog().unwrap();
         assert_eq!(
             (catalog.len(), catalog.class(Path::new("index-8-7.wt"))),
-            (1, Some(kernel::class::Class::Primary))
+            (1, Some(dm::class::Class::Primary))
         );
         assert!(link.take_catalog().is_none() && !link.take_checkpointed());
         let info = link.info().unwrap();

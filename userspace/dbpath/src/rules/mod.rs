@@ -20,7 +20,7 @@ use glob::{MatchOptions, Pattern};
 
 use crate::ident;
 use crate::mongo::catalog::Catalog;
-use kernel::class::Class;
+use dm::class::Class;
 
 pub use objects::{Lifetime, Object};
 pub use sources::{RulesFiles, Source};

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::{pattern, Role, Rule, Rules, WHOLE};
 use base::sizes::bytes;
 use base::text::{line_of, toml_error};
-use kernel::class::Class;
+use dm::class::Class;
 
 /// What an engine writes that has a lifetime of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

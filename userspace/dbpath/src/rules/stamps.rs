@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{Lifetime, Rules};
-use kernel::table::StreamStamp;
+use dm::table::StreamStamp;
 
 impl Rules {
     /// The stamp of each object; `None` for one that goes by its class.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
-use kernel::table::StreamStamp;
+use dm::table::StreamStamp;
 
 const SECANTUS: &str = "\
     # SecantusDB\n\

@@ -9,9 +9,9 @@ use super::Witness;
 use crate::deallocate::Deallocate;
 use crate::diskstat::DiskStat;
 use crate::nvme::Namespace;
-use kernel::devno::DevNo;
-use kernel::streams::{self, LiveTables};
-use kernel::sysfs::Sysfs;
+use dm::devno::DevNo;
+use dm::streams::{self, LiveTables};
+use dm::sysfs::Sysfs;
 
 pub struct Counts {
     sysfs: Sysfs,

@@ -17,9 +17,9 @@ use super::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
 use base::aligned::Aligned;
 use base::sizes::shown;
 use base::wake::Signals;
-use kernel::devno::DevNo;
-use kernel::streams::LiveTables;
-use kernel::sysfs::Sysfs;
+use dm::devno::DevNo;
+use dm::streams::LiveTables;
+use dm::sysfs::Sysfs;
 
 /// The offset and the length, in bytes.
 struct Discard([u64; 2]);

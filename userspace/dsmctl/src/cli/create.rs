@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 
 use base::{name, sizes};
 use dsm_generator::dsmtab::TAB;
-use whatif::flash::PAGE;
+use simulate::flash::PAGE;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Create {

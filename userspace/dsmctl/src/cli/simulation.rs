@@ -9,9 +9,9 @@ use clap::ValueEnum;
 use base::sizes;
 use dbpath::rules::Source;
 use dsmd::config::Seconds;
-use whatif::flash::PAGE;
-use whatif::sim::policies::{Spec, SpecError};
-use whatif::sim::LoadStream;
+use simulate::flash::PAGE;
+use simulate::sim::policies::{Spec, SpecError};
+use simulate::sim::LoadStream;
 
 #[derive(Debug, clap::Args)]
 pub struct Record {

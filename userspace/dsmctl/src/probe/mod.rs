@@ -11,13 +11,13 @@ use serde::Serialize;
 use crate::broken;
 use base::sizes::shown;
 use base::wake::Signals;
+use dm::device::Device;
+use dm::devno::DevNo;
+use dm::ioctl::Dm;
+use dm::sysfs::Sysfs;
 use drive::deallocate::{Deallocate, Promise};
 use drive::probe::{self, Counts, Measured, Raw, Said, Verdict};
 use dsmctl::cli::{Output, ProbeDiscard};
-use kernel::device::Device;
-use kernel::devno::DevNo;
-use kernel::dm::Dm;
-use kernel::sysfs::Sysfs;
 use scratch::Scratch;
 use show::report::{or_dash, Grid};
 
@@ -61,9 +61,9 @@ fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed>
     let (wait, limit) = a.times();
     // Not every machine has device-mapper.
     let dm = Dm::open().ok();
-    let tables: &dyn kernel::streams::LiveTables = match &dm {
+    let tables: &dyn dm::streams::LiveTables = match &dm {
         Some(dm) => dm,
-        None => &kernel::streams::Unknown,
+        None => &dm::streams::Unknown,
     };
     let mut raw = Raw::open(path, tables, a.filler, wait, limit, signals)?;
     let says = raw.counts.deallocate()?;

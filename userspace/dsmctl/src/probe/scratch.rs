@@ -26,15 +26,15 @@ use base::aligned::Aligned;
 use base::sizes::shown;
 use base::wake::Signals;
 use dbpath::fiemap::Solid;
+use dm::class::Class;
+use dm::device::{Device, MessageError, Target};
+use dm::journal::{self, Claim, Feature};
+use dm::mounts;
+use dm::reply::{Discard, Status, TableLine};
+use dm::sysfs::Sysfs;
+use dm::table::{Extent, FileRecord, StreamStamp};
 use drive::probe::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
 use dsmctl::cli::ProbeDiscard;
-use kernel::class::Class;
-use kernel::device::{Device, MessageError, Target};
-use kernel::journal::{self, Claim, Feature};
-use kernel::mounts;
-use kernel::reply::{Discard, Status, TableLine};
-use kernel::sysfs::Sysfs;
-use kernel::table::{Extent, FileRecord, StreamStamp};
 
 const SECTOR: u64 = 512;
 /// More than the slots need: an extent may begin anywhere.

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use dm::class::Class;
 use drive::afford::{affords, Copies};
-use kernel::class::Class;
-use whatif::flash::{Gc, PAGE};
-use whatif::sim::policies::Spec;
-use whatif::sim::profile::Profile;
-use whatif::sim::{Model, Outcome, SimError};
-use whatif::trace::Trace;
+use simulate::flash::{Gc, PAGE};
+use simulate::sim::policies::Spec;
+use simulate::sim::profile::Profile;
+use simulate::sim::{Model, Outcome, SimError};
+use simulate::trace::Trace;
 
 use super::answer::{Answer, Cell, Found};
 use super::{mib, Run};

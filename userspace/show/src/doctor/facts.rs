@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use agent::control::Info;
 use base::log::LastError;
+use dm::journal::Feature;
+use dm::module::Kernel;
+use dm::mounts::Mount;
+use dm::reply::{Status, TableLine};
+use dm::streams;
 use drive::below::Affords;
 use drive::media::Media;
 use drive::nvme::Placement;
-use kernel::journal::Feature;
-use kernel::module::Kernel;
-use kernel::mounts::Mount;
-use kernel::reply::{Status, TableLine};
-use kernel::streams;
 
 /// What a configuration wants of a device.
 #[derive(Clone, Debug, Default)]

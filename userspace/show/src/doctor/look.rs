@@ -18,17 +18,17 @@ use dbpath::avail;
 use dbpath::place;
 use dbpath::turtle;
 use dbpath::walk::{self, Root};
+use dm::device::{self, Target};
+use dm::devno::DevNo;
+use dm::ioctl::{Dm, DmError, Id};
+use dm::journal::Journal;
+use dm::module::{Kernel, System};
+use dm::mounts::{self, Mount};
+use dm::reply::TableLine;
+use dm::streams::{self, LiveTables};
+use dm::sysfs::Sysfs;
 use drive::nvme::Namespace;
 use drive::{self, broken, media};
-use kernel::device::{self, Target};
-use kernel::devno::DevNo;
-use kernel::dm::{Dm, DmError, Id};
-use kernel::journal::Journal;
-use kernel::module::{Kernel, System};
-use kernel::mounts::{self, Mount};
-use kernel::reply::TableLine;
-use kernel::streams::{self, LiveTables};
-use kernel::sysfs::Sysfs;
 
 /// A dsmd that takes longer is stuck, for who waits for a diagnosis.
 const TIMEOUT: Duration = Duration::from_secs(5);

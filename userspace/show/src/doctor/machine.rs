@@ -5,7 +5,7 @@ use super::facts::{Disk, Facts};
 use super::ink;
 use super::{Finding, Level};
 use base::sizes;
-use kernel::module::Module;
+use dm::module::Module;
 
 /// The kernels from which on the module can be built, and NVMe has streams.
 const OLDEST: (u32, u32) = (5, 10);

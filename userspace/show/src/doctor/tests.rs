@@ -11,15 +11,15 @@ use agent::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use base::log::{LastError, Level as LogLevel};
 use base::time;
 use dbpath::mongo::ServerInfo;
+use dm::journal::Feature;
+use dm::module::{Kernel, Module};
+use dm::mounts;
+use dm::reply::Status;
+use dm::streams;
 use drive::afford::{Copies, Drive, Layout};
 use drive::below::Affords;
 use drive::media::Media;
 use drive::nvme::{Isolated, Placement, Statistics};
-use kernel::journal::Feature;
-use kernel::module::{Kernel, Module};
-use kernel::mounts;
-use kernel::reply::Status;
-use kernel::streams;
 
 const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 \
     files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 unmapped_writes 7 \
@@ -1075,7 +1075,7 @@ fn leaf_pages_that_may_be_too_large() {
 #[test]
 fn metadata_that_wiredtiger_did_not_write() {
     let dir = tempfile::tempdir().unwrap();
-    model::hostile::visits(dir.path());
+    testing::hostile::visits(dir.path());
     let found = super::look::large_leaves(&dbpath::walk::Root::open(dir.path()).unwrap());
     let why = found.clone().unwrap().unwrap_err();
     assert!(

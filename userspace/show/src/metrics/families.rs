@@ -7,9 +7,9 @@ use crate::sample::Sample;
 use crate::snapshot::Snapshot;
 use agent::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL};
 use dbpath::mongo::ServerInfo;
+use dm::reply::{Discard, Status};
 use drive::diskstat::DiskStat;
 use drive::media::Media;
-use kernel::reply::{Discard, Status};
 use policies::layout::{self, Layout};
 
 /// The values of a family's own labels, and the metric's.

@@ -5,7 +5,7 @@ use super::families::{Section, DEVICES, HOST, PUBLISHED};
 
 const HEAD: &str = "<!-- SPDX-License-Identifier: GPL-2.0-only -->
 <!-- Made from userspace/show/src/metrics/families.rs by
-     tests/cargo userspace run --release -p dsm-manual --bin metrics >Documentation/metrics.md -->
+     tests/cargo userspace run --release -p testing-programs --bin metrics >Documentation/metrics.md -->
 # Metrics
 
 All that `dsm-exporter` serves at `/metrics`, for Prometheus. How to get at it, and the

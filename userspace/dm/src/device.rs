@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! A `dsm` target as the rest of the programs sees it.
+
+use anyhow::{bail, Context, Result};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::devno::DevNo;
+use crate::ioctl::{Dm, DmError, Id, Line};
+use crate::reply::{self, Checkpoint, ParseError, Region, Status, TableLine};
+
+/// Files a `regions` reply covers.
+const PAGE: u32 = 100;
+
+#[derive(Debug, Error)]
+pub enum MessageError {
+    /// The kernel's reason.
+    #[error("{0}")]
+    Refused(String),
+    /// The same, because somebody else uploads a table, or has.
+    #[error("{0}")]
+    Stale(String),
+    #[error("the device is gone")]
+    Gone,
+    #[error("the device's length changed from {0} to {1} sectors")]
+    Resized(u64, u64),
+    #[error("the device's table was exchanged: its target is {0} now, not dsm")]
+    Exchanged(String),
+    #[error("{0}")]
+    Dm(DmError),
+    #[error(transparent)]
+    Reply(#[from] ParseError),
+}
+
+/// What can be done with a target.  The agent knows only this, so that it can
+/// be tested with a kernel in memory.
+pub trait Target {
+    /// Length of the target.
+    fn sectors(&self) -> u64;
+    fn message(&self, text: &str) -> Result<String, MessageError>;
+    fn status(&self) -> Result<Status, MessageError>;
+
+    fn checkpoint(&self) -> Result<Checkpoint, MessageError> {
+        Ok(self.message("checkpoint")?.parse()?)
+    }
+
+    /// Begins a write window, and returns its number.
+    fn window(&self) -> Result<u64, MessageError> {
+        Ok(reply::window(&self.message("window")?)?)
+    }
+
+    /// Of the table, as an update names it.
+    fn generation(&self) -> Result<u64, MessageError> {
+        Ok(self.status()?.generation)
+    }
+
+    /// Every region, in the order of their ids.
+    fn regions(&self) -> Result<Vec<Region>, MessageError> {
+        let mut all: Vec<Region> = Vec::new();
+        loop {
+            let text = match all.last() {
+                Some(r) => format!("regions {} {PAGE}", r.id),
+                // Without a number to start after: 0 is an id, too.
+                None => "regions".to_owned(),
+            };
+            let before = all.len();
+            for line in self.message(&text)?.lines().filter(|l| !l.is_empty()) {
+                all.push(line.parse()?);
+            }
+            if all.len() == before {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+/// The line of a table that is dsm's alone.
+fn only_dsm<'a>(name: &str, lines: &'a [Line]) -> Result<&'a Line> {
+    match lines {
+        [line] if line.target == "dsm" => Ok(line),
+        [] => bail!("{name}: the device has no table"),
+        // A volume that was on dsm, or may be.
+        lines if lines.iter().all(|l| l.linear().is_some()) => bail!(
+            "{name}: the device's target is linear, not dsm; `dsmctl insert {name}` puts dsm in its place"
+        ),
+        [line] => bail!("{name}: the device's target is {}, not dsm", line.target),
+        _ => bail!("{name}: the device's table has several lines, one of dsm is needed"),
+    }
+}
+
+/// A `dsm` device of this machine.
+pub struct Device {
+    dm: Dm,
+    pub name: String,
+    pub devno: DevNo,
+    pub sectors: u64,
+}
+
+impl Device {
+    pub fn open(name: &str) -> Result<Self> {
+        let dm = Dm::open()?;
+        let (info, lines) = match dm.table(Id::Name(name)) {
+            Ok(found) => found,
+            Err(e) if e.errno() == Some(Errno::NXIO) => {
+                bail!("{name}: there is no device-mapper device of this name")
+            }
+            Err(e) => return Err(e).with_context(|| format!("{name}: cannot read its table")),
+        };
+        let sectors = only_dsm(&info.name, &lines)?.length;
+        Ok(Self {
+            dm,
+            name: info.name,
+            devno: info.dev,
+            sectors,
+        })
+    }
+
+    /// The names of all devices whose table is one line of `dsm`.
+    pub fn all() -> Result<Vec<String>> {
+        let dm = Dm::open()?;
+        let mut names: Vec<String> = dm
+            .list()
+            .context("cannot list the device-mapper devices")?
+            .into_iter()
+            // A device that went away meanwhile is none.
+            .filter(|(_, dev)| {
+                dm.table(Id::Dev(*dev))
+                    .is_ok_and(|(_, lines)| matches!(lines.as_slice(), [l] if l.target == "dsm"))
+            })
+            .map(|(name, _)| name)
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub fn table_line(&self) -> Result<TableLine> {
+        let (_, lines) = self.dm.table(Id::Name(&self.name))?;
+        let line = lines.first().context("the device has no table")?;
+        Ok(line.params.parse()?)
+    }
+
+    /// Another target than dsm, if the device has one by now.
+    fn exchanged(&self) -> Option<MessageError> {
+        let (_, lines) = self.dm.table(Id::Name(&self.name)).ok()?;
+        let other = lines.into_iter().find(|l| l.target != "dsm")?;
+        Some(MessageError::Exchanged(other.target))
+    }
+
+    fn error(&self, text: &str, e: DmError) -> MessageError {
+        match e.errno() {
+            Some(Errno::NXIO) => MessageError::Gone,
+            Some(errno) => {
+                if let Some(other) = self.exchanged() {
+                    return other;
+                }
+                let verb = text.split(' ').next().unwrap_or_default();
+                let refused = if errno == Errno::STALE {
+                    MessageError::Stale
+                } else {
+                    MessageError::Refused
+                };
+                let reason = match self.dm.message(&self.name, "error") {
+                    Ok(s) if !s.trim().is_empty() => s.trim().to_owned(),
+                    _ => format!("the kernel refused the message '{verb}': {errno}"),
+                };
+                refused(reason)
+            }
+            None => MessageError::Dm(e),
+        }
+    }
+}
+
+impl Target for Device {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn message(&self, text: &str) -> Result<String, MessageError> {
+        self.dm.message(&self.name, text).map_err(|e| self.error(text, e))
+    }
+
+    fn status(&self) -> Result<Status, MessageError> {
+        let (_, lines) = self
+            .dm
+            .status(Id::Name(&self.name))
+            .map_err(|e| match e.errno() {
+                Some(Errno::NXIO) => MessageError::Gone,
+                _ => MessageError::Dm(e),
+            })?;
+        // The table was taken away under us.
+        let line = lines.first().ok_or(MessageError::Gone)?;
+        if line.target != "dsm" {
+            return Err(MessageError::Exchanged(line.target.clone()));
+        }
+        if line.length != self.sectors {
+            return Err(MessageError::Resized(self.sectors, line.length));
+        }
+        Ok(line.params.parse()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_is_said_of_linear_devices() {
+        let line = |target: &str, params: &str| Line {
+            start: 0,
+            length: 8,
+            target: target.into(),
+            params: params.into(),
+        };
+        let linear = || line("linear", "259:0 2048");
+        let dsm = line("dsm", "259:0 0");
+        assert_eq!(only_dsm("d", std::slice::from_ref(&dsm)).unwrap(), &dsm);
+        let back = "d: the device's target is linear, not dsm; `dsmctl insert d` puts dsm in its place";
+        for (lines, wanted) in [
+            (vec![], "d: the device has no table"),
+            (vec![linear()], back),
+            (vec![linear(), linear()], back),
+            (
+                vec![line("striped", "")],
+                "d: the device's target is striped, not dsm",
+            ),
+            (
+                vec![linear(), dsm],
+                "d: the device's table has several lines, one of dsm is needed",
+            ),
+        ] {
+            assert_eq!(only_dsm("d", &lines).unwrap_err().to_string(), wanted);
+        }
+    }
+}

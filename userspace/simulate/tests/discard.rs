@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What dsmd would have discarded in recordings of WiredTiger 11, against the lists of
+//! all later checkpoints: whatever these do not name is in use.
+//!
+//! `recordings/*.rec` were made with `dsmctl record` on a loop device; DSM_RECORDINGS
+//! names a directory with more of them. The rules that lose data are caught.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use simulate::flash::PAGE;
+use simulate::sim::discard::{discarded, late, verdict, Rule, Verdict};
+use simulate::sim::pieces::{Owed, Pieces, LEAST};
+use simulate::trace::{self, Trace};
+
+fn recordings() -> Vec<(String, Trace)> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/recordings");
+    let more = std::env::var_os("DSM_RECORDINGS").map(PathBuf::from);
+    let mut found = Vec::new();
+    for dir in [Some(own), more].into_iter().flatten() {
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "rec") {
+                let input = BufReader::new(File::open(&path).unwrap());
+                found.push((path.display().to_string(), trace::read(input).unwrap()));
+            }
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+const LAGS: [u64; 7] = [0, 50, 100, 200, 400, 1000, 2000];
+
+/// Of an agent that is late by so many milliseconds.
+fn play(trace: &Trace, ms: u64, rule: Rule, pieces: Pieces) -> Verdict {
+    let seen = late(trace, 1000 * ms);
+    verdict(trace, &discarded(&seen, rule, pieces))
+}
+
+/// Pages, from `least` bytes on.
+fn pages(least: u64) -> Pieces {
+    Pieces::new(least, PAGE, PAGE, Owed::Never)
+}
+
+#[test]
+fn nothing_that_is_in_use_is_discarded() {
+    let recordings = recordings();
+    assert!(!recordings.is_empty());
+    for (name, trace) in &recordings {
+        assert!(trace.lists.len() > 50, "{name}: {} lists", trace.lists.len());
+        let recorded = verdict(trace, &discarded(trace, Rule::Difference, pages(PAGE)));
+        println!("{name}: as recorded {recorded:?}");
+        assert_eq!(recorded.lost, 0, "{name}");
+        assert!(recorded.discarded > 100, "{name}: {recorded:?}");
+        for ms in LAGS {
+            for least in [PAGE, LEAST] {
+                let v = play(trace, ms, Rule::Difference, pages(least));
+                println!("{name}: late by {ms} ms, from {least} bytes on: {v:?}");
+                assert_eq!(v.lost, 0, "{name}: late by {ms} ms");
+            }
+        }
+    }
+}
+
+/// The check sees what is wrong.
+#[test]
+fn rules_that_lose_data_are_caught() {
+    let mut caught = 0;
+    for (name, trace) in recordings() {
+        let all = verdict(&trace, &discarded(&trace, Rule::Listed, pages(PAGE)));
+        println!("{name}: all that is listed: {all:?}");
+        assert!(all.lost > 0, "{name}: {all:?}");
+        for ms in LAGS {
+            let since = play(&trace, ms, Rule::SinceWindow, pages(PAGE));
+            println!("{name}: not written since the last window, late by {ms} ms: {since:?}");
+            caught += u64::from(since.lost > 0);
+        }
+    }
+    assert!(caught > 0, "the rule of the last window was never caught");
+}
+
+/// Owed pages are discarded any number of checkpoints later.
+#[test]
+fn nothing_that_is_owed_is_in_use() {
+    let (mut alone, mut owed, mut caught) = (0, 0, 0);
+    for (name, trace) in &recordings() {
+        for (granularity, alignment) in [(128, 128), (128, 4), (64, 64), (32, 32)] {
+            let pieces = |owed| Pieces::new(LEAST, granularity << 10, alignment << 10, owed);
+            for ms in LAGS {
+                let v = play(trace, ms, Rule::Difference, pieces(Owed::UntilWritten));
+                println!("{name}: {granularity} KiB at {alignment}, owed, late by {ms} ms: {v:?}");
+                assert_eq!(v.lost, 0, "{name}: {granularity} KiB, late by {ms} ms");
+                owed += v.discarded;
+                alone += play(trace, ms, Rule::Difference, pieces(Owed::Never)).discarded;
+                let wrong = play(trace, ms, Rule::Difference, pieces(Owed::ForEver));
+                caught += u64::from(wrong.lost > 0);
+            }
+        }
+    }
+    println!("{alone} pages by themselves, {owed} with what is owed, {caught} times too much");
+    assert!(owed > alone && alone > 0, "{owed} and {alone} pages");
+    assert!(caught > 0, "what a write does not take back was never caught");
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Discards what checkpoints free, by rules that are wrong: `discard-rule RULE DEVICE
+//! DBPATH`.  tests/discard must catch them.
+//!
+//! `naive`: whatever the newest list has.  `window`: what it has and nobody wrote since
+//! the window before.  `difference` is the rule of Documentation/design.md, without
+//! anything else that dsmd does.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Result};
+use dbpath::avail::{difference, read, FreeList};
+use dbpath::fiemap::{Fiemap, Mapper};
+use dbpath::place::Place;
+use dbpath::walk::{find_file, open_file, Root};
+use dm::device::{Device, Target};
+use dm::devno::DevNo;
+use dm::table::Extent;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Rule {
+    Naive,
+    Window,
+    Difference,
+}
+
+/// Ranges in one message.
+const BATCH: usize = 64;
+/// Late by a checkpoint and as many sectors of the next, as an agent on a busy machine
+/// is; every other time.  By the clock a busy database would be as late.
+const LATE_SECTORS: u64 = 64;
+/// The first stream of pages of the database; those before have the journal.
+const PAGES: u32 = 3;
+
+struct Agent {
+    rule: Rule,
+    device: Device,
+    fiemap: Fiemap,
+    window: u64,
+    prompt: bool,
+    known: HashMap<PathBuf, FreeList>,
+}
+
+impl Agent {
+    /// Begins a window; the number of the one before.
+    fn begin_window(&mut self) -> Result<u64> {
+        let window = self.device.window()?;
+        Ok(std::mem::replace(&mut self.window, window))
+    }
+
+    fn freed(&self, path: &Path, new: &FreeList) -> Vec<Range<u64>> {
+        match (self.rule, self.known.get(path)) {
+            (Rule::Naive | Rule::Window, _) => new.extents.clone(),
+            (Rule::Difference, Some(old)) if old.file == new.file => difference(new, old),
+            (Rule::Difference, _) => Vec::new(),
+        }
+    }
+
+    /// Where the file's bytes are, in sectors of the target.
+    fn places(&mut self, root: &Root, path: &Path, bytes: &[Range<u64>]) -> Result<Vec<Extent>> {
+        let Some(handle) = root.handle()? else {
+            return Ok(Vec::new());
+        };
+        let Some(found) = find_file(&handle, path, root.device())? else {
+            return Ok(Vec::new());
+        };
+        let Some((file, _)) = open_file(&handle, path, found.ino)? else {
+            return Ok(Vec::new());
+        };
+        let mut extents = Vec::new();
+        self.fiemap.map(&file.as_fd(), &mut extents)?;
+        let mut places = Vec::new();
+        for range in bytes {
+            let (from, to) = (range.start / 512, range.end / 512);
+            for e in &extents {
+                let (first, end) = (from.max(e.offset), to.min(e.offset + e.length));
+                if first < end {
+                    places.push(Extent::new(first, e.start + first - e.offset, end - first));
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    fn discard(&self, since: u64, places: &[Extent]) -> Result<()> {
+        for some in places.chunks(BATCH) {
+            let ranges = some.iter().fold(String::new(), |all, e| {
+                all + &format!(" {}:{}", e.start, e.length)
+            });
+            // Too late is no failure: the bits are gone.
+            if let Err(e) = self.device.message(&format!("discard {since}{ranges}")) {
+                eprintln!("discard-rule: {e:#}");
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn discard_naively(&self, places: &[Extent]) -> Result<()> {
+        for e in places {
+            let done = std::process::Command::new("blkdiscard")
+                .arg("-f")
+                .args([
+                    "-o",
+                    &(e.start * 512).to_string(),
+                    "-l",
+                    &(e.length * 512).to_string(),
+                ])
+                .arg(format!("/dev/mapper/{}", self.device.name))
+                .status()?;
+            ensure!(done.success(), "blkdiscard: {done}");
+        }
+        Ok(())
+    }
+
+    /// Sectors that were written of the database's pages.
+    fn written(&self) -> Result<u64> {
+        let status = self.device.status()?;
+        let pages = status.per_stream.iter().filter(|s| s.stream >= PAGES);
+        Ok(pages.map(|s| s.sectors).sum())
+    }
+
+    /// Until another checkpoint is complete and the one after it is running.
+    fn be_late(&self, dbpath: &Path) -> Result<()> {
+        let first = turtle(dbpath);
+        let (mut newest, mut before) = (first.clone(), self.written()?);
+        loop {
+            std::thread::sleep(Duration::from_millis(1));
+            let (now, written) = (turtle(dbpath), self.written()?);
+            if now != newest {
+                (newest, before) = (now, written);
+            } else if newest != first && written >= before + LATE_SECTORS {
+                return Ok(());
+            }
+        }
+    }
+
+    fn checkpoint(&mut self, root: &Root) -> Result<()> {
+        self.prompt = !self.prompt;
+        if !self.prompt {
+            self.be_late(root.path())?;
+        }
+        let since = match self.rule {
+            Rule::Naive => 0,
+            _ => self.begin_window()?,
+        };
+        let (snapshot, lists) = read(root, &mut |_| true)?;
+        let mut places = Vec::new();
+        for (file, list) in snapshot.files.iter().zip(lists) {
+            let Some(Ok(list)) = list else { continue };
+            let freed = self.freed(&file.path, &list);
+            places.extend(self.places(root, &file.path, &freed)?);
+            self.known.insert(file.path.clone(), list);
+        }
+        if self.rule == Rule::Naive {
+            self.discard_naively(&places)
+        } else if since > 0 {
+            self.discard(since, &places)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn turtle(dbpath: &Path) -> String {
+    std::fs::read_to_string(dbpath.join("WiredTiger.turtle")).unwrap_or_default()
+}
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [rule, device, dbpath] = &words[..] else {
+        bail!("usage: discard-rule naive|window|difference DEVICE DBPATH");
+    };
+    let rule = match rule.as_str() {
+        "naive" => Rule::Naive,
+        "window" => Rule::Window,
+        "difference" => Rule::Difference,
+        other => bail!("there is no rule {other}"),
+    };
+    let device = Device::open(device)?;
+    let root = Root::open(Path::new(dbpath))?;
+    let mut agent = Agent {
+        rule,
+        fiemap: Fiemap::new(Place::whole(DevNo::from_stat(root.device()), device.sectors)),
+        device,
+        window: 0,
+        prompt: true,
+        known: HashMap::new(),
+    };
+    let mut seen = String::new();
+    loop {
+        let now = turtle(root.path());
+        if now == seen {
+            std::thread::sleep(Duration::from_millis(2));
+            continue;
+        }
+        seen = now;
+        if let Err(e) = agent.checkpoint(&root) {
+            agent.known.clear();
+            eprintln!("discard-rule: {e:#}");
+        }
+    }
+}

@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Kernels in memory, for tests: one that writes down what it is sent, and one
+//! that keeps a table as the module does and checks every upload.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use dm::class::Class;
+use dm::device::{MessageError, Target};
+use dm::reply::{Discard, Status, StreamCount};
+use dm::table::{Extent, StreamStamp};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelFile {
+    pub class: Class,
+    pub boundary: Option<u64>,
+    pub stamp: StreamStamp,
+    pub extents: Vec<Extent>,
+}
+
+type Files = BTreeMap<u64, ModelFile>;
+
+/// An upload in progress.
+#[derive(Default)]
+struct Staged {
+    number: u64,
+    files: Files,
+    /// The file that extents belong to.
+    last: Option<u64>,
+    named: BTreeSet<u64>,
+}
+
+/// Sectors in what has a bit.
+const PAGE: u64 = 8;
+
+/// Which pages were written in the current window and in the one before, and what is
+/// to be discarded.
+#[derive(Default)]
+struct Writes {
+    on: bool,
+    /// What is below has refused a discard.
+    unsupported: bool,
+    window: u64,
+    /// The oldest window since which every write is known, 0: none.
+    valid: u64,
+    current: BTreeSet<u64>,
+    before: BTreeSet<u64>,
+    /// The window since which a page must not have been written, and the page.
+    queue: VecDeque<(u64, u64)>,
+    discarded: u64,
+    refused: u64,
+    /// Pages that are discarded at a time.
+    granule: u64,
+    owed: BTreeSet<u64>,
+}
+
+impl Writes {
+    fn begin_window(&mut self) -> String {
+        self.window += 1;
+        self.before = std::mem::take(&mut self.current);
+        self.valid = if self.valid == 0 {
+            self.window
+        } else {
+            self.valid.max(self.window - 1)
+        };
+        format!("window {}", self.window)
+    }
+
+    fn discard(&mut self, words: &[&str]) -> Result<String, String> {
+        let since = words.get(1).and_then(|w| w.parse().ok()).ok_or("bad window")?;
+        if self.valid == 0 || since < self.valid || since > self.window {
+            return Err(format!("discard {since}: writes since then are not known"));
+        }
+        let mut ranges = Vec::new();
+        for word in &words[2..] {
+            let (start, length) = word.split_once(':').ok_or("strange range")?;
+            let start: u64 = start.parse().map_err(|_| "bad start")?;
+            let length: u64 = length.parse().map_err(|_| "bad length")?;
+            ranges.push((start.div_ceil(PAGE), (start + length) / PAGE));
+        }
+        for &(from, to) in &ranges {
+            self.queue.extend((from..to).map(|page| (since, page)));
+        }
+        Ok(format!("queued {}", ranges.len()))
+    }
+
+    /// Writes may be missed from here on.
+    fn lose(&mut self) {
+        self.valid = 0;
+        self.owed.clear();
+    }
+
+    fn forget(&mut self) {
+        self.refused += self.queue.len() as u64;
+        self.queue.clear();
+        self.owed.clear();
+    }
+
+    /// Discards the first page that waits, if it may be, or the granule that it completes.
+    fn run(&mut self) -> Vec<u64> {
+        let Some((since, page)) = self.queue.pop_front() else {
+            return Vec::new();
+        };
+        let known = self.valid > 0 && since >= self.valid;
+        let older = since < self.window && self.before.contains(&page);
+        if known && !older && !self.current.contains(&page) {
+            self.owed.insert(page);
+            let first = page / self.granule * self.granule;
+            let whole = (first..first + self.granule).all(|p| self.owed.contains(&p));
+            let gone = first..first + u64::from(whole) * self.granule;
+            self.discarded += gone.end - gone.start;
+            gone.collect()
+        } else {
+            self.refused += 1;
+            Vec::new()
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    files: Files,
+    writes: Writes,
+    upload: Option<Staged>,
+    uploads: u64,
+    generation: u64,
+    windows: u64,
+    /// Commits to refuse although nothing is wrong with them.
+    spurious: u32,
+    gone: bool,
+    /// Somebody else begins an upload before the next record comes.
+    intrude: bool,
+    /// It does not know `foreign class`, nor `forget`.
+    old: bool,
+    streams: u8,
+    /// What is below takes no discards.
+    no_discards: bool,
+    /// Pages that it takes at a time.
+    granule: u64,
+    /// Sectors written, to stream 1.
+    written: u64,
+    /// Pages written, by file.
+    totals: BTreeMap<u64, u64>,
+    log: Vec<String>,
+}
+
+/// A kernel that keeps a table.
+pub struct ModelKernel {
+    sectors: u64,
+    state: RefCell<State>,
+}
+
+impl ModelKernel {
+    pub fn new(sectors: u64) -> Self {
+        Self {
+            sectors,
+            state: RefCell::new(State {
+                streams: 8,
+                granule: 1,
+                ..State::default()
+            }),
+        }
+    }
+
+    pub fn set_streams(&self, streams: u8) {
+        self.state.borrow_mut().streams = streams;
+    }
+
+    pub fn files(&self) -> Files {
+        self.state.borrow().files.clone()
+    }
+
+    pub fn windows(&self) -> u64 {
+        self.state.borrow().windows
+    }
+
+    pub fn refuse_commits(&self, count: u32) {
+        self.state.borrow_mut().spurious = count;
+    }
+
+    /// The table is lost, as by a reload of the table line.
+    pub fn reload(&self) {
+        let mut s = self.state.borrow_mut();
+        s.files.clear();
+        s.generation = 0;
+        s.windows = 0;
+        s.writes.lose();
+    }
+
+    pub fn write(&self, bytes: u64) {
+        self.state.borrow_mut().written += bytes / 512;
+    }
+
+    /// A file is written.
+    pub fn write_file(&self, id: u64, pages: u64) {
+        *self.state.borrow_mut().totals.entry(id).or_default() += pages;
+    }
+
+    /// Somebody else begins an upload, as at the next message that is a record.
+    pub fn replace_upload(&self) {
+        self.state.borrow_mut().intrude = true;
+    }
+
+    /// A page is written, by its number.
+    pub fn write_page(&self, page: u64) {
+        let writes = &mut self.state.borrow_mut().writes;
+        writes.current.insert(page);
+        writes.owed.remove(&page);
+    }
+
+    /// The worker takes so many pages that wait; those that it discards.
+    pub fn run_discards(&self, pages: usize) -> Vec<u64> {
+        let s = &mut *self.state.borrow_mut();
+        let writes = &mut s.writes;
+        if s.no_discards && !writes.queue.is_empty() {
+            writes.unsupported = true;
+            writes.refused += writes.queue.len() as u64;
+            writes.queue.clear();
+        }
+        let waiting = writes.queue.len();
+        (0..pages.min(waiting)).flat_map(|_| writes.run()).collect()
+    }
+
+    /// Whether what is below takes discards.
+    pub fn take_discards(&self, does: bool) {
+        self.state.borrow_mut().no_discards = !does;
+    }
+
+    /// What is known of writes is not complete any longer.
+    pub fn lose_writes(&self) {
+        self.state.borrow_mut().writes.lose();
+    }
+
+    /// What is below takes so many pages at a time.
+    pub fn set_granule(&self, pages: u64) {
+        self.state.borrow_mut().granule = pages;
+        self.state.borrow_mut().writes.granule = pages;
+    }
+
+    /// Pages that are owed.
+    pub fn owed(&self) -> usize {
+        self.state.borrow().writes.owed.len()
+    }
+
+    pub fn refuse_hints(&self) {
+        self.state.borrow_mut().old = true;
+    }
+
+    pub fn remove(&self) {
+        self.state.borrow_mut().gone = true;
+    }
+
+    /// First words of the messages since the last call.
+    pub fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.borrow_mut().log)
+    }
+}
+
+fn refuse<T>(reason: String) -> Result<T, MessageError> {
+    Err(MessageError::Refused(reason))
+}
+
+impl State {
+    fn records(&mut self, words: &[&str]) -> Result<(), String> {
+        let streams = self.streams;
+        let Staged {
+            files, last, named, ..
+        } = self.upload.as_mut().ok_or("no upload is in progress")?;
+        let mut n = 0;
+        while n < words.len() {
+            let arg = |k: usize| words.get(n + k).copied().ok_or("too few words");
+            match words[n] {
+                "file" => {
+                    let id: u64 = arg(1)?.parse().map_err(|_| "bad id")?;
+                    let class = arg(2)?.parse().map_err(|_| "bad class")?;
+                    let boundary = match arg(3)? {
+                        "-" => None,
+                        b => Some(b.parse().map_err(|_| "bad boundary")?),
+                    };
+                    let file = ModelFile {
+                        class,
+                        boundary,
+                        stamp: StreamStamp::default(),
+                        extents: Vec::new(),
+                    };
+                    if !named.insert(id) {
+                        return Err(format!("Duplicate file {id} in upload"));
+                    }
+                    files.insert(id, file);
+                    *last = Some(id);
+                    n += 4;
+                }
+                "extents" => n += 1,
+                "stamp" => {
+                    let stream: u8 = arg(1)?.parse().map_err(|_| "bad stream")?;
+                    let hint = arg(2)?.parse().map_err(|_| "bad hint")?;
+                    if stream > streams {
+                        return Err(format!("Invalid stream '{stream}', must be 0 to {streams}"));
+                    }
+                    let id = last.ok_or("a stamp without a file")?;
+                    files.get_mut(&id).ok_or("a stamp without a file")?.stamp = StreamStamp { stream, hint };
+                    n += 3;
+                }
+                "drop" => {
+                    let id: u64 = arg(1)?.parse().map_err(|_| "bad id")?;
+                    if !named.insert(id) {
+                        return Err(format!("Duplicate file {id} in upload"));
+                    }
+                    files.remove(&id).ok_or("no such file")?;
+                    *last = None;
+                    n += 2;
+                }
+                word => {
+                    let numbers: Result<Vec<u64>, _> = word.split(':').map(str::parse).collect();
+                    let numbers = numbers.map_err(|_| format!("strange word {word}"))?;
+                    let [offset, start, length] = numbers[..] else {
+                        return Err(format!("strange extent {word}"));
+                    };
+                    let id = last.ok_or("an extent without a file")?;
+                    let file = files.get_mut(&id).ok_or("an extent without a file")?;
+                    file.extents.push(Extent::new(offset, start, length));
+                    n += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, sectors: u64) -> Result<String, String> {
+        let Staged { files, .. } = self.upload.take().ok_or("no upload is in progress")?;
+        if self.spurious > 0 {
+            self.spurious -= 1;
+            return Err("out of luck".into());
+        }
+        let mut all: Vec<(Extent, u64)> = Vec::new();
+        for (id, f) in &files {
+            for w in f.extents.windows(2) {
+                if w[0].offset + w[0].length > w[1].offset {
+                    return Err(format!("file {id}: extents out of order"));
+                }
+            }
+            for e in &f.extents {
+                if e.length == 0 || e.start + e.length > sectors {
+                    return Err(format!("file {id}: an extent beyond the end"));
+                }
+                all.push((*e, *id));
+            }
+        }
+        all.sort_by_key(|(e, _)| e.start);
+        for w in all.windows(2) {
+            if w[0].0.start + w[0].0.length > w[1].0.start {
+                return Err(format!("the files {} and {} overlap", w[0].1, w[1].1));
+            }
+        }
+        let reply = format!(
+            "generation {} files {} extents {}",
+            self.generation + 1,
+            files.len(),
+            all.len()
+        );
+        self.files = files;
+        self.generation += 1;
+        Ok(reply)
+    }
+
+    fn regions(&self, words: &[&str]) -> String {
+        use std::fmt::Write as _;
+        let after = words.get(1).map(|w| w.parse::<u64>().unwrap());
+        let count = words.get(2).map_or(100, |w| w.parse::<usize>().unwrap());
+        let mut text = String::new();
+        let files = self.files.iter().filter(|(id, _)| after.is_none_or(|a| **id > a));
+        for (id, f) in files.take(count) {
+            let boundary = f.boundary.map_or("-".into(), |b| b.to_string());
+            let bytes: u64 = f.extents.iter().map(|e| e.length * 512).sum();
+            let sides: &[&str] = if f.boundary.is_some() {
+                &["bottom", "top"]
+            } else {
+                &["bottom"]
+            };
+            let total = self.totals.get(id).copied().unwrap_or(0);
+            for (n, side) in sides.iter().enumerate() {
+                // All of it is in the first region.
+                let total = if n == 0 { total } else { 0 };
+                writeln!(
+                    text,
+                    "{id} {} {boundary} {side} {bytes} 0 0 - 1 1 3 5 {total}",
+                    f.class
+                )
+                .unwrap();
+            }
+        }
+        text
+    }
+
+    fn begin(&mut self, files: Files) -> String {
+        self.uploads += 1;
+        self.upload = Some(Staged {
+            number: self.uploads,
+            files,
+            ..Staged::default()
+        });
+        format!("upload {}", self.uploads)
+    }
+
+    /// Whether a message is of the upload in progress.
+    fn own(&self, words: &[&str]) -> Result<(), MessageError> {
+        let number = words.get(1).and_then(|w| w.parse().ok());
+        if self.upload.as_ref().map(|u| u.number) == number {
+            return Ok(());
+        }
+        Err(MessageError::Stale(format!("upload {number:?} is over")))
+    }
+
+    fn answer(&mut self, text: &str, sectors: u64) -> Result<String, MessageError> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let verb = match words[0] {
+            "upload" => words.get(2).copied().unwrap_or_default(),
+            verb => verb,
+        };
+        self.log.push(verb.to_owned());
+        match words[0] {
+            "begin" => {
+                if words[2].parse() != Ok(sectors) {
+                    return refuse(format!("begin: the target has {sectors} sectors"));
+                }
+                let files = match words[1] {
+                    "full" if words.len() == 3 => Files::new(),
+                    "update" if words.len() == 4 => self.files.clone(),
+                    kind => return refuse(format!("begin {kind}: full or update")),
+                };
+                if words[1] == "update" && words[3].parse() != Ok(self.generation) {
+                    return Err(MessageError::Stale(format!("generation {}", self.generation)));
+                }
+                Ok(self.begin(files))
+            }
+            "upload" => {
+                if std::mem::take(&mut self.intrude) {
+                    self.begin(Files::new());
+                }
+                self.own(&words)?;
+                let done = self.records(&words[2..]);
+                if done.is_err() {
+                    self.upload = None;
+                }
+                done.map_or_else(refuse, |()| Ok(String::new()))
+            }
+            "commit" => {
+                self.own(&words)?;
+                self.commit(sectors).or_else(refuse)
+            }
+            "abort" => {
+                self.own(&words)?;
+                self.upload = None;
+                Ok(String::new())
+            }
+            "checkpoint" => {
+                self.windows += 1;
+                Ok(format!("window {} ms 1000 written 1 moved 0", self.windows))
+            }
+            "regions" => Ok(self.regions(&words)),
+            "set" if words[1] == "discard" => {
+                self.writes = Writes {
+                    on: words[2] == "on",
+                    granule: self.granule,
+                    ..Writes::default()
+                };
+                Ok(String::new())
+            }
+            "window" | "discard" | "forget" if !self.writes.on => {
+                refuse(format!("{}: discard is off", words[0]))
+            }
+            "window" | "discard" | "forget" if self.writes.unsupported => refuse(format!(
+                "{}: underlying device does not support discard",
+                words[0]
+            )),
+            "window" => Ok(self.writes.begin_window()),
+            "forget" if !self.old => {
+                self.writes.forget();
+                Ok(String::new())
+            }
+            "discard" => self.writes.discard(&words).or_else(refuse),
+            "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
+            "set" => Ok(String::new()),
+            other => refuse(format!("Unknown message '{other}'")),
+        }
+    }
+}
+
+impl Target for ModelKernel {
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn message(&self, text: &str) -> Result<String, MessageError> {
+        let mut s = self.state.borrow_mut();
+        if s.gone {
+            return Err(MessageError::Gone);
+        }
+        s.answer(text, self.sectors)
+    }
+
+    fn status(&self) -> Result<Status, MessageError> {
+        let s = self.state.borrow();
+        if s.gone {
+            return Err(MessageError::Gone);
+        }
+        Ok(Status {
+            device_streams: s.streams.into(),
+            files: s.files.len() as u64,
+            generation: s.generation,
+            windows: s.windows,
+            discard: Discard {
+                state: match (s.writes.on, s.writes.unsupported) {
+                    (false, _) => "off",
+                    (true, true) => "unsupported",
+                    (true, false) => "on",
+                }
+                .to_owned(),
+                window: s.writes.window,
+                valid: s.writes.valid,
+                queued: s.writes.queue.len() as u64,
+                discarded: s.writes.discarded,
+                discarded_sectors: s.writes.discarded * PAGE,
+                refused_sectors: s.writes.refused * PAGE,
+                owed_sectors: s.writes.owed.len() as u64 * PAGE,
+                granularity: s.granule * PAGE * 512,
+                alignment: s.granule * PAGE * 512,
+                ..Discard::default()
+            },
+            per_stream: vec![StreamCount {
+                stream: 1,
+                writes: s.written / 8,
+                sectors: s.written,
+            }],
+            ..Status::default()
+        })
+    }
+}
