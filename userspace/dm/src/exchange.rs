@@ -13,7 +13,7 @@ use crate::devno::DevNo;
 use crate::ioctl::{Dm, DmError, Id, Info, Line};
 use crate::kmsg::Since;
 use crate::reply::TableLine;
-use base::wake::Signals;
+use runtime::wake::Signals;
 
 /// What this needs of device-mapper.
 pub trait Tables {

@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use thiserror::Error;
 
+use crate::bytes::{self, put};
 use crate::devno::DevNo;
 use crate::udev::{Cookie, Shown};
-use base::bytes::{self, put};
 
 const CONTROL: &str = "/dev/mapper/control";
 

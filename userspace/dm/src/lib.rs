@@ -3,9 +3,11 @@
 //! extents, sysfs, udev, and what the underlying devices can do.  Documentation/dsm.rst describes
 //! the target's side.
 
+pub mod bytes;
 pub mod class;
 pub mod device;
 pub mod devno;
+pub mod diskstat;
 pub mod exchange;
 pub mod ioctl;
 pub mod journal;
@@ -14,6 +16,7 @@ pub mod lvm;
 pub mod memory;
 pub mod module;
 pub mod mounts;
+pub mod name;
 pub mod node;
 pub mod reply;
 pub mod segments;

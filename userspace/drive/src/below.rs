@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use crate::afford::{Copies, Drive, Layout};
 use crate::nvme::{Isolated, Namespace, Placement};
-use base::sizes;
 use dm::devno::DevNo;
 use dm::streams::{self, Below, LiveTables};
 use dm::sysfs::Sysfs;
+use runtime::sizes;
 
 /// What drives of the field have beyond their size at least, in percent of it.
 const KEPT: u64 = 7;

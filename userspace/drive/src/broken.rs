@@ -74,7 +74,7 @@ pub fn mark(dir: &Path, sysfs: &Sysfs, dev: DevNo, why: &str) -> Result<Vec<Mark
             model: sysfs.text(disk, "device/model").unwrap_or_default(),
             disk: sysfs.name(disk),
             why: why.to_owned(),
-            at: base::time::now().as_secs(),
+            at: runtime::time::now().as_secs(),
         };
         let path = dir.join(file_name(&mark.drive));
         put(dir, &path, &mark).with_context(|| format!("cannot write {}", path.display()))?;

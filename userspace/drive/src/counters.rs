@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::nvme::Namespace;
-use base::bytes;
+use dm::bytes;
 
 /// The log page SMART / Health Information: data units written, of 512,000 bytes.
 const SMART: u32 = 0x02;

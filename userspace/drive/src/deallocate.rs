@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use base::bytes;
+use dm::bytes;
 
 const NSZE: usize = 0;
 const NCAP: usize = 8;

@@ -3,11 +3,11 @@
 //! streams it can afford, and which discards it takes.
 
 pub mod afford;
+pub mod aligned;
 pub mod below;
 pub mod broken;
 pub mod counters;
 pub mod deallocate;
-pub mod diskstat;
 pub mod media;
 pub mod nvme;
 pub mod prefer;

@@ -4,20 +4,11 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-use crate::nvme::{Namespace, Statistics};
+use crate::nvme::Namespace;
 use dm::devno::DevNo;
 use dm::streams;
 use dm::sysfs::Sysfs;
-
-/// Of all namespaces of the drive's endurance group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Media {
-    /// The kernel's name of the disk.
-    pub drive: String,
-    pub statistics: Statistics,
-}
+use proto::drive::Media;
 
 /// The kernel's name of the one drive that a device lies on, or why there is none.
 pub fn drive_of(sysfs: &Sysfs, dev: DevNo) -> Result<String, String> {

@@ -12,10 +12,11 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::deallocate::{self, Deallocate};
-use base::bytes;
+use dm::bytes;
+use proto::drive::Statistics;
 
 /// Commands of the two kinds of queues, and the numbers of their ioctls.
 const IO: u8 = 0x43;
@@ -80,17 +81,6 @@ pub struct Handle {
     pub ruh: u16,
     /// RUAMW: logical blocks that its reclaim unit can still take.
     pub left: u64,
-}
-
-/// What an endurance group has written since it was made, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Statistics {
-    /// HBMW: by the host, with metadata.
-    pub host: u128,
-    /// MBMW: to the media, by the host and by garbage collection.
-    pub media: u128,
-    /// MBE: erased on the media.
-    pub erased: u128,
 }
 
 /// Flexible Data Placement, as a controller and the namespace's endurance group have it.

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use clap::Parser;
 
-use agent::control::RUN_DIR;
-use base::log::Format;
+use proto::control::RUN_DIR;
+use runtime::log::Format;
 
 /// Show what dsmd publishes: a page for people, and metrics for Prometheus
 ///

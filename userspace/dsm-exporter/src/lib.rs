@@ -2,3 +2,5 @@
 //! The command line of `dsm-exporter`, for the manual.
 
 pub mod cli;
+pub mod metrics;
+pub mod page_history;

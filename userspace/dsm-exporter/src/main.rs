@@ -12,10 +12,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
 
-use base::cli;
-use base::log;
-use base::panic;
 use dsm_exporter::cli::Args;
+use runtime::cli;
+use runtime::log;
+use runtime::panic;
 
 use pages::Pages;
 

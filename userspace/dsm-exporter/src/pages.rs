@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use base::log;
-use show::metrics;
-use show::page_history::History;
-use show::snapshot::{Moment, Snapshot, Unavailable};
+use dsm_exporter::metrics;
+use dsm_exporter::page_history::History;
+use proto::snapshot::{Moment, Snapshot, Unavailable};
+use runtime::log;
 
 use crate::http::{Answer, Head, Method};
 
@@ -141,9 +141,9 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
     use crate::http;
-    use show::host::Host;
-    use show::sample::Sample;
-    use show::snapshot::{Place, PROTOCOL};
+    use proto::sample::Sample;
+    use proto::snapshot::Host;
+    use proto::snapshot::{Place, PROTOCOL};
 
     fn pages(loopback: bool) -> Pages {
         Pages::new(Path::new("/nonexistent"), loopback)

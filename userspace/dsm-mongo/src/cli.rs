@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail, Result};
 use clap::Parser;
 
-use base::log::Format;
-use base::name;
-use dbpath::mongo::feed::RUN_DIR;
+use dm::name;
+use proto::feed::RUN_DIR;
+use runtime::log::Format;
 
 /// Ask the mongod of a dsm device which file is an _id index, which collection is the
 /// oplog and what it does, and tell dsmd

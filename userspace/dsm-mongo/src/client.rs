@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, Notify};
 use tokio::time::{sleep, timeout};
 
-use base::log;
-use dbpath::mongo::catalog::Catalog;
-use dbpath::mongo::feed::{self, clipped, Failure, Kind, Message, ServerStatus};
+use proto::catalog::Catalog;
+use proto::feed::{self, clipped, Failure, Kind, Message, ServerStatus};
+use runtime::log;
 
 use crate::listed::{add_listed, add_stats, Listed, Stats};
 use crate::status::Reply;

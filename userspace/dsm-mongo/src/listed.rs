@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use dbpath::mongo::catalog::Catalog;
-use dbpath::mongo::feed::is_path;
 use dm::class::Class;
+use proto::catalog::Catalog;
+use proto::feed::is_path;
 
 const OPLOG: &str = "local.oplog.rs";
 const ID_INDEX: &str = "_id_";

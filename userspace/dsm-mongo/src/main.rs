@@ -14,10 +14,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
 
-use base::cli;
-use base::log;
-use base::panic;
 use dsm_mongo::cli::Args;
+use runtime::cli;
+use runtime::log;
+use runtime::panic;
 
 use uri::Uri;
 

@@ -17,8 +17,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, Notify};
 use tokio::time::sleep;
 
-use base::log;
-use dbpath::mongo::feed::{self, Hello, Request};
+use proto::feed::{self, Hello, Request};
+use runtime::log;
 
 use crate::client;
 use crate::uri::Uri;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use dbpath::mongo::feed::{clipped, ServerStatus, MAX_OPERATIONS};
+use proto::feed::{clipped, ServerStatus, MAX_OPERATIONS};
 
 /// The count of checkpoints has moved: the section, and its name there.
 const CHECKPOINTS: [(&str, &str); 2] = [

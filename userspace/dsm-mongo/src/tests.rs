@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use mongodb::bson::{doc, Document};
 
-use dbpath::mongo::catalog::Catalog;
-use dbpath::mongo::feed::{Event, Kind, Listener, ServerStatus};
 use dm::class::Class;
+use proto::catalog::Catalog;
+use proto::feed::{Event, Kind, Listener, ServerStatus};
 
 use crate::session;
 use crate::uri::Uri;

@@ -3,10 +3,10 @@
 
 use anyhow::{anyhow, Context, Result};
 
+use crate::cli::{Attach, Output};
+use crate::tab::{self, Entry};
 use dm::device::Device;
 use dm::node;
-use dsmctl::cli::{Attach, Output};
-use dsmctl::tab::{self, Entry};
 
 use crate::broken;
 use crate::create;

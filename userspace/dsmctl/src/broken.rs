@@ -6,14 +6,15 @@ use std::path::Path;
 use anyhow::{bail, Result};
 use serde_json::json;
 
+use crate::cli::Output;
 use crate::refused;
-use ::trial::{by_hand, runner};
+use crate::trial::by_hand;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::sysfs::Sysfs;
 use drive::broken::{self, DIR};
-use dsmctl::cli::Output;
-use show::report::printable;
+use proto::runner;
+use runtime::text::printable;
 
 pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
     let dir = Path::new(DIR);

@@ -8,7 +8,7 @@ use dm::exchange;
 use dm::ioctl::{Dm, Id, Info, Line};
 use dm::journal::{Claim, Journal};
 use dm::segments;
-use show::report::printable;
+use runtime::text::printable;
 
 /// A dsm device, whose table keeps its place.
 pub(crate) fn claim(device: &Device) -> Result<Claim> {

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use base::sizes;
 use dm::class::Class;
-use dsmd::config::Seconds;
+use runtime::sizes;
+use runtime::sizes::Seconds;
 
 /// That of dsmd.service.
 pub const CONFIG: &str = "/etc/dsmd.toml";
@@ -510,7 +510,7 @@ pub struct Free {
 
 /// Where the control sockets are.
 pub fn run_dir() -> PathBuf {
-    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| agent::control::RUN_DIR.into(), PathBuf::from)
+    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| proto::control::RUN_DIR.into(), PathBuf::from)
 }
 
 #[cfg(test)]
@@ -528,7 +528,7 @@ mod tests {
             let text = command.clone().render_long_help().to_string();
             let words = |t: &str| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             for width in [40, 60, 80] {
-                let wrapped = base::wrap::wrap(&text, width);
+                let wrapped = runtime::wrap::wrap(&text, width);
                 assert_eq!(words(&wrapped), words(&text));
                 let whole = |line: &str| line.split_whitespace().any(|w| w.len() > width / 2);
                 let too_long = |line: &&str| line.chars().count() > width && !whole(line);

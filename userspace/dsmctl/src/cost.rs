@@ -7,7 +7,7 @@ use anyhow::{bail, Context, Result};
 use serde::Serialize;
 use serde_json::Value;
 
-use dsmctl::cli::{Cost, OnOff, Output};
+use crate::cli::{Cost, OnOff, Output};
 
 /// A share of flash writes that is saved, and between what it lies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -197,8 +197,8 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Args, Command};
     use clap::Parser;
-    use dsmctl::cli::{Args, Command};
 
     fn args(words: &str) -> Cost {
         let line = format!("dsmctl cost FILE {words}");

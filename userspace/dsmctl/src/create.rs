@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use crate::broken;
+use crate::cli::{Create, Features, Groups, Output, Piece, Streams};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::exchange;
@@ -25,8 +26,7 @@ use dm::sysfs::Sysfs;
 use drive::afford::Layout;
 use drive::below::{self, Affords};
 use drive::prefer;
-use dsmctl::cli::{Create, Features, Groups, Output, Piece, Streams};
-use show::report::printable;
+use runtime::text::printable;
 
 /// udev's probes keep a device open for a moment.
 const REMOVE_TRIES: u32 = 20;
@@ -336,8 +336,8 @@ mod tests {
 
     fn parsed(words: &str) -> Features {
         let words = format!("dsmctl create d /dev/x {words}");
-        match dsmctl::cli::Args::parse_from(words.split_whitespace()).command {
-            dsmctl::cli::Command::Create(a) => a.features,
+        match crate::cli::Args::parse_from(words.split_whitespace()).command {
+            crate::cli::Command::Create(a) => a.features,
             other => panic!("{other:?}"),
         }
     }

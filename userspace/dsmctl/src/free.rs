@@ -6,11 +6,12 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use dbpath::avail::outlook::Outlook;
-use dbpath::avail::{self, Documents, FreeList, Kind, Lists, Snapshot};
-use dbpath::walk::Root;
-use dsmctl::cli::{Free, Output};
-use show::report::{printable, Grid};
+use crate::cli::{Free, Output};
+use files::walk::Root;
+use runtime::grid::Grid;
+use runtime::text::printable;
+use wiredtiger::avail::outlook::Outlook;
+use wiredtiger::avail::{self, Documents, FreeList, Kind, Lists, Snapshot};
 
 /// Rows of the table, unless all are asked for.
 const ROWS: usize = 20;

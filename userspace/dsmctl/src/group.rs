@@ -9,15 +9,16 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use serde_json::json;
 
+use crate::cli::{Group, Output};
 use crate::{refused, simulate};
 use ::simulate::group::{self, is_small, Object, Why};
 use ::simulate::sim::objects;
-use agent::control::{FileInfo, Request};
-use dbpath::rules::Rules;
 use dm::device::{Device, Target};
 use dm::reply::Region;
-use dsmctl::cli::{Group, Output};
-use show::report::{printable, Grid};
+use files::rules::Rules;
+use proto::control::{FileInfo, Request};
+use runtime::grid::{percent, Grid};
+use runtime::text::printable;
 
 pub(crate) fn group(a: &Group, out: Output) -> Result<()> {
     let (objects, has) = match &a.name {
@@ -62,7 +63,7 @@ fn text(objects: &[Object], groups: &[group::Group], streams: u8, total: u64) ->
                 printable(&o.name),
                 format!("{:.0}", o.interval),
                 o.pages.to_string(),
-                show::report::percent(o.pages, total),
+                percent(o.pages, total),
             ]);
         }
     }

@@ -3,13 +3,13 @@
 
 use anyhow::Result;
 
+use crate::cli as args;
 use crate::refused;
-use agent::control::{self, Holding};
 use dm::device::{Device, Target};
 use dm::journal::{Claim, Scratch};
 use dm::table::{FileRecord, Upload, UploadKind};
-use dsmctl::cli as args;
-use show::report::printable;
+use proto::control::{self, Holding};
+use runtime::text::printable;
 
 /// With this the files leave the table, and features are what they were.
 pub(crate) struct Guest<'a> {

@@ -11,17 +11,17 @@ use clap::Parser;
 use rustix::io::Errno;
 use serde_json::json;
 
-use base::name;
+use crate::cli::{Args, Command, Features, Insert, Output};
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Info, Line};
 use dm::journal::{Claim, Withdrawn};
 use dm::lvm;
+use dm::name;
 use dm::reply::TableLine;
 use dm::segments;
 use dm::streams;
 use dm::sysfs::Sysfs;
-use dsmctl::cli::{Args, Command, Features, Insert, Output};
 
 use crate::claim;
 use crate::create::Stamped;

@@ -1,5 +1,224 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The command line of `dsmctl`, as the manual and a line of /etc/dsmtab use it.
+//! `dsmctl`: makes and watches dsm devices.
 
+mod attach;
+mod broken;
+mod claim;
 pub mod cli;
+mod cost;
+mod create;
+mod doctor;
+pub mod dsmtab;
+mod free;
+mod group;
+mod guest;
+mod insert;
+mod load;
+mod probe;
+mod record;
+mod report;
+mod show;
+mod simulate;
 pub mod tab;
+mod top;
+pub mod trial;
+pub mod unit_name;
+mod upgrade;
+mod verify;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
+use crate::trial::by_hand;
+use crate::trial::estimate::Saving;
+use dm::device::{Device, MessageError, Target};
+use drive::counters::Counters;
+use proto::control::{self, Request};
+use proto::regions::checkpoint_text;
+use runtime::text::printable;
+
+pub fn main() -> ExitCode {
+    let args: Args = runtime::cli::parse();
+    let status = run(&args).unwrap_or_else(|e| {
+        eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
+        NO
+    });
+    ExitCode::from(status)
+}
+
+/// The exit status when what was asked is not so, or cannot be done.
+const NO: u8 = 1;
+
+fn yes_or_no(so: Result<bool>) -> Result<u8> {
+    so.map(|so| if so { 0 } else { NO })
+}
+
+/// The exit status.
+fn run(args: &Args) -> Result<u8> {
+    let out = args.output;
+    let done = match &args.command {
+        Command::Top(a) => top::top(a, out),
+        Command::Verify(a) => return yes_or_no(verify::verify(a, out)),
+        Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
+        Command::Broken { remove } => broken::broken(remove.as_deref(), out),
+        Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
+        Command::Create(a) => create::create(a, out),
+        Command::Insert(a) => insert::insert(a, out),
+        Command::Withdraw { device } => insert::withdraw(device, out),
+        Command::Upgrade(a) => upgrade::upgrade(a, out),
+        Command::Remove { name } => create::remove(name),
+        Command::Set { name, feature, value } => set(name, feature, value),
+        Command::Reset { name } => {
+            let device = Device::open(name)?;
+            device.message("reset").map_err(|e| refused(name, e))?;
+            Ok(())
+        }
+        Command::Status(a) => show::status(a, out),
+        Command::Doctor(a) => return doctor::doctor(a, out),
+        Command::Boundary { command } => match command {
+            BoundaryCommand::Mark { name } => {
+                let m: control::Marked = ask(name, Request::BoundaryMark)?;
+                print(out, &m, || {
+                    format!(
+                        "{name}: {} files marked, {} have a boundary\n",
+                        m.marked, m.boundaries
+                    )
+                })
+            }
+            BoundaryCommand::Move { name, files } => {
+                let request = Request::BoundaryMove { paths: files.clone() };
+                let m: control::Marked = ask(name, request)?;
+                print(out, &m, || {
+                    format!(
+                        "{name}: {} boundaries moved, {} have a boundary\n",
+                        m.marked, m.boundaries
+                    )
+                })
+            }
+            BoundaryCommand::Show { name } => show::boundaries(name, out),
+        },
+        Command::Record(a) => record::record(a),
+        Command::Free(a) => free::free(a, out),
+        Command::Group(a) => group::group(a, out),
+        Command::Cost(a) => cost::cost(a, out),
+        Command::Trial { command } => return trial::trial(command, out),
+        Command::Debug { command } => debug(command, out),
+        Command::Simulate(a) => {
+            simulate::check(a)?;
+            simulate::simulate(a, out)
+        }
+        Command::Refresh { name } => {
+            let r: control::Refreshed = ask(name, Request::Refresh)?;
+            print(out, &r, || {
+                format!(
+                    "{name}: {} files, {} extents; {} changed, {} dropped\n",
+                    r.files, r.extents, r.changed, r.dropped
+                )
+            })
+        }
+    };
+    done.map(|()| 0)
+}
+
+fn debug(command: &DebugCommand, out: Output) -> Result<()> {
+    match command {
+        DebugCommand::Load(a) => load::load(a, out),
+        DebugCommand::Drop { name, files } => load::drop_files(name, files, out),
+        DebugCommand::Checkpoint { name } => {
+            let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
+            print(out, &done, || checkpoint_text(&done))
+        }
+        DebugCommand::Counters { drive, counters } => {
+            let found = match counters {
+                Some(command) => Counters::of_command(command),
+                None => Counters::of_drive(drive),
+            };
+            let found = found.with_context(|| drive.display().to_string())?;
+            write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())
+        }
+        DebugCommand::Saving { ratios } => {
+            write(&(serde_json::to_string(&Saving::of(ratios))? + "\n")).map(|_| ())
+        }
+        DebugCommand::Trace { recording } => simulate::print_trace(recording),
+    }
+}
+
+/// A request to the dsmd of a device that exists.
+fn ask<T: for<'de> serde::Deserialize<'de>>(name: &str, request: Request) -> Result<T> {
+    let device = Device::open(name)?;
+    control::ask(&args::run_dir(), &device.name, request)
+}
+
+fn set(name: &str, feature: &str, value: &str) -> Result<()> {
+    let feature = feature.replace('-', "_");
+    let value = if feature.starts_with("threshold") {
+        args::percent(value).map_err(anyhow::Error::msg)?.to_string()
+    } else {
+        value.to_owned()
+    };
+    let device = Device::open(name)?;
+    if (feature.as_str(), value.as_str()) == ("discard", "on") {
+        broken::check(&device.name, device.devno)?;
+    }
+    device
+        .message(&format!("set {feature} {value}"))
+        .map_err(|e| refused(name, e))?;
+    if feature == "discard" {
+        note_switch(&device.name, value == "on");
+    }
+    Ok(())
+}
+
+/// Else a trial would turn it again.
+fn note_switch(device: &str, on: bool) {
+    let dir = Path::new(drive::broken::DIR);
+    let noted = match on {
+        true => by_hand::set_on(dir, device),
+        false => by_hand::set_off(dir, device),
+    };
+    if let Err(e) = noted {
+        eprintln!("dsmctl: note: {device}: it is switched; a trial would not know that somebody did: {e:#}");
+    }
+}
+
+/// A message that the kernel refused, as an error.
+fn refused(name: &str, e: MessageError) -> anyhow::Error {
+    match e {
+        MessageError::Refused(reason) => anyhow::anyhow!("{name}: {reason}; nothing was changed"),
+        MessageError::Stale(reason) => {
+            anyhow::anyhow!(
+                "{name}: {reason}; somebody else changes the table, and nothing was changed by this"
+            )
+        }
+        e => anyhow::Error::new(e).context(name.to_owned()),
+    }
+}
+
+/// Prints data in the form that was asked for.
+fn print<T: Serialize>(output: Output, data: &T, text: impl FnOnce() -> String) -> Result<()> {
+    let text = match output {
+        Output::Text => text(),
+        Output::Json => serde_json::to_string_pretty(data)? + "\n",
+    };
+    write(&text).map(|_| ())
+}
+
+/// Prints a line at once; whether somebody reads it.
+fn print_line(text: &str) -> Result<bool> {
+    write(&format!("{text}\n"))
+}
+
+fn write(text: &str) -> Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        // `dsmctl status | head`
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(e).context("cannot write to stdout"),
+    }
+}

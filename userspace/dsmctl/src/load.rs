@@ -10,16 +10,16 @@ use anyhow::{anyhow, ensure, Context, Result};
 use rustix::fd::OwnedFd;
 use serde_json::json;
 
+use crate::cli::{Boundary, Load, Output};
 use crate::refused;
-use dbpath::fiemap::{self, ExtentCounts, Fiemap, Mapper};
-use dbpath::ident;
-use dbpath::place::{self, Found};
-use dbpath::walk::{open_file, Collector, FoundFile, Root};
 use dm::class::Class;
 use dm::device::{Device, Target};
 use dm::reply::Commit;
 use dm::table::{resolve_overlaps, Extent, FileRecord, StreamStamp, Upload, UploadKind};
-use dsmctl::cli::{Boundary, Load, Output};
+use files::fiemap::{self, ExtentCounts, Fiemap, Mapper};
+use files::ident;
+use files::place::{self, Found};
+use files::walk::{open_file, Collector, FoundFile, Root};
 
 struct Entry {
     id: u64,

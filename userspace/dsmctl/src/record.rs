@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use dsmctl::cli::Record;
+use crate::cli::Record;
 use simulate::record;
 
 pub(crate) fn record(a: &Record) -> Result<()> {

@@ -6,17 +6,18 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{json, Value};
 
+use crate::cli::{self as args, Output, Status};
 use crate::load::{open_root, walk};
 use crate::refused;
-use agent::control::{self, FileInfo, Request};
+use crate::report::Report;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
 use dm::journal::Journal;
 use dm::sysfs::Sysfs;
 use drive::{below, broken};
-use dsmctl::cli::{self as args, Output, Status};
-use show::report::{Names, Report};
+use proto::control::{self, FileInfo, Request};
+use proto::regions::Names;
 
 pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
     let names = match &a.name {
@@ -82,7 +83,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
 pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
     if let Some(dir) = dbpath {
         let (files, _) = walk(&open_root(dir)?)?;
-        let named = |(path, f): (std::path::PathBuf, dbpath::walk::FoundFile)| {
+        let named = |(path, f): (std::path::PathBuf, files::walk::FoundFile)| {
             (f.ino, path.to_string_lossy().into_owned())
         };
         return Ok(files.into_iter().map(named).collect());
@@ -94,6 +95,6 @@ pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
 pub(crate) fn boundaries(name: &str, out: Output) -> Result<()> {
     let files: Vec<FileInfo> = crate::ask(name, Request::Files)?;
     crate::print(out, &json!({ "files": files }), || {
-        show::report::boundaries_text(&files)
+        crate::report::boundaries_text(&files)
     })
 }

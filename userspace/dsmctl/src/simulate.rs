@@ -16,10 +16,10 @@ use anyhow::{bail, Context, Result};
 use serde::Serialize;
 use serde_json::json;
 
-use dbpath::rules::Rules;
+use crate::cli::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dm::class::Class;
 use dm::memory;
-use dsmctl::cli::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
+use files::rules::Rules;
 use simulate::flash::{Destination, Gc, PAGE};
 use simulate::sim::discard::{self, Rule};
 use simulate::sim::pieces::{Owed, Pieces};

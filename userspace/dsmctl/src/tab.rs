@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::cli::Create;
-use dsm_generator::dsmtab::{self, Bad, Line, NOAUTO};
+use crate::dsmtab::{self, Bad, Line, NOAUTO};
 
 /// A line as `dsmctl create` would be called: one truth about the options.
 #[derive(Debug, Parser)]

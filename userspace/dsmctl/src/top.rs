@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl top`
 
+mod frame;
+
 use std::io::{stdout, IsTerminal};
 use std::time::Instant;
 
 use anyhow::Result;
 
+use self::frame::{Frame, Look};
+use crate::cli::{Output, Top};
 use crate::refused;
 use crate::show::file_names;
-use base::wake::Signals;
 use dm::device::{Device, Target};
-use dsmctl::cli::{Output, Top};
 use policies::layout::{self, Layout};
-use show::top::{Frame, Look};
+use runtime::wake::Signals;
 
 /// Puts the cursor home and clears what is below it.
 const CLEAR: &str = "\x1b[H\x1b[J";

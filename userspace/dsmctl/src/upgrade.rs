@@ -10,14 +10,14 @@ use std::slice::from_ref;
 use anyhow::{anyhow, ensure, Context, Result};
 use serde_json::json;
 
-use agent::control::{self, Holding};
+use crate::cli::{run_dir, Output, Upgrade};
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Line};
 use dm::journal::{Claim, Journal, Withdrawn};
 use dm::lvm;
 use dm::reply::{Status, TableLine};
-use dsmctl::cli::{run_dir, Output, Upgrade};
-use show::report::printable;
+use proto::control::{self, Holding};
+use runtime::text::printable;
 
 use crate::{claim, insert};
 

@@ -14,12 +14,9 @@ use anyhow::{bail, ensure, Context, Result};
 use serde::Serialize;
 
 use crate::claim;
+use crate::cli::{Output, Verify};
 use crate::guest::Guest;
 use crate::refused;
-use base::aligned::Aligned;
-use base::wake::Signals;
-use dbpath::fiemap::{Fiemap, Mapper};
-use dbpath::place::Directory;
 use dm::class::Class;
 use dm::device::{Device, Target};
 use dm::ioctl::Dm;
@@ -29,9 +26,12 @@ use dm::streams;
 use dm::streams::Below;
 use dm::sysfs::Sysfs;
 use dm::table::{Extent, FileRecord, StreamStamp};
+use drive::aligned::Aligned;
 use drive::nvme::Namespace;
-use dsmctl::cli::{Output, Verify};
-use show::report::Grid;
+use files::fiemap::{Fiemap, Mapper};
+use files::place::Directory;
+use runtime::grid::Grid;
+use runtime::wake::Signals;
 
 /// One write.
 const WRITE: usize = 64 * 1024;

@@ -4,9 +4,6 @@
 use std::fs;
 use std::process::Command;
 
-use agent::papers::state::{Directory, Keeper, State};
-use trial::state::Store;
-
 #[test]
 fn names_that_no_device_can_have_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -28,21 +25,5 @@ fn names_that_no_device_can_have_are_refused() {
             assert_eq!(o.status.code(), Some(2), "{words:?}: {said}");
             assert!(said.contains("it must be 1 to 80 letters"), "{words:?}: {said}");
         }
-    }
-}
-
-/// dsmd moves away what it does not understand.
-#[test]
-fn boundaries_and_trials_are_in_no_ones_way() {
-    let dir = tempfile::tempdir().unwrap();
-    let state = |name: &str| State::new(name, Directory::default(), true, Vec::new());
-    for name in ["trial-x", "trial", "x.old", "x"] {
-        assert!(Keeper::new(dir.path(), name).save(&state(name)));
-    }
-    for name in ["x", "x.old", "trial-x"] {
-        assert!(!Store::of(dir.path(), name).exists(), "{name}");
-    }
-    for name in ["trial-x", "trial", "x.old", "x"] {
-        assert_eq!(Keeper::new(dir.path(), name).load(), Some(state(name)));
     }
 }

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail, Result};
 use clap::Parser;
 
-use crate::config::{Config, Database, Seconds, METRICS_MOVED, URI_MOVED};
-use agent::{BoundaryMode, Outgrown};
-use base::log::Format;
-use dbpath::rules::Source;
+use files::config::{BoundaryMode, Outgrown};
+use files::config::{Config, Database, METRICS_MOVED, URI_MOVED};
+use files::rules::Source;
+use runtime::log::Format;
+use runtime::sizes::Seconds;
 
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.

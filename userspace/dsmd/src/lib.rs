@@ -2,8 +2,10 @@
 //! The daemon's life: a thread for each database, which waits for it, serves it, loses
 //! it and finds it again, and a supervisor that reports to the service manager.
 
+pub mod agent;
 pub mod cli;
-pub mod config;
+mod host;
+pub mod mongo;
 mod publish;
 mod serve;
 #[cfg(test)]
@@ -17,21 +19,22 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
 
-use crate::config::Config;
-use agent::discard;
-use base::log;
-use base::pulse::{Pulse, Pulses};
-use base::wake::Signals;
-use dbpath::fiemap::{Fiemap, Mapper};
-use dbpath::place;
-use dbpath::walk::Root;
+use crate::agent::discard;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
 use dm::sysfs::Sysfs;
 use drive::below::{self, Affords};
-use drive::media::{self, Media};
-use show::sample::Look;
+use drive::media;
+use files::config::Config;
+use files::fiemap::{Fiemap, Mapper};
+use files::place;
+use files::walk::Root;
+use proto::drive::Media;
+use proto::sample::Look;
+use runtime::log;
+use runtime::pulse::{Pulse, Pulses};
+use runtime::wake::Signals;
 
 use publish::{Board, Publisher};
 use serve::Served;

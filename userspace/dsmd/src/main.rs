@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use base::cli;
-use base::log;
-use base::panic;
-use dbpath::rules::Rules;
 use dsmd::cli::Args;
-use dsmd::config::Config;
 use dsmd::Local;
+use files::config::Config;
+use files::rules::Rules;
+use runtime::cli;
+use runtime::log;
+use runtime::panic;
 
 fn main() -> ExitCode {
     let args: Args = cli::parse();

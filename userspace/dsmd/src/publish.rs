@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::Machine;
-use agent::control::Info;
-use base::{log, time};
+use super::{host, Machine};
 use dm::reply::Status;
-use drive::media::Media;
-use show::host::Host;
-use show::sample::{Kernel, Sample};
-use show::snapshot::{Moment, Place, Snapshot, INTERVAL, PROTOCOL};
+use policies::layout::{self, Layout};
+use proto::control::Info;
+use proto::drive::Media;
+use proto::sample::{Kernel, Sample};
+use proto::snapshot::{Moment, Place, Snapshot, INTERVAL, PROTOCOL};
+use runtime::{log, time};
 
 /// Between two snapshots, whatever happens.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -237,7 +237,7 @@ impl<M: Machine> Press<M> {
             pid: std::process::id(),
             at: Moment::now(),
             number: self.number,
-            host: Host::now(),
+            host: host::now(),
             devices,
         }
     }
@@ -265,6 +265,7 @@ impl<M: Machine> Press<M> {
             }
         };
         Some(Kernel {
+            uses: layout::uses(&Layout::of(&look.table, &look.status)),
             table: look.table,
             status: look.status,
             disk: look.disk,

@@ -14,25 +14,25 @@ use rustix::fs::Dir;
 
 use super::publish::{Board, Slot};
 use super::Machine;
-use crate::config::Database;
-use agent::control::{FileInfo, Server};
-use agent::discard;
-use agent::papers::state::Keeper;
-use agent::run::{self, Surroundings};
-use agent::{Agent, Options};
-use base::log;
-use base::pulse::Pulses;
-use base::wake::{Signals, Waker};
-use dbpath::fiemap;
-use dbpath::mongo::Link;
-use dbpath::rules::RulesFiles;
-use dbpath::turtle;
-use dbpath::walk::{self, Root};
-use dbpath::watch::Watch;
+use crate::agent::discard;
+use crate::agent::papers::state::Keeper;
+use crate::agent::run::{self, Surroundings};
+use crate::agent::{Agent, Options};
+use crate::mongo::Link;
 use dm::device::Target;
 use dm::reply::{Checkpoint, Status};
 use drive::below::Affords;
-use show::report::{checkpoint_text, written_text, Names};
+use files::config::Database;
+use files::fiemap;
+use files::rules::RulesFiles;
+use files::walk::{self, Root};
+use files::watch::Watch;
+use proto::control::{FileInfo, Server};
+use proto::regions::{checkpoint_text, written_text, Names};
+use runtime::log;
+use runtime::pulse::Pulses;
+use runtime::wake::{Signals, Waker};
+use wiredtiger::turtle;
 
 /// How long to wait before a database is looked for again.
 #[derive(Clone, Copy)]

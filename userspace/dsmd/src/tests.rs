@@ -14,22 +14,22 @@ use std::time::Instant;
 use anyhow::bail;
 
 use super::*;
-use crate::config::Database;
-use agent::control::{self, Request};
-use agent::discard::{Database as Followed, Machine as Drive, Owner, SectorRange, Seen as Looked};
-use base::panic::abort_on_panic;
-use dbpath::avail::{FileEntry, Refusal, TurtleId};
-use dbpath::fiemap::ExtentCounts;
+use crate::agent::discard::{Database as Followed, Machine as Drive, Owner, SectorRange, Seen as Looked};
 use dm::device::MessageError;
+use dm::diskstat::DiskStat;
 use dm::reply::Status;
 use dm::table::Extent;
 use drive::afford::Layout;
-use drive::diskstat::DiskStat;
+use files::config::Database;
+use files::fiemap::ExtentCounts;
+use proto::control::{self, Request};
+use proto::sample;
+use proto::snapshot::{Snapshot, Unavailable, INTERVAL};
+use runtime::panic::abort_on_panic;
 use serve::Pace;
-use show::sample;
-use show::snapshot::{Snapshot, Unavailable, INTERVAL};
 use testing::kernel::ModelKernel;
 use testing::signals::{by_hand, ByHand};
+use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
 /// A test waits for what must come; this only ends one that would wait for ever.
 const HANG: Duration = Duration::from_secs(600);

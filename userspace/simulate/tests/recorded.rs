@@ -8,9 +8,8 @@ use std::io::BufReader;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use agent::discard::{Database, Look, Owner, Rule, SectorRange, Seen};
-use dbpath::avail::{FileEntry, FreeList, Refusal, Run, TurtleId};
 use dm::device::Target;
+use dsmd::agent::discard::{Database, Look, Owner, Rule, SectorRange, Seen};
 use simulate::flash::PAGE;
 use simulate::sim::discard::{discarded, late, verdict, Rule as Simulated};
 use simulate::sim::pieces::{Owed, Pieces};
@@ -18,6 +17,7 @@ use simulate::trace::events::{Events, WithDiscards};
 use simulate::trace::{self, Event, FileNo, Trace, What};
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
+use wiredtiger::avail::{FileEntry, FreeList, Refusal, Run, TurtleId};
 
 /// Bytes of the device that each file has for itself.
 const ROOM: u64 = 1 << 32;

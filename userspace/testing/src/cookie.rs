@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The names of checkpoints, as WiredTiger writes them.
 
-use dbpath::avail::Cookie;
+use wiredtiger::avail::Cookie;
 
 /// As WiredTiger packs an unsigned integer.
 fn pack(n: u64) -> String {

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-use base::wake::Signals;
+use runtime::wake::Signals;
 
 /// Who holds it sends the signals.
 pub struct ByHand {

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 
 use super::Witness;
 use crate::deallocate::Deallocate;
-use crate::diskstat::DiskStat;
 use crate::nvme::Namespace;
 use dm::devno::DevNo;
+use dm::diskstat::DiskStat;
 use dm::streams::{self, LiveTables};
 use dm::sysfs::Sysfs;
 

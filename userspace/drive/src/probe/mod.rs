@@ -21,13 +21,13 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
 
+use crate::aligned::Aligned;
 use crate::deallocate::Promise;
-use base::aligned::Aligned;
-use base::sizes::shown;
 pub use counts::Counts;
 pub use pattern::Page;
 use pattern::Pattern;
 pub use raw::Raw;
+use runtime::sizes::shown;
 use shape::Shape;
 use witness::Freed;
 pub use witness::Witness;

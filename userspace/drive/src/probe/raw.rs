@@ -14,12 +14,12 @@ use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 
 use super::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
-use base::aligned::Aligned;
-use base::sizes::shown;
-use base::wake::Signals;
+use crate::aligned::Aligned;
 use dm::devno::DevNo;
 use dm::streams::LiveTables;
 use dm::sysfs::Sysfs;
+use runtime::sizes::shown;
+use runtime::wake::Signals;
 
 /// The offset and the length, in bytes.
 struct Discard([u64; 2]);

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 
-use base::{name, sizes};
-use dsm_generator::dsmtab::TAB;
+use crate::dsmtab::TAB;
+use dm::name;
+use runtime::sizes;
 use simulate::flash::PAGE;
 
 #[derive(Clone, Debug, clap::Args)]

@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
-use base::sizes;
-use dbpath::rules::Source;
-use dsmd::config::Seconds;
+use files::rules::Source;
+use runtime::sizes;
+use runtime::sizes::Seconds;
 use simulate::flash::PAGE;
 use simulate::sim::policies::{Spec, SpecError};
 use simulate::sim::LoadStream;

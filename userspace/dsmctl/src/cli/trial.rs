@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 
-use base::name;
-use trial::state::Amount;
+use crate::trial::state::Amount;
+use dm::name;
 
 /// That of dsmd.
 pub const TRIALS: &str = "/var/lib/dsmd";

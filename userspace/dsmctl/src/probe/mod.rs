@@ -9,17 +9,17 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::broken;
-use base::sizes::shown;
-use base::wake::Signals;
+use crate::cli::{Output, ProbeDiscard};
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
 use dm::sysfs::Sysfs;
 use drive::deallocate::{Deallocate, Promise};
 use drive::probe::{self, Counts, Measured, Raw, Said, Verdict};
-use dsmctl::cli::{Output, ProbeDiscard};
+use runtime::grid::{or_dash, Grid};
+use runtime::sizes::shown;
+use runtime::wake::Signals;
 use scratch::Scratch;
-use show::report::{or_dash, Grid};
 
 /// Of as many columns as there can be.
 const RIGHT: &[bool] = &[true; 16];

@@ -18,14 +18,10 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::fs::FallocateFlags;
 
 use crate::claim;
+use crate::cli::ProbeDiscard;
 use crate::guest::Guest;
 use crate::refused;
 use crate::verify::directory;
-use agent::discard::preconditions;
-use base::aligned::Aligned;
-use base::sizes::shown;
-use base::wake::Signals;
-use dbpath::fiemap::Solid;
 use dm::class::Class;
 use dm::device::{Device, MessageError, Target};
 use dm::journal::{self, Claim, Feature};
@@ -33,8 +29,12 @@ use dm::mounts;
 use dm::reply::{Discard, Status, TableLine};
 use dm::sysfs::Sysfs;
 use dm::table::{Extent, FileRecord, StreamStamp};
+use drive::aligned::Aligned;
 use drive::probe::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
-use dsmctl::cli::ProbeDiscard;
+use files::fiemap::Solid;
+use files::mount;
+use runtime::sizes::shown;
+use runtime::wake::Signals;
 
 const SECTOR: u64 = 512;
 /// More than the slots need: an extent may begin anywhere.
@@ -81,7 +81,7 @@ impl<'a> Scratch<'a> {
         let dir = directory(device, a.dir.as_deref())?;
         let shown_dir = dir.path().display();
         let mounts = mounts::all().context("cannot read the mounts")?;
-        preconditions::mount(&mounts, dir.place().dev())
+        mount::check(&mounts, dir.place().dev())
             .map_err(|why| anyhow!("{shown_dir}: {why}; nothing was written"))?;
         let free = dir.free()?;
         let needed = FILE + FILLER.min(a.filler);

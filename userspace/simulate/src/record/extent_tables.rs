@@ -9,13 +9,13 @@ use anyhow::{bail, Result};
 use rustix::fd::OwnedFd;
 
 use crate::trace::recording::Writer;
-use dbpath::fiemap::{self, Fiemap, Mapper};
-use dbpath::place::Place;
-use dbpath::turtle;
-use dbpath::walk::{self, Collector, FileStat, Root};
-use dbpath::watch::Watch;
 use dm::devno::DevNo;
 use dm::table::Extent;
+use files::fiemap::{self, Fiemap, Mapper};
+use files::place::Place;
+use files::walk::{self, Collector, FileStat, Root};
+use files::watch::Watch;
+use wiredtiger::turtle;
 
 struct Known {
     path: PathBuf,

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use dbpath::avail::{self, Cookie, FileEntry, FreeList, Kind};
-use dbpath::walk::Root;
+use files::walk::Root;
+use wiredtiger::avail::{self, Cookie, FileEntry, FreeList, Kind};
 
 /// What a look has found of a file whose checkpoint is another one.
 pub(super) type Change = (PathBuf, Option<FreeList>);

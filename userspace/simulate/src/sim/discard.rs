@@ -18,7 +18,7 @@ use crate::flash::PAGE;
 use crate::sim::pieces::{Owed, Pieces};
 use crate::trace::events::{Events, Lists};
 use crate::trace::{events, Event, FileNo, Trace, What};
-use dbpath::avail::{difference, FreeList};
+use wiredtiger::avail::{difference, FreeList};
 
 /// What is discarded, of what a list names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

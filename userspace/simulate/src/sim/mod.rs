@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use crate::flash::{self, Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
 use crate::trace::{FileNo, Trace};
-use dbpath::rules::Rules;
+use ::files::rules::Rules;
 use drive::afford::{Choice, Drive};
 use files::Files;
 use play::{play, Player};

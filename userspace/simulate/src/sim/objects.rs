@@ -12,7 +12,7 @@ use super::SimError;
 use crate::flash::PAGE;
 use crate::group::Object;
 use crate::trace::{FileNo, Trace};
-use dbpath::rules::{Role, Rules};
+use files::rules::{Role, Rules};
 
 const NEVER: u64 = u64::MAX;
 

@@ -47,9 +47,9 @@ mod writer;
 pub use writer::Writer;
 
 use super::{Builder, EventError, Trace};
-use base::varint;
-use dbpath::avail::FreeList;
 use dm::table::Extent;
+use wiredtiger::avail::FreeList;
+use wiredtiger::varint;
 
 pub const FIRST: &str = "dsm-recording,2\n";
 /// Without lists of free blocks.

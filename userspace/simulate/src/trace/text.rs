@@ -34,8 +34,8 @@ use std::os::unix::ffi::OsStrExt;
 use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
 use thiserror::Error;
 
-use base::text::printable;
-use dbpath::avail::FreeList;
+use runtime::text::printable;
+use wiredtiger::avail::FreeList;
 
 use super::{Builder, EventError, FileNo, Trace, What};
 

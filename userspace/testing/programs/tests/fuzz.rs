@@ -7,20 +7,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use agent::papers::state::{Directory, Kept, State};
-use dbpath::avail::page::Block;
-use dbpath::avail::tree::{Blocks, Tree};
-use dbpath::avail::{config, list, Addr, Cookie, Kind, Refusal};
-use dbpath::ident::classify;
-use dbpath::mongo::feed::{Event, Listener, MAX_OPERATIONS, MAX_TEXT};
-use dbpath::rules::Rules;
-use dbpath::turtle;
 use dm::class::Class;
 use dm::table::Extent;
-use dsmd::config::Config;
+use dsmd::agent::papers::state::{Directory, Kept, State};
+use files::config::Config;
+use files::ident::classify;
+use files::rules::Rules;
 use proptest::prelude::*;
+use proto::feed::{Event, Listener, MAX_OPERATIONS, MAX_TEXT};
 use simulate::trace::recording::{self, Writer};
 use simulate::trace::{self, text, Trace, What, MAX_OFFSET};
+use wiredtiger::avail::page::Block;
+use wiredtiger::avail::tree::{Blocks, Tree};
+use wiredtiger::avail::{config, list, Addr, Cookie, Kind, Refusal};
+use wiredtiger::turtle;
 
 /// Changes to a text: where, what, and how (replace, insert, remove, cut).
 type Changes = Vec<(u16, u8, u8)>;
@@ -260,7 +260,7 @@ fn walk(
     file: &[u8],
     root: &Addr,
     changes: &[(u16, u16, u8)],
-    each: &mut dbpath::avail::tree::Each<'_>,
+    each: &mut wiredtiger::avail::tree::Each<'_>,
 ) -> Result<u32, Refusal> {
     let mut blocks = Damaged {
         file,

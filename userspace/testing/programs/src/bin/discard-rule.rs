@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Result};
-use dbpath::avail::{difference, read, FreeList};
-use dbpath::fiemap::{Fiemap, Mapper};
-use dbpath::place::Place;
-use dbpath::walk::{find_file, open_file, Root};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::table::Extent;
+use files::fiemap::{Fiemap, Mapper};
+use files::place::Place;
+use files::walk::{find_file, open_file, Root};
+use wiredtiger::avail::{difference, read, FreeList};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {

@@ -11,23 +11,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use agent::discard::{Database, Disk, Link, Machine, Owner, SectorRange, Seen};
 use anyhow::{ensure, Context, Result};
-use base::log;
-use base::pulse::Pulse;
 use clap::Parser;
-use dbpath::avail::{FileEntry, Refusal, TurtleId};
-use dbpath::fiemap::Fiemap;
-use dbpath::walk::Root;
 use dm::device::{Device, MessageError, Target};
 use dm::devno::DevNo;
+use dm::diskstat::DiskStat;
 use dm::reply::Status;
 use drive::below::Affords;
-use drive::diskstat::DiskStat;
-use drive::media::Media;
+use dsmd::agent::discard::{Database, Disk, Link, Machine, Owner, SectorRange, Seen};
 use dsmd::Local;
+use files::fiemap::Fiemap;
+use files::walk::Root;
+use proto::drive::Media;
+use proto::sample::Look;
+use runtime::log;
+use runtime::pulse::Pulse;
 use rustix::process::{getpid, kill_process, Signal};
-use show::sample::Look;
+use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
 /// In the order in which they come; `lists` is in the middle of `read`.
 const CALLS: [&str; 9] = [
@@ -212,7 +212,7 @@ fn main() -> Result<()> {
     }
     let config = dsmd::cli::Args::parse().config()?;
     log::init(config.log_format, config.verbose);
-    base::panic::abort_on_panic();
+    runtime::panic::abort_on_panic();
     dsmd::serve_all(&Arc::new(Stepped), &config, false)?;
     Ok(())
 }

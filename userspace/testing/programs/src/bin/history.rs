@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
-use show::page_history::History;
+use dsm_exporter::page_history::History;
 
 fn main() -> Result<()> {
     let mut history = History::default();

@@ -2,5 +2,5 @@
 //! Prints Documentation/metrics.md: `tests/cargo userspace run --release -p testing-programs --bin metrics`.
 
 fn main() {
-    print!("{}", show::metrics::page());
+    print!("{}", dsm_exporter::metrics::page());
 }

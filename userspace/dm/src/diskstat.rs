@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the block layer counts of a device: the attribute `stat` in sysfs,
+//! Documentation/block/stat.rst of the kernel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::devno::DevNo;
+use crate::sysfs::Sysfs;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStat {
+    pub reads: u64,
+    pub read_bytes: u64,
+    /// Waited for reads, added up over all of them.
+    pub read_ms: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+    pub write_ms: u64,
+    /// With at least one request in flight.
+    pub busy_ms: u64,
+    /// 0 on kernels that do not count them.
+    pub discards: u64,
+    pub discard_ms: u64,
+}
+
+impl DiskStat {
+    pub fn of(sysfs: &Sysfs, dev: DevNo) -> Option<Self> {
+        parse(&sysfs.text(dev, "stat")?)
+    }
+}
+
+impl DiskStat {
+    /// Adds what another disk has done.
+    pub fn add(&mut self, o: &Self) {
+        self.reads += o.reads;
+        self.read_bytes += o.read_bytes;
+        self.read_ms += o.read_ms;
+        self.writes += o.writes;
+        self.written_bytes += o.written_bytes;
+        self.write_ms += o.write_ms;
+        self.busy_ms += o.busy_ms;
+        self.discards += o.discards;
+        self.discard_ms += o.discard_ms;
+    }
+}
+
+fn parse(text: &str) -> Option<DiskStat> {
+    let fields: Vec<u64> = text
+        .split_ascii_whitespace()
+        .map_while(|w| w.parse().ok())
+        .collect();
+    let &[reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, _, busy_ms, ..] =
+        fields.as_slice()
+    else {
+        return None;
+    };
+    let later = |n: usize| fields.get(n).copied().unwrap_or_default();
+    Some(DiskStat {
+        reads,
+        read_bytes: read_sectors * 512,
+        read_ms,
+        writes,
+        written_bytes: written_sectors * 512,
+        write_ms,
+        busy_ms,
+        discards: later(11),
+        discard_ms: later(14),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testing::sysfs::Tree;
+
+    #[test]
+    fn the_fields_in_use() {
+        let tree = Tree::make();
+        tree.add("253:0", "dm-0");
+        let sysfs = Sysfs::at(tree.block());
+        let dev: DevNo = "253:0".parse().unwrap();
+        assert_eq!(DiskStat::of(&sysfs, dev), None);
+        tree.set("253:0", "stat", "  11 1 88 7  22 2 176 9  0 13 16  3 0 24 1  4 5");
+        let wanted = DiskStat {
+            reads: 11,
+            read_bytes: 88 * 512,
+            read_ms: 7,
+            writes: 22,
+            written_bytes: 176 * 512,
+            write_ms: 9,
+            busy_ms: 13,
+            discards: 3,
+            discard_ms: 1,
+        };
+        assert_eq!(DiskStat::of(&sysfs, dev), Some(wanted));
+        let older = DiskStat {
+            discards: 0,
+            discard_ms: 0,
+            ..wanted
+        };
+        tree.set("253:0", "stat", "11 1 88 7 22 2 176 9 0 13 16");
+        assert_eq!(DiskStat::of(&sysfs, dev), Some(older));
+        tree.set("253:0", "stat", "11 1 88 x");
+        assert_eq!(DiskStat::of(&sysfs, dev), None);
+    }
+}

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Every metric: its name, type, labels, what it means, and where its values are found.
+//! Documentation/metrics.md is made of this.
+
+use dm::diskstat::DiskStat;
+use dm::reply::{Discard, Status};
+use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL};
+use proto::drive::Media;
+use proto::feed::ServerInfo;
+use proto::sample::Sample;
+use proto::snapshot::Host;
+use proto::snapshot::Snapshot;
+
+/// The values of a family's own labels, and the metric's.
+pub(super) type Value = (Vec<String>, f64);
+
+/// Metrics of one name, which are read from a `T`.
+pub(super) struct Family<T: 'static> {
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub help: &'static str,
+    /// Beside `device`, which all have that are of a device.
+    pub labels: &'static [&'static str],
+    pub values: fn(&T) -> Vec<Value>,
+}
+
+/// Families that are there at the same times.
+pub(super) struct Section<T: 'static> {
+    pub title: &'static str,
+    /// When they are there.
+    pub about: &'static str,
+    pub families: &'static [Family<T>],
+}
+
+type Values<T> = fn(&T) -> Vec<Value>;
+
+const fn gauge<T>(name: &'static str, help: &'static str, values: Values<T>) -> Family<T> {
+    Family {
+        name,
+        kind: "gauge",
+        help,
+        labels: &[],
+        values,
+    }
+}
+
+const fn counter<T>(name: &'static str, help: &'static str, values: Values<T>) -> Family<T> {
+    Family {
+        kind: "counter",
+        ..gauge(name, help, values)
+    }
+}
+
+impl<T> Family<T> {
+    const fn by(self, labels: &'static [&'static str]) -> Self {
+        Self { labels, ..self }
+    }
+}
+
+fn one(value: impl Into<f64>) -> Vec<Value> {
+    vec![(Vec::new(), value.into())]
+}
+
+fn is(what: bool) -> Vec<Value> {
+    one(u8::from(what))
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+fn kernel(s: &Sample, value: impl Fn(&Status) -> u64) -> Vec<Value> {
+    let found = s.kernel.as_ref().map(|k| one(value(&k.status) as f64));
+    found.unwrap_or_default()
+}
+
+fn disk(s: &Sample, value: impl Fn(&DiskStat) -> f64) -> Vec<Value> {
+    let found = s.kernel.as_ref().map(|k| one(value(&k.disk)));
+    found.unwrap_or_default()
+}
+
+fn media(s: &Sample, value: impl Fn(&Media) -> u128) -> Vec<Value> {
+    let reported = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
+    reported
+        .map(|m| (vec![m.drive.clone()], value(m) as f64))
+        .collect()
+}
+
+fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
+    s.agent.as_ref().map(|i| one(value(i))).unwrap_or_default()
+}
+
+fn discard(s: &Sample, value: impl Fn(&Discard) -> f64) -> Vec<Value> {
+    let on = s.kernel.as_ref().map(|k| &k.status.discard);
+    let on = on.filter(|d| d.state == "on");
+    on.map(|d| one(value(d))).unwrap_or_default()
+}
+
+fn discarder(s: &Sample, value: impl Fn(&DiscardInfo) -> Option<f64>) -> Vec<Value> {
+    let info = s.agent.as_ref().and_then(|a| a.discard.as_ref());
+    info.and_then(value).map(one).unwrap_or_default()
+}
+
+fn server(s: &Sample, values: impl Fn(&ServerInfo) -> Vec<Value>) -> Vec<Value> {
+    let info = s.agent.as_ref().and_then(|a| a.server.as_ref());
+    info.map(values).unwrap_or_default()
+}
+
+fn streams(s: &Sample, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
+    let Some(k) = &s.kernel else {
+        return Vec::new();
+    };
+    let used_for = |stream| k.uses.get(stream).map(|u| u.join(", ")).unwrap_or_default();
+    let counts = k.status.per_stream.iter();
+    counts
+        .map(|c| {
+            let labels = vec![c.stream.to_string(), used_for(&c.stream)];
+            (labels, value(c.writes, c.sectors) as f64)
+        })
+        .collect()
+}
+
+fn operations(s: &Sample) -> Vec<Value> {
+    let of = |(kind, n): (&String, &u64)| (vec![kind.clone()], *n as f64);
+    server(s, |i| i.operations.iter().map(of).collect())
+}
+
+/// The one family that says something when nothing is known.
+pub(super) const AGENT_UP: &str = "dsm_agent_up";
+
+pub(super) const DEVICES: &[Section<Sample>] = &[
+    Section {
+        title: "The device",
+        about: "`dsm_up` is always there while dsmd runs, `dsm_agent_up` even when it does not; the \
+                others while the device is there.",
+        families: &[
+            gauge("dsm_up", "Whether the device is there.", |s| {
+                is(s.kernel.is_some())
+            }),
+            gauge(AGENT_UP, "Whether dsmd serves the device's database.", |s| {
+                is(s.agent.is_some())
+            }),
+            counter(
+                "dsm_stream_writes_total",
+                "Writes stamped with a stream (0: not stamped).",
+                |s| streams(s, |writes, _| writes),
+            )
+            .by(&["stream", "used_for"]),
+            counter(
+                "dsm_stream_written_bytes_total",
+                "Bytes stamped with a stream (0: not stamped).",
+                |s| streams(s, |_, sectors| sectors * 512),
+            )
+            .by(&["stream", "used_for"]),
+            counter(
+                "dsm_unmapped_writes_total",
+                "Writes that no extent of the table covers.",
+                |s| kernel(s, |k| k.unmapped_writes),
+            ),
+            counter(
+                "dsm_unmapped_written_bytes_total",
+                "Bytes of writes that no extent of the table covers.",
+                |s| kernel(s, |k| k.unmapped_sectors * 512),
+            ),
+            counter(
+                "dsm_split_bios_total",
+                "Bios that were divided at the edge of two streams.",
+                |s| kernel(s, |k| k.split),
+            ),
+            counter(
+                "dsm_foreign_writes_total",
+                "Writes that kept a stream or hint of their own.",
+                |s| kernel(s, |k| k.foreign),
+            ),
+            counter(
+                "dsm_windows_total",
+                "Checkpoints since the device was made.",
+                |s| kernel(s, |k| k.windows),
+            ),
+            gauge(
+                "dsm_last_checkpoint_timestamp_seconds",
+                "When the last checkpoint was, in seconds since 1970; absent before the first.",
+                |s| {
+                    let at = s.kernel.as_ref().and_then(|k| k.last_checkpoint);
+                    at.map(one).unwrap_or_default()
+                },
+            ),
+            gauge(
+                "dsm_generation",
+                "Generation of the table: uploads that took effect since the device was made.",
+                |s| kernel(s, |k| k.generation),
+            ),
+            gauge("dsm_files", "Files in the table.", |s| kernel(s, |k| k.files)),
+            gauge(
+                "dsm_regions",
+                "Regions in the table: what lies below the boundary of a file, and what above.",
+                |s| kernel(s, |k| k.regions),
+            ),
+            gauge("dsm_extents", "Extents in the table.", |s| {
+                kernel(s, |k| k.extents)
+            }),
+            gauge("dsm_streams_used", "Streams that the layout uses.", |s| {
+                kernel(s, |k| k.streams.into())
+            }),
+            gauge("dsm_device_streams", "Streams that the device takes.", |s| {
+                kernel(s, |k| k.device_streams.into())
+            }),
+            gauge(
+                "dsm_groups",
+                "Groups of regions of a class (K of the policy).",
+                |s| kernel(s, |k| k.groups.into()),
+            ),
+        ],
+    },
+    Section {
+        title: "What the block layer counts",
+        about: "While the device is there.",
+        families: &[
+            counter("dsm_reads_total", "Reads of the device.", |s| {
+                disk(s, |d| d.reads as f64)
+            }),
+            counter("dsm_read_bytes_total", "Bytes read from the device.", |s| {
+                disk(s, |d| d.read_bytes as f64)
+            }),
+            counter(
+                "dsm_read_seconds_total",
+                "What all reads of the device took.",
+                |s| disk(s, |d| seconds(d.read_ms)),
+            ),
+            counter("dsm_writes_total", "Writes to the device.", |s| {
+                disk(s, |d| d.writes as f64)
+            }),
+            counter("dsm_written_bytes_total", "Bytes written to the device.", |s| {
+                disk(s, |d| d.written_bytes as f64)
+            }),
+            counter(
+                "dsm_write_seconds_total",
+                "What all writes to the device took.",
+                |s| disk(s, |d| seconds(d.write_ms)),
+            ),
+            counter(
+                "dsm_busy_seconds_total",
+                "Time in which the device had requests.",
+                |s| disk(s, |d| seconds(d.busy_ms)),
+            ),
+        ],
+    },
+    Section {
+        title: "The drive",
+        about: "Where the drive has FDP statistics, which are those of its whole endurance group: all \
+                namespaces, also those without dsm. They are read every 15 seconds.",
+        families: &[
+            counter(
+                "dsm_drive_host_written_bytes_total",
+                "Bytes that hosts wrote to the drive's endurance group (HBMW).",
+                |s| media(s, |m| m.statistics.host),
+            )
+            .by(&["drive"]),
+            counter(
+                "dsm_drive_media_written_bytes_total",
+                "Bytes that the drive wrote to its media (MBMW).",
+                |s| media(s, |m| m.statistics.media),
+            )
+            .by(&["drive"]),
+            counter(
+                "dsm_drive_media_erased_bytes_total",
+                "Bytes that the drive erased on its media (MBE).",
+                |s| media(s, |m| m.statistics.erased),
+            )
+            .by(&["drive"]),
+        ],
+    },
+    Section {
+        title: "What dsmd does",
+        about: "While dsmd serves the device's database.",
+        families: &[
+            gauge("dsm_agent_boundaries", "Files that have a boundary.", |s| {
+                agent(s, |i| i.boundaries as f64)
+            }),
+            gauge(
+                "dsm_agent_outgrown",
+                "Files that have outgrown their boundary; 0 where the policy has none.",
+                |s| {
+                    let asked = s.kernel.as_ref().is_none_or(|k| k.status.has_boundaries());
+                    agent(s, |i| if asked { i.outgrown as f64 } else { 0.0 })
+                },
+            ),
+            counter(
+                "dsm_agent_checkpoints_total",
+                "Checkpoints that dsmd has seen.",
+                |s| agent(s, |i| i.checkpoints as f64),
+            ),
+            counter("dsm_agent_uploads_total", "Uploads by dsmd.", |s| {
+                agent(s, |i| i.uploads as f64)
+            }),
+            counter(
+                "dsm_agent_refusals_total",
+                "Uploads that the kernel refused.",
+                |s| agent(s, |i| i.refusals as f64),
+            ),
+            gauge(
+                "dsm_agent_refresh_seconds",
+                "How long the last look at the files took.",
+                |s| agent(s, |i| seconds(i.last_refresh_ms)),
+            ),
+            gauge(
+                "dsm_agent_unplaced_extents",
+                "Extents without a place at the last look.",
+                |s| agent(s, |i| i.delalloc as f64),
+            ),
+        ],
+    },
+    Section {
+        title: "Discards: the target",
+        about: "While the feature `discard` of the target is on.",
+        families: &[
+            counter(
+                "dsm_discarded_bytes_total",
+                "Bytes of freed blocks that were discarded.",
+                |s| discard(s, |d| d.discarded_sectors as f64 * 512.0),
+            ),
+            counter("dsm_discards_total", "Discards of freed blocks.", |s| {
+                discard(s, |d| d.discarded as f64)
+            }),
+            counter(
+                "dsm_discard_refused_bytes_total",
+                "Bytes that the target did not discard, because they were written, or may have been.",
+                |s| discard(s, |d| d.refused_sectors as f64 * 512.0),
+            ),
+            counter(
+                "dsm_discard_short_bytes_total",
+                "Bytes that the target did not discard at once, because too few lie side by side; they may be owed.",
+                |s| discard(s, |d| d.short_sectors as f64 * 512.0),
+            ),
+            gauge(
+                "dsm_discard_owed_bytes",
+                "Bytes that are discarded with what is around them, once that is free, too; or were, and are not written since.",
+                |s| discard(s, |d| d.owed_sectors as f64 * 512.0),
+            ),
+            gauge(
+                "dsm_discard_granularity_bytes",
+                "What the length of a discard is a multiple of.",
+                |s| discard(s, |d| d.granularity as f64),
+            ),
+            counter(
+                "dsm_discard_failed_total",
+                "Discards that the device failed.",
+                |s| discard(s, |d| d.failed as f64),
+            ),
+            gauge(
+                "dsm_discard_queued_ranges",
+                "Ranges that wait to be discarded.",
+                |s| discard(s, |d| d.queued as f64),
+            ),
+            counter(
+                "dsm_discard_held_writes_total",
+                "Writes that waited for a discard.",
+                |s| discard(s, |d| d.held as f64),
+            ),
+            gauge(
+                "dsm_discard_held_seconds_max",
+                "The longest that a write waited for a discard.",
+                |s| discard(s, |d| d.held_us as f64 / 1e6),
+            ),
+            gauge(
+                "dsm_discard_seconds_max",
+                "The longest that 256 discards took.",
+                |s| discard(s, |d| d.longest_us as f64 / 1e6),
+            ),
+        ],
+    },
+    Section {
+        title: "Discards: dsmd",
+        about: "Where dsmd serves a database with `discard = true`. Of what was freed, a part is too \
+                short, has no place of its own, or comes too late.",
+        families: &[
+            gauge(
+                "dsm_agent_discard_on",
+                "Whether dsmd discards what checkpoints free; absent while a trial has that off.",
+                |s| {
+                    discarder(s, |i| match i.off.as_deref() {
+                        Some(OFF_FOR_A_TRIAL) => None,
+                        off => Some(f64::from(u8::from(off.is_none()))),
+                    })
+                },
+            ),
+            gauge(
+                "dsm_agent_discard_files",
+                "Files whose list of free blocks dsmd knows.",
+                |s| discarder(s, |i| Some(i.files as f64)),
+            ),
+            counter(
+                "dsm_agent_discard_freed_bytes_total",
+                "Bytes that checkpoints have freed.",
+                |s| discarder(s, |i| Some(i.freed_bytes as f64)),
+            ),
+            counter(
+                "dsm_agent_discard_sent_bytes_total",
+                "Freed bytes that dsmd has sent to the target to discard.",
+                |s| discarder(s, |i| Some(i.sent_bytes as f64)),
+            ),
+            counter(
+                "dsm_agent_discard_short_bytes_total",
+                "Freed bytes in pieces too short to discard.",
+                |s| discarder(s, |i| Some(i.short_bytes as f64)),
+            ),
+            counter(
+                "dsm_agent_discard_unplaced_bytes_total",
+                "Freed bytes that have no place of their own on the device.",
+                |s| discarder(s, |i| Some(i.unplaced_bytes as f64)),
+            ),
+            counter(
+                "dsm_agent_discard_late_bytes_total",
+                "Freed bytes that were not sent before the next checkpoint.",
+                |s| discarder(s, |i| Some(i.dropped_bytes as f64)),
+            ),
+            gauge(
+                "dsm_agent_discard_queued_bytes",
+                "Freed bytes that dsmd has still to send.",
+                |s| discarder(s, |i| Some(i.queued_bytes as f64)),
+            ),
+            gauge(
+                "dsm_agent_discard_last_sent_timestamp_seconds",
+                "When dsmd last sent something to discard, in seconds since 1970; absent before.",
+                |s| discarder(s, |i| i.last_sent.map(|at| at as f64)),
+            ),
+            counter(
+                "dsm_agent_discard_resets_total",
+                "How often dsmd forgot all that it knew of freed blocks.",
+                |s| discarder(s, |i| Some(i.resets as f64)),
+            ),
+        ],
+    },
+    Section {
+        title: "The database's server",
+        about: "Where dsm-mongo asks it; the counters once it has reported them.",
+        families: &[
+            gauge("dsm_server_up", "Whether the database's server answers.", |s| {
+                server(s, |i| is(i.connected))
+            }),
+            gauge(
+                "dsm_server_catalog",
+                "Whether the server reports which file is whose.",
+                |s| server(s, |i| is(i.catalog)),
+            ),
+            counter(
+                "dsm_server_checkpoints_total",
+                "Checkpoints that the server has made.",
+                |s| server(s, |i| i.checkpoints.map(|n| one(n as f64)).unwrap_or_default()),
+            ),
+            counter(
+                "dsm_server_operations_total",
+                "Operations that the server was asked for, by type.",
+                operations,
+            )
+            .by(&["type"]),
+        ],
+    },
+];
+
+/// What stays when dsmd has ended, so that it can be seen since when.
+pub(super) const PUBLISHED: Section<Snapshot> = Section {
+    title: "What is shown here",
+    about: "Once dsmd has published something, also when it has ended since. There is no label `device`.",
+    families: &[gauge(
+        "dsm_snapshot_timestamp_seconds",
+        "When dsmd published what is shown here, in seconds since 1970.",
+        |s| one(s.at.wall),
+    )],
+};
+
+/// Under the names that Prometheus's own programs use.
+pub(super) const HOST: Section<Host> = Section {
+    title: "The machine, and dsmd itself",
+    about: "While dsmd runs. There is no label `device`.",
+    families: &[
+        counter(
+            "dsm_host_cpu_seconds_total",
+            "Seconds of the machine's processors, by what they did.",
+            |h: &Host| {
+                let modes = [
+                    ("user", h.cpu.user),
+                    ("system", h.cpu.system),
+                    ("iowait", h.cpu.iowait),
+                    ("idle", h.cpu.idle),
+                ];
+                let of = |(mode, n): (&str, f64)| (vec![mode.to_owned()], n);
+                modes.into_iter().map(of).collect()
+            },
+        )
+        .by(&["mode"]),
+        counter(
+            "process_cpu_seconds_total",
+            "Seconds of processors that dsmd has used.",
+            |h| one(h.own_cpu),
+        ),
+        gauge("process_resident_memory_bytes", "Memory that dsmd has.", |h| {
+            one(h.own_memory as f64)
+        }),
+    ],
+};

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Metrics in the text form of Prometheus.
+//!
+//! By hand: `prometheus-client` counts in its own registry, and these are read elsewhere.
+
+mod families;
+mod page;
+
+use std::fmt::Write as _;
+
+use families::{Family, AGENT_UP, DEVICES, HOST, PUBLISHED};
+pub use page::page;
+use proto::snapshot::{Snapshot, Unavailable};
+
+/// The names of all metrics.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let devices = DEVICES.iter().flat_map(|s| s.families).map(|f| f.name);
+    let published = PUBLISHED.families.iter().map(|f| f.name);
+    let host = HOST.families.iter().map(|f| f.name);
+    devices.chain(published).chain(host)
+}
+
+fn escaped(label: &str) -> String {
+    label
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, line: std::fmt::Arguments) {
+        writeln!(self.0, "{line}").expect("strings grow");
+    }
+
+    fn head<T>(&mut self, f: &Family<T>) {
+        let Family { name, kind, help, .. } = f;
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(label, of)| format!("{label}=\"{}\"", escaped(of)))
+            .collect();
+        match labels.join(",").as_str() {
+            "" => self.line(format_args!("{name} {value}")),
+            labels => self.line(format_args!("{name}{{{labels}}} {value}")),
+        }
+    }
+
+    /// The values of a thing that itself has a label, or none.
+    fn values<T>(&mut self, f: &Family<T>, label: Option<(&str, &str)>, thing: &T) {
+        for (own, value) in (f.values)(thing) {
+            let own = f.labels.iter().copied().zip(own.iter().map(String::as_str));
+            let labels: Vec<_> = label.into_iter().chain(own).collect();
+            self.value(f.name, &labels, value);
+        }
+    }
+}
+
+/// What was published last; or, where that is unavailable, that nothing is known now.
+pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> String {
+    let mut text = Text::default();
+    let devices = last.map_or(&[][..], |s| &s.devices);
+    if let Some(unavailable) = unavailable {
+        text.line(format_args!("# {}", unavailable.to_string().replace('\n', " ")));
+    }
+    for f in DEVICES.iter().flat_map(|s| s.families) {
+        text.head(f);
+        if unavailable.is_some() && f.name == AGENT_UP && devices.is_empty() {
+            text.value(f.name, &[], 0.0);
+        }
+        for s in devices {
+            let device = ("device", s.device.as_str());
+            match unavailable {
+                None => text.values(f, Some(device), s),
+                Some(_) if f.name == AGENT_UP => text.value(f.name, &[device], 0.0),
+                Some(_) => {}
+            }
+        }
+    }
+    for f in PUBLISHED.families {
+        text.head(f);
+        if let Some(s) = last {
+            text.values(f, None, s);
+        }
+    }
+    for f in HOST.families {
+        text.head(f);
+        if let Some(s) = last.filter(|_| unavailable.is_none()) {
+            text.values(f, None, &s.host);
+        }
+    }
+    text.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use dm::diskstat::DiskStat;
+    use policies::layout::{self, Layout};
+    use proto::control::OFF_FOR_A_TRIAL;
+    use proto::drive::Media;
+    use proto::drive::Statistics;
+    use proto::feed::ServerInfo;
+    use proto::sample::{Kernel, Sample};
+    use proto::snapshot::Host;
+    use proto::snapshot::Moment;
+
+    /// What is shown of these.
+    fn shown(devices: Vec<Sample>, host: Host) -> String {
+        text(Some(&snapshot(devices, host)), None)
+    }
+
+    fn snapshot(devices: Vec<Sample>, host: Host) -> Snapshot {
+        Snapshot {
+            protocol: 1,
+            version: "x".into(),
+            pid: 7,
+            at: Moment {
+                wall: 1.75e9,
+                ..Moment::default()
+            },
+            number: 1,
+            host,
+            devices,
+        }
+    }
+
+    /// Of a device of which all is known.
+    fn all() -> Sample {
+        let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
+            streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 stream 3 10 6144 \
+            discard on discard_window 7 discard_valid 6";
+        let agent = serde_json::json!({
+            "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+            "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
+            "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
+            "discard": {"last_sent": 7},
+            "server": {"address": "a", "connected": true, "version": "8", "checkpoints": 1,
+                "operations": {"insert": 3}, "catalog": true},
+        });
+        Sample {
+            device: "d".into(),
+            kernel: Some(Kernel {
+                uses: uses("259:0 0 2 stream_base 1", status),
+                table: "259:0 0 2 stream_base 1".parse().unwrap(),
+                status: status.parse().unwrap(),
+                disk: DiskStat::default(),
+                media: Ok(Media {
+                    drive: "nvme0n1".into(),
+                    statistics: Statistics {
+                        host: 1,
+                        media: 1,
+                        erased: 0,
+                    },
+                }),
+                last_checkpoint: Some(1.75e9),
+            }),
+            agent: serde_json::from_value(agent).unwrap(),
+            last_error: None,
+        }
+    }
+
+    /// What Documentation/metrics.md says of labels, and of names by Prometheus' practice.
+    fn uses(table: &str, status: &str) -> BTreeMap<u32, Vec<String>> {
+        layout::uses(&Layout::of(&table.parse().unwrap(), &status.parse().unwrap()))
+    }
+
+    #[test]
+    fn families_are_as_they_say() {
+        fn check<T>(f: &Family<T>, thing: &T) {
+            let values = (f.values)(thing);
+            assert!(!values.is_empty(), "{} has no value", f.name);
+            for (labels, _) in values {
+                assert_eq!(labels.len(), f.labels.len(), "{}", f.name);
+            }
+            let total = f.name.ends_with("_total");
+            assert_eq!(f.kind, if total { "counter" } else { "gauge" }, "{}", f.name);
+            let moment = f.help.contains("since 1970");
+            assert_eq!(f.name.ends_with("_timestamp_seconds"), moment, "{}", f.name);
+            assert!(!f.help.contains("ago") && f.help.ends_with('.'), "{}", f.name);
+        }
+        let s = snapshot(vec![all()], Host::default());
+        for f in DEVICES.iter().flat_map(|s| s.families) {
+            check(f, &s.devices[0]);
+        }
+        for f in PUBLISHED.families {
+            check(f, &s);
+        }
+        for f in HOST.families {
+            check(f, &s.host);
+        }
+        let all: Vec<_> = names().collect();
+        let once: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(all.len(), once.len(), "each name is there once");
+    }
+
+    #[test]
+    fn nothing_is_known() {
+        let sample = Sample {
+            device: "d".into(),
+            kernel: None,
+            agent: None,
+            last_error: None,
+        };
+        let last = snapshot(vec![sample], Host::default());
+        let unavailable = Unavailable::Absent("/run/x".into());
+        let values = |last, unavailable| -> Vec<String> {
+            let text = text(last, unavailable);
+            let lines = text
+                .lines()
+                .filter(|l| !l.starts_with("# HELP") && !l.starts_with("# TYPE"));
+            lines.map(str::to_owned).collect()
+        };
+        let reason = "# dsmd does not run: there is no /run/x";
+        assert_eq!(values(None, Some(&unavailable)), [reason, "dsm_agent_up 0"]);
+        assert_eq!(
+            values(Some(&last), Some(&unavailable)),
+            [
+                reason,
+                "dsm_agent_up{device=\"d\"} 0",
+                "dsm_snapshot_timestamp_seconds 1750000000"
+            ]
+        );
+        let good = values(Some(&last), None);
+        assert!(good.contains(&"dsm_up{device=\"d\"} 0".to_owned()), "{good:?}");
+    }
+
+    #[test]
+    fn the_text_form() {
+        let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
+            streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
+            stream 0 1 0 stream 3 10 6144";
+        let kernel = Kernel {
+            uses: uses("259:0 0 2 stream_base 1", status),
+            table: "259:0 0 2 stream_base 1".parse().unwrap(),
+            status: status.parse().unwrap(),
+            disk: DiskStat {
+                writes: 12,
+                write_ms: 1500,
+                ..DiskStat::default()
+            },
+            media: Ok(Media {
+                drive: "nvme0n1".into(),
+                statistics: Statistics {
+                    host: 1000,
+                    media: 2000,
+                    erased: 0,
+                },
+            }),
+            last_checkpoint: Some(1_749_999_958.75),
+        };
+        let sample = |kernel| Sample {
+            device: "a\"b".into(),
+            kernel,
+            agent: None,
+            last_error: None,
+        };
+        let host = Host {
+            own_cpu: 0.25,
+            ..Host::default()
+        };
+        let said = shown(vec![sample(Some(kernel))], host);
+        for line in [
+            "# TYPE dsm_stream_written_bytes_total counter",
+            "dsm_stream_written_bytes_total{device=\"a\\\"b\",stream=\"3\",used_for=\"collection group 1\"} 3145728",
+            "dsm_stream_writes_total{device=\"a\\\"b\",stream=\"0\",used_for=\"\"} 1",
+            "dsm_unmapped_written_bytes_total{device=\"a\\\"b\"} 1048576",
+            "dsm_last_checkpoint_timestamp_seconds{device=\"a\\\"b\"} 1749999958.75",
+            "dsm_writes_total{device=\"a\\\"b\"} 12",
+            "dsm_write_seconds_total{device=\"a\\\"b\"} 1.5",
+            "dsm_drive_media_written_bytes_total{device=\"a\\\"b\",drive=\"nvme0n1\"} 2000",
+            "dsm_up{device=\"a\\\"b\"} 1",
+            "dsm_agent_up{device=\"a\\\"b\"} 0",
+            "dsm_host_cpu_seconds_total{mode=\"idle\"} 0",
+            "process_cpu_seconds_total 0.25",
+        ] {
+            assert!(said.lines().any(|l| l == line), "{line}\n{said}");
+        }
+        assert!(!said.contains("dsm_agent_uploads_total{"));
+        assert!(!said.contains("dsm_server_up{"), "nobody is asked");
+        let gone = shown(vec![sample(None)], host);
+        assert!(gone.contains("dsm_up{device=\"a\\\"b\"} 0\n"));
+        assert!(!gone.contains("dsm_files{"));
+    }
+
+    /// dsmd sets boundaries under every policy, and with life nobody asks for them.
+    #[test]
+    fn boundaries_that_matter_are_outgrown() {
+        for (policy, outgrown) in [("dsm", 3), ("boundary", 3), ("life", 0), ("file", 0)] {
+            let mut sample = all();
+            sample.kernel.as_mut().unwrap().status.policy = policy.into();
+            sample.agent.as_mut().unwrap().outgrown = 3;
+            let text = shown(vec![sample], Host::default());
+            let line = format!("dsm_agent_outgrown{{device=\"d\"}} {outgrown}\n");
+            assert!(text.contains(&line), "{policy}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_discarded() {
+        let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
+            streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0";
+        let on = "discard on discard_window 7 discard_valid 6 discard_queued 5 discarded 40 \
+            discarded_sectors 320 discard_refused_sectors 16 discard_failed 1 discard_held 2 \
+            discard_held_us 350 discard_us 900 discard_short_sectors 24 discard_owed 48 \
+            discard_granularity 131072 discard_alignment 4096";
+        let agent = |off: Option<&str>| {
+            serde_json::json!({
+                "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+                "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
+                "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
+                "discard": {"off": off, "freed_bytes": 9, "sent_bytes": 7, "files": 3},
+            })
+        };
+        let said = |status: String, off| {
+            let kernel = Kernel {
+                uses: uses("259:0 0 0", &status),
+                table: "259:0 0 0".parse().unwrap(),
+                status: status.parse().unwrap(),
+                disk: DiskStat::default(),
+                media: Err("no".into()),
+                last_checkpoint: None,
+            };
+            let sample = Sample {
+                device: "d".into(),
+                kernel: Some(kernel),
+                agent: serde_json::from_value(agent(off)).unwrap(),
+                last_error: None,
+            };
+            shown(vec![sample], Host::default())
+        };
+        let text = said(format!("{status} {on}"), None);
+        for line in [
+            "dsm_discarded_bytes_total{device=\"d\"} 163840",
+            "dsm_discards_total{device=\"d\"} 40",
+            "dsm_discard_refused_bytes_total{device=\"d\"} 8192",
+            "dsm_discard_short_bytes_total{device=\"d\"} 12288",
+            "dsm_discard_owed_bytes{device=\"d\"} 24576",
+            "dsm_discard_granularity_bytes{device=\"d\"} 131072",
+            "dsm_discard_queued_ranges{device=\"d\"} 5",
+            "dsm_discard_held_seconds_max{device=\"d\"} 0.00035",
+            "dsm_discard_seconds_max{device=\"d\"} 0.0009",
+            "dsm_agent_discard_on{device=\"d\"} 1",
+            "dsm_agent_discard_freed_bytes_total{device=\"d\"} 9",
+            "dsm_agent_discard_sent_bytes_total{device=\"d\"} 7",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        let text = said(format!("{status} discard off"), Some("because"));
+        assert!(text.contains("dsm_agent_discard_on{device=\"d\"} 0"));
+        let text = said(format!("{status} discard off"), Some(OFF_FOR_A_TRIAL));
+        assert!(!text.contains("dsm_agent_discard_on{"), "no alert");
+        assert!(!text.contains("dsm_discards_total{"), "it is off");
+    }
+
+    #[test]
+    fn what_the_server_said() {
+        let info = ServerInfo {
+            address: "localhost:27017".into(),
+            connected: true,
+            version: "8.0.4".into(),
+            checkpoints: Some(7),
+            operations: [("insert".into(), 3), ("query".into(), 5)].into(),
+            catalog: false,
+        };
+        let agent = serde_json::json!({
+            "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+            "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
+            "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "server": info,
+        });
+        let said = shown(
+            vec![Sample {
+                device: "d".into(),
+                kernel: None,
+                agent: serde_json::from_value(agent).unwrap(),
+                last_error: None,
+            }],
+            Host::default(),
+        );
+        for line in [
+            "dsm_server_up{device=\"d\"} 1",
+            "dsm_server_catalog{device=\"d\"} 0",
+            "dsm_server_checkpoints_total{device=\"d\"} 7",
+            "dsm_server_operations_total{device=\"d\",type=\"insert\"} 3",
+            "dsm_server_operations_total{device=\"d\",type=\"query\"} 5",
+            "dsm_agent_checkpoints_total{device=\"d\"} 6",
+        ] {
+            assert!(said.lines().any(|l| l == line), "{line}\n{said}");
+        }
+    }
+}

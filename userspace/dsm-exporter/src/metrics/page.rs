@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Documentation/metrics.md: all metrics, as the code has them.
+
+use super::families::{Section, DEVICES, HOST, PUBLISHED};
+
+const HEAD: &str = "<!-- SPDX-License-Identifier: GPL-2.0-only -->
+<!-- Made from userspace/dsm-exporter/src/metrics/families.rs by
+     tests/cargo userspace run --release -p testing-programs --bin metrics >Documentation/metrics.md -->
+# Metrics
+
+All that `dsm-exporter` serves at `/metrics`, for Prometheus. How to get at it, and the
+alerts, are in [dashboard.md](dashboard.md); where the figures come from, and how old they
+may be, in [dsmd.rst](dsmd.rst).
+
+Counters begin at zero when what counts them restarts: those of the target when the
+device is made, those of dsmd when it starts. Every moment is a time since 1970, not an age,
+so that it says the same whenever it is looked at: `time() -
+dsm_last_checkpoint_timestamp_seconds` is how long ago the last checkpoint was. What is not
+known is absent, and not 0.
+";
+
+fn section<T>(s: &Section<T>, common: &[&str]) -> String {
+    let rows = s.families.iter().map(|f| {
+        let labels = common.iter().chain(f.labels).map(|l| format!("`{l}`"));
+        let labels: Vec<String> = labels.collect();
+        format!(
+            "| `{}` | {} | {} | {} |\n",
+            f.name,
+            f.kind,
+            labels.join(", "),
+            f.help
+        )
+    });
+    let rows: Vec<String> = rows.collect();
+    format!(
+        "\n## {}\n\n{}\n\n| name | type | labels | meaning |\n|---|---|---|---|\n{}",
+        s.title,
+        s.about,
+        rows.concat()
+    )
+}
+
+pub fn page() -> String {
+    let devices = DEVICES.iter().map(|s| section(s, &["device"]));
+    let others = [section(&PUBLISHED, &[]), section(&HOST, &[])];
+    let sections: Vec<String> = devices.chain(others).collect();
+    HEAD.to_owned() + &sections.concat()
+}

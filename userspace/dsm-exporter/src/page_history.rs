@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The last hour of every device, for the page, from what `dsmd` publishes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+use serde_json::{json, Value};
+
+use dm::reply::Discard;
+use proto::control::Info;
+use proto::rates::{self, since};
+use proto::sample::Kernel;
+use proto::snapshot::Host;
+use proto::snapshot::{Moment, Snapshot, Unavailable, INTERVAL};
+
+/// How many points are kept; there is one for each interval of `dsmd`.
+pub const KEPT: usize = 720;
+
+/// What happened in an interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Counts up, so that a page can ask for what it does not have.
+    pub number: u64,
+    /// Its end, in seconds since 1970, and its length.
+    pub at: f64,
+    pub seconds: f64,
+    pub reads: u64,
+    pub writes: u64,
+    pub read_bytes: u64,
+    /// What all of them took.
+    pub read_ms: u64,
+    pub write_ms: u64,
+    /// Bytes that were written, by stream.
+    pub streams: BTreeMap<u32, u64>,
+    pub unmapped_bytes: u64,
+    pub checkpoints: u64,
+    /// What the database's server was asked for, by type, where it reports that.
+    pub operations: BTreeMap<String, u64>,
+    /// When the last checkpoint was, in seconds since 1970; nothing before the first.
+    pub last_checkpoint: Option<f64>,
+    /// Shares of the machine's processors, and processors that dsmd used.
+    pub cpu_busy: f64,
+    pub cpu_iowait: f64,
+    pub own_cpu: f64,
+    /// By all hosts to the drive, and by the drive to its media.
+    pub host_bytes: Option<u64>,
+    pub media_bytes: Option<u64>,
+}
+
+/// What a point is made of, together with the one before.
+struct Look {
+    at: Moment,
+    host: Host,
+    kernel: Kernel,
+    operations: BTreeMap<String, u64>,
+}
+
+#[derive(Default)]
+struct Line {
+    points: VecDeque<Point>,
+    last: Option<Look>,
+    /// What holds now.
+    about: About,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct About {
+    up: bool,
+    policy: String,
+    layout: String,
+    groups: u32,
+    device_streams: u32,
+    files: u64,
+    regions: u64,
+    /// What each stream is used for.
+    streams: BTreeMap<u32, Vec<String>>,
+    drive: Option<String>,
+    /// Why its write amplification cannot be known.
+    no_media: Option<String>,
+    /// What the target says of discards.
+    discard: Discard,
+    agent: Option<Info>,
+}
+
+/// Every device's points, oldest first.
+#[derive(Default)]
+pub struct History {
+    devices: BTreeMap<String, Line>,
+    taken: u64,
+    /// Of the last snapshot: its dsmd and its number.
+    seen: Option<(u32, u64)>,
+    /// When it began: numbers of another history mean nothing here.
+    began: f64,
+}
+
+impl History {
+    /// Adds what was published; a point only once for each interval.
+    pub fn add(&mut self, s: &Snapshot) {
+        let seen = Some((s.pid, s.number));
+        let is_new = std::mem::replace(&mut self.seen, seen) != seen;
+        if self.taken == 0 {
+            self.began = s.at.wall;
+        }
+        self.taken += u64::from(is_new);
+        self.devices
+            .retain(|name, _| s.devices.iter().any(|d| d.device == *name));
+        for d in &s.devices {
+            let line = self.devices.entry(d.device.clone()).or_default();
+            line.about = About::new(d.kernel.as_ref(), d.agent.clone());
+            if !is_new {
+                continue;
+            }
+            let server = d.agent.as_ref().and_then(|a| a.server.as_ref());
+            let operations = server.map(|s| s.operations.clone()).unwrap_or_default();
+            let look = d.kernel.clone().map(|kernel| Look {
+                at: s.at,
+                host: s.host,
+                kernel,
+                operations,
+            });
+            if let (Some(last), Some(look)) = (&line.last, &look) {
+                line.points.push_back(Point::between(self.taken, last, look));
+                if line.points.len() > KEPT {
+                    line.points.pop_front();
+                }
+            }
+            line.last = look;
+        }
+    }
+
+    /// The points after the one with this number, and why there are no new ones.
+    pub fn json(&self, after: u64, unavailable: Option<&Unavailable>) -> Value {
+        let devices: Vec<Value> = self
+            .devices
+            .iter()
+            .map(|(name, line)| {
+                let points: Vec<&Point> = line.points.iter().filter(|p| p.number > after).collect();
+                json!({"name": name, "about": line.about, "points": points})
+            })
+            .collect();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "interval": INTERVAL.as_secs(),
+            "kept": KEPT,
+            "began": self.began,
+            "last": self.taken,
+            "devices": devices,
+            "last_error": unavailable.map(ToString::to_string),
+        })
+    }
+}
+
+impl About {
+    fn new(kernel: Option<&Kernel>, agent: Option<Info>) -> Self {
+        let Some(k) = kernel else {
+            return Self {
+                agent,
+                ..Self::default()
+            };
+        };
+        let s = &k.status;
+        Self {
+            up: true,
+            policy: s.policy.clone(),
+            layout: s.layout.clone(),
+            groups: s.groups,
+            device_streams: s.device_streams,
+            files: s.files,
+            regions: s.regions,
+            streams: k.uses.clone(),
+            drive: k.media.as_ref().ok().map(|m| m.drive.clone()),
+            no_media: k.media.as_ref().err().cloned(),
+            discard: s.discard.clone(),
+            agent,
+        }
+    }
+}
+
+/// Of a server that reported both times.
+fn operations_since(new: &BTreeMap<String, u64>, old: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let both = new
+        .iter()
+        .filter_map(|(kind, &n)| Some((kind, n, *old.get(kind)?)));
+    both.map(|(kind, n, before)| (kind.clone(), since(n, before)))
+        .collect()
+}
+
+impl Point {
+    fn between(number: u64, old: &Look, new: &Look) -> Self {
+        let (then, now, a, b) = (old.at, new.at, &old.kernel, &new.kernel);
+        let (host_then, host_now) = (old.host, new.host);
+        let seconds = (now.monotonic.saturating_sub(then.monotonic))
+            .as_secs_f64()
+            .max(0.001);
+        let cpu = host_now.cpu.all() - host_then.cpu.all();
+        let share = |new: f64, old: f64| {
+            if cpu > 0.0 {
+                ((new - old) / cpu).clamp(0.0, 1.0)
+            } else {
+                0.0
+            }
+        };
+        let streams = rates::streams(&b.status, &a.status).into_iter();
+        let streams = streams
+            .map(|w| (w.stream, w.bytes))
+            .filter(|&(_, bytes)| bytes > 0);
+        let written = |of: fn(&proto::drive::Statistics) -> u128| {
+            let (old, new) = (a.media.as_ref().ok()?, b.media.as_ref().ok()?);
+            let of = |m: &proto::drive::Media| u64::try_from(of(&m.statistics)).unwrap_or(u64::MAX);
+            (old.drive == new.drive).then(|| since(of(new), of(old)))
+        };
+        Self {
+            number,
+            at: now.wall,
+            seconds,
+            reads: since(b.disk.reads, a.disk.reads),
+            writes: since(b.disk.writes, a.disk.writes),
+            read_bytes: since(b.disk.read_bytes, a.disk.read_bytes),
+            read_ms: since(b.disk.read_ms, a.disk.read_ms),
+            write_ms: since(b.disk.write_ms, a.disk.write_ms),
+            streams: streams.collect(),
+            unmapped_bytes: rates::unmapped(&b.status, &a.status),
+            checkpoints: since(b.status.windows, a.status.windows),
+            operations: operations_since(&new.operations, &old.operations),
+            last_checkpoint: b.last_checkpoint,
+            cpu_busy: share(host_now.cpu.busy(), host_then.cpu.busy()),
+            cpu_iowait: share(host_now.cpu.iowait, host_then.cpu.iowait),
+            own_cpu: (host_now.own_cpu - host_then.own_cpu).max(0.0) / seconds,
+            host_bytes: written(|s| s.host),
+            media_bytes: written(|s| s.media),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policies::layout::{self, Layout};
+    use proto::sample::Sample;
+    use std::time::Duration;
+
+    use dm::diskstat::DiskStat;
+    use proto::drive::Media;
+    use proto::drive::Statistics;
+    use proto::snapshot::Cpu;
+
+    /// `n` is what everything was counted up to.
+    fn kernel(n: u64) -> Kernel {
+        let status = format!(
+            "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 \
+             files 2 regions 3 extents 4 generation 1 windows {n} window_ms 700 \
+             unmapped_writes {n} unmapped_sectors {n} split 0 foreign 0 \
+             discard on discard_refused_sectors 16 \
+             stream 1 7 70 stream 3 {n} {}",
+            8 * n
+        );
+        Kernel {
+            uses: uses("259:0 0 0", &status),
+            table: "259:0 0 0".parse().unwrap(),
+            status: status.parse().unwrap(),
+            disk: DiskStat {
+                reads: 2 * n,
+                writes: 3 * n,
+                write_ms: 4 * n,
+                ..DiskStat::default()
+            },
+            media: Ok(Media {
+                drive: "nvme0n1".into(),
+                statistics: Statistics {
+                    host: u128::from(4096 * n),
+                    media: u128::from(6144 * n),
+                    erased: 0,
+                },
+            }),
+            last_checkpoint: Some(1e9 + n as f64),
+        }
+    }
+
+    fn add(h: &mut History, second: u64, kernel: Option<Kernel>) {
+        let at = Moment {
+            wall: 1e9 + second as f64,
+            monotonic: Duration::from_secs(second),
+        };
+        let host = Host {
+            cpu: Cpu {
+                user: second as f64,
+                idle: 3.0 * second as f64,
+                ..Cpu::default()
+            },
+            own_cpu: second as f64 / 100.0,
+            own_memory: 0,
+        };
+        let sample = Sample {
+            device: "d".into(),
+            kernel,
+            agent: None,
+            last_error: None,
+        };
+        h.add(&Snapshot {
+            protocol: 1,
+            version: "x".into(),
+            pid: 7,
+            at,
+            number: second,
+            host,
+            devices: vec![sample],
+        });
+    }
+
+    fn points(h: &History, after: u64) -> Vec<Value> {
+        h.json(after, None)["devices"][0]["points"]
+            .as_array()
+            .unwrap()
+            .clone()
+    }
+
+    fn uses(table: &str, status: &str) -> BTreeMap<u32, Vec<String>> {
+        layout::uses(&Layout::of(&table.parse().unwrap(), &status.parse().unwrap()))
+    }
+
+    #[test]
+    fn what_happened_in_between() {
+        let mut h = History::default();
+        add(&mut h, 10, Some(kernel(100)));
+        assert!(points(&h, 0).is_empty(), "one look is no interval");
+        add(&mut h, 15, Some(kernel(110)));
+        let [p] = points(&h, 0).try_into().unwrap();
+        let wanted = json!({
+            "number": 2, "at": 1e9 + 15.0, "seconds": 5.0,
+            "reads": 20, "writes": 30, "read_bytes": 0, "read_ms": 0, "write_ms": 40,
+            // Stream 1 was not written.
+            "streams": {"3": 10 * 4096}, "unmapped_bytes": 5120,
+            "checkpoints": 10, "operations": {}, "last_checkpoint": 1e9 + 110.0,
+            "cpu_busy": 0.25, "cpu_iowait": 0.0, "own_cpu": p["own_cpu"],
+            "host_bytes": 40960, "media_bytes": 61440,
+        });
+        assert_eq!(p, wanted);
+        assert!((p["own_cpu"].as_f64().unwrap() - 0.01).abs() < 1e-9);
+        let about = &h.json(0, None)["devices"][0]["about"];
+        assert_eq!(about["streams"]["3"], json!(["collection group 1"]));
+        assert_eq!(about["discard"]["refused_sectors"], 16);
+        assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
+    }
+
+    #[test]
+    fn operations_of_a_server_that_was_restarted() {
+        let counts = |insert, query: Option<u64>| -> BTreeMap<String, u64> {
+            let query = query.map(|n| ("query".to_owned(), n));
+            query.into_iter().chain([("insert".to_owned(), insert)]).collect()
+        };
+        assert_eq!(
+            operations_since(&counts(50, Some(3)), &counts(60, Some(1))),
+            counts(50, Some(2))
+        );
+        assert_eq!(
+            operations_since(&counts(5, Some(3)), &counts(4, None)),
+            counts(1, None)
+        );
+        assert_eq!(
+            operations_since(&counts(5, None), &BTreeMap::new()),
+            BTreeMap::new()
+        );
+    }
+
+    #[test]
+    fn counters_that_started_over() {
+        let mut h = History::default();
+        add(&mut h, 10, Some(kernel(100)));
+        add(&mut h, 15, Some(kernel(4)));
+        assert_eq!(points(&h, 0)[0]["writes"], 12);
+        assert_eq!(points(&h, 0)[0]["streams"]["3"], 4 * 4096);
+    }
+
+    #[test]
+    fn a_device_that_was_away() {
+        let mut h = History::default();
+        add(&mut h, 10, Some(kernel(100)));
+        add(&mut h, 15, None);
+        assert_eq!(h.json(0, None)["devices"][0]["about"]["up"], false);
+        add(&mut h, 20, Some(kernel(1)));
+        add(&mut h, 25, Some(kernel(2)));
+        let [p] = points(&h, 0).try_into().unwrap();
+        assert_eq!((&p["number"], &p["writes"]), (&json!(4), &json!(3)));
+    }
+
+    #[test]
+    fn a_drive_that_does_not_tell() {
+        let mut h = History::default();
+        let silent = |n| Kernel {
+            media: Err("sda is no NVMe drive".into()),
+            ..kernel(n)
+        };
+        add(&mut h, 10, Some(kernel(1)));
+        add(&mut h, 15, Some(silent(2)));
+        add(&mut h, 20, Some(silent(3)));
+        assert!(points(&h, 0).iter().all(|p| p["media_bytes"].is_null()));
+        assert_eq!(
+            h.json(0, None)["devices"][0]["about"]["no_media"],
+            "sda is no NVMe drive"
+        );
+    }
+
+    #[test]
+    fn what_is_published_in_between_makes_no_point() {
+        let mut h = History::default();
+        add(&mut h, 10, Some(kernel(100)));
+        add(&mut h, 15, Some(kernel(110)));
+        add(&mut h, 15, Some(kernel(115)));
+        add(&mut h, 15, None);
+        assert_eq!(h.json(0, None)["devices"][0]["about"]["up"], false, "it is shown");
+        add(&mut h, 20, Some(kernel(120)));
+        let points = points(&h, 0);
+        assert_eq!(points.len(), 2);
+        assert_eq!(
+            (&points[0]["writes"], &points[1]["writes"]),
+            (&json!(30), &json!(30))
+        );
+        let unavailable = Unavailable::Absent("/run/x".into());
+        assert_eq!(
+            h.json(0, Some(&unavailable))["last_error"],
+            unavailable.to_string()
+        );
+    }
+
+    #[test]
+    fn an_hour_is_kept() {
+        let mut h = History::default();
+        for n in 0..1000 {
+            add(&mut h, 5 * n, Some(kernel(n)));
+        }
+        assert_eq!(INTERVAL * KEPT as u32, Duration::from_secs(3600));
+        let kept = points(&h, 0);
+        assert_eq!(
+            (kept.len(), kept[KEPT - 1]["number"].as_u64()),
+            (KEPT, Some(1000))
+        );
+        assert_eq!(points(&h, 998).len(), 2);
+        assert_eq!(points(&h, 1000).len(), 0);
+        assert_eq!(h.json(0, None)["began"], 1e9);
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The dashboard for Grafana goes with the metrics.  That its queries have
+//! results is for `make dashboard-test`, where a Prometheus runs them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::Value;
+
+const DASHBOARD: &str = include_str!("../../grafana/dm-dsm.json");
+/// Exported, and on no panel: they say how things are set up, or repeat another.
+const NOT_SHOWN: &[&str] = &[
+    "dsm_agent_uploads_total",
+    "dsm_device_streams",
+    "dsm_discard_granularity_bytes",
+    "dsm_discard_owed_bytes",
+    "dsm_generation",
+    "dsm_groups",
+    "dsm_server_catalog",
+    "dsm_snapshot_timestamp_seconds",
+    "dsm_stream_writes_total",
+    "dsm_streams_used",
+    "dsm_unmapped_writes_total",
+    "process_resident_memory_bytes",
+];
+
+fn panels() -> Vec<Value> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    dashboard["panels"].as_array().unwrap().clone()
+}
+
+fn targets(panel: &Value) -> &[Value] {
+    panel["targets"].as_array().unwrap()
+}
+
+/// The words of all queries that are names of metrics.
+fn used() -> BTreeSet<String> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut used = BTreeSet::new();
+    for panel in panels() {
+        for target in targets(&panel) {
+            let expr = target["expr"].as_str().unwrap();
+            let words = expr.split(|c| !word(c));
+            let metrics: Vec<&str> = words
+                .filter(|w| w.starts_with("dsm_") || w.starts_with("process_"))
+                .collect();
+            assert!(!metrics.is_empty(), "{expr}");
+            used.extend(metrics.into_iter().map(str::to_owned));
+        }
+    }
+    used
+}
+
+#[test]
+fn every_metric_that_it_shows_is_exported() {
+    let exported: BTreeSet<String> = dsm_exporter::metrics::names().map(str::to_owned).collect();
+    let unknown: Vec<_> = used().difference(&exported).cloned().collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn every_metric_is_shown_or_known_not_to_be() {
+    let used = used();
+    let not_shown: Vec<_> = dsm_exporter::metrics::names()
+        .filter(|n| !used.contains(*n))
+        .collect();
+    let mut sorted = not_shown.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, NOT_SHOWN);
+}
+
+#[test]
+fn its_form_is_right() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let variables: Vec<&str> = dashboard["templating"]["list"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(variables, ["datasource", "device"]);
+    assert!(
+        dashboard["id"].is_null(),
+        "Grafana gives a number to what it imports"
+    );
+    let (mut ids, mut cells) = (HashSet::new(), HashSet::new());
+    for panel in panels() {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
+        assert!(
+            ["stat", "timeseries"].contains(&panel["type"].as_str().unwrap()),
+            "{title}"
+        );
+        assert!(panel["description"].as_str().unwrap().ends_with('.'), "{title}");
+        assert!(panel["fieldConfig"]["defaults"]["unit"].is_string(), "{title}");
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        let at = |side: &str| panel["gridPos"][side].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{title}");
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                assert!(cells.insert((x, y)), "{title} lies on another panel");
+            }
+        }
+        let mut names = HashSet::new();
+        for target in targets(&panel) {
+            assert!(names.insert(target["refId"].as_str().unwrap()), "{title}");
+            assert!(target["legendFormat"].as_str().unwrap().contains("{{"), "{title}");
+        }
+    }
+    let bottom = cells.iter().map(|c| c.1).max().unwrap() + 1;
+    assert_eq!(cells.len() as u64, 24 * bottom, "there are no gaps");
+}

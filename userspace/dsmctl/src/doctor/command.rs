@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl doctor`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::{look, Configuration, Diagnosis, Ink, Limits, Places, Trial, Wanted};
+use crate::cli::{self as args, Doctor, Output};
+use crate::dsmtab::TAB;
+use crate::tab as table;
+use crate::trial::state::{State, Store};
+use drive::broken;
+use files::config::Config;
+use proto::runner;
+
+/// The exit status.
+pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
+    let facts = look(
+        &a.names,
+        Configuration {
+            trials: trials(Path::new(args::TRIALS), Path::new(broken::DIR)),
+            ..configuration(&a.config, Path::new(TAB))
+        },
+        &Places::new(args::run_dir()),
+    );
+    let limits = Limits {
+        checkpoint: a.checkpoint_seconds.0,
+    };
+    let diagnosis = Diagnosis::of(&facts, &limits);
+    let ink = if a.report { Ink::hiding() } else { Ink::plain() };
+    let json = match out {
+        Output::Json => diagnosis.json(&ink),
+        Output::Text => serde_json::Value::Null,
+    };
+    crate::print(out, &json, || diagnosis.text(&ink))?;
+    Ok(diagnosis.status())
+}
+
+/// By device; those that cannot be read are no matter of this.
+fn trials(files: &Path, locks: &Path) -> BTreeMap<String, Trial> {
+    let unfinished = |s: &State| s.is_unfinished() && s.switched;
+    let shown = |s: State| {
+        let (name, n) = (s.plan.device.clone(), s.periods.len());
+        let trial = Trial {
+            period: n + 1,
+            periods: 2 * s.plan.pairs,
+            on: s.plan.is_on(n),
+            runner: runner::of(locks, &name),
+            feature: s.plan.switch.feature,
+        };
+        (name, trial)
+    };
+    Store::all(files)
+        .into_iter()
+        .filter(unfinished)
+        .map(shown)
+        .collect()
+}
+
+/// What files say that there is to be; one that is not there says nothing.
+fn configuration(path: &Path, tab: &Path) -> Configuration {
+    let mut c = Configuration {
+        path: path.to_owned(),
+        ..Configuration::default()
+    };
+    if path.exists() {
+        match Config::read(path) {
+            Ok(config) => {
+                let wanted = config.databases.into_iter().map(|d| {
+                    let wanted = Wanted {
+                        dbpath: d.dbpath,
+                        discard: d.discard,
+                    };
+                    (d.device, wanted)
+                });
+                c.databases = wanted.collect();
+            }
+            Err(e) => c.wrong = Some(format!("{e:#}")),
+        }
+    }
+    match table::read(tab) {
+        Ok(table) => {
+            let at_boot = table.entries.into_iter().filter(|e| !e.noauto);
+            c.tab = at_boot.map(|e| e.create.name).collect();
+            c.bad_lines = table
+                .bad
+                .iter()
+                .map(|bad| format!("{}: {bad}", tab.display()))
+                .collect();
+        }
+        Err(e) => c.bad_lines.push(format!("{e:#}")),
+    }
+    c
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_files_say_that_there_is_to_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let (toml, tab) = (dir.path().join("dsmd.toml"), dir.path().join("dsmtab"));
+        let none = configuration(&toml, &tab);
+        assert!(none.databases.is_empty() && none.tab.is_empty() && none.wrong.is_none());
+        std::fs::write(
+            &toml,
+            "[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\ndiscard = true\n",
+        )
+        .unwrap();
+        std::fs::write(&tab, "b /dev/x\nc /dev/y noauto\nd /dev/z groups=17\n").unwrap();
+        let c = configuration(&toml, &tab);
+        assert_eq!((c.databases.len(), c.databases["a"].discard), (1, true));
+        assert_eq!(c.tab, ["b"]);
+        assert_eq!(c.bad_lines.len(), 1);
+        assert!(c.bad_lines[0].contains("line 3: groups=17"), "{:?}", c.bad_lines);
+        std::fs::write(&toml, "[[database]]\n").unwrap();
+        assert!(configuration(&toml, &tab)
+            .wrong
+            .unwrap()
+            .contains("dsmd.toml: line 1"));
+    }
+}

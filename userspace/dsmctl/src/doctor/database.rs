@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Judges what follows the database of a dsm device: dsmd, the places that it uploaded, the
+//! checkpoints that it saw, boundaries and discards.
+
+use std::time::Duration;
+
+use super::device::{simple, Judge};
+use super::facts::Below;
+use super::ink;
+use super::{Finding, Level};
+use dm::name;
+use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL};
+use runtime::grid::percent;
+use runtime::sizes;
+use runtime::time::now;
+use wiredtiger::avail;
+
+/// A larger part of all written bytes is worth a look: the alert DsmUnmappedWrites has the
+/// same.
+const UNMAPPED: f64 = 0.05;
+/// Less was hardly written, in bytes.
+const LITTLE: u64 = 1 << 20;
+const SECTOR: u64 = 512;
+
+/// A time as people say it.
+fn time(t: Duration) -> String {
+    match t.as_secs() {
+        s @ 0..=119 => format!("{s} s"),
+        s @ 120..=7_199 => format!("{} min", s / 60),
+        s @ 7_200..=172_799 => format!("{} h", s / 3600),
+        s => format!("{} days", s / 86_400),
+    }
+}
+
+/// What the target sends at least, whatever a drive says.
+const LEAST: u64 = 16 << 10;
+
+/// What the drives say of a discard, if that is much and no feature says what they take.
+fn unmeasured(b: &Below) -> Option<u64> {
+    let says = b.disks.iter().filter_map(|d| d.discard_granularity).max();
+    let mut features = b.table.features.iter();
+    let measured = features.any(|(name, value)| name == "discard_granularity" && value != "auto");
+    says.filter(|bytes| *bytes > LEAST && !measured)
+}
+
+impl Judge<'_> {
+    pub(super) fn agent(&self, b: &Below) -> Finding {
+        let Some(a) = &self.d.agent else {
+            return self.no_agent(b);
+        };
+        let finding = |level, text: String| {
+            self.say("dsmd", level, text)
+                .value("version", &a.version)
+                .value("uploads", a.uploads)
+                .value("refusals", a.refusals)
+                .value(
+                    "snapshot_age_s",
+                    self.facts.published.as_ref().ok().map(|p| p.age.as_secs()),
+                )
+        };
+        let restart = "systemctl restart dsmd";
+        if a.version != self.facts.version {
+            let text = format!(
+                "dsmd {} serves it, and this dsmctl is {}",
+                a.version, self.facts.version
+            );
+            return finding(Level::Note, text).fix(restart);
+        }
+        match &self.facts.published {
+            Ok(p) => finding(
+                Level::Right,
+                format!(
+                    "dsmd {} serves it; what it publishes is {} old",
+                    a.version,
+                    time(p.age)
+                ),
+            ),
+            Err(why) => finding(
+                Level::Wrong,
+                format!(
+                    "dsmd {} serves it, and publishes nothing: {}",
+                    a.version,
+                    ink::reason(why)
+                ),
+            )
+            .fix(restart),
+        }
+    }
+
+    fn no_agent(&self, b: &Below) -> Finding {
+        let say = |text: String| self.say("dsmd", Level::Wrong, text);
+        let configure = |finding: Finding| match b.mounts.first().map(|m| m.point.to_string_lossy()) {
+            Some(dir) if simple(&dir) && name::check(&self.d.name).is_ok() => finding.fix(format!(
+                "printf '[[database]]\\ndevice = \"{}\"\\ndbpath = \"{}\"\\n' >>/etc/dsmd.toml",
+                self.name(),
+                ink::path(dir)
+            )),
+            _ => finding.hint("give it a [[database]] in /etc/dsmd.toml"),
+        };
+        let finding = match (&self.facts.published, &self.d.last_error) {
+            (Ok(_), Some(t)) => {
+                let why = t.reason.as_ref().unwrap_or(&t.message);
+                let finding = say(format!("dsmd waits: {}", ink::reason(why)));
+                return match self.waits_for(why) {
+                    Some(command) => finding.fix(command),
+                    None => finding.fix("journalctl -u dsmd -n 50"),
+                };
+            }
+            (Ok(p), None) if self.d.silent.is_some() && self.d.wanted.is_some() => {
+                say(format!("dsmd {} runs, and does not serve it", p.version))
+            }
+            (Ok(p), None) => say(format!("dsmd {} runs, and does not know of it", p.version)),
+            (Err(_), _) => match self
+                .d
+                .silent
+                .as_ref()
+                .filter(|why| !why.contains("no dsmd serves"))
+            {
+                Some(why) => say(ink::reason(why)),
+                None => say("no dsmd serves it: the table becomes stale, and no checkpoint is seen".into()),
+            },
+        };
+        let stuck = self
+            .d
+            .silent
+            .as_ref()
+            .is_some_and(|why| !why.contains("no dsmd serves"));
+        let runs = self.facts.published.is_ok() || stuck;
+        let finding = match self.d.wanted {
+            Some(_) => finding,
+            None => configure(finding),
+        };
+        finding.fix(if runs {
+            "systemctl restart dsmd"
+        } else {
+            "systemctl start dsmd"
+        })
+    }
+
+    /// The command for what dsmd waits for.
+    fn waits_for(&self, why: &str) -> Option<String> {
+        let device = self.name();
+        let at = self.d.wanted.as_ref().map(|w| ink::path(w.dbpath.display()));
+        if why.contains("is not a data directory of MongoDB") {
+            return Some("systemctl start mongod".to_owned());
+        }
+        if why.contains("not on the dsm device") || why.contains("cannot open it") {
+            return Some(format!("mount /dev/mapper/{device} {}", at?));
+        }
+        None
+    }
+
+    /// A thing of the past, of which the log has more.
+    pub(super) fn last_error(&self) -> Option<Finding> {
+        let t = self.d.last_error.as_ref().filter(|_| self.d.agent.is_some())?;
+        let age = now().saturating_sub(Duration::from_secs(t.at));
+        let why = match &t.reason {
+            Some(reason) => format!("{}: {reason}", t.message),
+            None => t.message.clone(),
+        };
+        let text = format!("dsmd's last error, {} ago: {}", time(age), ink::reason(why));
+        Some(
+            self.say("last_error", Level::Note, text)
+                .fix("journalctl -u dsmd -p warning -n 20")
+                .value("level", t.level)
+                .value("age_s", age.as_secs()),
+        )
+    }
+
+    pub(super) fn unmapped(&self, b: &Below) -> Finding {
+        let (part, all) = (b.status.unmapped_sectors, b.status.sectors());
+        let share = if all == 0 { 0.0 } else { part as f64 / all as f64 };
+        let finding = |level, text: String| {
+            self.say("unmapped", level, text)
+                .value("bytes", part * SECTOR)
+                .value("all_bytes", all * SECTOR)
+                .value("share", share)
+        };
+        let said = format!("{} of what was written was in no known file", percent(part, all));
+        if all == 0 {
+            return finding(Level::Right, "nothing was written yet".into());
+        }
+        if share <= UNMAPPED || part * SECTOR < LITTLE {
+            return finding(Level::Right, said);
+        }
+        let Some(agent) = &self.d.agent else {
+            let found = finding(Level::Wrong, said).fix("systemctl start dsmd");
+            return found
+                .fix(self.dsmctl("reset"))
+                .hint("dsmd uploads where files are; reset restarts the counters");
+        };
+        if !agent.marked && self.is_mongodb() {
+            let text = format!("{said}, as is normal while data is loaded");
+            return finding(Level::Note, text);
+        }
+        finding(Level::Wrong, said)
+            .fix(self.dsmctl("refresh"))
+            .fix(self.dsmctl("reset"))
+            .hint(
+                "restarts the counters; where it is more than 5 % again after an hour, give growing files \
+                 room: preallocate-mib = 64 in /etc/dsmd.toml",
+            )
+    }
+
+    pub(super) fn checkpoints(&self, b: &Below) -> Option<Finding> {
+        if !self.is_mongodb() {
+            return None;
+        }
+        let s = &b.status;
+        let age = Duration::from_millis(s.window_ms);
+        let from = self.d.agent.as_ref().map_or(0, |a| a.window_from_bytes);
+        let all = s.sectors() * SECTOR;
+        // A reset makes the count smaller.
+        let written = all.checked_sub(from).unwrap_or(all);
+        let period = self.d.agent.as_ref().and_then(|a| a.last_window_ms);
+        let finding = |level, text: String| {
+            self.say("checkpoints", level, text)
+                .value("seen", s.windows)
+                .value("age_ms", s.window_ms)
+                .value("period_ms", period)
+                .value("written_since_bytes", written)
+                .value("database_age_s", self.d.turtle_age.map(|t| t.as_secs()))
+        };
+        let last = match s.windows {
+            0 => format!("none was seen in {}", time(age)),
+            _ => format!("the last was seen {} ago", time(age)),
+        };
+        if self.d.agent.is_none() {
+            return Some(finding(
+                Level::Note,
+                format!("{last}; without dsmd no other will be"),
+            ));
+        }
+        if age > self.limits.checkpoint && written >= LITTLE {
+            let since = format!("{last}, and {} were written since", sizes::shown(written));
+            return Some(match self.d.turtle_age.filter(|made| *made < self.limits.checkpoint) {
+                Some(made) => finding(
+                    Level::Wrong,
+                    format!(
+                        "{since}; the database made one {} ago, which dsmd did not see",
+                        time(made)
+                    ),
+                )
+                .fix("systemctl restart dsmd"),
+                None => finding(Level::Wrong, format!("{since}: the database makes none"))
+                    .fix("mongosh --quiet --eval 'db.adminCommand({fsync: 1})'")
+                    .hint(
+                        "makes one now; mongod makes one a minute by itself, and its log says what keeps it",
+                    ),
+            });
+        }
+        let text = match (s.windows, period) {
+            (0, _) => format!("{last}; mongod makes one a minute while it is written to"),
+            (n, Some(ms)) => format!(
+                "{last}, {} after the one before; {n} since the device was made",
+                time(Duration::from_millis(ms))
+            ),
+            (n, None) => format!("{last}; {n} since the device was made"),
+        };
+        let level = if s.windows == 0 { Level::Note } else { Level::Right };
+        Some(finding(level, text))
+    }
+
+    pub(super) fn boundaries(&self, b: &Below) -> Option<Finding> {
+        let a = self.d.agent.as_ref().filter(|_| self.is_mongodb())?;
+        if !b.status.has_boundaries() {
+            return None;
+        }
+        let finding = |level, text: String| {
+            self.say("boundaries", level, text)
+                .value("mode", &a.boundary)
+                .value("marked", a.marked)
+                .value("files", a.files)
+                .value("boundaries", a.boundaries)
+                .value("outgrown", a.outgrown)
+        };
+        if a.outgrown > 0 {
+            let text = format!(
+                "{} of {} files have outgrown theirs: most of them is above what they had when it was set",
+                a.outgrown, a.boundaries
+            );
+            return Some(finding(Level::Wrong, text).fix(self.dsmctl("boundary move")));
+        }
+        if !a.marked {
+            let when = match a.boundary.as_str() {
+                "manual" => "by hand",
+                _ => "when loading is over",
+            };
+            let text = format!("no boundaries set yet: files get them {when}");
+            return Some(finding(Level::Note, text).fix(self.dsmctl("boundary mark")));
+        }
+        let text = format!(
+            "{} of {} files have one, and none has outgrown it",
+            a.boundaries, a.files
+        );
+        Some(finding(Level::Right, text))
+    }
+
+    pub(super) fn trial(&self) -> Option<Finding> {
+        let t = self.d.trial.as_ref()?;
+        let at = format!(
+            "period {} of {}, with {} {}",
+            t.period,
+            t.periods,
+            t.feature,
+            if t.on { "on" } else { "off" }
+        );
+        let finding = |level, text| {
+            self.say("trial", level, text)
+                .value("runner", t.runner)
+                .value("period", t.period)
+                .value("periods", t.periods)
+        };
+        Some(match t.runner {
+            Some(pid) => finding(Level::Note, format!("a trial is at work, as process {pid}: {at}")),
+            None => finding(
+                Level::Wrong,
+                format!("nobody runs its trial any more, which was in {at}"),
+            )
+            .fix(self.dsmctl("trial resume"))
+            .hint(format!(
+                "goes on with it; {} ends it, and has {} as before",
+                self.dsmctl("trial stop"),
+                t.feature
+            )),
+        })
+    }
+
+    pub(super) fn discards(&self, b: &Below) -> Finding {
+        let d = &b.status.discard;
+        let wanted = self.d.wanted.as_ref().is_some_and(|w| w.discard);
+        let info = self.d.agent.as_ref().and_then(|a| a.discard.as_ref());
+        let smallest = b.disks.iter().filter_map(|d| d.discard_granularity).max();
+        let finding = |level, text: String| {
+            let finding = self
+                .say("discard", level, text)
+                .value("state", &d.state)
+                .value("wanted", wanted || info.is_some())
+                .value("granularity_bytes", smallest)
+                .value("discarded_bytes", d.discarded_sectors * SECTOR)
+                .value("refused_bytes", d.refused_sectors * SECTOR)
+                .value("failed", d.failed);
+            match info {
+                Some(i) => finding
+                    .value("freed_bytes", i.freed_bytes)
+                    .value("last_sent", i.last_sent),
+                None => finding,
+            }
+        };
+        if let Some(why) = &b.barred {
+            let text = format!("none may be made: {}", ink::reason(why));
+            let asked = wanted || info.is_some();
+            let found = finding(if asked { Level::Wrong } else { Level::Note }, text).fix("dsmctl broken");
+            return match asked {
+                true => found.hint("shows why; take discard = true of the device out of /etc/dsmd.toml"),
+                false => found,
+            };
+        }
+        if let Some(info) = info {
+            return self.discards_of(b, info, &finding);
+        }
+        if wanted {
+            let text = "they are configured, and dsmd makes none".to_owned();
+            let restart = if self.d.agent.is_some() {
+                "restart"
+            } else {
+                "start"
+            };
+            return finding(Level::Wrong, text).fix(format!("systemctl {restart} dsmd"));
+        }
+        match d.state.as_str() {
+            "on" => finding(
+                Level::Note,
+                "on in the target, and nobody makes any: that costs a little".into(),
+            )
+            .fix(format!("{} discard off", self.dsmctl("set"))),
+            "off" => {
+                let text = "off: the drive keeps copying blocks that the database has freed".to_owned();
+                let served = self.d.agent.as_ref().map(|a| a.dbpath.clone());
+                let found = finding(Level::Note, text);
+                match served.filter(|dbpath| simple(dbpath)) {
+                    Some(dbpath) => found
+                        .fix(format!("dsmctl free {}", ink::path(dbpath)))
+                        .hint("says how much that is; discard = true in /etc/dsmd.toml switches them on"),
+                    None => found.hint("discard = true in /etc/dsmd.toml switches them on"),
+                }
+            }
+            _ => finding(Level::Note, "what lies below takes none".into()),
+        }
+    }
+
+    fn discards_of(&self, b: &Below, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
+        let d = &b.status.discard;
+        if let Some(why) = &i.off {
+            if why == OFF_FOR_A_TRIAL {
+                return finding(Level::Note, why.clone());
+            }
+            let found = finding(
+                Level::Wrong,
+                format!("nothing is discarded: {}", ink::reason(why)),
+            );
+            return if d.state == "off" && self.d.trial.is_some() {
+                found.hint("by the trial, see there")
+            } else if d.state == "off" {
+                found.fix(format!("{} discard on", self.dsmctl("set")))
+            } else if why.contains("no process has the database open") {
+                found.fix("systemctl start mongod")
+            } else {
+                found.hint("Documentation/dsmd.rst, \"Discards\", has what they need")
+            };
+        }
+        if d.failed > 0 {
+            return finding(
+                Level::Wrong,
+                format!("the drive failed {} of them; no data is at risk", d.failed),
+            )
+            .fix("dmesg | grep -i discard")
+            .fix(format!("{} discard off", self.dsmctl("set")))
+            .hint("shows why; the second ends them");
+        }
+        if i.waiting > 0 {
+            return finding(
+                Level::Note,
+                format!("they begin after {} more checkpoints", i.waiting),
+            );
+        }
+        let sum = |sectors: u64| sizes::shown(sectors * SECTOR);
+        let last = i.last_sent.map_or_else(String::new, |at| {
+            let age = now().saturating_sub(Duration::from_secs(at));
+            format!(", the last {} ago", time(age))
+        });
+        let text = format!(
+            "on: {} discarded{last}; {} refused, as rewritten",
+            sum(d.discarded_sectors),
+            sum(d.refused_sectors)
+        );
+        if let Some(bytes) = unmeasured(b) {
+            let text = format!(
+                "{text}; the drive says {}, and nobody has measured what it takes",
+                sizes::shown(bytes)
+            );
+            return finding(Level::Note, text)
+                .fix(self.dsmctl("probe-discard"))
+                .hint("measures it, in a scratch file");
+        }
+        match &i.warning {
+            Some(warning) => finding(Level::Note, format!("{text}; {}", ink::reason(warning))),
+            None => finding(Level::Right, text),
+        }
+    }
+
+    /// What the database's own settings may save, without dsm.
+    pub(super) fn leaf_pages(&self) -> Option<Finding> {
+        let files = match self.d.large_leaves.as_ref()? {
+            Ok(0) => return None,
+            Ok(files) => *files,
+            Err(why) => {
+                let text = format!("the metadata of the database is damaged: {}", ink::reason(why));
+                return Some(self.say("leaf-pages", Level::Wrong, text));
+            }
+        };
+        let dbpath = self.d.agent.as_ref().map(|a| a.dbpath.clone());
+        let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
+        let finding = self
+            .say("leaf-pages", Level::Note, avail::large_leaves(files))
+            .hint("smaller pages may save more there than discards do: Documentation/before.md")
+            .value("files", files);
+        Some(match dbpath.filter(|dir| simple(dir)) {
+            Some(dir) => finding.fix(format!("dsmctl free {}", ink::path(dir))),
+            None => finding,
+        })
+    }
+
+    pub(super) fn server(&self) -> Option<Finding> {
+        let s = self.d.agent.as_ref()?.server.as_ref()?;
+        let finding = |level, text: String| {
+            self.say("server", level, text)
+                .value("connected", s.connected)
+                .value("version", &s.version)
+                .value("catalog", s.catalog)
+        };
+        Some(if s.connected {
+            finding(
+                Level::Right,
+                format!("mongod {} reports which file is whose", s.version),
+            )
+        } else {
+            finding(Level::Wrong, "mongod does not answer dsm-mongo".into())
+                .fix(format!("systemctl status dsm-mongo@{}", self.name()))
+        })
+    }
+}

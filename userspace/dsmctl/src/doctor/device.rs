@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Judges a dsm device, from the drive up to the database.
+
+use super::facts::{Absent, Below, Device, Facts, Misplaced};
+use super::ink;
+use super::machine::disk;
+use super::{Finding, Level, Limits};
+use drive::afford::Layout;
+use drive::below::Affords;
+use proto::control::Info;
+
+const SECTOR: u64 = 512;
+
+pub(super) fn judge(facts: &Facts, d: &Device, limits: &Limits) -> Vec<Finding> {
+    let j = Judge { facts, d, limits };
+    let Some(below) = &d.below else {
+        return vec![j.left().unwrap_or_else(|| j.absent())];
+    };
+    let mut findings: Vec<Finding> = below
+        .disks
+        .iter()
+        .map(|disk_below| disk(Some(&d.name), disk_below, j.wants(below)))
+        .collect();
+    j.add_written(below, &mut findings);
+    findings.extend(j.left());
+    findings.extend([j.stack(below), j.streams(below), j.table(below), j.mounted(below)]);
+    findings.extend(j.dbpath());
+    findings.push(j.agent(below));
+    findings.extend(j.last_error());
+    findings.push(j.unmapped(below));
+    findings.extend(j.checkpoints(below));
+    findings.extend(j.boundaries(below));
+    findings.extend(j.trial());
+    findings.push(j.discards(below));
+    findings.extend(j.leaf_pages());
+    findings.extend(j.server());
+    findings
+}
+
+/// What a shell and a TOML file take as it is.
+pub(super) fn simple(text: &str) -> bool {
+    text.chars()
+        .all(|c| c.is_ascii_alphanumeric() || "/_.-+@:".contains(c))
+}
+
+pub(super) struct Judge<'a> {
+    pub facts: &'a Facts,
+    pub d: &'a Device,
+    pub limits: &'a Limits,
+}
+
+impl Judge<'_> {
+    pub(super) fn say(&self, check: &'static str, level: Level, text: impl Into<String>) -> Finding {
+        Finding::new(Some(&self.d.name), check, level, text)
+    }
+
+    pub(super) fn name(&self) -> String {
+        ink::device(&self.d.name)
+    }
+
+    /// A command about the device: `dsmctl WORDS NAME`.
+    pub(super) fn dsmctl(&self, words: &str) -> String {
+        format!("dsmctl {words} {}", self.name())
+    }
+
+    fn wants(&self, b: &Below) -> bool {
+        b.status.policy != "none"
+    }
+
+    /// Files have boundaries, and checkpoints mean something.
+    pub(super) fn is_mongodb(&self) -> bool {
+        let others = |a: &Info| a.auto.is_some() || !a.objects.is_empty();
+        !self.d.agent.as_ref().is_some_and(others)
+    }
+
+    /// What a command that was killed has left of its work.
+    fn left(&self) -> Option<Finding> {
+        let left = &self.d.left;
+        if left.withdrawn {
+            let text = "an upgrade that was killed has left it on dm-linear";
+            return Some(self.say("left", Level::Wrong, text).fix("dsmctl upgrade"));
+        }
+        let mut what: Vec<String> = left
+            .features
+            .iter()
+            .map(|f| format!("{} {}, which was {}", f.name, f.set, f.was))
+            .collect();
+        if !left.files.is_empty() {
+            what.push(format!("{} scratch files in its table", left.files.len()));
+        }
+        if what.is_empty() {
+            return None;
+        }
+        let text = format!("a command that was killed has left {}", what.join(", "));
+        let mut finding = self.say("left", Level::Wrong, text);
+        for f in &left.features {
+            finding = finding.fix(format!("{} {} {}", self.dsmctl("set"), f.name, f.was));
+        }
+        if !left.files.is_empty() {
+            let ids: Vec<String> = left.files.iter().map(u64::to_string).collect();
+            finding = finding.fix(format!("{} {}", self.dsmctl("debug drop"), ids.join(" ")));
+        }
+        Some(finding)
+    }
+
+    fn absent(&self) -> Finding {
+        match &self.d.absent {
+            Some(Absent::Missing(reason)) => {
+                let finding = self.say("device", Level::Wrong, ink::reason(reason));
+                if reason.contains("device-mapper is not available") {
+                    return finding.fix("modprobe dm-mod");
+                }
+                if !reason.contains("there is no device-mapper device") {
+                    return finding;
+                }
+                if self.facts.configuration.tab.contains(&self.d.name) {
+                    return finding.fix(self.dsmctl("attach"));
+                }
+                finding
+                    .fix(format!("{} DEV", self.dsmctl("create")))
+                    .hint("DEV is the drive, or a volume on it")
+            }
+            _ => self.say("device", Level::Unknown, "only root can look at it"),
+        }
+    }
+
+    /// What the drive says it has written, beside what it is.
+    fn add_written(&self, b: &Below, findings: &mut [Finding]) {
+        if let (Some(first), Ok(media)) = (findings.first_mut(), &b.media) {
+            let s = media.statistics;
+            let waf = (s.host > 0).then(|| s.media as f64 / s.host as f64);
+            let number = |n: u128| u64::try_from(n).ok();
+            first
+                .values
+                .insert("host_written_bytes".into(), number(s.host).into());
+            first
+                .values
+                .insert("media_written_bytes".into(), number(s.media).into());
+            first.values.insert("write_amplification".into(), waf.into());
+        }
+    }
+
+    fn stack(&self, b: &Below) -> Finding {
+        let stack = match &b.stack {
+            Ok(stack) => stack,
+            Err(why) => return self.say("below", Level::Unknown, ink::reason(why)),
+        };
+        let names = |list: &[String]| list.iter().map(ink::disk).collect::<Vec<_>>().join(", ");
+        let disks = names(&stack.disks);
+        let finding = |level, text: String| {
+            self.say("below", level, text)
+                .value("disks", stack.disks.iter().map(ink::disk).collect::<Vec<_>>())
+                .value("stacked", stack.stacked)
+        };
+        let wanted = self.wants(b);
+        let recreate = |finding: Finding| {
+            finding
+                .fix(format!("umount /dev/mapper/{}", self.name()))
+                .fix(self.dsmctl("remove"))
+                .fix(format!("{} DEV", self.dsmctl("create")))
+        };
+        if !stack.losing.is_empty() && wanted {
+            let text = format!(
+                "{} between it and {disks} rewrites what it is given, and drops the streams",
+                names(&stack.losing)
+            );
+            return recreate(finding(Level::Wrong, text)).hint(
+                "DEV is the drive or a partition of it, which has the data then without what lies between",
+            );
+        }
+        if !stack.stacked {
+            return finding(Level::Right, format!("it lies on {disks}"));
+        }
+        if !b.followed {
+            let text = format!("volumes lie between it and {disks}, whose tables only root can read");
+            return finding(Level::Unknown, text);
+        }
+        if !stack.barring.is_empty() && wanted {
+            // "md0 (raid1)"
+            let barring = stack.barring.iter().map(|b| {
+                let (name, what) = b.split_once(' ').unwrap_or((b, ""));
+                format!("{} {what}", ink::disk(name)).trim_end().to_owned()
+            });
+            let text = format!(
+                "between it and {disks} is {}, above which there are only lifetime hints, no streams",
+                barring.collect::<Vec<_>>().join(", ")
+            );
+            return recreate(finding(Level::Wrong, text))
+                .hint("DEV is the drive, a partition of it, or a linear volume");
+        }
+        match b.status.source.as_str() {
+            "stacked" if wanted && stack.streams.is_some_and(|n| n > 0) => recreate(finding(
+                Level::Wrong,
+                format!("it lies on a volume of {disks}, which was not named when the device was made"),
+            ))
+            .hint("DEV is the volume; dsmctl create names its disks by itself"),
+            "machine" => finding(
+                Level::Note,
+                format!("it lies on a volume of {disks}; another disk here takes fewer streams, and the volume may move there"),
+            )
+            .hint("a device on the disk or a partition of it gets all its streams"),
+            _ => finding(Level::Right, format!("it lies on a volume of {disks}")),
+        }
+    }
+
+    fn streams(&self, b: &Below) -> Finding {
+        let s = &b.status;
+        let policy = &s.policy;
+        let written: Vec<_> = s
+            .per_stream
+            .iter()
+            .map(|c| serde_json::json!({"stream": c.stream, "bytes": c.sectors * SECTOR}))
+            .collect();
+        let finding = |level, text: String| {
+            self.say("streams", level, text)
+                .value("policy", policy)
+                .value("layout", &s.layout)
+                .value("used", s.streams)
+                .value("device", s.device_streams)
+                .value("source", &s.source)
+                .value("written", &written)
+        };
+        if !self.wants(b) {
+            let text = "none: writes are counted and not stamped, by policy none".to_owned();
+            return self.unstamped(b, finding, text);
+        }
+        if s.layout == "none" {
+            let why = match s.source.as_str() {
+                "kernel" if s.hints_unsupported => "this kernel has neither streams nor lifetime hints",
+                "kernel" => "this kernel has no streams",
+                "stacked" => "what lies below does not report any",
+                _ if s.device_streams == 0 => "there are none below",
+                _ => "there are too few",
+            };
+            let text = format!("policy {policy} stamps nothing: {why}");
+            // What fixes it is said there.
+            return finding(Level::Wrong, text)
+                .hint("see what is said above of the kernel, the drive and what is below");
+        }
+        if s.device_streams == 0 {
+            return finding(Level::Right, format!("policy {policy} stamps lifetime hints"));
+        }
+        let (used, all) = (s.streams, s.device_streams);
+        let affords = b.affords.as_ref();
+        if let Some((affords, (open, spare))) = affords.and_then(|a| Some((a, a.too_many(used)?))) {
+            let text = format!(
+                "policy {policy} uses {used} of {all}, which hold {open} erase units of a drive that has {spare} to spare: more than it can afford"
+            );
+            return self.change(affords, finding(Level::Note, text));
+        }
+        if s.layout != *policy {
+            let text = format!(
+                "{all} are too few for policy {policy}: those of {} are used",
+                s.layout
+            );
+            return finding(Level::Note, text);
+        }
+        finding(Level::Right, format!("policy {policy} uses {used} of {all}"))
+    }
+
+    fn unstamped(&self, b: &Below, finding: impl Fn(Level, String) -> Finding, text: String) -> Finding {
+        let discards = self.d.agent.as_ref().is_some_and(|a| a.discard.is_some());
+        let Some(affords) = &b.affords else {
+            return finding(if discards { Level::Right } else { Level::Note }, text);
+        };
+        if affords.layout != Layout::None && !discards {
+            return self.change(affords, finding(Level::Note, text));
+        }
+        let known = discards || affords.drive.is_some();
+        let level = if known { Level::Right } else { Level::Note };
+        finding(level, text).hint(ink::reason(&affords.why))
+    }
+
+    /// To what the drive affords.
+    fn change(&self, affords: &Affords, finding: Finding) -> Finding {
+        let set = self.dsmctl("set");
+        let features = affords.features().into_iter();
+        features
+            .fold(finding, |f, (feature, value)| {
+                f.fix(format!("{set} {feature} {value}"))
+            })
+            .hint(ink::reason(&affords.why))
+    }
+
+    fn table(&self, b: &Below) -> Finding {
+        let s = &b.status;
+        let finding = |level, text: String| {
+            self.say("table", level, text)
+                .value("files", s.files)
+                .value("extents", s.extents)
+                .value("last_error", b.error.as_deref().map(ink::reason))
+        };
+        if s.files == 0 {
+            let text = "it knows of no file: every write counts as unmapped".to_owned();
+            let fix = match &self.d.agent {
+                Some(_) => self.dsmctl("refresh"),
+                None => "systemctl start dsmd".to_owned(),
+            };
+            return finding(Level::Wrong, text).fix(fix);
+        }
+        let text = format!("it knows of {} files, in {} extents (pieces)", s.files, s.extents);
+        match &b.error {
+            Some(e) => finding(
+                Level::Note,
+                format!("{text}; the last message that it refused: {}", ink::reason(e)),
+            ),
+            None => finding(Level::Right, text),
+        }
+    }
+
+    fn mounted(&self, b: &Below) -> Finding {
+        let Some(first) = b.mounts.first() else {
+            let wanted = self
+                .d
+                .wanted
+                .as_ref()
+                .filter(|w| simple(&w.dbpath.to_string_lossy()));
+            let at = wanted.map_or_else(|| "DIR".to_owned(), |w| ink::path(w.dbpath.display()));
+            return self
+                .say("filesystem", Level::Wrong, "no file system on it is mounted")
+                .fix(format!("mount /dev/mapper/{} {at}", self.name()))
+                .hint("with the directory that the file system belongs to, before the database starts");
+        };
+        let kind = &first.kind;
+        // Some name other devices, and journals in files.
+        let options: Vec<&str> = first.options.split(',').filter(|o| !o.contains('/')).collect();
+        let finding = |level, text: String| {
+            self.say("filesystem", level, text)
+                .value("type", kind)
+                .value("options", options.join(","))
+                .value("mounts", b.mounts.len())
+        };
+        let at = ink::path(first.point.display());
+        match kind.as_str() {
+            "xfs" => finding(Level::Right, format!("XFS, mounted at {at}")),
+            "ext4" => finding(Level::Right, format!("ext4, mounted at {at}")),
+            "f2fs" => finding(
+                Level::Note,
+                format!("f2fs, mounted at {at}: it moves data when it is written, and the table lags behind"),
+            ),
+            _ => finding(
+                Level::Wrong,
+                format!("{kind}, mounted at {at}: it does not report where files lie"),
+            )
+            .fix(format!("mkfs.xfs /dev/mapper/{}", self.name()))
+            .hint("all data on it is lost; move the data away before"),
+        }
+    }
+
+    fn dbpath(&self) -> Option<Finding> {
+        let served = self.d.agent.as_ref().map(|a| a.dbpath.clone());
+        let dbpath = served.or_else(|| self.d.wanted.as_ref().map(|w| w.dbpath.display().to_string()))?;
+        let path = ink::path(&dbpath);
+        Some(match self.d.dbpath.as_ref()? {
+            Ok(()) => self.say("dbpath", Level::Right, format!("{path} lies on it")),
+            Err(Misplaced::Hidden(_)) => {
+                let text = format!("whether {path} lies on it only root can see");
+                self.say("dbpath", Level::Unknown, text)
+            }
+            Err(Misplaced::Wrong(why)) => {
+                let finding = self.say("dbpath", Level::Wrong, ink::reason(why));
+                if self.d.below.as_ref().is_some_and(|b| b.mounts.is_empty()) {
+                    finding.hint("is the file system mounted?")
+                } else {
+                    finding.fix(format!("findmnt -T {path}")).hint(
+                        "shows where it is: mount /dev/mapper/... there, or correct dbpath in /etc/dsmd.toml",
+                    )
+                }
+            }
+        })
+    }
+}

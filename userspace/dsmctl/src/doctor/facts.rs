@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is known of a machine when it is judged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dm::journal::Feature;
+use dm::module::Kernel;
+use dm::mounts::Mount;
+use dm::reply::{Status, TableLine};
+use dm::streams;
+use drive::below::Affords;
+use drive::nvme::Placement;
+use proto::control::Info;
+use proto::drive::Media;
+use runtime::log::LastError;
+
+/// What a configuration wants of a device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    pub dbpath: PathBuf,
+    pub discard: bool,
+}
+
+/// A trial of a device that is not over.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    pub feature: String,
+    /// Of the period in progress, from 1, and of how many.
+    pub period: usize,
+    pub periods: usize,
+    pub on: bool,
+    /// The process that runs it.
+    pub runner: Option<i32>,
+}
+
+/// What files say that there is to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Configuration {
+    /// That of dsmd.
+    pub path: PathBuf,
+    /// `Err`: it cannot be read, or is wrong.
+    pub wrong: Option<String>,
+    /// By device.
+    pub databases: BTreeMap<String, Wanted>,
+    /// By device: those that have not been stopped.
+    pub trials: BTreeMap<String, Trial>,
+    /// Devices that the table of devices has, and the lines of it that are wrong.
+    pub tab: Vec<String>,
+    pub bad_lines: Vec<String>,
+}
+
+/// What dsmd publishes.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub age: Duration,
+    pub version: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub kernel: Kernel,
+    /// The target's version, or why it could not be asked for.
+    pub target: Result<Option<[u32; 3]>, String>,
+    /// Nothing: not permitted to ask device-mapper.
+    pub permitted: bool,
+    pub configuration: Configuration,
+    /// `Err`: nothing is published, or it is stale.
+    pub published: Result<Published, String>,
+    /// Without a dsm device: what the disks are.
+    pub disks: Vec<Disk>,
+    pub devices: Vec<Device>,
+    /// This program's.
+    pub version: &'static str,
+}
+
+/// A disk, below a device or alone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    /// The kernel's name.
+    pub name: String,
+    pub model: Option<String>,
+    pub firmware: Option<String>,
+    /// Write streams, if the kernel has them.
+    pub streams: Option<u32>,
+    /// Of an NVMe namespace, when it could be asked: its handles, and whether it places data.
+    pub handles: Option<u64>,
+    pub placement: Option<Placement>,
+    /// Why it could not be asked.
+    pub silent: Option<String>,
+    pub discard_granularity: Option<u64>,
+    /// Bytes of a discard at most; 0: it takes none.
+    pub discard_max: Option<u64>,
+    /// Somebody uses it.
+    pub used: bool,
+}
+
+impl Disk {
+    pub(crate) fn is_nvme(&self) -> bool {
+        self.name.starts_with("nvme")
+    }
+}
+
+/// What a command that was killed has left of its work on a device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    /// An upgrade has dm-linear in its place.
+    pub withdrawn: bool,
+    pub features: Vec<Feature>,
+    /// Scratch files in its table.
+    pub files: Vec<u64>,
+}
+
+/// A dsm device, that there is or that there should be.
+#[derive(Debug, Default)]
+pub(crate) struct Device {
+    pub name: String,
+    /// Nothing: it is not there, or cannot be looked at.
+    pub below: Option<Below>,
+    /// Why there is nothing.
+    pub absent: Option<Absent>,
+    pub agent: Option<Info>,
+    /// What dsmd said last of what is wrong.
+    pub last_error: Option<LastError>,
+    /// `Err`: why dsmd does not answer.
+    pub silent: Option<String>,
+    pub wanted: Option<Wanted>,
+    pub left: Left,
+    pub trial: Option<Trial>,
+    /// Of the data directory that dsmd serves or is to serve: where it lies.
+    pub dbpath: Option<Result<(), Misplaced>>,
+    /// How old the last turtle is: when the database made its last checkpoint.
+    pub turtle_age: Option<Duration>,
+    /// Its files for which smaller leaf pages may be better; `Err`: WiredTiger would not have
+    /// written what is there.
+    pub large_leaves: Option<Result<usize, String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// Configured, or asked for; or what is there.
+    Missing(String),
+    /// Nobody without privileges can tell.
+    Hidden,
+}
+
+/// What the kernel and the drive say of a device.
+#[derive(Debug)]
+pub(crate) struct Below {
+    pub status: Status,
+    pub table: TableLine,
+    /// With which the last message was refused.
+    pub error: Option<String>,
+    /// What lies below, if it could be followed.
+    pub stack: Result<streams::Below, String>,
+    /// Why nothing may be discarded on its drive.
+    pub barred: Option<String>,
+    /// The tables between could be read.
+    pub followed: bool,
+    pub disks: Vec<Disk>,
+    /// File systems on it, also above volumes.
+    pub mounts: Vec<Mount>,
+    /// The streams that the drive can afford, if it was seen.
+    pub affords: Option<Affords>,
+    /// What the drive says it has written, or why it does not.
+    pub media: Result<Media, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Misplaced {
+    /// As text.
+    Wrong(String),
+    /// It could not be looked at.
+    Hidden(String),
+}

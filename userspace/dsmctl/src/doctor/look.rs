@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Asks the kernel, the drives, dsmd and the file system, by the readers that the other
+//! commands have.  What may not be seen is said to be hidden.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use rustix::io::Errno;
+
+use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published};
+use dm::device::{self, Target};
+use dm::devno::DevNo;
+use dm::ioctl::{Dm, DmError, Id};
+use dm::journal::Journal;
+use dm::module::{Kernel, System};
+use dm::mounts::{self, Mount};
+use dm::reply::TableLine;
+use dm::streams::{self, LiveTables};
+use dm::sysfs::Sysfs;
+use drive::nvme::Namespace;
+use drive::{self, broken, media};
+use files::place;
+use files::walk::{self, Root};
+use proto::control::{self, Info, Request};
+use proto::sample::Sample;
+use proto::snapshot::{Moment, Snapshot};
+use wiredtiger::avail;
+use wiredtiger::turtle;
+
+/// A dsmd that takes longer is stuck, for who waits for a diagnosis.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where things are; elsewhere in tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub run_dir: PathBuf,
+    pub system: System,
+    pub sysfs: Sysfs,
+    /// Of drives on which nothing may be discarded.
+    pub marks: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn new(run_dir: PathBuf) -> Self {
+        Self {
+            run_dir,
+            system: System::default(),
+            sysfs: Sysfs::default(),
+            marks: broken::DIR.into(),
+        }
+    }
+}
+
+/// Looks at these devices, or at all that there are or should be.
+pub(crate) fn look(names: &[String], configuration: Configuration, places: &Places) -> Facts {
+    let dm = Dm::open();
+    let read = Snapshot::read(&places.run_dir).map_err(|e| e.to_string());
+    let permitted = !matches!(&dm, Err(e) if denied_dm(e));
+    let snapshot = read.and_then(|s| match s.check(&places.run_dir, Moment::now()) {
+        // One that was killed leaves what it published; others may not see its process.
+        Ok(()) if permitted && !places.system.proc.join(s.pid.to_string()).exists() => {
+            Err(format!("dsmd has ended: there is no process {}", s.pid))
+        }
+        Ok(()) => Ok(s),
+        Err(e) => Err(e.to_string()),
+    });
+    let looker = Looker {
+        places,
+        snapshot: snapshot.as_ref().ok(),
+        mounts: mounts::all().unwrap_or_default(),
+        dm: dm.as_ref().ok(),
+        permitted,
+        configuration: &configuration,
+    };
+    let mut wanted: BTreeSet<String> = names.iter().cloned().collect();
+    if names.is_empty() {
+        wanted.extend(device::Device::all().unwrap_or_default());
+        wanted.extend(looker.samples().map(|s| s.device.clone()));
+        wanted.extend(configuration.databases.keys().cloned());
+        wanted.extend(configuration.tab.iter().cloned());
+        wanted.extend(
+            dm.as_ref()
+                .map(|dm| Journal::default().withdrawn(dm))
+                .unwrap_or_default(),
+        );
+    }
+    let kernel = Kernel::of(&places.system);
+    let devices: Vec<Device> = wanted.iter().map(|name| looker.device(name)).collect();
+    let disks = match devices.iter().any(|d| d.below.is_some()) {
+        true => Vec::new(),
+        false => looker.disks(&kernel.disks),
+    };
+    let target = match &dm {
+        Ok(dm) => dm.target_version("dsm").map_err(|e| e.to_string()),
+        Err(e) => Err(e.to_string()),
+    };
+    let published = snapshot.map(|s| Published {
+        age: s.age(Moment::now()),
+        version: s.version,
+    });
+    Facts {
+        kernel,
+        target,
+        permitted,
+        published,
+        disks,
+        devices,
+        configuration,
+        version: env!("CARGO_PKG_VERSION"),
+    }
+}
+
+fn denied_dm(e: &DmError) -> bool {
+    matches!(e.errno(), Some(Errno::ACCESS | Errno::PERM))
+}
+
+/// Whether what failed is a question of permission.
+fn denied(e: &anyhow::Error) -> bool {
+    e.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>();
+        let dm = cause.downcast_ref::<DmError>();
+        io.is_some_and(|e| e.kind() == io::ErrorKind::PermissionDenied) || dm.is_some_and(denied_dm)
+    })
+}
+
+struct Looker<'a> {
+    places: &'a Places,
+    /// One that is not old.
+    snapshot: Option<&'a Snapshot>,
+    mounts: Vec<Mount>,
+    dm: Option<&'a Dm>,
+    permitted: bool,
+    configuration: &'a Configuration,
+}
+
+impl Looker<'_> {
+    fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.snapshot.into_iter().flat_map(|s| &s.devices)
+    }
+
+    fn sysfs(&self) -> &Sysfs {
+        &self.places.sysfs
+    }
+
+    fn device(&self, name: &str) -> Device {
+        let sample = self.samples().find(|s| s.device == name);
+        let mut d = Device {
+            name: name.to_owned(),
+            wanted: self.configuration.databases.get(name).cloned(),
+            trial: self.configuration.trials.get(name).cloned(),
+            last_error: sample.and_then(|s| s.last_error.clone()),
+            ..Device::default()
+        };
+        let mut sectors = None;
+        match device::Device::open(name) {
+            Ok(opened) => {
+                sectors = Some((opened.devno, opened.sectors));
+                match self.kernel_side(&opened) {
+                    Ok(below) => d.below = Some(below),
+                    Err(e) => d.absent = Some(Absent::Missing(format!("{e:#}"))),
+                }
+            }
+            Err(e) if self.permitted => d.absent = Some(Absent::Missing(format!("{e:#}"))),
+            Err(_) => match self.published(name, sample) {
+                Some(below) => d.below = Some(below),
+                None => d.absent = Some(Absent::Hidden),
+            },
+        }
+        d.left = self.left(name, d.below.as_ref()).unwrap_or_default();
+        if d.below.is_none() {
+            return d;
+        }
+        let answer: anyhow::Result<Info> =
+            control::ask_within(TIMEOUT, &self.places.run_dir, name, Request::Info);
+        match answer {
+            Ok(info) => d.agent = Some(info),
+            Err(e) if denied(&e) => d.agent = sample.and_then(|s| s.agent.clone()),
+            Err(e) => d.silent = Some(format!("{e:#}")),
+        }
+        let served = d.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
+        if let Some(dbpath) = served.or_else(|| d.wanted.as_ref().map(|w| w.dbpath.clone())) {
+            let root = Root::open(&dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()));
+            if let Ok(root) = &root {
+                d.turtle_age = turtle_age(root);
+                d.large_leaves = large_leaves(root);
+            }
+            d.dbpath = Some(match sectors {
+                Some((devno, sectors)) => match root.and_then(|r| place::of_root(&r, name, devno, sectors)) {
+                    Ok(_) => Ok(()),
+                    Err(e) if denied(&e) => Err(Misplaced::Hidden(format!("{e:#}"))),
+                    Err(e) => Err(Misplaced::Wrong(format!("{e:#}"))),
+                },
+                None => Err(Misplaced::Hidden("not permitted".into())),
+            });
+        }
+        d
+    }
+
+    fn left(&self, name: &str, below: Option<&Below>) -> Option<Left> {
+        let info = self.dm?.info(Id::Name(name)).ok()?;
+        let record = Journal::default().left(&info).ok()??;
+        let Some(below) = below else {
+            let withdrawn = record.withdrawn.is_some_and(|w| w.upgrade);
+            return Some(Left {
+                withdrawn,
+                ..Left::default()
+            });
+        };
+        let regions = match record.files.is_empty() {
+            true => Vec::new(),
+            false => device::Device::open(name).ok()?.regions().ok()?,
+        };
+        Some(Left {
+            withdrawn: false,
+            features: record.features_left(&below.table).into_iter().cloned().collect(),
+            files: record.files_left(&regions),
+        })
+    }
+
+    fn kernel_side(&self, device: &device::Device) -> anyhow::Result<Below> {
+        let error = device.message("error").unwrap_or_default();
+        let media = media::of(self.sysfs(), device.devno);
+        let tables: &dyn LiveTables = match self.dm {
+            Some(dm) => dm,
+            None => &streams::Unknown,
+        };
+        let error = Some(error.trim().to_owned()).filter(|e| !e.is_empty());
+        let table = device.table_line()?;
+        let below = Below {
+            status: device.status()?,
+            error,
+            stack: self.stack(&table, tables, device.devno),
+            table,
+            barred: self.barred(device.devno),
+            followed: self.dm.is_some(),
+            disks: Vec::new(),
+            affords: None,
+            mounts: self.mounts_on(device.devno),
+            media,
+        };
+        Ok(self.with_disks(below))
+    }
+
+    /// What dsmd publishes for everybody, and sysfs shows.
+    fn published(&self, name: &str, sample: Option<&Sample>) -> Option<Below> {
+        let kernel = sample?.kernel.clone()?;
+        let sysfs = self.sysfs();
+        let named = |d: &DevNo| sysfs.text(*d, "dm/name").is_some_and(|n| n == name);
+        let devno = sysfs.all().into_iter().find(named)?;
+        Some(self.with_disks(Below {
+            status: kernel.status,
+            error: None,
+            stack: self.stack(&kernel.table, &streams::Unknown, devno),
+            table: kernel.table,
+            barred: self.barred(devno),
+            followed: false,
+            disks: Vec::new(),
+            affords: None,
+            mounts: self.mounts_on(devno),
+            media: kernel.media,
+        }))
+    }
+
+    fn barred(&self, devno: DevNo) -> Option<String> {
+        broken::below(&self.places.marks, self.sysfs(), devno)
+    }
+
+    /// What lies below the device, which is itself none of the volumes between.
+    fn stack(
+        &self,
+        table: &TableLine,
+        tables: &dyn LiveTables,
+        devno: DevNo,
+    ) -> Result<streams::Below, String> {
+        let below = table.below.parse().unwrap_or(devno);
+        streams::below(self.sysfs(), tables, below).map_err(|e| format!("{e:#}"))
+    }
+
+    fn with_disks(&self, below: Below) -> Below {
+        let Ok(stack) = &below.stack else { return below };
+        Below {
+            disks: stack.leaves.iter().map(|d| self.disk(*d)).collect(),
+            affords: Some(drive::below::of_stack(self.sysfs(), stack, &|all| all)),
+            ..below
+        }
+    }
+
+    /// The file systems on a device, and on what is made of it.
+    fn mounts_on(&self, dev: DevNo) -> Vec<Mount> {
+        let sysfs = self.sysfs();
+        let mut on = vec![dev];
+        let mut next = 0;
+        while let Some(&dev) = on.get(next) {
+            next += 1;
+            let holders = sysfs.links(dev, "holders").unwrap_or_default();
+            let partitions = sysfs.all().into_iter();
+            let partitions = partitions.filter(|p| sysfs.disk_of(*p).is_ok_and(|d| d == Some(dev)));
+            let new: Vec<DevNo> = holders.into_iter().chain(partitions).collect();
+            on.extend(new.into_iter().filter(|d| !on.contains(d)).collect::<Vec<_>>());
+        }
+        self.mounts
+            .iter()
+            .filter(|m| on.contains(&m.dev))
+            .cloned()
+            .collect()
+    }
+
+    /// Disks by their names.
+    fn disks(&self, names: &[String]) -> Vec<Disk> {
+        let all = self.sysfs().all().into_iter();
+        let disks = all.filter(|d| names.contains(&self.sysfs().name(*d)));
+        disks.map(|d| self.disk(d)).collect()
+    }
+
+    fn disk(&self, dev: DevNo) -> Disk {
+        let sysfs = self.sysfs();
+        let attribute = |name: &str| sysfs.text(dev, name).filter(|text| !text.is_empty());
+        let held = sysfs.links(dev, "holders").is_ok_and(|h| !h.is_empty());
+        let mut disk = Disk {
+            name: sysfs.name(dev),
+            model: attribute("device/model"),
+            firmware: attribute("device/firmware_rev").or_else(|| attribute("device/rev")),
+            streams: sysfs.number(dev, "queue/max_write_streams"),
+            discard_granularity: sysfs.number(dev, "queue/discard_granularity"),
+            discard_max: sysfs.number(dev, "queue/discard_max_bytes"),
+            used: held || !self.mounts_on(dev).is_empty(),
+            ..Disk::default()
+        };
+        if disk.is_nvme() {
+            let node = Path::new("/dev").join(&disk.name);
+            match Namespace::open(&node) {
+                Ok(Some(namespace)) => {
+                    let handles = namespace.handles();
+                    disk.handles = handles.ok().map(|h| h.map_or(0, |h| h.len() as u64));
+                    disk.placement = namespace.placement().ok();
+                }
+                Ok(None) => disk.silent = Some("it is no NVMe namespace".into()),
+                Err(e) => disk.silent = Some(e.to_string()),
+            }
+        }
+        disk
+    }
+}
+
+/// `None`: it is not WiredTiger's, or may not be read.
+pub(super) fn large_leaves(root: &Root) -> Option<Result<usize, String>> {
+    let (snapshot, lists) = match avail::read(root, &mut |f| f.leaf_page >= Some(avail::LARGE_LEAF)) {
+        Ok(read) => read,
+        Err(e) if e.kind == avail::Kind::Damaged => return Some(Err(e.message)),
+        Err(_) => return None,
+    };
+    let documents = avail::documents(root, &snapshot).unwrap_or_default();
+    let known = snapshot.files.iter().zip(&lists);
+    let known = known.filter_map(|(file, list)| Some((file, list.as_ref()?.as_ref().ok()?)));
+    Some(Ok(known
+        .filter(|(file, list)| avail::wants_smaller_leaves(file, list, &documents))
+        .count()))
+}
+
+/// How long ago the database has made its last checkpoint.
+fn turtle_age(root: &Root) -> Option<Duration> {
+    let directory = root.handle().ok()??;
+    let (file, _) = walk::open_beneath(&directory, Path::new(turtle::NAME)).ok()??;
+    let modified = file.metadata().ok()?.modified().ok()?;
+    Some(SystemTime::now().duration_since(modified).unwrap_or_default())
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! `dsmctl doctor`: what is right on a machine and what is not, from the kernel up to the
+//! discards, and the command that fixes it.
+//!
+//! [`look`] asks those who know; [`machine`] and [`device`] judge what they said, and know
+//! nothing of where it came from.
+
+mod command;
+mod database;
+mod device;
+mod facts;
+mod form;
+mod ink;
+mod look;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub(crate) use command::doctor;
+pub(crate) use facts::{Configuration, Facts, Trial, Wanted};
+pub(crate) use ink::Ink;
+pub(crate) use look::{look, Places};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Right,
+    /// Right, with something to know.
+    Note,
+    Wrong,
+    /// It could not be looked at.
+    Unknown,
+}
+
+/// Texts of findings have names, which a report leaves out: see [`ink`].
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Finding {
+    /// Nothing: it is about the machine.
+    pub device: Option<String>,
+    pub check: &'static str,
+    pub level: Level,
+    pub text: String,
+    /// Commands, in their order.
+    pub fix: Vec<String>,
+    /// What to know before them.
+    pub hint: Option<String>,
+    /// Figures, with names that stay.
+    pub values: Map<String, Value>,
+}
+
+/// From when on something counts as wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The age of a checkpoint, while data is written.
+    pub checkpoint: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            checkpoint: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The findings in the order in which they depend on each other.
+#[derive(Debug)]
+pub(crate) struct Diagnosis {
+    pub findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    pub(crate) fn of(facts: &Facts, limits: &Limits) -> Self {
+        let mut findings = machine::judge(facts);
+        for d in &facts.devices {
+            findings.extend(device::judge(facts, d, limits));
+        }
+        Self { findings }
+    }
+
+    pub(crate) fn count(&self, level: Level) -> usize {
+        self.findings.iter().filter(|f| f.level == level).count()
+    }
+
+    /// 0: all is right; 1: something is wrong; 2: nothing is, as far as could be seen.
+    pub(crate) fn status(&self) -> u8 {
+        match (self.count(Level::Wrong), self.count(Level::Unknown)) {
+            (0, 0) => 0,
+            (0, _) => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl Finding {
+    fn new(device: Option<&str>, check: &'static str, level: Level, text: impl Into<String>) -> Self {
+        Self {
+            device: device.map(str::to_owned),
+            check,
+            level,
+            text: text.into(),
+            fix: Vec::new(),
+            hint: None,
+            values: Map::new(),
+        }
+    }
+
+    fn fix(mut self, command: impl Into<String>) -> Self {
+        self.fix.push(command.into());
+        self
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn value(mut self, name: &str, value: impl Serialize) -> Self {
+        let value = serde_json::to_value(value).unwrap_or_default();
+        self.values.insert(name.to_owned(), value);
+        self
+    }
+}

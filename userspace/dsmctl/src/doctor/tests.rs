@@ -1,0 +1,1086 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is judged, of machines that exist in a test only.
+
+use std::time::Duration;
+
+use super::facts::{
+    Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published, Trial, Wanted,
+};
+use super::{Diagnosis, Finding, Ink, Level, Limits};
+use dm::journal::Feature;
+use dm::module::{Kernel, Module};
+use dm::mounts;
+use dm::reply::Status;
+use dm::streams;
+use drive::afford::{Copies, Drive, Layout};
+use drive::below::Affords;
+use drive::nvme::{Isolated, Placement};
+use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
+use proto::drive::Media;
+use proto::drive::Statistics;
+use proto::feed::ServerInfo;
+use runtime::log::{LastError, Level as LogLevel};
+use runtime::time;
+
+const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 \
+    files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 unmapped_writes 7 \
+    unmapped_sectors 4096 split 3 foreign 1 stream 1 80 6400 stream 3 100 400000 upload 0 discard on \
+    discard_window 5 discard_valid 4 discard_queued 0 discarded 9 discarded_sectors 20480 \
+    discard_refused_sectors 2048 discard_failed 0";
+
+fn disk() -> Disk {
+    Disk {
+        name: "nvme7n1".into(),
+        model: Some("Example 1000".into()),
+        firmware: Some("F1".into()),
+        streams: Some(8),
+        handles: Some(8),
+        placement: Some(Placement {
+            supported: true,
+            enabled: true,
+            group: 1,
+            reclaim_unit: Some(64 << 20),
+            isolated: Some(Isolated::Initially),
+        }),
+        discard_granularity: Some(4096),
+        discard_max: Some(1 << 30),
+        ..Disk::default()
+    }
+}
+
+fn info() -> Info {
+    let dbpath = "/srv/geheim/data";
+    serde_json::from_value(serde_json::json!({
+        "device": "geheim", "dbpath": dbpath, "pid": 7, "version": env!("CARGO_PKG_VERSION"), "boundary": "auto",
+        "marked": true, "files": 12, "boundaries": 10, "outgrown": 0, "checkpoints": 5,
+        "last_window_ms": 60000, "window_from_bytes": 400_000 * 512u64, "uploads": 3, "refusals": 0,
+        "last_refresh_ms": 2, "delalloc": 0, "shared": 0,
+        "discard": DiscardInfo { files: 9, ..DiscardInfo::default() },
+    }))
+    .unwrap()
+}
+
+fn device() -> Device {
+    let mounts = mounts::parse(b"40 27 253:0 / /srv/geheim rw - xfs /dev/mapper/geheim rw,attr2\n");
+    Device {
+        name: "geheim".into(),
+        below: Some(Below {
+            status: STATUS.parse().unwrap(),
+            table: "259:0 0 2 policy dsm".parse().unwrap(),
+            error: None,
+            stack: Ok(streams::Below {
+                streams: Some(8),
+                disks: vec!["nvme7n1".into()],
+                ..streams::Below::default()
+            }),
+            barred: None,
+            followed: true,
+            disks: vec![disk()],
+            mounts,
+            affords: Some(affords(Layout::Life(3), 200)),
+            media: Ok(Media {
+                drive: "nvme7n1".into(),
+                statistics: Statistics {
+                    host: 1000,
+                    media: 1500,
+                    erased: 0,
+                },
+            }),
+        }),
+        agent: Some(info()),
+        wanted: Some(Wanted {
+            dbpath: "/srv/geheim/data".into(),
+            discard: true,
+        }),
+        dbpath: Some(Ok(())),
+        turtle_age: Some(Duration::from_secs(41)),
+        ..Device::default()
+    }
+}
+
+fn affords(layout: Layout, spare: u64) -> Affords {
+    let drive = Drive {
+        units: 10 * spare,
+        spare,
+        handles: 8,
+        copies: Copies::Apart,
+    };
+    Affords::new(layout, Some(drive), "what nvme7n1 reports".into())
+}
+
+fn good() -> Facts {
+    Facts {
+        kernel: Kernel {
+            release: "7.2.0-1".into(),
+            write_streams: Some(true),
+            module: Module::Loaded,
+            disks: vec!["nvme7n1".into()],
+        },
+        target: Ok(Some([1, 0, 0])),
+        permitted: true,
+        configuration: Configuration::default(),
+        published: Ok(Published {
+            age: Duration::from_secs(2),
+            version: env!("CARGO_PKG_VERSION").into(),
+        }),
+        disks: Vec::new(),
+        devices: vec![device()],
+        version: env!("CARGO_PKG_VERSION"),
+    }
+}
+
+fn diagnosis(change: impl FnOnce(&mut Facts)) -> Diagnosis {
+    let mut facts = good();
+    change(&mut facts);
+    Diagnosis::of(&facts, &Limits::default())
+}
+
+fn of_device(change: impl FnOnce(&mut Device)) -> Diagnosis {
+    diagnosis(|f| change(&mut f.devices[0]))
+}
+
+fn status(change: impl FnOnce(&mut Status)) -> Diagnosis {
+    of_device(|d| change(&mut d.below.as_mut().unwrap().status))
+}
+
+fn agent(change: impl FnOnce(&mut Info)) -> Diagnosis {
+    of_device(|d| change(d.agent.as_mut().unwrap()))
+}
+
+fn find<'a>(d: &'a Diagnosis, check: &str) -> &'a Finding {
+    let found = d.findings.iter().find(|f| f.check == check);
+    found.unwrap_or_else(|| panic!("{check} is not in {:#?}", d.findings))
+}
+
+/// The one thing that is wrong, in a word, and the commands that fix it.
+#[track_caller]
+fn wrong(d: &Diagnosis, check: &str, says: &str, fix: &[&str]) {
+    let wrong: Vec<&str> = d
+        .findings
+        .iter()
+        .filter(|f| f.level == Level::Wrong)
+        .map(|f| f.check)
+        .collect();
+    assert!(wrong.contains(&check), "{wrong:?}");
+    let f = find(d, check);
+    let text = Ink::plain().write(&f.text);
+    assert!(text.contains(says), "{text}");
+    let commands: Vec<String> = f.fix.iter().map(|m| Ink::plain().write(m)).collect();
+    assert_eq!(commands, fix);
+    assert_eq!(d.status(), 1);
+}
+
+#[track_caller]
+fn right(d: &Diagnosis, check: &str, says: &str) {
+    let f = find(d, check);
+    let text = Ink::plain().write(&f.text);
+    assert!(text.contains(says), "{text}");
+    assert_eq!(f.level, Level::Right, "{text}");
+}
+
+#[track_caller]
+fn note(d: &Diagnosis, check: &str, says: &str) {
+    let f = find(d, check);
+    let text = Ink::plain().write(&f.text);
+    assert!(text.contains(says), "{text}");
+    assert_eq!(f.level, Level::Note, "{text}");
+    assert_eq!(d.status(), 0, "a note is nothing wrong");
+}
+
+#[test]
+fn all_is_right() {
+    let d = diagnosis(|_| {});
+    assert_eq!(d.status(), 0);
+    assert!(
+        d.findings.iter().all(|f| f.level == Level::Right),
+        "{:#?}",
+        d.findings
+    );
+    assert_eq!(
+        d.text(&Ink::plain()),
+        "\
+this machine
+  ok     kernel         Linux 7.2.0-1 has write streams
+  ok     module         dm_dsm is loaded, with version 1.0.0 of the target
+
+geheim
+  ok     drive          nvme7n1 places data by stream (FDP) in 8 streams, which
+                        erases units of 64 MiB
+  ok     below          it lies on nvme7n1
+  ok     streams        policy dsm uses 8 of 8
+  ok     table          it knows of 12 files, in 310 extents (pieces)
+  ok     filesystem     XFS, mounted at /srv/geheim
+  ok     dbpath         /srv/geheim/data lies on it
+  ok     dsmd           dsmd 0.1.0 serves it; what it publishes is 2 s old
+  ok     unmapped       1.0 % of what was written was in no known file
+  ok     checkpoints    the last was seen 41 s ago, 60 s after the one before; 5
+                        since the device was made
+  ok     boundaries     10 of 12 files have one, and none has outgrown it
+  ok     discard        on: 10 MiB discarded; 1 MiB refused, as rewritten
+
+Nothing is wrong.
+"
+    );
+}
+
+#[test]
+fn the_kernel_and_the_module() {
+    let old = |policy: &'static str| {
+        diagnosis(move |f| {
+            f.kernel.release = "6.12.48".into();
+            f.kernel.write_streams = Some(false);
+            f.devices[0].below.as_mut().unwrap().status.policy = policy.into();
+        })
+    };
+    let newer = "apt install -t trixie-backports linux-image-amd64 linux-headers-amd64";
+    wrong(
+        &old("dsm"),
+        "kernel",
+        "Linux 6.12.48 has no write streams",
+        &[newer],
+    );
+    note(&old("none"), "kernel", "has no write streams");
+    for (release, hints) in [
+        ("5.17.9", true),
+        ("5.18.0", false),
+        ("6.1.0-9", false),
+        ("6.9.0", true),
+    ] {
+        let bare = diagnosis(|f| {
+            f.kernel.release = release.into();
+            f.kernel.write_streams = Some(false);
+            f.devices[0].below.as_mut().unwrap().status.policy = "none".into();
+        });
+        let text = if hints {
+            "need none"
+        } else {
+            "neither write streams nor lifetime hints"
+        };
+        note(&bare, "kernel", text);
+        assert_eq!(bare.text(&Ink::plain()).contains("neither write streams"), !hints);
+    }
+    let older = diagnosis(|f| f.kernel.release = "5.9.16-1".into());
+    wrong(&older, "kernel", "older than 5.10", &[newer]);
+    let missing = diagnosis(|f| f.kernel.module = Module::Missing);
+    let commands = [
+        "apt install linux-headers-7.2.0-1",
+        "dkms autoinstall",
+        "modprobe dm-dsm",
+    ];
+    wrong(&missing, "module", "no dm_dsm for this kernel", &commands);
+    note(
+        &diagnosis(|f| f.kernel.module = Module::Installed),
+        "module",
+        "is built",
+    );
+}
+
+#[test]
+fn what_is_configured() {
+    let d = diagnosis(|f| {
+        f.configuration.path = "/etc/dsmd.toml".into();
+        f.configuration.wrong = Some("/etc/dsmd.toml: line 3: x".into());
+    });
+    wrong(
+        &d,
+        "configuration",
+        "line 3",
+        &["dsmd --check --config /etc/dsmd.toml"],
+    );
+    let d = diagnosis(|f| f.configuration.bad_lines.push("/etc/dsmtab: line 1: y".into()));
+    wrong(&d, "configuration", "line 1", &["dsmctl attach --check"]);
+    let absent = |tab: bool| {
+        diagnosis(move |f| {
+            let gone = "geheim: there is no device-mapper device of this name";
+            f.devices[0].below = None;
+            f.devices[0].absent = Some(Absent::Missing(gone.into()));
+            if tab {
+                f.configuration.tab.push("geheim".into());
+            }
+        })
+    };
+    wrong(
+        &absent(true),
+        "device",
+        "there is no device-mapper device",
+        &["dsmctl attach geheim"],
+    );
+    wrong(&absent(false), "device", "geheim", &["dsmctl create geheim DEV"]);
+    for (reason, fix) in [
+        ("geheim: the device's target is linear, not dsm", vec![]),
+        (
+            "device-mapper is not available: cannot open it",
+            vec!["modprobe dm-mod"],
+        ),
+    ] {
+        let other = of_device(|d| {
+            d.below = None;
+            d.absent = Some(Absent::Missing(reason.into()));
+        });
+        wrong(&other, "device", reason, &fix);
+    }
+}
+
+#[test]
+fn a_machine_without_a_device() {
+    let none = |change: fn(&mut Facts)| {
+        diagnosis(move |f| {
+            f.devices.clear();
+            f.disks = vec![
+                Disk { used: true, ..disk() },
+                Disk {
+                    name: "nvme8n1".into(),
+                    ..disk()
+                },
+                Disk {
+                    name: "sda".into(),
+                    ..Disk::default()
+                },
+            ];
+            change(f);
+        })
+    };
+    let d = none(|_| {});
+    wrong(
+        &d,
+        "devices",
+        "there is no dsm device",
+        &["dsmctl create dsm /dev/nvme8n1"],
+    );
+    assert_eq!(find(&d, "disk").level, Level::Right);
+    let d = none(|f| f.disks.clear());
+    wrong(
+        &d,
+        "devices",
+        "there is no dsm device",
+        &["dsmctl create dsm DEV"],
+    );
+    let d = none(|f| f.permitted = false);
+    assert_eq!((find(&d, "devices").level, d.status()), (Level::Unknown, 2));
+    let d = none(|f| {
+        f.permitted = false;
+        f.published = Err("dsmd does not run".into());
+        f.configuration
+            .databases
+            .insert("geheim".into(), Wanted::default());
+    });
+    wrong(&d, "dsmd", "dsmd does not run", &["systemctl start dsmd"]);
+}
+
+#[test]
+fn drives_that_take_no_streams() {
+    let of = |change: fn(&mut Disk)| {
+        of_device(move |d| {
+            let below = d.below.as_mut().unwrap();
+            let disk = &mut below.disks[0];
+            disk.streams = Some(0);
+            disk.handles = Some(0);
+            change(disk);
+            below.status.layout = "none".into();
+            below.status.source = "none".into();
+            below.status.device_streams = 0;
+        })
+    };
+    let configs = "nvme fdp configs /dev/nvme7 --endgrp-id=1 -H";
+    let off = of(|d| d.placement.as_mut().unwrap().enabled = false);
+    wrong(&off, "drive", "it is switched off", &[configs]);
+    assert!(find(&off, "drive")
+        .hint
+        .as_ref()
+        .unwrap()
+        .contains("all data on the drive is lost"));
+    wrong(&off, "streams", "there are none below", &[]);
+    wrong(&of(|_| {}), "drive", "without placement handles", &[configs]);
+    let never = of(|d| d.placement = Some(Placement::default()));
+    wrong(
+        &never,
+        "drive",
+        "no Flexible Data Placement",
+        &["dsmctl set geheim policy none"],
+    );
+    let hidden = of(|d| {
+        d.placement = None;
+        d.handles = None;
+        d.silent = Some("Permission denied".into());
+    });
+    wrong(
+        &hidden,
+        "drive",
+        "takes no streams",
+        &["nvme id-ctrl /dev/nvme7 -H | grep -i placement"],
+    );
+    assert!(find(&hidden, "drive")
+        .hint
+        .as_ref()
+        .unwrap()
+        .contains("Permission denied"));
+    // With discards alone, nobody wants streams.
+    let none = of_device(|d| {
+        let below = d.below.as_mut().unwrap();
+        below.disks[0].streams = Some(0);
+        below.disks[0].handles = None;
+        below.status.policy = "none".into();
+        below.status.layout = "none".into();
+    });
+    assert_eq!(none.status(), 0, "{:#?}", none.findings);
+    assert!(none.findings.iter().all(|f| f.level == Level::Right));
+}
+
+#[test]
+fn what_lies_between() {
+    let of = |change: fn(&mut Below)| of_device(move |d| change(d.below.as_mut().unwrap()));
+    let stack = |b: &mut Below| {
+        let stack = b.stack.as_mut().unwrap();
+        stack.stacked = true;
+        stack.streams = Some(8);
+    };
+    let recreate = [
+        "umount /dev/mapper/geheim",
+        "dsmctl remove geheim",
+        "dsmctl create geheim DEV",
+    ];
+    let crypt = of(|b| b.stack.as_mut().unwrap().losing.push("dm-3".into()));
+    wrong(&crypt, "below", "dm-3 between it and nvme7n1", &recreate);
+    let raid = of_device(move |d| {
+        let b = d.below.as_mut().unwrap();
+        stack(b);
+        b.stack.as_mut().unwrap().barring.push("md0 (raid1)".into());
+    });
+    wrong(&raid, "below", "is md0 (raid1), above which", &recreate);
+    let unnamed = of_device(move |d| {
+        let b = d.below.as_mut().unwrap();
+        stack(b);
+        b.status.source = "stacked".into();
+        b.status.layout = "none".into();
+    });
+    wrong(&unnamed, "below", "not named when the device was made", &recreate);
+    wrong(&unnamed, "streams", "does not report any", &[]);
+    let volume = of_device(move |d| {
+        let b = d.below.as_mut().unwrap();
+        stack(b);
+        b.status.source = "leaves".into();
+    });
+    assert_eq!(volume.status(), 0);
+    let text = Ink::plain().write(&find(&volume, "below").text);
+    assert_eq!(text, "it lies on a volume of nvme7n1");
+    let machine = of_device(move |d| {
+        let b = d.below.as_mut().unwrap();
+        stack(b);
+        b.status.source = "machine".into();
+    });
+    note(&machine, "below", "another disk here takes fewer");
+    let hidden = of_device(move |d| {
+        let b = d.below.as_mut().unwrap();
+        stack(b);
+        b.followed = false;
+    });
+    assert_eq!(
+        (find(&hidden, "below").level, hidden.status()),
+        (Level::Unknown, 2)
+    );
+}
+
+#[test]
+fn streams_and_table() {
+    note(
+        &status(|s| s.layout = "file".into()),
+        "streams",
+        "too few for policy dsm",
+    );
+    wrong(
+        &status(|s| s.files = 0),
+        "table",
+        "knows of no file",
+        &["dsmctl refresh geheim"],
+    );
+    let refused = of_device(|d| d.below.as_mut().unwrap().error = Some("groups 17: no".into()));
+    note(&refused, "table", "refused: groups 17: no");
+}
+
+#[test]
+fn streams_that_the_drive_affords() {
+    let fixes = |d: &Diagnosis| -> Vec<String> {
+        let fix = find(d, "streams").fix.iter();
+        fix.map(|m| Ink::plain().write(m)).collect()
+    };
+    let hint = |d: &Diagnosis| find(d, "streams").hint.as_ref().map(|h| Ink::plain().write(h));
+    let of = |policy: &str, found: Option<Affords>| {
+        of_device(|d| {
+            let below = d.below.as_mut().unwrap();
+            below.status.policy = policy.into();
+            below.affords = found;
+            d.agent.as_mut().unwrap().discard = None;
+            d.wanted = None;
+        })
+    };
+    // Eight streams hold 17.
+    right(
+        &of("dsm", Some(affords(Layout::Life(3), 171))),
+        "streams",
+        "uses 8 of 8",
+    );
+    right(&of("dsm", None), "streams", "uses 8 of 8");
+    let greedy = of("dsm", Some(affords(Layout::Life(2), 170)));
+    note(
+        &greedy,
+        "streams",
+        "which hold 17 erase units of a drive that has 170 to spare",
+    );
+    assert_eq!(
+        fixes(&greedy),
+        [
+            "dsmctl set geheim policy life",
+            "dsmctl set geheim groups 2",
+            "dsmctl set geheim streams 4"
+        ]
+    );
+    assert_eq!(hint(&greedy).unwrap(), "what nvme7n1 reports");
+    let none = of("dsm", Some(affords(Layout::None, 3)));
+    assert_eq!(fixes(&none), ["dsmctl set geheim policy none"]);
+
+    let idle = of("none", Some(affords(Layout::Life(2), 171)));
+    note(&idle, "streams", "not stamped");
+    let set = ["policy life", "groups 2", "streams 4"].map(|f| format!("dsmctl set geheim {f}"));
+    assert_eq!(fixes(&idle), set);
+    let rightly = of("none", Some(affords(Layout::None, 3)));
+    right(&rightly, "streams", "not stamped");
+    assert_eq!(hint(&rightly).unwrap(), "what nvme7n1 reports");
+    let unknown = of("none", Some(Affords::new(Layout::None, None, "silence".into())));
+    note(&unknown, "streams", "not stamped");
+    assert!(fixes(&unknown).is_empty());
+    let discards = of_device(|d| d.below.as_mut().unwrap().status.policy = "none".into());
+    right(&discards, "streams", "not stamped");
+    assert!(fixes(&discards).is_empty());
+}
+
+#[test]
+fn what_a_killed_command_has_left() {
+    let left = |left: Left| of_device(|d| d.left = left);
+    let features = vec![Feature {
+        name: "discard_granularity".into(),
+        was: "auto".into(),
+        set: "4096".into(),
+    }];
+    let files = vec![12, 13];
+    wrong(
+        &left(Left {
+            features,
+            files,
+            ..Left::default()
+        }),
+        "left",
+        "a command that was killed has left discard_granularity 4096, which was auto, 2 scratch files in its table",
+        &[
+            "dsmctl set geheim discard_granularity auto",
+            "dsmctl debug drop geheim 12 13",
+        ],
+    );
+    let d = of_device(|d| {
+        d.below = None;
+        d.absent = Some(Absent::Missing("geheim: the device's target is linear".into()));
+        d.left.withdrawn = true;
+    });
+    wrong(
+        &d,
+        "left",
+        "an upgrade that was killed has left it on dm-linear",
+        &["dsmctl upgrade"],
+    );
+}
+
+#[test]
+fn file_system_and_directory() {
+    let gone = of_device(|d| d.below.as_mut().unwrap().mounts.clear());
+    wrong(
+        &gone,
+        "filesystem",
+        "no file system",
+        &["mount /dev/mapper/geheim /srv/geheim/data"],
+    );
+    let of = |kind: &'static str| of_device(move |d| d.below.as_mut().unwrap().mounts[0].kind = kind.into());
+    wrong(
+        &of("btrfs"),
+        "filesystem",
+        "btrfs",
+        &["mkfs.xfs /dev/mapper/geheim"],
+    );
+    note(&of("f2fs"), "filesystem", "f2fs");
+    assert_eq!(of("ext4").status(), 0);
+    let reason = "/srv/geheim/data: it is on sda (8:0), not on the dsm device";
+    let wrong_place = of_device(|d| d.dbpath = Some(Err(Misplaced::Wrong(reason.into()))));
+    wrong(
+        &wrong_place,
+        "dbpath",
+        "it is on sda",
+        &["findmnt -T /srv/geheim/data"],
+    );
+    let hidden = of_device(|d| d.dbpath = Some(Err(Misplaced::Hidden("x".into()))));
+    assert_eq!(
+        (find(&hidden, "dbpath").level, hidden.status()),
+        (Level::Unknown, 2)
+    );
+}
+
+#[test]
+fn the_agent() {
+    let none = "geheim: no dsmd serves this device (nothing answers at /run/dsmd/geheim.sock)";
+    let without = |change: fn(&mut Facts)| {
+        diagnosis(move |f| {
+            f.devices[0].agent = None;
+            f.devices[0].silent = Some(none.into());
+            f.published = Err("dsmd does not run: there is no /run/dsmd/snapshot.json".into());
+            change(f);
+        })
+    };
+    wrong(
+        &without(|_| {}),
+        "dsmd",
+        "no dsmd serves it",
+        &["systemctl start dsmd"],
+    );
+    let unknown = without(|f| f.devices[0].wanted = None);
+    let line = r#"printf '[[database]]\ndevice = "geheim"\ndbpath = "/srv/geheim"\n' >>/etc/dsmd.toml"#;
+    wrong(
+        &unknown,
+        "dsmd",
+        "no dsmd serves it",
+        &[line, "systemctl start dsmd"],
+    );
+    let runs = |f: &mut Facts| {
+        f.published = Ok(Published {
+            age: Duration::ZERO,
+            version: "0.1.0".into(),
+        });
+    };
+    let waits = |reason: &'static str| {
+        diagnosis(move |f| {
+            f.devices[0].agent = None;
+            f.devices[0].silent = Some(none.into());
+            runs(f);
+            f.devices[0].last_error = Some(LastError {
+                at: 0,
+                level: LogLevel::Warn,
+                message: "waiting".into(),
+                reason: Some(reason.into()),
+            });
+        })
+    };
+    wrong(
+        &waits("/x: it is not a data directory of MongoDB: there is"),
+        "dsmd",
+        "dsmd waits: /x: it is not",
+        &["systemctl start mongod"],
+    );
+    wrong(
+        &waits("the sky"),
+        "dsmd",
+        "waits: the sky",
+        &["journalctl -u dsmd -n 50"],
+    );
+    wrong(
+        &waits("/x: cannot open it: No such file"),
+        "dsmd",
+        "cannot open it",
+        &["mount /dev/mapper/geheim /srv/geheim/data"],
+    );
+    let strange = diagnosis(|f| {
+        f.devices[0].agent = None;
+        f.devices[0].silent = Some(none.into());
+        f.devices[0].wanted = None;
+        runs(f);
+    });
+    wrong(
+        &strange,
+        "dsmd",
+        "does not know of it",
+        &[line, "systemctl restart dsmd"],
+    );
+    let stuck = without(|f| f.devices[0].silent = Some("geheim: dsmd does not answer".into()));
+    wrong(&stuck, "dsmd", "does not answer", &["systemctl restart dsmd"]);
+    let old = diagnosis(|f| f.published = Err("dsmd has ended, or is stuck".into()));
+    wrong(&old, "dsmd", "publishes nothing", &["systemctl restart dsmd"]);
+    note(
+        &agent(|a| a.version = "0.0.9".into()),
+        "dsmd",
+        "dsmd 0.0.9 serves it",
+    );
+    let last_error = of_device(|d| {
+        d.last_error = Some(LastError {
+            at: time::now().as_secs() - 7200,
+            level: LogLevel::Error,
+            message: "cannot write the state file".into(),
+            reason: None,
+        });
+    });
+    note(&last_error, "last_error", "2 h ago: cannot write the state file");
+}
+
+#[test]
+fn writes_without_a_place() {
+    let much = |s: &mut Status| s.unmapped_sectors = 40_000;
+    wrong(
+        &status(much),
+        "unmapped",
+        "9.8 % of what was written",
+        &["dsmctl refresh geheim", "dsmctl reset geheim"],
+    );
+    // 5 % of little is nothing.
+    let little = status(|s| {
+        s.per_stream.truncate(1);
+        s.per_stream[0].sectors = 2000;
+        s.unmapped_sectors = 2000;
+    });
+    assert_eq!(little.status(), 0);
+    let loading = of_device(|d| {
+        much(&mut d.below.as_mut().unwrap().status);
+        d.agent.as_mut().unwrap().marked = false;
+    });
+    note(&loading, "unmapped", "normal while data is loaded");
+    let alone = of_device(|d| {
+        much(&mut d.below.as_mut().unwrap().status);
+        d.agent = None;
+    });
+    wrong(
+        &alone,
+        "unmapped",
+        "9.8 %",
+        &["systemctl start dsmd", "dsmctl reset geheim"],
+    );
+    assert_eq!(status(|s| s.per_stream.clear()).status(), 0);
+}
+
+#[test]
+fn checkpoints_that_are_late() {
+    let late = |written: u64, turtle: Option<u64>| {
+        of_device(move |d| {
+            d.below.as_mut().unwrap().status.window_ms = 900_000;
+            d.agent.as_mut().unwrap().window_from_bytes = 406_400 * 512 - written;
+            d.turtle_age = turtle.map(Duration::from_secs);
+        })
+    };
+    wrong(
+        &late(4 << 20, Some(20)),
+        "checkpoints",
+        "the last was seen 15 min ago, and 4 MiB were written since; the database made one 20 s ago",
+        &["systemctl restart dsmd"],
+    );
+    let fsync = "mongosh --quiet --eval 'db.adminCommand({fsync: 1})'";
+    wrong(
+        &late(4 << 20, Some(901)),
+        "checkpoints",
+        "the database makes none",
+        &[fsync],
+    );
+    wrong(
+        &late(4 << 20, None),
+        "checkpoints",
+        "the database makes none",
+        &[fsync],
+    );
+    assert_eq!(late(4096, Some(20)).status(), 0, "nothing was written");
+    // The counters were reset: all that is counted was written since.
+    let reset = of_device(|d| {
+        d.below.as_mut().unwrap().status.window_ms = 900_000;
+        d.agent.as_mut().unwrap().window_from_bytes = u64::MAX;
+    });
+    wrong(
+        &reset,
+        "checkpoints",
+        "198.4 MiB were written",
+        &["systemctl restart dsmd"],
+    );
+    note(&status(|s| s.windows = 0), "checkpoints", "none was seen in 41 s");
+    let limits = Limits {
+        checkpoint: Duration::from_secs(30),
+    };
+    let mut facts = good();
+    facts.devices[0].agent.as_mut().unwrap().window_from_bytes = 0;
+    assert_eq!(Diagnosis::of(&facts, &limits).status(), 1);
+}
+
+#[test]
+fn boundaries_and_discards() {
+    wrong(
+        &agent(|a| a.outgrown = 3),
+        "boundaries",
+        "3 of 10 files have outgrown theirs",
+        &["dsmctl boundary move geheim"],
+    );
+    note(&agent(|a| a.marked = false), "boundaries", "when loading is over");
+    let discard = |change: fn(&mut DiscardInfo)| agent(move |a| change(a.discard.as_mut().unwrap()));
+    let off = of_device(|d| {
+        d.below.as_mut().unwrap().status.discard.state = "off".into();
+        d.agent.as_mut().unwrap().discard.as_mut().unwrap().off =
+            Some("discards were switched off on the device".into());
+    });
+    wrong(
+        &off,
+        "discard",
+        "were switched off",
+        &["dsmctl set geheim discard on"],
+    );
+    let closed = discard(|i| i.off = Some("no process has the database open".into()));
+    wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
+    wrong(&discard(|i| i.off = Some("dax".into())), "discard", "dax", &[]);
+    let coarse = |bytes, table: &'static str| {
+        of_device(move |d| {
+            let below = d.below.as_mut().unwrap();
+            below.disks[0].discard_granularity = Some(bytes);
+            below.table = table.parse().unwrap();
+        })
+    };
+    let says = "the drive says 128 KiB, and nobody has measured what it takes";
+    for table in [
+        "259:0 0 2 policy dsm",
+        "259:0 0 4 policy dsm discard_granularity auto",
+    ] {
+        let asked = coarse(128 << 10, table);
+        note(&asked, "discard", says);
+        let fix: Vec<String> = find(&asked, "discard")
+            .fix
+            .iter()
+            .map(|m| Ink::plain().write(m))
+            .collect();
+        assert_eq!(fix, ["dsmctl probe-discard geheim"]);
+    }
+    right(
+        &coarse(16 << 10, "259:0 0 2 policy dsm"),
+        "discard",
+        "10 MiB discarded",
+    );
+    let measured = coarse(128 << 10, "259:0 0 4 policy dsm discard_granularity 4096");
+    right(&measured, "discard", "10 MiB discarded");
+    note(&discard(|i| i.waiting = 2), "discard", "after 2 more checkpoints");
+    let sent = discard(|i| i.last_sent = Some(time::now().as_secs() - 7200));
+    assert!(find(&sent, "discard")
+        .text
+        .contains("10 MiB discarded, the last 2 h ago"));
+    wrong(
+        &status(|s| s.discard.failed = 2),
+        "discard",
+        "failed 2",
+        &["dmesg | grep -i discard", "dsmctl set geheim discard off"],
+    );
+    wrong(
+        &agent(|a| a.discard = None),
+        "discard",
+        "makes none",
+        &["systemctl restart dsmd"],
+    );
+    let not = of_device(|d| {
+        d.wanted.as_mut().unwrap().discard = false;
+        d.agent.as_mut().unwrap().discard = None;
+        d.below.as_mut().unwrap().status.discard.state = "off".into();
+    });
+    note(&not, "discard", "off: the drive keeps copying");
+    let fix: Vec<String> = find(&not, "discard")
+        .fix
+        .iter()
+        .map(|m| Ink::plain().write(m))
+        .collect();
+    assert_eq!(fix, ["dsmctl free /srv/geheim/data"]);
+    let server = agent(|a| {
+        a.server = Some(ServerInfo {
+            address: "mongodb://geheim".into(),
+            ..ServerInfo::default()
+        });
+    });
+    wrong(
+        &server,
+        "server",
+        "does not answer",
+        &["systemctl status dsm-mongo@geheim"],
+    );
+}
+
+fn switched_off(why: &str, runner: Option<Option<i32>>) -> Diagnosis {
+    of_device(|d| {
+        d.below.as_mut().unwrap().status.discard.state = "off".into();
+        d.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(why.into());
+        d.trial = runner.map(|runner| Trial {
+            feature: "discard".into(),
+            period: 3,
+            periods: 12,
+            on: false,
+            runner,
+        });
+    })
+}
+
+#[test]
+fn a_trial() {
+    // Nothing that would spoil the period is advised.
+    let at_work = switched_off(OFF_FOR_A_TRIAL, Some(Some(7)));
+    note(&at_work, "discard", "has discards off for a period");
+    note(
+        &at_work,
+        "trial",
+        "as process 7: period 3 of 12, with discard off",
+    );
+    assert_eq!(at_work.status(), 0);
+    assert!(find(&at_work, "discard").fix.is_empty());
+    // Elsewhere than where it is looked for
+    let elsewhere = switched_off(OFF_FOR_A_TRIAL, None);
+    assert_eq!(elsewhere.status(), 0);
+    let died = switched_off(SWITCHED_OFF, Some(None));
+    wrong(
+        &died,
+        "trial",
+        "nobody runs its trial any more, which was in period 3",
+        &["dsmctl trial resume geheim"],
+    );
+    wrong(&died, "discard", "were switched off", &[]);
+}
+
+#[test]
+fn a_drive_that_is_marked() {
+    let marked = of_device(|d| d.below.as_mut().unwrap().barred = Some("it is marked".into()));
+    wrong(
+        &marked,
+        "discard",
+        "none may be made: it is marked",
+        &["dsmctl broken"],
+    );
+    let not_wanted = of_device(|d| {
+        d.below.as_mut().unwrap().barred = Some("it is marked".into());
+        d.agent.as_mut().unwrap().discard = None;
+        d.wanted.as_mut().unwrap().discard = false;
+    });
+    note(&not_wanted, "discard", "it is marked");
+    assert_eq!(not_wanted.status(), 0);
+}
+
+/// Everything that can have a name in it has this one.
+#[test]
+fn a_report_has_no_names() {
+    let secret = "geheim";
+    let faulty = diagnosis(|f| {
+        f.configuration = Configuration {
+            path: "/etc/geheim".into(),
+            wrong: Some("geheim: line 1".into()),
+            tab: vec!["geheim".into()],
+            bad_lines: vec!["geheim".into()],
+            ..Configuration::default()
+        };
+        f.published = Err("no /run/geheim".into());
+        let d = &mut f.devices[0];
+        d.dbpath = Some(Err(Misplaced::Wrong("geheim is not there".into())));
+        d.last_error = Some(LastError {
+            at: 1,
+            level: LogLevel::Warn,
+            message: "skipped".into(),
+            reason: Some("geheim".into()),
+        });
+        let info = d.agent.as_mut().unwrap();
+        info.outgrown = 1;
+        let discard = info.discard.as_mut().unwrap();
+        discard.off = Some("geheim".into());
+        discard.warning = Some("geheim".into());
+        let b = d.below.as_mut().unwrap();
+        b.barred = Some("geheim".into());
+        b.error = Some("geheim".into());
+        b.disks[0].name = "nvmegeheim".into();
+        b.disks[0].silent = Some("/dev/geheim".into());
+        b.disks[0].placement = None;
+        b.disks[0].streams = Some(0);
+        let stack = b.stack.as_mut().unwrap();
+        stack.disks = vec!["geheim".into()];
+        stack.stacked = true;
+        stack.barring = vec!["geheim (raid1)".into()];
+        f.devices.push(Device {
+            name: "geheim2".into(),
+            absent: Some(Absent::Missing("geheim2: there is none".into())),
+            ..Device::default()
+        });
+        f.devices.push(Device {
+            silent: Some("geheim does not answer".into()),
+            agent: None,
+            ..device()
+        });
+    });
+    let ink = Ink::hiding();
+    for shown in [faulty.text(&ink), faulty.json(&ink).to_string()] {
+        assert!(!shown.contains(secret), "{shown}");
+        assert!(shown.contains("DEVICE1") && shown.contains("DISK1"), "{shown}");
+        assert!(
+            shown.contains("Example 1000") && shown.contains("raid1"),
+            "{shown}"
+        );
+    }
+    let plain = faulty.text(&Ink::plain());
+    assert!(
+        plain.contains("geheim2: there is none") && plain.contains("fix:"),
+        "{plain}"
+    );
+    for line in plain
+        .lines()
+        .filter(|l| !l.contains("fix:") && !l.contains("then:"))
+    {
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
+
+#[test]
+fn the_programs_form() {
+    let v = agent(|a| a.outgrown = 1).json(&Ink::plain());
+    assert_eq!(
+        (&v["status"], &v["wrong"], &v["unknown"]),
+        (&"wrong".into(), &1.into(), &0.into())
+    );
+    let findings = v["findings"].as_array().unwrap();
+    let of = |check: &str| findings.iter().find(|f| f["check"] == check).unwrap();
+    assert_eq!(of("kernel")["device"], serde_json::Value::Null);
+    let drive = of("drive");
+    assert_eq!(drive["device"], "geheim");
+    assert_eq!(drive["values"]["disk"], "nvme7n1");
+    assert_eq!(drive["values"]["placement"]["reclaim_unit"], 64 << 20);
+    assert_eq!(drive["values"]["write_amplification"], 1.5);
+    assert_eq!(of("streams")["values"]["written"][1]["bytes"], 400_000 * 512);
+    assert_eq!(of("boundaries")["level"], "wrong");
+    assert_eq!(of("boundaries")["fix"][0], "dsmctl boundary move geheim");
+    assert_eq!(of("checkpoints")["values"]["age_ms"], 41250);
+}
+
+/// This machine, as it is: nothing of it is known, but that it can be looked at.
+#[test]
+fn this_machine_can_be_looked_at() {
+    let run = tempfile::tempdir().unwrap();
+    let places = super::Places::new(run.path().to_owned());
+    let facts = super::look(&["no-such-device".into()], Configuration::default(), &places);
+    assert_eq!(facts.devices.len(), 1);
+    assert!(facts.devices[0].below.is_none() && facts.devices[0].absent.is_some());
+    assert!(facts.published.unwrap_err().contains("dsmd does not run"));
+    assert_eq!(facts.version, env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn leaf_pages_that_may_be_too_large() {
+    let with = |n: Option<usize>| of_device(move |d| d.large_leaves = n.map(Ok));
+    note(
+        &with(Some(3)),
+        "leaf-pages",
+        "3 files are written in leaf pages of 16 KiB and more, are rewritten much, and have small documents",
+    );
+    let fix = find(&with(Some(3)), "leaf-pages").fix.clone();
+    assert_eq!(fix.len(), 1);
+    assert!(fix[0].starts_with("dsmctl free "), "{fix:?}");
+    for none in [None, Some(0)] {
+        assert!(with(none).findings.iter().all(|f| f.check != "leaf-pages"));
+    }
+}
+
+/// As who owns the data directory may make it.
+#[test]
+fn metadata_that_wiredtiger_did_not_write() {
+    let dir = tempfile::tempdir().unwrap();
+    testing::hostile::visits(dir.path());
+    let found = super::look::large_leaves(&files::walk::Root::open(dir.path()).unwrap());
+    let why = found.clone().unwrap().unwrap_err();
+    assert!(
+        why.starts_with("WiredTiger.wt: its tree has the block at "),
+        "{why}"
+    );
+    let said = of_device(move |d| d.large_leaves = found);
+    wrong(&said, "leaf-pages", &why, &[]);
+}

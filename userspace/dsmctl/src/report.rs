@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What people and programs are shown of a device.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use dm::reply::{Region, Status, StreamCount, TableLine};
+use drive::below::Affords;
+use policies::layout::{self, Layout};
+use proto::control::{FileInfo, Info};
+use proto::regions::{regions_text, Names};
+use runtime::grid::{mib, or_dash, percent, Grid};
+use runtime::sizes;
+use runtime::text::printable;
+
+/// All that `dsmctl status` knows of a device.
+pub(crate) struct Report {
+    pub name: String,
+    /// `major:minor`
+    pub device: String,
+    pub sectors: u64,
+    pub table: TableLine,
+    /// The kernel's name of the underlying device, when it is known.
+    pub below: String,
+    pub status: Status,
+    /// The dsmd that serves the device.
+    pub agent: Option<Info>,
+    pub regions: Option<Vec<Region>>,
+    pub names: Names,
+    /// The streams that the drive can afford, if it was seen.
+    pub affords: Option<Affords>,
+    /// Why nothing may be discarded on its drive.
+    pub barred: Option<String>,
+}
+
+impl Report {
+    fn feature(&self, name: &str) -> &str {
+        self.table.feature(name).unwrap_or("?")
+    }
+
+    fn uses(&self) -> std::collections::BTreeMap<u32, Vec<String>> {
+        let mut uses = layout::uses(&Layout::of(&self.table, &self.status));
+        let mut add = |stream: u8, what: String| uses.entry(stream.into()).or_default().push(what);
+        let Some(agent) = &self.agent else { return uses };
+        for o in agent.objects.iter().filter(|o| o.stream > 0) {
+            add(o.stream, printable(&o.name));
+        }
+        if let Some(auto) = &agent.auto {
+            for (n, stream) in auto.streams.iter().enumerate() {
+                let comes = n < usize::from(auto.mapper_streams);
+                let what = if comes {
+                    "files that come"
+                } else {
+                    "files that stay open"
+                };
+                add(*stream, what.to_owned());
+            }
+        }
+        uses
+    }
+
+    fn source(&self) -> &'static str {
+        match self.status.source.as_str() {
+            "queue" => "from the device's queue",
+            "leaves" => "from the disks below",
+            "machine" => "from the disks below, lowered to what every disk here takes",
+            "stacked" => "what lies below does not report",
+            "kernel" if self.status.hints_unsupported => {
+                "this kernel has neither write streams nor lifetime hints"
+            }
+            "kernel" => "this kernel has no write streams",
+            "none" => "the device has none",
+            _ => "",
+        }
+    }
+
+    /// The people's form.
+    pub(crate) fn text(&self) -> String {
+        let s = &self.status;
+        let mut lines: Vec<(&str, String)> = vec![
+            (
+                "device",
+                format!(
+                    "{}, {} MiB at sector {} of {}",
+                    self.device,
+                    mib(self.sectors * 512),
+                    self.table.start,
+                    self.below
+                ),
+            ),
+            (
+                "policy",
+                if s.policy == s.layout {
+                    s.policy.clone()
+                } else {
+                    format!("{}, with the streams of {}", s.policy, s.layout)
+                },
+            ),
+            (
+                "groups",
+                format!(
+                    "K {}, alpha {}, prediction {}, range {}, primary filter {}",
+                    s.groups,
+                    self.feature("alpha"),
+                    self.feature("prediction"),
+                    self.feature("range"),
+                    self.feature("primary_filter")
+                ),
+            ),
+            (
+                "streams",
+                format!("{} used of {} ({})", s.streams, s.device_streams, self.source()),
+            ),
+            (
+                "table",
+                format!(
+                    "{} files, {} regions, {} extents, generation {}",
+                    s.files, s.regions, s.extents, s.generation
+                ),
+            ),
+            ("checkpoints", s.windows.to_string()),
+            ("window", format!("{:.1} s old", s.window_ms as f64 / 1000.0)),
+            (
+                "unmapped",
+                format!(
+                    "{} writes, {} MiB, {} of all written bytes",
+                    s.unmapped_writes,
+                    mib(s.unmapped_sectors * 512),
+                    percent(s.unmapped_sectors, s.sectors())
+                ),
+            ),
+            ("split bios", s.split.to_string()),
+            ("agent", self.agent_text()),
+        ];
+        lines.extend(self.affords_text().map(|text| ("affords", text)));
+        lines.extend(self.server_text().map(|text| ("server", text)));
+        lines.extend(self.discard_text().into_iter().map(|text| ("discards", text)));
+        if s.foreign > 0 {
+            lines.push((
+                "foreign",
+                format!("{} writes kept their own stream or hint", s.foreign),
+            ));
+        }
+        if let Some(u) = s.upload {
+            lines.push((
+                "upload",
+                format!(
+                    "{} in progress, {} files, {} extents, idle for {:.1} s",
+                    u.number,
+                    u.files,
+                    u.extents,
+                    u.idle_ms as f64 / 1000.0
+                ),
+            ));
+        }
+        let mut text = format!("{}\n", self.name);
+        for (name, value) in lines {
+            writeln!(text, "  {name:<12} {value}").expect("strings grow");
+        }
+        text.push('\n');
+        text.push_str(&self.streams_text());
+        if let Some(regions) = &self.regions {
+            text.push('\n');
+            text.push_str(&regions_text(regions, &self.names));
+        }
+        text
+    }
+
+    /// What the drive affords, and that it is not what is used.
+    fn affords_text(&self) -> Option<String> {
+        let a = self.affords.as_ref()?;
+        let used = self.status.streams;
+        let more = match a.too_many(used) {
+            Some((open, _)) => format!("; the {used} in use hold {open}"),
+            None => String::new(),
+        };
+        Some(format!("{}{more}", printable(&a.why)))
+    }
+
+    fn agent_text(&self) -> String {
+        let Some(a) = &self.agent else {
+            return "no dsmd serves this device".to_owned();
+        };
+        let served = format!("dsmd {} serves {}: ", a.pid, printable(&a.dbpath));
+        if self.status.has_boundaries() {
+            format!(
+                "{served}{} of {} files have a boundary, {} have outgrown it",
+                a.boundaries, a.files, a.outgrown
+            )
+        } else {
+            format!("{served}{} files", a.files)
+        }
+    }
+
+    /// What is discarded, or why nothing is, and what it took.
+    fn discard_text(&self) -> Vec<String> {
+        let d = &self.status.discard;
+        if let Some(why) = &self.barred {
+            return vec![format!("NONE: {}", printable(why))];
+        }
+        let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
+            return match d.state.as_str() {
+                "on" => vec!["on, and no dsmd uses it".to_owned()],
+                _ => Vec::new(),
+            };
+        };
+        let state = match (&i.off, i.waiting) {
+            (Some(why), _) => format!("none: {}", printable(why)),
+            (None, 1..) => format!("none: {} more checkpoints are waited for", i.waiting),
+            (None, 0) => format!("follow the checkpoints of {} files", i.files),
+        };
+        let mut lines = vec![state];
+        lines.extend(i.warning.as_deref().map(printable));
+        if i.freed_bytes > 0 {
+            lines.push(format!(
+                "{} MiB freed: {} MiB sent, {} MiB short, {} MiB without a place, {} MiB too late, {} MiB wait",
+                mib(i.freed_bytes),
+                mib(i.sent_bytes),
+                mib(i.short_bytes),
+                mib(i.unplaced_bytes),
+                mib(i.dropped_bytes),
+                mib(i.queued_bytes)
+            ));
+        }
+        if d.state == "on" {
+            let pieces = match d.granularity {
+                0..=16384 => String::new(),
+                n => format!(
+                    "; pieces of {} from {} on, {} MiB owed",
+                    sizes::shown(n),
+                    sizes::shown(d.alignment),
+                    mib(d.owed_sectors * 512)
+                ),
+            };
+            lines.push(format!(
+                "{} MiB discarded, {} MiB refused as written, {} MiB too few at a time, {} failed{pieces}; {} writes waited, {} µs at most",
+                mib(d.discarded_sectors * 512),
+                mib(d.refused_sectors * 512),
+                mib(d.short_sectors * 512),
+                d.failed,
+                d.held,
+                d.held_us
+            ));
+            lines.push(format!(
+                "a look takes {} ms, a checkpoint's discards {} ms, 256 of them {} µs at most, {} times a second at most",
+                i.look_ms, i.send_ms, d.longest_us, i.commands_per_second
+            ));
+        }
+        lines
+    }
+
+    /// The server that dsmd asks.
+    fn server_text(&self) -> Option<String> {
+        let s = self.agent.as_ref()?.server.as_ref()?;
+        let state = match (s.connected, s.catalog) {
+            (false, _) => "does not answer",
+            (true, true) => "reports which file is whose",
+            (true, false) => "does not report which file is whose",
+        };
+        Some(format!(
+            "{} {} {state}",
+            printable(&s.address),
+            printable(&s.version)
+        ))
+    }
+
+    fn streams_text(&self) -> String {
+        let mut grid = Grid::new(
+            &["STREAM", "USED FOR", "WRITES", "MiB", "SHARE"],
+            &[true, false, true, true, true],
+        );
+        let all = self.status.sectors();
+        let mut uses = self.uses();
+        let mut row = |stream: u32, used_for: Vec<String>, writes: u64, sectors: u64| {
+            let used_for = match used_for.as_slice() {
+                [] if stream == 0 => "not stamped".to_owned(),
+                [] => "an earlier layout".to_owned(),
+                uses => uses.join(", "),
+            };
+            grid.row(vec![
+                stream.to_string(),
+                used_for,
+                writes.to_string(),
+                mib(sectors * 512),
+                percent(sectors, all),
+            ]);
+        };
+        let mut counts: Vec<&StreamCount> = self.status.per_stream.iter().collect();
+        counts.sort_by_key(|c| c.stream);
+        for c in counts {
+            // Streams without a write that come before it.
+            let after = uses.split_off(&c.stream);
+            for (stream, used_for) in std::mem::replace(&mut uses, after) {
+                row(stream, used_for, 0, 0);
+            }
+            let used_for = uses.remove(&c.stream).unwrap_or_default();
+            row(c.stream, used_for, c.writes, c.sectors);
+        }
+        for (stream, used_for) in uses {
+            row(stream, used_for, 0, 0);
+        }
+        grid.text()
+    }
+
+    /// The programs' form, see the help of `dsmctl status`.
+    pub(crate) fn json(&self) -> Value {
+        let mut v = to_map(&self.status);
+        v.insert("name".into(), self.name.clone().into());
+        v.insert("device".into(), self.device.clone().into());
+        v.insert("sectors".into(), self.sectors.into());
+        v.insert("below".into(), self.below.clone().into());
+        v.insert("start".into(), self.table.start.into());
+        let features: Map<String, Value> = self
+            .table
+            .features
+            .iter()
+            .map(|(n, value)| {
+                let number = value.parse::<u64>();
+                (
+                    n.clone(),
+                    number.map_or_else(|_| value.clone().into(), Value::from),
+                )
+            })
+            .collect();
+        v.insert("features".into(), features.into());
+        let mut uses = self.uses();
+        let streams: Vec<Value> = self
+            .status
+            .per_stream
+            .iter()
+            .map(|c| {
+                let mut stream = to_map(c);
+                stream.insert(
+                    "used_for".into(),
+                    uses.remove(&c.stream).unwrap_or_default().into(),
+                );
+                stream.into()
+            })
+            .collect();
+        v.insert("streams".into(), streams.into());
+        v.insert("agent".into(), serde_json::json!(self.agent));
+        v.insert("affords".into(), serde_json::json!(self.affords));
+        v.insert("barred".into(), serde_json::json!(self.barred));
+        if let Some(regions) = &self.regions {
+            let list: Vec<Value> = regions.iter().map(|r| region_json(r, &self.names)).collect();
+            v.insert("region_list".into(), list.into());
+        }
+        v.into()
+    }
+}
+
+fn to_map(v: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(v) {
+        Ok(Value::Object(map)) => map,
+        _ => unreachable!("the structs of status serialize to objects"),
+    }
+}
+
+fn region_json(r: &Region, names: &Names) -> Value {
+    let mut v = to_map(r);
+    v.insert("file".into(), names.get(&r.id).cloned().into());
+    v.into()
+}
+
+/// A row for each file that can have a boundary.
+pub(crate) fn boundaries_text(files: &[FileInfo]) -> String {
+    let mut grid = Grid::new(
+        &["FILE", "CLASS", "BYTES", "BOUNDARY", ""],
+        &[false, false, true, true, false],
+    );
+    for f in files.iter().filter(|f| f.class.has_boundary()) {
+        grid.row(vec![
+            printable(&f.path),
+            f.class.to_string(),
+            f.size.to_string(),
+            or_dash(f.boundary),
+            if f.outgrown { "outgrown" } else { "" }.to_owned(),
+        ]);
+    }
+    grid.text()
+}
+
+#[cfg(test)]
+mod tests;

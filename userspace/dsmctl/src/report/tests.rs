@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+use super::*;
+use proto::regions::{checkpoint_text, written_text};
+
+fn report() -> Report {
+    Report {
+        name: "dsm".into(),
+        device: "253:0".into(),
+        sectors: 2_097_152,
+        table: "259:0 0 6 policy dsm alpha 3 stream_base 1".parse().unwrap(),
+        below: "nvme0n1".into(),
+        agent: None,
+        status: "version 1 policy dsm layout dsm groups 2 device_streams 6 source queue \
+            streams 6 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
+            stream 0 1 0 stream 3 10 6144 stream 9 1 0"
+            .parse()
+            .unwrap(),
+        regions: Some(vec![
+            "7 collection 4096 bottom 4096 1 4096 -1.5 2 1 3 5 1"
+                .parse()
+                .unwrap(),
+            "7 collection 4096 top 0 0 0 - 1 1 3 5 0".parse().unwrap(),
+            "3 journal - bottom 1048576 0 0 - - - 2 2 0".parse().unwrap(),
+        ]),
+        names: [(7, "collection-0-1.wt".to_owned())].into(),
+        affords: None,
+        barred: None,
+    }
+}
+
+#[test]
+fn a_drive_that_is_marked() {
+    let mut r = report();
+    assert!(!r.text().contains("NONE"));
+    r.barred = Some("nvme0n1 is marked".into());
+    assert!(r.text().contains("NONE: nvme0n1 is marked\n"), "{}", r.text());
+    assert_eq!(r.json()["barred"], "nvme0n1 is marked");
+}
+
+#[test]
+fn the_peoples_form() {
+    assert_eq!(
+        report().text(),
+        "\
+dsm
+  device       253:0, 1024.0 MiB at sector 0 of nvme0n1
+  policy       dsm
+  groups       K 2, alpha 3, prediction ?, range ?, primary filter ?
+  streams      6 used of 6 (from the device's queue)
+  table        2 files, 3 regions, 4 extents, generation 1
+  checkpoints  2
+  window       41.2 s old
+  unmapped     2 writes, 1.0 MiB, 33.3 % of all written bytes
+  split bios   0
+  agent        no dsmd serves this device
+
+STREAM  USED FOR                 WRITES  MiB    SHARE
+     0  not stamped                   1  0.0    0.0 %
+     1  other, unmapped               0  0.0    0.0 %
+     2  journal, primary, oplog       0  0.0    0.0 %
+     3  collection group 1           10  3.0  100.0 %
+     4  collection group 2            0  0.0    0.0 %
+     5  index group 1                 0  0.0    0.0 %
+     6  index group 2                 0  0.0    0.0 %
+     9  an earlier layout             1  0.0    0.0 %
+
+FILE               CLASS       SIDE    MiB  PAGES  HOTNESS  GROUP  NEXT  STREAM
+3                  journal     bottom  1.0      0        -      -     -       2
+collection-0-1.wt  collection  bottom  0.0      1   -1.500      2     1       3
+collection-0-1.wt  collection  top     0.0      0        -      1     1       3
+"
+    );
+}
+
+#[test]
+fn what_a_window_wrote() {
+    let r = report();
+    assert_eq!(
+        written_text(r.regions.as_ref().unwrap(), &r.names),
+        "\
+FILE               CLASS       SIDE    MiB  PAGES  HOTNESS  GROUP  NEXT  STREAM
+collection-0-1.wt  collection  bottom  0.0      1   -1.500      2     1       3
+2 regions more were not written
+"
+    );
+}
+
+#[test]
+fn the_programs_form() {
+    let v = report().json();
+    assert_eq!(v["policy"], "dsm");
+    assert_eq!(v["streams_used"], 6);
+    assert_eq!(v["features"]["alpha"], 3);
+    assert_eq!(v["streams"][1]["stream"], 3);
+    assert_eq!(v["streams"][1]["sectors"], 6144);
+    assert_eq!(v["streams"][1]["used_for"][0], "collection group 1");
+    assert_eq!(v["region_list"][0]["file"], "collection-0-1.wt");
+    assert_eq!(v["region_list"][0]["hotness"], -1.5);
+    assert_eq!(v["region_list"][2]["file"], Value::Null);
+    assert_eq!(v["region_list"][2]["group"], Value::Null);
+}
+
+#[test]
+fn names_do_not_command_the_terminal() {
+    let mut r = report();
+    r.names.insert(3, "a\u{1b}[2J".into());
+    assert!(r.text().contains("a\\u{1b}[2J"));
+}
+
+#[test]
+fn the_heading_of_a_checkpoint() {
+    let c = "window 3 ms 12345 written 9 moved 2".parse().unwrap();
+    assert_eq!(
+        checkpoint_text(&c),
+        "checkpoint 3  window 12.3 s  written regions 9, moved 2\n"
+    );
+}

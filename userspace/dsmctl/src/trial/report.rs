@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is said of a trial: as data, as text, and as a picture.  It names the drive and the
+//! machine's software, and nothing of the data.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::trial::estimate::{amplification, outcome, Outcome, Saving};
+use crate::trial::state::{Current, Machine, Period, State, Switch};
+use runtime::sizes;
+
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    pub machine: &'a Machine,
+    pub switch: &'a Switch,
+    pub washout: String,
+    pub measure: String,
+    pub pairs: usize,
+    pub seed: u64,
+    /// Of a pair, as long as those so far.
+    pub pair_seconds: Option<f64>,
+    /// `null`: it is over, or has ended.
+    pub progress: Option<Progress>,
+    /// The process that runs it; 0: in another container.
+    pub runner: Option<i32>,
+    pub stopped: bool,
+    /// Why it does not go on.
+    pub ended: Option<&'a str>,
+    pub periods: Vec<Row>,
+    /// Periods that began over.
+    pub again: &'a [String],
+    pub no_counters: Option<&'a str>,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Progress {
+    /// Of the period in progress, from 1; what is switched.
+    pub period: usize,
+    pub on: bool,
+    pub washed_out: bool,
+    /// Of the washout, or of what is measured.
+    pub share: f64,
+    pub seconds_left: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub on: bool,
+    pub seconds: f64,
+    pub host_bytes: u64,
+    /// Of the flash; null: the drive does not count, or too coarsely.
+    pub waf: Option<f64>,
+    pub write_ms: Option<f64>,
+    pub read_ms: Option<f64>,
+}
+
+impl<'a> Report<'a> {
+    pub fn of(state: &'a State, runner: Option<i32>) -> Self {
+        let plan = &state.plan;
+        let row = |p: &Period| Row {
+            on: p.on,
+            seconds: p.seconds(),
+            host_bytes: p.bytes(),
+            waf: amplification(p).ok().flatten(),
+            write_ms: p.write_ms(),
+            read_ms: p.read_ms(),
+        };
+        Self {
+            machine: &state.machine,
+            switch: &plan.switch,
+            washout: plan.washout.to_string(),
+            measure: plan.measure.to_string(),
+            pairs: plan.pairs,
+            seed: plan.seed,
+            pair_seconds: pair_seconds(state),
+            progress: state.is_unfinished().then(|| Progress::of(state)),
+            runner,
+            stopped: state.stopped,
+            ended: state.ended.as_deref(),
+            periods: state.periods.iter().map(row).collect(),
+            again: &state.again,
+            no_counters: state.no_counters.as_deref(),
+            outcome: outcome(state),
+        }
+    }
+}
+
+impl Progress {
+    fn of(state: &State) -> Self {
+        let current = state.current.as_ref();
+        let share = |c: &Current| match &c.washed_out {
+            None => state.plan.washout.passed(&c.since, &c.last),
+            Some(washed_out) => state.plan.measure.passed(washed_out, &c.last),
+        };
+        Self {
+            period: state.periods.len() + 1,
+            on: state.plan.is_on(state.periods.len()),
+            washed_out: current.is_some_and(|c| c.washed_out.is_some()),
+            share: current.map_or(0.0, share).min(1.0),
+            seconds_left: seconds_left(state),
+        }
+    }
+}
+
+/// At the speed so far: of what is measured, and of the washout as well.
+fn seconds_left(state: &State) -> Option<f64> {
+    let (washout, measure) = (state.plan.washout, state.plan.measure);
+    let (mut seconds, mut shares) = (0.0, 0.0);
+    for p in &state.periods {
+        seconds += p.seconds();
+        shares += measure.passed(&p.from, &p.to);
+    }
+    let mut in_progress = 0.0;
+    let scale = state.plan.washout_ratio();
+    if let Some(c) = &state.current {
+        let washout = washout.passed(&c.since, c.washed_out.as_ref().unwrap_or(&c.last)) * scale;
+        let measured = c
+            .washed_out
+            .as_ref()
+            .map_or(0.0, |from| measure.passed(from, &c.last));
+        seconds += c.last.at - c.since.at;
+        shares += washout + measured;
+        in_progress = washout.min(scale) + measured;
+    }
+    let left = (2 * state.plan.pairs - state.periods.len()) as f64 * (1.0 + scale) - in_progress;
+    (shares > 0.0 && seconds > 0.0).then(|| left.max(0.0) * seconds / shares)
+}
+
+fn pair_seconds(state: &State) -> Option<f64> {
+    let n = state.periods.len();
+    let measured: f64 = state.periods.iter().map(Period::seconds).sum();
+    (n > 0).then(|| 2.0 * (1.0 + state.plan.washout_ratio()) * measured / n as f64)
+}
+
+fn span(seconds: f64) -> String {
+    match seconds {
+        s if s >= 172_800.0 => format!("{:.1} days", s / 86_400.0),
+        s if s >= 7200.0 => format!("{:.1} hours", s / 3600.0),
+        s if s >= 120.0 => format!("{:.0} minutes", s / 60.0),
+        s => format!("{s:.0} seconds"),
+    }
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on {
+        "on"
+    } else {
+        "off"
+    }
+}
+
+fn figure(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |v| format!("{v:.digits$}"))
+}
+
+impl Report<'_> {
+    pub fn text(&self) -> String {
+        let mut s = String::new();
+        let m = self.machine;
+        // A virtual drive may have neither.
+        if !m.model.is_empty() {
+            let _ = write!(s, "{}, ", m.model);
+        }
+        if !m.firmware.is_empty() {
+            let _ = write!(s, "firmware {}, ", m.firmware);
+        }
+        let _ = writeln!(
+            s,
+            "{}; Linux {}, dsm {}",
+            sizes::shown(m.bytes),
+            m.kernel,
+            m.module
+        );
+        let _ = writeln!(
+            s,
+            "{} {} and {} in random order, {} pairs of periods; washout {}, measured {}",
+            self.switch.feature, self.switch.on, self.switch.off, self.pairs, self.washout, self.measure
+        );
+        if let Some(p) = &self.progress {
+            let _ = write!(
+                s,
+                "Period {} of {} ({}): ",
+                p.period,
+                2 * self.pairs,
+                on_off(p.on)
+            );
+            let phase = if p.washed_out { "measured" } else { "washout" };
+            let left = p.seconds_left.map_or("not known yet".to_owned(), span);
+            let _ = match (self.runner, self.stopped) {
+                (Some(_), _) => writeln!(s, "{phase}, {:.0} %; time left: {left}", 100.0 * p.share),
+                (None, true) => writeln!(s, "STOPPED; `dsmctl trial resume` goes on with it"),
+                (None, false) => writeln!(s, "NOBODY RUNS IT; `dsmctl trial resume` goes on with it"),
+            };
+        }
+        if let Some(why) = self.ended {
+            let _ = writeln!(s, "ENDED before it was over: {why}");
+        }
+        if !self.periods.is_empty() {
+            let _ = writeln!(
+                s,
+                "\n{:>6} {:>6} {:>12} {:>12} {:>8} {:>9} {:>9}",
+                "PERIOD", "SWITCH", "TIME", "WRITTEN", "WAF", "WRITE ms", "READ ms"
+            );
+        }
+        for (n, r) in self.periods.iter().enumerate() {
+            let _ = writeln!(
+                s,
+                "{:>6} {:>6} {:>12} {:>12} {:>8} {:>9} {:>9}",
+                n + 1,
+                on_off(r.on),
+                span(r.seconds),
+                sizes::shown(r.host_bytes),
+                figure(r.waf, 3),
+                figure(r.write_ms, 3),
+                figure(r.read_ms, 3)
+            );
+        }
+        for why in self.again {
+            let _ = writeln!(s, "began over: {why}");
+        }
+        for why in &self.outcome.left_out {
+            let _ = writeln!(s, "left out: {why}");
+        }
+        s.push('\n');
+        match self.no_counters {
+            Some(why) => {
+                let _ = writeln!(
+                    s,
+                    "Flash writes: not known: {why}. What is measured is latency and host writes."
+                );
+            }
+            None => {
+                s += &self.line(
+                    "Flash writes for the same host writes",
+                    self.outcome.flash.as_ref(),
+                )
+            }
+        }
+        s += &self.line("Mean time of a write", self.outcome.write_time.as_ref());
+        s += &self.line("Mean time of a read", self.outcome.read_time.as_ref());
+        s
+    }
+
+    fn line(&self, what: &str, saving: Option<&Saving>) -> String {
+        let Some(v) = saving else {
+            return format!("{what}: too few pairs yet, two pairs are needed at least\n");
+        };
+        let percent = |share: f64| {
+            let p = 100.0 * share;
+            format!("{:.1} % {}", p.abs(), if p < 0.0 { "more" } else { "less" })
+        };
+        let interval = format!(
+            "95 % interval: {} to {}, {} pairs",
+            percent(v.low),
+            percent(v.high),
+            v.pairs
+        );
+        if v.is_significant() {
+            return format!(
+                "{what}: {} with {} {} ({interval})\n",
+                percent(v.saved),
+                self.switch.feature,
+                self.switch.on
+            );
+        }
+        let more = match v.pairs_needed {
+            Some(n) if n > v.pairs => {
+                let time = self.pair_seconds.map_or(String::new(), |s| {
+                    format!(", {} more", span(s * (n - v.pairs) as f64))
+                });
+                format!("it would take about {n} pairs for such a difference{time}")
+            }
+            _ => "no number of pairs within reason would be enough for such a difference".to_owned(),
+        };
+        format!(
+            "{what}: no significant effect ({}; {interval}); {more}\n",
+            percent(v.saved)
+        )
+    }
+
+    /// Write amplification by period, and what is saved.
+    pub fn picture(&self) -> String {
+        const LEFT: usize = 60;
+        const BAR: usize = 34;
+        const HIGH: f64 = 240.0;
+        let most = self.periods.iter().filter_map(|r| r.waf).fold(1.0, f64::max) * 1.1;
+        let width = (LEFT + BAR * self.periods.len().max(8) + 30).max(520);
+        let mut s = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"360\" font-family=\"sans-serif\" font-size=\"13\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+             <text x=\"{LEFT}\" y=\"24\" font-size=\"15\">Write amplification by period, {} {} and {}</text>\n",
+            self.switch.feature, self.switch.on, self.switch.off
+        );
+        let y = |waf: f64| 40.0 + HIGH * (1.0 - waf / most);
+        for tick in 0..=4 {
+            let waf = most * f64::from(tick) / 4.0;
+            let _ = writeln!(
+                s,
+                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{waf:.2}</text><line x1=\"{LEFT}\" x2=\"{}\" y1=\"{:.1}\" y2=\"{:.1}\" stroke=\"#ddd\"/>",
+                LEFT - 6,
+                y(waf) + 4.0,
+                width - 20,
+                y(waf),
+                y(waf)
+            );
+        }
+        for (n, r) in self.periods.iter().enumerate() {
+            let Some(waf) = r.waf else { continue };
+            let _ = writeln!(
+                s,
+                "<rect x=\"{}\" y=\"{:.1}\" width=\"{}\" height=\"{:.1}\" fill=\"{}\"/><text x=\"{}\" y=\"296\" text-anchor=\"middle\">{}</text>",
+                LEFT + BAR * n + 4,
+                y(waf),
+                BAR - 8,
+                HIGH + 40.0 - y(waf),
+                if r.on { "#2a7f62" } else { "#b0b0b0" },
+                LEFT + BAR * n + BAR / 2,
+                n + 1
+            );
+        }
+        let flash = self.line("Flash writes", self.outcome.flash.as_ref());
+        for (at, line) in flash.trim_end().split(" (").enumerate() {
+            let line = if at == 0 {
+                line.to_owned()
+            } else {
+                line.replace([')', '<', '&'], "")
+            };
+            let _ = writeln!(s, "<text x=\"{LEFT}\" y=\"{}\">{line}</text>", 324 + 20 * at);
+        }
+        s + "</svg>\n"
+    }
+}

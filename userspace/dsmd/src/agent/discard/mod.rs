@@ -1,0 +1,626 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a checkpoint has freed is discarded on the drive.
+//!
+//! A wrong discard loses data; when in doubt there is none.
+//!
+//! **The rule.**  Of each file `f` of WiredTiger two things are kept: `K`, a
+//! checkpoint of `f` with its list of free blocks `avail(K)` and the size of the
+//! file, and `R`, a write window of the target that had begun before the turtle was
+//! read that showed `K` as the newest checkpoint of `f`.  When a later turtle shows
+//! another one, `K'`:
+//!
+//! 0. a window `R'` is begun, which ends the one before;
+//! 1. the turtle, the metadata and `avail(K')` are read; the turtle is read again,
+//!    and all of it is when it has changed; then the preconditions are checked again;
+//! 2. the directory is synced, so that the turtle that was read is durable;
+//! 3. the file system is asked where the blocks are;
+//! 4. discarded are those pages of `avail(K')` that are not in `avail(K)`, are below
+//!    the size that `f` had in `K`, and have not been written since `R`; before each
+//!    batch the file system is asked again, as another file may share them by now;
+//! 5. `K'` and `R'` are kept in place of `K` and `R`.
+//!
+//! A list names the block that it lies in, which the reader cuts out.  WiredTiger
+//! takes free blocks from the list that it has in memory at once, but what a
+//! checkpoint frees only when that one is complete, its turtle renamed and durable.
+//!
+//! **Why it holds.**  Let `p` be such a page.
+//!
+//! a. It was in the file and not free when the list of `K` was made, so that it was
+//!    allocated: to `K`, to an older checkpoint that is kept, to a list, or to a page
+//!    of the tree that had just been written.
+//! b. What is allocated at a checkpoint can be freed only by a later one, and be
+//!    handed out again only when that one's turtle is durable.  The turtle that was
+//!    read after `R` had begun still showed `K`: every new handing-out of `p` comes
+//!    after the beginning of `R`.
+//! c. `K'` lists `p` as free and is durable: no checkpoint that a recovery, a backup
+//!    or a cursor can come to needs it.  If anything needs it, then something that it
+//!    was handed out to after the beginning of `R`.
+//! d. Such a use needs what is on the drive only after it has written `p`.  The
+//!    target has seen that write: if it came before the target looks, the page is
+//!    refused; if it comes later, it is held until the discard is done, and wins.
+//! e. The discard is sent when `K'` is durable.  A power cut finds `K'`, or something
+//!    newer, for which (d) holds.
+//!
+//! How late the steps come does not matter, and neither do turtles that were never
+//! seen: `K` is only older then.
+//!
+//! **Files whose checkpoint is the same** keep `K` and get `R'`.  What is asked of a
+//! window is that it began before the turtle was read that showed `K` as the newest:
+//! that is true of `R'` and the turtle of this look.
+//!
+//! **What (b) does not cover** is a process that did not write the turtle: after a
+//! crash, recovery takes checkpoints from the journal that the turtle does not have
+//! yet, and hands out at once what they had freed.  So everything is forgotten when
+//! another process holds the database, or the same one has reopened it, and
+//! [`TURTLES`] changes of the turtle by the new one are waited for; also when this agent
+//! starts, as it cannot know what was before.  Everything is forgotten as well when the reader or the target refuses,
+//! when the order of a checkpoint goes back, when there is a `WiredTiger.backup`, from
+//! which a restart would make an older checkpoint, and when the mount or the place of
+//! the file system is another one.  A file is known by its inode number and birth
+//! time; what has the name later is another one.  Nothing is kept on disk.
+//!
+//! **The target may owe pages**: those that passed (4) once, and are too few for the
+//! drive, are discarded later, unless they were written since (`dm-dsm/owed.c`).  It must
+//! forget them whenever this forgets ([`Rule::forget_in`]), before the next discard: a
+//! salvage, or who changes the file system, gives them a meaning without a write.  So does
+//! a file of somebody else's that comes to share them, and keeps them when the database's
+//! file is given another place for what it writes, is cut off or dropped.  Therefore, where
+//! the target may owe pages, the places of each file of which something was found are kept
+//! from look to look; what is the file's and its alone there must be so at the next look
+//! (step 3), and before each batch, as far as the batch could complete a piece with it.
+
+mod disk;
+mod link;
+mod list;
+mod owner;
+mod pace;
+mod places;
+pub mod preconditions;
+mod process;
+mod started;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use dm::device::{MessageError, Target};
+use wiredtiger::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
+
+pub use disk::Disk;
+pub use link::{Link, Machine};
+use list::Compact;
+pub use owner::Owner;
+use places::{Piece, Places};
+
+/// Changes of the turtle by one process before the first window counts.
+pub(crate) const TURTLES: u32 = 2;
+/// What the target has a bit for.
+const PAGE: u64 = 4096;
+
+/// Why a look ended early.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Halt {
+    /// Everything was forgotten, for this reason.
+    #[error("{0}")]
+    Reset(String),
+    /// Checkpoints completed faster than they could be read.  What is known stays.
+    #[error("{0}")]
+    Torn(String),
+    #[error("the device is gone")]
+    Gone,
+}
+
+impl From<String> for Halt {
+    fn from(reason: String) -> Self {
+        Self::Reset(reason)
+    }
+}
+
+impl From<Refusal> for Halt {
+    fn from(r: Refusal) -> Self {
+        match r.kind {
+            Kind::Torn => Self::Torn(r.message),
+            _ => Self::Reset(r.message),
+        }
+    }
+}
+
+/// A range of the target, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SectorRange {
+    pub start: u64,
+    pub length: u64,
+}
+
+/// What was read of one turtle.
+pub struct Seen {
+    pub turtle: TurtleId,
+    /// Who wrote it.
+    pub run: Run,
+    /// Each file, with its list if that was wanted.
+    pub files: Vec<(FileEntry, Option<Result<FreeList, Refusal>>)>,
+}
+
+/// A database as the rule sees it.
+pub trait Database {
+    /// Whether the file system, its mount and the drive are what the rule needs, in
+    /// words that change when any of them does.
+    fn preconditions(&mut self) -> Result<String, String>;
+    /// The newest checkpoint, to see whether a look is worth it.
+    fn turtle(&mut self) -> Result<Option<TurtleId>, String>;
+    /// Who has it open.
+    fn owner(&mut self) -> Result<Option<Owner>, String>;
+    /// Reads all of one turtle; refuses databases whose blocks may not be discarded.
+    fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal>;
+    /// Makes what was read durable; an error when a restart might not begin there.
+    fn sync_dbpath(&mut self) -> Result<(), String>;
+    /// Gives the places of ranges of a file's bytes that are written, the file's own
+    /// and its alone, each with its first byte.  Nothing: it is no longer the file with
+    /// this inode number and birth time.
+    fn places(
+        &mut self,
+        path: &Path,
+        file: (u64, i128),
+        ranges: &[Range<u64>],
+        emit: &mut dyn FnMut(u64, SectorRange),
+    ) -> Result<(), String>;
+}
+
+/// What is known of a file.
+struct Known {
+    order: u64,
+    cookie: Cookie,
+    list: Compact,
+    /// Where all of it lay at the last look, if the target may owe pages of it.
+    places: Option<Places>,
+}
+
+/// What may be discarded after a look.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The window since which nothing may have been written.
+    pub since: u64,
+    /// Sorted by place; neighbours are one.
+    pub sector_ranges: Vec<SectorRange>,
+    /// What these are of, and what else the target may discard with them, sorted by place.
+    origins: Vec<Origin>,
+    /// How far from what is sent the target may discard what it owes, in sectors.
+    reach: u64,
+    /// Something that the target may owe is not where it was, or not the file's alone.
+    strayed: bool,
+    files: Vec<(PathBuf, (u64, i128))>,
+    /// Bytes that the checkpoint has freed, also where they have no place of their
+    /// own.
+    pub freed: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    piece: Piece,
+    /// An index of files.
+    file: usize,
+}
+
+impl Found {
+    /// What of `batch`, which is sorted, has its place still, and alone: a file of
+    /// somebody else's may share it by now.  And whether so has all that the target may
+    /// discard with it.
+    fn again(
+        &self,
+        database: &mut dyn Database,
+        batch: &[SectorRange],
+    ) -> Result<(Vec<SectorRange>, bool), String> {
+        let mut wanted: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+        for s in widened(batch, self.reach) {
+            let end = s.start + s.length;
+            let first = self
+                .origins
+                .partition_point(|o| o.piece.at.start + o.piece.at.length <= s.start);
+            for o in self.origins[first..]
+                .iter()
+                .take_while(|o| o.piece.at.start < end)
+            {
+                wanted.entry(o.file).or_default().extend(o.piece.within(s));
+            }
+        }
+        let (mut now, mut all) = (Vec::new(), true);
+        for (file, mut pieces) in wanted {
+            pieces.sort_unstable_by_key(|p| p.offset);
+            let ranges: Vec<Range<u64>> = pieces.iter().map(Piece::bytes).collect();
+            let (path, file) = &self.files[file];
+            let found = pieces_of(database, path, *file, &ranges)?;
+            now.extend(found.iter().map(|p| p.at));
+            all &= places::are_in(pieces, &found);
+        }
+        tidy(&mut now);
+        Ok((common(batch, &now), all))
+    }
+}
+
+fn pieces_of(
+    database: &mut dyn Database,
+    path: &Path,
+    file: (u64, i128),
+    ranges: &[Range<u64>],
+) -> Result<Vec<Piece>, String> {
+    let mut found = Vec::new();
+    database.places(path, file, ranges, &mut |offset, at| {
+        found.push(Piece { offset, at })
+    })?;
+    Ok(found)
+}
+
+/// What a look came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Look {
+    /// So many more changes of the turtle are waited for.
+    Waiting(u32),
+    Found(Found),
+}
+
+/// The rule's state.
+#[derive(Default)]
+pub struct Rule {
+    preconditions: Option<String>,
+    owner: Option<Owner>,
+    turtle: Option<TurtleId>,
+    run: Run,
+    /// Changes of the turtle by this owner, in this run.
+    turtles: u32,
+    /// R of all files.
+    window: Option<u64>,
+    /// A window that was begun for a look that did not end.
+    begun: Option<u64>,
+    /// The target has forgotten as well what was found before.
+    target_forgot: bool,
+    /// Bytes of the pieces that the target discards.
+    granularity: u64,
+    files: HashMap<PathBuf, Known>,
+}
+
+fn forgotten(r: Result<Look, Halt>, rule: &mut Rule) -> Result<Look, Halt> {
+    if !matches!(r, Ok(_) | Err(Halt::Torn(_))) {
+        rule.forget();
+    }
+    r
+}
+
+/// Whole pages within ranges, neighbours joined.
+fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for r in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => joined.push(r.clone()),
+        }
+    }
+    joined
+        .into_iter()
+        .map(|r| r.start.next_multiple_of(PAGE)..r.end / PAGE * PAGE)
+        .filter(|r| r.start < r.end)
+        .collect()
+}
+
+/// Sorts, and joins neighbours.
+fn tidy(sector_ranges: &mut Vec<SectorRange>) {
+    sector_ranges.sort_unstable();
+    sector_ranges.dedup_by(|next, last| {
+        let joins = last.start + last.length == next.start;
+        if joins {
+            last.length += next.length;
+        }
+        joins
+    });
+}
+
+/// Sorted ranges, each longer by so much at both ends.
+fn widened(sector_ranges: &[SectorRange], by: u64) -> Vec<SectorRange> {
+    let mut wide: Vec<SectorRange> = Vec::with_capacity(sector_ranges.len());
+    for s in sector_ranges {
+        let start = s.start.saturating_sub(by);
+        let end = s.start + s.length + by;
+        match wide.last_mut() {
+            Some(last) if last.start + last.length >= start => last.length = end - last.start,
+            _ => wide.push(SectorRange {
+                start,
+                length: end - start,
+            }),
+        }
+    }
+    wide
+}
+
+/// What two sorted lists have in common.
+fn common(a: &[SectorRange], b: &[SectorRange]) -> Vec<SectorRange> {
+    let mut both = Vec::with_capacity(a.len());
+    for s in a {
+        let end = s.start + s.length;
+        let first = b.partition_point(|o| o.start + o.length <= s.start);
+        for o in b[first..].iter().take_while(|o| o.start < end) {
+            let start = o.start.max(s.start);
+            let length = end.min(o.start + o.length) - start;
+            both.push(SectorRange { start, length });
+        }
+    }
+    both
+}
+
+impl Rule {
+    /// How many files have a list.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The turtle of the last look.
+    pub fn turtle(&self) -> Option<&TurtleId> {
+        self.turtle.as_ref()
+    }
+
+    /// Nothing that is known counts any longer.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Has the target forget what was found before this rule forgot it: it may owe pages
+    /// for any length of time.  Before anything else is found and sent.
+    pub fn forget_in(&mut self, target: &dyn Target) -> Result<(), Halt> {
+        if !self.target_forgot {
+            match target.message("forget") {
+                // A module that is older than that owes nothing.
+                Err(MessageError::Refused(why)) if why.starts_with("Unknown message") => {}
+                done => drop(done?),
+            }
+            self.target_forgot = true;
+        }
+        Ok(())
+    }
+
+    /// What of a batch may be sent now.  Has the target forget when something that it may
+    /// owe is not the database's alone any more.
+    pub fn again(
+        &mut self,
+        found: &Found,
+        database: &mut dyn Database,
+        target: &dyn Target,
+        batch: &[SectorRange],
+    ) -> Result<Vec<SectorRange>, Halt> {
+        let (batch, all) = found.again(database, batch)?;
+        if found.reach > 0 && !all {
+            self.target_forgot = false;
+            self.forget_in(target)?;
+        }
+        Ok(batch)
+    }
+
+    /// Whether the process that had the database open at the last look still has; if
+    /// not, nothing that was found may be discarded.
+    pub(crate) fn is_owner(&mut self, database: &mut dyn Database) -> Result<(), Halt> {
+        let same = database.owner().map(|o| o.is_some() && o == self.owner);
+        let why = match same {
+            Ok(true) => return Ok(()),
+            Ok(false) => "another process has the database open, or none".to_owned(),
+            Err(e) => e,
+        };
+        self.forget();
+        Err(Halt::Reset(why))
+    }
+
+    /// Checks the preconditions, and who has the database open.  Other preconditions, or
+    /// another owner, start over.
+    fn stand(&mut self, database: &mut dyn Database) -> Result<Owner, Halt> {
+        let preconditions = database.preconditions()?;
+        let owner = database.owner()?;
+        let owner = owner.ok_or_else(|| "no process has the database open".to_owned())?;
+        if self.preconditions.as_ref() != Some(&preconditions) || self.owner != Some(owner) {
+            self.forget();
+            self.preconditions = Some(preconditions);
+            self.owner = Some(owner);
+        }
+        Ok(owner)
+    }
+
+    /// The same between checkpoints.
+    pub(crate) fn look_around(&mut self, database: &mut dyn Database) -> Result<(), Halt> {
+        self.stand(database).map(|_| ())
+    }
+
+    /// Looks at what the newest checkpoint has freed: steps 0 to 3 and 5.
+    pub fn look(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
+        let r = self.steps(database, target);
+        forgotten(r, self)
+    }
+
+    fn steps(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
+        let owner = self.stand(database)?;
+
+        // (0)
+        let window = match self.begun {
+            Some(begun) => begun,
+            None => target.window()?,
+        };
+        self.begun = Some(window);
+
+        // (1)
+        let (files, counts) = (&self.files, self.turtles + 1 >= TURTLES);
+        let known = |f: &FileEntry| {
+            files
+                .get(&f.path)
+                .is_some_and(|k| Some(&k.cookie) == f.cookie.as_ref())
+        };
+        let mut wanted = |f: &FileEntry| counts && f.cookie.is_some() && !known(f);
+        let seen = database.read(&mut wanted)?;
+        if database.owner()? != Some(owner) {
+            return Err(Halt::Reset("another process has opened the database".to_owned()));
+        }
+        // A snapshot that was made before this turtle has what the older one needs.
+        if Some(database.preconditions()?) != self.preconditions {
+            return Err(Halt::Reset(
+                "what the database lies on has changed meanwhile".to_owned(),
+            ));
+        }
+        self.begun = None;
+        if self.run != seen.run {
+            *self = Self {
+                preconditions: self.preconditions.take(),
+                owner: Some(owner),
+                run: seen.run,
+                ..Self::default()
+            };
+        }
+        if self.turtle.as_ref() != Some(&seen.turtle) {
+            self.turtles += u32::from(self.turtle.is_some());
+            self.turtle = Some(seen.turtle);
+        }
+        if self.turtles < TURTLES {
+            return Ok(Look::Waiting(TURTLES - self.turtles));
+        }
+
+        // (2)
+        database.sync_dbpath()?;
+
+        let granularity = target.status()?.discard.granularity;
+        if granularity != self.granularity {
+            // It may owe what has no places here.
+            self.target_forgot = false;
+            self.granularity = granularity;
+        }
+        let mut found = Found {
+            since: self.window.unwrap_or_default(),
+            reach: if granularity > PAGE { granularity / 512 } else { 0 },
+            ..Found::default()
+        };
+        let mut files = HashMap::with_capacity(seen.files.len());
+        for (entry, list) in seen.files {
+            let old = self.files.remove(&entry.path);
+            if let Some(known) = next(database, &entry, list, old, &mut found)? {
+                files.insert(entry.path, known);
+            }
+        }
+        // Those that were dropped
+        found.strayed |= self.files.values().any(|k| k.places.is_some());
+        if found.strayed {
+            self.target_forgot = false;
+        }
+        found.sector_ranges = found.origins.iter().map(|o| o.piece.at).collect();
+        tidy(&mut found.sector_ranges);
+        if found.reach > 0 {
+            around(&mut found, &files);
+        }
+        found.origins.sort_unstable_by_key(|o| o.piece.at.start);
+
+        // (5)
+        self.files = files;
+        self.window = Some(window);
+        Ok(Look::Found(found))
+    }
+}
+
+/// The origins of all that the target may discard with what was found.
+fn around(found: &mut Found, files: &HashMap<PathBuf, Known>) {
+    let reached = widened(&found.sector_ranges, found.reach);
+    found.origins.clear();
+    found.files.clear();
+    for (path, known) in files {
+        let before = found.origins.len();
+        for piece in known.places.iter().flat_map(Places::pieces) {
+            let first = reached.partition_point(|r| r.start + r.length <= piece.at.start);
+            let parts = reached[first..].iter().map_while(|r| piece.within(*r));
+            let file = found.files.len();
+            found.origins.extend(parts.map(|piece| Origin { piece, file }));
+        }
+        if found.origins.len() > before {
+            found.files.push((path.clone(), known.list.file()));
+        }
+    }
+}
+
+/// What is known of a file after a look.
+fn next(
+    database: &mut dyn Database,
+    entry: &FileEntry,
+    list: Option<Result<FreeList, Refusal>>,
+    old: Option<Known>,
+    found: &mut Found,
+) -> Result<Option<Known>, Halt> {
+    let order = entry.order;
+    let Some(cookie) = &entry.cookie else {
+        found.strayed |= old.is_some_and(|k| k.places.is_some());
+        return Ok(None);
+    };
+    let old = match old {
+        Some(k) if k.cookie == *cookie && k.order <= order => {
+            let places = match &k.places {
+                Some(before) => Some(again(database, entry, k.list.file(), Some(before), found)?.0),
+                None => None,
+            };
+            return Ok(Some(Known { order, places, ..k }));
+        }
+        Some(k) if k.order >= order => {
+            let name = entry.path.display();
+            return Err(Halt::Reset(format!("{name}: its checkpoints have gone back")));
+        }
+        old => old,
+    };
+    let list = match list {
+        // It was dropped since.
+        Some(Err(r)) if r.kind == Kind::Gone => None,
+        list => list.transpose()?,
+    };
+    // The block of the list shows that this is the file that the metadata
+    // means.  An empty list has none.
+    let Some(list) = list.filter(|l| cookie.avail.is_some() && l.file.1 != 0) else {
+        found.strayed |= old.is_some_and(|k| k.places.is_some());
+        return Ok(None);
+    };
+    let mut places = None;
+    match old {
+        Some(old) if old.list.file() == list.file => {
+            let freed = difference(&list, &old.list.list());
+            found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
+            let freed = whole_pages(&freed);
+            // (3)
+            let pieces = if old.places.is_some() || (found.reach > 0 && !freed.is_empty()) {
+                let (all, pieces) = again(database, entry, list.file, old.places.as_ref(), found)?;
+                places = Some(all);
+                let mut of_freed = Vec::new();
+                places::of_ranges(&pieces, &freed, &mut |p| of_freed.push(p));
+                of_freed
+            } else if freed.is_empty() {
+                Vec::new()
+            } else {
+                pieces_of(database, &entry.path, list.file, &freed)?
+            };
+            if !pieces.is_empty() {
+                let file = found.files.len();
+                found.files.push((entry.path.clone(), list.file));
+                let origins = pieces.into_iter().map(|piece| Origin { piece, file });
+                found.origins.extend(origins);
+            }
+        }
+        // Another file has its name.
+        other => found.strayed |= other.is_some_and(|k| k.places.is_some()),
+    }
+    Ok(Some(Known {
+        order,
+        cookie: cookie.clone(),
+        list: Compact::of(&list),
+        places,
+    }))
+}
+
+/// Where a file lies now; it has strayed if what it had before is not all there.
+fn again(
+    database: &mut dyn Database,
+    entry: &FileEntry,
+    file: (u64, i128),
+    before: Option<&Places>,
+    found: &mut Found,
+) -> Result<(Places, Vec<Piece>), Halt> {
+    let pieces = pieces_of(database, &entry.path, file, std::slice::from_ref(&(0..u64::MAX)))?;
+    found.strayed |= before.is_some_and(|b| !places::are_in(b.pieces(), &pieces));
+    Ok((Places::of(&pieces), pieces))
+}

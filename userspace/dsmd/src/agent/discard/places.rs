@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Where the bytes of a file lie.
+
+use std::ops::Range;
+
+use super::SectorRange;
+use wiredtiger::varint::{put, Numbers};
+
+const SECTOR: u64 = 512;
+
+/// Bytes of a file from `offset` on that lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub offset: u64,
+    pub at: SectorRange,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset + self.at.length * SECTOR
+    }
+
+    pub(super) fn bytes(&self) -> Range<u64> {
+        self.offset..self.end()
+    }
+
+    /// Where the file would begin, if all of it lay like this.
+    fn base(&self) -> u64 {
+        self.at.start.wrapping_sub(self.offset / SECTOR)
+    }
+
+    /// The part that these sectors have; it is not empty if they have one.
+    pub(super) fn within(&self, at: SectorRange) -> Option<Self> {
+        let start = self.at.start.max(at.start);
+        let end = (self.at.start + self.at.length).min(at.start + at.length);
+        (start < end).then(|| Self {
+            offset: self.offset + (start - self.at.start) * SECTOR,
+            at: SectorRange {
+                start,
+                length: end - start,
+            },
+        })
+    }
+}
+
+/// The parts of pieces that have bytes of these ranges.  All are sorted by their bytes.
+pub(super) fn of_ranges(pieces: &[Piece], ranges: &[Range<u64>], emit: &mut dyn FnMut(Piece)) {
+    for r in ranges {
+        let first = pieces.partition_point(|p| p.end() <= r.start);
+        for p in pieces[first..].iter().take_while(|p| p.offset < r.end) {
+            let (from, to) = (p.offset.max(r.start), p.end().min(r.end));
+            emit(Piece {
+                offset: from,
+                at: SectorRange {
+                    start: p.at.start + (from - p.offset) / SECTOR,
+                    length: (to - from) / SECTOR,
+                },
+            });
+        }
+    }
+}
+
+/// Whether all that `before` has is in `now`, and where it was.
+pub(super) fn are_in(before: impl IntoIterator<Item = Piece>, now: &[Piece]) -> bool {
+    let mut now = now.iter().peekable();
+    before.into_iter().all(|b| {
+        let mut at = b.offset;
+        while at < b.end() {
+            while now.next_if(|n| n.end() <= at).is_some() {}
+            match now.peek() {
+                Some(n) if n.offset <= at && n.base() == b.base() => at = n.end(),
+                _ => return false,
+            }
+        }
+        true
+    })
+}
+
+/// All pieces of a file, in little memory: the gap before each, its length, and how far its
+/// base is from that of the one before, which is most often 0.
+#[derive(Debug)]
+pub(super) struct Places(Box<[u8]>);
+
+impl Places {
+    pub(super) fn of(pieces: &[Piece]) -> Self {
+        let mut numbers = Vec::new();
+        let (mut end, mut base) = (0, 0);
+        for p in pieces {
+            put(&mut numbers, (p.offset - end) / SECTOR);
+            put(&mut numbers, p.at.length);
+            put(&mut numbers, p.base().wrapping_sub(base));
+            (end, base) = (p.end(), p.base());
+        }
+        Self(numbers.into())
+    }
+
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
+        let mut numbers = Numbers::of(&self.0);
+        let (mut end, mut base) = (0, 0_u64);
+        std::iter::from_fn(move || {
+            let (gap, length, moved) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            let offset = end + gap * SECTOR;
+            base = base.wrapping_add(moved);
+            end = offset + length * SECTOR;
+            let start = base.wrapping_add(offset / SECTOR);
+            Some(Piece {
+                offset,
+                at: SectorRange { start, length },
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Of pages: offset, place, length.
+    fn piece((offset, start, length): (u64, u64, u64)) -> Piece {
+        Piece {
+            offset: offset * 4096,
+            at: SectorRange {
+                start: start * 8,
+                length: length * 8,
+            },
+        }
+    }
+
+    fn pieces(all: &[(u64, u64, u64)]) -> Vec<Piece> {
+        all.iter().copied().map(piece).collect()
+    }
+
+    #[test]
+    fn what_is_where_it_was() {
+        let before = pieces(&[(0, 100, 10), (10, 50, 10)]);
+        for (now, same) in [
+            (&[(0, 100, 10), (10, 50, 10)][..], true),
+            // It has grown, and is reported in other pieces.
+            (&[(0, 100, 4), (4, 104, 6), (10, 50, 30), (50, 900, 1)], true),
+            // Cut off, shared or gone at an end and in the middle
+            (&[(0, 100, 10), (10, 50, 9)], false),
+            (&[(1, 101, 9), (10, 50, 10)], false),
+            (&[(0, 100, 5), (6, 106, 4), (10, 50, 10)], false),
+            (&[], false),
+            // A page has another place.
+            (&[(0, 100, 5), (5, 700, 1), (6, 106, 4), (10, 50, 10)], false),
+            (&[(0, 50, 10), (10, 100, 10)], false),
+        ] {
+            assert_eq!(are_in(before.clone(), &pieces(now)), same, "{now:?}");
+            assert!(are_in([], &pieces(now)));
+        }
+    }
+
+    #[test]
+    fn parts_of_pieces() {
+        let all = pieces(&[(0, 100, 10), (10, 50, 10), (30, 10, 2)]);
+        let mut found = Vec::new();
+        let ranges = [2, 12, 18, 40].map(|n| n * 4096);
+        of_ranges(&all, &[ranges[0]..ranges[1], ranges[2]..ranges[3]], &mut |p| {
+            found.push(p)
+        });
+        assert_eq!(
+            found,
+            pieces(&[(2, 102, 8), (10, 50, 2), (18, 58, 2), (30, 10, 2)])
+        );
+        let at = |start: u64, length: u64| SectorRange {
+            start: start * 8,
+            length: length * 8,
+        };
+        assert_eq!(all[1].within(at(40, 12)), Some(piece((10, 50, 2))));
+        assert_eq!(all[1].within(at(55, 99)), Some(piece((15, 55, 5))));
+        assert_eq!(all[1].within(at(60, 9)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn they_stay_as_they_are(steps in proptest::collection::vec((0..9u64, 1..1u64 << 30, 0..1u64 << 40), 0..50)) {
+            let mut at = 0;
+            let all: Vec<Piece> = steps.into_iter().map(|(gap, length, start)| {
+                let offset = at + gap;
+                at = offset + length;
+                piece((offset, start, length))
+            }).collect();
+            let places = Places::of(&all);
+            prop_assert_eq!(places.pieces().collect::<Vec<_>>(), all.clone());
+            prop_assert!(are_in(places.pieces(), &all));
+        }
+    }
+}

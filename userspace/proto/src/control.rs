@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! How `dsmctl` talks with the `dsmd` of a device: over a Unix socket, one
+//! JSON object a line in each direction.
+//!
+//! ```text
+//! -> {"protocol":1,"request":"boundary-mark"}
+//! <- {"protocol":1,"ok":true,"reply":{"marked":12,"boundaries":40}}
+//! <- {"protocol":1,"ok":false,"error":"<reason>"}
+//! ```
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::feed::ServerInfo;
+use dm::class::Class;
+
+/// Of both directions; another one is refused.
+pub const PROTOCOL: u32 = 1;
+/// What is published is there, and a folder of sockets.
+pub const RUN_DIR: &str = "/run/dsmd";
+/// What [`DiscardInfo::off`] says where somebody has switched discards off, and where a
+/// trial has, for a period.
+pub const SWITCHED_OFF: &str = "discards were switched off on the device";
+pub const OFF_FOR_A_TRIAL: &str = "a trial is at work, and has discards off for a period";
+/// A client that sends more than this is no dsmctl.
+const MAX_REQUEST: u64 = 64 * 1024;
+/// A client that is slower than this is let go, so that it keeps no one waiting.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a client may have the table to itself without asking again.
+pub const HOLD: Duration = Duration::from_secs(10);
+/// How long the agent may be busy with something else.
+const BUSY: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "kebab-case")]
+pub enum Request {
+    /// Who serves the device: [`Info`].
+    Info,
+    /// The files of the table: a list of [`FileInfo`].
+    Files,
+    /// Gives files without a boundary their present size: [`Marked`].
+    BoundaryMark,
+    /// Gives files with these paths, or all that have outgrown theirs, a
+    /// boundary at their present size: [`Marked`].
+    BoundaryMove {
+        paths: Vec<String>,
+    },
+    /// Reads all extents again: [`Refreshed`].
+    Refresh,
+    /// Leaves the table alone until `release`, or for [`HOLD`].
+    Hold,
+    Release,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Info {
+    pub device: String,
+    pub dbpath: String,
+    pub pid: u32,
+    pub version: String,
+    /// `auto`, `manual` or `attach`.
+    pub boundary: String,
+    /// Whether new files get a boundary by themselves.
+    pub marked: bool,
+    pub files: u64,
+    pub boundaries: u64,
+    #[serde(default)]
+    pub outgrown: u64,
+    pub checkpoints: u64,
+    /// How long the last window was that a checkpoint ended.
+    #[serde(default)]
+    pub last_window_ms: Option<u64>,
+    /// What had been written to the device when the present window was seen to begin, or
+    /// dsmd began.
+    #[serde(default)]
+    pub window_from_bytes: u64,
+    pub uploads: u64,
+    pub refusals: u64,
+    pub last_refresh_ms: u64,
+    /// Extents of the last look that have no place yet.
+    pub delalloc: u64,
+    pub shared: u64,
+    /// The database's server, when it is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerInfo>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoInfo>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discard: Option<DiscardInfo>,
+    /// What rules give a stream or a lifetime.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectInfo>,
+}
+
+/// Of discards, where they are to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiscardInfo {
+    /// Why nothing is discarded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+    /// So many more checkpoints are waited for.
+    pub waiting: u32,
+    /// Files whose list of free blocks is known.
+    pub files: u64,
+    pub looks: u64,
+    /// Looks at checkpoints that completed faster than they could be read.
+    pub torn: u64,
+    /// How often all that was known was forgotten.
+    pub resets: u64,
+    /// What checkpoints have freed.
+    pub freed_bytes: u64,
+    /// Of this: in pieces too short to discard, without a place of its own, and not
+    /// sent before the next checkpoint.
+    pub short_bytes: u64,
+    pub unplaced_bytes: u64,
+    pub dropped_bytes: u64,
+    /// What the target was asked to discard, and when last, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_sent: Option<u64>,
+    pub sent_ranges: u64,
+    pub sent_bytes: u64,
+    /// What is still to be sent.
+    pub queued_bytes: u64,
+    /// How long the last look took, and the last sending.
+    pub look_ms: u64,
+    pub send_ms: u64,
+    /// Commands of 256 ranges that the drive gets in a second, at most.
+    pub commands_per_second: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectInfo {
+    pub name: String,
+    /// 0 for none.
+    pub stream: u8,
+    pub hint: u8,
+}
+
+/// Of automatic mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoInfo {
+    /// Files that are open for writing.
+    pub open: u64,
+    /// The streams that files get; the mapper has the first so many.
+    pub streams: Vec<u8>,
+    pub mapper_streams: u8,
+    /// How often events were lost.
+    pub lost: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileInfo {
+    pub id: u64,
+    /// Relative to the dbpath; bytes that are no UTF-8 are replaced.
+    pub path: String,
+    pub class: Class,
+    /// What rules say that the file is, or this part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    pub size: u64,
+    pub boundary: Option<u64>,
+    /// More of the file lies above its boundary than below.
+    #[serde(default)]
+    pub outgrown: bool,
+    pub extents: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marked {
+    /// Files that got a boundary now, and files that have one.
+    pub marked: u64,
+    pub boundaries: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refreshed {
+    pub files: u64,
+    pub extents: u64,
+    pub changed: u64,
+    pub dropped: u64,
+}
+
+/// What every line has, of whichever protocol it is.
+#[derive(Debug, Deserialize)]
+struct Head {
+    protocol: Option<u32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Asked {
+    protocol: u32,
+    #[serde(flatten)]
+    request: Request,
+}
+
+/// A line of the protocol that is understood.
+fn understood<T: for<'de> Deserialize<'de>>(who: &str, line: &str) -> Result<T> {
+    let head: Head = serde_json::from_str(line)?;
+    match head.protocol {
+        Some(PROTOCOL) => Ok(serde_json::from_str(line)?),
+        Some(other) => bail!(
+            "{who} speaks protocol {other}, and {PROTOCOL} is understood: are dsmctl and dsmd of one version?"
+        ),
+        None => bail!("{who} does not say which protocol it speaks: {PROTOCOL} is understood"),
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Envelope {
+    protocol: u32,
+    ok: bool,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    reply: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// A request that waits for the agent.
+pub struct Pending {
+    pub request: Request,
+    answer: Sender<Result<Value>>,
+}
+
+impl Pending {
+    /// Answers; a client that is gone meanwhile does not matter.
+    pub fn answer(self, reply: Result<Value>) {
+        let _ = self.answer.send(reply);
+    }
+}
+
+/// Of the devices alone: no name is that of another file.
+fn folder(dir: &Path) -> PathBuf {
+    dir.join("control")
+}
+
+/// A device's name as a file name: it has no '/'.
+fn socket_path(dir: &Path, device: &str) -> PathBuf {
+    folder(dir).join(format!("{device}.sock"))
+}
+
+/// Takes the requests in a thread of its own.  The socket goes with it.
+pub struct Server {
+    path: PathBuf,
+    requests: Receiver<Pending>,
+    /// The thread's.
+    listener: UnixListener,
+    /// Held as long as this dsmd serves the device.
+    _lock: OwnedFd,
+}
+
+impl Server {
+    /// Starts to serve `device`.  `wake` is called after each request.
+    pub fn start(dir: &Path, device: &str, wake: impl Fn() + Send + 'static) -> Result<Self> {
+        let folder = folder(dir);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&folder)
+            .with_context(|| format!("cannot make the directory {}", folder.display()))?;
+        let lock = lock(&folder.join(format!("{device}.lock")), device)?;
+        let path = socket_path(dir, device);
+        // Left by a dsmd that was killed; the lock says that it is gone.
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(e).with_context(|| format!("cannot replace {}", path.display()))
+            }
+            _ => {}
+        }
+        let listener =
+            UnixListener::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let (sender, requests) = mpsc::channel();
+        let end = listener.try_clone().context("cannot duplicate a descriptor")?;
+        thread::Builder::new()
+            .name("control".into())
+            .stack_size(256 * 1024)
+            .spawn(move || {
+                for stream in listener.incoming() {
+                    match stream {
+                        Ok(stream) => {
+                            // A client's failure is its own.
+                            let _ = serve(&stream, &sender, &wake);
+                        }
+                        // What a shutdown leaves of a socket that listens.
+                        Err(e) if e.kind() == io::ErrorKind::InvalidInput => return,
+                        // Out of descriptors, most likely: do not spin.
+                        Err(_) => thread::sleep(Duration::from_millis(100)),
+                    }
+                }
+            })
+            .context("cannot start the control thread")?;
+        Ok(Self {
+            path,
+            requests,
+            listener: end,
+            _lock: lock,
+        })
+    }
+
+    /// The next request, if one is there.
+    pub fn next(&self) -> Option<Pending> {
+        self.requests.try_recv().ok()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        // Ends the thread, which otherwise would wait for clients for ever.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+    }
+}
+
+fn lock(path: &Path, device: &str) -> Result<OwnedFd> {
+    let file = fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file.into()),
+        Err(rustix::io::Errno::WOULDBLOCK) => bail!("another dsmd serves the device {device}"),
+        Err(e) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+fn serve(stream: &UnixStream, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<()> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
+    let envelope = match answer(&line, requests, wake) {
+        Ok(reply) => Envelope {
+            protocol: PROTOCOL,
+            ok: true,
+            reply,
+            error: None,
+        },
+        Err(e) => Envelope {
+            protocol: PROTOCOL,
+            ok: false,
+            reply: Value::Null,
+            error: Some(format!("{e:#}")),
+        },
+    };
+    let mut text = serde_json::to_string(&envelope)?;
+    text.push('\n');
+    let mut stream = stream;
+    stream.write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn answer(line: &str, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<Value> {
+    let Asked { request, .. } = understood("who asks", line).context("the request is not understood")?;
+    let (answer, reply) = mpsc::channel();
+    let gone = || anyhow!("dsmd is about to end");
+    requests.send(Pending { request, answer }).map_err(|_| gone())?;
+    wake();
+    reply.recv_timeout(BUSY).map_err(|_| gone())?
+}
+
+/// Whether a dsmd serves a device.
+pub fn serves(dir: &Path, device: &str) -> bool {
+    UnixStream::connect(socket_path(dir, device)).is_ok()
+}
+
+/// Asks the dsmd of a device.
+pub fn ask<T: for<'de> Deserialize<'de>>(dir: &Path, device: &str, request: Request) -> Result<T> {
+    ask_within(BUSY, dir, device, request)
+}
+
+/// The same, for those who would rather have no answer than a late one.
+pub fn ask_within<T: for<'de> Deserialize<'de>>(
+    timeout: Duration,
+    dir: &Path,
+    device: &str,
+    request: Request,
+) -> Result<T> {
+    let path = socket_path(dir, device);
+    let mut stream = match UnixStream::connect(&path) {
+        Ok(s) => s,
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            bail!(
+                "{device}: no dsmd serves this device (nothing answers at {})",
+                path.display()
+            )
+        }
+        Err(e) => {
+            return Err(e).with_context(|| format!("{device}: cannot reach dsmd at {}", path.display()))
+        }
+    };
+    stream.set_read_timeout(Some(timeout))?;
+    let protocol = PROTOCOL;
+    let mut text = serde_json::to_string(&Asked { protocol, request })?;
+    text.push('\n');
+    stream.write_all(text.as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream)
+        .read_line(&mut line)
+        .with_context(|| format!("{device}: dsmd does not answer"))?;
+    let envelope: Envelope =
+        understood("dsmd", &line).with_context(|| format!("{device}: dsmd's answer is not understood"))?;
+    if !envelope.ok {
+        bail!(
+            "{device}: {}",
+            envelope.error.as_deref().unwrap_or("dsmd refused")
+        );
+    }
+    Ok(serde_json::from_value(envelope.reply)?)
+}
+
+/// The dsmds of some devices, which leave the tables alone until this is dropped, however
+/// long that takes; when the process is killed, for [`HOLD`].
+pub struct Holding {
+    dir: PathBuf,
+    devices: Vec<String>,
+    again: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Holding {
+    /// Asks each of them, and waits for the answer.
+    pub fn begin(dir: &Path, devices: Vec<String>) -> Result<Self> {
+        Self::renewed(dir, devices, HOLD / 5)
+    }
+
+    fn renewed(dir: &Path, devices: Vec<String>, every: Duration) -> Result<Self> {
+        let mut holding = Self {
+            dir: dir.to_owned(),
+            devices,
+            again: None,
+        };
+        for device in &holding.devices {
+            ask::<Value>(&holding.dir, device, Request::Hold)?;
+        }
+        let (end, ended) = mpsc::channel();
+        let (dir, devices) = (holding.dir.clone(), holding.devices.clone());
+        let renew = move || {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                for device in &devices {
+                    // One that does not answer now may do so the next time.
+                    let _ = ask_within::<Value>(every, &dir, device, Request::Hold);
+                }
+            }
+        };
+        holding.again = Some((end, thread::spawn(renew)));
+        Ok(holding)
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.again.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+        for device in &self.devices {
+            // It finds out by itself, a little later.
+            let _ = ask::<Value>(&self.dir, device, Request::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed;
+    use serde_json::json;
+
+    #[test]
+    fn a_hold_lasts_as_long_as_it_is_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (woken, wakes) = mpsc::channel();
+        let server = Server::start(dir.path(), "d", move || woken.send(()).unwrap()).unwrap();
+        let (heard, hears) = mpsc::channel();
+        let agent = thread::spawn(move || loop {
+            wakes.recv().unwrap();
+            while let Some(p) = server.next() {
+                let last = p.request == Request::Release;
+                heard.send(p.request.clone()).unwrap();
+                p.answer(Ok(Value::Null));
+                if last {
+                    return;
+                }
+            }
+        });
+        let holding = Holding::renewed(dir.path(), vec!["d".into()], Duration::from_millis(10)).unwrap();
+        for _ in 0..4 {
+            assert_eq!(hears.recv().unwrap(), Request::Hold);
+        }
+        drop(holding);
+        agent.join().unwrap();
+        let rest: Vec<_> = hears.iter().collect();
+        let (last, holds) = rest.split_last().unwrap();
+        assert_eq!(last, &Request::Release);
+        assert!(holds.iter().all(|r| *r == Request::Hold));
+
+        let none = Holding::begin(dir.path(), vec!["gone".into()]).err().unwrap();
+        assert!(none.to_string().starts_with("gone: no dsmd serves this device"));
+    }
+
+    #[test]
+    fn every_name_fits_into_the_path_of_a_socket() {
+        let longest = "a".repeat(80);
+        assert!(dm::name::check(&longest).is_ok() && dm::name::check(&format!("{longest}a")).is_err());
+        let mongo = Path::new(feed::RUN_DIR).join(&longest).join(feed::SOCKET);
+        for path in [socket_path(Path::new(RUN_DIR), &longest), mongo] {
+            assert!(path.as_os_str().len() <= 107, "{}", path.display());
+        }
+    }
+
+    fn raw(dir: &Path, text: &str) -> String {
+        let mut s = UnixStream::connect(socket_path(dir, "d")).unwrap();
+        s.write_all(text.as_bytes()).unwrap();
+        s.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        BufReader::new(s).read_line(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn requests_and_replies() {
+        let dir = tempfile::tempdir().unwrap();
+        let (woken, wakes) = mpsc::channel();
+        let server = Server::start(dir.path(), "d", move || woken.send(()).unwrap()).unwrap();
+        let mode = fs::metadata(socket_path(dir.path(), "d"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        // Only one dsmd for a device.
+        let second = Server::start(dir.path(), "d", || {}).err().unwrap();
+        assert_eq!(second.to_string(), "another dsmd serves the device d");
+
+        let agent = thread::spawn(move || {
+            for n in 0..2 {
+                wakes.recv().unwrap();
+                let p = server.next().unwrap();
+                assert_eq!(p.request, Request::BoundaryMark);
+                p.answer(if n == 0 {
+                    Ok(json!({"marked": 2, "boundaries": 3}))
+                } else {
+                    Err(anyhow!("not now"))
+                });
+            }
+            server
+        });
+        let marked: Marked = ask(dir.path(), "d", Request::BoundaryMark).unwrap();
+        assert_eq!((marked.marked, marked.boundaries), (2, 3));
+        assert_eq!(
+            raw(dir.path(), "{\"protocol\":1,\"request\":\"boundary-mark\"}\n"),
+            "{\"protocol\":1,\"ok\":false,\"error\":\"not now\"}\n"
+        );
+        let server = agent.join().unwrap();
+        let other = raw(dir.path(), "{\"protocol\":2,\"request\":[\"new\"]}\n");
+        assert!(
+            other.contains(
+                "who asks speaks protocol 2, and 1 is understood: are dsmctl and dsmd of one version?"
+            ),
+            "{other}"
+        );
+        let none = raw(dir.path(), "{\"request\":\"boundary-mark\"}\n");
+        assert!(
+            none.contains("who asks does not say which protocol it speaks"),
+            "{none}"
+        );
+        for strange in [
+            "\n",
+            "{}",
+            "{\"protocol\":1,\"request\":\"boil\"}\n",
+            &"x".repeat(70_000),
+        ] {
+            assert!(raw(dir.path(), strange).contains("the request is not understood"));
+        }
+        assert!(server.next().is_none());
+        drop(server);
+        let none = ask::<Marked>(dir.path(), "d", Request::BoundaryMark).unwrap_err();
+        assert!(none.to_string().starts_with("d: no dsmd serves this device"));
+    }
+}

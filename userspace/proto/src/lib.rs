@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the programs say to each other: requests to `dsmd`, what it publishes, what
+//! `dsm-mongo` reports, and which process runs a trial.
+
+pub mod catalog;
+pub mod control;
+pub mod drive;
+pub mod feed;
+pub mod rates;
+pub mod regions;
+pub mod runner;
+pub mod sample;
+pub mod snapshot;

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What `dsmd` publishes for `dsm-exporter`: a file in its run directory, written beside the
+//! old one and renamed.
+//!
+//! A file and not a socket: who reads it cannot keep `dsmd` busy, and the process that is
+//! root has nobody to answer.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::time::{clock_gettime, ClockId};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::sample::Sample;
+
+pub const PROTOCOL: u32 = 1;
+const NAME: &str = "snapshot.json";
+/// How often it is written though nothing has changed, and the drive is looked at.
+pub const INTERVAL: Duration = Duration::from_secs(5);
+/// `dsmd` ended, or is stuck, when it is older.
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(30);
+/// A longer file is none of `dsmd`'s.
+const LONGEST: u64 = 16 << 20;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub protocol: u32,
+    /// Of `dsmd`.
+    pub version: String,
+    pub pid: u32,
+    pub at: Moment,
+    /// Counts the intervals; what is published in between has the number of the last.
+    pub number: u64,
+    pub host: Host,
+    pub devices: Vec<Sample>,
+}
+
+/// Seconds of all processors since boot, by what they did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    pub user: f64,
+    pub system: f64,
+    pub iowait: f64,
+    pub idle: f64,
+}
+
+impl Cpu {
+    pub fn busy(&self) -> f64 {
+        self.user + self.system
+    }
+
+    pub fn all(&self) -> f64 {
+        self.busy() + self.iowait + self.idle
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    pub cpu: Cpu,
+    /// Seconds of this process.
+    pub own_cpu: f64,
+    /// Bytes of this process in memory.
+    pub own_memory: u64,
+}
+
+/// An instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since 1970, which may jump.
+    pub wall: f64,
+    /// Which does not, and is the same for all processes of a machine.
+    pub monotonic: Duration,
+}
+
+impl Moment {
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::Monotonic);
+        Self {
+            wall: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
+            monotonic: Duration::new(
+                now.tv_sec.try_into().unwrap_or_default(),
+                now.tv_nsec.try_into().unwrap_or_default(),
+            ),
+        }
+    }
+}
+
+/// Why there is nothing to show.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unavailable {
+    #[error("dsmd does not run: there is no {}", .0.display())]
+    Absent(PathBuf),
+    #[error("dsmd has ended, or is stuck: {} is {} s old", .path.display(), .age.as_secs())]
+    Old { path: PathBuf, age: Duration },
+    #[error("{} has protocol {protocol}, and {PROTOCOL} is understood: are dsmd and dsm-exporter of one version?", .path.display())]
+    Protocol { path: PathBuf, protocol: u32 },
+    #[error("{} is not understood: {why}", .path.display())]
+    Damaged { path: PathBuf, why: String },
+}
+
+fn path_in(dir: &Path) -> PathBuf {
+    dir.join(NAME)
+}
+
+impl Snapshot {
+    /// What was published last in `dir`, however old it is.
+    pub fn read(dir: &Path) -> Result<Self, Unavailable> {
+        #[derive(Deserialize)]
+        struct Head {
+            protocol: u32,
+        }
+        let path = path_in(dir);
+        let damaged = |why: String| Unavailable::Damaged {
+            path: path.clone(),
+            why,
+        };
+        let text = match contents(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Unavailable::Absent(path)),
+            Err(e) => return Err(damaged(e.to_string())),
+        };
+        let head: Head = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        if head.protocol != PROTOCOL {
+            return Err(Unavailable::Protocol {
+                path,
+                protocol: head.protocol,
+            });
+        }
+        serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))
+    }
+
+    pub fn age(&self, now: Moment) -> Duration {
+        now.monotonic.saturating_sub(self.at.monotonic)
+    }
+
+    /// Whether it still says what is.
+    pub fn check(&self, dir: &Path, now: Moment) -> Result<(), Unavailable> {
+        let path = path_in(dir);
+        // It is from before the machine was started.
+        if self.at.monotonic > now.monotonic {
+            let why = "its time has not come yet".to_owned();
+            return Err(Unavailable::Damaged { path, why });
+        }
+        match self.age(now) {
+            age if age > MAX_AGE => Err(Unavailable::Old { path, age }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn contents(path: &Path) -> io::Result<String> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut text = String::new();
+    file.take(LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    }
+    Ok(text)
+}
+
+/// Where one `dsmd` publishes.
+pub struct Place {
+    dir: PathBuf,
+    /// Held as long as it does.
+    _lock: File,
+}
+
+impl Place {
+    /// Nothing: another `dsmd` publishes there.
+    pub fn take(dir: &Path) -> io::Result<Option<Self>> {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(dir.join("snapshot.lock"))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Self {
+                dir: dir.to_owned(),
+                _lock: lock,
+            })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    pub fn publish(&self, snapshot: &Snapshot) -> io::Result<()> {
+        let new = self.dir.join("snapshot.new");
+        let mut file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
+        let text = serde_json::to_string(snapshot)?;
+        file.write_all(text.as_bytes())?;
+        // For dsm-exporter, whatever the umask: it is what its port says to every user.
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+        fs::rename(new, path_in(&self.dir))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(path_in(&self.dir));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Server;
+    use crate::drive::Media;
+    use crate::drive::Statistics;
+    use crate::sample::Kernel;
+    use dm::diskstat::DiskStat;
+
+    fn snapshot() -> Snapshot {
+        let kernel = Kernel {
+            table: "259:0 0 2 stream_base 1".parse().unwrap(),
+            status:
+                "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 2 \
+                regions 3 extents 4 generation 1 windows 2 window_ms 41250 unmapped_writes 2 \
+                unmapped_sectors 2048 split 0 foreign 0 stream 0 1 0 stream 3 10 6144"
+                    .parse()
+                    .unwrap(),
+            uses: [(3, vec!["journal".to_owned()])].into(),
+            disk: DiskStat {
+                writes: 12,
+                ..DiskStat::default()
+            },
+            media: Ok(Media {
+                drive: "nvme0n1".into(),
+                statistics: Statistics {
+                    host: u128::MAX,
+                    media: 1 << 70,
+                    erased: 0,
+                },
+            }),
+            last_checkpoint: Some(1.5e9),
+        };
+        let silent = Kernel {
+            media: Err("sda is no NVMe drive".into()),
+            ..kernel.clone()
+        };
+        let sample = |device: &str, kernel| Sample {
+            device: device.into(),
+            kernel,
+            agent: None,
+            last_error: None,
+        };
+        Snapshot {
+            protocol: PROTOCOL,
+            version: "0.1.0".into(),
+            pid: 7,
+            // A time of the wall may come back with another last digit.
+            at: Moment {
+                wall: 1.5e9,
+                ..Moment::now()
+            },
+            number: 3,
+            host: Host::default(),
+            devices: vec![
+                sample("a", Some(kernel)),
+                sample("b", Some(silent)),
+                sample("c", None),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_published_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(
+            Snapshot::read(dir.path()).unwrap_err().to_string(),
+            format!(
+                "dsmd does not run: there is no {}/snapshot.json",
+                dir.path().display()
+            )
+        );
+        let place = Place::take(dir.path()).unwrap().unwrap();
+        let mut s = snapshot();
+        for n in 0..3 {
+            s.number = n;
+            place.publish(&s).unwrap();
+            assert_eq!(Snapshot::read(dir.path()).unwrap(), s);
+        }
+        let mode = fs::metadata(path_in(dir.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644);
+        assert!(Place::take(dir.path()).unwrap().is_none(), "one at a time");
+        drop(place);
+        assert!(matches!(Snapshot::read(dir.path()), Err(Unavailable::Absent(_))));
+        assert!(Place::take(dir.path()).unwrap().is_some());
+    }
+
+    /// Of what is in the directory nothing has a device's name.
+    #[test]
+    fn a_device_may_have_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::take(dir.path()).unwrap().unwrap();
+        for name in ["snapshot", "control", "snapshot.json"] {
+            drop(Server::start(dir.path(), name, || {}).unwrap());
+        }
+        let s = snapshot();
+        place.publish(&s).unwrap();
+        assert_eq!(Snapshot::read(dir.path()).unwrap(), s);
+    }
+
+    #[test]
+    fn one_that_is_old_or_of_another_time_says_so() {
+        let (s, dir) = (snapshot(), Path::new("/run/x"));
+        let at = |seconds: u64| Moment {
+            wall: 0.0,
+            monotonic: s.at.monotonic + Duration::from_secs(seconds),
+        };
+        assert_eq!(s.check(dir, at(0)), Ok(()));
+        assert_eq!(s.check(dir, at(30)), Ok(()));
+        assert_eq!(
+            s.check(dir, at(31)).unwrap_err().to_string(),
+            "dsmd has ended, or is stuck: /run/x/snapshot.json is 31 s old"
+        );
+        let before = Moment {
+            wall: 0.0,
+            monotonic: s.at.monotonic - Duration::from_nanos(1),
+        };
+        assert_eq!(
+            s.check(dir, before).unwrap_err().to_string(),
+            "/run/x/snapshot.json is not understood: its time has not come yet"
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path_in(dir.path());
+        let said = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Snapshot::read(dir.path()).unwrap_err().to_string()
+        };
+        let shown = path.display();
+        assert_eq!(
+            said("{\"protocol\":2,\"devices\":7}"),
+            format!("{shown} has protocol 2, and 1 is understood: are dsmd and dsm-exporter of one version?")
+        );
+        for text in ["", "{}", "[]", "{\"protocol\":1}", "{\"protocol\":-1}"] {
+            assert!(
+                said(text).starts_with(&format!("{shown} is not understood: ")),
+                "{text}"
+            );
+        }
+        // A sparse file of that length.
+        File::create(&path).unwrap().set_len(LONGEST + 2).unwrap();
+        let long = Snapshot::read(dir.path()).unwrap_err().to_string();
+        assert!(long.ends_with("it is longer than 16777216 bytes"), "{long}");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(Snapshot::read(dir.path())
+            .unwrap_err()
+            .to_string()
+            .ends_with("it is no file"));
+    }
+}
