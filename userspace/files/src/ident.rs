@@ -146,6 +146,9 @@ mod tests {
             ("WiredTiger.lock", Other),
             ("_mdb_catalog.wt", Other),
             ("sizeStorer.wt", Other),
+            // The database of what 8.2 spills
+            ("_tmp/spilldb/internal-7-42.wt", Other),
+            ("_tmp/spilldb/WiredTigerLog.0000000001", Other),
             ("mongod.lock", Other),
             ("storage.bson", Other),
             ("diagnostic.data/metrics.interim", Other),

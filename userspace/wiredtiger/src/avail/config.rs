@@ -94,6 +94,9 @@ pub struct Turtle {
     pub generation: Option<u64>,
 }
 
+/// What a turtle has of a live restore that is over.
+const RESTORED: &str = "WTI_LIVE_RESTORE_STATE_COMPLETE";
+
 pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
     let (mut version, mut metadata) = (None, None);
     let mut lines = text.lines();
@@ -104,16 +107,19 @@ pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
         match key {
             "WiredTiger version" => version = Some(value),
             "file:WiredTiger.wt" => metadata = Some(value),
-            "Live Restore" => return Err(unsupported("a live restore of the database is in progress")),
+            "Live Restore" if value_of(value, "state") != Some(RESTORED) => {
+                return Err(unsupported("a live restore of the database is in progress"));
+            }
             _ => {}
         }
     }
     let version = version
         .and_then(version_of)
         .ok_or_else(|| damaged("WiredTiger.turtle: it does not say which WiredTiger wrote it"))?;
-    if !matches!(version.major, 3 | 10..=12) {
+    // Cookies and lists have versions of their own.
+    if !matches!(version.major, 3 | 10..) {
         return Err(unsupported(format!(
-            "the database is of WiredTiger {version}, and 3, 10, 11 and 12 are supported"
+            "the database is of WiredTiger {version}, and 3 and 10 and later are supported"
         )));
     }
     let metadata = metadata
@@ -243,19 +249,31 @@ mod tests {
         assert_eq!(t.version.to_string(), "11.3.1");
         assert_eq!(t.cookie, Some(Cookie::parse(OLD, 4096).unwrap()));
         assert_eq!(t.id.0, format!("WiredTigerCheckpoint.3=(addr=\"{OLD}\",order=3)"));
+        // Of a version that nobody has seen
+        assert_eq!(turtle(&text("major=13,minor=0,patch=0", "")).unwrap().order, 3);
+        let restored = |state: &str| {
+            let entry = format!("Live Restore\nstate=WTI_LIVE_RESTORE_STATE_{state}\n");
+            text("major=12,minor=0,patch=0", &entry)
+        };
+        assert_eq!(turtle(&restored("COMPLETE")).unwrap().order, 3);
         for (text, kind, why) in [
             (
-                text("major=13,minor=0,patch=0", ""),
+                text("major=9,minor=0,patch=0", ""),
                 Kind::Unsupported,
-                "the database is of WiredTiger 13.0.0, and 3, 10, 11 and 12 are supported",
+                "the database is of WiredTiger 9.0.0, and 3 and 10 and later are supported",
             ),
             (
                 text("major=2,minor=9,patch=2", ""),
                 Kind::Unsupported,
-                "the database is of WiredTiger 2.9.2, and 3, 10, 11 and 12 are supported",
+                "the database is of WiredTiger 2.9.2, and 3 and 10 and later are supported",
             ),
             (
-                text("major=12,minor=0,patch=0", "Live Restore\nstate=1\n"),
+                restored("BACKGROUND_MIGRATION"),
+                Kind::Unsupported,
+                "a live restore of the database is in progress",
+            ),
+            (
+                text("major=12,minor=0,patch=0", "Live Restore\n1\n"),
                 Kind::Unsupported,
                 "a live restore of the database is in progress",
             ),

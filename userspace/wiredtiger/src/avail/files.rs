@@ -351,6 +351,9 @@ fn entry(key: &[u8], value: &[u8]) -> Result<Option<FileEntry>, Refusal> {
     if key.starts_with(b"layered:") {
         return Err(unsupported("the database has disaggregated storage"));
     }
+    if key.starts_with(b"abbrev:") {
+        return Err(unsupported("the database's metadata has abbreviated words"));
+    }
     let Some(name) = key.strip_prefix(b"file:") else {
         return Ok(None);
     };
@@ -370,4 +373,31 @@ fn entry(key: &[u8], value: &[u8]) -> Result<Option<FileEntry>, Refusal> {
         cookie: newest.cookie,
         leaf_page: newest.leaf_page,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn databases_that_are_not_in_files_of_their_own() {
+        let why = |key: &str| entry(key.as_bytes(), b"checkpoint=").unwrap_err();
+        for (key, reason) in [
+            ("tiered:a", "the database has tiered storage"),
+            ("object:a-1.wtobj", "the database has tiered storage"),
+            ("layered:a", "the database has disaggregated storage"),
+            ("abbrev:", "the database's metadata has abbreviated words"),
+        ] {
+            let refused = why(key);
+            assert_eq!(
+                (refused.kind, refused.message.as_str()),
+                (Kind::Unsupported, reason)
+            );
+        }
+        for key in ["table:a", "colgroup:a", "system:x"] {
+            assert!(entry(key.as_bytes(), b"").unwrap().is_none(), "{key}");
+        }
+        let disagg = entry(b"file:a.wt_stable\0", b"block_manager=disagg,checkpoint=\0").unwrap_err();
+        assert_eq!(disagg.message, "a.wt_stable: its files have block_manager=disagg");
+    }
 }

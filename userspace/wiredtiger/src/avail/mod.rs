@@ -20,6 +20,7 @@ mod files;
 pub mod list;
 pub mod outlook;
 pub mod page;
+mod standing;
 #[cfg(test)]
 mod tests;
 pub mod tree;
@@ -34,6 +35,7 @@ pub use cookie::{Addr, Cookie};
 pub use difference::{difference, FreeList};
 pub use documents::{documents, large_leaves, wants_smaller_leaves, Documents, LARGE_LEAF};
 use files::{Dbpath, Leaves};
+pub use standing::Standing;
 
 /// How often everything is read again while checkpoints complete.
 const TRIES: u32 = 20;
@@ -107,20 +109,6 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Major and minor versions whose blocks may be discarded: those that never checkpoint
-/// a single file when its handle is closed, by their source.  Of 11.3 the tests have a
-/// database, and of 11.0 and 11.2 none.
-///
-/// In MongoDB 5.0 to 5.3 such a checkpoint frees blocks for use at once, and no turtle
-/// shows.  They call themselves 10.0.2, as MongoDB 6.0 does, which makes none.  Nothing
-/// in the files separates the two: the turtle has the same line of both, and what the
-/// metadata says of a file is what the version that made the file wrote, and stays when
-/// the database is upgraded or downgraded.  So neither is taken.
-const PROVED: [(u32, u32); 3] = [(11, 0), (11, 2), (11, 3)];
-
-/// What every database of mongod's has, below its directory.
-const CATALOG: &str = "_mdb_catalog.wt";
-
 /// Which opening of the database wrote a checkpoint: one process may close it and open
 /// it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,32 +129,6 @@ pub struct Snapshot {
     pub files: Vec<FileEntry>,
     /// It was configured not to wait for its data when it checkpoints.
     unsynced: bool,
-}
-
-impl Snapshot {
-    /// Whether blocks of this database may be discarded, too: lists are
-    /// understood of more databases than those for which that is proved.
-    pub fn may_discard(&self) -> Result<(), Refusal> {
-        let version = self.version;
-        if !PROVED.contains(&(version.major, version.minor)) {
-            return Err(unsupported(format!(
-                "the database is of WiredTiger {version}, and blocks are discarded with 11.0, 11.2 and 11.3 only (MongoDB 7.0 and 8.0)"
-            )));
-        }
-        if self.unsynced {
-            return Err(unsupported(
-                "the database has checkpoint_sync=false: its checkpoints are not durable",
-            ));
-        }
-        // What a checkpoint of some files alone frees is handed out before any turtle
-        // shows; mongod makes none.
-        if !self.files.iter().any(|f| f.path == Path::new(CATALOG)) {
-            return Err(unsupported(format!(
-                "the database has no {CATALOG}: it is not mongod's, and others may make checkpoints of some files alone"
-            )));
-        }
-        Ok(())
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -243,6 +243,15 @@ pub mod tests {
             why(good.clone(), other).message,
             "the block at 4096 is another one"
         );
+        let mut longer = good.clone();
+        longer[28..32].copy_from_slice(&1024u32.to_le_bytes());
+        longer[32..36].fill(0);
+        let checksum = crc32c::crc32c(&longer);
+        longer[32..36].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(
+            why(longer, Addr { checksum, ..addr }).message,
+            "the block at 4096 is another one"
+        );
         for at in [0, 24, 27, 36, HEADER + 1, 511] {
             let mut bad = good.clone();
             bad[at] ^= 2;

@@ -5,10 +5,11 @@
 use std::fs;
 use std::os::unix::fs::{symlink, FileExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::avail::files::{Budget, Dbpath};
 use crate::avail::list::MAX_EXTENTS;
-use crate::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot};
+use crate::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot, Standing, Version};
 use files::walk::Root;
 use runtime::pulse::Pulse;
 use testing::hostile;
@@ -35,6 +36,20 @@ fn copy(version: &str) -> tempfile::TempDir {
     dir
 }
 
+/// A database that is packed.
+fn unpacked(name: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let archive = made().join(format!("{name}.tar.gz"));
+    let tar = Command::new("tar")
+        .arg("-C")
+        .arg(dir.path())
+        .arg("-xzf")
+        .arg(archive)
+        .status();
+    assert!(tar.unwrap().success(), "{name}");
+    dir
+}
+
 fn read(dbpath: &Path) -> Result<(Snapshot, Lists), Refusal> {
     avail::read(&Root::open(dbpath).unwrap(), &mut |_| true)
 }
@@ -58,27 +73,30 @@ fn plain(read: &(Snapshot, Lists)) -> Vec<String> {
         .collect()
 }
 
+/// Holds what was read against a line for each file, and returns how many there are.
+fn compare(name: &str, read: &(Snapshot, Lists)) -> usize {
+    let expected = fs::read_to_string(made().join(format!("{name}.expected"))).unwrap();
+    for line in expected.lines() {
+        let mut words = line.split(' ');
+        let path = words.next().unwrap();
+        let list = of(read, path).unwrap().as_ref().unwrap();
+        let ranges: Vec<String> = list
+            .extents
+            .iter()
+            .map(|e| format!("{}-{}", e.start, e.end))
+            .collect();
+        let said: Vec<&str> = words.collect();
+        assert_eq!(said[0], list.file_size.to_string(), "{name} {path}");
+        assert_eq!(said[1..], ranges, "{name} {path}");
+    }
+    expected.lines().count()
+}
+
 #[test]
 fn wt_verify_says_the_same() {
     for version in VERSIONS {
-        let expected = fs::read_to_string(made().join(format!("{version}.expected"))).unwrap();
         let read = read(&made().join(version)).unwrap();
-        let mut compared = 0;
-        for line in expected.lines() {
-            let mut words = line.split(' ');
-            let path = words.next().unwrap();
-            let list = of(&read, path).unwrap().as_ref().unwrap();
-            let ranges: Vec<String> = list
-                .extents
-                .iter()
-                .map(|e| format!("{}-{}", e.start, e.end))
-                .collect();
-            let said: Vec<&str> = words.collect();
-            assert_eq!(said[0], list.file_size.to_string(), "{version} {path}");
-            assert_eq!(said[1..], ranges, "{version} {path}");
-            compared += 1;
-        }
-        assert_eq!(compared, 6, "{version}");
+        assert_eq!(compare(version, &read), 6, "{version}");
         assert_eq!(read.0.files.len(), 49, "{version}");
         assert_eq!(read.0.version.to_string(), version);
         // One was never written, and the bulk load of the other is running.
@@ -96,6 +114,32 @@ fn wt_verify_says_the_same() {
 }
 
 #[test]
+fn another_reader_finds_the_same_in_what_mongodbs_releases_write() {
+    for (release, version, may) in [
+        ("6.0.24", "10.0.2", false),
+        ("7.0.21", "11.2.0", true),
+        ("8.0.10", "11.3.0", true),
+        ("8.1.1", "12.0.0", true),
+        ("master-2026-04", "12.0.0", true),
+    ] {
+        let dir = unpacked(&format!("mongodb-{release}"));
+        // What mongod 8.2 spills goes into a second database, which is in no metadata.
+        let spilled = dir.path().join("_tmp/spilldb");
+        fs::create_dir_all(&spilled).unwrap();
+        for name in ["WiredTiger.turtle", "WiredTiger.wt", "collection-10-9.wt"] {
+            fs::copy(dir.path().join(name), spilled.join(name)).unwrap();
+        }
+        let read = read(dir.path()).unwrap();
+        assert_eq!(compare(&format!("mongodb-{release}"), &read), 11);
+        // _mdb_catalog.wt has not been written.
+        assert_eq!(read.0.files.len(), 12, "{release}");
+        assert_eq!(read.1.iter().flatten().count(), 11, "{release}");
+        assert_eq!(read.0.version.to_string(), version);
+        assert_eq!(read.0.standing() == Standing::Discard, may, "{release}");
+    }
+}
+
+#[test]
 fn what_is_not_mongods_is_for_looking_only() {
     let mut snapshot = read(&made().join("11.3.1")).unwrap().0;
     snapshot.files.retain(|f| f.path != Path::new("_mdb_catalog.wt"));
@@ -105,6 +149,17 @@ fn what_is_not_mongods_is_for_looking_only() {
         e.message.starts_with("the database has no _mdb_catalog.wt"),
         "{e}"
     );
+    // With these no program makes checkpoints of some files alone.
+    for (major, minor, audited) in [(11, 3, false), (11, 4, false), (12, 0, true), (13, 0, true)] {
+        snapshot.version = Version {
+            major,
+            minor,
+            patch: 0,
+        };
+        let is = matches!(snapshot.standing(), Standing::Audit(_));
+        assert_eq!(is, audited, "{major}.{minor}");
+        assert!(snapshot.may_discard().is_err(), "{major}.{minor}");
+    }
 }
 
 #[test]
@@ -126,40 +181,64 @@ fn versions_that_are_not_proved_are_for_looking_only() {
     assert_eq!(e.kind, Kind::Unsupported);
     assert_eq!(
         e.message,
-        "the database is of WiredTiger 3.2.1, and blocks are discarded with 11.0, 11.2 and 11.3 only (MongoDB 7.0 and 8.0)"
+        "the database is of WiredTiger 3.2.1, and blocks are discarded from 11.0 on (MongoDB 6.1)"
     );
     let dir = copy("11.3.1");
     let turtle = fs::read_to_string(dir.path().join("WiredTiger.turtle")).unwrap();
-    for (version, may) in [
-        ("10,minor=0,patch=1", false),
-        // MongoDB 5.0.6's to 5.3's and 6.0's: the first checkpoint single files.
-        ("10,minor=0,patch=2", false),
-        ("11,minor=0,patch=0", true),
-        ("11,minor=1,patch=0", false),
-        ("11,minor=2,patch=0", true),
-        ("11,minor=3,patch=9", true),
-        // Nobody has seen these.
-        ("11,minor=4,patch=0", false),
-        ("12,minor=0,patch=0", false),
-    ] {
+    let standing = |version: &str| {
         let text = turtle.replace("11,minor=3,patch=1", version);
         fs::write(dir.path().join("WiredTiger.turtle"), text).unwrap();
+        read(dir.path()).unwrap().0.standing()
+    };
+    for version in [
+        "11,minor=0,patch=0",
+        "11,minor=2,patch=0",
+        "11,minor=3,patch=9",
+        "12,minor=0,patch=0",
+        "12,minor=0,patch=1",
+    ] {
+        assert_eq!(standing(version), Standing::Discard, "{version}");
+    }
+    // Nobody has seen these.
+    for version in [
+        "11,minor=1,patch=0",
+        "11,minor=4,patch=0",
+        "12,minor=1,patch=0",
+        "13,minor=0,patch=0",
+    ] {
+        let Standing::Audit(why) = standing(version) else {
+            panic!("{version}")
+        };
+        assert!(
+            why.ends_with("nobody has tried discards: it needs an audit first"),
+            "{why}"
+        );
         assert_eq!(
-            read(dir.path()).unwrap().0.may_discard().is_ok(),
-            may,
-            "{version}"
+            read(dir.path()).unwrap().0.may_discard().unwrap_err().message,
+            why
         );
     }
-    fs::write(dir.path().join("WiredTiger.turtle"), &turtle).unwrap();
+    let refused = |version: &str| match standing(version) {
+        Standing::Refused(why) => why,
+        other => panic!("{version}: {other:?}"),
+    };
+    assert!(refused("10,minor=0,patch=1").starts_with("the database is of WiredTiger 10.0.1, and"));
+    // MongoDB 5.0.6's to 5.3's and 6.0's: the first checkpoint single files.
+    assert_eq!(
+        refused("10,minor=0,patch=2"),
+        "the database is of WiredTiger 10.0.2 (MongoDB 5.0 and 6.0, which nothing in the files separates, and whose support has ended), and blocks are discarded from 11.0 on (MongoDB 6.1)"
+    );
     fs::write(
         dir.path().join("WiredTiger.basecfg"),
         "create,\ncheckpoint_sync = false,",
     )
     .unwrap();
-    assert_eq!(
-        read(dir.path()).unwrap().0.may_discard().unwrap_err().message,
-        "the database has checkpoint_sync=false: its checkpoints are not durable"
-    );
+    for version in ["11,minor=3,patch=1", "12,minor=0,patch=0", "13,minor=0,patch=0"] {
+        assert_eq!(
+            refused(version),
+            "the database has checkpoint_sync=false: its checkpoints are not durable"
+        );
+    }
 }
 
 /// A flipped byte changes nothing, because nobody reads it, or is noticed.

@@ -303,7 +303,13 @@ mod tests {
             std::fs::write(dir.path().join(turtle::NAME), text).unwrap();
             disk.read(&mut |_| false).map(|seen| seen.files.len())
         };
-        assert_eq!(read("major=11,minor=3,patch=1").unwrap(), 49);
+        for version in ["major=11,minor=3,patch=1", "major=12,minor=0,patch=0"] {
+            assert_eq!(read(version).unwrap(), 49);
+        }
+        // Nothing is sent before an audit of it.
+        let unseen = read("major=12,minor=1,patch=0").unwrap_err();
+        assert_eq!(unseen.kind, avail::Kind::Unsupported);
+        assert!(unseen.message.contains("nobody has tried"), "{}", unseen.message);
         // Of MongoDB 5.0.31, and of 6.0.24
         let refused = read("major=10,minor=0,patch=2").unwrap_err();
         assert_eq!(refused.kind, avail::Kind::Unsupported);
