@@ -12,6 +12,9 @@ pub(crate) const DENSE: u32 = 64 << 10;
 /// WiredTiger's own limits of a unit of allocation.
 const ALLOC: std::ops::RangeInclusive<u32> = 512..=128 << 20;
 
+/// WiredTiger's own limit of `buffer_alignment`.
+const WIDEST: u32 = 1 << 20;
+
 /// A block: bytes, and the checksum of what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Addr {
@@ -88,6 +91,19 @@ impl Cookie {
             return Err(damaged(format!("a unit of allocation of {alloc} bytes")));
         }
         let bytes = unhex(hex).ok_or_else(|| damaged("the address of a checkpoint is not hexadecimal"))?;
+        Self::of(bytes.into(), alloc)
+    }
+
+    /// The same in larger units of allocation.  Up to 11.3 WiredTiger takes its
+    /// `buffer_alignment` (at most 1 MiB) in place of a smaller `allocation_size` when it
+    /// writes by direct I/O, and the metadata does not show that.
+    pub(super) fn wider(&self) -> impl Iterator<Item = Self> + '_ {
+        let units = std::iter::successors(self.alloc.checked_mul(2), |n| n.checked_mul(2));
+        let units = units.take_while(|n| *n <= WIDEST);
+        units.filter_map(|alloc| Self::of(self.bytes.clone(), alloc).ok())
+    }
+
+    fn of(bytes: Box<[u8]>, alloc: u32) -> Result<Self, Refusal> {
         let mut b = Bytes(&bytes);
         match b.byte() {
             Some(1) => {}
@@ -115,7 +131,7 @@ impl Cookie {
             avail,
             file_size,
             root,
-            bytes: bytes.into(),
+            bytes,
         })
     }
 }
@@ -152,6 +168,20 @@ mod tests {
         assert_ne!(c, Cookie::parse(&COOKIE.replace("3f45", "3f46"), 4096).unwrap());
         // Nothing but the size of what the tree has.
         assert_ne!(c, Cookie::parse(&COOKIE.replace("8fc0", "8fc1"), 4096).unwrap());
+    }
+
+    #[test]
+    fn a_cookie_in_larger_units() {
+        let narrow = Cookie::parse(COOKIE, 512).unwrap();
+        let wide: Vec<Cookie> = narrow.wider().collect();
+        assert_eq!(wide.len(), 11);
+        assert_eq!(wide[2], Cookie::parse(COOKIE, 4096).unwrap());
+        assert_eq!(wide[10].alloc, 1 << 20);
+        assert_eq!(wide[10].wider().count(), 0);
+        // Its root has 4,096 units: with 16 KiB that is the largest block, and with 32 more.
+        let large = COOKIE.replacen("8d81", "8dcfc0", 1);
+        let large = Cookie::parse(&large, 4096).unwrap();
+        assert_eq!(large.wider().map(|c| c.alloc).collect::<Vec<_>>(), [8192, 16384]);
     }
 
     #[test]

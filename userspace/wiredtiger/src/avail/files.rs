@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::config::{self, Turtle};
-use super::cookie::{Addr, DENSE};
+use super::cookie::{Addr, Cookie, DENSE};
 use super::difference::FreeList;
 use super::page::{Block, LIST};
 use super::tree::{Blocks, Each, Tree, Visit};
@@ -238,7 +238,7 @@ impl Dbpath {
             generation: turtle.generation,
             ..Run::default()
         };
-        if let Some((root, cookie)) = turtle.cookie.as_ref().and_then(|c| Some((c.root?, c))) {
+        if let Some(cookie) = turtle.cookie.as_ref().filter(|c| c.root.is_some()) {
             let path = Path::new(METADATA);
             let opened = self.opened(path);
             let (mut opened, found) = opened.map_err(|e| match e.kind {
@@ -258,8 +258,13 @@ impl Dbpath {
                 open: 0,
                 room: MAX_ENTRIES,
             };
-            let mut tree = Tree::new(&mut opened, cookie.alloc, turtle.version.major < 10);
-            tree.visit(&root, &mut entries).map_err(|e| e.of(path))?;
+            let done = in_its_unit(cookie, |c| match &c.root {
+                Some(root) => {
+                    Tree::new(&mut opened, c.alloc, turtle.version.major < 10).visit(root, &mut entries)
+                }
+                None => Ok(()),
+            });
+            done.map_err(|e| e.of(path))?;
             *leaves = Leaves {
                 file,
                 turtle: Some(turtle.id.clone()),
@@ -323,15 +328,15 @@ impl Dbpath {
         if !budget.files.insert(found.ino) {
             return Err(damaged("the metadata has this file twice").of(path));
         }
-        let extents = match &cookie.avail {
+        let extents = in_its_unit(cookie, |c| match &c.avail {
             None => Ok(Vec::new()),
             Some(addr) => opened.block(addr).and_then(|block| {
                 if block.kind() != LIST {
                     return Err(damaged(format!("a list of free blocks of type {}", block.kind())));
                 }
-                list::parse(block.data()?, cookie, budget.extents)
+                list::parse(block.data()?, c, budget.extents)
             }),
-        };
+        });
         let extents = extents.map_err(|e| e.of(path))?;
         budget.extents -= extents.len();
         Ok(FreeList {
@@ -340,6 +345,18 @@ impl Dbpath {
             extents,
         })
     }
+}
+
+/// Reads what a cookie leads to, in larger units if nothing is there otherwise: a block's
+/// checksum and size tell in which unit its address is.
+fn in_its_unit<T>(
+    cookie: &Cookie,
+    mut read: impl FnMut(&Cookie) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    read(cookie).or_else(|e| match e.kind {
+        Kind::Damaged => cookie.wider().find_map(|c| read(&c).ok()).ok_or(e),
+        _ => Err(e),
+    })
 }
 
 /// What an entry of the metadata says of a file.

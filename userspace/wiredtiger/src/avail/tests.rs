@@ -139,6 +139,48 @@ fn another_reader_finds_the_same_in_what_mongodbs_releases_write() {
     }
 }
 
+/// WiredTiger had buffer_alignment=8KB when it wrote all of it; the metadata says 512 bytes
+/// and 4 KiB.
+#[test]
+fn direct_io_has_larger_units_than_the_metadata_says() {
+    let dir = unpacked("direct");
+    let good = read(dir.path()).unwrap();
+    assert_eq!(compare("direct", &good), 6);
+    assert_eq!(good.0.files.len(), 49);
+    assert_eq!(good.0.standing(), Standing::Discard);
+    let index = good
+        .0
+        .files
+        .iter()
+        .find(|f| f.path == Path::new("index-1-1.wt"))
+        .unwrap();
+    let cookie = index.cookie.as_ref().unwrap();
+    assert_eq!(cookie.alloc, 512);
+    // Damage of a list is that in any unit.
+    let at = cookie
+        .wider()
+        .find(|c| c.alloc == 8192)
+        .unwrap()
+        .avail
+        .unwrap()
+        .offset;
+    let file = fs::File::options()
+        .write(true)
+        .open(dir.path().join("index-1-1.wt"))
+        .unwrap();
+    file.write_all_at(&[0xff], at + 41).unwrap();
+    let now = read(dir.path()).unwrap();
+    let e = of(&now, "index-1-1.wt").unwrap().as_ref().unwrap_err();
+    assert_eq!(e.kind, Kind::Damaged);
+    assert!(e.message.ends_with(" is another one"), "{e}");
+    let same = plain(&now)
+        .iter()
+        .zip(plain(&good))
+        .filter(|(a, b)| **a == *b)
+        .count();
+    assert_eq!(same, 48);
+}
+
 #[test]
 fn what_is_not_mongods_is_for_looking_only() {
     let mut snapshot = read(&made().join("11.3.1")).unwrap().0;
