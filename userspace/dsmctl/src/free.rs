@@ -11,7 +11,7 @@ use files::walk::Root;
 use runtime::grid::Grid;
 use runtime::text::printable;
 use wiredtiger::avail::outlook::Outlook;
-use wiredtiger::avail::{self, Documents, FreeList, Kind, Lists, Snapshot};
+use wiredtiger::avail::{self, Documents, FreeList, Kind, Lists, Snapshot, Standing};
 
 /// Rows of the table, unless all are asked for.
 const ROWS: usize = 20;
@@ -23,6 +23,8 @@ struct Report<'a> {
     /// Whether blocks of it can be discarded, and why not.
     discard: bool,
     discard_refused: Option<String>,
+    /// An audit of it may show that they can.
+    audit: bool,
     files: Vec<File<'a>>,
     total: Sum,
     /// Share of the file system that is in use.
@@ -121,6 +123,7 @@ fn report<'a>(
         wiredtiger: snapshot.version.to_string(),
         discard: may.is_ok(),
         discard_refused: may.err().map(|e| e.message),
+        audit: matches!(snapshot.standing(), Standing::Audit(_)),
         summary: outlook.summary(total.share, full),
         files,
         total,
@@ -199,7 +202,12 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     }
     let _ = writeln!(s, "\n{}", r.summary);
     if let Some(why) = &r.discard_refused {
-        let _ = writeln!(s, "It cannot be had here: {why}.");
+        let had = if r.audit {
+            "It is not to be had yet"
+        } else {
+            "It cannot be had here"
+        };
+        let _ = writeln!(s, "{had}: {why}.");
     } else if r.total.share >= 0.005 {
         s += "Space that was freed once and is never used again counts here, too, and gains nothing by a discard:\n\
               dsmctl record and dsmctl simulate tell what it is worth for this database.\n";
