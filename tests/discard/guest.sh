@@ -37,11 +37,10 @@ nodes=2000
 [[ $scenario != cuts ]] || nodes=500
 options=(linkbench --dbpath "$mnt" --nodes "$nodes" --journal-mb 4 --leaf-kib "$leaf" --cache-mb 10)
 [[ $io == cached ]] || options+=(--direct-io)
-failed=0 moments=0 cuts=0 lost=0
+moments=0 cuts=0 lost=0
 database=0 agent_pid=0 pester_pid=0 dsmd_pid=0
 
-pass() { echo "ok - discard: $what: $*"; }
-fail() { echo "not ok - discard: $what: $*"; failed=1; }
+. ./results.sh "discard: $what"
 # A wait of A to A + B milliseconds, to be somewhere else each time
 while_ms() {
 	sleep "$(printf '0.%03d' $(($1 + RANDOM % $2)))" &
@@ -254,6 +253,7 @@ kills() {
 		start_pestering
 		right $mnt || broken "moment $moments: the database is not right" /tmp/check.log
 		end_pestering
+		# shellcheck disable=SC2154 # of results.sh
 		((!failed)) || break
 	done
 	end_pestering

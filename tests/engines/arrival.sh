@@ -11,7 +11,7 @@
 engine=$1 rules=$2
 shift 2
 # shellcheck disable=SC2034 # lib.sh says it
-test=engines-$engine
+about="engines-$engine: "
 load_module
 modprobe xfs
 

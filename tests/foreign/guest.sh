@@ -7,11 +7,7 @@
 # "discarded".
 export PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/root DM_DISABLE_UDEV=1
 mnt=/mnt
-pass() { echo "ok - $*"; }
-fail() { echo "not ok - $*"; }
-works() { # WHAT COMMAND...
-	if "${@:2}" >/tmp/said 2>&1; then pass "$1"; else fail "$1: $(tail -n 1 /tmp/said)"; fi
-}
+. /results.sh ''
 until_true() {
 	for _ in {1..600}; do
 		eval "$1" && return

@@ -5,6 +5,7 @@
 # install them in. To be sourced.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../bed/lib.sh"
+. "$bed/results.sh" packages
 packages=$checkout/tests/packages
 debs=$checkout/build/deb
 version=$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' "$checkout/dkms.conf")
@@ -98,28 +99,3 @@ dkms_has() {
 }
 
 no_module() { ! compgen -G "$root/usr/lib/modules/*/updates/dkms/dm-dsm*" && [[ ! -e $root/var/lib/dkms/dm-dsm ]]; }
-
-# ---- results ---------------------------------------------------------------------------
-
-failed=0
-pass() { echo "ok - packages: $*"; }
-# shellcheck disable=SC2034 # the exit status of who sources this
-fail() { echo "not ok - packages: $*"; failed=1; }
-
-# works WHAT COMMAND...
-works() {
-	local what=$1 said
-
-	shift
-	if said=$("$@" 2>&1); then
-		pass "$what"
-	else
-		fail "$what: $(tail -n 1 <<<"$said")"
-		sed 's/^/# /' <<<"$said"
-	fi
-}
-
-# is WHAT GOT WANTED
-is() {
-	if [[ $2 == "$3" ]]; then pass "$1"; else fail "$1: got '$2', not '$3'"; fi
-}

@@ -15,32 +15,13 @@ echo		# behind what the firmware said
 key=/var/lib/dkms/mok.pub
 unsigned=/tmp/unsigned.ko
 
-pass() { echo "ok - secureboot: $*"; }
-fail() { echo "not ok - secureboot: $*"; }
-works() {
-	local what=$1 said
-
-	shift
-	if said=$("$@" 2>&1); then pass "$what"; else fail "$what: $(tail -n 3 <<<"$said")"; fi
-}
+. /srv/results.sh secureboot
 # says WHAT PATTERN COMMAND...: whatever its status
 says() {
 	local said
 
 	said=$("${@:3}" 2>&1)
 	if grep -qE "$2" <<<"$said"; then pass "$1"; else fail "$1: '$2' is not in '$(tail -n 3 <<<"$said")'"; fi
-}
-# refused WHAT REASON COMMAND...
-refused() {
-	local said
-
-	if said=$("${@:3}" 2>&1); then
-		fail "$1: '${*:3}' was not refused"
-	elif grep -qF "$2" <<<"$said"; then
-		pass "$1"
-	else
-		fail "$1: it says '$said'"
-	fi
 }
 # As one types the password, twice
 import() { printf '%s\n' "$(</srv/password)" "$(</srv/password)" | mokutil --import $key; }

@@ -13,7 +13,7 @@ fresh() { [[ -e $1 && -z $(find "${@:2}" -newer "$1" -type f -print -quit) ]]; }
 
 # Builds the modules, for the debug kernel, and the programs.
 build_job() {
-	! fresh "$job/.built" "$checkout/Kbuild" "$checkout/dm-dsm" "$uml_tests/guest" \
+	! fresh "$job/.built" "$checkout/Kbuild" "$checkout/dm-dsm" "$uml_tests/guest" "$bed/results.sh" \
 		"$(uml_artefact uml-debug)/linux" || return 0
 	work=$(scratch)
 	trap 'rm -rf "$work"' EXIT
@@ -23,7 +23,7 @@ build_job() {
 	uml_module debug "$work/guest/streamdisk"
 	in_tools make -s -C "$work/guest" OUT="$job"
 	cp "$work/dsm/dm-dsm/dm-dsm.ko" "$work/guest/streamdisk/streamdisk.ko" \
-		"$uml_tests"/guest/*.sh "$job"
+		"$uml_tests"/guest/*.sh "$bed/results.sh" "$job"
 	touch "$job/.built"
 }
 

@@ -1,62 +1,24 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# For the tests that run in the guest: what they say, and small tools. A test
-# sources this first; its lines "ok - ..." and "not ok - ..." are counted by
-# tests/check. To be sourced.
+# For the tests that run in the guest: small tools. A test sources this first.
 
 . /run/job/guest-lib.sh
 PATH=/run/job/bin:$PATH
 dmesg --console-level 1
 # snooze leaves it a descriptor.
 export LVM_SUPPRESS_FD_WARNINGS=1
-test=$(basename "$0" .sh)
-failed=0
+. /run/job/results.sh "$(basename "$0" .sh)"
 
-pass() { echo "ok - $test: $*"; }
-fail() { echo "not ok - $test: $*"; failed=1; }
-
-# is WHAT GOT WANTED
-is() {
-	if [[ $2 == "$3" ]]; then pass "$1"; else fail "$1: got '$2', not '$3'"; fi
-}
-
-# matches WHAT GOT REGEX
-matches() {
-	if [[ $2 =~ $3 ]]; then pass "$1"; else fail "$1: '$2' does not match '$3'"; fi
-}
-
-# works WHAT COMMAND...
-works() {
-	local what=$1 said
-
-	shift
-	if said=$("$@" 2>&1); then pass "$what"; else fail "$what: '$*' said: $said"; fi
-}
-
-# refused WHAT REASON COMMAND...: the command must fail, and the reason must
-# be in what it says, in the kernel log, or in what the device t says (the log is
-# rate limited).
-refused() {
-	local what=$1 reason=$2 said
-
-	shift 2
+# The reason may be in the kernel log, or in what the device t says: the log is rate limited.
+attempt() {
 	dmesg --clear
-	if said=$("$@" 2>&1); then
-		fail "$what: '$*' was not refused"
-		return
-	fi
-	[[ $said == *"$reason"* ]] || said+=$(dmesg; message t error 2>&1)
-	if [[ $said == *"$reason"* ]]; then
-		pass "$what"
-	else
-		fail "$what: '$reason' was not said, but: $said"
-	fi
+	"$@" || {
+		dmesg
+		message t error
+		return 1
+	}
 }
-
-skip() { echo "skip - $test: $*"; exit 0; }
-
-done_testing() { exit "$failed"; }
 
 # Devices
 

@@ -7,11 +7,7 @@
 # two pieces of the disk in the other order.
 volume=
 [[ $1 != --volume ]] || { volume=1; shift; }
-test=${1%.sh}${volume:+ above a volume}
-status=0
-
-pass() { echo "ok - uml: $test: $*"; }
-fail() { echo "not ok - uml: $test: $*"; status=1; }
+. ./results.sh "uml: ${1%.sh}${volume:+ above a volume}"
 
 per_cpu_allocations() { awk '$1 == "nr_cur_alloc" { print $3 }' /sys/kernel/debug/percpu_stats; }
 
@@ -51,7 +47,7 @@ if [[ $volume ]]; then
 	VOLUME=dm-$(dmsetup info -c --noheadings -o minor volume)
 	export VOLUME
 fi
-"./$1" "${@:2}" || status=1
+"./$1" "${@:2}" || failed=1
 [[ ! $volume ]] || dmsetup remove volume
 if rmmod dm_dsm && rmmod streamdisk; then
 	check_per_cpu
@@ -59,4 +55,4 @@ if rmmod dm_dsm && rmmod streamdisk; then
 else
 	fail 'a module is still in use'
 fi
-exit $status
+exit $failed

@@ -4,23 +4,7 @@
 # For the tests of the patches to the block layer, dm and md, which run in UML. To be
 # sourced.
 
-test=$(basename "$0" .sh)
-export failed=0
-
-pass() { echo "ok - upstream: $test: $*"; }
-fail() { echo "not ok - upstream: $test: $*"; failed=1; }
-
-# is WHAT GOT WANTED
-is() {
-	if [[ $2 == "$3" ]]; then pass "$1"; else fail "$1: got '$2', not '$3'"; fi
-}
-
-# works COMMAND...: says so only when it does not
-works() {
-	local said
-
-	said=$("$@" 2>&1) || fail "'$*' said: $said"
-}
+. ./results.sh "upstream: $(basename "$0" .sh)"
 
 # until_true COMMAND: for what comes to pass by itself; the boot has an end
 until_true() { until "$@"; do sleep 0.05; done; }

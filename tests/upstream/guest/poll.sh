@@ -6,13 +6,13 @@
 . ./lib.sh
 
 is 'the disk can be polled' "$(</sys/block/nullb0/queue/io_poll)" 1
-works dmsetup create low --table '0 8192 linear /dev/nullb0 0'
-works dmsetup create t --table $'0 8 linear /dev/mapper/low 0\n8 8 linear /dev/mapper/low 64'
+must dmsetup create low --table '0 8192 linear /dev/nullb0 0'
+must dmsetup create t --table $'0 8 linear /dev/mapper/low 0\n8 8 linear /dev/mapper/low 64'
 is 'so can dm above dm' "$(cat /sys/block/dm-[01]/queue/io_poll | paste -sd' ')" '1 1'
 is 'a polled write that is not divided' "$(./uring --polled /dev/mapper/t 0 4096 0)" 'wrote 4096'
 echo "# the divided one"
 is 'a polled write that is divided' "$(./uring --polled /dev/mapper/t 0 8192 0)" 'wrote 8192'
 is 'a hundred of them' "$(for _ in {1..100}; do ./uring --polled /dev/mapper/t 0 8192 0; done | sort | uniq -c | xargs)" '100 wrote 8192'
-works dmsetup remove t
-works dmsetup remove low
-exit "$failed"
+must dmsetup remove t
+must dmsetup remove low
+done_testing

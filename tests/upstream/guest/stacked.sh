@@ -41,12 +41,12 @@ lands() {
 	is "$what" "$said, $(IFS=,; echo "${got[*]}")" "$wanted"
 }
 
-table() { works dmsetup create t; }
+table() { must dmsetup create t; }
 reload() {
-	works dmsetup load t
-	works dmsetup resume t
+	must dmsetup load t
+	must dmsetup resume t
 }
-gone() { works dmsetup remove t; }
+gone() { must dmsetup remove t; }
 
 is 'a disk has the limits that it says' "$(limits $a), $(limits $c), $(limits $e)" '8 65536, 5 98304, 0 65536'
 lands 'a write arrives in its stream' 'wrote 16384, 8:32' $a 8 16 $a
@@ -58,7 +58,7 @@ is 'a stream that the disk does not have is refused' "$(put $a 9)" EINVAL
 add_partition() {
 	printf '\0\0\0\0\x83\0\0\0\0\x8\0\0\0\x80\0\0' | dd of="$1" bs=1 seek=446 conv=notrunc status=none
 	printf '\x55\xaa' | dd of="$1" bs=1 seek=510 conv=notrunc status=none
-	works partx --add "$1"
+	must partx --add "$1"
 }
 
 add_partition $a
@@ -66,7 +66,7 @@ lands 'a partition has the streams of its disk' 'wrote 16384, 8:32' ${a}1 8 16 $
 is 'and no others' "$(put ${a}1 9)" EINVAL
 add_partition $e
 is 'on a disk without streams it has none' "$(put ${e}1 1)" EINVAL
-works partx --delete $e
+must partx --delete $e
 
 # Device-mapper
 
@@ -128,7 +128,7 @@ gone
 
 low=/dev/mapper/low
 waiting() { (($(awk '{ print $2 }' "$(sys $t)/inflight") == 1)); }
-works dmsetup create low --table "0 8192 linear $a 0"
+must dmsetup create low --table "0 8192 linear $a 0"
 table <<<"0 8192 linear $low 0"
 is 'linear on linear' "$(limits $t)" '8 65536'
 dmsetup suspend low
@@ -144,12 +144,12 @@ is 'who lies above does not learn of it' "$(limits $t)" '8 65536'
 lands 'and what it sends loses its stream' 'wrote 16384, ' $t 7 16 $c
 lands 'unless the disk has it' 'wrote 16384, 5:32' $t 5 16 $c
 gone
-works dmsetup remove low
+must dmsetup remove low
 
 # md
 
 array() {
-	works mdadm --create /dev/md0 --run --metadata=1.2 --homehost=none --assume-clean \
+	must mdadm --create /dev/md0 --run --metadata=1.2 --homehost=none --assume-clean \
 		--bitmap="${bitmap:-none}" "$@"
 }
 in_sync() { [[ $(</sys/block/md0/md/degraded) == 0 && $(</sys/block/md0/md/sync_action) == idle ]]; }
@@ -161,8 +161,8 @@ at_1024k() {
 		skip=$(($(<"/sys/block/md0/md/dev-${1#/dev/}/offset") + 2048)) | sha256sum
 }
 disarray() {
-	works mdadm --stop /dev/md0
-	works mdadm --zero-superblock "$@"
+	must mdadm --stop /dev/md0
+	must mdadm --zero-superblock "$@"
 }
 
 array --level=0 --chunk=16 -n 2 $a $b
@@ -186,14 +186,14 @@ lands 'raid1: write-behind keeps the stream' 'wrote 65536, 3:128,3:128' /dev/md0
 disarray $a $b
 
 array --level=1 -n 2 $a $b
-works mdadm /dev/md0 --fail $b
-works mdadm /dev/md0 --remove $b
-works mdadm /dev/md0 --add $c
+must mdadm /dev/md0 --fail $b
+must mdadm /dev/md0 --remove $b
+must mdadm /dev/md0 --add $c
 until_true in_sync
 is 'raid1: a spare with fewer streams lowers the limit' "$(limits /dev/md0)" '5 98304'
 lands 'raid1: what both have arrives on both' 'wrote 16384, 5:32,5:32' /dev/md0 5 16 $a $c
-works mdadm /dev/md0 --add $e
-works mdadm /dev/md0 --replace $a --with $e
+must mdadm /dev/md0 --add $e
+must mdadm /dev/md0 --replace $a --with $e
 until_true replaced
 seen $c $e
 is 'raid1: with a replacement without streams a write is done' "$(put /dev/md0 4)" 'wrote 16384'
@@ -201,7 +201,7 @@ is 'raid1: in its stream on the other leg, without one on the replacement' "$(ar
 is 'raid1: where it has arrived nevertheless' "$(at_1024k $e)" "$(printf 'E%.0s' {1..16384} | sha256sum)"
 is 'raid1: and no leg has failed' "$(grep -o '\[U*\]' /proc/mdstat)" '[UU]'
 disarray $b $c $e
-works mdadm --zero-superblock $a
+must mdadm --zero-superblock $a
 
 array --level=10 --chunk=16 -n 4 $a $b $c $d
 is 'raid10: the least of its disks' "$(limits /dev/md0)" '5 98304'
@@ -211,26 +211,26 @@ array --level=5 --chunk=16 -n 3 $a $b $d
 is 'raid5 has none' "$(limits /dev/md0)" '0 0'
 disarray $a $b $d
 
-works rmmod streamdisk
+must rmmod streamdisk
 
 # A stack as it is used: dsm on a logical volume on an array. It has nothing to do but
 # to ask the underlying device.
 
 insmod ./streamdisk.ko disks=2 sectors=65536 || fail 'streamdisk.ko cannot be loaded again'
 array --level=1 -n 2 $a $b
-works dmsetup create low --table "0 8192 linear /dev/md0 0"
+must dmsetup create low --table "0 8192 linear /dev/md0 0"
 is 'linear on raid1' "$(limits $low)" '8 0'
 insmod ./dm-dsm.ko || fail 'dm-dsm.ko cannot be loaded'
 table <<<"0 8192 dsm $low 0"
 is 'dsm on both knows the streams by itself' \
 	"$(dmsetup status t | grep -oP ' (device_streams|source) \K\w+' | xargs)" '8 queue'
 upload=$(dmsetup message t 0 begin full 8192)
-works dmsetup message t 0 "$upload" file 1 journal - 0:2048:128
-works dmsetup message t 0 commit "${upload#upload }"
+must dmsetup message t 0 "$upload" file 1 journal - 0:2048:128
+must dmsetup message t 0 commit "${upload#upload }"
 lands 'what it stamps arrives in its stream on both legs' 'wrote 16384, 2:32,2:32' $t 0 16 $a $b
 gone
-works dmsetup remove low
+must dmsetup remove low
 disarray $a $b
-works rmmod dm-dsm
-works rmmod streamdisk
-exit "$failed"
+must rmmod dm-dsm
+must rmmod streamdisk
+done_testing
