@@ -48,6 +48,7 @@ static const char * const bad_lines[] = {
 	"%s 0 2 policy best", "%s 0 2 colour blue", "%s 0 4 groups 3 groups 3",
 	"%s 0 2 groups 1", "%s 0 2 groups 17", "%s 0 2 alpha 65", "%s 0 2 streams 256",
 	"%s 0 2 stream_base 0", "%s 0 2 threshold1 20001", "%s 0 2 hints 1",
+	"%s 0 2 threshold2 -1", "%s 0 2 prediction maybe", "%s 0 2 range all", "%s 0 2 foreign drop",
 	"%s 2097152", "%s 2093057",	/* less than the target's length is left */
 };
 
