@@ -7,36 +7,22 @@
 # make check         every test that is short
 # make check-all     what CI runs: no long forms, kernel tree, servers, RPMs, dashboard or engines
 # make nightly       every test, the long forms and the mutants among them
+# tests/check PART   one part of these by its name in tests/parts
 # make style         what checkpatch, sparse, Coccinelle, clippy and others say
 # make unit          the policies on the host
 # make kunit         the KUnit suites, and which lines they reach
-# make stress        ten minutes of everything at once, in UML
-# make faults        every allocation fails in turn, in UML
 # make discard-test  tries to make a discard lose a page: databases killed, backed up,
 #                    compacted and cut off from power on a disk that poisons, in UML
-# make fuzz          a million mutated messages and constructor lines, in UML
 # make mutants       breaks the module in ways that are listed, and sees a test fail
-# make mutants-userspace  the same for what decides about discards in userspace
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
-# make dashboard-test  dsmd's page in a browser, and Grafana's dashboard by a Prometheus
-# make dashboard-pictures  the documentation's pictures of the page, in virtual time
 # make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM; with
 #                    MONGOD=/usr/bin/mongod that server, killed and asked for the truth
-# make engines-test  MariaDB, PostgreSQL and RocksDB on the FDP drive, by the shipped rules
 # make bench-waf       write amplification of every policy on recorded workloads
-# make bench-engines   the same of MariaDB, PostgreSQL and RocksDB
 # make bench-drive DRIVE=/dev/nvme1n1
 #                    what is saved on that drive, by its own counters; IT IS OVERWRITTEN
-# make bench-leaf      flash writes and cold reads with leaf pages of 4 to 32 KiB
-# make bench-trial     whether dsmctl trial finds what is known of a flash drive in virtual time
-# make bench-drive-truth  whether make bench-drive finds it
 # make bench-live      operations a second and tail latency on a flash drive in virtual time
 # make bench-hotpath   what the target costs, in instructions and seconds
-# make soak          10,000 losses and returns of dsmd's device: nothing may be left behind
-# make fuzz-agent    a million names and texts of each kind for the agent
-# make bench-agent   what the agent costs with 10,000 files, here, in a VM and in UML
-# make bench-flash   page writes a second of the flash model
 # make man           man pages and completions, which "make install" takes along
 # make install       what "make" built, into the running system (or DESTDIR=)
 #                    install-module and install-userspace are its halves
@@ -44,13 +30,11 @@
 # make deb           Debian packages, source and binary, in build/deb
 # make rpm           RPMs, source and binary, in build/rpm
 # make package-test  installs, upgrades, boots, removes and purges them
-# make arm64-test    boots arm64, with pages of 4 and 16 KiB, and s390x, under emulation: the
-#                    target, and on arm64 the packages' programs and a database with discards
 # make upstream-test the form for a kernel tree: checkpatch, build, kunit.py; the
 #                    patches to the block layer, dm and md, booted in UML
 #
 # demo, check and vm-test need root on Debian 12 or 13, and nothing else: see
-# tests/README.md.
+# tests/README.md, which has all tests and benchmarks.
 
 KVER ?= $(shell uname -r)
 KDIR ?= /lib/modules/$(KVER)/build
@@ -134,9 +118,6 @@ rpm:
 package-test:
 	tests/check packages-whole bookworm rpms start
 
-arm64-test:
-	tests/check arm64
-
 upstream-test:
 	tests/check upstream
 
@@ -164,20 +145,8 @@ unit:
 bench-waf:
 	tests/bench/waf/run
 
-bench-engines:
-	tests/bench/waf/run engines
-
-bench-leaf:
-	tests/bench/waf/run leaf
-
 bench-live:
 	tests/bench/live/run
-
-bench-trial:
-	tests/bench/live/trial
-
-bench-drive-truth:
-	tests/bench/live/bench-drive
 
 bench-drive:
 	tests/bench/drive/run $(DRIVE)
@@ -188,53 +157,17 @@ bench-hotpath:
 kunit:
 	tests/bed/uml/kunit
 
-stress:
-	tests/uml/stress 600
-	tests/uml/stress --volume 180
-
-faults:
-	tests/uml/faults 100 8
-	tests/uml/faults --volume 20 2
-
 discard-test:
 	tests/discard/run --long
 
-fuzz:
-	tests/uml/fuzz 1000000
-	tests/uml/fuzz --volume 100000
-
-soak:
-	tests/cargo userspace test --release --workspace --lib -- --ignored --nocapture soak
-
-fuzz-agent:
-	FUZZ_CASES=1000000 tests/cargo userspace test --release --workspace --test fuzz
-
-bench-flash:
-	tests/cargo userspace bench --workspace --bench flash
-
-bench-agent:
-	tests/bench/agent
-
 mutants:
 	tests/mutants/run
-
-mutants-userspace:
-	tests/mutants/userspace
 
 vm-test:
 	tests/check vm
 
 docs-test:
 	tests/docs/run
-
-engines-test:
-	tests/check engines
-
-dashboard-test:
-	tests/dashboard/run
-
-dashboard-pictures:
-	tests/dashboard/pictures
 
 mongo-test:
 	tests/mongo/run $(MONGOD)
@@ -244,4 +177,4 @@ clean:
 	find dm-dsm Kbuild -name '*.o' -o -name '*.ko' -o -name '*.mod*' -o -name '.*.cmd' | xargs -r rm -f
 	rm -f modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd
 
-.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test dashboard-test dashboard-pictures mongo-test engines-test style unit kunit stress faults fuzz discard-test mutants mutants-userspace vm-test bench-hotpath bench-waf bench-engines bench-drive bench-leaf bench-live bench-trial bench-drive-truth soak fuzz-agent bench-agent bench-flash man deb rpm package-test arm64-test upstream-test clean
+.PHONY: all module userspace install install-module install-userspace dkms-install demo quick check check-all nightly docs-test mongo-test style unit kunit discard-test mutants vm-test bench-hotpath bench-waf bench-drive bench-live man deb rpm package-test upstream-test clean

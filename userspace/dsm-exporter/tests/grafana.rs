@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The dashboard for Grafana goes with the metrics.  That its queries have
-//! results is for `make dashboard-test`, where a Prometheus runs them.
+//! results is for `tests/check dashboard`, where a Prometheus runs them.
 
 use std::collections::{BTreeSet, HashSet};
 

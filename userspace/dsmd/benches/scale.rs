@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the agent costs with many files and extents, on the file system of the
-//! build directory and without a kernel: `make bench-agent`.
+//! build directory and without a kernel: `tests/bench/agent`.
 //!
 //! It writes FILES * EXTENTS pages (default 10000 * 100, 4 GB).  While it idles,
 //! the whole loop of dsmd runs, for IDLE seconds (default 61), in which it polls

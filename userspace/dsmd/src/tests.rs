@@ -457,7 +457,7 @@ fn losses_leave_nothing_behind() {
 }
 
 #[test]
-#[ignore = "make soak"]
+#[ignore = "tests/check soak"]
 fn soak() {
     const NAME: &str = "tests::soak";
     if std::env::var("DSM_ALONE").is_ok_and(|n| n == NAME) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! How fast the flash model is, on one core, under uniform random writes:
-//! `make bench-flash`.
+//! `tests/cargo userspace bench --workspace --bench flash`.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Names and texts that others write, by chance: nothing panics, and what is
-//! taken is sound.  `make fuzz-agent` makes a million of each.
+//! taken is sound.  `tests/check fuzz-agent` makes a million of each.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
