@@ -2,7 +2,8 @@
 /*
  * The DSM algorithm (Figs. 4, 9 and A.1-A.5, Eqs. 1-5 of the paper).
  *
- * Where the paper contradicts itself, Documentation/dsm.rst says what is done.
+ * Where the paper contradicts itself,
+ * Documentation/dsm.rst says what is done.
  */
 #include <linux/limits.h>
 #include <linux/math64.h>
