@@ -111,8 +111,8 @@ mkdir -p /run/lock/lvm
 flock /run/lock/lvm/V_vg sleep 86400 &
 locker=$!
 until_true '! flock -n /run/lock/lvm/V_vg true'
-stays 'LVM is at work' 'vg-meta: LVM is at work on the volume group vg' vg-meta dsmctl insert vg-meta
-stays 'LVM is at work: withdraw' 'LVM is at work' vg-meta dsmctl withdraw vg-meta
+stays 'LVM is at work' 'vg-meta: LVM is working on the volume group vg' vg-meta dsmctl insert vg-meta
+stays 'LVM is at work: withdraw' 'LVM is working' vg-meta dsmctl withdraw vg-meta
 pkill -P $locker
 wait $locker 2>/dev/null
 until_true 'flock -n /run/lock/lvm/V_vg true'

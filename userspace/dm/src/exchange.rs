@@ -227,7 +227,7 @@ fn go_on_as_before<T: Tables + ?Sized>(tables: &T, name: &str, e: DmError) -> an
     let on = tables.resume(name);
     let what = match (on, e.errno()) {
         (Err(again), _) => {
-            return anyhow!("{name}: the tables were not exchanged ({e}), and the device does not go on ({again}): `dmsetup resume {name}`")
+            return anyhow!("{name}: the tables were not exchanged ({e}), and the device stays suspended ({again}): `dmsetup resume {name}`")
         }
         (Ok(()), Some(Errno::INTR)) => "interrupted before the tables were exchanged".to_owned(),
         (Ok(()), _) => format!("the kernel did not exchange the tables: {e}"),

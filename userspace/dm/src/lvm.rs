@@ -75,7 +75,7 @@ fn lock_in(dir: &Path, name: &str, timeout: Duration) -> Result<Lock> {
         match try_lock(&path) {
             Ok(Some(file)) => return Ok(Lock { path, _file: file }),
             Ok(None) if Instant::now() < end => sleep(Duration::from_millis(20)),
-            Ok(None) => bail!("{name}: LVM is at work on the volume group {group}; nothing was changed"),
+            Ok(None) => bail!("{name}: LVM is working on the volume group {group}; nothing was changed"),
             Err(e) => return Err(e).with_context(what),
         }
     }
@@ -124,7 +124,7 @@ mod tests {
         assert!(at.join("V_vg").exists());
         assert_eq!(
             lock_in(&at, "vg-other", soon).unwrap_err().to_string(),
-            "vg-other: LVM is at work on the volume group vg; nothing was changed"
+            "vg-other: LVM is working on the volume group vg; nothing was changed"
         );
         lock_in(&at, "vg2-lv", soon).unwrap();
         drop(held);

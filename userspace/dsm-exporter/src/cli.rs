@@ -10,14 +10,14 @@ use clap::Parser;
 use proto::control::RUN_DIR;
 use runtime::log::Format;
 
-/// Show what dsmd publishes: a page for people, and metrics for Prometheus
+/// Serve dsmd's data: a web page, and metrics for Prometheus
 ///
-/// It needs no privileges, and asks neither dsmd nor the drive for anything: every
-/// answer comes from the file that dsmd writes into its run directory.
+/// It needs no privileges, and queries neither dsmd nor the drive: every answer comes from
+/// the file that dsmd writes into its run directory.
 #[derive(Debug, Parser)]
 #[command(name = "dsm-exporter", version, max_term_width = 80)]
 pub struct Args {
-    /// Where to serve them: a port of the loopback interface, or an address and a port
+    /// Where to listen: a port of the loopback interface, or an address and a port
     #[arg(
         long,
         value_name = "[ADDRESS:]PORT",
@@ -25,7 +25,7 @@ pub struct Args {
         default_value = "9187"
     )]
     pub listen: Address,
-    /// Form of the log on stderr
+    /// Format of the log on stderr
     #[arg(long, value_enum, env = "DSM_EXPORTER_LOG_FORMAT", default_value = "text")]
     pub log_format: Format,
     /// Directory in which dsmd publishes

@@ -11,12 +11,12 @@ use dm::name;
 use proto::feed::RUN_DIR;
 use runtime::log::Format;
 
-/// Ask the mongod of a dsm device which file is an _id index, which collection is the
-/// oplog and what it does, and tell dsmd
+/// Ask the mongod of a dsm device for its _id indexes, its oplog and its counters, and report
+/// them to dsmd
 ///
 /// It needs no privileges. The server's address, with user and password, comes from a file
 /// that nobody else can read, or from systemd's credential "uri"; it is never an argument,
-/// which everybody could see.
+/// because arguments are public.
 #[derive(Debug, Parser)]
 #[command(name = "dsm-mongo", version, max_term_width = 80)]
 pub struct Args {
@@ -27,10 +27,10 @@ pub struct Args {
     /// credential "uri"]
     #[arg(long, value_name = "FILE")]
     pub uri_file: Option<PathBuf>,
-    /// Say whether the address can be one, and end
+    /// Only validate the address
     #[arg(long)]
     pub check: bool,
-    /// Form of the log on stderr
+    /// Format of the log on stderr
     #[arg(long, value_enum, env = "DSM_MONGO_LOG_FORMAT", default_value = "text")]
     pub log_format: Format,
     /// Directory in which it listens, in one of the device's name

@@ -118,7 +118,7 @@ fn several(sysfs: &Sysfs, dm: &Dm, found: &Found, on: &[(DevNo, u64)], asked: &F
     let name = found.name();
     let devices: Vec<DevNo> = on.iter().map(|(dev, _)| *dev).collect();
     if let Some(each) = streams::differing(sysfs, dm, &devices)? {
-        bail!("{name}: its segments lie on devices that differ in write streams ({each}), and dsm would have no more than the least of them; nothing was changed");
+        bail!("{name}: its segments lie on devices that differ in write streams ({each}), and dsm could only use the smallest number; nothing was changed");
     }
     // The disks below it are those below the device that is to be.
     let stamped = Stamped::on(sysfs, dm, name, found.info.dev, asked)?;

@@ -66,7 +66,7 @@ impl Report {
             "queue" => "from the device's queue",
             "leaves" => "from the disks below",
             "machine" => "from the disks below, lowered to what every disk here takes",
-            "stacked" => "what lies below does not report",
+            "stacked" => "the underlying device does not report",
             "kernel" if self.status.hints_unsupported => {
                 "this kernel has neither write streams nor lifetime hints"
             }

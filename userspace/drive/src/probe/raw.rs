@@ -190,7 +190,7 @@ impl Medium for Raw<'_> {
             // SAFETY: see `Discard`; the file is a block device.
             match unsafe { rustix::ioctl::ioctl(&self.file, Discard([range.start, bytes])) } {
                 Ok(()) => done.bytes += bytes,
-                Err(Errno::OPNOTSUPP) => bail!("it takes no discards"),
+                Err(Errno::OPNOTSUPP) => bail!("it does not support discards"),
                 Err(e) => return Err(e).with_context(|| format!("a discard of {} failed", shown(bytes))),
             }
             done.slowest = done.slowest.max(begun.elapsed());

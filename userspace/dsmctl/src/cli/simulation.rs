@@ -19,10 +19,10 @@ pub struct Record {
     pub dbpath: PathBuf,
     /// The file to write, best on another device
     pub recording: PathBuf,
-    /// End after that time [default: at SIGINT or SIGTERM]
+    /// Stop after this time [default: at SIGINT or SIGTERM]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: Option<u64>,
-    /// The directory of another engine than WiredTiger: windows are that long
+    /// The directory of an engine other than WiredTiger: the length of a window
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub window: Option<u64>,
 }

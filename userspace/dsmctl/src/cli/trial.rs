@@ -13,7 +13,7 @@ pub const TRIALS: &str = "/var/lib/dsmd";
 
 #[derive(Debug, Subcommand)]
 pub enum TrialCommand {
-    /// Begin a trial, and run it until it is over or SIGTERM or SIGINT comes
+    /// Start a trial, and run it until it is over or interrupted
     ///
     /// dsm-trial@NAME.service goes on with it when the machine has started again. The file
     /// of a trial that was begun before is kept as trial/NAME.old.
@@ -22,17 +22,17 @@ pub enum TrialCommand {
     /// a drive that is broken) ends the trial for good, and the switch stays off. So does a
     /// period with discards on in which none was made. The exit status is 3 then.
     Start(TrialStart),
-    /// Go on with a trial that was interrupted or stopped; the period in progress begins over
+    /// Resume a trial that was interrupted or stopped; the current period starts over
     ///
-    /// One that is over is reported, one that has ended for good is refused with the reason;
-    /// neither changes anything.
+    /// A finished trial is reported, one that has ended for good is refused with the
+    /// reason; neither changes anything.
     Resume(TrialResume),
-    /// End the process that runs a trial; the switch is on again, as it was before
+    /// Stop the process that runs a trial, and restore the setting
     ///
-    /// Unless somebody else has switched it off. It also does so for a process that was
+    /// Unless somebody else has switched it off. This also works after the process was
     /// killed.
     Stop(TrialOf),
-    /// Say how far a trial is, what was measured, and what is saved
+    /// Report a trial's progress, measurements and savings
     ///
     /// It can be sent to others: it names the drive, its firmware, the kernel and the
     /// device's features, and neither files nor serial numbers. With `-o json`: {machine
@@ -56,7 +56,7 @@ pub enum Switched {
 pub struct TrialOf {
     #[arg(value_parser = name::parse)]
     pub name: String,
-    /// Where the file of the trial is
+    /// The directory of the trial's file
     #[arg(long, value_name = "DIR", default_value = TRIALS)]
     pub state_dir: PathBuf,
 }
@@ -86,8 +86,8 @@ pub struct TrialStart {
     /// What is switched: discards, or the policy that the device has and none
     #[arg(long, value_enum, default_value_t = Switched::Discard)]
     pub switch: Switched,
-    /// What is left out after each switch: so much written, or a time, as 4h [default: four
-    /// times the size of the device]
+    /// What to skip after each switch: an amount written, or a time such as 4h [default:
+    /// four times the size of the device]
     #[arg(long, value_name = "BYTES|TIME")]
     pub washout: Option<Amount>,
     /// What is measured in each period [default: the size of the device]
@@ -99,11 +99,11 @@ pub struct TrialStart {
     /// Of the random order [default: another one each time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// A shell command that prints what the host and what the drive's flash has written,
-    /// as two numbers of bytes [default: the drive is asked]
+    /// A shell command that prints the writes of the host and of the drive's flash, as
+    /// two numbers of bytes [default: the drive's counters]
     #[arg(long, value_name = "COMMAND")]
     pub counters: Option<String>,
-    /// Begin another trial though there is one that is not over
+    /// Start another trial although one is not over
     #[arg(long)]
     pub restart: bool,
 }

@@ -228,14 +228,14 @@ impl Judge<'_> {
             let why = match s.source.as_str() {
                 "kernel" if s.hints_unsupported => "this kernel has neither streams nor lifetime hints",
                 "kernel" => "this kernel has no streams",
-                "stacked" => "what lies below does not report any",
+                "stacked" => "the underlying device does not report any",
                 _ if s.device_streams == 0 => "there are none below",
                 _ => "there are too few",
             };
             let text = format!("policy {policy} stamps nothing: {why}");
             // What fixes it is said there.
             return finding(Level::Wrong, text)
-                .hint("see what is said above of the kernel, the drive and what is below");
+                .hint("see the lines above about the kernel, the drive and the devices below");
         }
         if s.device_streams == 0 {
             return finding(Level::Right, format!("policy {policy} stamps lifetime hints"));
@@ -354,7 +354,7 @@ impl Judge<'_> {
         Some(match self.d.dbpath.as_ref()? {
             Ok(()) => self.say("dbpath", Level::Right, format!("{path} lies on it")),
             Err(Misplaced::Hidden(_)) => {
-                let text = format!("whether {path} lies on it only root can see");
+                let text = format!("only root can see whether {path} lies on it");
                 self.say("dbpath", Level::Unknown, text)
             }
             Err(Misplaced::Wrong(why)) => {

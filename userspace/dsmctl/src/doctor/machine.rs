@@ -127,7 +127,7 @@ fn no_agent(facts: &Facts) -> Option<Finding> {
 
 fn no_device(facts: &Facts) -> Finding {
     if !facts.permitted {
-        let text = "whether there are dsm devices only root can see";
+        let text = "only root can see whether there are dsm devices";
         return Finding::new(None, "devices", Level::Unknown, text);
     }
     let takes = |d: &&Disk| !d.used && d.streams.is_some_and(|n| n > 0);
@@ -169,7 +169,8 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
     });
     let not_wanted = if wanted { Level::Wrong } else { Level::Right };
     if !d.is_nvme() {
-        let text = format!("{name} is no NVMe drive: it may take lifetime hints, and does not say so");
+        let text =
+            format!("{name} is not an NVMe drive: it may support lifetime hints, but does not report it");
         return finding(Level::Note, text);
     }
     match (d.streams, d.handles) {
@@ -184,7 +185,7 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
             finding(Level::Right, text)
         }
         _ if !wanted && device.is_some() => {
-            finding(Level::Right, format!("{name}, of which no streams are wanted"))
+            finding(Level::Right, format!("{name}, without streams as configured"))
         }
         _ if d.placement.is_none() => {
             let text = format!("{name} takes no streams");
@@ -199,7 +200,7 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
             match device {
                 Some(device) => found
                     .fix(format!("dsmctl set {} policy none", ink::device(device)))
-                    .hint("no command gives it any: without streams there are counts and discards, and with policy none this is no longer said"),
+                    .hint("it cannot be enabled; counters and discards work without streams, and policy none silences this message"),
                 None => found,
             }
         }
@@ -208,13 +209,13 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
             format!("{name} can place data by stream (FDP), and it is switched off"),
         )
         .fix(configs(d, placement.group))
-        .hint("shows what to switch on, by README.md, \"A drive with FDP\": all data on the drive is lost"),
+        .hint("shows what to enable, see \"Switch FDP on\" in Documentation/drives.md: all data on the drive is lost"),
         _ => finding(
             Level::Wrong,
             format!("{name} has FDP switched on, and its namespace was made without placement handles"),
         )
         .fix(configs(d, placement.group))
-        .hint("shows how many there are; the namespace is recreated by README.md, \"A drive with FDP\": all data on it is lost"),
+        .hint("shows how many there are; to recreate the namespace, see \"Switch FDP on\" in Documentation/drives.md: all data on it is lost"),
     }
 }
 

@@ -171,7 +171,7 @@ impl<'a> Scratch<'a> {
         }
         ensure!(
             self.status()?.discard.state == "on",
-            "{}: what is below the device takes no discards",
+            "{}: the underlying device does not support discards",
             self.device.name
         );
         Ok(())

@@ -277,7 +277,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         }
         let minutes = self.again.as_secs() / 60;
         let why = format!(
-            "what is below the device takes no discards, as a snapshot does; tried again every {minutes} minutes"
+            "the underlying device does not support discards, for example because of a snapshot; tried again every {minutes} minutes"
         );
         Err(why.into())
     }

@@ -277,7 +277,7 @@ fn a_device_that_took_no_discards_is_tried_again() {
     let (mut w, world, _sender, notices) = worker(7);
     w.switch_on().unwrap();
     world.borrow_mut().kernel.take_discards(false);
-    let off = "what is below the device takes no discards, as a snapshot does; tried again every 10 minutes";
+    let off = "the underlying device does not support discards, for example because of a snapshot; tried again every 10 minutes";
     while w.info.lock().unwrap().off.as_deref() != Some(off) {
         turns(&mut w, &world, &notices, 1);
     }
