@@ -5,9 +5,13 @@
 # Runs in UML: a database on a file system (FS: xfs or ext4) on a dsm device, on a disk
 # that poisons what is discarded. IO is cached or direct, LEAF the size of leaf pages
 # in KiB, and GRAIN that of the pieces that the disk is sent, in KiB. AGENT discards:
-# dsmd, or "naive" or "window", two rules that are wrong, or "none", which discards
+# dsmd, or "naive", "window" or "nobits", rules that are wrong, or "none", which discards
 # nothing. "unfolded" is dsmd beside a module that is wrong: a write takes a page that is
-# owed back while its window is valid, and not after that.
+# owed back while its window is valid, and not after that. "unsynced" is a rule that does
+# not care that the database was started with checkpoint_sync=false, as here it is.
+# "undurable" is one that does not wait until the turtle is durable, beside a database whose
+# directory is synced late, and that has no journal, from which a recovery would take what
+# the turtle does not have yet; "late" is dsmd beside the same database.
 #
 # SCENARIO:
 #   kills   the database is killed COUNT times at a random moment, recovered and checked
@@ -35,8 +39,14 @@ sectors=$((640 * 2048))
 # What is recovered at every flush is small.
 nodes=2000
 [[ $scenario != cuts ]] || nodes=500
-options=(linkbench --dbpath "$mnt" --nodes "$nodes" --journal-mb 4 --leaf-kib "$leaf" --cache-mb 10)
+options=(linkbench --dbpath "$mnt" --nodes "$nodes" --leaf-kib "$leaf" --cache-mb 10)
 [[ $io == cached ]] || options+=(--direct-io)
+environment=() journal=4
+case $agent in
+unsynced) environment=(WIREDTIGER_CONFIG=checkpoint_sync=false) ;;
+undurable|late) environment=(LD_PRELOAD=/job/bin/late.so) journal=0 ;;
+esac
+options+=(--journal-mb "$journal")
 moments=0 cuts=0 lost=0
 database=0 agent_pid=0 pester_pid=0 dsmd_pid=0
 
@@ -81,7 +91,7 @@ discarded_pages() { awk '{ print int($2 / 8) }' /sys/kernel/debug/streamdisk/dis
 
 # run OPTION...: the database at work, in the background
 run() {
-	wtload "${options[@]}" --phase run --mix mixed --threads 3 --seed $((RANDOM + 1)) "$@" >$log 2>&1 &
+	env "${environment[@]}" wtload "${options[@]}" --phase run --mix mixed --threads 3 --seed $((RANDOM + 1)) "$@" >$log 2>&1 &
 	database=$!
 }
 
@@ -110,7 +120,7 @@ end() {
 }
 
 # right DBPATH: what wtload and wt say; both recover it if it was not closed.
-right() { wtload check --dbpath "$1" --cache-mb 20 >/tmp/check.log 2>&1; }
+right() { wtload check --dbpath "$1" --cache-mb 20 --journal-mb $journal >/tmp/check.log 2>&1; }
 verifies() {
 	local file
 
@@ -123,18 +133,19 @@ verifies() {
 # ---- who discards --------------------------------------------------------------------
 
 start_agent() { # [STEP]
-	local program=dsmd
+	local program=dsmd rule=$agent
 
 	[[ ! ${1:-} ]] || program=discard-steps
+	[[ $agent != un[sd]* ]] || rule=difference
 	case $agent in
 	none)	sleep infinity & ;;
-	dsmd|unfolded) DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
+	dsmd|unfolded|late) DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
 	*)	# The target knows what was written only where the table has a file.
 		if ((!dsmd_pid)); then
 			dsmd --device t --dbpath $mnt --wait --state-dir /tmp/state 2>>$agent_log &
 			dsmd_pid=$!
 		fi
-		discard-rule "$agent" t $mnt 2>>$agent_log & ;;
+		discard-rule $rule t $mnt 2>>$agent_log & ;;
 	esac
 	agent_pid=$!
 }

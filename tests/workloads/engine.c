@@ -179,7 +179,7 @@ static void *journal_main(void *arg)
 	struct engine *engine = arg;
 	WT_SESSION *session = engine_session(engine);
 
-	while (!atomic_load(&engine->stopping)) {
+	while (engine->opt->journal_mb && !atomic_load(&engine->stopping)) {
 		sleep_ns(JOURNAL_SYNC_NS);
 		must(session->log_flush(session, "sync=on"), "syncing",
 		     "the journal");
@@ -210,11 +210,12 @@ void engine_open(struct engine *engine, const struct options *opt, bool create)
 	text(config, sizeof(config),
 	     "%s,cache_size=%lluM,session_max=1000,eviction=(threads_max=4),"
 	     "config_base=false,statistics=(none),"
-	     "log=(enabled=true,archive=true,path=journal,compressor=snappy,file_max=%lluM),"
+	     "log=(enabled=%s,archive=true,path=journal,compressor=snappy,file_max=%lluM),"
 	     "file_manager=(close_idle_time=100000),extensions=[%s]%s",
 	     create ? "create" : "create=false",
 	     (unsigned long long)opt->cache_mb,
-	     (unsigned long long)opt->journal_mb, snappy,
+	     opt->journal_mb ? "true" : "false",
+	     (unsigned long long)(opt->journal_mb ?: 1), snappy,
 	     opt->direct_io ? ",direct_io=[data]" : "");
 	ret = wiredtiger_open(opt->dbpath, &event_handler, config,
 			      &engine->conn);

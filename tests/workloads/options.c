@@ -33,7 +33,7 @@ static const char usage[] =
 "  --checkpoint-seconds S  or one after every S seconds, also while loading\n"
 "  --threads N             clients (default 1: the same seed, the same run)\n"
 "  --cache-mb N            WiredTiger's cache (default 100)\n"
-"  --journal-mb N          size of a journal file (default 100, as mongod's)\n"
+"  --journal-mb N          size of a journal file (default 100, as mongod's); 0: no journal\n"
 "  --leaf-kib N            leaf pages of collections: 4 to 512 (default 32)\n"
 "  --seed N                (default 1)\n"
 "  --directory-per-db      as mongod's directoryPerDB\n"
@@ -127,7 +127,7 @@ static const struct number_option numbers[] = {
 	NUMBER("checkpoint-seconds", checkpoint_seconds, 1, 1000000),
 	NUMBER("threads", threads, 1, 256),
 	NUMBER("cache-mb", cache_mb, 10, 1000000),
-	NUMBER("journal-mb", journal_mb, 1, 2048),
+	NUMBER("journal-mb", journal_mb, 0, 2048),
 	NUMBER("leaf-kib", leaf_kib, 4, 512),
 	NUMBER("seed", seed, 0, INT64_MAX),
 	NUMBER("think-us", think_us, 0, 999999),

@@ -33,7 +33,7 @@ struct options {
 	uint64_t checkpoint_seconds;	/* or one after so many seconds */
 	uint64_t threads;
 	uint64_t cache_mb;
-	uint64_t journal_mb;
+	uint64_t journal_mb;		/* 0: no journal */
 	uint64_t leaf_kib;		/* of collections, not of indexes */
 	uint64_t seed;
 	uint64_t think_us;		/* before each operation, not a part of it */

@@ -3,8 +3,9 @@
 //! DBPATH`.  tests/discard must catch them.
 //!
 //! `naive`: whatever the newest list has.  `window`: what it has and nobody wrote since
-//! the window before.  `difference` is the rule of Documentation/design.md, without
-//! anything else that dsmd does.
+//! the window before.  `nobits`: what it has and the list before has not, also where
+//! somebody wrote since.  `difference` is the rule, without anything else that dsmd does:
+//! it neither asks how the database was started nor waits until the checkpoint is durable.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,13 +26,15 @@ use wiredtiger::avail::{difference, read, FreeList};
 enum Rule {
     Naive,
     Window,
+    NoBits,
     Difference,
 }
 
 /// Ranges in one message.
 const BATCH: usize = 64;
 /// Late by a checkpoint and as many sectors of the next, as an agent on a busy machine
-/// is; every other time.  By the clock a busy database would be as late.
+/// is; every other time, but for the rule to which that makes no difference.  By the clock
+/// a busy database would be as late.
 const LATE_SECTORS: u64 = 64;
 /// The first stream of pages of the database; those before have the journal.
 const PAGES: u32 = 3;
@@ -55,8 +58,8 @@ impl Agent {
     fn freed(&self, path: &Path, new: &FreeList) -> Vec<Range<u64>> {
         match (self.rule, self.known.get(path)) {
             (Rule::Naive | Rule::Window, _) => new.extents.clone(),
-            (Rule::Difference, Some(old)) if old.file == new.file => difference(new, old),
-            (Rule::Difference, _) => Vec::new(),
+            (_, Some(old)) if old.file == new.file => difference(new, old),
+            _ => Vec::new(),
         }
     }
 
@@ -140,12 +143,12 @@ impl Agent {
     }
 
     fn checkpoint(&mut self, root: &Root) -> Result<()> {
-        self.prompt = !self.prompt;
+        self.prompt = !self.prompt || self.rule == Rule::Difference;
         if !self.prompt {
             self.be_late(root.path())?;
         }
         let since = match self.rule {
-            Rule::Naive => 0,
+            Rule::Naive | Rule::NoBits => 0,
             _ => self.begin_window()?,
         };
         let (snapshot, lists) = read(root, &mut |_| true)?;
@@ -156,7 +159,7 @@ impl Agent {
             places.extend(self.places(root, &file.path, &freed)?);
             self.known.insert(file.path.clone(), list);
         }
-        if self.rule == Rule::Naive {
+        if matches!(self.rule, Rule::Naive | Rule::NoBits) {
             self.discard_naively(&places)
         } else if since > 0 {
             self.discard(since, &places)
@@ -173,11 +176,12 @@ fn turtle(dbpath: &Path) -> String {
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [rule, device, dbpath] = &words[..] else {
-        bail!("usage: discard-rule naive|window|difference DEVICE DBPATH");
+        bail!("usage: discard-rule naive|window|nobits|difference DEVICE DBPATH");
     };
     let rule = match rule.as_str() {
         "naive" => Rule::Naive,
         "window" => Rule::Window,
+        "nobits" => Rule::NoBits,
         "difference" => Rule::Difference,
         other => bail!("there is no rule {other}"),
     };
