@@ -22,6 +22,7 @@ usage() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 recipe_of() {
 	case $1 in
 	tools)	echo recipes/tools recipes/debian.sh recipes/add-kernels packages/tools packages/kernels ;;
+	demo)	echo recipes/demo recipes/debian.sh recipes/add-kernels packages/demo packages/kernels ;;
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
 	dashboard) echo recipes/dashboard recipes/debian.sh packages/dashboard ;;
 	mongo)	echo recipes/mongo recipes/debian.sh packages/mongo packages/mongo.pip ;;
@@ -38,9 +39,11 @@ recipe_of() {
 # A test environment with recipes of its own defines this; they are relative to its folder.
 more_recipes() { :; }
 
+# The demo has a smaller root in the place of the tools root: DSM_TOOLS=demo.
 artefact() {
 	local files key kernels=/dev/null
 
+	[[ $1 != tools ]] || set -- "${DSM_TOOLS:-tools}"
 	read -ra files <<<"$(recipe_of "$1" | tr '\n' ' ')"
 	[[ $1 != image ]] || kernels=$(artefact tools)/usr/lib/dsm-bed/kernels
 	key=$(cd "$bed" && cat "${files[@]}" "$kernels" | sha256sum)
@@ -102,10 +105,11 @@ contents() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum);
 
 # ensure NAME: builds what is not there and marks it as used.
 ensure() {
-	local dir
+	local dir name
 
 	dir=$(artefact "$1")
-	[[ -d $dir ]] || { need_host; mkdir -p "$cache"; build "$1" "$dir"; }
+	name=${dir##*/}
+	[[ -d $dir ]] || { need_host; mkdir -p "$cache"; build "${name%-*}" "$dir"; }
 	touch "$dir"
 }
 

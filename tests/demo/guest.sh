@@ -106,9 +106,9 @@ echo
 printf '%8s %8s %16s %16s  %-7s %s\n' stream handle target ssd '' 'used for'
 jq -r '.streams[] | [.stream, .handle, .target_bytes, .device_bytes,
 	if .target_bytes == .device_bytes then "equal" else "DIFFER" end,
-	if .stream == 1 then "and what is not stamped" else "" end, (.used_for | join(", "))] | @tsv' /run/out/run.json |
-	while IFS=$'\t' read -r stream handle target device equal note used; do
-		printf '%8s %8s %16s %16s  %-7s %s\n' "$stream" "$handle" "$target" "$device" "$equal" "$used${note:+${used:+ }$note}"
+	(.used_for + if .stream == 1 then ["writes without a stream"] else [] end | join(", "))] | @tsv' /run/out/run.json |
+	while IFS=$'\t' read -r stream handle target device equal used; do
+		printf '%8s %8s %16s %16s  %-7s %s\n' "$stream" "$handle" "$target" "$device" "$equal" "$used"
 	done
 echo
 jq -r '"\(.checkpoints) checkpoints; \(.unmapped_pages_since_load) of \(.pages_since_load) pages written after the load were in no known extent (\(100 * .unmapped_pages_since_load / .pages_since_load * 100 | round / 100) %), \(.unmapped_pages) of \(.pages) in all; \(.split_bios) bios were split."' /run/out/run.json
