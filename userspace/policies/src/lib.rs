@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What userspace has of the module's own source, dm-dsm/policies/, compiled in unchanged:
-//! the names of the policies and the layout of streams here, the policies themselves in
-//! simulate.
+//! the names of the policies, the layout of streams and the length of discards here, the
+//! policies themselves in simulate.
 
+pub mod granule;
 pub mod layout;
 
 use std::ffi::{c_char, CStr};

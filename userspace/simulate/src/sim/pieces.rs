@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! In which pieces the target discards, as `dm-dsm/policies/granule.c` and `owed.c` have it: of a
-//! file, which stands for the drive.
+//! In which pieces the target discards: of a file, which stands for the drive. The lengths
+//! are `dm-dsm/policies/granule.c`'s; what is owed, `dm-dsm/dead.c` has.
 
 use std::ops::Range;
+
+use policies::granule::Granule;
 
 use crate::flash::PAGE;
 
@@ -24,9 +26,7 @@ pub enum Owed {
 pub struct Pieces {
     /// Bytes, at least.
     pub least: u64,
-    /// The length is a multiple of so many pages, and the start of these.
-    unit: u64,
-    align: u64,
+    granule: Granule,
     pub owed: Owed,
 }
 
@@ -42,58 +42,42 @@ impl Pieces {
     }
 
     pub fn new(least: u64, granularity: u64, alignment: u64, owed: Owed) -> Self {
-        let pages = |bytes: u64| bytes.div_ceil(PAGE).max(1);
-        let (unit, align) = (pages(granularity), pages(alignment));
-        let unit = unit.max(align);
+        let pages = |bytes: u64| {
+            let bytes = bytes.max(PAGE).next_multiple_of(PAGE);
+            u32::try_from(bytes).unwrap_or(1 << 31)
+        };
         Self {
             least,
-            unit,
-            align: if unit % align == 0 { align } else { unit },
+            granule: Granule::new(pages(PAGE), pages(granularity), pages(alignment)),
             owed,
         }
     }
 
     /// How many pages beside a run may be discarded with it, at each end.
     pub fn reach(&self) -> u64 {
-        self.unit
-    }
-
-    fn up(&self, page: u64) -> u64 {
-        page.next_multiple_of(self.align)
-    }
-
-    fn down(&self, page: u64) -> u64 {
-        page / self.align * self.align
+        self.granule.unit() / SECTORS
     }
 
     /// What is sent of a run of pages.
     pub fn cut(&self, run: &Range<u64>) -> Option<Range<u64>> {
-        let start = self.up(run.start);
-        let length = run.end.saturating_sub(start) / self.unit * self.unit;
-        self.long(start..start + length)
+        self.long(&self.granule.cut(sectors(run)))
     }
 
     /// What is sent of a run, all around which may be discarded as well.
     pub(crate) fn cover(&self, run: &Range<u64>, around: &Range<u64>) -> Option<Range<u64>> {
-        let (low, high) = (self.up(around.start), self.down(around.end));
-        let (start, end) = (run.start.max(low), run.end.min(high));
-        if start >= end {
-            return None;
-        }
-        let mut first = self.down(start);
-        let mut length = (end - first).next_multiple_of(self.unit);
-        if first + length > high {
-            first = high.saturating_sub(length).max(low);
-            length = (high - first) / self.unit * self.unit;
-        }
-        let before = (start - first) / self.unit * self.unit;
-        self.long(first + before..first + length.max(before))
+        self.long(&self.granule.cover(sectors(run), sectors(around)))
     }
 
-    fn long(&self, run: Range<u64>) -> Option<Range<u64>> {
-        let pages = run.end - run.start;
-        (pages > 0 && pages * PAGE >= self.least).then_some(run)
+    fn long(&self, run: &Range<u64>) -> Option<Range<u64>> {
+        let pages = run.start / SECTORS..run.end / SECTORS;
+        (!pages.is_empty() && (pages.end - pages.start) * PAGE >= self.least).then_some(pages)
     }
+}
+
+const SECTORS: u64 = PAGE / 512;
+
+fn sectors(pages: &Range<u64>) -> Range<u64> {
+    pages.start * SECTORS..pages.end * SECTORS
 }
 
 #[cfg(test)]
