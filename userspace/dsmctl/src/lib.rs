@@ -12,6 +12,7 @@ pub mod dsmtab;
 mod free;
 mod group;
 mod guest;
+mod identity;
 mod insert;
 mod load;
 mod probe;
