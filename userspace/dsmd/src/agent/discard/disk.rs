@@ -151,6 +151,7 @@ impl Database for Disk {
             wanted(f)
         };
         let (snapshot, lists) = self.reader.read(&self.root, &mut wanted)?;
+        snapshot.has_begun()?;
         snapshot.may_discard()?;
         Ok(Seen {
             turtle: snapshot.turtle,

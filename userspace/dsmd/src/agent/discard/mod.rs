@@ -110,6 +110,9 @@ pub enum Halt {
     /// Checkpoints completed faster than they could be read.  What is known stays.
     #[error("{0}")]
     Torn(String),
+    /// As a reset, of a database that has made no checkpoint: nothing is wrong.
+    #[error("{0}")]
+    Early(String),
     #[error("the device is gone")]
     Gone,
 }
@@ -124,6 +127,7 @@ impl From<Refusal> for Halt {
     fn from(r: Refusal) -> Self {
         match r.kind {
             Kind::Torn => Self::Torn(r.message),
+            Kind::Early => Self::Early(r.message),
             _ => Self::Reset(r.message),
         }
     }
