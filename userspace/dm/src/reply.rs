@@ -74,10 +74,10 @@ pub struct Status {
     pub hints_unsupported: bool,
 }
 
-/// Discards of what a checkpoint has freed; all zero unless `state` is `on`.
+/// Discards of what a checkpoint has freed; all zero unless `state` is `audit` or `on`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discard {
-    /// `off`, `on`, `unsupported`, or empty if the target knows nothing of it.
+    /// `off`, `audit`, `on`, `unsupported`, or empty if the target knows nothing of it.
     pub state: String,
     /// The current write window; 0: none was begun.
     pub window: u64,
@@ -89,12 +89,12 @@ pub struct Discard {
     pub discarded_sectors: u64,
     /// Written, or perhaps.
     pub refused_sectors: u64,
-    /// Not written, and in no piece that is long enough; they may be owed.
+    /// Not written, and in no piece that is long enough; they may be discarded later.
     #[serde(default)]
     pub short_sectors: u64,
-    /// That may be discarded as soon as what is around them may.
+    /// Named, and not written since: discarded, or to be with what is around them.
     #[serde(default)]
-    pub owed_sectors: u64,
+    pub dead_sectors: u64,
     /// Bytes: discards are multiples of the one and start at multiples of the other.
     /// 0: the target is older than that.
     #[serde(default)]
@@ -173,7 +173,7 @@ impl FromStr for Status {
                     status.discard.refused_sectors = number(LINE, name, value)?;
                 }
                 "discard_short_sectors" => status.discard.short_sectors = number(LINE, name, value)?,
-                "discard_dead" => status.discard.owed_sectors = number(LINE, name, value)?,
+                "discard_dead" => status.discard.dead_sectors = number(LINE, name, value)?,
                 "discard_granularity" => status.discard.granularity = number(LINE, name, value)?,
                 "discard_alignment" => status.discard.alignment = number(LINE, name, value)?,
                 "discard_failed" => status.discard.failed = number(LINE, name, value)?,

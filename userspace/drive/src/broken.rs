@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Drives on which a discard has changed what it was not about, as `dsmctl probe-discard`
-//! found.  A mark on disk says so, until an operator takes it away: it outlives dsmd, the
-//! device and the machine's boot.
+//! found; and devices of which the audit has found that their database uses pages that it has
+//! not written.  A mark on disk says so, until an operator takes it away: it outlives dsmd,
+//! the device and the machine's boot.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
@@ -20,10 +22,17 @@ const PREFIX: &str = "broken-";
 /// What the drive itself says first, so that all namespaces are the drive; the size is of one
 /// that has no name, and may be another's of the same size, which is the safe error.
 const IDENTITY: [&str; 5] = ["device/serial", "wwid", "device/wwid", "serial", "size"];
+/// What is said of a device before the reason.
+pub const AUDIT_FAILED: &str = "the audit of its database has failed";
+/// What the reason then ends with, if no data can have been lost.
+pub const ALL_KEPT: &str = "nothing had been discarded by then";
+/// Before the name of a device, for which the mark is.
+const DEVICE: &str = "dsm ";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The attribute of sysfs by which the drive is known, and its value.
+    /// The attribute of sysfs by which the drive is known, and its value; or `dsm`, and the name
+    /// of a device.
     pub drive: String,
     pub model: String,
     /// The kernel's name of the disk then.
@@ -39,8 +48,16 @@ impl Mark {
         file_name(&self.drive)[PREFIX.len()..].to_owned()
     }
 
+    /// Of a device and its database, whatever drive it lies on.
+    pub fn is_device(&self) -> bool {
+        self.drive.starts_with(DEVICE)
+    }
+
     /// Why nothing is discarded there.
     pub fn reason(&self) -> String {
+        if self.is_device() {
+            return format!("{AUDIT_FAILED}: {}; see `dsmctl broken`", self.why);
+        }
         format!(
             "{} is marked as a drive whose discards change other data: see `dsmctl broken`",
             self.disk
@@ -86,10 +103,27 @@ pub fn mark(dir: &Path, sysfs: &Sysfs, dev: DevNo, why: &str) -> Result<Vec<Mark
     Ok(marks)
 }
 
+/// Marks a device, and not its drive.
+pub fn mark_device(dir: &Path, device: &str, why: &str) -> Result<Mark> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let mark = Mark {
+        drive: format!("{DEVICE}{device}"),
+        model: String::new(),
+        disk: device.to_owned(),
+        why: why.to_owned(),
+        at: runtime::time::now().as_secs(),
+    };
+    let path = dir.join(file_name(&mark.drive));
+    put(dir, &path, &mark).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(mark)
+}
+
 /// Whole or not at all, and durable.
 fn put(dir: &Path, path: &Path, mark: &Mark) -> io::Result<()> {
     let part = dir.join("part");
     let mut file = File::create(&part)?;
+    // dsmd's umask is not for this: doctor reads it without root.
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
     file.write_all(&serde_json::to_vec(mark)?)?;
     file.sync_all()?;
     fs::rename(&part, path)?;
@@ -100,14 +134,20 @@ fn disks(sysfs: &Sysfs, dev: DevNo) -> Result<Vec<DevNo>> {
     Ok(streams::below(sysfs, &streams::Unknown, dev)?.leaves)
 }
 
-/// Why nothing may be discarded on a device: a drive below it is marked, or nobody can
-/// tell.
-pub fn below(dir: &Path, sysfs: &Sysfs, dev: DevNo) -> Option<String> {
+/// Why nothing may be discarded on a device of this name: it is marked, or a drive below it
+/// is, or nobody can tell.
+pub fn below(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<String> {
     let marks = match all(dir) {
-        Ok(marks) if marks.is_empty() => return None,
         Ok(marks) => marks,
         Err(e) => return Some(format!("which drives are marked cannot be known: {e:#}")),
     };
+    let of_device = file_name(&format!("{DEVICE}{device}"));
+    if let Some(mark) = marks.iter().find(|m| file_name(&m.drive) == of_device) {
+        return Some(mark.reason());
+    }
+    if marks.iter().all(Mark::is_device) {
+        return None;
+    }
     let found = disks(sysfs, dev).and_then(|disks| {
         let drives: Result<Vec<String>> = disks.into_iter().map(|d| identity(sysfs, d)).collect();
         let names: Vec<String> = drives?.iter().map(|drive| file_name(drive)).collect();
@@ -192,7 +232,7 @@ mod tests {
         let (tree, dir) = machine();
         let sysfs = tree.sysfs();
         let at = dir.path().join("new");
-        assert_eq!(below(&at, &sysfs, dev("253:0")), None);
+        assert_eq!(below(&at, &sysfs, "d", dev("253:0")), None);
         let marks = mark(&at, &sysfs, dev("253:0"), "4 KiB changed").unwrap();
         assert_eq!(marks.len(), 1);
         assert_eq!(
@@ -200,18 +240,18 @@ mod tests {
             ("nvme0n1", "device/serial S 1/2")
         );
         for above in ["253:0", "253:2", "259:0", "259:1"] {
-            let why = below(&at, &sysfs, dev(above)).unwrap();
+            let why = below(&at, &sysfs, "d", dev(above)).unwrap();
             assert!(
                 why.starts_with("nvme0n1 is marked as a drive whose discards"),
                 "{why}"
             );
         }
-        assert_eq!(below(&at, &sysfs, dev("253:1")), None, "another drive");
+        assert_eq!(below(&at, &sysfs, "d", dev("253:1")), None, "another drive");
         assert_eq!(all(&at).unwrap(), marks);
         // The kernel names it otherwise after a boot.
         let (other, _) = machine();
         other.set("259:2", "device/serial", "S 1/2");
-        assert!(below(&at, &other.sysfs(), dev("253:1")).is_some());
+        assert!(below(&at, &other.sysfs(), "d", dev("253:1")).is_some());
         let name = marks[0].name();
         assert_eq!(name, "device_serial_S_1_2");
         assert!(remove(&at, "nonesuch")
@@ -219,7 +259,26 @@ mod tests {
             .to_string()
             .contains("no mark has this name"));
         assert_eq!(remove(&at, &name).unwrap(), marks[0]);
-        assert_eq!(below(&at, &sysfs, dev("253:0")), None);
+        assert_eq!(below(&at, &sysfs, "d", dev("253:0")), None);
+    }
+
+    /// Of a database that uses what it has not written: another one on the drive may be right.
+    #[test]
+    fn a_mark_of_a_device_is_not_the_drives() {
+        let (tree, dir) = machine();
+        let marked = |device: &str, at: &str| below(dir.path(), &tree.sysfs(), device, dev(at));
+        let mark = mark_device(dir.path(), "vg-db", "a.wt: checkpoints 7 and 8 use 3 pages").unwrap();
+        assert_eq!(mark.name(), "dsm_vg_db");
+        let why = "the audit of its database has failed: a.wt: checkpoints 7 and 8 use 3 pages; see `dsmctl broken`";
+        assert_eq!(marked("vg-db", "253:0").as_deref(), Some(why));
+        assert_eq!(marked("vg-db", "253:1").as_deref(), Some(why), "also elsewhere");
+        assert_eq!(marked("vg", "253:0"), None);
+        assert_eq!(all(dir.path()).unwrap(), [mark]);
+        super::mark(dir.path(), &tree.sysfs(), dev("253:0"), "4 KiB changed").unwrap();
+        assert!(marked("vg", "253:0").unwrap().starts_with("nvme0n1 is marked"));
+        remove(dir.path(), "dsm_vg_db").unwrap();
+        assert!(marked("vg-db", "253:0").unwrap().starts_with("nvme0n1 is marked"));
+        assert_eq!(marked("vg-db", "253:1"), None);
     }
 
     #[test]
@@ -227,8 +286,8 @@ mod tests {
         let (tree, dir) = machine();
         tree.slave("253:2", "259:2");
         mark(dir.path(), &tree.sysfs(), dev("253:2"), "x").unwrap();
-        assert!(below(dir.path(), &tree.sysfs(), dev("253:1")).is_some());
-        assert!(below(dir.path(), &tree.sysfs(), dev("253:0")).is_some());
+        assert!(below(dir.path(), &tree.sysfs(), "d", dev("253:1")).is_some());
+        assert!(below(dir.path(), &tree.sysfs(), "d", dev("253:0")).is_some());
     }
 
     /// When in doubt, nothing is discarded.
@@ -236,16 +295,20 @@ mod tests {
     fn what_cannot_be_read_is_a_mark() {
         let (tree, dir) = machine();
         std::fs::write(dir.path().join("off-x"), "").unwrap();
-        assert_eq!(below(dir.path(), &tree.sysfs(), dev("253:0")), None, "no mark");
+        assert_eq!(
+            below(dir.path(), &tree.sysfs(), "d", dev("253:0")),
+            None,
+            "no mark"
+        );
         std::fs::write(dir.path().join("broken-x"), "torn").unwrap();
-        let why = below(dir.path(), &tree.sysfs(), dev("253:0")).unwrap();
+        let why = below(dir.path(), &tree.sysfs(), "d", dev("253:0")).unwrap();
         assert!(
             why.starts_with("which drives are marked cannot be known: cannot read "),
             "{why}"
         );
         let file = dir.path().join("off-x");
         assert!(
-            below(&file, &tree.sysfs(), dev("253:0")).is_some(),
+            below(&file, &tree.sysfs(), "d", dev("253:0")).is_some(),
             "no directory"
         );
     }

@@ -9,10 +9,17 @@ use serde_json::Value;
 const DASHBOARD: &str = include_str!("../../grafana/dm-dsm.json");
 /// Exported, and on no panel: they say how things are set up, or repeat another.
 const NOT_SHOWN: &[&str] = &[
+    "dsm_agent_audit_failed",
+    "dsm_agent_audit_named_pages_total",
+    "dsm_agent_audit_only",
+    "dsm_agent_audit_suspect_pages",
+    "dsm_agent_audit_taken_pages_total",
+    "dsm_agent_audit_violations_total",
+    "dsm_agent_audit_written_pages_total",
     "dsm_agent_uploads_total",
     "dsm_device_streams",
     "dsm_discard_granularity_bytes",
-    "dsm_discard_owed_bytes",
+    "dsm_discard_dead_bytes",
     "dsm_generation",
     "dsm_groups",
     "dsm_server_catalog",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `dsmctl broken`: the marks of drives on which nothing may be discarded.
+//! `dsmctl broken`: the marks of drives and devices on which nothing may be discarded.
 
 use std::path::Path;
 
@@ -36,11 +36,12 @@ pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
     let data = json!({ "marks": marks.iter().map(named).collect::<Vec<_>>() });
     crate::print(out, &data, || {
         if marks.is_empty() {
-            return "no drive is marked\n".to_owned();
+            return "nothing is marked\n".to_owned();
         }
         let line = |m: &broken::Mark| {
             let (disk, model) = (printable(&m.disk), printable(&m.model));
-            format!("{}: {disk} {model}: {}\n", m.name(), printable(&m.why))
+            let what = if m.is_device() { "its database" } else { &model };
+            format!("{}: {disk} {what}: {}\n", m.name(), printable(&m.why))
         };
         marks.iter().map(line).collect()
     })
@@ -48,7 +49,7 @@ pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
 
 /// Discards may be switched on.
 pub(crate) fn check(shown: &str, dev: DevNo) -> Result<()> {
-    match broken::below(Path::new(DIR), &Sysfs::default(), dev) {
+    match broken::below(Path::new(DIR), &Sysfs::default(), shown, dev) {
         Some(why) => bail!("{shown}: {why}; nothing was changed"),
         None => Ok(()),
     }
@@ -75,7 +76,7 @@ pub(crate) fn bar(dev: DevNo, why: &str) -> Result<()> {
     let mut done = Ok(());
     for name in Device::all()? {
         let Ok(device) = Device::open(&name) else { continue };
-        if device.devno == dev || broken::below(dir, &sysfs, device.devno).is_some() {
+        if device.devno == dev || broken::below(dir, &sysfs, &name, device.devno).is_some() {
             done = done.and(switch_off(dir, &device));
         }
     }

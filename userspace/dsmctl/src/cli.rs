@@ -113,7 +113,7 @@ pub enum Command {
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
     /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
     /// barred, discard {state, window, valid, queued, discarded, discarded_sectors,
-    /// refused_sectors, short_sectors, owed_sectors, granularity, alignment, failed, held, held_us,
+    /// refused_sectors, short_sectors, dead_sectors, granularity, alignment, failed, held, held_us,
     /// longest_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
     /// window_from_bytes, uploads, refusals, last_refresh_ms, delalloc, shared},
@@ -190,10 +190,11 @@ pub enum Command {
     /// promise, nuse, media or errors. What does not apply is null.
     #[command(verbatim_doc_comment)]
     ProbeDiscard(ProbeDiscard),
-    /// Show the drives that are marked as broken: on them nothing is discarded
+    /// Show the drives and devices on which nothing is discarded, as they are marked
     ///
-    /// probe-discard marks a drive on which a page beside a discarded piece has changed. The
-    /// mark outlives the machine's boot, and is the drive's, whatever lies on it: dsmd
+    /// probe-discard marks a drive on which a page beside a discarded piece has changed; dsmd
+    /// marks a device whose database uses pages that it has not written, as its audit has seen.
+    /// A mark outlives the machine's boot, and that of a drive is for whatever lies on it: dsmd
     /// discards nothing there, `set NAME discard on`, `create`, `insert` and `trial` refuse to
     /// switch discards on, and `attach` makes the device without. Marks are files in
     /// /var/lib/dm-dsm.

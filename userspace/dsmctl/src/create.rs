@@ -13,7 +13,6 @@ use serde_json::json;
 
 use crate::broken;
 use crate::cli::{Create, Features, Groups, Output, Piece, Streams};
-use crate::identity::{self, Identities};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::exchange;
@@ -36,7 +35,6 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dev = block_device(&a.dev)?;
-    identity::check(&sysfs, a, dev)?;
     let length = length(&sysfs, a, dev)?;
     let dm = Dm::open()?;
     let _lock = Journal::default().lock(&a.name)?;
@@ -76,9 +74,6 @@ pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
     let name = &a.name;
     let shown = path.display().to_string();
     stamped.tell(name);
-    if let Some(why) = Identities::default().ambiguous(&a.dev, dev) {
-        eprintln!("dsmctl: note: {name}: {}", printable(&why));
-    }
     let data = json!({
         "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "leaves": stamped.leaves,
         "chosen": stamped.chosen,

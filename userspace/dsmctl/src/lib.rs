@@ -12,7 +12,6 @@ pub mod dsmtab;
 mod free;
 mod group;
 mod guest;
-mod identity;
 mod insert;
 mod load;
 mod probe;

@@ -10,7 +10,6 @@ use dm::reply::{Region, Status, StreamCount, TableLine};
 use drive::below::Affords;
 use policies::layout::{self, Layout};
 use proto::control::{FileInfo, Info};
-use proto::feed::Kind;
 use proto::regions::{regions_text, Names};
 use runtime::grid::{mib, or_dash, percent, Grid};
 use runtime::sizes;
@@ -203,22 +202,41 @@ impl Report {
         }
         let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
             return match d.state.as_str() {
-                "on" => vec!["on, and no dsmd uses it".to_owned()],
+                state @ ("on" | "audit") => vec![format!("{state}, and no dsmd uses it")],
                 _ => Vec::new(),
             };
         };
         let state = match (&i.off, i.waiting) {
             (Some(why), _) => format!("none: {}", printable(why)),
             (None, 1..) => format!("none: {} more checkpoints are waited for", i.waiting),
+            (None, 0) if i.mode == "audit" => format!(
+                "audit of the checkpoints of {} files, nothing is sent{}",
+                i.files,
+                i.audit
+                    .only
+                    .as_deref()
+                    .map_or_else(String::new, |why| format!(": {}", printable(why)))
+            ),
             (None, 0) => format!("follow the checkpoints of {} files", i.files),
         };
         let mut lines = vec![state];
+        if i.audit.named_pages > 0 {
+            let a = &i.audit;
+            lines.push(format!(
+                "{} pages named, {} in use again, {} seen to be written first, {} not written yet, {} violations, {} resets",
+                a.named_pages, a.taken_pages, a.written_pages, a.suspect_pages, a.violations, i.resets
+            ));
+        }
+        if i.mode == "audit" && i.audit.only.is_none() {
+            lines.push(i.audit.progress());
+        }
         lines.extend(i.warning.as_deref().map(printable));
         if i.freed_bytes > 0 {
             lines.push(format!(
-                "{} MiB freed: {} MiB sent, {} MiB short, {} MiB without a place, {} MiB too late, {} MiB wait",
+                "{} MiB freed: {} MiB {}, {} MiB short, {} MiB without a place, {} MiB too late, {} MiB wait",
                 mib(i.freed_bytes),
                 mib(i.sent_bytes),
+                if i.mode == "audit" { "named" } else { "sent" },
                 mib(i.short_bytes),
                 mib(i.unplaced_bytes),
                 mib(i.dropped_bytes),
@@ -229,10 +247,10 @@ impl Report {
             let pieces = match d.granularity {
                 0..=16384 => String::new(),
                 n => format!(
-                    "; pieces of {} from {} on, {} MiB owed",
+                    "; pieces of {} from {} on, {} MiB dead",
                     sizes::shown(n),
                     sizes::shown(d.alignment),
-                    mib(d.owed_sectors * 512)
+                    mib(d.dead_sectors * 512)
                 ),
             };
             lines.push(format!(
@@ -255,17 +273,16 @@ impl Report {
     /// The server that dsmd asks.
     fn server_text(&self) -> Option<String> {
         let s = self.agent.as_ref()?.server.as_ref()?;
-        let failure = s.failure.as_ref();
         let state = match (s.connected, s.catalog) {
-            (false, _) if failure.is_some_and(|t| t.kind == Kind::Refused) => "refuses dsm-mongo",
             (false, _) => "does not answer",
             (true, true) => "reports which file is whose",
             (true, false) => "does not report which file is whose",
         };
-        let mut words = vec![printable(&s.address), printable(&s.version), state.to_owned()];
-        words.retain(|w| !w.is_empty());
-        let why = failure.map_or(String::new(), |t| format!(": {}", printable(&t.why)));
-        Some(words.join(" ") + &why)
+        Some(format!(
+            "{} {} {state}",
+            printable(&s.address),
+            printable(&s.version)
+        ))
     }
 
     fn streams_text(&self) -> String {

@@ -75,7 +75,12 @@ fn report(name: &str, a: &Status) -> Result<Report> {
         regions,
         names,
         affords,
-        barred: broken::below(Path::new(broken::DIR), &Sysfs::default(), device.devno),
+        barred: broken::below(
+            Path::new(broken::DIR),
+            &Sysfs::default(),
+            &device.name,
+            device.devno,
+        ),
     })
 }
 

@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail, Result};
 use clap::Parser;
 
 use files::config::{BoundaryMode, Outgrown};
-use files::config::{Config, Database, METRICS_MOVED, URI_MOVED};
+use files::config::{Config, Database, Discard, AUDIT_PAGES, METRICS_MOVED, URI_MOVED};
 use files::rules::Source;
 use runtime::log::Format;
 use runtime::sizes::Seconds;
@@ -94,12 +94,25 @@ pub struct Args {
     /// A hint is a property of the inode in memory, and is gone with it.
     #[arg(long, conflicts_with = "config")]
     pub write_hints: bool,
-    /// Discard on the device what a checkpoint has freed
+    /// Discard on the device what a checkpoint has freed; with =audit, only see whether that
+    /// would be safe
     ///
     /// Off unless asked for. dsmd switches the feature on in the target, and says in
-    /// `dsmctl status` why it discards nothing when something is not as it must be.
-    #[arg(long, conflicts_with = "config")]
-    pub discard: bool,
+    /// `dsmctl status` why it discards nothing when something is not as it must be. It begins in
+    /// audit, also when another process opens the database.
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        conflicts_with = "config"
+    )]
+    pub discard: Option<Discard>,
+    /// How many pages must be seen to be written before they are used again, before anything is
+    /// discarded; 0: it begins at once
+    #[arg(long, value_name = "N", default_value_t = AUDIT_PAGES, conflicts_with = "config")]
+    pub audit_pages: u64,
     /// Wait for the database to be made, and to come back, instead of ending
     #[arg(long, conflicts_with = "config")]
     pub wait: bool,
@@ -155,7 +168,8 @@ impl Args {
                 refresh_seconds: self.refresh_seconds,
                 preallocate_mib: self.preallocate_mib,
                 write_hints: self.write_hints,
-                discard: self.discard,
+                discard: self.discard.unwrap_or_default(),
+                audit_pages: self.audit_pages,
                 auto: self.auto.is_some(),
                 period_seconds: self.period_seconds,
                 wait: self.wait,

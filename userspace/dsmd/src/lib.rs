@@ -11,7 +11,6 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread;
@@ -20,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sd_notify::NotifyState;
 
-use crate::agent::discard;
+use crate::agent::discard::{self, Plan};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
@@ -49,7 +48,7 @@ pub trait Machine: Send + Sync + 'static {
     /// Where the files of a directory lie on a device.
     fn mapper(&self, root: &Root, target: &Self::Target) -> Result<Self::Mapper>;
     /// Begins to discard what the checkpoints of a database free.
-    fn discards(&self, root: &Root, device: &str, pulse: Pulse) -> Result<discard::Link>;
+    fn discards(&self, root: &Root, device: &str, plan: Plan, pulse: Pulse) -> Result<discard::Link>;
     /// What the kernel says of a device.
     fn look(&self, device: &str) -> Result<Look>;
     /// The streams that the drive below a device affords.
@@ -77,10 +76,10 @@ impl Machine for Local {
         Ok(Fiemap::new(found.place))
     }
 
-    fn discards(&self, root: &Root, device: &str, pulse: Pulse) -> Result<discard::Link> {
+    fn discards(&self, root: &Root, device: &str, plan: Plan, pulse: Pulse) -> Result<discard::Link> {
         let target = Device::open(device)?;
         let disk = discard::Disk::new(root.clone(), device, target.devno, target.sectors, pulse.clone());
-        discard::Link::start(&target.name.clone(), target, disk, pulse)
+        discard::Link::start(&target.name.clone(), plan, target, disk, pulse)
     }
 
     fn look(&self, device: &str) -> Result<Look> {
@@ -106,22 +105,6 @@ enum Event {
 /// Serves until all databases are given up, or a signal comes; whether none
 /// failed.
 pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bool) -> Result<bool> {
-    let spawn = |name: &str, body: Body| {
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-        thread.map(drop)
-    };
-    serve_with(machine, config, show_regions, &spawn)
-}
-
-type Body = Box<dyn FnOnce() + Send>;
-
-/// With threads from `spawn`: a database whose thread cannot start is given up alone.
-fn serve_with<M: Machine>(
-    machine: &Arc<M>,
-    config: &Config,
-    show_regions: bool,
-    spawn: &dyn Fn(&str, Body) -> io::Result<()>,
-) -> Result<bool> {
     let (sender, events) = mpsc::channel();
     let several = config.databases.len() > 1;
     let board = Arc::<Board>::default();
@@ -138,7 +121,7 @@ fn serve_with<M: Machine>(
     for (number, database) in config.databases.iter().enumerate() {
         let its = Pulses::default();
         pulses.push(its.clone());
-        let (machine, sender, told) = (Arc::clone(machine), sender.clone(), sender.clone());
+        let (machine, sender) = (Arc::clone(machine), sender.clone());
         let served = Served {
             database: database.clone(),
             state_dir: config.state_dir.clone(),
@@ -150,17 +133,16 @@ fn serve_with<M: Machine>(
             signals: Signals::new()?,
             pace: serve::Pace::default(),
         };
-        let body = move || {
-            log::of_device(&served.database.device, several);
-            // The receiver lives as long as the threads.
-            let tell = |event| drop(sender.send((number, event)));
-            let result = serve::serve(&*machine, &served, &|| tell(Event::Ready));
-            tell(Event::Ended(result));
-        };
-        if let Err(e) = spawn(&database.device, Box::new(body)) {
-            let why = "cannot start a thread: see TasksMax= of dsmd.service";
-            let _ = told.send((number, Event::Ended(Err(e).context(why))));
-        }
+        thread::Builder::new()
+            .name(database.device.clone())
+            .spawn(move || {
+                log::of_device(&served.database.device, several);
+                // The receiver lives as long as the threads.
+                let tell = |event| drop(sender.send((number, event)));
+                let result = serve::serve(&*machine, &served, &|| tell(Event::Ready));
+                tell(Event::Ended(result));
+            })
+            .context("cannot start a thread")?;
     }
     drop(sender);
     let watchdog = sd_notify::watchdog_enabled();

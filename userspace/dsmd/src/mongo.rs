@@ -224,7 +224,6 @@ impl Shared {
 
     fn gone(&self) {
         let mut state = self.state();
-        state.info.failure = None;
         if std::mem::replace(&mut state.info.connected, false) {
             state.failures.clear();
             log!(
@@ -264,7 +263,6 @@ impl Shared {
         state.complaint.clear();
         // That it does not report its catalog does not end with an answer.
         state.failures.retain(|kind| *kind == Kind::NoCatalog);
-        state.info.failure = state.info.failure.take().filter(|t| t.kind == Kind::NoCatalog);
         state.info.version = status.version;
         state.info.checkpoints = status.checkpoints;
         state.info.operations = status.operations;
@@ -278,7 +276,6 @@ impl Shared {
     fn catalog(&self, catalog: Catalog) {
         let mut state = self.state();
         state.failures.remove(&Kind::NoCatalog);
-        state.info.failure = None;
         state.info.catalog = true;
         state.catalog = Some(catalog);
         drop(state);
@@ -289,7 +286,6 @@ impl Shared {
     fn failure(&self, t: &Failure) {
         let mut state = self.state();
         state.info.connected &= t.kind == Kind::NoCatalog;
-        state.info.failure = Some(t.clone());
         if !state.failures.insert(t.kind) {
             return;
         }
@@ -439,11 +435,8 @@ mod tests {
             .write_all(b"{\"failure\":{\"kind\":\"lost\",\"why\":\"gone\"}}\n")
             .unwrap();
         until("the loss", || !link.info().unwrap().connected);
-        let why = link.info().unwrap().failure.map(|t| (t.kind, t.why));
-        assert_eq!(why, Some((Kind::Lost, "gone".into())));
         mongo.write_all(status(5).as_bytes()).unwrap();
         until("the return", || link.info().unwrap().connected);
-        assert_eq!(link.info().unwrap().failure, None);
         drop((mongo, heard));
         until("the end of dsm-mongo", || !link.info().unwrap().connected);
         // It is looked for again.

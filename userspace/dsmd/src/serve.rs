@@ -14,7 +14,7 @@ use rustix::fs::Dir;
 
 use super::publish::{Board, Slot};
 use super::Machine;
-use crate::agent::discard;
+use crate::agent::discard::{self, Plan};
 use crate::agent::papers::state::Keeper;
 use crate::agent::run::{self, Surroundings};
 use crate::agent::{Agent, Options};
@@ -22,7 +22,7 @@ use crate::mongo::Link;
 use dm::device::Target;
 use dm::reply::{Checkpoint, Status};
 use drive::below::Affords;
-use files::config::Database;
+use files::config::{Database, Discard};
 use files::fiemap;
 use files::rules::RulesFiles;
 use files::walk::{self, Root};
@@ -169,8 +169,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let wake = waker.clone();
     let link = (!d.auto).then(|| Link::start(&s.mongo_dir, &d.device, move || wake.wake()));
     let link = link.transpose()?;
-    let discard = d
-        .discard
+    let discard = (d.discard != Discard::Off)
         .then(|| discards(machine, s, agent.root(), others))
         .transpose()?;
     Ok(Prepared {
@@ -227,7 +226,11 @@ fn discards<M: Machine>(machine: &M, s: &Served, root: &Root, others: bool) -> R
             "the rules are about other engines than MongoDB",
         ));
     }
-    machine.discards(root, &d.device, s.pulses.discard.clone())
+    let plan = Plan {
+        send: d.discard == Discard::On,
+        audit_pages: d.audit_pages,
+    };
+    machine.discards(root, &d.device, plan, s.pulses.discard.clone())
 }
 
 fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {

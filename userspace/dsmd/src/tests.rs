@@ -14,13 +14,15 @@ use std::time::Instant;
 use anyhow::bail;
 
 use super::*;
-use crate::agent::discard::{Database as Followed, Machine as Drive, Owner, SectorRange, Seen as Looked};
+use crate::agent::discard::{
+    Database as Followed, Machine as Drive, Owner, Plan, SectorRange, Seen as Looked,
+};
 use dm::device::MessageError;
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
 use dm::table::Extent;
 use drive::afford::Layout;
-use files::config::Database;
+use files::config::{self, Database};
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
 use proto::sample;
@@ -135,6 +137,10 @@ impl Drive for Odd {
     fn trial(&self) -> bool {
         false
     }
+
+    fn mark(&self, _: &str) -> Result<(), String> {
+        unreachable!("nothing is seen here")
+    }
 }
 
 /// A device, as long as there is one.
@@ -185,9 +191,9 @@ impl Machine for Bench {
         Ok(Places)
     }
 
-    fn discards(&self, _: &Root, device: &str, pulse: Pulse) -> Result<discard::Link> {
+    fn discards(&self, _: &Root, device: &str, plan: Plan, pulse: Pulse) -> Result<discard::Link> {
         let look = self.look.lock().unwrap().take();
-        discard::Link::start(device, self.open(device)?, Odd(look), pulse)
+        discard::Link::start(device, plan, self.open(device)?, Odd(look), pulse)
     }
 
     fn look(&self, device: &str) -> Result<sample::Look> {
@@ -212,44 +218,6 @@ impl Machine for Bench {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Err("it is a model".into())
     }
-}
-
-#[test]
-fn a_database_without_a_thread_is_given_up_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let shown = dir.path().display();
-    let database = |name: &str| {
-        format!("[[database]]\ndevice = \"{name}\"\ndbpath = \"{shown}/{name}\"\nwait = false\n")
-    };
-    let text = format!(
-        "state-dir = \"{shown}/s\"\nrun-dir = \"{shown}/r\"\n{}{}",
-        database("a"),
-        database("b")
-    );
-    let (bench, ran) = (Arc::new(Bench::default()), Arc::<AtomicUsize>::default());
-    let count = ran.clone();
-    let spawn = move |name: &str, body: Body| {
-        if name == "a" {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let count = count.clone();
-        thread::spawn(move || {
-            body();
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        Ok(())
-    };
-    let config = Config::parse(&text).unwrap();
-    assert!(!serve_with(&bench, &config, false, &spawn).unwrap());
-    until("the other one", || ran.load(Ordering::Relaxed) == 1);
-}
-
-/// As many as dsmd.rst promises.
-#[test]
-fn the_unit_has_room_for_a_hundred_databases() {
-    let unit = include_str!("../../systemd/dsmd.service");
-    let most = unit.lines().find_map(|l| l.strip_prefix("TasksMax=")).unwrap();
-    assert!(most.parse::<u32>().unwrap() >= 4 * 100 + 4);
 }
 
 struct EndsOnDrop<'a>(&'a ByHand);
@@ -609,7 +577,7 @@ fn a_look_for_discards_that_hangs_is_seen() {
     setup.machine.plug();
     let (release, stuck) = mpsc::channel::<()>();
     setup.machine.looks(move || assert!(stuck.recv().is_err()));
-    let (served, by_hand) = setup.served(|d| d.discard = true);
+    let (served, by_hand) = setup.served(|d| d.discard = config::Discard::On);
     let pulses = served.pulses.clone();
     thread::scope(|scope| {
         let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served, &|| {}));
@@ -643,7 +611,10 @@ fn a_panic_while_it_looks_for_discards_ends_the_process() {
         setup.machine.plug();
         setup.machine.looks(|| panic!("on purpose"));
         setup
-            .serve(|d| d.discard = true, |_| until("the end", || false))
+            .serve(
+                |d| d.discard = config::Discard::On,
+                |_| until("the end", || false),
+            )
             .unwrap();
         return;
     }

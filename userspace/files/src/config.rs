@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fs;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
@@ -26,6 +27,9 @@ use runtime::log::Format;
 use runtime::sizes::Seconds;
 
 pub const STATE_DIR: &str = "/var/lib/dsmd";
+/// Pages that are to be seen to be written before they are used again, unless another number
+/// is given.
+pub const AUDIT_PAGES: u64 = 1000;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -72,8 +76,12 @@ pub struct Database {
     #[serde(default)]
     pub write_hints: bool,
     /// What a checkpoint has freed is discarded.
-    #[serde(default)]
-    pub discard: bool,
+    #[serde(default, deserialize_with = "discard")]
+    pub discard: Discard,
+    /// So many pages are to be seen to be written before they are used again, before anything
+    /// is sent.
+    #[serde(default = "audit_pages")]
+    pub audit_pages: u64,
     /// Files get streams by themselves.
     #[serde(default)]
     pub auto: bool,
@@ -108,6 +116,28 @@ impl BoundaryMode {
     }
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discard {
+    #[default]
+    Off,
+    /// Nothing is sent.
+    Audit,
+    On,
+}
+
+impl FromStr for Discard {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "true" => Ok(Self::On),
+            "false" => Ok(Self::Off),
+            "audit" => Ok(Self::Audit),
+            _ => Err("it must be true, false or \"audit\"".into()),
+        }
+    }
+}
+
 /// What becomes of a boundary that its file has outgrown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -117,6 +147,25 @@ pub enum Outgrown {
     Report,
     /// It moves to the size that the file has at a checkpoint.
     Move,
+}
+
+fn discard<'de, D: Deserializer<'de>>(d: D) -> Result<Discard, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "it must be true, false or \"audit\"")]
+    enum Given {
+        Switch(bool),
+        Word(String),
+    }
+    let word = match Given::deserialize(d)? {
+        Given::Switch(on) => on.to_string(),
+        Given::Word(word) if word == "audit" => word,
+        Given::Word(_) => String::new(),
+    };
+    word.parse().map_err(serde::de::Error::custom)
+}
+
+fn audit_pages() -> u64 {
+    AUDIT_PAGES
 }
 
 fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error> {
@@ -178,9 +227,6 @@ fn mongo_dir() -> PathBuf {
     feed::RUN_DIR.into()
 }
 
-/// What serde says of `[database]`: nothing else here is a list of tables.
-const ONE: &str = "invalid type: map, expected a sequence";
-
 impl Config {
     /// One database, and defaults.
     pub fn of(database: Database) -> Self {
@@ -203,9 +249,7 @@ impl Config {
 
     /// Reads it, or returns what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let one =
-            |said: String| said.replace(ONE, "write [[database]], with two brackets, before each of them");
-        let config: Self = toml::from_str(text).map_err(|e| one(toml_error(text, &e)))?;
+        let config: Self = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
         config.check()?;
         Ok(config)
     }
@@ -289,7 +333,13 @@ discard = true
             (BoundaryMode::Auto, Outgrown::Report)
         );
         assert_eq!((one.wait, one.refresh_seconds), (true, Seconds::default()));
-        assert_eq!((one.discard, two.discard), (false, true));
+        assert_eq!((one.discard, two.discard), (Discard::Off, Discard::On));
+        assert_eq!(two.audit_pages, 1000);
+        for (word, discard) in [("false", Discard::Off), ("\"audit\"", Discard::Audit)] {
+            let text = TWO.replace("discard = true", &format!("discard = {word}\naudit-pages = 7"));
+            let c = Config::parse(&text).unwrap();
+            assert_eq!((c.databases[1].discard, c.databases[1].audit_pages), (discard, 7));
+        }
         assert_eq!(
             (two.boundary, two.outgrown),
             (BoundaryMode::Manual, Outgrown::Move)
@@ -351,6 +401,16 @@ discard = true
             ),
             ("wait = false", "wait =", "line 15: "),
             (
+                "discard = true",
+                "discard = \"on\"",
+                "line 16: it must be true, false or \"audit\"",
+            ),
+            (
+                "discard = true",
+                "discard = 1",
+                "line 16: it must be true, false or \"audit\"",
+            ),
+            (
                 "\"/etc/two.rules\"",
                 "[\"/a.toml\", \"../x=/b.toml\"]",
                 "line 13: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
@@ -373,10 +433,6 @@ discard = true
             assert!(said.starts_with(reason), "{to}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
-        assert_eq!(
-            Config::parse("[database]\ndevice = \"a\"\ndbpath = \"/a\"\n").unwrap_err(),
-            "line 1: write [[database]], with two brackets, before each of them"
-        );
         assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");
     }
 

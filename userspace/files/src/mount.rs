@@ -7,6 +7,17 @@ use std::path::{Path, PathBuf};
 use dm::devno::DevNo;
 use dm::mounts::Mount;
 
+/// With data=journal a page may be in use long before its place is written: the audit would
+/// take it for one that nobody has written.
+const NOT: [&str; 6] = [
+    "nobarrier",
+    "barrier=0",
+    "data=writeback",
+    "data=journal",
+    "dax",
+    "dax=always",
+];
+
 /// What a mount must be: durable when it says so, and with its metadata in a journal.
 fn check_mount(m: &Mount) -> Result<(), String> {
     let kind = &m.kind;
@@ -20,7 +31,7 @@ fn check_mount(m: &Mount) -> Result<(), String> {
 
 fn check_options<'a>(options: impl Iterator<Item = &'a str>) -> Result<(), String> {
     for option in options {
-        if ["nobarrier", "barrier=0", "data=writeback", "dax", "dax=always"].contains(&option) {
+        if NOT.contains(&option) {
             return Err(format!("the file system is mounted with {option}"));
         }
         // Extents of a file there look as if they lay on the device of the data.
@@ -68,7 +79,7 @@ pub fn ext4(proc: &Path, sys: &Path, name: &str) -> Result<(), String> {
     check_options(options.lines())?;
     for (needed, one_of) in [
         ("barriers", &["barrier", "barrier=1"][..]),
-        ("a mode of its journal", &["data=ordered", "data=journal"]),
+        ("a mode of its journal", &["data=ordered"]),
     ] {
         if !options.lines().any(|o| one_of.contains(&o)) {
             return Err(format!("the ext4 does not say that it has {needed}"));
@@ -137,10 +148,6 @@ mod tests {
         };
         let good = "rw\nbsddf\nbarrier\nuser_xattr\ndata=ordered\n";
         assert_eq!(said(Some("321\n"), Some(good)), Ok(()));
-        assert_eq!(
-            said(Some("321\n"), Some(&good.replace("ordered", "journal"))),
-            Ok(())
-        );
         let no = |task, options: Option<&str>, why: &str| {
             let said = said(task, options).unwrap_err();
             assert!(said.contains(why), "{said}");
@@ -157,10 +164,12 @@ mod tests {
             Some(&good.replace("barrier", "nobarrier")),
             "is mounted with nobarrier",
         );
-        no(
-            Some("321"),
-            Some(&good.replace("ordered", "writeback")),
-            "is mounted with data=writeback",
-        );
+        for other in ["writeback", "journal"] {
+            no(
+                Some("321"),
+                Some(&good.replace("ordered", other)),
+                &format!("is mounted with data={other}"),
+            );
+        }
     }
 }

@@ -141,6 +141,51 @@ pub struct DiscardInfo {
     pub send_ms: u64,
     /// Commands of 256 ranges that the drive gets in a second, at most.
     pub commands_per_second: u32,
+    /// `audit`: what would be discarded is named, and not sent; or `on`; or empty.
+    pub mode: String,
+    pub audit: AuditInfo,
+}
+
+/// Whether the database writes what is discarded before it uses it again, in pages of 4 KiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AuditInfo {
+    /// Why nothing is sent, whatever is seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
+    /// Enough was seen.
+    pub passed: bool,
+    /// So many have to be seen, at three checkpoints; so many were, since the database was
+    /// opened.
+    pub wanted_pages: u64,
+    pub seen_pages: u64,
+    pub seen_checkpoints: u32,
+    /// Since dsmd began: what was named, and dead then; of this, what was used again; and what
+    /// of that was seen to be written first.
+    pub named_pages: u64,
+    pub taken_pages: u64,
+    pub written_pages: u64,
+    /// In use, and not written yet.
+    pub suspect_pages: u64,
+    pub violations: u64,
+    /// There was one, and nobody has allowed discards since.
+    pub failed: bool,
+}
+
+impl AuditInfo {
+    /// How far it is.
+    pub fn progress(&self) -> String {
+        let (seen, checkpoints) = (self.seen_pages, self.seen_checkpoints);
+        let suspects = match self.suspect_pages {
+            0 => String::new(),
+            n => format!("; {n} are in use and not written yet"),
+        };
+        let wanted = match self.wanted_pages {
+            0 => String::new(),
+            n => format!(" of {n}"),
+        };
+        format!("{seen}{wanted} pages were seen to be written before they were used again, at {checkpoints} checkpoints{suspects}")
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use dm::class::Class;
 use dm::device::{MessageError, Target};
@@ -38,6 +39,8 @@ const PAGE: u64 = 8;
 #[derive(Default)]
 struct Writes {
     on: bool,
+    /// It is on, and sends nothing.
+    audit: bool,
     /// What is below has refused a discard.
     unsupported: bool,
     window: u64,
@@ -51,7 +54,19 @@ struct Writes {
     refused: u64,
     /// Pages that are discarded at a time.
     granule: u64,
-    owed: BTreeSet<u64>,
+    /// Pages that were named, and not written since.
+    dead: BTreeSet<u64>,
+}
+
+/// `<start>:<length>...` in sectors, as whole pages.
+fn ranges(words: &[&str]) -> Result<Vec<Range<u64>>, String> {
+    let range = |word: &&str| {
+        let (start, length) = word.split_once(':').ok_or("strange range")?;
+        let start: u64 = start.parse().map_err(|_| "bad start")?;
+        let length: u64 = length.parse().map_err(|_| "bad length")?;
+        Ok(start.div_ceil(PAGE)..(start + length) / PAGE)
+    };
+    words.iter().map(range).collect()
 }
 
 impl Writes {
@@ -71,29 +86,72 @@ impl Writes {
         if self.valid == 0 || since < self.valid || since > self.window {
             return Err(format!("discard {since}: writes since then are not known"));
         }
-        let mut ranges = Vec::new();
-        for word in &words[2..] {
-            let (start, length) = word.split_once(':').ok_or("strange range")?;
-            let start: u64 = start.parse().map_err(|_| "bad start")?;
-            let length: u64 = length.parse().map_err(|_| "bad length")?;
-            ranges.push((start.div_ceil(PAGE), (start + length) / PAGE));
-        }
-        for &(from, to) in &ranges {
-            self.queue.extend((from..to).map(|page| (since, page)));
+        let ranges = ranges(&words[2..])?;
+        for pages in ranges.iter().cloned() {
+            self.queue.extend(pages.map(|page| (since, page)));
         }
         Ok(format!("queued {}", ranges.len()))
+    }
+
+    /// How many pages are dead, and where; a reply has room for so many ranges.
+    fn dead(&self, words: &[&str], room: usize) -> Result<String, String> {
+        if self.valid == 0 {
+            return Err("dead: No window is valid".into());
+        }
+        let (mut count, mut listed) = (0, Vec::<Range<u64>>::new());
+        for page in ranges(&words[1..])?.into_iter().flatten() {
+            if !self.dead.contains(&page) {
+                continue;
+            }
+            count += 1;
+            match listed.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => listed.push(page..page + 1),
+            }
+        }
+        let word = |r: &Range<u64>| format!(" {}:{}", r.start * PAGE, (r.end - r.start) * PAGE);
+        let words: String = listed.iter().take(room).map(word).collect();
+        Ok(format!("{count}{words}"))
+    }
+
+    fn switch(&mut self, to: &str, granule: u64) {
+        let on = to != "off";
+        if !(self.on && on) || (to == "on" && self.unsupported) {
+            *self = Self {
+                on,
+                granule,
+                ..Self::default()
+            };
+        }
+        self.audit = to == "audit";
+        if self.audit {
+            self.unsupported = false;
+            self.refuse_queued();
+        }
+    }
+
+    fn refuse_queued(&mut self) {
+        self.refused += self.queue.len() as u64;
+        self.queue.clear();
     }
 
     /// Writes may be missed from here on.
     fn lose(&mut self) {
         self.valid = 0;
-        self.owed.clear();
+        self.dead.clear();
     }
 
-    fn forget(&mut self) {
-        self.refused += self.queue.len() as u64;
-        self.queue.clear();
-        self.owed.clear();
+    /// All, or only these.
+    fn forget(&mut self, words: &[&str]) -> Result<String, String> {
+        let ranges = ranges(&words[1..])?;
+        self.refuse_queued();
+        if ranges.is_empty() {
+            self.dead.clear();
+        }
+        for page in ranges.into_iter().flatten() {
+            self.dead.remove(&page);
+        }
+        Ok(String::new())
     }
 
     /// Discards the first page that waits, if it may be, or the granule that it completes.
@@ -104,9 +162,10 @@ impl Writes {
         let known = self.valid > 0 && since >= self.valid;
         let older = since < self.window && self.before.contains(&page);
         if known && !older && !self.current.contains(&page) {
-            self.owed.insert(page);
+            self.dead.insert(page);
             let first = page / self.granule * self.granule;
-            let whole = (first..first + self.granule).all(|p| self.owed.contains(&p));
+            let whole = (first..first + self.granule).all(|p| self.dead.contains(&p));
+            let whole = whole && !self.audit;
             let gone = first..first + u64::from(whole) * self.granule;
             self.discarded += gone.end - gone.start;
             gone.collect()
@@ -130,8 +189,12 @@ struct State {
     gone: bool,
     /// Somebody else begins an upload before the next record comes.
     intrude: bool,
-    /// It does not know `foreign class`, nor `forget`.
+    /// It does not know `foreign class`.
     old: bool,
+    /// Nor discards without a drive, and which pages are dead.
+    no_audit: bool,
+    /// Ranges in a reply, where that is not enough for all.
+    room: Option<usize>,
     streams: u8,
     /// What is below takes no discards.
     no_discards: bool,
@@ -205,14 +268,14 @@ impl ModelKernel {
     pub fn write_page(&self, page: u64) {
         let writes = &mut self.state.borrow_mut().writes;
         writes.current.insert(page);
-        writes.owed.remove(&page);
+        writes.dead.remove(&page);
     }
 
     /// The worker takes so many pages that wait; those that it discards.
     pub fn run_discards(&self, pages: usize) -> Vec<u64> {
         let s = &mut *self.state.borrow_mut();
         let writes = &mut s.writes;
-        if s.no_discards && !writes.queue.is_empty() {
+        if s.no_discards && !writes.audit && !writes.queue.is_empty() {
             writes.unsupported = true;
             writes.refused += writes.queue.len() as u64;
             writes.queue.clear();
@@ -237,9 +300,19 @@ impl ModelKernel {
         self.state.borrow_mut().writes.granule = pages;
     }
 
-    /// Pages that are owed.
-    pub fn owed(&self) -> usize {
-        self.state.borrow().writes.owed.len()
+    /// Pages that are dead.
+    pub fn dead(&self) -> Vec<u64> {
+        self.state.borrow().writes.dead.iter().copied().collect()
+    }
+
+    /// Whether the module is one that audits.
+    pub fn audits(&self, does: bool) {
+        self.state.borrow_mut().no_audit = !does;
+    }
+
+    /// A reply lists so many ranges.
+    pub fn set_room(&self, ranges: usize) {
+        self.state.borrow_mut().room = Some(ranges);
     }
 
     pub fn refuse_hints(&self) {
@@ -458,26 +531,27 @@ impl State {
                 Ok(format!("window {} ms 1000 written 1 moved 0", self.windows))
             }
             "regions" => Ok(self.regions(&words)),
+            "set" if words[1..] == ["discard", "audit"] && self.no_audit => {
+                refuse("discard must be on or off".into())
+            }
             "set" if words[1] == "discard" => {
-                self.writes = Writes {
-                    on: words[2] == "on",
-                    granule: self.granule,
-                    ..Writes::default()
-                };
+                self.writes.switch(words[2], self.granule);
                 Ok(String::new())
             }
-            "window" | "discard" | "forget" if !self.writes.on => {
+            "dead" if self.no_audit => refuse("Unknown message 'dead'".into()),
+            "window" | "discard" | "forget" | "dead" if !self.writes.on => {
                 refuse(format!("{}: discard is off", words[0]))
             }
-            "window" | "discard" | "forget" if self.writes.unsupported => refuse(format!(
+            "window" | "discard" | "forget" | "dead" if self.writes.unsupported => refuse(format!(
                 "{}: underlying device does not support discard",
                 words[0]
             )),
             "window" => Ok(self.writes.begin_window()),
-            "forget" if !self.old => {
-                self.writes.forget();
-                Ok(String::new())
-            }
+            "forget" => self.writes.forget(&words).or_else(refuse),
+            "dead" => self
+                .writes
+                .dead(&words, self.room.unwrap_or(usize::MAX))
+                .or_else(refuse),
             "discard" => self.writes.discard(&words).or_else(refuse),
             "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
             "set" => Ok(String::new()),
@@ -513,6 +587,7 @@ impl Target for ModelKernel {
                 state: match (s.writes.on, s.writes.unsupported) {
                     (false, _) => "off",
                     (true, true) => "unsupported",
+                    (true, false) if s.writes.audit => "audit",
                     (true, false) => "on",
                 }
                 .to_owned(),
@@ -522,7 +597,7 @@ impl Target for ModelKernel {
                 discarded: s.writes.discarded,
                 discarded_sectors: s.writes.discarded * PAGE,
                 refused_sectors: s.writes.refused * PAGE,
-                owed_sectors: s.writes.owed.len() as u64 * PAGE,
+                dead_sectors: s.writes.dead.len() as u64 * PAGE,
                 granularity: s.granule * PAGE * 512,
                 alignment: s.granule * PAGE * 512,
                 ..Discard::default()

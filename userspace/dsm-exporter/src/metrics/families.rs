@@ -312,7 +312,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "Discards: the target",
-        about: "While the feature `discard` of the target is on.",
+        about: "While the feature `discard` of the target is on, or in audit.",
         families: &[
             counter(
                 "dsm_discarded_bytes_total",
@@ -329,13 +329,13 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             ),
             counter(
                 "dsm_discard_short_bytes_total",
-                "Bytes that the target did not discard at once, because too few lie side by side; they may be owed.",
+                "Bytes that the target did not discard at once, because too few lie side by side; they may be discarded later.",
                 |s| discard(s, |d| d.short_sectors as f64 * 512.0),
             ),
             gauge(
-                "dsm_discard_owed_bytes",
-                "Bytes that are discarded with what is around them, once that is free, too; or were, and are not written since.",
-                |s| discard(s, |d| d.owed_sectors as f64 * 512.0),
+                "dsm_discard_dead_bytes",
+                "Bytes that dsmd has named and nobody has written since: discarded, or to be with what is around them.",
+                |s| discard(s, |d| d.dead_sectors as f64 * 512.0),
             ),
             gauge(
                 "dsm_discard_granularity_bytes",
@@ -371,8 +371,9 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "Discards: dsmd",
-        about: "Where dsmd serves a database with `discard = true`. Of what was freed, a part is too \
-                short, has no place of its own, or comes too late.",
+        about: "Where dsmd serves a database with `discard = true` or `\"audit\"`. Of what was freed, a \
+                part is too short, has no place of its own, or comes too late. In audit the target is \
+                sent what it would discard, and the drive gets none of it.",
         families: &[
             gauge(
                 "dsm_agent_discard_on",
@@ -428,6 +429,46 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_agent_discard_resets_total",
                 "How often dsmd forgot all that it knew of freed blocks.",
                 |s| discarder(s, |i| Some(i.resets as f64)),
+            ),
+            gauge(
+                "dsm_agent_audit_only",
+                "Whether nothing reaches the drive: by the configuration, by the database's version, or before enough was seen; absent while nothing is followed.",
+                |s| {
+                    discarder(s, |i| match i.mode.as_str() {
+                        "" => None,
+                        mode => Some(f64::from(u8::from(mode == "audit"))),
+                    })
+                },
+            ),
+            counter(
+                "dsm_agent_audit_named_pages_total",
+                "Pages that were discarded, or would be, and nobody had written by then.",
+                |s| discarder(s, |i| Some(i.audit.named_pages as f64)),
+            ),
+            counter(
+                "dsm_agent_audit_taken_pages_total",
+                "Of these, pages that a later checkpoint uses again.",
+                |s| discarder(s, |i| Some(i.audit.taken_pages as f64)),
+            ),
+            counter(
+                "dsm_agent_audit_written_pages_total",
+                "Pages that were seen to be written before they were used again.",
+                |s| discarder(s, |i| Some(i.audit.written_pages as f64)),
+            ),
+            gauge(
+                "dsm_agent_audit_suspect_pages",
+                "Pages in use that nobody has written yet; they are looked at again at the next checkpoint.",
+                |s| discarder(s, |i| Some(i.audit.suspect_pages as f64)),
+            ),
+            counter(
+                "dsm_agent_audit_violations_total",
+                "How often the database was seen to use pages that it had not written.",
+                |s| discarder(s, |i| Some(i.audit.violations as f64)),
+            ),
+            gauge(
+                "dsm_agent_audit_failed",
+                "Whether discards are off for good, because the audit has seen such a page.",
+                |s| discarder(s, |i| Some(f64::from(u8::from(i.audit.failed)))),
             ),
         ],
     },

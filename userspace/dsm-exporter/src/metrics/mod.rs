@@ -142,7 +142,7 @@ mod tests {
             "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
             "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
             "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
-            "discard": {"last_sent": 7},
+            "discard": {"last_sent": 7, "mode": "on"},
             "server": {"address": "a", "connected": true, "version": "8", "checkpoints": 1,
                 "operations": {"insert": 3}, "catalog": true},
         });
@@ -312,14 +312,20 @@ mod tests {
             unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0";
         let on = "discard on discard_window 7 discard_valid 6 discard_queued 5 discarded 40 \
             discarded_sectors 320 discard_refused_sectors 16 discard_failed 1 discard_held 2 \
-            discard_held_us 350 discard_us 900 discard_short_sectors 24 discard_owed 48 \
+            discard_held_us 350 discard_us 900 discard_short_sectors 24 discard_dead 48 \
             discard_granularity 131072 discard_alignment 4096";
         let agent = |off: Option<&str>| {
             serde_json::json!({
                 "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
                 "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
                 "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
-                "discard": {"off": off, "freed_bytes": 9, "sent_bytes": 7, "files": 3},
+                "discard": {
+                    "off": off, "freed_bytes": 9, "sent_bytes": 7, "files": 3, "mode": "audit",
+                    "audit": {
+                        "named_pages": 8, "taken_pages": 7, "written_pages": 6, "suspect_pages": 1,
+                        "violations": 2, "failed": true,
+                    },
+                },
             })
         };
         let said = |status: String, off| {
@@ -345,7 +351,7 @@ mod tests {
             "dsm_discards_total{device=\"d\"} 40",
             "dsm_discard_refused_bytes_total{device=\"d\"} 8192",
             "dsm_discard_short_bytes_total{device=\"d\"} 12288",
-            "dsm_discard_owed_bytes{device=\"d\"} 24576",
+            "dsm_discard_dead_bytes{device=\"d\"} 24576",
             "dsm_discard_granularity_bytes{device=\"d\"} 131072",
             "dsm_discard_queued_ranges{device=\"d\"} 5",
             "dsm_discard_held_seconds_max{device=\"d\"} 0.00035",
@@ -353,6 +359,13 @@ mod tests {
             "dsm_agent_discard_on{device=\"d\"} 1",
             "dsm_agent_discard_freed_bytes_total{device=\"d\"} 9",
             "dsm_agent_discard_sent_bytes_total{device=\"d\"} 7",
+            "dsm_agent_audit_only{device=\"d\"} 1",
+            "dsm_agent_audit_named_pages_total{device=\"d\"} 8",
+            "dsm_agent_audit_taken_pages_total{device=\"d\"} 7",
+            "dsm_agent_audit_written_pages_total{device=\"d\"} 6",
+            "dsm_agent_audit_suspect_pages{device=\"d\"} 1",
+            "dsm_agent_audit_violations_total{device=\"d\"} 2",
+            "dsm_agent_audit_failed{device=\"d\"} 1",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
@@ -372,7 +385,6 @@ mod tests {
             checkpoints: Some(7),
             operations: [("insert".into(), 3), ("query".into(), 5)].into(),
             catalog: false,
-            failure: None,
         };
         let agent = serde_json::json!({
             "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,

@@ -25,12 +25,6 @@ pub struct Create {
     /// Length in sectors; with a suffix, bytes: 100GiB [default: to the end of DEV]
     #[arg(long, value_name = "SECTORS", value_parser = length)]
     pub size: Option<u64>,
-    /// The drive that DEV must be, as `wwid` of it in sysfs has it, with -partN of a partition
-    #[arg(long, value_name = "WWID")]
-    pub wwid: Option<String>,
-    /// The drive that a line of /etc/dsmtab had before.
-    #[arg(skip)]
-    pub kept: Option<String>,
 }
 
 /// The features of the target; what is not given is the kernel's default.
@@ -84,7 +78,7 @@ pub struct Features {
     pub foreign: Option<String>,
     /// Whether the target keeps track of writes, so that it can discard what
     /// checkpoints free [kernel: off]
-    #[arg(long, value_parser = ["on", "off"])]
+    #[arg(long, value_parser = ["on", "audit", "off"])]
     pub discard: Option<String>,
     /// What the length of a discard is a multiple of, a power of two [kernel: the device's]
     ///
@@ -125,9 +119,6 @@ pub struct Attach {
     /// Say what is wrong with the table, and end
     #[arg(long)]
     pub check: bool,
-    /// Take the drive that the line leads to now, also if it is another one than before
-    #[arg(long, requires = "name")]
-    pub accept: bool,
     /// The table
     #[arg(long, value_name = "FILE", default_value = TAB)]
     pub tab: PathBuf,

@@ -182,8 +182,6 @@ impl Looker<'_> {
         }
         let served = d.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
         if let Some(dbpath) = served.or_else(|| d.wanted.as_ref().map(|w| w.dbpath.clone())) {
-            let journal = dbpath.join("journal").symlink_metadata();
-            d.journal_linked = journal.is_ok_and(|m| m.is_symlink());
             let root = Root::open(&dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()));
             if let Ok(root) = &root {
                 d.turtle_age = turtle_age(root);
@@ -236,7 +234,7 @@ impl Looker<'_> {
             error,
             stack: self.stack(&table, tables, device.devno),
             table,
-            barred: self.barred(device.devno),
+            barred: self.barred(&device.name, device.devno),
             followed: self.dm.is_some(),
             disks: Vec::new(),
             affords: None,
@@ -257,7 +255,7 @@ impl Looker<'_> {
             error: None,
             stack: self.stack(&kernel.table, &streams::Unknown, devno),
             table: kernel.table,
-            barred: self.barred(devno),
+            barred: self.barred(name, devno),
             followed: false,
             disks: Vec::new(),
             affords: None,
@@ -266,8 +264,8 @@ impl Looker<'_> {
         }))
     }
 
-    fn barred(&self, devno: DevNo) -> Option<String> {
-        broken::below(&self.places.marks, self.sysfs(), devno)
+    fn barred(&self, name: &str, devno: DevNo) -> Option<String> {
+        broken::below(&self.places.marks, self.sysfs(), name, devno)
     }
 
     /// What lies below the device, which is itself none of the volumes between.

@@ -167,7 +167,7 @@ impl Bench for Live {
         if !self.discards() {
             return Ok(None);
         }
-        if let Some(why) = broken::below(dir(), &Sysfs::default(), self.device.devno) {
+        if let Some(why) = broken::below(dir(), &Sysfs::default(), &self.device.name, self.device.devno) {
             return Ok(Some(why));
         }
         let off = by_hand::is_off(dir(), &self.device.name)?;
@@ -230,6 +230,10 @@ fn check_discards(name: &str) -> Result<()> {
     let by_the_switch = [control::SWITCHED_OFF, control::OFF_FOR_A_TRIAL];
     match discard.off {
         Some(why) if !by_the_switch.contains(&why.as_str()) => bail!("{name}: nothing is discarded: {why}"),
+        _ if discard.mode == "audit" => bail!(
+            "{name}: nothing is discarded before the audit has passed: {}",
+            discard.audit.progress()
+        ),
         _ => Ok(()),
     }
 }

@@ -25,21 +25,26 @@ impl FreeList {
 /// What `new` lists and `old` did not, below the size that the file had in `old`: the
 /// blocks that the older checkpoint used and the newer one has freed.
 pub fn difference(new: &FreeList, old: &FreeList) -> Vec<Range<u64>> {
-    let mut freed = Vec::new();
-    let mut kept = old.extents.iter().peekable();
-    for extent in &new.extents {
-        let mut at = extent.start;
-        let end = extent.end.min(old.file_size);
+    without(&new.extents, &old.extents, old.file_size)
+}
+
+/// What sorted ranges have below `below` and others have not.
+pub fn without(these: &[Range<u64>], others: &[Range<u64>], below: u64) -> Vec<Range<u64>> {
+    let mut left = Vec::new();
+    let mut others = others.iter().peekable();
+    for range in these {
+        let mut at = range.start;
+        let end = range.end.min(below);
         while at < end {
-            while kept.next_if(|k| k.end <= at).is_some() {}
-            let next = kept.peek().map_or(end, |k| k.start.min(end));
+            while others.next_if(|o| o.end <= at).is_some() {}
+            let next = others.peek().map_or(end, |o| o.start.min(end));
             if next > at {
-                freed.push(at..next);
+                left.push(at..next);
             }
-            at = kept.peek().map_or(end, |k| k.end).max(next);
+            at = others.peek().map_or(end, |o| o.end).max(next);
         }
     }
-    freed
+    left
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{refuse, unsupported, FileEntry, Kind, Refusal, Snapshot, Version, NOT_YET};
+use super::{unsupported, Refusal, Snapshot, Version};
 
 /// Major and minor versions whose blocks may be discarded: those that never checkpoint
 /// a single file when its handle is closed, by their source.  The tests have databases of
@@ -70,22 +70,18 @@ impl Snapshot {
         Standing::Discard
     }
 
-    /// Refuses one of which no file but WiredTiger's own has a checkpoint: nothing can be said
-    /// of it yet.
-    pub fn has_begun(&self) -> Result<(), Refusal> {
-        let begun = |f: &FileEntry| f.order > 0 && !f.name().starts_with(b"WiredTiger");
-        match self.files.iter().any(begun) {
-            true => Ok(()),
-            false => Err(refuse(Kind::Early, NOT_YET)),
+    /// Why this database may be audited and no more, if it may at all.
+    pub fn audit_only(&self) -> Result<Option<String>, Refusal> {
+        match self.standing() {
+            Standing::Discard => Ok(None),
+            Standing::Audit(why) => Ok(Some(why)),
+            Standing::Refused(why) => Err(unsupported(why)),
         }
     }
 
     /// Whether blocks of this database may be discarded without an audit.
     pub fn may_discard(&self) -> Result<(), Refusal> {
-        match self.standing() {
-            Standing::Discard => Ok(()),
-            Standing::Audit(why) | Standing::Refused(why) => Err(unsupported(why)),
-        }
+        self.audit_only()?.map_or(Ok(()), |why| Err(unsupported(why)))
     }
 }
 

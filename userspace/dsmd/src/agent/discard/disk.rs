@@ -96,24 +96,22 @@ impl Machine for Disk {
     }
 
     fn broken(&self) -> Option<String> {
-        broken::below(Path::new(broken::DIR), &self.sysfs, self.devno)
+        broken::below(Path::new(broken::DIR), &self.sysfs, &self.device, self.devno)
     }
 
     fn trial(&self) -> bool {
         runner::of(Path::new(broken::DIR), &self.device).is_some()
+    }
+
+    fn mark(&self, why: &str) -> Result<(), String> {
+        let marked = broken::mark_device(Path::new(broken::DIR), &self.device, why);
+        marked.map(|_| ()).map_err(|e| format!("{e:#}"))
     }
 }
 
 impl Database for Disk {
     fn preconditions(&mut self) -> Result<String, String> {
         self.solid = None;
-        if !self.root.has_birth_time() {
-            return Err(
-                "the file system keeps no birth times (as after mkfs.ext4 -I 128, mkfs.xfs -m crc=0), and \
-                 without them a file that was deleted and made again cannot be told from the one before"
-                    .into(),
-            );
-        }
         let found = place::of_root(&self.root, &self.device, self.devno, self.sectors);
         let found = found.map_err(|e| format!("{e:#}"))?;
         let dev = found.place.dev();
@@ -151,11 +149,12 @@ impl Database for Disk {
             wanted(f)
         };
         let (snapshot, lists) = self.reader.read(&self.root, &mut wanted)?;
-        snapshot.has_begun()?;
-        snapshot.may_discard()?;
+        let audit_only = snapshot.audit_only()?;
         Ok(Seen {
             turtle: snapshot.turtle,
             run: snapshot.run,
+            version: snapshot.version.to_string(),
+            audit_only,
             files: snapshot.files.into_iter().zip(lists).collect(),
         })
     }
@@ -252,15 +251,6 @@ mod tests {
         Solid::new(Place::whole(dev, u64::MAX >> 9))
     }
 
-    /// procfs has no birth times either.
-    #[test]
-    fn a_file_system_without_birth_times_is_refused() {
-        let root = Root::open(Path::new("/proc")).unwrap();
-        let mut disk = Disk::new(root, "d", DevNo::new(253, 0), 8, Pulse::default());
-        let why = disk.preconditions().unwrap_err();
-        assert!(why.starts_with("the file system keeps no birth times"), "{why}");
-    }
-
     #[test]
     fn a_backup_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
@@ -318,15 +308,17 @@ mod tests {
         let mut read = |version: &str| {
             let text = turtle.replace("major=11,minor=3,patch=1", version);
             std::fs::write(dir.path().join(turtle::NAME), text).unwrap();
-            disk.read(&mut |_| false).map(|seen| seen.files.len())
+            disk.read(&mut |_| false)
+                .map(|seen| (seen.files.len(), seen.audit_only, seen.version))
         };
         for version in ["major=11,minor=3,patch=1", "major=12,minor=0,patch=0"] {
-            assert_eq!(read(version).unwrap(), 49);
+            let (files, audit_only, _) = read(version).unwrap();
+            assert_eq!((files, audit_only), (49, None));
         }
         // Nothing is sent before an audit of it.
-        let unseen = read("major=12,minor=1,patch=0").unwrap_err();
-        assert_eq!(unseen.kind, avail::Kind::Unsupported);
-        assert!(unseen.message.contains("nobody has tried"), "{}", unseen.message);
+        let (_, why, version) = read("major=12,minor=1,patch=0").unwrap();
+        assert!(why.unwrap().contains("nobody has tried"));
+        assert_eq!(version, "12.1.0");
         // Of MongoDB 5.0.31, and of 6.0.24
         let refused = read("major=10,minor=0,patch=2").unwrap_err();
         assert_eq!(refused.kind, avail::Kind::Unsupported);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The thread that looks and discards, so that nothing else waits for it.
+//! The thread that looks, audits and discards, so that nothing else waits for it.
+//!
+//! It begins in audit, and for each process that opens the database again: what would be
+//! discarded is named to the target, which sends nothing.  When enough of it was seen to be
+//! written before it was used again, the target is switched on; the audit goes on.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use super::audit::{self, Violation};
 use super::pace::{batches, budget, Pace};
-use super::{Database, Found, Halt, Look, Rule, SectorRange, PAGE};
+use super::{Database, Found, Halt, Look, Owner, Rule, SectorRange, PAGE};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
+use drive::broken;
 use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use runtime::log;
 use runtime::pulse::Pulse;
@@ -28,6 +34,18 @@ const AGAIN: Duration = Duration::from_secs(600);
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes; what is shorter the target discards on no drive.
 const SHORTEST: u64 = 16 << 10;
+/// At so many checkpoints pages must have been taken before anything is sent.
+const CHECKPOINTS: u32 = 3;
+const ONLY_ASKED: &str = "discard = \"audit\" asks for no more";
+
+/// What is asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Not only audited.
+    pub send: bool,
+    /// So many pages must be seen to be written before they are used again; 0: none.
+    pub audit_pages: u64,
+}
 
 /// What an agent has of its discards.
 pub struct Link {
@@ -52,6 +70,8 @@ pub trait Machine: Database {
     fn broken(&self) -> Option<String>;
     /// Whether somebody switches discards on and off to measure.
     fn trial(&self) -> bool;
+    /// From now on nothing may be discarded on the device, for this reason.
+    fn mark(&self, why: &str) -> Result<(), String>;
 }
 
 impl Link {
@@ -70,7 +90,7 @@ impl Link {
     }
 
     /// Follows a database on the device of this name.
-    pub fn start<T, M>(device: &str, target: T, machine: M, pulse: Pulse) -> anyhow::Result<Self>
+    pub fn start<T, M>(device: &str, plan: Plan, target: T, machine: M, pulse: Pulse) -> anyhow::Result<Self>
     where
         T: Target + Send + 'static,
         M: Machine + Send + 'static,
@@ -82,7 +102,7 @@ impl Link {
         let several = log::device().is_some_and(|(_, several)| several);
         let thread = thread::Builder::new().name("discard".into()).spawn(move || {
             log::of_device(&name, several);
-            let mut worker = Worker::new(target, machine, shared, pulse);
+            let mut worker = Worker::new(plan, target, machine, shared, pulse);
             worker.run(&notices);
             worker.end();
         });
@@ -116,6 +136,7 @@ impl Drop for Link {
 }
 
 struct Worker<T, M> {
+    plan: Plan,
     target: T,
     machine: M,
     info: Shared,
@@ -125,6 +146,13 @@ struct Worker<T, M> {
     pace: Pace,
     /// This has switched on tracking in the target.
     switched_on: bool,
+    /// What this has switched to last.
+    set: Option<&'static str>,
+    /// The module was too old for it.
+    older: bool,
+    /// Why nothing may be sent, where that could not be marked.
+    unmarked: Option<String>,
+    evidence: Evidence,
     /// Since when the device takes none.
     unsupported: Option<Instant>,
     again: Duration,
@@ -133,6 +161,16 @@ struct Worker<T, M> {
     /// The drive when the last sending was over.
     quiet: Option<DiskStat>,
     reported: Option<String>,
+}
+
+/// What the audit has seen of one process.
+#[derive(Debug, Default)]
+struct Evidence {
+    owner: Option<Owner>,
+    pages: u64,
+    checkpoints: u32,
+    /// Whether its version may have more than an audit, or why not; `None`: nobody has looked.
+    sends: Option<Result<(), String>>,
 }
 
 /// How a sending ended.
@@ -144,8 +182,10 @@ enum Sent {
 }
 
 impl<T: Target, M: Machine> Worker<T, M> {
-    fn new(target: T, machine: M, info: Shared, pulse: Pulse) -> Self {
+    fn new(plan: Plan, target: T, machine: M, info: Shared, pulse: Pulse) -> Self {
+        change(&info, |i| i.audit.wanted_pages = plan.audit_pages);
         Self {
+            plan,
             target,
             machine,
             info,
@@ -153,6 +193,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
             rule: Rule::default(),
             pace: Pace::default(),
             switched_on: false,
+            set: None,
+            older: false,
+            unmarked: None,
+            evidence: Evidence::default(),
             unsupported: None,
             again: AGAIN,
             last: None,
@@ -199,7 +243,6 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// Says what came of it, once; and forgets, however it ended, unless what is known
     /// stays.
     fn took(&mut self, result: Result<(), Halt>) {
-        let early = matches!(result, Err(Halt::Early(_)));
         let off = match result {
             Ok(()) => None,
             // What is known stays; the next checkpoint is read.
@@ -216,9 +259,6 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
         };
         match &off {
-            Some(why) if early && self.reported.as_ref() != Some(why) => {
-                log!(Info, "nothing is discarded yet", reason = why);
-            }
             Some(why) if self.reported.as_ref() != Some(why) => {
                 log!(Warn, "nothing is discarded", reason = why);
                 change(&self.info, |i| i.resets += 1);
@@ -229,7 +269,12 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.reported.clone_from(&off);
         let (files, warning) = (self.rule.files() as u64, self.machine.warning());
         let commands_per_second = self.pace.most();
+        let suspects = self.rule.suspects();
         change(&self.info, |i| {
+            if off.is_some() {
+                i.mode.clear();
+            }
+            i.audit.suspect_pages = suspects;
             i.off = off;
             i.warning = warning;
             i.files = files;
@@ -243,26 +288,36 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.rule.forget();
     }
 
+    /// Whether the target follows writes; brings it to where it should be.
     fn is_on(&mut self) -> Result<(), Halt> {
+        if self.older {
+            return self.switch_on();
+        }
         let state = self.target.status()?.discard.state;
-        self.check_drive(&state)?;
+        self.check_mark(&state)?;
         if state == "unsupported" {
             return self.try_again();
         }
         self.unsupported = None;
         match state.as_str() {
-            "on" => Ok(()),
+            "on" | "audit" => self.steer(&state),
             "off" if self.machine.trial() => Err(OFF_FOR_A_TRIAL.to_owned().into()),
             "off" => Err(SWITCHED_OFF.to_owned().into()),
             _ => Err("the kernel module is older than discards".to_owned().into()),
         }
     }
 
-    fn check_drive(&self, state: &str) -> Result<(), Halt> {
-        let Some(why) = self.machine.broken() else {
+    fn check_mark(&self, state: &str) -> Result<(), Halt> {
+        let marked = self.machine.broken();
+        let failed = marked.as_ref().map_or_else(
+            || self.unmarked.is_some(),
+            |why| why.starts_with(broken::AUDIT_FAILED),
+        );
+        change(&self.info, |i| i.audit.failed = failed);
+        let Some(why) = marked.or_else(|| self.unmarked.clone()) else {
             return Ok(());
         };
-        if state == "on" {
+        if state == "on" || state == "audit" {
             self.target.message("set discard off")?;
         }
         Err(why.into())
@@ -276,7 +331,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             if self.target.status()?.discard.state == "on" {
                 log!(Info, "discards are tried again");
                 self.forget();
-                return Ok(());
+                return self.steer("on");
             }
         }
         let minutes = self.again.as_secs() / 60;
@@ -290,12 +345,129 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// there is one.
     fn switch_on(&mut self) -> Result<(), Halt> {
         let state = self.target.status()?.discard.state;
-        self.check_drive(&state)?;
-        if state == "off" && !self.machine.trial() {
-            self.target.message("set discard on")?;
-            self.switched_on = true;
+        self.check_mark(&state)?;
+        if !self.machine.trial() && (state != "unsupported" || !self.plan.send) {
+            let audits = self.target.message("set discard audit");
+            self.older = matches!(audits, Err(MessageError::Refused(_)));
+            audits.map_err(|e| match e {
+                MessageError::Refused(why) => Halt::Reset(format!(
+                    "the kernel module is older than the audit, without which nothing is discarded: {why}"
+                )),
+                e => e.into(),
+            })?;
+            self.switched_on |= state == "off";
+            self.set = Some("audit");
         }
         self.is_on()
+    }
+
+    /// Why it does not send, whatever is seen.
+    fn audit_only(&self) -> Option<String> {
+        let asked = (!self.plan.send).then(|| ONLY_ASKED.to_owned());
+        asked.or_else(|| self.evidence.sends.clone()?.err())
+    }
+
+    fn has_passed(&self) -> bool {
+        let e = &self.evidence;
+        match (&e.sends, self.plan.audit_pages) {
+            (Some(Err(_)), _) => false,
+            // Nothing is sent before somebody has looked.
+            (_, 0) => true,
+            (None, _) => false,
+            (Some(Ok(())), wanted) => {
+                e.pages >= wanted && e.checkpoints >= CHECKPOINTS && self.rule.suspects() == 0
+            }
+        }
+    }
+
+    /// Each process that opens the database begins with an audit.
+    fn count_from_owner(&mut self) {
+        let owner = self.rule.owner();
+        if owner.is_some() && self.evidence.owner != owner {
+            self.evidence = Evidence {
+                owner,
+                ..Evidence::default()
+            };
+        }
+    }
+
+    /// Between audit and on.  Who has switched to audit by hand means it; who has switched on
+    /// gives the switch back.
+    fn steer(&mut self, state: &str) -> Result<(), Halt> {
+        self.count_from_owner();
+        let only = self.audit_only();
+        let sends = self.plan.send && self.has_passed();
+        let trial = self.machine.trial();
+        let mode = match state {
+            "on" if trial && only.is_some() => return Err(only.unwrap_or_default().into()),
+            "on" if !trial && !sends => "audit",
+            "audit" if !trial && sends && self.set == Some("audit") => "on",
+            "on" => "on",
+            _ => "audit",
+        };
+        if mode != state {
+            self.target.message(&format!("set discard {mode}"))?;
+            self.set = Some(mode);
+            let (pages, checkpoints) = (self.evidence.pages, self.evidence.checkpoints);
+            match mode {
+                "on" => log!(
+                    Info,
+                    "the audit has passed: discards are sent",
+                    pages = pages,
+                    checkpoints = checkpoints
+                ),
+                _ => log!(Info, "nothing is sent before the audit has passed"),
+            }
+        }
+        let e = &self.evidence;
+        change(&self.info, |i| {
+            i.mode = mode.to_owned();
+            i.audit.only = only;
+            i.audit.passed = sends;
+            i.audit.seen_pages = e.pages;
+            i.audit.seen_checkpoints = e.checkpoints;
+        });
+        Ok(())
+    }
+
+    /// Nothing is ever discarded here again until somebody allows it.
+    fn violated(&mut self, v: &Violation) {
+        let status = self.target.status().map(|s| s.discard);
+        let had = match status {
+            Ok(d) if d.discarded == 0 && (d.queued == 0 || d.state == "audit") => broken::ALL_KEPT.to_owned(),
+            Ok(d) => format!(
+                "{} MiB had been discarded by then",
+                (d.discarded_sectors * 512) >> 20
+            ),
+            Err(_) => "it is not known what had been discarded by then".to_owned(),
+        };
+        let why = format!("{v}; {had}");
+        log!(
+            Error,
+            "THE AUDIT HAS FAILED: discards are switched off",
+            file = v.path.display(),
+            offset = v.offset,
+            pages = v.pages,
+            checkpoints = format!("{} and {}", v.orders.0, v.orders.1),
+            wiredtiger = v.version,
+            note = had,
+        );
+        // First: if this is killed now, the next one finds it.
+        if let Err(e) = self.machine.mark(&why) {
+            log!(
+                Error,
+                "the mark that keeps discards off cannot be written",
+                reason = e
+            );
+            self.unmarked = Some(why.clone());
+        }
+        if let Err(e) = self.target.message("set discard off") {
+            log!(Error, "discards cannot be switched off", reason = e);
+        }
+        change(&self.info, |i| {
+            i.audit.violations += 1;
+            i.audit.failed = true;
+        });
     }
 
     /// The target need not keep track for nobody.
@@ -320,7 +492,16 @@ impl<T: Target, M: Machine> Worker<T, M> {
         }
         self.is_on()?;
         let started = Instant::now();
-        let look = self.rule.look(&mut self.machine, &self.target)?;
+        let look = self.rule.look(&mut self.machine, &self.target);
+        if let Err(Halt::Violation(v)) = &look {
+            self.violated(v);
+        }
+        let look = look?;
+        if let Look::Found(found) = &look {
+            self.audited(found);
+        }
+        // Before anything is sent: another process may have it open.
+        self.is_on()?;
         self.rule.forget_in(&self.target)?;
         let look_ms = started.elapsed().as_millis() as u64;
         let interval = self.last.replace(started).map(|last| started - last);
@@ -336,6 +517,18 @@ impl<T: Target, M: Machine> Worker<T, M> {
             Look::Waiting(_) => Ok(Sent::All),
             Look::Found(found) => self.send(found, budget(interval), notices),
         }
+    }
+
+    fn audited(&mut self, found: &Found) {
+        self.count_from_owner();
+        let seen = found.audit;
+        self.evidence.sends = Some(found.audit_only.clone().map_or(Ok(()), Err));
+        self.evidence.pages += seen.written;
+        self.evidence.checkpoints += u32::from(seen.written > 0);
+        change(&self.info, |i| {
+            i.audit.taken_pages += seen.taken;
+            i.audit.written_pages += seen.written;
+        });
     }
 
     fn send(&mut self, mut found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
@@ -372,8 +565,14 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 i.queued_bytes = queued;
             });
             let left = batches.len() - n - 1;
-            let pause = self.pace.pause(left, budget.saturating_sub(started.elapsed()));
+            let pause = match self.sends() {
+                true => self.pace.pause(left, budget.saturating_sub(started.elapsed())),
+                false => Duration::ZERO,
+            };
             result = self.wait(notices, if left > 0 { pause } else { Duration::ZERO });
+            if result == Ok(Sent::All) {
+                result = self.name(&found, &sent).map(|()| Sent::All);
+            }
             let now = self.machine.drive();
             self.pace.sent(&drive, &now);
             drive = now;
@@ -388,6 +587,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.send_ms = started.elapsed().as_millis() as u64;
         });
         result
+    }
+
+    fn sends(&self) -> bool {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner).mode == "on"
     }
 
     /// What the target would not discard it need not be sent, unless it remembers that.
@@ -405,13 +608,17 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.rule.is_owner(&mut self.machine)?;
         let batch = self.rule.again(found, &mut self.machine, &self.target, batch)?;
         if !batch.is_empty() {
-            let mut text = format!("discard {}", found.since);
-            for s in &batch {
-                text += &format!(" {}:{}", s.start, s.length);
-            }
-            self.target.message(&text)?;
+            self.target
+                .message(&audit::message(&format!("discard {}", found.since), &batch))?;
         }
         Ok(batch)
+    }
+
+    /// What was sent counts from now on, where the target has not refused it.
+    fn name(&mut self, found: &Found, batch: &[SectorRange]) -> Result<(), Halt> {
+        let pages = self.rule.named(found, &self.target, batch)?;
+        change(&self.info, |i| i.audit.named_pages += pages);
+        Ok(())
     }
 
     /// Waits as long, and until the target has discarded what it was sent.

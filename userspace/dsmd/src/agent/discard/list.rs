@@ -9,43 +9,68 @@ use wiredtiger::varint::{put, Numbers};
 /// What a page of the target has a bit for.
 const PAGE: u64 = 4096;
 
-/// The pages that a checkpoint listed as free, as the lengths of used and free
-/// ranges in turn, 7 bits a byte.
+/// Sorted ranges of pages that do not touch, as the lengths of what is between them and of
+/// themselves in turn, 7 bits a byte.
+#[derive(Debug, Default)]
+pub(super) struct Pages(Box<[u8]>);
+
+impl Pages {
+    fn of(pages: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let (mut lengths, mut at) = (Vec::new(), 0);
+        for r in pages {
+            put(&mut lengths, r.start - at);
+            put(&mut lengths, r.end - r.start);
+            at = r.end;
+        }
+        Self(lengths.into())
+    }
+
+    /// Of ranges of bytes that are whole pages.
+    pub(super) fn of_bytes(ranges: &[Range<u64>]) -> Self {
+        Self::of(ranges.iter().map(|r| r.start / PAGE..r.end / PAGE))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As ranges of bytes.
+    pub(super) fn bytes(&self) -> Vec<Range<u64>> {
+        let mut lengths = Numbers::of(&self.0);
+        let (mut ranges, mut at) = (Vec::new(), 0);
+        while let (Some(gap), Some(length)) = (lengths.next(), lengths.next()) {
+            let start = at + gap;
+            at = start + length;
+            ranges.push(start * PAGE..at * PAGE);
+        }
+        ranges
+    }
+}
+
+/// The pages that a checkpoint listed as free.
 #[derive(Debug)]
 pub(super) struct Compact {
     file: (u64, i128),
     file_size: u64,
-    lengths: Box<[u8]>,
+    free: Pages,
 }
 
 impl Compact {
     /// A page of which a part is free counts as free: what was free before is never
     /// discarded.
     pub(super) fn of(list: &FreeList) -> Self {
-        let mut lengths = Vec::new();
-        let mut at = 0;
-        let mut open: Option<Range<u64>> = None;
-        let mut close = |r: Range<u64>| {
-            put(&mut lengths, r.start - at);
-            put(&mut lengths, r.end - r.start);
-            at = r.end;
-        };
+        let mut free: Vec<Range<u64>> = Vec::with_capacity(list.extents.len());
         for e in &list.extents {
             let pages = e.start / PAGE..e.end.div_ceil(PAGE);
-            open = Some(match open {
-                Some(o) if pages.start <= o.end => o.start..o.end.max(pages.end),
-                Some(o) => {
-                    close(o);
-                    pages
-                }
-                None => pages,
-            });
+            match free.last_mut() {
+                Some(last) if pages.start <= last.end => last.end = last.end.max(pages.end),
+                _ => free.push(pages),
+            }
         }
-        open.into_iter().for_each(close);
         Self {
             file: list.file,
             file_size: list.file_size,
-            lengths: lengths.into(),
+            free: Pages::of(free),
         }
     }
 
@@ -55,18 +80,10 @@ impl Compact {
     }
 
     pub(super) fn list(&self) -> FreeList {
-        let mut lengths = Numbers::of(&self.lengths);
-        let mut extents = Vec::new();
-        let mut at = 0;
-        while let (Some(used), Some(free)) = (lengths.next(), lengths.next()) {
-            let start = at + used;
-            at = start + free;
-            extents.push(start * PAGE..at * PAGE);
-        }
         FreeList {
             file: self.file,
             file_size: self.file_size,
-            extents,
+            extents: self.free.bytes(),
         }
     }
 }
@@ -112,6 +129,6 @@ mod tests {
         let extents = (0..1000u64)
             .map(|n| n * 100 * PAGE..(n * 100 + 5) * PAGE)
             .collect();
-        assert_eq!(Compact::of(&list(extents)).lengths.len(), 2000);
+        assert_eq!(Compact::of(&list(extents)).free.0.len(), 2000);
     }
 }

@@ -19,6 +19,9 @@
 //!    batch the file system is asked again, as another file may share them by now;
 //! 5. `K'` and `R'` are kept in place of `K` and `R`.
 //!
+//! Between (3) and (4) the audit looks whether the database keeps to what this rests on
+//! ([`audit`]).  In audit mode the target sends nothing.
+//!
 //! A list names the block that it lies in, which the reader cuts out.  WiredTiger
 //! takes free blocks from the list that it has in memory at once, but what a
 //! checkpoint frees only when that one is complete, its turtle renamed and durable.
@@ -59,16 +62,19 @@
 //! the file system is another one.  A file is known by its inode number and birth
 //! time; what has the name later is another one.  Nothing is kept on disk.
 //!
-//! **The target may owe pages**: those that passed (4) once, and are too few for the
-//! drive, are discarded later, unless they were written since (`dm-dsm/owed.c`).  It must
-//! forget them whenever this forgets ([`Rule::forget_in`]), before the next discard: a
-//! salvage, or who changes the file system, gives them a meaning without a write.  So does
-//! a file of somebody else's that comes to share them, and keeps them when the database's
-//! file is given another place for what it writes, is cut off or dropped.  Therefore, where
-//! the target may owe pages, the places of each file of which something was found are kept
-//! from look to look; what is the file's and its alone there must be so at the next look
-//! (step 3), and before each batch, as far as the batch could complete a piece with it.
+//! **The target keeps dead pages**: those that passed (4) once.  Where a drive wants more of
+//! them at a time, they are discarded later, unless they were written since
+//! (`dm-dsm/dead.c`).  It must forget them whenever this forgets ([`Rule::forget_in`]), before
+//! the next discard: a salvage, or who changes the file system, gives them a meaning without a
+//! write.  So does a file of somebody else's that comes to share them, and keeps them when the
+//! database's file is given another place for what it writes, is cut off or dropped.
+//! Therefore, where the target may discard them later, the places of each file of which
+//! something was found are kept from look to look: a dead page is at one of them, as it was
+//! there before it was named.  What is the file's and its alone there must be so at the next
+//! look (step 3), and before each batch, as far as the batch could complete a piece with it;
+//! what is not is forgotten before anything else is named.
 
+pub mod audit;
 mod disk;
 mod link;
 mod list;
@@ -87,11 +93,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use dm::device::{MessageError, Target};
+use dm::device::Target;
 use wiredtiger::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
 
+use audit::{Round, Violation, Watch};
 pub use disk::Disk;
-pub use link::{Link, Machine};
+pub use link::{Link, Machine, Plan};
 use list::Compact;
 pub use owner::Owner;
 use places::{Piece, Places};
@@ -100,9 +107,11 @@ use places::{Piece, Places};
 pub(crate) const TURTLES: u32 = 2;
 /// What the target has a bit for.
 const PAGE: u64 = 4096;
+/// Ranges in a message that has the target forget them.
+const FORGET: usize = 16 << 10;
 
 /// Why a look ended early.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
     /// Everything was forgotten, for this reason.
     #[error("{0}")]
@@ -110,9 +119,9 @@ pub enum Halt {
     /// Checkpoints completed faster than they could be read.  What is known stays.
     #[error("{0}")]
     Torn(String),
-    /// As a reset, of a database that has made no checkpoint: nothing is wrong.
+    /// The database does not keep to what the rule rests on.  Everything was forgotten.
     #[error("{0}")]
-    Early(String),
+    Violation(Violation),
     #[error("the device is gone")]
     Gone,
 }
@@ -127,7 +136,6 @@ impl From<Refusal> for Halt {
     fn from(r: Refusal) -> Self {
         match r.kind {
             Kind::Torn => Self::Torn(r.message),
-            Kind::Early => Self::Early(r.message),
             _ => Self::Reset(r.message),
         }
     }
@@ -145,6 +153,10 @@ pub struct Seen {
     pub turtle: TurtleId,
     /// Who wrote it.
     pub run: Run,
+    /// Of WiredTiger.
+    pub version: String,
+    /// Why nothing may be sent, whatever the audit sees.
+    pub audit_only: Option<String>,
     /// Each file, with its list if that was wanted.
     pub files: Vec<(FileEntry, Option<Result<FreeList, Refusal>>)>,
 }
@@ -179,8 +191,10 @@ struct Known {
     order: u64,
     cookie: Cookie,
     list: Compact,
-    /// Where all of it lay at the last look, if the target may owe pages of it.
+    /// Where all of it lay at the last look, if pages of it may be discarded later.
     places: Option<Places>,
+    /// Of most files there is nothing.
+    watch: Option<Box<Watch>>,
 }
 
 /// What may be discarded after a look.
@@ -192,11 +206,16 @@ pub struct Found {
     pub sector_ranges: Vec<SectorRange>,
     /// What these are of, and what else the target may discard with them, sorted by place.
     origins: Vec<Origin>,
-    /// How far from what is sent the target may discard what it owes, in sectors.
+    /// How far from what is sent the target may discard what is dead, in sectors.
     reach: u64,
-    /// Something that the target may owe is not where it was, or not the file's alone.
-    strayed: bool,
+    /// Places of what may be dead and is not where it was, or not the file's alone.
+    strayed: Vec<SectorRange>,
     files: Vec<(PathBuf, (u64, i128))>,
+    round: Box<Round>,
+    /// What the audit has seen.
+    pub audit: audit::Seen,
+    /// Why nothing may be sent, whatever it sees.
+    pub audit_only: Option<String>,
     /// Bytes that the checkpoint has freed, also where they have no place of their
     /// own.
     pub freed: u64,
@@ -210,16 +229,10 @@ struct Origin {
 }
 
 impl Found {
-    /// What of `batch`, which is sorted, has its place still, and alone: a file of
-    /// somebody else's may share it by now.  And whether so has all that the target may
-    /// discard with it.
-    fn again(
-        &self,
-        database: &mut dyn Database,
-        batch: &[SectorRange],
-    ) -> Result<(Vec<SectorRange>, bool), String> {
-        let mut wanted: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
-        for s in widened(batch, self.reach) {
+    /// What lies in sorted ranges, by the file that it is of.
+    fn by_file(&self, ranges: &[SectorRange]) -> BTreeMap<usize, Vec<Piece>> {
+        let mut by_file: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+        for s in ranges {
             let end = s.start + s.length;
             let first = self
                 .origins
@@ -228,20 +241,32 @@ impl Found {
                 .iter()
                 .take_while(|o| o.piece.at.start < end)
             {
-                wanted.entry(o.file).or_default().extend(o.piece.within(s));
+                by_file.entry(o.file).or_default().extend(o.piece.within(*s));
             }
         }
-        let (mut now, mut all) = (Vec::new(), true);
+        by_file
+    }
+
+    /// What of `batch`, which is sorted, has its place still, and alone: a file of
+    /// somebody else's may share it by now.  And where that is no longer so of what the target
+    /// may discard with it.
+    fn again(
+        &self,
+        database: &mut dyn Database,
+        batch: &[SectorRange],
+    ) -> Result<(Vec<SectorRange>, Vec<SectorRange>), String> {
+        let wanted = self.by_file(&widened(batch, self.reach));
+        let (mut now, mut strayed) = (Vec::new(), Vec::new());
         for (file, mut pieces) in wanted {
             pieces.sort_unstable_by_key(|p| p.offset);
             let ranges: Vec<Range<u64>> = pieces.iter().map(Piece::bytes).collect();
             let (path, file) = &self.files[file];
             let found = pieces_of(database, path, *file, &ranges)?;
             now.extend(found.iter().map(|p| p.at));
-            all &= places::are_in(pieces, &found);
+            strayed.extend(places::strayed(pieces, &found).iter().map(|p| p.at));
         }
         tidy(&mut now);
-        Ok((common(batch, &now), all))
+        Ok((common(batch, &now), strayed))
     }
 }
 
@@ -281,6 +306,8 @@ pub struct Rule {
     begun: Option<u64>,
     /// The target has forgotten as well what was found before.
     target_forgot: bool,
+    /// What it has to forget before anything else is named.
+    strayed: Vec<SectorRange>,
     /// Bytes of the pieces that the target discards.
     granularity: u64,
     files: HashMap<PathBuf, Known>,
@@ -369,22 +396,49 @@ impl Rule {
         *self = Self::default();
     }
 
-    /// Has the target forget what was found before this rule forgot it: it may owe pages
-    /// for any length of time.  Before anything else is found and sent.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
+    /// Pages in use that are dead, and may be written soon.
+    pub(crate) fn suspects(&self) -> u64 {
+        let watches = self.files.values().filter_map(|k| k.watch.as_ref());
+        watches.map(|w| w.suspects()).sum()
+    }
+
+    /// Has the target forget what was found before this rule forgot it, and what has
+    /// strayed: pages are dead for any length of time.  Before anything else is named.
     pub fn forget_in(&mut self, target: &dyn Target) -> Result<(), Halt> {
-        if !self.target_forgot {
-            match target.message("forget") {
-                // A module that is older than that owes nothing.
-                Err(MessageError::Refused(why)) if why.starts_with("Unknown message") => {}
-                done => drop(done?),
+        let strayed = std::mem::take(&mut self.strayed);
+        if !std::mem::replace(&mut self.target_forgot, false) {
+            drop(target.message("forget")?);
+        } else {
+            for some in strayed.chunks(FORGET) {
+                drop(target.message(&audit::message("forget", some))?);
             }
-            self.target_forgot = true;
         }
+        self.target_forgot = true;
         Ok(())
     }
 
-    /// What of a batch may be sent now.  Has the target forget when something that it may
-    /// owe is not the database's alone any more.
+    /// Which pages of a batch that was sent are dead by now, so that they count when they are
+    /// taken.  Gives their number.
+    pub fn named(&mut self, found: &Found, target: &dyn Target, batch: &[SectorRange]) -> Result<u64, Halt> {
+        let mut dead = audit::dead(target, batch)?;
+        tidy(&mut dead);
+        for (file, pieces) in found.by_file(&dead) {
+            let known = self.files.get_mut(&found.files[file].0);
+            let known = known.filter(|k| k.list.file() == found.files[file].1);
+            if let Some(known) = known {
+                let watch = known.watch.get_or_insert_default();
+                watch.named(pieces.iter().map(Piece::bytes));
+            }
+        }
+        Ok(dead.iter().map(|s| s.length * 512 / PAGE).sum())
+    }
+
+    /// What of a batch may be sent now.  Has the target forget what is not the database's
+    /// alone any more, and may be dead.
     pub fn again(
         &mut self,
         found: &Found,
@@ -392,9 +446,9 @@ impl Rule {
         target: &dyn Target,
         batch: &[SectorRange],
     ) -> Result<Vec<SectorRange>, Halt> {
-        let (batch, all) = found.again(database, batch)?;
-        if found.reach > 0 && !all {
-            self.target_forgot = false;
+        let (batch, strayed) = found.again(database, batch)?;
+        if found.reach > 0 && !strayed.is_empty() {
+            self.strayed = strayed;
             self.forget_in(target)?;
         }
         Ok(batch)
@@ -486,15 +540,20 @@ impl Rule {
         // (2)
         database.sync_dbpath()?;
 
-        let granularity = target.status()?.discard.granularity;
-        if granularity != self.granularity {
-            // It may owe what has no places here.
-            self.target_forgot = false;
-            self.granularity = granularity;
+        let status = target.status()?.discard;
+        let granularity = status.granularity;
+        let other = granularity != self.granularity;
+        // What is dead may have no places here.
+        self.target_forgot &= !other;
+        // A page may have come alive that nobody has written.
+        if other || self.window.is_some_and(|r| r < status.valid) {
+            self.files.values_mut().for_each(|k| k.watch = None);
         }
+        self.granularity = granularity;
         let mut found = Found {
             since: self.window.unwrap_or_default(),
             reach: if granularity > PAGE { granularity / 512 } else { 0 },
+            audit_only: seen.audit_only,
             ..Found::default()
         };
         let mut files = HashMap::with_capacity(seen.files.len());
@@ -505,10 +564,15 @@ impl Rule {
             }
         }
         // Those that were dropped
-        found.strayed |= self.files.values().any(|k| k.places.is_some());
-        if found.strayed {
-            self.target_forgot = false;
+        self.files.values().for_each(|k| all_strayed(Some(k), &mut found));
+        let (audit, suspects) = std::mem::take(&mut found.round).ask(target, &seen.version)?;
+        found.audit = audit;
+        for s in suspects {
+            if let Some(known) = files.get_mut(&s.path) {
+                known.watch.get_or_insert_default().suspect(&s);
+            }
         }
+        self.strayed.append(&mut found.strayed);
         found.sector_ranges = found.origins.iter().map(|o| o.piece.at).collect();
         tidy(&mut found.sector_ranges);
         if found.reach > 0 {
@@ -552,16 +616,19 @@ fn next(
 ) -> Result<Option<Known>, Halt> {
     let order = entry.order;
     let Some(cookie) = &entry.cookie else {
-        found.strayed |= old.is_some_and(|k| k.places.is_some());
+        all_strayed(old.as_ref(), found);
         return Ok(None);
     };
     let old = match old {
-        Some(k) if k.cookie == *cookie && k.order <= order => {
-            let places = match &k.places {
-                Some(before) => Some(again(database, entry, k.list.file(), Some(before), found)?.0),
-                None => None,
-            };
-            return Ok(Some(Known { order, places, ..k }));
+        Some(mut k) if k.cookie == *cookie && k.order <= order => {
+            k.order = order;
+            if k.places.is_some() {
+                again(database, entry, &mut k, found)?;
+            }
+            if let Some(watch) = &mut k.watch {
+                watch.settle();
+            }
+            return Ok(Some(k));
         }
         Some(k) if k.order >= order => {
             let name = entry.path.display();
@@ -577,54 +644,84 @@ fn next(
     // The block of the list shows that this is the file that the metadata
     // means.  An empty list has none.
     let Some(list) = list.filter(|l| cookie.avail.is_some() && l.file.1 != 0) else {
-        found.strayed |= old.is_some_and(|k| k.places.is_some());
+        all_strayed(old.as_ref(), found);
         return Ok(None);
     };
-    let mut places = None;
-    match old {
-        Some(old) if old.list.file() == list.file => {
-            let freed = difference(&list, &old.list.list());
-            found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
-            let freed = whole_pages(&freed);
-            // (3)
-            let pieces = if old.places.is_some() || (found.reach > 0 && !freed.is_empty()) {
-                let (all, pieces) = again(database, entry, list.file, old.places.as_ref(), found)?;
-                places = Some(all);
-                let mut of_freed = Vec::new();
-                places::of_ranges(&pieces, &freed, &mut |p| of_freed.push(p));
-                of_freed
-            } else if freed.is_empty() {
-                Vec::new()
-            } else {
-                pieces_of(database, &entry.path, list.file, &freed)?
-            };
-            if !pieces.is_empty() {
-                let file = found.files.len();
-                found.files.push((entry.path.clone(), list.file));
-                let origins = pieces.into_iter().map(|piece| Origin { piece, file });
-                found.origins.extend(origins);
-            }
-        }
-        // Another file has its name.
-        other => found.strayed |= other.is_some_and(|k| k.places.is_some()),
-    }
-    Ok(Some(Known {
+    let mut now = Known {
         order,
         cookie: cookie.clone(),
         list: Compact::of(&list),
-        places,
-    }))
+        places: None,
+        watch: None,
+    };
+    match old {
+        Some(mut old) if old.list.file() == list.file => {
+            let before = old.list.list();
+            let freed = difference(&list, &before);
+            found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
+            let freed = whole_pages(&freed);
+            let taken = whole_pages(&difference(&before, &list));
+            now.watch = old.watch.take();
+            now.places = old.places.take();
+            // (3)
+            let pieces = if now.places.is_some() || (found.reach > 0 && !freed.is_empty()) {
+                again(database, entry, &mut now, found)?
+            } else {
+                let watch = now.watch.as_ref();
+                let mut wanted = watch.map_or_else(|| taken.clone(), |w| w.in_use(&taken, &list));
+                wanted.extend_from_slice(&freed);
+                wanted.sort_unstable_by_key(|r| r.start);
+                match wanted.is_empty() {
+                    true => Vec::new(),
+                    false => pieces_of(database, &entry.path, list.file, &wanted)?,
+                }
+            };
+            now.watch = found
+                .round
+                .file(&entry.path, order, now.watch, &taken, &list, &pieces);
+            let file = found.files.len();
+            places::of_ranges(&pieces, &freed, &mut |piece| {
+                found.origins.push(Origin { piece, file });
+            });
+            if found.origins.last().is_some_and(|o| o.file == file) {
+                found.files.push((entry.path.clone(), list.file));
+            }
+        }
+        // Another file has its name.
+        other => all_strayed(other.as_ref(), found),
+    }
+    Ok(Some(now))
 }
 
-/// Where a file lies now; it has strayed if what it had before is not all there.
+/// A file is no longer known.
+fn all_strayed(known: Option<&Known>, found: &mut Found) {
+    let places = known.and_then(|k| k.places.as_ref());
+    found
+        .strayed
+        .extend(places.into_iter().flat_map(Places::pieces).map(|p| p.at));
+}
+
+/// Where a file lies now; what it had before and is not all there has strayed.
 fn again(
     database: &mut dyn Database,
     entry: &FileEntry,
-    file: (u64, i128),
-    before: Option<&Places>,
+    known: &mut Known,
     found: &mut Found,
-) -> Result<(Places, Vec<Piece>), Halt> {
-    let pieces = pieces_of(database, &entry.path, file, std::slice::from_ref(&(0..u64::MAX)))?;
-    found.strayed |= before.is_some_and(|b| !places::are_in(b.pieces(), &pieces));
-    Ok((Places::of(&pieces), pieces))
+) -> Result<Vec<Piece>, Halt> {
+    let all = 0..u64::MAX;
+    let pieces = pieces_of(
+        database,
+        &entry.path,
+        known.list.file(),
+        std::slice::from_ref(&all),
+    )?;
+    if let Some(before) = &known.places {
+        let strayed = places::strayed(before.pieces(), &pieces);
+        if let Some(watch) = &mut known.watch {
+            watch.stray(&strayed);
+        }
+        found.strayed.extend(strayed.iter().map(|p| p.at));
+    }
+    known.places = Some(Places::of(&pieces));
+    Ok(pieces)
 }

@@ -24,8 +24,19 @@ impl Piece {
         self.offset..self.end()
     }
 
+    /// Of bytes that it has.
+    fn part(&self, bytes: Range<u64>) -> Self {
+        Self {
+            offset: bytes.start,
+            at: SectorRange {
+                start: self.at.start + (bytes.start - self.offset) / SECTOR,
+                length: (bytes.end - bytes.start) / SECTOR,
+            },
+        }
+    }
+
     /// Where the file would begin, if all of it lay like this.
-    fn base(&self) -> u64 {
+    pub(super) fn base(&self) -> u64 {
         self.at.start.wrapping_sub(self.offset / SECTOR)
     }
 
@@ -48,32 +59,31 @@ pub(super) fn of_ranges(pieces: &[Piece], ranges: &[Range<u64>], emit: &mut dyn 
     for r in ranges {
         let first = pieces.partition_point(|p| p.end() <= r.start);
         for p in pieces[first..].iter().take_while(|p| p.offset < r.end) {
-            let (from, to) = (p.offset.max(r.start), p.end().min(r.end));
-            emit(Piece {
-                offset: from,
-                at: SectorRange {
-                    start: p.at.start + (from - p.offset) / SECTOR,
-                    length: (to - from) / SECTOR,
-                },
-            });
+            emit(p.part(p.offset.max(r.start)..p.end().min(r.end)));
         }
     }
 }
 
-/// Whether all that `before` has is in `now`, and where it was.
-pub(super) fn are_in(before: impl IntoIterator<Item = Piece>, now: &[Piece]) -> bool {
-    let mut now = now.iter().peekable();
-    before.into_iter().all(|b| {
+/// The parts of `before` that are not in `now`, where they were.  Both are sorted by their
+/// bytes.
+pub(super) fn strayed(before: impl IntoIterator<Item = Piece>, now: &[Piece]) -> Vec<Piece> {
+    let (mut gone, mut now) = (Vec::new(), now.iter().peekable());
+    for b in before {
         let mut at = b.offset;
         while at < b.end() {
             while now.next_if(|n| n.end() <= at).is_some() {}
-            match now.peek() {
-                Some(n) if n.offset <= at && n.base() == b.base() => at = n.end(),
-                _ => return false,
+            let (end, stays) = match now.peek() {
+                Some(n) if n.offset <= at => (n.end().min(b.end()), n.base() == b.base()),
+                Some(n) => (n.offset.min(b.end()), false),
+                None => (b.end(), false),
+            };
+            if !stays {
+                gone.push(b.part(at..end));
             }
+            at = end;
         }
-        true
-    })
+    }
+    gone
 }
 
 /// All pieces of a file, in little memory: the gap before each, its length, and how far its
@@ -132,23 +142,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_where_it_was() {
+    fn what_is_not_where_it_was() {
         let before = pieces(&[(0, 100, 10), (10, 50, 10)]);
-        for (now, same) in [
-            (&[(0, 100, 10), (10, 50, 10)][..], true),
+        for (now, gone) in [
+            (&[(0, 100, 10), (10, 50, 10)][..], &[][..]),
             // It has grown, and is reported in other pieces.
-            (&[(0, 100, 4), (4, 104, 6), (10, 50, 30), (50, 900, 1)], true),
+            (&[(0, 100, 4), (4, 104, 6), (10, 50, 30), (50, 900, 1)], &[]),
             // Cut off, shared or gone at an end and in the middle
-            (&[(0, 100, 10), (10, 50, 9)], false),
-            (&[(1, 101, 9), (10, 50, 10)], false),
-            (&[(0, 100, 5), (6, 106, 4), (10, 50, 10)], false),
-            (&[], false),
+            (&[(0, 100, 10), (10, 50, 9)], &[(19, 59, 1)]),
+            (&[(1, 101, 9), (10, 50, 10)], &[(0, 100, 1)]),
+            (&[(0, 100, 5), (7, 107, 3), (10, 50, 10)], &[(5, 105, 2)]),
+            (&[(0, 100, 8), (12, 52, 8)], &[(8, 108, 2), (10, 50, 2)]),
+            (&[], &[(0, 100, 10), (10, 50, 10)]),
             // A page has another place.
-            (&[(0, 100, 5), (5, 700, 1), (6, 106, 4), (10, 50, 10)], false),
-            (&[(0, 50, 10), (10, 100, 10)], false),
+            (
+                &[(0, 100, 5), (5, 700, 1), (6, 106, 4), (10, 50, 10)],
+                &[(5, 105, 1)],
+            ),
+            (&[(0, 50, 10), (10, 100, 10)], &[(0, 100, 10), (10, 50, 10)]),
         ] {
-            assert_eq!(are_in(before.clone(), &pieces(now)), same, "{now:?}");
-            assert!(are_in([], &pieces(now)));
+            assert_eq!(strayed(before.clone(), &pieces(now)), pieces(gone), "{now:?}");
+            assert_eq!(strayed([], &pieces(now)), []);
         }
     }
 
@@ -184,7 +198,7 @@ mod tests {
             }).collect();
             let places = Places::of(&all);
             prop_assert_eq!(places.pieces().collect::<Vec<_>>(), all.clone());
-            prop_assert!(are_in(places.pieces(), &all));
+            prop_assert_eq!(strayed(places.pieces(), &all), vec![]);
         }
     }
 }

@@ -213,7 +213,7 @@ mod tests {
             .args([
                 "--exact",
                 "--nocapture",
-                &format!("discard::started::tests::{test}"),
+                &format!("agent::discard::started::tests::{test}"),
             ])
             .env(HELPER, asked)
             .stdin(Stdio::piped())

@@ -32,6 +32,7 @@ const MOST: u64 = 900;
 const FULL: usize = 60;
 /// What a discarded unit reads as, less the number of the discard.
 const RUBBISH: u64 = u64::MAX;
+pub(super) const UNSEEN: &str = "nobody has tried discards with this version";
 
 /// Numbers of units of allocation, a page or less each; below they are called pages.
 type Pages = BTreeSet<u64>;
@@ -159,6 +160,10 @@ pub(super) struct World {
     /// Its drive is marked.
     pub broken: bool,
     pub trial: bool,
+    /// Of a version that nobody has tried.
+    pub unseen: bool,
+    /// What was marked for good.
+    pub marks: Vec<String>,
     /// Bytes in a unit of allocation.
     unit: u64,
     files: Vec<(PathBuf, File)>,
@@ -193,6 +198,8 @@ pub(super) struct World {
     copied: BTreeMap<u64, u64>,
     /// Single files have checkpoints of their own, as in MongoDB 5.0.
     pub alone: bool,
+    /// There are few crashes, backups and snapshots: what is known is known for long.
+    pub calm: bool,
     /// What the next turtle will say.
     rows: Rows,
     checkpointed: Vec<usize>,
@@ -311,6 +318,8 @@ impl World {
             snapshot: None,
             broken: false,
             trial: false,
+            unseen: false,
+            marks: Vec::new(),
             stage: Stage::None,
             slow: 0,
             shared: false,
@@ -319,6 +328,7 @@ impl World {
             shares: BTreeMap::new(),
             copied: BTreeMap::new(),
             alone: false,
+            calm: false,
             rows: Rows::new(),
             checkpointed: Vec::new(),
             owner: None,
@@ -440,7 +450,11 @@ impl World {
 
     fn step(&mut self) {
         let n = self.rng.usize(..FILES);
-        match self.rng.u32(..1000) {
+        let what = self.rng.u32(..1000);
+        if self.calm && [705..=719, 729..=731].iter().any(|w| w.contains(&what)) && self.rng.u8(..30) > 0 {
+            return;
+        }
+        match what {
             0..=399 => self.allocate(n),
             400..=549 => self.write_pending(n),
             550..=649 => self.free(n),
@@ -454,7 +468,7 @@ impl World {
             730 => self.kernel.lose_writes(),
             731 => self.begin_snapshot(),
             732..=739 => self.snapshot = None,
-            740..=744 if self.alone => self.checkpoint_alone(n),
+            740..=779 if self.alone => self.checkpoint_alone(n),
             745..=749 if self.sharing => self.share(n),
             750 if self.sharing => drop(self.shares.pop_first()),
             740..=799 => {
@@ -628,7 +642,8 @@ impl World {
     /// A handle is closed: a checkpoint of this file, complete with the journal and without
     /// a turtle.
     fn checkpoint_alone(&mut self, n: usize) {
-        let busy = self.stage != Stage::None || self.backup.is_some();
+        // It makes nothing durable but what is the file's.
+        let busy = self.stage != Stage::None || self.durable_backup.is_some() || self.backup.is_some();
         if busy || self.visible.rows.len() < FILES {
             return;
         }
@@ -698,7 +713,7 @@ impl World {
                     self.rows = rows;
                 }
                 // It has what the turtle has not yet.
-                if self.rng.u8(..20) == 0 {
+                if self.rng.u8(..20) == 0 && !self.calm {
                     self.crash();
                 }
             }
@@ -733,8 +748,12 @@ impl World {
     }
 
     fn checkpoint_file(&mut self, n: usize) {
+        // It waits for writes under way; others begin while it is at work.
         while !self.files[n].1.pending.is_empty() {
             self.write_pending(n);
+        }
+        if self.rng.u8(..3) == 0 {
+            self.allocate(n);
         }
         let tag = self.tag();
         let file = &mut self.files[n].1;
@@ -986,6 +1005,14 @@ pub(super) struct Side {
 }
 
 impl Side {
+    pub(super) fn of(world: &Rc<RefCell<World>>) -> Self {
+        Self {
+            world: world.clone(),
+            dies: Rc::default(),
+            lag: 3,
+        }
+    }
+
     fn call<R>(&self, f: impl FnOnce(&mut World) -> R) -> Result<R, String> {
         if let Some(left) = &mut *self.dies.borrow_mut() {
             if *left == 0 {
@@ -1037,7 +1064,16 @@ impl Machine for Side {
     }
 
     fn broken(&self) -> Option<String> {
-        self.world.borrow().broken.then(|| "it is marked".to_owned())
+        let world = self.world.borrow();
+        let failed = world
+            .marks
+            .first()
+            .map(|why| format!("{}: {why}", drive::broken::AUDIT_FAILED));
+        failed.or_else(|| world.broken.then(|| "it is marked".to_owned()))
+    }
+
+    fn mark(&self, why: &str) -> Result<(), String> {
+        self.call(|w| w.marks.push(why.to_owned()))
     }
 
     fn trial(&self) -> bool {
@@ -1085,7 +1121,14 @@ impl Database for Side {
                     generation: Some(turtle.run),
                 };
                 let turtle = TurtleId(turtle.number.to_string());
-                return Ok(Seen { turtle, run, files });
+                let audit_only = self.world.borrow().unseen.then(|| UNSEEN.to_owned());
+                return Ok(Seen {
+                    turtle,
+                    run,
+                    version: "12.0.0".into(),
+                    audit_only,
+                    files,
+                });
             }
         }
         self.world.borrow_mut().counts.torn += 1;

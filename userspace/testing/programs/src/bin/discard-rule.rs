@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Discards what checkpoints free, by rules that are wrong: `discard-rule RULE DEVICE
-//! DBPATH`.  tests/discard must catch them.
+//! DBPATH`.  tests/discard must catch them.  With `--audit` before that, they name what they
+//! would discard, nothing is sent, and dsmd's audit must catch them: it prints `violation` and
+//! ends.
 //!
 //! `naive`: whatever the newest list has.  `window`: what it has and nobody wrote since
 //! the window before.  `nobits`: what it has and the list before has not, also where
@@ -17,9 +19,11 @@ use anyhow::{bail, ensure, Result};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::table::Extent;
+use dsmd::agent::discard::{self, Disk, Halt, Look};
 use files::fiemap::{Fiemap, Mapper};
 use files::place::Place;
 use files::walk::{find_file, open_file, Root};
+use runtime::pulse::Pulse;
 use wiredtiger::avail::{difference, read, FreeList};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -46,6 +50,7 @@ struct Agent {
     window: u64,
     prompt: bool,
     known: HashMap<PathBuf, FreeList>,
+    root: Root,
 }
 
 impl Agent {
@@ -101,6 +106,48 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    /// Where all is that the newest lists have.
+    fn listed(&mut self) -> Result<Vec<Extent>> {
+        let root = self.root.clone();
+        let (snapshot, lists) = read(&root, &mut |_| true)?;
+        let mut places = Vec::new();
+        for (file, list) in snapshot.files.iter().zip(lists) {
+            let Some(Ok(list)) = list else { continue };
+            places.extend(self.places(&root, &file.path, &list.extents)?);
+        }
+        Ok(places)
+    }
+
+    /// Names in audit what the rule would discard; false: the audit has caught it.
+    fn audited(&mut self, disk: &mut Disk, audit: &mut discard::Rule) -> Result<bool> {
+        self.prompt = !self.prompt;
+        if !self.prompt {
+            self.be_late(self.root.path())?;
+        }
+        let found = match audit.look(disk, &self.device) {
+            Ok(Look::Found(found)) => found,
+            Ok(Look::Waiting(_)) => return Ok(true),
+            Err(Halt::Violation(v)) => {
+                println!("violation: {v}");
+                return Ok(false);
+            }
+            Err(e) => return Err(e.into()),
+        };
+        audit.forget_in(&self.device)?;
+        let newest = self.device.status()?.discard.window;
+        let before = std::mem::replace(&mut self.window, newest);
+        let right = found.sector_ranges.iter();
+        let right = right.map(|s| Extent::new(0, s.start, s.length)).collect();
+        let (since, places) = match self.rule {
+            Rule::Difference => (found.since, right),
+            Rule::NoBits => (newest, right),
+            Rule::Window => (before, self.listed()?),
+            Rule::Naive => (newest, self.listed()?),
+        };
+        self.discard(since, &places)?;
+        Ok(true)
     }
 
     fn discard_naively(&self, places: &[Extent]) -> Result<()> {
@@ -174,9 +221,13 @@ fn turtle(dbpath: &Path) -> String {
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let audits = words.first().is_some_and(|w| w == "--audit");
+    if audits {
+        words.remove(0);
+    }
     let [rule, device, dbpath] = &words[..] else {
-        bail!("usage: discard-rule naive|window|nobits|difference DEVICE DBPATH");
+        bail!("usage: discard-rule [--audit] naive|window|nobits|difference DEVICE DBPATH");
     };
     let rule = match rule.as_str() {
         "naive" => Rule::Naive,
@@ -194,7 +245,18 @@ fn main() -> Result<()> {
         window: 0,
         prompt: true,
         known: HashMap::new(),
+        root: root.clone(),
     };
+    let (name, devno, sectors) = (
+        agent.device.name.clone(),
+        agent.device.devno,
+        agent.device.sectors,
+    );
+    let mut disk = Disk::new(root.clone(), &name, devno, sectors, Pulse::default());
+    let mut audit = discard::Rule::default();
+    if audits {
+        agent.device.message("set discard audit")?;
+    }
     let mut seen = String::new();
     loop {
         let now = turtle(root.path());
@@ -203,7 +265,14 @@ fn main() -> Result<()> {
             continue;
         }
         seen = now;
-        if let Err(e) = agent.checkpoint(&root) {
+        let done = match audits {
+            true => agent.audited(&mut disk, &mut audit),
+            false => agent.checkpoint(&root).map(|()| true),
+        };
+        if matches!(done, Ok(false)) {
+            return Ok(());
+        }
+        if let Err(e) = done {
             agent.known.clear();
             eprintln!("discard-rule: {e:#}");
         }

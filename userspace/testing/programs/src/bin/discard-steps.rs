@@ -18,7 +18,7 @@ use dm::devno::DevNo;
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
 use drive::below::Affords;
-use dsmd::agent::discard::{Database, Disk, Link, Machine, Owner, SectorRange, Seen};
+use dsmd::agent::discard::{Database, Disk, Link, Machine, Owner, Plan, SectorRange, Seen};
 use dsmd::Local;
 use files::fiemap::Fiemap;
 use files::walk::Root;
@@ -30,7 +30,7 @@ use rustix::process::{getpid, kill_process, Signal};
 use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
 /// In the order in which they come; `lists` is in the middle of `read`.
-const CALLS: [&str; 9] = [
+const CALLS: [&str; 10] = [
     "on",
     "preconditions",
     "owner",
@@ -40,6 +40,7 @@ const CALLS: [&str; 9] = [
     "sync",
     "places",
     "discard",
+    "dead",
 ];
 const WHEN: [&str; 2] = ["before", "after"];
 
@@ -102,6 +103,7 @@ impl Target for Steps<Device> {
         let call = match text.split(' ').next() {
             Some("set") => "on",
             Some("window") => "window",
+            Some("dead") => "dead",
             _ => "discard",
         };
         step(call, || self.0.message(text))
@@ -131,6 +133,10 @@ impl Machine for Steps<Disk> {
 
     fn trial(&self) -> bool {
         self.0.trial()
+    }
+
+    fn mark(&self, why: &str) -> Result<(), String> {
+        self.0.mark(why)
     }
 }
 
@@ -182,10 +188,10 @@ impl dsmd::Machine for Stepped {
         Local.mapper(root, target)
     }
 
-    fn discards(&self, root: &Root, device: &str, pulse: Pulse) -> Result<Link> {
+    fn discards(&self, root: &Root, device: &str, plan: Plan, pulse: Pulse) -> Result<Link> {
         let target = Device::open(device)?;
         let disk = Disk::new(root.clone(), device, target.devno, target.sectors, pulse.clone());
-        Link::start(device, Steps(target), Steps(disk), pulse)
+        Link::start(device, plan, Steps(target), Steps(disk), pulse)
     }
 
     fn look(&self, device: &str) -> Result<Look> {

@@ -3,22 +3,26 @@ use super::super::world::{Side, World};
 use super::*;
 use std::cell::RefCell;
 use std::rc::Rc;
-use wiredtiger::avail::{Kind, Refusal};
 
 type TestWorker = Worker<Side, Side>;
 
+const AT_ONCE: Plan = Plan {
+    send: true,
+    audit_pages: 0,
+};
+
 /// A worker beside a database, and the way to tell it of turtles.
 fn worker(seed: u64) -> (TestWorker, Rc<RefCell<World>>, Sender<()>, Receiver<()>) {
+    worker_that(AT_ONCE, seed)
+}
+
+fn worker_that(plan: Plan, seed: u64) -> (TestWorker, Rc<RefCell<World>>, Sender<()>, Receiver<()>) {
     let world = Rc::new(RefCell::new(World::new(seed)));
-    let side = Side {
-        world: world.clone(),
-        dies: Rc::default(),
-        lag: 3,
-    };
+    let side = Side::of(&world);
     side.message("set discard off").unwrap();
     let (sender, receiver) = mpsc::channel();
     (
-        Worker::new(side.clone(), side, Shared::default(), Pulse::default()),
+        Worker::new(plan, side.clone(), side, Shared::default(), Pulse::default()),
         world,
         sender,
         receiver,
@@ -56,7 +60,7 @@ fn what_is_found_is_sent_and_logged() {
     assert_eq!(w.target.status().unwrap().discard.state, "off");
 }
 
-/// What is too short is sent all the same, and owed; what was before is forgotten first.
+/// What is too short is sent all the same, and is dead; what was before is forgotten first.
 #[test]
 fn the_target_forgets_before_the_next_discard() {
     let (mut w, world, _sender, notices) = worker(7);
@@ -85,11 +89,6 @@ fn the_target_forgets_before_the_next_discard() {
     }
     assert!(w.target.status().unwrap().discard.granularity > SHORTEST);
     assert_eq!(world.borrow().lost, None);
-    // A module that knows nothing of it has nothing to forget.
-    let (mut w, world, ..) = worker(7);
-    world.borrow().kernel.refuse_hints();
-    w.switch_on().unwrap();
-    assert_eq!(w.rule.forget_in(&w.target), Ok(()));
 }
 
 #[test]
@@ -106,22 +105,6 @@ fn the_same_turtle_ends_no_window() {
     let window = w.target.status().unwrap().discard.window;
     assert_eq!(w.turn(&notices), Ok(Sent::All));
     assert_eq!(w.target.status().unwrap().discard.window, window);
-}
-
-/// A database that was just made is no database of somebody else's.
-#[test]
-fn a_first_start_is_not_yet() {
-    let (mut w, ..) = worker(9);
-    w.switch_on().unwrap();
-    let early = Refusal {
-        kind: Kind::Early,
-        message: "not yet".into(),
-    };
-    w.took(Err(early.into()));
-    let i = w.info.lock().unwrap().clone();
-    assert_eq!((i.off.as_deref(), i.resets), (Some("not yet"), 0));
-    w.took(Err("dax".to_owned().into()));
-    assert_eq!(w.info.lock().unwrap().resets, 1);
 }
 
 #[test]
@@ -152,7 +135,6 @@ fn a_drive_that_is_marked_gets_no_discards() {
     let (mut w, world, _sender, notices) = worker(7);
     world.borrow_mut().broken = true;
     assert_eq!(w.switch_on(), Err(Halt::Reset("it is marked".into())));
-    let state = |w: &TestWorker| w.target.status().unwrap().discard.state;
     assert_eq!(state(&w), "off");
     w.target.message("set discard on").unwrap();
     turns(&mut w, &world, &notices, 50);
@@ -183,7 +165,6 @@ fn the_switch_is_the_trials_while_there_is_one() {
     let (mut w, world, _sender, notices) = worker(7);
     world.borrow_mut().trial = true;
     assert!(w.switch_on().is_err());
-    let state = |w: &TestWorker| w.target.status().unwrap().discard.state;
     assert_eq!(state(&w), "off");
     turns(&mut w, &world, &notices, 3);
     let i = w.info.lock().unwrap().clone();
@@ -199,6 +180,268 @@ fn the_switch_is_the_trials_while_there_is_one() {
     assert_eq!(state(&w), "on");
 }
 
+fn state(w: &TestWorker) -> String {
+    w.target.status().unwrap().discard.state
+}
+
+fn discarded(w: &TestWorker) -> u64 {
+    w.target.status().unwrap().discard.discarded_sectors
+}
+
+fn info(w: &TestWorker) -> DiscardInfo {
+    w.info.lock().unwrap().clone()
+}
+
+/// Until it is so.
+fn until(
+    w: &mut TestWorker,
+    world: &RefCell<World>,
+    notices: &Receiver<()>,
+    so: impl Fn(&TestWorker) -> bool,
+) {
+    for _ in 0..2000 {
+        if so(w) {
+            return;
+        }
+        turns(w, world, notices, 1);
+    }
+    panic!("it never is so: {:?}", info(w));
+}
+
+#[test]
+fn it_sends_when_enough_was_seen_to_be_written() {
+    let plan = Plan {
+        send: true,
+        audit_pages: 40,
+    };
+    let (mut w, world, _sender, notices) = worker_that(plan, 7);
+    world.borrow_mut().calm = true;
+    w.switch_on().unwrap();
+    let mut passed = 0;
+    for round in 0..3 {
+        let (before, had) = (discarded(&w), info(&w).audit.taken_pages);
+        until(&mut w, &world, &notices, |w| info(w).mode == "on");
+        let i = info(&w);
+        assert!(
+            i.audit.seen_pages >= 40 && i.audit.seen_checkpoints >= CHECKPOINTS,
+            "{i:?}"
+        );
+        assert!(
+            i.audit.passed && i.audit.taken_pages >= had + 40,
+            "{round}: {i:?}"
+        );
+        assert_eq!(state(&w), "on");
+        passed += 1;
+        until(&mut w, &world, &notices, |w| discarded(w) > before);
+        // Another process begins again.
+        world.borrow_mut().has_owner(true);
+        until(&mut w, &world, &notices, |w| info(w).mode == "audit");
+        let i = info(&w);
+        assert!(i.audit.seen_pages < 40 && !i.audit.passed, "{i:?}");
+        world.borrow_mut().discard(usize::MAX >> 1);
+    }
+    assert_eq!((passed, &world.borrow().lost), (3, &None));
+    // Nothing was sent in between.
+    let before = discarded(&w);
+    until(&mut w, &world, &notices, |w| {
+        assert!(info(w).mode == "on" || discarded(w) == before);
+        info(w).mode == "on"
+    });
+}
+
+/// One checkpoint may be one at which nothing happens.
+#[test]
+fn three_checkpoints_are_the_least() {
+    let plan = Plan {
+        send: true,
+        audit_pages: 1,
+    };
+    let (mut w, world, _sender, notices) = worker_that(plan, 8);
+    world.borrow_mut().calm = true;
+    w.switch_on().unwrap();
+    until(&mut w, &world, &notices, |w| info(w).mode == "on");
+    assert!(info(&w).audit.seen_checkpoints >= CHECKPOINTS);
+    assert!(info(&w).audit.seen_pages > 3);
+}
+
+/// Else it may be a violation.
+#[test]
+fn nothing_is_sent_while_a_page_is_suspected() {
+    let plan = Plan {
+        send: true,
+        audit_pages: 1000,
+    };
+    let (mut w, world, _sender, notices) = worker_that(plan, 7);
+    world.borrow_mut().calm = true;
+    w.switch_on().unwrap();
+    until(&mut w, &world, &notices, |w| w.rule.suspects() > 0);
+    (w.evidence.pages, w.evidence.checkpoints) = (1 << 20, 7);
+    assert_eq!(w.is_on(), Ok(()));
+    assert_eq!((state(&w).as_str(), info(&w).audit.passed), ("audit", false));
+    until(&mut w, &world, &notices, |w| w.rule.suspects() == 0);
+    (w.evidence.pages, w.evidence.checkpoints) = (1 << 20, 7);
+    assert_eq!(w.is_on(), Ok(()));
+    assert_eq!((state(&w).as_str(), info(&w).audit.passed), ("on", true));
+}
+
+/// By the configuration, or by the version; also if somebody switches it on.
+#[test]
+fn what_may_only_be_audited_is_never_sent() {
+    let only = Plan {
+        send: false,
+        audit_pages: 0,
+    };
+    for (plan, unseen, why) in [
+        (only, false, ONLY_ASKED),
+        (AT_ONCE, true, super::super::world::UNSEEN),
+    ] {
+        let (mut w, world, _sender, notices) = worker_that(plan, 7);
+        world.borrow_mut().unseen = unseen;
+        world.borrow_mut().calm = true;
+        // Nor does it need a drive that takes any.
+        world.borrow().kernel.take_discards(false);
+        w.switch_on().unwrap();
+        until(&mut w, &world, &notices, |w| info(w).audit.written_pages > 50);
+        let i = info(&w);
+        assert_eq!((i.mode.as_str(), state(&w).as_str()), ("audit", "audit"));
+        assert_eq!(i.audit.only.as_deref(), Some(why));
+        assert!(
+            !i.audit.passed && i.audit.named_pages > i.audit.taken_pages,
+            "{i:?}"
+        );
+        w.target.message("set discard on").unwrap();
+        until(&mut w, &world, &notices, |w| state(w) == "audit");
+        turns(&mut w, &world, &notices, 50);
+        assert_eq!(discarded(&w), 0);
+        // A trial has the switch, and gets nothing.
+        w.target.message("set discard on").unwrap();
+        world.borrow_mut().trial = true;
+        turns(&mut w, &world, &notices, 10);
+        assert_eq!((state(&w).as_str(), info(&w).off.as_deref()), ("on", Some(why)));
+        assert_eq!(discarded(&w), 0);
+    }
+}
+
+#[test]
+fn whoever_switches_to_audit_means_it() {
+    let (mut w, world, _sender, notices) = worker(7);
+    w.switch_on().unwrap();
+    until(&mut w, &world, &notices, |w| discarded(w) > 0);
+    w.target.message("set discard audit").unwrap();
+    let sent = discarded(&w);
+    turns(&mut w, &world, &notices, 100);
+    let i = info(&w);
+    assert_eq!((i.mode.as_str(), i.off), ("audit", None));
+    assert_eq!((state(&w).as_str(), discarded(&w)), ("audit", sent));
+    // And has it on again.
+    w.target.message("set discard on").unwrap();
+    until(&mut w, &world, &notices, |w| discarded(w) > sent);
+    assert_eq!(world.borrow().lost, None);
+}
+
+/// Where there is one, it is reported before anything is sent; and no restart sends again.
+#[test]
+fn a_violation_is_for_good() {
+    let plan = Plan {
+        send: true,
+        audit_pages: u64::MAX,
+    };
+    let mut reported = 0;
+    for seed in 0..12 {
+        let (mut w, world, _sender, notices) = worker_that(plan, seed);
+        world.borrow_mut().calm = true;
+        w.switch_on().unwrap();
+        for _ in 0..200 {
+            turns(&mut w, &world, &notices, 1);
+            if info(&w).audit.violations > 0 {
+                break;
+            }
+            // Somebody else names what is free, and may be in use by now.
+            let mut other = Side::of(&world);
+            let newest = other.status().unwrap().discard.window;
+            if let Ok(found) = super::super::tests::listed(&mut other, newest) {
+                let text = audit::message(&format!("discard {newest}"), &found.sector_ranges);
+                let _ = other.message(&text);
+            }
+        }
+        assert_eq!((discarded(&w), &world.borrow().lost), (0, &None));
+        let marks = world.borrow().marks.clone();
+        let [why] = &marks[..] else { continue };
+        reported += 1;
+        assert!(
+            why.contains("pages that were free and that nobody has written"),
+            "{why}"
+        );
+        assert!(why.ends_with("; nothing had been discarded by then"), "{why}");
+        assert!(why.starts_with(info(&w).off.as_deref().unwrap()));
+        assert_eq!((state(&w).as_str(), info(&w).audit.violations), ("off", 1));
+        for mut w in [
+            w,
+            Worker::new(
+                plan,
+                Side::of(&world),
+                Side::of(&world),
+                Shared::default(),
+                Pulse::default(),
+            ),
+        ] {
+            let why = Halt::Reset(format!("{}: {why}", broken::AUDIT_FAILED));
+            assert_eq!(w.switch_on(), Err(why.clone()));
+            w.target.message("set discard on").unwrap();
+            assert_eq!(w.look_around(), Err(why));
+            assert_eq!(state(&w), "off");
+            assert!(info(&w).audit.failed);
+        }
+    }
+    assert!(reported > 2, "{reported}");
+}
+
+/// The mark comes first, and one that cannot be made holds as long as this process.
+#[test]
+fn a_violation_is_kept_when_it_cannot_be_marked_or_is_killed() {
+    let violation = Violation {
+        path: "a.wt".into(),
+        offset: 4096,
+        pages: 1,
+        orders: (7, 8),
+        version: "11.3.1".into(),
+    };
+    for (calls, marked) in [(0, false), (1, true)] {
+        let (mut w, world, ..) = worker(7);
+        w.switch_on().unwrap();
+        *w.machine.dies.borrow_mut() = Some(calls);
+        w.violated(&violation);
+        *w.machine.dies.borrow_mut() = None;
+        // That was not reached either.
+        assert_eq!(state(&w), "on");
+        assert_eq!(world.borrow().marks.len(), usize::from(marked));
+        let mut why = format!("{violation}; nothing had been discarded by then");
+        if marked {
+            why = format!("{}: {why}", broken::AUDIT_FAILED);
+        }
+        assert_eq!(w.look_around(), Err(Halt::Reset(why)));
+        assert_eq!(state(&w), "off");
+    }
+}
+
+/// It is told from one that is new when it is exchanged.
+#[test]
+fn a_module_that_does_not_audit_gets_no_discards() {
+    let (mut w, world, _sender, notices) = worker(7);
+    world.borrow().kernel.audits(false);
+    let why = "the kernel module is older than the audit, without which nothing is discarded: discard must be on or off";
+    assert_eq!(w.switch_on(), Err(Halt::Reset(why.into())));
+    turns(&mut w, &world, &notices, 50);
+    assert_eq!((state(&w).as_str(), info(&w).off.as_deref()), ("off", Some(why)));
+    // Whoever switches it on.
+    w.target.message("set discard on").unwrap();
+    turns(&mut w, &world, &notices, 50);
+    assert_eq!((discarded(&w), info(&w).off.as_deref()), (0, Some(why)));
+    world.borrow().kernel.audits(true);
+    until(&mut w, &world, &notices, |w| discarded(w) > 0);
+    assert_eq!(world.borrow().lost, None);
+}
+
 /// Looks until something may be discarded; from here on nothing happens by itself.
 fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
     w.switch_on().unwrap();
@@ -207,7 +450,7 @@ fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
     loop {
         world.borrow_mut().advance(200);
         match w.rule.look(&mut w.machine, &w.target) {
-            Ok(Look::Found(f)) if !f.sector_ranges.is_empty() => return f,
+            Ok(Look::Found(f)) if f.sector_ranges.iter().any(|s| s.length * 512 >= SHORTEST) => return f,
             _ => {}
         }
     }
