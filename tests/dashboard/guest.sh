@@ -34,6 +34,7 @@ database() { # DEVICE DISK MKFS...
 		dbpath = "/mnt/$1/data"
 		boundary = "manual"
 		discard = $([[ $2 == fdp ]] && echo true || echo false)
+		audit-pages = 0
 	CONFIG
 }
 

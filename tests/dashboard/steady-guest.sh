@@ -33,6 +33,7 @@ cat >/tmp/dsmd.toml <<-END
 	device = "rs0"
 	dbpath = "$dbpath"
 	discard = true
+	audit-pages = 0
 END
 mkdir /tmp/state
 dsmd --config /tmp/dsmd.toml 2>/out/dsmd.log &

@@ -44,7 +44,7 @@ device = "dsm"
 dbpath = "$db"
 boundary = "manual"
 wait = true
-$([[ $discard == off ]] || echo 'discard = true')
+$([[ $discard == off ]] || printf 'discard = true\naudit-pages = 0\n')
 CONFIG
 discarded_before=$(discarded_sectors)
 step "dsmd for $db on dsm, and the database starts"

@@ -24,6 +24,9 @@
 #   shared  at COUNT moments pages that a checkpoint lists as free become another file's as
 #           well, as by a tool that deduplicates; what that file has stays
 #   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
+#   audit   AGENT, a rule as discard-rule has them, names what it would discard, and nothing is
+#           sent: the audit must report it within COUNT checkpoints, and must not if it is
+#           "difference", which is right
 #
 # Leaves its counts in /out/counts. Nothing waits by the clock for something to happen.
 seed=$1 scenario=$2 agent=$3 fs=$4 io=$5 leaf=$6 grain=$7 count=$8
@@ -32,7 +35,7 @@ what="$scenario, $fs, $io, $leaf KiB leaves, discards of $grain KiB"
 PATH=/job/bin:$PATH
 RANDOM=$seed
 
-mnt=/mnt/db copies=/mnt/copies log=/tmp/wtload.log agent_log=/tmp/agent.log
+mnt=/mnt/db copies=/mnt/copies log=/tmp/wtload.log agent_log=/tmp/agent.log reports=/tmp/reports mark=/var/lib/dm-dsm/broken-dsm_t
 sectors=$((640 * 2048))
 # The copies are whole where the file system shares no blocks.
 [[ $scenario != beside ]] || sectors=$((1536 * 2048))
@@ -133,7 +136,7 @@ verifies() {
 # ---- who discards --------------------------------------------------------------------
 
 start_agent() { # [STEP]
-	local program=dsmd rule=$agent
+	local program=dsmd rule=$agent audit=()
 
 	[[ ! ${1:-} ]] || program=discard-steps
 	[[ $agent != un[sd]* ]] || rule=difference
@@ -145,7 +148,8 @@ start_agent() { # [STEP]
 			dsmd --device t --dbpath $mnt --wait --state-dir /tmp/state 2>>$agent_log &
 			dsmd_pid=$!
 		fi
-		discard-rule $rule t $mnt 2>>$agent_log & ;;
+		[[ $scenario != audit ]] || audit=(--audit)
+		discard-rule "${audit[@]}" $rule t $mnt >>$reports 2>>$agent_log & ;;
 	esac
 	agent_pid=$!
 }
@@ -199,7 +203,7 @@ begin() {
 		wtload "${options[@]}" --phase load >$log 2>&1 || { fail "there is no database: $(tail -n 1 $log)"; return 1; }
 	sync
 	before=$(discarded_pages)
-	printf 'state-dir = "/tmp/state"\n[[database]]\ndevice = "t"\ndbpath = "%s"\nboundary = "attach"\nwait = true\ndiscard = true\n' $mnt >/tmp/dsmd.toml
+	printf 'state-dir = "/tmp/state"\n[[database]]\ndevice = "t"\ndbpath = "%s"\nboundary = "attach"\nwait = true\ndiscard = true\naudit-pages = 0\n' $mnt >/tmp/dsmd.toml
 }
 
 finish() {
@@ -333,16 +337,39 @@ steps() {
 	is_whole && pass "$((moments - 1)) of ${#named[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
+# By dsmd, whose audit has failed
+is_marked() { [[ -e $mark ]]; }
+
 churn() {
 	start_agent
 	while ((moments < count)); do
 		one_kill || return
+		! is_marked || { broken "moment $moments: the audit has failed" $mark; return; }
 		end_agent
 		remount || return
 		start_agent
 		right $mnt || { broken "moment $moments: the database is not right" /tmp/check.log; return; }
 	done
 	pass "$moments random moments"
+}
+
+is_reported() { grep -q '^violation' $reports; }
+
+audit() {
+	start_agent
+	begin_run 100
+	until_checkpoints "$count" is_reported
+	kill_database || return
+	end_agent
+	remount || return
+	right $mnt || broken 'the database is not right' /tmp/check.log
+	(($(discarded_pages) == before)) || fail "$(($(discarded_pages) - before)) pages were discarded in audit"
+	if [[ $agent == difference ]]; then
+		! is_reported || fail "a false alarm: $(<$reports)"
+	else
+		is_reported || fail "the audit has not reported the rule \"$agent\" in $count checkpoints"
+	fi
+	((failed)) || pass "$(head -n 1 $reports | grep . || echo 'no alarm'), 0 pages sent"
 }
 
 # While it stands still: what a crash would leave, in blocks that both share
@@ -486,7 +513,9 @@ echo 1 >/sys/kernel/rcu_expedited
 if begin; then
 	$scenario
 	pages=$(($(discarded_pages) - before))
-	[[ $agent == none ]] || ((failed || pages)) || fail 'nothing was discarded'
+	[[ $agent == none || $scenario == audit ]] || ((failed || pages)) || fail 'nothing was discarded'
+	# A false alarm would switch a good server off.
+	[[ $agent != dsmd ]] || ! is_marked || fail "the audit has failed: $(cat $mark)"
 fi
 end KILL $database
 end_pestering

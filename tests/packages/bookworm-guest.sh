@@ -24,7 +24,7 @@ mkdir -p $dbpath
 works 'is mounted' mount -t xfs /dev/mapper/$name $dbpath
 chown daemon: $dbpath
 works 'a database is made' load --phase load
-sed -i "s/^device = .*/device = \"$name\"/; s/^#discard = .*/discard = true/; s/^#boundary = .*/boundary = \"manual\"/" /etc/dsmd.toml
+sed -i "s/^device = .*/device = \"$name\"/; s/^#discard = .*/discard = true/; s/^#audit-pages = .*/audit-pages = 0/; s/^#boundary = .*/boundary = \"manual\"/" /etc/dsmd.toml
 is 'dsmd is to discard' "$(grep -c '^discard = true' /etc/dsmd.toml)" 1
 works 'dsmd and dsm-exporter are enabled and started' systemctl enable --now dsmd dsm-exporter
 is 'systemd knows that dsmd is ready' "$(systemctl show -P Type dsmd) $(systemctl show -P ActiveState dsmd)" 'notify active'

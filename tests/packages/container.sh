@@ -66,7 +66,7 @@ in_container() {
 	local first=524288
 
 	make_machine
-	sed -i 's/^#discard = true/discard = true/' /etc/dsmd.toml
+	sed -i 's/^#discard = true/discard = true/; s/^#audit-pages = .*/audit-pages = 0/' /etc/dsmd.toml
 	systemctl restart dsmd
 	works 'dsmd serves the database with discards' until_true served
 

@@ -19,6 +19,7 @@ device = "t"
 dbpath = "$mnt/data"
 boundary = "manual"
 discard = $1
+audit-pages = 0
 CONFIG
 }
 agent() {

@@ -45,7 +45,7 @@ works 'a database is made in a container' \
 	contained "${load[@]}" --dbpath /mnt
 is 'which is on the host, too' "$(ls $mnt/data/WiredTiger)" $mnt/data/WiredTiger
 begin
-agent $mnt/data --discard
+agent $mnt/data --discard --audit-pages 0
 works 'dsmd serves it by the path of the host' until_true served
 windows=$(json t .windows)
 works 'checkpoints are seen' until_true "((\$(json t .windows) > $windows + 3))"

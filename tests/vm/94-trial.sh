@@ -31,7 +31,7 @@ refused 'an amount that is none' "'7w'" trial start --washout 7w
 refused 'one pair' '1 is not in 2..=1000' trial start --pairs 1
 refused 'streams that are off' 'the policy is none' bash -c 'dsmctl set t policy none && dsmctl trial start t --switch streams --state-dir /tmp/trials'
 dsmctl set t policy dsm
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard 2>/tmp/dsmd.log &
+dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard --audit-pages 0 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true 'is_set on'
 wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --cache-mb 20 --journal-mb 4 --seconds 86400 \

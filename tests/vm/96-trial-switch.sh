@@ -84,7 +84,7 @@ refused 'there is no dsmd' 'no dsmd serves this device' trial start
 start_dsmd
 refused 'dsmd has none to make' 'set discard = true in dsmd' trial start
 stop_dsmd
-start_dsmd --discard
+start_dsmd --discard --audit-pages 0
 works 'nobody has the database open' until_true '[[ $(off) == *"no process has"* ]]'
 refused 'dsmd refuses' 'nothing is discarded: no process has the database open' trial start
 wtload linkbench "${load[@]}" --phase run --seconds 86400 --checkpoint-seconds 2 --mix mixed --think-us 20000 \
@@ -126,7 +126,7 @@ dsmctl set t discard on
 begins 'a period is off' off
 works 'dsmd knows of the trial' until_true '[[ $(off) == "a trial is at work"* ]]'
 stop_dsmd
-start_dsmd --discard
+start_dsmd --discard --audit-pages 0
 works 'dsmd that starts meanwhile, too' until_true '[[ $(off) == "a trial is at work"* ]]'
 works 'and leaves the switch off' is_set off
 is 'the period goes on' "$(of .again)" '[]'
@@ -195,7 +195,7 @@ if [[ -e $spills ]]; then
 	mark=$(dsmctl broken -o json | jq -r '.marks[].name')
 	refused 'nobody has them on' 'is marked as a drive' dsmctl set t discard on
 	stop_dsmd
-	start_dsmd --discard
+	start_dsmd --discard --audit-pages 0
 	works 'nor has dsmd' until_true '[[ $(off) == *"is marked as a drive"* ]]'
 	works 'they are off' is_set off
 	message t set discard on
@@ -216,7 +216,7 @@ if [[ -e $spills ]]; then
 	works 'without discards' is_set off
 	refused 'a mark that there is not' 'no mark has this name' dsmctl broken --remove nonesuch
 	works 'an operator takes the mark away' dsmctl broken --remove "$mark"
-	is 'there is none' "$(dsmctl broken)" 'no drive is marked'
+	is 'there is none' "$(dsmctl broken)" 'nothing is marked'
 	works 'discards are on again' dsmctl set t discard on
 	dsmctl remove t
 fi
