@@ -2,6 +2,9 @@
 //! The rule, beside a database that goes on at every step, with an agent that is as
 //! late as it likes, and dies.  Rules that seem right beside it, which are not.
 
+// A list of one range is meant.
+#![allow(clippy::single_range_in_vec_init)]
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -618,6 +621,7 @@ fn what_has_another_place_by_now_is_left_out() {
 
 type Change = fn(&mut Still);
 
+type OfPages = &'static [Range<u64>];
 /// What becomes of a second discard: messages, what is discarded, and what is dead then.
 type After = (Vec<String>, Vec<u64>, Vec<u64>);
 
@@ -686,7 +690,7 @@ fn what_is_discarded_later_is_the_files_alone() {
     }
 
     let forgets = ["window", "forget", "discard"].map(str::to_owned).to_vec();
-    let changes: [(&str, Change, &[Range<u64>], &[Range<u64>]); 6] = [
+    let changes: [(&str, Change, OfPages, OfPages); 6] = [
         (
             "a page of the piece is shared",
             |d| d.shared = 26..27,
@@ -719,7 +723,7 @@ fn what_is_discarded_later_is_the_files_alone() {
         assert!(after.0.starts_with(&forgets[..2]), "{what}: {:?}", after.0);
         assert_eq!((after.1, after.2), (pages_of(gone), pages_of(dead)), "{what}");
     }
-    let changes: [(&str, Change, &[Range<u64>]); 3] = [
+    let changes: [(&str, Change, OfPages); 3] = [
         (
             "a page of the piece is shared",
             |d| d.shared = 26..27,
@@ -920,7 +924,8 @@ fn the_history_of_mongodb_5_0_is_reported() {
 
 #[test]
 fn a_suspect_may_turn_out_to_be_right() {
-    let changes: [(&str, fn(&mut Audited)); 7] = [
+    type Change = fn(&mut Audited);
+    let changes: [(&str, Change); 7] = [
         ("it is written", |a| a.write(29..30)),
         ("it is shared", |a| a.database.shared = 29..30),
         ("it is elsewhere", |a| a.database.moved = 8 * 200),
