@@ -190,7 +190,7 @@ static void dsm_release(struct dsm_discard *dd, struct dsm_run *run)
 	if (bio_list_empty(&held))
 		return;
 
-	dd->counts.held_us = max_t(u64, dd->counts.held_us,
+	dd->counts.held_max_us = max_t(u64, dd->counts.held_max_us,
 				   ktime_us_delta(ktime_get(), at));
 	bio_list_init(&run->held);
 	while ((bio = bio_list_pop(&held))) {
@@ -343,7 +343,7 @@ static void dsm_discard_plug(struct dsm_discard *dd, const struct dsm_batch *bat
 
 	us = ktime_us_delta(ktime_get(), start);
 	spin_lock_irq(&dd->d->discard_lock);
-	dd->counts.plug_us = max(dd->counts.plug_us, us);
+	dd->counts.plug_max_us = max(dd->counts.plug_max_us, us);
 	spin_unlock_irq(&dd->d->discard_lock);
 }
 

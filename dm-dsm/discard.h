@@ -25,8 +25,8 @@ struct dsm_discard_status {
 		u64 too_short;	/* sectors that were not, and made no run */
 		u64 failed;	/* runs */
 		u64 held;	/* writes */
-		u64 held_us;	/* the longest that one was held */
-		u64 plug_us;	/* the longest that a plug of discards took */
+		u64 held_max_us;	/* the longest that one was held */
+		u64 plug_max_us;	/* the longest that a plug of discards took */
 	} counts;
 };
 

@@ -66,10 +66,10 @@ static size_t dsm_emit_discard(struct dsm *d, char *result, size_t sz,
 	       status.window, status.valid, status.queued);
 	DMEMIT(" discarded %llu discarded_sectors %llu discard_refused_sectors %llu",
 	       status.counts.discarded, status.counts.sectors, status.counts.refused);
-	DMEMIT(" discard_failed %llu discard_held %llu discard_held_us %llu discard_us %llu",
-	       status.counts.failed, status.counts.held, status.counts.held_us,
-	       status.counts.plug_us);
-	DMEMIT(" discard_short_sectors %llu discard_dead %llu",
+	DMEMIT(" discard_failed %llu discard_held %llu discard_held_max_us %llu discard_plug_max_us %llu",
+	       status.counts.failed, status.counts.held, status.counts.held_max_us,
+	       status.counts.plug_max_us);
+	DMEMIT(" discard_short_sectors %llu discard_dead_sectors %llu",
 	       status.counts.too_short, status.dead * DSM_PAGE_SECTORS);
 	DMEMIT(" discard_granularity %u discard_alignment %u",
 	       status.granularity, status.alignment);
@@ -87,7 +87,7 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 		cond_resched();
 	}
 
-	DMEMIT("version 1 policy %s layout %s groups %u device_streams %u source %s streams %u",
+	DMEMIT("version 1 policy %s layout %s groups %u device_streams %u source %s streams_used %u",
 	       dsm_policy_names[d->params.policy], dsm_policy_names[d->layout.policy],
 	       d->layout.groups, d->device_streams, dsm_source_name(d), d->layout.used);
 	DMEMIT(" files %u regions %u extents %u generation %llu windows %llu window_ms %lld",

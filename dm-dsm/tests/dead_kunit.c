@@ -119,11 +119,11 @@ static void a_granule_comes_together(struct kunit *test)
 	struct rig r = new_rig(test);
 
 	discard(&r, "0:128", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 128);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 128);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 128);
 	discard(&r, "128:128", "0:256");
 	KUNIT_EXPECT_EQ(test, field(&r, "discarded_sectors"), 256);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 256);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 256);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 0);
 
 	/* by the messages of several windows, from the middle, with its neighbours */
@@ -137,7 +137,7 @@ static void a_granule_comes_together(struct kunit *test)
 	discard(&r, "592:8", "512:256");
 	/* and the next one too, of which 768 to 799 were named */
 	discard(&r, "800:224", "768:256");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 256 + 512);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 256 + 512);
 }
 
 static void a_granule_is_discarded_once_for_a_message(struct kunit *test)
@@ -185,7 +185,7 @@ static void a_dead_granule_goes_again_when_a_page_of_it_does(struct kunit *test)
 	discard_since(&r, r.window - 1, "0:16", "");
 	begin_window(&r);
 	begin_window(&r);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 248);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 248);
 	discard(&r, "64:8", "0:256");
 }
 
@@ -201,7 +201,7 @@ static void the_window_before_counts_for_what_is_dead(struct kunit *test)
 	/* a run that was named as a whole needs nothing dead */
 	discard(&r, "0:256", "0:256");
 	begin_window(&r);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 248);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 248);
 }
 
 static void small_granules_do_not_gather(struct kunit *test)
@@ -210,7 +210,7 @@ static void small_granules_do_not_gather(struct kunit *test)
 
 	discard(&r, "0:16", "");
 	discard(&r, "16:16", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 32);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 32);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 32);
 }
 
@@ -238,7 +238,7 @@ static void a_write_takes_a_page_back(struct kunit *test)
 			discard(&r, "192:8", "");
 			windows(&r, 2);
 			discard(&r, "192:8", "");
-			KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 248);
+			KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 248);
 			/* freed again */
 			discard(&r, "24:8", "0:256");
 		}
@@ -249,9 +249,9 @@ static void forgotten(struct rig *r, const char *how)
 {
 	struct kunit *test = r->test;
 
-	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_dead"), 0, "%s", how);
+	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_dead_sectors"), 0, "%s", how);
 	begin_window(r);
-	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_dead"), 0, "%s", how);
+	KUNIT_EXPECT_EQ_MSG(test, field(r, "discard_dead_sectors"), 0, "%s", how);
 	dsm_mock_forget(r->disk);
 	discard(r, "128:128", "");
 	begin_window(r);
@@ -265,7 +265,7 @@ static void a_message_forgets(struct kunit *test)
 
 	discard(&r, "0:128", "");
 	dsm_mock_expect_reply(test, r.dm, "forget", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 0);
 	discard(&r, "128:128", "");
 	dsm_mock_expect_reply(test, r.dm, "forget", "");
 	discard(&r, "0:128", "");
@@ -306,7 +306,7 @@ static void what_was_queued_before_is_forgotten(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dsm_mock_sent(test, forget), 0);
 	drain(&r);
 	expect_discards(&r, "0:256");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 0);
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 384);
 	discard(&r, "896:128", "");
 }
@@ -375,11 +375,11 @@ static void a_chunk_of_which_nothing_is_dead_is_freed(struct kunit *test)
 	discard(&r, "8:16", "");
 	write_page(&r, 8);
 	windows(&r, 2);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 8);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 8);
 	KUNIT_EXPECT_TRUE(test, has_chunk(d));
 	write_page(&r, 16);
 	windows(&r, 2);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 0);
 	KUNIT_EXPECT_FALSE(test, has_chunk(d));
 	discard(&r, "0:128", "");
 	discard(&r, "128:128", "0:256");
@@ -391,7 +391,7 @@ static void without_memory_nothing_is_dead(struct kunit *test)
 
 	dsm_mock_limit_memory(test, SZ_4K - 1);
 	discard(&r, "0:128 256:256", "256:256");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 0);
 	dsm_mock_limit_memory(test, SZ_4K);
 	discard(&r, "128:128", "");
 	discard(&r, "0:128", "0:256");
@@ -407,7 +407,7 @@ static void nothing_is_dead_beyond_the_end(struct kunit *test)
 	begin_window(&r);
 	discard(&r, "262016:120", "");
 	discard(&r, "262136:8", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 128);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 128);
 	discard(&r, "261888:128", "261888:256");
 }
 
@@ -545,7 +545,7 @@ static void an_audit_sends_nothing(struct kunit *test)
 		discard(&r, "0:1024 1024:512", "");
 		windows(&r, 1);
 		discard(&r, "2048:1024", "");
-		KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 2560 - 8);
+		KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 2560 - 8);
 		KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 8);
 		KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 0);
 		KUNIT_EXPECT_EQ(test, field(&r, "discarded"), 0);
@@ -592,11 +592,11 @@ static void some_pages_are_forgotten(struct kunit *test)
 	/* all that a range has part of */
 	dsm_mock_expect_reply(test, r.dm, "forget 4:8 600:1 4000:96", "");
 	expect_dead(&r, "0:4096", "45 16:112 512:88 608:160");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 45 * 8);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 45 * 8);
 	discard(&r, "128:128", "");
 	discard(&r, "0:16", "0:256");
 	dsm_mock_expect_reply(test, r.dm, "forget 0:4096", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 0);
 }
 
 static void what_waits_is_refused_when_some_are_forgotten(struct kunit *test)

@@ -170,8 +170,8 @@ static void discards_are_off_until_they_are_wanted(struct kunit *test)
 	static const char untouched[] =
 		" discard on discard_window 0 discard_valid 0 discard_queued 0"
 		" discarded 0 discarded_sectors 0 discard_refused_sectors 0"
-		" discard_failed 0 discard_held 0 discard_held_us 0 discard_us 0"
-		" discard_short_sectors 0 discard_dead 0"
+		" discard_failed 0 discard_held 0 discard_held_max_us 0 discard_plug_max_us 0"
+		" discard_short_sectors 0 discard_dead_sectors 0"
 		" discard_granularity 512 discard_alignment 512";
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);

@@ -100,7 +100,7 @@ static void a_stacked_device_gets_hints_alone(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), "%s 0");
 
-	dsm_mock_expect_status(test, dm, "policy dsm layout none groups 3 device_streams 0 source stacked streams 0 ");
+	dsm_mock_expect_status(test, dm, "policy dsm layout none groups 3 device_streams 0 source stacked streams_used 0 ");
 	expect_stamp(test, dm, disk, 64, 0, WRITE_LIFE_MEDIUM);
 	expect_stamp(test, dm, disk, 264, 0, WRITE_LIFE_SHORT);
 }
@@ -110,10 +110,10 @@ static void nobody_states_more_than_is_known(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), "%s 0 2 streams 12");
 
-	dsm_mock_expect_status(test, dm, "device_streams 0 source stacked streams 0 ");
+	dsm_mock_expect_status(test, dm, "device_streams 0 source stacked streams_used 0 ");
 	dsm_mock_expect_reply(test, dm, "set streams 255", "");
 	dsm_mock_expect_reply(test, dm, "set STREAMS 3", "");
-	dsm_mock_expect_status(test, dm, "device_streams 0 source stacked streams 0 ");
+	dsm_mock_expect_status(test, dm, "device_streams 0 source stacked streams_used 0 ");
 	expect_stamp(test, dm, disk, 64, 0, WRITE_LIFE_MEDIUM);
 }
 
@@ -129,7 +129,7 @@ static void a_stacked_device_may_tell_by_itself(struct kunit *test)
 	limits.max_write_streams = 8;
 	KUNIT_ASSERT_EQ(test, queue_limits_commit_update_frozen(queue, &limits), 0);
 	dm = dsm_on(test, linear, "%s 0");
-	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source queue streams 8 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source queue streams_used 8 ");
 	expect_stamp(test, dm, disk, 64, 4, WRITE_LIFE_MEDIUM);
 }
 
@@ -140,7 +140,7 @@ static void the_leaf_reports(struct kunit *test)
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_on(test, linear_on(test, disk), line(test, 0, "", disk, NULL));
 
-	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams_used 8 ");
 	expect_stamp(test, dm, disk, 64, 4, WRITE_LIFE_MEDIUM);
 	expect_stamp(test, dm, disk, 800, 1, WRITE_LIFE_NOT_SET);
 	expect_all_taken(test, dm, disk);
@@ -153,23 +153,23 @@ static const struct leaf_case {
 	const char *status;
 } leaf_cases[] = {
 	{ "the same", 8, 8, "",
-	  "layout dsm groups 3 device_streams 8 source leaves streams 8 " },
+	  "layout dsm groups 3 device_streams 8 source leaves streams_used 8 " },
 	{ "the second has fewer", 8, 5, "",
-	  "layout file groups 1 device_streams 5 source leaves streams 5 " },
+	  "layout file groups 1 device_streams 5 source leaves streams_used 5 " },
 	{ "the first has fewer", 3, 8, "",
-	  "layout file groups 1 device_streams 3 source leaves streams 3 " },
+	  "layout file groups 1 device_streams 3 source leaves streams_used 3 " },
 	{ "one has none", 8, 0, "",
-	  "layout none groups 3 device_streams 0 source none streams 0 " },
+	  "layout none groups 3 device_streams 0 source none streams_used 0 " },
 	{ "neither has any", 0, 0, "",
-	  "layout none groups 3 device_streams 0 source none streams 0 " },
+	  "layout none groups 3 device_streams 0 source none streams_used 0 " },
 	{ "the user wants fewer", 8, 8, " streams 4",
-	  "layout file groups 1 device_streams 8 source leaves streams 4 " },
+	  "layout file groups 1 device_streams 8 source leaves streams_used 4 " },
 	{ "the user wants more", 8, 6, " streams 12",
-	  "layout dsm groups 2 device_streams 6 source leaves streams 6 " },
+	  "layout dsm groups 2 device_streams 6 source leaves streams_used 6 " },
 	{ "the user wants others", 8, 6, " stream_base 5",
-	  "layout file groups 1 device_streams 6 source leaves streams 2 " },
+	  "layout file groups 1 device_streams 6 source leaves streams_used 2 " },
 	{ "more than a bio can carry", 1000, 300, "",
-	  "layout dsm groups 3 device_streams 255 source leaves streams 10 " },
+	  "layout dsm groups 3 device_streams 255 source leaves streams_used 10 " },
 };
 
 KUNIT_ARRAY_PARAM_DESC(leaf, leaf_cases, what);
@@ -196,7 +196,7 @@ static void a_leaf_may_be_a_partition(struct kunit *test)
 	struct dsm_mock_dm *linear = dsm_mock_dm(test, "linear", LINEAR, "%s 0", leaf.bdev);
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", &leaf, NULL));
 
-	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams_used 8 ");
 }
 
 static void a_target_lies_above_another(struct kunit *test)
@@ -205,7 +205,7 @@ static void a_target_lies_above_another(struct kunit *test)
 	struct dsm_mock_dm *lower = dsm_mock_dm(test, "dsm", LINEAR, "%s 0", disk->bdev);
 	struct dsm_mock_dm *dm = dsm_on(test, lower, line(test, 0, "", disk, NULL));
 
-	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams_used 8 ");
 	expect_stamp(test, dm, disk, 64, 4, WRITE_LIFE_MEDIUM);
 }
 
@@ -230,7 +230,7 @@ static void leaves_are_in_the_table_line(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(dm, "dsm", table, NULL), 0);
 	resume_again(test, dm);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
-	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams_used 8 ");
 	dsm_mock_expect_refusal(test, dm, "set Leaves 1:0", -EINVAL,
 				"set leaves: Cannot be changed by message; reload the table");
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), table);
@@ -298,17 +298,17 @@ static void a_leaf_is_asked_again(struct kunit *test)
 
 	dsm_mock_set_streams(disk, 3);
 	resume_again(test, dm);
-	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 3 source leaves streams 3 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 3 source leaves streams_used 3 ");
 	expect_all_taken(test, dm, disk);
 
 	dsm_mock_set_streams(disk, 10);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
-	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 10 source leaves streams 10 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 10 source leaves streams_used 10 ");
 	expect_all_taken(test, dm, disk);
 
 	dsm_mock_set_streams(disk, 0);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "set groups 4"), 0);
-	dsm_mock_expect_status(test, dm, "device_streams 0 source none streams 0 ");
+	dsm_mock_expect_status(test, dm, "device_streams 0 source none streams_used 0 ");
 }
 
 /* As pvmove or lvextend might: without notice to the target. */
@@ -318,7 +318,7 @@ static void a_table_below_is_reloaded_to_a_disk_that_takes_fewer(struct kunit *t
 	struct dsm_mock_dm *linear = linear_on(test, disk);
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", disk, NULL));
 
-	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 5 source machine streams 5 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 5 source machine streams_used 5 ");
 	expect_all_taken(test, dm, disk);
 
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(linear, "linear", "%s 0", other->bdev), 0);
@@ -328,7 +328,7 @@ static void a_table_below_is_reloaded_to_a_disk_that_takes_fewer(struct kunit *t
 
 	/* A disk directly below is not concerned. */
 	dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 100000", disk->bdev);
-	dsm_mock_expect_status(test, dm, "device_streams 8 source queue streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source queue streams_used 8 ");
 }
 
 static void a_disk_comes_later_and_takes_fewer(struct kunit *test)
@@ -338,14 +338,14 @@ static void a_disk_comes_later_and_takes_fewer(struct kunit *test)
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", disk, NULL));
 	struct dsm_mock_dm *hints = dsm_on(test, linear_on(test, disk), "%s 0");
 
-	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams_used 8 ");
 	without = dsm_mock_disk(test, 0);
 	other = dsm_mock_disk(test, 9);
-	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams_used 8 ");
 
 	/* At once, without a checkpoint */
 	other = dsm_mock_disk(test, 3);
-	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 3 source machine streams 3 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 3 source machine streams_used 3 ");
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(linear, "linear", "%s 0", other->bdev), 0);
 	resume_again(test, linear);
 	expect_all_taken(test, dm, other);
@@ -360,7 +360,7 @@ static void a_disk_comes_later_and_takes_fewer(struct kunit *test)
 	dsm_mock_remove(test, other);
 	dsm_mock_expect_status(test, dm, "device_streams 3 source machine ");
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
-	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "layout dsm groups 3 device_streams 8 source leaves streams_used 8 ");
 }
 
 static void a_leaf_vanishes(struct kunit *test)
@@ -369,10 +369,10 @@ static void a_leaf_vanishes(struct kunit *test)
 	struct dsm_mock_dm *linear = linear_on(test, disk);
 	struct dsm_mock_dm *dm = dsm_on(test, linear, line(test, 0, "", disk, other));
 
-	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams_used 8 ");
 	dsm_mock_remove(test, other);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "checkpoint"), 0);
-	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams 8 ");
+	dsm_mock_expect_status(test, dm, "device_streams 8 source leaves streams_used 8 ");
 	expect_all_taken(test, dm, disk);
 }
 

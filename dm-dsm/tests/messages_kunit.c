@@ -932,7 +932,7 @@ static void reset_takes_the_counters_and_not_the_window(struct kunit *test)
 	dsm_mock_take(test, dm, "reset");
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
 			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue"
-			   " streams 8 files 6 regions 8 extents 8 generation 1 windows 0"
+			   " streams_used 8 files 6 regions 8 extents 8 generation 1 windows 0"
 			   " window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0"
 			   " discard off");
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 8, 8), 0);

@@ -79,7 +79,7 @@ static void features_have_defaults(struct kunit *test)
 		 device);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), expected);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_status(dm),
-			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 0 regions 0 extents 0 generation 0 windows 0 window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0 discard off");
+			   "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 files 0 regions 0 extents 0 generation 0 windows 0 window_ms - unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0 discard off");
 }
 
 static void the_table_line_makes_the_same_target_again(struct kunit *test)
@@ -105,7 +105,7 @@ static void the_table_line_makes_the_same_target_again(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
 	KUNIT_EXPECT_STREQ(test, dsm_mock_table(dm), line);
 	/* 16 streams of which 9 to 16 are for us */
-	dsm_mock_expect_status(test, dm, "policy boundary layout boundary groups 2 device_streams 16 source queue streams 7 ");
+	dsm_mock_expect_status(test, dm, "policy boundary layout boundary groups 2 device_streams 16 source queue streams_used 7 ");
 }
 
 static void a_device_has_no_streams(struct kunit *test)
@@ -117,7 +117,7 @@ static void a_device_has_no_streams(struct kunit *test)
 	};
 
 	dsm_mock_upload(test, s.dm);
-	dsm_mock_expect_status(test, s.dm, "policy dsm layout none groups 3 device_streams 0 source none streams 0 ");
+	dsm_mock_expect_status(test, s.dm, "policy dsm layout none groups 3 device_streams 0 source none streams_used 0 ");
 	expect_write(test, &s, 0, 8, 0, WRITE_LIFE_EXTREME);
 	expect_write(test, &s, 64, 8, 0, WRITE_LIFE_MEDIUM);
 	expect_write(test, &s, 264, 8, 0, WRITE_LIFE_SHORT);
@@ -143,7 +143,7 @@ static void stated_streams_are_the_most_that_are_used(struct kunit *test)
 
 	dsm_mock_upload(test, dm);
 	dsm_mock_forget(disk);
-	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 8 source queue streams 4 ");
+	dsm_mock_expect_status(test, dm, "layout file groups 1 device_streams 8 source queue streams_used 4 ");
 	for (sector_t sector = 0; sector < 288; sector += 8) {
 		KUNIT_EXPECT_EQ(test, dsm_mock_write(dm, sector, 8), 0);
 		KUNIT_EXPECT_GE(test, disk->bio[sector / 8].stream, 3);
@@ -158,12 +158,12 @@ static void a_device_that_loses_streams_gets_none_it_does_not_have(struct kunit 
 	dsm_mock_set_streams(s.disk, 3);
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
-	dsm_mock_expect_status(test, s.dm, "policy dsm layout file groups 1 device_streams 3 source queue streams 3 ");
+	dsm_mock_expect_status(test, s.dm, "policy dsm layout file groups 1 device_streams 3 source queue streams_used 3 ");
 	expect_write(test, &s, 128, 8, 3, WRITE_LIFE_MEDIUM);
 
 	dsm_mock_set_streams(s.disk, 10);
 	KUNIT_EXPECT_EQ(test, dsm_mock_message(s.dm, "checkpoint"), 0);
-	dsm_mock_expect_status(test, s.dm, "layout dsm groups 3 device_streams 10 source queue streams 10 ");
+	dsm_mock_expect_status(test, s.dm, "layout dsm groups 3 device_streams 10 source queue streams_used 10 ");
 	expect_write(test, &s, 256, 8, 9, WRITE_LIFE_LONG);
 }
 
@@ -830,7 +830,7 @@ static void a_reload_begins_without_a_table(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dsm_mock_load(s.dm, "dsm", "%s 4096 2 policy file", s.disk->bdev), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(s.dm), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_resume(s.dm), 0);
-	dsm_mock_expect_status(test, s.dm, "policy file layout file groups 1 device_streams 8 source queue streams 5 files 0 ");
+	dsm_mock_expect_status(test, s.dm, "policy file layout file groups 1 device_streams 8 source queue streams_used 5 files 0 ");
 	expect_write(test, &s, 64, 8, 0, 0);
 }
 

@@ -340,7 +340,7 @@ static void discard(const char *name, unsigned int ranges)
 		own = own_ns() - own;
 		wait_for_discards(name, ranges);
 		workers = workers_ns() - workers;
-		plug_us[n] = (double)field(name, " discard_us ");
+		plug_us[n] = (double)field(name, " discard_plug_max_us ");
 		worked_us[n] = workers ? (double)(own + workers) / 1e3 : 0;
 	}
 	printf("discard %.0f %.6f %.0f %.0f\n", median(insns, TIMES), median(seconds, TIMES),

@@ -210,7 +210,7 @@ def look_at_figures(browser):
     test("the table of streams has what dsmd counted last", bool(rows), f"{browser.run(ROWS)}")
     test("which are several streams", bool(rows) and len(rows) >= 3, f"{rows}")
     uses = {line.split('used_for="')[1].split('"')[0] for line in get(base + "metrics").splitlines()
-            if line.startswith("dsm_stream_written_bytes_total{") and 'device="rs0"' in line}
+            if line.startswith("dsm_stream_bytes_total{") and 'device="rs0"' in line}
     test("the page and the metrics have the same names for streams", {r[1] for r in rows or []} - uses <= {"not stamped"}, f"{uses}")
     # What the page has got, it has drawn; dsmd may have counted more since it was asked.
     def drawn():

@@ -15,7 +15,7 @@ works 'a device is made with two words' dmsetup create t --table "0 $sectors dsm
 is 'the table line shows every feature' "$(dmsetup table t)" \
 	"0 $sectors dsm $number 0 30 policy dsm groups 3 alpha auto prediction predicted range written primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 hints on foreign keep discard off discard_granularity auto discard_alignment auto"
 matches 'the status line is as documented' "$(dmsetup status t)" \
-	"^0 $sectors dsm version 1 policy dsm layout none groups 3 device_streams 0 source (none|kernel) streams 0 files 0 regions 0 extents 0 generation 0 windows 0 window_ms [0-9]+ unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0 discard off( hints unsupported)?$"
+	"^0 $sectors dsm version 1 policy dsm layout none groups 3 device_streams 0 source (none|kernel) streams_used 0 files 0 regions 0 extents 0 generation 0 windows 0 window_ms [0-9]+ unmapped_writes 0 unmapped_sectors 0 split 0 foreign 0 upload 0 discard off( hints unsupported)?$"
 is 'without a table the regions are empty' "$(message t regions)" ''
 
 line=$(dmsetup table t)

@@ -60,7 +60,7 @@ if ! has_write_streams "$ssd"; then
 	done_testing
 fi
 
-is 'eight streams are seen in the queue, and used' "$(field t device_streams) $(field t source) $(field t streams)" '8 queue 8'
+is 'eight streams are seen in the queue, and used' "$(field t device_streams) $(field t source) $(field t streams_used)" '8 queue 8'
 writes 1 2 3 4 5 6 7 8 9
 is 'without a table every write is unstamped' "$(arrived)" '45 0 0 0 0 0 0 0'
 is 'and counted as such' "$(stream_sectors t 0)" $((45 * 8))
@@ -140,7 +140,7 @@ arrived >/dev/null
 # Fewer streams than asked for
 lower() { # STREAMS: layout, K and highest stream
 	message t set streams "$1"
-	echo "$(field t layout) $(field t groups) $(field t streams) $(message t regions | awk '{ if ($11 > m) m = $11 } END { print m + 0 }')"
+	echo "$(field t layout) $(field t groups) $(field t streams_used) $(message t regions | awk '{ if ($11 > m) m = $11 } END { print m + 0 }')"
 }
 is 'eight streams: K = 3' "$(lower 8)" 'dsm 3 8 7'
 is 'seven: K = 2, a stream for primary indexes' "$(lower 7)" 'dsm 2 7 7'
@@ -160,9 +160,9 @@ is 'none: none' "$(lower 0)" 'none 3 0 0'
 is 'more than there are: what there are' "$(lower 100)" 'dsm 3 8 7'
 message t set streams auto
 message t set stream_base 3
-is 'from stream 3 on there are six' "$(field t layout) $(field t groups) $(field t streams)" 'dsm 2 6'
+is 'from stream 3 on there are six' "$(field t layout) $(field t groups) $(field t streams_used)" 'dsm 2 6'
 message t set stream_base 9
-is 'from stream 9 on there is none' "$(field t layout) $(field t streams)" 'none 0'
+is 'from stream 9 on there is none' "$(field t layout) $(field t streams_used)" 'none 0'
 writes 1 1 1 1 1 1 1 1 1
 is 'no stream is ever used that the device has not' "$(dmesg | grep -c 'I/O error')" 0
 message t set stream_base 1

@@ -60,11 +60,11 @@ umount $mnt
 begin t full
 refused 'a file that states stream 9' "Invalid stream '9', must be 0 to 8" record t file 1 collection - stamp 9 0
 message t set streams 12
-is 'twelve stated streams are eight' "$(streams) $(field t streams)" '8 leaves 8'
+is 'twelve stated streams are eight' "$(streams) $(field t streams_used)" '8 leaves 8'
 message t set streams auto
 dsmctl remove t
 works 'also from the beginning' dsmctl create t /dev/mapper/vg-db --policy dsm --streams 12
-is 'twelve are eight' "$(streams) $(field t streams)" '8 leaves 8'
+is 'twelve are eight' "$(streams) $(field t streams_used)" '8 leaves 8'
 table >/dev/null
 
 # A disk that takes three is plugged in, and the volume moves there under load.

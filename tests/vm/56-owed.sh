@@ -28,7 +28,7 @@ zeroes() {
 		}
 		print "$n of ", $sectors / 8' "$disk" "$1" "$2"
 }
-seen() { echo "$(field t discarded) $(field t discarded_sectors) $(field t discard_dead)"; }
+seen() { echo "$(field t discarded) $(field t discarded_sectors) $(field t discard_dead_sectors)"; }
 
 dmsetup create t --table "0 $sectors dsm $disk 0 4 discard on discard_granularity 131072"
 is 'the status has what the feature says' "$(field t discard_granularity) $(field t discard_alignment)" '131072 131072'

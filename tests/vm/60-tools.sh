@@ -104,7 +104,7 @@ if has_write_streams "$ssd"; then
 	matches 'and their number is said' "$said" 'whose 5 streams hold 7 of the 286 spare ones of a drive of 4096 erase units, less than a 25th'
 	is 'status says it, too' "$(dsmctl status t -o json | jq -c '.devices[0].affords | [.policy, .groups, .streams, (.drive | .units, .spare, .handles, .copies)]')" \
 		'["life",3,5,4096,286,8,"mixed"]'
-	is 'and the target uses them' "$(field t layout) $(field t streams)" 'life 5'
+	is 'and the target uses them' "$(field t layout) $(field t streams_used)" 'life 5'
 	again
 	said=$(create "$small" --streams 4 --groups auto)
 	matches 'with four streams it is K = 2' "$said" ' policy life groups 2.*streams 4$'

@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::class::Class;
@@ -24,6 +25,8 @@ pub enum ParseError {
     },
     #[error("the kernel's {0} line ends too early")]
     Short(&'static str),
+    #[error("the kernel's {line} line is not understood: {why}")]
+    Wrong { line: &'static str, why: String },
 }
 
 /// The writes that were stamped with one stream since `reset`.
@@ -36,6 +39,7 @@ pub struct StreamCount {
 
 /// An upload that has begun and has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct UploadState {
     pub number: u64,
     pub files: u64,
@@ -44,7 +48,8 @@ pub struct UploadState {
     pub idle_ms: u64,
 }
 
-/// The `status` line.
+/// The `status` line.  Names are the kernel's, here, in JSON and as metrics; those that begin
+/// with `discard_` and `upload_` lose that in a struct of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub policy: String,
@@ -53,8 +58,7 @@ pub struct Status {
     pub device_streams: u32,
     pub source: String,
     /// How many streams the layout uses.
-    #[serde(rename = "streams_used")]
-    pub streams: u32,
+    pub streams_used: u32,
     pub files: u64,
     pub regions: u64,
     pub extents: u64,
@@ -65,8 +69,8 @@ pub struct Status {
     pub unmapped_sectors: u64,
     pub split: u64,
     pub foreign: u64,
-    #[serde(rename = "streams")]
-    pub per_stream: Vec<StreamCount>,
+    #[serde(default)]
+    pub streams: Vec<StreamCount>,
     pub upload: Option<UploadState>,
     pub discard: Discard,
     /// The kernel's I/O carries no lifetime hints, whatever the table says of them.
@@ -74,8 +78,9 @@ pub struct Status {
     pub hints_unsupported: bool,
 }
 
-/// Discards of what a checkpoint has freed; all zero unless `state` is `audit` or `on`.
+/// Discards of what a checkpoint has freed; all zero if `state` is neither `on` nor `audit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Discard {
     /// `off`, `audit`, `on`, `unsupported`, or empty if the target knows nothing of it.
     pub state: String,
@@ -89,24 +94,19 @@ pub struct Discard {
     pub discarded_sectors: u64,
     /// Written, or perhaps.
     pub refused_sectors: u64,
-    /// Not written, and in no piece that is long enough; they may be discarded later.
-    #[serde(default)]
+    /// Not written, and in no piece that is long enough.
     pub short_sectors: u64,
-    /// Named, and not written since: discarded, or to be with what is around them.
-    #[serde(default)]
+    /// Named and not written since, whether discarded or not.
     pub dead_sectors: u64,
     /// Bytes: discards are multiples of the one and start at multiples of the other.
-    /// 0: the target is older than that.
-    #[serde(default)]
     pub granularity: u64,
-    #[serde(default)]
     pub alignment: u64,
     pub failed: u64,
-    /// Writes that waited for a discard.
+    /// Writes that waited for a discard, and the longest that one did.
     pub held: u64,
-    pub held_us: u64,
+    pub held_max_us: u64,
     /// The longest that a batch of discards took.
-    pub longest_us: u64,
+    pub plug_max_us: u64,
 }
 
 fn number<T: FromStr>(line: &'static str, name: &str, value: &str) -> Result<T, ParseError> {
@@ -124,97 +124,51 @@ impl FromStr for Status {
     /// a newer kernel.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         const LINE: &str = "status";
-        let mut status = Self::default();
-        let mut upload = UploadState::default();
-        let mut seen: Vec<&str> = Vec::with_capacity(24);
+        let (mut status, mut discard, mut upload) = (Map::new(), Map::new(), Map::new());
+        let mut streams = Vec::new();
         let mut words = text.split_ascii_whitespace();
         while let Some(name) = words.next() {
-            let value = words.next().ok_or(ParseError::Short(LINE))?;
-            if name == "stream" {
-                let mut next = || words.next().ok_or(ParseError::Short(LINE));
-                status.per_stream.push(StreamCount {
-                    stream: number(LINE, name, value)?,
-                    writes: number(LINE, name, next()?)?,
-                    sectors: number(LINE, name, next()?)?,
-                });
-                continue;
-            }
-            match name {
-                "policy" => value.clone_into(&mut status.policy),
-                "layout" => value.clone_into(&mut status.layout),
-                "source" => value.clone_into(&mut status.source),
-                "groups" => status.groups = number(LINE, name, value)?,
-                "device_streams" => status.device_streams = number(LINE, name, value)?,
-                "streams" => status.streams = number(LINE, name, value)?,
-                "files" => status.files = number(LINE, name, value)?,
-                "regions" => status.regions = number(LINE, name, value)?,
-                "extents" => status.extents = number(LINE, name, value)?,
-                "generation" => status.generation = number(LINE, name, value)?,
-                "windows" => status.windows = number(LINE, name, value)?,
-                "window_ms" => status.window_ms = number(LINE, name, value)?,
-                "unmapped_writes" => status.unmapped_writes = number(LINE, name, value)?,
-                "unmapped_sectors" => status.unmapped_sectors = number(LINE, name, value)?,
-                "split" => status.split = number(LINE, name, value)?,
-                "foreign" => status.foreign = number(LINE, name, value)?,
-                "upload" => upload.number = number(LINE, name, value)?,
-                "upload_files" => upload.files = number(LINE, name, value)?,
-                "upload_extents" => upload.extents = number(LINE, name, value)?,
-                "upload_idle_ms" => upload.idle_ms = number(LINE, name, value)?,
-                "discard" => value.clone_into(&mut status.discard.state),
-                "hints" => status.hints_unsupported = value == "unsupported",
-                "discard_window" => status.discard.window = number(LINE, name, value)?,
-                "discard_valid" => status.discard.valid = number(LINE, name, value)?,
-                "discard_queued" => status.discard.queued = number(LINE, name, value)?,
-                "discarded" => status.discard.discarded = number(LINE, name, value)?,
-                "discarded_sectors" => {
-                    status.discard.discarded_sectors = number(LINE, name, value)?;
+            let mut next = || words.next().ok_or(ParseError::Short(LINE));
+            let text = next()?;
+            let value = text.parse::<u64>().map_or_else(|_| text.into(), Value::from);
+            let (of, name) = match name {
+                "stream" => {
+                    streams.push(StreamCount {
+                        stream: number(LINE, name, text)?,
+                        writes: number(LINE, name, next()?)?,
+                        sectors: number(LINE, name, next()?)?,
+                    });
+                    continue;
                 }
-                "discard_refused_sectors" => {
-                    status.discard.refused_sectors = number(LINE, name, value)?;
-                }
-                "discard_short_sectors" => status.discard.short_sectors = number(LINE, name, value)?,
-                "discard_dead" => status.discard.dead_sectors = number(LINE, name, value)?,
-                "discard_granularity" => status.discard.granularity = number(LINE, name, value)?,
-                "discard_alignment" => status.discard.alignment = number(LINE, name, value)?,
-                "discard_failed" => status.discard.failed = number(LINE, name, value)?,
-                "discard_held" => status.discard.held = number(LINE, name, value)?,
-                "discard_held_us" => status.discard.held_us = number(LINE, name, value)?,
-                "discard_us" => status.discard.longest_us = number(LINE, name, value)?,
-                _ => {}
-            }
-            seen.push(name);
+                "discard" => (&mut discard, "state"),
+                "discarded" | "discarded_sectors" => (&mut discard, name),
+                "upload" => (&mut upload, "number"),
+                _ => match (name.strip_prefix("discard_"), name.strip_prefix("upload_")) {
+                    (Some(name), _) => (&mut discard, name),
+                    (_, Some(name)) => (&mut upload, name),
+                    _ => (&mut status, name),
+                },
+            };
+            of.insert(name.to_owned(), value);
         }
-        for name in [
-            "policy",
-            "layout",
-            "groups",
-            "device_streams",
-            "source",
-            "streams",
-            "files",
-            "regions",
-            "extents",
-            "generation",
-            "windows",
-            "window_ms",
-            "unmapped_writes",
-            "unmapped_sectors",
-            "split",
-            "foreign",
-        ] {
-            if !seen.contains(&name) {
-                return Err(ParseError::Missing { line: LINE, name });
-            }
+        let hints_unsupported = status.get("hints").is_some_and(|h| h == "unsupported");
+        status.insert("hints_unsupported".into(), hints_unsupported.into());
+        if upload.get("number").is_some_and(|n| n != 0) {
+            status.insert("upload".into(), upload.into());
         }
-        status.upload = (upload.number > 0).then_some(upload);
-        Ok(status)
+        status.insert("discard".into(), discard.into());
+        let status: Self = serde_json::from_value(status.into()).map_err(|e| ParseError::Wrong {
+            line: LINE,
+            why: e.to_string(),
+        })?;
+        Ok(Self { streams, ..status })
     }
 }
 
 impl Status {
     /// Sectors of all writes that carried data.
     pub fn sectors(&self) -> u64 {
-        self.per_stream.iter().map(|s| s.sectors).sum()
+        self.streams.iter().map(|s| s.sectors).sum()
     }
 
     /// Whether the policy asks on which side of its boundary a file is written.
@@ -466,7 +420,7 @@ mod tests {
     use super::*;
 
     const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-        streams 8 files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 \
+        streams_used 8 files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 \
         unmapped_writes 77 unmapped_sectors 616 split 3 foreign 1 \
         stream 1 80 640 stream 3 10 4096 upload 0";
 
@@ -474,12 +428,12 @@ mod tests {
     fn the_status_line_of_the_documentation() {
         let s: Status = STATUS.parse().unwrap();
         assert_eq!((s.policy.as_str(), s.layout.as_str()), ("dsm", "dsm"));
-        assert_eq!((s.groups, s.device_streams, s.streams), (3, 8, 8));
+        assert_eq!((s.groups, s.device_streams, s.streams_used), (3, 8, 8));
         assert_eq!((s.files, s.regions, s.extents), (12, 24, 310));
         assert_eq!((s.windows, s.window_ms), (5, 41250));
         assert_eq!((s.unmapped_writes, s.unmapped_sectors), (77, 616));
-        assert_eq!(s.per_stream.len(), 2);
-        assert_eq!(s.per_stream[1].sectors, 4096);
+        assert_eq!(s.streams.len(), 2);
+        assert_eq!(s.streams[1].sectors, 4096);
         assert_eq!(s.sectors(), 4736);
     }
 
@@ -498,6 +452,28 @@ mod tests {
     }
 
     #[test]
+    fn discards() {
+        let s: Status = format!(
+            "{STATUS} discard on discard_window 7 discarded 3 discarded_sectors 24 discard_held_max_us 9"
+        )
+        .parse()
+        .unwrap();
+        let wanted = Discard {
+            state: "on".into(),
+            window: 7,
+            discarded: 3,
+            discarded_sectors: 24,
+            held_max_us: 9,
+            ..Discard::default()
+        };
+        assert_eq!(s.discard, wanted);
+        assert_eq!(
+            serde_json::from_str::<Status>(&serde_json::to_string(&s).unwrap()).unwrap(),
+            s
+        );
+    }
+
+    #[test]
     fn a_newer_kernels_names_are_passed_over() {
         let s: Status = format!("{STATUS} sparkle 9").parse().unwrap();
         assert_eq!(s.split, 3);
@@ -513,11 +489,8 @@ mod tests {
     #[test]
     fn a_status_line_that_lacks_something_is_an_error() {
         assert_eq!(
-            "version 1 policy dsm".parse::<Status>(),
-            Err(ParseError::Missing {
-                line: "status",
-                name: "layout"
-            })
+            "version 1 policy dsm".parse::<Status>().unwrap_err().to_string(),
+            "the kernel's status line is not understood: missing field `layout`"
         );
         assert_eq!("version".parse::<Status>(), Err(ParseError::Short("status")));
         assert!(STATUS.replace("split 3", "split x").parse::<Status>().is_err());

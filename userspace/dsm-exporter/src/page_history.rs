@@ -247,7 +247,7 @@ mod tests {
     /// `n` is what everything was counted up to.
     fn kernel(n: u64) -> Kernel {
         let status = format!(
-            "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 \
+            "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 \
              files 2 regions 3 extents 4 generation 1 windows {n} window_ms 700 \
              unmapped_writes {n} unmapped_sectors {n} split 0 foreign 0 \
              discard on discard_refused_sectors 16 \

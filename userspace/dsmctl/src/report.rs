@@ -111,7 +111,12 @@ impl Report {
             ),
             (
                 "streams",
-                format!("{} used of {} ({})", s.streams, s.device_streams, self.source()),
+                format!(
+                    "{} used of {} ({})",
+                    s.streams_used,
+                    s.device_streams,
+                    self.source()
+                ),
             ),
             (
                 "table",
@@ -171,7 +176,7 @@ impl Report {
     /// What the drive affords, and that it is not what is used.
     fn affords_text(&self) -> Option<String> {
         let a = self.affords.as_ref()?;
-        let used = self.status.streams;
+        let used = self.status.streams_used;
         let more = match a.too_many(used) {
             Some((open, _)) => format!("; the {used} in use hold {open}"),
             None => String::new(),
@@ -260,11 +265,11 @@ impl Report {
                 mib(d.short_sectors * 512),
                 d.failed,
                 d.held,
-                d.held_us
+                d.held_max_us
             ));
             lines.push(format!(
                 "a look takes {} ms, a checkpoint's discards {} ms, 256 of them {} µs at most, {} times a second at most",
-                i.look_ms, i.send_ms, d.longest_us, i.commands_per_second
+                i.look_ms, i.send_ms, d.plug_max_us, i.commands_per_second
             ));
         }
         lines
@@ -306,7 +311,7 @@ impl Report {
                 percent(sectors, all),
             ]);
         };
-        let mut counts: Vec<&StreamCount> = self.status.per_stream.iter().collect();
+        let mut counts: Vec<&StreamCount> = self.status.streams.iter().collect();
         counts.sort_by_key(|c| c.stream);
         for c in counts {
             // Streams without a write that come before it.
@@ -347,7 +352,7 @@ impl Report {
         let mut uses = self.uses();
         let streams: Vec<Value> = self
             .status
-            .per_stream
+            .streams
             .iter()
             .map(|c| {
                 let mut stream = to_map(c);

@@ -186,7 +186,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
 
 /// The streams in use, and what the drive affords.
 fn tell_streams(device: &str, status: &Status, affords: Result<Affords>) {
-    let (policy, streams) = (&status.layout, status.streams);
+    let (policy, streams) = (&status.layout, status.streams_used);
     match affords {
         Err(e) => log!(
             Warn,

@@ -21,7 +21,7 @@ pub struct Written {
 
 /// What was written in each stream, of those with writes.
 pub fn streams(new: &Status, old: &Status) -> Vec<Written> {
-    let before: HashMap<u32, _> = old.per_stream.iter().map(|c| (c.stream, c)).collect();
+    let before: HashMap<u32, _> = old.streams.iter().map(|c| (c.stream, c)).collect();
     let written = |c: &dm::reply::StreamCount| {
         let (writes, sectors) = before.get(&c.stream).map_or((0, 0), |b| (b.writes, b.sectors));
         Written {
@@ -30,7 +30,7 @@ pub fn streams(new: &Status, old: &Status) -> Vec<Written> {
             bytes: since(c.sectors, sectors) * 512,
         }
     };
-    let all = new.per_stream.iter().map(written);
+    let all = new.streams.iter().map(written);
     all.filter(|w| w.writes > 0 || w.bytes > 0).collect()
 }
 

@@ -232,7 +232,7 @@ mod tests {
         let kernel = Kernel {
             table: "259:0 0 2 stream_base 1".parse().unwrap(),
             status:
-                "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 2 \
+                "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 files 2 \
                 regions 3 extents 4 generation 1 windows 2 window_ms 41250 unmapped_writes 2 \
                 unmapped_sectors 2048 split 0 foreign 0 stream 0 1 0 stream 3 10 6144"
                     .parse()

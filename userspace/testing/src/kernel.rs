@@ -602,7 +602,7 @@ impl Target for ModelKernel {
                 alignment: s.granule * PAGE * 512,
                 ..Discard::default()
             },
-            per_stream: vec![StreamCount {
+            streams: vec![StreamCount {
                 stream: 1,
                 writes: s.written / 8,
                 sectors: s.written,

@@ -111,7 +111,7 @@ fn streams(s: &Sample, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
         return Vec::new();
     };
     let used_for = |stream| k.uses.get(stream).map(|u| u.join(", ")).unwrap_or_default();
-    let counts = k.status.per_stream.iter();
+    let counts = k.status.streams.iter();
     counts
         .map(|c| {
             let labels = vec![c.stream.to_string(), used_for(&c.stream)];
@@ -147,7 +147,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             )
             .by(&["stream", "used_for"]),
             counter(
-                "dsm_stream_written_bytes_total",
+                "dsm_stream_bytes_total",
                 "Bytes stamped with a stream (0: not stamped).",
                 |s| streams(s, |_, sectors| sectors * 512),
             )
@@ -158,23 +158,23 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 |s| kernel(s, |k| k.unmapped_writes),
             ),
             counter(
-                "dsm_unmapped_written_bytes_total",
+                "dsm_unmapped_bytes_total",
                 "Bytes of writes that no extent of the table covers.",
                 |s| kernel(s, |k| k.unmapped_sectors * 512),
             ),
             counter(
-                "dsm_split_bios_total",
+                "dsm_split_total",
                 "Bios that were divided at the edge of two streams.",
                 |s| kernel(s, |k| k.split),
             ),
             counter(
-                "dsm_foreign_writes_total",
+                "dsm_foreign_total",
                 "Writes that kept a stream or hint of their own.",
                 |s| kernel(s, |k| k.foreign),
             ),
             counter(
                 "dsm_windows_total",
-                "Checkpoints since the device was made.",
+                "Windows of the target since the device was made; a checkpoint ends one.",
                 |s| kernel(s, |k| k.windows),
             ),
             gauge(
@@ -200,7 +200,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 kernel(s, |k| k.extents)
             }),
             gauge("dsm_streams_used", "Streams that the layout uses.", |s| {
-                kernel(s, |k| k.streams.into())
+                kernel(s, |k| k.streams_used.into())
             }),
             gauge("dsm_device_streams", "Streams that the device takes.", |s| {
                 kernel(s, |k| k.device_streams.into())
@@ -319,7 +319,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "Bytes of freed blocks that were discarded.",
                 |s| discard(s, |d| d.discarded_sectors as f64 * 512.0),
             ),
-            counter("dsm_discards_total", "Discards of freed blocks.", |s| {
+            counter("dsm_discarded_total", "Discards of freed blocks.", |s| {
                 discard(s, |d| d.discarded as f64)
             }),
             counter(
@@ -348,24 +348,24 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 |s| discard(s, |d| d.failed as f64),
             ),
             gauge(
-                "dsm_discard_queued_ranges",
+                "dsm_discard_queued",
                 "Ranges that wait to be discarded.",
                 |s| discard(s, |d| d.queued as f64),
             ),
             counter(
-                "dsm_discard_held_writes_total",
+                "dsm_discard_held_total",
                 "Writes that waited for a discard.",
                 |s| discard(s, |d| d.held as f64),
             ),
             gauge(
-                "dsm_discard_held_seconds_max",
+                "dsm_discard_held_max_seconds",
                 "The longest that a write waited for a discard.",
-                |s| discard(s, |d| d.held_us as f64 / 1e6),
+                |s| discard(s, |d| d.held_max_us as f64 / 1e6),
             ),
             gauge(
-                "dsm_discard_seconds_max",
+                "dsm_discard_plug_max_seconds",
                 "The longest that 256 discards took.",
-                |s| discard(s, |d| d.longest_us as f64 / 1e6),
+                |s| discard(s, |d| d.plug_max_us as f64 / 1e6),
             ),
         ],
     },

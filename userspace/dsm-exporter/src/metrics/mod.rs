@@ -99,6 +99,8 @@ pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> Strin
 
 #[cfg(test)]
 mod tests {
+    use dm::reply::Status;
+    use serde_json::Value;
     use std::collections::BTreeMap;
 
     use super::*;
@@ -135,7 +137,7 @@ mod tests {
     /// Of a device of which all is known.
     fn all() -> Sample {
         let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-            streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
             unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 stream 3 10 6144 \
             discard on discard_window 7 discard_valid 6";
         let agent = serde_json::json!({
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn the_text_form() {
         let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-            streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
             unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
             stream 0 1 0 stream 3 10 6144";
         let kernel = Kernel {
@@ -270,10 +272,10 @@ mod tests {
         };
         let said = shown(vec![sample(Some(kernel))], host);
         for line in [
-            "# TYPE dsm_stream_written_bytes_total counter",
-            "dsm_stream_written_bytes_total{device=\"a\\\"b\",stream=\"3\",used_for=\"collection group 1\"} 3145728",
+            "# TYPE dsm_stream_bytes_total counter",
+            "dsm_stream_bytes_total{device=\"a\\\"b\",stream=\"3\",used_for=\"collection group 1\"} 3145728",
             "dsm_stream_writes_total{device=\"a\\\"b\",stream=\"0\",used_for=\"\"} 1",
-            "dsm_unmapped_written_bytes_total{device=\"a\\\"b\"} 1048576",
+            "dsm_unmapped_bytes_total{device=\"a\\\"b\"} 1048576",
             "dsm_last_checkpoint_timestamp_seconds{device=\"a\\\"b\"} 1749999958.75",
             "dsm_writes_total{device=\"a\\\"b\"} 12",
             "dsm_write_seconds_total{device=\"a\\\"b\"} 1.5",
@@ -308,11 +310,11 @@ mod tests {
     #[test]
     fn what_is_discarded() {
         let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-            streams 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
             unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0";
         let on = "discard on discard_window 7 discard_valid 6 discard_queued 5 discarded 40 \
             discarded_sectors 320 discard_refused_sectors 16 discard_failed 1 discard_held 2 \
-            discard_held_us 350 discard_us 900 discard_short_sectors 24 discard_dead 48 \
+            discard_held_max_us 350 discard_plug_max_us 900 discard_short_sectors 24 discard_dead_sectors 48 \
             discard_granularity 131072 discard_alignment 4096";
         let agent = |off: Option<&str>| {
             serde_json::json!({
@@ -348,14 +350,14 @@ mod tests {
         let text = said(format!("{status} {on}"), None);
         for line in [
             "dsm_discarded_bytes_total{device=\"d\"} 163840",
-            "dsm_discards_total{device=\"d\"} 40",
+            "dsm_discarded_total{device=\"d\"} 40",
             "dsm_discard_refused_bytes_total{device=\"d\"} 8192",
             "dsm_discard_short_bytes_total{device=\"d\"} 12288",
             "dsm_discard_dead_bytes{device=\"d\"} 24576",
             "dsm_discard_granularity_bytes{device=\"d\"} 131072",
-            "dsm_discard_queued_ranges{device=\"d\"} 5",
-            "dsm_discard_held_seconds_max{device=\"d\"} 0.00035",
-            "dsm_discard_seconds_max{device=\"d\"} 0.0009",
+            "dsm_discard_queued{device=\"d\"} 5",
+            "dsm_discard_held_max_seconds{device=\"d\"} 0.00035",
+            "dsm_discard_plug_max_seconds{device=\"d\"} 0.0009",
             "dsm_agent_discard_on{device=\"d\"} 1",
             "dsm_agent_discard_freed_bytes_total{device=\"d\"} 9",
             "dsm_agent_discard_sent_bytes_total{device=\"d\"} 7",
@@ -373,7 +375,7 @@ mod tests {
         assert!(text.contains("dsm_agent_discard_on{device=\"d\"} 0"));
         let text = said(format!("{status} discard off"), Some(OFF_FOR_A_TRIAL));
         assert!(!text.contains("dsm_agent_discard_on{"), "no alert");
-        assert!(!text.contains("dsm_discards_total{"), "it is off");
+        assert!(!text.contains("dsm_discarded_total{"), "it is off");
     }
 
     #[test]
@@ -410,5 +412,47 @@ mod tests {
         ] {
             assert!(said.lines().any(|l| l == line), "{line}\n{said}");
         }
+    }
+
+    /// A counter has one name: dm-dsm/status.c's, and Prometheus' units.
+    #[test]
+    fn names_are_the_kernels() {
+        let status: Status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
+            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 discard on"
+            .parse()
+            .unwrap();
+        let Value::Object(status) = serde_json::to_value(&status).unwrap() else {
+            unreachable!()
+        };
+        let discard = status["discard"].as_object().unwrap();
+        let discard = discard
+            .iter()
+            .map(|(name, value)| match name.starts_with("discarded") {
+                true => (name.clone(), value),
+                false => (format!("discard_{name}"), value),
+            });
+        let words = status
+            .iter()
+            .map(|(name, value)| (name.clone(), value))
+            .chain(discard);
+        // They are no counters.
+        let left = [
+            "window_ms",
+            "discard_window",
+            "discard_valid",
+            "discard_alignment",
+        ];
+        let known: Vec<&str> = names().collect();
+        let mut seen = 0;
+        for (word, _) in words.filter(|(word, value)| value.is_number() && !left.contains(&word.as_str())) {
+            let name = word.strip_suffix("_sectors").map(|w| format!("{w}_bytes"));
+            let name = name.or(word.strip_suffix("_us").map(|w| format!("{w}_seconds")));
+            let name = format!("dsm_{}", name.unwrap_or(word));
+            let forms = ["", "_total", "_bytes"].map(|suffix| format!("{name}{suffix}"));
+            assert!(forms.iter().any(|f| known.contains(&f.as_str())), "{name}");
+            seen += 1;
+        }
+        assert_eq!(seen, 23);
     }
 }

@@ -207,7 +207,7 @@ impl Judge<'_> {
         let s = &b.status;
         let policy = &s.policy;
         let written: Vec<_> = s
-            .per_stream
+            .streams
             .iter()
             .map(|c| serde_json::json!({"stream": c.stream, "bytes": c.sectors * SECTOR}))
             .collect();
@@ -215,7 +215,7 @@ impl Judge<'_> {
             self.say("streams", level, text)
                 .value("policy", policy)
                 .value("layout", &s.layout)
-                .value("used", s.streams)
+                .value("used", s.streams_used)
                 .value("device", s.device_streams)
                 .value("source", &s.source)
                 .value("written", &written)
@@ -240,7 +240,7 @@ impl Judge<'_> {
         if s.device_streams == 0 {
             return finding(Level::Right, format!("policy {policy} stamps lifetime hints"));
         }
-        let (used, all) = (s.streams, s.device_streams);
+        let (used, all) = (s.streams_used, s.device_streams);
         let affords = b.affords.as_ref();
         if let Some((affords, (open, spare))) = affords.and_then(|a| Some((a, a.too_many(used)?))) {
             let text = format!(

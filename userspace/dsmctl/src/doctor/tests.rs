@@ -22,7 +22,7 @@ use proto::feed::ServerInfo;
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
 
-const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 \
+const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 \
     files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 unmapped_writes 7 \
     unmapped_sectors 4096 split 3 foreign 1 stream 1 80 6400 stream 3 100 400000 upload 0 discard on \
     discard_window 5 discard_valid 4 discard_queued 0 discarded 9 discarded_sectors 20480 \
@@ -726,8 +726,8 @@ fn writes_without_a_place() {
     );
     // 5 % of little is nothing.
     let little = status(|s| {
-        s.per_stream.truncate(1);
-        s.per_stream[0].sectors = 2000;
+        s.streams.truncate(1);
+        s.streams[0].sectors = 2000;
         s.unmapped_sectors = 2000;
     });
     assert_eq!(little.status(), 0);
@@ -746,7 +746,7 @@ fn writes_without_a_place() {
         "9.8 %",
         &["systemctl start dsmd", "dsmctl reset geheim"],
     );
-    assert_eq!(status(|s| s.per_stream.clear()).status(), 0);
+    assert_eq!(status(|s| s.streams.clear()).status(), 0);
 }
 
 #[test]

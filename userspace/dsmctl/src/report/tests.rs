@@ -11,7 +11,7 @@ fn report() -> Report {
         below: "nvme0n1".into(),
         agent: None,
         status: "version 1 policy dsm layout dsm groups 2 device_streams 6 source queue \
-            streams 6 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+            streams_used 6 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
             unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
             stream 0 1 0 stream 3 10 6144 stream 9 1 0"
             .parse()

@@ -172,7 +172,7 @@ mod tests {
 
     fn look(stream3: u64, unmapped: u64, total: u64) -> Look {
         let status = format!(
-            "policy dsm layout dsm groups 3 device_streams 8 source queue streams 8 files 1 \
+            "policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 files 1 \
              regions 2 extents 1 generation 1 windows 4 window_ms 12300 unmapped_writes 1 \
              unmapped_sectors {unmapped} split 0 foreign 0 stream 1 7 {unmapped} stream 3 {stream3} {}",
             stream3 * 8

@@ -45,7 +45,7 @@ pub(crate) struct Counts {
 impl From<&Status> for Counts {
     fn from(s: &Status) -> Self {
         Self {
-            writes: s.per_stream.iter().map(|c| c.writes).sum(),
+            writes: s.streams.iter().map(|c| c.writes).sum(),
             unmapped_sectors: s.unmapped_sectors,
         }
     }

@@ -170,7 +170,7 @@ impl Agent {
     /// Sectors that were written of the database's pages.
     fn written(&self) -> Result<u64> {
         let status = self.device.status()?;
-        let pages = status.per_stream.iter().filter(|s| s.stream >= PAGES);
+        let pages = status.streams.iter().filter(|s| s.stream >= PAGES);
         Ok(pages.map(|s| s.sectors).sum())
     }
 
