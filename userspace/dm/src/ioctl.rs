@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::bytes::{self, put};
 use crate::devno::DevNo;
-use crate::udev::{Cookie, Shown};
+use crate::udev::{Shown, UdevCookie};
 
 const CONTROL: &str = "/dev/mapper/control";
 
@@ -322,7 +322,7 @@ impl Dm {
 
     /// A call after which udev has work to do: returns when it is done.
     fn call_synced(&self, cmd: Cmd, head: &mut [u8; HEADER], shown: Shown) -> Result<Info, DmError> {
-        let cookie = Cookie::new();
+        let cookie = UdevCookie::new();
         put(head, at::EVENT_NR, &cookie.event_nr(shown).to_ne_bytes());
         let reply = self.call(cmd, head, &[], 0)?;
         if get_u32(&reply, at::FLAGS)? & flag::UEVENT_GENERATED != 0 {

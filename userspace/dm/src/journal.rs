@@ -63,7 +63,7 @@ impl From<&FileRecord<'_>> for Scratch {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Record {
+pub struct JournalRecord {
     identity: Identity,
     pub features: Vec<Feature>,
     pub files: Vec<Scratch>,
@@ -79,7 +79,7 @@ pub struct Withdrawn {
     pub upgrade: bool,
 }
 
-impl Record {
+impl JournalRecord {
     fn is_empty(&self) -> bool {
         self.features.is_empty() && self.files.is_empty() && self.withdrawn.is_none()
     }
@@ -166,7 +166,7 @@ impl Journal {
     }
 
     /// What a command that was killed has left; nothing while one is at work.
-    pub fn left(&self, device: &Info) -> Result<Option<Record>> {
+    pub fn left(&self, device: &Info) -> Result<Option<JournalRecord>> {
         let Some(record) = self.read(&device.name, &self.identity(device))? else {
             return Ok(None);
         };
@@ -204,14 +204,14 @@ impl Journal {
     }
 
     /// Nothing if it is about another device.
-    fn read(&self, name: &str, identity: &Identity) -> Result<Option<Record>> {
+    fn read(&self, name: &str, identity: &Identity) -> Result<Option<JournalRecord>> {
         let path = self.path(name, "json");
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).with_context(|| format!("{name}: cannot read {}", path.display())),
         };
-        let record: Record = serde_json::from_slice(&text).with_context(|| {
+        let record: JournalRecord = serde_json::from_slice(&text).with_context(|| {
             let path = path.display();
             format!(
                 "{name}: {path} is not understood; remove it if no other version of dsmctl has written it"
@@ -221,7 +221,7 @@ impl Journal {
     }
 
     /// Whole or not at all.
-    fn write(&self, name: &str, record: &Record) -> Result<()> {
+    fn write(&self, name: &str, record: &JournalRecord) -> Result<()> {
         let (path, new) = (self.path(name, "json"), self.path(name, "new"));
         let remove = |path: &Path| match fs::remove_file(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -256,15 +256,15 @@ pub struct Claim {
 }
 
 impl Claim {
-    pub fn record(&self) -> Result<Record> {
+    pub fn record(&self) -> Result<JournalRecord> {
         let record = self.journal.read(&self.name, &self.identity)?;
-        Ok(record.unwrap_or_else(|| Record {
+        Ok(record.unwrap_or_else(|| JournalRecord {
             identity: self.identity.clone(),
-            ..Record::default()
+            ..JournalRecord::default()
         }))
     }
 
-    pub fn change(&self, change: impl FnOnce(&mut Record)) -> Result<()> {
+    pub fn change(&self, change: impl FnOnce(&mut JournalRecord)) -> Result<()> {
         let mut record = self.record()?;
         change(&mut record);
         self.journal.write(&self.name, &record)
@@ -487,9 +487,9 @@ mod tests {
     fn scratch_files_are_known_by_what_they_have() {
         let regions: Vec<Region> = Noted::default().regions().unwrap();
         let left = |files: &[Scratch]| {
-            let record = Record {
+            let record = JournalRecord {
                 files: files.to_vec(),
-                ..Record::default()
+                ..JournalRecord::default()
             };
             record.files_left(&regions)
         };

@@ -21,12 +21,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// It is given back with this.
 #[derive(Debug)]
-pub struct Lock {
+pub struct MetadataLock {
     path: PathBuf,
     _file: File,
 }
 
-impl Drop for Lock {
+impl Drop for MetadataLock {
     fn drop(&mut self) {
         // As LVM does; who waits for the file looks whether it is still there.
         let _ = fs::remove_file(&self.path);
@@ -52,11 +52,11 @@ pub fn group(name: &str) -> String {
 }
 
 /// Locks the volume group of a volume.
-pub fn lock(name: &str) -> Result<Lock> {
+pub fn lock(name: &str) -> Result<MetadataLock> {
     lock_in(Path::new(DIR), name, TIMEOUT)
 }
 
-fn lock_in(dir: &Path, name: &str, timeout: Duration) -> Result<Lock> {
+fn lock_in(dir: &Path, name: &str, timeout: Duration) -> Result<MetadataLock> {
     let group = group(name);
     let path = dir.join(format!("V_{group}"));
     let what = || {
@@ -73,7 +73,7 @@ fn lock_in(dir: &Path, name: &str, timeout: Duration) -> Result<Lock> {
     let end = Instant::now() + timeout;
     loop {
         match try_lock(&path) {
-            Ok(Some(file)) => return Ok(Lock { path, _file: file }),
+            Ok(Some(file)) => return Ok(MetadataLock { path, _file: file }),
             Ok(None) if Instant::now() < end => sleep(Duration::from_millis(20)),
             Ok(None) => bail!("{name}: LVM is working on the volume group {group}; nothing was changed"),
             Err(e) => return Err(e).with_context(what),

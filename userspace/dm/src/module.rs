@@ -23,7 +23,7 @@ impl Default for System {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kernel {
+pub struct KernelRelease {
     pub release: String,
     /// Whether block devices can have write streams; unknown without a block device.
     pub write_streams: Option<bool>,
@@ -42,7 +42,7 @@ pub enum Module {
     Loaded,
 }
 
-impl Kernel {
+impl KernelRelease {
     pub fn of(system: &System) -> Self {
         let text = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
         let release = text(system.proc.join("sys/kernel/osrelease")).trim().to_owned();
@@ -121,28 +121,28 @@ mod tests {
             modules: dir.path().join("modules"),
         };
         write(system.proc.join("sys/kernel/osrelease"), "6.12.48-x\n");
-        let k = Kernel::of(&system);
+        let k = KernelRelease::of(&system);
         assert_eq!((k.release.as_str(), k.write_streams), ("6.12.48-x", None));
         assert_eq!(k.module, Module::Missing);
         assert!(k.is_from(6, 12) && k.is_from(5, 19) && !k.is_from(6, 16));
 
         write(system.sys.join("block/dm-0/queue/rotational"), "0\n");
-        assert_eq!(Kernel::of(&system).write_streams, Some(false));
+        assert_eq!(KernelRelease::of(&system).write_streams, Some(false));
         write(system.sys.join("block/nvme0n1/queue/max_write_streams"), "0\n");
         write(system.sys.join("block/nvme0n1/device/model"), "X\n");
         write(system.sys.join("block/zram0/queue/rotational"), "0\n");
         write(system.sys.join("block/nvme0c0n1/hidden"), "1\n");
         write(system.sys.join("block/nvme0c0n1/device/model"), "X\n");
-        let k = Kernel::of(&system);
+        let k = KernelRelease::of(&system);
         assert_eq!(k.write_streams, Some(true));
         assert_eq!(k.disks, ["nvme0n1"]);
 
         let list = system.modules.join("6.12.48-x/modules.dep");
         write(list.clone(), "kernel/dm-dsm-not.ko:\nkernel/x.ko: a/dm-dsm.ko\n");
-        assert_eq!(Kernel::of(&system).module, Module::Missing);
+        assert_eq!(KernelRelease::of(&system).module, Module::Missing);
         write(list, "updates/dkms/dm-dsm.ko.xz: kernel/dm-mod.ko\n");
-        assert_eq!(Kernel::of(&system).module, Module::Installed);
+        assert_eq!(KernelRelease::of(&system).module, Module::Installed);
         fs::create_dir_all(system.sys.join("module/dm_dsm")).unwrap();
-        assert_eq!(Kernel::of(&system).module, Module::Loaded);
+        assert_eq!(KernelRelease::of(&system).module, Module::Loaded);
     }
 }

@@ -170,7 +170,7 @@ impl<T: Target + ?Sized> Drop for Upload<'_, T> {
 
 /// An extent of a set of files, for [`overlaps`].
 #[derive(Clone, Copy)]
-struct Claim {
+struct OverlapClaim {
     start: u64,
     file: u32,
     extent: u32,
@@ -183,9 +183,9 @@ struct Claim {
 /// Two snapshots of extents that were taken at different instants can overlap,
 /// and so can files that share extents (reflinks); the kernel takes neither.
 pub fn resolve_overlaps(files: &mut [&mut Box<[Extent]>]) -> Vec<usize> {
-    let mut claims: Vec<Claim> = Vec::with_capacity(files.iter().map(|f| f.len()).sum());
+    let mut claims: Vec<OverlapClaim> = Vec::with_capacity(files.iter().map(|f| f.len()).sum());
     for (file, extents) in files.iter().enumerate() {
-        claims.extend(extents.iter().enumerate().map(|(extent, e)| Claim {
+        claims.extend(extents.iter().enumerate().map(|(extent, e)| OverlapClaim {
             start: e.start,
             file: file as u32,
             extent: extent as u32,

@@ -32,14 +32,14 @@ pub(crate) enum Shown {
 }
 
 /// A transaction with udev.  Without udev it does nothing.
-pub(crate) struct Cookie(Option<Semaphore>);
+pub(crate) struct UdevCookie(Option<Semaphore>);
 
 struct Semaphore {
     base: u16,
     id: libc::c_int,
 }
 
-impl Cookie {
+impl UdevCookie {
     pub(crate) fn new() -> Self {
         Self(if makes_nodes() { Semaphore::create() } else { None })
     }
@@ -66,7 +66,7 @@ fn number(base: u16, shown: Shown) -> u32 {
     (flags << 16) | u32::from(base)
 }
 
-impl Default for Cookie {
+impl Default for UdevCookie {
     fn default() -> Self {
         Self::new()
     }

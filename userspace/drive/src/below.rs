@@ -44,7 +44,7 @@ pub struct Affords {
 
 /// What a disk reports.
 #[derive(Clone, Debug, Default)]
-struct Disk {
+struct LowerDisk {
     name: String,
     bytes: u64,
     streams: Option<u32>,
@@ -64,11 +64,11 @@ pub fn of(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Affords>
 
 /// `usable` of the streams that there are may be used.
 pub fn of_stack(sysfs: &Sysfs, below: &Below, usable: &Usable<'_>) -> Affords {
-    let disks = below.leaves.iter().map(|leaf| Disk::ask(sysfs, *leaf));
+    let disks = below.leaves.iter().map(|leaf| LowerDisk::ask(sysfs, *leaf));
     least(below, &disks.collect::<Vec<_>>(), usable)
 }
 
-impl Disk {
+impl LowerDisk {
     fn ask(sysfs: &Sysfs, dev: DevNo) -> Self {
         let granularity = sysfs.number(dev, "queue/write_stream_granularity");
         let sectors: u64 = sysfs.number(dev, "size").unwrap_or_default();
@@ -150,7 +150,7 @@ impl Disk {
     }
 }
 
-fn least(below: &Below, disks: &[Disk], usable: &Usable<'_>) -> Affords {
+fn least(below: &Below, disks: &[LowerDisk], usable: &Usable<'_>) -> Affords {
     if let Some(name) = below.losing.first() {
         return Affords::nothing(format!("{name} below it does not pass streams on"));
     }
@@ -227,22 +227,22 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     /// 3,500 units, of which 245 are taken to be spare.
-    fn disk(name: &str) -> Disk {
-        Disk {
+    fn disk(name: &str) -> LowerDisk {
+        LowerDisk {
             name: name.into(),
             bytes: 3500 * GIB,
             streams: Some(8),
             unit: Some(GIB),
             isolated: Some(Isolated::Persistently),
-            ..Disk::default()
+            ..LowerDisk::default()
         }
     }
 
-    fn of(disks: &[Disk]) -> Affords {
+    fn of(disks: &[LowerDisk]) -> Affords {
         least(&Below::default(), disks, &|all| all)
     }
 
-    fn with(change: impl FnOnce(&mut Disk)) -> Affords {
+    fn with(change: impl FnOnce(&mut LowerDisk)) -> Affords {
         let mut disk = disk("a");
         change(&mut disk);
         of(&[disk])
@@ -256,7 +256,7 @@ mod tests {
              a tenth (a erases 1 GiB at a time, and is taken to keep 7 % to itself, which it does not report)"
         );
         // A PM9D3 of 3.84 TB.
-        let pm9d3 = |d: &mut Disk| {
+        let pm9d3 = |d: &mut LowerDisk| {
             d.bytes = 3_840_755_982_336;
             d.unit = Some(13_079_937_024);
             d.isolated = Some(Isolated::Initially);
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn who_does_not_tell_gets_none() {
-        let why = |change: fn(&mut Disk)| {
+        let why = |change: fn(&mut LowerDisk)| {
             let found = with(change);
             assert_eq!((found.layout, found.drive), (Layout::None, None));
             found.why
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn the_features_of_a_layout() {
-        let of = |change: fn(&mut Disk)| {
+        let of = |change: fn(&mut LowerDisk)| {
             let words = with(change)
                 .features()
                 .into_iter()

@@ -118,7 +118,7 @@ pub struct Capacity {
 
 /// What a descriptor of an FDP configuration says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Configuration {
+struct FdpConfiguration {
     reclaim_unit: Option<u64>,
     isolated: Option<Isolated>,
 }
@@ -278,10 +278,10 @@ impl Namespace {
         Ok(known.then(|| capacity(&data)).flatten())
     }
 
-    fn configuration(&self, group: u16, index: u32) -> io::Result<Configuration> {
+    fn configuration(&self, group: u16, index: u32) -> io::Result<FdpConfiguration> {
         let mut data = vec![0u8; CONFIGURATIONS_HEADER];
         if !self.log_of(group, FDP_CONFIGURATIONS, &mut data)? {
-            return Ok(Configuration::default());
+            return Ok(FdpConfiguration::default());
         }
         let size = u32::from_le_bytes(field(&data, 4)) as usize;
         data.resize(
@@ -407,7 +407,7 @@ fn statistics(data: &[u8]) -> Statistics {
 }
 
 /// A configuration in the log page, whose descriptors say how long they are.
-fn configuration(data: &[u8], index: u32) -> Option<Configuration> {
+fn configuration(data: &[u8], index: u32) -> Option<FdpConfiguration> {
     let mut at = CONFIGURATIONS_HEADER;
     for _ in 0..index {
         let size = u16::from_le_bytes(bytes::at(data, at)?);
@@ -420,7 +420,7 @@ fn configuration(data: &[u8], index: u32) -> Option<Configuration> {
         true => Isolated::Initially,
         false => Isolated::Persistently,
     };
-    Some(Configuration {
+    Some(FdpConfiguration {
         reclaim_unit: (unit > 0).then_some(unit),
         isolated: (handles > 0).then_some(isolated),
     })

@@ -26,20 +26,20 @@ pub(crate) enum Method {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     pub method: Method,
     pub target: String,
     pub host: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub status: &'static str,
     pub kind: &'static str,
     pub text: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(crate) fn ok(kind: &'static str, text: String) -> Self {
         Self {
             status: "200 OK",
@@ -78,17 +78,21 @@ impl Answer {
             self.kind,
             self.text.len(),
         );
-        let text = if *method == Method::Head { "" } else { &self.text };
+        let text = if *method == Method::Head {
+            ""
+        } else {
+            &self.text
+        };
         [head.as_bytes(), text.as_bytes()].concat()
     }
 }
 
-fn bad(reason: &str) -> Answer {
-    Answer::refusal("400 Bad Request", reason)
+fn bad(reason: &str) -> HttpAnswer {
+    HttpAnswer::refusal("400 Bad Request", reason)
 }
 
 /// What a head says, or the answer to one that is wrong.
-pub(crate) fn parse(text: &[u8]) -> Result<Head, Answer> {
+pub(crate) fn parse(text: &[u8]) -> Result<RequestHead, HttpAnswer> {
     let Ok(text) = std::str::from_utf8(text) else {
         return Err(bad("the head of the request is not UTF-8"));
     };
@@ -124,7 +128,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Head, Answer> {
         Some((host, path)) => (Some(host.to_owned()), path),
         None => (host, target),
     };
-    Ok(Head {
+    Ok(RequestHead {
         method: match method {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
@@ -149,7 +153,7 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Reads a head; nothing: the client has nothing to say.
-fn read_head(mut stream: &TcpStream) -> io::Result<Option<Result<Head, Answer>>> {
+fn read_head(mut stream: &TcpStream) -> io::Result<Option<Result<RequestHead, HttpAnswer>>> {
     let began = Instant::now();
     let mut head = Vec::new();
     let mut buf = [0u8; 2048];
@@ -173,7 +177,7 @@ fn read_head(mut stream: &TcpStream) -> io::Result<Option<Result<Head, Answer>>>
             None if head.len() <= LONGEST => {}
             _ => {
                 let reason = format!("the head of the request is longer than {LONGEST} bytes");
-                return Ok(Some(Err(Answer::refusal(
+                return Ok(Some(Err(HttpAnswer::refusal(
                     "431 Request Header Fields Too Large",
                     &reason,
                 ))));
@@ -182,18 +186,18 @@ fn read_head(mut stream: &TcpStream) -> io::Result<Option<Result<Head, Answer>>>
     }
 }
 
-fn late(head: &[u8]) -> Answer {
+fn late(head: &[u8]) -> HttpAnswer {
     let (what, timeout) = if head.is_empty() {
         ("its first byte", FIRST_BYTE)
     } else {
         ("its head", HEAD)
     };
     let reason = format!("the request took longer than {} s for {what}", timeout.as_secs());
-    Answer::refusal("408 Request Timeout", &reason)
+    HttpAnswer::refusal("408 Request Timeout", &reason)
 }
 
 /// Answers the one request of a connection.
-pub(crate) fn attend(stream: &TcpStream, answer: &dyn Fn(&Head) -> Answer) -> io::Result<()> {
+pub(crate) fn attend(stream: &TcpStream, answer: &dyn Fn(&RequestHead) -> HttpAnswer) -> io::Result<()> {
     let (method, answer) = match read_head(stream)? {
         None => return Ok(()),
         Some(Ok(head)) => {
@@ -344,7 +348,7 @@ mod tests {
 
     #[test]
     fn answers() {
-        let a = Answer::ok("text/plain", "hello".into());
+        let a = HttpAnswer::ok("text/plain", "hello".into());
         let text = String::from_utf8(a.bytes(&Method::Get)).unwrap();
         assert!(
             text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nhello"),

@@ -41,5 +41,8 @@ fn run(args: &Args) -> Result<()> {
     log!(Info, "serving", address = listener.local_addr()?);
     // Without a service manager there is nobody to tell.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    server::serve(&listener, &Arc::new(move |head: &http::Head| pages.answer(head)))
+    server::serve(
+        &listener,
+        &Arc::new(move |head: &http::RequestHead| pages.answer(head)),
+    )
 }

@@ -48,7 +48,7 @@ pub struct Point {
 }
 
 /// What a point is made of, together with the one before.
-struct Look {
+struct Reading {
     at: Moment,
     host: Host,
     kernel: Kernel,
@@ -56,15 +56,15 @@ struct Look {
 }
 
 #[derive(Default)]
-struct Line {
+struct Series {
     points: VecDeque<Point>,
-    last: Option<Look>,
+    last: Option<Reading>,
     /// What holds now.
-    about: About,
+    about: DeviceAbout,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-struct About {
+struct DeviceAbout {
     up: bool,
     policy: String,
     layout: String,
@@ -85,7 +85,7 @@ struct About {
 /// Every device's points, oldest first.
 #[derive(Default)]
 pub struct History {
-    devices: BTreeMap<String, Line>,
+    devices: BTreeMap<String, Series>,
     taken: u64,
     /// Of the last snapshot: its dsmd and its number.
     seen: Option<(u32, u64)>,
@@ -106,13 +106,13 @@ impl History {
             .retain(|name, _| s.devices.iter().any(|d| d.device == *name));
         for d in &s.devices {
             let line = self.devices.entry(d.device.clone()).or_default();
-            line.about = About::new(d.kernel.as_ref(), d.agent.clone());
+            line.about = DeviceAbout::new(d.kernel.as_ref(), d.agent.clone());
             if !is_new {
                 continue;
             }
             let server = d.agent.as_ref().and_then(|a| a.server.as_ref());
             let operations = server.map(|s| s.operations.clone()).unwrap_or_default();
-            let look = d.kernel.clone().map(|kernel| Look {
+            let look = d.kernel.clone().map(|kernel| Reading {
                 at: s.at,
                 host: s.host,
                 kernel,
@@ -150,7 +150,7 @@ impl History {
     }
 }
 
-impl About {
+impl DeviceAbout {
     fn new(kernel: Option<&Kernel>, agent: Option<Info>) -> Self {
         let Some(k) = kernel else {
             return Self {
@@ -186,7 +186,7 @@ fn operations_since(new: &BTreeMap<String, u64>, old: &BTreeMap<String, u64>) ->
 }
 
 impl Point {
-    fn between(number: u64, old: &Look, new: &Look) -> Self {
+    fn between(number: u64, old: &Reading, new: &Reading) -> Self {
         let (then, now, a, b) = (old.at, new.at, &old.kernel, &new.kernel);
         let (host_then, host_now) = (old.host, new.host);
         let seconds = (now.monotonic.saturating_sub(then.monotonic))

@@ -14,7 +14,7 @@ use dsm_exporter::page_history::History;
 use proto::snapshot::{Moment, Snapshot, Unavailable};
 use runtime::log;
 
-use crate::http::{Answer, Head, Method};
+use crate::http::{HttpAnswer, Method, RequestHead};
 
 /// Between two looks at the file.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,18 +25,18 @@ pub(crate) struct Pages {
     run_dir: PathBuf,
     /// Whether only this machine can ask.
     loopback: bool,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenSnapshot>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenSnapshot {
     /// The last that was understood.
     snapshot: Option<Snapshot>,
     unavailable: Option<Unavailable>,
     history: History,
 }
 
-impl Seen {
+impl SeenSnapshot {
     fn look(&mut self, run_dir: &Path) {
         let read = Snapshot::read(run_dir).and_then(|s| {
             s.check(run_dir, Moment::now())?;
@@ -74,7 +74,7 @@ impl Pages {
         pages
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenSnapshot> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,29 +96,29 @@ impl Pages {
         metrics::text(seen.snapshot.as_ref(), seen.unavailable.as_ref())
     }
 
-    pub(crate) fn answer(&self, head: &Head) -> Answer {
+    pub(crate) fn answer(&self, head: &RequestHead) -> HttpAnswer {
         if head.method == Method::Other {
-            return Answer::refusal("405 Method Not Allowed", "only GET and HEAD are allowed");
+            return HttpAnswer::refusal("405 Method Not Allowed", "only GET and HEAD are allowed");
         }
         if self.loopback && !head.host.as_deref().is_none_or(is_this_machine) {
-            return Answer::refusal(
+            return HttpAnswer::refusal(
                 "403 Forbidden",
                 "the name of the host must be localhost or an address",
             );
         }
         let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
         match path {
-            "/" => Answer::ok("text/html; charset=utf-8", PAGE.to_owned()),
-            "/metrics" => Answer::ok("text/plain; version=0.0.4; charset=utf-8", self.metrics()),
+            "/" => HttpAnswer::ok("text/html; charset=utf-8", PAGE.to_owned()),
+            "/metrics" => HttpAnswer::ok("text/plain; version=0.0.4; charset=utf-8", self.metrics()),
             "/history" => {
                 let Ok(after) = query.strip_prefix("after=").unwrap_or("0").parse() else {
-                    return Answer::refusal("400 Bad Request", "after= takes the number of a point");
+                    return HttpAnswer::refusal("400 Bad Request", "after= takes the number of a point");
                 };
                 let seen = self.seen();
                 let json = seen.history.json(after, seen.unavailable.as_ref());
-                Answer::ok("application/json", json.to_string())
+                HttpAnswer::ok("application/json", json.to_string())
             }
-            _ => Answer::refusal("404 Not Found", "there are /, /metrics and /history"),
+            _ => HttpAnswer::refusal("404 Not Found", "there are /, /metrics and /history"),
         }
     }
 }
@@ -143,13 +143,13 @@ mod tests {
     use crate::http;
     use proto::sample::Sample;
     use proto::snapshot::Host;
-    use proto::snapshot::{Place, PROTOCOL};
+    use proto::snapshot::{PublishDir, PROTOCOL};
 
     fn pages(loopback: bool) -> Pages {
         Pages::new(Path::new("/nonexistent"), loopback)
     }
 
-    fn ask(pages: &Pages, head: &str) -> Answer {
+    fn ask(pages: &Pages, head: &str) -> HttpAnswer {
         pages.answer(&http::parse(head.as_bytes()).unwrap())
     }
 
@@ -197,7 +197,7 @@ mod tests {
         );
         assert!(get(&pages, "/metrics").contains(&format!("# {reason}\n")));
 
-        let place = Place::take(dir.path()).unwrap().unwrap();
+        let place = PublishDir::take(dir.path()).unwrap().unwrap();
         let publish = |number, at| {
             let sample = Sample {
                 device: "no-such-device".into(),

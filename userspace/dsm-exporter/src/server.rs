@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use crate::http::{self, Answer, Head, Method};
+use crate::http::{self, HttpAnswer, Method, RequestHead};
 
 /// Clients at a time, and of one address.
 const CLIENTS: usize = 32;
@@ -22,7 +22,7 @@ const OF_ONE: usize = 12;
 const REFUSED: usize = 64;
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
-type Answers = Arc<dyn Fn(&Head) -> Answer + Send + Sync>;
+type Answers = Arc<dyn Fn(&RequestHead) -> HttpAnswer + Send + Sync>;
 
 /// Who is being answered, in the order in which they came.
 #[derive(Default)]
@@ -70,7 +70,7 @@ struct Refused(VecDeque<(Arc<TcpStream>, Instant)>);
 impl Refused {
     fn add(&mut self, stream: Arc<TcpStream>) {
         let reason = "this address has too many connections at this moment";
-        let answer = Answer::refusal("503 Service Unavailable", reason).bytes(&Method::Get);
+        let answer = HttpAnswer::refusal("503 Service Unavailable", reason).bytes(&Method::Get);
         // A new connection has room for it; nobody is waited for.
         let reported = stream
             .set_nonblocking(true)
@@ -98,7 +98,7 @@ impl Refused {
 /// Serves for ever.
 pub(crate) fn serve<F>(listener: &TcpListener, answers: &Arc<F>) -> Result<()>
 where
-    F: Fn(&Head) -> Answer + Send + Sync + 'static,
+    F: Fn(&RequestHead) -> HttpAnswer + Send + Sync + 'static,
 {
     let answers: Answers = Arc::clone(answers) as Answers;
     let clients = Arc::new(Clients::default());
@@ -159,9 +159,9 @@ mod tests {
     fn start() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let answers = Arc::new(|head: &Head| match head.target.as_str() {
-            "/history" => Answer::ok("text/plain", "x".repeat(16 << 20)),
-            target => Answer::ok("text/plain", format!("you want {target}")),
+        let answers = Arc::new(|head: &RequestHead| match head.target.as_str() {
+            "/history" => HttpAnswer::ok("text/plain", "x".repeat(16 << 20)),
+            target => HttpAnswer::ok("text/plain", format!("you want {target}")),
         });
         thread::spawn(move || serve(&listener, &answers));
         address

@@ -4,7 +4,7 @@
 use anyhow::{anyhow, Context, Result};
 
 use crate::cli::{Attach, Output};
-use crate::tab::{self, Entry};
+use crate::tab::{self, TabEntry};
 use dm::device::Device;
 use dm::node;
 
@@ -38,7 +38,7 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<bool> {
     Ok(good)
 }
 
-fn attach_one(entry: &Entry, out: Output) -> Result<()> {
+fn attach_one(entry: &TabEntry, out: Output) -> Result<()> {
     let name = &entry.create.name;
     if let Ok(device) = Device::open(name) {
         // Who was killed may not have come to it.

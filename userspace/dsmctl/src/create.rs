@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use crate::broken;
-use crate::cli::{Create, Features, Groups, Output, Piece, Streams};
+use crate::cli::{Create, Features, Groups, Output, PieceSize, Streams};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::exchange;
@@ -182,7 +182,7 @@ impl Stamped {
         let mut features = chosen
             .as_ref()
             .map_or_else(|| asked.clone(), |c| resolved(asked, c));
-        let preferred = || prefer::alignment(sysfs, &below.leaves).map(Piece::Bytes);
+        let preferred = || prefer::alignment(sysfs, &below.leaves).map(PieceSize::Bytes);
         features.discard_alignment = features.discard_alignment.or_else(preferred);
         Ok(Self {
             features,
@@ -256,10 +256,10 @@ fn leaves_to_name(below: &Below, shown: &str) -> Vec<String> {
 }
 
 /// `None`: what the kernel does without a word.
-fn bytes(piece: Piece) -> Option<String> {
+fn bytes(piece: PieceSize) -> Option<String> {
     match piece {
-        Piece::Auto => None,
-        Piece::Bytes(n) => Some(n.to_string()),
+        PieceSize::Auto => None,
+        PieceSize::Bytes(n) => Some(n.to_string()),
     }
 }
 

@@ -25,7 +25,7 @@ pub const NOAUTO: &str = "noauto";
 
 /// A line whose form is right.
 #[derive(Debug)]
-pub struct Line {
+pub struct TabLine {
     pub name: String,
     /// A path in /dev.
     pub dev: PathBuf,
@@ -58,7 +58,7 @@ pub struct Tab<T> {
 impl<T> Tab<T> {
     /// The table at `path`, with what `make` makes of a line, or says is wrong with it.
     /// One that is not there is empty.
-    pub fn read(path: &Path, make: impl Fn(Line) -> Result<T, String>) -> Result<Self> {
+    pub fn read(path: &Path, make: impl Fn(TabLine) -> Result<T, String>) -> Result<Self> {
         match std::fs::read(path) {
             Ok(bytes) => Ok(Self::parse(&String::from_utf8_lossy(&bytes), make)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::parse("", make)),
@@ -66,7 +66,7 @@ impl<T> Tab<T> {
         }
     }
 
-    pub fn parse(text: &str, make: impl Fn(Line) -> Result<T, String>) -> Self {
+    pub fn parse(text: &str, make: impl Fn(TabLine) -> Result<T, String>) -> Self {
         let (mut entries, mut bad) = (Vec::new(), Vec::new());
         let mut names = HashSet::new();
         for (n, line) in text.lines().enumerate() {
@@ -92,7 +92,7 @@ impl<T> Tab<T> {
     }
 }
 
-fn form(fields: &[&str]) -> Result<Line, String> {
+fn form(fields: &[&str]) -> Result<TabLine, String> {
     let (name, dev, options) = match *fields {
         [name, dev] => (name, dev, ""),
         [name, dev, options] => (name, dev, options),
@@ -105,7 +105,7 @@ fn form(fields: &[&str]) -> Result<Line, String> {
         }
     };
     name::check(name).map_err(|rule| format!("the name {name:?} cannot be one: {rule}"))?;
-    let mut line = Line {
+    let mut line = TabLine {
         name: name.to_owned(),
         dev: device(dev)?,
         options: Vec::new(),
@@ -165,7 +165,7 @@ fn device(dev: &str) -> Result<PathBuf, String> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Tab<Line> {
+    fn parse(text: &str) -> Tab<TabLine> {
         Tab::parse(text, Ok)
     }
 

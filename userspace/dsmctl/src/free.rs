@@ -17,7 +17,7 @@ use wiredtiger::avail::{self, Documents, FreeList, Kind, Lists, Snapshot, Standi
 const ROWS: usize = 20;
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct FreeReport<'a> {
     dbpath: String,
     wiredtiger: String,
     /// Whether blocks of it can be discarded, and why not.
@@ -25,7 +25,7 @@ struct Report<'a> {
     discard_refused: Option<String>,
     /// An audit of it may show that they can.
     audit: bool,
-    files: Vec<File<'a>>,
+    files: Vec<ListedFile<'a>>,
     total: Sum,
     /// Share of the file system that is in use.
     full: Option<f64>,
@@ -34,7 +34,7 @@ struct Report<'a> {
 }
 
 #[derive(Default, Serialize)]
-struct File<'a> {
+struct ListedFile<'a> {
     path: String,
     /// Bytes at the checkpoint; null: it has none, or its list was refused.
     size: Option<u64>,
@@ -89,15 +89,15 @@ fn report<'a>(
     lists: &'a Lists,
     documents: &Documents,
     full: Option<f64>,
-) -> Report<'a> {
+) -> FreeReport<'a> {
     let mut total = Sum::default();
     let mut files = Vec::new();
     for (entry, list) in snapshot.files.iter().zip(lists) {
-        let mut file = File {
+        let mut file = ListedFile {
             path: entry.path.display().to_string(),
             leaf_page: entry.leaf_page,
             document: documents.get(&entry.path).copied(),
-            ..File::default()
+            ..ListedFile::default()
         };
         match list {
             Some(Ok(list)) => {
@@ -118,7 +118,7 @@ fn report<'a>(
     total.share = share(total.free, total.size);
     let may = snapshot.may_discard();
     let outlook = Outlook::of(total.share);
-    Report {
+    FreeReport {
         dbpath: a.dbpath.display().to_string(),
         wiredtiger: snapshot.version.to_string(),
         discard: may.is_ok(),
@@ -132,7 +132,7 @@ fn report<'a>(
     }
 }
 
-impl<'a> File<'a> {
+impl<'a> ListedFile<'a> {
     fn known(&mut self, list: &'a FreeList, ranges: bool) {
         self.size = Some(list.file_size);
         self.free = Some(list.bytes());
@@ -142,8 +142,8 @@ impl<'a> File<'a> {
     }
 }
 
-fn text(a: &Free, r: &Report<'_>) -> String {
-    let mut files: Vec<&File> = r.files.iter().filter(|f| f.size.is_some()).collect();
+fn text(a: &Free, r: &FreeReport<'_>) -> String {
+    let mut files: Vec<&ListedFile> = r.files.iter().filter(|f| f.size.is_some()).collect();
     files.sort_by_key(|f| std::cmp::Reverse(f.free));
     let shown = if a.all { files.len() } else { ROWS.min(files.len()) };
     let mut grid = Grid::new(
@@ -179,7 +179,7 @@ fn text(a: &Free, r: &Report<'_>) -> String {
     }
     if shown < files.len() {
         let rest = &files[shown..];
-        let sum = |of: fn(&File) -> Option<u64>| rest.iter().filter_map(|f| of(f)).sum::<u64>();
+        let sum = |of: fn(&ListedFile) -> Option<u64>| rest.iter().filter_map(|f| of(f)).sum::<u64>();
         let extents = rest.iter().filter_map(|f| f.extents).sum();
         row(
             format!("{} more (--all)", rest.len()),

@@ -30,7 +30,7 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dm = Dm::open()?;
     let _guard = Guard::new()?;
-    let found = Found::lock(&dm, &a.device)?;
+    let found = FoundDevice::lock(&dm, &a.device)?;
     let (name, old) = (found.name(), found.lines.as_slice());
     if matches!(old, [line] if line.target == "dsm") {
         eprintln!("dsmctl: note: {name} is on dsm already, and is left as it is");
@@ -114,7 +114,13 @@ fn one(
 }
 
 /// Puts dsm on a device that gets the several lines of a volume.
-fn several(sysfs: &Sysfs, dm: &Dm, found: &Found, on: &[(DevNo, u64)], asked: &Features) -> Result<Inserted> {
+fn several(
+    sysfs: &Sysfs,
+    dm: &Dm,
+    found: &FoundDevice,
+    on: &[(DevNo, u64)],
+    asked: &Features,
+) -> Result<Inserted> {
     let name = found.name();
     let devices: Vec<DevNo> = on.iter().map(|(dev, _)| *dev).collect();
     if let Some(each) = streams::differing(sysfs, dm, &devices)? {
@@ -133,7 +139,7 @@ fn several(sysfs: &Sysfs, dm: &Dm, found: &Found, on: &[(DevNo, u64)], asked: &F
 pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
     let dm = Dm::open()?;
     let _guard = Guard::new()?;
-    let found = Found::lock(&dm, device)?;
+    let found = FoundDevice::lock(&dm, device)?;
     let (name, old) = (found.name(), found.lines.as_slice());
     // An upgrade that could not put dsm back leaves dm-linear on the underlying device.
     let lower = segments::below(&dm, &found.info, old)?;
@@ -205,14 +211,14 @@ pub(crate) fn command(name: &str, table: &TableLine) -> String {
 }
 
 /// A device whose table can be exchanged, which LVM does not touch as long as this lives.
-struct Found {
+struct FoundDevice {
     info: Info,
     lines: Vec<Line>,
     claim: Claim,
-    _lock: Option<lvm::Lock>,
+    _lock: Option<lvm::MetadataLock>,
 }
 
-impl Found {
+impl FoundDevice {
     fn name(&self) -> &str {
         &self.info.name
     }
@@ -266,7 +272,7 @@ fn number(path: &str) -> Result<DevNo> {
 }
 
 /// A table that does not span the device is about to be exchanged.
-fn check_size(sysfs: &Sysfs, found: &Found) -> Result<()> {
+fn check_size(sysfs: &Sysfs, found: &FoundDevice) -> Result<()> {
     let size: Option<u64> = sysfs.number(found.info.dev, "size");
     let sectors = exchange::sectors(&found.lines);
     ensure!(

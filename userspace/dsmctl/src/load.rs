@@ -21,7 +21,7 @@ use files::ident;
 use files::place::{self, Found};
 use files::walk::{open_file, Collector, FoundFile, Root};
 
-struct Entry {
+struct LoadEntry {
     id: u64,
     class: Class,
     boundary: Option<u64>,
@@ -30,19 +30,19 @@ struct Entry {
 
 #[derive(Default)]
 struct Loaded {
-    entries: Vec<Entry>,
+    entries: Vec<LoadEntry>,
     seen: ExtentCounts,
 }
 
 /// Says which boundary a file gets.
-struct Boundaries {
+struct LoadedBoundaries {
     asked: Option<Boundary>,
     /// Only collections and indexes are divided.
     by_class: bool,
     present: HashMap<u64, u64>,
 }
 
-impl Boundaries {
+impl LoadedBoundaries {
     fn of(&self, id: u64, class: Class, size: u64) -> Option<u64> {
         let asked = self.asked.filter(|_| !self.by_class || class.has_boundary());
         match asked {
@@ -64,7 +64,7 @@ pub(crate) fn load(a: &Load, out: Output) -> Result<()> {
             present.insert(r.id, b);
         }
     }
-    let boundaries = Boundaries {
+    let boundaries = LoadedBoundaries {
         asked: a.boundary,
         by_class: a.dbpath.is_some(),
         present,
@@ -84,7 +84,7 @@ pub(crate) fn load(a: &Load, out: Output) -> Result<()> {
 }
 
 /// Files that share extents (reflinks) cannot be in the table as they are.
-fn free_of_overlaps(entries: &mut [Entry]) {
+fn free_of_overlaps(entries: &mut [LoadEntry]) {
     let mut extents: Vec<&mut Box<[Extent]>> = entries.iter_mut().map(|e| &mut e.extents).collect();
     let losers = resolve_overlaps(&mut extents);
     if !losers.is_empty() {
@@ -95,7 +95,11 @@ fn free_of_overlaps(entries: &mut [Entry]) {
     }
 }
 
-fn upload(device: &Device, kind: UploadKind, entries: &[Entry]) -> Result<Commit, dm::device::MessageError> {
+fn upload(
+    device: &Device,
+    kind: UploadKind,
+    entries: &[LoadEntry],
+) -> Result<Commit, dm::device::MessageError> {
     let mut upload = Upload::begin(device, kind)?;
     for e in entries {
         upload.file(&FileRecord {
@@ -155,7 +159,7 @@ fn read_files(
     device: &Device,
     files: &[PathBuf],
     class: Option<Class>,
-    boundaries: &Boundaries,
+    boundaries: &LoadedBoundaries,
 ) -> Result<Loaded> {
     let mut loaded = Loaded::default();
     // One file system after the other, most likely only one.
@@ -186,7 +190,7 @@ fn read_files(
         loaded.seen += map.map(&file, &mut extents).map_err(|e| unreadable(path, &e))?;
         let by_name = || ident::classify(Path::new(path.file_name().unwrap_or_default()));
         let class = class.unwrap_or_else(by_name);
-        loaded.entries.push(Entry {
+        loaded.entries.push(LoadEntry {
             id: meta.ino(),
             class,
             boundary: boundaries.of(meta.ino(), class, meta.len()),
@@ -225,7 +229,7 @@ pub(crate) fn walk(root: &Root) -> Result<(Vec<(PathBuf, FoundFile)>, OwnedFd)> 
     Ok((files, handle()?))
 }
 
-fn read_dbpath(device: &Device, dbpath: &Path, boundaries: &Boundaries) -> Result<Loaded> {
+fn read_dbpath(device: &Device, dbpath: &Path, boundaries: &LoadedBoundaries) -> Result<Loaded> {
     let root = open_root(dbpath)?;
     let mut map = fiemap_for(place::of_root(&root, &device.name, device.devno, device.sectors)?);
     let (files, root) = walk(&root)?;
@@ -238,7 +242,7 @@ fn read_dbpath(device: &Device, dbpath: &Path, boundaries: &Boundaries) -> Resul
         let mut extents = Vec::new();
         loaded.seen += map.map(&file, &mut extents).map_err(|e| unreadable(&path, &e))?;
         let class = ident::classify(&path);
-        loaded.entries.push(Entry {
+        loaded.entries.push(LoadEntry {
             id: found.ino,
             class,
             boundary: boundaries.of(found.ino, class, stamp.size),

@@ -16,7 +16,7 @@ use runtime::sizes;
 use runtime::text::printable;
 
 /// All that `dsmctl status` knows of a device.
-pub(crate) struct Report {
+pub(crate) struct StatusReport {
     pub name: String,
     /// `major:minor`
     pub device: String,
@@ -35,7 +35,7 @@ pub(crate) struct Report {
     pub barred: Option<String>,
 }
 
-impl Report {
+impl StatusReport {
     fn feature(&self, name: &str) -> &str {
         self.table.feature(name).unwrap_or("?")
     }

@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use crate::cli::{self as args, Output, Status};
 use crate::load::{open_root, walk};
 use crate::refused;
-use crate::report::Report;
+use crate::report::StatusReport;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
@@ -34,19 +34,19 @@ pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
         reports.push(report(name, a)?);
     }
     let devices: Vec<Value> = match out {
-        Output::Json => reports.iter().map(Report::json).collect(),
+        Output::Json => reports.iter().map(StatusReport::json).collect(),
         Output::Text => Vec::new(),
     };
     crate::print(out, &json!({ "devices": devices }), || {
         if reports.is_empty() {
             return "no dsm devices\n".to_owned();
         }
-        let texts: Vec<String> = reports.iter().map(Report::text).collect();
+        let texts: Vec<String> = reports.iter().map(StatusReport::text).collect();
         texts.join("\n")
     })
 }
 
-fn report(name: &str, a: &Status) -> Result<Report> {
+fn report(name: &str, a: &Status) -> Result<StatusReport> {
     let device = Device::open(name)?;
     let table = device.table_line()?;
     let below = table
@@ -64,7 +64,7 @@ fn report(name: &str, a: &Status) -> Result<Report> {
     } else {
         (None, Names::new())
     };
-    Ok(Report {
+    Ok(StatusReport {
         name: device.name.clone(),
         device: device.devno.to_string(),
         sectors: device.sectors,

@@ -25,7 +25,7 @@ use simulate::sim::discard::{self, Rule};
 use simulate::sim::pieces::{Owed, Pieces};
 use simulate::sim::policies::Spec;
 use simulate::sim::profile::Profile;
-use simulate::sim::{self, MemoryError, Model, Outcome, SimError};
+use simulate::sim::{self, MemoryError, Model, SimError, Simulated};
 use simulate::trace::{self, Trace};
 
 use answer::Found;
@@ -33,7 +33,7 @@ use text::*;
 
 /// `None`: the policy does not fit the drive.
 #[derive(Serialize)]
-struct Row<'a> {
+struct PolicyRow<'a> {
     policy: &'a str,
     discard: bool,
     streams_used: Option<u32>,
@@ -105,7 +105,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
     let mut outcomes = Vec::new();
     for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
         let done = run_all(p, &model, &specs, a.jobs).with_context(named)?;
-        outcomes.extend(specs.iter().zip(done).map(|(spec, outcome)| Run {
+        outcomes.extend(specs.iter().zip(done).map(|(spec, outcome)| PolicyRun {
             spec,
             discard: p.discard,
             outcome,
@@ -139,7 +139,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         }
         _ => Vec::new(),
     };
-    let room = Room {
+    let room = Headroom {
         spare: model.spare_units(pages),
         copies: model.destination.into(),
     };
@@ -175,14 +175,14 @@ struct Played {
 }
 
 /// What a policy has come to, with or without discards.
-struct Run<'a> {
+struct PolicyRun<'a> {
     spec: &'a Spec,
     discard: bool,
     /// Or why it does not fit the drive.
-    outcome: Result<Outcome, SimError>,
+    outcome: Result<Simulated, SimError>,
 }
 
-impl Run<'_> {
+impl PolicyRun<'_> {
     fn name(&self) -> String {
         match self.discard {
             true => format!("{} + discard", self.spec),
@@ -216,7 +216,7 @@ fn fewer_streams(
     profile: &Profile,
     model: &Model,
     spec: &Spec,
-    best: &Outcome,
+    best: &Simulated,
 ) -> Result<Vec<(u8, f64)>, SimError> {
     let progress = AtomicU64::new(0);
     [2, 4, 6, 8, 12, 16]
@@ -293,7 +293,7 @@ fn run_all(
     model: &Model,
     specs: &[Spec],
     jobs: Option<u16>,
-) -> Result<Vec<Result<Outcome, SimError>>> {
+) -> Result<Vec<Result<Simulated, SimError>>> {
     let Played { trace, profile, .. } = played;
     memory::give_back();
     let pages = model.pages_for(profile)?;
@@ -303,7 +303,7 @@ fn run_all(
     let progress = AtomicU64::new(0);
     let over = AtomicBool::new(false);
     let next = AtomicU64::new(0);
-    let outcomes: Mutex<Vec<Option<Result<Outcome, SimError>>>> =
+    let outcomes: Mutex<Vec<Option<Result<Simulated, SimError>>>> =
         Mutex::new(specs.iter().map(|_| None).collect());
     let work = || loop {
         let n = next.fetch_add(1, Ordering::Relaxed) as usize;
@@ -367,10 +367,10 @@ fn show_progress(progress: &AtomicU64, total: u64, over: &AtomicBool) {
     }
 }
 
-fn rows<'a>(runs: &'a [Run<'_>], spare: u64, chosen: &str) -> Vec<Row<'a>> {
-    let row = |r: &'a Run<'_>| {
+fn rows<'a>(runs: &'a [PolicyRun<'_>], spare: u64, chosen: &str) -> Vec<PolicyRow<'a>> {
+    let row = |r: &'a PolicyRun<'_>| {
         let o = r.outcome.as_ref().ok();
-        Row {
+        PolicyRow {
             policy: r.spec.name(),
             discard: r.discard,
             streams_used: o.map(|o| o.streams_used),
@@ -388,7 +388,7 @@ fn rows<'a>(runs: &'a [Run<'_>], spare: u64, chosen: &str) -> Vec<Row<'a>> {
     runs.iter().map(row).collect()
 }
 
-fn details(profile: &Profile, found: &Found, pages: u64, runs: &[Run]) -> serde_json::Value {
+fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> serde_json::Value {
     let shares: serde_json::Map<String, serde_json::Value> = Class::ALL
         .iter()
         .zip(profile.classes)

@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::cli::Create;
-use crate::dsmtab::{self, Bad, Line, NOAUTO};
+use crate::dsmtab::{self, Bad, TabLine, NOAUTO};
 
 /// A line as `dsmctl create` would be called: one truth about the options.
 #[derive(Debug, Parser)]
@@ -19,12 +19,12 @@ struct Words {
 }
 
 #[derive(Debug)]
-pub struct Entry {
+pub struct TabEntry {
     pub create: Create,
     pub noauto: bool,
 }
 
-pub type Tab = dsmtab::Tab<Entry>;
+pub type Tab = dsmtab::Tab<TabEntry>;
 
 /// The table at `path`.  One that is not there is empty.
 pub fn read(path: &Path) -> Result<Tab> {
@@ -32,12 +32,12 @@ pub fn read(path: &Path) -> Result<Tab> {
 }
 
 /// The line of a device.
-pub fn find<'a>(tab: &'a Tab, name: &str) -> Option<Result<&'a Entry, &'a Bad>> {
+pub fn find<'a>(tab: &'a Tab, name: &str) -> Option<Result<&'a TabEntry, &'a Bad>> {
     let good = tab.entries.iter().find(|e| e.create.name == name).map(Ok);
     good.or_else(|| tab.bad.iter().find(|b| b.name == name).map(Err))
 }
 
-fn entry(line: Line) -> Result<Entry, String> {
+fn entry(line: TabLine) -> Result<TabEntry, String> {
     let noauto = line.noauto;
     let mut words = vec![line.name, line.dev.display().to_string()];
     for option in &line.options {
@@ -46,7 +46,7 @@ fn entry(line: Line) -> Result<Entry, String> {
     match Words::try_parse_from(words) {
         Ok(Words { create }) => {
             create.features.follow_drive()?;
-            Ok(Entry { create, noauto })
+            Ok(TabEntry { create, noauto })
         }
         Err(e) => Err(reason(&e)),
     }
@@ -90,7 +90,7 @@ fn reason(e: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Groups, Piece, Streams};
+    use crate::cli::{Groups, PieceSize, Streams};
 
     #[test]
     fn options_are_those_of_create() {
@@ -111,7 +111,7 @@ mod tests {
         );
         assert_eq!(
             (c.discard_granularity, c.discard_alignment),
-            (Some(Piece::Bytes(128 << 10)), Some(Piece::Auto))
+            (Some(PieceSize::Bytes(128 << 10)), Some(PieceSize::Auto))
         );
     }
 

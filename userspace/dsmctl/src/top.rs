@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use self::frame::{Frame, Look};
+use self::frame::{Counted, Frame};
 use crate::cli::{Output, Top};
 use crate::refused;
 use crate::show::file_names;
@@ -24,8 +24,8 @@ const ROWS: usize = 40;
 pub(crate) fn top(a: &Top, out: Output) -> Result<()> {
     let device = Device::open(&a.name)?;
     let signals = Signals::new()?;
-    let look = || -> Result<Look> {
-        Ok(Look {
+    let look = || -> Result<Counted> {
+        Ok(Counted {
             status: device.status().map_err(|e| refused(&a.name, e))?,
             regions: device.regions().map_err(|e| refused(&a.name, e))?,
         })

@@ -211,7 +211,7 @@ fn check_users(devices: &[Held]) -> Result<()> {
 }
 
 /// A lock for each volume group, not for each volume.
-fn lock_groups(dm: &Dm, names: &[String]) -> Result<Vec<lvm::Lock>> {
+fn lock_groups(dm: &Dm, names: &[String]) -> Result<Vec<lvm::MetadataLock>> {
     let mut volumes = BTreeMap::new();
     for name in names {
         if lvm::is_volume(&dm.info(Id::Name(name))?.uuid) {

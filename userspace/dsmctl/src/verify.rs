@@ -40,14 +40,14 @@ const WRITES: u64 = 8;
 /// A reclaim unit may be changed for another in between.
 const ATTEMPTS: u32 = 3;
 
-struct Probe {
+struct StreamProbe {
     class: Class,
     side: Side,
 }
 
-const PROBES: [Probe; 8] = {
-    const fn of(class: Class, side: Side) -> Probe {
-        Probe { class, side }
+const PROBES: [StreamProbe; 8] = {
+    const fn of(class: Class, side: Side) -> StreamProbe {
+        StreamProbe { class, side }
     }
     [
         of(Class::Other, Side::Bottom),
@@ -62,7 +62,7 @@ const PROBES: [Probe; 8] = {
 };
 
 /// How the device counts.
-enum Counters {
+enum StreamCounters {
     /// Logical blocks left by placement identifier.
     Fdp { namespace: Namespace, block: u64 },
     /// Writes by group number; only the kernel's emulated disk has them.
@@ -73,7 +73,7 @@ const SCSI_DEBUG: &str = "/sys/bus/pseudo/drivers/scsi_debug/group_number_stats"
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Verdict {
+enum VerifyVerdict {
     Arrive,
     Ignored,
     NotStamped,
@@ -81,7 +81,7 @@ enum Verdict {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct StreamRow {
     class: Class,
     side: Side,
     stream: u32,
@@ -97,7 +97,7 @@ struct Row {
     device: Option<u64>,
 }
 
-impl Row {
+impl StreamRow {
     fn arrived(&self) -> bool {
         self.device.is_some_and(|n| n >= self.written)
     }
@@ -109,9 +109,9 @@ struct Verified {
     disk: String,
     /// What `written`, `target` and `device` are in: `bytes` or `writes`.
     unit: Option<&'static str>,
-    verdict: Verdict,
+    verdict: VerifyVerdict,
     reason: String,
-    rows: Vec<Row>,
+    rows: Vec<StreamRow>,
 }
 
 /// Whether stamps arrive.
@@ -132,14 +132,19 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<bool> {
                 "{}: it lies on several disks ({disks}), whose counts cannot be separated",
                 a.name
             );
-            unmeasured(&device, &disks, Verdict::NotStamped, unstamped(&status, &below))
+            unmeasured(
+                &device,
+                &disks,
+                VerifyVerdict::NotStamped,
+                unstamped(&status, &below),
+            )
         }
     };
     crate::print(out, &v, || text(&v))?;
-    Ok(v.verdict == Verdict::Arrive)
+    Ok(v.verdict == VerifyVerdict::Arrive)
 }
 
-fn unmeasured(device: &Device, disk: &str, verdict: Verdict, reason: String) -> Verified {
+fn unmeasured(device: &Device, disk: &str, verdict: VerifyVerdict, reason: String) -> Verified {
     Verified {
         name: device.name.clone(),
         disk: disk.to_owned(),
@@ -188,7 +193,7 @@ fn text(v: &Verified) -> String {
 }
 
 /// How a disk counts; a disk that does not, with the reason.
-fn counters(disk: &str) -> Result<Result<Counters, (Verdict, String)>> {
+fn counters(disk: &str) -> Result<Result<StreamCounters, (VerifyVerdict, String)>> {
     let node = Path::new("/dev").join(disk);
     let attribute = |name: &str| {
         let text = fs::read_to_string(Path::new("/sys/class/block").join(disk).join(name));
@@ -201,30 +206,30 @@ fn counters(disk: &str) -> Result<Result<Counters, (Verdict, String)>> {
             .with_context(|| format!("{}: cannot ask for its placement handles", node.display()))?;
         if handles.is_none() {
             let reason = "this device ignores stamps: the namespace has no placement handles (FDP)";
-            return Ok(Err((Verdict::Ignored, reason.into())));
+            return Ok(Err((VerifyVerdict::Ignored, reason.into())));
         }
         let block = attribute("queue/logical_block_size").parse()?;
-        return Ok(Ok(Counters::Fdp { namespace, block }));
+        return Ok(Ok(StreamCounters::Fdp { namespace, block }));
     }
     if attribute("device/model") == "scsi_debug" && Path::new(SCSI_DEBUG).exists() {
-        return Ok(Ok(Counters::ScsiDebug));
+        return Ok(Ok(StreamCounters::ScsiDebug));
     }
     Ok(Err(if disk.starts_with("sd") {
         (
-            Verdict::Unknown,
+            VerifyVerdict::Unknown,
             "a SCSI disk is sent the lifetime hint as a group number, if it has permanent streams; \
              it does not count by group, so that nothing can be proved"
                 .into(),
         )
     } else {
         (
-            Verdict::Ignored,
+            VerifyVerdict::Ignored,
             "this device ignores stamps: it is neither an NVMe namespace nor a SCSI disk".into(),
         )
     }))
 }
 
-impl Counters {
+impl StreamCounters {
     fn unit(&self) -> &'static str {
         match self {
             Self::Fdp { .. } => "bytes",
@@ -275,15 +280,15 @@ impl Counters {
 }
 
 /// A file without a name.
-struct Scratch {
-    probe: &'static Probe,
+struct VerifyFile {
+    probe: &'static StreamProbe,
     file: File,
     id: u64,
     extents: Vec<Extent>,
     writes: u64,
 }
 
-impl Scratch {
+impl VerifyFile {
     fn make(dir: &Directory, n: usize, map: &mut Fiemap, data: &[u8]) -> Result<Self> {
         let shown = dir.path().display();
         let mut scratch = Self {
@@ -327,7 +332,7 @@ impl Scratch {
     }
 }
 
-fn region(device: &Device, scratch: &Scratch) -> Result<Region> {
+fn region(device: &Device, scratch: &VerifyFile) -> Result<Region> {
     let text = match scratch.id {
         0 => "regions".to_owned(),
         id => format!("regions {} 1", id - 1),
@@ -363,17 +368,23 @@ fn unstamped(status: &Status, below: &Below) -> String {
     }
 }
 
-fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Counters) -> Result<Verified> {
+fn measure(
+    a: &Verify,
+    device: &Device,
+    below: &Below,
+    disk: &str,
+    counters: &StreamCounters,
+) -> Result<Verified> {
     let mut v = Verified {
         name: device.name.clone(),
         disk: disk.to_owned(),
         unit: Some(counters.unit()),
-        verdict: Verdict::NotStamped,
+        verdict: VerifyVerdict::NotStamped,
         reason: String::new(),
         rows: Vec::new(),
     };
     let status = device.status().map_err(|e| refused(&a.name, e))?;
-    if matches!(counters, Counters::Fdp { .. }) && status.layout == "none" {
+    if matches!(counters, StreamCounters::Fdp { .. }) && status.layout == "none" {
         v.unit = None;
         v.reason = unstamped(&status, below);
         return Ok(v);
@@ -385,11 +396,11 @@ fn measure(a: &Verify, device: &Device, below: &Below, disk: &str, counters: &Co
     data.fill(0xd5);
     let mut files = Vec::new();
     for n in 0..PROBES.len() {
-        files.push(Scratch::make(&dir, n, &mut map, &data)?);
+        files.push(VerifyFile::make(&dir, n, &mut map, &data)?);
     }
     // From here on the table is not left as it is now.
     let signals = Signals::new()?;
-    let records: Vec<FileRecord<'_>> = files.iter().map(Scratch::record).collect();
+    let records: Vec<FileRecord<'_>> = files.iter().map(VerifyFile::record).collect();
     let guest = Guest::enter(device, claim, &records)?;
     for scratch in &files {
         ensure!(!signals.came(), "interrupted; the table is as it was");
@@ -412,7 +423,7 @@ pub(crate) fn directory(device: &Device, dir: Option<&Path>) -> Result<Directory
     Directory::open(&path, name, device.devno, device.sectors)
 }
 
-fn row(device: &Device, counters: &Counters, scratch: &Scratch, data: &[u8]) -> Result<Row> {
+fn row(device: &Device, counters: &StreamCounters, scratch: &VerifyFile, data: &[u8]) -> Result<StreamRow> {
     let mut attempt = 1;
     loop {
         let before = region(device, scratch)?;
@@ -420,7 +431,7 @@ fn row(device: &Device, counters: &Counters, scratch: &Scratch, data: &[u8]) -> 
         scratch.write(data).context("cannot write to the file")?;
         let left = counters.taken(count, counters.read(&before)?.2);
         let after = region(device, scratch)?;
-        let row = Row {
+        let row = StreamRow {
             class: scratch.probe.class,
             side: scratch.probe.side,
             stream: before.stream,
@@ -439,25 +450,25 @@ fn row(device: &Device, counters: &Counters, scratch: &Scratch, data: &[u8]) -> 
     }
 }
 
-fn judge(rows: &[Row]) -> (Verdict, String) {
-    let telling: Vec<&Row> = rows.iter().filter(|r| r.proof).collect();
+fn judge(rows: &[StreamRow]) -> (VerifyVerdict, String) {
+    let telling: Vec<&StreamRow> = rows.iter().filter(|r| r.proof).collect();
     let arrived = telling.iter().filter(|r| r.arrived()).count();
     if telling.is_empty() {
         let reason = "all stamps lead where writes without a stamp go, so that nothing can be proved";
-        (Verdict::Unknown, reason.into())
+        (VerifyVerdict::Unknown, reason.into())
     } else if arrived == telling.len() {
         (
-            Verdict::Arrive,
+            VerifyVerdict::Arrive,
             "the stamps arrive: the device counted every write where it was sent".into(),
         )
     } else if arrived == 0 {
         (
-            Verdict::Ignored,
+            VerifyVerdict::Ignored,
             "this device ignores stamps: it counted none of the writes where they were sent".into(),
         )
     } else {
         (
-            Verdict::Unknown,
+            VerifyVerdict::Unknown,
             format!(
                 "the device counted {arrived} of {} kinds of writes where they were sent",
                 telling.len()
@@ -470,8 +481,8 @@ fn judge(rows: &[Row]) -> (Verdict, String) {
 mod tests {
     use super::*;
 
-    fn row(proof: bool, device: Option<u64>) -> Row {
-        Row {
+    fn row(proof: bool, device: Option<u64>) -> StreamRow {
+        StreamRow {
             class: Class::Journal,
             side: Side::Bottom,
             stream: 2,
@@ -486,16 +497,19 @@ mod tests {
 
     #[test]
     fn what_is_proved() {
-        let verdict = |rows: &[Row]| judge(rows).0;
-        assert_eq!(verdict(&[row(false, Some(100))]), Verdict::Unknown);
+        let verdict = |rows: &[StreamRow]| judge(rows).0;
+        assert_eq!(verdict(&[row(false, Some(100))]), VerifyVerdict::Unknown);
         assert_eq!(
             verdict(&[row(true, Some(100)), row(true, Some(140))]),
-            Verdict::Arrive
+            VerifyVerdict::Arrive
         );
-        assert_eq!(verdict(&[row(true, Some(99)), row(true, None)]), Verdict::Ignored);
+        assert_eq!(
+            verdict(&[row(true, Some(99)), row(true, None)]),
+            VerifyVerdict::Ignored
+        );
         assert_eq!(
             verdict(&[row(true, Some(99)), row(true, Some(100))]),
-            Verdict::Unknown
+            VerifyVerdict::Unknown
         );
     }
 }

@@ -7,7 +7,7 @@ use dm::diskstat::DiskStat;
 use drive::counters::{Counters, Source};
 use dsmctl::trial::estimate::{outcome, Saving};
 use dsmctl::trial::run::{step, Bench, Step};
-use dsmctl::trial::state::{Amount, Machine, Plan, Sample, State, Switch};
+use dsmctl::trial::state::{Amount, Machine, Switch, TrialPlan, TrialSample, TrialState};
 use simulate::flash::{Config, Destination, Flash, Gc, PAGE};
 
 const PAGES: u32 = 8192;
@@ -35,7 +35,7 @@ struct Lab {
     /// Pages a second; it drifts.
     rate: f64,
     /// What is added to what is read.
-    fault: fn(&mut Sample),
+    fault: fn(&mut TrialSample),
 }
 
 impl Lab {
@@ -119,10 +119,10 @@ impl Bench for Lab {
         Ok("drive".to_owned())
     }
 
-    fn sample(&mut self) -> Result<Sample> {
+    fn sample(&mut self) -> Result<TrialSample> {
         let counts = self.flash.counts();
         let bytes = |pages: u64| u128::from(pages * PAGE);
-        let mut sample = Sample {
+        let mut sample = TrialSample {
             at: self.seconds,
             boot: "1".into(),
             disk: DiskStat {
@@ -144,10 +144,10 @@ impl Bench for Lab {
     }
 }
 
-fn plan(seed: u64, pairs: usize) -> State {
+fn plan(seed: u64, pairs: usize) -> TrialState {
     let size = Amount::Bytes(u64::from(PAGES) * PAGE);
     let [feature, on, off] = ["discard", "on", "off"].map(str::to_owned);
-    let plan = Plan {
+    let plan = TrialPlan {
         device: "d".into(),
         switch: Switch { feature, on, off },
         washout: Amount::Bytes(washout() * u64::from(PAGES) * PAGE),
@@ -156,11 +156,11 @@ fn plan(seed: u64, pairs: usize) -> State {
         seed,
         counters: None,
     };
-    State::new(plan, Machine::default(), "drive".into(), None)
+    TrialState::new(plan, Machine::default(), "drive".into(), None)
 }
 
 /// A whole trial, whose load drifts.
-fn run(state: &mut State, lab: &mut Lab) {
+fn run(state: &mut TrialState, lab: &mut Lab) {
     while step(state, lab).unwrap() != Step::Over {
         lab.rate *= 0.98 + 0.04 * lab.random.f64();
         lab.work(64);
@@ -270,7 +270,7 @@ fn a_bench_says_no_effect_where_there_is_none() {
 
 /// What the state says after a trial in which every look is at a sample with this fault,
 /// from the first period's washout on.
-fn with_fault(fault: fn(&mut Sample)) -> State {
+fn with_fault(fault: fn(&mut TrialSample)) -> TrialState {
     let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
     step(&mut state, &mut lab).unwrap();
     lab.work(64);
@@ -284,7 +284,7 @@ fn with_fault(fault: fn(&mut Sample)) -> State {
 
 #[test]
 fn a_period_begins_over() {
-    type Fault = (fn(&mut Sample), &'static str);
+    type Fault = (fn(&mut TrialSample), &'static str);
     let faults: [Fault; 4] = [
         (
             |s| s.counters.as_mut().unwrap().media -= 1 << 20,

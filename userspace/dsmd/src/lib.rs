@@ -96,7 +96,7 @@ impl Machine for Local {
 }
 
 /// What a thread reports of its database.
-enum Event {
+enum ServeEvent {
     /// It is served, or waited for.
     Ready,
     Ended(Result<()>),
@@ -131,7 +131,7 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
             show_regions,
             pulses: its,
             signals: Signals::new()?,
-            pace: serve::Pace::default(),
+            pace: serve::ServePace::default(),
         };
         thread::Builder::new()
             .name(database.device.clone())
@@ -139,8 +139,8 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
                 log::of_device(&served.database.device, several);
                 // The receiver lives as long as the threads.
                 let tell = |event| drop(sender.send((number, event)));
-                let result = serve::serve(&*machine, &served, &|| tell(Event::Ready));
-                tell(Event::Ended(result));
+                let result = serve::serve(&*machine, &served, &|| tell(ServeEvent::Ready));
+                tell(ServeEvent::Ended(result));
             })
             .context("cannot start a thread")?;
     }
@@ -173,7 +173,7 @@ impl Decided {
 }
 
 fn supervise(
-    events: &mpsc::Receiver<(usize, Event)>,
+    events: &mpsc::Receiver<(usize, ServeEvent)>,
     pulses: &[Pulses],
     names: &[&str],
     watchdog: Option<Duration>,
@@ -184,11 +184,11 @@ fn supervise(
     let (mut served, mut all_well) = (0, true);
     loop {
         let decides = match events.recv_timeout(period) {
-            Ok((number, Event::Ready)) => {
+            Ok((number, ServeEvent::Ready)) => {
                 served += 1;
                 Some(number)
             }
-            Ok((number, Event::Ended(result))) => {
+            Ok((number, ServeEvent::Ended(result))) => {
                 if let Err(e) = result {
                     all_well = false;
                     log!(Error, "ended", device = names[number], reason = format!("{e:#}"));

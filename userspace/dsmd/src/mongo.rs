@@ -38,7 +38,7 @@ const LONG_READ_INTERVAL: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     /// There was a `dsm-mongo` once.
     known: bool,
     info: ServerInfo,
@@ -52,14 +52,14 @@ struct State {
 }
 
 #[derive(Default)]
-struct Line {
+struct Connection {
     stream: Option<UnixStream>,
     end: bool,
 }
 
 struct Shared {
-    state: Mutex<State>,
-    line: Mutex<Line>,
+    state: Mutex<ServerState>,
+    line: Mutex<Connection>,
     /// The end has come.
     over: Condvar,
     /// Wakes the agent.
@@ -139,11 +139,11 @@ impl Drop for Link {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, Connection> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

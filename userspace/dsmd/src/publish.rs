@@ -16,7 +16,7 @@ use policies::layout::{self, Layout};
 use proto::control::Info;
 use proto::drive::Media;
 use proto::sample::{Kernel, Sample};
-use proto::snapshot::{Moment, Place, Snapshot, INTERVAL, PROTOCOL};
+use proto::snapshot::{Moment, PublishDir, Snapshot, INTERVAL, PROTOCOL};
 use runtime::{log, time};
 
 /// Between two snapshots, whatever happens.
@@ -29,7 +29,7 @@ const DRIVE: Duration = Duration::from_secs(15);
 const SET: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-struct State {
+struct PublishState {
     agents: BTreeMap<String, Info>,
     changed: bool,
     end: bool,
@@ -38,12 +38,12 @@ struct State {
 /// What the agents say of themselves.
 #[derive(Default)]
 pub(crate) struct Board {
-    state: Mutex<State>,
+    state: Mutex<PublishState>,
     news: Condvar,
 }
 
 impl Board {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PublishState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -87,12 +87,12 @@ impl Board {
 }
 
 /// An agent's place on the board: empty when it is gone.
-pub(crate) struct Slot {
+pub(crate) struct PublishSlot {
     board: Arc<Board>,
     device: String,
 }
 
-impl Slot {
+impl PublishSlot {
     pub(crate) fn new(board: &Arc<Board>, device: &str) -> Self {
         Self {
             board: Arc::clone(board),
@@ -105,7 +105,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for PublishSlot {
     fn drop(&mut self) {
         self.board.set(&self.device, None);
     }
@@ -125,7 +125,7 @@ impl Publisher {
         devices: Vec<String>,
     ) -> Result<Option<Self>> {
         let place =
-            Place::take(run_dir).with_context(|| format!("cannot publish in {}", run_dir.display()))?;
+            PublishDir::take(run_dir).with_context(|| format!("cannot publish in {}", run_dir.display()))?;
         let Some(place) = place else {
             log!(
                 Warn,
@@ -167,14 +167,14 @@ impl Drop for Publisher {
 
 /// The last checkpoint of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Checkpoint {
+struct LastCheckpoint {
     /// How many there were.
     count: u64,
     /// In seconds since 1970.
     at: f64,
 }
 
-impl Checkpoint {
+impl LastCheckpoint {
     /// The kernel reports an age, which is older by some milliseconds when the clock is read:
     /// what was said first of a checkpoint stays, so that it is one moment.
     fn last(before: Option<Self>, status: &Status, now: Duration) -> Option<Self> {
@@ -191,10 +191,10 @@ type Asked = Option<(Instant, Result<Media, String>)>;
 
 struct Press<M> {
     machine: Arc<M>,
-    place: Place,
+    place: PublishDir,
     devices: Vec<String>,
     drives: BTreeMap<String, Asked>,
-    checkpoints: BTreeMap<String, Checkpoint>,
+    checkpoints: BTreeMap<String, LastCheckpoint>,
     number: u64,
     failed: bool,
 }
@@ -251,7 +251,7 @@ impl<M: Machine> Press<M> {
             return None;
         };
         let before = self.checkpoints.get(device).copied();
-        let last = Checkpoint::last(before, &look.status, time::now());
+        let last = LastCheckpoint::last(before, &look.status, time::now());
         match last {
             Some(last) => self.checkpoints.insert(device.to_owned(), last),
             None => self.checkpoints.remove(device),
@@ -287,12 +287,12 @@ mod tests {
             ..Status::default()
         };
         let at = |ms: u64| Duration::from_millis(1_750_000_000_000 + ms);
-        let last = |before, status: &Status, now| Checkpoint::last(before, status, at(now));
+        let last = |before, status: &Status, now| LastCheckpoint::last(before, status, at(now));
         assert_eq!(last(None, &status(0, 500), 1000), None, "there was none");
         let first = last(None, &status(1, 250), 1000);
         assert_eq!(
             first,
-            Some(Checkpoint {
+            Some(LastCheckpoint {
                 count: 1,
                 at: 1_750_000_000.75
             })

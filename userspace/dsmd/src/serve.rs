@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 
-use super::publish::{Board, Slot};
+use super::publish::{Board, PublishSlot};
 use super::Machine;
 use crate::agent::discard::{self, Plan};
 use crate::agent::papers::state::Keeper;
@@ -36,14 +36,14 @@ use wiredtiger::turtle;
 
 /// How long to wait before a database is looked for again.
 #[derive(Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct ServePace {
     /// While it is not there.
     pub look: Duration,
     /// After it was lost.
     pub lost: Duration,
 }
 
-impl Default for Pace {
+impl Default for ServePace {
     fn default() -> Self {
         Self {
             look: Duration::from_millis(500),
@@ -62,7 +62,7 @@ pub(crate) struct Served {
     pub show_regions: bool,
     pub pulses: Pulses,
     pub signals: Signals,
-    pub pace: Pace,
+    pub pace: ServePace,
 }
 
 /// Serves until a signal comes, or the database is to be given up.  Calls `on_ready` once:
@@ -249,7 +249,7 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
             show_regions(target, done, files());
         }
     };
-    let slot = Slot::new(&s.board, &s.database.device);
+    let slot = PublishSlot::new(&s.board, &s.database.device);
     let mut publish = |info| slot.put(info);
     let mut surroundings = Surroundings {
         device: s.database.device.clone(),

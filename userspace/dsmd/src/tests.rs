@@ -28,7 +28,7 @@ use proto::control::{self, Request};
 use proto::sample;
 use proto::snapshot::{Snapshot, Unavailable, INTERVAL};
 use runtime::panic::abort_on_panic;
-use serve::Pace;
+use serve::ServePace;
 use testing::kernel::ModelKernel;
 use testing::signals::{by_hand, ByHand};
 use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
@@ -283,7 +283,7 @@ impl Setup {
             show_regions: false,
             pulses: Pulses::default(),
             signals,
-            pace: Pace {
+            pace: ServePace {
                 look: Duration::ZERO,
                 lost: Duration::ZERO,
             },
@@ -493,7 +493,7 @@ fn a_panic_ends_the_process_as_a_failure() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
 }
 
-fn supervised(said: Vec<(usize, Event)>, names: &[&str]) -> (bool, Vec<String>) {
+fn supervised(said: Vec<(usize, ServeEvent)>, names: &[&str]) -> (bool, Vec<String>) {
     let (sender, events) = mpsc::channel();
     for event in said {
         sender.send(event).unwrap();
@@ -509,26 +509,26 @@ fn supervised(said: Vec<(usize, Event)>, names: &[&str]) -> (bool, Vec<String>) 
 
 #[test]
 fn ready_is_sent_once_all_are_decided() {
-    let bad = || Event::Ended(Err(anyhow::anyhow!("it is not there")));
+    let bad = || ServeEvent::Ended(Err(anyhow::anyhow!("it is not there")));
     let names = ["a", "b"];
     let ready = vec!["READY=1".to_owned()];
     // One that is given up before it was ready does not hold up the other.
     for said in [
-        vec![(0, Event::Ready), (1, bad())],
-        vec![(1, bad()), (0, Event::Ready)],
-        vec![(0, Event::Ready), (1, bad()), (0, Event::Ended(Ok(())))],
+        vec![(0, ServeEvent::Ready), (1, bad())],
+        vec![(1, bad()), (0, ServeEvent::Ready)],
+        vec![(0, ServeEvent::Ready), (1, bad()), (0, ServeEvent::Ended(Ok(())))],
     ] {
         assert_eq!(supervised(said, &names), (false, ready.clone()));
     }
     let said = vec![
-        (0, Event::Ready),
-        (1, Event::Ready),
-        (0, Event::Ended(Ok(()))),
-        (1, Event::Ended(Ok(()))),
+        (0, ServeEvent::Ready),
+        (1, ServeEvent::Ready),
+        (0, ServeEvent::Ended(Ok(()))),
+        (1, ServeEvent::Ended(Ok(()))),
     ];
     assert_eq!(supervised(said, &names), (true, ready));
     assert_eq!(
-        supervised(vec![(0, Event::Ready)], &names).1,
+        supervised(vec![(0, ServeEvent::Ready)], &names).1,
         Vec::<String>::new()
     );
     assert_eq!(supervised(vec![(0, bad()), (1, bad())], &names), (false, vec![]));
@@ -541,7 +541,7 @@ fn the_watchdog_is_fed_unless_a_thread_is_stuck() {
 }
 
 fn fed_unless_stuck(which: fn(&Pulses) -> Pulse) {
-    let (sender, events) = mpsc::channel::<(usize, Event)>();
+    let (sender, events) = mpsc::channel::<(usize, ServeEvent)>();
     let pulses = Pulses::default();
     let pulse = which(&pulses);
     let watchdog = Duration::from_millis(30);

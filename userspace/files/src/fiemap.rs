@@ -83,19 +83,19 @@ pub trait Mapper {
 }
 
 /// The file system, by FIEMAP, and where it lies on the target.
-pub struct Fiemap(Source);
+pub struct Fiemap(MapSource);
 
 /// Reads extents of files of one file system, and refuses those of others.
-struct Source {
+struct MapSource {
     place: Place,
     buf: Box<[u8]>,
 }
 
-struct Call<'a>(&'a mut [u8]);
+struct FiemapCall<'a>(&'a mut [u8]);
 
 // SAFETY: FS_IOC_FIEMAP takes a struct fiemap followed by as many extents as
 // its fm_extent_count says; `read_batch` sets that to what fits into the buffer.
-unsafe impl Ioctl for Call<'_> {
+unsafe impl Ioctl for FiemapCall<'_> {
     type Output = ();
     const IS_MUTATING: bool = true;
 
@@ -114,7 +114,7 @@ unsafe impl Ioctl for Call<'_> {
 
 /// An extent as the file system gives it, in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Raw {
+struct RawFiemap {
     logical: u64,
     physical: u64,
     length: u64,
@@ -136,13 +136,13 @@ fn read_batch(file: &dyn AsFd, start: u64, buf: &mut [u8]) -> Result<usize, Errn
     bytes::put(buf, 8, &(u64::MAX - start).to_ne_bytes());
     bytes::put(buf, 24, &(room as u32).to_ne_bytes());
     // SAFETY: see `Call`.
-    unsafe { rustix::ioctl::ioctl(file.as_fd(), Call(buf)) }?;
+    unsafe { rustix::ioctl::ioctl(file.as_fd(), FiemapCall(buf)) }?;
     Ok((u32_at(buf, 20) as usize).min(room))
 }
 
-fn raw_at(buf: &[u8], n: usize) -> Raw {
+fn raw_at(buf: &[u8], n: usize) -> RawFiemap {
     let e = &buf[HEADER + n * EXTENT..];
-    Raw {
+    RawFiemap {
         logical: u64_at(e, 0),
         physical: u64_at(e, 8),
         length: u64_at(e, 16),
@@ -159,7 +159,7 @@ fn append(out: &mut Vec<Extent>, e: Extent) {
 }
 
 /// Keeps, or counts, one extent.
-fn take(place: &Place, raw: Raw, out: &mut Vec<Extent>, seen: &mut ExtentCounts) {
+fn take(place: &Place, raw: RawFiemap, out: &mut Vec<Extent>, seen: &mut ExtentCounts) {
     let has = |f| raw.flags & f != 0;
     // The order matters: DELALLOC comes with UNKNOWN, DATA_INLINE with
     // NOT_ALIGNED.
@@ -182,7 +182,7 @@ fn take(place: &Place, raw: Raw, out: &mut Vec<Extent>, seen: &mut ExtentCounts)
     }
 }
 
-impl Source {
+impl MapSource {
     fn new(place: Place) -> Self {
         Self {
             place,
@@ -199,7 +199,7 @@ impl Source {
 
 impl Fiemap {
     pub fn new(place: Place) -> Self {
-        Self(Source::new(place))
+        Self(MapSource::new(place))
     }
 }
 
@@ -226,11 +226,11 @@ impl Mapper for Fiemap {
 }
 
 /// Extents that are written, aligned, and nobody else's: what is discarded is gone.
-pub struct Solid(Source);
+pub struct Solid(MapSource);
 
 impl Solid {
     pub fn new(place: Place) -> Self {
-        Self(Source::new(place))
+        Self(MapSource::new(place))
     }
 
     /// Gives the extents that have bytes of `range`, by offset.
@@ -262,7 +262,7 @@ impl Solid {
 }
 
 /// An extent of which every flag is known to be harmless.
-fn solid(raw: Raw) -> Option<Extent> {
+fn solid(raw: RawFiemap) -> Option<Extent> {
     let aligned = (raw.logical | raw.physical | raw.length) % 512 == 0;
     let whole = Extent::new(raw.logical / 512, raw.physical / 512, raw.length / 512);
     (aligned && raw.flags & !(flag::LAST | flag::MERGED) == 0).then_some(whole)
@@ -291,8 +291,8 @@ mod tests {
     use std::fs::File;
     use std::io::{Seek, SeekFrom, Write};
 
-    fn raw(logical: u64, physical: u64, length: u64, flags: u32) -> Raw {
-        Raw {
+    fn raw(logical: u64, physical: u64, length: u64, flags: u32) -> RawFiemap {
+        RawFiemap {
             logical,
             physical,
             length,
@@ -306,7 +306,7 @@ mod tests {
         Place::whole(dev, u64::MAX >> 9)
     }
 
-    fn taken(raws: &[Raw]) -> (Vec<Extent>, ExtentCounts) {
+    fn taken(raws: &[RawFiemap]) -> (Vec<Extent>, ExtentCounts) {
         let (mut out, mut seen) = (Vec::new(), ExtentCounts::default());
         for &r in raws {
             take(&Place::whole(DevNo::new(8, 0), 1 << 40), r, &mut out, &mut seen);

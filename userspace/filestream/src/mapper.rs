@@ -12,7 +12,7 @@ pub const HISTORY: usize = 16;
 pub(crate) const TYPES: usize = 4096;
 
 #[derive(Debug, Default)]
-struct History {
+struct StreamHistory {
     /// Seconds from opening to closing, and from making to deletion.
     durations: VecDeque<f64>,
     lifetimes: VecDeque<f64>,
@@ -46,7 +46,7 @@ impl Amounts {
 
 #[derive(Debug, Default)]
 pub struct Mapper {
-    types: BTreeMap<Type, History>,
+    types: BTreeMap<Type, StreamHistory>,
     uses: u64,
     /// Kept for files that are opened at the same time.
     amounts: Option<Amounts>,
@@ -76,7 +76,7 @@ impl Mapper {
         self.amounts = None;
     }
 
-    fn history(&mut self, kind: &Type) -> &mut History {
+    fn history(&mut self, kind: &Type) -> &mut StreamHistory {
         self.uses += 1;
         if self.types.len() == TYPES && !self.types.contains_key(kind) {
             let mut used: Vec<u64> = self.types.values().map(|h| h.used).collect();
@@ -149,7 +149,7 @@ impl Mapper {
 
 /// Eq. 1: what the file may still write to the stream it has, after so many
 /// modifications.
-fn amount(types: &BTreeMap<Type, History>, f: &File, modifications: u64, period: f64, now: f64) -> f64 {
+fn amount(types: &BTreeMap<Type, StreamHistory>, f: &File, modifications: u64, period: f64, now: f64) -> f64 {
     let open = (now - f.opened).max(0.0);
     let expected = types
         .get(&f.kind)

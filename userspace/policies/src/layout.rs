@@ -25,7 +25,7 @@ pub struct Layout<'a> {
 /// `struct dsm_layout`
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Raw {
+struct RawLayout {
     policy: u32,
     groups: u32,
     used: u32,
@@ -48,11 +48,11 @@ struct Stamp {
 }
 
 // As in shim/sizes.c.
-const _: () = assert!(size_of::<Raw>() == 24 && size_of::<Stamp>() == 2);
+const _: () = assert!(size_of::<RawLayout>() == 24 && size_of::<Stamp>() == 2);
 
 extern "C" {
-    fn dsm_layout_init(layout: *mut Raw, policy: u32, groups: u32, base: u32, last: u32, hints: bool);
-    fn dsm_layout_stamp(layout: *const Raw, class: u32, group: u8) -> Stamp;
+    fn dsm_layout_init(layout: *mut RawLayout, policy: u32, groups: u32, base: u32, last: u32, hints: bool);
+    fn dsm_layout_stamp(layout: *const RawLayout, class: u32, group: u8) -> Stamp;
 }
 
 /// `DSM_GROUP_PRIMARY`
@@ -60,7 +60,7 @@ const GROUP_PRIMARY: u8 = 255;
 
 /// Which class and group gets which stream: the module's own layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan(Raw);
+pub struct Plan(RawLayout);
 
 impl Plan {
     /// `policy` with at most `groups` groups on the streams `base` to `last`; `None`: the

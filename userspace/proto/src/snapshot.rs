@@ -171,13 +171,13 @@ fn contents(path: &Path) -> io::Result<String> {
 }
 
 /// Where one `dsmd` publishes.
-pub struct Place {
+pub struct PublishDir {
     dir: PathBuf,
     /// Held as long as it does.
     _lock: File,
 }
 
-impl Place {
+impl PublishDir {
     /// Nothing: another `dsmd` publishes there.
     pub fn take(dir: &Path) -> io::Result<Option<Self>> {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
@@ -213,7 +213,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PublishDir {
     fn drop(&mut self) {
         let _ = fs::remove_file(path_in(&self.dir));
     }
@@ -291,7 +291,7 @@ mod tests {
                 dir.path().display()
             )
         );
-        let place = Place::take(dir.path()).unwrap().unwrap();
+        let place = PublishDir::take(dir.path()).unwrap().unwrap();
         let mut s = snapshot();
         for n in 0..3 {
             s.number = n;
@@ -300,17 +300,17 @@ mod tests {
         }
         let mode = fs::metadata(path_in(dir.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644);
-        assert!(Place::take(dir.path()).unwrap().is_none(), "one at a time");
+        assert!(PublishDir::take(dir.path()).unwrap().is_none(), "one at a time");
         drop(place);
         assert!(matches!(Snapshot::read(dir.path()), Err(Unavailable::Absent(_))));
-        assert!(Place::take(dir.path()).unwrap().is_some());
+        assert!(PublishDir::take(dir.path()).unwrap().is_some());
     }
 
     /// Of what is in the directory nothing has a device's name.
     #[test]
     fn a_device_may_have_any_name() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::take(dir.path()).unwrap().unwrap();
+        let place = PublishDir::take(dir.path()).unwrap().unwrap();
         for name in ["snapshot", "control", "snapshot.json"] {
             drop(Server::start(dir.path(), name, || {}).unwrap());
         }

@@ -53,7 +53,7 @@ pub enum Why {
 }
 
 /// Objects that are treated as one.
-struct Unit {
+struct GroupUnit {
     lg: f64,
     pages: f64,
     objects: Vec<usize>,
@@ -68,10 +68,10 @@ fn lg(o: &Object) -> f64 {
 pub fn group(objects: &[Object], streams: u8) -> Vec<Group> {
     let units = units(objects);
     let total: f64 = units.iter().map(|u| u.pages).sum();
-    let (mut large, small): (Vec<Unit>, Vec<Unit>) =
+    let (mut large, small): (Vec<GroupUnit>, Vec<GroupUnit>) =
         units.into_iter().partition(|u| u.pages / total >= LEAST_SHARE);
     for s in small {
-        let distance = |u: &&mut Unit| (u.lg - s.lg).abs();
+        let distance = |u: &&mut GroupUnit| (u.lg - s.lg).abs();
         match large
             .iter_mut()
             .min_by(|a, b| distance(a).total_cmp(&distance(b)))
@@ -122,12 +122,12 @@ pub fn is_small(object: &Object, total: u64) -> bool {
 }
 
 /// The hottest first.
-fn units(objects: &[Object]) -> Vec<Unit> {
-    let mut units: Vec<Unit> = objects
+fn units(objects: &[Object]) -> Vec<GroupUnit> {
+    let mut units: Vec<GroupUnit> = objects
         .iter()
         .enumerate()
         .filter(|(_, o)| o.pages > 0)
-        .map(|(n, o)| Unit {
+        .map(|(n, o)| GroupUnit {
             lg: lg(o),
             pages: o.pages as f64,
             objects: vec![n],
@@ -137,7 +137,7 @@ fn units(objects: &[Object]) -> Vec<Unit> {
     if units.len() <= FEW {
         return units;
     }
-    let mut classes: Vec<Unit> = Vec::new();
+    let mut classes: Vec<GroupUnit> = Vec::new();
     for u in units {
         let class = |lg: f64| (lg * CLASSES).floor();
         match classes.last_mut().filter(|c| class(c.lg) == class(u.lg)) {
@@ -154,7 +154,7 @@ fn units(objects: &[Object]) -> Vec<Unit> {
 
 /// The best cut of sorted values into at most `groups` runs: where each ends.
 /// Dynamic programming.
-fn partition(units: &[Unit], groups: usize) -> Vec<usize> {
+fn partition(units: &[GroupUnit], groups: usize) -> Vec<usize> {
     let n = units.len();
     if n == 0 {
         return Vec::new();
@@ -295,8 +295,8 @@ mod tests {
     }
 
     /// All cuts into runs, tried one by one.
-    fn least_cost(units: &[Unit], groups: usize) -> f64 {
-        fn cost(u: &[Unit]) -> f64 {
+    fn least_cost(units: &[GroupUnit], groups: usize) -> f64 {
+        fn cost(u: &[GroupUnit]) -> f64 {
             let w: f64 = u.iter().map(|u| u.pages).sum();
             let mean = u.iter().map(|u| u.pages * u.lg).sum::<f64>() / w;
             u.iter().map(|u| u.pages * (u.lg - mean).powi(2)).sum()
@@ -313,9 +313,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_cut_is_better(values in prop::collection::vec((0.0..30.0f64, 1..1000u32), 1..9), groups in 1..5usize) {
-            let mut units: Vec<Unit> = values
+            let mut units: Vec<GroupUnit> = values
                 .iter()
-                .map(|(lg, pages)| Unit { lg: *lg, pages: f64::from(*pages), objects: Vec::new() })
+                .map(|(lg, pages)| GroupUnit { lg: *lg, pages: f64::from(*pages), objects: Vec::new() })
                 .collect();
             units.sort_by(|a, b| a.lg.total_cmp(&b.lg));
             let ends = partition(&units, groups);

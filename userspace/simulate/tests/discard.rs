@@ -10,7 +10,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use simulate::flash::PAGE;
-use simulate::sim::discard::{discarded, late, verdict, Rule, Verdict};
+use simulate::sim::discard::{discarded, late, verdict, Judged, Rule};
 use simulate::sim::pieces::{Owed, Pieces, LEAST};
 use simulate::trace::{self, Trace};
 
@@ -34,7 +34,7 @@ fn recordings() -> Vec<(String, Trace)> {
 const LAGS: [u64; 7] = [0, 50, 100, 200, 400, 1000, 2000];
 
 /// Of an agent that is late by so many milliseconds.
-fn play(trace: &Trace, ms: u64, rule: Rule, pieces: Pieces) -> Verdict {
+fn play(trace: &Trace, ms: u64, rule: Rule, pieces: Pieces) -> Judged {
     let seen = late(trace, 1000 * ms);
     verdict(trace, &discarded(&seen, rule, pieces))
 }

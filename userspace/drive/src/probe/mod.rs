@@ -61,7 +61,7 @@ pub struct Slot {
 
 /// What came of discards.
 #[derive(Default)]
-pub struct Sent {
+pub struct ProbeSent {
     /// What went to the drive, and not only to a layer above it.
     pub bytes: u64,
     pub took: Duration,
@@ -80,7 +80,7 @@ pub trait Medium {
     /// Begins a round.
     fn begin(&mut self) -> Result<()>;
     /// Returns when the drive is done with all of them.
-    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<Sent>;
+    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<ProbeSent>;
     /// Whether the slots are still where they were.
     fn is_undisturbed(&mut self) -> Result<bool>;
     fn witness(&mut self) -> Result<Witness>;
@@ -149,7 +149,7 @@ impl Piece {
 
 /// Many pieces of one length with as much between them, and what the witnesses say.
 #[derive(Clone, Debug, Serialize)]
-pub struct Trial {
+pub struct ProbeTrial {
     pub bytes: u64,
     pub discarded_bytes: u64,
     pub gone_bytes: u64,
@@ -171,7 +171,7 @@ pub struct Measured {
     pub changed_beside_bytes: u64,
     pub slowest_ms: u64,
     pub pieces: Vec<Piece>,
-    pub trials: Vec<Trial>,
+    pub trials: Vec<ProbeTrial>,
 }
 
 /// Where to discard: a slot's number, and the bytes of it.
@@ -209,7 +209,7 @@ struct Probe<'a> {
     counted: witness::Counted,
     slowest: Duration,
     pieces: Vec<Piece>,
-    trials: Vec<Trial>,
+    trials: Vec<ProbeTrial>,
 }
 
 /// Measures; all that is on the medium is lost.  A drive on which the discards of a round take

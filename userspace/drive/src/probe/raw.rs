@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 
-use super::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
+use super::{Counts, Medium, ProbeSent, Slot, Witness, SLOT, SLOTS};
 use crate::aligned::Aligned;
 use dm::devno::DevNo;
 use dm::streams::LiveTables;
@@ -22,10 +22,10 @@ use runtime::sizes::shown;
 use runtime::wake::Signals;
 
 /// The offset and the length, in bytes.
-struct Discard([u64; 2]);
+struct DiscardIoctl([u64; 2]);
 
 // SAFETY: BLKDISCARD takes two numbers of 64 bits, and only reads them.
-unsafe impl Ioctl for Discard {
+unsafe impl Ioctl for DiscardIoctl {
     type Output = ();
     const IS_MUTATING: bool = true;
 
@@ -181,14 +181,14 @@ impl Medium for Raw<'_> {
         self.running()
     }
 
-    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<Sent> {
-        let mut done = Sent::default();
+    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<ProbeSent> {
+        let mut done = ProbeSent::default();
         let started = Instant::now();
         for range in ranges {
             self.running()?;
             let (begun, bytes) = (Instant::now(), range.end - range.start);
             // SAFETY: see `Discard`; the file is a block device.
-            match unsafe { rustix::ioctl::ioctl(&self.file, Discard([range.start, bytes])) } {
+            match unsafe { rustix::ioctl::ioctl(&self.file, DiscardIoctl([range.start, bytes])) } {
                 Ok(()) => done.bytes += bytes,
                 Err(Errno::OPNOTSUPP) => bail!("it does not support discards"),
                 Err(e) => return Err(e).with_context(|| format!("a discard of {} failed", shown(bytes))),

@@ -212,8 +212,8 @@ impl Medium for Drive {
         Ok(())
     }
 
-    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<Sent> {
-        let mut done = Sent::default();
+    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<ProbeSent> {
+        let mut done = ProbeSent::default();
         if self.refused {
             return Ok(done);
         }

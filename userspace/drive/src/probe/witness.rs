@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Place, Trial};
+use super::{Place, ProbeTrial};
 
 /// Counts at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Counted {
         gone: u64,
         before: &Witness,
         after: &Witness,
-    ) -> Trial {
-        let mut trial = Trial {
+    ) -> ProbeTrial {
+        let mut trial = ProbeTrial {
             bytes,
             discarded_bytes: discarded,
             gone_bytes: gone,
@@ -84,7 +84,7 @@ impl Counted {
     }
 }
 
-impl Trial {
+impl ProbeTrial {
     /// Somebody else wrote so much that the witnesses say little.
     pub(crate) fn is_disturbed(&self) -> bool {
         let witnesses = self.nuse_fell_bytes.is_some() || self.media_wrote_bytes.is_some();

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 
-use dsmctl::dsmtab::{Line, Tab, TAB};
+use dsmctl::dsmtab::{Tab, TabLine, TAB};
 use dsmctl::unit_name;
 
 fn main() -> ExitCode {
@@ -64,7 +64,7 @@ fn generate(args: &[OsString]) -> Result<bool> {
     Ok(good)
 }
 
-fn units(line: &Line, dir: &Path, template: &Path) -> Result<()> {
+fn units(line: &TabLine, dir: &Path, template: &Path) -> Result<()> {
     // A name that was checked needs no escaping.
     let unit = format!("dsm@{}.service", line.name);
     let below = unit_name::device(&line.dev);

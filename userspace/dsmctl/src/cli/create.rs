@@ -85,12 +85,12 @@ pub struct Features {
     /// This is for what was measured of a drive that says something else. Pages that are
     /// free are discarded when so many lie side by side.
     #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
-    pub discard_granularity: Option<Piece>,
+    pub discard_granularity: Option<PieceSize>,
     /// What the start of a discard is a multiple of, a power of two [default: as the drive
     /// says, where it prefers a smaller alignment than length (NVMe's NPDA and NPDG);
     /// otherwise auto, the granularity]
     #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
-    pub discard_alignment: Option<Piece>,
+    pub discard_alignment: Option<PieceSize>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -203,7 +203,7 @@ pub enum Streams {
 
 /// A size that discards have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum PieceSize {
     Auto,
     Bytes(u32),
 }
@@ -211,13 +211,13 @@ pub enum Piece {
 /// As the kernel takes it.
 pub(crate) const MOST_PIECE: u64 = 64 << 20;
 
-fn piece(s: &str) -> Result<Piece, String> {
+fn piece(s: &str) -> Result<PieceSize, String> {
     if s == "auto" {
-        return Ok(Piece::Auto);
+        return Ok(PieceSize::Auto);
     }
     sizes::bytes(s)
         .filter(|n| n.is_power_of_two() && (PAGE..=MOST_PIECE).contains(n))
-        .map(|n| Piece::Bytes(n as u32))
+        .map(|n| PieceSize::Bytes(n as u32))
         .ok_or_else(|| "it must be auto or a power of two from 4K to 64M".into())
 }
 

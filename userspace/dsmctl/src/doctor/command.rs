@@ -10,7 +10,7 @@ use super::{look, Configuration, Diagnosis, Ink, Limits, Places, Trial, Wanted};
 use crate::cli::{self as args, Doctor, Output};
 use crate::dsmtab::TAB;
 use crate::tab as table;
-use crate::trial::state::{State, Store};
+use crate::trial::state::{Store, TrialState};
 use drive::broken;
 use files::config::{Config, Discard};
 use proto::runner;
@@ -40,8 +40,8 @@ pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
 
 /// By device; those that cannot be read are no matter of this.
 fn trials(files: &Path, locks: &Path) -> BTreeMap<String, Trial> {
-    let unfinished = |s: &State| s.is_unfinished() && s.switched;
-    let shown = |s: State| {
+    let unfinished = |s: &TrialState| s.is_unfinished() && s.switched;
+    let shown = |s: TrialState| {
         let (name, n) = (s.plan.device.clone(), s.periods.len());
         let trial = Trial {
             period: n + 1,

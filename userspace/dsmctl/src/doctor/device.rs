@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges a dsm device, from the drive up to the database.
 
-use super::facts::{Absent, Below, Device, Facts, Misplaced};
+use super::facts::{Absent, Below, DeviceFacts, Facts, Misplaced};
 use super::ink;
 use super::machine::disk;
 use super::{Finding, Level, Limits};
@@ -11,7 +11,7 @@ use proto::control::Info;
 
 const SECTOR: u64 = 512;
 
-pub(super) fn judge(facts: &Facts, d: &Device, limits: &Limits) -> Vec<Finding> {
+pub(super) fn judge(facts: &Facts, d: &DeviceFacts, limits: &Limits) -> Vec<Finding> {
     let j = Judge { facts, d, limits };
     let Some(below) = &d.below else {
         return vec![j.left().unwrap_or_else(|| j.absent())];
@@ -45,7 +45,7 @@ pub(super) fn simple(text: &str) -> bool {
 
 pub(super) struct Judge<'a> {
     pub facts: &'a Facts,
-    pub d: &'a Device,
+    pub d: &'a DeviceFacts,
     pub limits: &'a Limits,
 }
 

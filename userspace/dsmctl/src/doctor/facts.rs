@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dm::journal::Feature;
-use dm::module::Kernel;
+use dm::module::KernelRelease;
 use dm::mounts::Mount;
 use dm::reply::{Status, TableLine};
 use dm::streams;
@@ -60,7 +60,7 @@ pub(crate) struct Published {
 
 #[derive(Debug)]
 pub(crate) struct Facts {
-    pub kernel: Kernel,
+    pub kernel: KernelRelease,
     /// The target's version, or why it could not be asked for.
     pub target: Result<Option<[u32; 3]>, String>,
     /// Nothing: not permitted to ask device-mapper.
@@ -69,15 +69,15 @@ pub(crate) struct Facts {
     /// `Err`: nothing is published, or it is stale.
     pub published: Result<Published, String>,
     /// Without a dsm device: what the disks are.
-    pub disks: Vec<Disk>,
-    pub devices: Vec<Device>,
+    pub disks: Vec<DriveFacts>,
+    pub devices: Vec<DeviceFacts>,
     /// This program's.
     pub version: &'static str,
 }
 
 /// A disk, below a device or alone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Disk {
+pub(crate) struct DriveFacts {
     /// The kernel's name.
     pub name: String,
     pub model: Option<String>,
@@ -96,7 +96,7 @@ pub(crate) struct Disk {
     pub used: bool,
 }
 
-impl Disk {
+impl DriveFacts {
     pub(crate) fn is_nvme(&self) -> bool {
         self.name.starts_with("nvme")
     }
@@ -114,7 +114,7 @@ pub(crate) struct Left {
 
 /// A dsm device, that there is or that there should be.
 #[derive(Debug, Default)]
-pub(crate) struct Device {
+pub(crate) struct DeviceFacts {
     pub name: String,
     /// Nothing: it is not there, or cannot be looked at.
     pub below: Option<Below>,
@@ -158,7 +158,7 @@ pub(crate) struct Below {
     pub barred: Option<String>,
     /// The tables between could be read.
     pub followed: bool,
-    pub disks: Vec<Disk>,
+    pub disks: Vec<DriveFacts>,
     /// File systems on it, also above volumes.
     pub mounts: Vec<Mount>,
     /// The streams that the drive can afford, if it was seen.

@@ -10,12 +10,14 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use rustix::io::Errno;
 
-use super::facts::{Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published};
+use super::facts::{
+    Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published,
+};
 use dm::device::{self, Target};
 use dm::devno::DevNo;
 use dm::ioctl::{Dm, DmError, Id};
 use dm::journal::Journal;
-use dm::module::{Kernel, System};
+use dm::module::{KernelRelease, System};
 use dm::mounts::{self, Mount};
 use dm::reply::TableLine;
 use dm::streams::{self, LiveTables};
@@ -87,8 +89,8 @@ pub(crate) fn look(names: &[String], configuration: Configuration, places: &Plac
                 .unwrap_or_default(),
         );
     }
-    let kernel = Kernel::of(&places.system);
-    let devices: Vec<Device> = wanted.iter().map(|name| looker.device(name)).collect();
+    let kernel = KernelRelease::of(&places.system);
+    let devices: Vec<DeviceFacts> = wanted.iter().map(|name| looker.device(name)).collect();
     let disks = match devices.iter().any(|d| d.below.is_some()) {
         true => Vec::new(),
         false => looker.disks(&kernel.disks),
@@ -145,14 +147,14 @@ impl Looker<'_> {
         &self.places.sysfs
     }
 
-    fn device(&self, name: &str) -> Device {
+    fn device(&self, name: &str) -> DeviceFacts {
         let sample = self.samples().find(|s| s.device == name);
-        let mut d = Device {
+        let mut d = DeviceFacts {
             name: name.to_owned(),
             wanted: self.configuration.databases.get(name).cloned(),
             trial: self.configuration.trials.get(name).cloned(),
             last_error: sample.and_then(|s| s.last_error.clone()),
-            ..Device::default()
+            ..DeviceFacts::default()
         };
         let mut sectors = None;
         match device::Device::open(name) {
@@ -309,17 +311,17 @@ impl Looker<'_> {
     }
 
     /// Disks by their names.
-    fn disks(&self, names: &[String]) -> Vec<Disk> {
+    fn disks(&self, names: &[String]) -> Vec<DriveFacts> {
         let all = self.sysfs().all().into_iter();
         let disks = all.filter(|d| names.contains(&self.sysfs().name(*d)));
         disks.map(|d| self.disk(d)).collect()
     }
 
-    fn disk(&self, dev: DevNo) -> Disk {
+    fn disk(&self, dev: DevNo) -> DriveFacts {
         let sysfs = self.sysfs();
         let attribute = |name: &str| sysfs.text(dev, name).filter(|text| !text.is_empty());
         let held = sysfs.links(dev, "holders").is_ok_and(|h| !h.is_empty());
-        let mut disk = Disk {
+        let mut disk = DriveFacts {
             name: sysfs.name(dev),
             model: attribute("device/model"),
             firmware: attribute("device/firmware_rev").or_else(|| attribute("device/rev")),
@@ -327,7 +329,7 @@ impl Looker<'_> {
             discard_granularity: sysfs.number(dev, "queue/discard_granularity"),
             discard_max: sysfs.number(dev, "queue/discard_max_bytes"),
             used: held || !self.mounts_on(dev).is_empty(),
-            ..Disk::default()
+            ..DriveFacts::default()
         };
         if disk.is_nvme() {
             let node = Path::new("/dev").join(&disk.name);

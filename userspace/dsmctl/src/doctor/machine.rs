@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges the machine: its kernel, the module, what is configured, and its drives.
 
-use super::facts::{Disk, Facts};
+use super::facts::{DriveFacts, Facts};
 use super::ink;
 use super::{Finding, Level};
 use dm::module::Module;
@@ -35,9 +35,9 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 fn wants_streams(facts: &Facts) -> bool {
     let mut below = facts.devices.iter().filter_map(|d| d.below.as_ref()).peekable();
     if below.peek().is_some() {
-        return below.any(|b| b.status.policy != "none" && b.disks.iter().any(Disk::is_nvme));
+        return below.any(|b| b.status.policy != "none" && b.disks.iter().any(DriveFacts::is_nvme));
     }
-    facts.disks.iter().any(Disk::is_nvme)
+    facts.disks.iter().any(DriveFacts::is_nvme)
 }
 
 fn kernel(facts: &Facts) -> Finding {
@@ -130,7 +130,7 @@ fn no_device(facts: &Facts) -> Finding {
         let text = "only root can see whether there are dsm devices";
         return Finding::new(None, "devices", Level::Unknown, text);
     }
-    let takes = |d: &&Disk| !d.used && d.streams.is_some_and(|n| n > 0);
+    let takes = |d: &&DriveFacts| !d.used && d.streams.is_some_and(|n| n > 0);
     let finding = Finding::new(None, "devices", Level::Wrong, "there is no dsm device");
     match facts.disks.iter().find(takes) {
         Some(d) => finding
@@ -143,7 +143,7 @@ fn no_device(facts: &Facts) -> Finding {
 }
 
 /// What a disk can do; `wanted`: streams are.
-pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
+pub(super) fn disk(device: Option<&str>, d: &DriveFacts, wanted: bool) -> Finding {
     let name = ink::disk(&d.name);
     let check = if device.is_some() { "drive" } else { "disk" };
     let finding = |level, text: String| {
@@ -219,7 +219,7 @@ pub(super) fn disk(device: Option<&str>, d: &Disk, wanted: bool) -> Finding {
     }
 }
 
-fn configs(d: &Disk, group: u16) -> String {
+fn configs(d: &DriveFacts, group: u16) -> String {
     let controller = ink::disk(controller(&d.name));
     format!(
         "nvme fdp configs /dev/{controller} --endgrp-id={} -H",

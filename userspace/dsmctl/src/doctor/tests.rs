@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::facts::{
-    Absent, Below, Configuration, Device, Disk, Facts, Left, Misplaced, Published, Trial, Wanted,
+    Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published, Trial, Wanted,
 };
 use super::{Diagnosis, Finding, Ink, Level, Limits};
 use dm::journal::Feature;
-use dm::module::{Kernel, Module};
+use dm::module::{KernelRelease, Module};
 use dm::mounts;
 use dm::reply::Status;
 use dm::streams;
@@ -28,8 +28,8 @@ const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 
     discard_window 5 discard_valid 4 discard_queued 0 discarded 9 discarded_sectors 20480 \
     discard_refused_sectors 2048 discard_failed 0";
 
-fn disk() -> Disk {
-    Disk {
+fn disk() -> DriveFacts {
+    DriveFacts {
         name: "nvme7n1".into(),
         model: Some("Example 1000".into()),
         firmware: Some("F1".into()),
@@ -44,7 +44,7 @@ fn disk() -> Disk {
         }),
         discard_granularity: Some(4096),
         discard_max: Some(1 << 30),
-        ..Disk::default()
+        ..DriveFacts::default()
     }
 }
 
@@ -60,9 +60,9 @@ fn info() -> Info {
     .unwrap()
 }
 
-fn device() -> Device {
+fn device() -> DeviceFacts {
     let mounts = mounts::parse(b"40 27 253:0 / /srv/geheim rw - xfs /dev/mapper/geheim rw,attr2\n");
-    Device {
+    DeviceFacts {
         name: "geheim".into(),
         below: Some(Below {
             status: STATUS.parse().unwrap(),
@@ -94,7 +94,7 @@ fn device() -> Device {
         }),
         dbpath: Some(Ok(())),
         turtle_age: Some(Duration::from_secs(41)),
-        ..Device::default()
+        ..DeviceFacts::default()
     }
 }
 
@@ -110,7 +110,7 @@ fn affords(layout: Layout, spare: u64) -> Affords {
 
 fn good() -> Facts {
     Facts {
-        kernel: Kernel {
+        kernel: KernelRelease {
             release: "7.2.0-1".into(),
             write_streams: Some(true),
             module: Module::Loaded,
@@ -135,7 +135,7 @@ fn diagnosis(change: impl FnOnce(&mut Facts)) -> Diagnosis {
     Diagnosis::of(&facts, &Limits::default())
 }
 
-fn of_device(change: impl FnOnce(&mut Device)) -> Diagnosis {
+fn of_device(change: impl FnOnce(&mut DeviceFacts)) -> Diagnosis {
     diagnosis(|f| change(&mut f.devices[0]))
 }
 
@@ -327,14 +327,14 @@ fn a_machine_without_a_device() {
         diagnosis(move |f| {
             f.devices.clear();
             f.disks = vec![
-                Disk { used: true, ..disk() },
-                Disk {
+                DriveFacts { used: true, ..disk() },
+                DriveFacts {
                     name: "nvme8n1".into(),
                     ..disk()
                 },
-                Disk {
+                DriveFacts {
                     name: "sda".into(),
-                    ..Disk::default()
+                    ..DriveFacts::default()
                 },
             ];
             change(f);
@@ -369,7 +369,7 @@ fn a_machine_without_a_device() {
 
 #[test]
 fn drives_that_take_no_streams() {
-    let of = |change: fn(&mut Disk)| {
+    let of = |change: fn(&mut DriveFacts)| {
         of_device(move |d| {
             let below = d.below.as_mut().unwrap();
             let disk = &mut below.disks[0];
@@ -1007,12 +1007,12 @@ fn a_report_has_no_names() {
         stack.disks = vec!["geheim".into()];
         stack.stacked = true;
         stack.barring = vec!["geheim (raid1)".into()];
-        f.devices.push(Device {
+        f.devices.push(DeviceFacts {
             name: "geheim2".into(),
             absent: Some(Absent::Missing("geheim2: there is none".into())),
-            ..Device::default()
+            ..DeviceFacts::default()
         });
-        f.devices.push(Device {
+        f.devices.push(DeviceFacts {
             silent: Some("geheim does not answer".into()),
             agent: None,
             ..device()

@@ -30,7 +30,7 @@ use dm::reply::{Discard, Status, TableLine};
 use dm::sysfs::Sysfs;
 use dm::table::{Extent, FileRecord, StreamStamp};
 use drive::aligned::Aligned;
-use drive::probe::{Counts, Medium, Sent, Slot, Witness, SLOT, SLOTS};
+use drive::probe::{Counts, Medium, ProbeSent, Slot, Witness, SLOT, SLOTS};
 use files::fiemap::Solid;
 use files::mount;
 use runtime::sizes::shown;
@@ -288,9 +288,9 @@ impl Medium for Scratch<'_> {
         Ok(())
     }
 
-    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<Sent> {
+    fn discard(&mut self, ranges: &[Range<u64>]) -> Result<ProbeSent> {
         self.running()?;
-        let mut sent = Sent::default();
+        let mut sent = ProbeSent::default();
         if self.disturbed {
             return Ok(sent);
         }

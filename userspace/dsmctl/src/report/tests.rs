@@ -2,8 +2,8 @@
 use super::*;
 use proto::regions::{checkpoint_text, written_text};
 
-fn report() -> Report {
-    Report {
+fn report() -> StatusReport {
+    StatusReport {
         name: "dsm".into(),
         device: "253:0".into(),
         sectors: 2_097_152,

@@ -7,7 +7,7 @@ use super::filled;
 
 /// A run of a policy that a user can have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cell<'a> {
+pub(super) struct AnswerCell<'a> {
     pub policy: &'a str,
     pub discard: bool,
     /// Whether it used streams; without, it is as `none`.
@@ -33,11 +33,11 @@ const LITTLE: f64 = 2.0;
 
 pub(super) struct Answer<'a> {
     /// Neither streams nor discards.
-    base: Cell<'a>,
-    discard: Option<Cell<'a>>,
+    base: AnswerCell<'a>,
+    discard: Option<AnswerCell<'a>>,
     /// The best with streams, without discards and with them.
-    streams: Option<Cell<'a>>,
-    both: Option<Cell<'a>>,
+    streams: Option<AnswerCell<'a>>,
+    both: Option<AnswerCell<'a>>,
 }
 
 fn less(a: f64, b: f64) -> f64 {
@@ -54,7 +54,7 @@ fn said(saves: f64) -> String {
 
 impl<'a> Answer<'a> {
     /// `None` if nothing was played without streams and discards.
-    pub(super) fn of(cells: &[Cell<'a>]) -> Option<Self> {
+    pub(super) fn of(cells: &[AnswerCell<'a>]) -> Option<Self> {
         let best = |discard: bool, streams: bool| {
             let all = cells
                 .iter()
@@ -70,7 +70,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The best of all; of equals the one with less to it.
-    pub(super) fn best(&self) -> Cell<'a> {
+    pub(super) fn best(&self) -> AnswerCell<'a> {
         let more = [self.discard, self.streams, self.both].into_iter().flatten();
         more.fold(self.base, |best, c| if c.waf < best.waf { c } else { best })
     }
@@ -79,7 +79,7 @@ impl<'a> Answer<'a> {
         self.base.waf
     }
 
-    fn saves(&self, c: Cell<'_>) -> f64 {
+    fn saves(&self, c: AnswerCell<'_>) -> f64 {
         less(c.waf, self.base.waf)
     }
 
@@ -112,7 +112,7 @@ impl<'a> Answer<'a> {
 
     fn verdict(&self) -> String {
         let best = self.best();
-        let named = |c: Cell<'_>| match (c.discard, c.streams) {
+        let named = |c: AnswerCell<'_>| match (c.discard, c.streams) {
             (true, true) => format!("discards and policy {}", c.policy),
             (true, false) => "discards, and no streams".into(),
             (false, true) => format!("policy {}, and no discards", c.policy),
@@ -194,8 +194,8 @@ mod tests {
         fill: 1.0,
     };
 
-    fn cell(policy: &str, discard: bool, waf: f64) -> Cell<'_> {
-        Cell {
+    fn cell(policy: &str, discard: bool, waf: f64) -> AnswerCell<'_> {
+        AnswerCell {
             policy,
             discard,
             streams: policy != "none",
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn answer(cells: &[(&'static str, bool, f64)]) -> String {
-        let cells: Vec<Cell> = cells.iter().map(|(p, d, w)| cell(p, *d, *w)).collect();
+        let cells: Vec<AnswerCell> = cells.iter().map(|(p, d, w)| cell(p, *d, *w)).collect();
         Answer::of(&cells).unwrap().text(&FOUND)
     }
 

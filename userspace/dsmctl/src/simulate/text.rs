@@ -9,11 +9,11 @@ use drive::afford::{affords, Copies};
 use simulate::flash::{Gc, PAGE};
 use simulate::sim::policies::Spec;
 use simulate::sim::profile::Profile;
-use simulate::sim::{Model, Outcome, SimError};
+use simulate::sim::{Model, SimError, Simulated};
 use simulate::trace::Trace;
 
-use super::answer::{Answer, Cell, Found};
-use super::{mib, Run};
+use super::answer::{Answer, AnswerCell, Found};
+use super::{mib, PolicyRun};
 
 pub(super) fn text(
     trace: &Trace,
@@ -21,7 +21,7 @@ pub(super) fn text(
     model: &Model,
     pages: u64,
     specs: &[Spec],
-    runs: &[Run],
+    runs: &[PolicyRun],
 ) -> String {
     let mut s = format!(
         "{} files, {} MiB; {} MiB written in the load phase, {} MiB after it\n\
@@ -88,27 +88,29 @@ pub(super) fn shares(profile: &Profile) -> String {
 }
 
 /// The runs that fit the drive.
-pub(super) fn done<'a, 'b>(runs: &'a [Run<'b>]) -> impl Iterator<Item = (&'a Run<'b>, &'a Outcome)> {
+pub(super) fn done<'a, 'b>(
+    runs: &'a [PolicyRun<'b>],
+) -> impl Iterator<Item = (&'a PolicyRun<'b>, &'a Simulated)> {
     runs.iter().filter_map(|r| Some((r, r.outcome.as_ref().ok()?)))
 }
 
 /// The spare units of the drive that is played.
 #[derive(Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct Headroom {
     pub(super) spare: u64,
     pub(super) copies: Copies,
 }
 
-impl Room {
+impl Headroom {
     /// Whether streams lose nothing there.
-    fn has_for(self, o: &Outcome) -> bool {
+    fn has_for(self, o: &Simulated) -> bool {
         o.by_stream.len() < 2 || affords(o.open_units, self.spare, self.copies)
     }
 }
 
 /// What `auto` has chosen; what does not fit, and what takes more spare units than streams
 /// are worth.
-pub(super) fn fit(runs: &[Run], room: Room, chosen: &str) -> String {
+pub(super) fn fit(runs: &[PolicyRun], room: Headroom, chosen: &str) -> String {
     let mut s = String::new();
     if runs.iter().any(|r| r.spec.is_auto()) {
         let _ = writeln!(s, "\n{}", filled(&format!("auto is {chosen}.")));
@@ -125,8 +127,8 @@ pub(super) fn fit(runs: &[Run], room: Room, chosen: &str) -> String {
         let line = format!("Skipped, too few spare units: {}. {why}.", names.join(", "));
         let _ = writeln!(s, "\n{}", filled(&line));
     }
-    let holds = |(r, o): (&Run<'_>, &Outcome)| (o.open_units, r.spec.name().to_owned());
-    let too_much = |(_, o): &(&Run<'_>, &Outcome)| !room.has_for(o);
+    let holds = |(r, o): (&PolicyRun<'_>, &Simulated)| (o.open_units, r.spec.name().to_owned());
+    let too_much = |(_, o): &(&PolicyRun<'_>, &Simulated)| !room.has_for(o);
     let greedy: BTreeSet<(u64, String)> = done(runs).filter(too_much).map(holds).collect();
     if !greedy.is_empty() {
         let each: Vec<String> = greedy
@@ -158,17 +160,17 @@ pub(super) fn filled(text: &str) -> String {
 }
 
 /// The best of those that a user can have: the module's policies, or none of them.
-pub(super) fn best<'a>(runs: &'a [Run<'_>]) -> Option<(&'a Run<'a>, &'a Outcome)> {
-    let can = |r: &(&Run, &Outcome)| r.0.spec.is_of_the_module();
+pub(super) fn best<'a>(runs: &'a [PolicyRun<'_>]) -> Option<(&'a PolicyRun<'a>, &'a Simulated)> {
+    let can = |r: &(&PolicyRun, &Simulated)| r.0.spec.is_of_the_module();
     done(runs).filter(can).min_by(|a, b| a.1.waf.total_cmp(&b.1.waf))
 }
 
 /// What streams and discards save, and what follows.  `fewer`: the best with ever more
 /// streams.
-pub(super) fn answered(runs: &[Run<'_>], room: Room, found: &Found, fewer: &[(u8, f64)]) -> String {
-    let cells: Vec<Cell<'_>> = done(runs)
+pub(super) fn answered(runs: &[PolicyRun<'_>], room: Headroom, found: &Found, fewer: &[(u8, f64)]) -> String {
+    let cells: Vec<AnswerCell<'_>> = done(runs)
         .filter(|(r, _)| r.spec.is_of_the_module())
-        .map(|(r, o)| Cell {
+        .map(|(r, o)| AnswerCell {
             policy: r.spec.name(),
             discard: r.discard,
             streams: o.by_stream.len() > 1,

@@ -14,7 +14,7 @@ use runtime::grid::{mib, or_dash, percent, Grid};
 use runtime::text::printable;
 
 /// A look.
-pub(crate) struct Look {
+pub(crate) struct Counted {
     pub status: Status,
     pub regions: Vec<Region>,
 }
@@ -62,8 +62,8 @@ impl Frame {
     pub(crate) fn new(
         name: &str,
         elapsed: Duration,
-        old: &Look,
-        new: &Look,
+        old: &Counted,
+        new: &Counted,
         uses: &BTreeMap<u32, Vec<String>>,
         names: &Names,
     ) -> Self {
@@ -170,7 +170,7 @@ impl Frame {
 mod tests {
     use super::*;
 
-    fn look(stream3: u64, unmapped: u64, total: u64) -> Look {
+    fn look(stream3: u64, unmapped: u64, total: u64) -> Counted {
         let status = format!(
             "policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 files 1 \
              regions 2 extents 1 generation 1 windows 4 window_ms 12300 unmapped_writes 1 \
@@ -178,7 +178,7 @@ mod tests {
             stream3 * 8
         );
         let region = |side, total| format!("7 index 8192 {side} 0 5 0 1.5 3 2 3 2 {total}");
-        Look {
+        Counted {
             status: status.parse().unwrap(),
             regions: vec![
                 region("bottom", 10).parse().unwrap(),
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    fn frame(old: &Look, new: &Look) -> Frame {
+    fn frame(old: &Counted, new: &Counted) -> Frame {
         let uses = [(3, vec!["index group 2".to_owned()])].into();
         let names = [(7, "index-1-2.wt".to_owned())].into();
         Frame::new("d", Duration::from_secs(2), old, new, &uses, &names)

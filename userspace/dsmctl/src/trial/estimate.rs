@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::trial::state::{Period, State};
+use crate::trial::state::{Period, TrialState};
 
 /// More than this between the loads of the two periods of a pair, and they cannot be compared.
 const MOST_LOAD_RATIO: f64 = 4.0;
@@ -80,7 +80,7 @@ pub struct Outcome {
     pub left_out: Vec<String>,
 }
 
-pub fn outcome(state: &State) -> Outcome {
+pub fn outcome(state: &TrialState) -> Outcome {
     let (mut flash, mut writes, mut reads) = (vec![], vec![], vec![]);
     let mut left_out = Vec::new();
     for (number, pair) in state.periods.chunks_exact(2).enumerate() {

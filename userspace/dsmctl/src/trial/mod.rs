@@ -36,7 +36,7 @@ use proto::runner;
 use report::Report;
 use run::{Bench, Replaced, Step};
 use runtime::wake::Signals;
-use state::{Amount, Machine, Plan, Sample, State, Store, Switch};
+use state::{Amount, Machine, Store, Switch, TrialPlan, TrialSample, TrialState};
 
 /// In sizes of the device.  After two a live drive below a real database has still free what
 /// was discarded before, and too little is found: see tests/bench/live/trial.
@@ -193,7 +193,7 @@ impl Bench for Live {
         self.identity()
     }
 
-    fn sample(&mut self) -> Result<Sample> {
+    fn sample(&mut self) -> Result<TrialSample> {
         let disk = DiskStat::of(&Sysfs::default(), self.device.devno)
             .context("the device has no counters in sysfs")?;
         let discarded = match self.discards() {
@@ -201,7 +201,7 @@ impl Bench for Live {
             false => None,
         };
         let now = clock_gettime(ClockId::Boottime);
-        Ok(Sample {
+        Ok(TrialSample {
             at: now.tv_sec as f64 + now.tv_nsec as f64 / 1e9,
             boot: boot()?,
             disk,
@@ -244,7 +244,7 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
     let store = store(&a.of);
     let _lock = runner::lock(dir(), &device.name)?;
     let mut unfinished = match store.exists() {
-        true => store.load().ok().filter(State::is_unfinished),
+        true => store.load().ok().filter(TrialState::is_unfinished),
         false => None,
     };
     if unfinished.is_some() && !a.restart {
@@ -277,7 +277,7 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
         }
     };
     let size = device.sectors * 512;
-    let plan = Plan {
+    let plan = TrialPlan {
         device: device.name.clone(),
         switch: switch.clone(),
         washout: a.washout.unwrap_or(Amount::Bytes(WASHOUT * size)),
@@ -310,7 +310,7 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
     if store.exists() {
         store.set_aside()?;
     }
-    let mut state = State::new(plan, bench.machine()?, identity, no_counters);
+    let mut state = TrialState::new(plan, bench.machine()?, identity, no_counters);
     go_on(&mut state, &store, &mut bench, out)
 }
 
@@ -370,7 +370,7 @@ fn resume(a: &TrialResume, out: Output) -> Result<u8> {
 
 /// When the trial looks again where it is: after a twentieth of the shorter of washout and
 /// measurement, by the rate at which the period in progress has been written so far.
-fn poll(state: &State) -> Duration {
+fn poll(state: &TrialState) -> Duration {
     let rate = state.current.as_ref().map_or(f64::NAN, |c| {
         let bytes = c.last.disk.written_bytes - c.since.disk.written_bytes;
         bytes as f64 / (c.last.at - c.since.at)
@@ -385,7 +385,7 @@ fn poll(state: &State) -> Duration {
 }
 
 /// However it ends, the switch is left as it was, or as somebody else wants it.
-fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Result<u8> {
+fn go_on(state: &mut TrialState, store: &Store, bench: &mut Live, out: Output) -> Result<u8> {
     state.switched = true;
     state.stopped = false;
     store.save(state)?;
@@ -407,7 +407,7 @@ fn go_on(state: &mut State, store: &Store, bench: &mut Live, out: Output) -> Res
     Ok(if state.ended.is_some() { ENDED } else { 0 })
 }
 
-fn print(state: &State, out: Output) -> Result<()> {
+fn print(state: &TrialState, out: Output) -> Result<()> {
     let report = Report::of(state, None);
     crate::print(out, &report, || report.text())
 }
@@ -418,7 +418,7 @@ fn set(device: &Device, feature: &str, value: &str) -> Result<()> {
 }
 
 /// Or until a signal comes.
-fn until_over(state: &mut State, store: &Store, bench: &mut Live) -> Result<()> {
+fn until_over(state: &mut TrialState, store: &Store, bench: &mut Live) -> Result<()> {
     let signals = Signals::new()?;
     let mut said = String::new();
     loop {
@@ -453,7 +453,7 @@ fn until_over(state: &mut State, store: &Store, bench: &mut Live) -> Result<()> 
     }
 }
 
-fn say(state: &State) {
+fn say(state: &TrialState) {
     let report = Report::of(state, None);
     // Between two periods nothing is in progress.
     if let (Some(p), Some(_)) = (&report.progress, &state.current) {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::trial::estimate::{amplification, outcome, Outcome, Saving};
-use crate::trial::state::{Current, Machine, Period, State, Switch};
+use crate::trial::state::{Current, Machine, Period, Switch, TrialState};
 use runtime::sizes;
 
 #[derive(Debug, Serialize)]
@@ -58,7 +58,7 @@ pub struct Row {
 }
 
 impl<'a> Report<'a> {
-    pub fn of(state: &'a State, runner: Option<i32>) -> Self {
+    pub fn of(state: &'a TrialState, runner: Option<i32>) -> Self {
         let plan = &state.plan;
         let row = |p: &Period| Row {
             on: p.on,
@@ -89,7 +89,7 @@ impl<'a> Report<'a> {
 }
 
 impl Progress {
-    fn of(state: &State) -> Self {
+    fn of(state: &TrialState) -> Self {
         let current = state.current.as_ref();
         let share = |c: &Current| match &c.washed_out {
             None => state.plan.washout.passed(&c.since, &c.last),
@@ -106,7 +106,7 @@ impl Progress {
 }
 
 /// At the speed so far: of what is measured, and of the washout as well.
-fn seconds_left(state: &State) -> Option<f64> {
+fn seconds_left(state: &TrialState) -> Option<f64> {
     let (washout, measure) = (state.plan.washout, state.plan.measure);
     let (mut seconds, mut shares) = (0.0, 0.0);
     for p in &state.periods {
@@ -129,7 +129,7 @@ fn seconds_left(state: &State) -> Option<f64> {
     (shares > 0.0 && seconds > 0.0).then(|| left.max(0.0) * seconds / shares)
 }
 
-fn pair_seconds(state: &State) -> Option<f64> {
+fn pair_seconds(state: &TrialState) -> Option<f64> {
     let n = state.periods.len();
     let measured: f64 = state.periods.iter().map(Period::seconds).sum();
     (n > 0).then(|| 2.0 * (1.0 + state.plan.washout_ratio()) * measured / n as f64)

@@ -3,7 +3,7 @@
 
 use anyhow::{bail, Result};
 
-use crate::trial::state::{Current, Period, Sample, State};
+use crate::trial::state::{Current, Period, TrialSample, TrialState};
 
 /// Where a trial takes place.
 pub trait Bench {
@@ -17,7 +17,7 @@ pub trait Bench {
     fn why_idle(&mut self) -> String;
     /// What another drive would not have.
     fn drive(&mut self) -> Result<String>;
-    fn sample(&mut self) -> Result<Sample>;
+    fn sample(&mut self) -> Result<TrialSample>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Step {
 
 /// Looks where the trial is, and does what is due.  An error of the drive's counters or of
 /// the device is one to wait with; one that it cannot go on with is [`Replaced`].
-pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
+pub fn step(state: &mut TrialState, bench: &mut dyn Bench) -> Result<Step> {
     if state.ended.is_some() {
         return Ok(Step::Ended);
     }
@@ -118,19 +118,19 @@ pub fn step(state: &mut State, bench: &mut dyn Bench) -> Result<Step> {
     Ok(if border { Step::Border } else { Step::Wait })
 }
 
-fn end(state: &mut State, why: String) -> Step {
+fn end(state: &mut TrialState, why: String) -> Step {
     state.ended = Some(format!("period {}: {why}", state.periods.len() + 1));
     Step::Ended
 }
 
 /// Whether the switch is off, or elsewhere, by somebody else.
-fn overruled(state: &State, is_on: Option<bool>) -> bool {
+fn overruled(state: &TrialState, is_on: Option<bool>) -> bool {
     is_on.is_none() || (state.set == Some(true) && is_on == Some(false))
 }
 
 /// Leaves the switch on, as it was before the trial, unless that is somebody else's
 /// affair by now.
-pub fn restore(state: &mut State, bench: &mut dyn Bench) -> Result<()> {
+pub fn restore(state: &mut TrialState, bench: &mut dyn Bench) -> Result<()> {
     if !state.switched {
         return Ok(());
     }
@@ -151,7 +151,7 @@ pub fn restore(state: &mut State, bench: &mut dyn Bench) -> Result<()> {
 }
 
 /// A period that was interrupted begins over: nobody knows what came between.
-pub fn interrupt(state: &mut State) {
+pub fn interrupt(state: &mut TrialState) {
     if state.current.take().is_some() && state.ended.is_none() {
         let said = format!("period {}: the trial was interrupted", state.periods.len() + 1);
         state.again.push(said);
@@ -160,7 +160,7 @@ pub fn interrupt(state: &mut State) {
 
 /// How a process that was killed has left the switch: since a boot of the machine, as
 /// others have it.
-pub fn take_up(state: &mut State, boot: &str) {
+pub fn take_up(state: &mut TrialState, boot: &str) {
     if let Some(current) = state.current.as_ref().filter(|_| state.switched) {
         state.switched = current.last.boot == boot;
         state.set = state.switched.then_some(current.on);

@@ -51,7 +51,7 @@ impl std::fmt::Display for Amount {
 
 impl Amount {
     /// What share of it has passed between two samples.
-    pub fn passed(&self, from: &Sample, to: &Sample) -> f64 {
+    pub fn passed(&self, from: &TrialSample, to: &TrialSample) -> f64 {
         match self {
             Self::Bytes(n) => {
                 to.disk.written_bytes.saturating_sub(from.disk.written_bytes) as f64 / *n as f64
@@ -71,7 +71,7 @@ pub struct Switch {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct TrialPlan {
     pub device: String,
     pub switch: Switch,
     /// What is left out after each switch.
@@ -84,7 +84,7 @@ pub struct Plan {
     pub counters: Option<String>,
 }
 
-impl Plan {
+impl TrialPlan {
     /// Whether the period is one with the switch on.  Which of a pair is first is random.
     pub fn is_on(&self, period: usize) -> bool {
         let pair = (period / 2) as u64;
@@ -116,7 +116,7 @@ pub struct Machine {
 
 /// At a border of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct TrialSample {
     /// Seconds of a clock that nobody sets, from the machine's boot on; suspended ones count.
     pub at: f64,
     /// The machine's boot: counters of the block layer begin with it.
@@ -129,7 +129,7 @@ pub struct Sample {
     pub counters: Option<Counters>,
 }
 
-impl Sample {
+impl TrialSample {
     /// What is not so if `self` was taken after `earlier` of the same drive without a restart.
     pub fn follows(&self, earlier: &Self) -> Result<(), &'static str> {
         let counters = self.counters.as_ref().zip(earlier.counters.as_ref());
@@ -153,8 +153,8 @@ impl Sample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Period {
     pub on: bool,
-    pub from: Sample,
-    pub to: Sample,
+    pub from: TrialSample,
+    pub to: TrialSample,
 }
 
 impl Period {
@@ -201,16 +201,16 @@ fn mean(from_ms: u64, to_ms: u64, from: u64, to: u64) -> Option<f64> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Current {
     pub on: bool,
-    pub since: Sample,
+    pub since: TrialSample,
     /// When the washout was over.
-    pub washed_out: Option<Sample>,
-    pub last: Sample,
+    pub washed_out: Option<TrialSample>,
+    pub last: TrialSample,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct TrialState {
     pub version: u32,
-    pub plan: Plan,
+    pub plan: TrialPlan,
     pub machine: Machine,
     pub drive: String,
     /// Why the drive's counters are not known.
@@ -233,8 +233,8 @@ pub struct State {
     pub set: Option<bool>,
 }
 
-impl State {
-    pub fn new(plan: Plan, machine: Machine, drive: String, no_counters: Option<String>) -> Self {
+impl TrialState {
+    pub fn new(plan: TrialPlan, machine: Machine, drive: String, no_counters: Option<String>) -> Self {
         Self {
             version: VERSION,
             plan,
@@ -275,7 +275,7 @@ impl Store {
     }
 
     /// What can be read of all devices' trials.
-    pub fn all(dir: &Path) -> Vec<State> {
+    pub fn all(dir: &Path) -> Vec<TrialState> {
         let entries = fs::read_dir(dir.join("trial")).into_iter().flatten().flatten();
         let read = |entry: fs::DirEntry| {
             let path = entry.path();
@@ -289,10 +289,10 @@ impl Store {
         self.path.exists()
     }
 
-    pub fn load(&self) -> Result<State> {
+    pub fn load(&self) -> Result<TrialState> {
         let named = || format!("cannot read {}", self.path.display());
         let text = fs::read(&self.path).with_context(named)?;
-        let state: State = serde_json::from_slice(&text).with_context(named)?;
+        let state: TrialState = serde_json::from_slice(&text).with_context(named)?;
         if state.version != VERSION {
             bail!(
                 "{} is of version {}, this is dsmctl for {VERSION}",
@@ -304,7 +304,7 @@ impl Store {
     }
 
     /// Whole or not at all.
-    pub fn save(&self, state: &State) -> Result<()> {
+    pub fn save(&self, state: &TrialState) -> Result<()> {
         let named = || format!("cannot write {}", self.path.display());
         let part = self.path.with_extension("part");
         self.path
@@ -345,8 +345,8 @@ mod tests {
         }
     }
 
-    fn plan(seed: u64) -> Plan {
-        Plan {
+    fn plan(seed: u64) -> TrialPlan {
+        TrialPlan {
             device: "d".into(),
             switch: Switch {
                 feature: "discard".into(),
@@ -394,11 +394,11 @@ mod tests {
         assert!(Store::all(&dir.path().join("nonesuch")).is_empty());
         for device in ["a", "vg-db", "x.old"] {
             let store = Store::of(dir.path(), device);
-            let plan = Plan {
+            let plan = TrialPlan {
                 device: device.into(),
                 ..plan(7)
             };
-            let state = State::new(plan, Machine::default(), "drive".into(), None);
+            let state = TrialState::new(plan, Machine::default(), "drive".into(), None);
             store.save(&state).unwrap();
             if device == "a" {
                 // That of a trial that was before is none.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{fatal, Agent, Fatal, OnDir, Outcome, Scope};
+use super::{fatal, Agent, Fatal, OnDir, RefreshOutcome, Scope};
 use dm::device::Target;
 use dm::table::StreamStamp;
 use files::fiemap::Mapper;
@@ -217,9 +217,14 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// Looks at what changed, and gives files their streams.
-    pub fn follow(&mut self, changes: &Changes, now: Instant, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
+    pub fn follow(
+        &mut self,
+        changes: &Changes,
+        now: Instant,
+        on_dir: OnDir<'_>,
+    ) -> Result<RefreshOutcome, Fatal> {
         let started = Instant::now();
-        let mut outcome = Outcome::default();
+        let mut outcome = RefreshOutcome::default();
         let Some(auto) = &mut self.auto else {
             return Ok(outcome);
         };
@@ -242,7 +247,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.upload_with_retries(outcome, started, on_dir)
     }
 
-    fn look_at_names(&mut self, changes: &Changes, outcome: &mut Outcome) -> Result<(), Fatal> {
+    fn look_at_names(&mut self, changes: &Changes, outcome: &mut RefreshOutcome) -> Result<(), Fatal> {
         let root = self.files.handle()?;
         self.files.begin_walk();
         for (path, name) in &changes.names {
@@ -257,7 +262,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         &mut self,
         root: &rustix::fd::OwnedFd,
         path: &Path,
-        outcome: &mut Outcome,
+        outcome: &mut RefreshOutcome,
     ) -> Result<(), Fatal> {
         let before = self.auto.as_ref().and_then(|a| a.paths.get(path).copied());
         let found = match find_file(root, path, self.root().device()) {
@@ -278,7 +283,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// The files that are open may have grown.
-    fn look_at_open(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), Fatal> {
+    fn look_at_open(&mut self, now: Instant, outcome: &mut RefreshOutcome) -> Result<(), Fatal> {
         let Some(auto) = self.auto.as_mut().filter(|a| now >= a.look) else {
             return Ok(());
         };
@@ -292,7 +297,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// Those that were not looked at yet.
-    fn look_at_files(&mut self, inos: Vec<u64>, outcome: &mut Outcome) -> Result<(), Fatal> {
+    fn look_at_files(&mut self, inos: Vec<u64>, outcome: &mut RefreshOutcome) -> Result<(), Fatal> {
         let root = self.files.handle()?;
         for ino in inos {
             if let Some(path) = self.files.not_looked_at(ino).map(Path::to_owned) {
@@ -344,7 +349,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     /// Takes the target's counts when it is time; files that were written though they
     /// are not open are looked at.
-    fn take_counts(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), Fatal> {
+    fn take_counts(&mut self, now: Instant, outcome: &mut RefreshOutcome) -> Result<(), Fatal> {
         let due = |a: &Auto| now.saturating_duration_since(a.counted) >= a.period / COUNTS;
         if !self.auto.as_ref().is_some_and(due) {
             return Ok(());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fd::OwnedFd;
 
 use super::tests::{Setup, TestAgent, SECTORS};
-use super::{Options, Outcome};
+use super::{Options, RefreshOutcome};
 use files::rules::Rules;
 use files::watch::Watch;
 use testing::kernel::ModelKernel;
@@ -61,7 +61,7 @@ impl Auto {
         self.setup.file(path, pages, self.next)
     }
 
-    fn after(&mut self, seconds: u64) -> Outcome {
+    fn after(&mut self, seconds: u64) -> RefreshOutcome {
         self.now += Duration::from_secs(seconds);
         self.watch.take().unwrap();
         let changes = self.watch.take_changes();

@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Outcome;
+use super::RefreshOutcome;
 use dm::reply::Status;
 
 /// After a file came or went: more of them will.
@@ -36,13 +36,13 @@ const BACKOFF: Duration = Duration::from_secs(5);
 
 /// What the clock looks at in a status line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct WriteCounts {
     /// All writes that carried data.
     writes: u64,
     unmapped_sectors: u64,
 }
 
-impl From<&Status> for Counts {
+impl From<&Status> for WriteCounts {
     fn from(s: &Status) -> Self {
         Self {
             writes: s.streams.iter().map(|c| c.writes).sum(),
@@ -61,9 +61,9 @@ pub(crate) struct Clock {
     names: bool,
     /// The last refresh, and what had been counted then.
     refreshed: Instant,
-    counts: Counts,
+    counts: WriteCounts,
     /// What had been counted at the last poll.
-    polled: Counts,
+    polled: WriteCounts,
     /// Until when polls are fast.
     lingers: Instant,
     failed: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn new(interval: Duration, now: Instant, counts: Counts) -> Self {
+    pub(crate) fn new(interval: Duration, now: Instant, counts: WriteCounts) -> Self {
         Self {
             interval,
             duty: DUTY,
@@ -141,7 +141,7 @@ impl Clock {
     }
 
     /// Notes the counts of a poll; whether the files must be looked at.
-    pub(crate) fn polled(&mut self, now: Instant, counts: Counts) -> bool {
+    pub(crate) fn polled(&mut self, now: Instant, counts: WriteCounts) -> bool {
         if counts != self.polled {
             self.lingers = now + self.interval * LINGER;
         }
@@ -164,7 +164,7 @@ impl Clock {
 
     /// The files were looked at, after the counts had been as they were at the
     /// last poll.
-    pub(crate) fn refreshed(&mut self, now: Instant, outcome: &Outcome) {
+    pub(crate) fn refreshed(&mut self, now: Instant, outcome: &RefreshOutcome) {
         self.names = false;
         self.failed = outcome.failed;
         self.refreshed = now;
@@ -186,24 +186,24 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn counts(writes: u64, unmapped_sectors: u64) -> Counts {
-        Counts {
+    fn counts(writes: u64, unmapped_sectors: u64) -> WriteCounts {
+        WriteCounts {
             writes,
             unmapped_sectors,
         }
     }
 
-    fn outcome(took: u64, failed: bool) -> Outcome {
-        Outcome {
+    fn outcome(took: u64, failed: bool) -> RefreshOutcome {
+        RefreshOutcome {
             took: ms(took),
             failed,
-            ..Outcome::default()
+            ..RefreshOutcome::default()
         }
     }
 
     fn clock() -> (Clock, Instant) {
         let now = Instant::now();
-        (Clock::new(ms(1000), now, Counts::default()), now)
+        (Clock::new(ms(1000), now, WriteCounts::default()), now)
     }
 
     #[test]

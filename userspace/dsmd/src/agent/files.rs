@@ -16,7 +16,7 @@ use super::papers::state::{born, Directory};
 use super::parts;
 use super::room::Room;
 use super::tracked::{Scope, Tracked};
-use super::{Fatal, OnDir, Outcome};
+use super::{Fatal, OnDir, RefreshOutcome};
 use dm::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
 use files::fiemap::{ExtentCounts, Mapper};
 use files::rules::Rules;
@@ -320,7 +320,7 @@ impl<M: Mapper> FileTable<M> {
         scope: Scope,
         on_dir: OnDir<'_>,
         observer: &mut WalkObserver<'_>,
-        outcome: &mut Outcome,
+        outcome: &mut RefreshOutcome,
     ) -> Result<(), Fatal> {
         let (handle, to_walk) = (self.handle()?, self.handle()?);
         let logged = &mut self.logged;
@@ -366,7 +366,7 @@ impl<M: Mapper> FileTable<M> {
         path: &Path,
         found: &FoundFile,
         observer: &mut WalkObserver<'_>,
-        outcome: &mut Outcome,
+        outcome: &mut RefreshOutcome,
     ) {
         let walk = self.walks;
         if self.files.get(&found.ino).is_some_and(|f| f.walk == walk) {

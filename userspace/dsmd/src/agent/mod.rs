@@ -94,7 +94,7 @@ impl From<io::Error> for Fatal {
 
 /// What a refresh did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
+pub struct RefreshOutcome {
     /// Files whose extents were read.
     pub read: u64,
     /// Files that differ from what the kernel had, and that are gone.
@@ -257,7 +257,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     /// Boundaries that are known mean that a dsmd was here before.  Then also in
     /// mode `attach` the files that have none wait for their first checkpoint,
     /// as if that dsmd had gone on.
-    pub fn attach(&mut self, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
+    pub fn attach(&mut self, on_dir: OnDir<'_>) -> Result<RefreshOutcome, Fatal> {
         let regions = self.target.regions().map_err(fatal)?;
         let continues = self.boundaries.inherit(&regions);
         let streams = self.target.status().map_err(fatal)?.device_streams;
@@ -265,7 +265,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.files.hints.begin(&self.target).map_err(fatal)?;
         self.checkpoints.begin(&self.files.handle()?, &self.target)?;
         let started = Instant::now();
-        let mut outcome = Outcome::default();
+        let mut outcome = RefreshOutcome::default();
         self.look(Scope::All, on_dir, &mut outcome)?;
         if let Some(auto) = &mut self.auto {
             auto.begin();
@@ -278,9 +278,9 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// Looks for what changed and uploads it.
-    pub fn refresh(&mut self, scope: Scope, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
+    pub fn refresh(&mut self, scope: Scope, on_dir: OnDir<'_>) -> Result<RefreshOutcome, Fatal> {
         let started = Instant::now();
-        let mut outcome = Outcome::default();
+        let mut outcome = RefreshOutcome::default();
         self.look(scope, on_dir, &mut outcome)?;
         self.upload_with_retries(outcome, started, on_dir)
     }
@@ -310,9 +310,9 @@ impl<T: Target, M: Mapper> Agent<T, M> {
 
     /// The refresh that follows a checkpoint.  Files that were known when it
     /// came get their boundaries, once marking has begun.
-    pub(crate) fn after_checkpoint(&mut self, on_dir: OnDir<'_>) -> Result<Outcome, Fatal> {
+    pub(crate) fn after_checkpoint(&mut self, on_dir: OnDir<'_>) -> Result<RefreshOutcome, Fatal> {
         let started = Instant::now();
-        let mut outcome = Outcome::default();
+        let mut outcome = RefreshOutcome::default();
         self.look(Scope::Written, on_dir, &mut outcome)?;
         if self.boundaries.await_load() {
             let sums = self.sums()?;
@@ -372,7 +372,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         on_dir: OnDir<'_>,
     ) -> Result<Result<Marked, String>, Fatal> {
         let started = Instant::now();
-        let mut outcome = Outcome::default();
+        let mut outcome = RefreshOutcome::default();
         self.look(Scope::Grown, on_dir, &mut outcome)?;
         for path in paths {
             match self.files.all().find(|f| *f.path == *Path::new(path)) {
@@ -396,7 +396,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     /// `dsmctl boundary mark`
     pub fn mark(&mut self, on_dir: OnDir<'_>) -> Result<Marked, Fatal> {
         let started = Instant::now();
-        let mut outcome = Outcome::default();
+        let mut outcome = RefreshOutcome::default();
         self.look(Scope::Grown, on_dir, &mut outcome)?;
         self.boundaries.mark();
         let marked = self.boundaries.give(self.files.all_mut());
@@ -418,7 +418,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// Walks the dbpath and brings the files up to date.
-    fn look(&mut self, scope: Scope, on_dir: OnDir<'_>, outcome: &mut Outcome) -> Result<(), Fatal> {
+    fn look(&mut self, scope: Scope, on_dir: OnDir<'_>, outcome: &mut RefreshOutcome) -> Result<(), Fatal> {
         let (files, mut observer) = self.split();
         files.look(scope, on_dir, &mut observer, outcome)
     }
@@ -428,10 +428,10 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     /// that changed, then all.
     fn upload_with_retries(
         &mut self,
-        mut outcome: Outcome,
+        mut outcome: RefreshOutcome,
         started: Instant,
         on_dir: OnDir<'_>,
-    ) -> Result<Outcome, Fatal> {
+    ) -> Result<RefreshOutcome, Fatal> {
         for attempt in 1..=ATTEMPTS {
             outcome.changed = self.files.dirty().count() as u64;
             outcome.dropped = self.files.drops().len() as u64;

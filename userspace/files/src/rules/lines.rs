@@ -2,7 +2,7 @@
 //! The short form: a pattern and a class on each line.  Empty lines, and lines
 //! that begin with `#`, say nothing.
 
-use super::{pattern, Role, Rule, Rules, WHOLE};
+use super::{pattern, PathRule, Role, Rules, WHOLE};
 
 impl Rules {
     pub(super) fn add_lines(&mut self, text: &str, from: &str, below: &str) -> Result<(), String> {
@@ -19,12 +19,12 @@ impl Rules {
     }
 }
 
-fn rule(line: &str, below: &str, place: &str) -> Result<Rule, String> {
+fn rule(line: &str, below: &str, place: &str) -> Result<PathRule, String> {
     let (text, class) = line
         .rsplit_once(char::is_whitespace)
         .ok_or_else(|| format!("'{line}': a pattern and a class are needed"))?;
     let class = class.parse().map_err(|e| format!("{e}"))?;
-    Ok(Rule {
+    Ok(PathRule {
         pattern: pattern(text.trim_end(), below)?,
         bytes: WHOLE,
         kind: Role { class, object: None },

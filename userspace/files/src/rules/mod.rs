@@ -58,7 +58,7 @@ pub struct Parts {
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct PathRule {
     pattern: Pattern,
     bytes: Range<u64>,
     kind: Role,
@@ -66,7 +66,7 @@ struct Rule {
     place: String,
 }
 
-impl Rule {
+impl PathRule {
     fn is_whole(&self) -> bool {
         self.bytes == WHOLE
     }
@@ -85,7 +85,7 @@ impl Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     objects: Vec<Object>,
-    list: Vec<Rule>,
+    list: Vec<PathRule>,
     catalog: Catalog,
 }
 
@@ -143,8 +143,8 @@ impl Rules {
     }
 
     /// Adds a rule, unless no byte would ever be its own.
-    fn add(&mut self, rule: Rule) -> Result<(), String> {
-        let hides = |before: &&Rule| {
+    fn add(&mut self, rule: PathRule) -> Result<(), String> {
+        let hides = |before: &&PathRule| {
             let same = match rule.literal() {
                 Some(path) => before.matches(Path::new(path)),
                 None => before.pattern == rule.pattern,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::{pattern, Role, Rule, Rules, WHOLE};
+use super::{pattern, PathRule, Role, Rules, WHOLE};
 use crate::config::{line_of, toml_error};
 use dm::class::Class;
 use runtime::sizes::bytes;
@@ -111,7 +111,7 @@ impl Rules {
                 object: Some(self.object(object)?),
             };
             for text in entry.files {
-                self.add(Rule {
+                self.add(PathRule {
                     pattern: pattern(text.get_ref(), below).map_err(|e| at(text.span(), e))?,
                     bytes: range.clone(),
                     kind,

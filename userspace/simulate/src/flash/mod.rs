@@ -123,7 +123,7 @@ pub struct Work {
 
 /// Pages written since the beginning, by stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct FlashCounts {
     pub host: Vec<u64>,
     /// Copied by garbage collection, by the stream that filled the unit.
     pub gc: Vec<u64>,
@@ -132,7 +132,7 @@ pub struct Counts {
     pub erases: u64,
 }
 
-impl Counts {
+impl FlashCounts {
     pub fn host_pages(&self) -> u64 {
         self.host.iter().sum()
     }
@@ -203,7 +203,7 @@ pub struct Flash {
     host: Vec<Frontier>,
     /// Frontiers of copied pages: one, or one a stream, or none.
     collected: Vec<Frontier>,
-    counts: Counts,
+    counts: FlashCounts,
     /// Pages the host has written; the model's clock.
     now: u64,
 }
@@ -229,7 +229,7 @@ impl Flash {
             free: (0..units as u32).collect(),
             host: vec![Frontier::CLOSED; c.streams],
             collected: vec![Frontier::CLOSED; collected],
-            counts: Counts {
+            counts: FlashCounts {
                 host: vec![0; c.streams],
                 gc: vec![0; c.streams],
                 mixed: 0,
@@ -274,7 +274,7 @@ impl Flash {
         self.map.len() as u32
     }
 
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &FlashCounts {
         &self.counts
     }
 

@@ -153,7 +153,7 @@ fn sequential_writes_do_not_amplify() {
             f.precondition(1.0, 0);
         }
         assert_eq!(f.counts().gc_pages(), 0, "{gc:?}");
-        assert_eq!(f.counts().waf_since(&Counts::default()), 1.0);
+        assert_eq!(f.counts().waf_since(&FlashCounts::default()), 1.0);
         // 70 units; all but the free ones were filled again and again.
         assert!(f.wear().max - f.wear().min <= 1, "{:?}", f.wear());
         assert_sound(&f);

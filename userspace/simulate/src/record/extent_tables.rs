@@ -17,7 +17,7 @@ use files::walk::{self, Collector, FileStat, Root};
 use files::watch::Watch;
 use wiredtiger::turtle;
 
-struct Known {
+struct KnownTable {
     path: PathBuf,
     stamp: FileStat,
     extents: Vec<Extent>,
@@ -28,7 +28,7 @@ struct Known {
 pub(super) struct ExtentTables {
     root: Root,
     mapper: Fiemap,
-    files: BTreeMap<u64, Known>,
+    files: BTreeMap<u64, KnownTable>,
     /// The checkpoint entry of the last turtle.
     entry: Option<String>,
 }
@@ -128,7 +128,7 @@ impl ExtentTables {
             }
             Err(e) => return Err(e.into()),
         };
-        let known = Known {
+        let known = KnownTable {
             path,
             stamp,
             extents,

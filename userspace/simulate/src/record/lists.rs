@@ -11,14 +11,14 @@ use wiredtiger::avail::{self, Cookie, FileEntry, FreeList, Kind};
 pub(super) type Change = (PathBuf, Option<FreeList>);
 
 #[derive(Default)]
-pub(super) struct Lists {
+pub(super) struct RecordedLists {
     known: HashMap<PathBuf, Cookie>,
     /// Why none are read, or why blocks of this database cannot be discarded.
     pub refused: Option<String>,
     over: bool,
 }
 
-impl Lists {
+impl RecordedLists {
     /// For a directory that no WiredTiger has.
     pub(super) fn none() -> Self {
         Self {

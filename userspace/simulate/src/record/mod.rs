@@ -21,8 +21,8 @@ use dm::ioctl::{Dm, Id};
 use dm::sysfs::Sysfs;
 use extent_tables::ExtentTables;
 use files::watch::Watch;
-use lists::Lists;
-use tracefs::{Instance, Line};
+use lists::RecordedLists;
+use tracefs::{Instance, TraceLine};
 
 /// The trace is read as often as that, whatever happens.
 const TICK: Duration = Duration::from_millis(100);
@@ -56,7 +56,7 @@ struct Recorder<W: Write> {
     instance: Instance,
     watch: Watch,
     tables: ExtentTables,
-    lists: Lists,
+    lists: RecordedLists,
     writer: Writer<W>,
     /// Sectors of the disk at which the file system's partition begins.
     start: u64,
@@ -93,9 +93,9 @@ pub fn record<W: Write>(
         watch: Watch::new()?,
         tables,
         lists: if window.is_none() {
-            Lists::default()
+            RecordedLists::default()
         } else {
-            Lists::none()
+            RecordedLists::none()
         },
         writer: Writer::new(out, now_us())?,
         start,
@@ -153,7 +153,7 @@ impl<W: Write> Recorder<W> {
         let (writer, start, summary) = (&mut self.writer, self.start, &mut self.summary);
         self.instance.read(|line| {
             match line {
-                Line::Io {
+                TraceLine::Io {
                     us,
                     discard,
                     sector,
@@ -171,7 +171,7 @@ impl<W: Write> Recorder<W> {
                         }
                     }
                 }
-                Line::Lost(n) => {
+                TraceLine::Lost(n) => {
                     summary.lost += n;
                     writer.lost(n)?;
                 }

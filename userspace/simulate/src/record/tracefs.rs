@@ -27,7 +27,7 @@ const BUFFER_KIB: &str = "16384";
 const MOST_RECORDERS: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum TraceLine {
     Io {
         us: u64,
         discard: bool,
@@ -121,7 +121,7 @@ impl Instance {
     }
 
     /// Gives what is there, without waiting.
-    pub(super) fn read(&mut self, mut each: impl FnMut(Line) -> Result<()>) -> Result<()> {
+    pub(super) fn read(&mut self, mut each: impl FnMut(TraceLine) -> Result<()>) -> Result<()> {
         let mut buf = vec![0; 1 << 16];
         loop {
             let pipe = self.pipe.as_mut().expect("it is open until it is dropped");
@@ -160,10 +160,10 @@ impl Drop for Instance {
 /// `  mongod-7 [001] ..... 12.345678: block_bio_queue: 7,0 WS 2048 + 8 [mongod]` or
 /// `  mongod-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 3 hint 5`.
 /// Reads and the rest are skipped.
-fn parse(line: &str) -> Option<Line> {
+fn parse(line: &str) -> Option<TraceLine> {
     if let Some((_, lost)) = line.split_once("[LOST ") {
         let number = lost.split(' ').next()?;
-        return Some(Line::Lost(number.parse().ok()?));
+        return Some(TraceLine::Lost(number.parse().ok()?));
     }
     // The name of a program may have any character.
     if let Some((before, event)) = line.rsplit_once(": dsm_place: ") {
@@ -171,7 +171,7 @@ fn parse(line: &str) -> Option<Line> {
         let [_device, sector, "+", sectors, "stream", stream, "hint", hint] = words[..] else {
             return None;
         };
-        return Some(Line::Io {
+        return Some(TraceLine::Io {
             us: time(before)?,
             discard: false,
             sector: sector.parse().ok()?,
@@ -193,7 +193,7 @@ fn parse(line: &str) -> Option<Line> {
     };
     let sector = words.next()?.parse().ok()?;
     let sectors = words.nth(1)?.parse().ok()?;
-    Some(Line::Io {
+    Some(TraceLine::Io {
         us,
         discard,
         sector,
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn lines_of_the_trace() {
         let io = |discard, sector, sectors| {
-            Some(Line::Io {
+            Some(TraceLine::Io {
                 us: 12_345_678,
                 discard,
                 sector,
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(parse(&format!("{head} RA 0 + 8 [x]")), None);
         assert_eq!(
             parse("a: dsm_place: b-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 3 hint 5"),
-            Some(Line::Io {
+            Some(TraceLine::Io {
                 us: 12_345_678,
                 discard: false,
                 sector: 2048,
@@ -263,7 +263,7 @@ mod tests {
             parse("a-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 300 hint 5"),
             None
         );
-        assert_eq!(parse("CPU:1 [LOST 123 EVENTS]"), Some(Line::Lost(123)));
+        assert_eq!(parse("CPU:1 [LOST 123 EVENTS]"), Some(TraceLine::Lost(123)));
         assert_eq!(parse("# tracer: nop"), None);
     }
 }

@@ -33,7 +33,7 @@ pub enum Rule {
 }
 
 #[derive(Default)]
-struct File {
+struct PageFile {
     /// The list that was read last.
     known: Option<u32>,
     /// By page: the last window in which it was written, from 1 on.
@@ -46,7 +46,7 @@ struct Discards<'a> {
     lists: &'a Lists,
     rule: Rule,
     pieces: Pieces,
-    files: Vec<File>,
+    files: Vec<PageFile>,
     window: u32,
     /// The window that began before the last look.
     looked: Option<u32>,
@@ -62,7 +62,7 @@ pub fn discarded(trace: &Trace, rule: Rule, pieces: Pieces) -> Trace {
         window: 1,
         looked: None,
     };
-    d.files.resize_with(trace.files as usize, File::default);
+    d.files.resize_with(trace.files as usize, PageFile::default);
     let mut discards = events::Discards::default();
     for e in trace.events() {
         if let Some(runs) = d.event(&e) {
@@ -80,7 +80,7 @@ impl Discards<'_> {
             What::Window => self.window += 1,
             What::List { file, list } => return Some(self.list(file, list)),
             What::Looked => self.looked = Some(self.window),
-            What::Delete { file } => self.files[file as usize] = File::default(),
+            What::Delete { file } => self.files[file as usize] = PageFile::default(),
             What::Lost => {
                 self.looked = None;
                 for f in &mut self.files {
@@ -150,7 +150,7 @@ impl Discards<'_> {
     }
 }
 
-impl File {
+impl PageFile {
     /// Adds a run to what is owed, and gives what is owed around it: from a page on, and
     /// no more than so many further.
     fn owe(&mut self, run: &Range<u64>, from: u64, reach: u64) -> Range<u64> {
@@ -235,7 +235,7 @@ pub fn late(trace: &Trace, us: u64) -> Trace {
 
 /// What came of discards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Judged {
     /// Pages that were discarded, and of those the ones that were in use.
     pub discarded: u64,
     pub lost: u64,
@@ -243,8 +243,8 @@ pub struct Verdict {
 
 /// Whether every page that was discarded in `seen`, and not written again, is on each
 /// later list of its file in `trace`, which it was made from.
-pub fn verdict(trace: &Trace, seen: &Trace) -> Verdict {
-    let mut v = Verdict::default();
+pub fn verdict(trace: &Trace, seen: &Trace) -> Judged {
+    let mut v = Judged::default();
     let mut gone: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); trace.files as usize];
     let is_discard = |e: &Event| matches!(e.what, What::Discard { .. });
     let mut discards = seen.events().filter(is_discard).peekable();
@@ -258,7 +258,7 @@ pub fn verdict(trace: &Trace, seen: &Trace) -> Verdict {
     v
 }
 
-impl Verdict {
+impl Judged {
     fn discard(&mut self, gone: &mut [BTreeSet<u64>], what: &What) {
         if let What::Discard { file, offset, length } = *what {
             let pages = offset.div_ceil(PAGE)..(offset + length) / PAGE;
@@ -441,7 +441,7 @@ mod tests {
         // Pages 6 and 7 are in use without having been written.
         assert_eq!(
             all,
-            Verdict {
+            Judged {
                 discarded: 6,
                 lost: 2
             }

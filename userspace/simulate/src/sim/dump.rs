@@ -20,7 +20,7 @@ use crate::trace::Trace;
 
 /// A command, put together from pages that follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct DumpedRun {
     first: u32,
     count: u32,
     /// None: a discard.
@@ -29,7 +29,7 @@ struct Run {
 
 struct Dump<W> {
     out: W,
-    run: Option<Run>,
+    run: Option<DumpedRun>,
     /// Pages to be written until they count.
     left: Option<u64>,
     /// What went wrong first.
@@ -63,7 +63,7 @@ impl<W: Write> Dump<W> {
             Some(run) if run.stream == stream && run.first + run.count == page => run.count += 1,
             _ => {
                 self.end();
-                self.run = Some(Run {
+                self.run = Some(DumpedRun {
                     first: page,
                     count: 1,
                     stream,
@@ -73,7 +73,7 @@ impl<W: Write> Dump<W> {
     }
 
     fn end(&mut self) {
-        if let Some(Run { first, count, stream }) = self.run.take() {
+        if let Some(DumpedRun { first, count, stream }) = self.run.take() {
             self.line(&match stream {
                 Some(stream) => format!("W,{first},{count},{stream}"),
                 None => format!("D,{first},{count}"),

@@ -14,7 +14,7 @@ use dm::class::Class;
 
 /// One side of a file, from the first checkpoint after which it was there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct HistorySide {
     pub file: String,
     pub class: Class,
     pub top: bool,
@@ -27,11 +27,16 @@ pub struct Side {
 struct Historian<'a> {
     policy: Box<dyn Policy + 'a>,
     checkpoints: usize,
-    sides: BTreeMap<(FileNo, bool), Side>,
+    sides: BTreeMap<(FileNo, bool), HistorySide>,
 }
 
 /// Empty for a policy without groups.
-pub fn history(trace: &Trace, profile: &Profile, model: &Model, spec: &Spec) -> Result<Vec<Side>, SimError> {
+pub fn history(
+    trace: &Trace,
+    profile: &Profile,
+    model: &Model,
+    spec: &Spec,
+) -> Result<Vec<HistorySide>, SimError> {
     let mut historian = Historian {
         policy: spec.build(trace, model, profile)?,
         checkpoints: 0,
@@ -64,7 +69,7 @@ impl Player for Historian<'_> {
                 if top && file.boundary.is_none() {
                     continue;
                 }
-                let side = self.sides.entry((number, top)).or_insert_with(|| Side {
+                let side = self.sides.entry((number, top)).or_insert_with(|| HistorySide {
                     file: file.name.to_string_lossy().into_owned(),
                     class: file.class,
                     top,

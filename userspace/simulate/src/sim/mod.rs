@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
-use crate::flash::{self, Config, Counts, Destination, Flash, Gc, GeometryError, Wear, PAGE};
+use crate::flash::{self, Config, Destination, Flash, FlashCounts, Gc, GeometryError, Wear, PAGE};
 use crate::trace::{FileNo, Trace};
 use ::files::rules::Rules;
 use drive::afford::{Choice, Drive};
@@ -156,13 +156,13 @@ impl Model {
 /// The pages written until a moment, and the write amplification since the one
 /// before.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct HistorySample {
     pub host_pages: u64,
     pub waf: f64,
 }
 
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Simulated {
     pub policy: String,
     /// Streams that the run's writes went to.  Writes without a stream share one
     /// with stream 1, as on an FDP drive.
@@ -177,7 +177,7 @@ pub struct Outcome {
     /// their units.
     pub by_stream: Vec<(Stream, (u64, u64))>,
     pub wear: Wear,
-    pub series: Vec<Sample>,
+    pub series: Vec<HistorySample>,
 }
 
 /// Points of a series.
@@ -205,10 +205,10 @@ pub fn run(
     model: &Model,
     spec: &Spec,
     progress: &AtomicU64,
-) -> Result<Outcome, SimError> {
+) -> Result<Simulated, SimError> {
     // What looks ahead is done with that before there is a drive.
     let policy = spec.build(trace, model, profile)?;
-    let mut run = Run::new(profile, model, progress)?;
+    let mut run = SimRun::new(profile, model, progress)?;
     let streams = spec.streams(model, profile);
     place_by(policy, streams, trace, model, &mut run)?;
     run.finish(spec)
@@ -265,7 +265,7 @@ fn place_by(
 }
 
 /// Pages on their way to the drive, and what is counted of them.
-struct Run<'a> {
+struct SimRun<'a> {
     model: &'a Model,
     pages: u64,
     /// Or why there is none.
@@ -276,15 +276,15 @@ struct Run<'a> {
     now: u64,
     begin: u64,
     step: u64,
-    series: Vec<Sample>,
-    sampled: Counts,
-    start: Counts,
+    series: Vec<HistorySample>,
+    sampled: FlashCounts,
+    start: FlashCounts,
     /// Since the beginning.
     used: Handles,
     progress: &'a AtomicU64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> SimRun<'a> {
     fn new(profile: &Profile, model: &'a Model, progress: &'a AtomicU64) -> Result<Self, SimError> {
         let pages = check(profile, model)?;
         Ok(Self {
@@ -296,8 +296,8 @@ impl<'a> Run<'a> {
             begin: model.counted_from(profile),
             step: (profile.writes() / SAMPLES).max(1),
             series: Vec::new(),
-            sampled: Counts::default(),
-            start: Counts::default(),
+            sampled: FlashCounts::default(),
+            start: FlashCounts::default(),
             used: Handles::default(),
             progress,
         })
@@ -318,7 +318,7 @@ impl<'a> Run<'a> {
         handle
     }
 
-    fn finish(self, spec: &Spec) -> Result<Outcome, SimError> {
+    fn finish(self, spec: &Spec) -> Result<Simulated, SimError> {
         let config = self.model.config(self.pages, self.handles.count());
         let flash = self.flash.map_err(|e| {
             // The play went on: now it is known how many streams there are.
@@ -326,7 +326,7 @@ impl<'a> Run<'a> {
             SimError::Geometry(spec.to_string(), all.unwrap_or(e))
         })?;
         let (counts, start) = (flash.counts(), self.start);
-        Ok(Outcome {
+        Ok(Simulated {
             policy: spec.to_string(),
             streams_used: self.used.count() as u32,
             open_units: flash::spare_units(config.streams, config.destination),
@@ -341,7 +341,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Sink for Run<'_> {
+impl Sink for SimRun<'_> {
     #[inline]
     fn write(&mut self, page: u32, stream: Stream) {
         let handle = self.handle(stream);
@@ -355,7 +355,7 @@ impl Sink for Run<'_> {
         }
         self.now += 1;
         if self.now % self.step == 0 {
-            let sample = Sample {
+            let sample = HistorySample {
                 host_pages: self.now,
                 waf: flash.counts().waf_since(&self.sampled),
             };

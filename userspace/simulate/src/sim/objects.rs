@@ -17,7 +17,7 @@ use files::rules::{Role, Rules};
 const NEVER: u64 = u64::MAX;
 
 #[derive(Default)]
-struct Sums {
+struct ObjectSums {
     pages: u64,
     /// Of pages that were written before: how many, and the sum of the pages
     /// written in between.
@@ -27,7 +27,7 @@ struct Sums {
 
 /// A file's objects, as indices of `Meter::sums`.
 #[derive(Default)]
-struct Parts {
+struct ObjectParts {
     ranges: Vec<(Range<u64>, usize)>,
     rest: usize,
 }
@@ -36,8 +36,8 @@ struct Meter<'a> {
     rules: &'a Rules,
     names: Vec<OsString>,
     numbers: HashMap<OsString, usize>,
-    sums: Vec<Sums>,
-    files: Vec<Parts>,
+    sums: Vec<ObjectSums>,
+    files: Vec<ObjectParts>,
     /// When a page of the drive was written last, in pages.
     last: Vec<u64>,
     now: u64,
@@ -62,7 +62,7 @@ pub fn measure(trace: &Trace, rules: &Rules) -> Result<Vec<Object>, SimError> {
     if total == 0 {
         return Err(SimError::NoRun);
     }
-    let object = |(name, s): (OsString, Sums)| Object {
+    let object = |(name, s): (OsString, ObjectSums)| Object {
         name: name.to_string_lossy().into_owned(),
         // What was never written again lives as long as the run.
         interval: match s.rewrites {
@@ -85,7 +85,7 @@ impl Meter<'_> {
         let next = self.names.len();
         *self.numbers.entry(name.to_owned()).or_insert_with(|| {
             self.names.push(name.to_owned());
-            self.sums.push(Sums::default());
+            self.sums.push(ObjectSums::default());
             next
         })
     }
@@ -100,8 +100,8 @@ impl Player for Meter<'_> {
         let rest = self.number(parts.rest, path);
         let file = file as usize;
         self.files
-            .resize_with(self.files.len().max(file + 1), Parts::default);
-        self.files[file] = Parts { ranges, rest };
+            .resize_with(self.files.len().max(file + 1), ObjectParts::default);
+        self.files[file] = ObjectParts { ranges, rest };
     }
 
     fn write(&mut self, _files: &Files, file: FileNo, page: u32, at: u32) {

@@ -9,7 +9,7 @@ use crate::trace::{FileNo, Trace, What};
 
 /// A write of a trace, before its pages.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct WriteRequest {
     pub us: u64,
     pub file: FileNo,
     /// Pages of the file.
@@ -24,7 +24,7 @@ pub trait Player {
         None
     }
 
-    fn request(&mut self, files: &Files, request: &Request) {
+    fn request(&mut self, files: &Files, request: &WriteRequest) {
         if let Some(policy) = self.policy() {
             policy.request(files, request);
         }
@@ -79,7 +79,7 @@ pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Resul
                 files.grow(file, offset + length);
                 player.request(
                     files,
-                    &Request {
+                    &WriteRequest {
                         us,
                         file,
                         first,

@@ -106,7 +106,7 @@ fn spec(s: &str) -> Spec {
     s.parse().unwrap()
 }
 
-fn simulate(trace: &Trace, model: &Model, policy: &str) -> Result<Outcome, SimError> {
+fn simulate(trace: &Trace, model: &Model, policy: &str) -> Result<Simulated, SimError> {
     let profile = Profile::of(trace, &model.primary, &model.rules).unwrap();
     run(trace, &profile, model, &spec(policy), &AtomicU64::new(0))
 }
@@ -317,7 +317,7 @@ fn auto_goes_by_the_spare_units() {
     ] {
         let model = Model { op, unit, ..model() };
         let (auto, same) = (simulate(&trace, &model, "auto"), simulate(&trace, &model, same));
-        let figures = |o: Result<Outcome, SimError>| {
+        let figures = |o: Result<Simulated, SimError>| {
             let o = o.unwrap();
             (o.streams_used, o.open_units, o.gc_pages, o.by_stream)
         };

@@ -103,14 +103,14 @@ fn ends(sector: u64, sectors: u64) -> Option<u64> {
     sector.checked_add(sectors).filter(|end| *end <= MAX_SECTOR)
 }
 
-struct File {
+struct NamedFile {
     path: OsString,
     size: u64,
     extents: Vec<Extent>,
 }
 
 /// What waits until the table that explains it is read.
-struct Pending {
+struct PendingWrite {
     us: u64,
     what: Waiting,
 }
@@ -131,20 +131,20 @@ enum Waiting {
 /// Where the extents of a table lie: (start, length, offset, file), by start.
 type Places = Vec<(u64, u64, u64, u64)>;
 
-struct Reader<R> {
+struct RecordingReader<R> {
     input: R,
     builder: Builder,
     us: u64,
     sector: u64,
     events: u64,
     lost: u64,
-    files: BTreeMap<u64, File>,
+    files: BTreeMap<u64, NamedFile>,
     before: Places,
     /// Paths in the table before, to see what was renamed.
     names: BTreeMap<u64, OsString>,
     changed: Vec<u64>,
     gone: Vec<u64>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingWrite>,
     loaded: bool,
 }
 
@@ -161,7 +161,7 @@ pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<(Trace, u64),
         Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => return Err(e.into()),
         _ => return Err(RecordingError::Foreign),
     }
-    let mut r = Reader {
+    let mut r = RecordingReader {
         input,
         builder: Builder::within(memory),
         us: 0,
@@ -181,7 +181,7 @@ pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<(Trace, u64),
     Ok((r.builder.finish(), lost))
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RecordingReader<R> {
     fn damaged(&self, why: &'static str) -> RecordingError {
         RecordingError::Damaged(self.events, why)
     }
@@ -291,7 +291,7 @@ impl<R: Read> Reader<R> {
             (offset, start) = both;
             extents.push(e);
         }
-        self.files.insert(id, File { path, size, extents });
+        self.files.insert(id, NamedFile { path, size, extents });
         self.changed.push(id);
         Ok(())
     }
@@ -320,7 +320,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn wait(&mut self, what: Waiting) {
-        self.pending.push(Pending { us: self.us, what });
+        self.pending.push(PendingWrite { us: self.us, what });
     }
 
     fn list(&mut self) -> Result<(), RecordingError> {
@@ -450,7 +450,7 @@ impl<R: Read> Reader<R> {
             .any(|id| self.names.contains_key(id) && self.files.get(id).is_some_and(|f| f.path == path))
     }
 
-    fn resolve(&mut self, p: Pending, after: &Places) -> Result<(), RecordingError> {
+    fn resolve(&mut self, p: PendingWrite, after: &Places) -> Result<(), RecordingError> {
         let us = p.us;
         let done = match p.what {
             Waiting::Io {

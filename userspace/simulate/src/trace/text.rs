@@ -130,7 +130,7 @@ pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace, ReadEr
 }
 
 /// An event that waits for earlier ones.
-struct Held {
+struct HeldEvent {
     us: u64,
     line: u64,
     record: ByteRecord,
@@ -139,7 +139,7 @@ struct Held {
 /// Hands events on in the order of their times.
 struct Sorter {
     builder: Builder,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldEvent>,
     newest: u64,
 }
 
@@ -164,7 +164,7 @@ impl Sorter {
             Some(last) if last.us > us => self.held.partition_point(|h| h.us <= us),
             _ => self.held.len(),
         };
-        self.held.insert(at, Held { us, line, record });
+        self.held.insert(at, HeldEvent { us, line, record });
         let mut free = ByteRecord::new();
         while self.held.len() > HELD
             || self
@@ -178,7 +178,7 @@ impl Sorter {
     }
 
     fn give(&mut self) -> Result<ByteRecord, ReadError> {
-        let Some(Held { us, line, record }) = self.held.pop_front() else {
+        let Some(HeldEvent { us, line, record }) = self.held.pop_front() else {
             return Ok(ByteRecord::new());
         };
         let fields: Vec<&[u8]> = record.iter().collect();

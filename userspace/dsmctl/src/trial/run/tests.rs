@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
 use crate::trial::report::Report;
-use crate::trial::state::{Amount, Machine, Plan, Switch};
+use crate::trial::state::{Amount, Machine, Switch, TrialPlan};
 use dm::diskstat::DiskStat;
 
 /// A device at work, without a drive.
@@ -64,8 +64,8 @@ impl Bench for Desk {
         Ok(self.drive.to_owned())
     }
 
-    fn sample(&mut self) -> Result<Sample> {
-        Ok(Sample {
+    fn sample(&mut self) -> Result<TrialSample> {
+        Ok(TrialSample {
             at: self.seconds,
             boot: self.boot.into(),
             disk: DiskStat {
@@ -78,9 +78,9 @@ impl Bench for Desk {
     }
 }
 
-fn trial() -> (State, Desk) {
+fn trial() -> (TrialState, Desk) {
     let [feature, on, off] = ["discard", "on", "off"].map(str::to_owned);
-    let plan = Plan {
+    let plan = TrialPlan {
         device: "d".into(),
         switch: Switch { feature, on, off },
         washout: Amount::Bytes(8192),
@@ -89,12 +89,12 @@ fn trial() -> (State, Desk) {
         seed: 1,
         counters: None,
     };
-    let mut state = State::new(plan, Machine::default(), "drive".into(), None);
+    let mut state = TrialState::new(plan, Machine::default(), "drive".into(), None);
     state.switched = true;
     (state, Desk::new())
 }
 
-fn run_to(state: &mut State, desk: &mut Desk, last: &Step) {
+fn run_to(state: &mut TrialState, desk: &mut Desk, last: &Step) {
     loop {
         let done = step(state, desk).unwrap();
         if done == *last {
@@ -106,7 +106,7 @@ fn run_to(state: &mut State, desk: &mut Desk, last: &Step) {
 }
 
 /// A trial in its first period of this kind.
-fn in_a_period(on: bool) -> (State, Desk) {
+fn in_a_period(on: bool) -> (TrialState, Desk) {
     let (mut state, mut desk) = trial();
     loop {
         step(&mut state, &mut desk).unwrap();
@@ -119,7 +119,7 @@ fn in_a_period(on: bool) -> (State, Desk) {
 }
 
 /// As a process that was killed has left it.
-fn kept(state: &State) -> State {
+fn kept(state: &TrialState) -> TrialState {
     serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
 }
 
@@ -156,7 +156,7 @@ fn somebody_else_switches_on() {
 
 /// Nothing switches on again what was switched off: neither the next steps nor the end, nor
 /// who goes on with the file.
-fn ends_for_good(mut state: State, desk: &mut Desk, why: &str) {
+fn ends_for_good(mut state: TrialState, desk: &mut Desk, why: &str) {
     let said = format!("period {}: {why}", state.periods.len() + 1);
     let again = state.again.clone();
     assert_eq!(step(&mut state, desk).unwrap(), Step::Ended);
@@ -346,7 +346,7 @@ fn nobody_runs_it() {
     let (mut state, mut desk) = in_a_period(true);
     desk.work();
     step(&mut state, &mut desk).unwrap();
-    let text = |state: &State, runner| Report::of(state, runner).text();
+    let text = |state: &TrialState, runner| Report::of(state, runner).text();
     assert!(text(&state, Some(7)).contains("time left: "));
     let said = text(&state, None);
     assert!(

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::{Policy, Stream};
 use crate::sim::files::Files;
-use crate::sim::play::Request;
+use crate::sim::play::WriteRequest;
 use crate::sim::profile::Profile;
 use crate::trace::FileNo;
 
@@ -53,7 +53,7 @@ impl Sfr {
         }
     }
 
-    fn by_history(&mut self, request: &Request) -> Stream {
+    fn by_history(&mut self, request: &WriteRequest) -> Stream {
         let (count, last) = self.chunks.entry(chunk(request.file, request.first)).or_default();
         let age = (self.now - *last) as f64;
         *count = *count / (age / self.decay).exp2() + 1.0;
@@ -63,7 +63,7 @@ impl Sfr {
 }
 
 impl Policy for Sfr {
-    fn request(&mut self, _files: &Files, r: &Request) {
+    fn request(&mut self, _files: &Files, r: &WriteRequest) {
         self.now += u64::from(r.count);
         let end = r.first.wrapping_add(r.count);
         let follows = self.tails.iter().position(|t| (t.0, t.1) == (r.file, r.first));
@@ -91,14 +91,14 @@ impl Policy for Sfr {
 pub(super) struct MultiQueue {
     streams: u8,
     now: u64,
-    chunks: HashMap<Chunk, Entry>,
+    chunks: HashMap<Chunk, ChunkEntry>,
     hottest: u64,
     lifetime: u64,
     current: Stream,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Entry {
+struct ChunkEntry {
     accesses: u64,
     last: u64,
     queue: u32,
@@ -118,7 +118,7 @@ impl MultiQueue {
 }
 
 impl Policy for MultiQueue {
-    fn request(&mut self, _files: &Files, r: &Request) {
+    fn request(&mut self, _files: &Files, r: &WriteRequest) {
         self.now += 1;
         let e = self.chunks.entry(chunk(r.file, r.first)).or_default();
         let idle = self.now - e.last;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{Policy, Stream};
 use crate::sim::files::Files;
-use crate::sim::play::Request;
+use crate::sim::play::WriteRequest;
 use crate::sim::profile::Profile;
 use crate::trace::FileNo;
 use filestream::divider::Modules;
@@ -45,7 +45,7 @@ impl Policy for Adapter {
         self.filestream.delete(u64::from(file), seconds(us));
     }
 
-    fn request(&mut self, files: &Files, r: &Request) {
+    fn request(&mut self, files: &Files, r: &WriteRequest) {
         self.filestream
             .modify(u64::from(r.file), 1, files.get(r.file).size);
         self.filestream.tick(seconds(r.us));

@@ -29,7 +29,7 @@ mod ffi {
 
     #[repr(C)]
     #[derive(Clone, Copy, Debug, Default)]
-    pub(super) struct Region {
+    pub(super) struct KernelRegion {
         pub pages: u64,
         pub range: u64,
         pub hotness: i32,
@@ -40,7 +40,7 @@ mod ffi {
     #[repr(C)]
     #[derive(Clone, Copy, Debug, Default)]
     pub(super) struct FileWindow {
-        pub region: [Region; 2],
+        pub region: [KernelRegion; 2],
         pub mapped: u64,
         pub written: u64,
         pub class: u8,
@@ -50,7 +50,7 @@ mod ffi {
     const MAX_GROUPS: usize = 16;
 
     #[repr(C)]
-    pub(super) struct Life {
+    pub(super) struct LifeHistory {
         below: [[u64; 3]; BINS + 1],
         cost: [[u64; BINS + 1]; 2],
         begin: [[u8; BINS + 1]; MAX_GROUPS],
@@ -58,7 +58,7 @@ mod ffi {
     }
 
     // As in policies/shim/sizes.c.
-    const _: () = assert!(size_of::<FileWindow>() == 72 && size_of::<Life>() == 5528);
+    const _: () = assert!(size_of::<FileWindow>() == 72 && size_of::<LifeHistory>() == 5528);
 
     extern "C" {
         pub(super) fn dsm_policy_initial(params: *const Params, class: u32, side: u32) -> u8;
@@ -67,14 +67,14 @@ mod ffi {
             files: *mut FileWindow,
             nr_files: usize,
             ms: u64,
-            life: *mut Life,
+            life: *mut LifeHistory,
         );
     }
 }
 
 /// The features of the constructor line that concern a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Features {
+pub(super) struct KernelFeatures {
     pub policy: KernelPolicy,
     /// At most so many; `None`: all that there are.
     pub streams: Option<u8>,
@@ -120,7 +120,7 @@ pub(super) enum Range {
     Region,
 }
 
-impl Features {
+impl KernelFeatures {
     pub(super) const fn of(policy: KernelPolicy) -> Self {
         Self {
             policy,
@@ -169,16 +169,16 @@ struct Window {
     stream: [Stream; 2],
 }
 
-pub(super) struct Kernel {
-    features: Features,
+pub(super) struct KernelPlacement {
+    features: KernelFeatures,
     params: ffi::Params,
     plan: Plan,
     files: HashMap<FileNo, Window>,
     window_start: u64,
 }
 
-impl Kernel {
-    pub(super) fn new(features: Features, streams: u8) -> Self {
+impl KernelPlacement {
+    pub(super) fn new(features: KernelFeatures, streams: u8) -> Self {
         let streams = features.streams(streams);
         let known = "policies are named by the module";
         let plan = Plan::new(features.policy.0, features.groups, 1, u32::from(streams)).expect(known);
@@ -244,7 +244,7 @@ impl Kernel {
     }
 }
 
-impl Policy for Kernel {
+impl Policy for KernelPlacement {
     fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
         let class = files.get(file).class;
         if self.files.get(&file).is_none_or(|w| w.state.class != class as u8) {
@@ -287,7 +287,7 @@ impl Policy for Kernel {
             windows.push(state);
         }
         let ms = us.saturating_sub(std::mem::replace(&mut self.window_start, us)) / 1000;
-        let mut life = MaybeUninit::<ffi::Life>::uninit();
+        let mut life = MaybeUninit::<ffi::LifeHistory>::uninit();
         // SAFETY: the array has as many elements as is said, of the layout of
         // struct dsm_file_window; the function keeps no pointer, and reads nothing of the
         // scratch that it has not written.

@@ -15,12 +15,12 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::files::Files;
-use super::play::Request;
+use super::play::WriteRequest;
 use super::profile::Profile;
 use super::{Model, SimError};
 use crate::trace::{FileNo, Trace};
 use ::filestream::divider::Modules;
-use kernel::{Features, Kernel, KernelPolicy, Prediction, Range};
+use kernel::{KernelFeatures, KernelPlacement, KernelPolicy, Prediction, Range};
 
 /// 1 and more; 0 is a write without a stream.
 pub type Stream = u8;
@@ -31,7 +31,7 @@ pub trait Policy {
     /// In the trace, the writes that follow carry this stream.
     fn placed(&mut self, _stream: Stream) {}
     /// A write begins; its pages follow.
-    fn request(&mut self, _files: &Files, _request: &Request) {}
+    fn request(&mut self, _files: &Files, _request: &WriteRequest) {}
     fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream;
     fn load_end(&mut self, _files: &Files, _us: u64) {}
     fn checkpoint(&mut self, _files: &Files, _us: u64) {}
@@ -43,7 +43,7 @@ pub trait Policy {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PolicyKind {
-    Kernel(Features),
+    Kernel(KernelFeatures),
     /// The layout that the drive can afford.
     Auto,
     PerFile,
@@ -159,7 +159,7 @@ impl Spec {
         match self.kind {
             PolicyKind::Auto => {
                 let choice = model.choose(model.wanted_pages(profile));
-                PolicyKind::Kernel(Features::of_layout(choice.layout))
+                PolicyKind::Kernel(KernelFeatures::of_layout(choice.layout))
             }
             kind => kind,
         }
@@ -181,7 +181,7 @@ impl Spec {
     ) -> Result<Box<dyn Policy + 'a>, SimError> {
         let n = model.streams;
         Ok(match self.kind(model, profile) {
-            PolicyKind::Kernel(features) => Box::new(Kernel::new(features, n)),
+            PolicyKind::Kernel(features) => Box::new(KernelPlacement::new(features, n)),
             PolicyKind::Auto => unreachable!("kind() has chosen"),
             PolicyKind::PerFile => Box::new(plain::PerFile::new(n)),
             PolicyKind::Extension => Box::new(plain::Extension::new(n)),
@@ -230,7 +230,7 @@ impl FromStr for Spec {
             "recorded" => PolicyKind::Recorded,
             "oracle" => PolicyKind::Oracle,
             _ => match KernelPolicy::named(name) {
-                Some(policy) => PolicyKind::Kernel(Features::of(policy)),
+                Some(policy) => PolicyKind::Kernel(KernelFeatures::of(policy)),
                 None => return Err(SpecError::Name(name.to_owned())),
             },
         };
@@ -282,7 +282,7 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
     }
 }
 
-fn set_dsm(f: &mut Features, key: &str, value: &str) -> Result<(), Option<&'static str>> {
+fn set_dsm(f: &mut KernelFeatures, key: &str, value: &str) -> Result<(), Option<&'static str>> {
     match key {
         "alpha" => f.alpha = Some(number(value, 2, 64).ok_or(Some("a number from 2 to 64"))?),
         "prediction" => {

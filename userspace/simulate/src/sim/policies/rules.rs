@@ -15,7 +15,7 @@ use files::rules::{Role, Rules};
 use policies::layout::Plan;
 
 /// The streams of a file: of its parts, and of the rest.
-struct Streams {
+struct RuleStreams {
     parts: Vec<(Range<u64>, Stream)>,
     rest: Stream,
 }
@@ -24,7 +24,7 @@ pub(super) struct ByRules<'a> {
     rules: &'a Rules,
     stamps: Vec<Option<StreamStamp>>,
     plan: Plan,
-    files: HashMap<FileNo, Streams>,
+    files: HashMap<FileNo, RuleStreams>,
 }
 
 impl<'a> ByRules<'a> {
@@ -48,7 +48,7 @@ impl<'a> ByRules<'a> {
 impl Policy for ByRules<'_> {
     fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
         let parts = self.rules.parts(Path::new(&files.get(file).name));
-        let streams = Streams {
+        let streams = RuleStreams {
             parts: parts
                 .ranges
                 .into_iter()
