@@ -316,7 +316,8 @@ fn dead_in(target: &dyn Target, ranges: &[SectorRange], found: &mut Vec<SectorRa
         })
     };
     let listed: Vec<SectorRange> = words.map_while(range).collect();
-    if listed.iter().map(|s| s.length / PAGE_SECTORS).sum::<u64>() == count {
+    let pages: u64 = listed.iter().map(|s| s.length / PAGE_SECTORS).sum();
+    if pages == count {
         found.extend(listed);
         return Ok(());
     }
