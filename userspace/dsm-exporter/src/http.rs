@@ -78,11 +78,7 @@ impl HttpAnswer {
             self.kind,
             self.text.len(),
         );
-        let text = if *method == Method::Head {
-            ""
-        } else {
-            &self.text
-        };
+        let text = if *method == Method::Head { "" } else { &self.text };
         [head.as_bytes(), text.as_bytes()].concat()
     }
 }

@@ -113,6 +113,8 @@ impl Database for Recorded<'_> {
         Ok(Seen {
             turtle: TurtleId(self.looks.to_string()),
             run: Run::default(),
+            version: "11.3.1".into(),
+            audit_only: None,
             files,
         })
     }
