@@ -212,7 +212,7 @@ fn until(
 fn it_sends_when_enough_was_seen_to_be_written() {
     let plan = Plan {
         send: true,
-        audit_pages: 40,
+        audit_pages: 400,
     };
     let (mut w, world, _sender, notices) = worker_that(plan, 7);
     world.borrow_mut().calm = true;
@@ -223,11 +223,11 @@ fn it_sends_when_enough_was_seen_to_be_written() {
         until(&mut w, &world, &notices, |w| info(w).mode == "on");
         let i = info(&w);
         assert!(
-            i.audit.seen_pages >= 40 && i.audit.seen_checkpoints >= CHECKPOINTS,
+            i.audit.seen_pages >= 400 && i.audit.seen_checkpoints >= CHECKPOINTS,
             "{i:?}"
         );
         assert!(
-            i.audit.passed && i.audit.taken_pages >= had + 40,
+            i.audit.passed && i.audit.taken_pages >= had + 400,
             "{round}: {i:?}"
         );
         assert_eq!(state(&w), "on");
@@ -237,7 +237,7 @@ fn it_sends_when_enough_was_seen_to_be_written() {
         world.borrow_mut().has_owner(true);
         until(&mut w, &world, &notices, |w| info(w).mode == "audit");
         let i = info(&w);
-        assert!(i.audit.seen_pages < 40 && !i.audit.passed, "{i:?}");
+        assert!(i.audit.seen_pages < 400 && !i.audit.passed, "{i:?}");
         world.borrow_mut().discard(usize::MAX >> 1);
     }
     assert_eq!((passed, &world.borrow().lost), (3, &None));
