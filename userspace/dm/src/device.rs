@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! A `dsm` target as the rest of the programs sees it.
 
+use std::os::fd::BorrowedFd;
+
 use anyhow::{bail, Context, Result};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -39,6 +41,12 @@ pub trait Target {
     fn sectors(&self) -> u64;
     fn message(&self, text: &str) -> Result<String, MessageError>;
     fn status(&self) -> Result<Status, MessageError>;
+
+    /// What becomes readable with an event of the target after this, such as that its queue
+    /// of discards is empty; also with events of others.  Nothing: there are none.
+    fn events(&self) -> Result<Option<BorrowedFd<'_>>, MessageError> {
+        Ok(None)
+    }
 
     fn checkpoint(&self) -> Result<Checkpoint, MessageError> {
         Ok(self.message("checkpoint")?.parse()?)
@@ -196,6 +204,11 @@ impl Target for Device {
             return Err(MessageError::Resized(self.sectors, line.length));
         }
         Ok(line.params.parse()?)
+    }
+
+    fn events(&self) -> Result<Option<BorrowedFd<'_>>, MessageError> {
+        self.dm.arm_poll().map_err(MessageError::Dm)?;
+        Ok(Some(self.dm.control()))
     }
 }
 

@@ -9,6 +9,7 @@
 use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
@@ -55,6 +56,7 @@ enum Cmd {
     TableStatus = 12,
     ListVersions = 13,
     TargetMsg = 14,
+    DevArmPoll = 16,
 }
 
 mod flag {
@@ -295,6 +297,16 @@ impl Dm {
             .open(CONTROL)
             .map_err(DmError::Control)?;
         Ok(Self { control })
+    }
+
+    /// The control node becomes readable with the next event of any device.
+    pub(crate) fn arm_poll(&self) -> Result<(), DmError> {
+        let head = header(None, 0)?;
+        self.call(Cmd::DevArmPoll, &head, &[], 0).map(|_| ())
+    }
+
+    pub(crate) fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
     }
 
     /// Makes a call.  When the reply does not fit, the call is made again with

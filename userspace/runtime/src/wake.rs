@@ -28,8 +28,9 @@ impl Waker {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    pub fn clear(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    /// Returns whether it was awake.
+    pub fn clear(&self) -> bool {
+        rustix::io::read(&self.0, &mut [0u8; 8]).is_ok()
     }
 }
 

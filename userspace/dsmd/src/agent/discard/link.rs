@@ -5,7 +5,6 @@
 //! discarded is named to the target, which sends nothing.  When enough of it was seen to be
 //! written before it was used again, the target is switched on; the audit goes on.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::audit::{self, Violation};
+use super::notices::{notices, Notice, Notices, Notifier};
 use super::pace::{batches, budget, Pace};
 use super::{Database, Found, Halt, Look, Owner, Rule, SectorRange, PAGE};
 use dm::device::{MessageError, Target};
@@ -25,8 +25,6 @@ use runtime::time;
 
 /// How often preconditions and owner are checked between checkpoints.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the target is asked whether it is done.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// After what time a device that took no discards is tried again.  A snapshot below it
 /// refuses them while it exists.
 const AGAIN: Duration = Duration::from_secs(600);
@@ -49,7 +47,7 @@ pub struct Plan {
 
 /// What an agent has of its discards.
 pub struct Link {
-    notices: Option<Sender<()>>,
+    notifier: Option<Notifier>,
     info: Shared,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,7 +81,7 @@ impl Link {
             ..DiscardInfo::default()
         };
         Self {
-            notices: None,
+            notifier: None,
             info: Arc::new(Mutex::new(info)),
             thread: None,
         }
@@ -95,7 +93,7 @@ impl Link {
         T: Target + Send + 'static,
         M: Machine + Send + 'static,
     {
-        let (sender, notices) = mpsc::channel();
+        let (notifier, notices) = notices()?;
         let info = Shared::default();
         let shared = info.clone();
         let name = device.to_owned();
@@ -107,7 +105,7 @@ impl Link {
             worker.end();
         });
         Ok(Self {
-            notices: Some(sender),
+            notifier: Some(notifier),
             info,
             thread: Some(thread.context("cannot start the thread of discards")?),
         })
@@ -115,9 +113,9 @@ impl Link {
 
     /// The turtle may have changed.
     pub fn turtle(&self) {
-        if let Some(notices) = &self.notices {
-            // One that has ended has said why.
-            let _ = notices.send(());
+        // One that has ended has said why.
+        if let Some(notifier) = &self.notifier {
+            notifier.turtle();
         }
     }
 
@@ -128,7 +126,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.notices = None;
+        self.notifier = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -206,31 +204,25 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// Until the agent ends, or the device is gone.
-    fn run(&mut self, notices: &Receiver<()>) {
+    fn run(&mut self, notices: &Notices) {
         let pulse = self.pulse.clone();
         pulse.work(|| self.follow(notices));
     }
 
-    fn follow(&mut self, notices: &Receiver<()>) {
+    fn follow(&mut self, notices: &Notices) {
         let begun = self.switch_on().and_then(|()| self.rule.forget_in(&self.target));
         let mut more = begun.is_ok();
         self.took(begun);
         loop {
             let notice = if std::mem::take(&mut more) {
-                Ok(())
+                notices.take().or(Some(Notice::Turtle))
             } else {
-                self.pulse.rest(|| notices.recv_timeout(RECHECK_INTERVAL))
+                self.pulse.rest(|| notices.wait(None, RECHECK_INTERVAL))
             };
             let result = match notice {
-                Ok(()) => {
-                    // Several are one; the end is the end.
-                    match std::iter::repeat_with(|| notices.try_recv()).find_map(Result::err) {
-                        Some(TryRecvError::Disconnected) => return,
-                        _ => self.turn(notices),
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => self.look_around().map(|()| Sent::All),
-                Err(RecvTimeoutError::Disconnected) => return,
+                Some(Notice::Turtle) => self.turn(notices),
+                Some(Notice::End) => return,
+                None => self.look_around().map(|()| Sent::All),
             };
             if result == Err(Halt::Gone) {
                 return;
@@ -485,7 +477,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.rule.look_around(&mut self.machine)
     }
 
-    fn turn(&mut self, notices: &Receiver<()>) -> Result<Sent, Halt> {
+    fn turn(&mut self, notices: &Notices) -> Result<Sent, Halt> {
         // Another look at the same turtle would end the window for nothing.
         if self.rule.turtle().is_some() && self.machine.turtle()?.as_ref() == self.rule.turtle() {
             return Ok(Sent::All);
@@ -531,7 +523,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         });
     }
 
-    fn send(&mut self, mut found: Found, budget: Duration, notices: &Receiver<()>) -> Result<Sent, Halt> {
+    fn send(&mut self, mut found: Found, budget: Duration, notices: &Notices) -> Result<Sent, Halt> {
         let placed = bytes(&found.sector_ranges);
         let sector_ranges = std::mem::take(&mut found.sector_ranges);
         let (batches, short) = batches(sector_ranges, self.shortest()?);
@@ -622,9 +614,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// Waits as long, and until the target has discarded what it was sent.
-    fn wait(&self, notices: &Receiver<()>, pause: Duration) -> Result<Sent, Halt> {
+    fn wait(&self, notices: &Notices, pause: Duration) -> Result<Sent, Halt> {
         let started = Instant::now();
         loop {
+            // Before the status is read, which may be that of a moment later.
+            let events = self.target.events()?;
             let done = self.target.status()?.discard.queued == 0;
             let waited = started.elapsed();
             if done && waited >= pause {
@@ -633,14 +627,15 @@ impl<T: Target, M: Machine> Worker<T, M> {
             if waited >= STALL_TIMEOUT {
                 return Err("discards timed out on the device".to_owned().into());
             }
-            let step = if done { pause - waited } else { POLL_INTERVAL };
-            match self
-                .pulse
-                .rest(|| notices.recv_timeout(step.min(STALL_TIMEOUT - waited)))
-            {
-                Err(RecvTimeoutError::Timeout) => {}
-                // The next checkpoint, or the end.
-                _ => return Ok(Sent::Interrupted),
+            let (events, step) = if done {
+                (None, pause - waited)
+            } else {
+                (events, STALL_TIMEOUT)
+            };
+            let step = step.min(STALL_TIMEOUT - waited);
+            // The next checkpoint, or the end
+            if self.pulse.rest(|| notices.wait(events, step)).is_some() {
+                return Ok(Sent::Interrupted);
             }
         }
     }

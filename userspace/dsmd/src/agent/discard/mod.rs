@@ -78,6 +78,7 @@ pub mod audit;
 mod disk;
 mod link;
 mod list;
+mod notices;
 mod owner;
 mod pace;
 mod places;

@@ -67,11 +67,8 @@ struct End {
 fn run_until(world: World, seed: u64, which: Which) -> End {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
     let world = Rc::new(RefCell::new(world));
-    let mut side = Side {
-        world: world.clone(),
-        dies: Rc::default(),
-        lag: [0, 2, 20][rng.usize(..3)],
-    };
+    let mut side = Side::of(&world);
+    side.lag = [0, 2, 20][rng.usize(..3)];
     let late = [5, 30, 300][rng.usize(..3)];
     // A drive that takes discards in larger pieces.
     if which == Which::Difference {

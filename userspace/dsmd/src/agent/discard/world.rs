@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -18,6 +19,7 @@ use super::{Database, SectorRange, Seen};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
+use runtime::wake::Waker;
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
 use wiredtiger::avail::{FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
@@ -1002,6 +1004,14 @@ pub(super) struct Side {
     pub dies: Rc<RefCell<Option<u32>>>,
     /// How much happens around each call.
     pub lag: usize,
+    /// The target works on its queue while its status is read: there is always an event.
+    pub event: Waker,
+}
+
+fn awake() -> Waker {
+    let waker = Waker::new().unwrap();
+    waker.wake();
+    waker
 }
 
 impl Side {
@@ -1010,6 +1020,7 @@ impl Side {
             world: world.clone(),
             dies: Rc::default(),
             lag: 3,
+            event: awake(),
         }
     }
 
@@ -1047,6 +1058,10 @@ impl Target for Side {
         let mut w = self.world.borrow_mut();
         w.discard(100);
         w.kernel.status()
+    }
+
+    fn events(&self) -> Result<Option<BorrowedFd<'_>>, MessageError> {
+        Ok(Some(self.event.as_fd()))
     }
 }
 

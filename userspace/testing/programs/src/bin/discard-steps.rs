@@ -7,6 +7,7 @@
 //! A step is a call of the rule, before it or after.
 
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -111,6 +112,10 @@ impl Target for Steps<Device> {
 
     fn status(&self) -> Result<Status, MessageError> {
         self.0.status()
+    }
+
+    fn events(&self) -> Result<Option<BorrowedFd<'_>>, MessageError> {
+        self.0.events()
     }
 }
 

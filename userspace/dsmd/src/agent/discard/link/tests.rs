@@ -12,15 +12,15 @@ const AT_ONCE: Plan = Plan {
 };
 
 /// A worker beside a database, and the way to tell it of turtles.
-fn worker(seed: u64) -> (TestWorker, Rc<RefCell<World>>, Sender<()>, Receiver<()>) {
+fn worker(seed: u64) -> (TestWorker, Rc<RefCell<World>>, Notifier, Notices) {
     worker_that(AT_ONCE, seed)
 }
 
-fn worker_that(plan: Plan, seed: u64) -> (TestWorker, Rc<RefCell<World>>, Sender<()>, Receiver<()>) {
+fn worker_that(plan: Plan, seed: u64) -> (TestWorker, Rc<RefCell<World>>, Notifier, Notices) {
     let world = Rc::new(RefCell::new(World::new(seed)));
     let side = Side::of(&world);
     side.message("set discard off").unwrap();
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = notices().unwrap();
     (
         Worker::new(plan, side.clone(), side, Shared::default(), Pulse::default()),
         world,
@@ -29,7 +29,7 @@ fn worker_that(plan: Plan, seed: u64) -> (TestWorker, Rc<RefCell<World>>, Sender
     )
 }
 
-fn turns(w: &mut TestWorker, world: &RefCell<World>, notices: &Receiver<()>, turns: u32) {
+fn turns(w: &mut TestWorker, world: &RefCell<World>, notices: &Notices, turns: u32) {
     for _ in 0..turns {
         world.borrow_mut().advance(200);
         let result = w.turn(notices);
@@ -193,12 +193,7 @@ fn info(w: &TestWorker) -> DiscardInfo {
 }
 
 /// Until it is so.
-fn until(
-    w: &mut TestWorker,
-    world: &RefCell<World>,
-    notices: &Receiver<()>,
-    so: impl Fn(&TestWorker) -> bool,
-) {
+fn until(w: &mut TestWorker, world: &RefCell<World>, notices: &Notices, so: impl Fn(&TestWorker) -> bool) {
     for _ in 0..2000 {
         if so(w) {
             return;
@@ -583,7 +578,7 @@ fn a_wait_is_no_work() {
             while pulse.busy() > Duration::ZERO {
                 std::thread::yield_now();
             }
-            sender.send(()).unwrap();
+            sender.turtle();
         });
         w.pulse.beat();
         w.wait(&notices, Duration::from_secs(600))
@@ -595,7 +590,7 @@ fn a_wait_is_no_work() {
 #[test]
 fn the_next_checkpoint_interrupts() {
     let (w, _world, sender, notices) = worker(12);
-    sender.send(()).unwrap();
+    sender.turtle();
     assert_eq!(w.wait(&notices, Duration::from_secs(60)), Ok(Sent::Interrupted));
     drop(sender);
     assert_eq!(
