@@ -11,14 +11,14 @@ mnt=/tmp/mnt
 mkdir -p $mnt /tmp/other
 
 refused 'a device that is not there' 'dsmctl: /dev/nothing' dsmctl create t /dev/nothing
-refused 'K out of range' '2..=16' dsmctl create t "$ssd" --groups 17
-refused 'alpha out of range' '2..=64' dsmctl create t "$ssd" --alpha 1
+refused 'K out of range' 'groups must be a number from 2 to 16' dsmctl create t "$ssd" --groups 17
+refused 'alpha out of range' 'alpha must be auto or a number from 2 to 64' dsmctl create t "$ssd" -f alpha=1
 refused 'an unknown policy' 'none, file, boundary' dsmctl create t "$ssd" --policy best
 refused 'more sectors than there are' 'dsmctl: ' dsmctl create t "$ssd" --size 99999999999
 is 'no device was made' "$(dmsetup ls)" 'No devices found'
 
 for fs in xfs ext4; do
-	works "$fs: dsmctl create" dsmctl create t "$ssd" --policy dsm --prediction off --primary-filter off
+	works "$fs: dsmctl create" dsmctl create t "$ssd" --policy dsm -f prediction=off -f primary_filter=off
 	refused "$fs: a name twice" "dsmctl: " dsmctl create t "$plain"
 	if [[ $fs = xfs ]]; then mkfs.xfs -q -f -K /dev/mapper/t; else mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/t; fi
 	mount /dev/mapper/t $mnt

@@ -235,26 +235,6 @@ fn go_on_as_before<T: Tables + ?Sized>(tables: &T, name: &str, e: DmError) -> an
     anyhow!("{name}: {what}; nothing was changed")
 }
 
-/// The options of `dsmctl insert` and `dsmctl create` that give a table its features.
-pub fn options(table: &TableLine) -> Vec<String> {
-    let mut words = Vec::new();
-    for (name, value) in &table.features {
-        // Disks are found again, and auto is what is not said.
-        if name == "leaves" || value == "auto" {
-            continue;
-        }
-        let value = match value.parse::<u32>() {
-            Ok(n) if name.starts_with("threshold") => {
-                let (whole, part) = (n / 100, n % 100);
-                format!("{whole}.{part:02}")
-            }
-            _ => value.clone(),
-        };
-        words.push(format!("--{} {value}", name.replace('_', "-")));
-    }
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -491,14 +471,12 @@ mod tests {
     }
 
     #[test]
-    fn features_as_options() {
-        let t: TableLine = "259:0 0 8 policy dsm threshold1 1000 threshold2 5 primary_filter on"
-            .parse()
-            .unwrap();
+    fn back_to_linear() {
+        let t: TableLine = "259:0 2048 2 policy dsm".parse().unwrap();
+        let line = linear_line(&new(), &t);
         assert_eq!(
-            options(&t).join(" "),
-            "--policy dsm --threshold1 10.00 --threshold2 0.05 --primary-filter on"
+            (line.target.as_str(), line.params.as_str()),
+            ("linear", "259:0 2048")
         );
-        assert_eq!(linear_line(&new(), &t).params, "259:0 0");
     }
 }

@@ -182,7 +182,7 @@ impl Stamped {
         let mut features = chosen
             .as_ref()
             .map_or_else(|| asked.clone(), |c| resolved(asked, c));
-        let preferred = || prefer::alignment(sysfs, &below.leaves).map(PieceSize::Bytes);
+        let preferred = || prefer::alignment(sysfs, &below.leaves).map(|n| PieceSize::Bytes(n.into()));
         features.discard_alignment = features.discard_alignment.or_else(preferred);
         Ok(Self {
             features,
@@ -215,25 +215,20 @@ impl Stamped {
 
 /// How many of the streams that there are may be used.
 fn usable(asked: &Features, all: u32) -> u32 {
-    let before = u32::from(asked.stream_base.unwrap_or(1)) - 1;
-    let rest = all.saturating_sub(before);
+    let rest = all.saturating_sub(asked.stream_base().saturating_sub(1));
     match asked.streams {
         Streams::Auto => rest,
-        Streams::Number(n) => rest.min(n.into()),
+        Streams::Number(n) => rest.min(n),
     }
 }
 
 fn resolved(asked: &Features, chosen: &Affords) -> Features {
-    let streams = u8::try_from(chosen.streams).map_or(asked.streams, Streams::Number);
     Features {
         policy: Some(chosen.policy.to_owned()),
-        groups: chosen
-            .groups
-            .and_then(|k| u8::try_from(k).ok())
-            .map(Groups::Number),
+        groups: chosen.groups.map(Groups::Number),
         streams: match chosen.layout {
             Layout::None => asked.streams,
-            _ => streams,
+            _ => Streams::Number(chosen.streams),
         },
         ..asked.clone()
     }
@@ -276,12 +271,6 @@ fn features(a: &Features, leaves: &[String]) -> String {
         Groups::Number(n) => Some(n.to_string()),
     };
     add("groups", a.groups.and_then(number));
-    add("alpha", a.alpha.map(|n| n.to_string()));
-    add("prediction", a.prediction.clone());
-    add("range", a.range.clone());
-    add("primary_filter", a.primary_filter.clone());
-    add("threshold1", a.threshold1.map(|n| n.to_string()));
-    add("threshold2", a.threshold2.map(|n| n.to_string()));
     add(
         "streams",
         match a.streams {
@@ -289,12 +278,12 @@ fn features(a: &Features, leaves: &[String]) -> String {
             Streams::Number(n) => Some(n.to_string()),
         },
     );
-    add("stream_base", a.stream_base.map(|n| n.to_string()));
-    add("hints", a.hints.clone());
-    add("foreign", a.foreign.clone());
     add("discard", a.discard.clone());
     add("discard_granularity", a.discard_granularity.and_then(bytes));
     add("discard_alignment", a.discard_alignment.and_then(bytes));
+    for (name, value) in &a.features {
+        add(name, Some(value.clone()));
+    }
     add("leaves", (!leaves.is_empty()).then(|| leaves.join(",")));
     if words.is_empty() {
         return String::new();
@@ -333,6 +322,7 @@ pub(crate) fn remove(name: &str) -> Result<()> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use crate::cli::options;
 
     fn parsed(words: &str) -> Features {
         let words = format!("dsmctl create d /dev/x {words}");
@@ -355,15 +345,13 @@ mod tests {
         assert_eq!(
             features(
                 &parsed(
-                    "--policy dsm --groups 4 --alpha 6 --prediction off --range region --primary-filter off \
-                     --threshold1 10 --threshold2 0.05 --stream-base 2 --hints off --foreign keep --discard on \
-                     --discard-granularity 128K --discard-alignment 4096"
+                    "--policy dsm --groups 4 -f alpha=6 --feature Primary-Filter=off -f threshold1=1000 \
+                     --discard on --discard-granularity 128K --discard-alignment 4096"
                 ),
                 &[]
             ),
-            " 28 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
-             threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep discard on \
-             discard_granularity 131072 discard_alignment 4096"
+            " 16 policy dsm groups 4 discard on discard_granularity 131072 discard_alignment 4096 \
+             alpha 6 primary_filter off threshold1 1000"
         );
     }
 
@@ -376,7 +364,7 @@ mod tests {
             "--groups auto",
             "--streams auto",
             "--groups auto --streams 8",
-            "--discard on --stream-base 2",
+            "--discard on -f stream_base=2",
         ] {
             assert_eq!(follow(words), Ok(true), "{words}");
         }
@@ -409,19 +397,19 @@ mod tests {
         assert_eq!(words("", Layout::None), " 2 policy none");
         assert_eq!(
             words(
-                "--groups auto --streams 7 --stream-base 2 --discard on",
+                "--groups auto --streams 7 -f stream_base=2 --discard on",
                 Layout::Life(2)
             ),
-            " 10 policy life groups 2 streams 4 stream_base 2 discard on"
+            " 10 policy life groups 2 streams 4 discard on stream_base 2"
         );
         let left = |asked: &str| usable(&parsed(asked), 8);
         assert_eq!(
             [
                 "",
                 "--streams 4",
-                "--stream-base 3",
-                "--stream-base 9",
-                "--stream-base 6 --streams 4"
+                "-f stream_base=3",
+                "-f stream_base=9",
+                "-f stream-base=6 --streams 4"
             ]
             .map(left),
             [8, 4, 6, 0, 3]
@@ -431,14 +419,14 @@ mod tests {
     /// What `dsmctl withdraw` prints gives the same table.
     #[test]
     fn options_and_back() {
-        let all = " 30 policy dsm groups 4 alpha 6 prediction off range region primary_filter off \
-                   threshold1 1000 threshold2 5 streams 7 stream_base 2 hints off foreign keep discard on \
-                   discard_granularity 131072 discard_alignment 4096";
+        let all = " 30 policy dsm groups 4 streams 7 discard on discard_granularity 131072 \
+                   discard_alignment 4096 alpha 6 prediction off range region primary_filter off \
+                   threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep";
         let table = format!("259:0 0{all} ").parse().unwrap();
-        assert_eq!(features(&parsed(&exchange::options(&table).join(" ")), &[]), all);
+        assert_eq!(features(&parsed(&options(&table).join(" ")), &[]), all);
         let table = "259:0 0 10 alpha auto streams auto leaves 259:0 hints on discard_alignment auto"
             .parse()
             .unwrap();
-        assert_eq!(exchange::options(&table), ["--hints on"]);
+        assert_eq!(options(&table), ["-f hints=on"]);
     }
 }

@@ -113,8 +113,10 @@ fn form(fields: &[&str]) -> Result<TabLine, String> {
     };
     let mut seen = HashSet::new();
     for option in options.split(',').filter(|o| !o.is_empty()) {
-        if !seen.insert(key(option)) {
-            return Err(format!("the option {} is given twice", key(option)));
+        // The key of feature=NAME=VALUE is feature=NAME.
+        let key = option.rsplit_once('=').map_or(option, |(key, _)| key);
+        if !seen.insert(key) {
+            return Err(format!("the option {key} is given twice"));
         }
         if option == NOAUTO {
             line.noauto = true;

@@ -11,7 +11,7 @@ use clap::Parser;
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::cli::{Args, Command, Features, Insert, Output};
+use crate::cli::{options, Args, Command, Features, Insert, Output};
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Info, Line};
@@ -206,7 +206,7 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
 /// The command that puts dsm back as it was.
 pub(crate) fn command(name: &str, table: &TableLine) -> String {
     let mut words = vec![format!("dsmctl insert {name}")];
-    words.extend(exchange::options(table));
+    words.extend(options(table));
     words.join(" ")
 }
 

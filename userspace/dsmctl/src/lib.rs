@@ -155,21 +155,18 @@ fn ask<T: for<'de> serde::Deserialize<'de>>(name: &str, request: Request) -> Res
 }
 
 fn set(name: &str, feature: &str, value: &str) -> Result<()> {
-    let feature = feature.replace('-', "_");
-    let value = if feature.starts_with("threshold") {
-        args::percent(value).map_err(anyhow::Error::msg)?.to_string()
-    } else {
-        value.to_owned()
-    };
+    // The kernel takes both as they are, in letters of either case.
+    let feature = feature.to_ascii_lowercase().replace('-', "_");
+    let on = value.eq_ignore_ascii_case("on");
     let device = Device::open(name)?;
-    if (feature.as_str(), value.as_str()) == ("discard", "on") {
+    if feature == "discard" && on {
         broken::check(&device.name, device.devno)?;
     }
     device
         .message(&format!("set {feature} {value}"))
         .map_err(|e| refused(name, e))?;
     if feature == "discard" {
-        note_switch(&device.name, value == "on");
+        note_switch(&device.name, on);
     }
     Ok(())
 }

@@ -49,17 +49,17 @@ fn wrong_usage_ends_with_2() {
         "attach",
         "attach n --all",
         "attach --all --check",
-        "create n d --groups 17",
-        "create n d --groups 1",
+        "create n d --groups many",
+        "create n d -f alpha",
+        "create n d -f alpha=",
+        "create n d -f policy=dsm",
         "create n d --policy best",
-        "create n d --threshold1 ten",
-        "create n d --streams 256",
-        "create n d --stream-base 0",
+        "create n d --streams few",
         "create n d --size 0",
         "create n d --size 1000B",
         "insert",
         "insert n d",
-        "insert n --groups 17",
+        "insert n --groups many",
         "withdraw",
         "upgrade m.ko",
         "simulate --trace t --policy none,best",
@@ -136,7 +136,7 @@ fn saving_is_that_of_a_trial() {
 fn help_explains_units() {
     let help = |words| String::from_utf8(dsmctl(words).stdout).unwrap();
     assert!(help("--help").contains("A sector is 512 bytes"));
-    assert!(help("create --help").contains("--threshold2 <PERCENT>"));
+    assert!(help("create --help").contains("--feature <NAME=VALUE>"));
     assert!(help("status --help").contains("MiB are 1048576 bytes"));
 }
 
@@ -616,7 +616,7 @@ fn group_finds_the_hot_part_of_a_file() {
 }
 
 const TAB: &str =
-    "a\\x /dev/x\nmy-db /dev/disk/by-id/nvme-X groups=4\nodd /dev/y groups=99\nlater PARTUUID=1-2 noauto\n";
+    "a\\x /dev/x\nmy-db /dev/disk/by-id/nvme-X groups=4\nodd /dev/y groups=many\nlater PARTUUID=1-2 noauto\n";
 
 #[test]
 fn attach_checks_its_table() {
@@ -633,7 +633,9 @@ fn attach_checks_its_table() {
     )));
     assert_eq!(
         lines[1..],
-        [format!("dsmctl: {shown}: line 3: groups=99: 99 is not in 2..=16")]
+        [format!(
+            "dsmctl: {shown}: line 3: groups=many: it must be auto or a number"
+        )]
     );
     let o = dsmctl(&format!("attach nobody --tab {shown}"));
     assert_eq!(o.status.code(), Some(1));
@@ -641,7 +643,7 @@ fn attach_checks_its_table() {
         said(&o),
         format!("dsmctl: {shown}: it has no line for nobody; nothing was changed\n")
     );
-    std::fs::write(&tab, TAB.replace("99", "9").replace("\\x", "")).unwrap();
+    std::fs::write(&tab, TAB.replace("many", "9").replace("\\x", "")).unwrap();
     let o = dsmctl(&format!("attach --check --tab {shown}"));
     assert_eq!((o.status.code(), said(&o)), (Some(0), String::new()));
 }

@@ -7,8 +7,8 @@ use clap::builder::PossibleValuesParser;
 
 use crate::dsmtab::TAB;
 use dm::name;
+use dm::reply::TableLine;
 use runtime::sizes;
-use simulate::flash::PAGE;
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct Create {
@@ -33,7 +33,7 @@ pub struct Features {
     /// How streams are assigned [default: as the drive affords, see --groups]
     #[arg(long, value_parser = PossibleValuesParser::new(policies::names()))]
     pub policy: Option<String>,
-    /// K, groups of hotness [kernel: 3], or auto
+    /// K, groups of hotness, or auto
     ///
     /// With auto, and when neither this nor --policy nor --streams is given, it is life with
     /// K = 3, life with K = 2, file with two streams, or none: the first whose streams hold
@@ -42,45 +42,14 @@ pub struct Features {
     /// why, is said.
     #[arg(long, value_name = "K|auto", value_parser = groups)]
     pub groups: Option<Groups>,
-    /// Weight of the outer groups [kernel: K]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=64))]
-    pub alpha: Option<u8>,
-    /// How the next window's group is predicted
-    ///
-    /// predicted is the paper's Fig. A.5 where both sides of a file were written, literal
-    /// Fig. A.5 as it stands, whether they were or not; computed compares with the group of the
-    /// window before, and off takes the group just computed.
-    #[arg(long, value_parser = ["off", "predicted", "computed", "literal"])]
-    pub prediction: Option<String>,
-    /// What writes are divided by: the written span or the region
-    #[arg(long, value_parser = ["written", "region"])]
-    pub range: Option<String>,
-    /// Whether indexes that are hardly written count as primary
-    #[arg(long, value_parser = ["on", "off"])]
-    pub primary_filter: Option<String>,
-    /// Share of all index writes up to which an index is primary [kernel: 10]
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
-    pub threshold1: Option<u32>,
-    /// Share in either region up to which it is [kernel: 0.05]
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
-    pub threshold2: Option<u32>,
     /// Streams to use: auto takes all that are known, N at most so many
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = streams)]
     pub streams: Streams,
-    /// The first stream to use [kernel: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
-    pub stream_base: Option<u8>,
-    /// Whether lifetime hints are stamped, too
-    #[arg(long, value_parser = ["on", "off"])]
-    pub hints: Option<String>,
-    /// What becomes of a stream or hint that a write brings along
-    #[arg(long, value_parser = ["keep", "override", "class"])]
-    pub foreign: Option<String>,
     /// Whether the target keeps track of writes, so that it can discard what
-    /// checkpoints free [kernel: off]
+    /// checkpoints free
     #[arg(long, value_parser = ["on", "audit", "off"])]
     pub discard: Option<String>,
-    /// What the length of a discard is a multiple of, a power of two [kernel: the device's]
+    /// What the length of a discard is a multiple of, a power of two
     ///
     /// This is for what was measured of a drive that says something else. Pages that are
     /// free are discarded when so many lie side by side.
@@ -91,6 +60,12 @@ pub struct Features {
     /// otherwise auto, the granularity]
     #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
     pub discard_alignment: Option<PieceSize>,
+    /// Another feature of the target, such as prediction=off; may be repeated
+    ///
+    /// It goes to the kernel as it is. Documentation/dsm.rst has all of them, their values and
+    /// defaults.
+    #[arg(short, long = "feature", value_name = "NAME=VALUE", value_parser = feature)]
+    pub features: Vec<(String, String)>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -144,16 +119,51 @@ pub(super) fn length(s: &str) -> Result<u64, String> {
 pub enum Groups {
     /// As the drive affords; this is about the policy and the streams, too.
     Auto,
-    Number(u8),
+    Number(u32),
 }
 
 fn groups(s: &str) -> Result<Groups, String> {
-    match (s, s.parse::<u8>()) {
-        ("auto", _) => Ok(Groups::Auto),
-        (_, Ok(k @ 2..=16)) => Ok(Groups::Number(k)),
-        (_, Ok(_)) => Err(format!("{s} is not in 2..=16")),
-        (_, Err(_)) => Err("it must be auto or a number in 2..=16".into()),
+    if s == "auto" {
+        return Ok(Groups::Auto);
     }
+    let number = s.parse().map(Groups::Number);
+    number.map_err(|_| "it must be auto or a number".into())
+}
+
+/// The features that have an option.
+const OPTIONS: [&str; 6] = [
+    "policy",
+    "groups",
+    "streams",
+    "discard",
+    "discard_granularity",
+    "discard_alignment",
+];
+
+fn feature(s: &str) -> Result<(String, String), String> {
+    let is_word = |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_graphic());
+    let Some((name, value)) = s.split_once('=').filter(|(n, v)| is_word(n) && is_word(v)) else {
+        return Err("it must be NAME=VALUE".into());
+    };
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    if OPTIONS.contains(&name.as_str()) {
+        return Err(format!("this is the option --{}", name.replace('_', "-")));
+    }
+    Ok((name, value.to_owned()))
+}
+
+/// The options of `dsmctl insert` and `dsmctl create` that give a table its features.
+pub fn options(table: &TableLine) -> Vec<String> {
+    // Disks are found again, and auto is what is not said.
+    let said = table
+        .features
+        .iter()
+        .filter(|(name, value)| name.as_str() != "leaves" && value.as_str() != "auto");
+    said.map(|(name, value)| match OPTIONS.contains(&name.as_str()) {
+        true => format!("--{} {value}", name.replace('_', "-")),
+        false => format!("-f {name}={value}"),
+    })
+    .collect()
 }
 
 impl Features {
@@ -162,24 +172,22 @@ impl Features {
         let Self {
             policy: None,
             groups: None,
-            alpha: None,
-            prediction: None,
-            range: None,
-            primary_filter: None,
-            threshold1: None,
-            threshold2: None,
             streams: Streams::Auto,
-            stream_base: None,
-            hints: None,
-            foreign: None,
             discard: None,
             discard_granularity: None,
             discard_alignment: None,
+            features,
         } = self
         else {
             return false;
         };
-        true
+        features.is_empty()
+    }
+
+    /// The first stream to use.
+    pub fn stream_base(&self) -> u32 {
+        let found = self.features.iter().find(|(name, _)| name == "stream_base");
+        found.and_then(|(_, value)| value.parse().ok()).unwrap_or(1)
     }
 
     /// Whether the drive decides how streams are assigned, or why that is not clear.
@@ -198,27 +206,22 @@ impl Features {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     Auto,
-    Number(u8),
+    Number(u32),
 }
 
 /// A size that discards have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceSize {
     Auto,
-    Bytes(u32),
+    Bytes(u64),
 }
-
-/// As the kernel takes it.
-pub(crate) const MOST_PIECE: u64 = 64 << 20;
 
 fn piece(s: &str) -> Result<PieceSize, String> {
     if s == "auto" {
         return Ok(PieceSize::Auto);
     }
-    sizes::bytes(s)
-        .filter(|n| n.is_power_of_two() && (PAGE..=MOST_PIECE).contains(n))
-        .map(|n| PieceSize::Bytes(n as u32))
-        .ok_or_else(|| "it must be auto or a power of two from 4K to 64M".into())
+    let bytes = sizes::bytes(s).map(PieceSize::Bytes);
+    bytes.ok_or_else(|| "it must be auto or a number of bytes, such as 128K".into())
 }
 
 fn streams(s: &str) -> Result<Streams, String> {
@@ -227,19 +230,5 @@ fn streams(s: &str) -> Result<Streams, String> {
     }
     s.parse()
         .map(Streams::Number)
-        .map_err(|_| "it must be auto or a number from 0 to 255".into())
-}
-
-/// A percentage in units of 0.01 %, as the kernel takes it.
-pub fn percent(s: &str) -> Result<u32, String> {
-    let error = || format!("'{s}': it must be a percentage with at most two decimals, such as 0.05");
-    let number = s.strip_suffix('%').unwrap_or(s).trim();
-    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 4 || part.len() > 2 || !digits(whole) || !digits(part) {
-        return Err(error());
-    }
-    let whole: u32 = whole.parse().map_err(|_| error())?;
-    let part: u32 = format!("{part:0<2}").parse().map_err(|_| error())?;
-    Ok(whole * 100 + part)
+        .map_err(|_| "it must be auto or a number".into())
 }

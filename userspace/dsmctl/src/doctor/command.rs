@@ -110,12 +110,16 @@ mod tests {
             "[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\ndiscard = true\n",
         )
         .unwrap();
-        std::fs::write(&tab, "b /dev/x\nc /dev/y noauto\nd /dev/z groups=17\n").unwrap();
+        std::fs::write(&tab, "b /dev/x\nc /dev/y noauto\nd /dev/z groups=many\n").unwrap();
         let c = configuration(&toml, &tab);
         assert_eq!((c.databases.len(), c.databases["a"].discard), (1, true));
         assert_eq!(c.tab, ["b"]);
         assert_eq!(c.bad_lines.len(), 1);
-        assert!(c.bad_lines[0].contains("line 3: groups=17"), "{:?}", c.bad_lines);
+        assert!(
+            c.bad_lines[0].contains("line 3: groups=many"),
+            "{:?}",
+            c.bad_lines
+        );
         std::fs::write(&toml, "[[database]]\n").unwrap();
         assert!(configuration(&toml, &tab)
             .wrong
