@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the drive below a device says it has written: its write amplification
-//! is known when it reports it, and cannot be known otherwise.
+//! What the drive below a device counts of its writes.
 
 use std::path::Path;
 
-use crate::nvme::Namespace;
+use crate::counters;
 use dm::devno::DevNo;
 use dm::streams;
 use dm::sysfs::Sysfs;
@@ -23,16 +22,9 @@ pub fn drive_of(sysfs: &Sysfs, dev: DevNo) -> Result<String, String> {
 /// What the drive says, or why it does not.
 pub fn of(sysfs: &Sysfs, dev: DevNo) -> Result<Media, String> {
     let drive = drive_of(sysfs, dev)?;
-    let node = Path::new("/dev").join(&drive);
-    let statistics = Namespace::open(&node)
-        .map_err(|e| format!("cannot ask {drive}: {e}"))?
-        .ok_or(format!(
-            "{drive} is no NVMe drive, and does not report what it writes"
-        ))?
-        .statistics()
-        .map_err(|e| format!("{drive} does not report what it writes: {e}"))?
-        .ok_or(format!("{drive} has no FDP statistics"))?;
-    Ok(Media { drive, statistics })
+    let counters = counters::of_drive(&Path::new("/dev").join(&drive))
+        .map_err(|e| format!("{drive} does not report what it writes: {e:#}"))?;
+    Ok(Media { drive, counters })
 }
 
 #[cfg(test)]
@@ -56,9 +48,9 @@ mod tests {
         let said = |dev: &str| of(&tree.sysfs(), dev.parse().unwrap()).unwrap_err();
         assert_eq!(
             said("253:0"),
-            "null is no NVMe drive, and does not report what it writes"
+            "null does not report what it writes: it is no NVMe drive and no SATA drive"
         );
-        assert!(said("253:1").starts_with("cannot ask nonesuch: No such file"));
+        assert!(said("253:1").starts_with("nonesuch does not report what it writes: No such file"));
         assert_eq!(said("253:2"), "the device lies on several disks: nonesuch, null");
     }
 }

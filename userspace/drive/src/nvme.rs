@@ -16,7 +16,6 @@ use serde::Serialize;
 
 use crate::deallocate::{self, Deallocate};
 use dm::bytes;
-use proto::drive::Statistics;
 
 /// Commands of the two kinds of queues, and the numbers of their ioctls.
 const IO: u8 = 0x43;
@@ -60,9 +59,8 @@ const TEGCAP: usize = 160;
 const UEGCAP: usize = 176;
 /// A longer page is cut.
 const LONGEST_LOG: usize = 64 << 10;
-/// The log page "FDP statistics".
-const FDP_STATISTICS: u32 = 0x22;
-const FDP_STATISTICS_SIZE: usize = 64;
+/// A log page of an endurance group.
+pub const FDP_STATISTICS: u32 = 0x22;
 /// A write stream is a number of one byte.
 const MOST: usize = 256;
 /// Statuses of a namespace that has no handles.
@@ -230,14 +228,6 @@ impl Namespace {
         Ok(Some(handles(&data)).filter(|h| !h.is_empty()))
     }
 
-    /// `None`: the namespace is in no endurance group with FDP.
-    pub fn statistics(&self) -> io::Result<Option<Statistics>> {
-        let group = self.group()?;
-        let mut data = vec![0u8; FDP_STATISTICS_SIZE];
-        let known = group != 0 && self.log_of(group, FDP_STATISTICS, &mut data)?;
-        Ok(known.then(|| statistics(&data)))
-    }
-
     /// Whether the drive can place data, and does.
     pub fn placement(&self) -> io::Result<Placement> {
         let mut data = vec![0u8; IDENTIFY_SIZE];
@@ -332,8 +322,13 @@ impl Namespace {
         self.receive(ADMIN, log, data)
     }
 
-    /// Reads a log page of the controller, as long as `data` is.
+    /// Reads a log page of the controller, or of the namespace's endurance group, as long as
+    /// `data` is.
     pub(crate) fn log(&self, page: u32, data: &mut [u8]) -> io::Result<bool> {
+        if page == FDP_STATISTICS {
+            let group = self.group()?;
+            return Ok(group != 0 && self.log_of(group, page, data)?);
+        }
         let log = Passthru {
             opcode: GET_LOG_PAGE,
             nsid: ALL_NAMESPACES,
@@ -394,16 +389,6 @@ fn field<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
 /// The length in dwords, from 0.
 fn dwords(data: &[u8]) -> u32 {
     (data.len() / 4 - 1) as u32
-}
-
-/// `struct nvme_fdp_stats_log`
-fn statistics(data: &[u8]) -> Statistics {
-    let at = |n: usize| u128::from_le_bytes(field(data, n));
-    Statistics {
-        host: at(0),
-        media: at(16),
-        erased: at(32),
-    }
 }
 
 /// A configuration in the log page, whose descriptors say how long they are.
@@ -470,19 +455,6 @@ mod tests {
         // A count beyond the data.
         data[15] = 0xff;
         assert_eq!(handles(&data).len(), 3);
-    }
-
-    #[test]
-    fn the_statistics_are_read() {
-        let mut data = vec![0u8; FDP_STATISTICS_SIZE];
-        (data[0], data[8], data[17], data[32]) = (5, 1, 3, 9);
-        let wanted = Statistics {
-            host: (1 << 64) + 5,
-            media: 3 << 8,
-            erased: 9,
-        };
-        assert_eq!(statistics(&data), wanted);
-        assert_eq!(dwords(&data), 15);
     }
 
     #[test]

@@ -77,6 +77,8 @@ struct DeviceAbout {
     drive: Option<String>,
     /// Why its write amplification cannot be known.
     no_media: Option<String>,
+    /// The coarser of its counters moves by so many bytes at a time.
+    counter_unit: Option<u64>,
     /// What the target says of discards.
     discard: Discard,
     agent: Option<Info>,
@@ -170,6 +172,7 @@ impl DeviceAbout {
             streams: k.uses.clone(),
             drive: k.media.as_ref().ok().map(|m| m.drive.clone()),
             no_media: k.media.as_ref().err().cloned(),
+            counter_unit: k.media.as_ref().ok().map(|m| m.counters.unit),
             discard: s.discard.clone(),
             agent,
         }
@@ -204,11 +207,13 @@ impl Point {
         let streams = streams
             .map(|w| (w.stream, w.bytes))
             .filter(|&(_, bytes)| bytes > 0);
-        let written = |of: fn(&proto::drive::Statistics) -> u128| {
+        let written = || {
             let (old, new) = (a.media.as_ref().ok()?, b.media.as_ref().ok()?);
-            let of = |m: &proto::drive::Media| u64::try_from(of(&m.statistics)).unwrap_or(u64::MAX);
-            (old.drive == new.drive).then(|| since(of(new), of(old)))
+            let same = old.drive == new.drive;
+            same.then(|| new.counters.since(&old.counters)).flatten()
         };
+        let written = written();
+        let bytes = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         Self {
             number,
             at: now.wall,
@@ -226,8 +231,8 @@ impl Point {
             cpu_busy: share(host_now.cpu.busy(), host_then.cpu.busy()),
             cpu_iowait: share(host_now.cpu.iowait, host_then.cpu.iowait),
             own_cpu: (host_now.own_cpu - host_then.own_cpu).max(0.0) / seconds,
-            host_bytes: written(|s| s.host),
-            media_bytes: written(|s| s.media),
+            host_bytes: written.map(|w| bytes(w.host)),
+            media_bytes: written.map(|w| bytes(w.media)),
         }
     }
 }
@@ -240,8 +245,7 @@ mod tests {
     use std::time::Duration;
 
     use dm::diskstat::DiskStat;
-    use proto::drive::Media;
-    use proto::drive::Statistics;
+    use proto::drive::{Counters, Media, Source};
     use proto::snapshot::Cpu;
 
     /// `n` is what everything was counted up to.
@@ -266,10 +270,12 @@ mod tests {
             },
             media: Ok(Media {
                 drive: "nvme0n1".into(),
-                statistics: Statistics {
+                counters: Counters {
+                    source: Source::Fdp,
                     host: u128::from(4096 * n),
                     media: u128::from(6144 * n),
-                    erased: 0,
+                    erased: Some(0),
+                    unit: 1,
                 },
             }),
             last_checkpoint: Some(1e9 + n as f64),
@@ -340,6 +346,7 @@ mod tests {
         assert_eq!(about["streams"]["3"], json!(["collection group 1"]));
         assert_eq!(about["discard"]["refused_sectors"], 16);
         assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
+        assert_eq!(about["counter_unit"], 1);
     }
 
     #[test]

@@ -20,6 +20,7 @@ const NOT_SHOWN: &[&str] = &[
     "dsm_device_streams",
     "dsm_discard_dead_bytes",
     "dsm_discard_granularity_bytes",
+    "dsm_drive_counter_unit_bytes",
     "dsm_generation",
     "dsm_groups",
     "dsm_server_catalog",

@@ -321,8 +321,8 @@ pub(crate) fn remove(name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
     use crate::cli::options;
+    use clap::Parser;
 
     fn parsed(words: &str) -> Features {
         let words = format!("dsmctl create d /dev/x {words}");

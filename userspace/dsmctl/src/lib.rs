@@ -37,7 +37,7 @@ use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Out
 use crate::trial::by_hand;
 use crate::trial::estimate::Saving;
 use dm::device::{Device, MessageError, Target};
-use drive::counters::Counters;
+use drive::counters;
 use proto::control::{self, Request};
 use proto::regions::checkpoint_text;
 use runtime::text::printable;
@@ -135,8 +135,8 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
         }
         DebugCommand::Counters { drive, counters } => {
             let found = match counters {
-                Some(command) => Counters::of_command(command),
-                None => Counters::of_drive(drive),
+                Some(command) => counters::of_command(command),
+                None => counters::of_drive(drive),
             };
             let found = found.with_context(|| drive.display().to_string())?;
             write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())

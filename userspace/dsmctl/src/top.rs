@@ -4,15 +4,17 @@
 mod frame;
 
 use std::io::{stdout, IsTerminal};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use self::frame::{Counted, Frame};
+use self::frame::{Counted, DriveWrites, Frame};
 use crate::cli::{Output, Top};
 use crate::refused;
 use crate::show::file_names;
 use dm::device::{Device, Target};
+use dm::sysfs::Sysfs;
+use drive::media;
 use policies::layout::{self, Layout};
 use runtime::wake::Signals;
 
@@ -20,6 +22,8 @@ use runtime::wake::Signals;
 const CLEAR: &str = "\x1b[H\x1b[J";
 /// Of something that is not a terminal.
 const ROWS: usize = 40;
+/// A drive is not asked more often: SATA's attributes stop its queue.
+const DRIVE: Duration = Duration::from_secs(10);
 
 pub(crate) fn top(a: &Top, out: Output) -> Result<()> {
     let device = Device::open(&a.name)?;
@@ -32,6 +36,9 @@ pub(crate) fn top(a: &Top, out: Output) -> Result<()> {
     };
     let terminal = out == Output::Text && stdout().is_terminal();
     let (mut old, mut then) = (look()?, Instant::now());
+    let ask = || (media::of(&Sysfs::default(), device.devno).ok(), Instant::now());
+    let began = ask();
+    let mut drive = began.clone();
     let mut frames = 0;
     while a.count.is_none_or(|n| frames < n) {
         if signals.wait(a.interval.0) {
@@ -41,7 +48,13 @@ pub(crate) fn top(a: &Top, out: Output) -> Result<()> {
         let table = device.table_line()?;
         let uses = layout::uses(&Layout::of(&table, &new.status));
         let names = file_names(&a.name, None)?;
-        let frame = Frame::new(&device.name, now - then, &old, &new, &uses, &names);
+        let mut frame = Frame::new(&device.name, now - then, &old, &new, &uses, &names);
+        if now - drive.1 >= DRIVE {
+            drive = ask();
+        }
+        if let (Some(old), Some(new)) = (&began.0, &drive.0) {
+            frame.drive = DriveWrites::between(old, new, drive.1 - began.1);
+        }
         let text = match out {
             Output::Json => serde_json::to_string(&frame)?,
             Output::Text if terminal => CLEAR.to_owned() + &frame.text(rows()),

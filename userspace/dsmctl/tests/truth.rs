@@ -4,10 +4,10 @@
 
 use anyhow::Result;
 use dm::diskstat::DiskStat;
-use drive::counters::{Counters, Source};
 use dsmctl::trial::estimate::{outcome, Saving};
 use dsmctl::trial::run::{step, Bench, Step};
 use dsmctl::trial::state::{Amount, Machine, Switch, TrialPlan, TrialSample, TrialState};
+use proto::drive::{Counters, Source};
 use simulate::flash::{Config, Destination, Flash, Gc, PAGE};
 
 const PAGES: u32 = 8192;
@@ -136,6 +136,7 @@ impl Bench for Lab {
                 source: Source::Fdp,
                 host: bytes(counts.host_pages()),
                 media: bytes(counts.host_pages() + counts.gc_pages()),
+                erased: None,
                 unit: 1,
             }),
         };

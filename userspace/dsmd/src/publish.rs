@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,10 +12,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::{host, Machine};
+use dm::devno::DevNo;
 use dm::reply::Status;
 use policies::layout::{self, Layout};
 use proto::control::Info;
-use proto::drive::Media;
+use proto::drive::{Media, Source};
 use proto::sample::{Kernel, Sample};
 use proto::snapshot::{Moment, PublishDir, Snapshot, INTERVAL, PROTOCOL};
 use runtime::{log, time};
@@ -23,7 +25,11 @@ use runtime::{log, time};
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at a drive's own statistics: they take commands that the drive
 /// answers beside the database's, and count in coarse steps.
-const DRIVE: Duration = Duration::from_secs(15);
+const NVME: Duration = Duration::from_secs(15);
+/// The same of SATA drives, whose queue has to drain for it, and of drives that do not count.
+const OTHERS: Duration = Duration::from_secs(60);
+/// What a snapshot waits for a drive.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// A moment that is another one by so much: somebody has set the clock.
 const SET: Duration = Duration::from_secs(1);
@@ -137,7 +143,7 @@ impl Publisher {
         let press = Press {
             machine: Arc::clone(machine),
             place,
-            drives: devices.iter().map(|d| (d.clone(), None)).collect(),
+            drives: devices.iter().map(|d| (d.clone(), Drive::new())).collect(),
             checkpoints: BTreeMap::new(),
             devices,
             number: 0,
@@ -186,14 +192,59 @@ impl LastCheckpoint {
     }
 }
 
-/// What a drive said last, and when.
-type Asked = Option<(Instant, Result<Media, String>)>;
+/// What is known of a drive.  It is asked in a thread: one that does not answer holds up no snapshot.
+pub(crate) struct Drive {
+    said: Result<Media, String>,
+    /// When it was asked last.
+    asked: Option<Instant>,
+    answer: Option<Receiver<Result<Media, String>>>,
+}
+
+impl Drive {
+    pub(crate) fn new() -> Self {
+        Self {
+            said: Err("the drive has not answered yet".to_owned()),
+            asked: None,
+            answer: None,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let pause = match &self.said {
+            Ok(media) if media.counters.source != Source::SataAttributes => NVME,
+            _ => OTHERS,
+        };
+        self.answer.is_none() && self.asked.is_none_or(|when| when.elapsed() >= pause)
+    }
+
+    pub(crate) fn said<M: Machine>(&mut self, machine: &Arc<M>, device: DevNo) -> Result<Media, String> {
+        if self.is_due() {
+            let (sender, answer) = mpsc::channel();
+            let machine = Arc::clone(machine);
+            let ask = move || drop(sender.send(machine.ask_drive(device)));
+            self.asked = Some(Instant::now());
+            match thread::Builder::new().name("drive".into()).spawn(ask) {
+                Ok(_) => self.answer = Some(answer),
+                Err(e) => self.said = Err(format!("cannot start a thread: {e}")),
+            }
+        }
+        if let Some(answer) = &self.answer {
+            match answer.recv_timeout(ANSWER) {
+                Ok(said) => self.said = said,
+                Err(RecvTimeoutError::Timeout) => return self.said.clone(),
+                Err(RecvTimeoutError::Disconnected) => {}
+            }
+            self.answer = None;
+        }
+        self.said.clone()
+    }
+}
 
 struct Press<M> {
     machine: Arc<M>,
     place: PublishDir,
     devices: Vec<String>,
-    drives: BTreeMap<String, Asked>,
+    drives: BTreeMap<String, Drive>,
     checkpoints: BTreeMap<String, LastCheckpoint>,
     number: u64,
     failed: bool,
@@ -243,10 +294,10 @@ impl<M: Machine> Press<M> {
     }
 
     fn kernel(&mut self, device: &str) -> Option<Kernel> {
-        let asked = self.drives.get_mut(device)?;
+        let drive = self.drives.get_mut(device)?;
         let look = self.machine.look(device).ok();
         let Some(look) = look else {
-            *asked = None;
+            *drive = Drive::new();
             self.checkpoints.remove(device);
             return None;
         };
@@ -256,14 +307,7 @@ impl<M: Machine> Press<M> {
             Some(last) => self.checkpoints.insert(device.to_owned(), last),
             None => self.checkpoints.remove(device),
         };
-        let media = match asked {
-            Some((when, media)) if when.elapsed() < DRIVE => media.clone(),
-            _ => {
-                let media = self.machine.ask_drive(look.devno);
-                *asked = Some((Instant::now(), media.clone()));
-                media
-            }
-        };
+        let media = drive.said(&self.machine, look.devno);
         Some(Kernel {
             uses: layout::uses(&Layout::of(&look.table, &look.status)),
             table: look.table,

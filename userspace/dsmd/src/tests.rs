@@ -151,6 +151,8 @@ struct Bench {
     look: Mutex<Option<Look>>,
     /// How often the drive was.
     asked: AtomicUsize,
+    /// It does not answer while somebody has this.
+    stuck: Mutex<()>,
 }
 
 impl Bench {
@@ -216,6 +218,7 @@ impl Machine for Bench {
 
     fn ask_drive(&self, _: DevNo) -> Result<Media, String> {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        drop(self.stuck.lock());
         Err("it is a model".into())
     }
 }
@@ -718,4 +721,17 @@ fn what_is_known_is_published() {
     );
     drop(publisher);
     assert!(matches!(read(), Err(Unavailable::Absent(_))));
+}
+
+#[test]
+fn a_drive_that_does_not_answer_holds_nothing_up() {
+    let machine = Arc::<Bench>::default();
+    let mut drive = publish::Drive::new();
+    let mut said = || drive.said(&machine, "253:0".parse().unwrap()).unwrap_err();
+    let stuck = machine.stuck.lock().unwrap();
+    assert_eq!(said(), "the drive has not answered yet");
+    assert_eq!(said(), "the drive has not answered yet");
+    drop(stuck);
+    assert_eq!([said(), said()], ["it is a model"; 2]);
+    assert_eq!(machine.asked.load(Ordering::Relaxed), 1);
 }

@@ -223,8 +223,7 @@ impl Drop for PublishDir {
 mod tests {
     use super::*;
     use crate::control::Server;
-    use crate::drive::Media;
-    use crate::drive::Statistics;
+    use crate::drive::{Counters, Media, Source};
     use crate::sample::Kernel;
     use dm::diskstat::DiskStat;
 
@@ -244,10 +243,12 @@ mod tests {
             },
             media: Ok(Media {
                 drive: "nvme0n1".into(),
-                statistics: Statistics {
+                counters: Counters {
+                    source: Source::Fdp,
                     host: u128::MAX,
                     media: 1 << 70,
-                    erased: 0,
+                    erased: Some(0),
+                    unit: 1,
                 },
             }),
             last_checkpoint: Some(1.5e9),

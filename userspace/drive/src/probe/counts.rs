@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::Witness;
+use crate::counters;
 use crate::deallocate::Deallocate;
 use crate::nvme::Namespace;
 use dm::devno::DevNo;
@@ -49,15 +50,15 @@ impl Counts {
     }
 
     pub fn now(&self) -> Result<Witness> {
-        let statistics = self.namespace.as_ref().map(Namespace::statistics).transpose();
-        let statistics = statistics.context("cannot ask the drive what it has written")?;
+        let fdp = self.namespace.as_ref().map(counters::of_fdp).transpose();
+        let fdp = fdp.context("cannot ask the drive what it has written")?;
         let mut sum = DiskStat::default();
         for leaf in &self.leaves {
             sum.add(&DiskStat::of(&self.sysfs, *leaf).unwrap_or_default());
         }
         Ok(Witness {
             used: self.deallocate()?.map(|d| d.used),
-            media: statistics.flatten().map(|s| s.media),
+            media: fdp.flatten().map(|c| c.media),
             written: sum.written_bytes,
         })
     }

@@ -5,7 +5,7 @@
 use dm::diskstat::DiskStat;
 use dm::reply::{Discard, Status};
 use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL};
-use proto::drive::Media;
+use proto::drive::Counters;
 use proto::feed::ServerInfo;
 use proto::sample::Sample;
 use proto::snapshot::Host;
@@ -79,10 +79,10 @@ fn disk(s: &Sample, value: impl Fn(&DiskStat) -> f64) -> Vec<Value> {
     found.unwrap_or_default()
 }
 
-fn media(s: &Sample, value: impl Fn(&Media) -> u128) -> Vec<Value> {
+fn media(s: &Sample, value: impl Fn(&Counters) -> Option<u128>) -> Vec<Value> {
     let reported = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
     reported
-        .map(|m| (vec![m.drive.clone()], value(m) as f64))
+        .filter_map(|m| Some((vec![m.drive.clone()], value(&m.counters)? as f64)))
         .collect()
 }
 
@@ -247,25 +247,33 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "The drive",
-        about: "Where the drive has FDP statistics, which are those of its whole endurance group: all \
-                namespaces, also those without dsm. They are read every 15 seconds.",
+        about: "Where the drive counts what it writes: FDP statistics, OCP's SMART log, the additional \
+                SMART log of Intel and Solidigm, or SATA attributes. They are of the whole drive (with FDP, of \
+                the endurance group), also of namespaces and partitions without dsm. NVMe drives are asked every \
+                15 seconds, others every minute.",
         families: &[
             counter(
                 "dsm_drive_host_written_bytes_total",
-                "Bytes that hosts wrote to the drive's endurance group (HBMW).",
-                |s| media(s, |m| m.statistics.host),
+                "Bytes that hosts wrote to the drive.",
+                |s| media(s, |c| Some(c.host)),
             )
             .by(&["drive"]),
             counter(
                 "dsm_drive_media_written_bytes_total",
-                "Bytes that the drive wrote to its media (MBMW).",
-                |s| media(s, |m| m.statistics.media),
+                "Bytes that the drive wrote to its media.",
+                |s| media(s, |c| Some(c.media)),
             )
             .by(&["drive"]),
             counter(
                 "dsm_drive_media_erased_bytes_total",
-                "Bytes that the drive erased on its media (MBE).",
-                |s| media(s, |m| m.statistics.erased),
+                "Bytes that the drive erased on its media; only FDP statistics have it.",
+                |s| media(s, |c| c.erased),
+            )
+            .by(&["drive"]),
+            gauge(
+                "dsm_drive_counter_unit_bytes",
+                "Bytes by which the coarser of the drive's counters moves at a time.",
+                |s| media(s, |c| Some(c.unit.into())),
             )
             .by(&["drive"]),
         ],

@@ -105,10 +105,10 @@ mod tests {
 
     use super::*;
     use dm::diskstat::DiskStat;
+    use drive::counters::{of_nvme, of_sata};
     use policies::layout::{self, Layout};
     use proto::control::OFF_FOR_A_TRIAL;
-    use proto::drive::Media;
-    use proto::drive::Statistics;
+    use proto::drive::{Counters, Media, Source};
     use proto::feed::ServerInfo;
     use proto::sample::{Kernel, Sample};
     use proto::snapshot::Host;
@@ -157,10 +157,12 @@ mod tests {
                 disk: DiskStat::default(),
                 media: Ok(Media {
                     drive: "nvme0n1".into(),
-                    statistics: Statistics {
+                    counters: Counters {
+                        source: Source::Fdp,
                         host: 1,
                         media: 1,
-                        erased: 0,
+                        erased: Some(0),
+                        unit: 1,
                     },
                 }),
                 last_checkpoint: Some(1.75e9),
@@ -235,6 +237,78 @@ mod tests {
         assert!(good.contains(&"dsm_up{device=\"d\"} 0".to_owned()), "{good:?}");
     }
 
+    /// The metrics of a drive, of what it answers.
+    fn drive_metrics(counters: Counters) -> Vec<String> {
+        let mut device = all();
+        device.kernel.as_mut().unwrap().media = Ok(Media {
+            drive: "x".into(),
+            counters,
+        });
+        let text = shown(vec![device], Host::default());
+        let lines = text.lines().filter_map(|l| l.strip_prefix("dsm_drive_"));
+        lines
+            .map(|l| l.replace("{device=\"d\",drive=\"x\"}", ""))
+            .collect()
+    }
+
+    /// From what each kind of drive answers to what Prometheus gets.
+    #[test]
+    fn every_kind_of_drive_counts() {
+        let nvme = |pages: &[(u32, Vec<(usize, u128)>)]| {
+            let read = |number, data: &mut [u8]| {
+                let Some((_, fields)) = pages.iter().find(|p| p.0 == number) else {
+                    return Ok(false);
+                };
+                for (at, value) in fields {
+                    // Items of the additional log lie closer than 16 bytes.
+                    let bytes = value.to_le_bytes();
+                    let used = 16 - value.leading_zeros() as usize / 8;
+                    data[*at..*at + used].copy_from_slice(&bytes[..used]);
+                }
+                Ok(true)
+            };
+            drive_metrics(of_nvme(&read).unwrap())
+        };
+        assert_eq!(
+            nvme(&[(0x22, vec![(0, 1000), (16, 1500), (32, 4096)])]),
+            [
+                "host_written_bytes_total 1000",
+                "media_written_bytes_total 1500",
+                "media_erased_bytes_total 4096",
+                "counter_unit_bytes 1"
+            ]
+        );
+        let guid = 0xafd5_14c9_7c6f_4f9c_a4f2_bfea_2810_afc5;
+        assert_eq!(
+            nvme(&[(0x02, vec![(48, 7)]), (0xc0, vec![(0, 4_000_000), (496, guid)])]),
+            [
+                "host_written_bytes_total 3584000",
+                "media_written_bytes_total 4000000",
+                "counter_unit_bytes 512000"
+            ]
+        );
+        assert_eq!(
+            nvme(&[(0xca, vec![(0, 0xf4), (5, 3), (12, 0xf5), (17, 2)])]),
+            [
+                "host_written_bytes_total 67108864",
+                "media_written_bytes_total 100663296",
+                "counter_unit_bytes 33554432"
+            ]
+        );
+        let smartctl = serde_json::json!({"ata_smart_attributes": {"table": [
+            {"name": "Total_LBAs_Written", "raw": {"value": 4096}},
+            {"name": "NAND_Writes_1GiB", "raw": {"value": 3}},
+        ]}});
+        assert_eq!(
+            drive_metrics(of_sata(&smartctl).unwrap()),
+            [
+                "host_written_bytes_total 2097152",
+                "media_written_bytes_total 3221225472",
+                "counter_unit_bytes 1073741824"
+            ]
+        );
+    }
+
     #[test]
     fn the_text_form() {
         let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
@@ -252,10 +326,12 @@ mod tests {
             },
             media: Ok(Media {
                 drive: "nvme0n1".into(),
-                statistics: Statistics {
+                counters: Counters {
+                    source: Source::Fdp,
                     host: 1000,
                     media: 2000,
-                    erased: 0,
+                    erased: Some(0),
+                    unit: 1,
                 },
             }),
             last_checkpoint: Some(1_749_999_958.75),

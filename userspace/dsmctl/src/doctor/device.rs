@@ -21,7 +21,7 @@ pub(super) fn judge(facts: &Facts, d: &DeviceFacts, limits: &Limits) -> Vec<Find
         .iter()
         .map(|disk_below| disk(Some(&d.name), disk_below, j.wants(below)))
         .collect();
-    j.add_written(below, &mut findings);
+    findings.push(j.written(below));
     findings.extend(j.left());
     findings.extend([j.stack(below), j.streams(below), j.table(below), j.mounted(below)]);
     findings.extend(j.dbpath());
@@ -124,20 +124,28 @@ impl Judge<'_> {
         }
     }
 
-    /// What the drive says it has written, beside what it is.
-    fn add_written(&self, b: &Below, findings: &mut [Finding]) {
-        if let (Some(first), Ok(media)) = (findings.first_mut(), &b.media) {
-            let s = media.statistics;
-            let waf = (s.host > 0).then(|| s.media as f64 / s.host as f64);
-            let number = |n: u128| u64::try_from(n).ok();
-            first
-                .values
-                .insert("host_written_bytes".into(), number(s.host).into());
-            first
-                .values
-                .insert("media_written_bytes".into(), number(s.media).into());
-            first.values.insert("write_amplification".into(), waf.into());
-        }
+    /// Since the drive was made.
+    fn written(&self, b: &Below) -> Finding {
+        let media = match &b.media {
+            Ok(media) => media,
+            Err(why) => return self.say("written", Level::Note, ink::reason(why)),
+        };
+        let c = &media.counters;
+        let waf = (c.host > 0).then(|| c.media as f64 / c.host as f64);
+        let number = |n: u128| u64::try_from(n).ok();
+        let drive = ink::disk(&media.drive);
+        let text = match waf {
+            Some(waf) => format!(
+                "{waf:.2} bytes of flash for each from hosts, since {drive} was made ({})",
+                c.source
+            ),
+            None => format!("nothing was written to {drive} yet ({})", c.source),
+        };
+        self.say("written", Level::Right, text)
+            .value("source", c.source)
+            .value("host_written_bytes", number(c.host))
+            .value("media_written_bytes", number(c.media))
+            .value("write_amplification", waf)
     }
 
     fn stack(&self, b: &Below) -> Finding {

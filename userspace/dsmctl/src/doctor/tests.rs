@@ -16,8 +16,7 @@ use drive::afford::{Copies, Drive, Layout};
 use drive::below::Affords;
 use drive::nvme::{Isolated, Placement};
 use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
-use proto::drive::Media;
-use proto::drive::Statistics;
+use proto::drive::{Counters, Media, Source};
 use proto::feed::ServerInfo;
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
@@ -80,10 +79,12 @@ fn device() -> DeviceFacts {
             affords: Some(affords(Layout::Life(3), 200)),
             media: Ok(Media {
                 drive: "nvme7n1".into(),
-                statistics: Statistics {
+                counters: Counters {
+                    source: Source::Fdp,
                     host: 1000,
                     media: 1500,
-                    erased: 0,
+                    erased: Some(0),
+                    unit: 1,
                 },
             }),
         }),
@@ -206,6 +207,8 @@ this machine
 geheim
   ok     drive          nvme7n1 places data by stream (FDP) in 8 streams, which
                         erases units of 64 MiB
+  ok     written        1.50 bytes of flash for each from hosts, since nvme7n1
+                        was made (FDP statistics)
   ok     below          it lies on nvme7n1
   ok     streams        policy dsm uses 8 of 8
   ok     table          it knows of 12 files, in 310 extents (pieces)
@@ -1055,7 +1058,8 @@ fn the_programs_form() {
     assert_eq!(drive["device"], "geheim");
     assert_eq!(drive["values"]["disk"], "nvme7n1");
     assert_eq!(drive["values"]["placement"]["reclaim_unit"], 64 << 20);
-    assert_eq!(drive["values"]["write_amplification"], 1.5);
+    assert_eq!(of("written")["values"]["write_amplification"], 1.5);
+    assert_eq!(of("written")["values"]["source"], "fdp");
     assert_eq!(of("streams")["values"]["written"][1]["bytes"], 400_000 * 512);
     assert_eq!(of("boundaries")["level"], "wrong");
     assert_eq!(of("boundaries")["fix"][0], "dsmctl boundary move geheim");

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use dm::class::Class;
 use dm::reply::{Group, Region, Side, Status};
+use proto::drive::{Media, Source};
 use proto::rates::{self, since};
 use proto::regions::Names;
 use runtime::grid::{mib, or_dash, percent, Grid};
@@ -41,6 +42,36 @@ pub(crate) struct RegionRate {
     pub stream: u32,
 }
 
+/// What the drive has counted.
+#[derive(Debug, Serialize)]
+pub(crate) struct DriveWrites {
+    pub name: String,
+    pub source: Source,
+    pub seconds: f64,
+    pub host_bytes: u128,
+    pub media_bytes: u128,
+    /// Nothing: the counters have moved too little.
+    pub write_amplification: Option<f64>,
+}
+
+impl DriveWrites {
+    /// Nothing: the drive was exchanged.
+    pub(crate) fn between(old: &Media, new: &Media, elapsed: Duration) -> Option<Self> {
+        let written = new
+            .counters
+            .since(&old.counters)
+            .filter(|_| old.drive == new.drive)?;
+        Some(Self {
+            name: new.drive.clone(),
+            source: written.source,
+            seconds: elapsed.as_secs_f64(),
+            host_bytes: written.host,
+            media_bytes: written.media,
+            write_amplification: written.amplification(),
+        })
+    }
+}
+
 /// The writes between two looks.
 #[derive(Debug, Serialize)]
 pub(crate) struct Frame {
@@ -52,6 +83,8 @@ pub(crate) struct Frame {
     pub writes: u64,
     pub bytes: u64,
     pub unmapped_bytes: u64,
+    /// Since the first look.
+    pub drive: Option<DriveWrites>,
     /// Those with writes.
     pub streams: Vec<StreamRate>,
     /// Those with writes, most first.
@@ -105,9 +138,21 @@ impl Frame {
             writes: streams.iter().map(|s| s.writes).sum(),
             bytes: streams.iter().map(|s| s.bytes).sum(),
             unmapped_bytes: rates::unmapped(&new.status, &old.status),
+            drive: None,
             streams,
             regions,
         }
+    }
+
+    fn amplification(&self) -> String {
+        let Some(d) = &self.drive else {
+            return "write amplification unknown: dsmctl doctor says why".to_owned();
+        };
+        let waf = or_dash(d.write_amplification.map(|waf| format!("{waf:.2}")));
+        format!(
+            "write amplification {waf} in {:.0} s ({}, {})",
+            d.seconds, d.name, d.source
+        )
     }
 
     /// The people's form, of at most `rows` lines.
@@ -115,7 +160,8 @@ impl Frame {
         let rate = |bytes: u64| mib((bytes as f64 / self.seconds) as u64);
         let mut text = format!(
             "{}  policy {}  checkpoints {}, the last {:.0} s ago\n\
-             {} MiB/s in {:.0} writes/s, {} of it unmapped\n\n",
+             {} MiB/s in {:.0} writes/s, {} of it unmapped\n\
+             {}\n\n",
             self.name,
             self.policy,
             self.windows,
@@ -123,6 +169,7 @@ impl Frame {
             rate(self.bytes),
             self.writes as f64 / self.seconds,
             percent(self.unmapped_bytes, self.bytes),
+            self.amplification(),
         );
         let mut grid = Grid::new(
             &["STREAM", "USED FOR", "WRITES/s", "MiB/s", "SHARE"],
@@ -169,6 +216,7 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::drive::Counters;
 
     fn look(stream3: u64, unmapped: u64, total: u64) -> Counted {
         let status = format!(
@@ -195,13 +243,25 @@ mod tests {
 
     #[test]
     fn what_was_written_in_between() {
-        let f = frame(&look(100, 512, 60), &look(612, 512, 572));
+        let media = |mib: u128| Media {
+            drive: "sda".to_owned(),
+            counters: Counters {
+                source: Source::SataAttributes,
+                host: mib << 20,
+                media: mib << 21,
+                erased: None,
+                unit: 1 << 20,
+            },
+        };
+        let mut f = frame(&look(100, 512, 60), &look(612, 512, 572));
+        f.drive = DriveWrites::between(&media(7), &media(57), Duration::from_secs(60));
         assert_eq!((f.writes, f.bytes, f.unmapped_bytes), (512, 2 << 20, 0));
         assert_eq!(
             f.text(40),
             "\
 d  policy dsm  checkpoints 4, the last 12 s ago
 1.0 MiB/s in 256 writes/s, 0.0 % of it unmapped
+write amplification 2.00 in 60 s (sda, SATA attributes)
 
 STREAM  USED FOR       WRITES/s  MiB/s    SHARE
      3  index group 2       256    1.0  100.0 %
@@ -210,7 +270,11 @@ FILE          CLASS  SIDE  MiB/s  HOTNESS  GROUP  NEXT  STREAM
 index-1-2.wt  index  top     1.0    1.500      3     2       3
 "
         );
-        assert_eq!(f.text(7).lines().count(), 7);
+        assert_eq!(f.text(8).lines().count(), 8);
+        f.drive = DriveWrites::between(&media(7), &media(56), Duration::from_secs(60));
+        assert!(f.text(40).contains("\nwrite amplification - in 60 s ("));
+        f.drive = DriveWrites::between(&media(7), &media(6), Duration::from_secs(60));
+        assert!(f.text(40).contains("\nwrite amplification unknown: "));
         let idle = frame(&look(100, 512, 60), &look(100, 512, 60));
         assert!(idle.streams.is_empty() && idle.regions.is_empty());
         assert!(idle

@@ -7,8 +7,6 @@ use crate::trial::state::{Period, TrialState};
 
 /// More than this between the loads of the two periods of a pair, and they cannot be compared.
 const MOST_LOAD_RATIO: f64 = 4.0;
-/// A counter that has moved by fewer of its units says too little: 2 % of error a period.
-const LEAST_UNITS: f64 = 50.0;
 /// The number of pairs after which nobody waits for more.
 const MOST_PAIRS: usize = 1000;
 
@@ -120,18 +118,18 @@ pub fn amplification(period: &Period) -> Result<Option<f64>, String> {
     let (Some(from), Some(to)) = (&period.from.counters, &period.to.counters) else {
         return Ok(None);
     };
-    let (Some(host), Some(media)) = (to.host.checked_sub(from.host), to.media.checked_sub(from.media)) else {
+    let Some(written) = to.since(from) else {
         return Err("a counter of the drive went back".to_owned());
     };
-    let units = |amount: u128| amount as f64 / to.unit as f64;
-    if units(media) < LEAST_UNITS || units(host) < LEAST_UNITS {
-        return Err(format!(
-            "the drive's counters moved by {:.0} and {:.0} of their units: longer periods are needed",
-            units(host),
-            units(media)
-        ));
-    }
-    Ok(Some(media as f64 / host as f64))
+    let units = |bytes: u128| bytes / u128::from(written.unit);
+    let too_little = || {
+        format!(
+            "the drive's counters moved by {} and {} of their units: longer periods are needed",
+            units(written.host),
+            units(written.media)
+        )
+    };
+    written.amplification().map(Some).ok_or_else(too_little)
 }
 
 #[cfg(test)]

@@ -29,9 +29,10 @@ use dm::diskstat::DiskStat;
 use dm::ioctl::Dm;
 use dm::sysfs::Sysfs;
 use drive::broken;
-use drive::counters::Counters;
+use drive::counters;
 use drive::media;
 use proto::control::{self, Info, Request};
+use proto::drive::Counters;
 use proto::runner;
 use report::Report;
 use run::{Bench, Replaced, Step};
@@ -120,8 +121,8 @@ impl Live {
 
     fn counters(&self) -> Result<Counters> {
         let found = match &self.command {
-            Some(command) => Counters::of_command(command),
-            None => Counters::of_drive(&Path::new("/dev").join(&self.drive)),
+            Some(command) => counters::of_command(command),
+            None => counters::of_drive(&Path::new("/dev").join(&self.drive)),
         };
         found.with_context(|| format!("{} does not report what its flash writes", self.drive))
     }

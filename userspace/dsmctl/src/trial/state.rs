@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
 use dm::diskstat::DiskStat;
-use drive::counters::Counters;
+use proto::drive::Counters;
 
 const VERSION: u32 = 1;
 
