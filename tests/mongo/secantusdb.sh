@@ -150,7 +150,7 @@ chmod 644 /tmp/t.uri
 matches 'others may not read the address' "$(dsm-mongo --device t --uri-file /tmp/t.uri --check 2>&1)" 'others than its owner may read or change it'
 matches 'nor is it an argument' "$(dsm-mongo --device t --uri "mongodb://u:geheim@db1" 2>&1 | tee -a /tmp/mongo.log)" 'everybody can see arguments'
 sed -i 's/^rules/uri = "mongodb:\/\/u:geheim@db1"\n&/' /tmp/dsmd.toml
-matches 'nor is it for dsmd' "$(dsmd --config /tmp/dsmd.toml --check 2>&1 | tee -a /tmp/dsmd.log)" 'address is dsm-mongo.s now: write it into /etc/dsm-mongo'
+matches 'nor is it for dsmd' "$(dsmd --config /tmp/dsmd.toml --check 2>&1 | tee -a /tmp/dsmd.log)" 'unknown field `uri`'
 is 'and no password anywhere' "$(cat /tmp/dsmd.log /tmp/mongo.log /tmp/exporter.log | grep -c gehei)" 0
 
 stop

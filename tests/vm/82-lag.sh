@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What is written where no extent is known yet, with and without room beyond the
-# end of files; a layout with directories, dsmctl top, and rules.
+# What is written where no extent is known yet; a layout with directories, dsmctl top, and rules.
 . "$(dirname "$0")/lib.sh"
 load_module
 modprobe xfs
@@ -15,35 +14,26 @@ grows() { # BYTES: dsmd knows that the file has so many
 }
 sectors_unmapped() { json t .unmapped_sectors; }
 
-# A table that grows by 1 MiB, six times; dsmd looks after each. Only with room
-# beyond its end is there a place for what comes next. The file system's own
+# A table that grows by 1 MiB, six times; dsmd looks after each. The file system's own
 # writes are unmapped, too.
 dsmctl create t "$ssd" --policy dsm >/dev/null
-for room in 0 16; do
-	mkfs.xfs -q -f -K /dev/mapper/t
-	mount /dev/mapper/t $mnt
-	works "room $room: a database is made" wtload ycsb --dbpath $mnt --phase load --records 100 --journal-mb 4
-	dsmd --device t --dbpath $mnt --preallocate-mib $room 2>/tmp/dsmd.log &
-	agent=$!
-	works "room $room: dsmd serves it" until_true 'dsmctl boundary show t >/dev/null 2>&1'
-	truncate -s 0 $mnt/collection-900-900.wt
-	for n in {1..6}; do
-		((n == 3)) && before=$(sectors_unmapped)
-		dd if=/dev/zero of=$mnt/collection-900-900.wt bs=1M count=1 oflag=direct,append conv=notrunc status=none
-		until_true "grows $((n << 20))" || fail "room $room: dsmd does not see MiB $n"
-	done
-	unmapped=$(($(sectors_unmapped) - before))
-	if ((room)); then
-		works "room $room: what is appended has a place already (unmapped sectors: $unmapped)" test $unmapped -lt 2048
-		works 'the room is beyond the end' eval \
-			"read -r blocks size < <(stat -c '%b %s' $mnt/collection-900-900.wt) && ((blocks * 512 > size && size == 6 << 20))"
-	else
-		works "room $room: what is appended has no place yet (unmapped sectors: $unmapped)" test $unmapped -ge $((4 * 2048))
-	fi
-	kill $agent
-	wait $agent
-	umount $mnt
+mkfs.xfs -q -f -K /dev/mapper/t
+mount /dev/mapper/t $mnt
+works 'a database is made' wtload ycsb --dbpath $mnt --phase load --records 100 --journal-mb 4
+dsmd --device t --dbpath $mnt 2>/tmp/dsmd.log &
+agent=$!
+works 'dsmd serves it' until_true 'dsmctl boundary show t >/dev/null 2>&1'
+truncate -s 0 $mnt/collection-900-900.wt
+for n in {1..6}; do
+	((n == 3)) && before=$(sectors_unmapped)
+	dd if=/dev/zero of=$mnt/collection-900-900.wt bs=1M count=1 oflag=direct,append conv=notrunc status=none
+	until_true "grows $((n << 20))" || fail "dsmd does not see MiB $n"
 done
+unmapped=$(($(sectors_unmapped) - before))
+works "what is appended has no place yet (unmapped sectors: $unmapped)" test $unmapped -ge $((4 * 2048))
+kill $agent
+wait $agent
+umount $mnt
 
 # With write hints it has the stream of its class before dsmd knows its place.
 if has_write_streams "$ssd"; then

@@ -129,7 +129,7 @@ def expect_workloads(found):
 
 def granularity(found):
     """By what discards are multiples of: what they save alone."""
-    ways = {"": "", " not owed": ", nothing owed", " at 4K": ", from any 4 KiB on"}
+    ways = {"": "", " at 4K": ", from any 4 KiB on"}
     workloads = [w + cached for w in ["LB-Update-Only", "LB-Mixed", "Y-Update-Only"] for cached in ["", "-cached"]]
     rows = [[f"{n} KiB{said}"] + [saved_round(cell(found, w, f"{FIRST} in {n}K{way}", "none+discard")) for w in workloads]
             for n in [4, 16, 32, 64, 128] for way, said in ways.items() if n > 16 or not way]

@@ -40,8 +40,7 @@ OWED = 0.09
 @dataclass(frozen=True)
 class Drive:
     """copies: whether garbage collection keeps pages in their stream, or is mixed ("shared");
-    granularity: what the length of discards is a multiple of; alignment: and their start;
-    owed: whether what is too short is discarded later."""
+    granularity: what the length of discards is a multiple of; alignment: and their start."""
     op: float = 0.15
     gc: str = "greedy"
     unit: int = UNIT
@@ -49,31 +48,29 @@ class Drive:
     copies: str = "stream"
     granularity: int | None = None
     alignment: int | None = None
-    owed: bool = True
 
     def options(self):
         found = {"op": self.op, "gc": self.gc, "unit": self.unit, "fill": self.fill, "gc_destination": self.copies,
-                 "discard_granularity": self.granularity or 4096, "discard_owed": "on" if self.owed else "off"}
+                 "discard_granularity": self.granularity or 4096}
         return found if self.alignment is None else found | {"discard_alignment": self.alignment}
 
     def name(self):
         """Of Documentation/figures, as "15 greedy 256K", with "80", "mixed" or "in 128K" behind it, and
-        "at 4K" or "not owed" behind that."""
+        "at 4K" behind that."""
         unit = f"{self.unit >> 10}K" if self.unit < 1 << 20 else f"{self.unit >> 20}M"
         fill = [] if self.fill == 1 else [f"{100 * self.fill:.0f}"]
         mixed = ["mixed"] if self.copies == "shared" else []
         grain = [] if self.granularity is None else [f"in {self.granularity >> 10}K"]
         at = [] if self.alignment is None else [f"at {self.alignment >> 10}K"]
-        return " ".join([f"{100 * self.op:.0f}", self.gc, unit] + fill + mixed + grain + at + ["not owed"] * (not self.owed))
+        return " ".join([f"{100 * self.op:.0f}", self.gc, unit] + fill + mixed + grain + at)
 
     def __str__(self):
         fill = "" if self.fill == 1 else f", {100 * self.fill:.0f} % full"
         mixed = ", copies mixed" if self.copies == "shared" else ""
         grain = "" if self.granularity is None else f", discards in {self.granularity >> 10} KiB"
         at = "" if self.alignment is None else f" from any {self.alignment >> 10} KiB on"
-        owed = "" if self.owed else ", nothing owed"
         return (f"over-provisioning {100 * self.op:.0f} %, {self.gc}, units of {self.unit >> 10} KiB"
-                f"{fill}{mixed}{grain}{at}{owed}")
+                f"{fill}{mixed}{grain}{at}")
 
 
 def drives(size):
@@ -88,9 +85,7 @@ def drives(size):
     found |= {Drive(op, unit=unit * n): MAIN for n, op in product(larger, [0.15, 0.28])}
     # 4 KiB once more: these may be played of other recordings than the rest.
     found |= {Drive(unit=unit, granularity=n << 10): ["none", "dsm"] for n in [4, 16, 32, 64, 128]}
-    # Up to 16 KiB nothing is owed.
-    found |= {Drive(unit=unit, granularity=n << 10, **way): ["none"]
-              for n in [32, 64, 128] for way in [{"owed": False}, {"alignment": 4096}]}
+    found |= {Drive(unit=unit, granularity=n << 10, alignment=4096): ["none"] for n in [32, 64, 128]}
     return found
 
 
@@ -178,7 +173,7 @@ def rows_of(workload, engine, drive, runs, policies):
     common = {
         "workload": workload, "engine": engine, "size_mib": round(mean_of(runs, "drive_pages") / 256),
         "op": drive.op, "unit": drive.unit, "gc": drive.gc, "fill": drive.fill, "copies": drive.copies,
-        "granularity": drive.granularity, "alignment": drive.alignment, "owed": drive.owed,
+        "granularity": drive.granularity, "alignment": drive.alignment,
         "units": round(mean_of(runs, "drive_pages") * 4096 / drive.fill / drive.unit),
         "interval_share": mean_of(runs, "interval_share"), "listed_share": mean_of(runs, "listed_share"),
         "seeds": len(runs),

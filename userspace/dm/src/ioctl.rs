@@ -343,23 +343,6 @@ impl Dm {
         info(&reply)
     }
 
-    /// The version of a target type, `None` if none of that name is registered.
-    pub fn version(&self, target: &str) -> Result<Option<[u32; 3]>, DmError> {
-        let reply = self.call(Cmd::ListVersions, &header(None, 0)?, &[], ROOM)?;
-        let mut rest = payload(&reply)?;
-        // struct dm_target_versions: u32 next, u32 version[3], char name[].
-        while rest.len() > 16 {
-            if get_str(&rest[16..]) == target {
-                return Ok(Some([get_u32(rest, 4)?, get_u32(rest, 8)?, get_u32(rest, 12)?]));
-            }
-            match get_u32(rest, 0)? as usize {
-                0 => break,
-                next => rest = rest.get(next..).ok_or(DmError::Malformed)?,
-            }
-        }
-        Ok(None)
-    }
-
     /// Every device-mapper device.
     pub fn list(&self) -> Result<Vec<(String, DevNo)>, DmError> {
         let reply = self.call(Cmd::ListDevices, &header(None, 0)?, &[], ROOM)?;

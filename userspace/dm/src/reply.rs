@@ -120,8 +120,7 @@ fn number<T: FromStr>(line: &'static str, name: &str, value: &str) -> Result<T, 
 impl FromStr for Status {
     type Err = ParseError;
 
-    /// Names that are not known are skipped, so that an older dsmctl reads
-    /// a newer kernel.
+    /// Names that are not known are skipped.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         const LINE: &str = "status";
         let (mut status, mut discard, mut upload) = (Map::new(), Map::new(), Map::new());

@@ -22,7 +22,7 @@ use dm::memory;
 use files::rules::Rules;
 use simulate::flash::{Destination, Gc, PAGE};
 use simulate::sim::discard::{self, Rule};
-use simulate::sim::pieces::{Owed, Pieces};
+use simulate::sim::pieces::Pieces;
 use simulate::sim::policies::Spec;
 use simulate::sim::profile::Profile;
 use simulate::sim::{self, MemoryError, Model, SimError, Simulated};
@@ -154,11 +154,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
 /// In which the target would discard.
 fn pieces(a: &Simulate) -> Pieces {
     let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
-    let mut pieces = Pieces::of(a.discard_granularity, alignment);
-    if a.discard_owed == "off" {
-        pieces.owed = Owed::Never;
-    }
-    pieces
+    Pieces::of(a.discard_granularity, alignment)
 }
 
 fn dump(played: &Played, model: &Model, spec: &Spec, pages: u64, path: &Path) -> Result<()> {

@@ -41,7 +41,7 @@ struct Held {
 pub(crate) fn upgrade(a: &Upgrade, out: Output) -> Result<()> {
     let dm = Dm::open()?;
     let guard = Guard::new()?;
-    let before = dm.version("dsm")?;
+    let before = dm.target_version("dsm")?;
     let names = names(&dm)?;
     ensure!(
         before.is_some() || !names.is_empty(),
@@ -70,7 +70,7 @@ pub(crate) fn upgrade(a: &Upgrade, out: Output) -> Result<()> {
             "the new module cannot be loaded; the installed one was, and every device is on dsm again",
         ));
     }
-    let after = dm.version("dsm")?;
+    let after = dm.target_version("dsm")?;
     let names: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
     let [before, after] = [before, after].map(|v| {
         let shown = v.map(|v| v.map(|n| n.to_string()).join("."));

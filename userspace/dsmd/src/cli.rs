@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command line of `dsmd`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{anyhow, bail, Result};
+use anyhow::{anyhow, Result};
 use clap::Parser;
 
 use files::config::{BoundaryMode, Outgrown};
-use files::config::{Config, Database, Discard, AUDIT_PAGES, METRICS_MOVED, URI_MOVED};
+use files::config::{Config, Database, Discard, AUDIT_PAGES};
 use files::rules::Source;
 use runtime::log::Format;
 use runtime::sizes::Seconds;
@@ -16,9 +15,9 @@ use runtime::sizes::Seconds;
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.
 ///
-/// Nothing is written into the directory (but see --preallocate-mib and
-/// --write-hints), and neither the database nor the device waits for dsmd: when it
-/// ends, the table is kept and becomes stale.
+/// Nothing is written into the directory (but see --write-hints), and neither the
+/// database nor the device waits for dsmd: when it ends, the table is kept and becomes
+/// stale.
 ///
 /// One database is named by --device and --dbpath, or any number of them in a
 /// configuration file.
@@ -69,25 +68,9 @@ pub struct Args {
     /// other a pattern and a class on each line.
     #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "config")]
     pub rules: Vec<Source>,
-    /// Taken so that it can be refused without being shown.
-    #[arg(long, hide = true)]
-    uri: Option<OsString>,
     /// How often growing files are looked for, in seconds
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
     pub refresh_seconds: Seconds,
-    /// Give growing files room beyond their end, at most N MiB each, so that
-    /// fewer writes are unmapped
-    ///
-    /// Nothing else is ever done to a file of the database. A file gets four
-    /// times as much as it grew; a tenth of the file system stays free.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true,
-        conflicts_with = "config"
-    )]
-    pub preallocate_mib: u32,
     /// Give files the write hint that names their class, so that writes to where
     /// they grow have the stream of the class
     ///
@@ -125,9 +108,6 @@ pub struct Args {
     /// Print the regions that were written to stdout after each checkpoint
     #[arg(long)]
     pub show_regions: bool,
-    /// The same.
-    #[arg(long, hide = true)]
-    metrics: Option<OsString>,
     /// Form of the log on stderr [default: text]
     #[arg(long, value_enum)]
     pub log_format: Option<Format>,
@@ -149,12 +129,6 @@ impl Args {
     /// What is to be done: the configuration file, with what the command line
     /// says beside it.
     pub fn config(&self) -> Result<Config> {
-        if self.uri.is_some() {
-            bail!("--uri: {URI_MOVED}");
-        }
-        if self.metrics.is_some() {
-            bail!("--metrics: {METRICS_MOVED}");
-        }
         let directory = self.dbpath.as_ref().or(self.auto.as_ref());
         let mut config = match (&self.config, &self.device, directory) {
             (Some(path), ..) => Config::read(path)?,
@@ -164,9 +138,7 @@ impl Args {
                 boundary: self.boundary,
                 outgrown: self.outgrown,
                 rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
-                uri: (),
                 refresh_seconds: self.refresh_seconds,
-                preallocate_mib: self.preallocate_mib,
                 write_hints: self.write_hints,
                 discard: self.discard.unwrap_or_default(),
                 audit_pages: self.audit_pages,
@@ -208,23 +180,6 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn what_other_programs_have_is_refused_and_not_shown() {
-        let said = |words: &[&str]| {
-            let words = ["dsmd", "--device", "d", "--dbpath", "/db"].iter().chain(words);
-            format!("{:#}", Args::parse_from(words).config().unwrap_err())
-        };
-        for uri in ["mongodb://u:geheim@localhost", "geheim", "mongodb://localhost"] {
-            let said = said(&["--uri", uri]);
-            assert!(
-                said.starts_with("--uri: ") && said.contains("/etc/dsm-mongo/DEVICE.uri"),
-                "{said}"
-            );
-            assert!(!said.contains("geheim") && !said.contains("localhost"), "{said}");
-        }
-        assert!(said(&["--metrics", "9187"]).contains("systemctl enable --now dsm-exporter"));
     }
 
     #[test]

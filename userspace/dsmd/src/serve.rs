@@ -148,7 +148,6 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
         outgrown: d.outgrown,
         rules,
         auto: d.auto.then_some(d.period_seconds.0),
-        preallocate: u64::from(d.preallocate_mib) << 20,
         write_hints: d.write_hints,
         state: keeper.load(),
     };

@@ -122,10 +122,6 @@ impl Drive for Odd {
         DiskStat::default()
     }
 
-    fn granularity(&self) -> u64 {
-        4096
-    }
-
     fn warning(&self) -> Option<String> {
         None
     }

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use clap::ValueEnum;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::rules::Source;
@@ -34,9 +33,6 @@ pub const AUDIT_PAGES: u64 = 1000;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    /// It has a program of its own.
-    #[serde(default, deserialize_with = "metrics_moved")]
-    pub metrics: (),
     #[serde(default = "text")]
     pub log_format: Format,
     #[serde(default)]
@@ -64,14 +60,8 @@ pub struct Database {
     /// One file or several.
     #[serde(default, deserialize_with = "one_or_more")]
     pub rules: Vec<Source>,
-    /// It has a program of its own, and may have a password in it.
-    #[serde(default, deserialize_with = "uri_moved")]
-    pub uri: (),
     #[serde(default)]
     pub refresh_seconds: Seconds,
-    /// Room beyond the end of growing files.
-    #[serde(default)]
-    pub preallocate_mib: u32,
     /// Lifetime hints on the inodes of files.
     #[serde(default)]
     pub write_hints: bool,
@@ -183,25 +173,6 @@ fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error>
     given.into_iter().map(parse).collect()
 }
 
-/// Where `uri` has gone.
-pub const URI_MOVED: &str =
-    "the server's address is dsm-mongo's now: write it into /etc/dsm-mongo/DEVICE.uri, \
-    which only root may read, and `systemctl enable --now dsm-mongo@DEVICE`, see dsm-mongo(8)";
-/// Where `metrics` has gone.
-pub const METRICS_MOVED: &str =
-    "metrics and the page are dsm-exporter's now: `systemctl enable --now dsm-exporter`, see dsm-exporter(8)";
-
-/// Nothing of the value is kept, or shown.
-fn uri_moved<'de, D: Deserializer<'de>>(d: D) -> Result<(), D::Error> {
-    IgnoredAny::deserialize(d)?;
-    Err(serde::de::Error::custom(format!("`uri`: {URI_MOVED}")))
-}
-
-fn metrics_moved<'de, D: Deserializer<'de>>(d: D) -> Result<(), D::Error> {
-    IgnoredAny::deserialize(d)?;
-    Err(serde::de::Error::custom(format!("`metrics`: {METRICS_MOVED}")))
-}
-
 fn text() -> Format {
     Format::Text
 }
@@ -231,7 +202,6 @@ impl Config {
     /// One database, and defaults.
     pub fn of(database: Database) -> Self {
         Self {
-            metrics: (),
             log_format: text(),
             verbose: false,
             state_dir: state_dir(),
@@ -437,7 +407,7 @@ discard = true
     }
 
     #[test]
-    fn what_other_programs_have_is_refused_and_not_shown() {
+    fn a_password_in_the_wrong_place_is_not_shown() {
         for uri in [
             "\"mongodb://dsmd:geheim@localhost/?authSource=admin\"",
             "\"geheim\"",
@@ -446,22 +416,11 @@ discard = true
         ] {
             let text = TWO.replacen("boundary", &format!("uri = {uri}\nboundary"), 1);
             let said = Config::parse(&text).unwrap_err();
-            assert!(
-                said.starts_with("line 11: `uri`: the server's address is dsm-mongo's now: "),
-                "{said}"
-            );
-            assert!(
-                !said.contains("geheim") && said.contains("/etc/dsm-mongo/"),
-                "{said}"
-            );
+            assert!(said.starts_with("line 11: unknown field `uri`"), "{said}");
+            assert!(!said.contains("geheim"), "{said}");
         }
         // Also when it is no string of TOML.
         let said = Config::parse(&TWO.replacen("boundary", "uri = mongodb://u:geheim@x\nboundary", 1));
         assert!(!said.unwrap_err().contains("geheim"));
-        for metrics in ["9187", "\"[::1]:9187\""] {
-            let said = Config::parse(&format!("metrics = {metrics}\n{TWO}")).unwrap_err();
-            assert!(said.starts_with("line 1: `metrics`: "), "{said}");
-            assert!(said.contains("systemctl enable --now dsm-exporter"), "{said}");
-        }
     }
 }

@@ -336,26 +336,17 @@ pub fn find_file(root: &OwnedFd, path: &Path, dev: u64) -> Result<Option<FoundFi
 /// Opens a regular file below `root` for reading its extents.  `None`: it is
 /// gone, or no longer the file with this inode number.
 pub fn open_file(root: &OwnedFd, path: &Path, ino: u64) -> io::Result<Option<(File, FileStat)>> {
-    Ok(open_as(OFlags::RDONLY, root, path, ino)?)
-}
-
-/// The same for writing.
-pub fn open_for_writing(root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, FileStat)>, Errno> {
-    open_as(OFlags::WRONLY, root, path, ino)
+    let opened = open_regular(root, path)?;
+    Ok(opened.and_then(|(file, found)| (found.ino == ino).then_some((file, found.stamp))))
 }
 
 /// Opens whatever regular file has this path below `root`, on its file system.
 pub fn open_beneath(root: &OwnedFd, path: &Path) -> io::Result<Option<(File, FoundFile)>> {
-    Ok(open_regular(OFlags::RDONLY, root, path)?)
+    Ok(open_regular(root, path)?)
 }
 
-fn open_as(access: OFlags, root: &OwnedFd, path: &Path, ino: u64) -> Result<Option<(File, FileStat)>, Errno> {
-    let opened = open_regular(access, root, path)?;
-    Ok(opened.and_then(|(file, found)| (found.ino == ino).then_some((file, found.stamp))))
-}
-
-fn open_regular(access: OFlags, root: &OwnedFd, path: &Path) -> Result<Option<(File, FoundFile)>, Errno> {
-    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+fn open_regular(root: &OwnedFd, path: &Path) -> Result<Option<(File, FoundFile)>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let open = |extra| rustix::fs::openat2(root, path, flags | extra, Mode::empty(), resolve);
     let opened = match open(OFlags::NOATIME) {

@@ -189,8 +189,6 @@ struct State {
     gone: bool,
     /// Somebody else begins an upload before the next record comes.
     intrude: bool,
-    /// It does not know `foreign class`.
-    old: bool,
     /// Nor discards without a drive, and which pages are dead.
     no_audit: bool,
     /// Ranges in a reply, where that is not enough for all.
@@ -313,10 +311,6 @@ impl ModelKernel {
     /// A reply lists so many ranges.
     pub fn set_room(&self, ranges: usize) {
         self.state.borrow_mut().room = Some(ranges);
-    }
-
-    pub fn refuse_hints(&self) {
-        self.state.borrow_mut().old = true;
     }
 
     pub fn remove(&self) {
@@ -553,7 +547,6 @@ impl State {
                 .dead(&words, self.room.unwrap_or(usize::MAX))
                 .or_else(refuse),
             "discard" => self.writes.discard(&words).or_else(refuse),
-            "set" if self.old => refuse("set foreign class: foreign must be keep or override".into()),
             "set" => Ok(String::new()),
             other => refuse(format!("Unknown message '{other}'")),
         }

@@ -88,9 +88,6 @@ pub struct Simulate {
     /// What the start of a discard is a multiple of [default: the granularity]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub discard_alignment: Option<u64>,
-    /// Whether what is too short is owed; off: as dsm was before
-    #[arg(long, value_parser = ["on", "off"], default_value = "on")]
-    pub discard_owed: String,
     /// Streams of the drive
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..))]
     pub streams: u8,

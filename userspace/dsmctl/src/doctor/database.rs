@@ -198,8 +198,8 @@ impl Judge<'_> {
             .fix(self.dsmctl("refresh"))
             .fix(self.dsmctl("reset"))
             .hint(
-                "restarts the counters; where it is more than 5 % again after an hour, give growing files \
-                 room: preallocate-mib = 64 in /etc/dsmd.toml",
+                "restarts the counters; where it is more than 5 % again after an hour, have what is \
+                 appended carry the hint of its class: write-hints = true in /etc/dsmd.toml",
             )
     }
 

@@ -14,7 +14,6 @@ use super::objects::Objects;
 use super::papers::boundaries::Boundaries;
 use super::papers::state::{born, Directory};
 use super::parts;
-use super::room::Room;
 use super::tracked::{Scope, Tracked};
 use super::{Fatal, OnDir, RefreshOutcome};
 use dm::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
@@ -37,7 +36,6 @@ pub(crate) struct FileTable<M> {
     root: Root,
     mapper: M,
     objects: Objects,
-    room: Room,
     pub hints: Hints,
     files: HashMap<u64, Tracked>,
     /// Ids that the kernel has and that are gone.
@@ -66,13 +64,11 @@ pub(crate) fn directory(root: &Root) -> Directory {
 }
 
 impl<M> FileTable<M> {
-    /// `preallocate`: bytes of room that a growing file gets beyond its end.
-    pub(crate) fn new(root: Root, mapper: M, rules: Rules, preallocate: u64, write_hints: bool) -> Self {
+    pub(crate) fn new(root: Root, mapper: M, rules: Rules, write_hints: bool) -> Self {
         Self {
             root,
             mapper,
             objects: Objects::new(rules),
-            room: Room::new(preallocate),
             hints: Hints::new(write_hints),
             files: HashMap::new(),
             drops: HashSet::new(),
@@ -376,7 +372,7 @@ impl<M: Mapper> FileTable<M> {
         if let Some(auto) = &mut observer.auto {
             auto.found(found.ino, path, &found.stamp, self.objects.is_stated(path));
         }
-        if !self.is_read_again(root, scope, path, found) {
+        if !self.is_read_again(scope, path, found) {
             return;
         }
         let (stamp, seen) = match self.read_extents(root, path, found.ino) {
@@ -409,7 +405,7 @@ impl<M: Mapper> FileTable<M> {
 
     /// Whether a file's extents are to be read: it is new, or changed as far as `scope`
     /// looks.
-    fn is_read_again(&mut self, root: &OwnedFd, scope: Scope, path: &Path, found: &FoundFile) -> bool {
+    fn is_read_again(&mut self, scope: Scope, path: &Path, found: &FoundFile) -> bool {
         let same = |f: &&mut Tracked| f.stamp.btime == found.stamp.btime;
         let Some(f) = self.files.get_mut(&found.ino).filter(same) else {
             return true;
@@ -425,9 +421,6 @@ impl<M: Mapper> FileTable<M> {
         if !scope.covers(f, &found.stamp) {
             f.walk = self.walks;
             return false;
-        }
-        if f.class().has_boundary() {
-            self.room.make(root, path, found.ino, &f.stamp, &found.stamp);
         }
         true
     }

@@ -43,21 +43,10 @@ impl Hints {
     }
 
     /// Has the target read hints.
-    pub(crate) fn begin(&mut self, target: &impl Target) -> Result<(), MessageError> {
-        if !self.on {
-            return Ok(());
-        }
-        match target.message("set foreign class") {
-            Err(MessageError::Refused(reason)) => {
-                log!(
-                    Warn,
-                    "no write hints: the kernel's module is an older one",
-                    reason = reason
-                );
-                self.on = false;
-                Ok(())
-            }
-            done => done.map(drop),
+    pub(crate) fn begin(&self, target: &impl Target) -> Result<(), MessageError> {
+        match self.on {
+            true => target.message("set foreign class").map(drop),
+            false => Ok(()),
         }
     }
 

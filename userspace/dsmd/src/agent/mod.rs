@@ -16,7 +16,6 @@ mod logged;
 mod objects;
 pub mod papers;
 mod parts;
-mod room;
 pub mod run;
 mod tracked;
 mod uploads;
@@ -61,8 +60,6 @@ pub struct Options {
     pub mode: BoundaryMode,
     pub outgrown: Outgrown,
     pub rules: Rules,
-    /// Bytes of room that a growing file gets beyond its end.
-    pub preallocate: u64,
     /// Files get the lifetime hints that name their classes.
     pub write_hints: bool,
     /// FileStream's T, when files get streams by themselves.
@@ -147,7 +144,6 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             mode,
             outgrown,
             rules,
-            preallocate,
             write_hints,
             auto,
             state,
@@ -161,7 +157,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         });
         Self {
             target,
-            files: FileTable::new(root, mapper, rules, preallocate, write_hints),
+            files: FileTable::new(root, mapper, rules, write_hints),
             boundaries: Boundaries::new(mode, outgrown, state),
             checkpoints: Checkpoints::default(),
             uploads: Uploads::default(),

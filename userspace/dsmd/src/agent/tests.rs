@@ -803,7 +803,7 @@ fn an_inode_has_the_hint_of_its_object_or_class() {
 }
 
 #[test]
-fn hints_are_names_of_classes_when_the_target_knows_them() {
+fn hints_are_names_of_classes() {
     let setup = Setup::new();
     let c = setup.file(COLL, 4, 800);
     let with_hints = || Options {
@@ -814,11 +814,4 @@ fn hints_are_names_of_classes_when_the_target_knows_them() {
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.log()[..2], ["regions", "set"]);
     assert_eq!(a.target.files()[&c].class, Class::Collection);
-
-    // An older module: the agent goes on without.
-    let kernel = ModelKernel::new(SECTORS);
-    kernel.refuse_hints();
-    let mut a = setup.agent_with(kernel, with_hints());
-    a.attach(&mut none).unwrap();
-    assert_eq!(a.target.files().len(), 1);
 }

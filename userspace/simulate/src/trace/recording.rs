@@ -52,8 +52,6 @@ use wiredtiger::avail::FreeList;
 use wiredtiger::varint;
 
 pub const FIRST: &str = "dsm-recording,2\n";
-/// Without lists of free blocks.
-const OLDER: &str = "dsm-recording,1\n";
 /// The name of what no file has.
 pub const UNMAPPED: &str = "(file system)";
 const SECTOR: u64 = 512;
@@ -79,7 +77,7 @@ pub enum RecordingError {
 
 /// Whether this is the first line of a recording.
 pub(crate) fn is_first(line: &str) -> bool {
-    [FIRST, OLDER].contains(&line)
+    line == FIRST
 }
 
 fn difference(to: u64, from: u64) -> u64 {
@@ -157,7 +155,7 @@ pub fn read(input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
 pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
     let mut first = [0; FIRST.len()];
     match input.read_exact(&mut first) {
-        Ok(()) if first == FIRST.as_bytes() || first == OLDER.as_bytes() => {}
+        Ok(()) if first == FIRST.as_bytes() => {}
         Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => return Err(e.into()),
         _ => return Err(RecordingError::Foreign),
     }

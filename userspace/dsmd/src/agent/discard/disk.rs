@@ -85,12 +85,6 @@ impl Machine for Disk {
         preconditions::drive(&self.sysfs, self.devno)
     }
 
-    fn granularity(&self) -> u64 {
-        self.sysfs
-            .number(self.devno, preconditions::GRANULARITY)
-            .unwrap_or(0)
-    }
-
     fn warning(&self) -> Option<String> {
         self.warning.clone()
     }

@@ -61,8 +61,6 @@ fn change(info: &Shared, f: impl FnOnce(&mut DiscardInfo)) {
 /// What the thread needs of the machine beside the target.
 pub trait Machine: Database {
     fn drive(&self) -> DiskStat;
-    /// Bytes.
-    fn granularity(&self) -> u64;
     fn warning(&self) -> Option<String>;
     /// Why nothing may be discarded on its drive.
     fn broken(&self) -> Option<String>;
@@ -293,9 +291,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.unsupported = None;
         match state.as_str() {
             "on" | "audit" => self.steer(&state),
-            "off" if self.machine.trial() => Err(OFF_FOR_A_TRIAL.to_owned().into()),
-            "off" => Err(SWITCHED_OFF.to_owned().into()),
-            _ => Err("the kernel module is older than discards".to_owned().into()),
+            _ if self.machine.trial() => Err(OFF_FOR_A_TRIAL.to_owned().into()),
+            _ => Err(SWITCHED_OFF.to_owned().into()),
         }
     }
 
@@ -588,10 +585,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// What the target would not discard it need not be sent, unless it remembers that.
     fn shortest(&self) -> Result<u64, Halt> {
         let target = self.target.status()?.discard;
-        Ok(match target.granularity {
-            0 => SHORTEST.max(self.machine.granularity()),
-            n if n > SHORTEST => PAGE,
-            _ => SHORTEST,
+        Ok(match target.granularity > SHORTEST {
+            true => PAGE,
+            false => SHORTEST,
         })
     }
 

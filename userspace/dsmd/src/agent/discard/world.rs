@@ -1070,10 +1070,6 @@ impl Machine for Side {
         DiskStat::default()
     }
 
-    fn granularity(&self) -> u64 {
-        PAGE
-    }
-
     fn warning(&self) -> Option<String> {
         None
     }

@@ -240,15 +240,6 @@ fn lists_are_kept() {
 }
 
 #[test]
-fn recordings_without_lists_are_read() {
-    let mut bytes = sample();
-    let trace = parse(&bytes).unwrap();
-    bytes[..FIRST.len()].copy_from_slice(OLDER.as_bytes());
-    assert_eq!(parse(&bytes).unwrap(), trace);
-    assert!(!trace.has_lists());
-}
-
-#[test]
 fn a_write_takes_few_bytes() {
     let mut w = writer();
     for n in 0..1000 {

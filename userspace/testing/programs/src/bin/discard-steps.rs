@@ -124,10 +124,6 @@ impl Machine for Steps<Disk> {
         self.0.drive()
     }
 
-    fn granularity(&self) -> u64 {
-        self.0.granularity()
-    }
-
     fn warning(&self) -> Option<String> {
         self.0.warning()
     }
