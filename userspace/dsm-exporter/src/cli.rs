@@ -15,7 +15,7 @@ use runtime::log::Format;
 /// It needs no privileges, and queries neither dsmd nor the drive: every answer comes from
 /// the file that dsmd writes into its run directory.
 #[derive(Debug, Parser)]
-#[command(name = "dsm-exporter", version, max_term_width = 80)]
+#[command(name = "dsm-exporter", version)]
 pub struct Args {
     /// Where to listen: a port of the loopback interface, or an address and a port
     #[arg(

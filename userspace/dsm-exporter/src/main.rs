@@ -10,17 +10,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use clap::Parser;
 use sd_notify::NotifyState;
 
 use dsm_exporter::cli::Args;
-use runtime::cli;
 use runtime::log;
 use runtime::panic;
 
 use pages::Pages;
 
 fn main() -> ExitCode {
-    let args: Args = cli::parse();
+    let args = Args::parse();
     log::init(args.log_format, false);
     panic::abort_on_panic();
     match run(&args) {

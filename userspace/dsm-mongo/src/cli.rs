@@ -18,7 +18,7 @@ use runtime::log::Format;
 /// that nobody else can read, or from systemd's credential "uri"; it is never an argument,
 /// because arguments are public.
 #[derive(Debug, Parser)]
-#[command(name = "dsm-mongo", version, max_term_width = 80)]
+#[command(name = "dsm-mongo", version)]
 pub struct Args {
     /// Name of the dsm device that the server's data directory is on
     #[arg(long, value_name = "NAME")]

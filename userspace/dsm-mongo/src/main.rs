@@ -12,17 +12,17 @@ mod uri;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::Parser;
 use sd_notify::NotifyState;
 
 use dsm_mongo::cli::Args;
-use runtime::cli;
 use runtime::log;
 use runtime::panic;
 
 use uri::Uri;
 
 fn main() -> ExitCode {
-    let args: Args = cli::parse();
+    let args = Args::parse();
     let uri = match args.check().and_then(|()| uri::find(args.uri_file.as_deref())) {
         Ok(uri) => uri,
         Err(e) => {

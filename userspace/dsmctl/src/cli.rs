@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command line of `dsmctl`.
 
-mod cost;
 mod create;
 mod simulation;
 mod trial;
 
-pub use cost::*;
 use create::filler;
 pub use create::*;
 pub use simulation::*;
@@ -27,11 +25,11 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
-/// A sector is 512 bytes. All commands need root, but for free, simulate, cost, debug trace, and group
+/// A sector is 512 bytes. All commands need root, but for free, simulate, debug trace, and group
 /// of a recording, where the files can be read, attach --check, and doctor, which then
 /// sees less.
 #[derive(Debug, Parser)]
-#[command(name = "dsmctl", version, max_term_width = 80)]
+#[command(name = "dsmctl", version)]
 pub struct Args {
     /// How data is printed.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
@@ -295,13 +293,6 @@ pub enum Command {
         #[command(subcommand)]
         command: TrialCommand,
     },
-    /// Say what a saving is worth: years of the drive, and money
-    ///
-    /// From the JSON of a trial or of simulate, and either what the drive says of its wear or
-    /// what its data sheet says. No root is needed. With `-o json`: {flash {saved, low, high,
-    /// waf, by}, years {now, then, low, high}, money, assumed []}.
-    #[command(verbatim_doc_comment)]
-    Cost(Cost),
     /// What dsmd does by itself, and what tests look at
     Debug {
         #[command(subcommand)]
@@ -337,7 +328,7 @@ pub enum DebugCommand {
     /// Print what is saved, with its interval, as trial report has it, as JSON; null for one ratio
     Saving {
         /// A measurement with something on by one with it off, for each pair
-        #[arg(value_name = "RATIO", required = true, value_parser = cost::positive)]
+        #[arg(value_name = "RATIO", required = true, value_parser = positive)]
         ratios: Vec<f64>,
     },
     /// Print a recording as text, in the form that simulate --trace takes
@@ -508,6 +499,11 @@ pub struct Free {
     pub ranges: bool,
 }
 
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    number.ok_or_else(|| "a number greater than 0".to_owned())
+}
+
 /// Where the control sockets are.
 pub fn run_dir() -> PathBuf {
     std::env::var_os("DSMD_RUN_DIR").map_or_else(|| proto::control::RUN_DIR.into(), PathBuf::from)
@@ -520,22 +516,6 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
     use simulate::sim::policies::Spec;
-
-    /// Nothing but blanks and line feeds is changed in the help of any command.
-    #[test]
-    fn no_word_is_lost() {
-        for command in Args::command().get_subcommands() {
-            let text = command.clone().render_long_help().to_string();
-            let words = |t: &str| t.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-            for width in [40, 60, 80] {
-                let wrapped = runtime::wrap::wrap(&text, width);
-                assert_eq!(words(&wrapped), words(&text));
-                let whole = |line: &str| line.split_whitespace().any(|w| w.len() > width / 2);
-                let too_long = |line: &&str| line.chars().count() > width && !whole(line);
-                assert_eq!(wrapped.lines().find(too_long), None);
-            }
-        }
-    }
 
     #[test]
     fn the_command_line_is_sound() {

@@ -5,7 +5,6 @@ mod attach;
 mod broken;
 mod claim;
 pub mod cli;
-mod cost;
 mod create;
 mod doctor;
 pub mod dsmtab;
@@ -31,6 +30,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::Parser;
 use serde::Serialize;
 
 use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
@@ -43,7 +43,7 @@ use proto::regions::checkpoint_text;
 use runtime::text::printable;
 
 pub fn main() -> ExitCode {
-    let args: Args = runtime::cli::parse();
+    let args = Args::parse();
     let status = run(&args).unwrap_or_else(|e| {
         eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
         NO
@@ -105,7 +105,6 @@ fn run(args: &Args) -> Result<u8> {
         Command::Record(a) => record::record(a),
         Command::Free(a) => free::free(a, out),
         Command::Group(a) => group::group(a, out),
-        Command::Cost(a) => cost::cost(a, out),
         Command::Trial { command } => return trial::trial(command, out),
         Command::Debug { command } => debug(command, out),
         Command::Simulate(a) => {

@@ -22,7 +22,7 @@ use runtime::sizes::Seconds;
 /// One database is named by --device and --dbpath, or any number of them in a
 /// configuration file.
 #[derive(Debug, Parser)]
-#[command(name = "dsmd", version, max_term_width = 80)]
+#[command(name = "dsmd", version)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["device", "config"])))]
 #[command(group(clap::ArgGroup::new("where").args(["dbpath", "auto"])))]
 pub struct Args {

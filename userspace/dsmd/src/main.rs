@@ -5,17 +5,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use clap::Parser;
 
 use dsmd::cli::Args;
 use dsmd::Local;
 use files::config::Config;
 use files::rules::Rules;
-use runtime::cli;
 use runtime::log;
 use runtime::panic;
 
 fn main() -> ExitCode {
-    let args: Args = cli::parse();
+    let args = Args::parse();
     let config = match args.config().and_then(|c| check_rules(&c).map(|()| c)) {
         Ok(config) => config,
         Err(e) => {

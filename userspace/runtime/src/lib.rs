@@ -2,7 +2,6 @@
 //! What every program needs while it runs: its log, what it waits for, the watchdog's
 //! pulse, and how it reads and prints sizes, times and texts.
 
-pub mod cli;
 pub mod grid;
 pub mod log;
 pub mod panic;
@@ -11,4 +10,3 @@ pub mod sizes;
 pub mod text;
 pub mod time;
 pub mod wake;
-pub mod wrap;
