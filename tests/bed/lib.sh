@@ -26,7 +26,6 @@ recipe_of() {
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
 	dashboard) echo recipes/dashboard recipes/debian.sh packages/dashboard ;;
 	mongo)	echo recipes/mongo recipes/debian.sh packages/mongo packages/mongo.pip ;;
-	kubernetes) echo recipes/kubernetes packages/kubernetes.pip ;;
 	wiredtiger) echo recipes/wiredtiger recipes/debian.sh packages/wiredtiger packages/wiredtiger.pip ;;
 	image)	recipe_of guest
 		recipe_of wiredtiger
