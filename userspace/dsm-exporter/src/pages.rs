@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn ask(pages: &Pages, head: &str) -> HttpAnswer {
-        pages.answer(&http::parse(head.as_bytes()).unwrap())
+        pages.answer(&http::parse(head.as_bytes()).unwrap().unwrap())
     }
 
     fn get(pages: &Pages, target: &str) -> String {
