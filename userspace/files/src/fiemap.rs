@@ -195,6 +195,31 @@ impl MapSource {
         self.place.check(file)?;
         Ok(read_batch(file, start, &mut self.buf)?)
     }
+
+    /// Gives the extents that have bytes of `range`, by offset.
+    fn each(
+        &mut self,
+        file: &dyn AsFd,
+        range: std::ops::Range<u64>,
+        mut emit: impl FnMut(&Place, RawFiemap),
+    ) -> io::Result<()> {
+        let mut start = range.start;
+        while start < range.end {
+            let got = self.read(file, start)?;
+            for n in 0..got {
+                let raw = raw_at(&self.buf, n);
+                emit(&self.place, raw);
+                start = raw.logical.saturating_add(raw.length);
+                if raw.flags & flag::LAST != 0 || raw.length == 0 {
+                    return Ok(());
+                }
+            }
+            if got == 0 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Fiemap {
@@ -207,21 +232,9 @@ impl Mapper for Fiemap {
     fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<ExtentCounts> {
         out.clear();
         let mut seen = ExtentCounts::default();
-        let mut start = 0;
-        loop {
-            let got = self.0.read(file, start)?;
-            for n in 0..got {
-                let raw = raw_at(&self.0.buf, n);
-                take(&self.0.place, raw, out, &mut seen);
-                start = raw.logical.saturating_add(raw.length);
-                if raw.flags & flag::LAST != 0 || raw.length == 0 {
-                    return Ok(seen);
-                }
-            }
-            if got == 0 {
-                return Ok(seen);
-            }
-        }
+        self.0
+            .each(file, 0..u64::MAX, |place, raw| take(place, raw, out, &mut seen))?;
+        Ok(seen)
     }
 }
 
@@ -240,24 +253,11 @@ impl Solid {
         range: std::ops::Range<u64>,
         emit: &mut dyn FnMut(Extent),
     ) -> io::Result<()> {
-        let mut start = range.start;
-        while start < range.end {
-            let got = self.0.read(file, start)?;
-            for n in 0..got {
-                let raw = raw_at(&self.0.buf, n);
-                if let Some(whole) = solid(raw) {
-                    self.0.place.map(whole, &mut *emit);
-                }
-                start = raw.logical.saturating_add(raw.length);
-                if raw.flags & flag::LAST != 0 || raw.length == 0 {
-                    return Ok(());
-                }
+        self.0.each(file, range, |place, raw| {
+            if let Some(whole) = solid(raw) {
+                place.map(whole, &mut *emit);
             }
-            if got == 0 {
-                return Ok(());
-            }
-        }
-        Ok(())
+        })
     }
 }
 
