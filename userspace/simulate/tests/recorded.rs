@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dm::device::Target;
-use dsmd::agent::discard::{Database, Look, Owner, Rule, SectorRange, Seen};
+use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, SectorRange, Seen};
 use simulate::flash::PAGE;
 use simulate::sim::discard::{discarded, late, verdict, Rule as Simulated};
 use simulate::sim::pieces::{Owed, Pieces};
@@ -37,6 +37,8 @@ struct Recorded<'a> {
     us: u64,
     looks: u64,
     lost: bool,
+    /// Times that the audit reported it.
+    violations: u32,
     /// The order and the number of each file's newest list.
     files: BTreeMap<FileNo, (u64, u32)>,
 }
@@ -144,7 +146,7 @@ impl Database for Recorded<'_> {
 }
 
 /// What dsmd discards beside a recording, in pieces of so many pages.
-fn play(trace: &Trace, granule: u64, reports: bool) -> (Trace, Gone) {
+fn play(trace: &Trace, granule: u64, reports: bool) -> (Trace, Gone, u32) {
     let kernel = ModelKernel::new(u64::from(trace.files) * ROOM / 512);
     kernel.set_granule(granule);
     kernel.message("set discard on").unwrap();
@@ -156,6 +158,7 @@ fn play(trace: &Trace, granule: u64, reports: bool) -> (Trace, Gone) {
         us: 0,
         looks: 0,
         lost: false,
+        violations: 0,
         files: BTreeMap::new(),
     };
     let (mut rule, mut events, mut all) = (Rule::default(), Events::default(), Gone::new());
@@ -178,15 +181,20 @@ fn play(trace: &Trace, granule: u64, reports: bool) -> (Trace, Gone) {
             rule.forget();
         }
     }
-    (trace.with_events(events), all)
+    (trace.with_events(events), all, r.violations)
 }
 
 /// The pages that are discarded after a look.
 fn look(rule: &mut Rule, r: &mut Recorded) -> BTreeSet<(FileNo, u64)> {
     let kernel = r.kernel;
-    let found = match rule.look(r, kernel).unwrap() {
-        Look::Found(found) if !found.sector_ranges.is_empty() && !r.lost => found,
-        _ => return BTreeSet::new(),
+    let found = match rule.look(r, kernel) {
+        Ok(Look::Found(found)) if !found.sector_ranges.is_empty() && !r.lost => found,
+        Ok(_) => return BTreeSet::new(),
+        Err(Halt::Violation(_)) if !r.reports => {
+            r.violations += 1;
+            return BTreeSet::new();
+        }
+        Err(e) => panic!("{e}"),
     };
     rule.forget_in(kernel).unwrap();
     let mut text = format!("discard {}", found.since);
@@ -255,7 +263,7 @@ fn dsmd_discards_what_is_simulated_and_nothing_that_is_in_use() {
     for ms in [0, 50, 400, 2000] {
         let seen = late(&trace, 1000 * ms);
         for granule in [1, 8, 32] {
-            let (discards, all) = play(&seen, granule, true);
+            let (discards, all, _) = play(&seen, granule, true);
             let v = verdict(&trace, &discards);
             eprintln!("late by {ms} ms, pieces of {granule} pages: {v:?}");
             assert_eq!(v.lost, 0);
@@ -271,7 +279,7 @@ fn dsmd_discards_what_is_simulated_and_nothing_that_is_in_use() {
 #[test]
 fn a_target_that_does_not_see_writes_is_caught() {
     let trace = recording();
-    let (discards, _) = play(&trace, 1, false);
+    let (discards, _, violations) = play(&trace, 1, false);
     let v = verdict(&trace, &discards);
-    assert!(v.lost > 0, "{v:?}");
+    assert!(v.lost > 0 && violations > 0, "{v:?}, {violations}");
 }
