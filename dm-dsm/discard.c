@@ -191,7 +191,7 @@ static void dsm_release(struct dsm_discard *dd, struct dsm_run *run)
 		return;
 
 	dd->counts.held_max_us = max_t(u64, dd->counts.held_max_us,
-				   ktime_us_delta(ktime_get(), at));
+				       ktime_us_delta(ktime_get(), at));
 	bio_list_init(&run->held);
 	while ((bio = bio_list_pop(&held))) {
 		struct dsm_run *other = dsm_bio_run(dd, bio);

@@ -66,9 +66,10 @@ static size_t dsm_emit_discard(struct dsm *d, char *result, size_t sz,
 	       status.window, status.valid, status.queued);
 	DMEMIT(" discarded %llu discarded_sectors %llu discard_refused_sectors %llu",
 	       status.counts.discarded, status.counts.sectors, status.counts.refused);
-	DMEMIT(" discard_failed %llu discard_held %llu discard_held_max_us %llu discard_plug_max_us %llu",
-	       status.counts.failed, status.counts.held, status.counts.held_max_us,
-	       status.counts.plug_max_us);
+	DMEMIT(" discard_failed %llu discard_held %llu",
+	       status.counts.failed, status.counts.held);
+	DMEMIT(" discard_held_max_us %llu discard_plug_max_us %llu",
+	       status.counts.held_max_us, status.counts.plug_max_us);
 	DMEMIT(" discard_short_sectors %llu discard_dead_sectors %llu",
 	       status.counts.too_short, status.dead * DSM_PAGE_SECTORS);
 	DMEMIT(" discard_granularity %u discard_alignment %u",
@@ -87,9 +88,11 @@ static void dsm_status_info(struct dsm *d, char *result, unsigned int maxlen)
 		cond_resched();
 	}
 
-	DMEMIT("version 1 policy %s layout %s groups %u device_streams %u source %s streams_used %u",
+	DMEMIT("version 1 policy %s layout %s groups %u",
 	       dsm_policy_names[d->params.policy], dsm_policy_names[d->layout.policy],
-	       d->layout.groups, d->device_streams, dsm_source_name(d), d->layout.used);
+	       d->layout.groups);
+	DMEMIT(" device_streams %u source %s streams_used %u",
+	       d->device_streams, dsm_source_name(d), d->layout.used);
 	DMEMIT(" files %u regions %u extents %u generation %llu windows %llu window_ms %lld",
 	       map ? map->nr_files : 0, nr_regions, map ? map->nr_extents : 0,
 	       d->generation, d->windows, ktime_ms_delta(ktime_get(), d->window_start));

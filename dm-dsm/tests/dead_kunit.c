@@ -881,7 +881,9 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 		if (test_bit(page, sent))
 			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, m->dead) ||
 					      test_bit(page, m->passed), "page %u", page);
-	for (unsigned int page = 0; !m->audit && since == m->valid && page < PAGES; page += UNIT / 8)
+	if (m->audit || since != m->valid)
+		return;
+	for (unsigned int page = 0; page < PAGES; page += UNIT / 8)
 		if (find_next_zero_bit(m->dead, PAGES, page) >= page + UNIT / 8 &&
 		    find_next_bit(m->passed, PAGES, page) < page + UNIT / 8)
 			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, sent),
