@@ -12,7 +12,7 @@ export DISK
 
 said=$(stress 12)
 sed 's/ok - uml: stress/ok - 57-stress/' <<<"$said"
-[[ $said != *'not ok'* ]] || failed=1
+[[ $said != *'not ok'* ]] || fail 'a mode has failed'
 is 'each of three modes has passed' "$(grep -c '^ok - ' <<<"$said")" 3
 is 'no device is left behind' "$(dmsetup info -c --noheadings -o name | grep -cx -e stress -e another)" 0
 

@@ -55,6 +55,7 @@ made=0 runs=0
 until ((made >= 3)); do
 	works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
 		--seconds 11 --checkpoint-seconds 2 --cache-mb 20 --threads 2 >/tmp/run.log 2>&1'
+	# shellcheck disable=SC2154 # results.sh has it
 	((!failed)) || break
 	((runs++, made += $(grep -c '^checkpoint .* took' /tmp/run.log)))
 done

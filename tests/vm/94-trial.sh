@@ -65,9 +65,10 @@ mkdir /tmp/trials/trial/t.part
 wait $runner && fail 'it goes on' || matches 'a state that cannot be saved ends it' "$(</tmp/trial.log)" 'cannot write'
 works 'the device is as it was' is_set on
 rmdir /tmp/trials/trial/t.part
-said=$(wc -l </tmp/trial.log)
+# shellcheck disable=SC2034 # what is waited for has it
+lines=$(wc -l </tmp/trial.log)
 trial resume 2>>/tmp/trial.log >/tmp/report &
-works 'it goes on' until_true '(($(wc -l </tmp/trial.log) > said))'
+works 'it goes on' until_true '(($(wc -l </tmp/trial.log) > lines))'
 works 'it is stopped' trial stop
 works 'the device is as it was' is_set on
 refused 'nothing runs' 'no process runs a trial' trial stop
