@@ -299,6 +299,25 @@ static bool is_regions_reply(const char *reply)
 	return true;
 }
 
+/* How many pages are dead, and whole pages in ascending order. */
+static bool is_dead_reply(const char *reply)
+{
+	unsigned long long start, length, last = 0;
+	int end = 0;
+
+	sscanf(reply, "%*u%n", &end);
+	if (!end)
+		return false;
+	for (reply += end; *reply; reply += end) {
+		end = 0;
+		sscanf(reply, " %llu:%llu%n", &start, &length, &end);
+		if (!end || start < last || start % 8 || length % 8 || !length)
+			return false;
+		last = start + length;
+	}
+	return true;
+}
+
 static bool is_good_reply(const char *reply)
 {
 	int commit = 0, checkpoint = 0, begin = 0, window = 0, queued = 0;
@@ -310,7 +329,7 @@ static bool is_good_reply(const char *reply)
 	sscanf(reply, "queued %*u%n", &queued);
 	return !*reply || (begin && !reply[begin]) || (commit && !reply[commit]) ||
 	       (checkpoint && !reply[checkpoint]) || (window && !reply[window]) ||
-	       (queued && !reply[queued]) || is_regions_reply(reply);
+	       (queued && !reply[queued]) || is_dead_reply(reply) || is_regions_reply(reply);
 }
 
 static bool is_reason(const char *text)
