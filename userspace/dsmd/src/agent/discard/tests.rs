@@ -1001,7 +1001,8 @@ fn a_reply_without_room_is_asked_for_in_parts() {
     let target = ModelKernel::new(1 << 20);
     target.message("set discard audit").unwrap();
     let window = target.window().unwrap();
-    let odd = (0..100).map(|n| format!(" {}:8", n * 16)).collect::<String>();
+    let odd: Vec<String> = (0..100).map(|n| format!(" {}:8", n * 16)).collect();
+    let odd = odd.concat();
     target.message(&format!("discard {window}{odd}")).unwrap();
     target.run_discards(1000);
     let range = |start, length| SectorRange { start, length };
