@@ -203,7 +203,7 @@ fn text(a: &Free, r: &FreeReport<'_>) -> String {
     let _ = writeln!(s, "\n{}", r.summary);
     if let Some(why) = &r.discard_refused {
         let had = if r.audit {
-            "It is not to be had yet"
+            "dsmd only audits this database"
         } else {
             "It cannot be had here"
         };

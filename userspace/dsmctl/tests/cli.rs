@@ -750,7 +750,8 @@ fn free_of_wiredtiger_12() {
         let text = String::from_utf8(o.stdout).unwrap();
         let why = r["discard_refused"].as_str().unwrap();
         assert!(
-            text.contains(&format!("It is not to be had yet: {why}.\n")) && why.contains("nobody has tried"),
+            text.contains(&format!("dsmd only audits this database: {why}.\n"))
+                && why.contains("nobody has tried"),
             "{text}"
         );
     }
