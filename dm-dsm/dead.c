@@ -107,13 +107,7 @@ unsigned long dsm_dead_word(const struct dsm_dead *dead, u64 page)
 	return word ? *word : 0;
 }
 
-/* The bits of the pages @page to @next, which are of one word. */
-static unsigned long dsm_dead_mask(u64 page, u64 next)
-{
-	return GENMASK((next - 1) % BITS_PER_LONG, page % BITS_PER_LONG);
-}
-
-void dsm_dead_add(struct dsm_dead *dead, u64 first, u64 end)
+static void dsm_dead_set(struct dsm_dead *dead, u64 first, u64 end, bool is_dead)
 {
 	u64 next;
 
@@ -123,10 +117,21 @@ void dsm_dead_add(struct dsm_dead *dead, u64 first, u64 end)
 		next = min(end, round_down(page, BITS_PER_LONG) + BITS_PER_LONG);
 		if (!word)
 			continue;
-		mask = dsm_dead_mask(page, next);
-		dead->pages += hweight_long(mask & ~*word);
-		*word |= mask;
+		mask = GENMASK((next - 1) % BITS_PER_LONG, page % BITS_PER_LONG);
+		dead->pages -= hweight_long(*word);
+		*word = is_dead ? *word | mask : *word & ~mask;
+		dead->pages += hweight_long(*word);
 	}
+}
+
+void dsm_dead_add(struct dsm_dead *dead, u64 first, u64 end)
+{
+	dsm_dead_set(dead, first, end, true);
+}
+
+void dsm_dead_remove(struct dsm_dead *dead, u64 first, u64 end)
+{
+	dsm_dead_set(dead, first, end, false);
 }
 
 /* Returns how many pages are taken back.  @written: NULL, all.  @left: what is dead then. */
@@ -161,22 +166,6 @@ void dsm_dead_fold(struct dsm_dead *dead, spinlock_t *lock, const struct dsm_bit
 		if (!left)
 			kfree(chunk);
 		cond_resched();
-	}
-}
-
-void dsm_dead_remove(struct dsm_dead *dead, u64 first, u64 end)
-{
-	u64 next;
-
-	for (u64 page = first; page < end; page = next) {
-		unsigned long *word = dsm_dead_at(dead, page), mask;
-
-		next = min(end, round_down(page, BITS_PER_LONG) + BITS_PER_LONG);
-		if (!word)
-			continue;
-		mask = dsm_dead_mask(page, next);
-		dead->pages -= hweight_long(mask & *word);
-		*word &= ~mask;
 	}
 }
 
