@@ -245,7 +245,7 @@ one_kill() {
 }
 
 # One more, after pages were discarded: with few moments and steps there may be none so far,
-# least of all where what is owed is forgotten with each agent.
+# least of all where dead pages are forgotten with each agent.
 one_quiet_kill() {
 	local had
 
@@ -392,7 +392,7 @@ beside() {
 	fi
 	until_checkpoints "$count"
 	[[ $agent == none ]] || until_checkpoints $((count + 300)) more_pages "$before"
-	# What is owed is forgotten with each agent: in peace there is more.
+	# Dead pages are forgotten with each agent: in peace there are more.
 	if [[ $agent != none ]] && ! more_pages "$before"; then
 		end_pestering
 		start_agent

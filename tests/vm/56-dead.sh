@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A drive that takes discards of 128 KiB: pages that are free are owed, until a whole
-# granule is or they are written.
+# A drive that takes discards of 128 KiB: pages that are named are dead until they are written,
+# and a granule is discarded when all of it is.
 . "$(dirname "$0")/lib.sh"
 load_module
 
@@ -38,7 +38,7 @@ record t file 1 collection - "0:0:$sectors"
 commit t >/dev/null
 window
 discard 0:128 520:248
-is 'what is too short is owed' "$(seen)" '0 0 376'
+is 'what is too short is dead' "$(seen)" '0 0 376'
 is 'and still on the drive' "$(zeroes 0 1024)" '0 of 128'
 window
 window
@@ -51,7 +51,7 @@ window
 window
 window
 discard 512:8
-is 'a page that was written is not owed any longer' "$(seen)" '1 256 504'
+is 'a page that was written is not dead any longer' "$(seen)" '1 256 504'
 is 'nor discarded' "$(zeroes 512 256)" '0 of 32'
 is 'it has what was written' "$(dd if="$disk" bs=4K skip=67 count=1 iflag=direct status=none | head -c 8)" 'written'
 discard 536:8
