@@ -123,7 +123,7 @@ works 'somebody else is there in its place' python3 - <<-'FAKE'
 	os.chmod("/run/dsm-mongo/t/socket", 0o666)
 	listener.listen()
 	dsmd, _ = listener.accept()
-	dsmd.sendall(b'{"dsm-mongo":{"protocol":1,"address":"x"}}\n{"catalog":{"files":1}}\n'
+	dsmd.sendall(b'{"protocol":1,"address":"x"}\n{"catalog":{"files":1}}\n'
 	             b'{"file":{"path":"../../../etc/passwd","class":"oplog"}}\n{"end":{}}\n')
 	while dsmd.recv(4096):
 	    pass

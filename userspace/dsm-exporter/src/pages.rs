@@ -143,7 +143,7 @@ mod tests {
     use crate::http;
     use proto::sample::Sample;
     use proto::snapshot::Host;
-    use proto::snapshot::{PublishDir, PROTOCOL};
+    use proto::snapshot::PublishDir;
 
     fn pages(loopback: bool) -> Pages {
         Pages::new(Path::new("/nonexistent"), loopback)
@@ -206,7 +206,6 @@ mod tests {
                 last_error: None,
             };
             let snapshot = Snapshot {
-                protocol: PROTOCOL,
                 version: "0.1.0".into(),
                 pid: 7,
                 at,

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, Notify};
 use tokio::time::{sleep, timeout};
 
 use proto::catalog::Catalog;
+use proto::envelope;
 use proto::feed::{self, clipped, Failure, Kind, Message, ServerStatus};
 use runtime::log;
 
@@ -56,7 +57,7 @@ impl Teller {
 
     /// Who listens no more ends the session.
     async fn tell(&self, message: &Message) {
-        let _ = self.0.send(feed::line(message)).await;
+        let _ = self.0.send(envelope::line(message)).await;
     }
 
     async fn failure(&self, t: &Failure) {

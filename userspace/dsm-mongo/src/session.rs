@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use rustix::fs::{flock, FlockOperation, Mode, OFlags, CWD};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::OwnedReadHalf;
@@ -17,7 +17,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, Notify};
 use tokio::time::sleep;
 
-use proto::feed::{self, Hello, Request};
+use proto::envelope;
+use proto::feed::{self, Greeting, Hello, Request};
 use runtime::log;
 
 use crate::client;
@@ -101,11 +102,10 @@ pub(crate) async fn session(stream: UnixStream, uri: &Uri) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let (lines, mut queue) = mpsc::channel::<String>(QUEUE);
     let files_changed = Notify::new();
-    let hello = Hello::DsmMongo {
-        protocol: feed::PROTOCOL,
+    let hello = Hello {
         address: feed::clipped(&uri.to_string()),
     };
-    lines.send(feed::line(&hello)).await?;
+    lines.send(envelope::first_line(&hello)).await?;
     let send = async {
         while let Some(line) = queue.recv().await {
             // It has gone: that is heard, too.
@@ -138,10 +138,8 @@ async fn listen(read: OwnedReadHalf, files_changed: &Notify) -> Result<()> {
             Ok(_) => {}
         }
         if std::mem::replace(&mut first, false) {
-            match serde_json::from_slice(&line) {
-                Ok(Hello::Dsmd { protocol }) => feed::check_protocol("dsmd", protocol)?,
-                _ => bail!("not the protocol of dsmd"),
-            }
+            let Greeting {} = envelope::open(&String::from_utf8_lossy(&line))
+                .map_err(|e| anyhow!("dsmd's first line {e}"))?;
             continue;
         }
         match serde_json::from_slice(&line).context("a line is not understood")? {

@@ -117,7 +117,7 @@ impl Ear {
                 let _ = session::session(stream, &uri).await;
             });
         });
-        (&stream).write_all(b"{\"dsmd\":{\"protocol\":1}}\n").unwrap();
+        (&stream).write_all(b"{\"protocol\":1}\n").unwrap();
         let (listener, address) = Listener::start(stream.try_clone().unwrap()).unwrap();
         assert!(address.starts_with("127.0.0.1:"), "{address}");
         Self { stream, listener }
@@ -279,9 +279,9 @@ fn who_goes_is_let_go() {
         .unwrap();
     for text in [
         "",
-        "{\"dsmd\":{\"protocol\":2}}\n",
+        "{\"protocol\":2}\n",
         "GET / HTTP/1.1\r\n",
-        "{\"dsmd\":{\"protocol\":1}}\nx\n",
+        "{\"protocol\":1}\nx\n",
     ] {
         let (stream, theirs) = UnixStream::pair().unwrap();
         (&stream).write_all(text.as_bytes()).unwrap();
@@ -297,8 +297,8 @@ fn who_goes_is_let_go() {
         });
         let wanted = match text {
             "" => Ok(()),
-            t if t.contains('2') => Err("dsmd speaks protocol 2, and 1 is understood"),
-            t if t.contains("GET") => Err("not the protocol of dsmd"),
+            t if t.contains('2') => Err("dsmd's first line speaks protocol 2, and 1 is understood"),
+            t if t.contains("GET") => Err("dsmd's first line is not understood"),
             _ => Err("a line is not understood"),
         };
         match (ended, wanted) {

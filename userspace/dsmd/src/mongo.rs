@@ -23,7 +23,8 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use proto::catalog::Catalog;
 use proto::feed::ServerInfo;
-use proto::feed::{self, Event, Failure, FeedError, Hello, Kind, Listener, Request, ServerStatus};
+use proto::envelope;
+use proto::feed::{self, Event, Failure, FeedError, Greeting, Kind, Listener, Request, ServerStatus};
 use runtime::log;
 
 /// Between two looks for a `dsm-mongo`.
@@ -151,7 +152,7 @@ impl Shared {
     fn say(&self, what: &Request) {
         if let Some(stream) = &self.line().stream {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let _ = rustix::net::send(stream, feed::line(what).as_bytes(), flags);
+            let _ = rustix::net::send(stream, envelope::line(what).as_bytes(), flags);
         }
     }
 
@@ -192,10 +193,7 @@ impl Shared {
             }
             line.stream = Some(stream.try_clone()?);
         }
-        let hello = Hello::Dsmd {
-            protocol: feed::PROTOCOL,
-        };
-        stream.write_all(feed::line(&hello).as_bytes())?;
+        stream.write_all(envelope::first_line(&Greeting {}).as_bytes())?;
         let (mut listener, address) = Listener::start(stream)?;
         self.begin(address);
         while let Some(event) = listener.hear()? {

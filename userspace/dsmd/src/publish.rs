@@ -18,7 +18,7 @@ use policies::layout::{self, Layout};
 use proto::control::Info;
 use proto::drive::{Media, Source};
 use proto::sample::{Kernel, Sample};
-use proto::snapshot::{Moment, PublishDir, Snapshot, INTERVAL, PROTOCOL};
+use proto::snapshot::{Moment, PublishDir, Snapshot, INTERVAL};
 use runtime::{log, time};
 
 /// Between two snapshots, whatever happens.
@@ -283,7 +283,6 @@ impl<M: Machine> Press<M> {
         });
         let devices = devices.collect();
         Snapshot {
-            protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             at: Moment::now(),

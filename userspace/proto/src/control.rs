@@ -23,11 +23,10 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::envelope;
 use crate::feed::ServerInfo;
 use dm::class::Class;
 
-/// Of both directions; another one is refused.
-pub const PROTOCOL: u32 = 1;
 /// What is published is there, and a folder of sockets.
 pub const RUN_DIR: &str = "/run/dsmd";
 /// What [`DiscardInfo::off`] says where somebody has switched discards off, and where a
@@ -240,34 +239,8 @@ pub struct Refreshed {
     pub dropped: u64,
 }
 
-/// What every line has, of whichever protocol it is.
-#[derive(Debug, Deserialize)]
-struct Head {
-    protocol: Option<u32>,
-}
-
 #[derive(Debug, Serialize, Deserialize)]
-struct Asked {
-    protocol: u32,
-    #[serde(flatten)]
-    request: Request,
-}
-
-/// A line of the protocol that is understood.
-fn understood<T: for<'de> Deserialize<'de>>(who: &str, line: &str) -> Result<T> {
-    let head: Head = serde_json::from_str(line)?;
-    match head.protocol {
-        Some(PROTOCOL) => Ok(serde_json::from_str(line)?),
-        Some(other) => bail!(
-            "{who} speaks protocol {other}, and {PROTOCOL} is understood: are dsmctl and dsmd of one version?"
-        ),
-        None => bail!("{who} does not say which protocol it speaks: {PROTOCOL} is understood"),
-    }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Envelope {
-    protocol: u32,
+struct Answer {
     ok: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     reply: Value,
@@ -390,29 +363,25 @@ fn serve(stream: &UnixStream, requests: &Sender<Pending>, wake: &impl Fn()) -> R
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
-    let envelope = match answer(&line, requests, wake) {
-        Ok(reply) => Envelope {
-            protocol: PROTOCOL,
+    let answer = match answer(&line, requests, wake) {
+        Ok(reply) => Answer {
             ok: true,
             reply,
             error: None,
         },
-        Err(e) => Envelope {
-            protocol: PROTOCOL,
+        Err(e) => Answer {
             ok: false,
             reply: Value::Null,
             error: Some(format!("{e:#}")),
         },
     };
-    let mut text = serde_json::to_string(&envelope)?;
-    text.push('\n');
     let mut stream = stream;
-    stream.write_all(text.as_bytes())?;
+    stream.write_all(envelope::first_line(&answer).as_bytes())?;
     Ok(())
 }
 
 fn answer(line: &str, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<Value> {
-    let Asked { request, .. } = understood("who asks", line).context("the request is not understood")?;
+    let request = envelope::open(line).map_err(|e| anyhow!("the request {e}"))?;
     let (answer, reply) = mpsc::channel();
     let gone = || anyhow!("dsmd is about to end");
     requests.send(Pending { request, answer }).map_err(|_| gone())?;
@@ -456,23 +425,16 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
         }
     };
     stream.set_read_timeout(Some(timeout))?;
-    let protocol = PROTOCOL;
-    let mut text = serde_json::to_string(&Asked { protocol, request })?;
-    text.push('\n');
-    stream.write_all(text.as_bytes())?;
+    stream.write_all(envelope::first_line(&request).as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream)
         .read_line(&mut line)
         .with_context(|| format!("{device}: dsmd does not answer"))?;
-    let envelope: Envelope =
-        understood("dsmd", &line).with_context(|| format!("{device}: dsmd's answer is not understood"))?;
-    if !envelope.ok {
-        bail!(
-            "{device}: {}",
-            envelope.error.as_deref().unwrap_or("dsmd refused")
-        );
+    let answer: Answer = envelope::open(&line).map_err(|e| anyhow!("{device}: dsmd's answer {e}"))?;
+    if !answer.ok {
+        bail!("{device}: {}", answer.error.as_deref().unwrap_or("dsmd refused"));
     }
-    Ok(serde_json::from_value(envelope.reply)?)
+    Ok(serde_json::from_value(answer.reply)?)
 }
 
 /// The dsmds of some devices, which leave the tables alone until this is dropped, however
@@ -621,18 +583,17 @@ mod tests {
         let other = raw(dir.path(), "{\"protocol\":2,\"request\":[\"new\"]}\n");
         assert!(
             other.contains(
-                "who asks speaks protocol 2, and 1 is understood: are dsmctl and dsmd of one version?"
+                "the request speaks protocol 2, and 1 is understood: are all programs of dm-dsm of one version?"
             ),
             "{other}"
         );
         let none = raw(dir.path(), "{\"request\":\"boundary-mark\"}\n");
         assert!(
-            none.contains("who asks does not say which protocol it speaks"),
+            none.contains("the request does not say which protocol it speaks"),
             "{none}"
         );
         for strange in [
             "\n",
-            "{}",
             "{\"protocol\":1,\"request\":\"boil\"}\n",
             &"x".repeat(70_000),
         ] {

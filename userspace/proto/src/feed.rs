@@ -4,8 +4,8 @@
 //! when all of it came, and what is not understood ends the connection.
 //!
 //! ```text
-//! dsm-mongo -> {"dsm-mongo":{"protocol":1,"address":"127.0.0.1:27017"}}
-//!     dsmd  -> {"dsmd":{"protocol":1}}
+//! dsm-mongo -> {"protocol":1,"address":"127.0.0.1:27017"}
+//!     dsmd  -> {"protocol":1}
 //! dsm-mongo -> {"status":{"version":"7.0.14","checkpoints":3,"operations":{"insert":9}}}
 //!           -> {"failure":{"kind":"lost","why":"<reason>"}}
 //!           -> {"catalog":{"files":1}}
@@ -22,10 +22,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::catalog::Catalog;
+use crate::envelope;
 use dm::class::Class;
 
-/// Of both directions.
-pub const PROTOCOL: u32 = 1;
 /// Where `dsm-mongo` listens: in a directory for each device.
 pub const RUN_DIR: &str = "/run/dsm-mongo";
 pub const SOCKET: &str = "socket";
@@ -108,13 +107,15 @@ pub enum Request {
     FilesChanged {},
 }
 
-/// The first line of each side.  Other protocols may have more in it.
+/// The first line of `dsm-mongo`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Hello {
-    DsmMongo { protocol: u32, address: String },
-    Dsmd { protocol: u32 },
+pub struct Hello {
+    pub address: String,
 }
+
+/// The first line of `dsmd`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {}
 
 #[derive(Debug, Error)]
 pub enum FeedError {
@@ -135,13 +136,6 @@ pub enum Event {
     Status(ServerStatus),
     Failure(Failure),
     Catalog(Catalog),
-}
-
-/// A line, with its end.
-pub fn line(of: &impl Serialize) -> String {
-    let mut text = serde_json::to_string(of).expect("the lines have no keys but strings");
-    text.push('\n');
-    text
 }
 
 /// As much of a text as the protocol takes, without what is not printable.
@@ -189,15 +183,6 @@ fn check_status(status: &ServerStatus) -> Result<(), FeedError> {
         .try_for_each(|name| check_text("a type of operations", name))
 }
 
-pub fn check_protocol(who: &str, protocol: u32) -> Result<(), FeedError> {
-    if protocol == PROTOCOL {
-        return Ok(());
-    }
-    wrong(format!(
-        "{who} speaks protocol {protocol}, and {PROTOCOL} is understood: are dsmd and dsm-mongo of one version?"
-    ))
-}
-
 /// A catalog of which not all has come.
 struct Coming {
     catalog: Catalog,
@@ -221,13 +206,12 @@ impl<R: Read> Listener<R> {
         let Some(line) = listener.line()? else {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         };
-        match serde_json::from_str(&line) {
-            Ok(Hello::DsmMongo { protocol, address }) => {
-                check_protocol("dsm-mongo", protocol)?;
+        match envelope::open(&line) {
+            Ok(Hello { address }) => {
                 check_text("the server's address", &address)?;
                 Ok((listener, address))
             }
-            _ => wrong("not the protocol of dsm-mongo"),
+            Err(e) => wrong(format!("dsm-mongo's first line {}", clipped(&e.to_string()))),
         }
     }
 
@@ -328,8 +312,9 @@ impl Coming {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::envelope::line;
 
-    const HELLO: &str = "{\"dsm-mongo\":{\"protocol\":1,\"address\":\"db1:27017\"}}\n";
+    const HELLO: &str = "{\"protocol\":1,\"address\":\"db1:27017\"}\n";
 
     fn all(text: &str) -> Result<Vec<Event>, String> {
         let all = || {
@@ -362,12 +347,11 @@ mod tests {
             path: "shop/index-8-7.wt".into(),
             class: Class::Primary,
         };
-        let hello = Hello::DsmMongo {
-            protocol: PROTOCOL,
+        let hello = Hello {
             address: "db1:27017".into(),
         };
         let text = [
-            line(&hello),
+            envelope::first_line(&hello),
             line(&Message::Status(status())),
             line(&Message::Failure(failure.clone())),
             line(&Message::Catalog { files: 1 }),
@@ -472,13 +456,14 @@ mod tests {
 
     #[test]
     fn another_protocol_is_refused() {
-        let hello = HELLO.replace('1', "2");
+        let hello = HELLO.replacen('1', "2", 1);
         assert_eq!(
             all(&hello.replacen("\"address\"", "\"more\":[],\"address\"", 1)).unwrap_err(),
-            "dsm-mongo speaks protocol 2, and 1 is understood: are dsmd and dsm-mongo of one version?"
+            "dsm-mongo's first line speaks protocol 2, and 1 is understood: are all programs of dm-dsm of one version?"
         );
-        for strange in ["\n", "{}\n", "SSH-2.0-OpenSSH\n", "{\"dsmd\":{\"protocol\":1}}\n"] {
-            assert_eq!(all(strange).unwrap_err(), "not the protocol of dsm-mongo");
+        for strange in ["\n", "SSH-2.0-OpenSSH\n", "{\"protocol\":1}\n"] {
+            let said = all(strange).unwrap_err();
+            assert!(said.starts_with("dsm-mongo's first line is not understood: "), "{said}");
         }
     }
 

@@ -5,6 +5,7 @@
 pub mod catalog;
 pub mod control;
 pub mod drive;
+pub mod envelope;
 pub mod feed;
 pub mod rates;
 pub mod regions;

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::sample::Sample;
+use crate::envelope::{self, Strange};
 
-pub const PROTOCOL: u32 = 1;
 const NAME: &str = "snapshot.json";
 /// How often it is written though nothing has changed, and the drive is looked at.
 pub const INTERVAL: Duration = Duration::from_secs(5);
@@ -29,7 +29,6 @@ const LONGEST: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    pub protocol: u32,
     /// Of `dsmd`.
     pub version: String,
     pub pid: u32,
@@ -100,10 +99,8 @@ pub enum Unavailable {
     Absent(PathBuf),
     #[error("dsmd has ended, or is stuck: {} is {} s old", .path.display(), .age.as_secs())]
     Old { path: PathBuf, age: Duration },
-    #[error("{} has protocol {protocol}, and {PROTOCOL} is understood: are dsmd and dsm-exporter of one version?", .path.display())]
-    Protocol { path: PathBuf, protocol: u32 },
-    #[error("{} is not understood: {why}", .path.display())]
-    Damaged { path: PathBuf, why: String },
+    #[error("{} {why}", .path.display())]
+    Strange { path: PathBuf, why: String },
 }
 
 fn path_in(dir: &Path) -> PathBuf {
@@ -113,28 +110,19 @@ fn path_in(dir: &Path) -> PathBuf {
 impl Snapshot {
     /// What was published last in `dir`, however old it is.
     pub fn read(dir: &Path) -> Result<Self, Unavailable> {
-        #[derive(Deserialize)]
-        struct Head {
-            protocol: u32,
-        }
         let path = path_in(dir);
-        let damaged = |why: String| Unavailable::Damaged {
-            path: path.clone(),
-            why,
-        };
         let text = match contents(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Unavailable::Absent(path)),
-            Err(e) => return Err(damaged(e.to_string())),
+            Err(e) => {
+                let why = format!("cannot be read: {e}");
+                return Err(Unavailable::Strange { path, why });
+            }
         };
-        let head: Head = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
-        if head.protocol != PROTOCOL {
-            return Err(Unavailable::Protocol {
-                path,
-                protocol: head.protocol,
-            });
-        }
-        serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))
+        envelope::open(&text).map_err(|e: Strange| Unavailable::Strange {
+            path,
+            why: e.to_string(),
+        })
     }
 
     pub fn age(&self, now: Moment) -> Duration {
@@ -146,8 +134,8 @@ impl Snapshot {
         let path = path_in(dir);
         // It is from before the machine was started.
         if self.at.monotonic > now.monotonic {
-            let why = "its time has not come yet".to_owned();
-            return Err(Unavailable::Damaged { path, why });
+            let why = "is not understood: its time has not come yet".to_owned();
+            return Err(Unavailable::Strange { path, why });
         }
         match self.age(now) {
             age if age > MAX_AGE => Err(Unavailable::Old { path, age }),
@@ -205,8 +193,7 @@ impl PublishDir {
             .truncate(true)
             .mode(0o600)
             .open(&new)?;
-        let text = serde_json::to_string(snapshot)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(envelope::first_line(snapshot).as_bytes())?;
         // For dsm-exporter, whatever the umask: it is what its port says to every user.
         file.set_permissions(fs::Permissions::from_mode(0o644))?;
         fs::rename(new, path_in(&self.dir))
@@ -264,7 +251,6 @@ mod tests {
             last_error: None,
         };
         Snapshot {
-            protocol: PROTOCOL,
             version: "0.1.0".into(),
             pid: 7,
             // A time of the wall may come back with another last digit.
@@ -354,9 +340,11 @@ mod tests {
         let shown = path.display();
         assert_eq!(
             said("{\"protocol\":2,\"devices\":7}"),
-            format!("{shown} has protocol 2, and 1 is understood: are dsmd and dsm-exporter of one version?")
+            format!(
+                "{shown} speaks protocol 2, and 1 is understood: are all programs of dm-dsm of one version?"
+            )
         );
-        for text in ["", "{}", "[]", "{\"protocol\":1}", "{\"protocol\":-1}"] {
+        for text in ["", "[]", "{\"protocol\":1}", "{\"protocol\":-1}"] {
             assert!(
                 said(text).starts_with(&format!("{shown} is not understood: ")),
                 "{text}"
