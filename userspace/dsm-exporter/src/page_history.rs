@@ -247,15 +247,13 @@ mod tests {
     use dm::diskstat::DiskStat;
     use proto::drive::{Counters, Media, Source};
     use proto::snapshot::Cpu;
+    use testing::kernel::STATUS;
 
     /// `n` is what everything was counted up to.
     fn kernel(n: u64) -> Kernel {
         let status = format!(
-            "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 \
-             files 2 regions 3 extents 4 generation 1 windows {n} window_ms 700 \
-             unmapped_writes {n} unmapped_sectors {n} split 0 foreign 0 \
-             discard on discard_refused_sectors 16 \
-             stream 1 7 70 stream 3 {n} {}",
+            "{STATUS} windows {n} window_ms 700 unmapped_writes {n} unmapped_sectors {n} \
+             discard on discard_refused_sectors 16 stream 1 7 70 stream 3 {n} {}",
             8 * n
         );
         Kernel {
@@ -303,7 +301,6 @@ mod tests {
             last_error: None,
         };
         h.add(&Snapshot {
-            protocol: 1,
             version: "x".into(),
             pid: 7,
             at,

@@ -463,7 +463,10 @@ mod tests {
         );
         for strange in ["\n", "SSH-2.0-OpenSSH\n", "{\"protocol\":1}\n"] {
             let said = all(strange).unwrap_err();
-            assert!(said.starts_with("dsm-mongo's first line is not understood: "), "{said}");
+            assert!(
+                said.starts_with("dsm-mongo's first line is not understood: "),
+                "{said}"
+            );
         }
     }
 

@@ -213,16 +213,12 @@ mod tests {
     use crate::drive::{Counters, Media, Source};
     use crate::sample::Kernel;
     use dm::diskstat::DiskStat;
+    use testing::kernel::STATUS;
 
     fn snapshot() -> Snapshot {
         let kernel = Kernel {
             table: "259:0 0 2 stream_base 1".parse().unwrap(),
-            status:
-                "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 files 2 \
-                regions 3 extents 4 generation 1 windows 2 window_ms 41250 unmapped_writes 2 \
-                unmapped_sectors 2048 split 0 foreign 0 stream 0 1 0 stream 3 10 6144"
-                    .parse()
-                    .unwrap(),
+            status: format!("{STATUS} stream 0 1 0 stream 3 10 6144").parse().unwrap(),
             uses: [(3, vec!["journal".to_owned()])].into(),
             disk: DiskStat {
                 writes: 12,

@@ -11,6 +11,12 @@ use dm::device::{MessageError, Target};
 use dm::reply::{Discard, Status, StreamCount};
 use dm::table::{Extent, StreamStamp};
 
+/// A status line with all that it must have.  What a test is about follows: of two values the
+/// last counts.
+pub const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
+    streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
+    unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFile {
     pub class: Class,

@@ -113,6 +113,7 @@ mod tests {
     use proto::sample::{Kernel, Sample};
     use proto::snapshot::Host;
     use proto::snapshot::Moment;
+    use testing::kernel::STATUS;
 
     /// What is shown of these.
     fn shown(devices: Vec<Sample>, host: Host) -> String {
@@ -121,7 +122,6 @@ mod tests {
 
     fn snapshot(devices: Vec<Sample>, host: Host) -> Snapshot {
         Snapshot {
-            protocol: 1,
             version: "x".into(),
             pid: 7,
             at: Moment {
@@ -136,10 +136,7 @@ mod tests {
 
     /// Of a device of which all is known.
     fn all() -> Sample {
-        let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
-            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 stream 3 10 6144 \
-            discard on discard_window 7 discard_valid 6";
+        let status = &format!("{STATUS} stream 3 10 6144 discard on discard_window 7 discard_valid 6");
         let agent = serde_json::json!({
             "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
             "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
@@ -311,10 +308,7 @@ mod tests {
 
     #[test]
     fn the_text_form() {
-        let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
-            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
-            stream 0 1 0 stream 3 10 6144";
+        let status = &format!("{STATUS} stream 0 1 0 stream 3 10 6144");
         let kernel = Kernel {
             uses: uses("259:0 0 2 stream_base 1", status),
             table: "259:0 0 2 stream_base 1".parse().unwrap(),
@@ -385,9 +379,7 @@ mod tests {
 
     #[test]
     fn what_is_discarded() {
-        let status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
-            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0";
+        let status = STATUS;
         let on = "discard on discard_window 7 discard_valid 6 discard_queued 5 discarded 40 \
             discarded_sectors 320 discard_refused_sectors 16 discard_failed 1 discard_held 2 \
             discard_held_max_us 350 discard_plug_max_us 900 discard_short_sectors 24 discard_dead_sectors 48 \
@@ -493,11 +485,7 @@ mod tests {
     /// A counter has one name: dm-dsm/status.c's, and Prometheus' units.
     #[test]
     fn names_are_the_kernels() {
-        let status: Status = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue \
-            streams_used 8 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
-            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 discard on"
-            .parse()
-            .unwrap();
+        let status: Status = format!("{STATUS} discard on").parse().unwrap();
         let Value::Object(status) = serde_json::to_value(&status).unwrap() else {
             unreachable!()
         };

@@ -20,12 +20,14 @@ use proto::drive::{Counters, Media, Source};
 use proto::feed::ServerInfo;
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
+use testing::kernel::STATUS;
 
-const STATUS: &str = "version 1 policy dsm layout dsm groups 3 device_streams 8 source queue streams_used 8 \
-    files 12 regions 24 extents 310 generation 2 windows 5 window_ms 41250 unmapped_writes 7 \
-    unmapped_sectors 4096 split 3 foreign 1 stream 1 80 6400 stream 3 100 400000 upload 0 discard on \
-    discard_window 5 discard_valid 4 discard_queued 0 discarded 9 discarded_sectors 20480 \
-    discard_refused_sectors 2048 discard_failed 0";
+fn of_line() -> Status {
+    let more = "files 12 extents 310 windows 5 unmapped_writes 7 unmapped_sectors 4096 split 3 foreign 1 stream 1 80 6400 \
+        stream 3 100 400000 discard on discard_window 5 discard_valid 4 discard_queued 0 discarded 9 \
+        discarded_sectors 20480 discard_refused_sectors 2048 discard_failed 0";
+    format!("{STATUS} {more}").parse().unwrap()
+}
 
 fn disk() -> DriveFacts {
     DriveFacts {
@@ -64,7 +66,7 @@ fn device() -> DeviceFacts {
     DeviceFacts {
         name: "geheim".into(),
         below: Some(Below {
-            status: STATUS.parse().unwrap(),
+            status: of_line(),
             table: "259:0 0 2 policy dsm".parse().unwrap(),
             error: None,
             stack: Ok(streams::Below {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
 use proto::regions::{checkpoint_text, written_text};
+use testing::kernel::STATUS;
 
 fn report() -> StatusReport {
     StatusReport {
@@ -10,12 +11,11 @@ fn report() -> StatusReport {
         table: "259:0 0 6 policy dsm alpha 3 stream_base 1".parse().unwrap(),
         below: "nvme0n1".into(),
         agent: None,
-        status: "version 1 policy dsm layout dsm groups 2 device_streams 6 source queue \
-            streams_used 6 files 2 regions 3 extents 4 generation 1 windows 2 window_ms 41250 \
-            unmapped_writes 2 unmapped_sectors 2048 split 0 foreign 0 \
-            stream 0 1 0 stream 3 10 6144 stream 9 1 0"
-            .parse()
-            .unwrap(),
+        status: format!(
+            "{STATUS} groups 2 device_streams 6 streams_used 6 stream 0 1 0 stream 3 10 6144 stream 9 1 0"
+        )
+        .parse()
+        .unwrap(),
         regions: Some(vec![
             "7 collection 4096 bottom 4096 1 4096 -1.5 2 1 3 5 1"
                 .parse()
