@@ -2,6 +2,7 @@
 //! The extent table and its upload.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use crate::class::Class;
 use crate::device::{MessageError, Target};
@@ -10,6 +11,28 @@ use crate::reply::{Commit, UploadNumber};
 /// Bytes of text in a message.  Many records share one, because each costs a
 /// system call and an allocation in the kernel.
 pub(crate) const MESSAGE_LIMIT: usize = 32 * 1024;
+
+const SECTOR: u64 = 512;
+
+/// A range of the target, in sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SectorRange {
+    pub start: u64,
+    pub length: u64,
+}
+
+impl SectorRange {
+    pub const fn end(&self) -> u64 {
+        self.start + self.length
+    }
+
+    /// The sectors of both; `None` where there are none.
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        let start = self.start.max(other.start);
+        let length = self.end().min(other.end()).checked_sub(start)?;
+        (length > 0).then_some(Self { start, length })
+    }
+}
 
 /// `length` sectors of a file from `offset` on lie at `start` of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +49,39 @@ impl Extent {
             start,
             length,
         }
+    }
+
+    pub const fn at(&self) -> SectorRange {
+        SectorRange {
+            start: self.start,
+            length: self.length,
+        }
+    }
+
+    /// The bytes of the file.
+    pub const fn bytes(&self) -> Range<u64> {
+        self.offset * SECTOR..(self.offset + self.length) * SECTOR
+    }
+
+    /// The part that has these bytes, of which it has all, in whole sectors.
+    pub fn part(&self, bytes: Range<u64>) -> Self {
+        let (from, to) = (bytes.start / SECTOR, bytes.end / SECTOR);
+        Self::new(from, self.start + (from - self.offset), to - from)
+    }
+
+    /// The part that lies in these sectors of the target.
+    pub fn within(&self, at: &SectorRange) -> Option<Self> {
+        let common = self.at().common(at)?;
+        Some(Self::new(
+            self.offset + (common.start - self.start),
+            common.start,
+            common.length,
+        ))
+    }
+
+    /// Where the file would begin, if all of it lay like this.
+    pub const fn base(&self) -> u64 {
+        self.start.wrapping_sub(self.offset)
     }
 
     /// Whether `next` goes on where this one ends, in the file and on the

@@ -22,8 +22,8 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use proto::catalog::Catalog;
-use proto::feed::ServerInfo;
 use proto::envelope;
+use proto::feed::ServerInfo;
 use proto::feed::{self, Event, Failure, FeedError, Greeting, Kind, Listener, Request, ServerStatus};
 use runtime::log;
 

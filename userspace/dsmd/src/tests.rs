@@ -14,9 +14,7 @@ use std::time::Instant;
 use anyhow::bail;
 
 use super::*;
-use crate::agent::discard::{
-    Database as Followed, Machine as Drive, Owner, Plan, SectorRange, Seen as Looked,
-};
+use crate::agent::discard::{Database as Followed, Machine as Drive, Owner, Plan, Seen as Looked};
 use dm::device::MessageError;
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
@@ -111,7 +109,7 @@ impl Followed for Odd {
         _: &Path,
         _: (u64, i128),
         _: &[Range<u64>],
-        _: &mut dyn FnMut(u64, SectorRange),
+        _: &mut dyn FnMut(Extent),
     ) -> Result<(), String> {
         unreachable!("no preconditions here")
     }

@@ -24,45 +24,28 @@ use dm::stack::{self, Below};
 use dm::sysfs::Sysfs;
 use dm::table::Extent;
 
-/// `length` sectors of the file system's device from `from` on lie at `to` of
-/// the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Segment {
-    from: u64,
-    to: u64,
-    length: u64,
-}
-
-/// The segments of a device that lie on the target, ordered by `from`.
+/// The extents of a device that lie on the target, ordered by `offset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Segments(Vec<Segment>);
+struct Segments(Vec<Extent>);
 
 impl Segments {
     /// The target itself.
     fn whole(sectors: u64) -> Self {
-        Self(vec![Segment {
-            from: 0,
-            to: 0,
-            length: sectors,
-        }])
+        Self(vec![Extent::new(0, 0, sectors)])
     }
 
     /// The part of this device from `start` on, as a device of its own.
     fn slice(&self, start: u64, length: u64) -> Self {
         let mut segments = Vec::new();
         self.map(Extent::new(0, start, length), |e| {
-            segments.push(Segment {
-                from: e.offset,
-                to: e.start,
-                length: e.length,
-            });
+            segments.push(e);
         });
         Self(segments)
     }
 
-    fn shifted(self, by: u64) -> impl Iterator<Item = Segment> {
-        self.0.into_iter().map(move |s| Segment {
-            from: s.from + by,
+    fn shifted(self, by: u64) -> impl Iterator<Item = Extent> {
+        self.0.into_iter().map(move |s| Extent {
+            offset: s.offset + by,
             ..s
         })
     }
@@ -73,14 +56,14 @@ impl Segments {
 
     fn map(&self, e: Extent, mut emit: impl FnMut(Extent)) -> u64 {
         let end = e.start.saturating_add(e.length);
-        let first = self.0.partition_point(|s| s.from + s.length <= e.start);
+        let first = self.0.partition_point(|s| s.offset + s.length <= e.start);
         let mut placed = 0;
-        for s in self.0[first..].iter().take_while(|s| s.from < end) {
-            let from = e.start.max(s.from);
-            let to = end.min(s.from + s.length);
+        for s in self.0[first..].iter().take_while(|s| s.offset < end) {
+            let from = e.start.max(s.offset);
+            let to = end.min(s.offset + s.length);
             emit(Extent::new(
                 e.offset + (from - e.start),
-                s.to + (from - s.from),
+                s.start + (from - s.offset),
                 to - from,
             ));
             placed += to - from;

@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dm::device::Target;
-use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, SectorRange, Seen};
+use dm::table::Extent;
+use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, Seen};
 use simulate::flash::PAGE;
 use simulate::sim::discard::{discarded, late, verdict, Rule as Simulated};
 use simulate::sim::pieces::{Owed, Pieces};
@@ -130,16 +131,13 @@ impl Database for Recorded<'_> {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, SectorRange),
+        emit: &mut dyn FnMut(Extent),
     ) -> Result<(), String> {
         let number: u64 = path.to_str().unwrap().parse().unwrap();
         assert_eq!(file.0, number);
         for r in ranges {
-            let at = SectorRange {
-                start: (number * ROOM + r.start) / 512,
-                length: (r.end - r.start) / 512,
-            };
-            emit(r.start, at);
+            let start = (number * ROOM + r.start) / 512;
+            emit(Extent::new(r.start / 512, start, (r.end - r.start) / 512));
         }
         Ok(())
     }

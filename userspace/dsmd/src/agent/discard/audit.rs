@@ -39,8 +39,9 @@ use dm::device::{MessageError, Target};
 use wiredtiger::avail::{without, FreeList};
 
 use super::list::Pages;
-use super::places::{self, Piece};
-use super::{tidy, whole_pages, Halt, SectorRange};
+use super::places;
+use super::{tidy, whole_pages, Halt};
+use dm::table::{Extent, SectorRange};
 
 /// Ranges in a message.
 const ASK: usize = 4096;
@@ -54,7 +55,7 @@ pub struct Watch {
     /// The same, since the last look.
     fresh: Vec<Range<u64>>,
     /// In use and dead at the last look at a new checkpoint, the one of this order.
-    suspects: Vec<Piece>,
+    suspects: Vec<Extent>,
     order: u64,
 }
 
@@ -107,7 +108,7 @@ enum Was {
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
     file: usize,
-    piece: Piece,
+    piece: Extent,
     was: Was,
 }
 
@@ -117,7 +118,7 @@ pub struct Suspect {
     pub path: PathBuf,
     /// Of the checkpoint that uses it.
     order: u64,
-    piece: Piece,
+    piece: Extent,
 }
 
 /// What a look asks the target.
@@ -146,15 +147,15 @@ impl Watch {
     }
 
     pub(super) fn suspects(&self) -> u64 {
-        self.suspects.iter().map(|s| pages(s.at)).sum()
+        self.suspects.iter().map(|s| pages(s.at())).sum()
     }
 
     /// What has left its place counts no longer.
-    pub(super) fn stray(&mut self, strayed: &[Piece]) {
+    pub(super) fn stray(&mut self, strayed: &[Extent]) {
         if strayed.is_empty() {
             return;
         }
-        let gone: Vec<Range<u64>> = strayed.iter().map(Piece::bytes).collect();
+        let gone: Vec<Range<u64>> = strayed.iter().map(Extent::bytes).collect();
         self.keep(|named| whole_pages(&without(named, &gone, u64::MAX)));
     }
 
@@ -184,7 +185,7 @@ impl Watch {
 }
 
 /// What of a suspect is still in use.
-fn still(suspect: &Piece, list: &FreeList) -> Vec<Range<u64>> {
+fn still(suspect: &Extent, list: &FreeList) -> Vec<Range<u64>> {
     let bytes = Vec::from([suspect.bytes()]);
     whole_pages(&without(&bytes, &list.extents, list.file_size))
 }
@@ -199,7 +200,7 @@ impl Round {
         watch: Option<Box<Watch>>,
         taken: &[Range<u64>],
         list: &FreeList,
-        pieces: &[Piece],
+        pieces: &[Extent],
     ) -> Option<Box<Watch>> {
         let mut named = Vec::new();
         let mut watch = watch.unwrap_or_default();
@@ -233,21 +234,21 @@ impl Round {
     /// Asks the target; and what is suspected from now on.
     pub(super) fn ask(mut self, target: &dyn Target, version: &str) -> Result<(Seen, Vec<Suspect>), Halt> {
         let (mut seen, mut suspects) = (Seen::default(), Vec::new());
-        self.questions.sort_unstable_by_key(|q| q.piece.at);
+        self.questions.sort_unstable_by_key(|q| q.piece.at());
         let mut dead = Vec::new();
         for some in self.questions.chunks(ASK) {
-            let ranges: Vec<SectorRange> = some.iter().map(|q| q.piece.at).collect();
+            let ranges: Vec<SectorRange> = some.iter().map(|q| q.piece.at()).collect();
             dead.extend(self::dead(target, &ranges)?);
         }
         tidy(&mut dead);
-        let mut violations: Vec<(usize, Piece, u64)> = Vec::new();
+        let mut violations: Vec<(usize, Extent, u64)> = Vec::new();
         for q in &self.questions {
-            let all = pages(q.piece.at);
-            let first = dead.partition_point(|d| d.start + d.length <= q.piece.at.start);
-            let parts = dead[first..].iter().map_while(|d| q.piece.within(*d));
+            let all = pages(q.piece.at());
+            let first = dead.partition_point(|d| d.end() <= q.piece.start);
+            let parts = dead[first..].iter().map_while(|d| q.piece.within(d));
             let mut bad = 0;
-            for part in parts.filter(|p| pages(p.at) > 0) {
-                bad += pages(part.at);
+            for part in parts.filter(|p| pages(p.at()) > 0) {
+                bad += pages(part.at());
                 match q.was {
                     Was::Suspect(order) => violations.push((q.file, part, order)),
                     _ => {
@@ -273,8 +274,12 @@ impl Round {
         let of_file = violations.iter().filter(|v| v.0 == *file);
         Err(Halt::Violation(Violation {
             path: path.clone(),
-            offset: of_file.clone().map(|v| v.1.offset).min().unwrap_or_default(),
-            pages: of_file.clone().map(|v| pages(v.1.at)).sum(),
+            offset: of_file
+                .clone()
+                .map(|v| v.1.bytes().start)
+                .min()
+                .unwrap_or_default(),
+            pages: of_file.clone().map(|v| pages(v.1.at())).sum(),
             orders: (of_file.map(|v| v.2).min().unwrap_or_default(), *order),
             version: version.to_owned(),
         }))
@@ -325,7 +330,7 @@ fn dead_in(target: &dyn Target, ranges: &[SectorRange], found: &mut Vec<SectorRa
     match ranges {
         [one] if one.length > PAGE_SECTORS => {
             let middle = (one.start + one.length / 2).next_multiple_of(PAGE_SECTORS);
-            let (start, end) = (one.start, one.start + one.length);
+            let (start, end) = (one.start, one.end());
             let halves = [(start, middle.min(end)), (middle.min(end), end)].map(|(start, end)| SectorRange {
                 start,
                 length: end - start,

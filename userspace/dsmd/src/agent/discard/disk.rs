@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 
 use super::link::Machine;
 use super::owner::{self, Owner};
-use super::{preconditions, started, Database, SectorRange, Seen};
+use super::{preconditions, started, Database, Seen};
 use dm::devno::DevNo;
 use dm::diskstat::DiskStat;
 use dm::mounts;
@@ -29,7 +29,6 @@ use wiredtiger::turtle;
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
 /// What a restart would begin with, while a backup is running.
 const BACKUP: &str = "WiredTiger.backup";
-const SECTOR: u64 = 512;
 
 pub struct Disk {
     root: Root,
@@ -173,7 +172,7 @@ impl Database for Disk {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, SectorRange),
+        emit: &mut dyn FnMut(Extent),
     ) -> Result<(), String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: cannot read its extents: {e}", path.display());
         self.pulse.beat();
@@ -196,7 +195,7 @@ fn places(
     solid: &mut Solid,
     file: &File,
     ranges: &[Range<u64>],
-    emit: &mut dyn FnMut(u64, SectorRange),
+    emit: &mut dyn FnMut(Extent),
 ) -> std::io::Result<()> {
     let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
         return Ok(());
@@ -206,17 +205,13 @@ fn places(
 }
 
 /// Gives the parts of ranges that lie in an extent, and takes away the ranges that end there.
-fn cut(e: Extent, left: &mut &[Range<u64>], emit: &mut dyn FnMut(u64, SectorRange)) {
-    let extent = e.offset * SECTOR..(e.offset + e.length) * SECTOR;
+fn cut(e: Extent, left: &mut &[Range<u64>], emit: &mut dyn FnMut(Extent)) {
+    let extent = e.bytes();
     while let [range, rest @ ..] = *left {
         let from = range.start.max(extent.start);
         let to = range.end.min(extent.end);
         if from < to {
-            let at = SectorRange {
-                start: e.start + (from - extent.start) / SECTOR,
-                length: (to - from) / SECTOR,
-            };
-            emit(from, at);
+            emit(e.part(from..to));
         }
         if range.end > extent.end {
             break;
@@ -392,8 +387,8 @@ mod tests {
         let cut = |ranges: &[Range<u64>]| {
             let (mut left, mut found) = (ranges, Vec::new());
             for e in extents {
-                super::cut(e, &mut left, &mut |offset, s| {
-                    found.push((offset / 4096, s.start, s.length));
+                super::cut(e, &mut left, &mut |e| {
+                    found.push((e.offset / 8, e.start, e.length));
                 });
             }
             found
@@ -440,7 +435,7 @@ mod tests {
         let mut map = solid(&f);
         let mut places = |ranges: &[Range<u64>]| {
             let mut found = Vec::new();
-            super::places(&mut map, &f, ranges, &mut |_, s| found.push(s)).map(|()| found)
+            super::places(&mut map, &f, ranges, &mut |e| found.push(e)).map(|()| found)
         };
         match places(&[0..4096]) {
             Ok(found) if !found.is_empty() => {}
@@ -449,7 +444,7 @@ mod tests {
                 return;
             }
         }
-        let sum = |found: Vec<SectorRange>| found.iter().map(|s| s.length).sum::<u64>();
+        let sum = |found: Vec<Extent>| found.iter().map(|s| s.length).sum::<u64>();
         let all = places(&[0..3 << 20]).unwrap();
         assert_eq!(sum(all.clone()), 3 * 128);
         assert_eq!(sum(places(&[65536..1 << 20]).unwrap()), 0, "a hole");
@@ -488,8 +483,7 @@ mod tests {
             let mut n = 0;
             let path = PathBuf::from("f.wt");
             let ranges = [0..4096];
-            disk.places(&path, (ino, born), &ranges, &mut |_, _| n += 1)
-                .unwrap();
+            disk.places(&path, (ino, born), &ranges, &mut |_| n += 1).unwrap();
             n
         };
         let (ino, born) = (found.ino, found.stamp.btime);

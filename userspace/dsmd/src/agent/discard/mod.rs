@@ -99,10 +99,11 @@ use wiredtiger::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, 
 
 use audit::{Round, Violation, Watch};
 pub use disk::Disk;
+use dm::table::{Extent, SectorRange};
 pub use link::{Link, Machine, Plan};
 use list::Compact;
 pub use owner::Owner;
-use places::{Piece, Places};
+use places::Places;
 
 /// Changes of the turtle by one process before the first window counts.
 pub(crate) const TURTLES: u32 = 2;
@@ -142,13 +143,6 @@ impl From<Refusal> for Halt {
     }
 }
 
-/// A range of the target, in sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SectorRange {
-    pub start: u64,
-    pub length: u64,
-}
-
 /// What was read of one turtle.
 pub struct Seen {
     pub turtle: TurtleId,
@@ -176,14 +170,14 @@ pub trait Database {
     /// Makes what was read durable; an error when a restart might not begin there.
     fn sync_dbpath(&mut self) -> Result<(), String>;
     /// Gives the places of ranges of a file's bytes that are written, the file's own
-    /// and its alone, each with its first byte.  Nothing: it is no longer the file with
+    /// and its alone.  Nothing: it is no longer the file with
     /// this inode number and birth time.
     fn places(
         &mut self,
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, SectorRange),
+        emit: &mut dyn FnMut(Extent),
     ) -> Result<(), String>;
 }
 
@@ -205,8 +199,9 @@ pub struct Found {
     pub since: u64,
     /// Sorted by place; neighbours are one.
     pub sector_ranges: Vec<SectorRange>,
-    /// What these are of, and what else the target may discard with them, sorted by place.
-    origins: Vec<Origin>,
+    /// What these are of, and what else the target may discard with them, sorted by place;
+    /// each with the index of its file.
+    origins: Vec<(Extent, usize)>,
     /// How far from what is sent the target may discard what is dead, in sectors.
     reach: u64,
     /// Places of what may be dead and is not where it was, or not the file's alone.
@@ -222,27 +217,17 @@ pub struct Found {
     pub freed: u64,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Origin {
-    piece: Piece,
-    /// An index of files.
-    file: usize,
-}
-
 impl Found {
     /// What lies in sorted ranges, by the file that it is of.
-    fn by_file(&self, ranges: &[SectorRange]) -> BTreeMap<usize, Vec<Piece>> {
-        let mut by_file: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+    fn by_file(&self, ranges: &[SectorRange]) -> BTreeMap<usize, Vec<Extent>> {
+        let mut by_file: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
         for s in ranges {
-            let end = s.start + s.length;
-            let first = self
-                .origins
-                .partition_point(|o| o.piece.at.start + o.piece.at.length <= s.start);
-            for o in self.origins[first..]
+            let first = self.origins.partition_point(|(e, _)| e.at().end() <= s.start);
+            for (extent, file) in self.origins[first..]
                 .iter()
-                .take_while(|o| o.piece.at.start < end)
+                .take_while(|(e, _)| e.start < s.end())
             {
-                by_file.entry(o.file).or_default().extend(o.piece.within(*s));
+                by_file.entry(*file).or_default().extend(extent.within(s));
             }
         }
         by_file
@@ -260,11 +245,11 @@ impl Found {
         let (mut now, mut strayed) = (Vec::new(), Vec::new());
         for (file, mut pieces) in wanted {
             pieces.sort_unstable_by_key(|p| p.offset);
-            let ranges: Vec<Range<u64>> = pieces.iter().map(Piece::bytes).collect();
+            let ranges: Vec<Range<u64>> = pieces.iter().map(Extent::bytes).collect();
             let (path, file) = &self.files[file];
             let found = pieces_of(database, path, *file, &ranges)?;
-            now.extend(found.iter().map(|p| p.at));
-            strayed.extend(places::strayed(pieces, &found).iter().map(|p| p.at));
+            now.extend(found.iter().map(Extent::at));
+            strayed.extend(places::strayed(pieces, &found).iter().map(Extent::at));
         }
         tidy(&mut now);
         Ok((common(batch, &now), strayed))
@@ -276,11 +261,9 @@ fn pieces_of(
     path: &Path,
     file: (u64, i128),
     ranges: &[Range<u64>],
-) -> Result<Vec<Piece>, String> {
+) -> Result<Vec<Extent>, String> {
     let mut found = Vec::new();
-    database.places(path, file, ranges, &mut |offset, at| {
-        found.push(Piece { offset, at })
-    })?;
+    database.places(path, file, ranges, &mut |e| found.push(e))?;
     Ok(found)
 }
 
@@ -341,7 +324,7 @@ fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
 fn tidy(sector_ranges: &mut Vec<SectorRange>) {
     sector_ranges.sort_unstable();
     sector_ranges.dedup_by(|next, last| {
-        let joins = last.start + last.length == next.start;
+        let joins = last.end() == next.start;
         if joins {
             last.length += next.length;
         }
@@ -354,9 +337,9 @@ fn widened(sector_ranges: &[SectorRange], by: u64) -> Vec<SectorRange> {
     let mut wide: Vec<SectorRange> = Vec::with_capacity(sector_ranges.len());
     for s in sector_ranges {
         let start = s.start.saturating_sub(by);
-        let end = s.start + s.length + by;
+        let end = s.end() + by;
         match wide.last_mut() {
-            Some(last) if last.start + last.length >= start => last.length = end - last.start,
+            Some(last) if last.end() >= start => last.length = end - last.start,
             _ => wide.push(SectorRange {
                 start,
                 length: end - start,
@@ -370,13 +353,8 @@ fn widened(sector_ranges: &[SectorRange], by: u64) -> Vec<SectorRange> {
 fn common(a: &[SectorRange], b: &[SectorRange]) -> Vec<SectorRange> {
     let mut both = Vec::with_capacity(a.len());
     for s in a {
-        let end = s.start + s.length;
-        let first = b.partition_point(|o| o.start + o.length <= s.start);
-        for o in b[first..].iter().take_while(|o| o.start < end) {
-            let start = o.start.max(s.start);
-            let length = end.min(o.start + o.length) - start;
-            both.push(SectorRange { start, length });
-        }
+        let first = b.partition_point(|o| o.end() <= s.start);
+        both.extend(b[first..].iter().map_while(|o| s.common(o)));
     }
     both
 }
@@ -432,7 +410,7 @@ impl Rule {
             let known = known.filter(|k| k.list.file() == found.files[file].1);
             if let Some(known) = known {
                 let watch = known.watch.get_or_insert_default();
-                watch.named(pieces.iter().map(Piece::bytes));
+                watch.named(pieces.iter().map(Extent::bytes));
             }
         }
         Ok(dead.iter().map(|s| s.length * 512 / PAGE).sum())
@@ -574,12 +552,12 @@ impl Rule {
             }
         }
         self.strayed.append(&mut found.strayed);
-        found.sector_ranges = found.origins.iter().map(|o| o.piece.at).collect();
+        found.sector_ranges = found.origins.iter().map(|(e, _)| e.at()).collect();
         tidy(&mut found.sector_ranges);
         if found.reach > 0 {
             around(&mut found, &files);
         }
-        found.origins.sort_unstable_by_key(|o| o.piece.at.start);
+        found.origins.sort_unstable_by_key(|(e, _)| e.start);
 
         // (5)
         self.files = files;
@@ -596,10 +574,10 @@ fn around(found: &mut Found, files: &HashMap<PathBuf, Known>) {
     for (path, known) in files {
         let before = found.origins.len();
         for piece in known.places.iter().flat_map(Places::pieces) {
-            let first = reached.partition_point(|r| r.start + r.length <= piece.at.start);
-            let parts = reached[first..].iter().map_while(|r| piece.within(*r));
+            let first = reached.partition_point(|r| r.end() <= piece.start);
+            let parts = reached[first..].iter().map_while(|r| piece.within(r));
             let file = found.files.len();
-            found.origins.extend(parts.map(|piece| Origin { piece, file }));
+            found.origins.extend(parts.map(|piece| (piece, file)));
         }
         if found.origins.len() > before {
             found.files.push((path.clone(), known.list.file()));
@@ -682,9 +660,9 @@ fn next(
                 .file(&entry.path, order, now.watch, &taken, &list, &pieces);
             let file = found.files.len();
             places::of_ranges(&pieces, &freed, &mut |piece| {
-                found.origins.push(Origin { piece, file });
+                found.origins.push((piece, file));
             });
-            if found.origins.last().is_some_and(|o| o.file == file) {
+            if found.origins.last().is_some_and(|(_, of)| *of == file) {
                 found.files.push((entry.path.clone(), list.file));
             }
         }
@@ -699,7 +677,7 @@ fn all_strayed(known: Option<&Known>, found: &mut Found) {
     let places = known.and_then(|k| k.places.as_ref());
     found
         .strayed
-        .extend(places.into_iter().flat_map(Places::pieces).map(|p| p.at));
+        .extend(places.into_iter().flat_map(Places::pieces).map(|p| p.at()));
 }
 
 /// Where a file lies now; what it had before and is not all there has strayed.
@@ -708,7 +686,7 @@ fn again(
     entry: &FileEntry,
     known: &mut Known,
     found: &mut Found,
-) -> Result<Vec<Piece>, Halt> {
+) -> Result<Vec<Extent>, Halt> {
     let all = 0..u64::MAX;
     let pieces = pieces_of(
         database,
@@ -721,7 +699,7 @@ fn again(
         if let Some(watch) = &mut known.watch {
             watch.stray(&strayed);
         }
-        found.strayed.extend(strayed.iter().map(|p| p.at));
+        found.strayed.extend(strayed.iter().map(Extent::at));
     }
     known.places = Some(Places::of(&pieces));
     Ok(pieces)

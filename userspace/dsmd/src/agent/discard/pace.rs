@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dm::diskstat::DiskStat;
 
-use super::SectorRange;
+use dm::table::SectorRange;
 
 /// Ranges in one command of NVMe.
 pub(super) const COMMAND: usize = 256;

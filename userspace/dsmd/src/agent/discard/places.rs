@@ -3,84 +3,37 @@
 
 use std::ops::Range;
 
-use super::SectorRange;
+use dm::table::Extent;
 use wiredtiger::varint::{put, Numbers};
 
-const SECTOR: u64 = 512;
-
-/// Bytes of a file from `offset` on that lie side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub offset: u64,
-    pub at: SectorRange,
-}
-
-impl Piece {
-    fn end(&self) -> u64 {
-        self.offset + self.at.length * SECTOR
-    }
-
-    pub(super) fn bytes(&self) -> Range<u64> {
-        self.offset..self.end()
-    }
-
-    /// Of bytes that it has.
-    fn part(&self, bytes: Range<u64>) -> Self {
-        Self {
-            offset: bytes.start,
-            at: SectorRange {
-                start: self.at.start + (bytes.start - self.offset) / SECTOR,
-                length: (bytes.end - bytes.start) / SECTOR,
-            },
-        }
-    }
-
-    /// Where the file would begin, if all of it lay like this.
-    pub(super) fn base(&self) -> u64 {
-        self.at.start.wrapping_sub(self.offset / SECTOR)
-    }
-
-    /// The part that these sectors have; it is not empty if they have one.
-    pub(super) fn within(&self, at: SectorRange) -> Option<Self> {
-        let start = self.at.start.max(at.start);
-        let end = (self.at.start + self.at.length).min(at.start + at.length);
-        (start < end).then(|| Self {
-            offset: self.offset + (start - self.at.start) * SECTOR,
-            at: SectorRange {
-                start,
-                length: end - start,
-            },
-        })
-    }
-}
-
 /// The parts of pieces that have bytes of these ranges.  All are sorted by their bytes.
-pub(super) fn of_ranges(pieces: &[Piece], ranges: &[Range<u64>], emit: &mut dyn FnMut(Piece)) {
+pub(super) fn of_ranges(pieces: &[Extent], ranges: &[Range<u64>], emit: &mut dyn FnMut(Extent)) {
     for r in ranges {
-        let first = pieces.partition_point(|p| p.end() <= r.start);
-        for p in pieces[first..].iter().take_while(|p| p.offset < r.end) {
-            emit(p.part(p.offset.max(r.start)..p.end().min(r.end)));
+        let first = pieces.partition_point(|p| p.bytes().end <= r.start);
+        for p in pieces[first..].iter().take_while(|p| p.bytes().start < r.end) {
+            let bytes = p.bytes();
+            emit(p.part(bytes.start.max(r.start)..bytes.end.min(r.end)));
         }
     }
 }
 
 /// The parts of `before` that are not in `now`, where they were.  Both are sorted by their
 /// bytes.
-pub(super) fn strayed(before: impl IntoIterator<Item = Piece>, now: &[Piece]) -> Vec<Piece> {
+pub(super) fn strayed(before: impl IntoIterator<Item = Extent>, now: &[Extent]) -> Vec<Extent> {
     let (mut gone, mut now) = (Vec::new(), now.iter().peekable());
     for b in before {
-        let mut at = b.offset;
-        while at < b.end() {
-            while now.next_if(|n| n.end() <= at).is_some() {}
-            let (end, stays) = match now.peek() {
-                Some(n) if n.offset <= at => (n.end().min(b.end()), n.base() == b.base()),
-                Some(n) => (n.offset.min(b.end()), false),
-                None => (b.end(), false),
+        let Range { start: mut at, end } = b.bytes();
+        while at < end {
+            while now.next_if(|n| n.bytes().end <= at).is_some() {}
+            let (to, stays) = match now.peek().map(|n| (n.bytes(), n.base())) {
+                Some((n, base)) if n.start <= at => (n.end.min(end), base == b.base()),
+                Some((n, _)) => (n.start.min(end), false),
+                None => (end, false),
             };
             if !stays {
-                gone.push(b.part(at..end));
+                gone.push(b.part(at..to));
             }
-            at = end;
+            at = to;
         }
     }
     gone
@@ -92,31 +45,27 @@ pub(super) fn strayed(before: impl IntoIterator<Item = Piece>, now: &[Piece]) ->
 pub(super) struct Places(Box<[u8]>);
 
 impl Places {
-    pub(super) fn of(pieces: &[Piece]) -> Self {
+    pub(super) fn of(pieces: &[Extent]) -> Self {
         let mut numbers = Vec::new();
         let (mut end, mut base) = (0, 0);
         for p in pieces {
-            put(&mut numbers, (p.offset - end) / SECTOR);
-            put(&mut numbers, p.at.length);
+            put(&mut numbers, p.offset - end);
+            put(&mut numbers, p.length);
             put(&mut numbers, p.base().wrapping_sub(base));
-            (end, base) = (p.end(), p.base());
+            (end, base) = (p.offset + p.length, p.base());
         }
         Self(numbers.into())
     }
 
-    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Extent> + '_ {
         let mut numbers = Numbers::of(&self.0);
         let (mut end, mut base) = (0, 0_u64);
         std::iter::from_fn(move || {
             let (gap, length, moved) = (numbers.next()?, numbers.next()?, numbers.next()?);
-            let offset = end + gap * SECTOR;
+            let offset = end + gap;
             base = base.wrapping_add(moved);
-            end = offset + length * SECTOR;
-            let start = base.wrapping_add(offset / SECTOR);
-            Some(Piece {
-                offset,
-                at: SectorRange { start, length },
-            })
+            end = offset + length;
+            Some(Extent::new(offset, base.wrapping_add(offset), length))
         })
     }
 }
@@ -124,20 +73,15 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dm::table::SectorRange;
     use proptest::prelude::*;
 
     /// Of pages: offset, place, length.
-    fn piece((offset, start, length): (u64, u64, u64)) -> Piece {
-        Piece {
-            offset: offset * 4096,
-            at: SectorRange {
-                start: start * 8,
-                length: length * 8,
-            },
-        }
+    fn piece((offset, start, length): (u64, u64, u64)) -> Extent {
+        Extent::new(offset * 8, start * 8, length * 8)
     }
 
-    fn pieces(all: &[(u64, u64, u64)]) -> Vec<Piece> {
+    fn pieces(all: &[(u64, u64, u64)]) -> Vec<Extent> {
         all.iter().copied().map(piece).collect()
     }
 
@@ -182,16 +126,16 @@ mod tests {
             start: start * 8,
             length: length * 8,
         };
-        assert_eq!(all[1].within(at(40, 12)), Some(piece((10, 50, 2))));
-        assert_eq!(all[1].within(at(55, 99)), Some(piece((15, 55, 5))));
-        assert_eq!(all[1].within(at(60, 9)), None);
+        assert_eq!(all[1].within(&at(40, 12)), Some(piece((10, 50, 2))));
+        assert_eq!(all[1].within(&at(55, 99)), Some(piece((15, 55, 5))));
+        assert_eq!(all[1].within(&at(60, 9)), None);
     }
 
     proptest! {
         #[test]
         fn they_stay_as_they_are(steps in proptest::collection::vec((0..9u64, 1..1u64 << 30, 0..1u64 << 40), 0..50)) {
             let mut at = 0;
-            let all: Vec<Piece> = steps.into_iter().map(|(gap, length, start)| {
+            let all: Vec<Extent> = steps.into_iter().map(|(gap, length, start)| {
                 let offset = at + gap;
                 at = offset + length;
                 piece((offset, start, length))

@@ -37,8 +37,8 @@ pub(super) fn listed(side: &mut Side, since: u64) -> Result<Found, Halt> {
     for (entry, list) in seen.files {
         let Some(list) = list.transpose()? else { continue };
         side.clone()
-            .places(&entry.path, list.file, &list.extents, &mut |_, s| {
-                found.sector_ranges.push(s)
+            .places(&entry.path, list.file, &list.extents, &mut |e| {
+                found.sector_ranges.push(e.at())
             })?;
     }
     Ok(found)
@@ -422,7 +422,7 @@ impl Database for Still {
         path: &Path,
         _: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, SectorRange),
+        emit: &mut dyn FnMut(Extent),
     ) -> Result<(), String> {
         let base = if path == Path::new("b.wt") {
             ELSEWHERE * 8
@@ -433,11 +433,8 @@ impl Database for Still {
         for r in ranges {
             for part in [r.start..r.end.min(from.min(end)), r.start.max(to)..r.end.min(end)] {
                 if part.start < part.end {
-                    let at = SectorRange {
-                        start: base + part.start / 512 + self.moved,
-                        length: (part.end - part.start) / 512,
-                    };
-                    emit(part.start, at);
+                    let (offset, end) = (part.start / 512, part.end / 512);
+                    emit(Extent::new(offset, base + offset + self.moved, end - offset));
                 }
             }
         }

@@ -15,10 +15,11 @@ use fastrand::Rng;
 
 use super::link::Machine;
 use super::owner::Owner;
-use super::{Database, SectorRange, Seen};
+use super::{Database, Seen};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
+use dm::table::Extent;
 use runtime::wake::Waker;
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
@@ -1162,7 +1163,7 @@ impl Database for Side {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, SectorRange),
+        emit: &mut dyn FnMut(Extent),
     ) -> Result<(), String> {
         let found = self.call(|w| {
             let f = w.files.iter().find(|(p, f)| p == path && f.ino == file.0);
@@ -1181,16 +1182,12 @@ impl Database for Side {
                 for offset in (r.start..to).step_by(PAGE as usize) {
                     let start = w.place((base + offset) / PAGE);
                     if !w.shares.contains_key(&start) {
-                        let (start, length) = (start * PAGE / 512, PAGE / 512);
-                        emit(offset, SectorRange { start, length });
+                        emit(Extent::new(offset / 512, start * PAGE / 512, PAGE / 512));
                     }
                 }
             } else if r.start < to {
-                let at = SectorRange {
-                    start: (base + r.start) / 512,
-                    length: (to - r.start) / 512,
-                };
-                emit(r.start, at);
+                let start = (base + r.start) / 512;
+                emit(Extent::new(r.start / 512, start, (to - r.start) / 512));
             }
         }
         Ok(())

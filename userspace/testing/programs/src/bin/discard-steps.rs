@@ -18,8 +18,9 @@ use dm::device::{Device, MessageError, Target};
 use dm::devno::DevNo;
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
+use dm::table::Extent;
 use drive::below::Affords;
-use dsmd::agent::discard::{Database, Disk, Link, Machine, Owner, Plan, SectorRange, Seen};
+use dsmd::agent::discard::{Database, Disk, Link, Machine, Owner, Plan, Seen};
 use dsmd::Local;
 use files::fiemap::Fiemap;
 use files::walk::Root;
@@ -168,7 +169,7 @@ impl Database for Steps<Disk> {
         path: &Path,
         file: (u64, i128),
         ranges: &[Range<u64>],
-        emit: &mut dyn FnMut(u64, SectorRange),
+        emit: &mut dyn FnMut(Extent),
     ) -> Result<(), String> {
         step("places", || self.0.places(path, file, ranges, emit))
     }
