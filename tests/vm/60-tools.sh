@@ -146,4 +146,25 @@ has_write_streams "$ssd" && wanted=' policy life groups 3' || wanted=' policy no
 is 'gets what the drive affords' "$(decided)" "$wanted"
 matches 'and its own options' "$(dmsetup table t)" ' discard on'
 again
+
+# A name that leads to another drive after a reboot
+kept=/var/lib/dm-dsm/drive-t
+is 'the drive is kept' "$(cat $kept)" "$(cat "/sys/block/${small#/dev/}/wwid")"
+ln -s "$plain" /dev/by-a-name
+echo 't /dev/by-a-name' >/tmp/tab
+another="it is .*, and t was made of $(cat $kept) before: .dsmctl attach --accept t. takes it from now on; nothing was changed"
+refused 'another drive' "$another" dsmctl attach --tab /tmp/tab t
+refused 'also when all lines are attached' "$another" dsmctl attach --all --tab /tmp/tab
+refused 'and the check says it' "$another" dsmctl attach --check --tab /tmp/tab
+refused 'nothing was made' t dmsetup info t
+is 'and the drive is kept as it was' "$(cat $kept)" "$(cat "/sys/block/${small#/dev/}/wwid")"
+works 'who accepts it' dsmctl attach --accept --tab /tmp/tab t
+again
+works 'has it from now on' dsmctl attach --tab /tmp/tab t
+again
+echo 't /dev/by-a-name wwid=eui.1' >/tmp/tab
+refused 'the line names another' 'and not eui.1, which wwid names; nothing was changed' dsmctl attach --tab /tmp/tab t
+printf 't /dev/by-a-name\nu %s\n' "$plain" >/tmp/tab
+refused 'two lines of one disk' "t and u are both of ${plain#/dev/}" dsmctl attach --check --tab /tmp/tab
+rm /dev/by-a-name $kept
 done_testing

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl attach`: the devices of /etc/dsmtab.
 
+use std::path::Path;
+
 use anyhow::{anyhow, Context, Result};
 
 use crate::cli::{Attach, Output};
+use crate::identity::{self, Identities};
 use crate::tab::{self, TabEntry};
 use dm::device::Device;
 use dm::node;
+use runtime::text::printable;
 
 use crate::broken;
 use crate::create;
@@ -20,17 +24,22 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<bool> {
             Some(found) => found.map_err(|bad| anyhow!("{shown}: {bad}; nothing was changed"))?,
             None => Err(anyhow!("{shown}: it has no line for {name}; nothing was changed"))?,
         };
-        return attach_one(entry, out).map(|()| true);
+        return attach_one(entry, a.accept, out).map(|()| true);
     }
     for bad in &tab.bad {
         eprintln!("dsmctl: {shown}: {bad}");
     }
     let mut good = tab.bad.is_empty();
     if a.check {
-        return Ok(good);
+        let block = |path: &Path| create::block_device(path).ok();
+        let problems = Identities::default().problems(&tab, &block);
+        for problem in &problems {
+            eprintln!("dsmctl: {shown}: {}", printable(problem));
+        }
+        return Ok(good && problems.is_empty());
     }
     for entry in tab.entries.iter().filter(|e| !e.noauto) {
-        if let Err(e) = attach_one(entry, out) {
+        if let Err(e) = attach_one(entry, false, out) {
             eprintln!("dsmctl: {e:#}");
             good = false;
         }
@@ -38,7 +47,7 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<bool> {
     Ok(good)
 }
 
-fn attach_one(entry: &TabEntry, out: Output) -> Result<()> {
+fn attach_one(entry: &TabEntry, accept: bool, out: Output) -> Result<()> {
     let name = &entry.create.name;
     if let Ok(device) = Device::open(name) {
         // Who was killed may not have come to it.
@@ -54,5 +63,20 @@ fn attach_one(entry: &TabEntry, out: Output) -> Result<()> {
             wanted.features.discard = None;
         }
     }
-    create::create(&wanted, out).with_context(|| format!("cannot attach {name}"))
+    let identities = Identities::default();
+    let found = create::block_device(&wanted.dev)
+        .ok()
+        .and_then(|dev| identity::of(&identities.sysfs, dev));
+    let kept = match accept {
+        true => None,
+        false => identities.kept(name)?,
+    };
+    wanted.kept = kept.clone().or_else(|| found.clone());
+    create::create(&wanted, out).with_context(|| format!("cannot attach {name}"))?;
+    if let Some(found) = found.filter(|found| kept.as_ref() != Some(found)) {
+        if let Err(e) = identities.keep(name, &found) {
+            eprintln!("dsmctl: note: {name}: which drive it is of is not kept for the next time: {e:#}");
+        }
+    }
+    Ok(())
 }

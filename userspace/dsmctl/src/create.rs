@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::broken;
 use crate::cli::{Create, Features, Groups, Output, PieceSize, Streams};
+use crate::identity::{self, Identities};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::exchange;
@@ -35,6 +36,7 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dev = block_device(&a.dev)?;
+    identity::check(&sysfs, a, dev)?;
     let length = length(&sysfs, a, dev)?;
     let dm = Dm::open()?;
     let _lock = Journal::default().lock(&a.name)?;
@@ -74,6 +76,9 @@ pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
     let name = &a.name;
     let shown = path.display().to_string();
     stamped.tell(name);
+    if let Some(why) = Identities::default().ambiguous(&a.dev, dev) {
+        eprintln!("dsmctl: note: {name}: {}", printable(&why));
+    }
     let data = json!({
         "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "leaves": stamped.leaves,
         "chosen": stamped.chosen,

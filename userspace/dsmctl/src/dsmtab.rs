@@ -5,7 +5,7 @@
 //! between them.  A line that is wrong takes no other one along.
 //!
 //! ```text
-//! dsm  /dev/disk/by-id/nvme-Example_1TB_0001  policy=dsm,groups=4
+//! dsm  /dev/disk/by-id/nvme-eui.0025388b71000001  policy=dsm,groups=4
 //! ```
 
 use std::collections::HashSet;
@@ -152,6 +152,12 @@ fn device(dev: &str) -> Result<PathBuf, String> {
             "underlying device {dev:?}: it must be a path in /dev, PARTUUID= or PARTLABEL="
         ));
     }
+    if let Some(escape) = foreign_escape(&path) {
+        return Err(format!(
+            "underlying device {dev:?}: {escape} is how fstab writes a character, and not how udev names it: \
+             a space is \\x20 there"
+        ));
+    }
     let path = PathBuf::from(path);
     let unit = unit_name::device(&path).len();
     if unit > unit_name::LONGEST {
@@ -161,6 +167,17 @@ fn device(dev: &str) -> Result<PathBuf, String> {
         ));
     }
     Ok(path)
+}
+
+/// A backslash that is not udev's `\x20`, with what follows: no device can have the name.
+fn foreign_escape(path: &str) -> Option<&str> {
+    let parts = path.match_indices('\\').map(|(at, _)| &path[at..]);
+    let udev = |rest: &&str| {
+        let hex = rest.strip_prefix("\\x").and_then(|r| r.get(..2));
+        hex.is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    let mut foreign = parts.filter(|rest| !udev(rest));
+    foreign.next().map(|rest| rest.get(..4).unwrap_or(rest))
 }
 
 #[cfg(test)]
@@ -196,6 +213,18 @@ mod tests {
         assert_eq!(b.dev, Path::new("/dev/disk/by-partuuid/d5a00001-01"));
         assert!(b.noauto);
         assert_eq!(b.options, ["groups=4", "policy=dsm"]);
+    }
+
+    #[test]
+    fn escapes_of_fstab_are_refused() {
+        let said = |dev: &str| parse(&format!("a {dev}\n")).bad.pop().map(|b| b.what);
+        assert_eq!(
+            said("PARTLABEL=my\\040data").unwrap(),
+            "underlying device \"PARTLABEL=my\\\\040data\": \\040 is how fstab writes a character, and not how udev \
+             names it: a space is \\x20 there"
+        );
+        assert!(said("/dev/disk/by-id/a\\").unwrap().contains(": \\ is how fstab"));
+        assert_eq!(said("/dev/disk/by-partlabel/my\\x20data"), None);
     }
 
     #[test]

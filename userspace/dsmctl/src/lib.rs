@@ -11,6 +11,7 @@ pub mod dsmtab;
 mod free;
 mod group;
 mod guest;
+mod identity;
 mod insert;
 mod load;
 mod probe;

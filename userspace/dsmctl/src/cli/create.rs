@@ -25,6 +25,12 @@ pub struct Create {
     /// Length in sectors; with a suffix, bytes: 100GiB [default: to the end of DEV]
     #[arg(long, value_name = "SECTORS", value_parser = length)]
     pub size: Option<u64>,
+    /// The drive that DEV must be, as `wwid` of it in sysfs has it, with -partN of a partition
+    #[arg(long, value_name = "WWID")]
+    pub wwid: Option<String>,
+    /// The drive that a line of /etc/dsmtab had before.
+    #[arg(skip)]
+    pub kept: Option<String>,
 }
 
 /// The features of the target; what is not given is the kernel's default.
@@ -94,6 +100,9 @@ pub struct Attach {
     /// Say what is wrong with the table, and end
     #[arg(long)]
     pub check: bool,
+    /// Take the drive that the line leads to now, also if it is another one than before
+    #[arg(long, requires = "name")]
+    pub accept: bool,
     /// The table
     #[arg(long, value_name = "FILE", default_value = TAB)]
     pub tab: PathBuf,

@@ -8,7 +8,9 @@ use anyhow::Result;
 
 use super::{look, Configuration, Diagnosis, Ink, Limits, Places, Trial, Wanted};
 use crate::cli::{self as args, Doctor, Output};
+use crate::create;
 use crate::dsmtab::TAB;
+use crate::identity::Identities;
 use crate::tab as table;
 use crate::trial::state::{Store, TrialState};
 use drive::broken;
@@ -82,12 +84,15 @@ fn configuration(path: &Path, tab: &Path) -> Configuration {
     }
     match table::read(tab) {
         Ok(table) => {
+            let block = |path: &Path| create::block_device(path).ok();
+            let lines = Identities::default().problems(&table, &block);
             let at_boot = table.entries.into_iter().filter(|e| !e.noauto);
             c.tab = at_boot.map(|e| e.create.name).collect();
             c.bad_lines = table
                 .bad
                 .iter()
                 .map(|bad| format!("{}: {bad}", tab.display()))
+                .chain(lines.iter().map(|why| format!("{}: {why}", tab.display())))
                 .collect();
         }
         Err(e) => c.bad_lines.push(format!("{e:#}")),

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Which drive a path leads to.  A name in /dev/disk may lead to another one after the next
+//! boot: udev gives a name that two drives claim to either of them.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, ensure, Context, Result};
+
+use crate::cli::Create;
+use crate::tab::Tab;
+use dm::devno::DevNo;
+use dm::sysfs::Sysfs;
+use drive::broken;
+
+/// udev's database: a file for each block device, with its links.
+const UDEV: &str = "/run/udev/data";
+const PREFIX: &str = "drive-";
+/// What the namespace or the unit says of itself, and then what lies between.
+const ATTRIBUTES: [&str; 8] = [
+    "wwid",
+    "uuid",
+    "nguid",
+    "eui",
+    "device/wwid",
+    "serial",
+    "dm/uuid",
+    "md/uuid",
+];
+/// Beginnings of links that hold what the drive says of itself.
+const LASTING: [&str; 4] = ["nvme-eui.", "nvme-uuid.", "nvme-nvme.", "wwn-"];
+
+/// Where to look; elsewhere in tests.
+pub(crate) struct Identities {
+    pub sysfs: Sysfs,
+    pub udev: PathBuf,
+    /// Where the drive of each line is kept.
+    pub kept: PathBuf,
+}
+
+impl Default for Identities {
+    fn default() -> Self {
+        Self {
+            sysfs: Sysfs::default(),
+            udev: UDEV.into(),
+            kept: broken::DIR.into(),
+        }
+    }
+}
+
+/// Without what an option of /etc/dsmtab cannot hold.
+fn word(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+    let words = text.split(|c| !safe(c)).filter(|w| !w.is_empty());
+    words.collect::<Vec<_>>().join("_")
+}
+
+/// `None`: it says nothing of itself, as a loop device.
+pub(crate) fn of(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
+    let said = |dev: DevNo| {
+        let texts = ATTRIBUTES.iter().filter_map(|name| sysfs.text(dev, name));
+        texts.map(|t| word(&t)).find(|t| !t.is_empty())
+    };
+    match sysfs.disk_of(dev).ok()? {
+        Some(disk) => Some(format!("{}-part{}", said(disk)?, sysfs.text(dev, "partition")?)),
+        None => said(dev),
+    }
+}
+
+/// Refuses another drive than the one that is named, or that the line had before.
+pub(crate) fn check(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<()> {
+    let (shown, name) = (a.dev.display(), &a.name);
+    let found = of(sysfs, dev);
+    let it_is = found.as_ref().map_or_else(
+        || "it does not say which drive it is".to_owned(),
+        |found| format!("it is {found}"),
+    );
+    if let Some(wanted) = a.wwid.as_ref().filter(|w| found.as_ref() != Some(w)) {
+        bail!("{shown}: {it_is}, and not {wanted}, which wwid names; nothing was changed");
+    }
+    if let Some(kept) = a.kept.as_ref().filter(|k| found.as_ref() != Some(k)) {
+        bail!(
+            "{shown}: {it_is}, and {name} was made of {kept} before: `dsmctl attach --accept {name}` takes \
+             it from now on; nothing was changed"
+        );
+    }
+    Ok(())
+}
+
+impl Identities {
+    fn file(&self, name: &str) -> PathBuf {
+        self.kept.join(format!("{PREFIX}{name}"))
+    }
+
+    /// Of which drive a line's device was made before.
+    pub(crate) fn kept(&self, name: &str) -> Result<Option<String>> {
+        let file = self.file(name);
+        let shown = file.display();
+        match fs::read_to_string(&file) {
+            Ok(text) => {
+                let known = text.trim();
+                ensure!(
+                    !known.is_empty() && word(known) == known,
+                    "{shown}: it does not name a drive; `dsmctl attach --accept {name}` writes it again; nothing was changed"
+                );
+                Ok(Some(known.to_owned()))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("{shown}: cannot read it")),
+        }
+    }
+
+    /// Whole or not at all, and durable.
+    pub(crate) fn keep(&self, name: &str, identity: &str) -> Result<()> {
+        let path = self.file(name);
+        let part = self.kept.join(format!("part-{PREFIX}{name}"));
+        let write = || {
+            fs::create_dir_all(&self.kept)?;
+            let mut file = File::create(&part)?;
+            writeln!(file, "{identity}")?;
+            file.sync_all()?;
+            fs::rename(&part, &path)?;
+            File::open(&self.kept)?.sync_all()
+        };
+        write().with_context(|| format!("{}: cannot write it", path.display()))
+    }
+
+    /// The links that udev's database has of a device, without /dev/.
+    fn links(&self, dev: DevNo) -> Vec<String> {
+        let text = fs::read_to_string(self.udev.join(format!("b{dev}"))).unwrap_or_default();
+        let links = text.lines().filter_map(|line| line.strip_prefix("S:"));
+        links.map(str::to_owned).collect()
+    }
+
+    /// The devices that claim a link.
+    fn claimants(&self, link: &str) -> Vec<DevNo> {
+        let claims = |dev: &DevNo| self.links(*dev).iter().any(|l| l == link);
+        self.sysfs.all().into_iter().filter(claims).collect()
+    }
+
+    /// What is wrong with a path that leads to `dev` now.
+    pub(crate) fn ambiguous(&self, path: &Path, dev: DevNo) -> Option<String> {
+        let link = path.strip_prefix("/dev").ok()?.to_str()?;
+        let claimants = self.claimants(link);
+        if claimants.len() < 2 {
+            return None;
+        }
+        let names: Vec<String> = claimants.iter().map(|d| self.sysfs.name(*d)).collect();
+        let alone = |l: &String| l.starts_with("disk/by-id/") && self.claimants(l).len() == 1;
+        let mut other: Vec<String> = self.links(dev).into_iter().filter(alone).collect();
+        let lasts = |l: &String| {
+            let name = l.trim_start_matches("disk/by-id/");
+            LASTING.iter().any(|begin| name.starts_with(begin))
+        };
+        other.sort_by_key(|l| !lasts(l));
+        let instead = other.first().map_or(String::new(), |l| {
+            format!(": /dev/{l} is {}'s alone", self.sysfs.name(dev))
+        });
+        Some(format!(
+            "{}: {} both claim this name, and after a reboot it may lead to the other one{instead}",
+            path.display(),
+            names.join(" and ")
+        ))
+    }
+
+    /// What is wrong with the lines of a table, by the devices that are there now; `block`
+    /// gives a path's.
+    pub(crate) fn problems(&self, tab: &Tab, block: &dyn Fn(&Path) -> Option<DevNo>) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut before: Vec<(DevNo, &Create)> = Vec::new();
+        for a in tab.entries.iter().map(|e| &e.create) {
+            let Some(dev) = block(&a.dev) else { continue };
+            problems.extend(
+                self.ambiguous(&a.dev, dev)
+                    .map(|why| format!("{}: {why}", a.name)),
+            );
+            let mut expected = a.clone();
+            match self.kept(&a.name) {
+                Ok(kept) => expected.kept = kept,
+                Err(e) => problems.push(format!("{e:#}")),
+            }
+            // Of a device that is there, the path may lead elsewhere already.
+            problems.extend(
+                check(&self.sysfs, &expected, dev)
+                    .err()
+                    .map(|e| format!("{}: {e:#}", a.name)),
+            );
+            if let Some((_, other)) = before.iter().find(|(d, b)| *d == dev && overlap(a, b)) {
+                problems.push(format!(
+                    "{} and {} are both of {}",
+                    other.name,
+                    a.name,
+                    self.sysfs.name(dev)
+                ));
+            }
+            before.push((dev, a));
+        }
+        problems
+    }
+}
+
+fn overlap(a: &Create, b: &Create) -> bool {
+    let end = |c: &Create| c.size.map_or(u64::MAX, |size| c.start.saturating_add(size));
+    a.start < end(b) && b.start < end(a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tab;
+    use testing::sysfs::Tree;
+
+    const FIRST: &str = "259:1";
+    const SECOND: &str = "259:2";
+    const LINK: &str = "/dev/disk/by-id/nvme-MODEL_SERIAL";
+
+    /// A drive with two namespaces, as udev 252 links them.
+    struct Machine {
+        tree: Tree,
+        dir: tempfile::TempDir,
+    }
+
+    impl Machine {
+        fn make() -> Self {
+            let tree = Tree::make();
+            let dir = tempfile::tempdir().unwrap();
+            for (dev, name, eui) in [(FIRST, "nvme0n1", "eui.01"), (SECOND, "nvme0n2", "eui.02")] {
+                tree.add(dev, name);
+                tree.set(dev, "wwid", eui);
+                let links = format!("I:1\nS:disk/by-id/nvme-MODEL_SERIAL\nS:disk/by-id/nvme-{eui}\nE:X=1\n");
+                fs::write(dir.path().join(format!("b{dev}")), links).unwrap();
+            }
+            Self { tree, dir }
+        }
+
+        fn identities(&self) -> Identities {
+            Identities {
+                sysfs: self.tree.sysfs(),
+                udev: self.dir.path().to_owned(),
+                kept: self.dir.path().join("kept"),
+            }
+        }
+    }
+
+    fn table(text: &str) -> (tempfile::TempDir, Tab) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dsmtab");
+        fs::write(&path, text).unwrap();
+        let tab = tab::read(&path).unwrap();
+        assert_eq!(tab.bad, []);
+        (dir, tab)
+    }
+
+    fn dev(text: &str) -> DevNo {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_that_two_namespaces_claim() {
+        let m = Machine::make();
+        let of = |link: &str, d| m.identities().ambiguous(Path::new(link), dev(d));
+        assert_eq!(
+            of(LINK, FIRST).unwrap(),
+            format!(
+                "{LINK}: nvme0n1 and nvme0n2 both claim this name, and after a reboot it may lead to the other \
+                 one: /dev/disk/by-id/nvme-eui.01 is nvme0n1's alone"
+            )
+        );
+        assert_eq!(of("/dev/disk/by-id/nvme-eui.01", FIRST), None);
+        assert_eq!(of("/dev/nvme0n1", FIRST), None);
+    }
+
+    #[test]
+    fn a_line_keeps_its_drive() {
+        let m = Machine::make();
+        let i = m.identities();
+        let (_dir, tab) = table(&format!("rs0 {LINK}\n"));
+        let at = |d: &'static str| i.problems(&tab, &move |_| Some(dev(d)));
+        assert_eq!(i.kept("rs0").unwrap(), None);
+        assert_eq!(at(FIRST).len(), 1, "the name alone");
+        i.keep("rs0", &of(&i.sysfs, dev(FIRST)).unwrap()).unwrap();
+        assert_eq!(i.kept("rs0").unwrap().as_deref(), Some("eui.01"));
+        assert_eq!(at(FIRST).len(), 1);
+        assert_eq!(
+            at(SECOND)[1],
+            format!(
+                "rs0: {LINK}: it is eui.02, and rs0 was made of eui.01 before: `dsmctl attach --accept rs0` takes \
+                 it from now on; nothing was changed"
+            )
+        );
+        // What was torn names no drive.
+        fs::write(i.file("rs0"), "").unwrap();
+        assert!(i
+            .kept("rs0")
+            .unwrap_err()
+            .to_string()
+            .contains("does not name a drive"));
+    }
+
+    #[test]
+    fn a_line_names_its_drive() {
+        let m = Machine::make();
+        let (_dir, tab) = table("rs0 /dev/x wwid=eui.01\n");
+        let said = |d| check(&m.tree.sysfs(), &tab.entries[0].create, dev(d));
+        assert!(said(FIRST).is_ok());
+        assert_eq!(
+            said(SECOND).unwrap_err().to_string(),
+            "/dev/x: it is eui.02, and not eui.01, which wwid names; nothing was changed"
+        );
+        m.tree.add("7:0", "loop0");
+        assert_eq!(
+            said("7:0").unwrap_err().to_string(),
+            "/dev/x: it does not say which drive it is, and not eui.01, which wwid names; nothing was changed"
+        );
+    }
+
+    #[test]
+    fn two_lines_of_one_disk() {
+        let m = Machine::make();
+        let one = |_: &Path| Some(dev(FIRST));
+        let problems = |text: &str| {
+            let (_dir, tab) = table(text);
+            m.identities().problems(&tab, &one)
+        };
+        assert_eq!(problems("a /dev/x\nb /dev/y\n"), ["a and b are both of nvme0n1"]);
+        assert_eq!(problems("a /dev/x size=8\nb /dev/y start=8\n"), [""; 0]);
+        assert_eq!(problems("a /dev/x size=9\nb /dev/y start=8\n").len(), 1);
+    }
+
+    #[test]
+    fn partitions_and_what_lies_between() {
+        let m = Machine::make();
+        m.tree.add("259:3", "nvme0n1/nvme0n1p2");
+        m.tree.set("259:3", "partition", "2");
+        m.tree.add("253:0", "dm-0");
+        m.tree.set("253:0", "dm/uuid", "LVM-abc");
+        m.tree.add("8:0", "sda");
+        m.tree.set("8:0", "device/wwid", "t10.ATA     Disk, of 1 TB");
+        m.tree.add("7:0", "loop0");
+        let said = |d| of(&m.tree.sysfs(), dev(d));
+        assert_eq!(said("259:3").as_deref(), Some("eui.01-part2"));
+        assert_eq!(said("253:0").as_deref(), Some("LVM-abc"));
+        assert_eq!(said("8:0").as_deref(), Some("t10.ATA_Disk_of_1_TB"));
+        assert_eq!(said("7:0"), None);
+    }
+}
