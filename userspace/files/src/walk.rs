@@ -161,6 +161,11 @@ impl Root {
         (self.ino, self.btime)
     }
 
+    /// Whether the file system keeps birth times: a number alone may be another file's later.
+    pub fn has_birth_time(&self) -> bool {
+        self.btime != 0
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

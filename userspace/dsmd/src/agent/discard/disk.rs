@@ -105,6 +105,13 @@ impl Machine for Disk {
 impl Database for Disk {
     fn preconditions(&mut self) -> Result<String, String> {
         self.solid = None;
+        if !self.root.has_birth_time() {
+            return Err(
+                "the file system keeps no birth times (as after mkfs.ext4 -I 128, mkfs.xfs -m crc=0), and \
+                 without them a file that was deleted and made again cannot be told from the one before"
+                    .into(),
+            );
+        }
         let found = place::of_root(&self.root, &self.device, self.devno, self.sectors);
         let found = found.map_err(|e| format!("{e:#}"))?;
         let dev = found.place.dev();
@@ -238,6 +245,15 @@ mod tests {
     fn solid(opened: &File) -> Solid {
         let dev = DevNo::from_stat(opened.metadata().unwrap().dev());
         Solid::new(Place::whole(dev, u64::MAX >> 9))
+    }
+
+    /// procfs has no birth times either.
+    #[test]
+    fn a_file_system_without_birth_times_is_refused() {
+        let root = Root::open(Path::new("/proc")).unwrap();
+        let mut disk = Disk::new(root, "d", DevNo::new(253, 0), 8, Pulse::default());
+        let why = disk.preconditions().unwrap_err();
+        assert!(why.starts_with("the file system keeps no birth times"), "{why}");
     }
 
     #[test]
