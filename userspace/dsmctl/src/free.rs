@@ -124,7 +124,10 @@ fn report<'a>(
         discard: may.is_ok(),
         discard_refused: may.err().map(|e| e.message),
         audit: matches!(snapshot.standing(), Standing::Audit(_)),
-        summary: outlook.summary(total.share, full),
+        summary: match total.files {
+            0 => "No file has a list of free blocks that was read: nothing can be said of discards.".into(),
+            _ => outlook.summary(total.share, full),
+        },
         files,
         total,
         full,

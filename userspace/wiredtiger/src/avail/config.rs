@@ -98,6 +98,9 @@ pub struct Turtle {
 const RESTORED: &str = "WTI_LIVE_RESTORE_STATE_COMPLETE";
 
 pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
+    if !text.ends_with('\n') {
+        return Err(damaged("WiredTiger.turtle: its entry is cut off"));
+    }
     let (mut version, mut metadata) = (None, None);
     let mut lines = text.lines();
     while let Some(key) = lines.next() {
@@ -122,9 +125,11 @@ pub fn turtle(text: &str) -> Result<Turtle, Refusal> {
             "the database is of WiredTiger {version}, and 3 and 10 and later are supported"
         )));
     }
-    let metadata = metadata
-        .ok_or_else(|| unsupported("WiredTiger.turtle has no WiredTiger.wt: the database is not in files"))?;
-    let checkpoint = value_of(metadata, "checkpoint").unwrap_or_default();
+    let metadata = metadata.ok_or_else(|| {
+        unsupported("WiredTiger.turtle has no WiredTiger.wt: it is cut off, or the database is not in files")
+    })?;
+    let checkpoint = value_of(metadata, "checkpoint")
+        .ok_or_else(|| damaged("WiredTiger.turtle: its entry is cut off, or has no checkpoint"))?;
     let newest = newest(metadata).map_err(|e| e.of("WiredTiger.turtle".as_ref()))?;
     Ok(Turtle {
         id: TurtleId(checkpoint.to_owned()),
@@ -280,7 +285,7 @@ mod tests {
             (
                 "WiredTiger version\nmajor=12,minor=0,patch=0\n".into(),
                 Kind::Unsupported,
-                "WiredTiger.turtle has no WiredTiger.wt: the database is not in files",
+                "WiredTiger.turtle has no WiredTiger.wt: it is cut off, or the database is not in files",
             ),
             (
                 text("major=11", ""),
@@ -288,9 +293,14 @@ mod tests {
                 "WiredTiger.turtle: it does not say which WiredTiger wrote it",
             ),
             (
-                "file:WiredTiger.wt".into(),
+                "file:WiredTiger.wt\n".into(),
                 Kind::Damaged,
                 "WiredTiger.turtle: a key without a value",
+            ),
+            (
+                text("major=11,minor=3,patch=1", "").replace("checkpoint=(Wired", "x=(Wired"),
+                Kind::Damaged,
+                "WiredTiger.turtle: its entry is cut off, or has no checkpoint",
             ),
             (
                 text("major=11,minor=3,patch=1", "").replace(OLD, "0x"),
@@ -300,6 +310,15 @@ mod tests {
         ] {
             let e = turtle(&text).unwrap_err();
             assert_eq!((e.kind, e.message.as_str()), (kind, why));
+        }
+        // Of no length is a part taken for a database without files.
+        let whole = text("major=11,minor=3,patch=1", "");
+        let entry = whole.find("access_pattern").unwrap();
+        for length in 0..whole.len() {
+            let e = turtle(&whole[..length]).unwrap_err();
+            if length > entry {
+                assert_eq!(e.message, "WiredTiger.turtle: its entry is cut off", "{length}");
+            }
         }
     }
 }

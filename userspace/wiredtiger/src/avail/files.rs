@@ -212,11 +212,25 @@ impl Dbpath {
         let text = self.text(turtle::NAME)?;
         let text = text.ok_or_else(|| {
             unsupported(format!(
-                "there is no {} in it: this is not the directory of a WiredTiger database",
-                turtle::NAME
+                "there is no {} in it: {}",
+                turtle::NAME,
+                self.without_turtle()
             ))
         })?;
         config::turtle(&text)
+    }
+
+    /// What a directory without a turtle is.
+    fn without_turtle(&self) -> &'static str {
+        let is_there =
+            |name: &str| matches!(walk::open_beneath(&self.directory, Path::new(name)), Ok(Some(_)));
+        if is_there("WiredTiger.backup") {
+            "it is a copy that a backup cursor made, and becomes a database when a server opens it"
+        } else if is_there("WiredTiger.turtle.set") {
+            "there is a WiredTiger.turtle.set, from which it was to be made: the copy, or the server, was stopped before"
+        } else {
+            "this is not the directory of a WiredTiger database"
+        }
     }
 
     fn unsynced(&self) -> Result<bool, Refusal> {

@@ -57,6 +57,8 @@ pub enum Kind {
     Damaged,
     /// Checkpoints completed meanwhile: try again.
     Torn,
+    /// It has made no checkpoint of its files yet: try again later.
+    Early,
     /// The file is gone, as one that was dropped after the checkpoint.
     Gone,
     /// A file cannot be opened or read.
@@ -108,6 +110,9 @@ impl std::fmt::Display for Version {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
     }
 }
+
+/// Of a database that was just made; mongod's first checkpoint comes within a minute.
+pub const NOT_YET: &str = "not yet: the database has made no checkpoint of its files";
 
 /// Which opening of the database wrote a checkpoint: one process may close it and open
 /// it again.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{unsupported, Refusal, Snapshot, Version};
+use super::{refuse, unsupported, FileEntry, Kind, Refusal, Snapshot, Version, NOT_YET};
 
 /// Major and minor versions whose blocks may be discarded: those that never checkpoint
 /// a single file when its handle is closed, by their source.  The tests have databases of
@@ -76,6 +76,16 @@ impl Snapshot {
             Standing::Discard => Ok(None),
             Standing::Audit(why) => Ok(Some(why)),
             Standing::Refused(why) => Err(unsupported(why)),
+        }
+    }
+
+    /// Refuses one of which no file but WiredTiger's own has a checkpoint: nothing can be said
+    /// of it yet.
+    pub fn has_begun(&self) -> Result<(), Refusal> {
+        let begun = |f: &FileEntry| f.order > 0 && !f.name().starts_with(b"WiredTiger");
+        match self.files.iter().any(begun) {
+            true => Ok(()),
+            false => Err(refuse(Kind::Early, NOT_YET)),
         }
     }
 

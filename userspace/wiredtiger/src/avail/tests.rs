@@ -204,6 +204,21 @@ fn what_is_not_mongods_is_for_looking_only() {
     }
 }
 
+/// mongod's first minute: there are files, and none has a checkpoint.
+#[test]
+fn a_database_that_was_just_made_is_not_yet_refused() {
+    let mut snapshot = read(&made().join("11.3.1")).unwrap().0;
+    assert_eq!(snapshot.has_begun(), Ok(()));
+    for f in &mut snapshot.files {
+        if !f.path.to_string_lossy().starts_with("WiredTiger") {
+            f.order = 0;
+        }
+    }
+    assert_eq!(snapshot.has_begun().unwrap_err().kind, avail::Kind::Early);
+    snapshot.files.clear();
+    assert_eq!(snapshot.has_begun().unwrap_err().kind, avail::Kind::Early);
+}
+
 #[test]
 fn who_wrote_a_checkpoint() {
     let run = |version: &str| read(&made().join(version)).unwrap().0.run;
@@ -360,6 +375,20 @@ fn what_is_no_database() {
     };
     let nothing = "there is no WiredTiger.turtle in it: this is not the directory of a WiredTiger database";
     assert_eq!(why(), (Kind::Unsupported, nothing.into()));
+    for (name, what) in [
+        (
+            "WiredTiger.turtle.set",
+            "there is a WiredTiger.turtle.set, from which",
+        ),
+        ("WiredTiger.backup", "it is a copy that a backup cursor made"),
+    ] {
+        fs::write(dir.path().join(name), "x").unwrap();
+        let said = why();
+        assert!(said.1.contains(what), "{}", said.1);
+        assert_eq!(said.0, Kind::Unsupported);
+    }
+    fs::remove_file(dir.path().join("WiredTiger.turtle.set")).unwrap();
+    fs::remove_file(dir.path().join("WiredTiger.backup")).unwrap();
     // A turtle by a link is none.
     symlink(
         made().join("11.3.1/WiredTiger.turtle"),

@@ -149,6 +149,7 @@ impl Database for Disk {
             wanted(f)
         };
         let (snapshot, lists) = self.reader.read(&self.root, &mut wanted)?;
+        snapshot.has_begun()?;
         let audit_only = snapshot.audit_only()?;
         Ok(Seen {
             turtle: snapshot.turtle,

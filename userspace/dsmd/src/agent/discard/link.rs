@@ -234,6 +234,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// Says what came of it, once; and forgets, however it ended, unless what is known
     /// stays.
     fn took(&mut self, result: Result<(), Halt>) {
+        let early = matches!(result, Err(Halt::Early(_)));
         let off = match result {
             Ok(()) => None,
             // What is known stays; the next checkpoint is read.
@@ -250,6 +251,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
         };
         match &off {
+            Some(why) if early && self.reported.as_ref() != Some(why) => {
+                log!(Info, "nothing is discarded yet", reason = why);
+            }
             Some(why) if self.reported.as_ref() != Some(why) => {
                 log!(Warn, "nothing is discarded", reason = why);
                 change(&self.info, |i| i.resets += 1);

@@ -124,6 +124,9 @@ pub enum Halt {
     /// The database does not keep to what the rule rests on.  Everything was forgotten.
     #[error("{0}")]
     Violation(Violation),
+    /// As a reset, of a database that has made no checkpoint: nothing is wrong.
+    #[error("{0}")]
+    Early(String),
     #[error("the device is gone")]
     Gone,
 }
@@ -138,6 +141,7 @@ impl From<Refusal> for Halt {
     fn from(r: Refusal) -> Self {
         match r.kind {
             Kind::Torn => Self::Torn(r.message),
+            Kind::Early => Self::Early(r.message),
             _ => Self::Reset(r.message),
         }
     }

@@ -3,6 +3,7 @@ use super::super::world::{Side, World};
 use super::*;
 use std::cell::RefCell;
 use std::rc::Rc;
+use wiredtiger::avail::{Kind, Refusal};
 
 type TestWorker = Worker<Side, Side>;
 
@@ -105,6 +106,22 @@ fn the_same_turtle_ends_no_window() {
     let window = w.target.status().unwrap().discard.window;
     assert_eq!(w.turn(&notices), Ok(Sent::All));
     assert_eq!(w.target.status().unwrap().discard.window, window);
+}
+
+/// A database that was just made is no database of somebody else's.
+#[test]
+fn a_first_start_is_not_yet() {
+    let (mut w, ..) = worker(9);
+    w.switch_on().unwrap();
+    let early = Refusal {
+        kind: Kind::Early,
+        message: "not yet".into(),
+    };
+    w.took(Err(early.into()));
+    let i = w.info.lock().unwrap().clone();
+    assert_eq!((i.off.as_deref(), i.resets), (Some("not yet"), 0));
+    w.took(Err("dax".to_owned().into()));
+    assert_eq!(w.info.lock().unwrap().resets, 1);
 }
 
 #[test]
