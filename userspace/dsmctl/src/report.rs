@@ -10,6 +10,7 @@ use dm::reply::{Region, Status, StreamCount, TableLine};
 use drive::below::Affords;
 use policies::layout::{self, Layout};
 use proto::control::{FileInfo, Info};
+use proto::feed::Kind;
 use proto::regions::{regions_text, Names};
 use runtime::grid::{mib, or_dash, percent, Grid};
 use runtime::sizes;
@@ -278,16 +279,17 @@ impl StatusReport {
     /// The server that dsmd asks.
     fn server_text(&self) -> Option<String> {
         let s = self.agent.as_ref()?.server.as_ref()?;
+        let failure = s.failure.as_ref();
         let state = match (s.connected, s.catalog) {
+            (false, _) if failure.is_some_and(|t| t.kind == Kind::Refused) => "refuses dsm-mongo",
             (false, _) => "does not answer",
             (true, true) => "reports which file is whose",
             (true, false) => "does not report which file is whose",
         };
-        Some(format!(
-            "{} {} {state}",
-            printable(&s.address),
-            printable(&s.version)
-        ))
+        let mut words = vec![printable(&s.address), printable(&s.version), state.to_owned()];
+        words.retain(|w| !w.is_empty());
+        let why = failure.map_or(String::new(), |t| format!(": {}", printable(&t.why)));
+        Some(words.join(" ") + &why)
     }
 
     fn streams_text(&self) -> String {

@@ -222,6 +222,7 @@ impl Shared {
 
     fn gone(&self) {
         let mut state = self.state();
+        state.info.failure = None;
         if std::mem::replace(&mut state.info.connected, false) {
             state.failures.clear();
             log!(
@@ -261,6 +262,7 @@ impl Shared {
         state.complaint.clear();
         // That it does not report its catalog does not end with an answer.
         state.failures.retain(|kind| *kind == Kind::NoCatalog);
+        state.info.failure = state.info.failure.take().filter(|t| t.kind == Kind::NoCatalog);
         state.info.version = status.version;
         state.info.checkpoints = status.checkpoints;
         state.info.operations = status.operations;
@@ -274,6 +276,7 @@ impl Shared {
     fn catalog(&self, catalog: Catalog) {
         let mut state = self.state();
         state.failures.remove(&Kind::NoCatalog);
+        state.info.failure = None;
         state.info.catalog = true;
         state.catalog = Some(catalog);
         drop(state);
@@ -284,6 +287,7 @@ impl Shared {
     fn failure(&self, t: &Failure) {
         let mut state = self.state();
         state.info.connected &= t.kind == Kind::NoCatalog;
+        state.info.failure = Some(t.clone());
         if !state.failures.insert(t.kind) {
             return;
         }

@@ -51,6 +51,9 @@ pub struct ServerInfo {
     pub operations: BTreeMap<String, u64>,
     /// Its catalog names files of this data directory.
     pub catalog: bool,
+    /// Why it does not answer, or not with its catalog; until it does.
+    #[serde(default)]
+    pub failure: Option<Failure>,
 }
 
 /// Why there is no answer, or not the whole of it.

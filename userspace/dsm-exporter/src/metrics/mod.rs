@@ -455,6 +455,7 @@ mod tests {
             checkpoints: Some(7),
             operations: [("insert".into(), 3), ("query".into(), 5)].into(),
             catalog: false,
+            failure: None,
         };
         let agent = serde_json::json!({
             "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
-use super::device::{simple, Judge};
+use super::device::{simple, Judge, WAITS};
 use super::facts::Below;
 use super::ink;
 use super::{Finding, Level};
 use dm::name;
 use drive::broken;
 use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL};
+use proto::feed::Kind;
 use runtime::grid::percent;
 use runtime::sizes;
 use runtime::time::now;
@@ -42,6 +43,35 @@ fn unmeasured(b: &Below) -> Option<u64> {
     let mut features = b.table.features.iter();
     let measured = features.any(|(name, value)| name == "discard_granularity" && value != "auto");
     says.filter(|bytes| *bytes > LEAST && !measured)
+}
+
+/// Looks after which something is sent wherever it works.
+const MANY: u64 = 10;
+
+/// Why nothing is sent although nothing seems to be wrong.
+fn fruitless(i: &DiscardInfo) -> Option<String> {
+    if i.looks < MANY || i.sent_bytes > 0 {
+        return None;
+    }
+    if i.files == 0 {
+        return Some("of no file the list of free blocks is known".into());
+    }
+    let all = |part: u64| i.freed_bytes >= LITTLE && part * 10 >= i.freed_bytes * 9;
+    if all(i.unplaced_bytes) {
+        return Some(format!(
+            "of {} that they freed, {} lie in files that have a second name, another owner than \
+             WiredTiger.lock or blocks in common with other files",
+            sizes::shown(i.freed_bytes),
+            sizes::shown(i.unplaced_bytes)
+        ));
+    }
+    all(i.short_bytes).then(|| {
+        format!(
+            "of {} that they freed, {} are in pieces that are too short for the drive",
+            sizes::shown(i.freed_bytes),
+            sizes::shown(i.short_bytes)
+        )
+    })
 }
 
 impl Judge<'_> {
@@ -185,6 +215,9 @@ impl Judge<'_> {
             return finding(Level::Right, said);
         }
         let Some(agent) = &self.d.agent else {
+            if self.waits() {
+                return finding(Level::Note, said).hint(WAITS);
+            }
             let found = finding(Level::Wrong, said).fix("systemctl start dsmd");
             return found
                 .fix(self.dsmctl("reset"))
@@ -372,6 +405,9 @@ impl Judge<'_> {
         }
         if wanted {
             let text = "they are configured, and dsmd makes none".to_owned();
+            if self.waits() {
+                return finding(Level::Note, text).hint(WAITS);
+            }
             let restart = if self.d.agent.is_some() {
                 "restart"
             } else {
@@ -406,7 +442,7 @@ impl Judge<'_> {
     fn discards_of(&self, b: &Below, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
         let d = &b.status.discard;
         if let Some(why) = &i.off {
-            if why == OFF_FOR_A_TRIAL {
+            if why == OFF_FOR_A_TRIAL || why == avail::NOT_YET {
                 return finding(Level::Note, why.clone());
             }
             let found = finding(
@@ -440,6 +476,14 @@ impl Judge<'_> {
         }
         if i.mode == "audit" {
             return self.audit_of(i, finding);
+        }
+        if let Some(why) = fruitless(i) {
+            return finding(
+                Level::Wrong,
+                format!("on, 0 bytes in {} checkpoints: {why}", i.looks),
+            )
+            .fix("journalctl -u dsmd -n 50")
+            .hint("Documentation/dsmd.rst, \"Discards\", has what they need");
         }
         let sum = |sectors: u64| sizes::shown(sectors * SECTOR);
         let last = i.last_sent.map_or_else(String::new, |at| {
@@ -508,14 +552,42 @@ impl Judge<'_> {
                 .value("version", &s.version)
                 .value("catalog", s.catalog)
         };
-        Some(if s.connected {
-            finding(
+        let why = s.failure.as_ref().map_or(String::new(), |t| {
+            let why: String = ink::reason(&t.why);
+            format!(": {why}")
+        });
+        let kind = s.failure.as_ref().map(|t| t.kind);
+        let log = format!("journalctl -u dsm-mongo@{} -n 20", self.name());
+        let file = format!(
+            "its address, with user and password, is in /etc/dsm-mongo/{}.uri",
+            self.name()
+        );
+        Some(match (s.connected, s.catalog, kind) {
+            (true, true, None) => finding(
                 Level::Right,
                 format!("mongod {} reports which file is whose", s.version),
+            ),
+            (true, true, Some(_)) => finding(
+                Level::Note,
+                format!("mongod {} reported which file is whose, and no longer does{why}", s.version),
             )
-        } else {
-            finding(Level::Wrong, "mongod does not answer dsm-mongo".into())
-                .fix(format!("systemctl status dsm-mongo@{}", self.name()))
+            .fix(log),
+            (true, false, _) => finding(
+                Level::Wrong,
+                format!("mongod {} answers, and does not report which file is whose{why}", s.version),
+            )
+            .fix(log)
+            .hint("files are known by their names until then: Documentation/papers.rst has the role that it needs"),
+            (false, _, Some(Kind::Refused)) => {
+                finding(Level::Wrong, format!("mongod refuses dsm-mongo{why}"))
+                    .fix(format!("systemctl restart dsm-mongo@{}", self.name()))
+                    .hint(format!("when the file is right: {file}"))
+            }
+            (false, _, Some(_)) => finding(Level::Wrong, format!("mongod does not answer dsm-mongo{why}"))
+                .fix("systemctl start mongod")
+                .hint(format!("if it runs: {file}")),
+            (false, _, None) => finding(Level::Wrong, "mongod does not answer dsm-mongo".into())
+                .fix(format!("systemctl status dsm-mongo@{}", self.name())),
         })
     }
 }

@@ -43,6 +43,9 @@ pub(super) fn simple(text: &str) -> bool {
         .all(|c| c.is_ascii_alphanumeric() || "/_.-+@:".contains(c))
 }
 
+/// Of what comes by itself when dsmd has what it waits for.
+pub(super) const WAITS: &str = "by itself, when dsmd has what it waits for: see there";
+
 pub(super) struct Judge<'a> {
     pub facts: &'a Facts,
     pub d: &'a DeviceFacts,
@@ -52,6 +55,11 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     pub(super) fn say(&self, check: &'static str, level: Level, text: impl Into<String>) -> Finding {
         Finding::new(Some(&self.d.name), check, level, text)
+    }
+
+    /// dsmd runs, and has said what it waits for: that is the one thing to be mended.
+    pub(super) fn waits(&self) -> bool {
+        self.facts.published.is_ok() && self.d.agent.is_none() && self.d.last_error.is_some()
     }
 
     pub(super) fn name(&self) -> String {
@@ -300,6 +308,9 @@ impl Judge<'_> {
         };
         if s.files == 0 {
             let text = "it knows of no file: every write counts as unmapped".to_owned();
+            if self.waits() {
+                return finding(Level::Note, text).hint(WAITS);
+            }
             let fix = match &self.d.agent {
                 Some(_) => self.dsmctl("refresh"),
                 None => "systemctl start dsmd".to_owned(),
@@ -360,6 +371,13 @@ impl Judge<'_> {
         let dbpath = served.or_else(|| self.d.wanted.as_ref().map(|w| w.dbpath.display().to_string()))?;
         let path = ink::path(&dbpath);
         Some(match self.d.dbpath.as_ref()? {
+            Ok(()) if self.d.journal_linked => self
+                .say(
+                    "dbpath",
+                    Level::Note,
+                    format!("{path} lies on it, and its journal elsewhere, by a symbolic link"),
+                )
+                .hint("dsmd does not follow it: what is written to the journal is in no known file here, if it is here at all"),
             Ok(()) => self.say("dbpath", Level::Right, format!("{path} lies on it")),
             Err(Misplaced::Hidden(_)) => {
                 let text = format!("only root can see whether {path} lies on it");

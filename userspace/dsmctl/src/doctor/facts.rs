@@ -130,6 +130,8 @@ pub(crate) struct DeviceFacts {
     pub trial: Option<Trial>,
     /// Of the data directory that dsmd serves or is to serve: where it lies.
     pub dbpath: Option<Result<(), Misplaced>>,
+    /// Its journal is a symbolic link, which dsmd does not follow.
+    pub journal_linked: bool,
     /// How old the last turtle is: when the database made its last checkpoint.
     pub turtle_age: Option<Duration>,
     /// Its files for which smaller leaf pages may be better; `Err`: WiredTiger would not have

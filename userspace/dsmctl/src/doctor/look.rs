@@ -184,6 +184,8 @@ impl Looker<'_> {
         }
         let served = d.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
         if let Some(dbpath) = served.or_else(|| d.wanted.as_ref().map(|w| w.dbpath.clone())) {
+            let journal = dbpath.join("journal").symlink_metadata();
+            d.journal_linked = journal.is_ok_and(|m| m.is_symlink());
             let root = Root::open(&dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()));
             if let Ok(root) = &root {
                 d.turtle_age = turtle_age(root);

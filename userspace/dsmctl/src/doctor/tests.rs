@@ -17,7 +17,7 @@ use drive::below::Affords;
 use drive::nvme::{Isolated, Placement};
 use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use proto::drive::{Counters, Media, Source};
-use proto::feed::ServerInfo;
+use proto::feed::{Failure, Kind, ServerInfo};
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
 use testing::kernel::STATUS;
@@ -659,6 +659,7 @@ fn the_agent() {
     };
     let waits = |reason: &'static str| {
         diagnosis(move |f| {
+            f.devices[0].below.as_mut().unwrap().status.files = 0;
             f.devices[0].agent = None;
             f.devices[0].silent = Some(none.into());
             runs(f);
@@ -676,6 +677,18 @@ fn the_agent() {
         "dsmd waits: /x: it is not",
         &["systemctl start mongod"],
     );
+    // One cause is one thing to mend.
+    let first = waits("/x: it is not a data directory of MongoDB: there is");
+    assert_eq!(first.count(Level::Wrong), 1, "{:?}", first.findings);
+    for (check, says) in [("table", "it knows of no file"), ("discard", "dsmd makes none")] {
+        let found = find(&first, check);
+        assert_eq!(found.level, Level::Note, "{check}");
+        assert!(
+            found.text.contains(says) && found.fix.is_empty(),
+            "{}",
+            found.text
+        );
+    }
     wrong(
         &waits("the sky"),
         "dsmd",
@@ -803,6 +816,43 @@ fn checkpoints_that_are_late() {
     assert_eq!(Diagnosis::of(&facts, &limits).status(), 1);
 }
 
+/// "ok" is said of what was seen to work.
+#[test]
+fn discards_of_which_none_are_made() {
+    let discard = |change: fn(&mut DiscardInfo)| agent(move |a| change(a.discard.as_mut().unwrap()));
+    let fix = &["journalctl -u dsmd -n 50"][..];
+    let none = discard(|i| (i.looks, i.files) = (14, 0));
+    wrong(&none, "discard", "on, 0 bytes in 14 checkpoints: of no file", fix);
+    let placeless = discard(|i| {
+        (i.looks, i.freed_bytes, i.unplaced_bytes) = (14, 8 << 20, 8 << 20);
+    });
+    wrong(
+        &placeless,
+        "discard",
+        "8 MiB lie in files that have a second name",
+        fix,
+    );
+    let short = discard(|i| {
+        (i.looks, i.freed_bytes, i.short_bytes) = (14, 8 << 20, 8 << 20);
+    });
+    wrong(&short, "discard", "pieces that are too short for the drive", fix);
+    right(&discard(|i| i.looks = 14), "discard", "on: ");
+    right(
+        &discard(|i| (i.looks, i.files, i.sent_bytes) = (14, 0, 4096)),
+        "discard",
+        "on: ",
+    );
+}
+
+#[test]
+fn a_journal_that_lies_elsewhere() {
+    note(
+        &of_device(|d| d.journal_linked = true),
+        "dbpath",
+        "its journal elsewhere, by a symbolic link",
+    );
+}
+
 #[test]
 fn boundaries_and_discards() {
     wrong(
@@ -823,6 +873,11 @@ fn boundaries_and_discards() {
         "discard",
         "were switched off",
         &["dsmctl set geheim discard on"],
+    );
+    note(
+        &discard(|i| i.off = Some(wiredtiger::avail::NOT_YET.into())),
+        "discard",
+        "not yet",
     );
     let closed = discard(|i| i.off = Some("no process has the database open".into()));
     wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
@@ -904,14 +959,56 @@ fn boundaries_and_discards() {
         .map(|m| Ink::plain().write(m))
         .collect();
     assert_eq!(fix, ["dsmctl free /srv/geheim/data"]);
-    let server = agent(|a| {
-        a.server = Some(ServerInfo {
-            address: "mongodb://geheim".into(),
-            ..ServerInfo::default()
-        });
-    });
+}
+
+#[test]
+fn what_the_server_does_not_do() {
+    type Shape = (bool, bool, Option<(Kind, &'static str)>);
+    let server = |(connected, catalog, failure): Shape| {
+        agent(move |a| {
+            a.server = Some(ServerInfo {
+                address: "mongodb://geheim".into(),
+                version: "8.0.4".into(),
+                connected,
+                catalog,
+                failure: failure.map(|(kind, why)| Failure {
+                    kind,
+                    why: why.into(),
+                }),
+                ..ServerInfo::default()
+            });
+        })
+    };
+    right(
+        &server((true, true, None)),
+        "server",
+        "mongod 8.0.4 reports which file is whose",
+    );
     wrong(
-        &server,
+        &server((true, false, Some((Kind::NoCatalog, "not authorized")))),
+        "server",
+        "mongod 8.0.4 answers, and does not report which file is whose: not authorized",
+        &["journalctl -u dsm-mongo@geheim -n 20"],
+    );
+    note(
+        &server((true, true, Some((Kind::NoCatalog, "too slow")))),
+        "server",
+        "reported which file is whose, and no longer does: too slow",
+    );
+    wrong(
+        &server((false, true, Some((Kind::Refused, "SCRAM failure")))),
+        "server",
+        "mongod refuses dsm-mongo: SCRAM failure",
+        &["systemctl restart dsm-mongo@geheim"],
+    );
+    wrong(
+        &server((false, false, Some((Kind::Lost, "refused")))),
+        "server",
+        "mongod does not answer dsm-mongo: refused",
+        &["systemctl start mongod"],
+    );
+    wrong(
+        &server((false, false, None)),
         "server",
         "does not answer",
         &["systemctl status dsm-mongo@geheim"],
