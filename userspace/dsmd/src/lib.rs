@@ -11,6 +11,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread;
@@ -105,6 +106,22 @@ enum ServeEvent {
 /// Serves until all databases are given up, or a signal comes; whether none
 /// failed.
 pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bool) -> Result<bool> {
+    let spawn = |name: &str, body: Body| {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+        thread.map(drop)
+    };
+    serve_with(machine, config, show_regions, &spawn)
+}
+
+type Body = Box<dyn FnOnce() + Send>;
+
+/// With threads from `spawn`: a database whose thread cannot start is given up alone.
+fn serve_with<M: Machine>(
+    machine: &Arc<M>,
+    config: &Config,
+    show_regions: bool,
+    spawn: &dyn Fn(&str, Body) -> io::Result<()>,
+) -> Result<bool> {
     let (sender, events) = mpsc::channel();
     let several = config.databases.len() > 1;
     let board = Arc::<Board>::default();
@@ -121,7 +138,7 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
     for (number, database) in config.databases.iter().enumerate() {
         let its = Pulses::default();
         pulses.push(its.clone());
-        let (machine, sender) = (Arc::clone(machine), sender.clone());
+        let (machine, sender, told) = (Arc::clone(machine), sender.clone(), sender.clone());
         let served = Served {
             database: database.clone(),
             state_dir: config.state_dir.clone(),
@@ -133,16 +150,17 @@ pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bo
             signals: Signals::new()?,
             pace: serve::ServePace::default(),
         };
-        thread::Builder::new()
-            .name(database.device.clone())
-            .spawn(move || {
-                log::of_device(&served.database.device, several);
-                // The receiver lives as long as the threads.
-                let tell = |event| drop(sender.send((number, event)));
-                let result = serve::serve(&*machine, &served, &|| tell(ServeEvent::Ready));
-                tell(ServeEvent::Ended(result));
-            })
-            .context("cannot start a thread")?;
+        let body = move || {
+            log::of_device(&served.database.device, several);
+            // The receiver lives as long as the threads.
+            let tell = |event| drop(sender.send((number, event)));
+            let result = serve::serve(&*machine, &served, &|| tell(ServeEvent::Ready));
+            tell(ServeEvent::Ended(result));
+        };
+        if let Err(e) = spawn(&database.device, Box::new(body)) {
+            let why = "cannot start a thread: see TasksMax= of dsmd.service";
+            let _ = told.send((number, ServeEvent::Ended(Err(e).context(why))));
+        }
     }
     drop(sender);
     let watchdog = sd_notify::watchdog_enabled();

@@ -217,6 +217,44 @@ impl Machine for Bench {
     }
 }
 
+#[test]
+fn a_database_without_a_thread_is_given_up_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = dir.path().display();
+    let database = |name: &str| {
+        format!("[[database]]\ndevice = \"{name}\"\ndbpath = \"{shown}/{name}\"\nwait = false\n")
+    };
+    let text = format!(
+        "state-dir = \"{shown}/s\"\nrun-dir = \"{shown}/r\"\n{}{}",
+        database("a"),
+        database("b")
+    );
+    let (bench, ran) = (Arc::new(Bench::default()), Arc::<AtomicUsize>::default());
+    let count = ran.clone();
+    let spawn = move |name: &str, body: Body| {
+        if name == "a" {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = count.clone();
+        thread::spawn(move || {
+            body();
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        Ok(())
+    };
+    let config = Config::parse(&text).unwrap();
+    assert!(!serve_with(&bench, &config, false, &spawn).unwrap());
+    until("the other one", || ran.load(Ordering::Relaxed) == 1);
+}
+
+/// As many as dsmd.rst promises.
+#[test]
+fn the_unit_has_room_for_a_hundred_databases() {
+    let unit = include_str!("../../systemd/dsmd.service");
+    let most = unit.lines().find_map(|l| l.strip_prefix("TasksMax=")).unwrap();
+    assert!(most.parse::<u32>().unwrap() >= 4 * 100 + 4);
+}
+
 struct EndsOnDrop<'a>(&'a ByHand);
 
 impl Drop for EndsOnDrop<'_> {

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{eventfd, EventfdFlags};
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -118,10 +119,28 @@ pub struct Watch {
 
 impl Watch {
     pub fn new() -> io::Result<Self> {
+        Self::of(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC))
+    }
+
+    /// Without an instance, as without watches: the periodic refresh goes on.
+    fn of(instance: rustix::io::Result<OwnedFd>) -> io::Result<Self> {
+        let failed = matches!(instance, Err(Errno::MFILE));
+        let fd = match instance {
+            Err(Errno::MFILE) => {
+                log!(
+                    Warn,
+                    "cannot watch directories; they are looked at now and then",
+                    reason = "fs.inotify.max_user_instances is reached"
+                );
+                // Of which nothing ever comes.
+                eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?
+            }
+            instance => instance?,
+        };
         Ok(Self {
-            fd: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
+            fd,
             root: None,
-            failed: false,
+            failed,
             watches: HashSet::new(),
             most: MAX_WATCHES,
             following: None,
@@ -367,6 +386,18 @@ mod tests {
         w.take().unwrap();
         assert!(w.take_changes().all);
         assert!(w.take_changes().names.is_empty());
+    }
+
+    /// As with every instance of the user taken by others.
+    #[test]
+    fn without_an_instance_directories_are_looked_at_now_and_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut w = Watch::of(Err(Errno::MFILE)).unwrap();
+        let handle = std::fs::File::open(dir.path()).unwrap().into();
+        w.add(Path::new(""), &handle);
+        std::fs::write(dir.path().join(TURTLE), "x").unwrap();
+        assert_eq!(w.take().unwrap(), Events::default());
+        assert!(Watch::of(Err(Errno::NOMEM)).is_err());
     }
 
     #[test]
