@@ -5,7 +5,7 @@ mod http;
 mod pages;
 mod server;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -32,10 +32,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// 9187 is postgres_exporter's port, too.
+fn cannot_serve(address: SocketAddr, taken: bool) -> String {
+    let other = match taken {
+        true => ": another program has the port; choose one with --listen, or DSM_EXPORTER_LISTEN by `systemctl edit dsm-exporter`",
+        false => "",
+    };
+    format!("cannot serve at {address}{other}")
+}
+
 fn run(args: &Args) -> Result<()> {
     std::env::set_current_dir("/").context("cannot go to /")?;
     let address = args.listen.0;
-    let listener = TcpListener::bind(address).with_context(|| format!("cannot serve at {address}"))?;
+    let listener = TcpListener::bind(address).map_err(|e| {
+        let taken = e.kind() == std::io::ErrorKind::AddrInUse;
+        anyhow::Error::new(e).context(cannot_serve(address, taken))
+    })?;
     let pages = Arc::new(Pages::new(&args.run_dir, address.ip().is_loopback()));
     pages.follow()?;
     log!(Info, "serving", address = listener.local_addr()?);

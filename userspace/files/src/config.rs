@@ -198,6 +198,9 @@ fn mongo_dir() -> PathBuf {
     feed::RUN_DIR.into()
 }
 
+/// What serde says of `[database]`: nothing else here is a list of tables.
+const ONE: &str = "invalid type: map, expected a sequence";
+
 impl Config {
     /// One database, and defaults.
     pub fn of(database: Database) -> Self {
@@ -219,7 +222,9 @@ impl Config {
 
     /// Reads it, or returns what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
+        let one =
+            |said: String| said.replace(ONE, "write [[database]], with two brackets, before each of them");
+        let config: Self = toml::from_str(text).map_err(|e| one(toml_error(text, &e)))?;
         config.check()?;
         Ok(config)
     }
@@ -403,6 +408,10 @@ discard = true
             assert!(said.starts_with(reason), "{to}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
+        assert_eq!(
+            Config::parse("[database]\ndevice = \"a\"\ndbpath = \"/a\"\n").unwrap_err(),
+            "line 1: write [[database]], with two brackets, before each of them"
+        );
         assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");
     }
 
