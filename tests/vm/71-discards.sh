@@ -68,4 +68,20 @@ done </tmp/pieces
 works 'a control: the file system is mounted' mount "$ssd" $mnt
 ! right >/tmp/check.log 2>&1 && pass 'a control: a wrong discard makes it wrong' || fail "a wrong discard was not found: $(tail -n 1 /tmp/check.log)"
 umount $mnt
+
+# Inodes without room for a birth time, by which a file is known from a later one
+finding() { dsmctl doctor t -o json | jq -r ".findings[] | select(.check == \"$1\") | \"\(.level) \(.text)\""; }
+dmsetup create t --table "0 1048576 dsm $ssd 0"
+mkfs.ext4 -q -F -E nodiscard -I 128 /dev/mapper/t
+mount /dev/mapper/t $mnt
+mkdir $mnt/data
+works 'no birth times: a database is loaded' wtload linkbench --dbpath $mnt/data --phase load "${size[@]}"
+dsmd --device t --dbpath $mnt/data --state-dir /tmp/state-none --discard 2>/tmp/dsmd.log &
+agent=$!
+works 'no birth times: nothing is discarded, and the doctor says why' \
+	until_true 'finding discard | grep -q "^wrong nothing is discarded: the file system keeps no birth times"'
+kill $agent
+wait $agent
+umount $mnt
+dmsetup remove t
 done_testing

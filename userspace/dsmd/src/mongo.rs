@@ -437,8 +437,11 @@ mod tests {
             .write_all(b"{\"failure\":{\"kind\":\"lost\",\"why\":\"gone\"}}\n")
             .unwrap();
         until("the loss", || !link.info().unwrap().connected);
+        let why = link.info().unwrap().failure.map(|t| (t.kind, t.why));
+        assert_eq!(why, Some((Kind::Lost, "gone".into())));
         mongo.write_all(status(5).as_bytes()).unwrap();
         until("the return", || link.info().unwrap().connected);
+        assert_eq!(link.info().unwrap().failure, None);
         drop((mongo, heard));
         until("the end of dsm-mongo", || !link.info().unwrap().connected);
         // It is looked for again.
