@@ -25,9 +25,9 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
-/// A sector is 512 bytes. All commands need root, but for free, simulate, debug trace, and group
-/// of a recording, where the files can be read, attach --check, and doctor, which then
-/// sees less.
+/// A sector is 512 bytes. All commands need root, except attach --check; doctor, which sees less
+/// without it; and free, simulate, debug trace, and group of a recording, which only need
+/// to be able to read the files.
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version)]
 pub struct Args {
@@ -48,32 +48,32 @@ pub enum Output {
 pub enum Command {
     /// Make the device /dev/mapper/NAME on DEV
     Create(Box<Create>),
-    /// Make a device that /etc/dsmtab has; dsm@NAME.service calls this
+    /// Make a device that /etc/dsmtab lists; dsm@NAME.service calls this
     ///
-    /// A device that is there already is left as it is. Invalid lines are
+    /// An existing device is left unchanged. Invalid lines are
     /// reported and skipped.
     Attach(Attach),
-    /// Take a device away; what is on the underlying device stays
+    /// Remove a device; the data on the underlying device stays
     Remove { name: String },
     /// Replace dm-linear with dsm, while the file system is mounted and in use
     ///
-    /// For a volume of LVM's, or any other device of device-mapper's that is linear: its
+    /// For an LVM volume, or any other linear device-mapper device: its
     /// table becomes dsm's on the same sectors. In-flight I/O is drained, new I/O
-    /// is queued; nothing is lost, and the database need not know. Where there
-    /// are several segments they become the table of an underlying device, NAME-dsm, which the
-    /// kernel removes when the volume does not need it any more. Refused where the table is
+    /// is queued; nothing is lost, and the database does not notice. If there
+    /// are several segments, they become the table of an underlying device, NAME-dsm, which the
+    /// kernel removes when the volume no longer needs it. Refused where the table is
     /// anything but linear, the segments lie on devices that differ in their number of
-    /// write streams, or somebody else is about to change the table. It lasts until LVM sets up the volume again, as it does
+    /// write streams, or another program is changing the table. It lasts until LVM sets up the volume again, as it does
     /// when the machine starts and when the volume is extended, moved or has a snapshot
     /// taken: dsm is gone from it then, dsmd says so, and this command puts it back.
     Insert(Box<Insert>),
-    /// Put dm-linear in the place of dsm, while the file system is mounted and in use
+    /// Replace dsm with dm-linear, while the file system is mounted and in use
     ///
     /// On the same sectors, in the same way as insert does. The command that puts dsm
     /// back, with the features that the device had, is printed. insert, this and upgrade can be
     /// called again when they were killed, at whatever step.
     Withdraw {
-        /// The device: a name of device-mapper's, or a path that leads to it
+        /// The device: a device-mapper name, or a path to it
         device: String,
     },
     /// Exchange the kernel module below mounted file systems
@@ -84,7 +84,7 @@ pub enum Command {
     /// devices go on, as dm-linear at worst, and the commands to go on with are printed.
     ///
     /// Refused before anything is done if the new module is not for this kernel, or
-    /// something else than these devices holds the old one.
+    /// anything other than these devices uses the old one.
     Upgrade(Upgrade),
     /// Change a feature of the target
     ///
@@ -142,7 +142,7 @@ pub enum Command {
     },
     /// Watch what is written, by stream and by region
     ///
-    /// A frame an interval, until interrupted; with `-o json` an object a line:
+    /// One frame per interval, until interrupted; with `-o json` one object per line:
     /// {name, seconds, policy, windows, window_ms, writes, bytes,
     /// unmapped_bytes, drive {name, source, seconds, host_bytes, media_bytes,
     /// write_amplification}, streams [{stream, used_for [], writes, bytes}], regions
@@ -153,7 +153,7 @@ pub enum Command {
     Top(Top),
     /// Prove by the device's own counters that stamps arrive
     ///
-    /// Writes 2 MiB or so of each class into files without a name, in a
+    /// Writes about 2 MiB of each class into unnamed files, in a
     /// directory on the device, and reads the device's counters before and
     /// after. NVMe with FDP counts by placement handle; a SCSI disk does not
     /// count. The exit status is 0 when the stamps arrive, and 1 when they do
@@ -161,7 +161,7 @@ pub enum Command {
     Verify(Verify),
     /// Measure which lengths and alignments of discards the drive takes
     ///
-    /// What a drive says of discards is what it prefers; that may be more than it needs.
+    /// A drive reports the discards that it prefers, which may be larger than it needs.
     /// Here a pattern is written, pieces of 4 to 512 KiB are discarded, and all of it is read
     /// back. What is gone was taken; where the drive counts its allocated blocks (NUSE) or
     /// what its flash writes, these have to agree. A page beside a piece that changes ends
@@ -171,12 +171,11 @@ pub enum Command {
     ///
     /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
     /// mounted from the device, and its sectors are discarded through the target, in pieces
-    /// of 16 KiB and more, which is what the target sends. With --destroy it is a device of
-    /// no use to anybody: ALL DATA ON IT IS LOST. A device with a trial at work, and a drive that
+    /// of 16 KiB and more, which is what the target sends. With --destroy it is a whole device:
+    /// ALL DATA ON IT IS LOST. A device with a trial at work, and a drive that
     /// is marked, are refused.
     ///
-    /// The exit status is 0 when the drive takes pieces of a length that is known then, and
-    /// 1 otherwise.
+    /// The exit status is 0 when a length that the drive takes was found, and 1 otherwise.
     ///
     /// With `-o json`: {device, form, disks, verdict, proof, reason, granularity, alignment,
     /// changed_beside_bytes, slowest_ms, pieces [{bytes, offset, sent, gone_bytes, odd_bytes}],
@@ -206,13 +205,13 @@ pub enum Command {
     },
     /// Have dsmd read all extents again
     Refresh { name: String },
-    /// Say what WiredTiger lists as free in a database's files
+    /// Show what WiredTiger lists as free in a database's files
     ///
     /// Each checkpoint of a file has a list of the blocks that it does not use. The
     /// drive does not know of them, and copies them when it collects: dsmd can
     /// discard what a checkpoint has freed. This reads the lists of the newest
-    /// checkpoint, of a database that runs or not, and changes nothing. Who can
-    /// read the files needs no root.
+    /// checkpoint, whether the database runs or not, and changes nothing. Root is
+    /// only needed to read the files.
     ///
     /// WiredTiger 3, 10, 11 and 12 are understood (MongoDB 3.6 to 8); encryption,
     /// tiered storage and a live restore are refused.
@@ -239,8 +238,8 @@ pub enum Command {
     /// of an object counts as updated as often as any other of it. A recording shows
     /// it exactly.
     ///
-    /// What is extremely hot is split off first, what is alike is folded, and what
-    /// has less than 1 % of the writes gets no stream for itself. Streams are
+    /// Extremely hot objects are split off first, similar ones are merged, and objects
+    /// with less than 1 % of the writes get no stream of their own. Streams are
     /// numbered from the coldest on, for rules to state them. For a recording or a trace
     /// no root is needed. With `-o json`:
     /// {streams, pages, objects: [{name, stream, interval, pages, share, small}],
@@ -249,10 +248,10 @@ pub enum Command {
     /// Play a recording of a database's writes onto a model of a flash drive, under
     /// several policies
     ///
-    /// Who can read it needs no root.
+    /// Root is only needed to read it.
     ///
     /// With --trace it is text; its first line is `dsm-trace,1`, then one event a line
-    /// in time order (what is out of it by 100 ms at most is sorted), with offsets and
+    /// in time order (events up to 100 ms out of order are sorted), with offsets and
     /// lengths in bytes:
     ///
     ///   <microseconds>,W,<file>,<offset>,<length>   write
@@ -279,7 +278,7 @@ pub enum Command {
     /// of auto says what it is, and why.
     #[command(verbatim_doc_comment)]
     Simulate(Box<Simulate>),
-    /// Measure on a server at work what discards or streams save, by the drive's own counters
+    /// Measure on a production server what discards or streams save, by the drive's own counters
     ///
     /// They are switched on and off in periods of random order, in pairs, and nothing else
     /// is changed. What is written after each switch until the drive has forgotten what was
@@ -293,7 +292,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TrialCommand,
     },
-    /// What dsmd does by itself, and what tests look at
+    /// What dsmd does by itself, and commands for tests
     Debug {
         #[command(subcommand)]
         command: DebugCommand,
@@ -333,7 +332,7 @@ pub enum DebugCommand {
     },
     /// Print a recording as text, in the form that simulate --trace takes
     ///
-    /// Who can read it needs no root.
+    /// Root is only needed to read it.
     Trace {
         /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
         recording: PathBuf,
@@ -412,7 +411,7 @@ pub struct Status {
     /// A row for each region: a side of a file
     #[arg(long)]
     pub regions: bool,
-    /// Take the names of files from this directory [default: from dsmd]
+    /// Take file names from this directory [default: from dsmd]
     #[arg(long, value_name = "DIR", requires = "regions", requires = "name")]
     pub dbpath: Option<PathBuf>,
 }
@@ -426,7 +425,7 @@ pub struct Doctor {
     /// paths, serial numbers and commands
     #[arg(long)]
     pub report: bool,
-    /// The age from which on a checkpoint is an old one, while data is written
+    /// The age from which a checkpoint is reported as old, while data is written
     #[arg(long, value_name = "N", default_value = "300")]
     pub checkpoint_seconds: Seconds,
     /// The configuration of dsmd
@@ -458,21 +457,21 @@ pub struct Verify {
 pub struct ProbeDiscard {
     /// A dsm device with a mounted file system
     pub name: Option<String>,
-    /// A block device that nobody uses, whose data is LOST by this
+    /// An unused block device, whose data is LOST
     #[arg(long, value_name = "DEVICE")]
     pub destroy: Option<PathBuf>,
     /// A directory on the device NAME [default: where the device is mounted]
     #[arg(long, conflicts_with = "destroy")]
     pub dir: Option<PathBuf>,
-    /// What is written between a pattern and its discards, so that the drive's write buffer
-    /// has the pattern no more
+    /// How much to write between a pattern and its discards, to push the pattern out of the
+    /// drive's write buffer
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = filler)]
     pub filler: u64,
     /// How long a drive may be late with a discard
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=600))]
     pub wait: u16,
-    /// How long the discards of a round may take together: a drive that needs longer is none for
-    /// discards
+    /// How long the discards of a round may take together: a drive that needs longer is not
+    /// suitable for discards
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub limit: u32,
 }
@@ -491,7 +490,7 @@ impl ProbeDiscard {
 pub struct Free {
     /// The database's data directory
     pub dbpath: PathBuf,
-    /// A row for every file, and not for the 20 with most
+    /// List every file, not only the 20 with the most free space
     #[arg(long)]
     pub all: bool,
     /// With -o json: the ranges themselves, {start, end} in bytes

@@ -49,7 +49,7 @@ pub struct Args {
         conflicts_with_all = ["config", "dbpath"]
     )]
     pub period_seconds: Seconds,
-    /// When files get boundaries: when the load phase is over, at `dsmctl
+    /// When files get boundaries: at the end of the load phase, at `dsmctl
     /// boundary mark`, or at once
     ///
     /// The load phase is over with the second window in a row in which at least
@@ -58,7 +58,7 @@ pub struct Args {
     /// theirs at their own first checkpoint.
     #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
     pub boundary: BoundaryMode,
-    /// What becomes of a boundary when more of its file lies above than below
+    /// What to do with a boundary when more of its file lies above than below
     #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
     pub outgrown: Outgrown,
     /// Rules for files and parts of files, for all of the directory or for BELOW;
@@ -80,9 +80,9 @@ pub struct Args {
     /// Discard on the device what a checkpoint has freed; with =audit, only see whether that
     /// would be safe
     ///
-    /// Off unless asked for. dsmd switches the feature on in the target, and says in
-    /// `dsmctl status` why it discards nothing when something is not as it must be. It begins in
-    /// audit, also when another process opens the database.
+    /// Off by default. dsmd switches the feature on in the target. If a precondition does not hold,
+    /// it discards nothing, and `dsmctl status` says why. It begins in audit, and does so again
+    /// when another process opens the database.
     #[arg(
         long,
         value_name = "HOW",
@@ -102,7 +102,7 @@ pub struct Args {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Say whether the configuration and the rules are right, and end
+    /// Check the configuration and the rules, and exit
     #[arg(long)]
     pub check: bool,
     /// Print the regions that were written to stdout after each checkpoint

@@ -44,7 +44,7 @@ pub struct Group {
     /// The objects of a recording; may be given several times
     #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "name")]
     pub rules: Vec<Source>,
-    /// Streams there are [default: those of the device]
+    /// Number of streams [default: the device's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub streams: Option<u8>,
 }
@@ -68,19 +68,19 @@ pub struct Simulate {
     /// garbage collection mixes all streams); none on drives of less than 300 units.
     ///
     /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
-    /// boundary, dsm and life have streams, how many they use at most; those of dsm
+    /// boundary, dsm and life have streams, the most that they use; those of dsm
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
     /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
     /// (mapper, remapper, halves or all), that of life is groups, that of autostream-sfr is
     /// decay (in windows from checkpoint to checkpoint).
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<Specs>,
-    /// With the discards of what checkpoints have freed, without, or both; discards
+    /// With discards of what checkpoints free, without, or both; discards
     /// need a recording with WiredTiger's lists
     #[arg(long, value_enum, default_value_t = Discards::Both)]
     pub discard: Discards,
     /// What the length of a discard is a multiple of, as dsm makes them for a drive that
-    /// says so (discard_granularity; 128K is not rare)
+    /// reports it (discard_granularity; 128K is common)
     ///
     /// Above 16K, shorter pieces are discarded later, together with their neighbours.
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
@@ -132,8 +132,8 @@ pub struct Simulate {
     /// wear, and the write amplification over time
     #[arg(long, value_name = "FILE")]
     pub details: Option<PathBuf>,
-    /// Policies that are played at a time [default: as many as there are processors, and
-    /// half of the free memory has room for]
+    /// How many policies to play at a time [default: one per processor, as long as half of the
+    /// free memory has room for them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
     /// Which index files are _id indexes
