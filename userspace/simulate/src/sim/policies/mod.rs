@@ -69,12 +69,8 @@ pub struct Spec {
     text: String,
 }
 
-/// Name and source of each.
-pub const ALL: [(&str, &str); 16] = [
-    ("none", "the drive without streams"),
-    ("file", "DSM paper, sec. 3.1: a stream for each type of file"),
-    ("boundary", "DSM paper, Fig. 4"),
-    ("dsm", "DSM paper, Figs. 7 and 9: dm-dsm/policies/policies.c"),
+/// Name and source of each that the module does not have.
+const OTHERS: [(&str, &str); 11] = [
     (
         "per-file",
         "DSM paper, sec. 3.2: a stream for each file while streams last",
@@ -93,10 +89,6 @@ pub const ALL: [(&str, &str); 16] = [
         "per-object",
         "Don't mix pages with different lifetimes (EDBT '18), knowing the run",
     ),
-    (
-        "life",
-        "files of all types by how soon they are rewritten: dm-dsm/policies/life.c",
-    ),
     ("rules", "the objects of --rules"),
     ("recorded", "the streams that the writes of the trace carry"),
     ("oracle", "when each page is written next, knowing the run"),
@@ -104,18 +96,36 @@ pub const ALL: [(&str, &str); 16] = [
     ("autostream", "autostream-sfr"),
 ];
 
+/// The module's, then the others.
+fn names() -> impl Iterator<Item = &'static str> {
+    policies::names()
+        .into_iter()
+        .chain(OTHERS.iter().map(|(name, _)| *name))
+}
+
+fn source(name: &str) -> &'static str {
+    match name {
+        "none" => "the drive without streams",
+        "file" => "DSM paper, sec. 3.1: a stream for each type of file",
+        "boundary" => "DSM paper, Fig. 4",
+        "dsm" => "DSM paper, Figs. 7 and 9: dm-dsm/policies/policies.c",
+        "life" => "files of all types by how soon they are rewritten: dm-dsm/policies/life.c",
+        name => OTHERS
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map_or("dm-dsm/policies", |(_, source)| source),
+    }
+}
+
 /// As an error message lists them.
-fn names() -> String {
-    let names = ALL.iter().map(|(name, _)| *name);
-    names
-        .filter(|name| *name != "autostream")
-        .collect::<Vec<_>>()
-        .join(", ")
+fn list() -> String {
+    let names = names().filter(|name| *name != "autostream");
+    names.collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
-    #[error("there is no policy '{0}'; there are {list}", list = names())]
+    #[error("there is no policy '{0}'; there are {list}", list = list())]
     Name(String),
     #[error("policy {0} has no feature '{1}'")]
     Feature(String, String),
@@ -126,19 +136,14 @@ pub enum SpecError {
 impl Spec {
     /// What is compared when nothing is asked for.
     pub fn all(rules: bool) -> Vec<Self> {
-        ALL.iter()
-            .filter(|(name, _)| {
-                !["auto", "autostream", "recorded"].contains(name) && (rules || *name != "rules")
-            })
-            .map(|(name, _)| name.parse().expect("the names are known"))
+        names()
+            .filter(|name| !["auto", "autostream", "recorded"].contains(name) && (rules || *name != "rules"))
+            .map(|name| name.parse().expect("the names are known"))
             .collect()
     }
 
     pub fn source(&self) -> &'static str {
-        let name = self.text.split(':').next().unwrap_or_default();
-        ALL.iter()
-            .find(|(n, _)| *n == name)
-            .map_or("", |(_, source)| source)
+        source(self.text.split(':').next().unwrap_or_default())
     }
 
     /// As it was given.
