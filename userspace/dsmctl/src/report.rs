@@ -283,6 +283,9 @@ impl StatusReport {
         let state = match (s.connected, s.catalog) {
             (false, _) if failure.is_some_and(|t| t.kind == Kind::Refused) => "refuses dsm-mongo",
             (false, _) => "does not answer",
+            (true, true) if failure.is_some_and(|t| t.kind == Kind::Partial) => {
+                "reports which file is whose, not of all databases"
+            }
             (true, true) => "reports which file is whose",
             (true, false) => "does not report which file is whose",
         };

@@ -260,9 +260,10 @@ impl Shared {
         state.checkpointed |= state.info.connected && before.is_some() && before != status.checkpoints;
         state.info.connected = true;
         state.complaint.clear();
-        // That it does not report its catalog does not end with an answer.
-        state.failures.retain(|kind| *kind == Kind::NoCatalog);
-        state.info.failure = state.info.failure.take().filter(|t| t.kind == Kind::NoCatalog);
+        // What is wrong with its catalog does not end with an answer.
+        state.failures.retain(Kind::is_about_catalog);
+        let failure = state.info.failure.take();
+        state.info.failure = failure.filter(|t| t.kind.is_about_catalog());
         state.info.version = status.version;
         state.info.checkpoints = status.checkpoints;
         state.info.operations = status.operations;
@@ -275,7 +276,7 @@ impl Shared {
 
     fn catalog(&self, catalog: Catalog) {
         let mut state = self.state();
-        state.failures.remove(&Kind::NoCatalog);
+        state.failures.retain(|kind| *kind == Kind::Partial);
         state.info.failure = None;
         state.info.catalog = true;
         state.catalog = Some(catalog);
@@ -286,7 +287,7 @@ impl Shared {
     /// Logs each kind of failure once, until there is an answer.
     fn failure(&self, t: &Failure) {
         let mut state = self.state();
-        state.info.connected &= t.kind == Kind::NoCatalog;
+        state.info.connected &= t.kind.is_about_catalog();
         state.info.failure = Some(t.clone());
         if !state.failures.insert(t.kind) {
             return;
@@ -295,6 +296,11 @@ impl Shared {
             Kind::NoCatalog => log!(
                 Warn,
                 "the server does not report which collections and indexes it has; going on by names",
+                reason = t.why
+            ),
+            Kind::Partial => log!(
+                Warn,
+                "the server does not report the collections of every database; going on by names there",
                 reason = t.why
             ),
             _ => log!(
@@ -363,13 +369,12 @@ fn dial(node: &OwnedFd) -> io::Result<UnixStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
     use std::sync::mpsc::{self, Receiver};
     use std::time::Instant;
 
     const HANG: Duration = Duration::from_secs(600);
-    const HELLO: &str = "{\"dsm-mongo\":{\"protocol\":1,\"address\":\"db1:27017\"}}\n";
+    const HELLO: &str = "{\"protocol\":1,\"address\":\"db1:27017\"}\n";
 
     fn until(what: &str, mut done: impl FnMut() -> bool) {
         let began = Instant::now();
@@ -404,7 +409,7 @@ mod tests {
         let (link, woken) = link(dir.path());
         let (mut mongo, _) = socket.accept().unwrap();
         let mut heard = BufReader::new(mongo.try_clone().unwrap()).lines();
-        assert_eq!(heard.next().unwrap().unwrap(), "{\"dsmd\":{\"protocol\":1}}");
+        assert_eq!(heard.next().unwrap().unwrap(), "{\"protocol\":1}");
         assert_eq!(link.info(), None);
         let file = "{\"file\":{\"path\":\"index-8-7.wt\",\"class\":\"primary\"}}\n";
         let all = format!(

@@ -67,6 +67,15 @@ pub enum Kind {
     Refused,
     /// It answers, but does not report which file is whose.
     NoCatalog,
+    /// It does, but not of every database.
+    Partial,
+}
+
+impl Kind {
+    /// The server answers otherwise.
+    pub fn is_about_catalog(&self) -> bool {
+        matches!(self, Self::NoCatalog | Self::Partial)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
