@@ -34,10 +34,17 @@ const MIB32: u64 = 32 << 20;
 
 /// Of the drive behind a node.
 pub fn of_drive(node: &Path) -> Result<Counters> {
-    match Namespace::open(node)? {
-        Some(namespace) => of_nvme(&|page, data| namespace.log(page, data)),
-        None if is_scsi(node) => of_sata(&smartctl(node)?),
+    checked(match Namespace::open(node)? {
+        Some(namespace) => of_nvme(&|page, data| namespace.log(page, data))?,
+        None if is_scsi(node) => of_sata(&smartctl(node)?)?,
         None => bail!("it is no NVMe drive and no SATA drive"),
+    })
+}
+
+fn checked(counters: Counters) -> Result<Counters> {
+    match counters.impossible_for_life() {
+        Some(why) => bail!("{why}"),
+        None => Ok(counters),
     }
 }
 
@@ -87,13 +94,14 @@ pub fn of_command(command: &str) -> Result<Counters> {
             text.trim()
         );
     };
-    Ok(Counters {
+    checked(Counters {
         source: Source::Command,
         host,
         media,
         erased: None,
         unit: 1,
     })
+    .with_context(|| format!("'{command}'"))
 }
 
 /// Of what smartctl prints; its names of attributes say what they count.
@@ -115,6 +123,9 @@ pub fn of_sata(said: &Value) -> Result<Counters> {
     /// The size of these pages is not said, and does not matter for a ratio.
     const PAGE: u64 = 16 << 10;
 
+    if said["in_smartctl_database"] == false {
+        bail!("smartctl does not know this drive, so that the names of its attributes are guesses");
+    }
     let table = said["ata_smart_attributes"]["table"]
         .as_array()
         .map_or(&[][..], Vec::as_slice);
@@ -198,7 +209,7 @@ fn is_scsi(node: &Path) -> bool {
 
 fn smartctl(node: &Path) -> Result<Value> {
     let said = Command::new("smartctl")
-        .args(["--json=c", "-A"])
+        .args(["--json=c", "-i", "-A"])
         .arg(node)
         .output();
     let said = said.context("smartctl, which reads SATA's attributes, cannot be run")?;
@@ -297,12 +308,26 @@ mod tests {
         assert_eq!(pages.media * 2, pages.host * 3);
         assert!(said(&[("Total_LBAs_Written", 1)]).is_err());
         assert!(of_sata(&Value::Null).is_err());
+        let mut unknown = serde_json::json!({"ata_smart_attributes": {"table": [
+            {"name": "Total_LBAs_Written", "raw": {"value": 4096}}, {"name": "NAND_Writes_1GiB", "raw": {"value": 3}}]}});
+        unknown["in_smartctl_database"] = true.into();
+        assert!(of_sata(&unknown).is_ok());
+        unknown["in_smartctl_database"] = false.into();
+        assert!(of_sata(&unknown)
+            .unwrap_err()
+            .to_string()
+            .contains("does not know this drive"));
     }
 
     #[test]
     fn commands() {
         let found = of_command("echo 5 7").unwrap();
         assert_eq!((found.host, found.media), (5, 7));
+        let said = of_command("echo 631296000 61203283968000").unwrap_err();
+        assert!(
+            format!("{said:#}").contains("': its counters say 631296000 bytes from hosts"),
+            "{said:#}"
+        );
         for command in ["echo 5", "echo 5 x", "echo 5 6 7", "exit 3", "echo -1 2"] {
             assert!(of_command(command).is_err(), "{command}");
         }

@@ -304,16 +304,30 @@ fn a_period_begins_over() {
 
 #[test]
 fn a_counter_that_stands_still() {
-    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
-    lab.fault = |s| s.counters.as_mut().unwrap().media = 7;
-    run(&mut state, &mut lab);
-    let found = outcome(&state);
-    assert_eq!(found.flash, None);
-    assert!(
-        found.left_out[0].starts_with("pair 1: the drive's counters moved by "),
-        "{found:?}"
-    );
-    assert!(found.write_time.is_some());
+    type Fault = (fn(&mut TrialSample), &'static str);
+    let faults: [Fault; 3] = [
+        (
+            |s| s.counters.as_mut().unwrap().media = 7,
+            "of flash, a write amplification of 0.0, and 0.5 to 100 is possible",
+        ),
+        (
+            |s| s.counters.as_mut().unwrap().host /= 65_536,
+            "bytes from hosts while this machine wrote",
+        ),
+        (
+            |s| s.counters.as_mut().unwrap().unit = 1 << 30,
+            "pair 1: the drive's counters moved by ",
+        ),
+    ];
+    for (fault, why) in faults {
+        let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
+        lab.fault = fault;
+        run(&mut state, &mut lab);
+        let found = outcome(&state);
+        assert_eq!(found.flash, None);
+        assert!(found.left_out[0].contains(why), "{found:?}");
+        assert!(found.write_time.is_some());
+    }
 }
 
 #[test]

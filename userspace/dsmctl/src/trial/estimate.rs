@@ -121,6 +121,9 @@ pub fn amplification(period: &Period) -> Result<Option<f64>, String> {
     let Some(written) = to.since(from) else {
         return Err("a counter of the drive went back".to_owned());
     };
+    if let Some(why) = written.disagrees(period.bytes()).or_else(|| written.impossible()) {
+        return Err(why);
+    }
     let units = |bytes: u128| bytes / u128::from(written.unit);
     let too_little = || {
         format!(

@@ -82,7 +82,15 @@ struct Live {
 
 fn find(name: &str) -> Result<(Device, String)> {
     let device = Device::open(name)?;
-    let drive = media::drive_of(&Sysfs::default(), device.devno);
+    let sysfs = Sysfs::default();
+    if sysfs.number(device.devno, "queue/iostats") == Some(0) {
+        let kernel = sysfs.name(device.devno);
+        bail!(
+            "{name}: the kernel does not count its reads and writes, by which a trial measures: \
+             `echo 1 >/sys/block/{kernel}/queue/iostats`"
+        );
+    }
+    let drive = media::drive_of(&sysfs, device.devno);
     let drive = drive.map_err(|why| anyhow!("{name}: a trial is about one drive: {why}"))?;
     Ok((device, drive))
 }

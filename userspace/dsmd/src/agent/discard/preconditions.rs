@@ -40,7 +40,25 @@ fn drives_that(
             ));
         }
     }
-    Ok(granularity(sysfs, dev))
+    let warnings: Vec<String> = granularity(sysfs, dev)
+        .into_iter()
+        .chain(uncounted(sysfs, dev))
+        .collect();
+    Ok((!warnings.is_empty()).then(|| warnings.join("; ")))
+}
+
+/// The pace goes by what discards and reads take.
+fn uncounted(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
+    let mut names = Vec::new();
+    let _ = stack::walk(sysfs, dev, &mut |dev, below| {
+        if below.is_drive() && sysfs.number(dev, "queue/iostats") == Some(0) {
+            names.push(sysfs.name(dev));
+        }
+    });
+    let names = (!names.is_empty()).then(|| names.join(", "))?;
+    Some(format!(
+        "the kernel does not count what {names} does (queue/iostats is 0), so that discards are not slowed down for a slow drive"
+    ))
 }
 
 /// What the drives below a device count.
@@ -105,6 +123,16 @@ mod tests {
         assert_eq!(warning("4096"), None);
         assert_eq!(warning("65536"), None);
         assert!(warning("131072").unwrap().contains("units of 128 KiB"));
+        // The pace is blind.
+        tree.set("8:0", "queue/iostats", "0");
+        assert!(warning("4096")
+            .unwrap()
+            .starts_with("the kernel does not count what sda does"));
+        assert!(warning("131072")
+            .unwrap()
+            .contains("expect little; the kernel does not count"));
+        tree.set("8:0", "queue/iostats", "1");
+        assert_eq!(warning("4096"), None);
         // One NVMe drive of two
         tree.add("253:1", "dm-1");
         for (dev, disk) in [("259:1", "nvme8n1"), ("259:2", "nvme9n1")] {
