@@ -74,7 +74,10 @@ impl Machine for Local {
         if let Some(warning) = &found.warning {
             log!(Warn, warning);
         }
-        Ok(Fiemap::new(found.place))
+        let (root, name) = (root.clone(), target.name.clone());
+        let (devno, sectors) = (target.devno, target.sectors);
+        let again = move || Some(place::of_root(&root, &name, devno, sectors).ok()?.place);
+        Ok(Fiemap::new(found.place).following(again))
     }
 
     fn discards(&self, root: &Root, device: &str, plan: Plan, pulse: Pulse) -> Result<discard::Link> {

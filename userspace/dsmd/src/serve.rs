@@ -17,7 +17,7 @@ use super::Machine;
 use crate::agent::discard::{self, Plan};
 use crate::agent::papers::state::Keeper;
 use crate::agent::run::{self, Surroundings};
-use crate::agent::{Agent, Options};
+use crate::agent::{Agent, Fatal, Options};
 use crate::mongo::Link;
 use dm::device::Target;
 use dm::reply::{Checkpoint, Status};
@@ -81,6 +81,12 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) ->
                 Ok(()) => {
                     log!(Info, "ended", device = device, reason = "signal");
                     return Ok(());
+                }
+                // It is there, in another size.
+                Err(e) if matches!(e.downcast_ref(), Some(Fatal::Resized(_) | Fatal::Moved)) => {
+                    log!(Info, "begins again", device = device, reason = format!("{e:#}"));
+                    reported.clear();
+                    continue;
                 }
                 Err(e) if !s.database.wait => return Err(e),
                 Err(e) => {

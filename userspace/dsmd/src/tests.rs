@@ -31,6 +31,8 @@ use testing::kernel::ModelKernel;
 use testing::signals::{by_hand, ByHand};
 use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
+const SECTORS: u64 = 1 << 24;
+
 /// A test waits for what must come; this only ends one that would wait for ever.
 const HANG: Duration = Duration::from_secs(600);
 
@@ -42,12 +44,13 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// With the length that it had when it was opened.
 #[derive(Clone)]
-struct Kernel(Arc<Mutex<ModelKernel>>);
+struct Kernel(Arc<Mutex<ModelKernel>>, u64);
 
 impl Target for Kernel {
     fn sectors(&self) -> u64 {
-        self.0.lock().unwrap().sectors()
+        self.1
     }
 
     fn message(&self, text: &str) -> Result<String, MessageError> {
@@ -55,7 +58,11 @@ impl Target for Kernel {
     }
 
     fn status(&self) -> Result<Status, MessageError> {
-        self.0.lock().unwrap().status()
+        let kernel = self.0.lock().unwrap();
+        match kernel.sectors() {
+            now if now != self.1 => Err(MessageError::Resized(self.1, now)),
+            _ => kernel.status(),
+        }
     }
 }
 
@@ -151,8 +158,14 @@ struct Bench {
 
 impl Bench {
     fn plug(&self) {
-        let kernel = ModelKernel::new(1 << 24);
-        *self.kernel.lock().unwrap() = Some(Kernel(Arc::new(Mutex::new(kernel))));
+        let kernel = ModelKernel::new(SECTORS);
+        *self.kernel.lock().unwrap() = Some(Kernel(Arc::new(Mutex::new(kernel)), SECTORS));
+    }
+
+    /// Its table is exchanged for a longer one.
+    fn grow(&self, sectors: u64) {
+        let kernel = self.kernel.lock().unwrap();
+        *kernel.as_ref().unwrap().0.lock().unwrap() = ModelKernel::new(sectors);
     }
 
     fn pull(&self) {
@@ -178,7 +191,7 @@ impl Machine for Bench {
     fn open(&self, device: &str) -> Result<Kernel> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         match &*self.kernel.lock().unwrap() {
-            Some(kernel) => Ok(kernel.clone()),
+            Some(kernel) => Ok(Kernel(kernel.0.clone(), kernel.0.lock().unwrap().sectors())),
             None => bail!("{device}: there is no device-mapper device of this name"),
         }
     }
@@ -424,6 +437,27 @@ fn a_database_is_waited_for_served_lost_and_found_again() {
             },
         )
         .unwrap();
+}
+
+/// By one that does not wait, too.
+#[test]
+fn a_device_that_grows_is_followed() {
+    let setup = Setup::new();
+    setup.machine.plug();
+    let done = setup.serve(
+        |d| d.wait = false,
+        |_| {
+            until("an answer", || setup.info().is_ok());
+            for n in 2..5 {
+                let opened = setup.machine.opened();
+                setup.machine.grow(SECTORS * n);
+                setup.turtle(n as u32);
+                until("another look at it", || setup.machine.opened() > opened);
+                until("an answer", || setup.info().is_ok_and(|i| i.uploads > 0));
+            }
+        },
+    );
+    done.unwrap();
 }
 
 #[test]

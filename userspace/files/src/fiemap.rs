@@ -80,10 +80,22 @@ pub trait Mapper {
     /// Replaces the contents of `out` with the file's extents, ordered by
     /// offset, neighbours merged.
     fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<ExtentCounts>;
+
+    /// Whether the file system lies on the target otherwise than when this was made: it may
+    /// have got extents that have no place yet.
+    fn moved(&self) -> bool {
+        false
+    }
 }
 
 /// The file system, by FIEMAP, and where it lies on the target.
-pub struct Fiemap(MapSource);
+pub struct Fiemap {
+    source: MapSource,
+    /// Finds the place again, if it still can be.
+    again: Option<PlaceAgain>,
+}
+
+type PlaceAgain = Box<dyn Fn() -> Option<Place> + Send>;
 
 /// Reads extents of files of one file system, and refuses those of others.
 struct MapSource {
@@ -224,7 +236,18 @@ impl MapSource {
 
 impl Fiemap {
     pub fn new(place: Place) -> Self {
-        Self(MapSource::new(place))
+        Self {
+            source: MapSource::new(place),
+            again: None,
+        }
+    }
+
+    /// Finds out whether it has moved, by where it is now.
+    pub fn following(self, again: impl Fn() -> Option<Place> + Send + 'static) -> Self {
+        Self {
+            again: Some(Box::new(again)),
+            ..self
+        }
     }
 }
 
@@ -232,9 +255,14 @@ impl Mapper for Fiemap {
     fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<ExtentCounts> {
         out.clear();
         let mut seen = ExtentCounts::default();
-        self.0
+        self.source
             .each(file, 0..u64::MAX, |place, raw| take(place, raw, out, &mut seen))?;
         Ok(seen)
+    }
+
+    fn moved(&self) -> bool {
+        let again = self.again.as_ref();
+        again.is_some_and(|place| place().as_ref() != Some(&self.source.place))
     }
 }
 
@@ -407,6 +435,17 @@ mod tests {
             let said = Solid::new(place).map(file, 0..4096, &mut nothing);
             assert_eq!(said.unwrap_err().to_string(), wanted);
         }
+    }
+
+    #[test]
+    fn a_place_is_compared_with_where_it_is_now() {
+        let place = |sectors| Place::whole(DevNo::new(8, 0), sectors);
+        let moved = |now: Option<Place>| Fiemap::new(place(8)).following(move || now.clone()).moved();
+        assert!(!Fiemap::new(place(8)).moved());
+        assert_eq!(
+            [Some(place(8)), Some(place(16)), None].map(moved),
+            [false, true, true]
+        );
     }
 
     #[test]

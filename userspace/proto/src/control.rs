@@ -74,6 +74,9 @@ pub struct Info {
     /// Whether new files get a boundary by themselves.
     pub marked: bool,
     pub files: u64,
+    /// Of all files.
+    #[serde(default)]
+    pub bytes: u64,
     pub boundaries: u64,
     #[serde(default)]
     pub outgrown: u64,
@@ -87,6 +90,9 @@ pub struct Info {
     pub window_from_bytes: u64,
     pub uploads: u64,
     pub refusals: u64,
+    /// Why the kernel does not take what differs now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     pub last_refresh_ms: u64,
     /// Extents of the last look that have no place yet.
     pub delalloc: u64,
@@ -140,6 +146,8 @@ pub struct DiscardInfo {
     pub send_ms: u64,
     /// Commands of 256 ranges that the drive gets in a second, at most.
     pub commands_per_second: u32,
+    /// The target's feature was off before dsmd.
+    pub switched_on: bool,
     /// `audit`: what would be discarded is named, and not sent; or `on`; or empty.
     pub mode: String,
     pub audit: AuditInfo,

@@ -341,6 +341,9 @@ impl<M: Mapper> FileTable<M> {
         for id in gone {
             self.drop_file(id, observer);
         }
+        if self.seen().elsewhere > 0 && self.mapper.moved() {
+            return Err(Fatal::Moved);
+        }
         Ok(())
     }
 

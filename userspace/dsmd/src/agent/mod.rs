@@ -46,7 +46,7 @@ use auto::Auto;
 use checkpoints::Checkpoints;
 use files::{directory, FileTable, WalkObserver};
 use papers::boundaries::Boundaries;
-use papers::load_phase::Sums;
+use papers::load_phase::{self, Sums};
 use papers::state::State;
 pub use tracked::Scope;
 use tracked::Tracked;
@@ -77,8 +77,10 @@ pub enum Fatal {
     DbpathGone,
     #[error("cannot read the dbpath: {0}")]
     Dbpath(io::Error),
-    #[error("{0}; start dsmd again")]
+    #[error("{0}")]
     Resized(MessageError),
+    #[error("what its file system lies on has changed")]
+    Moved,
     #[error("cannot talk with the kernel: {0}")]
     Kernel(MessageError),
 }
@@ -189,6 +191,16 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
     }
 
+    /// The sizes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.all().map(|f| f.stamp.size).sum()
+    }
+
+    /// Why the kernel does not take what differs now.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.uploads.refused.clone()
+    }
+
     pub fn len(&self) -> usize {
         self.files.len()
     }
@@ -268,7 +280,11 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         }
         self.boundaries.begin();
         if self.mode() == BoundaryMode::Attach && !continues {
-            self.boundaries.give(self.files.all_mut());
+            if self.sums()?.sizes < load_phase::LITTLE {
+                self.boundaries.await_first_load();
+            } else {
+                self.boundaries.give(self.files.all_mut());
+            }
         }
         self.upload_with_retries(outcome, started, on_dir)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The agent on a real directory, with a kernel and extents in memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd;
@@ -22,9 +22,9 @@ const INDEX: &str = "index-1-1.wt";
 
 type PlacesByIno = BTreeMap<u64, (Vec<Extent>, ExtentCounts)>;
 
-/// Places of files by inode number.
+/// Places of files by inode number, and whether the file system is where it was.
 #[derive(Clone, Default)]
-pub(crate) struct Places(Rc<RefCell<PlacesByIno>>);
+pub(crate) struct Places(Rc<RefCell<PlacesByIno>>, Rc<Cell<bool>>);
 
 impl Mapper for Places {
     fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> io::Result<ExtentCounts> {
@@ -36,6 +36,10 @@ impl Mapper for Places {
         };
         out.extend_from_slice(extents);
         Ok(*seen)
+    }
+
+    fn moved(&self) -> bool {
+        self.1.get()
     }
 }
 
@@ -99,6 +103,10 @@ impl Setup {
     fn attached(&self, mode: BoundaryMode) -> TestAgent {
         let mut a = self.agent(ModelKernel::new(SECTORS), mode);
         a.attach(&mut none).unwrap();
+        if mode == BoundaryMode::Attach {
+            // A database of a few pages is one that has not been loaded.
+            a.mark(&mut none).unwrap();
+        }
         a
     }
 
@@ -268,7 +276,9 @@ fn boundaries_at_attach() {
     let j = setup.file("WiredTigerLog.0000000001", 4, 1600);
     // Nothing but WiredTiger's first block.
     let empty = setup.file("collection-2-1.wt", 1, 2400);
-    let mut a = setup.attached(BoundaryMode::Attach);
+    setup.file("index-9-1.wt", 252, 40_000);
+    let mut a = setup.agent(ModelKernel::new(SECTORS), BoundaryMode::Attach);
+    a.attach(&mut none).unwrap();
     assert_eq!(boundary(&a, c), Some(16384));
     assert_eq!(boundary(&a, j), None);
     assert_eq!(boundary(&a, empty), None);
@@ -403,27 +413,33 @@ fn boundaries_survive_the_device() {
     assert!(a.unsaved_state("d").unwrap().files.iter().all(|f| f.ino != c));
 }
 
+/// Also of a database that is empty when dsmd begins, where no load was to be waited for.
 #[test]
 fn boundaries_by_themselves() {
-    let setup = Setup::new();
-    let c = setup.file(COLL, 1000, 800);
-    let mut a = setup.attached(BoundaryMode::Auto);
-    let (mut turtle, mut pages) = (0, 1000);
-    let mut window = |a: &mut TestAgent, grown, written: u64| {
-        pages += grown;
-        turtle += 1;
-        setup.file(COLL, pages, 800);
-        a.target.write(written * 4096);
-        setup.turtle(turtle);
-        checkpoint(a).unwrap();
-        boundary(a, c)
-    };
-    for (grown, written) in [(0, 0), (1000, 2200), (1000, 2200), (10, 1000), (0, 0)] {
-        assert_eq!(window(&mut a, grown, written), None);
+    for (mode, first) in [(BoundaryMode::Auto, 1000), (BoundaryMode::Attach, 100)] {
+        let setup = Setup::new();
+        let c = setup.file(COLL, first, 800);
+        let mut a = setup.agent(ModelKernel::new(SECTORS), mode);
+        a.attach(&mut none).unwrap();
+        assert!(!a.marked());
+        let (mut turtle, mut pages) = (0, first);
+        let mut window = |a: &mut TestAgent, grown, written: u64| {
+            pages += grown;
+            turtle += 1;
+            setup.file(COLL, pages, 800);
+            a.target.write(written * 4096);
+            setup.turtle(turtle);
+            checkpoint(a).unwrap();
+            boundary(a, c)
+        };
+        for (grown, written) in [(0, 0), (1000, 2200), (1000, 2200), (10, 1000), (0, 0)] {
+            assert_eq!(window(&mut a, grown, written), None);
+        }
+        let wanted = Some((first + 2020) * 4096);
+        assert_eq!(window(&mut a, 10, 1000), wanted);
+        assert!(a.marked());
+        assert_eq!(window(&mut a, 1000, 1000), wanted);
     }
-    assert_eq!(window(&mut a, 10, 1000), Some(3020 * 4096));
-    assert!(a.marked());
-    assert_eq!(window(&mut a, 1000, 1000), Some(3020 * 4096));
 }
 
 #[test]
@@ -466,7 +482,7 @@ fn outgrown_boundaries() {
 #[test]
 fn rules_say_what_a_file_is() {
     let setup = Setup::new();
-    let c = setup.file("documents.wt", 4, 800);
+    let c = setup.file("documents.wt", 256, 800);
     let options = Options {
         mode: BoundaryMode::Attach,
         rules: Rules::parse("documents.wt collection").unwrap(),
@@ -475,7 +491,7 @@ fn rules_say_what_a_file_is() {
     let mut a = setup.agent_with(ModelKernel::new(SECTORS), options);
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.files()[&c].class, Class::Collection);
-    assert_eq!(boundary(&a, c), Some(16384));
+    assert_eq!(boundary(&a, c), Some(1 << 20));
     a.set_rules(Rules::parse("documents.wt oplog").unwrap()).unwrap();
     assert_eq!(a.refresh(Scope::Grown, &mut none).unwrap().changed, 1);
     assert_eq!(a.target.files()[&c].class, Class::Oplog);
@@ -595,7 +611,7 @@ fn contradicting_extents_are_read_again() {
     setup.place(i, &[Extent::new(0, 4000, 32)], ExtentCounts::default());
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(!o.failed);
-    assert_eq!(a.figures().refusals, 2);
+    assert_eq!((a.figures().refusals, a.refused()), (2, None));
     let files = a.target.files();
     assert_eq!(files[&c].extents, [Extent::new(0, 1600, 64)]);
     assert_eq!(files[&i].extents, [Extent::new(0, 4000, 32)]);
@@ -814,4 +830,21 @@ fn hints_are_names_of_classes() {
     a.attach(&mut none).unwrap();
     assert_eq!(a.target.log()[..2], ["regions", "set"]);
     assert_eq!(a.target.files()[&c].class, Class::Collection);
+}
+
+/// As of a volume on the device that was made longer.
+#[test]
+fn a_file_system_that_has_moved_is_looked_for_again() {
+    let setup = Setup::new();
+    let ino = setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Auto);
+    let beyond = ExtentCounts {
+        elsewhere: 1,
+        ..ExtentCounts::default()
+    };
+    setup.file(COLL, 8, 800);
+    setup.place(ino, &[Extent::new(0, 800, 32)], beyond);
+    a.refresh(Scope::All, &mut none).unwrap();
+    setup.places.1.set(true);
+    assert!(matches!(a.refresh(Scope::All, &mut none), Err(Fatal::Moved)));
 }

@@ -19,6 +19,8 @@ pub(crate) struct Uploads {
     overlapping: bool,
     pub count: u64,
     pub refusals: u64,
+    /// Why the last one was refused; nothing: it was taken.
+    pub refused: Option<String>,
 }
 
 impl Uploads {
@@ -56,11 +58,13 @@ impl Uploads {
             Ok(commit) => commit,
             Err(MessageError::Refused(reason) | MessageError::Stale(reason)) => {
                 self.refusals += 1;
+                self.refused = Some(reason.clone());
                 return Ok(Err(reason));
             }
             Err(e) => return Err(fatal(e)),
         };
         files.uploaded();
+        self.refused = None;
         self.generation = commit.generation;
         self.count += 1;
         Ok(Ok(Some(commit)))

@@ -17,6 +17,8 @@ pub(crate) struct Boundaries {
     load: LoadPhase,
     /// Whether files get boundaries at their first checkpoint.
     marked: bool,
+    /// The database was empty: also in mode `attach` it is loaded first.
+    empty: bool,
     /// Those that the kernel had when the agent started.
     inherited: HashMap<u64, (Class, u64)>,
     /// Those that an agent before this one had kept.
@@ -34,6 +36,7 @@ impl Boundaries {
             outgrown,
             load: LoadPhase::default(),
             marked: marked || mode == BoundaryMode::Attach,
+            empty: false,
             inherited: HashMap::new(),
             kept: state.map(State::by_ino).unwrap_or_default(),
             unsaved: false,
@@ -118,7 +121,18 @@ impl Boundaries {
 
     /// Whether files wait for the end of the load phase.
     pub(crate) fn await_load(&self) -> bool {
-        !self.marked && self.mode == BoundaryMode::Auto
+        !self.marked && (self.mode == BoundaryMode::Auto || self.empty)
+    }
+
+    /// There is nothing yet that could have a boundary: as if the mode were `auto`.
+    pub(crate) fn await_first_load(&mut self) {
+        log!(
+            Info,
+            "the database is empty; files get their boundaries when it is loaded"
+        );
+        self.empty = true;
+        self.marked = false;
+        self.unsaved = false;
     }
 
     /// A checkpoint during the load phase, which may be over with it.

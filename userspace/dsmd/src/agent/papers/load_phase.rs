@@ -9,7 +9,7 @@
 //! writing say nothing.
 
 /// Bytes.
-const LITTLE: u64 = 1 << 20;
+pub(crate) const LITTLE: u64 = 1 << 20;
 /// A steady window grows by less than this part of what it writes.
 const TENTH: u64 = 10;
 const ENOUGH: u32 = 2;
