@@ -77,6 +77,9 @@ pub struct Withdrawn {
     pub dsm: String,
     /// For as long as there is no module.
     pub upgrade: bool,
+    /// dsmd has switched discards on, and does so again by itself.
+    #[serde(default)]
+    pub by_agent: bool,
 }
 
 impl JournalRecord {
@@ -446,6 +449,7 @@ mod tests {
             let withdrawn = Withdrawn {
                 dsm: "259:0 0".into(),
                 upgrade: true,
+                by_agent: false,
             };
             claim.change(|r| r.withdrawn = Some(withdrawn)).unwrap();
         };

@@ -5,13 +5,14 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::slice::from_ref;
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 use clap::Parser;
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::cli::{options, Args, Command, Features, Insert, Output};
+use crate::cli::{options, run_dir, Args, Command, Features, Insert, Output};
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Info, Line};
@@ -22,9 +23,13 @@ use dm::reply::TableLine;
 use dm::segments;
 use dm::streams;
 use dm::sysfs::Sysfs;
+use proto::control::{self, Request};
 
 use crate::claim;
 use crate::create::Stamped;
+
+/// For an answer of dsmd's.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
@@ -68,7 +73,7 @@ fn features(name: &str, asked: &Features, withdrawn: Option<Withdrawn>) -> Resul
     let Some(withdrawn) = withdrawn.filter(|_| asked.are_defaults()) else {
         return Ok(asked.clone());
     };
-    let words = command("NAME", &withdrawn.dsm.parse()?);
+    let words = command("NAME", &before(&withdrawn.dsm, withdrawn.by_agent)?);
     match Args::try_parse_from(words.split(' ')).map(|args| args.command) {
         Ok(Command::Insert(a)) => {
             eprintln!("dsmctl: note: {name}: a command was killed that had withdrawn dsm, which gets the features that it had");
@@ -143,17 +148,19 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
     let (name, old) = (found.name(), found.lines.as_slice());
     // An upgrade that could not put dsm back leaves dm-linear on the underlying device.
     let lower = segments::below(&dm, &found.info, old)?;
+    let by_agent = discards_are_by_agent(name);
     let dsm = match old {
-        [line] if line.target == "dsm" => Some((line, line.params.parse::<TableLine>()?)),
+        [line] if line.target == "dsm" => Some((line, before(&line.params, by_agent)?)),
         _ => None,
     };
     // What it had, if a command that was killed has withdrawn it.
     let withdrawn = found.claim.record()?.withdrawn;
-    let withdrawn = withdrawn.map(|w| w.dsm.parse()).transpose()?;
+    let withdrawn = withdrawn.map(|w| before(&w.dsm, w.by_agent)).transpose()?;
     if let Some((line, _)) = &dsm {
         let withdrawn = Withdrawn {
             dsm: line.params.clone(),
             upgrade: false,
+            by_agent,
         };
         found.claim.change(|r| r.withdrawn = Some(withdrawn))?;
     }
@@ -201,6 +208,22 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
         format!("{name}: replaced dsm with dm-linear; the way back:\n{again}\n")
     })?;
     found.forget()
+}
+
+/// Whether dsmd has switched discards on, which were off before it.
+fn discards_are_by_agent(name: &str) -> bool {
+    let answer: Result<control::Info> = control::ask_within(TIMEOUT, &run_dir(), name, Request::Info);
+    let discard = answer.ok().and_then(|info| info.discard);
+    discard.is_some_and(|d| d.switched_on)
+}
+
+/// A table as it was without what dsmd has set.
+fn before(dsm: &str, by_agent: bool) -> Result<TableLine> {
+    let mut table: TableLine = dsm.parse()?;
+    table
+        .features
+        .retain(|(name, _)| !(by_agent && name == "discard"));
+    Ok(table)
 }
 
 /// The command that puts dsm back as it was.
@@ -282,4 +305,20 @@ fn check_size(sysfs: &Sysfs, found: &FoundDevice) -> Result<()> {
         size.unwrap_or(0)
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_is_what_was_there_before_dsmd() {
+        let dsm = "259:0 2048 6 policy dsm discard on groups 3";
+        let back = |by_agent| command("vg-db", &before(dsm, by_agent).unwrap());
+        assert_eq!(
+            back(false),
+            "dsmctl insert vg-db --policy dsm --discard on --groups 3"
+        );
+        assert_eq!(back(true), "dsmctl insert vg-db --policy dsm --groups 3");
+    }
 }

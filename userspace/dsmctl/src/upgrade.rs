@@ -160,7 +160,12 @@ fn devices(dm: &Dm, names: &[String]) -> Result<Vec<Held>> {
         let on = lines.iter().any(|l| l.target == "dsm");
         let dsm = match (on, claim.record()?.withdrawn) {
             (true, _) => exchange::only_line(name, &info, &lines)?.clone(),
-            (false, Some(Withdrawn { dsm, upgrade: true })) => insert::dsm(exchange::sectors(&lines), dsm),
+            (
+                false,
+                Some(Withdrawn {
+                    dsm, upgrade: true, ..
+                }),
+            ) => insert::dsm(exchange::sectors(&lines), dsm),
             (false, _) => continue,
         };
         let table: TableLine = dsm.params.parse()?;
@@ -241,6 +246,7 @@ fn withdraw(dm: &Dm, d: &Held) -> Result<()> {
     let withdrawn = Withdrawn {
         dsm: d.dsm.params.clone(),
         upgrade: true,
+        by_agent: false,
     };
     d.claim.change(|r| r.withdrawn = Some(withdrawn))?;
     let done = exchange::exchange(dm, &d.name, from_ref(&d.dsm), from_ref(&d.linear));

@@ -350,6 +350,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 e => e.into(),
             })?;
             self.switched_on |= state == "off";
+            let switched_on = self.switched_on;
+            change(&self.info, |i| i.switched_on = switched_on);
             self.set = Some("audit");
         }
         self.is_on()
