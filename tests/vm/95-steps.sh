@@ -231,6 +231,26 @@ works 'the file system is whole' e2fsck -fn /dev/mapper/v
 dmsetup remove v
 dmsetup remove w
 
+# A device that follows what it lies on
+reload() { dmsetup suspend gv && dmsetup load gv --table "0 $1 linear $plain 0" && dmsetup resume gv; }
+dmsetup create gv --table "0 8192 linear $plain 0"
+grow=(dsmctl grow g)
+ungrown() {
+	[[ ! -e /dev/mapper/g ]] || dsmctl remove g
+	reload 8192
+	dsmctl create g /dev/mapper/gv --policy file >/dev/null
+	reload 16384
+}
+grown() {
+	differs grow "$("${grow[@]}" 2>&1 >/dev/null | grep -v ': note: ')" ''
+	differs length "$(blockdev --getsz /dev/mapper/g)" 16384
+	differs loaded "$(dmsetup table --inactive g)" ''
+	differs records "$(left)" ''
+}
+each 'grow, and again' ungrown grown "${grow[@]}"
+dsmctl remove g
+dmsetup remove gv
+
 # A device of the table of devices
 printf 'c %s policy=file\n' "$plain" >/tmp/dsmtab
 attach=(dsmctl attach c --tab /tmp/dsmtab)

@@ -6,6 +6,8 @@
 //! So there is no moment at which the device is suspended and waits for a program that
 //! may have been killed, or may wait for that very device.
 
+use std::slice::from_ref;
+
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
 
@@ -187,6 +189,30 @@ pub(crate) fn exchange_with<T: Tables + ?Sized>(
         sectors(new),
         sectors(old)
     );
+    put(tables, name, old, new, loaded)
+}
+
+/// Makes the line that a device's table is longer.
+pub fn lengthen<T: Tables + ?Sized>(tables: &T, name: &str, old: &Line, length: u64) -> Result<()> {
+    ensure!(
+        length > old.length,
+        "{name}: {length} sectors are no more than the {} that it has; nothing was changed",
+        old.length
+    );
+    let new = Line {
+        length,
+        ..old.clone()
+    };
+    put(tables, name, from_ref(old), from_ref(&new), &|| Ok(()))
+}
+
+fn put<T: Tables + ?Sized>(
+    tables: &T,
+    name: &str,
+    old: &[Line],
+    new: &[Line],
+    loaded: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     load(tables, name, new)?;
     if let Err(e) = loaded().and_then(|()| still(tables, name, old)) {
         let _ = tables.clear(name);
@@ -395,6 +421,21 @@ mod tests {
             "vg-lv: the new table has 1008 sectors, the old one 1000; nothing was changed"
         );
         assert!(f.calls.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_line_is_made_longer_only() {
+        let f = Fake::with(new());
+        lengthen(&f, "d", &new(), 1008).unwrap();
+        let longer = line("dsm", "259:0 2048", 1008);
+        assert_eq!(f.active(), longer);
+        for length in [0, 1000, 1008] {
+            let said = lengthen(&f, "d", &longer, length).unwrap_err().to_string();
+            let wanted =
+                format!("d: {length} sectors are no more than the 1008 that it has; nothing was changed");
+            assert_eq!(said, wanted);
+        }
+        assert_eq!(*f.calls.borrow(), ["load", "resume"]);
     }
 
     #[test]

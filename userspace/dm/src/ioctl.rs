@@ -154,7 +154,12 @@ impl Info {
     /// What [`Dm::create`] has left that was killed before the device had a table: nobody can
     /// use it.
     pub fn is_half_made(&self) -> bool {
-        !self.active && self.open_count == 0 && self.uuid == own_uuid(&self.name)
+        !self.active && self.open_count == 0 && self.is_own()
+    }
+
+    /// Whether [`Dm::create`] has made it.
+    pub fn is_own(&self) -> bool {
+        self.uuid == own_uuid(&self.name)
     }
 }
 

@@ -239,8 +239,8 @@ pub fn withdraw(devices: &dyn Devices, name: &str, old: &[Line], lower: &Lower) 
 }
 
 /// Takes away a table that is loaded and not active, if dsm and dm-linear on the very same
-/// sectors are the one and the other: so leaves it who was killed while it exchanged them.
-/// Whether there was one.
+/// sectors are the one and the other, or the same dsm made longer: so leaves it who was killed
+/// while it exchanged them.  Whether there was one.
 pub fn undo(devices: &dyn Devices, volume: &Info, active: &[Line]) -> Result<bool> {
     let name = &volume.name;
     if !volume.inactive || volume.suspended {
@@ -250,17 +250,29 @@ pub fn undo(devices: &dyn Devices, volume: &Info, active: &[Line]) -> Result<boo
         .loaded(name)
         .with_context(|| format!("{name}: cannot read the table that is loaded"))?;
     let is_dsm = |lines: &[Line]| matches!(lines, [line] if line.target == "dsm");
-    if is_dsm(active) == is_dsm(&loaded) {
-        return Ok(false);
-    }
-    let places = bottom(devices, volume, active)?;
-    if places.is_none() || places != bottom(devices, volume, &loaded)? {
+    let ours = match is_dsm(active) == is_dsm(&loaded) {
+        true => is_longer(active, &loaded),
+        false => {
+            let places = bottom(devices, volume, active)?;
+            places.is_some() && places == bottom(devices, volume, &loaded)?
+        }
+    };
+    if !ours {
         return Ok(false);
     }
     devices
         .clear(name)
         .with_context(|| format!("{name}: cannot take away the table that is loaded"))?;
     Ok(true)
+}
+
+/// Whether the second table is the line of dsm that the first one is, but for its length.
+fn is_longer(active: &[Line], loaded: &[Line]) -> bool {
+    let ([a], [b]) = (active, loaded) else {
+        return false;
+    };
+    let same = (a.start, &a.target, &a.params) == (b.start, &b.target, &b.params);
+    same && a.target == "dsm" && a.length < b.length
 }
 
 /// Where each piece of a volume lies, below dsm and the device that has its segments: first

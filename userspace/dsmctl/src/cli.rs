@@ -76,6 +76,12 @@ pub enum Command {
         /// The device: a device-mapper name, or a path to it
         device: String,
     },
+    /// Make a device as long as what it lies on has become, while it is in use
+    ///
+    /// For a device that `create` has made on a volume, or a namespace, that has grown. The
+    /// database need not know, and dsmd follows. The file system on it is not touched: the
+    /// command that makes it longer is printed.
+    Grow(Grow),
     /// Exchange the kernel module below mounted file systems
     ///
     /// Every dsm device becomes dm-linear on the same sectors, the module is unloaded and
@@ -110,8 +116,8 @@ pub enum Command {
     /// barred, discard {state, window, valid, queued, discarded, discarded_sectors,
     /// refused_sectors, short_sectors, dead_sectors, granularity, alignment, failed, held, held_max_us,
     /// plug_max_us}, agent {dbpath, pid, version, boundary,
-    /// marked, files, boundaries, outgrown, checkpoints, last_window_ms,
-    /// window_from_bytes, uploads, refusals, last_refresh_ms, delalloc, shared},
+    /// marked, files, bytes, boundaries, outgrown, checkpoints, last_window_ms,
+    /// window_from_bytes, uploads, refusals, refused, last_refresh_ms, delalloc, shared},
     /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
     /// The names mean what Documentation/dsm.rst says; what does not apply is
     /// null.
@@ -130,7 +136,7 @@ pub enum Command {
     /// With `-o json`: {version, status, wrong, unknown, findings [{device, check, level,
     /// text, fix [], hint, values {}}]}. status is right, wrong or unknown; level is right,
     /// note, wrong or unknown; device is null for the machine; check is kernel, module,
-    /// configuration, devices, disk, device, drive, written, below, streams, table, filesystem,
+    /// configuration, devices, disk, device, drive, written, size, below, streams, table, filesystem,
     /// dbpath, dsmd, last_error, unmapped, checkpoints, boundaries, trial,
     /// discard or server. Names
     /// stay, also those in values; texts may change.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl create` and `dsmctl remove`.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -147,22 +148,40 @@ fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
     }
 }
 
-/// Who uses a device, as far as is known.
+/// Who uses a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// The file system on it is mounted there.
+    Mount(String),
+    Holders(Vec<String>),
+}
+
+impl User {
+    /// As far as is known.
+    pub(crate) fn of(sysfs: &Sysfs, dev: DevNo) -> Option<Self> {
+        if let Some(place) = mounts::point_of(dev) {
+            return Some(Self::Mount(printable(&place.to_string_lossy())));
+        }
+        let holders = sysfs.links(dev, "holders").unwrap_or_default();
+        let name = |h: &DevNo| sysfs.text(*h, "dm/name").unwrap_or_else(|| sysfs.name(*h));
+        (!holders.is_empty()).then(|| Self::Holders(holders.iter().map(name).collect()))
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mount(place) => write!(f, "in use: it is mounted at {place}"),
+            Self::Holders(names) => write!(f, "in use: it is held by {}", names.join(", ")),
+        }
+    }
+}
+
 fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
-    if let Some(place) = mounts::point_of(dev) {
-        let place = printable(&place.to_string_lossy());
-        return format!("in use: it is mounted at {place}");
-    }
-    let holders: Vec<String> = sysfs
-        .links(dev, "holders")
-        .unwrap_or_default()
-        .into_iter()
-        .map(|h| sysfs.text(h, "dm/name").unwrap_or_else(|| sysfs.name(h)))
-        .collect();
-    if !holders.is_empty() {
-        return format!("in use: it is held by {}", holders.join(", "));
-    }
-    "in use, or a partition of it is".to_owned()
+    User::of(sysfs, dev).map_or_else(
+        || "in use, or a partition of it is".to_owned(),
+        |user| user.to_string(),
+    )
 }
 
 /// The target's parameters of streams.
@@ -328,6 +347,7 @@ mod tests {
     use super::*;
     use crate::cli::options;
     use clap::Parser;
+    use testing::sysfs::Tree;
 
     fn parsed(words: &str) -> Features {
         let words = format!("dsmctl create d /dev/x {words}");
@@ -335,6 +355,20 @@ mod tests {
             crate::cli::Command::Create(a) => a.features,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn who_has_a_drive() {
+        let tree = Tree::make();
+        for (dev, name) in [("259:70", "nvme7n1"), ("253:70", "dm-70"), ("253:71", "dm-71")] {
+            tree.add(dev, name);
+        }
+        tree.set("253:70", "dm/name", "vg-db");
+        let user = || User::of(&tree.sysfs(), "259:70".parse().unwrap());
+        assert_eq!(user(), None);
+        tree.link("259:70", "holders", "253:70");
+        tree.link("259:70", "holders", "253:71");
+        assert_eq!(user().unwrap().to_string(), "in use: it is held by vg-db, dm-71");
     }
 
     #[test]

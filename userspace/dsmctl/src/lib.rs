@@ -10,6 +10,7 @@ mod doctor;
 pub mod dsmtab;
 mod free;
 mod group;
+mod grow;
 mod guest;
 mod identity;
 mod insert;
@@ -71,6 +72,7 @@ fn run(args: &Args) -> Result<u8> {
         Command::Create(a) => create::create(a, out),
         Command::Insert(a) => insert::insert(a, out),
         Command::Withdraw { device } => insert::withdraw(device, out),
+        Command::Grow(a) => grow::grow(a, out),
         Command::Upgrade(a) => upgrade::upgrade(a, out),
         Command::Remove { name } => create::remove(name),
         Command::Set { name, feature, value } => set(name, feature, value),

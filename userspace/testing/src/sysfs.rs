@@ -42,10 +42,15 @@ impl Tree {
     }
 
     pub fn slave(&self, dev: &str, below: &str) {
+        self.link(dev, "slaves", below);
+    }
+
+    /// Links to another device in `folder` (`slaves`, `holders`).
+    pub fn link(&self, dev: &str, folder: &str, to: &str) {
         let block = self.dir.path().join("block");
-        let slaves = block.join(dev).join("slaves");
-        fs::create_dir_all(&slaves).unwrap();
-        let target = fs::canonicalize(block.join(below)).unwrap();
-        symlink(&target, slaves.join(target.file_name().unwrap())).unwrap();
+        let links = block.join(dev).join(folder);
+        fs::create_dir_all(&links).unwrap();
+        let target = fs::canonicalize(block.join(to)).unwrap();
+        symlink(&target, links.join(target.file_name().unwrap())).unwrap();
     }
 }

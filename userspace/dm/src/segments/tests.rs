@@ -400,6 +400,12 @@ fn what_somebody_else_has_loaded_stays() {
     ] {
         assert!(!undone(active, loaded));
     }
+    // `dsmctl grow`
+    let of = |length| vec![line(0, length, "dsm", "259:0 2048 0")];
+    assert!(undone(of(350), of(358)));
+    for (active, loaded) in [(358, 350), (350, 350)] {
+        assert!(!undone(of(active), of(loaded)));
+    }
     // On a device with segments that are not the volume's
     let w = World::new();
     w.add("vg-db-dsm", "DSMSEG-LVM-abc", &lines()[..2]);

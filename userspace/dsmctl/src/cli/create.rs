@@ -83,6 +83,15 @@ pub struct Insert {
 }
 
 #[derive(Debug, clap::Args)]
+pub struct Grow {
+    pub name: String,
+    /// The new length in sectors; with a suffix, bytes: 100GiB [default: to the end of what it
+    /// lies on]
+    #[arg(long, value_name = "SECTORS", value_parser = length)]
+    pub size: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct Upgrade {
     /// The module's file [default: the one that modprobe finds]
     #[arg(long, value_name = "FILE")]

@@ -2,17 +2,19 @@
 //! `dsmctl doctor`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use super::{look, Configuration, Diagnosis, Ink, Limits, Places, Trial, Wanted};
 use crate::cli::{self as args, Doctor, Output};
-use crate::create;
+use crate::create::{self, User};
 use crate::dsmtab::TAB;
 use crate::identity::Identities;
 use crate::tab as table;
 use crate::trial::state::{Store, TrialState};
+use dm::device::Device;
+use dm::sysfs::Sysfs;
 use drive::broken;
 use files::config::{Config, Discard};
 use proto::runner;
@@ -85,19 +87,32 @@ fn configuration(path: &Path, tab: &Path) -> Configuration {
     match table::read(tab) {
         Ok(table) => {
             let block = |path: &Path| create::block_device(path).ok();
-            let lines = Identities::default().problems(&table, &block);
+            let problems = Identities::default().problems(&table, &block);
+            let sized = table.entries.iter().filter(|e| e.create.size.is_some());
+            c.sized = sized.map(|e| e.create.name.clone()).collect();
+            let lines = table.entries.iter().map(|e| &e.create);
+            let without = lines.filter(|c| Device::open(&c.name).is_err());
+            c.held = without
+                .filter_map(|c| Some((c.name.clone(), held(&c.dev)?)))
+                .collect();
             let at_boot = table.entries.into_iter().filter(|e| !e.noauto);
             c.tab = at_boot.map(|e| e.create.name).collect();
             c.bad_lines = table
                 .bad
                 .iter()
                 .map(|bad| format!("{}: {bad}", tab.display()))
-                .chain(lines.iter().map(|why| format!("{}: {why}", tab.display())))
+                .chain(problems.iter().map(|why| format!("{}: {why}", tab.display())))
                 .collect();
         }
         Err(e) => c.bad_lines.push(format!("{e:#}")),
     }
     c
+}
+
+/// Who uses the drive of a line.
+fn held(path: &Path) -> Option<(PathBuf, User)> {
+    let user = User::of(&Sysfs::default(), create::block_device(path).ok()?)?;
+    Some((path.to_owned(), user))
 }
 
 #[cfg(test)]
@@ -115,10 +130,10 @@ mod tests {
             "[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\ndiscard = true\n",
         )
         .unwrap();
-        std::fs::write(&tab, "b /dev/x\nc /dev/y noauto\nd /dev/z groups=many\n").unwrap();
+        std::fs::write(&tab, "b /dev/x size=8\nc /dev/y noauto\nd /dev/z groups=many\n").unwrap();
         let c = configuration(&toml, &tab);
         assert_eq!((c.databases.len(), c.databases["a"].discard), (1, true));
-        assert_eq!(c.tab, ["b"]);
+        assert_eq!((&c.tab, &c.sized), (&vec!["b".to_owned()], &vec!["b".to_owned()]));
         assert_eq!(c.bad_lines.len(), 1);
         assert!(
             c.bad_lines[0].contains("line 3: groups=many"),

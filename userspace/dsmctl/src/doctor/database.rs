@@ -227,6 +227,13 @@ impl Judge<'_> {
             let text = format!("{said}, as is normal while data is loaded");
             return finding(Level::Note, text);
         }
+        if part * SECTOR <= agent.bytes {
+            let text = format!(
+                "{said}, {}: no more than the files' own growth, since each block is new once",
+                sizes::shown(part * SECTOR)
+            );
+            return finding(Level::Note, text);
+        }
         finding(Level::Wrong, said)
             .fix(self.dsmctl("refresh"))
             .fix(self.dsmctl("reset"))
@@ -567,6 +574,12 @@ impl Judge<'_> {
                 Level::Right,
                 format!("mongod {} reports which file is whose", s.version),
             ),
+            (true, true, Some(Kind::Partial)) => finding(
+                Level::Wrong,
+                format!("mongod {} does not report the collections of every database{why}", s.version),
+            )
+            .fix(log)
+            .hint("their files are known by their names: Documentation/papers.rst has the role that it needs"),
             (true, true, Some(_)) => finding(
                 Level::Note,
                 format!("mongod {} reported which file is whose, and no longer does{why}", s.version),

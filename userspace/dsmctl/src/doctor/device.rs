@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges a dsm device, from the drive up to the database.
 
-use super::facts::{Absent, Below, DeviceFacts, Facts, Misplaced};
+use super::facts::{Absent, Below, DeviceFacts, Facts, Misplaced, Size};
 use super::ink;
 use super::machine::disk;
 use super::{Finding, Level, Limits};
+use crate::create::User;
+use crate::grow::of_filesystem;
 use drive::afford::Layout;
 use drive::below::Affords;
 use proto::control::Info;
+use runtime::sizes;
 
 const SECTOR: u64 = 512;
 
@@ -23,6 +26,7 @@ pub(super) fn judge(facts: &Facts, d: &DeviceFacts, limits: &Limits) -> Vec<Find
         .collect();
     findings.push(j.written(below));
     findings.extend(j.left());
+    findings.extend(j.size(below));
     findings.extend([j.stack(below), j.streams(below), j.table(below), j.mounted(below)]);
     findings.extend(j.dbpath());
     findings.push(j.agent(below));
@@ -121,6 +125,9 @@ impl Judge<'_> {
                 if !reason.contains("there is no device-mapper device") {
                     return finding;
                 }
+                if let Some((drive, user)) = self.facts.configuration.held.get(&self.d.name) {
+                    return self.bypassed(&ink::path(drive.display()), user);
+                }
                 if self.facts.configuration.tab.contains(&self.d.name) {
                     return finding.fix(self.dsmctl("attach"));
                 }
@@ -132,6 +139,29 @@ impl Judge<'_> {
         }
     }
 
+    /// There is no device, and somebody uses its drive.
+    fn bypassed(&self, drive: &str, user: &User) -> Finding {
+        let say = |user: String| {
+            let text = format!("there is no such device, and its drive {drive} is used without it: {user}");
+            self.say("device", Level::Wrong, text)
+        };
+        match user {
+            User::Mount(place) => {
+                let place = ink::path(place);
+                say(format!("it is mounted at {place}"))
+                    .fix(format!("umount {place}"))
+                    .fix(self.dsmctl("attach"))
+                    .hint("stop the database before; name the file system by /dev/mapper/... in /etc/fstab")
+            }
+            User::Holders(names) => {
+                let names: Vec<String> = names.iter().map(ink::disk).collect();
+                say(format!("{} has it", names.join(", "))).fix(self.dsmctl("attach")).hint(
+                    "stop that before; for LVM, dsmd.rst, \"LVM above the device\", says how it finds only the dsm device",
+                )
+            }
+        }
+    }
+
     /// Since the drive was made.
     fn written(&self, b: &Below) -> Finding {
         let media = match &b.media {
@@ -139,21 +169,57 @@ impl Judge<'_> {
             Err(why) => return self.say("written", Level::Note, ink::reason(why)),
         };
         let c = &media.counters;
-        let waf = (c.host > 0).then(|| c.media as f64 / c.host as f64);
+        let impossible = c.impossible();
+        let waf = (c.host > 0 && impossible.is_none()).then(|| c.media as f64 / c.host as f64);
         let number = |n: u128| u64::try_from(n).ok();
         let drive = ink::disk(&media.drive);
-        let text = match waf {
-            Some(waf) => format!(
-                "{waf:.2} bytes of flash for each from hosts, since {drive} was made ({})",
-                c.source
+        let (level, text) = match (impossible, waf) {
+            (Some(why), _) => (Level::Note, format!("{drive}: {why}")),
+            (None, Some(waf)) => (
+                Level::Right,
+                format!(
+                    "{waf:.2} bytes of flash for each from hosts, since {drive} was made ({})",
+                    c.source
+                ),
             ),
-            None => format!("nothing was written to {drive} yet ({})", c.source),
+            (None, None) => (
+                Level::Right,
+                format!("nothing was written to {drive} yet ({})", c.source),
+            ),
         };
-        self.say("written", Level::Right, text)
+        self.say("written", level, text)
             .value("source", c.source)
             .value("host_written_bytes", number(c.host))
             .value("media_written_bytes", number(c.media))
             .value("write_amplification", waf)
+    }
+
+    /// What it lies on has another length than it.
+    fn size(&self, b: &Below) -> Option<Finding> {
+        let Size { has, room, below } = b.size.as_ref().filter(|s| s.has != s.room)?;
+        let [had, all] = [has, room].map(|sectors| sizes::shown(sectors * SECTOR));
+        let finding = |level, text: String| {
+            self.say("size", level, text)
+                .value("bytes", has * SECTOR)
+                .value("room_bytes", room * SECTOR)
+        };
+        let on = ink::disk(below);
+        if room < has {
+            let text = format!("{on} ends before it: it has {had}, and {on} only {all} for it");
+            return Some(
+                finding(Level::Wrong, text)
+                    .hint("writes to its end fail: give what it lies on its length back"),
+            );
+        }
+        let text = format!("{on} has grown: it has {all} for it, which has {had}");
+        let found = finding(Level::Note, text).fix(self.dsmctl("grow"));
+        let mount = b.mounts.first();
+        Some(
+            match mount.and_then(|m| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name())) {
+                Some(command) => found.fix(command),
+                None => found,
+            },
+        )
     }
 
     fn stack(&self, b: &Below) -> Finding {
@@ -318,12 +384,26 @@ impl Judge<'_> {
             return finding(Level::Wrong, text).fix(fix);
         }
         let text = format!("it knows of {} files, in {} extents (pieces)", s.files, s.extents);
-        match &b.error {
-            Some(e) => finding(
+        match (&self.d.agent, &b.error) {
+            (
+                Some(Info {
+                    refused: Some(why), ..
+                }),
+                _,
+            ) => finding(
+                Level::Wrong,
+                format!(
+                    "{text}; the kernel refuses what differs now: {}",
+                    ink::reason(why)
+                ),
+            )
+            .fix(self.dsmctl("refresh")),
+            // What was refused before is past, and in dsmd's log.
+            (None, Some(e)) => finding(
                 Level::Note,
                 format!("{text}; the last message that it refused: {}", ink::reason(e)),
             ),
-            None => finding(Level::Right, text),
+            _ => finding(Level::Right, text),
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::create::User;
 use dm::journal::Feature;
 use dm::module::KernelRelease;
 use dm::mounts::Mount;
@@ -48,6 +49,10 @@ pub(crate) struct Configuration {
     pub trials: BTreeMap<String, Trial>,
     /// Devices that the table of devices has, and the lines of it that are wrong.
     pub tab: Vec<String>,
+    /// Those of them that have a length of their own.
+    pub sized: Vec<String>,
+    /// The drives of lines without a device, and who uses them, by device.
+    pub held: BTreeMap<String, (PathBuf, User)>,
     pub bad_lines: Vec<String>,
 }
 
@@ -158,6 +163,8 @@ pub(crate) struct Below {
     pub stack: Result<streams::Below, String>,
     /// Why nothing may be discarded on its drive.
     pub barred: Option<String>,
+    /// Its length, where it is to have all of what it lies on.
+    pub size: Option<Size>,
     /// The tables between could be read.
     pub followed: bool,
     pub disks: Vec<DriveFacts>,
@@ -167,6 +174,15 @@ pub(crate) struct Below {
     pub affords: Option<Affords>,
     /// What the drive says it has written, or why it does not.
     pub media: Result<Media, String>,
+}
+
+/// In sectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub has: u64,
+    /// What the device below has for it.
+    pub room: u64,
+    pub below: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,9 @@ use anyhow::Context;
 use rustix::io::Errno;
 
 use super::facts::{
-    Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published,
+    Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published, Size,
 };
+use crate::grow::Room;
 use dm::device::{self, Target};
 use dm::devno::DevNo;
 use dm::ioctl::{Dm, DmError, Id};
@@ -237,6 +238,7 @@ impl Looker<'_> {
             status: device.status()?,
             error,
             stack: self.stack(&table, tables, device.devno),
+            size: self.size(device, &table),
             table,
             barred: self.barred(&device.name, device.devno),
             followed: self.dm.is_some(),
@@ -246,6 +248,17 @@ impl Looker<'_> {
             media,
         };
         Ok(self.with_disks(below))
+    }
+
+    fn size(&self, device: &device::Device, table: &TableLine) -> Option<Size> {
+        let info = self.dm?.info(Id::Name(&device.name)).ok()?;
+        let room = Room::of(self.sysfs(), &info, table)?;
+        let whole = room.unclear.is_none() && !self.configuration.sized.contains(&device.name);
+        (whole || room.sectors < device.sectors).then_some(Size {
+            has: device.sectors,
+            room: room.sectors,
+            below: room.below,
+        })
     }
 
     /// What dsmd publishes for everybody, and sysfs shows.
@@ -260,6 +273,7 @@ impl Looker<'_> {
             stack: self.stack(&kernel.table, &streams::Unknown, devno),
             table: kernel.table,
             barred: self.barred(name, devno),
+            size: None,
             followed: false,
             disks: Vec::new(),
             affords: None,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is judged, of machines that exist in a test only.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::facts::{
-    Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published, Trial, Wanted,
+    Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published, Size, Trial,
+    Wanted,
 };
 use super::{Diagnosis, Finding, Ink, Level, Limits};
+use crate::create::User;
 use dm::journal::Feature;
 use dm::module::{KernelRelease, Module};
 use dm::mounts;
@@ -75,6 +78,7 @@ fn device() -> DeviceFacts {
                 ..streams::Below::default()
             }),
             barred: None,
+            size: None,
             followed: true,
             disks: vec![disk()],
             mounts,
@@ -311,6 +315,27 @@ fn what_is_configured() {
         &["dsmctl attach geheim"],
     );
     wrong(&absent(false), "device", "geheim", &["dsmctl create geheim DEV"]);
+    let bypassed = |user: User| {
+        diagnosis(move |f| {
+            let gone = "geheim: there is no device-mapper device of this name";
+            f.devices[0].below = None;
+            f.devices[0].absent = Some(Absent::Missing(gone.into()));
+            let held = ("geheim".to_owned(), ("/dev/disk".into(), user));
+            f.configuration.held = BTreeMap::from([held]);
+        })
+    };
+    wrong(
+        &bypassed(User::Holders(vec!["vg-db".into()])),
+        "device",
+        "its drive /dev/disk is used without it: vg-db has it",
+        &["dsmctl attach geheim"],
+    );
+    wrong(
+        &bypassed(User::Mount("/db".into())),
+        "device",
+        "its drive /dev/disk is used without it: it is mounted at /db",
+        &["umount /db", "dsmctl attach geheim"],
+    );
     for (reason, fix) in [
         ("geheim: the device's target is linear, not dsm", vec![]),
         (
@@ -486,6 +511,57 @@ fn what_lies_between() {
 }
 
 #[test]
+fn counters_that_cannot_be() {
+    let d = of_device(|d| {
+        let media = d.below.as_mut().unwrap().media.as_mut().unwrap();
+        (media.counters.host, media.counters.media) = (1 << 20, 5 << 30);
+    });
+    note(
+        &d,
+        "written",
+        "nvme7n1: its counters say 1048576 bytes from hosts and 5368709120 of flash",
+    );
+    assert_eq!(
+        find(&d, "written").values["write_amplification"],
+        serde_json::Value::Null
+    );
+}
+
+#[test]
+fn what_it_lies_on_has_grown() {
+    let size = |has: u64, room: u64, kind: &'static str| {
+        of_device(move |d| {
+            let b = d.below.as_mut().unwrap();
+            b.mounts[0].kind = kind.into();
+            b.size = Some(Size {
+                has,
+                room,
+                below: "vol".into(),
+            });
+        })
+    };
+    assert!(!size(2048, 2048, "xfs").findings.iter().any(|f| f.check == "size"));
+    let fixes = |kind| {
+        let d = size(2048, 4096, kind);
+        note(&d, "size", "vol has grown: it has 2 MiB for it, which has 1 MiB");
+        let fix = find(&d, "size").fix.iter().map(|f| Ink::plain().write(f));
+        fix.collect::<Vec<_>>()
+    };
+    assert_eq!(fixes("xfs"), ["dsmctl grow geheim", "xfs_growfs /srv/geheim"]);
+    assert_eq!(
+        fixes("ext4"),
+        ["dsmctl grow geheim", "resize2fs /dev/mapper/geheim"]
+    );
+    assert_eq!(fixes("f2fs"), ["dsmctl grow geheim"]);
+    wrong(
+        &size(4096, 2048, "xfs"),
+        "size",
+        "vol ends before it: it has 2 MiB, and vol only 1 MiB for it",
+        &[],
+    );
+}
+
+#[test]
 fn streams_and_table() {
     note(
         &status(|s| s.layout = "file".into()),
@@ -498,8 +574,26 @@ fn streams_and_table() {
         "knows of no file",
         &["dsmctl refresh geheim"],
     );
-    let refused = of_device(|d| d.below.as_mut().unwrap().error = Some("groups 17: no".into()));
-    note(&refused, "table", "refused: groups 17: no");
+    let error = |d: &mut DeviceFacts| d.below.as_mut().unwrap().error = Some("groups 17: no".into());
+    let without_dsmd = of_device(|d| {
+        error(d);
+        d.agent = None;
+    });
+    let f = find(&without_dsmd, "table");
+    assert_eq!(f.level, Level::Note);
+    assert!(Ink::plain().write(&f.text).ends_with("refused: groups 17: no"));
+    // An upload that was refused once and taken then is no matter any more.
+    right(
+        &of_device(error),
+        "table",
+        "it knows of 12 files, in 310 extents (pieces)",
+    );
+    wrong(
+        &agent(|a| a.refused = Some("overlap".into())),
+        "table",
+        "; the kernel refuses what differs now: overlap",
+        &["dsmctl refresh geheim"],
+    );
 }
 
 #[test]
@@ -742,6 +836,19 @@ fn writes_without_a_place() {
         "9.8 % of what was written",
         &["dsmctl refresh geheim", "dsmctl reset geheim"],
     );
+    // A small database, whose files grow
+    let growth = |bytes: u64| {
+        of_device(move |d| {
+            much(&mut d.below.as_mut().unwrap().status);
+            d.agent.as_mut().unwrap().bytes = bytes;
+        })
+    };
+    note(
+        &growth(40_000 * 512),
+        "unmapped",
+        "19.5 MiB: no more than the files' own growth",
+    );
+    assert_eq!(find(&growth(40_000 * 512 - 1), "unmapped").level, Level::Wrong);
     // 5 % of little is nothing.
     let little = status(|s| {
         s.streams.truncate(1);
@@ -988,6 +1095,12 @@ fn what_the_server_does_not_do() {
         &server((true, false, Some((Kind::NoCatalog, "not authorized")))),
         "server",
         "mongod 8.0.4 answers, and does not report which file is whose: not authorized",
+        &["journalctl -u dsm-mongo@geheim -n 20"],
+    );
+    wrong(
+        &server((true, true, Some((Kind::Partial, "config: not authorized")))),
+        "server",
+        "mongod 8.0.4 does not report the collections of every database: config: not authorized",
         &["journalctl -u dsm-mongo@geheim -n 20"],
     );
     note(
