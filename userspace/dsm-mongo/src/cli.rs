@@ -27,7 +27,7 @@ pub struct Args {
     /// credential "uri"]
     #[arg(long, value_name = "FILE")]
     pub uri_file: Option<PathBuf>,
-    /// Only validate the address
+    /// Ask the server once, print what it says or why it does not, and end
     #[arg(long)]
     pub check: bool,
     /// Format of the log on stderr

@@ -39,6 +39,7 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(120);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What a server before 6.0 says to `$listCatalog`.
 const UNKNOWN_STAGE: i32 = 40324;
+const UNAUTHORIZED: i32 = 13;
 
 pub(crate) fn reason(e: &Error) -> String {
     match e.kind.as_ref() {
@@ -158,13 +159,22 @@ impl Log {
         if !std::mem::replace(&mut self.connected, true) {
             log!(Info, "connected to the server", server = uri, version = version);
         }
-        self.failures.retain(|kind| *kind == Kind::NoCatalog);
+        self.failures.retain(Kind::is_about_catalog);
     }
 
     fn failure(&mut self, uri: &Uri, t: &Failure) {
-        self.connected &= t.kind == Kind::NoCatalog;
-        if self.failures.insert(t.kind) {
-            log!(Warn, "no answer from the server", server = uri, reason = t.why);
+        self.connected &= t.kind.is_about_catalog();
+        if !self.failures.insert(t.kind) {
+            return;
+        }
+        match t.kind {
+            Kind::Partial => log!(
+                Warn,
+                "the server does not report the collections of every database",
+                server = uri,
+                reason = t.why
+            ),
+            _ => log!(Warn, "no answer from the server", server = uri, reason = t.why),
         }
     }
 }
@@ -176,16 +186,20 @@ async fn ask(
     log: &mut Log,
     uri: &Uri,
 ) -> Result<(), Failure> {
-    // Without sections that are long and not looked at.
-    let status = doc! {"serverStatus": 1, "repl": 0, "metrics": 0, "locks": 0, "tcmalloc": 0};
-    let reply: Reply = run(admin, status).await?;
-    let status = ServerStatus::from(reply);
+    let status = server_status(admin).await?;
     log.answered(uri, &status.version);
     teller.tell(&Message::Status(status)).await;
     match catalogs.next().await {
-        Some(Ok(catalog)) => {
+        Some(Ok(Told { catalog, left_out })) => {
             log.failures.remove(&Kind::NoCatalog);
             teller.catalog(&catalog).await;
+            if left_out.is_empty() {
+                log.failures.remove(&Kind::Partial);
+            } else {
+                let t = failure(Kind::Partial, left_out.join("; "));
+                log.failure(uri, &t);
+                teller.failure(&t).await;
+            }
         }
         Some(Err(why)) => {
             let t = failure(Kind::NoCatalog, why);
@@ -195,6 +209,34 @@ async fn ask(
         None => {}
     }
     Ok(())
+}
+
+async fn server_status(admin: &Database) -> Result<ServerStatus, Failure> {
+    // Without sections that are long and not looked at.
+    let status = doc! {"serverStatus": 1, "repl": 0, "metrics": 0, "locks": 0, "tcmalloc": 0};
+    let reply: Reply = run(admin, status).await?;
+    Ok(reply.into())
+}
+
+/// What a server says when it is asked once; `Err`: why it does not, or not all.
+pub(crate) async fn check(uri: &Uri) -> Result<String, String> {
+    let client = connect(uri).await.map_err(|e| reason(&e))?;
+    let status = server_status(&client.database("admin")).await;
+    let version = status.map_err(|t| t.why)?.version;
+    let told = Catalogs::new(client)
+        .next()
+        .await
+        .expect("nobody has asked before");
+    match told.map_err(|why| format!("mongod {version} does not report which file is whose: {why}"))? {
+        Told { catalog, left_out } if left_out.is_empty() => Ok(format!(
+            "mongod {version} reports which of {} files is whose",
+            catalog.len()
+        )),
+        Told { left_out, .. } => Err(format!(
+            "mongod {version} does not report the collections of every database: {}",
+            left_out.join("; ")
+        )),
+    }
 }
 
 async fn run<R: DeserializeOwned>(db: &Database, command: Document) -> Result<R, Failure> {
@@ -209,6 +251,14 @@ async fn run<R: DeserializeOwned>(db: &Database, command: Document) -> Result<R,
             Err(failure(Kind::Slow, why))
         }
     }
+}
+
+/// What is known of a server's files.
+#[derive(Default)]
+struct Told {
+    catalog: Catalog,
+    /// Databases that refuse to tell, and why.
+    left_out: Vec<String>,
 }
 
 /// The server's catalog, when it may be another one.
@@ -232,14 +282,17 @@ impl Catalogs {
     }
 
     /// Why there is none.
-    async fn next(&mut self) -> Option<Result<Catalog, String>> {
+    async fn next(&mut self) -> Option<Result<Told, String>> {
         let started = Instant::now();
         if started < self.earliest || !(self.files_changed || started >= self.next) {
             return None;
         }
         let answer = match timeout(LONG_TIMEOUT, catalog(&self.client)).await {
-            Ok(Ok(c)) if c.is_empty() => Err("it does not name their files".to_owned()),
-            Ok(Ok(c)) => Ok(c),
+            Ok(Ok(t)) if t.catalog.is_empty() && t.left_out.is_empty() => {
+                Err("it does not name their files".to_owned())
+            }
+            Ok(Ok(t)) if t.catalog.is_empty() => Err(t.left_out.join("; ")),
+            Ok(Ok(t)) => Ok(t),
             Ok(Err(e)) => Err(reason(&e)),
             Err(_) => Err(format!("it took longer than {} s", LONG_TIMEOUT.as_secs())),
         };
@@ -251,12 +304,22 @@ impl Catalogs {
     }
 }
 
-async fn catalog(client: &Client) -> Result<Catalog, Error> {
+fn code(e: &Error) -> Option<i32> {
+    match e.kind.as_ref() {
+        ErrorKind::Command(c) => Some(c.code),
+        _ => None,
+    }
+}
+
+async fn catalog(client: &Client) -> Result<Told, Error> {
     match listed(client).await {
-        Err(e) if matches!(e.kind.as_ref(), ErrorKind::Command(c) if c.code == UNKNOWN_STAGE) => {
-            counted(client).await
-        }
-        answer => answer,
+        Ok(catalog) => Ok(Told {
+            catalog,
+            left_out: Vec::new(),
+        }),
+        // One that is refused all at once may be told of some databases.
+        Err(e) if matches!(code(&e), Some(UNKNOWN_STAGE | UNAUTHORIZED)) => counted(client).await,
+        Err(e) => Err(e),
     }
 }
 
@@ -276,23 +339,32 @@ async fn listed(client: &Client) -> Result<Catalog, Error> {
 }
 
 /// By `collStats` of every collection.
-async fn counted(client: &Client) -> Result<Catalog, Error> {
-    let mut catalog = Catalog::default();
+async fn counted(client: &Client) -> Result<Told, Error> {
+    let mut told = Told::default();
     for name in client.list_database_names().await? {
-        let db = client.database(&name);
-        let mut collections = db.list_collections().await?;
-        while collections.advance().await? {
-            let c = collections.deserialize_current()?;
-            if c.collection_type != CollectionType::Collection {
-                continue;
+        match counted_in(&client.database(&name), &mut told.catalog).await {
+            Err(e) if code(&e) == Some(UNAUTHORIZED) => {
+                told.left_out.push(format!("{name}: {}", reason(&e)));
             }
-            match db.run_command(doc! {"collStats": &c.name}).await {
-                Ok(reply) => add_stats(&mut catalog, &deserialize_from_document::<Stats>(reply)?),
-                // Dropped in between.
-                Err(e) if matches!(*e.kind, ErrorKind::Command(_)) => {}
-                Err(e) => return Err(e),
-            }
+            done => done?,
         }
     }
-    Ok(catalog)
+    Ok(told)
+}
+
+async fn counted_in(db: &Database, catalog: &mut Catalog) -> Result<(), Error> {
+    let mut collections = db.list_collections().await?;
+    while collections.advance().await? {
+        let c = collections.deserialize_current()?;
+        if c.collection_type != CollectionType::Collection {
+            continue;
+        }
+        match db.run_command(doc! {"collStats": &c.name}).await {
+            Ok(reply) => add_stats(catalog, &deserialize_from_document::<Stats>(reply)?),
+            // Dropped in between.
+            Err(e) if code(&e).is_some_and(|code| code != UNAUTHORIZED) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }

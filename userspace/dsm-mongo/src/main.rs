@@ -11,13 +11,14 @@ mod uri;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use clap::Parser;
 use sd_notify::NotifyState;
 
 use dsm_mongo::cli::Args;
 use runtime::log;
 use runtime::panic;
+use runtime::text::printable;
 
 use uri::Uri;
 
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         }
     };
     if args.check {
-        return ExitCode::SUCCESS;
+        return check(&uri);
     }
     log::init(args.log_format, false);
     log::of_device(&args.device, false);
@@ -45,13 +46,31 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args, uri: &Uri) -> Result<()> {
-    std::env::set_current_dir("/").context("cannot go to /")?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
+/// Whether the server answers, with which of its files is whose.
+fn check(uri: &Uri) -> ExitCode {
+    let said = runtime().and_then(|r| r.block_on(client::check(uri)).map_err(|why| anyhow!(why)));
+    match said {
+        Ok(said) => {
+            println!("{uri}: {said}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("dsm-mongo: {uri}: {}", printable(&format!("{why:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(async {
+        .context("cannot start the runtime")
+}
+
+fn run(args: &Args, uri: &Uri) -> Result<()> {
+    std::env::set_current_dir("/").context("cannot go to /")?;
+    runtime()?.block_on(async {
         let door = session::Door::open(&args.run_dir, &args.device)?;
         log!(Info, "waiting for dsmd", device = args.device, server = uri);
         // Without a service manager there is nobody to tell.

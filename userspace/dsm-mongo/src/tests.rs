@@ -17,6 +17,7 @@ use dm::class::Class;
 use proto::catalog::Catalog;
 use proto::feed::{Event, Kind, Listener, ServerStatus};
 
+use crate::client;
 use crate::session;
 use crate::uri::Uri;
 
@@ -247,6 +248,81 @@ fn a_server_that_may_not_tell() {
     let (kind, why) = ear.failure();
     assert_eq!(kind, Kind::NoCatalog);
     assert!(why.contains("not authorized on admin"), "{why}");
+}
+
+/// 4.2, by a role without rights in config.
+#[test]
+fn a_database_that_refuses_takes_no_other_along() {
+    let server = Fake::start(|command, _| {
+        let db = command.get_str("$db").unwrap();
+        Some(match (first_key(command), db) {
+            ("serverStatus", _) => status("4.2.0", 1),
+            ("aggregate", _) => error(40324, "Unrecognized pipeline stage name: '$listCatalog'"),
+            ("listDatabases", _) => doc! {"ok": 1, "totalSize": 1, "databases": [
+            {"name": "config", "sizeOnDisk": 1, "empty": false}, {"name": "local", "sizeOnDisk": 1, "empty": false},
+            {"name": "shop", "sizeOnDisk": 1, "empty": false}]},
+            ("listCollections", "config") => error(13, "not authorized on config"),
+            ("listCollections", _) => {
+                doc! {"ok": 1, "cursor": {"id": 0_i64, "ns": "shop.$cmd.listCollections", "firstBatch": [
+                {"name": "orders", "type": "collection", "options": {}, "info": {"readOnly": false}}]}}
+            }
+            ("collStats", "local") => error(13, "not authorized on local"),
+            ("collStats", _) => doc! {"ok": 1, "ns": "shop.orders",
+            "wiredTiger": {"uri": "statistics:table:collection-7-7"}},
+            other => panic!("{other:?}"),
+        })
+    });
+    let mut ear = Ear::to(&server.uri);
+    ear.status();
+    assert_eq!(ear.catalog().len(), 1);
+    let (kind, why) = ear.failure();
+    assert_eq!(kind, Kind::Partial);
+    assert_eq!(
+        why,
+        "config: not authorized on config (Refused); local: not authorized on local (Refused)"
+    );
+    let said = checked(&server).unwrap_err();
+    assert!(said.starts_with("mongod 4.2.0 does not report the collections of every database: config: "));
+}
+
+fn checked(server: &Fake) -> Result<String, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(client::check(&server.uri))
+}
+
+#[test]
+fn a_check_says_what_it_found() {
+    let answers = |answer: Answer| checked(&Fake::start(answer));
+    let good = answers(|command, _| {
+        Some(match first_key(command) {
+            "serverStatus" => status("7.0.14", 1),
+            _ => doc! {"ok": 1, "cursor": {"id": 0_i64, "ns": "admin.$cmd.aggregate", "firstBatch": [
+            {"ns": "shop.orders", "ident": "collection-7-7", "idxIdent": {"_id_": "index-8-7"}}]}},
+        })
+    });
+    assert_eq!(good.unwrap(), "mongod 7.0.14 reports which of 2 files is whose");
+    let refused = answers(|_, _| Some(error(18, "Authentication failed.")));
+    assert_eq!(refused.unwrap_err(), "Authentication failed. (Refused)");
+    let none = answers(|command, _| {
+        Some(match first_key(command) {
+            "serverStatus" => status("8.0.4", 1),
+            _ => error(13, "not authorized"),
+        })
+    });
+    assert_eq!(
+        none.unwrap_err(),
+        "mongod 8.0.4 does not report which file is whose: not authorized (Refused)"
+    );
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!(
+        "mongodb://{}/?serverSelectionTimeoutMS=100",
+        gone.local_addr().unwrap()
+    );
+    drop(gone);
+    let gone = Fake {
+        uri: uri.parse().unwrap(),
+    };
+    assert!(checked(&gone).unwrap_err().contains("Connection refused"));
 }
 
 #[test]
