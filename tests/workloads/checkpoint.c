@@ -38,9 +38,13 @@ void run_hook(const char *option, const char *command)
 
 static void make_one(struct checkpointer *cp, uint64_t number)
 {
-	double seconds = checkpoint_now(cp->catalog, cp->session);
 	char of[32] = "", value[32];
+	double seconds;
 
+	text(value, sizeof(value), "%llu", (unsigned long long)number);
+	setenv("CHECKPOINT", value, 1);
+	run_hook("--before-checkpoint", cp->before);
+	seconds = checkpoint_now(cp->catalog, cp->session);
 	if (cp->expected)
 		text(of, sizeof(of), "/%llu", (unsigned long long)cp->expected);
 	printf("checkpoint %llu%s took %.2f s\n", (unsigned long long)number,
@@ -48,11 +52,7 @@ static void make_one(struct checkpointer *cp, uint64_t number)
 	cp->total_seconds += seconds;
 	if (seconds > cp->longest_seconds)
 		cp->longest_seconds = seconds;
-	if (cp->command) {
-		text(value, sizeof(value), "%llu", (unsigned long long)number);
-		setenv("CHECKPOINT", value, 1);
-		run_hook("--on-checkpoint", cp->command);
-	}
+	run_hook("--on-checkpoint", cp->command);
 }
 
 static struct timespec after(double seconds)

@@ -15,7 +15,7 @@
 struct checkpointer {
 	struct catalog *catalog;
 	WT_SESSION *session;
-	const char *command;		/* to run after each; or NULL */
+	const char *before, *command;	/* to run before and after each; or NULL */
 	uint64_t expected;		/* 0: not known */
 	double total_seconds;
 	double longest_seconds;

@@ -247,6 +247,7 @@ void drive_run(const struct workload *workload, struct catalog *catalog,
 	job_init(&job, workload, catalog);
 	opt = job.opt;
 	job.total = opt->ops;
+	cp->before = opt->before_checkpoint;
 	cp->command = opt->on_checkpoint;
 	cp->expected = opt->checkpoints;
 	if (opt->checkpoint_ops && opt->ops)

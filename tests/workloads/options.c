@@ -45,6 +45,7 @@ static const char usage[] =
 "                          numbers of 8 bytes in ns; in no order\n"
 "  --think-us N            clients wait so long before each operation (default 0)\n"
 "  --on-load-end CMD       run CMD after the load's checkpoint\n"
+"  --before-checkpoint CMD run CMD before each checkpoint of the run, with CHECKPOINT=n\n"
 "  --on-checkpoint CMD     run CMD after each checkpoint, with CHECKPOINT=n\n"
 "  --beside NAME[,NAME...] do this during the run, too, over and over: backup, bulk,\n"
 "                          compact, cursors, drops, history, incremental, named, truncate\n"
@@ -107,6 +108,7 @@ static const struct text_option texts[] = {
 	TEXT("idents", idents_file),
 	TEXT("json", json_file),
 	TEXT("latencies", latencies_file),
+	TEXT("before-checkpoint", before_checkpoint),
 	TEXT("on-checkpoint", on_checkpoint),
 	TEXT("on-load-end", on_load_end),
 	TEXT("beside", beside),

@@ -43,6 +43,7 @@ struct options {
 	const char *idents_file;
 	const char *json_file;
 	const char *latencies_file;
+	const char *before_checkpoint;
 	const char *on_checkpoint;
 	const char *on_load_end;
 	const char *beside;

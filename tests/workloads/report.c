@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "pages.h"
 #include "report.h"
 #include "util.h"
 
@@ -88,7 +89,9 @@ static void write_json(const struct catalog *catalog,
 		    results->longest_checkpoint_seconds);
 	put_count(out, "db_bytes", seen_bytes);
 	put_count(out, "db_allocated_bytes", seen_blocks);
-	fprintf(out, "  \"latency_us\": {\n    \"p50\": %.3f, \"p99\": %.3f, \"p99.9\": %.3f,\n",
+	fputs("  \"blocks\": ", out);
+	pages_print_json(out);
+	fprintf(out, ",\n  \"latency_us\": {\n    \"p50\": %.3f, \"p99\": %.3f, \"p99.9\": %.3f,\n",
 		latency_us(latency, 0.5), latency_us(latency, 0.99),
 		latency_us(latency, 0.999));
 	fputs("    \"histogram\": ", out);

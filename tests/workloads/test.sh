@@ -126,6 +126,18 @@ does "... check" check
 
 lines() { [[ $(grep -cE "$2" "$3") == "$1" ]]; }
 json_says() { grep -q '"ops": 2000,' json && grep -q '"checkpoints": 4,' json && grep -q '"p99.9": [0-9]' json; }
+# 3 collections and 6 indexes, 2 to 4 checkpoints: each has a root and at least one extent list.
+number_of() { sed -nE "s/.*\"$1\": ([0-9]+).*/\1/p" json; }
+types_written() {
+	[[ $wtload == *3.2.1 ]] && return
+	local class roots
+
+	for class in collection index; do
+		roots=$(number_of "$class root")
+		((roots > 3 && roots <= 24 && $(number_of "$class extent") >= roots)) || return
+		(($(number_of "$class leaf") > roots)) || return
+	done
+}
 json_parses() { ! command -v python3 || python3 -m json.tool json; }
 
 # The numbers of a file of latencies, begin and length by line
@@ -137,8 +149,10 @@ apart() { latencies | awk 'NR > 1 && $1 - last < 5e6 { bad = 1 } { last = $1 + $
 does "a load alone" load "${linkbench[@]}" --on-load-end 'echo loaded >>hooks'
 files >before
 # shellcheck disable=SC2016 # for the hook's shell
-does "a run alone" run "${linkbench[@]}" --checkpoints 4 --on-checkpoint 'echo $CHECKPOINT >>hooks' --json json
-holds "hooks in their order" diff <(printf '%s\n' loaded 1 2 3 4) hooks
+does "a run alone" run "${linkbench[@]}" --checkpoints 4 --before-checkpoint 'echo before $CHECKPOINT >>hooks' \
+	--on-checkpoint 'echo $CHECKPOINT >>hooks' --json json
+holds "hooks in their order" diff <(printf '%s\n' loaded 'before 1' 1 'before 2' 2 'before 3' 3 'before 4' 4) hooks
+holds "what was written, by type" types_written
 holds "no new files" diff before <(files)
 holds "a line for each checkpoint" lines 4 '^checkpoint [1-4]/4 took [0-9.]+ s$' out
 holds "a line each 5 %" lines 19 '^run: [0-9]+ %' out

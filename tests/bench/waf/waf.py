@@ -22,7 +22,7 @@ MAIN = ["none", "file", "boundary", "dsm", *LADDER, "per-object", "auto", "oracl
 PLAIN = ["none", "file", "boundary", "dsm", "per-file", "f2fs", "autostream-sfr",
          "autostream-mq", "filestream", "per-object", *LADDER, "auto", "oracle"]
 VARIANTS = ["dsm:prediction=off", "dsm:prediction=computed", "dsm:range=region",
-            "dsm:primary_filter=off", "dsm:groups=2", "dsm:alpha=6"]
+            "dsm:primary_filter=off", "dsm:groups=2", "dsm:alpha=6", "dsm:when=begin", "life:when=begin"]
 UNIT = 256 << 10
 # NAND writes before it has no free units is not counted.
 WARMUP = 0.3

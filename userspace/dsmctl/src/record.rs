@@ -46,10 +46,14 @@ pub(crate) fn record(a: &Record) -> Result<()> {
     };
     fs::rename(&part, &a.recording).with_context(|| a.recording.display().to_string())?;
     eprintln!(
-        "{}: {} writes and discards, {} checkpoints{}",
+        "{}: {} writes and discards, {} checkpoints{}{}",
         a.recording.display(),
         summary.events,
         summary.checkpoints,
+        match summary.begins {
+            0 => String::new(),
+            n => format!(", {n} marked where they begin"),
+        },
         match summary.lost {
             0 => String::new(),
             n => format!("; {n} events were lost because they were not read in time"),

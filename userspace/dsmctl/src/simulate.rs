@@ -22,6 +22,7 @@ use dm::memory;
 use files::rules::Rules;
 use simulate::flash::{Destination, Gc, PAGE};
 use simulate::sim::discard::{self, Rule};
+use simulate::sim::history::HistorySide;
 use simulate::sim::pieces::Pieces;
 use simulate::sim::policies::Spec;
 use simulate::sim::profile::Profile;
@@ -127,7 +128,13 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         let mut details = details(&plain.profile, &found, pages, &outcomes);
         let policies = details["policies"].as_array_mut().into_iter().flatten();
         for (spec, policy) in specs.iter().cycle().zip(policies) {
-            policy["regions"] = history(&plain.trace, &plain.profile, &model, spec).with_context(named)?;
+            let done = sim::history::history(&plain.trace, &plain.profile, &model, spec);
+            let (sides, predictions) = done.with_context(named)?;
+            policy["regions"] = regions(&sides);
+            policy["predictions"] = json!({
+                "regions": predictions.regions, "right_regions": predictions.right_regions,
+                "pages": predictions.pages, "right_pages": predictions.right_pages,
+            });
         }
         let text = serde_json::to_string_pretty(&details)?;
         std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
@@ -428,14 +435,8 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
 }
 
 /// Group and stream of each region after each checkpoint.
-fn history(
-    trace: &Trace,
-    profile: &Profile,
-    model: &Model,
-    spec: &Spec,
-) -> Result<serde_json::Value, SimError> {
-    let sides = sim::history::history(trace, profile, model, spec)?;
-    Ok(sides
+fn regions(sides: &[HistorySide]) -> serde_json::Value {
+    sides
         .iter()
         .map(|s| {
             json!({
@@ -443,7 +444,7 @@ fn history(
                 "from": s.from, "groups": s.groups, "streams": s.streams,
             })
         })
-        .collect())
+        .collect()
 }
 
 fn mib(pages: u64) -> u64 {

@@ -72,7 +72,8 @@ pub struct Simulate {
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
     /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
     /// (mapper, remapper, halves or all), that of life is groups, that of autostream-sfr is
-    /// decay (in windows from checkpoint to checkpoint).
+    /// decay (in windows from checkpoint to checkpoint). dsm and life have when: begin, where
+    /// the trace says when checkpoints begin, or end, at which dsmd computes streams [default: end].
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<Specs>,
     /// With discards of what checkpoints free, without, or both; discards
@@ -129,7 +130,8 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub dump: Option<PathBuf>,
     /// Write more than the table as JSON: what each stream was written, erases,
-    /// wear, and the write amplification over time
+    /// wear, the write amplification over time, and how often the group of a region was
+    /// the one that its window has shown
     #[arg(long, value_name = "FILE")]
     pub details: Option<PathBuf>,
     /// How many policies to play at a time [default: one per processor, as long as half of the

@@ -32,6 +32,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Summary {
     pub events: u64,
     pub checkpoints: u64,
+    /// Checkpoints whose beginning was marked.
+    pub begins: u64,
     pub lost: u64,
     /// Sectors written to each stream, as far as the device is a dsm target.
     pub streams: BTreeMap<u8, u64>,
@@ -170,6 +172,10 @@ impl<W: Write> Recorder<W> {
                             *summary.streams.entry(stream).or_default() += sectors;
                         }
                     }
+                }
+                TraceLine::Begins { us } => {
+                    writer.begins(us)?;
+                    summary.begins += 1;
                 }
                 TraceLine::Lost(n) => {
                     summary.lost += n;

@@ -36,6 +36,10 @@ pub(super) enum TraceLine {
         stream: u8,
         hint: u8,
     },
+    /// What a workload writes to the instance's trace_marker when it begins a checkpoint.
+    Begins {
+        us: u64,
+    },
     Lost(u64),
 }
 
@@ -180,6 +184,9 @@ fn parse(line: &str) -> Option<TraceLine> {
             hint: hint.parse().ok()?,
         });
     }
+    if let Some((before, "checkpoint begins")) = line.rsplit_once(": tracing_mark_write: ") {
+        return Some(TraceLine::Begins { us: time(before)? });
+    }
     let (before, event) = line.rsplit_once(": block_bio_queue: ")?;
     let us = time(before)?;
     let mut words = event.split(' ');
@@ -263,6 +270,16 @@ mod tests {
             parse("a-7 [001] ..... 12.345678: dsm_place: 254,0 2048 + 8 stream 300 hint 5"),
             None
         );
+        let marked = |text| {
+            parse(&format!(
+                "  <...>-5248    [001] ...1.    12.345678: tracing_mark_write: {text}"
+            ))
+        };
+        assert_eq!(
+            marked("checkpoint begins"),
+            Some(TraceLine::Begins { us: 12_345_678 })
+        );
+        assert_eq!(marked("checkpoint ends"), None);
         assert_eq!(parse("CPU:1 [LOST 123 EVENTS]"), Some(TraceLine::Lost(123)));
         assert_eq!(parse("# tracer: nop"), None);
     }

@@ -92,6 +92,7 @@ impl Discards<'_> {
             | What::Discard { .. }
             | What::Stream { .. }
             | What::LoadEnd
+            | What::Begins
             | What::Checkpoint => {}
         }
         None

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::files::Files;
 use super::play::{play, Player};
-use super::policies::{Policy, Spec, Stream};
+use super::policies::{Policy, Predictions, Spec, Stream};
 use super::profile::Profile;
 use super::{Model, SimError};
 use crate::trace::{FileNo, Trace};
@@ -30,13 +30,13 @@ struct Historian<'a> {
     sides: BTreeMap<(FileNo, bool), HistorySide>,
 }
 
-/// Empty for a policy without groups.
+/// Empty for a policy without groups; beside it how often these were what was predicted.
 pub fn history(
     trace: &Trace,
     profile: &Profile,
     model: &Model,
     spec: &Spec,
-) -> Result<Vec<HistorySide>, SimError> {
+) -> Result<(Vec<HistorySide>, Predictions), SimError> {
     let mut historian = Historian {
         policy: spec.build(trace, model, profile)?,
         checkpoints: 0,
@@ -47,7 +47,8 @@ pub fn history(
         &mut Files::new(&model.primary, &model.rules),
         &mut historian,
     )?;
-    Ok(historian.sides.into_values().collect())
+    let predictions = historian.policy.predictions();
+    Ok((historian.sides.into_values().collect(), predictions))
 }
 
 impl Player for Historian<'_> {

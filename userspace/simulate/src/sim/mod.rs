@@ -45,6 +45,8 @@ pub enum SimError {
     Geometry(String, GeometryError),
     #[error("policy recorded: no write of the trace carries a stream")]
     NoStreams,
+    #[error("policy {0}: the trace does not say when checkpoints begin")]
+    NoBegins(String),
     #[error("policy {0}: {1}")]
     Memory(String, MemoryError),
 }

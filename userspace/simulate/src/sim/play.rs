@@ -58,6 +58,12 @@ pub trait Player {
         }
     }
 
+    fn begins(&mut self, files: &Files, us: u64) {
+        if let Some(policy) = self.policy() {
+            policy.begins(files, us);
+        }
+    }
+
     fn checkpoint(&mut self, files: &Files, us: u64) {
         if let Some(policy) = self.policy() {
             policy.checkpoint(files, us);
@@ -99,6 +105,7 @@ pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Resul
                 files.load_end();
                 player.load_end(files, us);
             }
+            What::Begins => player.begins(files, us),
             What::Checkpoint => {
                 files.checkpoint();
                 player.checkpoint(files, us);

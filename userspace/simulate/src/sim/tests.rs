@@ -297,6 +297,89 @@ fn dsm_groups_by_hotness_at_a_checkpoint() {
     assert_eq!(last("dsm:prediction=off,range=region"), [3, 4, 5]);
 }
 
+/// Two collections, of which the first is hot in the windows that say so; a checkpoint has a
+/// write to each, and so has the time after it.
+fn windows(hot_first: &[bool], begins: bool, ends: bool) -> Trace {
+    let names = [COLLECTION, "collection-1-1.wt"];
+    let mut b = Builder::default();
+    for name in names {
+        b.write(0, name, 0, bytes(64)).unwrap();
+    }
+    b.load_end(0).unwrap();
+    for (n, first) in (1..).zip(hot_first) {
+        let us = n * 1_000_000;
+        for (name, hot) in names.into_iter().zip([*first, !first]) {
+            for _ in 0..if hot { 64 } else { 1 } {
+                b.write(us, name, 0, bytes(64)).unwrap();
+            }
+        }
+        if begins {
+            b.begins(us + 1).unwrap();
+        }
+        for name in names {
+            b.write(us + 2, name, 0, PAGE).unwrap();
+        }
+        if ends {
+            b.checkpoint(us + 3).unwrap();
+        }
+        for name in names {
+            b.write(us + 4, name, 0, PAGE).unwrap();
+        }
+    }
+    b.finish()
+}
+
+#[test]
+fn a_window_ends_where_a_checkpoint_begins() {
+    // Of the load and of the window, and then one by one
+    let streams = |trace: &Trace, policy: &str| placement(trace, policy)[64 * (2 + 65)..].to_vec();
+    let trace = windows(&[true], true, true);
+    for policy in ["dsm", "life"] {
+        let of = |when| streams(&trace, &format!("{policy}:when={when}"));
+        let (before, after) = (of("end")[..2].to_vec(), of("end")[2..].to_vec());
+        assert_ne!(before, after, "{policy}");
+        assert_eq!(of("end"), streams(&trace, policy));
+        assert_eq!(of("begin"), [&after[..], &after[..]].concat(), "{policy}");
+    }
+    // One that begins and never completes, and another one after it
+    let one = windows(&[true], true, false);
+    assert_eq!(streams(&one, "dsm:when=begin"), streams(&trace, "dsm:when=begin"));
+    assert_eq!(streams(&one, "dsm"), [3, 3, 3, 3]);
+    let two = windows(&[true, false], true, false);
+    assert_eq!(streams(&two, "dsm:when=begin")[64 * 65 + 4..], [3, 5, 3, 5]);
+}
+
+#[test]
+fn without_marks_no_window_ends_there() {
+    let trace = windows(&[true], false, true);
+    let profile = Profile::of(&trace, &[], &Rules::default()).unwrap();
+    let (model, progress) = (model(), AtomicU64::new(0));
+    let played = |policy| run(&trace, &profile, &model, &spec(policy), &progress);
+    assert_eq!(
+        played("dsm:when=begin").unwrap_err(),
+        SimError::NoBegins("dsm:when=begin".into())
+    );
+    assert_ne!(
+        played("dsm:when=end").err(),
+        Some(SimError::NoBegins("dsm:when=end".into()))
+    );
+}
+
+#[test]
+fn predictions_are_counted() {
+    // The first window has no prediction; the second confirms that of the first, the third
+    // does not.  Each writes 64 * 64 + 2 and 64 + 2 pages, two of them after the checkpoint
+    // before.
+    let trace = windows(&[true, true, false], false, true);
+    let profile = Profile::of(&trace, &[], &Rules::default()).unwrap();
+    let (_, p) = history::history(&trace, &profile, &model(), &spec("dsm")).unwrap();
+    assert_eq!((p.regions, p.right_regions), (4, 2));
+    let window = 64 * 64 + 64 + 2 * 2;
+    assert_eq!((p.pages, p.right_pages), (2 * window, window));
+    let (_, none) = history::history(&trace, &profile, &model(), &spec("boundary")).unwrap();
+    assert_eq!(none, policies::Predictions::default());
+}
+
 /// `auto` is what the drive affords: the streams that it uses, and all that follows.
 #[test]
 fn auto_goes_by_the_spare_units() {
@@ -466,6 +549,11 @@ fn names_of_policies() {
         error("dsm:prediction"),
         "policy dsm: prediction '': it must be off, predicted, computed or literal"
     );
+    assert_eq!(
+        error("life:when=now"),
+        "policy life: when 'now': it must be begin or end"
+    );
+    assert_eq!(error("file:when=end"), "policy file has no feature 'when'");
     for s in Spec::all(true) {
         assert!(!s.source().is_empty(), "{s}");
     }

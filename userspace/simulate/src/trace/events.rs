@@ -25,6 +25,7 @@ const LIST: u8 = 7;
 const LOOKED: u8 = 8;
 const LOST: u8 = 9;
 const STREAM: u8 = 10;
+const BEGINS: u8 = 11;
 /// Of a write or discard: in pages.
 const PAGES: u8 = 16;
 
@@ -51,6 +52,7 @@ impl Events {
             What::Discard { file, offset, length } => self.range(DISCARD, since, file, offset, length),
             What::Stream { stream } => event(STREAM, &[stream.into()]),
             What::LoadEnd => event(LOAD_END, &[]),
+            What::Begins => event(BEGINS, &[]),
             What::Checkpoint => event(CHECKPOINT, &[]),
             What::Delete { file } => event(DELETE, &[file.into()]),
             What::Window => event(WINDOW, &[]),
@@ -153,6 +155,7 @@ impl Iterator for Iter<'_> {
                 stream: self.numbers.next()? as u8,
             },
             LOAD_END => What::LoadEnd,
+            BEGINS => What::Begins,
             CHECKPOINT => What::Checkpoint,
             WINDOW => What::Window,
             LOOKED => What::Looked,
@@ -320,6 +323,7 @@ mod tests {
             any::<u32>().prop_map(|file| What::Delete { file }),
             any::<u8>().prop_map(|stream| What::Stream { stream }),
             Just(What::LoadEnd),
+            Just(What::Begins),
             Just(What::Checkpoint),
             Just(What::Window),
             Just(What::Looked),

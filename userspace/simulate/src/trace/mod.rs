@@ -91,6 +91,8 @@ pub enum What {
     },
     /// The load phase is over.
     LoadEnd,
+    /// A checkpoint begins, which may never complete.
+    Begins,
     /// A checkpoint has completed.
     Checkpoint,
     Delete {
@@ -121,6 +123,7 @@ pub struct Trace {
     pub lists: Arc<Lists>,
     loaded: bool,
     placed: bool,
+    begins: bool,
 }
 
 impl Trace {
@@ -164,6 +167,11 @@ impl Trace {
         self.placed
     }
 
+    /// Whether it says when checkpoints begin.
+    pub(crate) fn has_begins(&self) -> bool {
+        self.begins
+    }
+
     /// Whether it says what WiredTiger's checkpoints have freed.
     pub fn has_lists(&self) -> bool {
         !self.lists.is_empty()
@@ -205,6 +213,7 @@ pub struct Builder {
     /// That the last write carried.
     stream: u8,
     placed: bool,
+    begins: bool,
 }
 
 /// What is known of how many pages a file has: up to where it was written, and how much.
@@ -246,6 +255,7 @@ impl Builder {
             loaded: false,
             stream: 0,
             placed: false,
+            begins: false,
         }
     }
 
@@ -298,6 +308,13 @@ impl Builder {
             return Err(EventError::SecondLoadEnd);
         }
         self.push(us, What::LoadEnd);
+        Ok(())
+    }
+
+    pub(crate) fn begins(&mut self, us: u64) -> Result<(), EventError> {
+        self.check(us, None)?;
+        self.begins = true;
+        self.push(us, What::Begins);
         Ok(())
     }
 
@@ -372,6 +389,7 @@ impl Builder {
             lists: self.lists.into(),
             loaded: self.loaded,
             placed: self.placed,
+            begins: self.begins,
         }
     }
 

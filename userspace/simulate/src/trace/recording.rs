@@ -2,7 +2,8 @@
 //! The form in which `dsmctl record` keeps what it sees: writes by sector, and
 //! the table of extents that says which file they belong to.
 //!
-//! The first line is `dsm-recording,2`; version 1 has no M, A and S.  Then come records: a byte that says what
+//! The first line is `dsm-recording,2`; version 1 has no M, A and S; B is only there if the
+//! workload has marked it.  Then come records: a byte that says what
 //! it is, and numbers of 7 bits a byte, least first, the high bit set in all but
 //! the last.  Times are microseconds since the record before; sectors have 512
 //! bytes.
@@ -14,6 +15,7 @@
 //! T  time            the table is complete; it was read at this time
 //! W  time, sector, sectors, stream, hint
 //! D  time, sector, sectors
+//! B  time            a checkpoint begins
 //! C  time            a checkpoint has completed
 //! M  time            a window of the discards begins; the turtle is read after this
 //! A  id, size, extents, { offset, length }
@@ -120,6 +122,7 @@ enum Waiting {
         /// None: a discard.
         stream: Option<u8>,
     },
+    Begins,
     Window,
     List(u64, FreeList),
     Looked,
@@ -234,6 +237,10 @@ impl<R: Read> RecordingReader<R> {
                 self.flush(false)?;
                 let done = self.builder.checkpoint(self.us);
                 self.event(done)?;
+            }
+            b'B' => {
+                self.time()?;
+                self.wait(Waiting::Begins);
             }
             b'M' => {
                 self.time()?;
@@ -456,6 +463,7 @@ impl<R: Read> RecordingReader<R> {
                 sectors,
                 stream,
             } => return self.resolve_io(us, sector, sectors, stream, after),
+            Waiting::Begins => self.builder.begins(us),
             Waiting::Window => self.builder.window(us),
             Waiting::List(id, list) => match self.path_of(id) {
                 Some(path) => self.builder.list(us, &path, list),

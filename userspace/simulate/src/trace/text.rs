@@ -7,6 +7,7 @@
 //!                                             write; with the stream that it carries, 1 to 255
 //! <microseconds>,D,<file>,<offset>,<length>   discard
 //! <microseconds>,L                            end of the load phase
+//! <microseconds>,B                            a checkpoint begins
 //! <microseconds>,C                            a checkpoint has completed
 //! <microseconds>,X,<file>                     file deleted
 //! <microseconds>,R,<old>,<new>                file renamed
@@ -57,13 +58,13 @@ pub enum ReadError {
 
 #[derive(Debug, Error)]
 pub enum LineError {
-    #[error("'{0}': an event is <microseconds>,<W|D|L|C|X|R|M|A|S|N>[,...]")]
+    #[error("'{0}': an event is <microseconds>,<W|D|L|B|C|X|R|M|A|S|N>[,...]")]
     NoEvent(String),
     #[error("the time '{0}' is not a number of microseconds")]
     Time(String),
     #[error("the time {0} is {1} us before that of an event above, of which {BACK} are sorted")]
     Back(u64, u64),
-    #[error("there is no event '{0}', only W, D, L, C, X, R, M, A, S and N")]
+    #[error("there is no event '{0}', only W, D, L, B, C, X, R, M, A, S and N")]
     Kind(String),
     #[error("{kind} takes {takes}, and there are {found} fields after it")]
     Fields {
@@ -265,6 +266,7 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
                 continue;
             }
             What::LoadEnd => record.push_field(b"L"),
+            What::Begins => record.push_field(b"B"),
             What::Checkpoint => record.push_field(b"C"),
             What::Delete { file } => {
                 record.push_field(b"X");
@@ -316,6 +318,7 @@ fn event(builder: &mut Builder, us: u64, fields: &[&[u8]]) -> Result<(), LineErr
             }
         }
         (b"L", []) => builder.load_end(us)?,
+        (b"B", []) => builder.begins(us)?,
         (b"C", []) => builder.checkpoint(us)?,
         (b"X", [file]) => builder.delete(us, path(file))?,
         (b"R", [old, new]) => builder.rename(us, path(old), path(new))?,
@@ -344,7 +347,7 @@ fn event(builder: &mut Builder, us: u64, fields: &[&[u8]]) -> Result<(), LineErr
         }
         (b"W", _) => return Err(wrong("a file, an offset, a length, and a stream or none")),
         (b"D", _) => return Err(wrong("a file, an offset and a length")),
-        (b"L" | b"C" | b"M" | b"S" | b"N", _) => return Err(wrong("nothing")),
+        (b"L" | b"B" | b"C" | b"M" | b"S" | b"N", _) => return Err(wrong("nothing")),
         (b"X", _) => return Err(wrong("a file")),
         (b"R", _) => return Err(wrong("the old and the new name of a file")),
         _ => return Err(LineError::Kind(short(kind))),

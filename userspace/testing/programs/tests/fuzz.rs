@@ -167,7 +167,7 @@ fn is_sound(trace: &Trace) -> bool {
                 }
                 What::Delete { file } => known(file),
                 What::List { file, list } => known(file) && (list as usize) < trace.lists.len(),
-                What::Stream { .. } | What::LoadEnd | What::Checkpoint => true,
+                What::Stream { .. } | What::LoadEnd | What::Begins | What::Checkpoint => true,
                 What::Window | What::Looked | What::Lost => true,
             }
     })

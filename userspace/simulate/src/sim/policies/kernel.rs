@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 
-use super::{Policy, Stream};
+use super::{Policy, Predictions, Stream};
 use crate::flash::PAGE;
 use crate::sim::files::{File, Files};
 use crate::trace::FileNo;
@@ -14,6 +14,7 @@ use policies::layout::Plan;
 
 /// dm-dsm/policies/policies.h
 mod ffi {
+    pub(super) const GROUP_NONE: u8 = 0;
     pub(super) const GROUP_PRIMARY: u8 = 255;
 
     #[repr(C)]
@@ -87,6 +88,7 @@ pub(super) struct KernelFeatures {
     /// In 0.01 %.
     pub threshold1: u32,
     pub threshold2: u32,
+    pub when: When,
 }
 
 /// A policy of the target, by its name.
@@ -120,6 +122,14 @@ pub(super) enum Range {
     Region,
 }
 
+/// At which end of a checkpoint a window ends: dsmd sees the one, the DSM paper's MongoDB
+/// knows the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    Begin,
+    End,
+}
+
 impl KernelFeatures {
     pub(super) const fn of(policy: KernelPolicy) -> Self {
         Self {
@@ -132,6 +142,7 @@ impl KernelFeatures {
             primary_filter: true,
             threshold1: 1000,
             threshold2: 5,
+            when: When::End,
         }
     }
 
@@ -175,6 +186,7 @@ pub(super) struct KernelPlacement {
     plan: Plan,
     files: HashMap<FileNo, Window>,
     window_start: u64,
+    predictions: Predictions,
 }
 
 impl KernelPlacement {
@@ -200,6 +212,7 @@ impl KernelPlacement {
             plan,
             files: HashMap::new(),
             window_start: 0,
+            predictions: Predictions::default(),
         }
     }
 
@@ -242,37 +255,8 @@ impl KernelPlacement {
         };
         pages * PAGE
     }
-}
 
-impl Policy for KernelPlacement {
-    fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
-        let class = files.get(file).class;
-        if self.files.get(&file).is_none_or(|w| w.state.class != class as u8) {
-            self.files.insert(file, self.initial(class));
-        }
-    }
-
-    fn deleted(&mut self, _files: &Files, file: FileNo, _us: u64) {
-        self.files.remove(&file);
-    }
-
-    fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream {
-        let side = usize::from(files.get(file).is_top(page));
-        let Some(w) = self.files.get_mut(&file) else {
-            return 0;
-        };
-        w.pages[side] += 1;
-        w.low[side] = w.low[side].min(page);
-        w.high[side] = w.high[side].max(page + 1);
-        w.stream[side]
-    }
-
-    fn groups(&self, file: FileNo) -> Option<[(u8, Stream); 2]> {
-        let w = self.files.get(&file)?;
-        Some([0, 1].map(|side| (w.state.region[side].next, w.stream[side])))
-    }
-
-    fn checkpoint(&mut self, files: &Files, us: u64) {
+    fn window_ends(&mut self, files: &Files, us: u64) {
         let mut numbers: Vec<FileNo> = self.files.keys().copied().collect();
         numbers.sort_unstable();
         let mut windows: Vec<ffi::FileWindow> = Vec::with_capacity(numbers.len());
@@ -303,6 +287,7 @@ impl Policy for KernelPlacement {
         for (n, state) in numbers.iter().zip(windows) {
             let class = files.get(*n).class;
             let mut w = self.files[n];
+            self.confirm(&w.state, &state);
             w = Window {
                 pages: [0; 2],
                 low: [u32::MAX; 2],
@@ -312,6 +297,66 @@ impl Policy for KernelPlacement {
             };
             self.restamp(class, &mut w);
             self.files.insert(*n, w);
+        }
+    }
+
+    /// What the window has shown of regions that had a group before it.
+    fn confirm(&mut self, before: &ffi::FileWindow, after: &ffi::FileWindow) {
+        for (before, after) in before.region.iter().zip(&after.region) {
+            let grouped = |group| ![ffi::GROUP_NONE, ffi::GROUP_PRIMARY].contains(&group);
+            if after.pages > 0 && grouped(before.group) && grouped(after.group) {
+                let right = u64::from(before.next == after.group);
+                let p = &mut self.predictions;
+                p.regions += 1;
+                p.pages += after.pages;
+                p.right_regions += right;
+                p.right_pages += right * after.pages;
+            }
+        }
+    }
+}
+
+impl Policy for KernelPlacement {
+    fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
+        let class = files.get(file).class;
+        if self.files.get(&file).is_none_or(|w| w.state.class != class as u8) {
+            self.files.insert(file, self.initial(class));
+        }
+    }
+
+    fn deleted(&mut self, _files: &Files, file: FileNo, _us: u64) {
+        self.files.remove(&file);
+    }
+
+    fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream {
+        let side = usize::from(files.get(file).is_top(page));
+        let Some(w) = self.files.get_mut(&file) else {
+            return 0;
+        };
+        w.pages[side] += 1;
+        w.low[side] = w.low[side].min(page);
+        w.high[side] = w.high[side].max(page + 1);
+        w.stream[side]
+    }
+
+    fn groups(&self, file: FileNo) -> Option<[(u8, Stream); 2]> {
+        let w = self.files.get(&file)?;
+        Some([0, 1].map(|side| (w.state.region[side].next, w.stream[side])))
+    }
+
+    fn predictions(&self) -> Predictions {
+        self.predictions
+    }
+
+    fn begins(&mut self, files: &Files, us: u64) {
+        if self.features.when == When::Begin {
+            self.window_ends(files, us);
+        }
+    }
+
+    fn checkpoint(&mut self, files: &Files, us: u64) {
+        if self.features.when == When::End {
+            self.window_ends(files, us);
         }
     }
 }

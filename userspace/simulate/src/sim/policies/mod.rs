@@ -20,7 +20,7 @@ use super::profile::Profile;
 use super::{Model, SimError};
 use crate::trace::{FileNo, Trace};
 use ::filestream::divider::Modules;
-use kernel::{KernelFeatures, KernelPlacement, KernelPolicy, Prediction, Range};
+use kernel::{KernelFeatures, KernelPlacement, KernelPolicy, Prediction, Range, When};
 
 /// 1 and more; 0 is a write without a stream.
 pub type Stream = u8;
@@ -34,11 +34,25 @@ pub trait Policy {
     fn request(&mut self, _files: &Files, _request: &WriteRequest) {}
     fn place(&mut self, files: &Files, file: FileNo, page: u32) -> Stream;
     fn load_end(&mut self, _files: &Files, _us: u64) {}
+    fn begins(&mut self, _files: &Files, _us: u64) {}
     fn checkpoint(&mut self, _files: &Files, _us: u64) {}
     /// Group and stream of the bottom and the top of a file, for those that have groups.
     fn groups(&self, _file: FileNo) -> Option<[(u8, Stream); 2]> {
         None
     }
+    fn predictions(&self) -> Predictions {
+        Predictions::default()
+    }
+}
+
+/// Regions that were written in a window whose group was given before it, and their pages;
+/// and those whose group the window has confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Predictions {
+    pub regions: u64,
+    pub pages: u64,
+    pub right_regions: u64,
+    pub right_pages: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -186,6 +200,9 @@ impl Spec {
     ) -> Result<Box<dyn Policy + 'a>, SimError> {
         let n = model.streams;
         Ok(match self.kind(model, profile) {
+            PolicyKind::Kernel(features) if features.when == When::Begin && !trace.has_begins() => {
+                return Err(SimError::NoBegins(self.to_string()))
+            }
             PolicyKind::Kernel(features) => Box::new(KernelPlacement::new(features, n)),
             PolicyKind::Auto => unreachable!("kind() has chosen"),
             PolicyKind::PerFile => Box::new(plain::PerFile::new(n)),
@@ -262,6 +279,14 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
         }
         (PolicyKind::Kernel(f), "groups") if matches!(f.policy, KernelPolicy::DSM | KernelPolicy::LIFE) => {
             f.groups = number(value, 2, 16).ok_or(Some("a number from 2 to 16"))?;
+            Ok(())
+        }
+        (PolicyKind::Kernel(f), "when") if matches!(f.policy, KernelPolicy::DSM | KernelPolicy::LIFE) => {
+            f.when = match value {
+                "begin" => When::Begin,
+                "end" => When::End,
+                _ => return Err(Some("begin or end")),
+            };
             Ok(())
         }
         (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::DSM => set_dsm(f, key, value),

@@ -193,6 +193,7 @@ fn lists_are_kept() {
     w.file(7, "a.wt", 16384, &[Extent::new(0, 800, 32)]).unwrap();
     w.table(1000).unwrap();
     w.write(1010, 808, 8, 0, 0).unwrap();
+    w.begins(1015).unwrap();
     w.window(1020).unwrap();
     w.write(1030, 816, 8, 0, 0).unwrap();
     w.table(1040).unwrap();
@@ -214,6 +215,7 @@ fn lists_are_kept() {
         events,
         [
             (10, written(4096)),
+            (15, What::Begins),
             (20, What::Window),
             (30, written(8192)),
             (40, What::List { file: 0, list: 0 }),

@@ -77,6 +77,11 @@ impl<W: Write> Writer<W> {
         self.numbers(b'D', &[time, sector, sectors])
     }
 
+    pub fn begins(&mut self, us: u64) -> io::Result<()> {
+        let time = self.time(us);
+        self.numbers(b'B', &[time])
+    }
+
     pub fn checkpoint(&mut self, us: u64) -> io::Result<()> {
         let time = self.time(us);
         self.numbers(b'C', &[time])

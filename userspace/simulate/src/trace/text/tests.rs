@@ -71,7 +71,7 @@ fn every_kind_of_event() {
 
 #[test]
 fn what_is_written_can_be_read() {
-    let text = "dsm-trace,1\n0,W,a.wt,4096,8192\n0,W,a.wt,4096,8192,255\n1,L\n1,C\n2,W,b,0,1\n3,R,b,c\n4,D,a.wt,0,4096\n5,X,c\n\
+    let text = "dsm-trace,1\n0,W,a.wt,4096,8192\n0,W,a.wt,4096,8192,255\n1,L\n1,B\n1,C\n2,W,b,0,1\n3,R,b,c\n4,D,a.wt,0,4096\n5,X,c\n\
                 6,M\n7,A,a.wt,40960,4096,8192,20480,4096\n7,A,a.wt,4096\n7,S\n8,N\n";
     let trace = parse(text).unwrap();
     let mut written = Vec::new();
@@ -96,7 +96,7 @@ fn bad_input_is_named_by_its_line() {
         ),
         (
             "dsm-trace,1\n\nnow\n",
-            "line 3: 'now': an event is <microseconds>,<W|D|L|C|X|R|M|A|S|N>[,...]",
+            "line 3: 'now': an event is <microseconds>,<W|D|L|B|C|X|R|M|A|S|N>[,...]",
         ),
         (
             "dsm-trace,1\n1,C\nx,C\n",
@@ -108,7 +108,7 @@ fn bad_input_is_named_by_its_line() {
         ),
         (
             "dsm-trace,1\n1,Q,a\n",
-            "line 2: there is no event 'Q', only W, D, L, C, X, R, M, A, S and N",
+            "line 2: there is no event 'Q', only W, D, L, B, C, X, R, M, A, S and N",
         ),
         (
             "dsm-trace,1\n1,W,a,0\n",
