@@ -138,6 +138,8 @@ is 'dsmd ends when asked' $? 0
 agent
 asker gehei%6D2
 works 'a wrong password is logged' until_true '(($(logged "no answer from the server.*uthentication") == 1))'
+refused 'and said by a check' 'uthentication' \
+	setpriv --reuid 4242 --regid 4242 --clear-groups dsm-mongo --device t --uri-file /tmp/t.uri --check
 works 'and the files are served' eval '(($(json t .files) > 10))'
 sleep 12
 is 'it is logged once' "$(logged 'no answer from the server.*uthentication')" 1

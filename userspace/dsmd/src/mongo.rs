@@ -369,6 +369,7 @@ fn dial(node: &OwnedFd) -> io::Result<UnixStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader};
     use std::os::unix::net::UnixListener;
     use std::sync::mpsc::{self, Receiver};
     use std::time::Instant;
