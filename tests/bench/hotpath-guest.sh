@@ -20,6 +20,9 @@
 #                                   ("nothing"); 0: not known
 # The arms "memory" are on a null_blk that keeps data in memory, without which it takes no
 # discards: "memory-dsm" and "dsm-discard" differ in the feature alone.
+# With "rates" as its argument IOPS and latencies, by fio, of 4 KiB I/Os so many at a time, on
+# dm-linear and on dsm:
+#   rate ARM EXTENTS READ|WRITE DEPTH IOPS MEAN_NS
 # With "processors" as its argument a writer on each of them, by the clock:
 #   contention PROCESSORS MS MS QUEUED   as in-flight, medians of five
 # With "clock" as its argument only windows, discards, checkpoints and the upload, on
@@ -30,7 +33,7 @@ echo "kernel $(uname -r)"
 insns=1
 [[ ! ${1:-} ]] || insns=
 [[ ${1:-} = clock ]] || modprobe dm-mod
-if [[ $insns ]]; then
+if [[ $insns || $1 = rates ]]; then
 	modprobe null_blk gb=16 bs=4096 queue_mode=2 irqmode=0
 	disk=/dev/nullb0
 else
@@ -142,6 +145,27 @@ if [[ $insns ]]; then
 	echo "in-flight $calm $(median /dev/mapper/t write 0) $(queued)"
 	dmsetup remove t
 	dmsetup remove low
+fi
+
+# fio_rate DEVICE EXTENTS READ|WRITE DEPTH: to the pages that upload maps
+fio_rate() {
+	fio --name=rate --filename="$1" --rw="rand$3" --bs=4k --blockalign=8k --size=$(($2 * 8192)) --direct=1 \
+		--ioengine=libaio --iodepth="$4" --io_size=160m --norandommap --thread \
+		--invalidate=0 --output-format=json | jq -r ".jobs[0].$3 | \"\(.iops) \(.lat_ns.mean)\""
+}
+if [[ ${1:-} = rates ]]; then
+	dmsetup create linear --table "0 $sectors linear $disk 0"
+	dmsetup create t --table "0 $sectors dsm $disk 0 2 streams 8"
+	for extents in 1000 1000000; do
+		upload 10 $extents >/dev/null
+		for rw in write read; do
+			for depth in 1 32; do
+				echo "rate linear $extents $rw $depth $(fio_rate /dev/mapper/linear $extents $rw $depth)"
+				echo "rate dsm $extents $rw $depth $(fio_rate /dev/mapper/t $extents $rw $depth)"
+			done
+		done
+	done
+	exit
 fi
 
 seconds_of_all() {

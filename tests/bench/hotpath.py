@@ -61,6 +61,15 @@ def discard_row(counted, timed):
     }
 
 
+def rates(words):
+    """IOPS and latencies of dsm as shares of dm-linear's in the same place and depth."""
+    found = {(arm, f"{rw} {extents} {depth}"): [float(m) for m in measured] for _, arm, extents, rw, depth, *measured in words}
+    return {
+        where: {name: round(mine / linear, 4) for name, mine, linear in zip(["iops", "latency"], measured, found["linear", where])}
+        for (arm, where), measured in found.items() if arm == "dsm"
+    }
+
+
 def main(folder, labels):
     arms = []
     for label in labels:
@@ -102,6 +111,12 @@ def main(folder, labels):
             size = c["bytes_per_extent"] if c["extents"] > 10000 else ""
             print(f"{c['structure']:10} {c['extents']:9} {c['insns']:9} {size:>9}")
 
+    shares = rates(w for w in lines(f"{folder}/hotpath-rates.txt") if w[0] == "rate")
+    print("\nIOPS and mean latency of dsm, as shares of dm-linear's")
+    for where, share in shares.items():
+        rw, extents, depth = where.split()
+        print(f"{rw:5} {extents:>8} extents, {depth:>2} at a time " + " ".join(f"{ratio:7.4f}" for ratio in share.values()))
+
     _, cpus, calm, busy, queued = next(w for w in lines(f"{folder}/hotpath-processors.txt") if w[0] == "contention")
     print(f"\n{cpus} processors that write take {int(busy) / int(calm):.3f} times as long while {queued} discard is in flight")
     timed = measured(lines(f"{folder}/hotpath-uml.txt"))
@@ -113,6 +128,7 @@ def main(folder, labels):
         "arms": arms,
         "over_linear": over,  # of the last kernel
         "in_flight": in_flight,  # the same
+        "rates": shares,
         "in_flight_16_processors": round(int(busy) / int(calm), 3),
         "bytes_per_file": round(per_file, 1),
         "bytes_per_file_and_cpu": 16,

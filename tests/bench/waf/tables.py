@@ -56,7 +56,7 @@ def number(found, keys):
     value = found
     for key in keys:
         value = value[int(key) if isinstance(value, list) else key]
-    return 100 * value if kind.endswith("_share") or "shares" in keys else value
+    return 100 * value if kind.endswith("_share") or {"shares", "rates"} & set(keys) else value
 
 
 def title(workload):
