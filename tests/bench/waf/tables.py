@@ -26,6 +26,7 @@ def cell(found, workload, drive, policy, source="waf"):
 
 
 SETS = {"DIRECT": DIRECT, "CACHED": CACHED, "LB": DIRECT[:3], "LB-CACHED": CACHED[:3],
+        "STEADY": ["LB-Mixed", "LB-Update-Only", "LB-Update-Only-timed", "Y-Update-Only", "Many"], "GCS": ["greedy", "cost-benefit"],
         "FULL": [drive + discard for drive in FULL for discard in ["", "+discard"]]}
 
 
@@ -56,7 +57,7 @@ def number(found, keys):
     value = found
     for key in keys:
         value = value[int(key) if isinstance(value, list) else key]
-    return 100 * value if kind.endswith("_share") or {"shares", "rates"} & set(keys) else value
+    return 100 * value if kind.endswith("_share") or {"shares", "rates", "moved"} & set(keys) else value
 
 
 def title(workload):
@@ -346,7 +347,81 @@ def leaf_page_live(found):
     return table(["workload", "leaf KiB", "", "operations/s, %", "99th percentile, %", "NAND writes/operation, %"], rows)
 
 
+PLAYED = ["LB-Mixed", "LB-Update-Only", "Y-Update-Only", "Many"]
+PACED = PLAYED + ["LB-Update-Only-paced", "LB-Update-Only-timed"]
+
+
+def percent(value, digits=1):
+    """Mean and half the range"""
+    return f"{fixed(100 * value[0], digits)} ±{fixed(100 * value[1], digits)}"
+
+
+def papers_blocks(found):
+    """The boundary paper's Table 2: writes by the types of pages, of all to collections and indexes"""
+    kinds = [f"{of} {kind}" for of in ["collection", "index"] for kind in ["root", "internal", "leaf", "extent"]]
+    paper = {"Y-Update-Only": ["YCSB", 5e-5, 0.27, 99.72, 9.3e-5, 0, 0, 0, 0],
+             "LB-Update-Only": ["LinkBench", 7e-5, 0.61, 39.86, 14e-5, 13e-5, 0.28, 59.23, 26e-5]}
+    rows = []
+    for w, (name, *shares) in paper.items():
+        blocks = found["papers"][w]["blocks"]
+        rows.append([name + ", paper"] + [f"{n:.5f}".rstrip("0").rstrip(".") for n in shares])
+        rows.append([w] + [f"{100 * blocks[kind] / sum(blocks.values()):.2f}" for kind in kinds])
+    return table(["%", "collections: root", "internal", "leaf", "extent list", "indexes: root", "internal", "leaf", "extent list"], rows)
+
+
+def papers_when(found):
+    """Savings where streams are computed at the end of a checkpoint, and at its beginning"""
+    policies = ["dsm", "dsm:prediction=off", "life"]
+    rows = [[w, gc] + [percent(found["papers"][w]["saved"][gc][f"{p}{at}{discard}"])
+                       for discard in ["", "+discard"] for p in (policies if not discard else ["dsm", "life"])
+                       for at in ["", f"{',' if ':' in p else ':'}when=begin"]]
+            for w in PACED for gc in SETS["GCS"]]
+    return table(["", "GC"] + [head for p in ["`dsm`", "prediction off", "`life`", "discards, `dsm`", "discards, `life`"]
+                               for head in [f"{p}: end", "begin"]], rows)
+
+
+def papers_predictions(found):
+    """How often the group that a region was given was the one that the window has shown"""
+    rows = []
+    for p, what in {"dsm": "Fig. A.5", "dsm:prediction=computed": "against the computed stream",
+                    "dsm:prediction=off": "none: the group of the window before", "dsm:when=begin": "Fig. A.5, from the beginning",
+                    "life": "`life`: the group of the window before"}.items():
+        cells = [found["papers"][w]["predictions"][p] for w in PLAYED]
+        rows.append([what] + [f"{100 * c[f'right_{n}'] / c[n]:.0f}" for c in cells for n in ["regions", "pages"]])
+    return table(["prediction"] + [head for w in PLAYED for head in [f"{w}: regions", "pages"]], rows)
+
+
+def papers_filter(found):
+    arms = {"boundary": "`boundary`", "dsm": "`dsm`", "dsm:primary_filter=off": "`dsm`, no primary filter"}
+    rows = [[what, gc] + [percent(found["papers"][w]["filter"][gc][p]) for w in PLAYED] for gc in SETS["GCS"] for p, what in arms.items()]
+    return table(["", "GC"] + PLAYED, rows)
+
+
+def papers_periods(found):
+    rows = [[w, gc] + [percent(value) for value in found["papers"][w]["period"][gc].values()] for w in PLAYED for gc in SETS["GCS"]]
+    return table(["", "GC"] + [f"T = {n}" for n in found["papers"][PLAYED[0]]["period"]["greedy"]], rows)
+
+
+def papers_mixed(found):
+    rows = [[gc] + [fixed(100 * value, 1) for value in found["papers"]["mixed"][gc].values()] for gc in SETS["GCS"]]
+    return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams") for p in found["papers"]["mixed"]["greedy"]], rows)
+
+
+def papers_premises(found):
+    rows = []
+    for w in PACED:
+        of = found["papers"][w]
+        usm = [f"{of['usm']['files'][0]:.0f}", f"{of['usm']['rank_correlation'][0]:.2f}"] if of["usm"] else ["-", "-"]
+        inside = [f"{100 * of['checkpoint'][what][0]:.0f}" for what in ["bytes_share", "time_share"]]
+        rows.append([w, f"{of['swaps']['windows']}", f"{100 * of['swaps']['swap_share'][0]:.0f}"] + usm + inside)
+    return table(["", "pairs of windows", "the hotter side changes, %", "files", "USM: rank correlation",
+                  "written during checkpoints, %", "time in checkpoints, %"], rows)
+
+
 TABLES = {
+    "papers-blocks": papers_blocks, "papers-when": papers_when, "papers-predictions": papers_predictions,
+    "papers-filter": papers_filter, "papers-periods": papers_periods, "papers-mixed": papers_mixed,
+    "papers-premises": papers_premises,
     "leaf-page-live": leaf_page_live,
     "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
     "leaf-page-saved": leaf_page_saved,
