@@ -222,9 +222,9 @@ pub enum Command {
     /// WiredTiger 3, 10, 11 and 12 are understood (MongoDB 3.6 to 8); encryption,
     /// tiered storage and a live restore are refused.
     ///
-    /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, files [{path,
-    /// size, free, share, extents, leaf_page, document, smaller_leaves, refused}], total
-    /// {files, size, free, share, extents}, full, outlook {written_per_checkpoint,
+    /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, audit, discard_note, files
+    /// [{path, size, free, share, extents, leaf_page, document, smaller_leaves, refused}],
+    /// total {files, size, free, share, extents}, full, outlook {written_per_checkpoint,
     /// saved_on_full_drive, saved_at_80_percent}, summary}; sizes are bytes, shares are of
     /// 1, document is the mean size as mongod has stored it, full is that of the file
     /// system, and what does not apply is null.

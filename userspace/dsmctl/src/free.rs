@@ -23,8 +23,10 @@ struct FreeReport<'a> {
     /// Whether blocks of it can be discarded, and why not.
     discard: bool,
     discard_refused: Option<String>,
-    /// An audit of it may show that they can.
+    /// An audit must, or may, show that they can.
     audit: bool,
+    /// Why it must.
+    discard_note: Option<String>,
     files: Vec<ListedFile<'a>>,
     total: Sum,
     /// Share of the file system that is in use.
@@ -117,13 +119,18 @@ fn report<'a>(
     }
     total.share = share(total.free, total.size);
     let may = snapshot.may_discard();
+    let (audit, note) = match snapshot.standing() {
+        Standing::Prove(why) => (true, Some(why)),
+        standing => (matches!(standing, Standing::Audit(_)), None),
+    };
     let outlook = Outlook::of(total.share);
     FreeReport {
         dbpath: a.dbpath.display().to_string(),
         wiredtiger: snapshot.version.to_string(),
         discard: may.is_ok(),
         discard_refused: may.err().map(|e| e.message),
-        audit: matches!(snapshot.standing(), Standing::Audit(_)),
+        audit,
+        discard_note: note,
         summary: match total.files {
             0 => "No file has a list of free blocks that was read: nothing can be said of discards.".into(),
             _ => outlook.summary(total.share, full),
@@ -211,6 +218,11 @@ fn text(a: &Free, r: &FreeReport<'_>) -> String {
             "It cannot be had here"
         };
         let _ = writeln!(s, "{had}: {why}.");
+    } else if let Some(why) = &r.discard_note {
+        let _ = writeln!(
+            s,
+            "dsmd discards here when an audit has passed, whatever audit-pages says: {why}."
+        );
     } else if r.total.share >= 0.005 {
         s += "Space that was freed once and is never used again counts here, too, and gains nothing by a discard:\n\
               dsmctl record and dsmctl simulate tell what it is worth for this database.\n";

@@ -758,6 +758,23 @@ fn free_of_wiredtiger_12() {
             "{text}"
         );
     }
+    // Another program's, which no version lets checkpoint single files any more
+    let dir = tempfile::tempdir().unwrap();
+    testing::hostile::files(dir.path(), 1, 1);
+    let turtle = dir.path().join("WiredTiger.turtle");
+    let text = std::fs::read_to_string(&turtle).unwrap();
+    std::fs::write(&turtle, text.replace("11,minor=3,patch=1", "12,minor=0,patch=0")).unwrap();
+    let free = |json: &str| dsmctl(&format!("{json} free {}", dir.path().display())).stdout;
+    let r: serde_json::Value = serde_json::from_slice(&free("-o json")).unwrap();
+    assert_eq!((&r["discard"], &r["audit"]), (&true.into(), &true.into()));
+    let text = String::from_utf8(free("")).unwrap();
+    let why = "the database has no _mdb_catalog.wt: it is not mongod's, and nobody has tried discards with its program";
+    assert!(
+        text.ends_with(&format!(
+            "dsmd discards here when an audit has passed, whatever audit-pages says: {why}.\n"
+        )),
+        "{text}"
+    );
 }
 
 /// There is no module here, and no device: that is wrong, and can be said all the same.

@@ -18,7 +18,7 @@ use simulate::trace::events::{Events, WithDiscards};
 use simulate::trace::{self, Event, FileNo, Trace, What};
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
-use wiredtiger::avail::{FileEntry, FreeList, Refusal, Run, TurtleId};
+use wiredtiger::avail::{FileEntry, FreeList, Refusal, Run, Standing, TurtleId};
 
 /// Bytes of the device that each file has for itself.
 const ROOM: u64 = 1 << 32;
@@ -117,7 +117,7 @@ impl Database for Recorded<'_> {
             turtle: TurtleId(self.looks.to_string()),
             run: Run::default(),
             version: "11.3.1".into(),
-            audit_only: None,
+            standing: Standing::Discard,
             files,
         })
     }

@@ -78,7 +78,7 @@ pub(crate) fn refuse(kind: Kind, message: impl Into<String>) -> Refusal {
     Refusal { kind, message }
 }
 
-pub(crate) fn unsupported(message: impl Into<String>) -> Refusal {
+pub fn unsupported(message: impl Into<String>) -> Refusal {
     refuse(Kind::Unsupported, message)
 }
 

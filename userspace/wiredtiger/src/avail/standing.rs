@@ -30,6 +30,10 @@ const CATALOG: &str = "_mdb_catalog.wt";
 pub enum Standing {
     /// They may be discarded.
     Discard,
+    /// The rule holds, and nobody has tried it with this program: nothing is discarded before
+    /// an audit of each process that opens this very database has passed, of so many pages at
+    /// least as are the default.
+    Prove(String),
     /// The rule may hold, and nobody has seen it: nothing is discarded before an audit of
     /// this very database has.
     Audit(String),
@@ -59,24 +63,15 @@ impl Snapshot {
         }
         if !PROVED.contains(&number) {
             return Standing::Audit(format!(
-                "the database is of WiredTiger {version}, with which nobody has tried discards: it needs an audit first"
+                "the database is of WiredTiger {version}, with which nobody has tried discards"
             ));
         }
         if !is_mongods {
-            return Standing::Audit(format!(
-                "the database has no {CATALOG}: it is not mongod's, and nobody has tried discards with its program: it needs an audit first"
+            return Standing::Prove(format!(
+                "the database has no {CATALOG}: it is not mongod's, and nobody has tried discards with its program"
             ));
         }
         Standing::Discard
-    }
-
-    /// Why this database may be audited and no more, if it may at all.
-    pub fn audit_only(&self) -> Result<Option<String>, Refusal> {
-        match self.standing() {
-            Standing::Discard => Ok(None),
-            Standing::Audit(why) => Ok(Some(why)),
-            Standing::Refused(why) => Err(unsupported(why)),
-        }
     }
 
     /// Refuses one of which no file but WiredTiger's own has a checkpoint: nothing can be said
@@ -89,9 +84,12 @@ impl Snapshot {
         }
     }
 
-    /// Whether blocks of this database may be discarded without an audit.
+    /// Whether blocks of this database may be discarded when its audit has passed.
     pub fn may_discard(&self) -> Result<(), Refusal> {
-        self.audit_only()?.map_or(Ok(()), |why| Err(unsupported(why)))
+        match self.standing() {
+            Standing::Discard | Standing::Prove(_) => Ok(()),
+            Standing::Audit(why) | Standing::Refused(why) => Err(unsupported(why)),
+        }
     }
 }
 

@@ -182,26 +182,29 @@ fn direct_io_has_larger_units_than_the_metadata_says() {
 }
 
 #[test]
-fn what_is_not_mongods_is_for_looking_only() {
+fn what_is_not_mongods_must_pass_an_audit() {
     let mut snapshot = read(&made().join("11.3.1")).unwrap().0;
     snapshot.files.retain(|f| f.path != Path::new("_mdb_catalog.wt"));
     let e = snapshot.may_discard().unwrap_err();
     assert_eq!(e.kind, Kind::Unsupported);
-    assert!(
-        e.message.starts_with("the database has no _mdb_catalog.wt"),
-        "{e}"
-    );
-    // With these no program makes checkpoints of some files alone.
-    for (major, minor, audited) in [(11, 3, false), (11, 4, false), (12, 0, true), (13, 0, true)] {
+    let mut of = |major, minor| {
         snapshot.version = Version {
             major,
             minor,
             patch: 0,
         };
-        let is = matches!(snapshot.standing(), Standing::Audit(_));
-        assert_eq!(is, audited, "{major}.{minor}");
-        assert!(snapshot.may_discard().is_err(), "{major}.{minor}");
+        let may = snapshot.may_discard().is_ok();
+        (snapshot.standing(), may)
+    };
+    let others = "the database has no _mdb_catalog.wt: it is not mongod's, and ";
+    for minor in [3, 4] {
+        let alone = format!("{others}others may make checkpoints of some files alone");
+        assert_eq!(of(11, minor), (Standing::Refused(alone), false));
     }
+    // With these no program makes checkpoints of some files alone.
+    let untried = format!("{others}nobody has tried discards with its program");
+    assert_eq!(of(12, 0), (Standing::Prove(untried), true));
+    assert!(matches!(of(13, 0), (Standing::Audit(_), false)));
 }
 
 /// mongod's first minute: there are files, and none has a checkpoint.
@@ -266,10 +269,7 @@ fn versions_that_are_not_proved_are_for_looking_only() {
         let Standing::Audit(why) = standing(version) else {
             panic!("{version}")
         };
-        assert!(
-            why.ends_with("nobody has tried discards: it needs an audit first"),
-            "{why}"
-        );
+        assert!(why.ends_with("with which nobody has tried discards"), "{why}");
         assert_eq!(
             read(dir.path()).unwrap().0.may_discard().unwrap_err().message,
             why

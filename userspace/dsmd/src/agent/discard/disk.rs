@@ -23,7 +23,7 @@ use files::place;
 use files::walk::{self, Root};
 use proto::runner;
 use runtime::pulse::Pulse;
-use wiredtiger::avail::{self, FileEntry, Refusal, TurtleId};
+use wiredtiger::avail::{self, FileEntry, Refusal, Standing, TurtleId};
 use wiredtiger::turtle;
 
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
@@ -150,12 +150,15 @@ impl Database for Disk {
         };
         let (snapshot, lists) = self.reader.read(&self.root, &mut wanted)?;
         snapshot.has_begun()?;
-        let audit_only = snapshot.audit_only()?;
+        let standing = match snapshot.standing() {
+            Standing::Refused(why) => return Err(avail::unsupported(why)),
+            standing => standing,
+        };
         Ok(Seen {
             turtle: snapshot.turtle,
             run: snapshot.run,
             version: snapshot.version.to_string(),
-            audit_only,
+            standing,
             files: snapshot.files.into_iter().zip(lists).collect(),
         })
     }
@@ -315,15 +318,15 @@ mod tests {
             let text = turtle.replace("major=11,minor=3,patch=1", version);
             std::fs::write(dir.path().join(turtle::NAME), text).unwrap();
             disk.read(&mut |_| false)
-                .map(|seen| (seen.files.len(), seen.audit_only, seen.version))
+                .map(|seen| (seen.files.len(), seen.standing, seen.version))
         };
         for version in ["major=11,minor=3,patch=1", "major=12,minor=0,patch=0"] {
-            let (files, audit_only, _) = read(version).unwrap();
-            assert_eq!((files, audit_only), (49, None));
+            let (files, standing, _) = read(version).unwrap();
+            assert_eq!((files, standing), (49, Standing::Discard));
         }
         // Nothing is sent before an audit of it.
-        let (_, why, version) = read("major=12,minor=1,patch=0").unwrap();
-        assert!(why.unwrap().contains("nobody has tried"));
+        let (_, standing, version) = read("major=12,minor=1,patch=0").unwrap();
+        assert!(matches!(standing, Standing::Audit(_)), "{standing:?}");
         assert_eq!(version, "12.1.0");
         // Of MongoDB 5.0.31, and of 6.0.24
         let refused = read("major=10,minor=0,patch=2").unwrap_err();

@@ -19,10 +19,12 @@ use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::table::SectorRange;
 use drive::broken;
+use files::config::AUDIT_PAGES;
 use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use runtime::log;
 use runtime::pulse::Pulse;
 use runtime::time;
+use wiredtiger::avail::Standing;
 
 /// How often preconditions and owner are checked between checkpoints.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -36,6 +38,7 @@ const SHORTEST: u64 = 16 << 10;
 /// At so many checkpoints pages must have been taken before anything is sent.
 const CHECKPOINTS: u32 = 3;
 const ONLY_ASKED: &str = "discard = \"audit\" asks for no more";
+const NOT_PASSED: &str = "the audit has not passed since a process that nobody has tried opened the database";
 
 /// What is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,8 +169,8 @@ struct Evidence {
     owner: Option<Owner>,
     pages: u64,
     checkpoints: u32,
-    /// Whether its version may have more than an audit, or why not; `None`: nobody has looked.
-    sends: Option<Result<(), String>>,
+    /// `None`: nobody has looked.
+    standing: Option<Standing>,
 }
 
 /// How a sending ended.
@@ -180,7 +183,6 @@ enum Sent {
 
 impl<T: Target, M: Machine> Worker<T, M> {
     fn new(plan: Plan, target: T, machine: M, info: Shared, pulse: Pulse) -> Self {
-        change(&info, |i| i.audit.wanted_pages = plan.audit_pages);
         Self {
             plan,
             target,
@@ -360,20 +362,27 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// Why it does not send, whatever is seen.
     fn audit_only(&self) -> Option<String> {
         let asked = (!self.plan.send).then(|| ONLY_ASKED.to_owned());
-        asked.or_else(|| self.evidence.sends.clone()?.err())
+        asked.or_else(|| match &self.evidence.standing {
+            Some(Standing::Audit(why) | Standing::Refused(why)) => Some(why.clone()),
+            _ => None,
+        })
+    }
+
+    fn must_prove(&self) -> bool {
+        matches!(self.evidence.standing, Some(Standing::Prove(_)))
+    }
+
+    /// So many pages must be seen to be written.  Nothing is sent before somebody has looked.
+    fn wanted(&self) -> u64 {
+        match self.must_prove() {
+            true => self.plan.audit_pages.max(AUDIT_PAGES),
+            false => self.plan.audit_pages,
+        }
     }
 
     fn has_passed(&self) -> bool {
-        let e = &self.evidence;
-        match (&e.sends, self.plan.audit_pages) {
-            (Some(Err(_)), _) => false,
-            // Nothing is sent before somebody has looked.
-            (_, 0) => true,
-            (None, _) => false,
-            (Some(Ok(())), wanted) => {
-                e.pages >= wanted && e.checkpoints >= CHECKPOINTS && self.rule.suspects() == 0
-            }
-        }
+        let (e, wanted) = (&self.evidence, self.wanted());
+        wanted == 0 || (e.pages >= wanted && e.checkpoints >= CHECKPOINTS && self.rule.suspects() == 0)
     }
 
     /// Each process that opens the database begins with an audit.
@@ -392,10 +401,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn steer(&mut self, state: &str) -> Result<(), Halt> {
         self.count_from_owner();
         let only = self.audit_only();
-        let sends = self.plan.send && self.has_passed();
+        let sends = only.is_none() && self.has_passed();
         let trial = self.machine.trial();
         let mode = match state {
             "on" if trial && only.is_some() => return Err(only.unwrap_or_default().into()),
+            "on" if trial && !sends && self.must_prove() => return Err(NOT_PASSED.to_owned().into()),
             "on" if !trial && !sends => "audit",
             "audit" if !trial && sends && self.set == Some("audit") => "on",
             "on" => "on",
@@ -415,10 +425,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 _ => log!(Info, "nothing is sent before the audit has passed"),
             }
         }
-        let e = &self.evidence;
+        let (e, wanted) = (&self.evidence, self.wanted());
         change(&self.info, |i| {
             i.mode = mode.to_owned();
             i.audit.only = only;
+            i.audit.wanted_pages = wanted;
             i.audit.passed = sends;
             i.audit.seen_pages = e.pages;
             i.audit.seen_checkpoints = e.checkpoints;
@@ -518,7 +529,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn audited(&mut self, found: &Found) {
         self.count_from_owner();
         let seen = found.audit;
-        self.evidence.sends = Some(found.audit_only.clone().map_or(Ok(()), Err));
+        self.evidence.standing.clone_from(&found.standing);
         self.evidence.pages += seen.written;
         self.evidence.checkpoints += u32::from(seen.written > 0);
         change(&self.info, |i| {

@@ -95,7 +95,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dm::device::Target;
-use wiredtiger::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
+use wiredtiger::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId};
 
 use audit::{Round, Violation, Watch};
 pub use disk::Disk;
@@ -154,8 +154,8 @@ pub struct Seen {
     pub run: Run,
     /// Of WiredTiger.
     pub version: String,
-    /// Why nothing may be sent, whatever the audit sees.
-    pub audit_only: Option<String>,
+    /// What the audit must have seen before anything may be sent.
+    pub standing: Standing,
     /// Each file, with its list if that was wanted.
     pub files: Vec<(FileEntry, Option<Result<FreeList, Refusal>>)>,
 }
@@ -214,8 +214,8 @@ pub struct Found {
     round: Box<Round>,
     /// What the audit has seen.
     pub audit: audit::Seen,
-    /// Why nothing may be sent, whatever it sees.
-    pub audit_only: Option<String>,
+    /// What it must have seen before anything may be sent.
+    pub standing: Option<Standing>,
     /// Bytes that the checkpoint has freed, also where they have no place of their
     /// own.
     pub freed: u64,
@@ -384,7 +384,7 @@ impl Rule {
     }
 
     /// Pages in use that are dead, and may be written soon.
-    pub(crate) fn suspects(&self) -> u64 {
+    pub fn suspects(&self) -> u64 {
         let watches = self.files.values().filter_map(|k| k.watch.as_ref());
         watches.map(|w| w.suspects()).sum()
     }
@@ -536,7 +536,7 @@ impl Rule {
         let mut found = Found {
             since: self.window.unwrap_or_default(),
             reach: if granularity > PAGE { granularity / 512 } else { 0 },
-            audit_only: seen.audit_only,
+            standing: Some(seen.standing),
             ..Found::default()
         };
         let mut files = HashMap::with_capacity(seen.files.len());

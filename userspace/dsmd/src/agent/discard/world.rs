@@ -23,7 +23,7 @@ use dm::table::Extent;
 use runtime::wake::Waker;
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
-use wiredtiger::avail::{FileEntry, FreeList, Kind, Refusal, Run, TurtleId};
+use wiredtiger::avail::{FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId};
 
 const PAGE: u64 = 4096;
 const FILES: usize = 3;
@@ -35,7 +35,6 @@ const MOST: u64 = 900;
 const FULL: usize = 60;
 /// What a discarded unit reads as, less the number of the discard.
 const RUBBISH: u64 = u64::MAX;
-pub(super) const UNSEEN: &str = "nobody has tried discards with this version";
 
 /// Numbers of units of allocation, a page or less each; below they are called pages.
 type Pages = BTreeSet<u64>;
@@ -133,6 +132,8 @@ pub(super) struct Counts {
     pub old: u64,
     pub torn: u64,
     pub backups: u64,
+    /// Checkpoints that a name or a cursor keeps.
+    pub kept: u64,
     pub drops: u64,
     pub snapshots: u64,
     pub alone: u64,
@@ -150,6 +151,7 @@ impl Counts {
         self.old += o.old;
         self.torn += o.torn;
         self.backups += o.backups;
+        self.kept += o.kept;
         self.drops += o.drops;
         self.snapshots += o.snapshots;
         self.alone += o.alone;
@@ -163,8 +165,7 @@ pub(super) struct World {
     /// Its drive is marked.
     pub broken: bool,
     pub trial: bool,
-    /// Of a version that nobody has tried.
-    pub unseen: bool,
+    pub standing: Standing,
     /// What was marked for good.
     pub marks: Vec<String>,
     /// Bytes in a unit of allocation.
@@ -321,7 +322,7 @@ impl World {
             snapshot: None,
             broken: false,
             trial: false,
-            unseen: false,
+            standing: Standing::Discard,
             marks: Vec::new(),
             stage: Stage::None,
             slow: 0,
@@ -549,6 +550,7 @@ impl World {
             }
         } else if let Some(c) = chain.last_mut() {
             c.kept = rng.bool();
+            self.counts.kept += u64::from(c.kept);
         }
     }
 
@@ -1133,12 +1135,12 @@ impl Database for Side {
                     generation: Some(turtle.run),
                 };
                 let turtle = TurtleId(turtle.number.to_string());
-                let audit_only = self.world.borrow().unseen.then(|| UNSEEN.to_owned());
+                let standing = self.world.borrow().standing.clone();
                 return Ok(Seen {
                     turtle,
                     run,
                     version: "12.0.0".into(),
-                    audit_only,
+                    standing,
                     files,
                 });
             }

@@ -303,12 +303,13 @@ fn what_may_only_be_audited_is_never_sent() {
         send: false,
         audit_pages: 0,
     };
-    for (plan, unseen, why) in [
-        (only, false, ONLY_ASKED),
-        (AT_ONCE, true, super::super::world::UNSEEN),
+    let unseen = "nobody has tried discards with this version";
+    for (plan, standing, why) in [
+        (only, Standing::Discard, ONLY_ASKED),
+        (AT_ONCE, Standing::Audit(unseen.into()), unseen),
     ] {
         let (mut w, world, _sender, notices) = worker_that(plan, 7);
-        world.borrow_mut().unseen = unseen;
+        world.borrow_mut().standing = standing;
         world.borrow_mut().calm = true;
         // Nor does it need a drive that takes any.
         world.borrow().kernel.take_discards(false);
@@ -332,6 +333,43 @@ fn what_may_only_be_audited_is_never_sent() {
         assert_eq!((state(&w).as_str(), info(&w).off.as_deref()), ("on", Some(why)));
         assert_eq!(discarded(&w), 0);
     }
+}
+
+/// Whatever the configuration asks for, each process must have been audited.
+#[test]
+fn a_program_that_nobody_has_tried_must_pass() {
+    let (mut w, world, _sender, notices) = worker(7);
+    world.borrow_mut().standing = Standing::Prove("it is not mongod's".into());
+    world.borrow_mut().calm = true;
+    w.switch_on().unwrap();
+    for round in 0..2 {
+        let before = discarded(&w);
+        until(&mut w, &world, &notices, |w| {
+            assert!(discarded(w) == before || info(w).audit.passed);
+            discarded(w) > before
+        });
+        let i = info(&w);
+        let a = &i.audit;
+        assert_eq!((a.only.as_deref(), a.wanted_pages), (None, 1000), "{round}");
+        assert!(
+            a.seen_pages >= 1000 && a.seen_checkpoints >= CHECKPOINTS,
+            "{round}: {i:?}"
+        );
+        world.borrow_mut().has_owner(true);
+        until(&mut w, &world, &notices, |w| info(w).mode == "audit");
+        world.borrow_mut().discard(usize::MAX >> 1);
+    }
+    // A trial has the switch, and gets nothing of it either.
+    let before = discarded(&w);
+    world.borrow_mut().trial = true;
+    world.borrow_mut().has_owner(true);
+    w.target.message("set discard on").unwrap();
+    until(&mut w, &world, &notices, |w| {
+        info(w).off.as_deref() == Some(NOT_PASSED)
+    });
+    turns(&mut w, &world, &notices, 50);
+    assert_eq!((state(&w).as_str(), discarded(&w)), ("on", before));
+    assert_eq!(world.borrow().lost, None);
 }
 
 #[test]
