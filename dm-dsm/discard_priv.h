@@ -106,7 +106,7 @@ static inline struct dsm_granule dsm_granule_wanted(const struct dsm_discard *dd
 /* Whether dead pages are discarded with what is named around them later. */
 static inline bool dsm_is_coarse(const struct dsm_granule *g)
 {
-	return g->unit > DSM_MIN_RUN && g->unit <= DSM_MAX_RUN;
+	return g->unit > DSM_PAGE_SECTORS && g->unit <= DSM_MAX_RUN;
 }
 
 /* Whether nothing has come that stops a batch. */

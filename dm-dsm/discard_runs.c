@@ -162,7 +162,7 @@ static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granule *g,
 		dsm_widen(dd, g, first, last, &start, &end);
 	else
 		dsm_granule_cut(g, dd->d->start, &start, &end);
-	if (end > start && end - start >= g->min) {
+	if (end > start) {
 		end = min(end, start + g->max);
 		dsm_add_run(dd, start, end);
 		last = min(last, DIV_ROUND_UP(end, DSM_PAGE_SECTORS));

@@ -22,7 +22,6 @@ struct dsm_granule dsm_granule(const struct dsm_discard_limits *limits, u32 gran
 	/* The limit is the whole disk's, and a partition begins anywhere. */
 	g.shift = first % g.align + g.align - limits->start % g.align;
 	g.shift %= g.align;
-	g.min = max(g.unit, DSM_MIN_RUN);
 	g.max = max(g.max - g.max % g.unit, g.unit);
 	return g;
 }

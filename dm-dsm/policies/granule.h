@@ -9,7 +9,6 @@
 #include <linux/sizes.h>
 #include <linux/types.h>
 
-#define DSM_MIN_RUN	(SZ_16K >> SECTOR_SHIFT)
 #define DSM_MAX_RUN	(SZ_64M >> SECTOR_SHIFT)
 
 /* In sectors. */
@@ -17,7 +16,7 @@ struct dsm_granule {
 	u32 unit;		/* the length is a multiple of it */
 	u32 align;		/* the start is a multiple of it, */
 	u32 shift;		/* so many sectors further on */
-	u32 min, max;		/* lengths */
+	u32 max;		/* length */
 };
 
 /* What the device says, in bytes. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Dead pages: which ones the audit finds, and what a disk that takes 128 KiB is sent of them.
+ * Dead pages: which ones the audit finds, and what a disk is sent of them.
  */
 #include <kunit/test.h>
 #include <linux/bitmap.h>
@@ -17,7 +17,6 @@
 #include "mock.h"
 
 #define START	4096	/* of the target on the disk: a multiple of 128 KiB */
-#define UNIT	256	/* sectors */
 
 struct rig {
 	struct kunit *test;
@@ -204,14 +203,28 @@ static void the_window_before_counts_for_what_is_dead(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 248);
 }
 
-static void small_granules_do_not_gather(struct kunit *test)
+static void granules_of_two_pages_and_more_gather(struct kunit *test)
 {
-	struct rig r = rig_on(test, disk_of(test, SZ_16K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
+	struct rig r = rig_on(test, disk_of(test, SZ_8K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
 
-	discard(&r, "0:16", "");
-	discard(&r, "16:16", "");
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 32);
-	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 32);
+	discard(&r, "0:8 24:8", "");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 16);
+	discard(&r, "8:16", "0:32");
+}
+
+static void single_pages_are_discarded_alone(struct kunit *test)
+{
+	static const unsigned int granularities[] = { SECTOR_SIZE, SZ_4K };
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(granularities); i++) {
+		struct rig r = rig_on(test, disk_of(test, granularities[i]), DSM_MOCK_TARGET,
+				      "%s 4096 2 discard on");
+
+		discard(&r, "0:8 16:8 40:16", "0:8 16:8 40:16");
+		discard(&r, "8:8", "8:8");
+		KUNIT_EXPECT_EQ(test, field(&r, "discard_dead_sectors"), 40);
+		KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 0);
+	}
 }
 
 /* What is not */
@@ -650,7 +663,7 @@ static void another_granularity_sends_nothing_of_before(struct kunit *test)
 	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET,
 			      "%s 4096 4 discard on discard_granularity 4096");
 
-	discard(&r, "0:16 32:16 48:16", "32:32");
+	discard(&r, "0:16 32:16 48:16", "0:16 32:32");
 	expect_dead(&r, "0:256", "6 0:16 32:32");
 	dsm_mock_expect_reply(test, r.dm, "set discard_granularity 131072", "");
 	discard(&r, "16:16 64:192", "");
@@ -796,6 +809,7 @@ struct model {
 	u64 written[PAGES];		/* the last window in which it was, or 0 */
 	DECLARE_BITMAP(dead, PAGES);
 	DECLARE_BITMAP(passed, PAGES);	/* by the last message */
+	unsigned int unit;		/* sectors */
 	unsigned int discards;
 	bool audit;
 };
@@ -868,13 +882,14 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 	dsm_mock_forget(r->disk);
 	queue_since(r, since, ranges + 1);
 	drain(r);
+	KUNIT_ASSERT_LE(r->test, r->disk->nr, ARRAY_SIZE(r->disk->bio));
 	for (unsigned int i = 0; i < r->disk->nr; i++) {
 		u64 first = (r->disk->bio[i].sector - START) / 8;
 
 		m->discards++;
 		KUNIT_EXPECT_FALSE(r->test, m->audit);
-		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sectors % UNIT, 0);
-		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sector % UNIT, 0);
+		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sectors % m->unit, 0);
+		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sector % m->unit, 0);
 		bitmap_set(sent, first, r->disk->bio[i].sectors / 8);
 	}
 	for (unsigned int page = 0; page < PAGES; page++)
@@ -883,9 +898,9 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 					      test_bit(page, m->passed), "page %u", page);
 	if (m->audit || since != m->valid)
 		return;
-	for (unsigned int page = 0; page < PAGES; page += UNIT / 8)
-		if (find_next_zero_bit(m->dead, PAGES, page) >= page + UNIT / 8 &&
-		    find_next_bit(m->passed, PAGES, page) < page + UNIT / 8)
+	for (unsigned int page = 0; page < PAGES; page += m->unit / 8)
+		if (find_next_zero_bit(m->dead, PAGES, page) >= page + m->unit / 8 &&
+		    find_next_bit(m->passed, PAGES, page) < page + m->unit / 8)
 			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, sent),
 					      "the granule of page %u", page);
 }
@@ -913,16 +928,21 @@ static void compare_dead(struct rig *r, const struct model *m)
 	KUNIT_EXPECT_STREQ(r->test, r->dm->reply, expected);
 }
 
+static const unsigned int units[] = { SZ_4K, SZ_8K, SZ_128K };
+
 static void anything_against_a_set(struct kunit *test)
 {
-	for (unsigned int seed = 1; seed <= 6; seed++) {
-		struct rig r = new_rig(test);
+	for (unsigned int seed = 1; seed <= 3 * ARRAY_SIZE(units); seed++) {
+		unsigned int unit = units[seed % ARRAY_SIZE(units)];
+		struct rig r = rig_on(test, disk_of(test, unit), DSM_MOCK_TARGET,
+				      "%s 4096 2 discard on");
 		struct model *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
 		struct rnd_state rnd;
 
 		KUNIT_ASSERT_NOT_NULL(test, m);
 		prandom_seed_state(&rnd, seed);
 		m->valid = r.window;
+		m->unit = unit >> SECTOR_SHIFT;
 		for (unsigned int step = 0; step < 400; step++) {
 			unsigned int what = prandom_u32_state(&rnd) % 100;
 			unsigned int page = prandom_u32_state(&rnd) % (PAGES - 4);
@@ -1006,7 +1026,8 @@ static struct kunit_case dead_cases[] = {
 	KUNIT_CASE(what_was_short_has_little_beside_it),
 	KUNIT_CASE(a_dead_granule_goes_again_when_a_page_of_it_does),
 	KUNIT_CASE(the_window_before_counts_for_what_is_dead),
-	KUNIT_CASE(small_granules_do_not_gather),
+	KUNIT_CASE(granules_of_two_pages_and_more_gather),
+	KUNIT_CASE(single_pages_are_discarded_alone),
 	KUNIT_CASE(a_write_takes_a_page_back),
 	KUNIT_CASE(a_message_forgets),
 	KUNIT_CASE(what_was_queued_before_is_forgotten),

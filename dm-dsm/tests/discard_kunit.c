@@ -286,8 +286,8 @@ static void ranges_are_sorted_and_joined(struct kunit *test)
 	queue_discard(test, s.dm, w, "512:32 64:32 96:32 0:40 16:32 1000:24");
 	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 4");
 	dsm_mock_drain(test, s.dm);
-	expect_discards(test, &s, "0:48 64:64 512:32");	/* and 12 KiB are too few */
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_short_sectors"), 24);
+	expect_discards(test, &s, "0:48 64:64 512:32 1000:24");
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_short_sectors"), 0);
 	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_refused_sectors"), 0);
 }
 
@@ -315,8 +315,7 @@ static const struct touch {
 	{ "a discard from above", REQ_OP_DISCARD, 60, 256, "0:56 320:704" },
 	{ "a flush", REQ_OP_WRITE | REQ_PREFLUSH, 0, 0, "0:1024" },
 	{ "a read", REQ_OP_READ, 64, 8, "0:1024" },
-	{ "what leaves too little", REQ_OP_WRITE, 24, 8, "32:992" },
-	{ "what leaves just enough", REQ_OP_WRITE, 32, 8, "0:32 40:984" },
+	{ "what leaves a page", REQ_OP_WRITE, 8, 8, "0:8 16:1008" },
 };
 
 static void touch_name(const struct touch *t, char *desc)
@@ -399,6 +398,7 @@ static const struct grain {
 } grains[] = {
 	/* the target begins at 4096: 2 MiB */
 	{ "4 KiB", SZ_4K, 0, UINT_MAX, "8:1008" },
+	{ "8 KiB", SZ_8K, 0, UINT_MAX, "16:992" },
 	{ "16 KiB", SZ_16K, 0, UINT_MAX, "32:960" },
 	{ "64 KiB", SZ_64K, 0, UINT_MAX, "128:768" },
 	{ "64 KiB and 4 KiB further", SZ_64K, SZ_4K, UINT_MAX, "8:896" },
@@ -783,7 +783,7 @@ static void a_write_before_the_check_is_seen_by_it(struct kunit *test)
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
 	dsm_mock_drain(test, s.dm);
-	expect_discards(test, &s, "64:64 528:48");
+	expect_discards(test, &s, "64:64 512:8 528:48");
 	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_held"), 0);
 }
 
@@ -1352,7 +1352,8 @@ static void a_queue_holds_65536_ranges(struct kunit *test)
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
 	dsm_mock_drain(test, s.dm);
-	expect_discards(test, &s, "0:64");
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 65537);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 64 + 65536 * 8);
 }
 
 static void a_target_goes_away_with_ranges_queued(struct kunit *test)
@@ -1386,15 +1387,15 @@ static void many_runs_take_several_plugs(struct kunit *test)
 	s.disk->when = DSM_MOCK_AT_ONCE;
 	map_area(test, s.dm, 65536);
 	w = dsm_mock_window(test, s.dm);
-	/* every ninth page: 910 runs of 32 KiB */
+	/* every ninth page: 910 runs of 32 KiB, and two pages */
 	for (int page = 8; page < 8192; page += 9)
 		KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, page * 8, 8), 0);
 	dsm_mock_forget(s.disk);
 	queue_discard(test, s.dm, w, "0:65536");
 	dsm_mock_drain(test, s.dm);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 910);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 910 * 64);
-	KUNIT_EXPECT_EQ(test, s.disk->nr, 910);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 911);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 910 * 64 + 16);
+	KUNIT_EXPECT_EQ(test, s.disk->nr, 911);
 	for (int i = 0; i < 64; i++) {
 		KUNIT_EXPECT_EQ(test, s.disk->bio[i].sector, START + i * 72);
 		KUNIT_EXPECT_EQ(test, s.disk->bio[i].sectors, 64);

@@ -176,9 +176,9 @@ pub enum Command {
     /// measured are printed; they change nothing by themselves.
     ///
     /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
-    /// mounted from the device, and its sectors are discarded through the target, in pieces
-    /// of 16 KiB and more, which is what the target sends. With --destroy it is a whole device:
-    /// ALL DATA ON IT IS LOST. A device with a trial at work, and a drive that
+    /// mounted from the device, and its sectors are discarded through the target. With
+    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. A device with a trial at work, and
+    /// a drive that
     /// is marked, are refused.
     ///
     /// The exit status is 0 when a length that the drive takes was found, and 1 otherwise.
@@ -278,7 +278,8 @@ pub enum Command {
     /// Files are paths relative to the dbpath. Each policy is played as it is and, if
     /// there are lists, with the discards that dsmd would have made; the drive's size
     /// is that of the run without them. With `-o json`: [{policy, discard,
-    /// streams_used, waf, host_pages, gc_pages, open_units, spare_units, reason}]; a
+    /// streams_used, waf, unmapped_share, host_pages, gc_pages, open_units, spare_units,
+    /// reason}]; a
     /// page is 4 KiB, and pages are counted after the load phase and the warm-up. A
     /// policy whose streams do not fit the drive has null figures and the reason; that
     /// of auto says what it is, and why.

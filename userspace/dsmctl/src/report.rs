@@ -251,7 +251,7 @@ impl StatusReport {
         }
         if d.state == "on" {
             let pieces = match d.granularity {
-                0..=16384 => String::new(),
+                0..=4096 => String::new(),
                 n => format!(
                     "; pieces of {} from {} on, {} MiB dead",
                     sizes::shown(n),

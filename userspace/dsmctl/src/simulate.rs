@@ -39,6 +39,8 @@ struct PolicyRow<'a> {
     discard: bool,
     streams_used: Option<u32>,
     waf: Option<f64>,
+    /// Of the drive, without data when a page was written, on average.
+    unmapped_share: Option<f64>,
     host_pages: Option<u64>,
     gc_pages: Option<u64>,
     open_units: Option<u64>,
@@ -378,6 +380,7 @@ fn rows<'a>(runs: &'a [PolicyRun<'_>], spare: u64, chosen: &str) -> Vec<PolicyRo
             discard: r.discard,
             streams_used: o.map(|o| o.streams_used),
             waf: o.map(|o| o.waf),
+            unmapped_share: o.map(|o| o.unmapped_share),
             host_pages: o.map(|o| o.host_pages),
             gc_pages: o.map(|o| o.gc_pages),
             open_units: o.map(|o| o.open_units),

@@ -6,5 +6,5 @@
 _Static_assert(sizeof(struct dsm_layout) == 24, "layout.rs has it, too");
 _Static_assert(sizeof(struct dsm_file_window) == 72, "kernel.rs has it, too");
 _Static_assert(sizeof(struct dsm_life) == 5528, "kernel.rs has it, too");
-_Static_assert(sizeof(struct dsm_granule) == 20, "granule.rs has it, too");
+_Static_assert(sizeof(struct dsm_granule) == 16, "granule.rs has it, too");
 _Static_assert(sizeof(struct dsm_discard_limits) == 24, "granule.rs has it, too");

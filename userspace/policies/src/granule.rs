@@ -10,7 +10,6 @@ pub struct Granule {
     unit: u32,
     align: u32,
     shift: u32,
-    min: u32,
     max: u32,
 }
 
@@ -25,7 +24,7 @@ struct Limits {
 }
 
 // As in shim/sizes.c.
-const _: () = assert!(size_of::<Granule>() == 20 && size_of::<Limits>() == 24);
+const _: () = assert!(size_of::<Granule>() == 16 && size_of::<Limits>() == 24);
 
 extern "C" {
     fn dsm_granule(limits: *const Limits, granularity: u32, alignment: u32) -> Granule;

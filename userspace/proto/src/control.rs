@@ -129,8 +129,8 @@ pub struct DiscardInfo {
     pub resets: u64,
     /// What checkpoints have freed.
     pub freed_bytes: u64,
-    /// Of this: in pieces too short to discard, without a place of its own, and not
-    /// sent before the next checkpoint.
+    /// Of this: in short pieces for which there was no time, without a place of its own, and
+    /// not sent before the next checkpoint.
     pub short_bytes: u64,
     pub unplaced_bytes: u64,
     pub dropped_bytes: u64,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use simulate::flash::PAGE;
 use simulate::sim::discard::{discarded, late, verdict, Judged, Rule};
-use simulate::sim::pieces::{Owed, Pieces, LEAST};
+use simulate::sim::pieces::{Owed, Pieces};
 use simulate::trace::{self, Trace};
 
 fn recordings() -> Vec<(String, Trace)> {
@@ -39,9 +39,8 @@ fn play(trace: &Trace, ms: u64, rule: Rule, pieces: Pieces) -> Judged {
     verdict(trace, &discarded(&seen, rule, pieces))
 }
 
-/// Pages, from `least` bytes on.
-fn pages(least: u64) -> Pieces {
-    Pieces::new(least, PAGE, PAGE, Owed::Never)
+fn pages() -> Pieces {
+    Pieces::of(PAGE, PAGE)
 }
 
 #[test]
@@ -50,16 +49,14 @@ fn nothing_that_is_in_use_is_discarded() {
     assert!(!recordings.is_empty());
     for (name, trace) in &recordings {
         assert!(trace.lists.len() > 50, "{name}: {} lists", trace.lists.len());
-        let recorded = verdict(trace, &discarded(trace, Rule::Difference, pages(PAGE)));
+        let recorded = verdict(trace, &discarded(trace, Rule::Difference, pages()));
         println!("{name}: as recorded {recorded:?}");
         assert_eq!(recorded.lost, 0, "{name}");
         assert!(recorded.discarded > 100, "{name}: {recorded:?}");
         for ms in LAGS {
-            for least in [PAGE, LEAST] {
-                let v = play(trace, ms, Rule::Difference, pages(least));
-                println!("{name}: late by {ms} ms, from {least} bytes on: {v:?}");
-                assert_eq!(v.lost, 0, "{name}: late by {ms} ms");
-            }
+            let v = play(trace, ms, Rule::Difference, pages());
+            println!("{name}: late by {ms} ms: {v:?}");
+            assert_eq!(v.lost, 0, "{name}: late by {ms} ms");
         }
     }
 }
@@ -69,11 +66,11 @@ fn nothing_that_is_in_use_is_discarded() {
 fn rules_that_lose_data_are_caught() {
     let mut caught = 0;
     for (name, trace) in recordings() {
-        let all = verdict(&trace, &discarded(&trace, Rule::Listed, pages(PAGE)));
+        let all = verdict(&trace, &discarded(&trace, Rule::Listed, pages()));
         println!("{name}: all that is listed: {all:?}");
         assert!(all.lost > 0, "{name}: {all:?}");
         for ms in LAGS {
-            let since = play(&trace, ms, Rule::SinceWindow, pages(PAGE));
+            let since = play(&trace, ms, Rule::SinceWindow, pages());
             println!("{name}: not written since the last window, late by {ms} ms: {since:?}");
             caught += u64::from(since.lost > 0);
         }
@@ -86,8 +83,8 @@ fn rules_that_lose_data_are_caught() {
 fn nothing_that_is_owed_is_in_use() {
     let (mut alone, mut owed, mut caught) = (0, 0, 0);
     for (name, trace) in &recordings() {
-        for (granularity, alignment) in [(128, 128), (128, 4), (64, 64), (32, 32)] {
-            let pieces = |owed| Pieces::new(LEAST, granularity << 10, alignment << 10, owed);
+        for (granularity, alignment) in [(128, 128), (128, 4), (64, 64), (32, 32), (16, 4), (8, 8)] {
+            let pieces = |owed| Pieces::new(granularity << 10, alignment << 10, owed);
             for ms in LAGS {
                 let v = play(trace, ms, Rule::Difference, pieces(Owed::UntilWritten));
                 println!("{name}: {granularity} KiB at {alignment}, owed, late by {ms} ms: {v:?}");

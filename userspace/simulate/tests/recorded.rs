@@ -236,7 +236,7 @@ fn simulated(trace: &Trace, granule: u64) -> Gone {
     } else {
         Owed::Never
     };
-    let pieces = Pieces::new(PAGE, granule * PAGE, granule * PAGE, owed);
+    let pieces = Pieces::new(granule * PAGE, granule * PAGE, owed);
     let (mut all, mut looks) = (Gone::new(), WAITS - 1);
     for e in discarded(&trace.with_events(events), Simulated::Difference, pieces).events() {
         match e.what {

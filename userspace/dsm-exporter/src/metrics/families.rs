@@ -410,7 +410,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             ),
             counter(
                 "dsm_agent_discard_short_bytes_total",
-                "Freed bytes in pieces too short to discard.",
+                "Freed bytes in short pieces, for which the drive was too slow.",
                 |s| discarder(s, |i| Some(i.short_bytes as f64)),
             ),
             counter(

@@ -20,6 +20,8 @@ use wiredtiger::avail;
 /// A larger part of all written bytes is worth a look: the alert DsmUnmappedWrites has the
 /// same.
 const UNMAPPED: f64 = 0.05;
+/// More of what was freed is not left out where the drive has the time.
+const SHORT: f64 = 0.05;
 /// Less was hardly written, in bytes.
 const LITTLE: u64 = 1 << 20;
 const SECTOR: u64 = 512;
@@ -35,14 +37,14 @@ fn time(t: Duration) -> String {
 }
 
 /// What the target sends at least, whatever a drive says.
-const LEAST: u64 = 16 << 10;
+const PAGE: u64 = 4096;
 
 /// What the drives say of a discard, if that is much and no feature says what they take.
 fn unmeasured(b: &Below) -> Option<u64> {
     let says = b.disks.iter().filter_map(|d| d.discard_granularity).max();
     let mut features = b.table.features.iter();
     let measured = features.any(|(name, value)| name == "discard_granularity" && value != "auto");
-    says.filter(|bytes| *bytes > LEAST && !measured)
+    says.filter(|bytes| *bytes > PAGE && !measured)
 }
 
 /// Looks after which something is sent wherever it works.
@@ -510,6 +512,16 @@ impl Judge<'_> {
             return finding(Level::Note, text)
                 .fix(self.dsmctl("probe-discard"))
                 .hint("measures it, in a scratch file");
+        }
+        if i.short_bytes as f64 > SHORT * i.freed_bytes as f64 {
+            let text = format!(
+                "{text}; the drive is too slow for {} in pieces of less than 16 KiB",
+                sizes::shown(i.short_bytes)
+            );
+            return finding(Level::Note, text)
+                .fix(format!("{} discard_granularity 16384", self.dsmctl("set")))
+                .fix(format!("{} discard_alignment 4096", self.dsmctl("set")))
+                .hint("lets dsm gather them until there are 16 KiB side by side");
         }
         match &i.warning {
             Some(warning) => finding(Level::Note, format!("{text}; {}", ink::reason(warning))),

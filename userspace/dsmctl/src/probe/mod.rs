@@ -23,8 +23,6 @@ use scratch::Scratch;
 
 /// Of as many columns as there can be.
 const RIGHT: &[bool] = &[true; 16];
-/// What the target sends at least.
-const LEAST: u64 = 16 << 10;
 
 #[derive(Debug, Serialize)]
 struct Probed {
@@ -67,7 +65,7 @@ fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed>
     };
     let mut raw = Raw::open(path, tables, a.filler, wait, limit, signals)?;
     let says = raw.counts.deallocate()?;
-    let said = said(says.as_ref(), 0);
+    let said = said(says.as_ref());
     let measured = probe::run(&mut raw, said, limit).with_context(|| path.display().to_string())?;
     if measured.verdict == Verdict::Broken {
         broken::bar(raw.dev, &measured.reason)?;
@@ -91,7 +89,7 @@ fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> 
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
     let mut scratch = Scratch::make(&device, a, counts, signals)?;
-    let (said, (_, limit)) = (said(says.as_ref(), LEAST), a.times());
+    let (said, (_, limit)) = (said(says.as_ref()), a.times());
     let measured = probe::run(&mut scratch, said, limit).with_context(|| name.to_owned())?;
     // First: what is not as the probe had set it stays.
     if measured.verdict == Verdict::Broken {
@@ -110,10 +108,10 @@ fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> 
     })
 }
 
-fn said(says: Option<&Deallocate>, least: u64) -> Said {
+fn said(says: Option<&Deallocate>) -> Said {
     Said {
         promise: says.map_or(Promise::Nothing, |s| s.promise),
-        smallest: says.map_or(0, |s| s.block).max(least),
+        smallest: says.map_or(0, |s| s.block),
     }
 }
 

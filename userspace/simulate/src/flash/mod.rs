@@ -194,6 +194,7 @@ pub struct Flash {
     reserve: usize,
     /// Logical to physical, [`NONE`] if unmapped.
     map: Vec<u32>,
+    mapped: u32,
     /// Physical to logical; meaningful where the page is valid.
     owner: Vec<u32>,
     /// One bit a physical page.
@@ -223,6 +224,7 @@ impl Flash {
             gc: c.gc,
             reserve: reserve(c) as usize,
             map: vec![NONE; c.pages as usize],
+            mapped: 0,
             owner: vec![NONE; physical],
             valid: vec![0; physical.div_ceil(64)],
             units: Units::new(units, unit),
@@ -282,6 +284,11 @@ impl Flash {
         self.units.wear()
     }
 
+    /// Logical pages without data: never written, or trimmed.
+    pub fn unmapped(&self) -> u32 {
+        self.pages() - self.mapped
+    }
+
     /// The physical page that has the data of a logical one.
     pub fn at(&self, page: u32) -> Option<u32> {
         let at = self.map[page as usize];
@@ -292,6 +299,7 @@ impl Flash {
     pub fn write(&mut self, page: u32, stream: usize) -> Work {
         self.now += 1;
         self.counts.host[stream] += 1;
+        self.mapped += u32::from(self.at(page).is_none());
         self.invalidate(page);
         let mut work = Work::default();
         if self.host[stream].next == self.host[stream].end {
@@ -312,6 +320,7 @@ impl Flash {
 
     /// The host says that it needs a page no more.
     pub fn trim(&mut self, page: u32) {
+        self.mapped -= u32::from(self.at(page).is_some());
         self.invalidate(page);
         self.map[page as usize] = NONE;
     }

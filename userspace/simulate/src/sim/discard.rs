@@ -310,8 +310,8 @@ mod tests {
     }
 
     /// Offsets and lengths in pages, of what is discarded.
-    fn discards(text: &str, rule: Rule, least: u64) -> Vec<(u64, u64)> {
-        let found = discarded(&trace(text), rule, Pieces::new(least, PAGE, PAGE, Owed::Never));
+    fn discards(text: &str, rule: Rule) -> Vec<(u64, u64)> {
+        let found = discarded(&trace(text), rule, Pieces::of(PAGE, PAGE));
         let each = found.events().filter_map(|e| match e.what {
             What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
             _ => None,
@@ -325,13 +325,12 @@ mod tests {
     fn what_a_checkpoint_has_freed_is_discarded() {
         // Pages 2 to 7 are freed, of which 4 was written since; page 1 was free before.
         let text = format!("{LOAD}2,W,a,16384,4096\n3,M\n4,A,a,65536,4096,28672\n4,S\n");
-        assert_eq!(discards(&text, Rule::Difference, PAGE), [(2, 2), (5, 3)]);
-        assert_eq!(discards(&text, Rule::Difference, 12288), [(5, 3)]);
-        assert_eq!(discards(&text, Rule::Listed, PAGE), [(1, 7)]);
-        assert_eq!(discards(&text, Rule::SinceWindow, PAGE), [(1, 3), (5, 3)]);
+        assert_eq!(discards(&text, Rule::Difference), [(2, 2), (5, 3)]);
+        assert_eq!(discards(&text, Rule::Listed), [(1, 7)]);
+        assert_eq!(discards(&text, Rule::SinceWindow), [(1, 3), (5, 3)]);
         // A write after the window's end counts, too; one before its beginning does not.
         let text = format!("0,W,a,8192,4096\n{LOAD}2,M\n3,W,a,20480,4096\n4,A,a,65536,4096,28672\n4,S\n");
-        assert_eq!(discards(&text, Rule::Difference, PAGE), [(2, 3), (6, 2)]);
+        assert_eq!(discards(&text, Rule::Difference), [(2, 3), (6, 2)]);
     }
 
     #[test]
@@ -348,14 +347,14 @@ mod tests {
     #[test]
     fn parts_of_pages_are_kept() {
         let text = format!("{LOAD}3,M\n4,A,a,65536,8704,11776\n4,S\n");
-        assert_eq!(discards(&text, Rule::Difference, PAGE), [(3, 2)]);
+        assert_eq!(discards(&text, Rule::Difference), [(3, 2)]);
     }
 
     #[test]
     fn runs_are_multiples_of_the_granularity() {
         let text = format!("{LOAD}3,M\n4,A,a,65536,12288,53248\n4,S\n");
         let with = |granularity| {
-            let pieces = Pieces::new(PAGE, granularity, granularity, Owed::Never);
+            let pieces = Pieces::new(granularity, granularity, Owed::Never);
             let found = discarded(&trace(&text), Rule::Difference, pieces);
             let each = found.events().filter_map(|e| match e.what {
                 What::Discard { offset, length, .. } => Some((offset / PAGE, length / PAGE)),
@@ -383,7 +382,7 @@ mod tests {
             let found = discarded(
                 &trace(text),
                 Rule::Difference,
-                Pieces::new(PAGE, 8 * PAGE, 8 * PAGE, owed),
+                Pieces::new(8 * PAGE, 8 * PAGE, owed),
             );
             let each = found.events().filter_map(|e| match e.what {
                 What::Discard { offset, length, .. } => Some((e.us, offset / PAGE, length / PAGE)),
@@ -419,14 +418,14 @@ mod tests {
                 "a list that could not be read",
             ),
         ] {
-            assert_eq!(discards(&text, Rule::Difference, PAGE), [], "{why}");
+            assert_eq!(discards(&text, Rule::Difference), [], "{why}");
         }
         // A file that is not checkpointed for a while is not lost from sight.
         let text = format!("{LOAD}2,M\n2,S\n3,M\n{list}");
-        assert_eq!(discards(&text, Rule::Difference, PAGE), [(2, 6)]);
+        assert_eq!(discards(&text, Rule::Difference), [(2, 6)]);
         // Nor is what it has been written meanwhile.
         let text = format!("{LOAD}2,M\n2,S\n2,W,a,8192,20480\n3,M\n{list}");
-        assert_eq!(discards(&text, Rule::Difference, PAGE), [(7, 1)]);
+        assert_eq!(discards(&text, Rule::Difference), [(7, 1)]);
     }
 
     #[test]
@@ -435,8 +434,10 @@ mod tests {
         let text = format!("{LOAD}3,M\n4,A,a,65536,4096,28672\n4,S\n{after}");
         let checked = |text: &str| {
             let trace = trace(text);
-            let pieces = Pieces::new(PAGE, PAGE, PAGE, Owed::Never);
-            verdict(&trace, &discarded(&trace, Rule::Difference, pieces))
+            verdict(
+                &trace,
+                &discarded(&trace, Rule::Difference, Pieces::of(PAGE, PAGE)),
+            )
         };
         let all = checked(&text);
         // Pages 6 and 7 are in use without having been written.

@@ -178,6 +178,8 @@ pub struct Simulated {
     /// Streams, and the pages the host wrote to them and that were copied from
     /// their units.
     pub by_stream: Vec<(Stream, (u64, u64))>,
+    /// The share of the drive that had no data when a page was written, on average.
+    pub unmapped_share: f64,
     pub wear: Wear,
     pub series: Vec<HistorySample>,
 }
@@ -281,6 +283,8 @@ struct SimRun<'a> {
     series: Vec<HistorySample>,
     sampled: FlashCounts,
     start: FlashCounts,
+    /// Pages without data, added up over the writes that count.
+    unmapped: u128,
     /// Since the beginning.
     used: Handles,
     progress: &'a AtomicU64,
@@ -300,6 +304,7 @@ impl<'a> SimRun<'a> {
             series: Vec::new(),
             sampled: FlashCounts::default(),
             start: FlashCounts::default(),
+            unmapped: 0,
             used: Handles::default(),
             progress,
         })
@@ -328,12 +333,14 @@ impl<'a> SimRun<'a> {
             SimError::Geometry(spec.to_string(), all.unwrap_or(e))
         })?;
         let (counts, start) = (flash.counts(), self.start);
+        let host_pages = counts.host_pages() - start.host_pages();
         Ok(Simulated {
             policy: spec.to_string(),
             streams_used: self.used.count() as u32,
             open_units: flash::spare_units(config.streams, config.destination),
             waf: counts.waf_since(&start),
-            host_pages: counts.host_pages() - start.host_pages(),
+            host_pages,
+            unmapped_share: self.unmapped as f64 / (host_pages.max(1) as f64 * self.pages as f64),
             gc_pages: counts.gc_pages() - start.gc_pages(),
             erases: counts.erases - start.erases,
             by_stream: self.handles.streams().zip(counts.since(&start)).collect(),
@@ -354,6 +361,7 @@ impl Sink for SimRun<'_> {
         flash.write(page, handle);
         if self.now >= self.begin {
             self.used.of(stream);
+            self.unmapped += u128::from(flash.unmapped());
         }
         self.now += 1;
         if self.now % self.step == 0 {

@@ -8,9 +8,6 @@ use policies::granule::Granule;
 
 use crate::flash::PAGE;
 
-/// Smaller ones the target does not send.
-pub const LEAST: u64 = 16 << 10;
-
 /// What becomes of pages that may be discarded, and are too few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owed {
@@ -24,8 +21,6 @@ pub enum Owed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// Bytes, at least.
-    pub least: u64,
     granule: Granule,
     pub owed: Owed,
 }
@@ -33,21 +28,20 @@ pub struct Pieces {
 impl Pieces {
     /// As the target discards on a drive that wants this, in bytes.
     pub fn of(granularity: u64, alignment: u64) -> Self {
-        let owed = if granularity.max(alignment) > LEAST {
+        let owed = if granularity.max(alignment) > PAGE {
             Owed::UntilWritten
         } else {
             Owed::Never
         };
-        Self::new(LEAST, granularity, alignment, owed)
+        Self::new(granularity, alignment, owed)
     }
 
-    pub fn new(least: u64, granularity: u64, alignment: u64, owed: Owed) -> Self {
+    pub fn new(granularity: u64, alignment: u64, owed: Owed) -> Self {
         let pages = |bytes: u64| {
             let bytes = bytes.max(PAGE).next_multiple_of(PAGE);
             u32::try_from(bytes).unwrap_or(1 << 31)
         };
         Self {
-            least,
             granule: Granule::new(pages(PAGE), pages(granularity), pages(alignment)),
             owed,
         }
@@ -60,17 +54,12 @@ impl Pieces {
 
     /// What is sent of a run of pages.
     pub fn cut(&self, run: &Range<u64>) -> Option<Range<u64>> {
-        self.long(&self.granule.cut(sectors(run)))
+        pages(&self.granule.cut(sectors(run)))
     }
 
     /// What is sent of a run, all around which may be discarded as well.
     pub(crate) fn cover(&self, run: &Range<u64>, around: &Range<u64>) -> Option<Range<u64>> {
-        self.long(&self.granule.cover(sectors(run), sectors(around)))
-    }
-
-    fn long(&self, run: &Range<u64>) -> Option<Range<u64>> {
-        let pages = run.start / SECTORS..run.end / SECTORS;
-        (!pages.is_empty() && (pages.end - pages.start) * PAGE >= self.least).then_some(pages)
+        pages(&self.granule.cover(sectors(run), sectors(around)))
     }
 }
 
@@ -78,6 +67,11 @@ const SECTORS: u64 = PAGE / 512;
 
 fn sectors(pages: &Range<u64>) -> Range<u64> {
     pages.start * SECTORS..pages.end * SECTORS
+}
+
+fn pages(sectors: &Range<u64>) -> Option<Range<u64>> {
+    let pages = sectors.start / SECTORS..sectors.end / SECTORS;
+    (!pages.is_empty()).then_some(pages)
 }
 
 #[cfg(test)]
@@ -90,7 +84,10 @@ mod tests {
         let p = Pieces::of(4096, 4096);
         assert_eq!(p.owed, Owed::Never);
         assert_eq!(p.cut(&(3..8)), Some(3..8));
-        assert_eq!(p.cut(&(3..6)), None, "12 KiB");
+        assert_eq!(p.cut(&(3..4)), Some(3..4), "a page");
+        let p = Pieces::of(8192, 8192);
+        assert_eq!((p.owed, p.reach()), (Owed::UntilWritten, 2));
+        assert_eq!(p.cut(&(3..6)), Some(4..6));
         let p = Pieces::of(128 << 10, 128 << 10);
         assert_eq!((p.owed, p.reach()), (Owed::UntilWritten, 32));
         assert_eq!(p.cut(&(3..100)), Some(32..96));

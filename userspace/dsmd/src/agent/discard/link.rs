@@ -13,8 +13,8 @@ use anyhow::Context;
 
 use super::audit::{self, Violation};
 use super::notices::{notices, Notice, Notices, Notifier};
-use super::pace::{batches, budget, Pace};
-use super::{Database, Found, Halt, Look, Owner, Rule, PAGE};
+use super::pace::{budget, Pace, Queue};
+use super::{Database, Found, Halt, Look, Owner, Rule};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::table::SectorRange;
@@ -33,8 +33,6 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(600);
 /// A target that is not done with a batch after this has a drive that is stuck.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes; what is shorter the target discards on no drive.
-const SHORTEST: u64 = 16 << 10;
 /// At so many checkpoints pages must have been taken before anything is sent.
 const CHECKPOINTS: u32 = 3;
 const ONLY_ASKED: &str = "discard = \"audit\" asks for no more";
@@ -541,13 +539,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn send(&mut self, mut found: Found, budget: Duration, notices: &Notices) -> Result<Sent, Halt> {
         let placed = bytes(&found.sector_ranges);
         let sector_ranges = std::mem::take(&mut found.sector_ranges);
-        let (batches, short) = batches(sector_ranges, self.shortest()?);
-        let mut queued: u64 = batches.iter().map(|b| bytes(b)).sum();
+        let mut queue = Queue::new(sector_ranges, found.reach > 0, budget);
         change(&self.info, |i| {
             i.freed_bytes += found.freed;
             i.unplaced_bytes += found.freed.saturating_sub(placed);
-            i.short_bytes += short * 512;
-            i.queued_bytes = queued;
+            i.queued_bytes = placed;
         });
         let started = Instant::now();
         let mut drive = self.machine.drive();
@@ -555,41 +551,32 @@ impl<T: Target, M: Machine> Worker<T, M> {
             self.pace.quiet(quiet, &drive);
         }
         let mut result = Ok(Sent::All);
-        for (n, batch) in batches.iter().enumerate() {
-            let sent = match self.send_batch(&found, batch) {
-                Ok(sent) => sent,
-                Err(e) => {
-                    result = Err(e);
-                    break;
-                }
+        while result == Ok(Sent::All) {
+            let Some(batch) = queue.next(&self.pace) else {
+                break;
             };
-            queued -= bytes(batch);
-            change(&self.info, |i| {
-                i.last_sent = Some(time::now().as_secs());
-                i.sent_ranges += sent.len() as u64;
-                i.sent_bytes += bytes(&sent);
-                i.unplaced_bytes += bytes(batch) - bytes(&sent);
-                i.queued_bytes = queued;
-            });
-            let left = batches.len() - n - 1;
-            let pause = match self.sends() {
-                true => self.pace.pause(left, budget.saturating_sub(started.elapsed())),
-                false => Duration::ZERO,
-            };
-            result = self.wait(notices, if left > 0 { pause } else { Duration::ZERO });
-            if result == Ok(Sent::All) {
-                result = self.name(&found, &sent).map(|()| Sent::All);
+            let begun = Instant::now();
+            result = self.discard(&found, &batch, notices);
+            let took = begun.elapsed();
+            self.pace.took(batch.len(), took);
+            queue.took(took);
+            change(&self.info, |i| i.queued_bytes -= bytes(&batch));
+            let rest = queue.rest().len();
+            if result == Ok(Sent::All) && self.sends() && rest > 0 {
+                let pause = self.pace.pause(rest, budget.saturating_sub(started.elapsed()));
+                result = self.wait(notices, pause.saturating_sub(took));
             }
             let now = self.machine.drive();
             self.pace.sent(&drive, &now);
             drive = now;
-            if result != Ok(Sent::All) {
-                break;
-            }
         }
         self.quiet = Some(drive);
+        let left = bytes(queue.rest());
         change(&self.info, |i| {
-            i.dropped_bytes += queued;
+            match result {
+                Ok(Sent::All) => i.short_bytes += left,
+                _ => i.dropped_bytes += left,
+            }
             i.queued_bytes = 0;
             i.send_ms = started.elapsed().as_millis() as u64;
         });
@@ -600,13 +587,24 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.info.lock().unwrap_or_else(PoisonError::into_inner).mode == "on"
     }
 
-    /// What the target would not discard it need not be sent, unless it remembers that.
-    fn shortest(&self) -> Result<u64, Halt> {
-        let target = self.target.status()?.discard;
-        Ok(match target.granularity > SHORTEST {
-            true => PAGE,
-            false => SHORTEST,
-        })
+    /// Sends a batch, and waits for what becomes of it.
+    fn discard(&mut self, found: &Found, batch: &[SectorRange], notices: &Notices) -> Result<Sent, Halt> {
+        let sent = self.send_batch(found, batch);
+        if sent.is_err() {
+            change(&self.info, |i| i.dropped_bytes += bytes(batch));
+        }
+        let sent = sent?;
+        change(&self.info, |i| {
+            i.last_sent = Some(time::now().as_secs());
+            i.sent_ranges += sent.len() as u64;
+            i.sent_bytes += bytes(&sent);
+            i.unplaced_bytes += bytes(batch) - bytes(&sent);
+        });
+        let waited = self.wait(notices, Duration::ZERO)?;
+        if waited == Sent::All {
+            self.name(found, &sent)?;
+        }
+        Ok(waited)
     }
 
     /// Sends what of a batch is still the files' alone, and returns that.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! How fast discards are sent: within a tenth of the time between checkpoints where
-//! the drive can, and slower when it answers more slowly.
+//! the drive can, and slower when it answers more slowly.  Short ones are many, and each
+//! is worth little: they have what the long ones leave of that time.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use dm::diskstat::DiskStat;
@@ -9,7 +11,11 @@ use dm::diskstat::DiskStat;
 use dm::table::SectorRange;
 
 /// Ranges in one command of NVMe.
-pub(super) const COMMAND: usize = 256;
+const COMMAND: usize = 256;
+/// A command that the drive is likely to take longer for has fewer: writes may wait for it.
+const COMMAND_TIME: Duration = Duration::from_millis(250);
+/// What is shorter is short, in bytes.
+const LONG: u64 = 16 << 10;
 /// Commands a second at first and at most, and at least.
 const FIRST: u32 = 64;
 const LEAST: u32 = 1;
@@ -26,22 +32,58 @@ pub(super) fn budget(interval: Option<Duration>) -> Duration {
     interval.map_or(LONGEST, |i| (i / 10).min(LONGEST))
 }
 
-/// Batches of a command each, the longest ranges first, since the time may not be
-/// enough for all; and the sectors of those that are shorter than so many bytes.
-pub(super) fn batches(mut sector_ranges: Vec<SectorRange>, shortest: u64) -> (Vec<Vec<SectorRange>>, u64) {
-    let mut left_out = 0;
-    sector_ranges.retain(|s| {
-        let long = s.length * 512 >= shortest;
-        left_out += if long { 0 } else { s.length };
-        long
-    });
-    sector_ranges.sort_unstable_by_key(|s| std::cmp::Reverse(s.length));
-    let batch = |some: &[SectorRange]| {
-        let mut some = some.to_vec();
-        some.sort_unstable();
-        some
-    };
-    (sector_ranges.chunks(COMMAND).map(batch).collect(), left_out)
+/// What is sent after a look.
+pub(super) struct Queue {
+    /// The longest first, as the time may not be enough for all.
+    ranges: Vec<SectorRange>,
+    next: usize,
+    /// So many are long.
+    long: usize,
+    /// Of the time for short ones.
+    left: Duration,
+}
+
+impl Queue {
+    /// `owed`: the target keeps what is short until more lies beside it, so that each range
+    /// may be one that completes a long one.
+    pub(super) fn new(mut ranges: Vec<SectorRange>, owed: bool, budget: Duration) -> Self {
+        ranges.sort_unstable_by_key(|s| (Reverse(s.length), s.start));
+        let long = match owed {
+            true => ranges.len(),
+            false => ranges.partition_point(|s| s.length * 512 >= LONG),
+        };
+        Self {
+            ranges,
+            next: 0,
+            long,
+            left: budget,
+        }
+    }
+
+    /// A command, in the order of its places; nothing if what is left is short and the time
+    /// is over.
+    pub(super) fn next(&mut self, pace: &Pace) -> Option<Vec<SectorRange>> {
+        let (end, time) = match self.next < self.long {
+            true => (self.long, COMMAND_TIME),
+            false => (self.ranges.len(), COMMAND_TIME.min(self.left)),
+        };
+        if self.next == end || time.is_zero() {
+            return None;
+        }
+        let end = end.min(self.next + pace.ranges(time));
+        let mut batch = self.ranges[self.next..end].to_vec();
+        self.next = end;
+        batch.sort_unstable();
+        Some(batch)
+    }
+
+    pub(super) fn took(&mut self, time: Duration) {
+        self.left = self.left.saturating_sub(time);
+    }
+
+    pub(super) fn rest(&self) -> &[SectorRange] {
+        &self.ranges[self.next..]
+    }
 }
 
 /// A mean in microseconds, of enough.
@@ -55,6 +97,8 @@ pub(super) struct Pace {
     /// What a discard and a read take, when nothing is wrong.
     discard: Option<u64>,
     read: Option<u64>,
+    /// What a range has taken in the last command.
+    range: Duration,
 }
 
 impl Default for Pace {
@@ -63,6 +107,7 @@ impl Default for Pace {
             most: FIRST,
             discard: None,
             read: None,
+            range: Duration::ZERO,
         }
     }
 }
@@ -94,11 +139,23 @@ impl Pace {
         self.most
     }
 
-    /// From one command to the next, when so many are left and so much time.
-    pub(super) fn pause(&self, commands: usize, left: Duration) -> Duration {
+    /// From one command to the next, when so many ranges are left and so much time.
+    pub(super) fn pause(&self, ranges: usize, left: Duration) -> Duration {
         let shortest = Duration::from_secs(1) / self.most;
-        let even = left / u32::try_from(commands.max(1)).unwrap_or(u32::MAX);
+        let commands = ranges.div_ceil(COMMAND).max(1);
+        let even = left / u32::try_from(commands).unwrap_or(u32::MAX);
         even.max(shortest)
+    }
+
+    /// So many ranges have taken so long.
+    pub(super) fn took(&mut self, ranges: usize, time: Duration) {
+        self.range = time / u32::try_from(ranges.max(1)).unwrap_or(u32::MAX);
+    }
+
+    /// How many the drive may be done with in so long: one at least, which shows it.
+    fn ranges(&self, time: Duration) -> usize {
+        let fit = time.as_nanos() / self.range.as_nanos().max(1);
+        usize::try_from(fit).map_or(COMMAND, |n| n.clamp(1, COMMAND))
     }
 
     /// The drive while nothing was discarded.
@@ -130,24 +187,85 @@ mod tests {
         SectorRange { start, length }
     }
 
+    /// Its commands, where each takes so long for a range.
+    fn commands(q: &mut Queue, range: Duration) -> Vec<Vec<SectorRange>> {
+        let mut pace = Pace::default();
+        std::iter::from_fn(|| {
+            let batch = q.next(&pace)?;
+            let time = range * batch.len() as u32;
+            pace.took(batch.len(), time);
+            q.took(time);
+            Some(batch)
+        })
+        .collect()
+    }
+
     #[test]
     fn long_ones_go_first() {
-        let sector_ranges = (0..300)
-            .map(|n| s(n * 1000, 32 + n))
-            .chain([s(999_999, 31)])
-            .collect();
-        let (all, left_out) = batches(sector_ranges, 16384);
-        assert_eq!(
-            (all.len(), all[0].len(), all[1].len(), left_out),
-            (2, 256, 44, 31)
-        );
-        assert!(all[0].iter().all(|x| x.length >= 32 + 44));
+        let ranges = (0..300).map(|n| s(n * 1000, 8 + n)).collect();
+        let mut q = Queue::new(ranges, false, Duration::from_secs(1));
+        let all = commands(&mut q, Duration::ZERO);
+        let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
+        assert_eq!((sizes, q.rest()), (vec![256, 20, 24], &[][..]));
+        assert!(all[0].iter().all(|x| x.length >= 8 + 44));
+        assert!(all[1].iter().all(|x| x.length >= 32) && all[2].iter().all(|x| x.length < 32));
         assert!(all.iter().all(|b| b.windows(2).all(|w| w[0].start < w[1].start)));
-        assert_eq!(
-            batches(vec![s(0, 127), s(500, 128)], 65536),
-            (vec![vec![s(500, 128)]], 127)
+        // Those of one length are neighbours, so that a command has a part of the file.
+        let ranges = (0..600).rev().map(|n| s(n * 16, 8)).collect();
+        let all = commands(
+            &mut Queue::new(ranges, false, Duration::from_secs(1)),
+            Duration::ZERO,
         );
-        assert_eq!(batches(vec![], 0), (vec![], 0));
+        assert!(all.concat().windows(2).all(|w| w[0].start < w[1].start));
+        assert!(Queue::new(vec![], false, Duration::from_secs(1))
+            .next(&Pace::default())
+            .is_none());
+    }
+
+    #[test]
+    fn short_ones_have_what_is_left_of_the_time() {
+        let ranges = |long: u64, short: u64| -> Vec<SectorRange> {
+            let long = (0..long).map(|n| s(n * 100, 32));
+            long.chain((0..short).map(|n| s(1_000_000 + n * 100, 24)))
+                .collect()
+        };
+        let sent = |long, short, owed, budget, us| {
+            let mut q = Queue::new(ranges(long, short), owed, Duration::from_millis(budget));
+            let all = commands(&mut q, Duration::from_micros(us));
+            let most = all.iter().skip(1).map(Vec::len).max().unwrap_or(0);
+            (all.iter().map(Vec::len).sum::<usize>(), most)
+        };
+        assert_eq!(sent(1000, 100_000, false, 1000, 1).0, 101_000, "a fast drive");
+        // 10 ms each: what is known of it is of the first command.
+        assert_eq!(
+            sent(1000, 10_000, false, 1000, 10_000),
+            (1000, 25),
+            "no time is left"
+        );
+        assert_eq!(sent(0, 10_000, false, 1000, 10_000), (256, 0));
+        assert_eq!(sent(0, 10_000, false, 6000, 10_000), (600, 25));
+        assert_eq!(sent(0, 10, false, 0, 1).0, 0);
+        // Where they are owed, they are as good as long ones.
+        assert_eq!(sent(0, 1000, true, 0, 10_000).0, 1000);
+        // What took long once is tried again.
+        let mut pace = Pace::default();
+        pace.took(1, Duration::from_secs(10));
+        let mut q = Queue::new(ranges(0, 1000), false, Duration::from_millis(100));
+        assert_eq!(q.next(&pace).unwrap().len(), 1);
+        pace.took(1, Duration::from_micros(10));
+        assert_eq!(q.next(&pace).unwrap().len(), 256);
+    }
+
+    #[test]
+    fn a_million_ranges() {
+        let ranges = (0..1_000_000).map(|n| s(n * 16, 8 + n % 5 * 8)).collect();
+        let mut q = Queue::new(ranges, false, Duration::from_secs(6));
+        let all = commands(&mut q, Duration::from_micros(2));
+        assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 1_000_000);
+        assert_eq!(
+            all.len(),
+            400_000_usize.div_ceil(256) + 600_000_usize.div_ceil(256)
+        );
     }
 
     #[test]
@@ -157,9 +275,9 @@ mod tests {
         assert_eq!(budget(Some(Duration::from_secs(1))), Duration::from_millis(100));
         let p = Pace::default();
         // Few are spread evenly; many go as fast as they may.
-        assert_eq!(p.pause(6, Duration::from_secs(6)), Duration::from_secs(1));
+        assert_eq!(p.pause(6 * 256, Duration::from_secs(6)), Duration::from_secs(1));
         assert_eq!(
-            p.pause(10_000, Duration::from_secs(6)),
+            p.pause(10_000 * 256, Duration::from_secs(6)),
             Duration::from_secs(1) / 64
         );
         assert_eq!(p.pause(1, Duration::ZERO), Duration::from_secs(1) / 64);

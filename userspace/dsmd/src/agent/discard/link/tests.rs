@@ -88,7 +88,7 @@ fn the_target_forgets_before_the_next_discard() {
         world.borrow_mut().has_owner(true);
         log.clear();
     }
-    assert!(w.target.status().unwrap().discard.granularity > SHORTEST);
+    assert!(w.target.status().unwrap().discard.granularity > 4096);
     assert_eq!(world.borrow().lost, None);
 }
 
@@ -500,7 +500,7 @@ fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
     loop {
         world.borrow_mut().advance(200);
         match w.rule.look(&mut w.machine, &w.target) {
-            Ok(Look::Found(f)) if f.sector_ranges.iter().any(|s| s.length * 512 >= SHORTEST) => return f,
+            Ok(Look::Found(f)) if !f.sector_ranges.is_empty() => return f,
             _ => {}
         }
     }
@@ -513,10 +513,29 @@ fn what_somebody_shares_by_now_is_not_sent() {
     let found = found(&mut w, &world);
     let all = bytes(&found.sector_ranges);
     world.borrow_mut().shared = true;
-    assert_eq!(w.send(found, Duration::ZERO, &notices), Ok(Sent::All));
+    assert_eq!(w.send(found, budget(None), &notices), Ok(Sent::All));
     let i = w.info.lock().unwrap().clone();
     assert_eq!((i.sent_bytes, i.unplaced_bytes + i.short_bytes), (0, all));
     assert_eq!(w.target.status().unwrap().discard.queued, 0);
+}
+
+#[test]
+fn short_ones_without_time_are_left_out() {
+    let (mut w, world, _sender, notices) = worker(7);
+    let found = found(&mut w, &world);
+    let short = |s: &&SectorRange| s.length * 512 < 16384;
+    let short: u64 = found
+        .sector_ranges
+        .iter()
+        .filter(short)
+        .map(|s| s.length * 512)
+        .sum();
+    let freed = found.freed;
+    assert!(short > 0);
+    assert_eq!(w.send(found, Duration::ZERO, &notices), Ok(Sent::All));
+    let i = info(&w);
+    assert_eq!((i.short_bytes, i.dropped_bytes, i.queued_bytes), (short, 0, 0));
+    assert_eq!(i.sent_bytes + i.unplaced_bytes, freed - short);
 }
 
 /// It may be one that salvages.
@@ -526,7 +545,7 @@ fn what_was_found_beside_another_process_is_not_sent() {
     let found = found(&mut w, &world);
     world.borrow_mut().has_owner(true);
     world.borrow().kernel.log();
-    let halt = w.send(found, Duration::ZERO, &notices).unwrap_err();
+    let halt = w.send(found, budget(None), &notices).unwrap_err();
     assert_eq!(halt.to_string(), "another process has the database open, or none");
     let sent = world.borrow().kernel.log();
     assert!(!sent.contains(&"discard".to_owned()), "{sent:?}");
