@@ -117,6 +117,15 @@ def expect_both(found):
     return table(["rewritten, %", "direct I/O", "drive 80 % full", "buffered I/O", "drive 80 % full"], rows)
 
 
+def mongod(found):
+    """What was recorded below a real mongod."""
+    kinds = ["interval", "listed", "waf", "streams", "discards", "both", "at_80", "op_7", "op_28"]
+    rows = [[name] + [f"{of['waf']:.2f}" if kind == "waf" else fixed(100 * of[kind + "_share"], 0) for kind in kinds]
+            for name, of in found["mongod"].items()]
+    return table(["workload", "rewritten, %", "avail list, %", "WAF without", "streams (`life`)", "discards", "both",
+                  "discards, drive 80 % full", "discards, 7 % OP", "discards, 28 % OP"], rows)
+
+
 def expect_workloads(found):
     """The same by workload."""
     rows = []
@@ -429,7 +438,7 @@ TABLES = {
     "live-ops": live_all("ops_per_second", ",d", "ops_against_none_percent", "operations/s"),
     "live-p99": live_all("p99_us", ",d", "p99_against_none_percent", "p99 us"),
     "live-media": live_all("media_kib_per_op", ".1f", "media_against_none_percent", "KiB of flash/operation"),
-    "expect": expect, "expect-both": expect_both, "expect-workloads": expect_workloads,
+    "expect": expect, "expect-both": expect_both, "mongod": mongod, "expect-workloads": expect_workloads,
     "granularity": granularity, "shares": shares, "waf-direct": wafs(DIRECT),
     "waf-cached": wafs(CACHED), "drives-direct": drives(DIRECT), "drives-cached": drives(CACHED), "units": units,
     "others": others, "variants": variants, "life": life, "leaves": leaves,

@@ -177,9 +177,8 @@ pub enum Command {
     ///
     /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
     /// mounted from the device, and its sectors are discarded through the target. With
-    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. A device with a trial at work, and
-    /// a drive that
-    /// is marked, are refused.
+    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. A device with a trial at work, and a
+    /// drive that is marked, are refused.
     ///
     /// The exit status is 0 when a length that the drive takes was found, and 1 otherwise.
     ///
@@ -224,10 +223,11 @@ pub enum Command {
     ///
     /// With `-o json`: {dbpath, wiredtiger, discard, discard_refused, audit, discard_note, files
     /// [{path, size, free, share, extents, leaf_page, document, smaller_leaves, refused}],
-    /// total {files, size, free, share, extents}, full, outlook {written_per_checkpoint,
-    /// saved_on_full_drive, saved_at_80_percent}, summary}; sizes are bytes, shares are of
-    /// 1, document is the mean size as mongod has stored it, full is that of the file
-    /// system, and what does not apply is null.
+    /// total {files, size, free, share, extents}, full, outlook {saved_on_full_drive [least,
+    /// most], saved_at_80_percent [least, most]}, summary, interval, advice [{what, saves
+    /// [least, most], command, page}]}; sizes are bytes, shares are of 1, document is the mean
+    /// size as mongod has stored it, full is that of the file system, interval the seconds
+    /// between checkpoints as dsmd has seen, and what does not apply is null.
     Free(Free),
     /// Record what a running database writes, for simulate
     ///

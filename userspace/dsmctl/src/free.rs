@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl free`.
 
+mod advice;
+
 use std::fmt::Write;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::cli::{Free, Output};
+use crate::cli::{self as args, Free, Output};
+use advice::{advice, Advice, Here};
 use files::walk::Root;
+use proto::control::Info;
+use proto::snapshot::{Moment, Snapshot as Published};
 use runtime::grid::Grid;
 use runtime::text::printable;
 use wiredtiger::avail::outlook::Outlook;
@@ -33,6 +39,9 @@ struct FreeReport<'a> {
     full: Option<f64>,
     outlook: Outlook,
     summary: String,
+    /// Seconds between the last two checkpoints, as dsmd has seen.
+    interval: Option<f64>,
+    advice: Vec<Advice>,
 }
 
 #[derive(Default, Serialize)]
@@ -69,8 +78,19 @@ pub(crate) fn free(a: &Free, out: Output) -> Result<()> {
     let (snapshot, lists) = avail::read(&root, &mut |_| true).with_context(named)?;
     // They are only shown.
     let documents = avail::documents(&root, &snapshot).unwrap_or_default();
-    let report = report(a, &snapshot, &lists, &documents, full(&root));
+    let served = served(&a.dbpath);
+    let report = report(a, &snapshot, &lists, &documents, full(&root), served.as_ref());
     crate::print(out, &report, || text(a, &report))
+}
+
+/// What dsmd says of it, if it serves it.
+fn served(dbpath: &Path) -> Option<Info> {
+    let dir = args::run_dir();
+    let published = Published::read(&dir).ok()?;
+    published.check(&dir, Moment::now()).ok()?;
+    let dbpath = dbpath.canonicalize().ok()?;
+    let mut agents = published.devices.into_iter().filter_map(|d| d.agent);
+    agents.find(|a| Path::new(&a.dbpath) == dbpath)
 }
 
 /// How much of the file system is in use, as `df` has it.
@@ -91,8 +111,10 @@ fn report<'a>(
     lists: &'a Lists,
     documents: &Documents,
     full: Option<f64>,
+    served: Option<&Info>,
 ) -> FreeReport<'a> {
     let mut total = Sum::default();
+    let mut in_large_leaves = 0;
     let mut files = Vec::new();
     for (entry, list) in snapshot.files.iter().zip(lists) {
         let mut file = ListedFile {
@@ -109,6 +131,7 @@ fn report<'a>(
                 total.extents += list.extents.len();
                 file.known(list, a.ranges);
                 file.smaller_leaves = avail::wants_smaller_leaves(entry, list, documents);
+                in_large_leaves += u64::from(file.smaller_leaves) * list.bytes();
             }
             // What was dropped since the checkpoint is nothing to report.
             Some(Err(e)) if e.kind == Kind::Gone => continue,
@@ -124,6 +147,15 @@ fn report<'a>(
         standing => (matches!(standing, Standing::Audit(_)), None),
     };
     let outlook = Outlook::of(total.share);
+    let interval = served.and_then(|i| i.last_window_ms).map(|ms| ms as f64 / 1000.0);
+    let advice = advice(&Here {
+        large_leaves: share(in_large_leaves, total.free),
+        interval,
+        full,
+        outlook,
+        may_discard: may.is_ok(),
+        discards: served.is_some_and(|i| i.discard.as_ref().is_some_and(|d| d.mode == "on")),
+    });
     FreeReport {
         dbpath: a.dbpath.display().to_string(),
         wiredtiger: snapshot.version.to_string(),
@@ -139,6 +171,8 @@ fn report<'a>(
         total,
         full,
         outlook,
+        interval,
+        advice,
     }
 }
 
@@ -230,12 +264,8 @@ fn text(a: &Free, r: &FreeReport<'_>) -> String {
     match r.files.iter().filter(|f| f.smaller_leaves).count() {
         0 => {}
         n => {
-            let files = avail::large_leaves(n);
-            let _ = writeln!(
-                s,
-                "{files}.\nSmaller pages may save more there than discards do, without dsm: Documentation/before.md."
-            );
+            let _ = writeln!(s, "{}.", avail::large_leaves(n));
         }
     }
-    s
+    s + "\n" + &advice::text(&r.advice)
 }

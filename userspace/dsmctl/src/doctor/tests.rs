@@ -1015,8 +1015,9 @@ fn boundaries_and_discards() {
         "discard",
         "10 MiB discarded",
     );
-    let slow = |short| {
-        discard(move |i| {
+    let slow = |short: u64| {
+        of_device(move |d| {
+            let i = d.agent.as_mut().unwrap().discard.as_mut().unwrap();
             i.freed_bytes = 100 << 20;
             i.short_bytes = short << 20;
         })

@@ -176,6 +176,7 @@ pub(super) fn answered(runs: &[PolicyRun<'_>], room: Headroom, found: &Found, fe
             streams: o.by_stream.len() > 1,
             greedy: !room.has_for(o),
             waf: o.waf,
+            unmapped: o.unmapped_share,
         })
         .collect();
     let Some(answer) = Answer::of(&cells) else {
