@@ -33,7 +33,7 @@ is 'the doctor has nothing to say' "$(finding size)" ''
 
 reload vol "0 $whole linear $disk 0"
 is 'the volume has grown, and the device has not' "$(length vol) $(length t)" "$whole $half"
-is 'the doctor sees it' "$(finding size)" 'note vol has grown: it has 1 GiB for it, which has 512 MiB'
+is 'the doctor sees it' "$(finding size)" 'note vol has 1 GiB for it, and it has 512 MiB of that'
 is 'and names both commands' "$(fixes size)" "dsmctl grow t
 xfs_growfs $mnt"
 refused 'more than there is' "t: --size $((whole + 8)) is more than the $whole sectors that vol has for it; nothing was changed" \

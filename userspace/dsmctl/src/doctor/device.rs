@@ -7,6 +7,7 @@ use super::machine::disk;
 use super::{Finding, Level, Limits};
 use crate::create::User;
 use crate::grow::of_filesystem;
+use dm::mounts::Mount;
 use drive::afford::Layout;
 use drive::below::Affords;
 use proto::control::Info;
@@ -196,7 +197,8 @@ impl Judge<'_> {
 
     /// What it lies on has another length than it.
     fn size(&self, b: &Below) -> Option<Finding> {
-        let Size { has, room, below } = b.size.as_ref().filter(|s| s.has != s.room)?;
+        let size = b.size.as_ref().filter(|s| s.has != s.room)?;
+        let Size { has, room, below, .. } = size;
         let [had, all] = [has, room].map(|sectors| sizes::shown(sectors * SECTOR));
         let finding = |level, text: String| {
             self.say("size", level, text)
@@ -211,15 +213,15 @@ impl Judge<'_> {
                     .hint("writes to its end fail: give what it lies on its length back"),
             );
         }
-        let text = format!("{on} has grown: it has {all} for it, which has {had}");
-        let found = finding(Level::Note, text).fix(self.dsmctl("grow"));
-        let mount = b.mounts.first();
-        Some(
-            match mount.and_then(|m| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name())) {
-                Some(command) => found.fix(command),
-                None => found,
-            },
-        )
+        let text = format!("{on} has {all} for it, and it has {had} of that");
+        let found = finding(Level::Note, text)
+            .fix(self.dsmctl("grow"))
+            .hint("after it has grown; if this is meant, size in /etc/dsmtab says so");
+        let for_it = |m: &Mount| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name());
+        Some(match size.mount.as_ref().and_then(for_it) {
+            Some(command) => found.fix(command),
+            None => found,
+        })
     }
 
     fn stack(&self, b: &Below) -> Finding {

@@ -183,6 +183,8 @@ pub(crate) struct Size {
     /// What the device below has for it.
     pub room: u64,
     pub below: String,
+    /// Of the file system that is on the device itself.
+    pub mount: Option<Mount>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

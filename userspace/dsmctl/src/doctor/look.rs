@@ -258,6 +258,7 @@ impl Looker<'_> {
             has: device.sectors,
             room: room.sectors,
             below: room.below,
+            mount: self.mounts.iter().find(|m| m.dev == device.devno).cloned(),
         })
     }
 

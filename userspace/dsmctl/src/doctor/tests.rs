@@ -532,18 +532,20 @@ fn what_it_lies_on_has_grown() {
     let size = |has: u64, room: u64, kind: &'static str| {
         of_device(move |d| {
             let b = d.below.as_mut().unwrap();
-            b.mounts[0].kind = kind.into();
+            let mut mount = b.mounts[0].clone();
+            mount.kind = kind.into();
             b.size = Some(Size {
                 has,
                 room,
                 below: "vol".into(),
+                mount: Some(mount),
             });
         })
     };
     assert!(!size(2048, 2048, "xfs").findings.iter().any(|f| f.check == "size"));
     let fixes = |kind| {
         let d = size(2048, 4096, kind);
-        note(&d, "size", "vol has grown: it has 2 MiB for it, which has 1 MiB");
+        note(&d, "size", "vol has 2 MiB for it, and it has 1 MiB of that");
         let fix = find(&d, "size").fix.iter().map(|f| Ink::plain().write(f));
         fix.collect::<Vec<_>>()
     };
