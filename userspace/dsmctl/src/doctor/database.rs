@@ -20,8 +20,6 @@ use wiredtiger::avail;
 /// A larger part of all written bytes is worth a look: the alert DsmUnmappedWrites has the
 /// same.
 const UNMAPPED: f64 = 0.05;
-/// More of what was freed is not left out where the drive has the time.
-const SHORT: f64 = 0.05;
 /// Less was hardly written, in bytes.
 const LITTLE: u64 = 1 << 20;
 const SECTOR: u64 = 512;
@@ -512,16 +510,6 @@ impl Judge<'_> {
             return finding(Level::Note, text)
                 .fix(self.dsmctl("probe-discard"))
                 .hint("measures it, in a scratch file");
-        }
-        if i.short_bytes as f64 > SHORT * i.freed_bytes as f64 {
-            let text = format!(
-                "{text}; the drive is too slow for {} in pieces of less than 16 KiB",
-                sizes::shown(i.short_bytes)
-            );
-            return finding(Level::Note, text)
-                .fix(format!("{} discard_granularity 16384", self.dsmctl("set")))
-                .fix(format!("{} discard_alignment 4096", self.dsmctl("set")))
-                .hint("lets dsm gather them until there are 16 KiB side by side");
         }
         match &i.warning {
             Some(warning) => finding(Level::Note, format!("{text}; {}", ink::reason(warning))),

@@ -1017,32 +1017,6 @@ fn boundaries_and_discards() {
         "discard",
         "10 MiB discarded",
     );
-    let slow = |short: u64| {
-        of_device(move |d| {
-            let i = d.agent.as_mut().unwrap().discard.as_mut().unwrap();
-            i.freed_bytes = 100 << 20;
-            i.short_bytes = short << 20;
-        })
-    };
-    right(&slow(5), "discard", "10 MiB discarded");
-    let asked = slow(6);
-    note(
-        &asked,
-        "discard",
-        "the drive is too slow for 6 MiB in pieces of less than 16 KiB",
-    );
-    let fix: Vec<String> = find(&asked, "discard")
-        .fix
-        .iter()
-        .map(|m| Ink::plain().write(m))
-        .collect();
-    assert_eq!(
-        fix,
-        [
-            "dsmctl set geheim discard_granularity 16384",
-            "dsmctl set geheim discard_alignment 4096"
-        ]
-    );
     let measured = coarse(128 << 10, "259:0 0 4 policy dsm discard_granularity 4096");
     right(&measured, "discard", "10 MiB discarded");
     note(&discard(|i| i.waiting = 2), "discard", "after 2 more checkpoints");
