@@ -17,7 +17,7 @@
 # make vm-test       the tests in the VM, on every kernel
 # make docs-test     every command that the documentation shows, in the VM
 # make mongo-test    dsmd with a server to ask, and where workloads arrive, in a VM; with
-#                    MONGOD=/usr/bin/mongod that server, killed and asked for the truth
+#                    MONGOD=/usr/bin/mongod that server (4.2 or later), audited, killed and asked for the truth
 # make bench-waf       write amplification of every policy on recorded workloads
 # make bench-drive DRIVE=/dev/nvme1n1
 #                    what is saved on that drive, by its own counters; IT IS OVERWRITTEN

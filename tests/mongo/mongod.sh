@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: mongod.sh DOCUMENTS SECONDS
 #
-# A mongod of the user's, in the guest: on XFS on a dsm device, with dsmd and discards as shipped. It
-# is driven by its wire protocol, killed in the middle, started again, and asked for the truth of every
-# collection. Leaves mongod.json, a report that can be sent, in /run/out.
+# A mongod of the user's, in the guest: on XFS on a dsm device, with dsmd and discards, after an
+# audit that is shorter than as shipped. It is driven by its wire protocol, killed in the middle, started
+# again, and asked for the truth of every collection. Leaves mongod.json, a report that can be sent, in
+# /run/out.
 . "$(dirname "$0")/common.sh"
 
 documents=$1 seconds=$2
@@ -33,13 +34,22 @@ print(json.dumps({"checkpoints": of(("checkpoint", "total succeed number of chec
 }
 
 file_system xfs
-printf '[[database]]\ndevice = "t"\ndbpath = "%s"\ndiscard = true\naudit-pages = 0\n' $db >/tmp/dsmd.toml
+printf '[[database]]\ndevice = "t"\ndbpath = "%s"\ndiscard = true\naudit-pages = 200\n' $db >/tmp/dsmd.toml
 mkdir $db
 dsmd --config /tmp/dsmd.toml --state-dir /tmp/state 2>/tmp/dsmd.log &
 agent=$!
 server
-build=$(client wait)
+# One that ends is not waited for.
+client wait >/tmp/build &
+wait -n $! $server
+build=$(</tmp/build)
 works 'it takes writes' jq -e .version <<<"$build"
+# shellcheck disable=SC2154 # failed is the library's
+if ((failed)); then
+	tail -n 3 /run/out/mongod.log /tmp/server.out
+	kill -9 $server $agent
+	done_testing
+fi
 works 'documents are loaded' client load
 windows=$(json t .windows)
 acknowledged=$(client update "$seconds" 1)
@@ -47,13 +57,22 @@ works "a workload runs for $seconds seconds: $acknowledged entries of its ledger
 works 'its checkpoints are seen' until_true "((\$(json t .windows) >= $windows + 3))"
 works 'every file of it is mapped' until_true '[[ ! $(unmapped_files) ]]'
 free=$(dsmctl free $db -o json)
-may=$(jq .discard <<<"$free")
-if [[ $may == true ]]; then
-	works 'what checkpoints free is discarded' until_true '(($(json t .discard.discarded_sectors) > 0))'
+# It is audited in the workload, and after it.
+if jq -e '.discard or .audit' <<<"$free" >/dev/null; then
+	client update 600 3 >/tmp/acknowledged &
+	updates=$!
+	works 'it writes pages before it uses them again' until_true '(($(json t .agent.discard.audit.written_pages) >= 200))'
+	is 'and none that it has not written' "$(json t '.agent.discard.audit | "\(.violations) \(.failed)"')" '0 false'
+	[[ $(jq .discard <<<"$free") == false ]] ||
+		works 'what checkpoints free is discarded' until_true '(($(json t .discard.discarded_sectors) > 0))'
+	status=$(json t .)
+	kill $updates
+	wait $updates
+	acknowledged=$(</tmp/acknowledged)
 else
 	is "nothing is discarded, since $(jq -r .discard_refused <<<"$free")" "$(json t .discard.discarded_sectors)" 0
+	status=$(json t .)
 fi
-status=$(json t .)
 asked=$(asked)
 # A region's total is in pages of 4 KiB.
 classes=$(jq '[.region_list[] | {class, sectors: (8 * .total)}] | group_by(.class) | map({(.[0].class): (map(.sectors) | add)}) | add' <<<"$status")
@@ -81,7 +100,6 @@ wait $agent
 works 'dsmd was not surprised' bash -c "! grep -e panicked -e 'the table stays as it was' /tmp/dsmd.log"
 arrived xfs
 
-# shellcheck disable=SC2154 # failed is the library's
 jq -n --argjson build "${build:-null}" --arg kernel "$(uname -r)" --argjson windows "$windows" --argjson asked "${asked:-null}" \
 	--argjson status "$status" --argjson classes "$classes" --argjson validated "${validated:-null}" --arg acknowledged "$acknowledged" --arg found "$found" \
 	--argjson free "$free" --argjson failed "$failed" --argjson seconds "$seconds" '{mongod: $build, kernel: $kernel, good: ($failed == 0),
@@ -89,6 +107,7 @@ jq -n --argjson build "${build:-null}" --arg kernel "$(uname -r)" --argjson wind
 	files: $status.files, checkpoints: ($status.windows - $windows), server: $asked,
 	written_sectors: ([$status.streams[].sectors] | add), unmapped_sectors: $status.unmapped_sectors,
 	discarded_sectors: $status.discard.discarded_sectors, refused_sectors: $status.discard.refused_sectors,
+	audit: ($status.agent.discard | {mode, off} + .audit),
 	sectors_by_class: $classes,
 	acknowledged: $acknowledged, found: $found, valid: ($validated // {} | map(.valid))}' >/run/out/mongod.json
 jq . /run/out/mongod.json

@@ -3,12 +3,13 @@
 """usage: workload.py DOCUMENTS wait | load | update SECONDS SEED | ledger | validate
 
 Drives a mongod at 127.0.0.1:27017 by its wire protocol. "wait" makes it a replica set of one, waits
-until it takes writes, and prints its buildInfo. "update" goes on until SECONDS have passed or the server is
-gone, and prints how many entries of the ledger were acknowledged as journaled; "ledger" prints how many there are,
+until it takes writes, and prints its buildInfo. "update" goes on until SECONDS have passed, the server is
+gone, or a signal asks it to end, and prints how many entries of the ledger were acknowledged as journaled; "ledger" prints how many there are,
 from the first on without a gap. "validate" prints what the server says of each collection."""
 
 import json
 import random
+import signal
 import sys
 import time
 
@@ -16,6 +17,7 @@ from pymongo import InsertOne, MongoClient, ReplaceOne, UpdateOne, WriteConcern
 from pymongo.errors import AutoReconnect, ConnectionFailure, OperationFailure
 
 BATCH = 200
+COMMAND_NOT_FOUND = 59
 
 DOCUMENTS, command, *words = int(sys.argv[1]), *sys.argv[2:]
 # "update" is there when the server goes.
@@ -32,12 +34,21 @@ def user(n):
     return {"_id": n, "name": f"user{n}", "visits": 0, "last": rng.random()}
 
 
+def takes_writes():
+    try:
+        return client.admin.command("hello").get("isWritablePrimary")
+    except OperationFailure as e:
+        if e.code != COMMAND_NOT_FOUND:
+            raise
+        return client.admin.command("isMaster").get("ismaster")  # before 5.0
+
+
 def wait():
     try:
         client.admin.command("replSetInitiate", {"_id": "dsm", "members": [{"_id": 0, "host": "127.0.0.1:27017"}]})
     except OperationFailure:
         pass  # It has been initiated, or cannot be.
-    while not client.admin.command("hello").get("isWritablePrimary"):
+    while not takes_writes():
         time.sleep(0.2)
     info = client.admin.command("buildInfo")
     print(json.dumps({name: info.get(name) for name in ["version", "gitVersion", "allocator", "storageEngines"]}))
@@ -56,8 +67,10 @@ def update(seconds, seed):
     rng.seed(seed)
     acknowledged = shop.ledger.count_documents({})
     end = time.monotonic() + seconds
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
     try:
-        while time.monotonic() < end:
+        while not asked and time.monotonic() < end:
             some = [rng.randrange(DOCUMENTS) for _ in range(BATCH)]
             shop.orders.bulk_write([ReplaceOne({"_id": n}, order(n), upsert=True) for n in set(some[: BATCH // 2])], ordered=False)
             shop.users.bulk_write([UpdateOne({"_id": n}, {"$inc": {"visits": 1}, "$set": {"last": rng.random()}}) for n in some], ordered=False)
