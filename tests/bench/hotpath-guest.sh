@@ -13,6 +13,8 @@
 #   window MIB INSNS SECONDS        of a window of a table that maps so much
 #   first-window MIB INSNS SECONDS  of the one that allocates a bitmap
 #   bits MIB BYTES                  that windows have allocated
+#   audit PAGES INSNS SECONDS BYTES of the messages that ask which of so many pages are dead, and
+#                                   what those take
 #   discard ON RANGES INSNS SECONDS PLUG_US WORKED_US
 #                                   of the message, of the longest of the plugs of 256 that
 #                                   it becomes, and of all the work, on the second null_blk
@@ -217,6 +219,12 @@ echo "bits $((1 << 20)) $(($(allocated) - before))"
 window window 11
 discards nothing 256
 discards nothing 2000
+# The bits of both windows are there.
+./hotpath message t 'set discard audit' >/dev/null
+./hotpath message t window 2 >/dev/null
+before=$(allocated)
+audit=$(./hotpath audit t 1000000 | cut -d' ' -f2-)
+echo "audit 1000000 $audit $(($(allocated) - before))"
 dmsetup remove t
 dmsetup remove nothing
 
