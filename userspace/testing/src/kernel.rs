@@ -10,6 +10,7 @@ use dm::class::Class;
 use dm::device::{MessageError, Target};
 use dm::reply::{Discard, Status, StreamCount};
 use dm::table::{Extent, StreamStamp};
+use policies::granule::Granule;
 
 /// A status line with all that it must have.  What a test is about follows: of two values the
 /// last counts.
@@ -58,8 +59,6 @@ struct Writes {
     queue: VecDeque<(u64, u64)>,
     discarded: u64,
     refused: u64,
-    /// Pages that are discarded at a time.
-    granule: u64,
     /// Pages that were named, and not written since.
     dead: BTreeSet<u64>,
 }
@@ -73,6 +72,12 @@ fn ranges(words: &[&str]) -> Result<Vec<Range<u64>>, String> {
         Ok(start.div_ceil(PAGE)..(start + length) / PAGE)
     };
     words.iter().map(range).collect()
+}
+
+/// Of a drive that takes so many pages at a time.
+fn granule(pages: u64) -> Granule {
+    let bytes = u32::try_from(pages * PAGE * 512).expect("no drive takes so much");
+    Granule::new(512, bytes, bytes)
 }
 
 impl Writes {
@@ -120,12 +125,11 @@ impl Writes {
         Ok(format!("{count}{words}"))
     }
 
-    fn switch(&mut self, to: &str, granule: u64) {
+    fn switch(&mut self, to: &str) {
         let on = to != "off";
         if !(self.on && on) || (to == "on" && self.unsupported) {
             *self = Self {
                 on,
-                granule,
                 ..Self::default()
             };
         }
@@ -160,8 +164,8 @@ impl Writes {
         Ok(String::new())
     }
 
-    /// Discards the first page that waits, if it may be, or the granule that it completes.
-    fn run(&mut self) -> Vec<u64> {
+    /// Discards the first page that waits, if it may be, with what is dead around it.
+    fn run(&mut self, granule: Granule) -> Vec<u64> {
         let Some((since, page)) = self.queue.pop_front() else {
             return Vec::new();
         };
@@ -169,10 +173,14 @@ impl Writes {
         let older = since < self.window && self.before.contains(&page);
         if known && !older && !self.current.contains(&page) {
             self.dead.insert(page);
-            let first = page / self.granule * self.granule;
-            let whole = (first..first + self.granule).all(|p| self.dead.contains(&p));
-            let whole = whole && !self.audit;
-            let gone = first..first + u64::from(whole) * self.granule;
+            if self.audit {
+                return Vec::new();
+            }
+            let dead = |p: &u64| self.dead.contains(p);
+            let first = (0..page).rev().take_while(dead).last().unwrap_or(page);
+            let end = (page + 1..).find(|p| !dead(p)).unwrap_or(page + 1);
+            let gone = granule.cover(page * PAGE..(page + 1) * PAGE, first * PAGE..end * PAGE);
+            let gone = gone.start / PAGE..gone.end / PAGE;
             self.discarded += gone.end - gone.start;
             gone.collect()
         } else {
@@ -285,7 +293,10 @@ impl ModelKernel {
             writes.queue.clear();
         }
         let waiting = writes.queue.len();
-        (0..pages.min(waiting)).flat_map(|_| writes.run()).collect()
+        let granule = granule(s.granule);
+        (0..pages.min(waiting))
+            .flat_map(|_| writes.run(granule))
+            .collect()
     }
 
     /// Whether what is below takes discards.
@@ -301,7 +312,6 @@ impl ModelKernel {
     /// What is below takes so many pages at a time.
     pub fn set_granule(&self, pages: u64) {
         self.state.borrow_mut().granule = pages;
-        self.state.borrow_mut().writes.granule = pages;
     }
 
     /// Pages that are dead.
@@ -535,7 +545,7 @@ impl State {
                 refuse("discard must be on or off".into())
             }
             "set" if words[1] == "discard" => {
-                self.writes.switch(words[2], self.granule);
+                self.writes.switch(words[2]);
                 Ok(String::new())
             }
             "dead" if self.no_audit => refuse("Unknown message 'dead'".into()),
