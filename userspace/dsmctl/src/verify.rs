@@ -265,7 +265,8 @@ impl StreamCounters {
                     let (n, count) = line.trim().split_once(char::is_whitespace)?;
                     (n.parse::<u64>().ok()? == group).then(|| count.trim().parse::<u64>().ok())?
                 });
-                Ok((group, group > 0, count.unwrap_or(0)))
+                let count = count.with_context(|| format!("{SCSI_DEBUG} has no count of group {group}"))?;
+                Ok((group, group > 0, count))
             }
         }
     }

@@ -37,7 +37,7 @@ use proto::runner;
 use report::Report;
 use run::{Bench, Replaced, Step};
 use runtime::wake::Signals;
-use state::{Amount, Machine, Store, Switch, TrialPlan, TrialSample, TrialState};
+use state::{Amount, Machine, Store, Switch, TrialPlan, TrialSample, TrialState, BY_SIZE};
 
 /// In sizes of the device.  After two a live drive below a real database has still free what
 /// was discarded before, and too little is found: see tests/bench/live/trial.
@@ -120,10 +120,11 @@ impl Live {
     /// What another drive would not have.  A drive that is gone, which may come back, has
     /// nothing.
     fn identity(&self) -> Result<String> {
-        let found = self.first_of(&["wwid", "device/wwid", "device/serial", "size"]);
-        match found.is_empty() {
-            true => bail!("{} is gone", self.drive),
-            false => Ok(found),
+        let found = self.first_of(&["wwid", "device/wwid", "device/serial"]);
+        match (found.is_empty(), self.attribute("size")) {
+            (_, None) => bail!("{} is gone", self.drive),
+            (true, Some(size)) => Ok(format!("{BY_SIZE}{size}")),
+            (false, Some(_)) => Ok(found),
         }
     }
 

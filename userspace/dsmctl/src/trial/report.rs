@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::trial::estimate::{amplification, outcome, Outcome, Saving};
-use crate::trial::state::{Current, Machine, Period, Switch, TrialState};
+use crate::trial::state::{Current, Machine, Period, Switch, TrialState, BY_SIZE};
 use runtime::sizes;
 
 #[derive(Debug, Serialize)]
@@ -31,6 +31,8 @@ pub struct Report<'a> {
     /// Periods that began over.
     pub again: &'a [String],
     pub no_counters: Option<&'a str>,
+    /// The drive has neither a wwid nor a serial number: another one would not be noticed.
+    pub known_by_size: bool,
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -83,6 +85,7 @@ impl<'a> Report<'a> {
             periods: state.periods.iter().map(row).collect(),
             again: &state.again,
             no_counters: state.no_counters.as_deref(),
+            known_by_size: state.drive.starts_with(BY_SIZE),
             outcome: outcome(state),
         }
     }
@@ -220,6 +223,9 @@ impl Report<'_> {
         }
         for why in self.again {
             let _ = writeln!(s, "began over: {why}");
+        }
+        if self.known_by_size {
+            s.push_str("The drive has neither a wwid nor a serial number: another one of its size would not be noticed.\n");
         }
         for why in &self.outcome.left_out {
             let _ = writeln!(s, "left out: {why}");

@@ -102,6 +102,10 @@ impl TrialPlan {
     }
 }
 
+/// Begins the identity of a drive that has neither a wwid nor a serial number: another one of
+/// its size has the same.
+pub(crate) const BY_SIZE: &str = "size ";
+
 /// The drive and the machine, as a report to others names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
 use crate::trial::report::Report;
-use crate::trial::state::{Amount, Machine, Switch, TrialPlan};
+use crate::trial::state::{Amount, Machine, Switch, TrialPlan, BY_SIZE};
 use dm::diskstat::DiskStat;
 
 /// A device at work, without a drive.
@@ -347,6 +347,9 @@ fn nobody_runs_it() {
     desk.work();
     step(&mut state, &mut desk).unwrap();
     let text = |state: &TrialState, runner| Report::of(state, runner).text();
+    assert!(!text(&state, None).contains("neither a wwid"));
+    state.drive = format!("{BY_SIZE}2048");
+    assert!(text(&state, None).contains("neither a wwid nor a serial number: another one of its size"));
     assert!(text(&state, Some(7)).contains("time left: "));
     let said = text(&state, None);
     assert!(
