@@ -15,6 +15,7 @@ from pathlib import Path
 WELL = {
     "dsm_up": "1+0x{n}",
     "dsm_agent_up": "1+0x{n}",
+    "dsm_agent_restarts_total": "0+0x{n}",
     "dsm_agent_checkpoints_total": "0+1x{n}",
     "dsm_writes_total": "0+1000x{n}",
     "dsm_written_bytes_total": "0+100000x{n}",
@@ -37,6 +38,7 @@ ENDED = {metric: "_x{n}" for metric in WELL} | {"dsm_agent_up": "0+0x{n}"}
 CALLS = {
     "DsmDeviceMissing": ({"dsm_up": "0+0x{n}"}, 6),
     "DsmAgentDown": ({"dsm_agent_up": "0+0x{n}"}, 6),
+    "DsmAgentRestarts": ({"dsm_agent_restarts_total": "0+1x{n}"}, 10),
     "DsmNoCheckpoints": ({"dsm_agent_checkpoints_total": "7+0x{n}"}, 60),
     "DsmUnmappedWrites": ({"dsm_unmapped_bytes_total": "0+6000x{n}"}, 130),
     "DsmBoundariesOutgrown": ({"dsm_agent_outgrown": "3+0x{n}"}, 1450),

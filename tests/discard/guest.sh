@@ -113,13 +113,25 @@ until_checkpoints() {
 # Whether pages were discarded since there were N
 more_pages() { (($(discarded_pages) > $1)); }
 
+# serves PID: the process that serves; dsmd's is a child, which ends with it
+serves() {
+	local child
+
+	child=$(pgrep -P "$1" -x dsmd)
+	echo "${child:-$1}"
+}
+
 # end SIGNAL PID
 end() {
+	local child
+
 	(($2)) || return 0
+	child=$(serves "$2")
 	kill "-$1" "$2" 2>/dev/null
 	kill -CONT "$2" 2>/dev/null
 	wait "$2" 2>/dev/null
-	return 0
+	# A zombie has none.
+	while [[ -e /proc/$child/exe ]]; do sleep 0.01; done
 }
 
 # right DBPATH: what wtload and wt say; both recover it if it was not closed.
@@ -169,10 +181,11 @@ pester() {
 	while :; do
 		while_ms 100 900
 		if ((RANDOM % 6)); then
-			kill -STOP $agent_pid
+			stopped=$(serves $agent_pid)
+			kill -STOP "$stopped"
 			sleep "$((RANDOM % 5)).$((RANDOM % 10))" &
 			wait $!
-			kill -CONT $agent_pid
+			kill -CONT "$stopped" 2>/dev/null
 		else
 			end KILL $agent_pid
 			start_agent

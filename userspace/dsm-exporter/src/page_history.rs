@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use dm::reply::Discard;
 use proto::control::Info;
 use proto::rates::{self, since};
-use proto::sample::Kernel;
+use proto::sample::{Kernel, Sample, Service};
 use proto::snapshot::Host;
 use proto::snapshot::{Moment, Snapshot, Unavailable, INTERVAL};
 
@@ -50,6 +50,8 @@ pub struct Point {
 /// What a point is made of, together with the one before.
 struct Reading {
     at: Moment,
+    /// Of the snapshot that it came in.
+    published: Moment,
     host: Host,
     kernel: Kernel,
     operations: BTreeMap<String, u64>,
@@ -82,6 +84,7 @@ struct DeviceAbout {
     /// What the target says of discards.
     discard: Discard,
     agent: Option<Info>,
+    service: Service,
 }
 
 /// Every device's points, oldest first.
@@ -108,14 +111,21 @@ impl History {
             .retain(|name, _| s.devices.iter().any(|d| d.device == *name));
         for d in &s.devices {
             let line = self.devices.entry(d.device.clone()).or_default();
-            line.about = DeviceAbout::new(d.kernel.as_ref(), d.agent.clone());
-            if !is_new {
+            line.about = DeviceAbout::new(d);
+            // One that is late is in the next point.
+            if !is_new
+                || line
+                    .last
+                    .as_ref()
+                    .is_some_and(|l| d.kernel.is_some() && l.at == d.at)
+            {
                 continue;
             }
             let server = d.agent.as_ref().and_then(|a| a.server.as_ref());
             let operations = server.map(|s| s.operations.clone()).unwrap_or_default();
             let look = d.kernel.clone().map(|kernel| Reading {
-                at: s.at,
+                at: d.at,
+                published: s.at,
                 host: s.host,
                 kernel,
                 operations,
@@ -153,10 +163,12 @@ impl History {
 }
 
 impl DeviceAbout {
-    fn new(kernel: Option<&Kernel>, agent: Option<Info>) -> Self {
-        let Some(k) = kernel else {
+    fn new(d: &Sample) -> Self {
+        let (agent, service) = (d.agent.clone(), d.service.clone());
+        let Some(k) = &d.kernel else {
             return Self {
                 agent,
+                service,
                 ..Self::default()
             };
         };
@@ -175,6 +187,7 @@ impl DeviceAbout {
             counter_unit: k.media.as_ref().ok().map(|m| m.counters.unit),
             discard: s.discard.clone(),
             agent,
+            service,
         }
     }
 }
@@ -192,9 +205,11 @@ impl Point {
     fn between(number: u64, old: &Reading, new: &Reading) -> Self {
         let (then, now, a, b) = (old.at, new.at, &old.kernel, &new.kernel);
         let (host_then, host_now) = (old.host, new.host);
-        let seconds = (now.monotonic.saturating_sub(then.monotonic))
-            .as_secs_f64()
-            .max(0.001);
+        let length = |then: Moment, now: Moment| {
+            let length = now.monotonic.saturating_sub(then.monotonic);
+            length.as_secs_f64().max(0.001)
+        };
+        let seconds = length(then, now);
         let cpu = host_now.cpu.all() - host_then.cpu.all();
         let share = |new: f64, old: f64| {
             if cpu > 0.0 {
@@ -230,7 +245,7 @@ impl Point {
             last_checkpoint: b.last_checkpoint,
             cpu_busy: share(host_now.cpu.busy(), host_then.cpu.busy()),
             cpu_iowait: share(host_now.cpu.iowait, host_then.cpu.iowait),
-            own_cpu: (host_now.own_cpu - host_then.own_cpu).max(0.0) / seconds,
+            own_cpu: (host_now.own_cpu - host_then.own_cpu).max(0.0) / length(old.published, new.published),
             host_bytes: written.map(|w| bytes(w.host)),
             media_bytes: written.map(|w| bytes(w.media)),
         }
@@ -241,7 +256,6 @@ impl Point {
 mod tests {
     use super::*;
     use policies::layout::{self, Layout};
-    use proto::sample::Sample;
     use std::time::Duration;
 
     use dm::diskstat::DiskStat;
@@ -296,9 +310,9 @@ mod tests {
         };
         let sample = Sample {
             device: "d".into(),
+            at,
             kernel,
-            agent: None,
-            last_error: None,
+            ..Sample::default()
         };
         h.add(&Snapshot {
             version: "x".into(),

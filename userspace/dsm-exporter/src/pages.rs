@@ -201,9 +201,7 @@ mod tests {
         let publish = |number, at| {
             let sample = Sample {
                 device: "no-such-device".into(),
-                kernel: None,
-                agent: None,
-                last_error: None,
+                ..Sample::default()
             };
             let snapshot = Snapshot {
                 version: "0.1.0".into(),

@@ -117,7 +117,9 @@ pub enum Command {
     /// refused_sectors, short_sectors, dead_sectors, granularity, alignment, failed, held, held_max_us,
     /// plug_max_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, bytes, boundaries, outgrown, checkpoints, last_window_ms,
-    /// window_from_bytes, uploads, refusals, refused, last_refresh_ms, delalloc, shared},
+    /// window_from_bytes, uploads, refusals, refused, last_refresh_ms, delalloc, shared,
+    /// left_out [{reason, count, example}]}, silent, service {state, since, reason, pid, restarts,
+    /// cpu, memory}, nameless,
     /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
     /// The names mean what Documentation/dsm.rst says; what does not apply is
     /// null.
@@ -137,7 +139,7 @@ pub enum Command {
     /// text, fix [], hint, values {}}]}. status is right, wrong or unknown; level is right,
     /// note, wrong or unknown; device is null for the machine; check is kernel, module,
     /// configuration, devices, disk, device, drive, written, size, below, streams, table, filesystem,
-    /// dbpath, dsmd, last_error, unmapped, checkpoints, boundaries, trial,
+    /// dbpath, dsmd, last_error, left-out, unmapped, checkpoints, boundaries, trial,
     /// discard or server. Names
     /// stay, also those in values; texts may change.
     Doctor(Doctor),

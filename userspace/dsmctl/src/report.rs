@@ -2,6 +2,7 @@
 //! What people and programs are shown of a device.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,7 +12,10 @@ use drive::below::Affords;
 use policies::layout::{self, Layout};
 use proto::control::{FileInfo, Info};
 use proto::feed::Kind;
+use proto::left_out;
 use proto::regions::{regions_text, Names};
+use proto::sample::{Service, State};
+use proto::snapshot::Moment;
 use runtime::grid::{mib, or_dash, percent, Grid};
 use runtime::sizes;
 use runtime::text::printable;
@@ -28,8 +32,14 @@ pub(crate) struct StatusReport {
     pub status: Status,
     /// The dsmd that serves the device.
     pub agent: Option<Info>,
+    /// Why there is none.
+    pub silent: Option<String>,
+    /// What dsmd publishes of its process.
+    pub service: Option<Service>,
     pub regions: Option<Vec<Region>>,
     pub names: Names,
+    /// Why there are no names of files.
+    pub nameless: Option<String>,
     /// The streams that the drive can afford, if it was seen.
     pub affords: Option<Affords>,
     /// Why nothing may be discarded on its drive.
@@ -140,6 +150,7 @@ impl StatusReport {
             ("split bios", s.split.to_string()),
             ("agent", self.agent_text()),
         ];
+        lines.extend(self.left_out_text().map(|text| ("left out", text)));
         lines.extend(self.affords_text().map(|text| ("affords", text)));
         lines.extend(self.server_text().map(|text| ("server", text)));
         lines.extend(self.discard_text().into_iter().map(|text| ("discards", text)));
@@ -170,8 +181,20 @@ impl StatusReport {
         if let Some(regions) = &self.regions {
             text.push('\n');
             text.push_str(&regions_text(regions, &self.names));
+            if let Some(why) = &self.nameless {
+                writeln!(text, "files have no names: {}", printable(why)).expect("strings grow");
+            }
         }
         text
+    }
+
+    fn left_out_text(&self) -> Option<String> {
+        let all = left_out::of_agent(self.agent.as_ref()?);
+        let texts = all.iter().map(|l| {
+            let example = l.example.as_deref().map(|e| format!(" ({})", printable(e)));
+            format!("{} {}{}", l.count, l.reason.text(), example.unwrap_or_default())
+        });
+        Some(texts.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
     }
 
     /// What the drive affords, and that it is not what is used.
@@ -187,7 +210,7 @@ impl StatusReport {
 
     fn agent_text(&self) -> String {
         let Some(a) = &self.agent else {
-            return "no dsmd serves this device".to_owned();
+            return self.without_agent();
         };
         let served = format!("dsmd {} serves {}: ", a.pid, printable(&a.dbpath));
         if self.status.has_boundaries() {
@@ -197,6 +220,20 @@ impl StatusReport {
             )
         } else {
             format!("{served}{} files", a.files)
+        }
+    }
+
+    fn without_agent(&self) -> String {
+        match &self.service {
+            Some(s) if s.state != State::Served => {
+                let since = Duration::from_secs_f64((Moment::now().wall - s.since).max(0.0)).as_secs();
+                let why = s.reason.as_deref().map(|r| format!(": {}", printable(r)));
+                format!("{} for {since} s{}", s.state.name(), why.unwrap_or_default())
+            }
+            _ => {
+                let why = self.silent.as_deref().unwrap_or("no dsmd serves this device");
+                printable(why)
+            }
         }
     }
 
@@ -370,6 +407,9 @@ impl StatusReport {
             .collect();
         v.insert("streams".into(), streams.into());
         v.insert("agent".into(), serde_json::json!(self.agent));
+        v.insert("service".into(), serde_json::json!(self.service));
+        v.insert("silent".into(), serde_json::json!(self.silent));
+        v.insert("nameless".into(), serde_json::json!(self.nameless));
         v.insert("affords".into(), serde_json::json!(self.affords));
         v.insert("barred".into(), serde_json::json!(self.barred));
         if let Some(regions) = &self.regions {

@@ -2,6 +2,7 @@
 //! `dsmctl status` and `dsmctl boundary show`.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{json, Value};
@@ -18,6 +19,11 @@ use dm::sysfs::Sysfs;
 use drive::{below, broken};
 use proto::control::{self, FileInfo, Request};
 use proto::regions::Names;
+use proto::sample::{Service, State};
+use proto::snapshot::{Moment, Snapshot};
+
+/// A dsmd that takes longer has more to say than this asks for, or does not answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
     let names = match &a.name {
@@ -58,22 +64,35 @@ fn report(name: &str, a: &Status) -> Result<StatusReport> {
         Ok(dev) => below::of(&Sysfs::default(), &Dm::open()?, dev).ok(),
         Err(()) => None,
     };
-    let (regions, names) = if a.regions {
+    let (regions, (names, nameless)) = if a.regions {
         let regions = device.regions().map_err(|e| refused(name, e))?;
         (Some(regions), file_names(name, a.dbpath.as_deref())?)
     } else {
-        (None, Names::new())
+        (None, (Names::new(), None))
+    };
+    let service = service(&device.name);
+    // One that is stuck would not answer.
+    let stuck = service.as_ref().is_some_and(|s| s.state == State::Stuck);
+    let (agent, silent) = match stuck {
+        true => (None, None),
+        false => match control::ask_within(TIMEOUT, &args::run_dir(), &device.name, Request::Info) {
+            Ok(info) => (Some(info), None),
+            Err(e) => (None, Some(format!("{e:#}"))),
+        },
     };
     Ok(StatusReport {
         name: device.name.clone(),
         device: device.devno.to_string(),
         sectors: device.sectors,
         status: device.status().map_err(|e| refused(name, e))?,
-        agent: control::ask(&args::run_dir(), &device.name, Request::Info).ok(),
+        agent,
+        silent,
+        service,
         table,
         below,
         regions,
         names,
+        nameless,
         affords,
         barred: broken::below(
             Path::new(broken::DIR),
@@ -84,17 +103,30 @@ fn report(name: &str, a: &Status) -> Result<StatusReport> {
     })
 }
 
-/// From a directory, else from dsmd; without both there are ids only.
-pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<Names> {
+/// What dsmd publishes of a database.
+fn service(device: &str) -> Option<Service> {
+    let dir = args::run_dir();
+    let snapshot = Snapshot::read(&dir).ok()?;
+    snapshot.check(&dir, Moment::now()).ok()?;
+    let mut devices = snapshot.devices.into_iter();
+    Some(devices.find(|d| d.device == device)?.service)
+}
+
+/// From a directory, else from dsmd; without both there are ids only, for this reason.
+pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Option<String>)> {
     if let Some(dir) = dbpath {
         let (files, _) = walk(&open_root(dir)?)?;
         let named = |(path, f): (std::path::PathBuf, files::walk::FoundFile)| {
             (f.ino, path.to_string_lossy().into_owned())
         };
-        return Ok(files.into_iter().map(named).collect());
+        return Ok((files.into_iter().map(named).collect(), None));
     }
-    let files: Vec<FileInfo> = control::ask(&args::run_dir(), name, Request::Files).unwrap_or_default();
-    Ok(files.into_iter().map(|f| (f.id, f.path)).collect())
+    Ok(
+        match control::ask_within::<Vec<FileInfo>>(TIMEOUT, &args::run_dir(), name, Request::Files) {
+            Ok(files) => (files.into_iter().map(|f| (f.id, f.path)).collect(), None),
+            Err(e) => (Names::new(), Some(format!("{e:#}"))),
+        },
+    )
 }
 
 pub(crate) fn boundaries(name: &str, out: Output) -> Result<()> {

@@ -47,8 +47,9 @@ pub(crate) fn top(a: &Top, out: Output) -> Result<()> {
         let (new, now) = (look()?, Instant::now());
         let table = device.table_line()?;
         let uses = layout::uses(&Layout::of(&table, &new.status));
-        let names = file_names(&a.name, None)?;
+        let (names, nameless) = file_names(&a.name, None)?;
         let mut frame = Frame::new(&device.name, now - then, &old, &new, &uses, &names);
+        frame.nameless = nameless;
         if now - drive.1 >= DRIVE {
             drive = ask();
         }

@@ -14,8 +14,17 @@ pub(crate) fn now() -> Host {
     Host {
         cpu: cpu(&read("/proc/stat"), ticks).unwrap_or_default(),
         own_cpu: own_cpu(&read("/proc/self/stat"), ticks).unwrap_or_default(),
-        own_memory: resident(&read("/proc/self/statm")).unwrap_or_default() * page_size() as u64,
+        own_memory: pages(&read("/proc/self/statm")).map_or(0, |(all, _)| all) * page_size() as u64,
     }
+}
+
+/// Seconds of processors, and bytes in memory that no other has, of a process.
+pub(crate) fn used_by(pid: u32) -> (f64, u64) {
+    let ticks = clock_ticks_per_second() as f64;
+    let read = |name| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let cpu = own_cpu(&read("stat"), ticks).unwrap_or_default();
+    let own = pages(&read("statm")).map_or(0, |(all, shared)| all.saturating_sub(shared));
+    (cpu, own * page_size() as u64)
 }
 
 fn cpu(stat: &str, ticks: f64) -> Option<Cpu> {
@@ -42,11 +51,14 @@ fn own_cpu(stat: &str, ticks: f64) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
-    Some((next()? + next()?) / ticks)
+    // Its children's, when they have ended, too.
+    Some((next()? + next()? + next()? + next()?) / ticks)
 }
 
-fn resident(statm: &str) -> Option<u64> {
-    statm.split_ascii_whitespace().nth(1)?.parse().ok()
+/// In memory, and of this also in others'.
+fn pages(statm: &str) -> Option<(u64, u64)> {
+    let mut words = statm.split_ascii_whitespace().skip(1);
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -60,9 +72,9 @@ mod tests {
         assert_eq!((c.user, c.iowait, c.idle), (1.5, 0.3, 7.0));
         assert!((c.system - 0.26).abs() < 1e-9 && (c.all() - 9.06).abs() < 1e-9);
         assert_eq!(cpu("cpu  1 2\n", 100.0), None);
-        let own = "7 (a) b) S 1 7 7 0 -1 4194560 90 0 0 0 150 50 0 0 20 0 3 0 99";
+        let own = "7 (a) b) S 1 7 7 0 -1 4194560 90 0 0 0 130 50 15 5 20 0 3 0 99";
         assert_eq!(own_cpu(own, 100.0), Some(2.0));
-        assert_eq!(resident("900 123 45 6 0 7 0\n"), Some(123));
+        assert_eq!(pages("900 123 45 6 0 7 0\n"), Some((123, 45)));
         let here = now();
         assert!(here.cpu.all() > 0.0 && here.own_memory > 0);
     }

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The daemon's life: a thread for each database, which waits for it, serves it, loses
-//! it and finds it again, and a supervisor that reports to the service manager.
+//! The daemon's life: a process for each database, which waits for it, serves it, loses
+//! it and finds it again, and a parent that reports to the service manager.
 
 pub mod agent;
 pub mod cli;
 mod host;
 pub mod mongo;
-mod publish;
+mod parent;
+mod report;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod worker;
 
-use std::io;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
-use sd_notify::NotifyState;
+use anyhow::Result;
 
 use crate::agent::discard::{self, Plan};
 use dm::device::{Device, Target};
@@ -34,11 +32,9 @@ use files::walk::Root;
 use proto::drive::Media;
 use proto::sample::Look;
 use runtime::log;
-use runtime::pulse::{Pulse, Pulses};
-use runtime::wake::Signals;
+use runtime::pulse::Pulse;
 
-use publish::{Board, Publisher};
-use serve::Served;
+pub use worker::serve_here;
 
 /// The devices and file systems that there are; others in tests.
 pub trait Machine: Send + Sync + 'static {
@@ -99,141 +95,14 @@ impl Machine for Local {
     }
 }
 
-/// What a thread reports of its database.
-enum ServeEvent {
-    /// It is served, or waited for.
-    Ready,
-    Ended(Result<()>),
+/// Serves the databases of a configuration, each in a process of its own, until all are given
+/// up or a signal comes; whether none failed.  The program begins with [`is_worker`].
+pub fn serve_all(config: &Config, show_regions: bool) -> Result<bool> {
+    parent::run(config, show_regions)
 }
 
-/// Serves until all databases are given up, or a signal comes; whether none
-/// failed.
-pub fn serve_all<M: Machine>(machine: &Arc<M>, config: &Config, show_regions: bool) -> Result<bool> {
-    let spawn = |name: &str, body: Body| {
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-        thread.map(drop)
-    };
-    serve_with(machine, config, show_regions, &spawn)
-}
-
-type Body = Box<dyn FnOnce() + Send>;
-
-/// With threads from `spawn`: a database whose thread cannot start is given up alone.
-fn serve_with<M: Machine>(
-    machine: &Arc<M>,
-    config: &Config,
-    show_regions: bool,
-    spawn: &dyn Fn(&str, Body) -> io::Result<()>,
-) -> Result<bool> {
-    let (sender, events) = mpsc::channel();
-    let several = config.databases.len() > 1;
-    let board = Arc::<Board>::default();
-    let devices = config.databases.iter().map(|d| d.device.clone()).collect();
-    // What is shown is no reason not to serve.
-    let _publisher = Publisher::start(machine, &board, &config.run_dir, devices).inspect_err(|e| {
-        log!(
-            Warn,
-            "dsm-exporter has nothing to show",
-            reason = format!("{e:#}")
-        )
-    });
-    let mut pulses = Vec::new();
-    for (number, database) in config.databases.iter().enumerate() {
-        let its = Pulses::default();
-        pulses.push(its.clone());
-        let (machine, sender, told) = (Arc::clone(machine), sender.clone(), sender.clone());
-        let served = Served {
-            database: database.clone(),
-            state_dir: config.state_dir.clone(),
-            run_dir: config.run_dir.clone(),
-            mongo_dir: config.mongo_dir.clone(),
-            board: Arc::clone(&board),
-            show_regions,
-            pulses: its,
-            signals: Signals::new()?,
-            pace: serve::ServePace::default(),
-        };
-        let body = move || {
-            log::of_device(&served.database.device, several);
-            // The receiver lives as long as the threads.
-            let tell = |event| drop(sender.send((number, event)));
-            let result = serve::serve(&*machine, &served, &|| tell(ServeEvent::Ready));
-            tell(ServeEvent::Ended(result));
-        };
-        if let Err(e) = spawn(&database.device, Box::new(body)) {
-            let why = "cannot start a thread: see TasksMax= of dsmd.service";
-            let _ = told.send((number, ServeEvent::Ended(Err(e).context(why))));
-        }
-    }
-    drop(sender);
-    let watchdog = sd_notify::watchdog_enabled();
-    let names: Vec<&str> = config.databases.iter().map(|d| d.device.as_str()).collect();
-    Ok(supervise(&events, &pulses, &names, watchdog, &mut tell))
-}
-
-/// Which databases are decided: served, waited for, or given up.
-struct Decided {
-    open: Vec<bool>,
-    reported: bool,
-}
-
-impl Decided {
-    fn new(databases: usize) -> Self {
-        Self {
-            open: vec![true; databases],
-            reported: false,
-        }
-    }
-
-    /// Whether this is the moment at which all are.
-    fn decide(&mut self, number: usize) -> bool {
-        self.open[number] = false;
-        let all = !self.open.contains(&true);
-        all && !std::mem::replace(&mut self.reported, true)
-    }
-}
-
-fn supervise(
-    events: &mpsc::Receiver<(usize, ServeEvent)>,
-    pulses: &[Pulses],
-    names: &[&str],
-    watchdog: Option<Duration>,
-    tell: &mut dyn FnMut(NotifyState<'_>),
-) -> bool {
-    let period = watchdog.map_or(Duration::from_secs(3600), |w| w / 3);
-    let mut decided = Decided::new(pulses.len());
-    let (mut served, mut all_well) = (0, true);
-    loop {
-        let decides = match events.recv_timeout(period) {
-            Ok((number, ServeEvent::Ready)) => {
-                served += 1;
-                Some(number)
-            }
-            Ok((number, ServeEvent::Ended(result))) => {
-                if let Err(e) = result {
-                    all_well = false;
-                    log!(Error, "ended", device = names[number], reason = format!("{e:#}"));
-                }
-                Some(number)
-            }
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return all_well,
-        };
-        // One that is given up at once does not keep the others from being ready.
-        if decides.is_some_and(|number| decided.decide(number)) && served > 0 {
-            tell(NotifyState::Ready);
-        }
-        // A thread that is stuck takes the process down, after which all are
-        // served again.
-        let stuck = |w: Duration| pulses.iter().any(|p| p.busy() > w);
-        if watchdog.is_some_and(|w| !stuck(w)) {
-            tell(NotifyState::Watchdog);
-        }
-    }
-}
-
-fn tell(state: NotifyState<'_>) {
-    if let Err(e) = sd_notify::notify(&[state]) {
-        log!(Warn, "cannot notify the service manager", reason = e);
-    }
+/// Serves one database, if that is what this process was started for.
+pub fn is_worker<M: Machine>(machine: &Arc<M>) -> Option<ExitCode> {
+    let asked = std::env::args_os().nth(1).is_some_and(|a| a == worker::WORKER);
+    asked.then(|| worker::main(machine))
 }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 
 use dsmd::cli::Args;
@@ -15,6 +15,9 @@ use runtime::log;
 use runtime::panic;
 
 fn main() -> ExitCode {
+    if let Some(code) = dsmd::is_worker(&Arc::new(Local)) {
+        return code;
+    }
     let args = Args::parse();
     let config = match args.config().and_then(|c| check_rules(&c).map(|()| c)) {
         Ok(config) => config,
@@ -28,7 +31,7 @@ fn main() -> ExitCode {
     }
     log::init(config.log_format, config.verbose);
     panic::abort_on_panic();
-    match run(&config, args.show_regions) {
+    match dsmd::serve_all(&config, args.show_regions) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
@@ -43,10 +46,4 @@ fn check_rules(config: &Config) -> Result<()> {
         Rules::read(&database.rules)?;
     }
     Ok(())
-}
-
-fn run(config: &Config, show_regions: bool) -> Result<bool> {
-    // Nothing of a file system may stay in use because of us.
-    std::env::set_current_dir("/").context("cannot go to /")?;
-    dsmd::serve_all(&Arc::new(Local), config, show_regions)
 }

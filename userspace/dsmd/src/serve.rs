@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::Dir;
 
-use super::publish::{Board, PublishSlot};
+use super::report::Board;
 use super::Machine;
 use crate::agent::discard::{self, Plan};
 use crate::agent::papers::state::Keeper;
@@ -27,8 +27,9 @@ use files::fiemap;
 use files::rules::RulesFiles;
 use files::walk::{self, Root};
 use files::watch::Watch;
-use proto::control::{FileInfo, Server};
+use proto::control::{self, FileInfo, Server};
 use proto::regions::{checkpoint_text, written_text, Names};
+use proto::sample::State;
 use runtime::log;
 use runtime::pulse::Pulses;
 use runtime::wake::{Signals, Waker};
@@ -65,17 +66,12 @@ pub(crate) struct Served {
     pub pace: ServePace,
 }
 
-/// Serves until a signal comes, or the database is to be given up.  Calls `on_ready` once:
-/// when it is served or waited for.
-pub(crate) fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) -> Result<()> {
+/// Serves until a signal comes, or the database is to be given up.
+pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
     let device = &s.database.device;
-    let mut ready = false;
     let mut reported = String::new();
     loop {
         let result = s.pulses.agent.work(|| prepare(machine, s));
-        if !std::mem::replace(&mut ready, s.database.wait || result.is_ok()) && ready {
-            on_ready();
-        }
         let pause = match result {
             Ok(prepared) => match attend(s, prepared) {
                 Ok(()) => {
@@ -90,7 +86,9 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) ->
                 }
                 Err(e) if !s.database.wait => return Err(e),
                 Err(e) => {
-                    log!(Error, "lost", device = device, reason = format!("{e:#}"));
+                    let reason = format!("{e:#}");
+                    log!(Error, "lost", device = device, reason = reason);
+                    s.board.without(State::Waiting, Some(reason));
                     reported.clear();
                     s.pace.lost
                 }
@@ -100,6 +98,7 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served, on_ready: &dyn Fn()) ->
                 let reason = format!("{e:#}");
                 if reported != reason {
                     log!(Warn, "waiting", device = device, reason = reason);
+                    s.board.without(State::Waiting, Some(reason.clone()));
                     reported = reason;
                 }
                 s.pace.look
@@ -126,13 +125,15 @@ struct Prepared<M: Machine> {
 fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let d = &s.database;
     let target = machine.open(&d.device)?;
+    // Before anything that may hang: so does who has it, perhaps.
+    let lock = control::lock(&s.run_dir, &d.device)?;
     let (rules_files, rules) = RulesFiles::open(&d.rules)?;
     let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
     check_dbpath(&root, !d.auto && rules.objects().is_empty())?;
     let mapper = machine.mapper(&root, &target)?;
     let waker = Waker::new()?;
     let wake = waker.clone();
-    let server = Server::start(&s.run_dir, &d.device, move || wake.wake())?;
+    let server = Server::start_locked(lock, &s.run_dir, &d.device, move || wake.wake())?;
     let watch = if d.auto { Watch::following() } else { Watch::new() };
     let mut watch = watch.context("cannot use inotify")?;
     let keeper = Keeper::new(&s.state_dir, &d.device);
@@ -254,8 +255,7 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
             show_regions(target, done, files());
         }
     };
-    let slot = PublishSlot::new(&s.board, &s.database.device);
-    let mut publish = |info| slot.put(info);
+    let mut publish = |info| s.board.served(info);
     let mut surroundings = Surroundings {
         device: s.database.device.clone(),
         server,

@@ -13,8 +13,14 @@ use std::time::Instant;
 
 use anyhow::bail;
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use super::*;
 use crate::agent::discard::{Database as Followed, Machine as Drive, Owner, Plan, Seen as Looked};
+use crate::report::Board;
+use crate::serve::Served;
 use dm::device::MessageError;
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
@@ -23,9 +29,10 @@ use drive::afford::Layout;
 use files::config::{self, Database};
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
-use proto::sample;
-use proto::snapshot::{Snapshot, Unavailable, INTERVAL};
+use proto::left_out::{self, LeftOut, Reason};
+use proto::sample::{self, State};
 use runtime::panic::abort_on_panic;
+use runtime::pulse::Pulses;
 use serve::ServePace;
 use testing::kernel::ModelKernel;
 use testing::signals::{by_hand, ByHand};
@@ -36,7 +43,7 @@ const SECTORS: u64 = 1 << 24;
 /// A test waits for what must come; this only ends one that would wait for ever.
 const HANG: Duration = Duration::from_secs(600);
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < HANG, "{what} never came");
@@ -46,38 +53,56 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// With the length that it had when it was opened.
 #[derive(Clone)]
-struct Kernel(Arc<Mutex<ModelKernel>>, u64);
+pub(crate) struct Kernel {
+    model: Arc<Mutex<ModelKernel>>,
+    sectors: u64,
+    /// It does not answer while somebody has this.
+    hung: Arc<Mutex<()>>,
+}
 
 impl Target for Kernel {
     fn sectors(&self) -> u64 {
-        self.1
+        self.sectors
     }
 
     fn message(&self, text: &str) -> Result<String, MessageError> {
-        self.0.lock().unwrap().message(text)
+        drop(self.hung.lock());
+        self.model.lock().unwrap().message(text)
     }
 
     fn status(&self) -> Result<Status, MessageError> {
-        let kernel = self.0.lock().unwrap();
+        drop(self.hung.lock());
+        let kernel = self.model.lock().unwrap();
         match kernel.sectors() {
-            now if now != self.1 => Err(MessageError::Resized(self.1, now)),
+            now if now != self.sectors => Err(MessageError::Resized(self.sectors, now)),
             _ => kernel.status(),
         }
     }
 }
 
-/// Each file lies where its inode number says.
-struct Places;
+/// Each file lies where its inode number says; of those of a few bytes one cannot be read, and the
+/// others have what is left out.
+pub(crate) struct Places;
 
 impl Mapper for Places {
     fn map(&mut self, file: &dyn AsFd, out: &mut Vec<Extent>) -> std::io::Result<ExtentCounts> {
         let stat = rustix::fs::fstat(file.as_fd())?;
+        let mut counts = ExtentCounts::default();
+        match stat.st_size {
+            1 => return Err(std::io::ErrorKind::Other.into()),
+            2 => counts.delalloc = 2,
+            3 => counts.inline = 3,
+            4 => counts.encoded = 4,
+            5 => counts.elsewhere = 5,
+            6 => counts.shared = 6,
+            _ => {}
+        }
         let sectors = (stat.st_size as u64).div_ceil(4096) * 8;
         out.clear();
         if sectors > 0 {
             out.push(Extent::new(0, stat.st_ino % 100_000 * 80, sectors));
         }
-        Ok(ExtentCounts::default())
+        Ok(counts)
     }
 }
 
@@ -146,7 +171,7 @@ impl Drive for Odd {
 
 /// A device, as long as there is one.
 #[derive(Default)]
-struct Bench {
+pub(crate) struct Bench {
     kernel: Mutex<Option<Kernel>>,
     opened: AtomicUsize,
     look: Mutex<Option<Look>>,
@@ -154,23 +179,34 @@ struct Bench {
     asked: AtomicUsize,
     /// It does not answer while somebody has this.
     stuck: Mutex<()>,
+    /// Nor does the device.
+    pub hung: Arc<Mutex<()>>,
 }
 
 impl Bench {
-    fn plug(&self) {
-        let kernel = ModelKernel::new(SECTORS);
-        *self.kernel.lock().unwrap() = Some(Kernel(Arc::new(Mutex::new(kernel)), SECTORS));
+    pub(crate) fn plug(&self) {
+        *self.kernel.lock().unwrap() = Some(Kernel {
+            model: Arc::new(Mutex::new(ModelKernel::new(SECTORS))),
+            sectors: SECTORS,
+            hung: Arc::clone(&self.hung),
+        });
     }
 
     /// Its table is exchanged for a longer one.
     fn grow(&self, sectors: u64) {
         let kernel = self.kernel.lock().unwrap();
-        *kernel.as_ref().unwrap().0.lock().unwrap() = ModelKernel::new(sectors);
+        *kernel.as_ref().unwrap().model.lock().unwrap() = ModelKernel::new(sectors);
+    }
+
+    fn refuse(&self) {
+        let kernel = self.kernel.lock().unwrap();
+        let model = kernel.as_ref().unwrap().model.lock().unwrap();
+        model.refuse_commits(u32::MAX);
     }
 
     fn pull(&self) {
         if let Some(kernel) = self.kernel.lock().unwrap().take() {
-            kernel.0.lock().unwrap().remove();
+            kernel.model.lock().unwrap().remove();
         }
     }
 
@@ -191,7 +227,10 @@ impl Machine for Bench {
     fn open(&self, device: &str) -> Result<Kernel> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         match &*self.kernel.lock().unwrap() {
-            Some(kernel) => Ok(Kernel(kernel.0.clone(), kernel.0.lock().unwrap().sectors())),
+            Some(kernel) => Ok(Kernel {
+                sectors: kernel.model.lock().unwrap().sectors(),
+                ..kernel.clone()
+            }),
             None => bail!("{device}: there is no device-mapper device of this name"),
         }
     }
@@ -207,10 +246,12 @@ impl Machine for Bench {
 
     fn look(&self, device: &str) -> Result<sample::Look> {
         let kernel = self.open(device)?;
+        // Of itself: what lies below is not asked.
+        let status = kernel.model.lock().unwrap().status()?;
         Ok(sample::Look {
             devno: "253:0".parse().unwrap(),
             table: "259:0 0 0".parse().unwrap(),
-            status: kernel.status()?,
+            status,
             disk: DiskStat::default(),
         })
     }
@@ -230,45 +271,15 @@ impl Machine for Bench {
     }
 }
 
-#[test]
-fn a_database_without_a_thread_is_given_up_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let shown = dir.path().display();
-    let database = |name: &str| {
-        format!("[[database]]\ndevice = \"{name}\"\ndbpath = \"{shown}/{name}\"\nwait = false\n")
-    };
-    let text = format!(
-        "state-dir = \"{shown}/s\"\nrun-dir = \"{shown}/r\"\n{}{}",
-        database("a"),
-        database("b")
-    );
-    let (bench, ran) = (Arc::new(Bench::default()), Arc::<AtomicUsize>::default());
-    let count = ran.clone();
-    let spawn = move |name: &str, body: Body| {
-        if name == "a" {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let count = count.clone();
-        thread::spawn(move || {
-            body();
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        Ok(())
-    };
-    let config = Config::parse(&text).unwrap();
-    assert!(!serve_with(&bench, &config, false, &spawn).unwrap());
-    until("the other one", || ran.load(Ordering::Relaxed) == 1);
-}
-
-/// As many as dsmd.rst promises.
+/// As many as dsmd.rst promises, with a process of six threads for each.
 #[test]
 fn the_unit_has_room_for_a_hundred_databases() {
     let unit = include_str!("../../systemd/dsmd.service");
     let most = unit.lines().find_map(|l| l.strip_prefix("TasksMax=")).unwrap();
-    assert!(most.parse::<u32>().unwrap() >= 4 * 100 + 4);
+    assert!(most.parse::<u32>().unwrap() > 6 * 100);
 }
 
-struct EndsOnDrop<'a>(&'a ByHand);
+pub(crate) struct EndsOnDrop<'a>(pub &'a ByHand);
 
 impl Drop for EndsOnDrop<'_> {
     fn drop(&mut self) {
@@ -277,13 +288,13 @@ impl Drop for EndsOnDrop<'_> {
 }
 
 /// A database, and a daemon's thread for it.
-struct Setup {
+pub(crate) struct Setup {
     dir: tempfile::TempDir,
-    machine: Arc<Bench>,
+    pub machine: Arc<Bench>,
 }
 
 impl Setup {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let setup = Self {
             dir,
@@ -298,11 +309,11 @@ impl Setup {
         setup
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
 
-    fn turtle(&self, n: u32) {
+    pub(crate) fn turtle(&self, n: u32) {
         let text = format!(
             "WiredTiger version\nmajor=11\nfile:WiredTiger.wt\na=1,checkpoint=(WiredTigerCheckpoint.{n}=(addr=\"{n}\"))\n"
         );
@@ -314,7 +325,7 @@ impl Setup {
         .unwrap();
     }
 
-    fn served(&self, change: impl FnOnce(&mut Database)) -> (Served, ByHand) {
+    pub(crate) fn served(&self, change: impl FnOnce(&mut Database)) -> (Served, ByHand) {
         let text = format!(
             "[[database]]\ndevice = \"d\"\ndbpath = {:?}\nrefresh-seconds = 0.1\n",
             self.at("db")
@@ -344,20 +355,105 @@ impl Setup {
     }
 
     /// Runs `during` while a thread serves the database, and ends it by a signal.
-    fn serve(&self, change: impl FnOnce(&mut Database), during: impl FnOnce(&AtomicUsize)) -> Result<()> {
+    fn serve(&self, change: impl FnOnce(&mut Database), during: impl FnOnce(&Board)) -> Result<()> {
         let (served, by_hand) = self.served(change);
-        let ready = AtomicUsize::new(0);
-        let on_ready = || {
-            ready.fetch_add(1, Ordering::Relaxed);
-        };
         thread::scope(|scope| {
-            let daemon = scope.spawn(|| serve::serve(&*self.machine, &served, &on_ready));
+            let daemon = scope.spawn(|| serve::serve(&*self.machine, &served));
             // Also when `during` panics: the scope waits for the thread.
             let end = EndsOnDrop(&by_hand);
-            during(&ready);
+            during(&served.board);
             drop(end);
             daemon.join().unwrap()
         })
+    }
+}
+
+/// How something comes to be left out: here, or in another file that has this in it.
+enum Made {
+    Here(fn(&Setup)),
+    There(&'static str, &'static str),
+}
+
+fn a_file_of(setup: &Setup, bytes: usize) {
+    fs::write(setup.at("db/collection-9-9.wt"), vec![0; bytes]).unwrap();
+}
+
+fn made(reason: Reason) -> Made {
+    use Made::{Here, There};
+    const DISCARDS: &str = include_str!("agent/discard/link/tests.rs");
+    match reason {
+        Reason::Symlink => Here(|s| std::os::unix::fs::symlink("/etc", s.at("db/journal")).unwrap()),
+        Reason::Special => Here(|s| make_fifo(&s.at("db/fifo"))),
+        Reason::OtherFileSystem => There(
+            include_str!("../../../tests/vm/86-domains.sh"),
+            "1 entries on another file system (other)",
+        ),
+        Reason::TooDeep => Here(|s| {
+            let deep: PathBuf = (0..20).map(|n| n.to_string()).collect();
+            fs::create_dir_all(s.at("db").join(deep)).unwrap();
+        }),
+        Reason::Unreadable => Here(|s| a_file_of(s, 1)),
+        Reason::Unwatched => Here(|s| {
+            for n in 0..8200 {
+                fs::create_dir(s.at("db").join(n.to_string())).unwrap();
+            }
+        }),
+        Reason::Refused => Here(|s| s.machine.refuse()),
+        Reason::NoBirthTime => There(
+            include_str!("agent/tests.rs"),
+            "fn boundaries_without_birth_times_do_not_outlive_dsmd()",
+        ),
+        Reason::NoPlace => Here(|s| a_file_of(s, 2)),
+        Reason::Inline => Here(|s| a_file_of(s, 3)),
+        Reason::Encoded => Here(|s| a_file_of(s, 4)),
+        Reason::Elsewhere => Here(|s| a_file_of(s, 5)),
+        Reason::Shared => Here(|s| a_file_of(s, 6)),
+        Reason::NoList => There(
+            include_str!("agent/discard/tests.rs"),
+            "fn lists_are_compared_of_one_file_and_in_their_order()",
+        ),
+        Reason::DiscardShort => There(DISCARDS, "fn short_ones_without_time_are_left_out()"),
+        Reason::DiscardLate => There(DISCARDS, "fn what_the_next_checkpoint_overtakes_is_late()"),
+        Reason::DiscardPlaceless => There(DISCARDS, "fn what_somebody_shares_by_now_is_not_sent()"),
+        Reason::DeviceSilent => Here(|s| s.machine.pull()),
+        Reason::DriveSilent => Here(|_| ()),
+    }
+}
+
+/// The list of what is left out has nothing that cannot happen, and what happens is said.
+#[test]
+fn every_reason_happens_and_is_said() {
+    for reason in Reason::ALL {
+        let make = match made(reason) {
+            Made::There(text, name) => {
+                assert!(text.contains(name), "{reason:?}: {name}");
+                continue;
+            }
+            Made::Here(make) => make,
+        };
+        let setup = Setup::new();
+        setup.machine.plug();
+        make(&setup);
+        let (heard, said) = mpsc::channel();
+        let (served, by_hand) = setup.served(|_| {});
+        let found = thread::scope(|scope| {
+            let send = move |report: &report::Report| {
+                let _ = heard.send(left_out::of(&report.sample));
+                Ok(())
+            };
+            let daemon = scope.spawn(|| worker::report(&setup.machine, &served, send));
+            let end = EndsOnDrop(&by_hand);
+            let of = |l: &LeftOut| l.reason == reason && l.count > 0;
+            let found = said.iter().flatten().find(of);
+            drop(end);
+            daemon.join().unwrap().unwrap().unwrap();
+            found.unwrap()
+        });
+        let counted = matches!(
+            reason,
+            Reason::NoPlace | Reason::Inline | Reason::Encoded | Reason::Elsewhere | Reason::Shared
+        );
+        assert_eq!(found.example.is_none(), counted, "{found:?}");
     }
 }
 
@@ -418,13 +514,19 @@ fn a_database_is_waited_for_served_lost_and_found_again() {
     setup
         .serve(
             |_| {},
-            |ready| {
-                until("ready while it waits", || ready.load(Ordering::Relaxed) == 1);
+            |board| {
+                let is = |state| board.service().state == state;
+                until("that it is waited for", || is(State::Waiting));
+                assert_eq!(
+                    board.service().reason.as_deref(),
+                    Some("d: there is no device-mapper device of this name")
+                );
                 until("another look", || setup.machine.opened() > 2);
                 assert!(setup.info().is_err());
                 for n in 2..5 {
                     setup.machine.plug();
                     until("an answer", || setup.info().is_ok());
+                    until("that it is served", || is(State::Served));
                     let windows = setup.info().unwrap().checkpoints;
                     setup.turtle(n);
                     until("the checkpoint", || {
@@ -432,8 +534,8 @@ fn a_database_is_waited_for_served_lost_and_found_again() {
                     });
                     setup.machine.pull();
                     until("the loss", || setup.info().is_err());
+                    until("that it is lost", || is(State::Waiting));
                 }
-                assert_eq!(ready.load(Ordering::Relaxed), 1, "once and for all");
             },
         )
         .unwrap();
@@ -464,7 +566,8 @@ fn a_device_that_grows_is_followed() {
 fn without_wait_it_is_given_up() {
     let setup = Setup::new();
     let (served, _by_hand) = setup.served(|d| d.wait = false);
-    let said = serve::serve(&*setup.machine, &served, &|| panic!("it is not ready"));
+    let said = serve::serve(&*setup.machine, &served);
+    assert_eq!(served.board.service().state, State::Starting);
     assert_eq!(
         said.unwrap_err().to_string(),
         "d: there is no device-mapper device of this name"
@@ -562,83 +665,6 @@ fn a_panic_ends_the_process_as_a_failure() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("on purpose"));
 }
 
-fn supervised(said: Vec<(usize, ServeEvent)>, names: &[&str]) -> (bool, Vec<String>) {
-    let (sender, events) = mpsc::channel();
-    for event in said {
-        sender.send(event).unwrap();
-    }
-    drop(sender);
-    let pulses = vec![Pulses::default(); names.len()];
-    let mut reported = Vec::new();
-    let well = supervise(&events, &pulses, names, None, &mut |state| {
-        reported.push(state.to_string())
-    });
-    (well, reported)
-}
-
-#[test]
-fn ready_is_sent_once_all_are_decided() {
-    let bad = || ServeEvent::Ended(Err(anyhow::anyhow!("it is not there")));
-    let names = ["a", "b"];
-    let ready = vec!["READY=1".to_owned()];
-    // One that is given up before it was ready does not hold up the other.
-    for said in [
-        vec![(0, ServeEvent::Ready), (1, bad())],
-        vec![(1, bad()), (0, ServeEvent::Ready)],
-        vec![(0, ServeEvent::Ready), (1, bad()), (0, ServeEvent::Ended(Ok(())))],
-    ] {
-        assert_eq!(supervised(said, &names), (false, ready.clone()));
-    }
-    let said = vec![
-        (0, ServeEvent::Ready),
-        (1, ServeEvent::Ready),
-        (0, ServeEvent::Ended(Ok(()))),
-        (1, ServeEvent::Ended(Ok(()))),
-    ];
-    assert_eq!(supervised(said, &names), (true, ready));
-    assert_eq!(
-        supervised(vec![(0, ServeEvent::Ready)], &names).1,
-        Vec::<String>::new()
-    );
-    assert_eq!(supervised(vec![(0, bad()), (1, bad())], &names), (false, vec![]));
-}
-
-#[test]
-fn the_watchdog_is_fed_unless_a_thread_is_stuck() {
-    fed_unless_stuck(|p| p.agent.clone());
-    fed_unless_stuck(|p| p.discard.clone());
-}
-
-fn fed_unless_stuck(which: fn(&Pulses) -> Pulse) {
-    let (sender, events) = mpsc::channel::<(usize, ServeEvent)>();
-    let pulses = Pulses::default();
-    let pulse = which(&pulses);
-    let watchdog = Duration::from_millis(30);
-    let (release, stuck) = mpsc::channel::<()>();
-    let fed = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let (watched, fed) = ([Pulses::default(), pulses], &fed);
-        scope.spawn(move || {
-            let mut count = |_: NotifyState<'_>| {
-                fed.fetch_add(1, Ordering::Relaxed);
-            };
-            supervise(&events, &watched, &["c", "d"], Some(watchdog), &mut count)
-        });
-        until("the watchdog's food", || fed.load(Ordering::Relaxed) > 2);
-        let worker = pulse.clone();
-        scope.spawn(move || worker.work(|| stuck.recv().unwrap_err()));
-        until("the thread to be stuck", || pulse.busy() > watchdog);
-        // One round may have been in progress.
-        thread::sleep(watchdog);
-        let before = fed.load(Ordering::Relaxed);
-        thread::sleep(5 * watchdog);
-        assert_eq!(fed.load(Ordering::Relaxed), before);
-        drop(release);
-        until("more food", || fed.load(Ordering::Relaxed) > before);
-        drop(sender);
-    });
-}
-
 /// A call of the kernel that never returns, as that of a drive which is stuck.
 #[test]
 fn a_look_for_discards_that_hangs_is_seen() {
@@ -649,14 +675,12 @@ fn a_look_for_discards_that_hangs_is_seen() {
     let (served, by_hand) = setup.served(|d| d.discard = config::Discard::On);
     let pulses = served.pulses.clone();
     thread::scope(|scope| {
-        let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served, &|| {}));
+        let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served));
         let end = EndsOnDrop(&by_hand);
         until("a thread at work", || {
             pulses.discard.busy() > Duration::from_millis(20)
         });
         until("an answer of the other thread", || setup.info().is_ok());
-        assert!(pulses.busy() >= pulses.agent.busy());
-        assert!(pulses.busy() > Duration::from_millis(20));
         drop(release);
         // It waits for the next checkpoint, and that is no work.
         until("the end of the look", || pulses.discard.busy() == Duration::ZERO);
@@ -719,80 +743,17 @@ fn fifos_and_links_neither_stop_it_nor_lead_it_away() {
     fs::remove_file(setup.at("db/WiredTiger.turtle")).unwrap();
     make_fifo(&setup.at("db/WiredTiger.turtle"));
     let (served, _by_hand) = setup.served(|d| d.wait = false);
-    let said = serve::serve(&*setup.machine, &served, &|| {})
-        .unwrap_err()
-        .to_string();
+    let said = serve::serve(&*setup.machine, &served).unwrap_err().to_string();
     assert!(
         said.contains("there is no WiredTiger and WiredTiger.turtle in it"),
         "{said}"
     );
 }
 
-/// What dsm-exporter shows comes and goes with what happens, and the drive is not touched.
-#[test]
-fn what_is_known_is_published() {
-    let setup = Setup::new();
-    let board = Arc::<Board>::default();
-    let publish = || {
-        let devices = vec!["d".to_owned(), "e".to_owned()];
-        Publisher::start(&setup.machine, &board, &setup.at("run"), devices).unwrap()
-    };
-    let publisher = publish();
-    assert!(publish().is_none(), "one dsmd at a time");
-    let read = || Snapshot::read(&setup.at("run"));
-    until("a snapshot", || read().is_ok());
-    let first = read().unwrap();
-    let names: Vec<&str> = first.devices.iter().map(|d| d.device.as_str()).collect();
-    assert_eq!(names, ["d", "e"]);
-    assert!(first
-        .devices
-        .iter()
-        .all(|d| d.kernel.is_none() && d.agent.is_none()));
-
-    let (mut served, by_hand) = setup.served(|_| {});
-    served.board = Arc::clone(&board);
-    let seen = |what: &dyn Fn(&sample::Sample) -> bool| what(&read().unwrap().devices[0]);
-    setup.machine.plug();
-    thread::scope(|scope| {
-        let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served, &|| {}));
-        let end = EndsOnDrop(&by_hand);
-        until("the agent", || seen(&|d| d.agent.is_some() && d.kernel.is_some()));
-        for n in 2..4 {
-            let before = read().unwrap().devices[0].agent.as_ref().unwrap().checkpoints;
-            setup.turtle(n);
-            until("the checkpoint", || {
-                seen(&|d| d.agent.as_ref().is_some_and(|a| a.checkpoints > before))
-            });
-        }
-        assert!(
-            read().unwrap().devices[1].kernel.is_some(),
-            "the bench has one device for all names"
-        );
-        setup.machine.pull();
-        until("the loss", || seen(&|d| d.agent.is_none() && d.kernel.is_none()));
-        drop(end);
-        daemon.join().unwrap().unwrap();
-    });
-    let (last, asked) = (read().unwrap(), setup.machine.asked.load(Ordering::Relaxed));
-    // However often something was published in between.
-    let intervals = (last.at.monotonic - first.at.monotonic).as_secs() / INTERVAL.as_secs() + 1;
-    assert!(
-        last.number - first.number <= intervals,
-        "{} in {intervals}",
-        last.number
-    );
-    assert!(
-        asked >= 1 && asked as u64 <= 2 * intervals,
-        "{asked} in {intervals}"
-    );
-    drop(publisher);
-    assert!(matches!(read(), Err(Unavailable::Absent(_))));
-}
-
 #[test]
 fn a_drive_that_does_not_answer_holds_nothing_up() {
     let machine = Arc::<Bench>::default();
-    let mut drive = publish::Drive::new();
+    let mut drive = report::Drive::new();
     let mut said = || drive.said(&machine, "253:0".parse().unwrap()).unwrap_err();
     let stuck = machine.stuck.lock().unwrap();
     assert_eq!(said(), "the drive has not answered yet");

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use clap::ValueEnum;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::rules::Source;
 use dm::name;
@@ -30,7 +30,7 @@ pub const STATE_DIR: &str = "/var/lib/dsmd";
 /// is given.
 pub const AUDIT_PAGES: u64 = 1000;
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     #[serde(default = "text")]
@@ -42,13 +42,13 @@ pub struct Config {
     #[serde(default = "run_dir")]
     pub run_dir: PathBuf,
     /// Where `dsm-mongo` listens.
-    #[serde(skip, default = "mongo_dir")]
+    #[serde(default = "mongo_dir")]
     pub mongo_dir: PathBuf,
     #[serde(rename = "database", default)]
     pub databases: Vec<Database>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Database {
     pub device: String,
@@ -84,7 +84,7 @@ pub struct Database {
 }
 
 /// When files get their boundaries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BoundaryMode {
     /// When the load phase is over.
@@ -128,8 +128,18 @@ impl FromStr for Discard {
     }
 }
 
+impl Serialize for Discard {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => s.serialize_bool(false),
+            Self::Audit => s.serialize_str("audit"),
+            Self::On => s.serialize_bool(true),
+        }
+    }
+}
+
 /// What becomes of a boundary that its file has outgrown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outgrown {
     /// It is reported.
@@ -251,7 +261,11 @@ impl Config {
                 ));
             }
             let rules = d.rules.iter().map(|r| &r.file);
-            for p in rules.chain([&d.dbpath, &self.state_dir, &self.run_dir]) {
+            for p in rules.chain([&d.dbpath, &self.state_dir, &self.run_dir, &self.mongo_dir]) {
+                // It is passed on, as text.
+                if p.to_str().is_none() {
+                    return Err(format!("the path {p:?} is not UTF-8"));
+                }
                 if !p.is_absolute() {
                     return Err(format!(
                         "the path {:?} does not begin with '/'",

@@ -111,6 +111,8 @@ pub struct Watch {
     /// The dbpath's descriptor.
     root: Option<i32>,
     failed: bool,
+    /// Directories of the last walk without a watch: how many, and the first.
+    unwatched: (u64, Option<String>),
     /// The watches that there are, and how many there may be.
     watches: HashSet<i32>,
     most: usize,
@@ -141,6 +143,7 @@ impl Watch {
             fd,
             root: None,
             failed,
+            unwatched: (0, None),
             watches: HashSet::new(),
             most: MAX_WATCHES,
             following: None,
@@ -182,18 +185,19 @@ impl Watch {
         if is_root {
             flags |= WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         }
+        // A walk begins there.
+        if is_root {
+            self.unwatched = (0, None);
+        }
         // One that is watched already costs nothing, and cannot be told apart before.
         let full = !is_root && self.watches.len() >= self.most;
-        if full && self.failed {
-            return;
-        }
         let by_handle = format!("/proc/self/fd/{}", dir.as_raw_fd());
         match inotify::add_watch(&self.fd, by_handle.as_str(), flags) {
             Ok(wd) if full && !self.watches.contains(&wd) => {
                 // It can have gone by itself.
                 let _ = inotify::remove_watch(&self.fd, wd);
                 let why = format!("{} are watched already", self.most);
-                self.unwatched(path, &why);
+                self.note_unwatched(path, &why);
             }
             Ok(wd) => {
                 self.watches.insert(wd);
@@ -205,13 +209,22 @@ impl Watch {
                 }
             }
             // The kernel's word for it is that of a full disk.
-            Err(Errno::NOSPC) => self.unwatched(path, &"fs.inotify.max_user_watches is reached"),
-            Err(e) => self.unwatched(path, &e),
+            Err(Errno::NOSPC) => self.note_unwatched(path, &"fs.inotify.max_user_watches is reached"),
+            Err(e) => self.note_unwatched(path, &e),
         }
     }
 
-    /// Once is enough: the periodic refresh goes on.
-    fn unwatched(&mut self, path: &Path, why: &dyn std::fmt::Display) {
+    /// Directories of the last walk without a watch: how many, and the first.
+    pub fn unwatched(&self) -> (u64, Option<String>) {
+        self.unwatched.clone()
+    }
+
+    /// To be logged once: the periodic refresh goes on.
+    fn note_unwatched(&mut self, path: &Path, why: &dyn std::fmt::Display) {
+        self.unwatched.0 += 1;
+        self.unwatched
+            .1
+            .get_or_insert_with(|| format!("{}: {why}", path.display()));
         if !std::mem::replace(&mut self.failed, true) {
             log!(
                 Warn,

@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use crate::envelope;
 use crate::feed::ServerInfo;
+use crate::left_out::LeftOut;
 use dm::class::Class;
 
 /// What is published is there, and a folder of sockets.
@@ -39,6 +40,8 @@ const MAX_REQUEST: u64 = 64 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may have the table to itself without asking again.
 pub const HOLD: Duration = Duration::from_secs(10);
+/// Between two looks whether the device is another dsmd's.
+const LOCKED: Duration = Duration::from_millis(20);
 /// How long the agent may be busy with something else.
 const BUSY: Duration = Duration::from_secs(60);
 
@@ -107,6 +110,9 @@ pub struct Info {
     /// What rules give a stream or a lifetime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectInfo>,
+    /// Of the last look at the files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Of discards, where they are to be.
@@ -120,9 +126,13 @@ pub struct DiscardInfo {
     pub warning: Option<String>,
     /// So many more checkpoints are waited for.
     pub waiting: u32,
-    /// Files whose list of free blocks is known.
+    /// Files whose list of free blocks is known, and files that have one which is not.
     pub files: u64,
+    pub listless: u64,
     pub looks: u64,
+    /// Since something was last sent: looks, and what they found freed.
+    pub idle_looks: u64,
+    pub idle_bytes: u64,
     /// Looks at checkpoints that completed faster than they could be read.
     pub torn: u64,
     /// How often all that was known was forgotten.
@@ -292,13 +302,16 @@ pub struct Server {
 impl Server {
     /// Starts to serve `device`.  `wake` is called after each request.
     pub fn start(dir: &Path, device: &str, wake: impl Fn() + Send + 'static) -> Result<Self> {
-        let folder = folder(dir);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&folder)
-            .with_context(|| format!("cannot make the directory {}", folder.display()))?;
-        let lock = lock(&folder.join(format!("{device}.lock")), device)?;
+        Self::start_locked(lock(dir, device)?, dir, device, wake)
+    }
+
+    /// The same, with the device's lock.
+    pub fn start_locked(
+        lock: OwnedFd,
+        dir: &Path,
+        device: &str,
+        wake: impl Fn() + Send + 'static,
+    ) -> Result<Self> {
         let path = socket_path(dir, device);
         // Left by a dsmd that was killed; the lock says that it is gone.
         match fs::remove_file(&path) {
@@ -352,18 +365,29 @@ impl Drop for Server {
     }
 }
 
-fn lock(path: &Path, device: &str) -> Result<OwnedFd> {
+/// Takes the lock of a device's dsmd.  Waits a little for one that was killed and is about to end.
+pub fn lock(dir: &Path, device: &str) -> Result<OwnedFd> {
+    let folder = folder(dir);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&folder)
+        .with_context(|| format!("cannot make the directory {}", folder.display()))?;
+    let path = folder.join(format!("{device}.lock"));
     let file = fs::File::options()
         .write(true)
         .create(true)
         .truncate(false)
-        .open(path)
+        .open(&path)
         .with_context(|| format!("cannot open {}", path.display()))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file.into()),
-        Err(rustix::io::Errno::WOULDBLOCK) => bail!("another dsmd serves the device {device}"),
-        Err(e) => Err(e).with_context(|| format!("cannot lock {}", path.display())),
+    for _ in 0..20 {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file.into()),
+            Err(rustix::io::Errno::WOULDBLOCK) => thread::sleep(LOCKED),
+            Err(e) => return Err(e).with_context(|| format!("cannot lock {}", path.display())),
+        }
     }
+    bail!("another dsmd serves the device {device}")
 }
 
 fn serve(stream: &UnixStream, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<()> {

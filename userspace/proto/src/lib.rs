@@ -7,6 +7,7 @@ pub mod control;
 pub mod drive;
 pub mod envelope;
 pub mod feed;
+pub mod left_out;
 pub mod rates;
 pub mod regions;
 pub mod runner;

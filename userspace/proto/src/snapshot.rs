@@ -243,8 +243,7 @@ mod tests {
         let sample = |device: &str, kernel| Sample {
             device: device.into(),
             kernel,
-            agent: None,
-            last_error: None,
+            ..Sample::default()
         };
         Snapshot {
             version: "0.1.0".into(),

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use super::text::deceives;
 use super::time::{self, iso};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     Text,

@@ -7,7 +7,8 @@ use dm::reply::{Discard, Status};
 use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL};
 use proto::drive::Counters;
 use proto::feed::ServerInfo;
-use proto::sample::Sample;
+use proto::left_out;
+use proto::sample::{Sample, Service, State};
 use proto::snapshot::Host;
 use proto::snapshot::Snapshot;
 
@@ -90,6 +91,12 @@ fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
     s.agent.as_ref().map(|i| one(value(i))).unwrap_or_default()
 }
 
+/// Of the database's process, while there is one.
+fn process(s: &Sample, value: impl Fn(&Service) -> f64) -> Vec<Value> {
+    let there = s.service.pid.map(|_| one(value(&s.service)));
+    there.unwrap_or_default()
+}
+
 fn discard(s: &Sample, value: impl Fn(&Discard) -> f64) -> Vec<Value> {
     let on = s.kernel.as_ref().map(|k| &k.status.discard);
     let on = on.filter(|d| d.state == "on");
@@ -131,15 +138,56 @@ pub(super) const AGENT_UP: &str = "dsm_agent_up";
 pub(super) const DEVICES: &[Section<Sample>] = &[
     Section {
         title: "The device",
-        about: "`dsm_up` is always there while dsmd runs, `dsm_agent_up` even when it does not; the \
-                others while the device is there.",
+        about: "`dsm_up`, the state of the database's process and `dsm_left_out` are always there while dsmd \
+                runs, `dsm_agent_up` even when it does not; the others while the device is there. Each database \
+                has a process of its own.",
         families: &[
             gauge("dsm_up", "Whether the device is there.", |s| {
                 is(s.kernel.is_some())
             }),
             gauge(AGENT_UP, "Whether dsmd serves the device's database.", |s| {
-                is(s.agent.is_some())
+                is(s.service.state == State::Served)
             }),
+            gauge(
+                "dsm_agent_state",
+                "1 for the state of the database's process: starting, waiting for the device or the database, \
+                 served, stuck (it does not answer), or ended.",
+                |s: &Sample| {
+                    let is = |state| f64::from(u8::from(s.service.state == state));
+                    let of = |state: State| (vec![state.name().to_owned()], is(state));
+                    State::ALL.into_iter().map(of).collect()
+                },
+            )
+            .by(&["state"]),
+            gauge(
+                "dsm_agent_state_timestamp_seconds",
+                "Since when the database's process is in its state, in seconds since 1970.",
+                |s| one(s.service.since),
+            ),
+            counter(
+                "dsm_agent_restarts_total",
+                "How often the database's process ended, and another took its place.",
+                |s| one(s.service.restarts as f64),
+            ),
+            counter(
+                "dsm_agent_cpu_seconds_total",
+                "Seconds of processors that the database's process has used.",
+                |s| process(s, |p| p.cpu),
+            ),
+            gauge(
+                "dsm_agent_memory_bytes",
+                "Memory that the database's process has for itself alone.",
+                |s| process(s, |p| p.memory as f64),
+            ),
+            gauge(
+                "dsm_left_out",
+                "What is left out of what is placed, counted or discarded, by reason: see below.",
+                |s: &Sample| {
+                    let all = left_out::of(s).into_iter();
+                    all.map(|l| (vec![l.reason.name().to_owned()], l.count as f64)).collect()
+                },
+            )
+            .by(&["reason"]),
             counter(
                 "dsm_stream_writes_total",
                 "Writes stamped with a stream (0: not stamped).",
@@ -540,11 +588,13 @@ pub(super) const HOST: Section<Host> = Section {
         .by(&["mode"]),
         counter(
             "process_cpu_seconds_total",
-            "Seconds of processors that dsmd has used.",
+            "Seconds of processors that dsmd has used, in all its processes.",
             |h| one(h.own_cpu),
         ),
-        gauge("process_resident_memory_bytes", "Memory that dsmd has.", |h| {
-            one(h.own_memory as f64)
-        }),
+        gauge(
+            "process_resident_memory_bytes",
+            "Memory that dsmd has, in all its processes.",
+            |h| one(h.own_memory as f64),
+        ),
     ],
 };

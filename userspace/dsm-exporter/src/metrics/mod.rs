@@ -110,7 +110,7 @@ mod tests {
     use proto::control::OFF_FOR_A_TRIAL;
     use proto::drive::{Counters, Media, Source};
     use proto::feed::ServerInfo;
-    use proto::sample::{Kernel, Sample};
+    use proto::sample::{Kernel, Sample, Service};
     use proto::snapshot::Host;
     use proto::snapshot::Moment;
     use testing::kernel::STATUS;
@@ -142,6 +142,7 @@ mod tests {
             "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
             "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
             "discard": {"last_sent": 7, "mode": "on"},
+            "left_out": [{"reason": "symlink", "count": 1}],
             "server": {"address": "a", "connected": true, "version": "8", "checkpoints": 1,
                 "operations": {"insert": 3}, "catalog": true},
         });
@@ -165,7 +166,11 @@ mod tests {
                 last_checkpoint: Some(1.75e9),
             }),
             agent: serde_json::from_value(agent).unwrap(),
-            last_error: None,
+            service: Service {
+                pid: Some(7),
+                ..Service::default()
+            },
+            ..Sample::default()
         }
     }
 
@@ -207,9 +212,7 @@ mod tests {
     fn nothing_is_known() {
         let sample = Sample {
             device: "d".into(),
-            kernel: None,
-            agent: None,
-            last_error: None,
+            ..Sample::default()
         };
         let last = snapshot(vec![sample], Host::default());
         let unavailable = Unavailable::Absent("/run/x".into());
@@ -333,8 +336,7 @@ mod tests {
         let sample = |kernel| Sample {
             device: "a\"b".into(),
             kernel,
-            agent: None,
-            last_error: None,
+            ..Sample::default()
         };
         let host = Host {
             own_cpu: 0.25,
@@ -411,7 +413,7 @@ mod tests {
                 device: "d".into(),
                 kernel: Some(kernel),
                 agent: serde_json::from_value(agent(off)).unwrap(),
-                last_error: None,
+                ..Sample::default()
             };
             shown(vec![sample], Host::default())
         };
@@ -465,9 +467,8 @@ mod tests {
         let said = shown(
             vec![Sample {
                 device: "d".into(),
-                kernel: None,
                 agent: serde_json::from_value(agent).unwrap(),
-                last_error: None,
+                ..Sample::default()
             }],
             Host::default(),
         );

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Documentation/metrics.md: all metrics, as the code has them.
 
+use proto::left_out::Reason;
+
 use super::families::{Section, DEVICES, HOST, PUBLISHED};
 
 const HEAD: &str = "<!-- SPDX-License-Identifier: GPL-2.0-only -->
@@ -17,6 +19,15 @@ device is made, those of dsmd when it starts. Every moment is a time since 1970,
 so that it says the same whenever it is looked at: `time() -
 dsm_last_checkpoint_timestamp_seconds` is how long ago the last checkpoint was. What is not
 known is absent, and not 0.
+";
+
+const LEFT_OUT: &str = "
+## Reasons of `dsm_left_out`
+
+`dsmctl status` has them in its line *left out*, and `dsmctl doctor` those that are no matter of course.
+
+| reason | what is counted |
+|---|---|
 ";
 
 fn section<T>(s: &Section<T>, common: &[&str]) -> String {
@@ -44,5 +55,6 @@ pub fn page() -> String {
     let devices = DEVICES.iter().map(|s| section(s, &["device"]));
     let others = [section(&PUBLISHED, &[]), section(&HOST, &[])];
     let sections: Vec<String> = devices.chain(others).collect();
-    HEAD.to_owned() + &sections.concat()
+    let reasons = Reason::ALL.map(|r| format!("| `{}` | {} |\n", r.name(), r.text()));
+    HEAD.to_owned() + &sections.concat() + LEFT_OUT + &reasons.concat()
 }

@@ -2,6 +2,7 @@
 //! Judges what follows the database of a dsm device: dsmd, the places that it uploaded, the
 //! checkpoints that it saw, boundaries and discards.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::device::{simple, Judge, WAITS};
@@ -12,6 +13,9 @@ use dm::name;
 use drive::broken;
 use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL};
 use proto::feed::Kind;
+use proto::left_out;
+use proto::sample::{Service, State};
+use proto::snapshot::Moment;
 use runtime::grid::percent;
 use runtime::sizes;
 use runtime::time::now;
@@ -50,8 +54,12 @@ const MANY: u64 = 10;
 
 /// Why nothing is sent although nothing seems to be wrong.
 fn fruitless(i: &DiscardInfo) -> Option<String> {
-    if i.looks < MANY || i.sent_bytes > 0 {
+    if i.idle_looks < MANY {
         return None;
+    }
+    if i.sent_bytes > 0 {
+        let much = i.idle_bytes >= LITTLE;
+        return much.then(|| format!("of {} that they freed", sizes::shown(i.idle_bytes)));
     }
     if i.files == 0 {
         return Some("of no file the list of free blocks is known".into());
@@ -76,6 +84,43 @@ fn fruitless(i: &DiscardInfo) -> Option<String> {
 
 impl Judge<'_> {
     pub(super) fn agent(&self, b: &Below) -> Finding {
+        let s = self.d.service.as_ref();
+        let finding = self.serves(b);
+        match s {
+            Some(s) => finding
+                .value("state", s.state)
+                .value("since", s.since)
+                .value("restarts", s.restarts),
+            None => finding,
+        }
+    }
+
+    /// A process that does not answer, or is not there.
+    fn lost(&self, s: &Service) -> Option<Finding> {
+        let age = time(Duration::from_secs_f64((Moment::now().wall - s.since).max(0.0)));
+        let why = s.reason.as_deref().map(ink::reason).unwrap_or_default();
+        match s.state {
+            State::Stuck => {
+                let text = format!("dsmd has not answered for {age}: {why}");
+                Some(self.say("dsmd", Level::Wrong, text).fix("dmesg | tail -n 50").hint(
+                    "shows what the drive does; dsmd goes on by itself when it answers, and serves the others meanwhile",
+                ))
+            }
+            State::Ended => {
+                let text = format!("dsmd has no process for it, since {age}: {why}");
+                Some(
+                    self.say("dsmd", Level::Wrong, text)
+                        .fix("journalctl -u dsmd -n 50"),
+                )
+            }
+            _ => None,
+        }
+    }
+
+    fn serves(&self, b: &Below) -> Finding {
+        if let Some(finding) = self.d.service.as_ref().and_then(|s| self.lost(s)) {
+            return finding;
+        }
         let Some(a) = &self.d.agent else {
             return self.no_agent(b);
         };
@@ -97,7 +142,16 @@ impl Judge<'_> {
             );
             return finding(Level::Note, text).fix(restart);
         }
+        let restarts = self.d.service.as_ref().map_or(0, |s| s.restarts);
         match &self.facts.published {
+            Ok(_) if restarts > 0 => finding(
+                Level::Note,
+                format!(
+                    "dsmd {} serves it; its process ended {restarts} times, and was started again",
+                    a.version
+                ),
+            )
+            .fix("journalctl -u dsmd -p err -n 20"),
             Ok(p) => finding(
                 Level::Right,
                 format!(
@@ -128,9 +182,8 @@ impl Judge<'_> {
             )),
             _ => finding.hint("give it a [[database]] in /etc/dsmd.toml"),
         };
-        let finding = match (&self.facts.published, &self.d.last_error) {
-            (Ok(_), Some(t)) => {
-                let why = t.reason.as_ref().unwrap_or(&t.message);
+        let finding = match (&self.facts.published, self.waiting()) {
+            (Ok(_), Some(why)) => {
                 let finding = say(format!("dsmd waits: {}", ink::reason(why)));
                 return match self.waits_for(why) {
                     Some(command) => finding.fix(command),
@@ -195,6 +248,30 @@ impl Judge<'_> {
                 .fix("journalctl -u dsmd -p warning -n 20")
                 .value("level", t.level)
                 .value("age_s", age.as_secs()),
+        )
+    }
+
+    /// What dsmd serves in part only.
+    pub(super) fn left_out(&self) -> Option<Finding> {
+        let all = left_out::of_agent(self.d.agent.as_ref()?);
+        let told = all.iter().filter(|l| !l.reason.is_usual());
+        let texts = told.clone().map(|l| {
+            let example: Option<String> = l.example.as_deref().map(ink::reason);
+            let example = example.map(|e| format!(" ({e})")).unwrap_or_default();
+            format!("{} {}{example}", l.count, l.reason.text())
+        });
+        let text = texts.collect::<Vec<_>>().join("; ");
+        let counts = all
+            .iter()
+            .map(|l| (l.reason, l.count))
+            .collect::<BTreeMap<_, _>>();
+        let finding = |level, text| self.say("left-out", level, text).value("counts", &counts);
+        Some(
+            match (text.is_empty(), told.clone().any(|l| l.reason.is_wrong())) {
+                (true, _) => finding(Level::Right, "nothing is left out but what is usual".into()),
+                (false, true) => finding(Level::Wrong, text).fix("journalctl -u dsmd -p warning -n 20"),
+                (false, false) => finding(Level::Note, text),
+            },
         )
     }
 
@@ -487,7 +564,7 @@ impl Judge<'_> {
         if let Some(why) = fruitless(i) {
             return finding(
                 Level::Wrong,
-                format!("on, 0 bytes in {} checkpoints: {why}", i.looks),
+                format!("on, 0 bytes in {} checkpoints: {why}", i.idle_looks),
             )
             .fix("journalctl -u dsmd -n 50")
             .hint("Documentation/dsmd.rst, \"Discards\", has what they need");

@@ -11,6 +11,7 @@ use dm::mounts::Mount;
 use drive::afford::Layout;
 use drive::below::Affords;
 use proto::control::Info;
+use proto::sample::State;
 use runtime::sizes;
 
 const SECTOR: u64 = 512;
@@ -32,6 +33,7 @@ pub(super) fn judge(facts: &Facts, d: &DeviceFacts, limits: &Limits) -> Vec<Find
     findings.extend(j.dbpath());
     findings.push(j.agent(below));
     findings.extend(j.last_error());
+    findings.extend(j.left_out());
     findings.push(j.unmapped(below));
     findings.extend(j.checkpoints(below));
     findings.extend(j.boundaries(below));
@@ -62,9 +64,15 @@ impl Judge<'_> {
         Finding::new(Some(&self.d.name), check, level, text)
     }
 
+    /// What dsmd waits for.
+    pub(super) fn waiting(&self) -> Option<&String> {
+        let service = self.d.service.as_ref().filter(|s| s.state == State::Waiting)?;
+        service.reason.as_ref()
+    }
+
     /// dsmd runs, and has said what it waits for: that is the one thing to be mended.
     pub(super) fn waits(&self) -> bool {
-        self.facts.published.is_ok() && self.d.agent.is_none() && self.d.last_error.is_some()
+        self.facts.published.is_ok() && self.d.agent.is_none() && self.waiting().is_some()
     }
 
     pub(super) fn name(&self) -> String {
@@ -89,6 +97,10 @@ impl Judge<'_> {
     /// What a command that was killed has left of its work.
     fn left(&self) -> Option<Finding> {
         let left = &self.d.left;
+        if let Some(why) = &left.hidden {
+            let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));
+            return Some(self.say("left", Level::Unknown, text));
+        }
         if left.withdrawn {
             let text = "an upgrade that was killed has left it on dm-linear";
             return Some(self.say("left", Level::Wrong, text).fix("dsmctl upgrade"));
@@ -411,6 +423,10 @@ impl Judge<'_> {
 
     fn mounted(&self, b: &Below) -> Finding {
         let Some(first) = b.mounts.first() else {
+            if let Some(why) = &b.unmounted {
+                let text = format!("what is mounted cannot be read: {}", ink::reason(why));
+                return self.say("filesystem", Level::Unknown, text);
+            }
             let wanted = self
                 .d
                 .wanted
@@ -463,6 +479,10 @@ impl Judge<'_> {
             Ok(()) => self.say("dbpath", Level::Right, format!("{path} lies on it")),
             Err(Misplaced::Hidden(_)) => {
                 let text = format!("only root can see whether {path} lies on it");
+                self.say("dbpath", Level::Unknown, text)
+            }
+            Err(Misplaced::Unasked) => {
+                let text = format!("{path} was not looked at: dsmd hangs there");
                 self.say("dbpath", Level::Unknown, text)
             }
             Err(Misplaced::Wrong(why)) => {

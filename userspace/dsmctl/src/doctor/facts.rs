@@ -15,6 +15,7 @@ use drive::below::Affords;
 use drive::nvme::Placement;
 use proto::control::Info;
 use proto::drive::Media;
+use proto::sample::Service;
 use runtime::log::LastError;
 
 /// What a configuration wants of a device.
@@ -115,6 +116,8 @@ pub(crate) struct Left {
     pub features: Vec<Feature>,
     /// Scratch files in its table.
     pub files: Vec<u64>,
+    /// Why it cannot be seen.
+    pub hidden: Option<String>,
 }
 
 /// A dsm device, that there is or that there should be.
@@ -126,6 +129,8 @@ pub(crate) struct DeviceFacts {
     /// Why there is nothing.
     pub absent: Option<Absent>,
     pub agent: Option<Info>,
+    /// What dsmd publishes of its process.
+    pub service: Option<Service>,
     /// What dsmd said last of what is wrong.
     pub last_error: Option<LastError>,
     /// `Err`: why dsmd does not answer.
@@ -170,6 +175,8 @@ pub(crate) struct Below {
     pub disks: Vec<DriveFacts>,
     /// File systems on it, also above volumes.
     pub mounts: Vec<Mount>,
+    /// Why it is not known what is mounted.
+    pub unmounted: Option<String>,
     /// The streams that the drive can afford, if it was seen.
     pub affords: Option<Affords>,
     /// What the drive says it has written, or why it does not.
@@ -193,4 +200,6 @@ pub(crate) enum Misplaced {
     Wrong(String),
     /// It could not be looked at.
     Hidden(String),
+    /// Who looks at it may never come back.
+    Unasked,
 }

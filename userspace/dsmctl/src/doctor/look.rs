@@ -28,7 +28,7 @@ use drive::{self, broken, media};
 use files::place;
 use files::walk::{self, Root};
 use proto::control::{self, Info, Request};
-use proto::sample::Sample;
+use proto::sample::{Sample, State};
 use proto::snapshot::{Moment, Snapshot};
 use wiredtiger::avail;
 use wiredtiger::turtle;
@@ -73,7 +73,7 @@ pub(crate) fn look(names: &[String], configuration: Configuration, places: &Plac
     let looker = Looker {
         places,
         snapshot: snapshot.as_ref().ok(),
-        mounts: mounts::all().unwrap_or_default(),
+        mounts: mounts::all().map_err(|e| e.to_string()),
         dm: dm.as_ref().ok(),
         permitted,
         configuration: &configuration,
@@ -133,7 +133,8 @@ struct Looker<'a> {
     places: &'a Places,
     /// One that is not old.
     snapshot: Option<&'a Snapshot>,
-    mounts: Vec<Mount>,
+    /// `Err`: why it is not known.
+    mounts: Result<Vec<Mount>, String>,
     dm: Option<&'a Dm>,
     permitted: bool,
     configuration: &'a Configuration,
@@ -155,6 +156,7 @@ impl Looker<'_> {
             wanted: self.configuration.databases.get(name).cloned(),
             trial: self.configuration.trials.get(name).cloned(),
             last_error: sample.and_then(|s| s.last_error.clone()),
+            service: sample.map(|s| s.service.clone()),
             ..DeviceFacts::default()
         };
         let mut sectors = None;
@@ -172,8 +174,20 @@ impl Looker<'_> {
                 None => d.absent = Some(Absent::Hidden),
             },
         }
-        d.left = self.left(name, d.below.as_ref()).unwrap_or_default();
+        d.left = match self.left(name, d.below.as_ref()) {
+            Ok(left) => left.unwrap_or_default(),
+            Err(e) => Left {
+                hidden: Some(format!("{e:#}")),
+                ..Left::default()
+            },
+        };
         if d.below.is_none() {
+            return d;
+        }
+        if d.service.as_ref().is_some_and(|s| s.state == State::Stuck) {
+            // So would be who looks at the file system.
+            d.agent = sample.and_then(|s| s.agent.clone());
+            d.dbpath = Some(Err(Misplaced::Unasked));
             return d;
         }
         let answer: anyhow::Result<Info> =
@@ -204,25 +218,30 @@ impl Looker<'_> {
         d
     }
 
-    fn left(&self, name: &str, below: Option<&Below>) -> Option<Left> {
-        let info = self.dm?.info(Id::Name(name)).ok()?;
-        let record = Journal::default().left(&info).ok()??;
+    fn left(&self, name: &str, below: Option<&Below>) -> anyhow::Result<Option<Left>> {
+        // Without a device there is nothing, which is said elsewhere.
+        let Some(info) = self.dm.and_then(|dm| dm.info(Id::Name(name)).ok()) else {
+            return Ok(None);
+        };
+        let Some(record) = Journal::default().left(&info)? else {
+            return Ok(None);
+        };
         let Some(below) = below else {
             let withdrawn = record.withdrawn.is_some_and(|w| w.upgrade);
-            return Some(Left {
+            return Ok(Some(Left {
                 withdrawn,
                 ..Left::default()
-            });
+            }));
         };
         let regions = match record.files.is_empty() {
             true => Vec::new(),
-            false => device::Device::open(name).ok()?.regions().ok()?,
+            false => device::Device::open(name)?.regions()?,
         };
-        Some(Left {
-            withdrawn: false,
+        Ok(Some(Left {
             features: record.features_left(&below.table).into_iter().cloned().collect(),
             files: record.files_left(&regions),
-        })
+            ..Left::default()
+        }))
     }
 
     fn kernel_side(&self, device: &device::Device) -> anyhow::Result<Below> {
@@ -245,6 +264,7 @@ impl Looker<'_> {
             disks: Vec::new(),
             affords: None,
             mounts: self.mounts_on(device.devno),
+            unmounted: self.mounts.as_ref().err().cloned(),
             media,
         };
         Ok(self.with_disks(below))
@@ -258,7 +278,12 @@ impl Looker<'_> {
             has: device.sectors,
             room: room.sectors,
             below: room.below,
-            mount: self.mounts.iter().find(|m| m.dev == device.devno).cloned(),
+            mount: self
+                .mounts
+                .iter()
+                .flatten()
+                .find(|m| m.dev == device.devno)
+                .cloned(),
         })
     }
 
@@ -279,6 +304,7 @@ impl Looker<'_> {
             disks: Vec::new(),
             affords: None,
             mounts: self.mounts_on(devno),
+            unmounted: self.mounts.as_ref().err().cloned(),
             media: kernel.media,
         }))
     }
@@ -320,11 +346,8 @@ impl Looker<'_> {
             let new: Vec<DevNo> = holders.into_iter().chain(partitions).collect();
             on.extend(new.into_iter().filter(|d| !on.contains(d)).collect::<Vec<_>>());
         }
-        self.mounts
-            .iter()
-            .filter(|m| on.contains(&m.dev))
-            .cloned()
-            .collect()
+        let mounts = self.mounts.iter().flatten();
+        mounts.filter(|m| on.contains(&m.dev)).cloned().collect()
     }
 
     /// Disks by their names.

@@ -21,6 +21,8 @@ use drive::nvme::{Isolated, Placement};
 use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use proto::drive::{Counters, Media, Source};
 use proto::feed::{Failure, Kind, ServerInfo};
+use proto::left_out::{LeftOut, Reason};
+use proto::sample::{Service, State};
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
 use testing::kernel::STATUS;
@@ -82,6 +84,7 @@ fn device() -> DeviceFacts {
             followed: true,
             disks: vec![disk()],
             mounts,
+            unmounted: None,
             affords: Some(affords(Layout::Life(3), 200)),
             media: Ok(Media {
                 drive: "nvme7n1".into(),
@@ -154,6 +157,13 @@ fn agent(change: impl FnOnce(&mut Info)) -> Diagnosis {
     of_device(|d| change(d.agent.as_mut().unwrap()))
 }
 
+fn service(state: State, reason: Option<&str>) -> Option<Service> {
+    let mut service = Service::default();
+    service.set(state, reason.map(str::to_owned));
+    service.since -= 7.0;
+    Some(service)
+}
+
 fn find<'a>(d: &'a Diagnosis, check: &str) -> &'a Finding {
     let found = d.findings.iter().find(|f| f.check == check);
     found.unwrap_or_else(|| panic!("{check} is not in {:#?}", d.findings))
@@ -221,6 +231,7 @@ geheim
   ok     filesystem     XFS, mounted at /srv/geheim
   ok     dbpath         /srv/geheim/data lies on it
   ok     dsmd           dsmd 0.1.0 serves it; what it publishes is 2 s old
+  ok     left-out       nothing is left out but what is usual
   ok     unmapped       1.0 % of what was written was in no known file
   ok     checkpoints    the last was seen 41 s ago, 60 s after the one before; 5
                         since the device was made
@@ -759,12 +770,7 @@ fn the_agent() {
             f.devices[0].agent = None;
             f.devices[0].silent = Some(none.into());
             runs(f);
-            f.devices[0].last_error = Some(LastError {
-                at: 0,
-                level: LogLevel::Warn,
-                message: "waiting".into(),
-                reason: Some(reason.into()),
-            });
+            f.devices[0].service = service(State::Waiting, Some(reason));
         })
     };
     wrong(
@@ -811,6 +817,33 @@ fn the_agent() {
     );
     let stuck = without(|f| f.devices[0].silent = Some("geheim: dsmd does not answer".into()));
     wrong(&stuck, "dsmd", "does not answer", &["systemctl restart dsmd"]);
+    let in_state = |state, reason: &'static str| {
+        of_device(move |d| {
+            d.service = service(state, Some(reason));
+            d.dbpath = Some(Err(Misplaced::Unasked));
+        })
+    };
+    let hangs = in_state(State::Stuck, "its agent waits in the kernel");
+    wrong(
+        &hangs,
+        "dsmd",
+        "has not answered for 7 s: its agent waits in the kernel",
+        &["dmesg | tail -n 50"],
+    );
+    let dbpath = hangs.findings.iter().find(|f| f.check == "dbpath").unwrap();
+    assert_eq!(dbpath.level, Level::Unknown);
+    assert!(dbpath.text.contains("was not looked at"), "{}", dbpath.text);
+    wrong(
+        &in_state(State::Ended, "signal 9 ended its process"),
+        "dsmd",
+        "has no process for it, since 7 s: signal 9",
+        &["journalctl -u dsmd -n 50"],
+    );
+    let restarted = of_device(|d| {
+        d.service = service(State::Served, None);
+        d.service.as_mut().unwrap().restarts = 3;
+    });
+    note(&restarted, "dsmd", "ended 3 times");
     let old = diagnosis(|f| f.published = Err("dsmd has ended, or is stuck".into()));
     wrong(&old, "dsmd", "publishes nothing", &["systemctl restart dsmd"]);
     note(
@@ -930,10 +963,10 @@ fn checkpoints_that_are_late() {
 fn discards_of_which_none_are_made() {
     let discard = |change: fn(&mut DiscardInfo)| agent(move |a| change(a.discard.as_mut().unwrap()));
     let fix = &["journalctl -u dsmd -n 50"][..];
-    let none = discard(|i| (i.looks, i.files) = (14, 0));
+    let none = discard(|i| (i.idle_looks, i.files) = (14, 0));
     wrong(&none, "discard", "on, 0 bytes in 14 checkpoints: of no file", fix);
     let placeless = discard(|i| {
-        (i.looks, i.freed_bytes, i.unplaced_bytes) = (14, 8 << 20, 8 << 20);
+        (i.idle_looks, i.freed_bytes, i.unplaced_bytes) = (14, 8 << 20, 8 << 20);
     });
     wrong(
         &placeless,
@@ -942,15 +975,68 @@ fn discards_of_which_none_are_made() {
         fix,
     );
     let short = discard(|i| {
-        (i.looks, i.freed_bytes, i.short_bytes) = (14, 8 << 20, 8 << 20);
+        (i.idle_looks, i.freed_bytes, i.short_bytes) = (14, 8 << 20, 8 << 20);
     });
     wrong(&short, "discard", "pieces that are too short for the drive", fix);
-    right(&discard(|i| i.looks = 14), "discard", "on: ");
+    right(&discard(|i| i.idle_looks = 14), "discard", "on: ");
+    // It worked once, and nothing was freed since, or much was.
+    let since = |bytes| {
+        agent(move |a| {
+            let i = a.discard.as_mut().unwrap();
+            (i.idle_looks, i.files, i.sent_bytes, i.idle_bytes) = (14, 3, 4096, bytes);
+        })
+    };
+    right(&since(0), "discard", "on: ");
+    let said = "on, 0 bytes in 14 checkpoints: of 8 MiB that they freed";
+    wrong(&since(8 << 20), "discard", said, fix);
+}
+
+#[test]
+fn what_is_left_out() {
+    let left = |reason, count| {
+        agent(move |a| {
+            a.left_out = LeftOut::some(reason, count, Some("geheim".into()))
+                .into_iter()
+                .collect()
+        })
+    };
     right(
-        &discard(|i| (i.looks, i.files, i.sent_bytes) = (14, 0, 4096)),
-        "discard",
-        "on: ",
+        &left(Reason::NoPlace, 7),
+        "left-out",
+        "nothing is left out but what is usual",
     );
+    note(
+        &left(Reason::Symlink, 2),
+        "left-out",
+        "2 symbolic links, which are not followed (geheim)",
+    );
+    wrong(
+        &left(Reason::Unreadable, 3),
+        "left-out",
+        "3 files or directories that cannot be read: writes to them are unmapped (geheim)",
+        &["journalctl -u dsmd -p warning -n 20"],
+    );
+    let usual = left(Reason::NoPlace, 7);
+    assert_eq!(find(&usual, "left-out").values["counts"]["no-place"], 7);
+}
+
+#[test]
+fn mounts_that_cannot_be_read_are_not_none() {
+    let hidden = of_device(|d| {
+        let b = d.below.as_mut().unwrap();
+        b.mounts = Vec::new();
+        b.unmounted = Some("/proc/self/mountinfo: Permission denied".into());
+    });
+    let found = find(&hidden, "filesystem");
+    assert_eq!(found.level, Level::Unknown);
+    assert!(
+        found.text.contains("what is mounted cannot be read"),
+        "{}",
+        found.text
+    );
+    let left = of_device(|d| d.left.hidden = Some("the journal cannot be read".into()));
+    let found = find(&left, "left");
+    assert_eq!(found.level, Level::Unknown);
 }
 
 #[test]
@@ -1202,6 +1288,7 @@ fn a_report_has_no_names() {
         f.published = Err("no /run/geheim".into());
         let d = &mut f.devices[0];
         d.dbpath = Some(Err(Misplaced::Wrong("geheim is not there".into())));
+        d.service = service(State::Ended, Some("geheim: it has gone"));
         d.last_error = Some(LastError {
             at: 1,
             level: LogLevel::Warn,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
+use proto::left_out::{LeftOut, Reason};
 use proto::regions::{checkpoint_text, written_text};
 use testing::kernel::STATUS;
 
@@ -11,6 +12,9 @@ fn report() -> StatusReport {
         table: "259:0 0 6 policy dsm alpha 3 stream_base 1".parse().unwrap(),
         below: "nvme0n1".into(),
         agent: None,
+        silent: None,
+        service: None,
+        nameless: None,
         status: format!(
             "{STATUS} groups 2 device_streams 6 streams_used 6 stream 0 1 0 stream 3 10 6144 stream 9 1 0"
         )
@@ -36,6 +40,40 @@ fn a_drive_that_is_marked() {
     r.barred = Some("nvme0n1 is marked".into());
     assert!(r.text().contains("NONE: nvme0n1 is marked\n"), "{}", r.text());
     assert_eq!(r.json()["barred"], "nvme0n1 is marked");
+}
+
+#[test]
+fn why_nobody_serves_it() {
+    let mut r = report();
+    r.silent = Some("dsm: dsmd does not answer".into());
+    r.nameless = Some("so".into());
+    let said = |r: &StatusReport, line: &str| assert!(r.text().contains(line), "{}", r.text());
+    said(&r, "agent        dsm: dsmd does not answer\n");
+    said(&r, "files have no names: so\n");
+    let mut service = Service::default();
+    service.set(State::Stuck, Some("its agent waits in the kernel".into()));
+    service.since -= 7.5;
+    r.service = Some(service);
+    said(&r, "agent        stuck for 7 s: its agent waits in the kernel\n");
+    assert_eq!(r.json()["service"]["state"], "stuck");
+}
+
+#[test]
+fn what_is_left_out() {
+    let mut r = report();
+    assert!(!r.text().contains("left out"));
+    let mut agent: Info = serde_json::from_value(serde_json::json!({
+        "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+        "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
+        "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "discard": {"unplaced_bytes": 7},
+    }))
+    .unwrap();
+    let one = LeftOut::some(Reason::Symlink, 2, Some("journal".into()));
+    agent.left_out = one.into_iter().collect();
+    r.agent = Some(agent);
+    let wanted = "left out     2 symbolic links, which are not followed (journal); \
+        7 freed bytes without a place of their own\n";
+    assert!(r.text().contains(wanted), "{}", r.text());
 }
 
 #[test]

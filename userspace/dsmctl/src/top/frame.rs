@@ -85,6 +85,8 @@ pub(crate) struct Frame {
     pub unmapped_bytes: u64,
     /// Since the first look.
     pub drive: Option<DriveWrites>,
+    /// Why files have no names.
+    pub nameless: Option<String>,
     /// Those with writes.
     pub streams: Vec<StreamRate>,
     /// Those with writes, most first.
@@ -139,6 +141,7 @@ impl Frame {
             bytes: streams.iter().map(|s| s.bytes).sum(),
             unmapped_bytes: rates::unmapped(&new.status, &old.status),
             drive: None,
+            nameless: None,
             streams,
             regions,
         }
@@ -161,7 +164,7 @@ impl Frame {
         let mut text = format!(
             "{}  policy {}  checkpoints {}, the last {:.0} s ago\n\
              {} MiB/s in {:.0} writes/s, {} of it unmapped\n\
-             {}\n\n",
+             {}\n{}\n",
             self.name,
             self.policy,
             self.windows,
@@ -170,6 +173,9 @@ impl Frame {
             self.writes as f64 / self.seconds,
             percent(self.unmapped_bytes, self.bytes),
             self.amplification(),
+            self.nameless.as_ref().map_or_else(String::new, |why| {
+                format!("files have no names: {}\n", printable(why))
+            }),
         );
         let mut grid = Grid::new(
             &["STREAM", "USED FOR", "WRITES/s", "MiB/s", "SHARE"],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The files of a dbpath: what was seen of each, and what the kernel does not have yet.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -22,6 +22,7 @@ use files::rules::Rules;
 use files::walk::{self, open_file, Collector, FoundFile, Root, Skipped};
 use proto::catalog::Catalog;
 use proto::control::FileInfo;
+use proto::left_out::{LeftOut, Reason};
 use runtime::log;
 
 /// Who hears of files while they are looked at.
@@ -44,6 +45,8 @@ pub(crate) struct FileTable<M> {
     full: bool,
     walks: u64,
     logged: Logged,
+    /// Of the last walk: how many, and the first.
+    left: BTreeMap<Reason, (u64, String)>,
     /// Reused by every reading of extents.
     extents: Vec<Extent>,
 }
@@ -53,6 +56,16 @@ enum Reading {
     Done(walk::FileStat, ExtentCounts),
     Gone,
     Failed,
+}
+
+const fn reason(why: Skipped) -> Reason {
+    match why {
+        Skipped::Symlink => Reason::Symlink,
+        Skipped::Special => Reason::Special,
+        Skipped::OtherDevice => Reason::OtherFileSystem,
+        Skipped::TooDeep => Reason::TooDeep,
+        Skipped::Unreadable => Reason::Unreadable,
+    }
 }
 
 pub(crate) fn directory(root: &Root) -> Directory {
@@ -75,6 +88,7 @@ impl<M> FileTable<M> {
             full: true,
             walks: 0,
             logged: Logged::default(),
+            left: BTreeMap::new(),
             extents: Vec::new(),
         }
     }
@@ -132,6 +146,35 @@ impl<M> FileTable<M> {
             sum += f.seen;
         }
         sum
+    }
+
+    /// What was left out at the last look.
+    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+        let entries = self.left.iter();
+        let entries =
+            entries.filter_map(|(r, (count, first))| LeftOut::some(*r, *count, Some(first.clone())));
+        let seen = self.seen();
+        let ageless = self
+            .files
+            .values()
+            .filter(|f| f.boundary.is_some() && f.stamp.btime == 0);
+        let counts = [
+            (Reason::NoBirthTime, ageless.count() as u64),
+            (Reason::NoPlace, seen.delalloc + seen.unknown),
+            (Reason::Inline, seen.inline),
+            (Reason::Encoded, seen.encoded),
+            (Reason::Elsewhere, seen.elsewhere),
+            (Reason::Shared, seen.shared),
+        ];
+        let counts = counts
+            .into_iter()
+            .filter_map(|(r, count)| LeftOut::some(r, count, None));
+        entries.chain(counts).collect()
+    }
+
+    fn leave(&mut self, path: &Path, why: Skipped) {
+        let first = || path.to_string_lossy().into_owned();
+        self.left.entry(reason(why)).or_insert_with(|| (0, first())).0 += 1;
     }
 
     /// The files of the table, by path.
@@ -282,6 +325,7 @@ impl<M> FileTable<M> {
 
     /// Logs it once.
     pub(crate) fn unreadable(&mut self, path: &Path, why: &io::Error) {
+        self.leave(path, Skipped::Unreadable);
         if self.logged.is_new(path, Skipped::Unreadable) {
             log!(
                 Warn,
@@ -319,12 +363,8 @@ impl<M: Mapper> FileTable<M> {
         outcome: &mut RefreshOutcome,
     ) -> Result<(), Fatal> {
         let (handle, to_walk) = (self.handle()?, self.handle()?);
-        let logged = &mut self.logged;
-        let mut on_skip = |path: &Path, why: Skipped| {
-            if logged.is_new(path, why) {
-                log!(Warn, "skipped", path = path.display(), reason = why.reason());
-            }
-        };
+        let mut skipped = Vec::new();
+        let mut on_skip = |path: &Path, why: Skipped| skipped.push((path.to_owned(), why));
         let mut collector = Collector {
             files: Vec::with_capacity(self.files.len() + 16),
             on_dir,
@@ -332,6 +372,13 @@ impl<M: Mapper> FileTable<M> {
         };
         self.root.walk(to_walk, &mut collector)?;
         let found = collector.files;
+        self.left.clear();
+        for (path, why) in skipped {
+            self.leave(&path, why);
+            if self.logged.is_new(&path, why) {
+                log!(Warn, "skipped", path = path.display(), reason = why.reason());
+            }
+        }
         self.begin_walk();
         for (path, found) in found {
             self.look_at(&handle, scope, &path, &found, observer, outcome);

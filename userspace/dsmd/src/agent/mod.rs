@@ -40,6 +40,7 @@ use dm::device::{MessageError, Target};
 use dm::reply::{Checkpoint, Commit};
 use proto::catalog::Catalog;
 use proto::control::{FileInfo, Marked, ObjectInfo, Refreshed};
+use proto::left_out::{LeftOut, Reason};
 use runtime::log;
 
 use auto::Auto;
@@ -225,6 +226,18 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     /// The files of the table, by path.
     pub(crate) fn file_infos(&self) -> Vec<FileInfo> {
         self.files.infos()
+    }
+
+    /// What is in no table, or in an older one.
+    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+        let mut all = self.files.left_out();
+        let refused = self.uploads.refused.clone();
+        all.extend(refused.map(|why| LeftOut {
+            reason: Reason::Refused,
+            count: (self.files.dirty().count() as u64).max(1),
+            example: Some(why),
+        }));
+        all
     }
 
     /// What the rules give a stream or a lifetime.

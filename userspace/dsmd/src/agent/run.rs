@@ -19,6 +19,7 @@ use files::fiemap::Mapper;
 use files::rules::{Rules, RulesFiles};
 use files::watch::Watch;
 use proto::control::{FileInfo, Info, Pending, Request, Server, HOLD};
+use proto::left_out::{LeftOut, Reason};
 use runtime::log;
 use runtime::pulse::Pulse;
 use runtime::wake::{wait, Signals, Waker};
@@ -344,6 +345,9 @@ fn to_value(v: impl serde::Serialize) -> Value {
 
 fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info {
     let (figures, seen) = (agent.figures(), agent.seen());
+    let mut left_out = agent.left_out();
+    let (unwatched, first) = s.watch.unwatched();
+    left_out.extend(LeftOut::some(Reason::Unwatched, unwatched, first));
     Info {
         device: s.device.clone(),
         dbpath: agent.root().path().to_string_lossy().into_owned(),
@@ -368,5 +372,6 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info
         auto: agent.auto_info(),
         discard: s.discard.as_ref().map(discard::Link::info),
         objects: agent.object_infos(),
+        left_out,
     }
 }

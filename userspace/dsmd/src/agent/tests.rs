@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::hint;
+use super::papers::state::{Directory, Kept};
 use super::*;
 use dm::class::Class;
 use dm::table::{self, Extent};
@@ -597,6 +598,34 @@ fn an_inode_number_that_is_used_again_is_another_file() {
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!(boundary(&a, c), None);
     assert_eq!(a.target.files().len(), 1);
+}
+
+/// The number alone may be another file's by the next time.
+#[test]
+fn boundaries_without_birth_times_do_not_outlive_dsmd() {
+    let setup = Setup::new();
+    let c = setup.file(COLL, 4, 800);
+    let mut a = setup.attached(BoundaryMode::Attach);
+    let left = |a: &Agent<_, _>| {
+        a.left_out()
+            .into_iter()
+            .map(|l| (l.reason, l.count))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left(&a), []);
+    a.files.get_mut(c).unwrap().stamp.btime = 0;
+    assert_eq!(left(&a), [(Reason::NoBirthTime, 1)]);
+    let known = |born: i64| {
+        let kept = Kept {
+            ino: c,
+            born,
+            boundary: 4096,
+        };
+        let state = State::new("d", Directory::default(), true, vec![kept]);
+        let boundaries = Boundaries::new(BoundaryMode::Attach, Outgrown::Report, Some(state));
+        boundaries.known(c, Class::Collection, born.into())
+    };
+    assert_eq!((known(7), known(0)), (Some(4096), None));
 }
 
 #[test]

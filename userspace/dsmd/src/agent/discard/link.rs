@@ -512,6 +512,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let interval = self.last.replace(started).map(|last| started - last);
         change(&self.info, |i| {
             i.looks += 1;
+            i.idle_looks += 1;
             i.look_ms = look_ms;
             i.waiting = match look {
                 Look::Waiting(n) => n,
@@ -542,6 +543,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let mut queue = Queue::new(sector_ranges, found.reach > 0, budget);
         change(&self.info, |i| {
             i.freed_bytes += found.freed;
+            i.idle_bytes += found.freed;
+            i.listless = found.listless;
             i.unplaced_bytes += found.freed.saturating_sub(placed);
             i.queued_bytes = placed;
         });
@@ -598,6 +601,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.last_sent = Some(time::now().as_secs());
             i.sent_ranges += sent.len() as u64;
             i.sent_bytes += bytes(&sent);
+            if !sent.is_empty() {
+                (i.idle_looks, i.idle_bytes) = (0, 0);
+            }
             i.unplaced_bytes += bytes(batch) - bytes(&sent);
         });
         let waited = self.wait(notices, Duration::ZERO)?;

@@ -219,6 +219,8 @@ pub struct Found {
     /// Bytes that the checkpoint has freed, also where they have no place of their
     /// own.
     pub freed: u64,
+    /// Files whose list could not be taken, or not as that of the file.
+    pub listless: u64,
 }
 
 impl Found {
@@ -542,8 +544,10 @@ impl Rule {
         let mut files = HashMap::with_capacity(seen.files.len());
         for (entry, list) in seen.files {
             let old = self.files.remove(&entry.path);
-            if let Some(known) = next(database, &entry, list, old, &mut found)? {
-                files.insert(entry.path, known);
+            let has_list = entry.cookie.as_ref().is_some_and(|c| c.avail.is_some());
+            match next(database, &entry, list, old, &mut found)? {
+                Some(known) => drop(files.insert(entry.path, known)),
+                None => found.listless += u64::from(has_list),
             }
         }
         // Those that were dropped

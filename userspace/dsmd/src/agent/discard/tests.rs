@@ -580,7 +580,13 @@ fn lists_are_compared_of_one_file_and_in_their_order() {
     assert_eq!(freed(before(), of(6, (7, 71), true, 10..30)), Ok(vec![]));
     // Files of a file system that keeps no birth times
     let timeless = of(5, (7, 0), true, 10..20);
-    assert_eq!(freed(timeless, of(6, (7, 0), true, 10..30)), Ok(vec![]));
+    let after = || of(6, (7, 0), true, 10..30);
+    assert_eq!(found(timeless.clone(), after()).unwrap().0.listless, 1);
+    assert_eq!(freed(timeless, after()), Ok(vec![]));
+    assert_eq!(
+        found(before(), of(6, (7, 70), true, 10..30)).unwrap().0.listless,
+        0
+    );
     // Without a block nothing shows that it is the file that the metadata means.
     let empty = of(5, (7, 70), false, 0..0);
     assert_eq!(freed(empty, of(6, (7, 70), true, 10..30)), Ok(vec![]));

@@ -75,6 +75,8 @@ impl Boundaries {
     pub(crate) fn known(&self, ino: u64, class: Class, btime: i128) -> Option<u64> {
         let inherited = self.inherited.get(&ino).filter(|(c, _)| c.kin(class));
         let boundary = match self.kept.get(&ino) {
+            // The number alone may be another file's by now.
+            Some(k) if k.born == 0 => inherited.map(|(_, b)| *b),
             // Of a file that had the number before.
             Some(k) if i128::from(k.born) != btime => None,
             Some(k) => inherited.map(|(_, b)| *b).or(Some(k.boundary)),

@@ -28,7 +28,7 @@ const MOST: u64 = 1 << 30;
 #[serde(deny_unknown_fields)]
 pub struct Kept {
     pub ino: u64,
-    /// The birth time in nanoseconds, 0 when the file system has none.
+    /// The birth time in nanoseconds; 0: the file system has none, and this is of no use.
     pub born: i64,
     /// Bytes.
     pub boundary: u64,

@@ -221,6 +221,6 @@ fn main() -> Result<()> {
     let config = dsmd::cli::Args::parse().config()?;
     log::init(config.log_format, config.verbose);
     runtime::panic::abort_on_panic();
-    dsmd::serve_all(&Arc::new(Stepped), &config, false)?;
-    Ok(())
+    // In this process, which is what a signal at a step is for.
+    dsmd::serve_here(&Arc::new(Stepped), &config)
 }

@@ -520,6 +520,25 @@ fn what_somebody_shares_by_now_is_not_sent() {
 }
 
 #[test]
+fn what_the_next_checkpoint_overtakes_is_late() {
+    let (mut w, world, sender, notices) = worker(7);
+    let mut many = found(&mut w, &world);
+    let range = |n: u64| SectorRange {
+        start: n * 100,
+        length: 64,
+    };
+    many.sector_ranges = (0..600).map(range).collect();
+    let all = bytes(&many.sector_ranges);
+    sender.turtle();
+    assert_eq!(
+        w.send(many, Duration::from_secs(60), &notices),
+        Ok(Sent::Interrupted)
+    );
+    let i = info(&w);
+    assert!(i.dropped_bytes > 0 && i.dropped_bytes < all, "{i:?}");
+}
+
+#[test]
 fn short_ones_without_time_are_left_out() {
     let (mut w, world, _sender, notices) = worker(7);
     let found = found(&mut w, &world);

@@ -1,69 +1,91 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Publishes what is known of all devices: at an interval, and soon after the agent of
-//! one has done something.
+//! What the process of a database reports to the one that started it: at an interval, and soon
+//! after the agent has done something.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
-use super::{host, Machine};
+use super::Machine;
 use dm::devno::DevNo;
 use dm::reply::Status;
 use policies::layout::{self, Layout};
 use proto::control::Info;
 use proto::drive::{Media, Source};
-use proto::sample::{Kernel, Sample};
-use proto::snapshot::{Moment, PublishDir, Snapshot, INTERVAL};
+use proto::sample::{Kernel, Sample, Service, State};
+use proto::snapshot::{Moment, INTERVAL};
+use runtime::pulse::Pulses;
 use runtime::{log, time};
 
-/// Between two snapshots, whatever happens.
+/// Between two reports, whatever happens.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks at a drive's own statistics: they take commands that the drive
 /// answers beside the database's, and count in coarse steps.
 const NVME: Duration = Duration::from_secs(15);
 /// The same of SATA drives, whose queue has to drain for it, and of drives that do not count.
 const OTHERS: Duration = Duration::from_secs(60);
-/// What a snapshot waits for a drive.
+/// What a report waits for a drive.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// A moment that is another one by so much: somebody has set the clock.
 const SET: Duration = Duration::from_secs(1);
 
+/// What a process says, a line of JSON each time.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub sample: Sample,
+    /// How long its threads have been at one thing, in milliseconds.
+    pub agent_ms: u64,
+    pub discards_ms: u64,
+}
+
 #[derive(Default)]
-struct PublishState {
-    agents: BTreeMap<String, Info>,
+struct BoardState {
+    service: Service,
+    agent: Option<Info>,
     changed: bool,
     end: bool,
 }
 
-/// What the agents say of themselves.
+/// What the agent says of itself.
 #[derive(Default)]
 pub(crate) struct Board {
-    state: Mutex<PublishState>,
+    state: Mutex<BoardState>,
     news: Condvar,
 }
 
 impl Board {
-    fn state(&self) -> MutexGuard<'_, PublishState> {
+    fn state(&self) -> MutexGuard<'_, BoardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, device: &str, info: Option<Info>) {
+    pub(crate) fn served(&self, info: Info) {
         let mut state = self.state();
-        if state.agents.get(device) == info.as_ref() {
-            return;
+        state.service.set(State::Served, None);
+        if state.agent.as_ref() != Some(&info) {
+            state.agent = Some(info);
+            state.changed = true;
+            self.news.notify_all();
         }
-        match info {
-            Some(info) => state.agents.insert(device.to_owned(), info),
-            None => state.agents.remove(device),
-        };
+    }
+
+    /// There is no agent, for this reason.
+    pub(crate) fn without(&self, now: State, reason: Option<String>) {
+        let mut state = self.state();
+        state.service.set(now, reason);
+        state.agent = None;
         state.changed = true;
         self.news.notify_all();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn service(&self) -> Service {
+        self.state().service.clone()
     }
 
     /// Waits for news, or until then; whether the end has come.
@@ -85,89 +107,119 @@ impl Board {
         state.0.end
     }
 
-    fn take(&self) -> BTreeMap<String, Info> {
+    fn take(&self) -> (Service, Option<Info>) {
         let mut state = self.state();
         state.changed = false;
-        state.agents.clone()
+        (state.service.clone(), state.agent.clone())
     }
 }
 
-/// An agent's place on the board: empty when it is gone.
-pub(crate) struct PublishSlot {
-    board: Arc<Board>,
-    device: String,
-}
-
-impl PublishSlot {
-    pub(crate) fn new(board: &Arc<Board>, device: &str) -> Self {
-        Self {
-            board: Arc::clone(board),
-            device: device.to_owned(),
-        }
-    }
-
-    pub(crate) fn put(&self, info: Info) {
-        self.board.set(&self.device, Some(info));
-    }
-}
-
-impl Drop for PublishSlot {
-    fn drop(&mut self) {
-        self.board.set(&self.device, None);
-    }
-}
-
-/// Publishes in a thread of its own, until it is dropped.
-pub(crate) struct Publisher {
+/// Reports in a thread of its own; once more when it is dropped.
+pub(crate) struct Reporter {
     board: Arc<Board>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Publisher {
+impl Reporter {
     pub(crate) fn start<M: Machine>(
         machine: &Arc<M>,
         board: &Arc<Board>,
-        run_dir: &Path,
-        devices: Vec<String>,
-    ) -> Result<Option<Self>> {
-        let place =
-            PublishDir::take(run_dir).with_context(|| format!("cannot publish in {}", run_dir.display()))?;
-        let Some(place) = place else {
-            log!(
-                Warn,
-                "another dsmd publishes there; dsm-exporter does not show the devices of this one",
-                directory = run_dir.display()
-            );
-            return Ok(None);
-        };
-        let press = Press {
+        pulses: &Pulses,
+        device: &str,
+        mut send: impl FnMut(&Report) -> io::Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        let mut reads = Readings {
             machine: Arc::clone(machine),
-            place,
-            drives: devices.iter().map(|d| (d.clone(), Drive::new())).collect(),
-            checkpoints: BTreeMap::new(),
-            devices,
-            number: 0,
-            failed: false,
+            device: device.to_owned(),
+            drive: Drive::new(),
+            checkpoint: None,
         };
-        let theirs = Arc::clone(board);
-        let thread = thread::Builder::new()
-            .name("publish".into())
-            .spawn(move || press.run(&theirs))
-            .context("cannot start a thread")?;
-        Ok(Some(Self {
+        let (theirs, pulses, about) = (Arc::clone(board), pulses.clone(), log::device());
+        let run = move || {
+            if let Some((device, several)) = about {
+                log::of_device(&device, several);
+            }
+            let mut next = Instant::now();
+            let mut end = false;
+            loop {
+                let now = Instant::now();
+                if now >= next {
+                    // One that is missed is not made up for.
+                    next = now.max(next + INTERVAL);
+                }
+                let report = Report {
+                    sample: reads.sample(&theirs),
+                    agent_ms: pulses.agent.busy().as_millis() as u64,
+                    discards_ms: pulses.discard.busy().as_millis() as u64,
+                };
+                // Who does not listen any more knows why.
+                if send(&report).is_err() || end {
+                    return;
+                }
+                end = theirs.rest(PAUSE) || theirs.wait(next);
+            }
+        };
+        let thread = thread::Builder::new().name("report".into()).spawn(run);
+        Ok(Self {
             board: Arc::clone(board),
-            thread: Some(thread),
-        }))
+            thread: Some(thread.context("cannot start a thread")?),
+        })
     }
 }
 
-impl Drop for Publisher {
+impl Drop for Reporter {
     fn drop(&mut self) {
         self.board.state().end = true;
         self.board.news.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// What is read of the device, beside the agent.
+struct Readings<M> {
+    machine: Arc<M>,
+    device: String,
+    drive: Drive,
+    checkpoint: Option<LastCheckpoint>,
+}
+
+impl<M: Machine> Readings<M> {
+    fn sample(&mut self, board: &Board) -> Sample {
+        let looked = self.kernel();
+        let unseen = looked.as_ref().err().cloned();
+        let (service, agent) = board.take();
+        Sample {
+            device: self.device.clone(),
+            at: Moment::now(),
+            service,
+            kernel: looked.ok(),
+            unseen,
+            agent,
+            last_error: log::last_error(&self.device),
+        }
+    }
+
+    fn kernel(&mut self) -> Result<Kernel, String> {
+        let look = match self.machine.look(&self.device) {
+            Ok(look) => look,
+            Err(e) => {
+                self.drive = Drive::new();
+                self.checkpoint = None;
+                return Err(format!("{e:#}"));
+            }
+        };
+        self.checkpoint = LastCheckpoint::last(self.checkpoint, &look.status, time::now());
+        let media = self.drive.said(&self.machine, look.devno);
+        Ok(Kernel {
+            uses: layout::uses(&Layout::of(&look.table, &look.status)),
+            table: look.table,
+            status: look.status,
+            disk: look.disk,
+            media,
+            last_checkpoint: self.checkpoint.map(|c| c.at),
+        })
     }
 }
 
@@ -237,84 +289,6 @@ impl Drive {
             self.answer = None;
         }
         self.said.clone()
-    }
-}
-
-struct Press<M> {
-    machine: Arc<M>,
-    place: PublishDir,
-    devices: Vec<String>,
-    drives: BTreeMap<String, Drive>,
-    checkpoints: BTreeMap<String, LastCheckpoint>,
-    number: u64,
-    failed: bool,
-}
-
-impl<M: Machine> Press<M> {
-    fn run(mut self, board: &Board) {
-        let mut next = Instant::now();
-        loop {
-            let now = Instant::now();
-            if now >= next {
-                self.number += 1;
-                // One that is missed is not made up for.
-                next = now.max(next + INTERVAL);
-            }
-            let snapshot = self.snapshot(board.take());
-            match self.place.publish(&snapshot) {
-                Ok(()) => self.failed = false,
-                Err(e) if !std::mem::replace(&mut self.failed, true) => {
-                    log!(Warn, "cannot publish what dsm-exporter shows", reason = e);
-                }
-                Err(_) => {}
-            }
-            if board.rest(PAUSE) || board.wait(next) {
-                return;
-            }
-        }
-    }
-
-    fn snapshot(&mut self, mut agents: BTreeMap<String, Info>) -> Snapshot {
-        let devices = self.devices.clone().into_iter().map(|device| Sample {
-            kernel: self.kernel(&device),
-            agent: agents.remove(&device),
-            last_error: log::last_error(&device),
-            device,
-        });
-        let devices = devices.collect();
-        Snapshot {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            at: Moment::now(),
-            number: self.number,
-            host: host::now(),
-            devices,
-        }
-    }
-
-    fn kernel(&mut self, device: &str) -> Option<Kernel> {
-        let drive = self.drives.get_mut(device)?;
-        let look = self.machine.look(device).ok();
-        let Some(look) = look else {
-            *drive = Drive::new();
-            self.checkpoints.remove(device);
-            return None;
-        };
-        let before = self.checkpoints.get(device).copied();
-        let last = LastCheckpoint::last(before, &look.status, time::now());
-        match last {
-            Some(last) => self.checkpoints.insert(device.to_owned(), last),
-            None => self.checkpoints.remove(device),
-        };
-        let media = drive.said(&self.machine, look.devno);
-        Some(Kernel {
-            uses: layout::uses(&Layout::of(&look.table, &look.status)),
-            table: look.table,
-            status: look.status,
-            disk: look.disk,
-            media,
-            last_checkpoint: last.map(|c| c.at),
-        })
     }
 }
 

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What is left out of what dsmd places, counts and discards of a database: the list of all
+//! reasons.  Why a database is not served at all is its [`State`](crate::sample::State).
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::Info;
+use crate::sample::Sample;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    Symlink,
+    Special,
+    OtherFileSystem,
+    TooDeep,
+    Unreadable,
+    Unwatched,
+    Refused,
+    NoBirthTime,
+    NoPlace,
+    Inline,
+    Encoded,
+    Elsewhere,
+    Shared,
+    NoList,
+    DiscardShort,
+    DiscardPlaceless,
+    DiscardLate,
+    DeviceSilent,
+    DriveSilent,
+}
+
+impl Reason {
+    pub const ALL: [Self; 19] = [
+        Self::Symlink,
+        Self::Special,
+        Self::OtherFileSystem,
+        Self::TooDeep,
+        Self::Unreadable,
+        Self::Unwatched,
+        Self::Refused,
+        Self::NoBirthTime,
+        Self::NoPlace,
+        Self::Inline,
+        Self::Encoded,
+        Self::Elsewhere,
+        Self::Shared,
+        Self::NoList,
+        Self::DiscardShort,
+        Self::DiscardPlaceless,
+        Self::DiscardLate,
+        Self::DeviceSilent,
+        Self::DriveSilent,
+    ];
+
+    /// The value of the metric's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Symlink => "symlink",
+            Self::Special => "special",
+            Self::OtherFileSystem => "other-file-system",
+            Self::TooDeep => "too-deep",
+            Self::Unreadable => "unreadable",
+            Self::Unwatched => "unwatched",
+            Self::Refused => "refused",
+            Self::NoBirthTime => "no-birth-time",
+            Self::NoPlace => "no-place",
+            Self::Inline => "inline",
+            Self::Encoded => "encoded",
+            Self::Elsewhere => "elsewhere",
+            Self::Shared => "shared",
+            Self::NoList => "no-list",
+            Self::DiscardShort => "discard-short",
+            Self::DiscardPlaceless => "discard-placeless",
+            Self::DiscardLate => "discard-late",
+            Self::DeviceSilent => "device-silent",
+            Self::DriveSilent => "drive-silent",
+        }
+    }
+
+    /// What is counted, and what becomes of it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Symlink => "symbolic links, which are not followed",
+            Self::Special => "entries that are not regular files",
+            Self::OtherFileSystem => "entries on another file system",
+            Self::TooDeep => "directories that are nested too deeply",
+            Self::Unreadable => "files or directories that cannot be read: writes to them are unmapped",
+            Self::Unwatched => "directories that cannot be watched, and are looked at now and then",
+            Self::Refused => "files whose places the kernel has refused: it has older ones",
+            Self::NoBirthTime => "files without a birth time: their boundaries do not outlive dsmd",
+            Self::NoPlace => "extents that have no place yet: writes to them are unmapped",
+            Self::Inline => "extents inside an inode or a part of a block",
+            Self::Encoded => "extents that are compressed or encrypted",
+            Self::Elsewhere => "extents on another device",
+            Self::Shared => "extents that files share: they count for one of these",
+            Self::NoList => "files of whose free blocks there is no list: nothing of them is discarded",
+            Self::DiscardShort => "freed bytes in pieces too short to discard",
+            Self::DiscardPlaceless => "freed bytes without a place of their own",
+            Self::DiscardLate => "freed bytes that were not sent before the next checkpoint",
+            Self::DeviceSilent => "device whose counters cannot be read",
+            Self::DriveSilent => "drive whose counters cannot be read",
+        }
+    }
+
+    /// Nobody has set it up so, and something does not work.
+    pub const fn is_wrong(self) -> bool {
+        matches!(self, Self::Unreadable | Self::DeviceSilent)
+    }
+
+    /// It comes and goes as things are, or is said elsewhere.
+    pub const fn is_usual(self) -> bool {
+        matches!(
+            self,
+            Self::Refused
+                | Self::NoPlace
+                | Self::Inline
+                | Self::Shared
+                | Self::DiscardShort
+                | Self::DiscardPlaceless
+                | Self::DiscardLate
+                | Self::DriveSilent
+        )
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub reason: Reason,
+    pub count: u64,
+    /// One of them, or why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub example: Option<String>,
+}
+
+impl LeftOut {
+    /// Nothing, if there is none.
+    pub fn some(reason: Reason, count: u64, example: Option<String>) -> Option<Self> {
+        (count > 0).then_some(Self {
+            reason,
+            count,
+            example,
+        })
+    }
+}
+
+/// Of what an agent says.
+pub fn of_agent(info: &Info) -> Vec<LeftOut> {
+    let mut all = info.left_out.clone();
+    if let Some(d) = &info.discard {
+        let counts = [
+            (Reason::NoList, d.listless),
+            (Reason::DiscardShort, d.short_bytes),
+            (Reason::DiscardPlaceless, d.unplaced_bytes),
+            (Reason::DiscardLate, d.dropped_bytes),
+        ];
+        let of = |(reason, count)| LeftOut::some(reason, count, None);
+        all.extend(counts.into_iter().filter_map(of));
+    }
+    all
+}
+
+/// Of all that is known of a database.
+pub fn of(sample: &Sample) -> Vec<LeftOut> {
+    let mut all = sample.agent.as_ref().map(of_agent).unwrap_or_default();
+    let silent = match &sample.kernel {
+        Some(k) => k
+            .media
+            .as_ref()
+            .err()
+            .map(|why| (Reason::DriveSilent, why.clone())),
+        None => Some((Reason::DeviceSilent, sample.unseen.clone().unwrap_or_default())),
+    };
+    all.extend(silent.map(|(reason, why)| LeftOut {
+        reason,
+        count: 1,
+        example: Some(why),
+    }));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_in_the_list_once() {
+        let names: std::collections::BTreeSet<_> = Reason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), Reason::ALL.len());
+        for (n, reason) in Reason::ALL.into_iter().enumerate() {
+            // Who adds one, and forgets the list, has the last at another place.
+            assert_eq!(reason as usize, n);
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+            assert!(!(reason.is_wrong() && reason.is_usual()), "{reason:?}");
+        }
+        assert_eq!(Reason::DriveSilent as usize + 1, Reason::ALL.len());
+    }
+}
