@@ -22,6 +22,8 @@ WHEN = ["dsm", "dsm:prediction=off", "dsm:prediction=computed", "life"]
 FILTER = ["boundary", "dsm", "dsm:primary_filter=off"]
 # Multiples of the time between checkpoints
 PERIODS = [0.25, 0.5, 1, 2, 4, 8]
+# What a modification is: of the paper, and of dsmd
+COUNTS = ["requests", "pages"]
 MIXED = ["none", "file:streams=2", "file", "life", "filestream", "autostream-sfr", "per-object", "oracle"]
 MIX = ["LB-Update-Only", "Y-Update-Only"]
 # Files of which less is rewritten say little, and so do fewer files.
@@ -153,14 +155,16 @@ def of_recording(dsmctl, recording):
     found = {"checkpoint": trace.checkpoint_share(), "swaps": trace.swaps(), "usm": trace.usm()}
     found["blocks"] = json.loads(recording.path.with_suffix(".json").read_text())["blocks"]
     policies = ["none"] + WHEN + [at_begin(p) for p in WHEN]
-    found["saved"], found["filter"], found["period"] = {}, {}, {}
+    found["saved"], found["filter"], found["period"], found["count"] = {}, {}, {}, {}
     for gc in GCS:
         run = recording.simulate(dsmctl, policies, gc=gc, discard="both")
         found["saved"][gc] = {waf.key(p, d): saved(run, p, d) for p in policies for d in [False, True]}
         seconds = run[None]["interval_seconds"]
         periods = {str(n): f"filestream:t={n * seconds:.3f}" for n in PERIODS}
-        other = recording.simulate(dsmctl, ["none"] + list(periods.values()), gc=gc)
+        counts = {n: f"filestream:count={n}" for n in COUNTS}
+        other = recording.simulate(dsmctl, ["none"] + list(periods.values()) + list(counts.values()), gc=gc)
         found["period"][gc] = {n: saved(other, p) for n, p in periods.items()}
+        found["count"][gc] = {n: saved(other, p) for n, p in counts.items()}
         if gc == "greedy":
             found["predictions"] = {p: run[p]["predictions"] for p in policies[1:]}
     primary, recording.primary = recording.primary, []

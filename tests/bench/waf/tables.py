@@ -411,6 +411,11 @@ def papers_periods(found):
     return table(["", "GC"] + [f"T = {n}" for n in found["papers"][PLAYED[0]]["period"]["greedy"]], rows)
 
 
+def papers_counts(found):
+    rows = [[gc, what] + [percent(found["papers"][w]["count"][gc][what]) for w in PACED] for gc in SETS["GCS"] for what in ["requests", "pages"]]
+    return table(["GC", "a modification is one of"] + PACED, rows)
+
+
 def papers_mixed(found):
     rows = [[gc] + [fixed(100 * value, 1) for value in found["papers"]["mixed"][gc].values()] for gc in SETS["GCS"]]
     return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams") for p in found["papers"]["mixed"]["greedy"]], rows)
@@ -430,7 +435,7 @@ def papers_premises(found):
 TABLES = {
     "papers-blocks": papers_blocks, "papers-when": papers_when, "papers-predictions": papers_predictions,
     "papers-filter": papers_filter, "papers-periods": papers_periods, "papers-mixed": papers_mixed,
-    "papers-premises": papers_premises,
+    "papers-premises": papers_premises, "papers-counts": papers_counts,
     "leaf-page-live": leaf_page_live,
     "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
     "leaf-page-saved": leaf_page_saved,

@@ -70,8 +70,9 @@ pub struct Simulate {
     /// Features follow a colon, as in none,dsm:groups=4,prediction=off,file. file,
     /// boundary, dsm and life have streams, the most that they use; those of dsm
     /// are groups, alpha, prediction, range, primary_filter, threshold1 and
-    /// threshold2 (in 0.01 %); those of filestream are t (seconds) and modules
-    /// (mapper, remapper, halves or all), that of life is groups, that of autostream-sfr is
+    /// threshold2 (in 0.01 %); those of filestream are t (seconds), modules
+    /// (mapper, remapper, halves or all) and count, of what a modification is one (requests, as in
+    /// the paper, or pages, as dsmd counts) [default: requests], that of life is groups, that of autostream-sfr is
     /// decay (in windows from checkpoint to checkpoint). dsm and life have when: begin, where
     /// the trace says when checkpoints begin, or end, at which dsmd computes streams [default: end].
     #[arg(long, value_name = "POLICY")]

@@ -365,6 +365,30 @@ fn without_marks_no_window_ends_there() {
     );
 }
 
+/// As many requests to both files, of which one is written more pages.
+#[test]
+fn filestream_counts_requests_or_pages() {
+    let mut b = Builder::default();
+    for name in ["a/1.x", "b/1.y"] {
+        b.write(0, name, 0, bytes(64)).unwrap();
+    }
+    b.load_end(0).unwrap();
+    for n in 1..400 {
+        b.write(n * 10_000, "a/1.x", 0, bytes(16)).unwrap();
+        b.write(n * 10_000, "b/1.y", 0, PAGE).unwrap();
+    }
+    let trace = b.finish();
+    let last = |count: &str| {
+        let streams = placement(&trace, &format!("filestream:t=1,modules=remapper,count={count}"));
+        let [.., a, b] = streams[..] else { unreachable!() };
+        (a, b)
+    };
+    let (a, b) = last("requests");
+    assert_eq!(a, b);
+    let (a, b) = last("pages");
+    assert!(a > b, "{a} {b}");
+}
+
 #[test]
 fn predictions_are_counted() {
     // The first window has no prediction; the second confirms that of the first, the third
@@ -552,6 +576,10 @@ fn names_of_policies() {
     assert_eq!(
         error("life:when=now"),
         "policy life: when 'now': it must be begin or end"
+    );
+    assert_eq!(
+        error("filestream:count=bytes"),
+        "policy filestream: count 'bytes': it must be requests or pages"
     );
     assert_eq!(error("file:when=end"), "policy file has no feature 'when'");
     for s in Spec::all(true) {

@@ -20,6 +20,7 @@ use super::profile::Profile;
 use super::{Model, SimError};
 use crate::trace::{FileNo, Trace};
 use ::filestream::divider::Modules;
+use filestream::Modification;
 use kernel::{KernelFeatures, KernelPlacement, KernelPolicy, Prediction, Range, When};
 
 /// 1 and more; 0 is a write without a stream.
@@ -69,6 +70,7 @@ enum PolicyKind {
     FileStream {
         seconds: Option<f64>,
         modules: Modules,
+        count: Modification,
     },
     PerObject,
     Rules,
@@ -209,9 +211,11 @@ impl Spec {
             PolicyKind::Extension => Box::new(plain::Extension::new(n)),
             PolicyKind::AutoStreamSfr { decay } => Box::new(autostream::Sfr::new(n, decay, profile)),
             PolicyKind::AutoStreamMq => Box::new(autostream::MultiQueue::new(n)),
-            PolicyKind::FileStream { seconds, modules } => {
-                Box::new(filestream::Adapter::new(n, seconds, modules, profile))
-            }
+            PolicyKind::FileStream {
+                seconds,
+                modules,
+                count,
+            } => Box::new(filestream::Adapter::new(n, seconds, modules, count, profile)),
             PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
             PolicyKind::Recorded if !trace.has_streams() => return Err(SimError::NoStreams),
             PolicyKind::Recorded => Box::new(plain::Recorded::default()),
@@ -246,6 +250,7 @@ impl FromStr for Spec {
             "filestream" => PolicyKind::FileStream {
                 seconds: None,
                 modules: Modules::All,
+                count: Modification::Request,
             },
             "per-object" => PolicyKind::PerObject,
             "rules" => PolicyKind::Rules,
@@ -297,6 +302,14 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
                 "halves" => Modules::Halves,
                 "all" => Modules::All,
                 _ => return Err(Some("mapper, remapper, halves or all")),
+            };
+            Ok(())
+        }
+        (PolicyKind::FileStream { count, .. }, "count") => {
+            *count = match value {
+                "requests" => Modification::Request,
+                "pages" => Modification::Page,
+                _ => return Err(Some("requests or pages")),
             };
             Ok(())
         }
