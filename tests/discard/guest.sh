@@ -6,8 +6,8 @@
 # that poisons what is discarded. IO is cached or direct, LEAF the size of leaf pages
 # in KiB, and GRAIN that of the pieces that the disk is sent, in KiB. AGENT discards:
 # dsmd, or "naive", "window" or "nobits", rules that are wrong, or "none", which discards
-# nothing. "unfolded" is dsmd beside a module that is wrong: a write takes a page that is
-# owed back while its window is valid, and not after that. "unsynced" is a rule that does
+# nothing. "unfolded" is dsmd beside a module that is wrong: a write
+# takes a dead page back while its window is valid, and not after that. "unsynced" is a rule that does
 # not care that the database was started with checkpoint_sync=false, as here it is.
 # "undurable" is one that does not wait until the turtle is durable, beside a database whose
 # directory is synced late, and that has no journal, from which a recovery would take what
@@ -24,9 +24,11 @@
 #   shared  at COUNT moments pages that a checkpoint lists as free become another file's as
 #           well, as by a tool that deduplicates; what that file has stays
 #   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
-#   audit   AGENT, a rule as discard-rule has them, names what it would discard, and nothing is
-#           sent: the audit must report it within COUNT checkpoints, and must not if it is
-#           "difference", which is right
+#   audit   AGENT names what it would discard, and nothing is sent: the audit must report it
+#           within COUNT checkpoints, and must not if it is dsmd, or "difference", the same without
+#           dsmd and late: in so many checkpoints, with a kill after a quarter of them
+#   violation  somebody names pages in use to a target in which dsmd audits; dsmd is killed before it
+#           has marked the device, and after; then it stays off, until the mark is removed
 #
 # Leaves its counts in /out/counts. Nothing waits by the clock for something to happen.
 seed=$1 scenario=$2 agent=$3 fs=$4 io=$5 leaf=$6 grain=$7 count=$8
@@ -50,7 +52,7 @@ unsynced) environment=(WIREDTIGER_CONFIG=checkpoint_sync=false) ;;
 undurable|late) environment=(LD_PRELOAD=/job/bin/late.so) journal=0 ;;
 esac
 options+=(--journal-mb "$journal")
-moments=0 cuts=0 lost=0
+moments=0 cuts=0 lost=0 alarms=0
 database=0 agent_pid=0 pester_pid=0 dsmd_pid=0
 
 . ./results.sh "discard: $what"
@@ -173,14 +175,14 @@ end_agent() {
 }
 
 # As it is on a busy machine, and worse: it is stopped for up to 5 s, and killed at
-# any step and started again.
-pester() {
+# any step and started again; or only stopped.
+pester() { # [only-stopped]
 	RANDOM=$((seed + 1))
 	trap 'end_agent; exit' TERM
 	start_agent
 	while :; do
 		while_ms 100 900
-		if ((RANDOM % 6)); then
+		if [[ ${1:-} ]] || ((RANDOM % 6)); then
 			stopped=$(serves $agent_pid)
 			kill -STOP "$stopped"
 			sleep "$((RANDOM % 5)).$((RANDOM % 10))" &
@@ -193,8 +195,8 @@ pester() {
 	done
 }
 
-start_pestering() {
-	pester &
+start_pestering() { # [only-stopped]
+	pester "$@" &
 	pester_pid=$!
 }
 
@@ -212,11 +214,15 @@ remount() {
 # ---- scenarios -----------------------------------------------------------------------
 
 begin() {
+	local how=true
+
 	device && make_fs && mounted && mkdir $mnt $copies &&
 		wtload "${options[@]}" --phase load >$log 2>&1 || { fail "there is no database: $(tail -n 1 $log)"; return 1; }
 	sync
 	before=$(discarded_pages)
-	printf 'state-dir = "/tmp/state"\n[[database]]\ndevice = "t"\ndbpath = "%s"\nboundary = "attach"\nwait = true\ndiscard = true\naudit-pages = 0\n' $mnt >/tmp/dsmd.toml
+	[[ $scenario != @(audit|violation) ]] || how=\"audit\"
+	printf 'state-dir = "/tmp/state"\n[[database]]\ndevice = "t"\ndbpath = "%s"\nboundary = "attach"\nwait = true\ndiscard = %s\naudit-pages = 0\n' \
+		$mnt "$how" >/tmp/dsmd.toml
 }
 
 finish() {
@@ -231,10 +237,11 @@ finish() {
 besides=("drops,truncate" "backup,drops" "cursors,named,history,compact" "bulk,truncate")
 
 # Checkpoints one after the other without a pause, or with one
-begin_run() { # [OPERATIONS BETWEEN CHECKPOINTS]
+begin_run() { # [OPERATIONS BETWEEN CHECKPOINTS [WHAT GOES ON]]
 	local ops=${1:-$((RANDOM % 3 ? 100 + RANDOM % 300 : 1 + RANDOM % 20))}
+	local beside=${2:-${besides[RANDOM % ${#besides[@]}]}}
 
-	run --seconds 100000 --checkpoint-ops $ops --beside ${besides[RANDOM % ${#besides[@]}]} --copies $copies
+	run --seconds 100000 --checkpoint-ops $ops --beside $beside --copies $copies
 }
 
 kill_database() {
@@ -340,7 +347,7 @@ one_step() { # SIGNAL STEP
 steps() {
 	local named each n signal
 
-	mapfile -t named <<<"$(discard-steps --steps)"
+	mapfile -t named <<<"$(discard-steps --steps | grep -v -e -mark)"
 	each=$((count && count < 2 * ${#named[@]} ? 2 * ${#named[@]} / count | 1 : 1))
 	for ((n = RANDOM % each; n < 2 * ${#named[@]}; n += each)); do
 		if ((n % 2)); then signal="kill"; else signal="stop"; fi
@@ -368,21 +375,107 @@ churn() {
 
 is_reported() { grep -q '^violation' $reports; }
 
+# Pages in use again, and of them those that were written first
+seen_pages() {
+	if [[ $agent == dsmd ]]; then
+		dsmctl status t -o json | jq -r '.devices[0].agent.discard.audit | "\(.taken_pages) \(.written_pages)"'
+	else
+		awk '/^seen/ { taken += $2; written += $3 } END { print taken + 0, written + 0 }' $reports
+	fi
+}
+
+# A quarter of the checkpoints, with other work beside each, then a kill
+audit_all() {
+	local beside
+
+	for beside in "${besides[@]}"; do
+		begin_run 100 "$beside"
+		until_checkpoints $((count / ${#besides[@]}))
+		kill_database || return
+		right $mnt || { broken "moment $moments: the database is not right" /tmp/check.log; return; }
+	done
+}
+
+sent_nothing() { (($(discarded_pages) == before)) || fail "$(($(discarded_pages) - before)) pages were discarded in audit"; }
+
 audit() {
+	local taken written
+
+	if [[ $agent == @(dsmd|difference) ]]; then
+		# The other one is late by itself.
+		if [[ $agent == dsmd ]]; then start_pestering only-stopped; else start_agent; fi
+		audit_all
+		read -r taken written <<<"$(seen_pages)"
+		end_pestering
+		end_agent
+		((failed || written)) || fail 'the audit has seen nothing'
+		sent_nothing
+		is_whole && pass "$taken pages in use again, $written seen to be written first, 0 pages sent"
+		return
+	fi
 	start_agent
 	begin_run 100
 	until_checkpoints "$count" is_reported
 	kill_database || return
 	end_agent
-	remount || return
+	is_reported || fail "the audit has not reported the rule \"$agent\" in $(checkpoints) checkpoints"
 	right $mnt || broken 'the database is not right' /tmp/check.log
-	(($(discarded_pages) == before)) || fail "$(($(discarded_pages) - before)) pages were discarded in audit"
-	if [[ $agent == difference ]]; then
-		! is_reported || fail "a false alarm: $(<$reports)"
-	else
-		is_reported || fail "the audit has not reported the rule \"$agent\" in $count checkpoints"
-	fi
-	((failed)) || pass "$(head -n 1 $reports | grep . || echo 'no alarm'), 0 pages sent"
+	sent_nothing
+	is_whole && pass "reported by the audit, 0 pages sent: $(sed -n 's/^violation: //p' $reports)"
+}
+
+is_off() { [[ $(dmsetup status t) == *" discard off"* ]]; }
+
+# There are checkpoints between its looks.
+stutter() {
+	while :; do
+		kill -STOP "$1"
+		sleep "1.$((RANDOM % 10))"
+		kill -CONT "$1"
+		sleep 1
+	done 2>/dev/null
+}
+
+# violated WHEN-STEP: dsmd audits what somebody else names, until it is killed
+violated() {
+	local stutter
+
+	start_agent "kill:$1:1"
+	stutter $agent_pid &
+	stutter=$!
+	until_checkpoints $(($(checkpoints) + count)) came_to "kill" $agent_pid
+	end KILL $stutter
+	kill -CONT $agent_pid 2>/dev/null
+	came_to "kill" $agent_pid && return
+	fail "dsmd did not come to $1 in $count checkpoints"
+	return 1
+}
+
+violation() {
+	local namer
+
+	begin_run 100 drops,truncate
+	discard-rule --beside naive t $mnt 2>>$agent_log &
+	namer=$!
+	violated before-mark || return
+	! is_marked || fail 'it is marked before the mark'
+	violated after-mark || return
+	is_marked || fail 'nothing is marked'
+	# Another one neither discards nor audits.
+	start_agent
+	until_checkpoints $(($(checkpoints) + 10)) is_off
+	is_off || fail 'it is not off, where the audit has failed'
+	end KILL $namer
+	rm $mark
+	dmsetup message t 0 set discard audit
+	until_checkpoints $(($(checkpoints) + 30))
+	is_off && fail 'it stays off without the mark'
+	! is_marked || fail "there is no reason for a mark: $(cat $mark)"
+	kill_database || return
+	end_agent
+	right $mnt || broken 'the database is not right' /tmp/check.log
+	sent_nothing
+	is_whole && pass "killed before and after the mark, off until it was removed, 0 pages sent"
 }
 
 # While it stands still: what a crash would leave, in blocks that both share
@@ -523,17 +616,23 @@ cuts() {
 
 dmesg --console-level 1
 echo 1 >/sys/kernel/rcu_expedited
+# Marks are kept there, and the root is read-only.
+mount -t tmpfs tmpfs /var/lib
 if begin; then
 	$scenario
 	pages=$(($(discarded_pages) - before))
-	[[ $agent == none || $scenario == audit ]] || ((failed || pages)) || fail 'nothing was discarded'
+	[[ $agent == none || $scenario == @(audit|violation) ]] || ((failed || pages)) || fail 'nothing was discarded'
 	# A false alarm would switch a good server off.
-	[[ $agent != dsmd ]] || ! is_marked || fail "the audit has failed: $(cat $mark)"
+	case $agent in
+	dsmd|late) ! is_marked || alarms=1 ;;
+	difference) ! is_reported || alarms=1 ;;
+	esac
+	((!alarms)) || fail "a false alarm: $(cat $mark $reports 2>/dev/null | grep -v '^seen')"
 fi
 end KILL $database
 end_pestering
 end_agent
 finish 2>/dev/null
-cp $agent_log $log /out 2>/dev/null
-echo "moments $moments cuts $cuts pages ${pages:-0} lost $lost" >/out/counts
+cp $agent_log $log $reports /out 2>/dev/null
+echo "moments $moments cuts $cuts pages ${pages:-0} lost $lost alarms $alarms" >/out/counts
 exit $failed

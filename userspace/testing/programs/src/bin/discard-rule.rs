@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Discards what checkpoints free, by rules that are wrong: `discard-rule RULE DEVICE
 //! DBPATH`.  tests/discard must catch them.  With `--audit` before that, they name what they
-//! would discard, nothing is sent, and dsmd's audit must catch them: it prints `violation` and
-//! ends.
+//! would discard, nothing is sent, and dsmd's audit must catch them: this prints `violation`
+//! and ends, or `seen`, of each look, the pages that were taken, of them those that were written
+//! first, and suspects.  With `--beside` they name it to a target in which another process
+//! audits.
 //!
 //! `naive`: whatever the newest list has.  `window`: what it has and nobody wrote since
 //! the window before.  `nobits`: what it has and the list before has not, also where
 //! somebody wrote since.  `difference` is the rule, without anything else that dsmd does:
 //! it neither asks how the database was started nor waits until the checkpoint is durable.
+//! In audit it does both.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -34,6 +37,14 @@ enum Rule {
     Difference,
 }
 
+/// What becomes of what is found.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Discard,
+    Audit,
+    Beside,
+}
+
 /// Ranges in one message.
 const BATCH: usize = 64;
 /// Late by a checkpoint and as many sectors of the next, as an agent on a busy machine
@@ -51,6 +62,8 @@ struct Agent {
     prompt: bool,
     known: HashMap<PathBuf, FreeList>,
     root: Root,
+    /// What was listed at the window before.
+    free: Vec<Extent>,
 }
 
 impl Agent {
@@ -120,6 +133,15 @@ impl Agent {
         Ok(places)
     }
 
+    /// Names what was free at the window before of who audits, and may be in use.
+    fn name_beside(&mut self) -> Result<()> {
+        let newest = self.device.status()?.discard.window;
+        let free = std::mem::take(&mut self.free);
+        self.discard(newest, &free)?;
+        self.free = self.listed()?;
+        Ok(())
+    }
+
     /// Names in audit what the rule would discard; false: the audit has caught it.
     fn audited(&mut self, disk: &mut Disk, audit: &mut discard::Rule) -> Result<bool> {
         self.prompt = !self.prompt;
@@ -135,6 +157,8 @@ impl Agent {
             }
             Err(e) => return Err(e.into()),
         };
+        let (seen, suspects) = (found.audit, audit.suspects());
+        println!("seen {} {} {suspects}", seen.taken, seen.written);
         audit.forget_in(&self.device)?;
         let newest = self.device.status()?.discard.window;
         let before = std::mem::replace(&mut self.window, newest);
@@ -147,6 +171,12 @@ impl Agent {
             Rule::Naive => (newest, self.listed()?),
         };
         self.discard(since, &places)?;
+        if self.rule == Rule::Difference {
+            while self.device.status()?.discard.queued > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            audit.named(&found, &self.device, &found.sector_ranges)?;
+        }
         Ok(true)
     }
 
@@ -222,12 +252,16 @@ fn turtle(dbpath: &Path) -> String {
 
 fn main() -> Result<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let audits = words.first().is_some_and(|w| w == "--audit");
-    if audits {
+    let how = match words.first().map(String::as_str) {
+        Some("--audit") => How::Audit,
+        Some("--beside") => How::Beside,
+        _ => How::Discard,
+    };
+    if how != How::Discard {
         words.remove(0);
     }
     let [rule, device, dbpath] = &words[..] else {
-        bail!("usage: discard-rule [--audit] naive|window|nobits|difference DEVICE DBPATH");
+        bail!("usage: discard-rule [--audit|--beside] naive|window|nobits|difference DEVICE DBPATH");
     };
     let rule = match rule.as_str() {
         "naive" => Rule::Naive,
@@ -236,6 +270,10 @@ fn main() -> Result<()> {
         "difference" => Rule::Difference,
         other => bail!("there is no rule {other}"),
     };
+    ensure!(
+        how != How::Beside || rule == Rule::Naive,
+        "beside somebody who audits there is only naive"
+    );
     let device = Device::open(device)?;
     let root = Root::open(Path::new(dbpath))?;
     let mut agent = Agent {
@@ -246,6 +284,7 @@ fn main() -> Result<()> {
         prompt: true,
         known: HashMap::new(),
         root: root.clone(),
+        free: Vec::new(),
     };
     let (name, devno, sectors) = (
         agent.device.name.clone(),
@@ -254,20 +293,25 @@ fn main() -> Result<()> {
     );
     let mut disk = Disk::new(root.clone(), &name, devno, sectors, Pulse::default());
     let mut audit = discard::Rule::default();
-    if audits {
+    if how == How::Audit {
         agent.device.message("set discard audit")?;
     }
     let mut seen = String::new();
     loop {
-        let now = turtle(root.path());
+        // Beside somebody else: when that one has begun a window.
+        let now = match how {
+            How::Beside => agent.device.status()?.discard.window.to_string(),
+            _ => turtle(root.path()),
+        };
         if now == seen {
             std::thread::sleep(Duration::from_millis(2));
             continue;
         }
         seen = now;
-        let done = match audits {
-            true => agent.audited(&mut disk, &mut audit),
-            false => agent.checkpoint(&root).map(|()| true),
+        let done = match how {
+            How::Audit => agent.audited(&mut disk, &mut audit),
+            How::Beside => agent.name_beside().map(|()| true),
+            How::Discard => agent.checkpoint(&root).map(|()| true),
         };
         if matches!(done, Ok(false)) {
             return Ok(());

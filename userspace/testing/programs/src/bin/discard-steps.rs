@@ -31,8 +31,9 @@ use runtime::pulse::Pulse;
 use rustix::process::{getpid, kill_process, Signal};
 use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
-/// In the order in which they come; `lists` is in the middle of `read`.
-const CALLS: [&str; 10] = [
+/// In the order in which they come; `lists` is in the middle of `read`.  Only a violation comes
+/// to `mark`.
+const CALLS: [&str; 11] = [
     "on",
     "preconditions",
     "owner",
@@ -43,6 +44,7 @@ const CALLS: [&str; 10] = [
     "places",
     "discard",
     "dead",
+    "mark",
 ];
 const WHEN: [&str; 2] = ["before", "after"];
 
@@ -138,7 +140,7 @@ impl Machine for Steps<Disk> {
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
-        self.0.mark(why)
+        step("mark", || self.0.mark(why))
     }
 }
 
