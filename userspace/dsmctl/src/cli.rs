@@ -78,9 +78,9 @@ pub enum Command {
     },
     /// Make a device as long as what it lies on has become, while it is in use
     ///
-    /// For a device that `create` has made on a volume, or a namespace, that has grown. The
-    /// database need not know, and dsmd follows. The file system on it is not touched: the
-    /// command that makes it longer is printed.
+    /// For a device that `create` has made on a volume or a namespace that has grown. The
+    /// database does not notice, and dsmd follows. The file system on it is left unchanged: the
+    /// command that extends it is printed.
     Grow(Grow),
     /// Exchange the kernel module below mounted file systems
     ///
