@@ -152,7 +152,7 @@ kept=/var/lib/dm-dsm/drive-t
 is 'the drive is kept' "$(cat $kept)" "$(cat "/sys/block/${small#/dev/}/wwid")"
 ln -s "$plain" /dev/by-a-name
 echo 't /dev/by-a-name' >/tmp/tab
-another="it is .*, and t was made of $(cat $kept) before: .dsmctl attach --accept t. takes it from now on; nothing was changed"
+another="it is $(cat "/sys/block/${plain#/dev/}/wwid"), and t was made of $(cat $kept) before: \`dsmctl attach --accept t\` takes it from now on; nothing was changed"
 refused 'another drive' "$another" dsmctl attach --tab /tmp/tab t
 refused 'also when all lines are attached' "$another" dsmctl attach --all --tab /tmp/tab
 refused 'and the check says it' "$another" dsmctl attach --check --tab /tmp/tab

@@ -225,6 +225,7 @@ fn simulate_prints_rows_and_a_table() {
                 "reason",
                 "spare_units",
                 "streams_used",
+                "unmapped_share",
                 "waf"
             ]
         );
