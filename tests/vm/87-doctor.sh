@@ -88,7 +88,7 @@ dsmctl remove u
 kill $agent
 wait $agent
 # More than the files have, whose blocks are all new once
-for ((mib = $(du -sm $mnt/data | cut -f1); mib >= 0; mib -= 4)); do
+for ((mib = $(du -sm $mnt/data | cut -f1) + 8; mib >= 0; mib -= 4)); do
 	dd if=/dev/zero of=$mnt/data/collection-901-901.wt bs=1M count=4 conv=notrunc,fsync status=none
 done
 is 'dsmd was stopped' "$(level dsmd)" wrong
