@@ -68,6 +68,11 @@ impl Sysfs {
             .unwrap_or_else(|| dev.to_string())
     }
 
+    /// The name that it was given: `vg-db`; a device that was given none has the kernel's.
+    pub fn given_name(&self, dev: DevNo) -> String {
+        self.text(dev, "dm/name").unwrap_or_else(|| self.name(dev))
+    }
+
     /// The whole disk, when `dev` is a partition.
     pub fn disk_of(&self, dev: DevNo) -> Result<Option<DevNo>> {
         if !self.has(dev, "partition") {

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use dsm_exporter::metrics;
 use dsm_exporter::page_history::History;
-use proto::snapshot::{Moment, Snapshot, Unavailable};
+use proto::snapshot::{Snapshot, Unavailable};
 use runtime::log;
 
 use crate::http::{HttpAnswer, Method, RequestHead};
@@ -38,11 +38,7 @@ struct SeenSnapshot {
 
 impl SeenSnapshot {
     fn look(&mut self, run_dir: &Path) {
-        let read = Snapshot::read(run_dir).and_then(|s| {
-            s.check(run_dir, Moment::now())?;
-            Ok(s)
-        });
-        match read {
+        match Snapshot::current(run_dir) {
             Ok(snapshot) => {
                 if self.unavailable.take().is_some() {
                     log!(Info, "dsmd publishes", pid = snapshot.pid);
@@ -142,8 +138,7 @@ mod tests {
     use super::*;
     use crate::http;
     use proto::sample::Sample;
-    use proto::snapshot::Host;
-    use proto::snapshot::PublishDir;
+    use proto::snapshot::{Host, Moment, PublishDir};
 
     fn pages(loopback: bool) -> Pages {
         Pages::new(Path::new("/nonexistent"), loopback)

@@ -163,7 +163,7 @@ impl User {
             return Some(Self::Mount(printable(&place.to_string_lossy())));
         }
         let holders = sysfs.links(dev, "holders").unwrap_or_default();
-        let name = |h: &DevNo| sysfs.text(*h, "dm/name").unwrap_or_else(|| sysfs.name(*h));
+        let name = |h: &DevNo| sysfs.given_name(*h);
         (!holders.is_empty()).then(|| Self::Holders(holders.iter().map(name).collect()))
     }
 }

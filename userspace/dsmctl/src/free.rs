@@ -13,7 +13,7 @@ use crate::cli::{self as args, Free, Output};
 use advice::{advice, Advice, Here};
 use files::walk::Root;
 use proto::control::Info;
-use proto::snapshot::{Moment, Snapshot as Published};
+use proto::snapshot::Snapshot as Published;
 use runtime::grid::Grid;
 use runtime::text::printable;
 use wiredtiger::avail::outlook::Outlook;
@@ -85,9 +85,7 @@ pub(crate) fn free(a: &Free, out: Output) -> Result<()> {
 
 /// What dsmd says of it, if it serves it.
 fn served(dbpath: &Path) -> Option<Info> {
-    let dir = args::run_dir();
-    let published = Published::read(&dir).ok()?;
-    published.check(&dir, Moment::now()).ok()?;
+    let published = Published::current(&args::run_dir()).ok()?;
     let dbpath = dbpath.canonicalize().ok()?;
     let mut agents = published.devices.into_iter().filter_map(|d| d.agent);
     agents.find(|a| Path::new(&a.dbpath) == dbpath)

@@ -35,13 +35,10 @@ impl Room {
     /// `None`: what it lies on does not say how long it is.
     pub(crate) fn of(sysfs: &Sysfs, info: &Info, table: &TableLine) -> Option<Self> {
         let dev: DevNo = table.below.parse().ok()?;
-        let below = sysfs.text(dev, "dm/name").unwrap_or_else(|| sysfs.name(dev));
+        let below = sysfs.given_name(dev);
         let mut holders = sysfs.links(dev, "holders").ok()?;
         holders.retain(|h| *h != info.dev);
-        let others: Vec<String> = holders
-            .iter()
-            .map(|h| sysfs.text(*h, "dm/name").unwrap_or_else(|| sysfs.name(*h)))
-            .collect();
+        let others: Vec<String> = holders.iter().map(|h| sysfs.given_name(*h)).collect();
         let unclear = match others.as_slice() {
             [] if info.is_own() => None,
             [] => Some("`dsmctl create` did not make it".to_owned()),

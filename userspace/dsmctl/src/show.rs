@@ -20,7 +20,7 @@ use drive::{below, broken};
 use proto::control::{self, FileInfo, Request};
 use proto::regions::Names;
 use proto::sample::{Service, State};
-use proto::snapshot::{Moment, Snapshot};
+use proto::snapshot::Snapshot;
 
 /// A dsmd that takes longer has more to say than this asks for, or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,9 +105,7 @@ fn report(name: &str, a: &Status) -> Result<StatusReport> {
 
 /// What dsmd publishes of a database.
 fn service(device: &str) -> Option<Service> {
-    let dir = args::run_dir();
-    let snapshot = Snapshot::read(&dir).ok()?;
-    snapshot.check(&dir, Moment::now()).ok()?;
+    let snapshot = Snapshot::current(&args::run_dir()).ok()?;
     let mut devices = snapshot.devices.into_iter();
     Some(devices.find(|d| d.device == device)?.service)
 }

@@ -584,12 +584,7 @@ fn end<P: Process>(places: &mut [Place<P>], pace: &Pace) -> bool {
     places.iter().all(|p| p.well)
 }
 
-/// The limit of the service manager's watchdog, which is for this process alone.
-pub(crate) fn watchdog() -> Option<Duration> {
-    sd_notify::watchdog_enabled()
-}
-
-pub(crate) fn tell(state: NotifyState<'_>) {
+fn tell(state: NotifyState<'_>) {
     if let Err(e) = sd_notify::notify(&[state]) {
         log!(Warn, "cannot notify the service manager", reason = e);
     }
@@ -606,7 +601,8 @@ pub(crate) fn run(config: &Config, show_regions: bool) -> Result<bool> {
         &signals,
         &Pace::default(),
         start,
-        watchdog(),
+        // The service manager's watchdog is for this process alone.
+        sd_notify::watchdog_enabled(),
         &mut tell,
     ))
 }

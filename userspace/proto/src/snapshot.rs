@@ -125,6 +125,13 @@ impl Snapshot {
         })
     }
 
+    /// What is published now in `dir`.
+    pub fn current(dir: &Path) -> Result<Self, Unavailable> {
+        let snapshot = Self::read(dir)?;
+        snapshot.check(dir, Moment::now())?;
+        Ok(snapshot)
+    }
+
     pub fn age(&self, now: Moment) -> Duration {
         now.monotonic.saturating_sub(self.at.monotonic)
     }

@@ -60,15 +60,14 @@ impl Places {
 /// Looks at these devices, or at all that there are or should be.
 pub(crate) fn look(names: &[String], configuration: Configuration, places: &Places) -> Facts {
     let dm = Dm::open();
-    let read = Snapshot::read(&places.run_dir).map_err(|e| e.to_string());
+    let published = Snapshot::current(&places.run_dir).map_err(|e| e.to_string());
     let permitted = !matches!(&dm, Err(e) if denied_dm(e));
-    let snapshot = read.and_then(|s| match s.check(&places.run_dir, Moment::now()) {
+    let snapshot = published.and_then(|s| {
         // One that was killed leaves what it published; others may not see its process.
-        Ok(()) if permitted && !places.system.proc.join(s.pid.to_string()).exists() => {
-            Err(format!("dsmd has ended: there is no process {}", s.pid))
+        if permitted && !places.system.proc.join(s.pid.to_string()).exists() {
+            return Err(format!("dsmd has ended: there is no process {}", s.pid));
         }
-        Ok(()) => Ok(s),
-        Err(e) => Err(e.to_string()),
+        Ok(s)
     });
     let looker = Looker {
         places,
