@@ -265,6 +265,7 @@ pub enum Command {
     ///   <microseconds>,W,<file>,<offset>,<length>   write
     ///   <microseconds>,D,<file>,<offset>,<length>   discard
     ///   <microseconds>,L                            end of the load phase
+    ///   <microseconds>,B                            a checkpoint begins
     ///   <microseconds>,C                            a checkpoint has completed
     ///   <microseconds>,X,<file>                     file deleted
     ///   <microseconds>,R,<old>,<new>                file renamed

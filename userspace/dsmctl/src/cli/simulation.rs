@@ -84,7 +84,7 @@ pub struct Simulate {
     /// What the length of a discard is a multiple of, as dsm makes them for a drive that
     /// reports it (discard_granularity; 128K is common)
     ///
-    /// Above 16K, shorter pieces are discarded later, together with their neighbours.
+    /// Above 4K, shorter pieces are discarded later, together with their neighbours.
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = size)]
     pub discard_granularity: u64,
     /// What the start of a discard is a multiple of [default: the granularity]
