@@ -71,7 +71,7 @@ works 'the third has discards meanwhile' discards t3
 works 'and the second again' discards t2
 is 'by another process' "$(service t2 state) $([[ $(service t2 pid) != "$killed" ]] && echo another)" 'served another'
 is 'the third was left alone' "$(service t3 restarts) $(service t3 state)" '0 served'
-matches 'the doctor says that it ended' "$(finding t2)" 'ended 1 times'
+matches 'the doctor says that it was started again' "$(finding t2)" 'restarts of its process: 1'
 
 left=$(service t1 pid)
 kill $agent

@@ -33,7 +33,7 @@ is 'the doctor has nothing to say' "$(finding size)" ''
 
 reload vol "0 $whole linear $disk 0"
 is 'the volume has grown, and the device has not' "$(length vol) $(length t)" "$whole $half"
-is 'the doctor sees it' "$(finding size)" 'note vol has 1 GiB for it, and it has 512 MiB of that'
+is 'the doctor sees it' "$(finding size)" 'note it is 512 MiB long, and vol has 1 GiB for it'
 is 'and names both commands' "$(fixes size)" "dsmctl grow t
 xfs_growfs $mnt"
 refused 'more than there is' "t: --size $((whole + 8)) is more than the $whole sectors that vol has for it; nothing was changed" \
@@ -92,7 +92,7 @@ refused 'a device of somebody else' 't: `dsmctl create` did not make it, so that
 works 'with a length it is clear' dsmctl grow t --size 600MiB
 is 'it has that' "$(length t)" $((600 * 2048))
 reload vol "0 $half linear $disk 0"
-is 'the doctor sees what is missing' "$(finding size)" 'wrong vol ends before it: it has 600 MiB, and vol only 512 MiB for it'
+is 'the doctor sees what is missing' "$(finding size)" 'wrong it is 600 MiB long, but vol has only 512 MiB for it'
 refused 'nothing is cut off' 't: `dsmctl create` did not make it' dsmctl grow t
 dmsetup remove t
 dmsetup remove vol

@@ -428,8 +428,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     Section {
         title: "Discards: dsmd",
         about: "Where dsmd serves a database with `discard = true` or `\"audit\"`. Of what was freed, a \
-                part is too short, has no place of its own, or comes too late. In audit the target is \
-                sent what it would discard, and the drive gets none of it.",
+                part is in short pieces for which there was no time, has no place of its own, or comes \
+                too late. In audit the target is sent what it would discard, and the drive gets none of it.",
         families: &[
             gauge(
                 "dsm_agent_discard_on",

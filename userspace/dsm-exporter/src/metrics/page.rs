@@ -24,7 +24,7 @@ known is absent, and not 0.
 const LEFT_OUT: &str = "
 ## Reasons of `dsm_left_out`
 
-`dsmctl status` has them in its line *left out*, and `dsmctl doctor` those that are no matter of course.
+`dsmctl status` has them in its line *left out*, and `dsmctl doctor` those that need attention.
 
 | reason | what is counted |
 |---|---|

@@ -75,7 +75,7 @@ fn fruitless(i: &DiscardInfo) -> Option<String> {
     }
     all(i.short_bytes).then(|| {
         format!(
-            "of {} that they freed, {} are in pieces that are too short for the drive",
+            "of {} that they freed, {} are in short pieces, for which the drive was too slow",
             sizes::shown(i.freed_bytes),
             sizes::shown(i.short_bytes)
         )
@@ -107,7 +107,7 @@ impl Judge<'_> {
                 ))
             }
             State::Ended => {
-                let text = format!("dsmd has no process for it, since {age}: {why}");
+                let text = format!("dsmd has had no process for it for {age}: {why}");
                 Some(
                     self.say("dsmd", Level::Wrong, text)
                         .fix("journalctl -u dsmd -n 50"),
@@ -147,7 +147,7 @@ impl Judge<'_> {
             Ok(_) if restarts > 0 => finding(
                 Level::Note,
                 format!(
-                    "dsmd {} serves it; its process ended {restarts} times, and was started again",
+                    "dsmd {} serves it; restarts of its process: {restarts}",
                     a.version
                 ),
             )

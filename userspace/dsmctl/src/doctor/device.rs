@@ -219,13 +219,13 @@ impl Judge<'_> {
         };
         let on = ink::disk(below);
         if room < has {
-            let text = format!("{on} ends before it: it has {had}, and {on} only {all} for it");
+            let text = format!("it is {had} long, but {on} has only {all} for it");
             return Some(
                 finding(Level::Wrong, text)
                     .hint("writes to its end fail: give what it lies on its length back"),
             );
         }
-        let text = format!("{on} has {all} for it, and it has {had} of that");
+        let text = format!("it is {had} long, and {on} has {all} for it");
         let found = finding(Level::Note, text)
             .fix(self.dsmctl("grow"))
             .hint("after it has grown; if this is meant, size in /etc/dsmtab says so");

@@ -556,7 +556,7 @@ fn what_it_lies_on_has_grown() {
     assert!(!size(2048, 2048, "xfs").findings.iter().any(|f| f.check == "size"));
     let fixes = |kind| {
         let d = size(2048, 4096, kind);
-        note(&d, "size", "vol has 2 MiB for it, and it has 1 MiB of that");
+        note(&d, "size", "it is 1 MiB long, and vol has 2 MiB for it");
         let fix = find(&d, "size").fix.iter().map(|f| Ink::plain().write(f));
         fix.collect::<Vec<_>>()
     };
@@ -569,7 +569,7 @@ fn what_it_lies_on_has_grown() {
     wrong(
         &size(4096, 2048, "xfs"),
         "size",
-        "vol ends before it: it has 2 MiB, and vol only 1 MiB for it",
+        "it is 2 MiB long, but vol has only 1 MiB for it",
         &[],
     );
 }
@@ -836,14 +836,14 @@ fn the_agent() {
     wrong(
         &in_state(State::Ended, "signal 9 ended its process"),
         "dsmd",
-        "has no process for it, since 7 s: signal 9",
+        "has had no process for it for 7 s: signal 9",
         &["journalctl -u dsmd -n 50"],
     );
     let restarted = of_device(|d| {
         d.service = service(State::Served, None);
         d.service.as_mut().unwrap().restarts = 3;
     });
-    note(&restarted, "dsmd", "ended 3 times");
+    note(&restarted, "dsmd", "restarts of its process: 3");
     let old = diagnosis(|f| f.published = Err("dsmd has ended, or is stuck".into()));
     wrong(&old, "dsmd", "publishes nothing", &["systemctl restart dsmd"]);
     note(
@@ -977,7 +977,12 @@ fn discards_of_which_none_are_made() {
     let short = discard(|i| {
         (i.idle_looks, i.freed_bytes, i.short_bytes) = (14, 8 << 20, 8 << 20);
     });
-    wrong(&short, "discard", "pieces that are too short for the drive", fix);
+    wrong(
+        &short,
+        "discard",
+        "8 MiB are in short pieces, for which the drive was too slow",
+        fix,
+    );
     right(&discard(|i| i.idle_looks = 14), "discard", "on: ");
     // It worked once, and nothing was freed since, or much was.
     let since = |bytes| {
