@@ -247,7 +247,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 self.forget();
                 // Else before the next discard.
                 let _ = self.rule.forget_in(&self.target);
-                Some(halt.to_string())
+                Some(self.because_of_switch(halt).to_string())
             }
         };
         match &off {
@@ -296,9 +296,24 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.unsupported = None;
         match state.as_str() {
             "on" | "audit" => self.steer(&state),
-            _ if self.machine.trial() => Err(OFF_FOR_A_TRIAL.to_owned().into()),
-            _ => Err(SWITCHED_OFF.to_owned().into()),
+            _ => Err(self.switched_off()),
         }
+    }
+
+    /// A message may have come just after somebody's switch, which refuses it.
+    fn because_of_switch(&self, halt: Halt) -> Halt {
+        match (&halt, self.target.status()) {
+            (Halt::Refused(_), Ok(status)) if status.discard.state == "off" => self.switched_off(),
+            _ => halt,
+        }
+    }
+
+    fn switched_off(&self) -> Halt {
+        let why = match self.machine.trial() {
+            true => OFF_FOR_A_TRIAL,
+            false => SWITCHED_OFF,
+        };
+        why.to_owned().into()
     }
 
     fn check_mark(&self, state: &str) -> Result<(), Halt> {
@@ -667,6 +682,7 @@ impl From<MessageError> for Halt {
     fn from(e: MessageError) -> Self {
         match e {
             MessageError::Gone | MessageError::Resized(..) => Self::Gone,
+            e @ MessageError::Refused(_) => Self::Refused(e.to_string()),
             e => Self::Reset(e.to_string()),
         }
     }

@@ -118,6 +118,9 @@ pub enum Halt {
     /// Everything was forgotten, for this reason.
     #[error("{0}")]
     Reset(String),
+    /// As a reset, by a message that the target refused.
+    #[error("{0}")]
+    Refused(String),
     /// Checkpoints completed faster than they could be read.  What is known stays.
     #[error("{0}")]
     Torn(String),

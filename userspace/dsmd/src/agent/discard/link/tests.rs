@@ -197,6 +197,22 @@ fn the_switch_is_the_trials_while_there_is_one() {
     assert_eq!(state(&w), "on");
 }
 
+/// A batch that comes just after the switch is refused, and not for itself.
+#[test]
+fn what_a_switch_refuses_is_because_of_the_switch() {
+    let (mut w, ..) = worker(7);
+    w.switch_on().unwrap();
+    let late = |w: &TestWorker| w.target.message("discard 1 8:8").map(drop).map_err(Halt::from);
+    let refused = late(&w);
+    let why = refused.clone().unwrap_err().to_string();
+    w.took(refused);
+    assert_eq!(info(&w).off, Some(why));
+    w.target.message("set discard off").unwrap();
+    let refused = late(&w);
+    w.took(refused);
+    assert_eq!(info(&w).off.as_deref(), Some(SWITCHED_OFF));
+}
+
 fn state(w: &TestWorker) -> String {
     w.target.status().unwrap().discard.state
 }
