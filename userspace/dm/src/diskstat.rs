@@ -24,7 +24,12 @@ pub struct DiskStat {
 }
 
 impl DiskStat {
+    /// `None`: it is gone, or the kernel does not count what it does, and has zeroes.
     pub fn of(sysfs: &Sysfs, dev: DevNo) -> Option<Self> {
+        let disk = sysfs.disk_of(dev).ok().flatten().unwrap_or(dev);
+        if sysfs.number(disk, "queue/iostats") == Some(0) {
+            return None;
+        }
         parse(&sysfs.text(dev, "stat")?)
     }
 }
@@ -72,6 +77,20 @@ fn parse(text: &str) -> Option<DiskStat> {
 mod tests {
     use super::*;
     use testing::sysfs::Tree;
+
+    #[test]
+    fn what_is_not_counted_is_not_zero() {
+        let tree = Tree::make();
+        tree.add("8:0", "sda");
+        tree.set("8:0", "stat", &"7 ".repeat(17));
+        let sysfs = Sysfs::at(tree.block());
+        let of = || DiskStat::of(&sysfs, "8:0".parse().unwrap());
+        assert_eq!(of().map(|d| d.reads), Some(7));
+        tree.set("8:0", "queue/iostats", "1");
+        assert_eq!(of().map(|d| d.reads), Some(7));
+        tree.set("8:0", "queue/iostats", "0");
+        assert_eq!(of(), None);
+    }
 
     #[test]
     fn the_fields_in_use() {

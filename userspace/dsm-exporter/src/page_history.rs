@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use serde_json::{json, Value};
 
+use dm::diskstat::DiskStat;
 use dm::reply::Discard;
 use proto::control::Info;
 use proto::rates::{self, since};
@@ -24,12 +25,13 @@ pub struct Point {
     /// Its end, in seconds since 1970, and its length.
     pub at: f64,
     pub seconds: f64,
-    pub reads: u64,
-    pub writes: u64,
-    pub read_bytes: u64,
+    /// These are nothing where the kernel does not count them.
+    pub reads: Option<u64>,
+    pub writes: Option<u64>,
+    pub read_bytes: Option<u64>,
     /// What all of them took.
-    pub read_ms: u64,
-    pub write_ms: u64,
+    pub read_ms: Option<u64>,
+    pub write_ms: Option<u64>,
     /// Bytes that were written, by stream.
     pub streams: BTreeMap<u32, u64>,
     pub unmapped_bytes: u64,
@@ -228,16 +230,17 @@ impl Point {
             same.then(|| new.counters.since(&old.counters)).flatten()
         };
         let written = written();
+        let disk = |of: fn(&DiskStat) -> u64| Some(since(of(b.disk.as_ref()?), of(a.disk.as_ref()?)));
         let bytes = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         Self {
             number,
             at: now.wall,
             seconds,
-            reads: since(b.disk.reads, a.disk.reads),
-            writes: since(b.disk.writes, a.disk.writes),
-            read_bytes: since(b.disk.read_bytes, a.disk.read_bytes),
-            read_ms: since(b.disk.read_ms, a.disk.read_ms),
-            write_ms: since(b.disk.write_ms, a.disk.write_ms),
+            reads: disk(|d| d.reads),
+            writes: disk(|d| d.writes),
+            read_bytes: disk(|d| d.read_bytes),
+            read_ms: disk(|d| d.read_ms),
+            write_ms: disk(|d| d.write_ms),
             streams: streams.collect(),
             unmapped_bytes: rates::unmapped(&b.status, &a.status),
             checkpoints: since(b.status.windows, a.status.windows),
@@ -258,7 +261,6 @@ mod tests {
     use policies::layout::{self, Layout};
     use std::time::Duration;
 
-    use dm::diskstat::DiskStat;
     use proto::drive::{Counters, Media, Source};
     use proto::snapshot::Cpu;
     use testing::kernel::STATUS;
@@ -274,12 +276,12 @@ mod tests {
             uses: uses("259:0 0 0", &status),
             table: "259:0 0 0".parse().unwrap(),
             status: status.parse().unwrap(),
-            disk: DiskStat {
+            disk: Some(DiskStat {
                 reads: 2 * n,
                 writes: 3 * n,
                 write_ms: 4 * n,
                 ..DiskStat::default()
-            },
+            }),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -181,6 +181,8 @@ pub(crate) struct Bench {
     stuck: Mutex<()>,
     /// Nor does the device.
     pub hung: Arc<Mutex<()>>,
+    /// The block layer counts nothing.
+    uncounted: AtomicBool,
 }
 
 impl Bench {
@@ -252,7 +254,7 @@ impl Machine for Bench {
             devno: "253:0".parse().unwrap(),
             table: "259:0 0 0".parse().unwrap(),
             status,
-            disk: DiskStat::default(),
+            disk: (!self.uncounted.load(Ordering::Relaxed)).then(DiskStat::default),
         })
     }
 
@@ -417,6 +419,7 @@ fn made(reason: Reason) -> Made {
         Reason::DiscardPlaceless => There(DISCARDS, "fn what_somebody_shares_by_now_is_not_sent()"),
         Reason::DeviceSilent => Here(|s| s.machine.pull()),
         Reason::DriveSilent => Here(|_| ()),
+        Reason::Uncounted => Here(|s| s.machine.uncounted.store(true, Ordering::Relaxed)),
     }
 }
 

@@ -29,10 +29,11 @@ pub enum Reason {
     DiscardLate,
     DeviceSilent,
     DriveSilent,
+    Uncounted,
 }
 
 impl Reason {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Symlink,
         Self::Special,
         Self::OtherFileSystem,
@@ -52,6 +53,7 @@ impl Reason {
         Self::DiscardLate,
         Self::DeviceSilent,
         Self::DriveSilent,
+        Self::Uncounted,
     ];
 
     /// The value of the metric's label.
@@ -76,6 +78,7 @@ impl Reason {
             Self::DiscardLate => "discard-late",
             Self::DeviceSilent => "device-silent",
             Self::DriveSilent => "drive-silent",
+            Self::Uncounted => "uncounted",
         }
     }
 
@@ -101,6 +104,7 @@ impl Reason {
             Self::DiscardLate => "freed bytes that were not sent before the next checkpoint",
             Self::DeviceSilent => "device whose counters cannot be read",
             Self::DriveSilent => "drive whose counters cannot be read",
+            Self::Uncounted => "device whose reads and writes the kernel does not count",
         }
     }
 
@@ -161,6 +165,8 @@ pub fn of_agent(info: &Info) -> Vec<LeftOut> {
     all
 }
 
+const UNCOUNTED: &str = "its queue/iostats is 0";
+
 /// Of all that is known of a database.
 pub fn of(sample: &Sample) -> Vec<LeftOut> {
     let mut all = sample.agent.as_ref().map(of_agent).unwrap_or_default();
@@ -172,7 +178,9 @@ pub fn of(sample: &Sample) -> Vec<LeftOut> {
             .map(|why| (Reason::DriveSilent, why.clone())),
         None => Some((Reason::DeviceSilent, sample.unseen.clone().unwrap_or_default())),
     };
-    all.extend(silent.map(|(reason, why)| LeftOut {
+    let uncounted = sample.kernel.as_ref().is_some_and(|k| k.disk.is_none());
+    let uncounted = uncounted.then(|| (Reason::Uncounted, UNCOUNTED.to_owned()));
+    all.extend(silent.into_iter().chain(uncounted).map(|(reason, why)| LeftOut {
         reason,
         count: 1,
         example: Some(why),
@@ -194,6 +202,6 @@ mod tests {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
             assert!(!(reason.is_wrong() && reason.is_usual()), "{reason:?}");
         }
-        assert_eq!(Reason::DriveSilent as usize + 1, Reason::ALL.len());
+        assert_eq!(Reason::Uncounted as usize + 1, Reason::ALL.len());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::control::Info;
@@ -110,7 +110,8 @@ pub struct Kernel {
     pub status: Status,
     /// What each stream is used for.
     pub uses: BTreeMap<u32, Vec<String>>,
-    pub disk: DiskStat,
+    /// Nothing where the kernel does not count it.
+    pub disk: Option<DiskStat>,
     /// `Err`: why the drive does not report it.
     pub media: Result<Media, String>,
     /// When the last checkpoint was, in seconds since 1970; nothing before the first.
@@ -123,7 +124,8 @@ pub struct Look {
     pub devno: DevNo,
     pub table: TableLine,
     pub status: Status,
-    pub disk: DiskStat,
+    /// Nothing where the kernel does not count it.
+    pub disk: Option<DiskStat>,
 }
 
 impl Look {
@@ -133,8 +135,7 @@ impl Look {
             devno: device.devno,
             table: device.table_line()?,
             status: device.status()?,
-            disk: DiskStat::of(&Sysfs::default(), device.devno)
-                .with_context(|| format!("{name}: cannot read its counters in sysfs"))?,
+            disk: DiskStat::of(&Sysfs::default(), device.devno),
         })
     }
 }

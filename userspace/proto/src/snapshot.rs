@@ -227,10 +227,10 @@ mod tests {
             table: "259:0 0 2 stream_base 1".parse().unwrap(),
             status: format!("{STATUS} stream 0 1 0 stream 3 10 6144").parse().unwrap(),
             uses: [(3, vec!["journal".to_owned()])].into(),
-            disk: DiskStat {
+            disk: Some(DiskStat {
                 writes: 12,
                 ..DiskStat::default()
-            },
+            }),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {

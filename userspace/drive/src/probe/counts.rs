@@ -54,7 +54,13 @@ impl Counts {
         let fdp = fdp.context("cannot ask the drive what it has written")?;
         let mut sum = DiskStat::default();
         for leaf in &self.leaves {
-            sum.add(&DiskStat::of(&self.sysfs, *leaf).unwrap_or_default());
+            let counted = DiskStat::of(&self.sysfs, *leaf);
+            sum.add(&counted.with_context(|| {
+                let name = self.sysfs.name(*leaf);
+                format!(
+                    "the kernel does not count what {name} does: `echo 1 >/sys/block/{name}/queue/iostats`"
+                )
+            })?);
         }
         Ok(Witness {
             used: self.deallocate()?.map(|d| d.used),

@@ -76,8 +76,8 @@ fn kernel(s: &Sample, value: impl Fn(&Status) -> u64) -> Vec<Value> {
 }
 
 fn disk(s: &Sample, value: impl Fn(&DiskStat) -> f64) -> Vec<Value> {
-    let found = s.kernel.as_ref().map(|k| one(value(&k.disk)));
-    found.unwrap_or_default()
+    let counted = s.kernel.as_ref().and_then(|k| k.disk.as_ref());
+    counted.map(|d| one(value(d))).unwrap_or_default()
 }
 
 fn media(s: &Sample, value: impl Fn(&Counters) -> Option<u128>) -> Vec<Value> {

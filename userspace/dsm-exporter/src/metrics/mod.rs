@@ -152,7 +152,7 @@ mod tests {
                 uses: uses("259:0 0 2 stream_base 1", status),
                 table: "259:0 0 2 stream_base 1".parse().unwrap(),
                 status: status.parse().unwrap(),
-                disk: DiskStat::default(),
+                disk: Some(DiskStat::default()),
                 media: Ok(Media {
                     drive: "nvme0n1".into(),
                     counters: Counters {
@@ -316,11 +316,11 @@ mod tests {
             uses: uses("259:0 0 2 stream_base 1", status),
             table: "259:0 0 2 stream_base 1".parse().unwrap(),
             status: status.parse().unwrap(),
-            disk: DiskStat {
+            disk: Some(DiskStat {
                 writes: 12,
                 write_ms: 1500,
                 ..DiskStat::default()
-            },
+            }),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {
@@ -405,7 +405,7 @@ mod tests {
                 uses: uses("259:0 0 0", &status),
                 table: "259:0 0 0".parse().unwrap(),
                 status: status.parse().unwrap(),
-                disk: DiskStat::default(),
+                disk: Some(DiskStat::default()),
                 media: Err("no".into()),
                 last_checkpoint: None,
             };

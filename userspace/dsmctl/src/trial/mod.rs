@@ -23,6 +23,7 @@ use rustix::time::{clock_gettime, ClockId};
 use crate::cli::{
     self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialResume, TrialStart,
 };
+use crate::identity;
 use crate::refused;
 use dm::device::{Device, Target};
 use dm::diskstat::DiskStat;
@@ -120,12 +121,11 @@ impl Live {
     /// What another drive would not have.  A drive that is gone, which may come back, has
     /// nothing.
     fn identity(&self) -> Result<String> {
-        let found = self.first_of(&["wwid", "device/wwid", "device/serial"]);
-        match (found.is_empty(), self.attribute("size")) {
-            (_, None) => bail!("{} is gone", self.drive),
-            (true, Some(size)) => Ok(format!("{BY_SIZE}{size}")),
-            (false, Some(_)) => Ok(found),
-        }
+        let sysfs = Sysfs::default();
+        let drive = sysfs.all().into_iter().find(|d| sysfs.name(*d) == self.drive);
+        let found = drive.and_then(|d| Some((d, sysfs.text(d, "size")?)));
+        let (drive, size) = found.with_context(|| format!("{} is gone", self.drive))?;
+        Ok(identity::of(&sysfs, drive).unwrap_or_else(|| format!("{BY_SIZE}{size}")))
     }
 
     fn counters(&self) -> Result<Counters> {
