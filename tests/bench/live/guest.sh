@@ -6,7 +6,7 @@
 # device with POLICY, on the drive that the options DRIVE of the module flashdrive make.
 # POLICY is one of dsm's, or "per-object": each collection and each index has a stream of
 # its own, by rules; the kernel's own policy counts for the file system's writes only.
-# DISCARD is on, off, "late": off when the drive was written 20 times, or "trial:WASHOUT": from
+# DISCARD is on, off, audit, "late": off when the drive was written 20 times, or "trial:WASHOUT": from
 # then on "dsmctl trial" switches it, with a washout of so many sizes of the drive, and the
 # database is at work until that is over. What was measured is left in /out. Nothing is said
 # on standard output, which is the host's.
@@ -74,6 +74,12 @@ load() {
 }
 
 agent() {
+	local discards=true
+
+	case $discard in
+	off)	discards=false ;;
+	audit)	discards='"audit"' ;;
+	esac
 	mkdir -p $state
 	cat >/tmp/dsmd.toml <<-END
 		state-dir = "$state"
@@ -82,7 +88,7 @@ agent() {
 		dbpath = "$mnt"
 		boundary = "manual"
 		wait = true
-		discard = $([[ $discard == off ]] && echo false || echo true)
+		discard = $discards
 	END
 	if [[ $policy == per-object ]]; then
 		echo 'rules = "/tmp/rules.toml"' >>/tmp/dsmd.toml

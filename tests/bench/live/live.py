@@ -29,9 +29,10 @@ AGAINST = {"ops_per_second": "ops_against_none_percent", "p99_us": "p99_against_
 
 def key(name):
     workload, policy, cache, op, clients, think, drive, seed = name.split("/")
-    policy, _, discard = policy.partition("+")
+    discard = policy.endswith("+discard")
+    policy = policy.removesuffix("+discard")
     workload, _, leaf = workload.partition("@")
-    return {"workload": workload, "policy": policy, "discard": bool(discard), "cache": cache, "op": int(op) / 1000,
+    return {"workload": workload, "policy": policy, "discard": discard, "cache": cache, "op": int(op) / 1000,
             "clients": int(clients), "think_us": int(think), "drive": drive, "leaf_page": int(leaf or 32), "seed": int(seed)}
 
 
