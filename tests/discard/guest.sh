@@ -125,15 +125,13 @@ serves() {
 
 # end SIGNAL PID
 end() {
-	local child
-
 	(($2)) || return 0
-	child=$(serves "$2")
 	kill "-$1" "$2" 2>/dev/null
 	kill -CONT "$2" 2>/dev/null
 	wait "$2" 2>/dev/null
-	# A zombie has none.
-	while [[ -e /proc/$child/exe ]]; do sleep 0.01; done
+	# A child of dsmd that has just begun is no "dsmd" yet; an orphan dies, with files open
+	# until then.
+	while pgrep -P 1 -x 'dsmd|exe' >/dev/null; do sleep 0.01; done
 }
 
 # right DBPATH: what wtload and wt say; both recover it if it was not closed.
