@@ -3,7 +3,8 @@
 """What all cells of "make bench-live" came to. CELLS has a line "NAME RESULT" for each.
 Leaves in OUT live.json, a row for each cell; live-figures.json, what Documentation/figures
 keeps: by kind and policy, for all seeds of a cell the figures as they are printed; live.md,
-tables of these; and the pictures."""
+tables of these; and the pictures. With --into FILE, live-figures.json is FILE with these
+cells added, or in place of those that it has; one that has more seeds there stays."""
 
 import argparse
 import json
@@ -14,8 +15,8 @@ from pathlib import Path
 import live_pictures
 
 # What a cell is called by, beside its seed
-NAMES = ["workload", "policy", "discard", "cache", "op", "clients", "think_us", "drive", "leaf_page"]
-KIND = ["workload", "cache", "op", "clients", "think_us", "drive", "leaf_page"]
+NAMES = ["workload", "policy", "discard", "cache", "op", "clients", "think_us", "drive", "cache_mb", "leaf_page"]
+KIND = ["workload", "cache", "op", "clients", "think_us", "drive", "cache_mb", "leaf_page"]
 
 # Of what is shown: name, title, the digits after the point
 VALUES = [("ops_per_second", "operations/s", 0), ("p50_us", "p50 us", 0), ("p95_us", "p95 us", 0),
@@ -27,13 +28,20 @@ AGAINST = {"ops_per_second": "ops_against_none_percent", "p99_us": "p99_against_
            "media_kib_per_op": "media_against_none_percent"}
 
 
+def usual_cache(clients):
+    """WiredTiger's, in MB"""
+    return 20 if clients == 8 else 80
+
+
 def key(name):
     workload, policy, cache, op, clients, think, drive, seed = name.split("/")
     discard = policy.endswith("+discard")
     policy = policy.removesuffix("+discard")
     workload, _, leaf = workload.partition("@")
+    cache, _, cache_mb = cache.partition("-")
     return {"workload": workload, "policy": policy, "discard": discard, "cache": cache, "op": int(op) / 1000,
-            "clients": int(clients), "think_us": int(think), "drive": drive, "leaf_page": int(leaf or 32), "seed": int(seed)}
+            "clients": int(clients), "think_us": int(think), "drive": drive,
+            "cache_mb": int(cache_mb or usual_cache(int(clients))), "leaf_page": int(leaf or 32), "seed": int(seed)}
 
 
 def read_rows(path):
@@ -87,38 +95,41 @@ def text(value, digits, sign=""):
 
 
 def title(kind):
-    workload, cache, op, clients, think, drive, leaf = kind
+    workload, cache, op, clients, think, drive, cache_mb, leaf = kind
     return (f"{workload}, {'direct' if cache == 'direct' else 'buffered'} I/O, {op:.0%} over-provisioning, "
             f"{clients} clients" + f" with {think / 1000:g} ms between operations" * bool(think)
-            + ", the SLC drive" * (drive == "slc") + f", leaf pages of {leaf} KiB" * (leaf != 32))
+            + ", the SLC drive" * (drive == "slc") + f", a cache of {cache_mb} MB" * (cache_mb != usual_cache(clients))
+            + f", leaf pages of {leaf} KiB" * (leaf != 32))
 
 
 def short(kind):
     """As Documentation/figures has it"""
-    workload, cache, op, clients, think, drive, leaf = kind
+    workload, cache, op, clients, think, drive, cache_mb, _ = kind
     return (f"{workload} {cache} {op:.0%}" + f" {clients} clients" * (clients != 8)
-            + f" {think / 1000:g} ms" * bool(think) + " SLC" * (drive == "slc"))
+            + f" {think / 1000:g} ms" * bool(think) + " SLC" * (drive == "slc")
+            + f" {cache_mb} MB" * (cache_mb != usual_cache(clients)))
 
 
-def kept(kinds):
-    """By kind and policy, a line for each; kinds with other leaf pages together, as they are called with 32 KiB
-    and by the page"""
-    def block(name, indent, lines):
-        return f'{indent}{json.dumps(str(name))}: {{\n' + ",\n".join(lines) + f"\n{indent}}}"
-
-    def cells(rows, indent):
-        return [f'{indent}{json.dumps(r["policy"] + "+discard" * r["discard"])}: '
-                + json.dumps({k: v for k, v in r.items() if k not in NAMES}) for r in rows]
-
-    lines, leaves = [], {}
+def keep(kinds, into):
+    """Adds by kind and policy to INTO; kinds with other leaf pages together, as they are called with 32 KiB and by
+    the page"""
+    leaves = into.pop("leaf_page", {})
     for kind, rows in kinds.items():
-        if kind[-1] != 32:
-            leaves.setdefault(short(kind), []).append(block(kind[-1], "   ", cells(rows, "    ")))
-        else:
-            lines.append(block(short(kind), " ", cells(rows, "  ")))
-    if leaves:
-        lines.append(block("leaf_page", " ", [block(name, "  ", pages) for name, pages in leaves.items()]))
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+        cells = (into.setdefault(short(kind), {}) if kind[-1] == 32
+                 else leaves.setdefault(short(kind), {}).setdefault(str(kind[-1]), {}))
+        for row in rows:
+            name = row["policy"] + "+discard" * row["discard"]
+            if len(row["seeds"]) >= len(cells.get(name, row)["seeds"]):
+                cells[name] = {k: v for k, v in row.items() if k not in NAMES}
+    return into | ({"leaf_page": leaves} if leaves else {})
+
+
+def written(figures, indent=""):
+    """A line for each cell"""
+    if "seeds" in figures:
+        return json.dumps(figures)
+    lines = [f"{indent} {json.dumps(name)}: {written(value, indent + ' ')}" for name, value in figures.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
 def table(kind, rows):
@@ -141,6 +152,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cells", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--into", type=Path)
     args = parser.parse_args()
     rows, failed = read_rows(args.cells)
     (args.out / "live.json").write_text(json.dumps(rows, indent=1) + "\n")
@@ -148,7 +160,8 @@ def main():
     kinds = {}
     for row in shown:
         kinds.setdefault(named(row, KIND), []).append(row)
-    (args.out / "live-figures.json").write_text(kept(kinds))
+    (args.out / "live-figures.json").write_text(
+        written(keep(kinds, json.loads(args.into.read_text()) if args.into else {})) + "\n")
     lines = [line for kind, cells in kinds.items() for line in table(kind, cells)]
     (args.out / "live.md").write_text("\n".join(lines))
     print("\n".join(lines))

@@ -16,9 +16,10 @@ POLICIES = [(policy, discard) for discard in (False, True)
             for policy in ("none", "file", "boundary", "dsm", "per-object")]
 WORKLOADS = ["LB-Original", "LB-Mixed", "LB-Update-Only", "Y-Update-Heavy"]
 # The core of the matrix, beside which the arms change one thing
-CORE = {"op": 0.15, "clients": 8, "think_us": 0, "drive": "tlc", "leaf_page": 32}
-ARMS = [({}, "15 % OP\n8 clients"), ({"op": 0.07}, "7 % OP"), ({"clients": 40}, "40 clients"),
-        ({"think_us": 2000}, "2 ms between\noperations"), ({"clients": 40, "think_us": 2000}, "40 clients, 2 ms\nbetween operations"),
+CORE = {"op": 0.15, "clients": 8, "think_us": 0, "drive": "tlc", "cache_mb": 20, "leaf_page": 32}
+ARMS = [({}, "15 % OP\n8 clients"), ({"op": 0.07}, "7 % OP"), ({"clients": 40, "cache_mb": 80}, "40 clients"),
+        ({"think_us": 2000}, "2 ms between\noperations"),
+        ({"clients": 40, "cache_mb": 80, "think_us": 2000}, "40 clients, 2 ms\nbetween operations"),
         ({"drive": "slc"}, "the SLC drive")]
 
 
