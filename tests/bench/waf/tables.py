@@ -243,7 +243,7 @@ def spread(value, form):
 
 
 # Papers' Figs. 10 and 11: at most, in per cent of what there is without: throughput and 99th
-# percentile of `boundary` and `dsm`, which they have for LinkBench only. The last has one seed here.
+# percentile of `boundary` and `dsm`, which they have for LinkBench only. The last has two seeds here.
 PAPERS = {"LB-Original": ((23, 37), (-24, -28)), "LB-Mixed": ((28, 51), (-17, -32)),
           "LB-Update-Only": ((44, 65), (-25, -46)), "Y-Update-Heavy": ((23, None), (-29, None)),
           "Y-Update-Only": ((44, None), (-29, None))}
