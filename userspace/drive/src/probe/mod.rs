@@ -155,8 +155,8 @@ pub struct ProbeTrial {
     pub gone_bytes: u64,
     pub nuse_fell_bytes: Option<i128>,
     pub media_wrote_bytes: Option<u128>,
-    /// What somebody else wrote to the drive meanwhile.
-    pub others_bytes: u64,
+    /// What somebody else wrote to the drive meanwhile; `None`: the kernel does not count it.
+    pub others_bytes: Option<u64>,
     pub freed: Freed,
 }
 

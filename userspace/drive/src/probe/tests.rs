@@ -53,6 +53,8 @@ struct Drive {
     moves: u32,
     /// Others write so much between two counts.
     others: u64,
+    /// The kernel counts no writes.
+    uncounted: bool,
     /// Nothing is sent by the layer above.
     refused: bool,
     slots: usize,
@@ -83,6 +85,7 @@ impl Default for Drive {
             late: false,
             moves: 0,
             others: 0,
+            uncounted: false,
             refused: false,
             slots: 8,
             limit: Duration::from_secs(60),
@@ -248,7 +251,7 @@ impl Medium for Drive {
                 _ => Some(all - self.free() * PAGE),
             },
             media: self.media.then_some(self.flash),
-            written: self.written,
+            written: (!self.uncounted).then_some(self.written),
         })
     }
 
@@ -521,6 +524,16 @@ fn others_and_layers_above() {
     .measure(Promise::Zeroes);
     assert_eq!(fit(&m), taken(Proof::Reads, K4, K4));
     assert_eq!(m.trials.len(), ATTEMPTS as usize);
+    // Nor do they where nobody counts what others write.
+    let m = Drive {
+        nuse: Nuse::Counts,
+        uncounted: true,
+        ..Drive::default()
+    }
+    .measure(Promise::Zeroes);
+    assert_eq!(fit(&m), taken(Proof::Reads, K4, K4));
+    let [t] = &m.trials[..] else { panic!("{m:?}") };
+    assert_eq!((t.freed, t.others_bytes), (Freed::Unknown, None));
     let m = Drive {
         refused: true,
         ..Drive::default()

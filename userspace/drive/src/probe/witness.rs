@@ -12,8 +12,8 @@ pub struct Witness {
     pub used: Option<u64>,
     /// NAND writes.
     pub media: Option<u128>,
-    /// What the block layer has written to the drive.
-    pub written: u64,
+    /// What the block layer has written to the drive, where it counts that.
+    pub written: Option<u64>,
 }
 
 /// What the witnesses say of a trial's discards.
@@ -43,6 +43,10 @@ fn fell(before: &Witness, after: &Witness) -> Option<i128> {
     Some(i128::from(before.used?) - i128::from(after.used?))
 }
 
+fn wrote(before: &Witness, after: &Witness) -> Option<u64> {
+    Some(after.written?.saturating_sub(before.written?))
+}
+
 fn rose(before: &Witness, after: &Witness) -> Option<u128> {
     Some(after.media?.saturating_sub(before.media?))
 }
@@ -52,8 +56,8 @@ impl Counted {
     pub(super) fn see(&mut self, before: &Witness, after: &Witness, bytes: u64) {
         let enough = u128::from(bytes / 4).max(1);
         self.used |= fell(before, after).is_some_and(|n| n.unsigned_abs() >= enough);
-        let written = after.written.saturating_sub(before.written);
-        self.media |= written >= bytes / 2 && rose(before, after).is_some_and(|n| n >= enough);
+        let written = wrote(before, after).is_some_and(|n| n >= bytes / 2);
+        self.media |= written && rose(before, after).is_some_and(|n| n >= enough);
     }
 
     /// Whether there is nothing to wait for.
@@ -76,7 +80,7 @@ impl Counted {
             gone_bytes: gone,
             nuse_fell_bytes: fell(before, after).filter(|_| self.used),
             media_wrote_bytes: rose(before, after).filter(|_| self.media),
-            others_bytes: after.written.saturating_sub(before.written),
+            others_bytes: wrote(before, after),
             freed: Freed::Unknown,
         };
         trial.freed = trial.judge();
@@ -88,7 +92,8 @@ impl ProbeTrial {
     /// Somebody else wrote so much that the witnesses say little.
     pub(crate) fn is_disturbed(&self) -> bool {
         let witnesses = self.nuse_fell_bytes.is_some() || self.media_wrote_bytes.is_some();
-        witnesses && self.others_bytes as f64 > NONE * self.discarded_bytes as f64
+        let much = NONE * self.discarded_bytes as f64;
+        witnesses && self.others_bytes.is_some_and(|n| n as f64 > much)
     }
 
     /// Whether the flash wrote about as much as was discarded.
@@ -99,7 +104,7 @@ impl ProbeTrial {
 
     /// What is freed in part is not freed at this length.
     fn judge(&self) -> Freed {
-        if self.discarded_bytes == 0 || self.is_disturbed() {
+        if self.discarded_bytes == 0 || self.others_bytes.is_none() || self.is_disturbed() {
             return Freed::Unknown;
         }
         match self.nuse_fell_bytes {
