@@ -24,10 +24,9 @@ pub struct DiskStat {
 }
 
 impl DiskStat {
-    /// `None`: it is gone, or the kernel does not count what it does, and has zeroes.
+    /// `None`: it is gone, or its counters stand still.
     pub fn of(sysfs: &Sysfs, dev: DevNo) -> Option<Self> {
-        let disk = sysfs.disk_of(dev).ok().flatten().unwrap_or(dev);
-        if sysfs.number(disk, "queue/iostats") == Some(0) {
+        if !is_counted(sysfs, dev) {
             return None;
         }
         parse(&sysfs.text(dev, "stat")?)
@@ -47,6 +46,12 @@ impl DiskStat {
         self.discards += o.discards;
         self.discard_ms += o.discard_ms;
     }
+}
+
+/// Whether the kernel counts what a device does; a partition's disk decides.
+pub fn is_counted(sysfs: &Sysfs, dev: DevNo) -> bool {
+    let disk = sysfs.disk_of(dev).ok().flatten().unwrap_or(dev);
+    sysfs.number(disk, "queue/iostats") != Some(0)
 }
 
 fn parse(text: &str) -> Option<DiskStat> {

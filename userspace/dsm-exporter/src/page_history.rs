@@ -338,6 +338,21 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_does_not_count_is_null() {
+        let mut h = History::default();
+        add(&mut h, 10, Some(kernel(100)));
+        for second in [15, 20] {
+            let disk = None;
+            add(&mut h, second, Some(Kernel { disk, ..kernel(110) }));
+        }
+        for p in points(&h, 0) {
+            assert_eq!((&p["writes"], &p["read_ms"]), (&Value::Null, &Value::Null));
+            assert!(p["host_bytes"].is_u64());
+        }
+        assert_eq!(points(&h, 0).len(), 2);
+    }
+
+    #[test]
     fn what_happened_in_between() {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));

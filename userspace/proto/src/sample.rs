@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::control::Info;
@@ -11,7 +11,7 @@ use crate::drive::Media;
 use crate::snapshot::Moment;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
-use dm::diskstat::DiskStat;
+use dm::diskstat::{self, DiskStat};
 use dm::reply::{Status, TableLine};
 use dm::sysfs::Sysfs;
 use runtime::log::LastError;
@@ -131,11 +131,17 @@ pub struct Look {
 impl Look {
     pub fn at(name: &str) -> Result<Self> {
         let device = Device::open(name)?;
+        let sysfs = Sysfs::default();
+        let disk = DiskStat::of(&sysfs, device.devno);
+        ensure!(
+            disk.is_some() || !diskstat::is_counted(&sysfs, device.devno),
+            "{name}: cannot read its counters in sysfs"
+        );
         Ok(Self {
             devno: device.devno,
             table: device.table_line()?,
             status: device.status()?,
-            disk: DiskStat::of(&Sysfs::default(), device.devno),
+            disk,
         })
     }
 }

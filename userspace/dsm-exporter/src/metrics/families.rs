@@ -262,7 +262,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "What the block layer counts",
-        about: "While the device is there.",
+        about: "While the device is there, and its `queue/iostats` is not 0.",
         families: &[
             counter("dsm_reads_total", "Reads of the device.", |s| {
                 disk(s, |d| d.reads as f64)

@@ -342,7 +342,7 @@ mod tests {
             own_cpu: 0.25,
             ..Host::default()
         };
-        let said = shown(vec![sample(Some(kernel))], host);
+        let said = shown(vec![sample(Some(kernel.clone()))], host);
         for line in [
             "# TYPE dsm_stream_bytes_total counter",
             "dsm_stream_bytes_total{device=\"a\\\"b\",stream=\"3\",used_for=\"collection group 1\"} 3145728",
@@ -361,6 +361,10 @@ mod tests {
         }
         assert!(!said.contains("dsm_agent_uploads_total{"));
         assert!(!said.contains("dsm_server_up{"), "nobody is asked");
+        let disk = None;
+        let uncounted = shown(vec![sample(Some(Kernel { disk, ..kernel }))], host);
+        assert!(!uncounted.contains("dsm_writes_total{") && uncounted.contains("dsm_stream_writes_total{"));
+        assert!(uncounted.contains("dsm_left_out{device=\"a\\\"b\",reason=\"uncounted\"} 1\n"));
         let gone = shown(vec![sample(None)], host);
         assert!(gone.contains("dsm_up{device=\"a\\\"b\"} 0\n"));
         assert!(!gone.contains("dsm_files{"));

@@ -26,7 +26,7 @@ use crate::cli::{
 use crate::identity;
 use crate::refused;
 use dm::device::{Device, Target};
-use dm::diskstat::DiskStat;
+use dm::diskstat::{self, DiskStat};
 use dm::ioctl::Dm;
 use dm::sysfs::Sysfs;
 use drive::broken;
@@ -84,7 +84,7 @@ struct Live {
 fn find(name: &str) -> Result<(Device, String)> {
     let device = Device::open(name)?;
     let sysfs = Sysfs::default();
-    if sysfs.number(device.devno, "queue/iostats") == Some(0) {
+    if !diskstat::is_counted(&sysfs, device.devno) {
         let kernel = sysfs.name(device.devno);
         bail!(
             "{name}: the kernel does not count its reads and writes, by which a trial measures: \

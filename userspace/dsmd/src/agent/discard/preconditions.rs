@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use dm::devno::DevNo;
-use dm::diskstat::DiskStat;
+use dm::diskstat::{self, DiskStat};
 use dm::stack;
 use dm::streams;
 use dm::sysfs::Sysfs;
@@ -51,7 +51,7 @@ fn drives_that(
 fn uncounted(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
     let mut names = Vec::new();
     let _ = stack::walk(sysfs, dev, &mut |dev, below| {
-        if below.is_drive() && sysfs.number(dev, "queue/iostats") == Some(0) {
+        if below.is_drive() && !diskstat::is_counted(sysfs, dev) {
             names.push(sysfs.name(dev));
         }
     });
