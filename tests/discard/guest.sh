@@ -412,7 +412,7 @@ audit() {
 		return
 	fi
 	start_agent
-	# Not beside a backup, while which nothing is named.
+	# Not beside a backup: while one runs, nothing is named.
 	begin_run 100 drops,truncate
 	until_checkpoints "$count" is_reported
 	kill_database || return
