@@ -414,7 +414,8 @@ proptest! {
     fn turtles_with_checkpoints(changes in changes()) {
         let text = changed_text(&DATABASE.turtle, &changes);
         if let Ok(turtle) = config::turtle(&text) {
-            prop_assert!(matches!(turtle.version.major, 3 | 10..=12));
+            // Versions that nobody has seen are read, to be audited.
+            prop_assert!(matches!(turtle.version.major, 3 | 10..));
         }
     }
 
