@@ -26,6 +26,9 @@ PERIODS = [0.25, 0.5, 1, 2, 4, 8]
 COUNTS = ["requests", "pages"]
 MIXED = ["none", "file:streams=2", "file", "life", "filestream", "autostream-sfr", "per-object", "oracle"]
 MIX = ["LB-Update-Only", "Y-Update-Only"]
+# A database of which little is rewritten at each checkpoint, and a small one that is written all of the time
+HOT_MIX = ["LB-Update-Only-each-55", "Hot"]
+HOT = ["none", "file:streams=2", "file", "life:groups=2", "life", "dsm", "per-object", "oracle"]
 # Files of which less is rewritten say little, and so do fewer files.
 REWRITES, FILES = 100, 5
 
@@ -118,6 +121,23 @@ class Trace:
         ends = [us for us, kind, _ in self.run if kind == "C"]
         return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e6
 
+    def seconds(self):
+        return self.run[-1][0] / 1e6
+
+    def lasting(self, seconds):
+        """The same in another time"""
+        self.run = [(round(us * seconds / self.seconds()), kind, rest) for us, kind, rest in self.run]
+        return self
+
+    def objects(self):
+        """Of collections and indexes their size after the load, and what was written to them"""
+        named = ("collection", "index")
+        return (sum(size for name, size in self.boundary.items() if name.startswith(named)),
+                sum(length for _, name, _, length in self.writes() if name.startswith(named)))
+
+    def written(self):
+        return sum(length for _, _, _, length in self.writes())
+
     def text_beside(self, other):
         """Both as one trace; of the names in it, each has the number of its own in front."""
         lines = ["dsm-trace,1"]
@@ -175,22 +195,36 @@ def of_recording(dsmctl, recording):
     return found
 
 
-def mixed(dsmctl, out, recordings):
+def on_one_drive(dsmctl, path, gc, specs):
+    """The rows of a trace in text"""
+    command = [dsmctl, "simulate", "--trace", str(path), "-o", "json", "--op", "0.15", "--gc", gc, "--unit", str(waf.UNIT),
+               "--warmup", str(waf.WARMUP), "--streams", str(waf.STREAMS), "--discard", "off"]
+    for spec in specs:
+        command += ["--policy", spec]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def mixed(dsmctl, out, first, second, policies):
     """Two databases on one drive; FileStream's T is the first one's time between checkpoints."""
-    first, second = (Trace(dsmctl, recordings[w][0].path) for w in MIX)
     path = out / "mixed.csv"
     path.write_text(first.text_beside(second))
-    specs = [p if p != "filestream" else f"filestream:t={first.interval():.3f}" for p in MIXED]
+    specs = [p if p != "filestream" else f"filestream:t={first.interval():.3f}" for p in policies]
     found = {}
     for gc in GCS:
-        command = [dsmctl, "simulate", "--trace", str(path), "-o", "json", "--op", "0.15", "--gc", gc, "--unit", str(waf.UNIT),
-                   "--warmup", str(waf.WARMUP), "--streams", str(waf.STREAMS), "--discard", "off"]
-        for spec in specs:
-            command += ["--policy", spec]
-        rows = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-        found[gc] = {p: round(1 - row["waf"] / rows[0]["waf"], 4) for p, row in zip(MIXED, rows)}
+        rows = on_one_drive(dsmctl, path, gc, specs)
+        found[gc] = {p: round(1 - row["waf"] / rows[0]["waf"], 4) for p, row in zip(policies, rows)}
     path.unlink()
     return found
+
+
+def hot(dsmctl, out, recordings):
+    """HOT_MIX in the same time; what the small collection is of the data, and of all writes"""
+    large, small = (Trace(dsmctl, recordings[w][0].path) for w in HOT_MIX)
+    small.lasting(large.seconds())
+    (cold_size, _), (size, written) = large.objects(), small.objects()
+    shares = {"data_share": round(size / (size + cold_size), 4),
+              "writes_share": round(written / (large.written() + small.written()), 4)}
+    return shares | mixed(dsmctl, out, large, small, HOT)
 
 
 def merged(values):
@@ -213,12 +247,14 @@ def main():
     dsmctl, out = sys.argv[1], Path(sys.argv[2])
     recordings = waf.read_recordings(out / "recordings-papers")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {w: [pool.submit(of_recording, dsmctl, r) for r in seeds] for w, seeds in recordings.items()}
+        jobs = {w: [pool.submit(of_recording, dsmctl, r) for r in seeds] for w, seeds in recordings.items() if w not in HOT_MIX}
         found = {w: merged([job.result() for job in js]) | {"seeds": len(js)} for w, js in jobs.items()}
     for of in found.values():
         of["moved"] = moved(of["saved"])
     if all(w in recordings for w in MIX):
-        found["mixed"] = mixed(dsmctl, out, recordings)
+        found["mixed"] = mixed(dsmctl, out, *(Trace(dsmctl, recordings[w][0].path) for w in MIX), MIXED)
+    if all(w in recordings for w in HOT_MIX):
+        found["hot"] = hot(dsmctl, out, recordings)
     lines = [f"{json.dumps(w)}: {json.dumps(found[w], separators=(',', ':'))}" for w in found]
     (out / "papers.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print((out / "papers.json").read_text())

@@ -57,7 +57,7 @@ def number(found, keys):
     value = found
     for key in keys:
         value = value[int(key) if isinstance(value, list) else key]
-    return 100 * value if kind.endswith("_share") or {"shares", "rates", "moved"} & set(keys) else value
+    return 100 * value if kind.endswith("_share") or {"shares", "rates", "moved", "hot"} & set(keys) else value
 
 
 def title(workload):
@@ -422,6 +422,12 @@ def papers_mixed(found):
     return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams") for p in found["papers"]["mixed"]["greedy"]], rows)
 
 
+def papers_hot(found):
+    hot = found["papers"]["hot"]
+    rows = [[gc] + [fixed(100 * value, 1) for value in hot[gc].values()] for gc in SETS["GCS"]]
+    return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams").replace(":groups=2`", "`, 2 groups") for p in hot["greedy"]], rows)
+
+
 def papers_premises(found):
     rows = []
     for w in PACED:
@@ -436,6 +442,7 @@ def papers_premises(found):
 TABLES = {
     "papers-blocks": papers_blocks, "papers-when": papers_when, "papers-predictions": papers_predictions,
     "papers-filter": papers_filter, "papers-periods": papers_periods, "papers-mixed": papers_mixed,
+    "papers-hot": papers_hot,
     "papers-premises": papers_premises, "papers-counts": papers_counts,
     "leaf-page-live": leaf_page_live,
     "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
