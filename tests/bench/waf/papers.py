@@ -170,9 +170,19 @@ def saved(run, policy, discard=False):
     return 1 - run[waf.key(policy, discard)]["waf"] / run["none"]["waf"]
 
 
+def deleted(dsmctl, recording):
+    """The write amplification where a drive keeps the pages of deleted files, and where they are discarded at once"""
+    found = {}
+    for files in ["kept", "discarded"]:
+        run = recording.simulate(dsmctl, ["none", "file:streams=2", "life"], discard="both", deleted_files=files)
+        found[files] = {name: row["waf"] for name, row in run.items() if name}
+    return found
+
+
 def of_recording(dsmctl, recording):
     trace = Trace(dsmctl, recording.path)
     found = {"checkpoint": trace.checkpoint_share(), "swaps": trace.swaps(), "usm": trace.usm()}
+    found["deleted"] = deleted(dsmctl, recording)
     found["blocks"] = json.loads(recording.path.with_suffix(".json").read_text())["blocks"]
     policies = ["none"] + WHEN + [at_begin(p) for p in WHEN]
     found["saved"], found["filter"], found["period"], found["count"] = {}, {}, {}, {}
@@ -198,7 +208,8 @@ def of_recording(dsmctl, recording):
 def on_one_drive(dsmctl, path, gc, specs):
     """The rows of a trace in text"""
     command = [dsmctl, "simulate", "--trace", str(path), "-o", "json", "--op", "0.15", "--gc", gc, "--unit", str(waf.UNIT),
-               "--warmup", str(waf.WARMUP), "--streams", str(waf.STREAMS), "--discard", "off"]
+               "--warmup", str(waf.WARMUP), "--streams", str(waf.STREAMS), "--discard", "off",
+               "--deleted-files", "discarded"]
     for spec in specs:
         command += ["--policy", spec]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)

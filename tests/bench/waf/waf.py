@@ -114,7 +114,7 @@ class Recording:
         """The rows of dsmctl with their details, by policy, or with discards by policy and
         "+discard"; the details of the run as None."""
         options = {"op": 0.15, "gc": "greedy", "unit": UNIT, "warmup": WARMUP,
-                   "streams": STREAMS, "discard": "off"} | options
+                   "streams": STREAMS, "discard": "off", "deleted_files": "discarded"} | options
         with tempfile.NamedTemporaryFile() as details:
             command = [dsmctl, "simulate", str(self.path), "-o", "json", "--details", details.name]
             for name, value in options.items():

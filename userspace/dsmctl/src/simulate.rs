@@ -16,7 +16,7 @@ use anyhow::{bail, Context, Result};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::cli::{Collection, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
+use crate::cli::{Collection, DeletedFiles, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
 use dm::class::Class;
 use dm::memory;
 use files::rules::Rules;
@@ -286,6 +286,7 @@ fn model(a: &Simulate) -> Result<Model> {
         keep_free: a.keep_free,
         warmup: a.warmup,
         load_stream: a.load_stream,
+        keep_deleted: a.deleted_files == DeletedFiles::Kept,
         primary: a.primary.clone(),
         rules: Rules::read(&a.rules)?,
     })

@@ -38,6 +38,7 @@ fn wrong_usage_ends_with_2() {
         "simulate --trace t --keep-free 1",
         "simulate --trace t --keep-free -0.1",
         "simulate --trace t --gc-destination apart",
+        "simulate --trace t --deleted-files gone",
         "create",
         "free",
         "free a b",

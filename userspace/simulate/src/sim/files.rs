@@ -44,6 +44,7 @@ pub struct Files {
     /// use at a time.
     used: u32,
     loaded: bool,
+    keep_deleted: bool,
 }
 
 impl Files {
@@ -56,7 +57,14 @@ impl Files {
             free: Vec::new(),
             used: 0,
             loaded: false,
+            keep_deleted: false,
         }
+    }
+
+    /// Whether the drive keeps the pages of deleted files until they are written again.
+    #[must_use]
+    pub fn keeping_deleted(self, keep_deleted: bool) -> Self {
+        Self { keep_deleted, ..self }
     }
 
     pub fn get(&self, file: FileNo) -> &File {
@@ -142,9 +150,15 @@ impl Files {
         }
     }
 
-    pub fn delete(&mut self, file: FileNo, each: impl FnMut(u32)) {
+    /// `each` is called with the drive's pages that are discarded.
+    pub fn delete(&mut self, file: FileNo, mut each: impl FnMut(u32)) {
         let pages = self.files[file as usize].table.len() as u64 * LEAF as u64;
-        self.discard(file, 0, pages * PAGE, each);
+        let keep = self.keep_deleted;
+        self.discard(file, 0, pages * PAGE, |page| {
+            if !keep {
+                each(page);
+            }
+        });
         let f = &mut self.files[file as usize];
         f.size = 0;
         f.boundary = None;
@@ -199,6 +213,21 @@ mod tests {
         assert_eq!(gone, [2, 0, 1]);
         assert_eq!([f.page(1, 7), f.page(1, 8)], [Some(1), Some(0)]);
         assert_eq!(f.most_pages(), 3);
+    }
+
+    #[test]
+    fn a_drive_may_keep_what_is_deleted() {
+        let mut f = Files::new(&[], &Rules::default()).keeping_deleted(true);
+        f.set_name(0, "a");
+        f.set_name(1, "b");
+        assert_eq!([f.page(0, 0), f.page(0, 1)], [Some(0), Some(1)]);
+        f.delete(0, |page| panic!("{page} is discarded"));
+        // Another file gets the places, and what is discarded is.
+        assert_eq!([f.page(1, 0), f.page(1, 1)], [Some(1), Some(0)]);
+        let mut gone = Vec::new();
+        f.discard(1, 0, PAGE, |p| gone.push(p));
+        assert_eq!(gone, [1]);
+        assert_eq!(f.most_pages(), 2);
     }
 
     #[test]

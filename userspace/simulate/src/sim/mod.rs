@@ -97,6 +97,8 @@ pub struct Model {
     /// Share of the run's pages that is not counted.
     pub warmup: f64,
     pub load_stream: LoadStream,
+    /// The pages of deleted files are not discarded, as on a mount without `-o discard`.
+    pub keep_deleted: bool,
     pub primary: Vec<glob::Pattern>,
     pub rules: Rules,
 }
@@ -265,7 +267,8 @@ fn place_by(
         streams,
         sink,
     };
-    play(trace, &mut Files::new(&model.primary, &model.rules), &mut placer)
+    let mut files = Files::new(&model.primary, &model.rules).keeping_deleted(model.keep_deleted);
+    play(trace, &mut files, &mut placer)
 }
 
 /// Pages on their way to the drive, and what is counted of them.

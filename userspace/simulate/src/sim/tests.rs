@@ -17,6 +17,7 @@ fn model() -> Model {
         keep_free: 0.0,
         warmup: 0.0,
         load_stream: LoadStream::Stream(1),
+        keep_deleted: false,
         primary: Vec::new(),
         rules: Rules::default(),
     }
@@ -57,6 +58,12 @@ fn a_dump_has_what_the_drive_is_sent() {
         dumped(&trace, &model, "none"),
         "dsm-pages,1,4096,6\nW,0,6,1\nW,1,1,0\nB\nW,2,2,0\nW,0,1,0\nD,4,2\n"
     );
+    // A mount without "-o discard"
+    let kept = Model {
+        keep_deleted: true,
+        ..model.clone()
+    };
+    assert!(!dumped(&trace, &kept, "none").contains('D'));
     // No more streams than the drive has.
     let few = Model { streams: 4, ..model };
     assert!(dumped(&trace, &few, "recorded").contains("\nW,0,1,4\n"));

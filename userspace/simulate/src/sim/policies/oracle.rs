@@ -26,7 +26,8 @@ impl Oracle {
             limits,
             streams: Vec::with_capacity(profile.writes() as usize),
         };
-        play(trace, &mut Files::new(&model.primary, &model.rules), &mut future)?;
+        let mut files = Files::new(&model.primary, &model.rules).keeping_deleted(model.keep_deleted);
+        play(trace, &mut files, &mut future)?;
         Ok(Self {
             streams: future.streams.into_iter(),
         })

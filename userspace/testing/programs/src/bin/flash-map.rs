@@ -77,6 +77,7 @@ fn ops(words: &[String]) -> Result<()> {
         keep_free: 0.0,
         warmup: 0.0,
         load_stream: LoadStream::Policy,
+        keep_deleted: false,
         primary: Vec::new(),
         rules: Rules::default(),
     };
