@@ -422,6 +422,22 @@ def papers_mixed(found):
     return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams") for p in found["papers"]["mixed"]["greedy"]], rows)
 
 
+def papers_deleted(found):
+    """Where a drive keeps the pages of deleted files, and where they are discarded at once"""
+    rows = []
+    for w in PACED:
+        of = found["papers"][w]["deleted"]
+        waf_of = {files: {p: mean[0] for p, mean in wafs.items()} for files, wafs in of.items()}
+        row = [f"{waf_of[files]['none']:.2f}" for files in of]
+        for policy in ["none+discard", "life", "life+discard"]:
+            row += [fixed(100 * (1 - waf_of[files][policy] / waf_of[files]["none"]), 1) for files in of]
+        journal = [1 - waf_of[files]["file:streams=2+discard"] / waf_of[files]["none"] for files in of]
+        more = [1 - waf_of[files]["life+discard"] / waf_of[files]["none"] for files in of]
+        rows.append([w] + row + [fixed(100 * (m - j), 1) for m, j in zip(more, journal)])
+    return table(["", "WAF without: kept", "discarded", "discards, %: kept", "discarded", "streams, %: kept", "discarded",
+                  "both, %: kept", "discarded", "both, beyond a separate journal, points: kept", "discarded"], rows)
+
+
 def papers_hot(found):
     hot = found["papers"]["hot"]
     rows = [[gc] + [fixed(100 * value, 1) for value in hot[gc].values()] for gc in SETS["GCS"]]
@@ -442,7 +458,7 @@ def papers_premises(found):
 TABLES = {
     "papers-blocks": papers_blocks, "papers-when": papers_when, "papers-predictions": papers_predictions,
     "papers-filter": papers_filter, "papers-periods": papers_periods, "papers-mixed": papers_mixed,
-    "papers-hot": papers_hot,
+    "papers-hot": papers_hot, "papers-deleted": papers_deleted,
     "papers-premises": papers_premises, "papers-counts": papers_counts,
     "leaf-page-live": leaf_page_live,
     "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
