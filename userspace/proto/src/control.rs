@@ -139,7 +139,7 @@ pub struct DiscardInfo {
     pub resets: u64,
     /// What checkpoints have freed.
     pub freed_bytes: u64,
-    /// Of this: in short pieces for which there was no time, without a place of its own, and
+    /// Of this: in the shorter pieces for which there was no time, without a place of its own, and
     /// not sent before the next checkpoint.
     pub short_bytes: u64,
     pub unplaced_bytes: u64,

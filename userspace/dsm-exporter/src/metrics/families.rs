@@ -428,7 +428,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     Section {
         title: "Discards: dsmd",
         about: "Where dsmd serves a database with `discard = true` or `\"audit\"`. Of what was freed, a \
-                part is in short pieces for which there was no time, has no place of its own, or comes \
+                part is in the shorter pieces for which there was no time, has no place of its own, or comes \
                 too late. In audit the target is sent what it would discard, and the drive gets none of it.",
         families: &[
             gauge(
@@ -458,7 +458,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             ),
             counter(
                 "dsm_agent_discard_short_bytes_total",
-                "Freed bytes in short pieces, for which the drive was too slow.",
+                "Freed bytes in the shorter pieces, for which the drive was too slow.",
                 |s| discarder(s, |i| Some(i.short_bytes as f64)),
             ),
             counter(

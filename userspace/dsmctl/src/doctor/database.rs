@@ -75,7 +75,7 @@ fn fruitless(i: &DiscardInfo) -> Option<String> {
     }
     all(i.short_bytes).then(|| {
         format!(
-            "of {} that they freed, {} are in short pieces, for which the drive was too slow",
+            "of {} that they freed, {} are in the shorter pieces, for which the drive was too slow",
             sizes::shown(i.freed_bytes),
             sizes::shown(i.short_bytes)
         )

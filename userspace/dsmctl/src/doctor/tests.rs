@@ -980,7 +980,7 @@ fn discards_of_which_none_are_made() {
     wrong(
         &short,
         "discard",
-        "8 MiB are in short pieces, for which the drive was too slow",
+        "8 MiB are in the shorter pieces, for which the drive was too slow",
         fix,
     );
     right(&discard(|i| i.idle_looks = 14), "discard", "on: ");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! How fast discards are sent: within a tenth of the time between checkpoints where
-//! the drive can, and slower when it answers more slowly.  Short ones are many, and each
-//! is worth little: they have what the long ones leave of that time.
+//! How fast discards are sent: the longest first, within a tenth of the time between
+//! checkpoints, in commands so short that writes hardly wait for one, and slower when the
+//! drive answers more slowly.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use dm::table::SectorRange;
 
 /// Ranges in one command of NVMe.
 const COMMAND: usize = 256;
-/// A command that the drive is likely to take longer for has fewer: writes may wait for it.
-const COMMAND_TIME: Duration = Duration::from_millis(250);
-/// What is shorter is short, in bytes.
-const LONG: u64 = 16 << 10;
+/// What the ranges of a command may take: on some drives writes wait for it.  A command that takes
+/// this long without any range has as many as take as long again.
+const COMMAND_TIME: Duration = Duration::from_millis(10);
+/// Ranges in the first command, of which nothing is known.
+const UNKNOWN: usize = 8;
 /// Commands a second at first and at most, and at least.
 const FIRST: u32 = 64;
 const LEAST: u32 = 1;
@@ -37,40 +38,27 @@ pub(super) struct Queue {
     /// The longest first, as the time may not be enough for all.
     ranges: Vec<SectorRange>,
     next: usize,
-    /// So many are long.
-    long: usize,
-    /// Of the time for short ones.
     left: Duration,
 }
 
 impl Queue {
-    /// `owed`: the target keeps what is short until more lies beside it, so that each range
-    /// may be one that completes a long one.
+    /// `owed`: the target keeps what is short until more lies beside it, so that most ranges take
+    /// no time, and each may be one that completes a long one.
     pub(super) fn new(mut ranges: Vec<SectorRange>, owed: bool, budget: Duration) -> Self {
         ranges.sort_unstable_by_key(|s| (Reverse(s.length), s.start));
-        let long = match owed {
-            true => ranges.len(),
-            false => ranges.partition_point(|s| s.length * 512 >= LONG),
-        };
         Self {
             ranges,
             next: 0,
-            long,
-            left: budget,
+            left: if owed { Duration::MAX } else { budget },
         }
     }
 
-    /// A command, in the order of its places; nothing if what is left is short and the time
-    /// is over.
+    /// A command, in the order of its places; nothing if the time is over.
     pub(super) fn next(&mut self, pace: &Pace) -> Option<Vec<SectorRange>> {
-        let (end, time) = match self.next < self.long {
-            true => (self.long, COMMAND_TIME),
-            false => (self.ranges.len(), COMMAND_TIME.min(self.left)),
-        };
-        if self.next == end || time.is_zero() {
+        if self.next == self.ranges.len() || self.left.is_zero() {
             return None;
         }
-        let end = end.min(self.next + pace.ranges(time));
+        let end = self.ranges.len().min(self.next + pace.ranges(self.left));
         let mut batch = self.ranges[self.next..end].to_vec();
         self.next = end;
         batch.sort_unstable();
@@ -91,13 +79,24 @@ fn mean(ms: u64, count: u64, enough: u64) -> Option<u64> {
     (count >= enough).then(|| ms * 1000 / count)
 }
 
+fn each(time: Duration, of: usize) -> Duration {
+    time / u32::try_from(of).unwrap_or(u32::MAX)
+}
+
+fn times(time: Duration, n: usize) -> Duration {
+    time.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX))
+}
+
 pub(super) struct Pace {
     /// Commands a second.
     most: u32,
     /// What a discard and a read take, when nothing is wrong.
     discard: Option<u64>,
     read: Option<u64>,
-    /// What a range has taken in the last command.
+    /// The last command: its ranges, and what it has taken.
+    last: Option<(usize, Duration)>,
+    /// What a command takes of itself, and for each range.
+    command: Duration,
     range: Duration,
 }
 
@@ -107,6 +106,8 @@ impl Default for Pace {
             most: FIRST,
             discard: None,
             read: None,
+            last: None,
+            command: Duration::ZERO,
             range: Duration::ZERO,
         }
     }
@@ -147,13 +148,28 @@ impl Pace {
         even.max(shortest)
     }
 
-    /// So many ranges have taken so long.
+    /// So many ranges have taken so long.  Two commands of which one had at least twice as many show
+    /// what a command takes of itself.
     pub(super) fn took(&mut self, ranges: usize, time: Duration) {
-        self.range = time / u32::try_from(ranges.max(1)).unwrap_or(u32::MAX);
+        let now = (ranges.max(1), time);
+        let before = self.last.replace(now).unwrap_or(now);
+        let (few, many) = (before.min(now), before.max(now));
+        if many.0 >= 2 * few.0 {
+            self.range = each(many.1.saturating_sub(few.1), many.0 - few.0);
+            self.command = few.1.saturating_sub(times(self.range, few.0));
+        } else {
+            self.command = self.command.min(time);
+            self.range = each(time - self.command, now.0);
+        }
     }
 
-    /// How many the drive may be done with in so long: one at least, which shows it.
-    fn ranges(&self, time: Duration) -> usize {
+    /// How many the drive may be done with in a command, and in the time left: one at least, which
+    /// shows it.
+    fn ranges(&self, left: Duration) -> usize {
+        if self.last.is_none() {
+            return UNKNOWN;
+        }
+        let time = COMMAND_TIME.max(self.command).min(left);
         let fit = time.as_nanos() / self.range.as_nanos().max(1);
         usize::try_from(fit).map_or(COMMAND, |n| n.clamp(1, COMMAND))
     }
@@ -187,12 +203,12 @@ mod tests {
         SectorRange { start, length }
     }
 
-    /// Its commands, where each takes so long for a range.
-    fn commands(q: &mut Queue, range: Duration) -> Vec<Vec<SectorRange>> {
+    /// Its commands, where each takes so long, and so long for a range.
+    fn commands(q: &mut Queue, command: Duration, range: Duration) -> Vec<Vec<SectorRange>> {
         let mut pace = Pace::default();
         std::iter::from_fn(|| {
             let batch = q.next(&pace)?;
-            let time = range * batch.len() as u32;
+            let time = command + range * batch.len() as u32;
             pace.took(batch.len(), time);
             q.took(time);
             Some(batch)
@@ -200,22 +216,30 @@ mod tests {
         .collect()
     }
 
+    fn sizes(count: u64, budget: u64, command_us: u64, range_us: u64) -> Vec<usize> {
+        let ranges = (0..count).map(|n| s(n * 100, 32)).collect();
+        let mut q = Queue::new(ranges, false, Duration::from_millis(budget));
+        let us = Duration::from_micros;
+        commands(&mut q, us(command_us), us(range_us))
+            .iter()
+            .map(Vec::len)
+            .collect()
+    }
+
     #[test]
     fn long_ones_go_first() {
         let ranges = (0..300).map(|n| s(n * 1000, 8 + n)).collect();
         let mut q = Queue::new(ranges, false, Duration::from_secs(1));
-        let all = commands(&mut q, Duration::ZERO);
+        let all = commands(&mut q, Duration::ZERO, Duration::ZERO);
         let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
-        assert_eq!((sizes, q.rest()), (vec![256, 20, 24], &[][..]));
-        assert!(all[0].iter().all(|x| x.length >= 8 + 44));
-        assert!(all[1].iter().all(|x| x.length >= 32) && all[2].iter().all(|x| x.length < 32));
+        assert_eq!((sizes, q.rest()), (vec![8, 256, 36], &[][..]));
+        assert!(all[0].iter().all(|x| x.length >= 8 + 292));
+        assert!(all[1].iter().all(|x| x.length >= 8 + 36));
         assert!(all.iter().all(|b| b.windows(2).all(|w| w[0].start < w[1].start)));
         // Those of one length are neighbours, so that a command has a part of the file.
         let ranges = (0..600).rev().map(|n| s(n * 16, 8)).collect();
-        let all = commands(
-            &mut Queue::new(ranges, false, Duration::from_secs(1)),
-            Duration::ZERO,
-        );
+        let mut q = Queue::new(ranges, false, Duration::from_secs(1));
+        let all = commands(&mut q, Duration::ZERO, Duration::ZERO);
         assert!(all.concat().windows(2).all(|w| w[0].start < w[1].start));
         assert!(Queue::new(vec![], false, Duration::from_secs(1))
             .next(&Pace::default())
@@ -223,34 +247,37 @@ mod tests {
     }
 
     #[test]
-    fn short_ones_have_what_is_left_of_the_time() {
-        let ranges = |long: u64, short: u64| -> Vec<SectorRange> {
-            let long = (0..long).map(|n| s(n * 100, 32));
-            long.chain((0..short).map(|n| s(1_000_000 + n * 100, 24)))
-                .collect()
-        };
-        let sent = |long, short, owed, budget, us| {
-            let mut q = Queue::new(ranges(long, short), owed, Duration::from_millis(budget));
-            let all = commands(&mut q, Duration::from_micros(us));
-            let most = all.iter().skip(1).map(Vec::len).max().unwrap_or(0);
-            (all.iter().map(Vec::len).sum::<usize>(), most)
-        };
-        assert_eq!(sent(1000, 100_000, false, 1000, 1).0, 101_000, "a fast drive");
-        // 10 ms each: what is known of it is of the first command.
-        assert_eq!(
-            sent(1000, 10_000, false, 1000, 10_000),
-            (1000, 25),
-            "no time is left"
-        );
-        assert_eq!(sent(0, 10_000, false, 1000, 10_000), (256, 0));
-        assert_eq!(sent(0, 10_000, false, 6000, 10_000), (600, 25));
-        assert_eq!(sent(0, 10, false, 0, 1).0, 0);
-        // Where they are owed, they are as good as long ones.
-        assert_eq!(sent(0, 1000, true, 0, 10_000).0, 1000);
-        // What took long once is tried again.
+    fn all_have_the_time_and_no_more() {
+        let sum = |sizes: Vec<usize>| sizes.iter().sum::<usize>();
+        assert_eq!(sum(sizes(100_000, 1000, 0, 1)), 100_000, "a fast drive");
+        assert_eq!(sum(sizes(10, 0, 0, 1)), 0);
+        // 10 ms for each: eight in the first, of which nothing is known, then one at a time.
+        let slow = sizes(10_000, 1000, 0, 10_000);
+        assert_eq!((slow[0], sum(slow)), (8, 100));
+        assert_eq!(sizes(10_000, 1000, 0, 10_000).iter().skip(1).max(), Some(&1));
+        // 1 ms for each: a command takes 10 ms.
+        assert_eq!(sizes(200, 1000, 0, 1000)[..3], [8, 10, 10]);
+        // Where they are owed, all are sent.
+        let ranges = (0..300).map(|n| s(n * 100, 8)).collect();
+        let mut q = Queue::new(ranges, true, Duration::ZERO);
+        let all = commands(&mut q, Duration::ZERO, Duration::from_millis(10));
+        assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 300);
+    }
+
+    #[test]
+    fn a_command_that_is_slow_by_itself_has_many() {
+        // 20 ms, however many they are: fewer would be no faster.
+        assert_eq!(sizes(2000, 6000, 20_000, 0)[..4], [8, 4, 256, 256]);
+        // 20 ms, and 1 ms for each: as long again
+        assert_eq!(sizes(2000, 6000, 20_000, 1000)[..4], [8, 2, 20, 20]);
+    }
+
+    #[test]
+    fn what_took_long_once_is_tried_again() {
         let mut pace = Pace::default();
         pace.took(1, Duration::from_secs(10));
-        let mut q = Queue::new(ranges(0, 1000), false, Duration::from_millis(100));
+        let ranges = (0..1000).map(|n| s(n * 100, 24)).collect();
+        let mut q = Queue::new(ranges, false, Duration::from_millis(100));
         assert_eq!(q.next(&pace).unwrap().len(), 1);
         pace.took(1, Duration::from_micros(10));
         assert_eq!(q.next(&pace).unwrap().len(), 256);
@@ -260,12 +287,9 @@ mod tests {
     fn a_million_ranges() {
         let ranges = (0..1_000_000).map(|n| s(n * 16, 8 + n % 5 * 8)).collect();
         let mut q = Queue::new(ranges, false, Duration::from_secs(6));
-        let all = commands(&mut q, Duration::from_micros(2));
+        let all = commands(&mut q, Duration::ZERO, Duration::from_micros(2));
         assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 1_000_000);
-        assert_eq!(
-            all.len(),
-            400_000_usize.div_ceil(256) + 600_000_usize.div_ceil(256)
-        );
+        assert_eq!(all.len(), 1 + (1_000_000_usize - 8).div_ceil(256));
     }
 
     #[test]
