@@ -12,6 +12,9 @@
 # "undurable" is one that does not wait until the turtle is durable, beside a database whose
 # directory is synced late, and that has no journal, from which a recovery would take what
 # the turtle does not have yet; "late" is dsmd beside the same database.
+# "targets" is dsmd beside a database that checkpoints single files, as MongoDB 5.0 does: pages that
+# the turtle shows in use are free, and used again, before another one is written. "whole" is dsmd
+# beside the same database, which checkpoints all files.
 #
 # SCENARIO:
 #   kills   the database is killed COUNT times at a random moment, recovered and checked
@@ -26,7 +29,8 @@
 #   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
 #   audit   AGENT names what it would discard, and nothing is sent: the audit must report it
 #           within COUNT checkpoints, and must not if it is dsmd, or "difference", the same without
-#           dsmd and late: in so many checkpoints, with a kill after a quarter of them
+#           dsmd and late: in so many checkpoints, with a kill after a quarter of them; for
+#           "targets" and "whole" in COUNT tables, each time or never
 #   violation  somebody names pages in use to a target in which dsmd audits; dsmd is killed before it
 #           has marked the device, and after; then it stays off, until the mark is removed
 #
@@ -38,18 +42,20 @@ PATH=/job/bin:$PATH
 RANDOM=$seed
 
 mnt=/mnt/db copies=/mnt/copies log=/tmp/wtload.log agent_log=/tmp/agent.log reports=/tmp/reports mark=/var/lib/dm-dsm/broken-dsm_t
+asked=/tmp/asked
 sectors=$((640 * 2048))
 # The copies are whole where the file system shares no blocks.
 [[ $scenario != beside ]] || sectors=$((1536 * 2048))
 # What is recovered at every flush is small.
 nodes=2000
-[[ $scenario != cuts ]] || nodes=500
+[[ $scenario != cuts && $agent != @(targets|whole) ]] || nodes=500
 options=(linkbench --dbpath "$mnt" --nodes "$nodes" --leaf-kib "$leaf" --cache-mb 10)
 [[ $io == cached ]] || options+=(--direct-io)
 environment=() journal=4
 case $agent in
 unsynced) environment=(WIREDTIGER_CONFIG=checkpoint_sync=false) ;;
 undurable|late) environment=(LD_PRELOAD=/job/bin/late.so) journal=0 ;;
+targets|whole) environment=(LD_PRELOAD=/job/bin/hold.so) ;;
 esac
 options+=(--journal-mb "$journal")
 moments=0 cuts=0 lost=0 alarms=0
@@ -154,7 +160,7 @@ start_agent() { # [STEP]
 	[[ $agent != un[sd]* ]] || rule=difference
 	case $agent in
 	none)	sleep infinity & ;;
-	dsmd|unfolded|late) DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
+	dsmd|unfolded|late|targets|whole) DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
 	*)	# The target knows what was written only where the table has a file.
 		if ((!dsmd_pid)); then
 			dsmd --device t --dbpath $mnt --wait --state-dir /tmp/state 2>>$agent_log &
@@ -345,7 +351,7 @@ one_step() { # SIGNAL STEP
 steps() {
 	local named each n signal
 
-	mapfile -t named <<<"$(discard-steps --steps | grep -v -e -mark)"
+	mapfile -t named <<<"$(discard-steps --steps | grep -v -e -mark -e -rest)"
 	each=$((count && count < 2 * ${#named[@]} ? 2 * ${#named[@]} / count | 1 : 1))
 	for ((n = RANDOM % each; n < 2 * ${#named[@]}; n += each)); do
 		if ((n % 2)); then signal="kill"; else signal="stop"; fi
@@ -375,7 +381,7 @@ is_reported() { grep -q '^violation' $reports; }
 
 # Pages in use again, and of them those that were written first
 seen_pages() {
-	if [[ $agent == dsmd ]]; then
+	if [[ $agent == @(dsmd|whole) ]]; then
 		dsmctl status t -o json | jq -r '.devices[0].agent.discard.audit | "\(.taken_pages) \(.written_pages)"'
 	else
 		awk '/^seen/ { taken += $2; written += $3 } END { print taken + 0, written + 0 }' $reports
@@ -396,9 +402,113 @@ audit_all() {
 
 sent_nothing() { (($(discarded_pages) == before)) || fail "$(($(discarded_pages) - before)) pages were discarded in audit"; }
 
+is_off() { [[ $(dmsetup status t) == *" discard off"* ]]; }
+
+current_window() { dmsetup status t | grep -o 'discard_window [0-9]*'; }
+
+# What stops itself whenever it has nothing to do: until it has
+until_at_rest() {
+	local states
+
+	# A thread may have ended before it is read.
+	until states=$(cat "/proc/$1/task/"*/stat 2>/dev/null) && ! grep -qv ') T' <<<"$states"; do
+		alive "$1" || { fail 'dsmd has ended by itself'; return 1; }
+		sleep 0.01
+	done
+}
+
+# dsmd looks at the turtle while the database waits: one that begins a window has seen it.
+look_once() {
+	local had n
+
+	# What the page cache has so far is written before that window.
+	sync
+	if ((!agent_pid)); then
+		start_agent stop:after-rest:0
+		until_at_rest $agent_pid || return
+	fi
+	had=$(current_window)
+	for ((n = 0; n < 20; n++)); do
+		kill -CONT $agent_pid
+		until_at_rest $agent_pid || return
+		[[ $(current_window) == "$had" ]] || return 0
+	done
+	fail "dsmd does not look, with $had"
+	tail -n 5 $agent_log | sed 's/^/# /'
+	return 1
+}
+
+# Seven looks: at three checkpoints, at a turtle when the next checkpoint is about to rename its
+# own, at that one, and at two more
+look_at_table() {
+	local n
+
+	for ((n = 0; n < 7; n++)); do
+		until [[ -e $asked ]]; do
+			alive $database || { broken 'the database ended by itself' $log; return 1; }
+			sleep 0.01
+		done
+		look_once || return
+		rm $asked
+	done
+}
+
+# COMMAND is answered by a dsmd that stops itself.
+awake() {
+	local nudges
+
+	while kill -CONT $agent_pid; do sleep 0.1; done &
+	nudges=$!
+	"$@"
+	kill $nudges
+	wait $nudges
+} 2>/dev/null
+
+is_caught() {
+	if ! is_marked || ! is_off || ! grep -q 'collection-1[0-9]\{6\}-.*nothing had been discarded' $mark; then
+		fail "the audit has not reported table $1: $(cat $mark; awake dsmctl status t -o json | jq -c '.devices[0].agent.discard')"
+		tail -n 5 $agent_log | sed 's/^/# /'
+		return 1
+	fi
+	mv $mark /tmp/reported
+	end_agent
+	agent_pid=0
+}
+
+# Beside COUNT tables, whose blocks are used before a turtle can show that they are free
+audit_tables() {
+	local n taken written
+
+	run --seconds 100000 --mix read-only --threads 1 --think-us 999999 --beside $agent \
+		--on-checkpoint "touch $asked; while [ -e $asked ]; do sleep 0.01; done"
+	for ((n = 1; n <= count; n++)); do
+		look_at_table || return
+		[[ $agent == whole ]] || is_caught $n || return
+	done
+	if [[ $agent == whole ]]; then
+		read -r taken written <<<"$(awake seen_pages)"
+		((written)) || fail 'the audit has seen nothing'
+	fi
+	kill_database || return
+	rm -f $asked
+	end_agent
+	right $mnt || broken 'the database is not right' /tmp/check.log
+	sent_nothing
+	is_whole || return
+	if [[ $agent == whole ]]; then
+		pass "$count tables, $taken pages in use again, $written seen to be written first, 0 pages sent"
+	else
+		pass "reported by the audit, 0 pages sent: at each of $count tables, the last: $(jq -r .why /tmp/reported)"
+	fi
+}
+
 audit() {
 	local taken written
 
+	if [[ $agent == @(targets|whole) ]]; then
+		audit_tables
+		return
+	fi
 	if [[ $agent == @(dsmd|difference) ]]; then
 		# The other one is late by itself.
 		if [[ $agent == dsmd ]]; then start_pestering only-stopped; else start_agent; fi
@@ -425,8 +535,6 @@ audit() {
 	sent_nothing
 	is_whole && pass "reported by the audit, 0 pages sent: $(sed -n 's/^violation: //p' $reports)"
 }
-
-is_off() { [[ $(dmsetup status t) == *" discard off"* ]]; }
 
 # There are checkpoints between its looks.
 stutter() {
@@ -626,7 +734,7 @@ if begin; then
 	[[ $agent == none || $scenario == @(audit|violation) ]] || ((failed || pages)) || fail 'nothing was discarded'
 	# A false alarm would switch a good server off.
 	case $agent in
-	dsmd|late) ! is_marked || alarms=1 ;;
+	dsmd|late|whole) ! is_marked || alarms=1 ;;
 	difference) ! is_reported || alarms=1 ;;
 	esac
 	((!alarms)) || fail "a false alarm: $(cat $mark $reports 2>/dev/null | grep -v '^seen')"

@@ -17,6 +17,9 @@
 #define SCRATCH_CONFIG \
 	"key_format=q,value_format=u,block_compressor=snappy,leaf_page_max=4KB," \
 	"memory_page_max=64KB,log=(enabled=true)"
+#define SINGLE_DOCS 300
+#define SINGLE_BYTES 1800	/* two in a page */
+#define PATH_SIZE 4096
 #define HELD_COLLECTIONS 4	/* of which old checkpoints are read */
 
 struct task {
@@ -33,9 +36,10 @@ struct kind {
 	const char *name;
 	void (*round)(struct task *task);
 	bool copies;		/* needs --copies */
+	bool newer;		/* than WiredTiger 3.2.1 */
 };
 
-#define KINDS 9
+#define KINDS 11
 
 struct beside {
 	struct checkpointer *cp;
@@ -368,6 +372,120 @@ static void compact(struct task *task)
 	}
 }
 
+/* ---- checkpoints of single files ---- */
+
+static void path_of(const struct task *task, char *path, const char *name)
+{
+	text(path, PATH_SIZE, "%s/%s", task->catalog->engine->opt->dbpath,
+	     name);
+}
+
+/* With the hook */
+static void make_checkpoint(struct task *task)
+{
+	checkpointer_wait_for(task->cp, checkpointer_ask(task->cp));
+}
+
+static void checkpoint_by(struct task *task, const char *config)
+{
+	must(task->session->checkpoint(task->session, config), "making",
+	     "a checkpoint");
+}
+
+/* The new turtle is beside the old one. */
+static void wait_for_turtle(struct task *task, uint64_t checkpoint)
+{
+	char path[PATH_SIZE];
+
+	path_of(task, path, "WiredTiger.turtle.set");
+	while (access(path, F_OK) &&
+	       !checkpointer_made(task->cp, checkpoint))
+		usleep(1000);
+}
+
+/*
+ * Changes documents, by a cursor that evicts their pages. A page that a checkpoint has written
+ * in several blocks is split when it is evicted later, which changes the tree once more.
+ */
+static void change(struct task *task, const char *uri, WT_CURSOR *cursor,
+		   int64_t count)
+{
+	uint8_t doc[SINGLE_BYTES];
+	WT_ITEM value = { .data = doc, .size = sizeof(doc) };
+
+	for (int64_t key = 1; key <= count; key++) {
+		make_document(task, doc, sizeof(doc));
+		cursor->set_key(cursor, key);
+		cursor->set_value(cursor, &value);
+		must(cursor->update(cursor), "changing", uri);
+		must(cursor->reset(cursor), "evicting", uri);
+	}
+}
+
+/*
+ * Blocks that a turtle shows in use are freed by a checkpoint with CONFIG. The turtle of the
+ * next one waits while the file "hold" is there (tests/discard/hold.c); what was freed
+ * is written meanwhile. After the checkpoint of a single file these are the same blocks: the old
+ * turtle has them in use, the new one has them free, and by then they are in use again. The hook
+ * runs before the new turtle is there, too: whoever follows checkpoints sees the old one as late as
+ * can be. That one has another table, and the list of this one's free blocks, which may be
+ * gone by then, is known from the turtle before.
+ */
+static void take_before_turtle(struct task *task, const char *uri,
+			       WT_CURSOR *cursor, const char *config)
+{
+	char hold[PATH_SIZE], other[URI_SIZE];
+	uint64_t number;
+
+	create_scratch(task, other);
+	checkpoint_by(task, NULL);
+	change(task, uri, cursor, SINGLE_DOCS);
+	checkpoint_by(task, config);
+
+	path_of(task, hold, "WiredTiger.turtle.hold");
+	close_output(open_output(hold), hold);
+	number = checkpointer_ask(task->cp);
+	wait_for_turtle(task, number);
+	change(task, uri, cursor, SINGLE_DOCS);
+	run_hook("--on-checkpoint", task->cp->command);
+	if (unlink(hold))
+		die("cannot remove '%s': %s", hold, strerror(errno));
+	checkpointer_wait_for(task->cp, number);
+	drop(task, other);
+}
+
+static void checkpoint_with(struct task *task, bool single)
+{
+	char uri[URI_SIZE], config[URI_SIZE + 16];
+	WT_CURSOR *cursor;
+
+	create_scratch(task, uri);
+	text(config, sizeof(config), "target=(\"%s\")", uri);
+	cursor = open_with(task, uri, "debug=(release_evict=true)");
+	for (int i = 0; i < 3; i++) {
+		change(task, uri, cursor, SINGLE_DOCS);
+		make_checkpoint(task);
+	}
+	take_before_turtle(task, uri, cursor, single ? config : NULL);
+	/* Half of what was taken stays in use in two more. */
+	for (int i = 0; i < 2; i++) {
+		change(task, uri, cursor, SINGLE_DOCS / 2);
+		make_checkpoint(task);
+	}
+	close_cursor(cursor);
+	drop(task, uri);
+}
+
+static void checkpoint_single(struct task *task)
+{
+	checkpoint_with(task, true);
+}
+
+static void checkpoint_whole(struct task *task)
+{
+	checkpoint_with(task, false);
+}
+
 /* ---- copies ---- */
 
 static void back_up(struct task *task)
@@ -395,9 +513,12 @@ static const struct kind kinds[KINDS] = {
 	{ .name = "cursors", .round = hold_newest },
 	{ .name = "drops", .round = create_and_drop },
 	{ .name = "history", .round = hold_snapshot },
-	{ .name = "incremental", .round = update_backup, .copies = true },
+	{ .name = "incremental", .round = update_backup, .copies = true,
+	  .newer = true },
 	{ .name = "named", .round = name_checkpoint },
+	{ .name = "targets", .round = checkpoint_single, .newer = true },
 	{ .name = "truncate", .round = truncate_and_fill },
+	{ .name = "whole", .round = checkpoint_whole, .newer = true },
 };
 
 static const struct kind *find_kind(const char *name, size_t len)
@@ -427,9 +548,9 @@ void beside_check(const char *names, const char *copies)
 		const struct kind *kind = next_kind(&at);
 
 		if (!kind)
-			usage_error("--beside '%.*s' is none of backup, bulk, compact, cursors, drops, history, incremental, named, truncate",
+			usage_error("--beside '%.*s' is none of backup, bulk, compact, cursors, drops, history, incremental, named, targets, truncate, whole",
 				    (int)strcspn(name, ","), name);
-		if (kind->round == update_backup && !copies_can_update())
+		if (kind->newer && !copies_can_update())
 			usage_error("--beside %s needs WiredTiger 10, and this is %s",
 				    kind->name, WIREDTIGER_VERSION_STRING);
 		if (kind->copies && !copies)

@@ -170,6 +170,35 @@ bool checkpointer_ended(struct checkpointer *cp)
 	return ended;
 }
 
+uint64_t checkpointer_ask(struct checkpointer *cp)
+{
+	uint64_t number;
+
+	pthread_mutex_lock(&cp->lock);
+	number = ++cp->requested;
+	pthread_cond_broadcast(&cp->changed);
+	pthread_mutex_unlock(&cp->lock);
+	return number;
+}
+
+bool checkpointer_made(struct checkpointer *cp, uint64_t number)
+{
+	bool made;
+
+	pthread_mutex_lock(&cp->lock);
+	made = cp->done >= number;
+	pthread_mutex_unlock(&cp->lock);
+	return made;
+}
+
+void checkpointer_wait_for(struct checkpointer *cp, uint64_t number)
+{
+	pthread_mutex_lock(&cp->lock);
+	while (cp->done < number)
+		pthread_cond_wait(&cp->changed, &cp->lock);
+	pthread_mutex_unlock(&cp->lock);
+}
+
 void checkpointer_end_waits(struct checkpointer *cp)
 {
 	pthread_mutex_lock(&cp->lock);

@@ -47,6 +47,11 @@ void checkpointer_reach(struct checkpointer *cp, uint64_t number);
  */
 bool checkpointer_wait(struct checkpointer *cp, uint64_t count);
 bool checkpointer_ended(struct checkpointer *cp);
+/* Asks the thread for one more, and returns its number. */
+uint64_t checkpointer_ask(struct checkpointer *cp);
+/* Whether the one of this number is made, and waits until it is. */
+bool checkpointer_made(struct checkpointer *cp, uint64_t number);
+void checkpointer_wait_for(struct checkpointer *cp, uint64_t number);
 /* The clients are done: nobody waits any more. */
 void checkpointer_end_waits(struct checkpointer *cp);
 /* Ends the thread; what was asked for is made first. */

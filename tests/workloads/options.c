@@ -48,7 +48,8 @@ static const char usage[] =
 "  --before-checkpoint CMD run CMD before each checkpoint of the run, with CHECKPOINT=n\n"
 "  --on-checkpoint CMD     run CMD after each checkpoint, with CHECKPOINT=n\n"
 "  --beside NAME[,NAME...] do this during the run, too, over and over: backup, bulk,\n"
-"                          compact, cursors, drops, history, incremental, named, truncate\n"
+"                          compact, cursors, drops, history, incremental, named,\n"
+"                          targets, truncate, whole\n"
 "  --copies DIR            where backups go: DIR/backup and DIR/incremental\n";
 
 static const struct mix mixes[] = {

@@ -192,7 +192,7 @@ beside() {
 		--beside "$1" --copies copies
 }
 kinds=(bulk compact cursors drops history named truncate backup)
-[[ $wtload == *3.2.1 ]] || kinds+=(incremental)
+[[ $wtload == *3.2.1 ]] || kinds+=(targets whole incremental)
 for name in "${kinds[@]}"; do
 	does "beside: $name" beside $name
 	holds "... is done" lines 1 "^beside: $name, [1-9][0-9]* times$" out

@@ -2,7 +2,7 @@
 //! dsmd, with a name for each step of the rule of discards, for tests/discard:
 //! `discard-steps --config FILE` is dsmd, and ends itself by a signal at the step that
 //! `DISCARD_STEP` names, as `SIGNAL:STEP:N`.  SIGNAL is `kill` or `stop`; of STEP it is
-//! the Nth time.  `discard-steps --steps` prints all of them.
+//! the Nth time, and each time for an N of 0.  `discard-steps --steps` prints all of them.
 //!
 //! A step is a call of the rule, before it or after.
 
@@ -32,8 +32,8 @@ use rustix::process::{getpid, kill_process, Signal};
 use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
 /// In the order in which they come; `lists` is in the middle of `read`.  Only a violation comes
-/// to `mark`.
-const CALLS: [&str; 11] = [
+/// to `mark`.  At `rest` there is nothing more to do for a turtle.
+const CALLS: [&str; 12] = [
     "on",
     "preconditions",
     "owner",
@@ -45,12 +45,14 @@ const CALLS: [&str; 11] = [
     "discard",
     "dead",
     "mark",
+    "rest",
 ];
 const WHEN: [&str; 2] = ["before", "after"];
 
 struct Point {
     step: String,
     signal: Signal,
+    always: bool,
     left: AtomicU32,
 }
 
@@ -63,6 +65,7 @@ impl Point {
             anyhow::bail!("DISCARD_STEP is '{text}', and not SIGNAL:STEP:N");
         };
         ensure!(steps().any(|s| s == *step), "there is no step {step}");
+        let left: u32 = left.parse()?;
         Ok(Self {
             step: (*step).to_owned(),
             signal: match *signal {
@@ -70,7 +73,8 @@ impl Point {
                 "stop" => Signal::STOP,
                 other => anyhow::bail!("a signal is kill or stop, and not {other}"),
             },
-            left: AtomicU32::new(left.parse()?),
+            always: left == 0,
+            left: AtomicU32::new(left),
         })
     }
 }
@@ -83,7 +87,10 @@ fn steps() -> impl Iterator<Item = String> {
 
 fn come_to(when: &str, call: &str) {
     let Some(point) = POINT.get() else { return };
-    if point.step.split_once('-') == Some((when, call)) && point.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+    if point.step.split_once('-') != Some((when, call)) {
+        return;
+    }
+    if point.always || point.left.fetch_sub(1, Ordering::Relaxed) == 1 {
         kill_process(getpid(), point.signal).expect("it is ours");
     }
 }
@@ -127,8 +134,9 @@ impl Machine for Steps<Disk> {
         self.0.drive()
     }
 
+    /// Asked for last, when a look and what follows from it are over.
     fn warning(&self) -> Option<String> {
-        self.0.warning()
+        step("rest", || self.0.warning())
     }
 
     fn broken(&self) -> Option<String> {
