@@ -16,10 +16,10 @@
 /* As MongoDB 3.2 to 4.0 makes them: wiredtiger_record_store.cpp, _index.cpp */
 #define RECORDS_CONFIG \
 	"type=file,memory_page_max=10m,split_pct=90,leaf_value_max=64MB," \
-	"checksum=on,block_compressor=snappy,key_format=q,value_format=u," \
+	"checksum=on,key_format=q,value_format=u," \
 	"app_metadata=(formatVersion=1),log=(enabled=true)"
 #define INDEX_CONFIG \
-	"type=file,internal_page_max=16k,leaf_page_max=16k,checksum=on," \
+	"type=file,internal_page_max=16k,leaf_page_max=%lluKB,checksum=on," \
 	"prefix_compression=true,block_compressor=,key_format=u,value_format=u," \
 	"app_metadata=(formatVersion=%d,infoObj={\"v\":2,\"name\":\"%s\",\"ns\":\"%s\"})," \
 	"log=(enabled=true)"
@@ -176,11 +176,13 @@ struct collection *catalog_add(struct catalog *catalog, const char *ns,
 			       const struct index *spec, unsigned int count)
 {
 	struct collection *coll = append(catalog, ns, count);
+	const struct options *opt = catalog->engine->opt;
 	char config[1024];
 
 	new_uri(catalog, coll->uri, ns, "collection");
-	text(config, sizeof(config), "%s,leaf_page_max=%lluKB", RECORDS_CONFIG,
-	     (unsigned long long)catalog->engine->opt->leaf_kib);
+	text(config, sizeof(config), "%s,block_compressor=%s,leaf_page_max=%lluKB",
+	     RECORDS_CONFIG, opt->block_compressor,
+	     (unsigned long long)opt->leaf_kib);
 	create_table(catalog, coll->uri, config);
 	for (unsigned int i = 0; i < count; i++) {
 		struct index *index = &coll->index[i];
@@ -188,6 +190,7 @@ struct collection *catalog_add(struct catalog *catalog, const char *ns,
 		*index = spec[i];
 		new_uri(catalog, index->uri, ns, "index");
 		text(config, sizeof(config), INDEX_CONFIG,
+		     (unsigned long long)opt->index_leaf_kib,
 		     index->unique ? INDEX_FORMAT_UNIQUE : INDEX_FORMAT,
 		     index->name, ns);
 		create_table(catalog, index->uri, config);
@@ -206,7 +209,8 @@ void catalog_create(struct catalog *catalog, struct engine *engine,
 	catalog->units = units;
 	text(catalog->workload, sizeof(catalog->workload), "%s", workload);
 	sizes_create(catalog->session);
-	create_table(catalog, CATALOG_URI, RECORDS_CONFIG);
+	create_table(catalog, CATALOG_URI,
+		     RECORDS_CONFIG ",block_compressor=snappy");
 }
 
 void catalog_set_loaded(struct catalog *catalog)

@@ -11,6 +11,8 @@
 
 #define CHUNK 512		/* load steps that a client takes at once */
 #define PROGRESS_STEPS 20	/* a line each 5 % */
+#define WAIT_STEP_NS 100000000u
+#define BEHIND_SECONDS 0.5	/* beside a hundredth of the run */
 
 struct job {
 	const struct workload *workload;
@@ -26,6 +28,7 @@ struct job {
 struct client {
 	struct job *job;
 	pthread_t thread;
+	uint64_t longest_behind_ns;	/* that an operation began after its time */
 	struct worker worker;
 };
 
@@ -122,6 +125,36 @@ static void before_operation(struct job *job, uint64_t number)
 	checkpointer_reach(&job->checkpointer, checkpoint_before(job, number));
 }
 
+/* When operation number is due. */
+static uint64_t due_ns(const struct job *job, uint64_t number)
+{
+	return job->start_ns + (uint64_t)((unsigned __int128)number *
+					  1000000000u / job->opt->rate);
+}
+
+/* In steps, so that the end of the run is seen. */
+static void wait_until(struct job *job, uint64_t due)
+{
+	uint64_t now;
+
+	while ((now = now_ns()) < due && !stopped(job))
+		usleep(due - now > WAIT_STEP_NS ? WAIT_STEP_NS / 1000 :
+		       (useconds_t)((due - now) / 1000) + 1);
+}
+
+/* When operation number began: with --rate when it was due, whoever is late. */
+static uint64_t begin(struct client *client, uint64_t number)
+{
+	uint64_t due, now = now_ns();
+
+	if (!client->job->opt->rate)
+		return now;
+	due = due_ns(client->job, number);
+	if (now > due && now - due > client->longest_behind_ns)
+		client->longest_behind_ns = now - due;
+	return due;
+}
+
 static void *run_main(void *arg)
 {
 	struct client *client = arg;
@@ -133,12 +166,17 @@ static void *run_main(void *arg)
 		number = atomic_fetch_add(&job->next, 1);
 		if (job->total && number >= job->total)
 			break;
+		if (job->opt->rate) {
+			wait_until(job, due_ns(job, number));
+			if (stopped(job))
+				break;
+		}
 		before_operation(job, number);
 		/* Later than any time that the load wrote. */
 		w->clock_ms = 1600000000000u + number;
 		if (job->opt->think_us)
 			usleep((useconds_t)job->opt->think_us);
-		start = now_ns();
+		start = begin(client, number);
 		do_operation(job->workload, w, job->opt->mix);
 		ns = now_ns() - start;
 		latency_add(&w->latency, ns);
@@ -178,6 +216,7 @@ static void run_clients(struct job *job, void *(*client_main)(void *),
 {
 	unsigned int count = (unsigned int)job->opt->threads;
 	struct client *clients = xalloc(count, sizeof(*clients));
+	double behind;
 
 	for (unsigned int i = 0; i < count; i++) {
 		clients[i].job = job;
@@ -196,6 +235,9 @@ static void run_clients(struct job *job, void *(*client_main)(void *),
 			latency_merge(&results->latency,
 				      &clients[i].worker.latency);
 			op_log_move(&results->log, &clients[i].worker.log);
+			behind = (double)clients[i].longest_behind_ns / 1e9;
+			if (behind > results->longest_behind_seconds)
+				results->longest_behind_seconds = behind;
 		}
 		worker_finish(&clients[i].worker);
 	}
@@ -236,6 +278,12 @@ bool drive_load(const struct workload *workload, struct catalog *catalog,
 	return true;
 }
 
+bool rate_kept(const struct options *opt, const struct results *results)
+{
+	return !opt->rate || results->behind_seconds <=
+		BEHIND_SECONDS + results->run_seconds / 100;
+}
+
 void drive_run(const struct workload *workload, struct catalog *catalog,
 	       struct results *results)
 {
@@ -270,9 +318,15 @@ void drive_run(const struct workload *workload, struct catalog *catalog,
 		checkpointer_reach(cp, opt->ops / opt->checkpoint_ops);
 	checkpointer_stop(cp);
 	results->ops = results->latency.total;
+	if (opt->rate)
+		results->behind_seconds = results->run_seconds -
+			(double)results->ops / (double)opt->rate;
 	results->checkpoints = cp->done;
 	results->checkpoint_seconds = cp->total_seconds;
 	results->longest_checkpoint_seconds = cp->longest_seconds;
 	if (interrupted)
 		printf("run: stopped by signal %d\n", (int)interrupted);
+	else if (!rate_kept(opt, results))
+		printf("run: could not keep %llu operations/s: %.1f s behind at the end\n",
+		       (unsigned long long)opt->rate, results->behind_seconds);
 }

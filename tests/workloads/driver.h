@@ -16,7 +16,16 @@ struct results {
 	uint64_t checkpoints;
 	double checkpoint_seconds;
 	double longest_checkpoint_seconds;
+	/* With --rate: the latest that an operation began, and the whole run's delay */
+	double longest_behind_seconds;
+	double behind_seconds;
 };
+
+/*
+ * Was --rate kept? What a checkpoint delays is made up for later: only the delay at the
+ * end counts.
+ */
+bool rate_kept(const struct options *opt, const struct results *results);
 
 /* False when a signal ended it before the database was complete. */
 bool drive_load(const struct workload *workload, struct catalog *catalog,

@@ -19,7 +19,7 @@
 #include "engine.h"
 #include "util.h"
 
-#define SNAPPY_LIBRARY "libwiredtiger_snappy.so"
+#define EXTENSION_LIBRARY "libwiredtiger_%s.so"
 #define JOURNAL_SYNC_NS 100000000	/* mongod's commitIntervalMs: 100 */
 #define PATH_SIZE 4096
 
@@ -57,37 +57,59 @@ static const char *file_of(void *handle, const char *symbol)
 	return address && dladdr(address, &info) ? info.dli_fname : NULL;
 }
 
+static bool load_library(char *out, const char *path)
+{
+	void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+	const char *library = file_of(handle, "wiredtiger_extension_init");
+
+	if (library)
+		text(out, PATH_SIZE, "%s", library);
+	if (handle)
+		dlclose(handle);
+	return library;
+}
+
 /*
- * Debian's library has the compressor as an extension, in the library's own
- * directory: look there first, then let the loader search.
+ * WiredTiger has the compressors as extensions, in the library's own directory:
+ * look there first, then let the loader search.
  */
+static bool find_extension(char *out, const char *name)
+{
+	const char *library = file_of(RTLD_DEFAULT, "wiredtiger_open");
+	const char *slash = library ? strrchr(library, '/') : NULL;
+	char file[64], path[PATH_SIZE];
+
+	text(file, sizeof(file), EXTENSION_LIBRARY, name);
+	if (slash) {
+		text(path, sizeof(path), "%.*s/%s", (int)(slash - library),
+		     library, file);
+		if (load_library(out, path))
+			return true;
+	}
+	return load_library(out, file);
+}
+
 static void find_snappy(char *out)
 {
 	const char *given = getenv("WTLOAD_SNAPPY");
-	const char *library = file_of(RTLD_DEFAULT, "wiredtiger_open");
-	const char *slash = library ? strrchr(library, '/') : NULL;
-	void *handle;
 
-	if (given) {
-		if (access(given, R_OK))
-			die("WTLOAD_SNAPPY names '%s', which cannot be read: %s",
-			    given, strerror(errno));
+	if (given && access(given, R_OK))
+		die("WTLOAD_SNAPPY names '%s', which cannot be read: %s",
+		    given, strerror(errno));
+	if (given)
 		text(out, PATH_SIZE, "%s", given);
+	else if (!find_extension(out, "snappy"))
+		die("cannot find libwiredtiger_snappy.so: install the package libwiredtiger0, or name the file in WTLOAD_SNAPPY");
+}
+
+/* What is there is loaded, because a database says what it needs only later. */
+static void find_zstd(char *out, const struct options *opt)
+{
+	if (find_extension(out, "zstd"))
 		return;
-	}
-	if (slash) {
-		text(out, PATH_SIZE, "%.*s/" SNAPPY_LIBRARY,
-		     (int)(slash - library), library);
-		if (!access(out, R_OK))
-			return;
-	}
-	handle = dlopen(SNAPPY_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
-	library = file_of(handle, "wiredtiger_extension_init");
-	if (!library)
-		die("cannot find %s: install the package libwiredtiger0, or name the file in WTLOAD_SNAPPY",
-		    SNAPPY_LIBRARY);
-	text(out, PATH_SIZE, "%s", library);
-	dlclose(handle);
+	if (!strcmp(opt->block_compressor, "zstd"))
+		die("cannot find libwiredtiger_zstd.so, which --block-compressor zstd needs: this WiredTiger was built without it");
+	*out = 0;
 }
 
 static void check_dbpath(const struct options *opt, bool create)
@@ -190,7 +212,7 @@ static void *journal_main(void *arg)
 
 void engine_open(struct engine *engine, const struct options *opt, bool create)
 {
-	char config[2 * PATH_SIZE], snappy[PATH_SIZE];
+	char config[3 * PATH_SIZE], snappy[PATH_SIZE], zstd[PATH_SIZE];
 	struct rlimit files;
 	int ret;
 
@@ -198,6 +220,7 @@ void engine_open(struct engine *engine, const struct options *opt, bool create)
 	engine->opt = opt;
 	check_dbpath(opt, create);
 	find_snappy(snappy);
+	find_zstd(zstd, opt);
 	take_lock(engine);
 	if (create) {
 		make_directories(opt);
@@ -211,11 +234,12 @@ void engine_open(struct engine *engine, const struct options *opt, bool create)
 	     "%s,cache_size=%lluM,session_max=1000,eviction=(threads_max=4),"
 	     "config_base=false,statistics=(none),"
 	     "log=(enabled=%s,archive=true,path=journal,compressor=snappy,file_max=%lluM),"
-	     "file_manager=(close_idle_time=100000),extensions=[%s]%s",
+	     "file_manager=(close_idle_time=100000),extensions=[%s%s%s]%s",
 	     create ? "create" : "create=false",
 	     (unsigned long long)opt->cache_mb,
 	     opt->journal_mb ? "true" : "false",
 	     (unsigned long long)(opt->journal_mb ?: 1), snappy,
+	     *zstd ? "," : "", zstd,
 	     opt->direct_io ? ",direct_io=[data]" : "");
 	ret = wiredtiger_open(opt->dbpath, &event_handler, config,
 			      &engine->conn);

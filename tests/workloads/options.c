@@ -35,6 +35,8 @@ static const char usage[] =
 "  --cache-mb N            WiredTiger's cache (default 100)\n"
 "  --journal-mb N          size of a journal file (default 100, as mongod's); 0: no journal\n"
 "  --leaf-kib N            leaf pages of collections: 4 to 512 (default 32)\n"
+"  --index-leaf-kib N      leaf pages of indexes: 4 to 512 (default 16)\n"
+"  --block-compressor NAME of collections: none, snappy (default), zstd\n"
 "  --seed N                (default 1)\n"
 "  --directory-per-db      as mongod's directoryPerDB\n"
 "  --directory-for-indexes as mongod's wiredTigerDirectoryForIndexes\n"
@@ -44,6 +46,8 @@ static const char usage[] =
 "  --latencies FILE        write when each operation began, and how long it took: two\n"
 "                          numbers of 8 bytes in ns; in no order\n"
 "  --think-us N            clients wait so long before each operation (default 0)\n"
+"  --rate N                N operations a second of all clients, each when it is due;\n"
+"                          latencies are from then on\n"
 "  --on-load-end CMD       run CMD after the load's checkpoint\n"
 "  --before-checkpoint CMD run CMD before each checkpoint of the run, with CHECKPOINT=n\n"
 "  --on-checkpoint CMD     run CMD after each checkpoint, with CHECKPOINT=n\n"
@@ -114,6 +118,7 @@ static const struct text_option texts[] = {
 	TEXT("on-load-end", on_load_end),
 	TEXT("beside", beside),
 	TEXT("copies", copies),
+	TEXT("block-compressor", block_compressor),
 	{ "mix", offsetof(struct raw_options, mix) },
 	{ "phase", offsetof(struct raw_options, phase) },
 };
@@ -132,8 +137,10 @@ static const struct number_option numbers[] = {
 	NUMBER("cache-mb", cache_mb, 10, 1000000),
 	NUMBER("journal-mb", journal_mb, 0, 2048),
 	NUMBER("leaf-kib", leaf_kib, 4, 512),
+	NUMBER("index-leaf-kib", index_leaf_kib, 4, 512),
 	NUMBER("seed", seed, 0, INT64_MAX),
 	NUMBER("think-us", think_us, 0, 999999),
+	NUMBER("rate", rate, 1, 1000000),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -232,6 +239,26 @@ static void take(struct raw_options *raw, int which, const char *argument)
 	}
 }
 
+static void check_leaf(const char *name, uint64_t kib)
+{
+	if (kib & (kib - 1))
+		usage_error("--%s %llu is not a power of two from 4 to 512",
+			    name, (unsigned long long)kib);
+}
+
+static const char *find_compressor(const char *name)
+{
+	static const char *const names[] = { "snappy", "zstd" };
+
+	if (!strcmp(name, "none"))
+		return "";
+	for (size_t i = 0; i < COUNT(names); i++)
+		if (!strcmp(names[i], name))
+			return names[i];
+	usage_error("--block-compressor '%s' is not one; there are none, snappy and zstd",
+		    name);
+}
+
 static void set_lengths(struct options *opt)
 {
 	if (opt->ops && opt->seconds)
@@ -239,6 +266,8 @@ static void set_lengths(struct options *opt)
 	if (!!opt->checkpoints + !!opt->checkpoint_ops +
 	    !!opt->checkpoint_seconds > 1)
 		usage_error("--checkpoints, --checkpoint-ops and --checkpoint-seconds exclude each other: give one");
+	if (opt->rate && opt->think_us)
+		usage_error("--rate and --think-us exclude each other: give one");
 	if (!opt->ops && !opt->seconds)
 		opt->ops = DEFAULT_OPS;
 	if (!opt->checkpoints && !opt->checkpoint_ops &&
@@ -261,7 +290,8 @@ void options_parse(struct options *opt, int argc, char **argv)
 	struct raw_options raw = {
 		.opt = { .nodes = 100000, .collections = 100, .indexes = 3,
 			 .threads = 1, .cache_mb = 100, .journal_mb = 100,
-			 .leaf_kib = 32, .seed = 1 },
+			 .leaf_kib = 32, .index_leaf_kib = 16,
+			 .block_compressor = "snappy", .seed = 1 },
 		.mix = "update-only",
 		.phase = "all",
 	};
@@ -303,9 +333,9 @@ void options_parse(struct options *opt, int argc, char **argv)
 		usage_error("'%s' is not an option", argv[optind + 1]);
 	if (!raw.opt.dbpath)
 		usage_error("--dbpath is missing: give the directory of the database");
-	if (raw.opt.leaf_kib & (raw.opt.leaf_kib - 1))
-		usage_error("--leaf-kib %llu is not a power of two from 4 to 512",
-			    (unsigned long long)raw.opt.leaf_kib);
+	check_leaf("leaf-kib", raw.opt.leaf_kib);
+	check_leaf("index-leaf-kib", raw.opt.index_leaf_kib);
+	raw.opt.block_compressor = find_compressor(raw.opt.block_compressor);
 	*opt = raw.opt;
 	if (strcmp(command->name, "check"))
 		opt->mix = find_mix(command, raw.mix);

@@ -35,8 +35,11 @@ struct options {
 	uint64_t cache_mb;
 	uint64_t journal_mb;		/* 0: no journal */
 	uint64_t leaf_kib;		/* of collections, not of indexes */
+	uint64_t index_leaf_kib;
+	const char *block_compressor;	/* of collections; "": none */
 	uint64_t seed;
 	uint64_t think_us;		/* before each operation, not a part of it */
+	uint64_t rate;			/* operations a second; 0: as fast as can be */
 	bool directory_per_db;
 	bool directory_for_indexes;
 	bool direct_io;

@@ -76,6 +76,9 @@ static void write_json(const struct catalog *catalog,
 	put_count(out, "threads", opt->threads);
 	put_count(out, "cache_mb", opt->cache_mb);
 	put_count(out, "leaf_kib", opt->leaf_kib);
+	put_count(out, "index_leaf_kib", opt->index_leaf_kib);
+	put_text(out, "block_compressor",
+		 *opt->block_compressor ? opt->block_compressor : "none");
 	put_count(out, "seed", opt->seed);
 	put_seconds(out, "load_seconds", results->load_seconds);
 	put_seconds(out, "load_checkpoint_seconds",
@@ -83,6 +86,14 @@ static void write_json(const struct catalog *catalog,
 	put_seconds(out, "run_seconds", results->run_seconds);
 	put_count(out, "ops", results->ops);
 	fprintf(out, "  \"ops_per_second\": %.1f,\n", ops_per_second(results));
+	if (opt->rate) {
+		put_count(out, "rate", opt->rate);
+		fprintf(out, "  \"rate_kept\": %s,\n",
+			rate_kept(opt, results) ? "true" : "false");
+		put_seconds(out, "behind_seconds", results->behind_seconds);
+		put_seconds(out, "longest_behind_seconds",
+			    results->longest_behind_seconds);
+	}
 	put_count(out, "checkpoints", results->checkpoints);
 	put_seconds(out, "checkpoint_seconds", results->checkpoint_seconds);
 	put_seconds(out, "longest_checkpoint_seconds",

@@ -75,6 +75,21 @@ does "linkbench with 4 clients" all "${linkbench[@]}" --mix mixed --threads 4
 does "... checks" check
 does "4 KiB leaf pages" all "${linkbench[@]}" --leaf-kib 4
 does "... check" check
+does "8 KiB leaf pages of indexes, nothing compressed" \
+	all "${linkbench[@]}" --index-leaf-kib 8 --block-compressor none --json json
+holds "... are what the JSON has" grep -q '"block_compressor": "none"' json
+holds "... with the pages" grep -q '"index_leaf_kib": 8,' json
+holds "... are what WiredTiger was told" grep -aq leaf_page_max=8KB db/WiredTiger.wt
+does "... check" check
+small=$(du -s --apparent-size db | cut -f1)
+if [[ $wtload == *3.2.1 ]]; then
+	refused "zstd without its extension" 1 "cannot find libwiredtiger_zstd.so" \
+		all "${linkbench[@]}" --block-compressor zstd
+else
+	does "zstd" all "${linkbench[@]}" --block-compressor zstd
+	holds "... is smaller" test "$(du -s --apparent-size db | cut -f1)" -lt "$small"
+	does "... check" check
+fi
 
 # ---- files -------------------------------------------------------------------
 
@@ -161,6 +176,24 @@ holds "... 16 bytes of each operation" test "$(stat -c %s latencies)" = $((2000 
 holds "... that took some time, and began after each other" ordered
 does "a run of clients that think" run "${linkbench[@]}" --ops 200 --checkpoints 1 --think-us 5000 --latencies latencies
 holds "... begins 5 ms apart" apart
+
+# said NAME: of the JSON
+said() { sed -nE "s/.*\"$1\": ([a-z0-9.-]+).*/\1/p" json; }
+# each NS: each operation began so long after the one before, when it was due
+each() { latencies | awk -v ns="$1" 'NR > 1 && $1 - last != ns { bad = 1 } { last = $1 } END { exit bad || NR != 1000 }'; }
+paced() { awk -v n="$(said ops_per_second)" 'BEGIN { exit n < 400 || n > 501 }'; }
+does "a run at a stated pace" run "${linkbench[@]}" --ops 1000 --rate 500 --threads 2 --latencies latencies --json json
+holds "... keeps it" test "$(said rate) $(said rate_kept)" = "500 true"
+holds "... is no faster" paced
+holds "... is due each 2 ms" each 2000000
+does "a pace that a checkpoint delays" run "${linkbench[@]}" --ops 2000 --rate 1000 --checkpoints 2 \
+	--on-checkpoint 'sleep 0.6' --json json
+holds "... is made up for" test "$(said rate_kept)" = true
+holds "... and the delay said" awk -v n="$(said longest_behind_seconds)" 'BEGIN { exit n < 0.59 }'
+does "a pace that cannot be kept" run "${linkbench[@]}" --ops 200 --rate 1000 --checkpoints 2 \
+	--on-checkpoint 'sleep 1' --json json
+holds "... is said in the JSON" test "$(said rate_kept)" = false
+holds "... and in words" lines 1 '^run: could not keep 1000 operations/s: [0-9.]+ s behind at the end$' out
 does "a run again" run "${linkbench[@]}" --checkpoints 4 --json json
 holds "a last line" lines 1 '^linkbench: 2000 operations \(update-only\)' out
 holds "JSON's values" json_says
@@ -304,6 +337,10 @@ refused "a number with letters" 2 "--nodes '10x' is not a whole number from 100 
 refused "a negative number" 2 "--threads '-1' is not a whole number" "${wt_linkbench[@]}" --threads -1
 refused "a number out of range" 2 "--cache-mb '1' is not" "${wt_linkbench[@]}" --cache-mb 1
 refused "a page size between powers of two" 2 "not a power of two" "${wt_linkbench[@]}" --leaf-kib 12
+refused "one for indexes" 2 "--index-leaf-kib 24 is not a power of two" "${wt_linkbench[@]}" --index-leaf-kib 24
+refused "an unknown compressor" 2 "--block-compressor 'zlib' is not one; there are none, snappy and zstd" \
+	"${wt_linkbench[@]}" --block-compressor zlib
+refused "two paces" 2 "--rate and --think-us exclude each other" "${wt_linkbench[@]}" --rate 5 --think-us 5
 refused "two lengths" 2 "--ops and --seconds exclude each other" "${wt_linkbench[@]}" --ops 5 --seconds 5
 refused "two kinds of checkpoints" 2 "exclude each other" "${wt_linkbench[@]}" --checkpoints 5 --checkpoint-ops 5
 refused "more checkpoints than operations" 2 "is more than one for each" "${wt_linkbench[@]}" --ops 5
