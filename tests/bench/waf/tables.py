@@ -42,7 +42,7 @@ def number(found, keys):
     """What [FILE, WORKLOAD, DRIVE, POLICY, KIND] names, in per cent but for KIND waf. KIND
     saved: against none without discards; cost: the same with its sign turned; added: what is
     saved on top of discards without streams; lost: the same with its sign turned; beside-dsm: what is written more than with dsm,
-    where DRIVE may have +discard; below-dsm: less. Or [FILE, KEY, ...], of which shares are in per cent."""
+    where DRIVE may have +discard; below-dsm: less. Or [FILE, KEY, ...], of which shares are in per cent; with KIND less what a ratio's mean is below 1."""
     kind = keys[-1]
     if kind in ["saved", "cost", "added", "lost", "waf", "beside-dsm", "below-dsm"]:
         source, workload, drive, policy, _ = keys
@@ -54,9 +54,12 @@ def number(found, keys):
             return (-100 if kind == "below-dsm" else 100) * (cells[WAF] / cell(found, workload, drive, "dsm" + "+discard" * bool(discard), source)[WAF] - 1)
         less = cell(found, workload, drive, "none+discard", source)[GAIN] if kind in ["added", "lost"] else 0
         return (-100 if kind in ["cost", "lost"] else 100) * (cells[GAIN] - less)
+    less, keys = kind == "less", keys[:-1] if kind == "less" else keys
     value = found
     for key in keys:
         value = value[int(key) if isinstance(value, list) else key]
+    if less:
+        return 100 * (1 - value[0])
     return 100 * value if kind.endswith("_share") or {"shares", "rates", "moved", "hot"} & set(keys) else value
 
 
@@ -302,48 +305,112 @@ def live_papers(found):
     return table(["", "papers: `boundary`", "here", "papers: `dsm`", "here", "here: `none` with discards", "here: `dsm` with discards"], rows)
 
 
-LEAF_DRIVE = "192"
+STOCK = "32:16:snappy:60"
+# Pages of the drives of tests/bench/waf/settings.py
+ONE_DRIVE, LARGER = "41100", "57344"
+# With discards in pieces of 4 KiB, and of 16
+ARMS = {"none": "no dsm", "none+discard": "discards", "auto": "streams", "auto+discard": "both",
+        "none+discard 16K": "discards in 16 KiB", "auto+discard 16K": "both in 16 KiB"}
 
 
-def ranged(value, form):
+def ranged(value, form, several=True):
     """Mean and half the range"""
-    return f"{value[0]:{form}} ±{value[1]:{form}}" if value else "-"
+    return (f"{value[0]:{form}}" + f" ±{value[1]:{form}}" * several) if value else "-"
 
 
-def leaf_pages(kind):
-    """What leaf pages of several sizes cost and save on one drive"""
+def settings_of(found, workload):
+    """By leaf pages, the largest first, and number of checkpoints"""
+    def order(setting):
+        leaf, index, compressor, checkpoints = setting.split(":")
+        return [-int(leaf), compressor, -int(index), -int(checkpoints)]
+    return sorted(found["waf"]["settings"][workload].items(), key=lambda of: order(of[0]))
+
+
+def setting_title(setting):
+    leaf, index, compressor, checkpoints = setting.split(":")
+    return [leaf + f", indexes {index}" * (index != "16") + f", {compressor}" * (compressor != "snappy"), checkpoints]
+
+
+def settings(workload):
+    """NAND writes of each setting against MongoDB's own, on one drive"""
     def made(found):
-        head = ["workload", "leaf KiB", "files MiB", "host", "NAND", "discards", "streams", "both", "cold read", "scan MiB"]
+        rows = [setting_title(setting) + [str(of["seeds"])] +
+                [ranged(of["against_stock"].get(ONE_DRIVE, {}).get(arm), ".2f", of["seeds"] > 1) for arm in ARMS]
+                for setting, of in settings_of(found, workload)]
+        return table(["leaf KiB", "checkpoints", "seeds", *ARMS.values()], rows)
+    return made
+
+
+def settings_costs(workload):
+    """What each setting costs beside NAND writes"""
+    def made(found):
+        head = ["leaf KiB", "checkpoints", "files MiB", "host KiB/operation", "journal MiB", "mean checkpoint s", "longest s",
+                "cold read KiB", "scan MiB"]
         rows = []
-        for workload, sizes in found["waf"]["leaf_page"].items():
-            if workload.endswith("-cached") != (kind == "cached"):
-                continue
-            for kib, of in sizes.items():
-                flash = of["flash_kib"].get(LEAF_DRIVE, {})
-                arms = [ranged(flash.get(arm), ".1f") for arm in ["none", "none+discard", "auto", "auto+discard"]]
-                rows.append([title(workload), kib, f"{of['files_mib'][0]:.0f}", ranged(of["host_kib"], ".1f"), *arms,
-                             ranged(of["cold_read_kib"], ".1f"), ranged(of["scan_mib"], ".0f")])
+        for setting, of in settings_of(found, workload):
+            several = of["seeds"] > 1
+            rows.append(setting_title(setting) + [ranged(of[name], form, several) for name, form in [
+                ("files_mib", ".0f"), ("host_kib", ".1f"), ("journal_mib", ".1f"), ("checkpoint_s", ".2f"),
+                ("longest_checkpoint_s", ".2f"), ("cold_read_kib", ".1f"), ("scan_mib", ".0f")]])
         return table(head, rows)
     return made
 
 
-def leaf_page_saved(found):
-    """NAND writes against pages of 32 KiB"""
+def settings_larger(found):
+    """Against MongoDB's own on a drive that has room for the smallest pages"""
     rows = []
-    for workload, sizes in found["waf"]["leaf_page"].items():
-        nand = {kib: of["flash_kib"].get(LEAF_DRIVE, {}).get("none") for kib, of in sizes.items()}
-        rows.append([workload] + [f"{100 * (nand[kib][0] / nand['32'][0] - 1):+.0f}" if nand[kib] else "-" for kib in ["16", "8", "4"]])
-    return table(["NAND writes, %"] + [f"{kib} KiB" for kib in ["16", "8", "4"]], rows)
+    for workload in found["waf"]["settings"]:
+        for setting, of in settings_of(found, workload):
+            cells = of["against_stock"].get(LARGER, {})
+            if "8" not in setting.split(":")[1] and "zstd" not in setting:
+                rows.append([workload, *setting_title(setting)] + [ranged(cells.get(arm), ".2f", of["seeds"] > 1)
+                                                                   for arm in ["none", "none+discard", "auto+discard"]])
+    return table(["workload", "leaf KiB", "checkpoints", "no dsm", "discards", "both"], rows)
 
 
-def leaf_page_drives(found):
-    kibs = ["32", "16", "8", "4"]
+def operator(found):
+    """README's: what an operator does, one after the other"""
+    steps = [("MongoDB's own settings", STOCK, "none"),
+             ("discards and streams", STOCK, "auto+discard"),
+             ("8 KiB leaf pages, no dsm", "8:16:snappy:60", "none"),
+             ("8 KiB leaf pages, discards and streams", "8:16:snappy:60", "auto+discard"),
+             ("8 KiB leaf pages, three times the interval, no dsm", "8:16:snappy:20", "none"),
+             ("8 KiB leaf pages, three times the interval, discards and streams", "8:16:snappy:20", "auto+discard"),
+             ("the same, with 8 KiB leaf pages of the indexes, too", "8:8:snappy:20", "auto+discard")]
+    rows = [[what] + [ranged(found["waf"]["settings"][w][setting]["against_stock"][ONE_DRIVE][arm], ".2f", False)
+                      for w in ["LB-Update-Only", "LB-Update-Only-cached"]] for what, setting, arm in steps]
+    return table(["", "direct I/O", "buffered I/O"], rows)
+
+
+def interval(found):
+    """before.md's: fewer checkpoints, with large pages and with small ones"""
     rows = []
-    for workload, sizes in found["waf"]["leaf_page"].items():
-        for mib in ["168", LEAF_DRIVE, "256"]:
-            cells = [sizes.get(kib, {}).get("flash_kib", {}).get(mib, {}).get("none") for kib in kibs]
-            rows.append([workload, mib] + [f"{c[0]:.1f}" if c else "-" for c in cells])
-    return table(["workload", "drive, MiB"] + [f"{kib} KiB" for kib in kibs], rows)
+    for leaf in ["32", "8"]:
+        for checkpoints in ["60", "20", "7"]:
+            cells = [found["waf"]["settings"][w].get(f"{leaf}:16:snappy:{checkpoints}") for w in ["LB-Update-Only", "LB-Update-Only-cached"]]
+            rows.append([leaf, INTERVALS_OF[checkpoints]] + [ranged(of["against_stock"].get(ONE_DRIVE, {}).get(arm), ".2f", False)
+                                                             for of in cells for arm in ["none", "auto+discard"]] +
+                        [ranged(of[name], form, False) for of in cells for name, form in
+                         [("journal_mib", ".1f"), ("longest_checkpoint_s", ".1f")]])
+    return table(["leaf KiB", "interval", "direct I/O: no dsm", "with dsm", "buffered I/O: no dsm", "with dsm",
+                  "direct: journal MiB", "longest checkpoint s", "buffered: journal MiB", "longest checkpoint s"], rows)
+
+
+INTERVALS_OF = {"60": "1", "20": "3 times", "7": "8.6 times"}
+PACES = {"paced:alone": "at a pace, alone", "paced:slowed": "at a pace, with half a core",
+         "free:alone": "as fast as can be, alone", "free:slowed": "as fast as can be, with half a core"}
+
+
+def pace(found):
+    """One line, recorded on machines of different speed"""
+    rows = []
+    for name, of in found["waf"]["pace"].items():
+        several = of["seeds"] > 1
+        rows.append([PACES.get(name, "at a pace, beside others"), str(of["seeds"])] +
+                    [ranged(of[key], form, several) for key, form in
+                     [("ops_per_second", ".0f"), ("run_mib", ".0f"), ("journal_mib", ".0f"), ("waf", ".3f")]] +
+                    [ranged(of["saved"][arm], ".1f", several) for arm in ["auto", "none+discard", "auto+discard"]])
+    return table(["recorded", "seeds", "operations/s", "MiB written", "journal MiB", "WAF, no dsm", "streams", "discards", "both"], rows)
 
 
 def leaf_page_live(found):
@@ -461,8 +528,7 @@ TABLES = {
     "papers-hot": papers_hot, "papers-deleted": papers_deleted,
     "papers-premises": papers_premises, "papers-counts": papers_counts,
     "leaf-page-live": leaf_page_live,
-    "leaf-page": leaf_pages("direct"), "leaf-page-cached": leaf_pages("cached"), "leaf-page-drives": leaf_page_drives,
-    "leaf-page-saved": leaf_page_saved,
+    "settings-larger": settings_larger, "interval": interval, "operator": operator, "pace": pace,
     "live-papers": live_papers, "live-life": live_life,
     "live-ops": live_all("ops_per_second", ",d", "ops_against_none_percent", "operations/s"),
     "live-p99": live_all("p99_us", ",d", "p99_against_none_percent", "p99 us"),
@@ -473,3 +539,6 @@ TABLES = {
     "others": others, "variants": variants, "life": life, "leaves": leaves,
 }
 TABLES |= {"live-" + kind.replace(" ", "-"): live(kind) for kind in LIVE_CORE + LIVE_ARMS}
+SETTINGS = {"lb": "LB-Update-Only", "lb-cached": "LB-Update-Only-cached", "y": "Y-Update-Only", "y-cached": "Y-Update-Only-cached"}
+TABLES |= {f"settings-{name}": settings(SETTINGS[name]) for name in ["lb", "lb-cached"]}
+TABLES |= {f"settings-{name}-costs": settings_costs(workload) for name, workload in SETTINGS.items()}
