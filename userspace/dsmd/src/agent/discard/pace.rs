@@ -15,8 +15,9 @@ const COMMAND: usize = 256;
 /// What the ranges of a command may take: on some drives writes wait for it.  A command that takes
 /// this long without any range has as many as take as long again.
 const COMMAND_TIME: Duration = Duration::from_millis(10);
-/// Ranges in the first command, of which nothing is known.
-const UNKNOWN: usize = 8;
+/// Ranges in the first command, of which nothing is known.  No command has more than twice as many as
+/// those before: one that had nothing to do for the drive says little.
+const FIRST_RANGES: usize = 8;
 /// Commands a second at first and at most, and at least.
 const FIRST: u32 = 64;
 const LEAST: u32 = 1;
@@ -98,6 +99,8 @@ pub(super) struct Pace {
     /// What a command takes of itself, and for each range.
     command: Duration,
     range: Duration,
+    /// Ranges in a command at most.
+    limit: usize,
 }
 
 impl Default for Pace {
@@ -109,6 +112,7 @@ impl Default for Pace {
             last: None,
             command: Duration::ZERO,
             range: Duration::ZERO,
+            limit: FIRST_RANGES,
         }
     }
 }
@@ -161,17 +165,19 @@ impl Pace {
             self.command = self.command.min(time);
             self.range = each(time - self.command, now.0);
         }
+        let most = COMMAND.min(2 * self.limit);
+        self.limit = self.fit(COMMAND_TIME.max(self.command)).clamp(1, most);
     }
 
-    /// How many the drive may be done with in a command, and in the time left: one at least, which
-    /// shows it.
-    fn ranges(&self, left: Duration) -> usize {
-        if self.last.is_none() {
-            return UNKNOWN;
-        }
-        let time = COMMAND_TIME.max(self.command).min(left);
+    /// So many ranges the drive may be done with in that time.
+    fn fit(&self, time: Duration) -> usize {
         let fit = time.as_nanos() / self.range.as_nanos().max(1);
-        usize::try_from(fit).map_or(COMMAND, |n| n.clamp(1, COMMAND))
+        usize::try_from(fit).unwrap_or(usize::MAX)
+    }
+
+    /// How many there are in a command, in the time left: one at least, which shows it.
+    fn ranges(&self, left: Duration) -> usize {
+        self.limit.min(self.fit(left)).max(1)
     }
 
     /// The drive while nothing was discarded.
@@ -232,9 +238,9 @@ mod tests {
         let mut q = Queue::new(ranges, false, Duration::from_secs(1));
         let all = commands(&mut q, Duration::ZERO, Duration::ZERO);
         let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
-        assert_eq!((sizes, q.rest()), (vec![8, 256, 36], &[][..]));
+        assert_eq!((sizes, q.rest()), (vec![8, 16, 32, 64, 128, 52], &[][..]));
         assert!(all[0].iter().all(|x| x.length >= 8 + 292));
-        assert!(all[1].iter().all(|x| x.length >= 8 + 36));
+        assert!(all[1].iter().all(|x| x.length >= 8 + 276));
         assert!(all.iter().all(|b| b.windows(2).all(|w| w[0].start < w[1].start)));
         // Those of one length are neighbours, so that a command has a part of the file.
         let ranges = (0..600).rev().map(|n| s(n * 16, 8)).collect();
@@ -267,9 +273,9 @@ mod tests {
     #[test]
     fn a_command_that_is_slow_by_itself_has_many() {
         // 20 ms, however many they are: fewer would be no faster.
-        assert_eq!(sizes(2000, 6000, 20_000, 0)[..4], [8, 4, 256, 256]);
+        assert_eq!(sizes(2000, 6000, 20_000, 0)[..8], [8, 4, 8, 16, 32, 64, 128, 256]);
         // 20 ms, and 1 ms for each: as long again
-        assert_eq!(sizes(2000, 6000, 20_000, 1000)[..4], [8, 2, 20, 20]);
+        assert_eq!(sizes(2000, 6000, 20_000, 1000)[..7], [8, 2, 4, 8, 16, 20, 20]);
     }
 
     #[test]
@@ -280,7 +286,10 @@ mod tests {
         let mut q = Queue::new(ranges, false, Duration::from_millis(100));
         assert_eq!(q.next(&pace).unwrap().len(), 1);
         pace.took(1, Duration::from_micros(10));
-        assert_eq!(q.next(&pace).unwrap().len(), 256);
+        assert_eq!(q.next(&pace).unwrap().len(), 2);
+        // One that took no time is not believed at once.
+        pace.took(2, Duration::ZERO);
+        assert_eq!(q.next(&pace).unwrap().len(), 4);
     }
 
     #[test]
@@ -289,7 +298,7 @@ mod tests {
         let mut q = Queue::new(ranges, false, Duration::from_secs(6));
         let all = commands(&mut q, Duration::ZERO, Duration::from_micros(2));
         assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 1_000_000);
-        assert_eq!(all.len(), 1 + (1_000_000_usize - 8).div_ceil(256));
+        assert_eq!(all.len(), 5 + (1_000_000_usize - 248).div_ceil(256));
     }
 
     #[test]
