@@ -5,7 +5,8 @@
 # Runs in UML, in virtual time: a database on a file system (FS: xfs or ext4) on a dsm
 # device with POLICY, on the drive that the options DRIVE of the module flashdrive make.
 # POLICY is one of dsm's, or "per-object": each collection and each index has a stream of
-# its own, by rules; the kernel's own policy counts for the file system's writes only.
+# its own, by rules; the kernel's own policy counts for the file system's writes only; or
+# "filestream": the automatic mode of dsmd, which knows nothing of databases.
 # DISCARD is on, off, audit, "late": off when the drive was written 20 times, or "trial:WASHOUT": from
 # then on "dsmctl trial" switches it, with a washout of so many sizes of the drive, and the
 # database is at work until that is over. What was measured is left in /out. Nothing is said
@@ -24,7 +25,9 @@ fail() { echo "guest: $*"; exit 1; }
 device() {
 	local kernel_policy=$policy
 
-	[[ $policy != per-object ]] || kernel_policy='file'
+	case $policy in
+	per-object|filestream) kernel_policy='file' ;;
+	esac
 	# shellcheck disable=SC2086 # words
 	insmod flashdrive.ko $drive && insmod dm-dsm.ko &&
 		dsmctl create dsm /dev/flashdrive --policy "$kernel_policy"
@@ -81,6 +84,10 @@ agent() {
 	audit)	discards='"audit"' ;;
 	esac
 	mkdir -p $state
+	if [[ $policy == filestream ]]; then
+		dsmd --device dsm --auto $mnt --period-seconds 1 --state-dir $state 2>/out/dsmd.log &
+		return
+	fi
 	cat >/tmp/dsmd.toml <<-END
 		state-dir = "$state"
 		[[database]]
@@ -132,8 +139,10 @@ mkdir $mnt
 # The rules need the names of the files, which the load gives.
 load "$@" || fail 'the load failed'
 agent
-until dsmctl status dsm -o json 2>/dev/null | grep -q '"files": *[1-9]'; do sleep 0.1; done
-dsmctl boundary mark dsm
+if [[ $policy != filestream ]]; then
+	until dsmctl status dsm -o json 2>/dev/null | grep -q '"files": *[1-9]'; do sleep 0.1; done
+	dsmctl boundary mark dsm
+fi
 if [[ $discard == trial:* ]]; then
 	run_trial "$@" || fail "the trial failed: $(tail -n 1 /out/trial.log)"
 	exit

@@ -15,8 +15,8 @@ from pathlib import Path
 import live_pictures
 
 # What a cell is called by, beside its seed
-NAMES = ["workload", "policy", "discard", "cache", "op", "clients", "think_us", "drive", "cache_mb", "leaf_page"]
-KIND = ["workload", "cache", "op", "clients", "think_us", "drive", "cache_mb", "leaf_page"]
+NAMES = ["workload", "policy", "discard", "cache", "op", "clients", "think_us", "drive", "cache_mb", "leaf_page", "interval"]
+KIND = ["workload", "cache", "op", "clients", "think_us", "drive", "cache_mb", "leaf_page", "interval"]
 
 # Of what is shown: name, title, the digits after the point
 VALUES = [("ops_per_second", "operations/s", 0), ("p50_us", "p50 us", 0), ("p95_us", "p95 us", 0),
@@ -37,11 +37,13 @@ def key(name):
     workload, policy, cache, op, clients, think, drive, seed = name.split("/")
     discard = policy.endswith("+discard")
     policy = policy.removesuffix("+discard")
+    workload, _, interval = workload.partition("~")
     workload, _, leaf = workload.partition("@")
     cache, _, cache_mb = cache.partition("-")
     return {"workload": workload, "policy": policy, "discard": discard, "cache": cache, "op": int(op) / 1000,
             "clients": int(clients), "think_us": int(think), "drive": drive,
-            "cache_mb": int(cache_mb or usual_cache(int(clients))), "leaf_page": int(leaf or 32), "seed": int(seed)}
+            "cache_mb": int(cache_mb or usual_cache(int(clients))), "leaf_page": int(leaf or 32),
+            "interval": int(interval or 1), "seed": int(seed)}
 
 
 def read_rows(path):
@@ -68,11 +70,16 @@ def rounded(values, digits):
             for v in (statistics.median(values), min(values), max(values))]
 
 
+def is_base(row):
+    """That others are compared with"""
+    return (row["policy"], row["discard"], row["leaf_page"], row["interval"]) == ("none", False, 32, 1)
+
+
 def figures_of(seeds, base):
-    """One row for all SEEDS of a cell; BASE has "none" of the same kind by seed, with leaf pages of 32 KiB."""
+    """One row for all SEEDS of a cell; BASE has "none" of the same kind by seed, with MongoDB's leaf pages and interval."""
     row = {n: seeds[0][n] for n in NAMES} | {"seeds": sorted(s["seed"] for s in seeds)}
     row |= {name: rounded([s[name] for s in seeds], digits) for name, _, digits in VALUES}
-    if (row["policy"], row["discard"], row["leaf_page"]) != ("none", False, 32):
+    if not is_base(row):
         for name, against in AGAINST.items():
             shares = [100 * (s[name] / base[s["seed"]][name] - 1) for s in seeds if s["seed"] in base]
             if shares:
@@ -84,9 +91,9 @@ def figures(rows):
     cells, bases = {}, {}
     for row in rows:
         cells.setdefault(named(row, NAMES), []).append(row)
-        if (row["policy"], row["discard"], row["leaf_page"]) == ("none", False, 32):
-            bases.setdefault(named(row, KIND[:-1]), {})[row["seed"]] = row
-    return [figures_of(seeds, bases.get(named(seeds[0], KIND[:-1]), {})) for seeds in cells.values()]
+        if is_base(row):
+            bases.setdefault(named(row, KIND[:-2]), {})[row["seed"]] = row
+    return [figures_of(seeds, bases.get(named(seeds[0], KIND[:-2]), {})) for seeds in cells.values()]
 
 
 def text(value, digits, sign=""):
@@ -95,28 +102,29 @@ def text(value, digits, sign=""):
 
 
 def title(kind):
-    workload, cache, op, clients, think, drive, cache_mb, leaf = kind
+    workload, cache, op, clients, think, drive, cache_mb, leaf, interval = kind
     return (f"{workload}, {'direct' if cache == 'direct' else 'buffered'} I/O, {op:.0%} over-provisioning, "
             f"{clients} clients" + f" with {think / 1000:g} ms between operations" * bool(think)
             + ", the SLC drive" * (drive == "slc") + f", a cache of {cache_mb} MB" * (cache_mb != usual_cache(clients))
-            + f", leaf pages of {leaf} KiB" * (leaf != 32))
+            + f", leaf pages of {leaf} KiB" * (leaf != 32) + f", {interval} times the interval" * (interval != 1))
 
 
 def short(kind):
     """As Documentation/figures has it"""
-    workload, cache, op, clients, think, drive, cache_mb, _ = kind
+    workload, cache, op, clients, think, drive, cache_mb, _, _ = kind
     return (f"{workload} {cache} {op:.0%}" + f" {clients} clients" * (clients != 8)
             + f" {think / 1000:g} ms" * bool(think) + " SLC" * (drive == "slc")
             + f" {cache_mb} MB" * (cache_mb != usual_cache(clients)))
 
 
 def keep(kinds, into):
-    """Adds by kind and policy to INTO; kinds with other leaf pages together, as they are called with 32 KiB and by
-    the page"""
+    """Adds by kind and policy to INTO; kinds with other leaf pages or another interval together, as they are called
+    with MongoDB's, and by these, as "8" for pages of 8 KiB or "8 x3" for three times the interval as well"""
     leaves = into.pop("leaf_page", {})
     for kind, rows in kinds.items():
-        cells = (into.setdefault(short(kind), {}) if kind[-1] == 32
-                 else leaves.setdefault(short(kind), {}).setdefault(str(kind[-1]), {}))
+        leaf, interval = kind[-2:]
+        cells = (into.setdefault(short(kind), {}) if (leaf, interval) == (32, 1)
+                 else leaves.setdefault(short(kind), {}).setdefault(f"{leaf}" + f" x{interval}" * (interval != 1), {}))
         for row in rows:
             name = row["policy"] + "+discard" * row["discard"]
             if len(row["seeds"]) >= len(cells.get(name, row)["seeds"]):

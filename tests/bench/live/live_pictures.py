@@ -16,7 +16,7 @@ POLICIES = [(policy, discard) for discard in (False, True)
             for policy in ("none", "file", "boundary", "dsm", "per-object")]
 WORKLOADS = ["LB-Original", "LB-Mixed", "LB-Update-Only", "Y-Update-Heavy"]
 # The core of the matrix, beside which the arms change one thing
-CORE = {"op": 0.15, "clients": 8, "think_us": 0, "drive": "tlc", "cache_mb": 20, "leaf_page": 32}
+CORE = {"op": 0.15, "clients": 8, "think_us": 0, "drive": "tlc", "cache_mb": 20, "leaf_page": 32, "interval": 1}
 ARMS = [({}, "15 % OP\n8 clients"), ({"op": 0.07}, "7 % OP"), ({"clients": 40, "cache_mb": 80}, "40 clients"),
         ({"think_us": 2000}, "2 ms between\noperations"),
         ({"clients": 40, "cache_mb": 80, "think_us": 2000}, "40 clients, 2 ms\nbetween operations"),
@@ -51,7 +51,7 @@ def draw_groups(path, title, groups):
     groups = [(label, rows) for label, rows in groups if rows]
     present = {(r["policy"], r["discard"]) for _, rows in groups for r in rows}
     policies = [p for p in POLICIES if p in present]
-    if not groups:
+    if not policies:
         return
     count = max(len(of(rows, {"policy": p, "discard": d})) for _, rows in groups for p, d in policies)
     figure, axes = plt.subplots(len(SHOWN), 1, figsize=(max(7, 1.5 + 2.2 * len(groups)), 11), sharex=True)
