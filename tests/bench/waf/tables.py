@@ -253,6 +253,9 @@ PAPERS = {"LB-Original": ((23, 37), (-24, -28)), "LB-Mixed": ((28, 51), (-17, -3
 LIVE_CORE = [f"{workload} direct 15%" for workload in DIRECT] + [f"{workload} cached 15%" for workload in DIRECT[:4]]
 LIVE_ARMS = ["LB-Update-Only direct 7%", "LB-Mixed direct 7%"] + [
     "LB-Update-Only direct 15%" + arm for arm in [" 40 clients", " 2 ms", " 40 clients 2 ms", " SLC"]]
+LIVE_CACHES = {f"{mb} MB": "LB-Update-Only direct 15%" + f" {mb} MB" * (mb != 20) for mb in [15, 20, 40, 80]}
+AGAINST = {"operations/s": "ops_against_none_percent", "99th percentile": "p99_against_none_percent",
+           "flash/operation": "media_against_none_percent"}
 LIVE_POLICIES = ["file", "boundary", "dsm", "per-object", "none+discard", "dsm+discard"]
 
 
@@ -292,6 +295,27 @@ def live_life(found):
             for title, name in [("operations/s", "ops_against_none_percent"), ("p99", "p99_against_none_percent"),
                                 ("flash/operation", "media_against_none_percent")]]
     return table(["", ""] + [live_policy(p) for p in policies], rows)
+
+
+def live_caches(found):
+    """Caches of several sizes: throughput, and what policies change"""
+    policies = ["boundary", "dsm", "none+discard", "dsm+discard"]
+    rows = []
+    for what, name in list(AGAINST.items())[:2]:
+        of = {"operations/s": "ops_per_second", "99th percentile": "p99_us"}[what]
+        for mb, kind in LIVE_CACHES.items():
+            cells = found["live"][kind]
+            rows.append([what, mb, spread(cells["none"][of], ",")] + [spread(cells[p][name], "+d") for p in policies])
+    return table(["", "cache", "`none`: operations/s, or us"] + [live_policy(p) + ", %" for p in policies], rows)
+
+
+def live_beside(policy):
+    """One policy beside none, with its seeds"""
+    def rows(found):
+        for workload in ["LB-Update-Only", "Y-Update-Heavy"]:
+            of = found["live"][f"{workload} direct 15%"][policy]
+            yield [workload, str(len(of["seeds"]))] + [spread(of[name], "+d") for name in AGAINST.values()]
+    return lambda found: table(["against `none`", "seeds"] + [f"{what}, %" for what in AGAINST], list(rows(found)))
 
 
 def live_papers(found):
@@ -418,10 +442,11 @@ def leaf_page_live(found):
     values = ["ops_against_none_percent", "p99_against_none_percent", "media_against_none_percent"]
     rows = []
     for kind, sizes in found["live"]["leaf_page"].items():
-        for kib, cells in sorted(sizes.items(), key=lambda of: int(of[0])):
+        for setting, cells in sorted(sizes.items(), key=lambda of: [int(n) for n in of[0].split(" x")]):
+            kib, _, longer = setting.partition(" x")
             for policy, of in cells.items():
-                rows.append([kind.split()[0], kib, live_policy(policy)] + [spread(of[name], "+d") for name in values])
-    return table(["workload", "leaf KiB", "", "operations/s, %", "99th percentile, %", "NAND writes/operation, %"], rows)
+                rows.append([kind.split()[0], kib, longer or "1", live_policy(policy)] + [spread(of[name], "+d") for name in values])
+    return table(["workload", "leaf KiB", "interval, times", "", "operations/s, %", "99th percentile, %", "NAND writes/operation, %"], rows)
 
 
 PLAYED = ["LB-Mixed", "LB-Update-Only", "Y-Update-Only", "Many"]
@@ -527,7 +552,8 @@ TABLES = {
     "papers-filter": papers_filter, "papers-periods": papers_periods, "papers-mixed": papers_mixed,
     "papers-hot": papers_hot, "papers-deleted": papers_deleted,
     "papers-premises": papers_premises, "papers-counts": papers_counts,
-    "leaf-page-live": leaf_page_live,
+    "leaf-page-live": leaf_page_live, "live-caches": live_caches, "live-audit": live_beside("none+audit"),
+    "live-filestream": live_beside("filestream"),
     "settings-larger": settings_larger, "interval": interval, "operator": operator, "pace": pace,
     "live-papers": live_papers, "live-life": live_life,
     "live-ops": live_all("ops_per_second", ",d", "ops_against_none_percent", "operations/s"),
