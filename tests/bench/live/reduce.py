@@ -53,6 +53,7 @@ def reduce(folder, drive_writes):
         return {"error": f"only {len(counted)} operations and {writes:.2f} drive writes were left to be counted"}
     waf = waf_between(first, last)
     counts = read_counts(folder / "counts")
+    discard = json.loads((folder / "status.json").read_text())["devices"][0]["discard"]
     busy = sum(v for k, v in counts.items() if k.startswith("busy_"))
     return {
         "ops_per_second": ended / seconds,
@@ -61,6 +62,8 @@ def reduce(folder, drive_writes):
         "waf": waf, "media_bytes_per_op": waf * (last[1] - first[1]) * 4096 / len(counted),
         "stall_us_per_op": (last[3] - first[3]) / 1e3 / len(counted),
         "busy": busy / (series[-1][0] * int((folder / "dies").read_text())),
+        "discards_per_1000_ops": 1000 * discard["discarded"] / len(ops),
+        "discard_kib": discard["discarded_sectors"] / 2 / discard["discarded"] if discard["discarded"] else 0,
         "ops": len(counted), "seconds": seconds, "drive_writes": writes,
         "waf_halves": [waf_between(first, middle), waf_between(middle, last)],
     }

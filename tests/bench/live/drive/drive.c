@@ -57,6 +57,7 @@ PARAMETER(uint, suspends, 8, 0444, "times that one of these may be stopped");
 PARAMETER(bool, read_first, true, 0444, "reads of the host come before its programs");
 PARAMETER(uint, link_ns, 2000, 0444, "for a page to go over the link");
 PARAMETER(uint, command_ns, 5000, 0444, "of firmware for each command");
+PARAMETER(uint, discard_ns, 0, 0444, "of firmware for a discard, in which nothing else goes to the host");
 PARAMETER(uint, cache_pages, 0, 0444, "of protected write cache; 0: none");
 PARAMETER(uint, reserve, 2, 0444, "free units below which collection goes on");
 PARAMETER(uint, urgent, 2, 0444, "free units below which copies come before the host's programs");
@@ -133,7 +134,7 @@ static struct {
 	struct op erase[MAX_DIES];
 
 	u64 host[FLASH_MAX_STREAMS], busy[NR_KINDS];
-	u64 reads, bios, discarded, stalls, stall_ns, waits, wait_ns, suspensions;
+	u64 reads, bios, discards, discarded, stalls, stall_ns, waits, wait_ns, suspensions;
 	struct sample *sample;
 	u32 nr_samples;
 	u64 next_sample;
@@ -674,7 +675,9 @@ static void submit_discard(struct command *command, u32 first, u32 pages, u64 no
 		if (drive.data[i])
 			clear_page(page_address(drive.data[i]));
 	}
+	drive.discards++;
 	drive.discarded += pages;
+	drive.link_free = max(drive.link_free, now) + discard_ns;
 	op->io = &command->io;
 	op->kind = ACK;
 	command->io.pending = 1;
@@ -797,8 +800,8 @@ static int counts_show(struct seq_file *m, void *unused)
 		seq_printf(m, "stream%d %llu\n", i + 1, drive.host[i]);
 	seq_printf(m, "host %llu\ncopied %llu\nerases %llu\n", drive.flash.host_pages,
 		   drive.flash.copied_pages, drive.flash.erases);
-	seq_printf(m, "read %llu\ndiscarded %llu\nbios %llu\n", drive.reads,
-		   drive.discarded, drive.bios);
+	seq_printf(m, "read %llu\ndiscards %llu\ndiscarded %llu\nbios %llu\n", drive.reads,
+		   drive.discards, drive.discarded, drive.bios);
 	seq_printf(m, "stalls %llu\nstall_ns %llu\nwaits %llu\nwait_ns %llu\n", drive.stalls,
 		   drive.stall_ns, drive.waits, drive.wait_ns);
 	seq_printf(m, "suspensions %llu\nfree %u\ncached %u\n", drive.suspensions,
