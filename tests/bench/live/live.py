@@ -75,6 +75,11 @@ def is_base(row):
     return (row["policy"], row["discard"], row["leaf_page"], row["interval"]) == ("none", False, 32, 1)
 
 
+def base_of(row):
+    """Where the one that it is compared with is; without discards it does not matter how long they take."""
+    return named(row | {"drive": row["drive"][:3]}, KIND[:-2])
+
+
 def figures_of(seeds, base):
     """One row for all SEEDS of a cell; BASE has "none" of the same kind by seed, with MongoDB's leaf pages and interval."""
     row = {n: seeds[0][n] for n in NAMES} | {"seeds": sorted(s["seed"] for s in seeds)}
@@ -92,8 +97,8 @@ def figures(rows):
     for row in rows:
         cells.setdefault(named(row, NAMES), []).append(row)
         if is_base(row):
-            bases.setdefault(named(row, KIND[:-2]), {})[row["seed"]] = row
-    return [figures_of(seeds, bases.get(named(seeds[0], KIND[:-2]), {})) for seeds in cells.values()]
+            bases.setdefault(base_of(row), {})[row["seed"]] = row
+    return [figures_of(seeds, bases.get(base_of(seeds[0]), {})) for seeds in cells.values()]
 
 
 def text(value, digits, sign=""):
@@ -105,7 +110,7 @@ def title(kind):
     workload, cache, op, clients, think, drive, cache_mb, leaf, interval = kind
     return (f"{workload}, {'direct' if cache == 'direct' else 'buffered'} I/O, {op:.0%} over-provisioning, "
             f"{clients} clients" + f" with {think / 1000:g} ms between operations" * bool(think)
-            + ", the SLC drive" * (drive == "slc") + f", a cache of {cache_mb} MB" * (cache_mb != usual_cache(clients))
+            + ", the SLC drive" * (drive == "slc") + f", discards of {drive[3:]}" * (len(drive) > 3) + f", a cache of {cache_mb} MB" * (cache_mb != usual_cache(clients))
             + f", leaf pages of {leaf} KiB" * (leaf != 32) + f", {interval} times the interval" * (interval != 1))
 
 
@@ -113,7 +118,7 @@ def short(kind):
     """As Documentation/figures has it"""
     workload, cache, op, clients, think, drive, cache_mb, _, _ = kind
     return (f"{workload} {cache} {op:.0%}" + f" {clients} clients" * (clients != 8)
-            + f" {think / 1000:g} ms" * bool(think) + " SLC" * (drive == "slc")
+            + f" {think / 1000:g} ms" * bool(think) + " SLC" * (drive == "slc") + f" {drive[3:]} discards" * (len(drive) > 3)
             + f" {cache_mb} MB" * (cache_mb != usual_cache(clients)))
 
 
