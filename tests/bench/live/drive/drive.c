@@ -57,7 +57,7 @@ PARAMETER(uint, suspends, 8, 0444, "times that one of these may be stopped");
 PARAMETER(bool, read_first, true, 0444, "reads of the host come before its programs");
 PARAMETER(uint, link_ns, 2000, 0444, "for a page to go over the link");
 PARAMETER(uint, command_ns, 5000, 0444, "of firmware for each command");
-PARAMETER(uint, discard_ns, 0, 0444, "of firmware for a discard, in which nothing else goes to the host");
+PARAMETER(uint, discard_ns, 0, 0444, "for a discard, in which nothing else goes to the host");
 PARAMETER(uint, cache_pages, 0, 0444, "of protected write cache; 0: none");
 PARAMETER(uint, reserve, 2, 0444, "free units below which collection goes on");
 PARAMETER(uint, urgent, 2, 0444, "free units below which copies come before the host's programs");
