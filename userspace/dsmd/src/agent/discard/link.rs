@@ -573,9 +573,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             let Some(batch) = queue.next(&self.pace) else {
                 break;
             };
-            let begun = Instant::now();
-            result = self.discard(&found, &batch, notices);
-            let took = begun.elapsed();
+            let mut took = Duration::ZERO;
+            result = self.discard(&found, &batch, notices, &mut took);
             // An audit says nothing of the drive.
             if self.sends() {
                 self.pace.took(batch.len(), took);
@@ -609,8 +608,16 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// Sends a batch, and waits for what becomes of it.
-    fn discard(&mut self, found: &Found, batch: &[SectorRange], notices: &Notices) -> Result<Sent, Halt> {
-        let sent = self.send_batch(found, batch);
+    /// It has taken so long, without the time in which the files were read again.
+    fn discard(
+        &mut self,
+        found: &Found,
+        batch: &[SectorRange],
+        notices: &Notices,
+        took: &mut Duration,
+    ) -> Result<Sent, Halt> {
+        let mut begun = Instant::now();
+        let sent = self.send_batch(found, batch, &mut begun);
         if sent.is_err() {
             change(&self.info, |i| i.dropped_bytes += bytes(batch));
         }
@@ -625,6 +632,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.unplaced_bytes += bytes(batch) - bytes(&sent);
         });
         let waited = self.wait(notices, Duration::ZERO)?;
+        *took = begun.elapsed();
         if waited == Sent::All {
             self.name(found, &sent)?;
         }
@@ -632,9 +640,15 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// Sends what of a batch is still the files' alone, and returns that.
-    fn send_batch(&mut self, found: &Found, batch: &[SectorRange]) -> Result<Vec<SectorRange>, Halt> {
+    fn send_batch(
+        &mut self,
+        found: &Found,
+        batch: &[SectorRange],
+        begun: &mut Instant,
+    ) -> Result<Vec<SectorRange>, Halt> {
         self.rule.is_owner(&mut self.machine)?;
         let batch = self.rule.again(found, &mut self.machine, &self.target, batch)?;
+        *begun = Instant::now();
         if !batch.is_empty() {
             self.target
                 .message(&audit::message(&format!("discard {}", found.since), &batch))?;
