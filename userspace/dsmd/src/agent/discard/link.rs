@@ -575,8 +575,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             };
             let mut took = Duration::ZERO;
             result = self.discard(&found, &batch, notices, &mut took);
-            // An audit says nothing of the drive.
-            if self.sends() {
+            // An audit says nothing of the drive, nor does a command that was not waited for.
+            if self.sends() && result == Ok(Sent::All) {
                 self.pace.took(batch.len(), took);
             }
             queue.took(took);
