@@ -147,7 +147,7 @@ impl Pace {
     /// From one command to the next, when so many ranges are left and so much time.
     pub(super) fn pause(&self, ranges: usize, left: Duration) -> Duration {
         let shortest = Duration::from_secs(1) / self.most;
-        let commands = ranges.div_ceil(COMMAND).max(1);
+        let commands = ranges.div_ceil(self.limit).max(1);
         let even = left / u32::try_from(commands).unwrap_or(u32::MAX);
         even.max(shortest)
     }
@@ -306,7 +306,15 @@ mod tests {
         assert_eq!(budget(None), Duration::from_secs(6));
         assert_eq!(budget(Some(Duration::from_secs(300))), Duration::from_secs(6));
         assert_eq!(budget(Some(Duration::from_secs(1))), Duration::from_millis(100));
-        let p = Pace::default();
+        // Ten commands of eight
+        assert_eq!(
+            Pace::default().pause(80, Duration::from_secs(1)),
+            Duration::from_millis(100)
+        );
+        let p = Pace {
+            limit: COMMAND,
+            ..Pace::default()
+        };
         // Few are spread evenly; many go as fast as they may.
         assert_eq!(p.pause(6 * 256, Duration::from_secs(6)), Duration::from_secs(1));
         assert_eq!(
