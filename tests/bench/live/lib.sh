@@ -19,9 +19,9 @@ job=$checkout/build/live/job
 drive_tlc='program_pages=4 read_ns=60000 program_ns=700000 erase_ns=9000 suspend_ns=20000 cache_pages=256'
 # shellcheck disable=SC2034
 drive_slc='program_pages=1 read_ns=25000 program_ns=200000 erase_ns=375000 suspend_ns=0 cache_pages=0'
-# Of tlc, with a discard that takes 0.1, 1 or 10 ms, in which it does nothing else for the host
+# Of tlc, with a discard that takes 0, 0.1, 1 or 10 ms, in which it does nothing else for the host
 # shellcheck disable=SC2034
-drive_tlc100us="$drive_tlc discard_ns=100000" drive_tlc1ms="$drive_tlc discard_ns=1000000" \
+drive_tlc0us="$drive_tlc" drive_tlc100us="$drive_tlc discard_ns=100000" drive_tlc1ms="$drive_tlc discard_ns=1000000" \
 	drive_tlc10ms="$drive_tlc discard_ns=10000000"
 drive_mib=64 drive_dies=4
 

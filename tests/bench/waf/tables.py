@@ -253,7 +253,7 @@ PAPERS = {"LB-Original": ((23, 37), (-24, -28)), "LB-Mixed": ((28, 51), (-17, -3
 LIVE_CORE = [f"{workload} direct 15%" for workload in DIRECT] + [f"{workload} cached 15%" for workload in DIRECT[:4]]
 LIVE_ARMS = ["LB-Update-Only direct 7%", "LB-Mixed direct 7%"] + [
     "LB-Update-Only direct 15%" + arm for arm in [" 40 clients", " 2 ms", " 40 clients 2 ms", " SLC"]]
-LIVE_CACHES = {f"{mb} MB": "LB-Update-Only direct 15%" + f" {mb} MB" * (mb != 20) for mb in [15, 20, 40, 80]}
+LIVE_CACHES = {f"{mb} MB": "LB-Update-Only direct 15%" + f" {mb} MB" * (mb != 20) for mb in [20, 40, 80]}
 AGAINST = {"operations/s": "ops_against_none_percent", "99th percentile": "p99_against_none_percent",
            "flash/operation": "media_against_none_percent"}
 LIVE_POLICIES = ["file", "boundary", "dsm", "per-object", "none+discard", "dsm+discard"]
@@ -316,6 +316,18 @@ def live_beside(policy):
             of = found["live"][f"{workload} direct 15%"][policy]
             yield [workload, str(len(of["seeds"]))] + [spread(of[name], "+d") for name in AGAINST.values()]
     return lambda found: table(["against `none`", "seeds"] + [f"{what}, %" for what in AGAINST], list(rows(found)))
+
+
+def live_slow(found):
+    """Drives that take some time for each discard"""
+    values = [("ops_per_second", ",d"), ("p99_us", ",d"), ("p999_us", ",d"), ("discards_per_1000_ops", ",d"), ("discard_kib", ",d")]
+    kind, rows = "LB-Update-Only direct 15%", []
+    for leaf, of in [("32", lambda k: found["live"][k]), ("8", lambda k: found["live"]["leaf_page"][k]["8"])]:
+        rows.append([leaf, "no discards"] + [spread(of(kind)["none"][name], form) if name in of(kind)["none"] else "" for name, form in values])
+        for time in ["0us", "100us", "1ms", "10ms"]:
+            cells = of(f"{kind} {time} discards")["none+discard"]
+            rows.append([leaf, time.replace("us", " us").replace("ms", " ms")] + [spread(cells[name], form) for name, form in values])
+    return table(["leaf KiB", "a discard takes", "operations/s", "p99 us", "p99.9 us", "discards/1,000 operations", "KiB/discard"], rows)
 
 
 def live_papers(found):
@@ -442,6 +454,8 @@ def leaf_page_live(found):
     values = ["ops_against_none_percent", "p99_against_none_percent", "media_against_none_percent"]
     rows = []
     for kind, sizes in found["live"]["leaf_page"].items():
+        if kind.endswith(" discards"):
+            continue
         for setting, cells in sorted(sizes.items(), key=lambda of: [int(n) for n in of[0].split(" x")]):
             kib, _, longer = setting.partition(" x")
             for policy, of in cells.items():
@@ -552,7 +566,7 @@ TABLES = {
     "papers-filter": papers_filter, "papers-periods": papers_periods, "papers-mixed": papers_mixed,
     "papers-hot": papers_hot, "papers-deleted": papers_deleted,
     "papers-premises": papers_premises, "papers-counts": papers_counts,
-    "leaf-page-live": leaf_page_live, "live-caches": live_caches, "live-audit": live_beside("none+audit"),
+    "leaf-page-live": leaf_page_live, "live-caches": live_caches, "live-slow": live_slow, "live-audit": live_beside("none+audit"),
     "live-filestream": live_beside("filestream"),
     "settings-larger": settings_larger, "interval": interval, "operator": operator, "pace": pace,
     "live-papers": live_papers, "live-life": live_life,
