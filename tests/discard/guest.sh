@@ -428,10 +428,12 @@ look_once() {
 		until_at_rest $agent_pid || return
 	fi
 	had=$(current_window)
-	for ((n = 0; n < 20; n++)); do
+	# It waits for a moment after a change of the turtle, at rest.
+	for ((n = 0; n < 100; n++)); do
 		kill -CONT $agent_pid
 		until_at_rest $agent_pid || return
 		[[ $(current_window) == "$had" ]] || return 0
+		sleep 0.05
 	done
 	fail "dsmd does not look, with $had"
 	tail -n 5 $agent_log | sed 's/^/# /'
