@@ -22,7 +22,8 @@ KIND = ["workload", "cache", "op", "clients", "think_us", "drive", "cache_mb", "
 VALUES = [("ops_per_second", "operations/s", 0), ("p50_us", "p50 us", 0), ("p95_us", "p95 us", 0),
           ("p99_us", "p99 us", 0), ("p999_us", "p99.9 us", 0), ("waf", "WAF", 2),
           ("media_kib_per_op", "KiB of flash/operation", 1), ("stall_us_per_op", "stall us/operation", 0),
-          ("discards_per_1000_ops", "discards/1,000 operations", 0), ("discard_kib", "KiB/discard", 0), ("busy", "dies busy", 2), ("waf_drift_percent", "WAF, halves, %", 0)]
+          ("discards_per_1000_ops", "discards/1,000 operations", 0), ("discard_kib", "KiB/discard", 0),
+          ("busy", "dies busy", 2), ("waf_drift_percent", "WAF, halves, %", 0)]
 # Of these, what they are against "none" with the same seed
 AGAINST = {"ops_per_second": "ops_against_none_percent", "p99_us": "p99_against_none_percent",
            "media_kib_per_op": "media_against_none_percent"}
@@ -110,7 +111,8 @@ def title(kind):
     workload, cache, op, clients, think, drive, cache_mb, leaf, interval = kind
     return (f"{workload}, {'direct' if cache == 'direct' else 'buffered'} I/O, {op:.0%} over-provisioning, "
             f"{clients} clients" + f" with {think / 1000:g} ms between operations" * bool(think)
-            + ", the SLC drive" * (drive == "slc") + f", discards of {drive[3:]}" * (len(drive) > 3) + f", a cache of {cache_mb} MB" * (cache_mb != usual_cache(clients))
+            + ", the SLC drive" * (drive == "slc") + f", discards of {drive[3:]}" * (len(drive) > 3)
+            + f", a cache of {cache_mb} MB" * (cache_mb != usual_cache(clients))
             + f", leaf pages of {leaf} KiB" * (leaf != 32) + f", {interval} times the interval" * (interval != 1))
 
 

@@ -607,8 +607,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.info.lock().unwrap_or_else(PoisonError::into_inner).mode == "on"
     }
 
-    /// Sends a batch, and waits for what becomes of it.
-    /// It has taken so long, without the time in which the files were read again.
+    /// Sends a batch, and waits for what becomes of it.  `took` is how long the target has taken, without
+    /// the time in which the files were read again.
     fn discard(
         &mut self,
         found: &Found,
