@@ -37,6 +37,7 @@ struct kind {
 	void (*round)(struct task *task);
 	bool copies;		/* needs --copies */
 	bool newer;		/* than WiredTiger 3.2.1 */
+	bool alone;		/* holds the turtle, and asks for its checkpoints */
 };
 
 #define KINDS 11
@@ -236,9 +237,12 @@ static void drop(struct task *task, const char *uri)
 {
 	int ret;
 
-	/* What was written since the last checkpoint keeps it: at the end no other comes. */
+	/*
+	 * What was written since the last checkpoint keeps it, as does a page that was split
+	 * when it was evicted: at the end no other comes.
+	 */
 	while ((ret = task->session->drop(task->session, uri, NULL)) == EBUSY)
-		if (checkpointer_ended(task->cp))
+		if (task->kind->alone || checkpointer_ended(task->cp))
 			must(task->session->checkpoint(task->session, NULL),
 			     "making", "a checkpoint");
 		else
@@ -516,9 +520,11 @@ static const struct kind kinds[KINDS] = {
 	{ .name = "incremental", .round = update_backup, .copies = true,
 	  .newer = true },
 	{ .name = "named", .round = name_checkpoint },
-	{ .name = "targets", .round = checkpoint_single, .newer = true },
+	{ .name = "targets", .round = checkpoint_single, .newer = true,
+	  .alone = true },
 	{ .name = "truncate", .round = truncate_and_fill },
-	{ .name = "whole", .round = checkpoint_whole, .newer = true },
+	{ .name = "whole", .round = checkpoint_whole, .newer = true,
+	  .alone = true },
 };
 
 static const struct kind *find_kind(const char *name, size_t len)
@@ -543,6 +549,8 @@ static const struct kind *next_kind(const char **names)
 
 void beside_check(const char *names, const char *copies)
 {
+	const struct kind *alone = NULL;
+
 	for (const char *at = names; at && *at;) {
 		const char *name = at;
 		const struct kind *kind = next_kind(&at);
@@ -556,6 +564,11 @@ void beside_check(const char *names, const char *copies)
 		if (kind->copies && !copies)
 			usage_error("--beside %s needs --copies, the directory for what it copies",
 				    kind->name);
+		if (alone && kind->alone)
+			usage_error("--beside %s and %s exclude each other: both hold the turtle",
+				    alone->name, kind->name);
+		if (kind->alone)
+			alone = kind;
 	}
 }
 

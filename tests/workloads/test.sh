@@ -238,6 +238,8 @@ if [[ $name == incremental ]]; then
 	holds "... again and again" lines 1 '^beside: incremental, ([2-9]|[1-9][0-9]) times$' out.beside
 	does "... the copy checks" "$wtload" check --dbpath copies/incremental
 fi
+# Two of them hold the turtle, which only one can.
+mapfile -t kinds < <(printf '%s\n' "${kinds[@]}" | grep -v '^whole$')
 all_kinds=$(IFS=,; echo "${kinds[*]}")
 does "beside: all at once" beside "$all_kinds"
 holds "... are done" lines ${#kinds[@]} '^beside: .* times$' out
@@ -349,6 +351,8 @@ refused "something else beside" 2 "--beside 'nothing' is none of backup, bulk" "
 [[ $wtload != *3.2.1 ]] ||
 	refused "blocks of an old WiredTiger" 2 "--beside incremental needs WiredTiger 10, and this is WiredTiger 3.2.1" \
 		"${wt_linkbench[@]}" --beside incremental --copies copies
+[[ $wtload == *3.2.1 ]] ||
+	refused "two that hold the turtle" 2 "--beside targets and whole exclude each other" "${wt_linkbench[@]}" --beside targets,drops,whole
 refused "nowhere to copy to" 2 "--beside backup needs --copies" "${wt_linkbench[@]}" --beside backup
 refused "an unknown option" 2 "unrecognized option '--fast'" "${wt_linkbench[@]}" --fast
 refused "a stray word" 2 "'fast' is not an option" "${wt_linkbench[@]}" fast
