@@ -400,6 +400,19 @@ audit_all() {
 	done
 }
 
+# Sets taken and written.
+has_seen() { read -r taken written <<<"$(seen_pages)"; ((written)); }
+
+# On a slow machine dsmd has slept through all of it: one more, in peace
+audit_in_peace() {
+	end_pestering
+	start_agent
+	begin_run 100 truncate
+	until_checkpoints 400 has_seen
+	kill_database || return
+	right $mnt || broken 'the database is not right' /tmp/check.log
+}
+
 sent_nothing() { (($(discarded_pages) == before)) || fail "$(($(discarded_pages) - before)) pages were discarded in audit"; }
 
 is_off() { [[ $(dmsetup status t) == *" discard off"* ]]; }
@@ -515,7 +528,7 @@ audit() {
 		# The other one is late by itself.
 		if [[ $agent == dsmd ]]; then start_pestering only-stopped; else start_agent; fi
 		audit_all
-		read -r taken written <<<"$(seen_pages)"
+		has_seen || ((failed)) || [[ $agent != dsmd ]] || audit_in_peace
 		end_pestering
 		end_agent
 		((failed || written)) || fail 'the audit has seen nothing'
