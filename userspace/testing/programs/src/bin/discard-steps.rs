@@ -28,7 +28,8 @@ use proto::drive::Media;
 use proto::sample::Look;
 use runtime::log;
 use runtime::pulse::Pulse;
-use rustix::process::{getpid, kill_process, Signal};
+use rustix::process::Signal;
+use signal_hook::low_level::raise;
 use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
 /// In the order in which they come; `lists` is in the middle of `read`.  Only a violation comes
@@ -91,7 +92,8 @@ fn come_to(when: &str, call: &str) {
         return;
     }
     if point.always || point.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-        kill_process(getpid(), point.signal).expect("it is ours");
+        // To this thread: with one to the process it might go on until another thread has taken it.
+        raise(point.signal.as_raw()).expect("there is such a signal");
     }
 }
 
