@@ -22,6 +22,8 @@ pub(super) struct Family<T: 'static> {
     pub help: &'static str,
     /// Beside `device`, which all have that are of a device.
     pub labels: &'static [&'static str],
+    /// Whether the dashboard for Grafana shows it.
+    pub panel: bool,
     pub values: fn(&T) -> Vec<Value>,
 }
 
@@ -41,6 +43,7 @@ const fn gauge<T>(name: &'static str, help: &'static str, values: Values<T>) -> 
         kind: "gauge",
         help,
         labels: &[],
+        panel: true,
         values,
     }
 }
@@ -55,6 +58,11 @@ const fn counter<T>(name: &'static str, help: &'static str, values: Values<T>) -
 impl<T> Family<T> {
     const fn by(self, labels: &'static [&'static str]) -> Self {
         Self { labels, ..self }
+    }
+
+    /// It says how something is set up, or repeats another.
+    const fn without_panel(self) -> Self {
+        Self { panel: false, ..self }
     }
 }
 
@@ -158,27 +166,32 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                     State::ALL.into_iter().map(of).collect()
                 },
             )
-            .by(&["state"]),
+            .by(&["state"])
+            .without_panel(),
             gauge(
                 "dsm_agent_state_timestamp_seconds",
                 "Since when the database's process is in its state, in seconds since 1970.",
-                |s| one(s.service.since),
-            ),
+                |s: &Sample| one(s.service.since),
+            )
+            .without_panel(),
             counter(
                 "dsm_agent_restarts_total",
                 "How often the database's process ended, and another took its place.",
-                |s| one(s.service.restarts as f64),
-            ),
+                |s: &Sample| one(s.service.restarts as f64),
+            )
+            .without_panel(),
             counter(
                 "dsm_agent_cpu_seconds_total",
                 "Seconds of processors that the database's process has used.",
                 |s| process(s, |p| p.cpu),
-            ),
+            )
+            .without_panel(),
             gauge(
                 "dsm_agent_memory_bytes",
                 "Memory that the database's process has for itself alone.",
                 |s| process(s, |p| p.memory as f64),
-            ),
+            )
+            .without_panel(),
             gauge(
                 "dsm_left_out",
                 "What is left out of what is placed, counted or discarded, by reason: see below.",
@@ -187,13 +200,15 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                     all.map(|l| (vec![l.reason.name().to_owned()], l.count as f64)).collect()
                 },
             )
-            .by(&["reason"]),
+            .by(&["reason"])
+            .without_panel(),
             counter(
                 "dsm_stream_writes_total",
                 "Writes stamped with a stream (0: not stamped).",
                 |s| streams(s, |writes, _| writes),
             )
-            .by(&["stream", "used_for"]),
+            .by(&["stream", "used_for"])
+            .without_panel(),
             counter(
                 "dsm_stream_bytes_total",
                 "Bytes stamped with a stream (0: not stamped).",
@@ -204,7 +219,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_unmapped_writes_total",
                 "Writes that no extent of the table covers.",
                 |s| kernel(s, |k| k.unmapped_writes),
-            ),
+            )
+            .without_panel(),
             counter(
                 "dsm_unmapped_bytes_total",
                 "Bytes of writes that no extent of the table covers.",
@@ -237,7 +253,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_generation",
                 "Generation of the table: uploads that took effect since the device was made.",
                 |s| kernel(s, |k| k.generation),
-            ),
+            )
+            .without_panel(),
             gauge("dsm_files", "Files in the table.", |s| kernel(s, |k| k.files)),
             gauge(
                 "dsm_regions",
@@ -249,15 +266,18 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             }),
             gauge("dsm_streams_used", "Streams that the layout uses.", |s| {
                 kernel(s, |k| k.streams_used.into())
-            }),
+            })
+            .without_panel(),
             gauge("dsm_device_streams", "Streams that the device takes.", |s| {
                 kernel(s, |k| k.device_streams.into())
-            }),
+            })
+            .without_panel(),
             gauge(
                 "dsm_groups",
                 "Groups of regions of a class (K of the policy).",
                 |s| kernel(s, |k| k.groups.into()),
-            ),
+            )
+            .without_panel(),
         ],
     },
     Section {
@@ -323,7 +343,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "Bytes by which the coarser of the drive's counters moves at a time.",
                 |s| media(s, |c| Some(c.unit.into())),
             )
-            .by(&["drive"]),
+            .by(&["drive"])
+            .without_panel(),
         ],
     },
     Section {
@@ -348,7 +369,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             ),
             counter("dsm_agent_uploads_total", "Uploads by dsmd.", |s| {
                 agent(s, |i| i.uploads as f64)
-            }),
+            })
+            .without_panel(),
             counter(
                 "dsm_agent_refusals_total",
                 "Uploads that the kernel refused.",
@@ -392,12 +414,14 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_discard_dead_bytes",
                 "Bytes that dsmd has named and nobody has written since: discarded, or to be with what is around them.",
                 |s| discard(s, |d| d.dead_sectors as f64 * 512.0),
-            ),
+            )
+            .without_panel(),
             gauge(
                 "dsm_discard_granularity_bytes",
                 "What the length of a discard is a multiple of.",
                 |s| discard(s, |d| d.granularity as f64),
-            ),
+            )
+            .without_panel(),
             counter(
                 "dsm_discard_failed_total",
                 "Discards that the device failed.",
@@ -495,37 +519,44 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                         mode => Some(f64::from(u8::from(mode == "audit"))),
                     })
                 },
-            ),
+            )
+            .without_panel(),
             counter(
                 "dsm_agent_audit_named_pages_total",
                 "Pages that were discarded, or would be, and nobody had written by then.",
                 |s| discarder(s, |i| Some(i.audit.named_pages as f64)),
-            ),
+            )
+            .without_panel(),
             counter(
                 "dsm_agent_audit_taken_pages_total",
                 "Of these, pages that a later checkpoint uses again.",
                 |s| discarder(s, |i| Some(i.audit.taken_pages as f64)),
-            ),
+            )
+            .without_panel(),
             counter(
                 "dsm_agent_audit_written_pages_total",
                 "Pages that were seen to be written before they were used again.",
                 |s| discarder(s, |i| Some(i.audit.written_pages as f64)),
-            ),
+            )
+            .without_panel(),
             gauge(
                 "dsm_agent_audit_suspect_pages",
                 "Pages in use that nobody has written yet; they are looked at again at the next checkpoint.",
                 |s| discarder(s, |i| Some(i.audit.suspect_pages as f64)),
-            ),
+            )
+            .without_panel(),
             counter(
                 "dsm_agent_audit_violations_total",
                 "How often the database was seen to use pages that it had not written.",
                 |s| discarder(s, |i| Some(i.audit.violations as f64)),
-            ),
+            )
+            .without_panel(),
             gauge(
                 "dsm_agent_audit_failed",
                 "Whether discards are off for good, because the audit has seen such a page.",
                 |s| discarder(s, |i| Some(f64::from(u8::from(i.audit.failed)))),
-            ),
+            )
+            .without_panel(),
         ],
     },
     Section {
@@ -539,7 +570,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_server_catalog",
                 "Whether the server reports which file is whose.",
                 |s| server(s, |i| is(i.catalog)),
-            ),
+            )
+            .without_panel(),
             counter(
                 "dsm_server_checkpoints_total",
                 "Checkpoints that the server has made.",
@@ -562,8 +594,9 @@ pub(super) const PUBLISHED: Section<Snapshot> = Section {
     families: &[gauge(
         "dsm_snapshot_timestamp_seconds",
         "When dsmd published what is shown here, in seconds since 1970.",
-        |s| one(s.at.wall),
-    )],
+        |s: &Snapshot| one(s.at.wall),
+    )
+    .without_panel()],
 };
 
 /// Under the names that Prometheus's own programs use.
@@ -594,7 +627,8 @@ pub(super) const HOST: Section<Host> = Section {
         gauge(
             "process_resident_memory_bytes",
             "Memory that dsmd has, in all its processes.",
-            |h| one(h.own_memory as f64),
-        ),
+            |h: &Host| one(h.own_memory as f64),
+        )
+        .without_panel(),
     ],
 };

@@ -12,12 +12,25 @@ use families::{Family, AGENT_UP, DEVICES, HOST, PUBLISHED};
 pub use page::page;
 use proto::snapshot::{Snapshot, Unavailable};
 
+/// All metrics, and whether the dashboard for Grafana shows them.
+fn panels() -> impl Iterator<Item = (&'static str, bool)> {
+    fn of<T>(f: &Family<T>) -> (&'static str, bool) {
+        (f.name, f.panel)
+    }
+    let devices = DEVICES.iter().flat_map(|s| s.families).map(of);
+    let published = PUBLISHED.families.iter().map(of);
+    let host = HOST.families.iter().map(of);
+    devices.chain(published).chain(host)
+}
+
 /// The names of all metrics.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let devices = DEVICES.iter().flat_map(|s| s.families).map(|f| f.name);
-    let published = PUBLISHED.families.iter().map(|f| f.name);
-    let host = HOST.families.iter().map(|f| f.name);
-    devices.chain(published).chain(host)
+    panels().map(|f| f.0)
+}
+
+/// The names of those that the dashboard does not show.
+pub fn without_panel() -> impl Iterator<Item = &'static str> {
+    panels().filter(|f| !f.1).map(|f| f.0)
 }
 
 fn escaped(label: &str) -> String {
