@@ -9,7 +9,10 @@
 # "filestream": the automatic mode of dsmd, which knows nothing of databases.
 # DISCARD is on, off, audit, "late": off when the drive was written 20 times, or "trial:WASHOUT": from
 # then on "dsmctl trial" switches it, with a washout of so many sizes of the drive, and the
-# database is at work until that is over. What was measured is left in /out. Nothing is said
+# database is at work until that is over. "on:CENTISECONDS:OPERATIONS" and "off:..." are a server: first
+# clients write the drive ten times as fast as they can, with so many operations between two
+# checkpoints; then the run begins, with that vm.dirty_expire_centisecs; at the end the database is
+# killed when its third checkpoint is about to begin, and recovered. What was measured is left in /out. Nothing is said
 # on standard output, which is the host's.
 fs=$1 policy=$2 discard=$3 drive=$4
 shift 4
@@ -57,18 +60,20 @@ rules() {
 	printf '[[object]]\nname = "rest"\nstream = 1\nfiles = ["**"]\n'
 }
 
+# without NAME WORD...: leaves the others in words; NAME is an option with a value.
+without() {
+	local name=$1
+
+	words=()
+	while shift && (($#)); do
+		if [[ $1 == "$name" ]]; then shift; else words+=("$1"); fi
+	done
+}
+
 # The journal of YCSB's load does not fit beside the data until a checkpoint lets it go;
 # buffered I/O all is loaded before the first.
 load() {
-	local words=()
-
-	while (($#)); do
-		case $1 in
-		--checkpoints) shift ;;
-		*)	words+=("$1") ;;
-		esac
-		shift
-	done
+	without --checkpoints "$@"
 	if [[ ${words[0]} == ycsb ]]; then
 		words+=(--checkpoint-seconds 1)
 		[[ " ${words[*]} " == *' --direct-io '* ]] || words+=(--direct-io)
@@ -97,6 +102,8 @@ agent() {
 		wait = true
 		discard = $discards
 	END
+	# A server was audited long ago; here each run is another process.
+	[[ ! ${server:-} ]] || echo 'audit-pages = 0' >>/tmp/dsmd.toml
 	if [[ $policy == per-object ]]; then
 		echo 'rules = "/tmp/rules.toml"' >>/tmp/dsmd.toml
 		rules >/tmp/rules.toml
@@ -107,10 +114,10 @@ agent() {
 # What the host has written and what the flash has, in bytes: for dsmctl trial
 bytes_written="awk '/^host / { host = \$2 } /^copied / { printf \"%.0f %.0f\", 4096 * host, 4096 * (host + \$2) }' $drive_debug/counts"
 
-# until_used DATABASE: the drive was written 20 times; until then files get their size and
+# until_used DATABASE [TIMES]: the drive was written 20 times; until then files get their size and
 # their holes.
 until_used() {
-	until (($(sh -c "$bytes_written" | cut -d' ' -f1) >= 20 * 4096 * pages)); do
+	until (($(sh -c "$bytes_written" | cut -d' ' -f1) >= ${2:-20} * 4096 * pages)); do
 		kill -0 "$1" && sleep 1 || return 1
 	done
 }
@@ -132,6 +139,34 @@ run_trial() {
 	kill -9 $database
 }
 
+# fill OPERATIONS WORD...: what a server would need days for
+fill() {
+	local each=$1 option
+
+	shift
+	for option in --ops --checkpoint-seconds --think-us; do
+		without $option "$@"
+		set -- "${words[@]}"
+	done
+	wtload "$@" --dbpath $mnt --phase run --seconds 100000 --checkpoint-ops "$each" >/out/filled &
+	until_used $! 10 && kill -TERM $! && wait $!
+}
+
+# Its log is as long as it can be, and nothing that it reads afterwards is in the page cache.
+killed_and_recovered() {
+	# shellcheck disable=SC2016 # the hook's
+	wtload "$@" --dbpath $mnt --phase run --before-checkpoint '[ $CHECKPOINT != 3 ] || kill -9 $PPID' >/out/killed
+	(($? == 137)) || return 1
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	du -sk $mnt/journal >/out/journal
+	cut -d' ' -f1 /proc/uptime >/out/recovery
+	wtload "$@" --dbpath $mnt --phase run --threads 1 --ops 1 --latencies /out/first >/out/recovered
+}
+
+server=()
+[[ $discard != o[nf]*:* ]] || IFS=: read -ra server <<<"$discard"
+discard=${server:-$discard}
 device || fail 'no device'
 make_fs || fail 'no file system'
 pages=$(($(<"/sys/block/flashdrive/size") / 8))
@@ -147,6 +182,10 @@ if [[ $discard == trial:* ]]; then
 	run_trial "$@" || fail "the trial failed: $(tail -n 1 /out/trial.log)"
 	exit
 fi
+if [[ ${server:-} ]]; then
+	fill "${server[2]}" "$@" || fail 'the drive is not full'
+	echo "${server[1]}" >/proc/sys/vm/dirty_expire_centisecs
+fi
 wtload "$@" --dbpath $mnt --phase run --json /out/wtload.json --latencies /out/latencies >/out/wtload &
 database=$!
 if [[ $discard == late ]]; then
@@ -157,3 +196,6 @@ cat $drive_debug/counts >/out/counts
 cat $drive_debug/series >/out/series
 dsmctl status dsm -o json >/out/status.json
 df -k /mnt >/out/df
+if [[ ${server:-} ]]; then
+	killed_and_recovered "$@" || fail "no recovery: $(tail -n 1 /out/killed)"
+fi

@@ -69,4 +69,5 @@ def reduce(folder, drive_writes):
     }
 
 
-print(json.dumps(reduce(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else DRIVE_WRITES)))
+if __name__ == "__main__":
+    print(json.dumps(reduce(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else DRIVE_WRITES)))

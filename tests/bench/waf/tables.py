@@ -425,15 +425,14 @@ def server(found):
     """The intervals of a server, in virtual time"""
     rows = []
     for io, what in SERVER_IO.items():
-        for leaf in [32, 8]:
-            for seconds in [60, 180]:
-                none, dsm = (found["server"][f"{io.format(leaf, seconds)}:{arm}"] for arm in ["none", "dsm"])
-                rows.append([what, str(leaf), str(seconds)] +
-                            [spread(of[name], form) for name, form in [("nand", ".2f"), ("p99_us", ",d"), ("p999_us", ",d")] for of in [none, dsm]] +
-                            [spread(none[name], form) for name, form in
-                             [("checkpoint_seconds", ".2f"), ("journal_mib", ".1f"), ("recovery_seconds", ".2f")]])
-    return table(["I/O", "leaf KiB", "interval s", "NAND writes: no dsm", "with dsm", "p99 us: no dsm", "with dsm", "p99.9 us: no dsm",
-                  "with dsm", "longest checkpoint s", "journal MiB", "recovery s"], rows)
+        for seconds in [60, 180]:
+            none, dsm = (found["server"][f"{io.format(8, seconds)}:{arm}"] for arm in ["none", "dsm"])
+            rows.append([what, str(seconds)] +
+                        [spread(of[name], ".2f") for name in ["host", "waf", "nand"] for of in [none, dsm]] +
+                        [spread(none[name], form) for name, form in
+                         [("p99_us", ",d"), ("p999_us", ",d"), ("checkpoint_seconds", ".2f"), ("journal_mib", ".1f"), ("recovery_seconds", ".1f")]])
+    return table(["I/O", "interval s", "host writes: no dsm", "with dsm", "write amplification: no dsm", "with dsm", "NAND writes: no dsm", "with dsm",
+                  "p99 us", "p99.9 us", "longest checkpoint s", "journal MiB", "recovery s"], rows)
 
 
 def interval(found):
