@@ -73,7 +73,7 @@ pub(super) fn advice(h: &Here) -> Vec<Advice> {
             None => "mongod's default; dsmd does not serve this database",
         };
         add(
-            format!("with buffered I/O three times the interval between checkpoints, which is {interval:.0} s ({seen})"),
+            format!("three times the interval between checkpoints, which is {interval:.0} s ({seen}), by buffered I/O"),
             INTERVAL,
             format!(
                 "db.adminCommand({{setParameter: 1, syncdelay: {:.0}}}), and sysctl vm.dirty_expire_centisecs={:.0}",
@@ -181,7 +181,7 @@ mod tests {
         let text = text(&advice(&here));
         assert!(
             text.contains(
-                "\n13 to 46 %  with buffered I/O three times the interval between checkpoints, which is 20 s (as dsmd has seen)\n"
+                "\n13 to 46 %  three times the interval between checkpoints, which is 20 s (as dsmd has seen), by buffered I/O\n"
             ),
             "{text}"
         );
