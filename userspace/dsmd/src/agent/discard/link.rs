@@ -505,9 +505,14 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.rule.look_around(&mut self.machine)
     }
 
+    /// Notices come at each poll as well, in case one was lost.
+    fn is_same_turtle(&mut self) -> Result<bool, Halt> {
+        Ok(self.rule.turtle().is_some() && self.machine.turtle()?.as_ref() == self.rule.turtle())
+    }
+
     fn turn(&mut self, notices: &Notices) -> Result<Sent, Halt> {
         // Another look at the same turtle would end the window for nothing.
-        if self.rule.turtle().is_some() && self.machine.turtle()?.as_ref() == self.rule.turtle() {
+        if self.is_same_turtle()? {
             return Ok(Sent::All);
         }
         self.is_on()?;
@@ -664,7 +669,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// Waits as long, and until the target has discarded what it was sent.
-    fn wait(&self, notices: &Notices, pause: Duration) -> Result<Sent, Halt> {
+    fn wait(&mut self, notices: &Notices, pause: Duration) -> Result<Sent, Halt> {
         let started = Instant::now();
         loop {
             // Before the status is read, which may be that of a moment later.
@@ -683,9 +688,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 (events, STALL_TIMEOUT)
             };
             let step = step.min(STALL_TIMEOUT - waited);
-            // The next checkpoint, or the end
-            if self.pulse.rest(|| notices.wait(events, step)).is_some() {
-                return Ok(Sent::Interrupted);
+            match self.pulse.rest(|| notices.wait(events, step)) {
+                None => {}
+                Some(Notice::Turtle) if self.is_same_turtle()? => {}
+                // The next checkpoint, or the end
+                Some(_) => return Ok(Sent::Interrupted),
             }
         }
     }

@@ -536,6 +536,25 @@ fn what_somebody_shares_by_now_is_not_sent() {
     assert_eq!(w.target.status().unwrap().discard.queued, 0);
 }
 
+fn next_turtle(w: &mut TestWorker, world: &RefCell<World>) {
+    while w.is_same_turtle().unwrap() {
+        world.borrow_mut().advance(200);
+    }
+}
+
+/// A poll gives notice, too.
+#[test]
+fn a_notice_of_the_same_turtle_interrupts_nothing() {
+    let (mut w, world, sender, notices) = worker(7);
+    found(&mut w, &world);
+    sender.turtle();
+    assert_eq!(w.wait(&notices, Duration::from_millis(20)), Ok(Sent::All));
+    assert_eq!(notices.take(), None, "it was taken");
+    next_turtle(&mut w, &world);
+    sender.turtle();
+    assert_eq!(w.wait(&notices, Duration::from_secs(60)), Ok(Sent::Interrupted));
+}
+
 #[test]
 fn what_the_next_checkpoint_overtakes_is_late() {
     let (mut w, world, sender, notices) = worker(7);
@@ -546,6 +565,7 @@ fn what_the_next_checkpoint_overtakes_is_late() {
     };
     many.sector_ranges = (0..600).map(range).collect();
     let all = bytes(&many.sector_ranges);
+    next_turtle(&mut w, &world);
     sender.turtle();
     assert_eq!(
         w.send(many, Duration::from_secs(60), &notices),
@@ -674,7 +694,7 @@ fn without_an_owner_there_is_nothing() {
 /// The watchdog is about what never returns: a pause between batches does.
 #[test]
 fn a_wait_is_no_work() {
-    let (w, _world, sender, notices) = worker(13);
+    let (mut w, _world, sender, notices) = worker(13);
     let pulse = w.pulse.clone();
     let ended = std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -692,7 +712,7 @@ fn a_wait_is_no_work() {
 
 #[test]
 fn the_next_checkpoint_interrupts() {
-    let (w, _world, sender, notices) = worker(12);
+    let (mut w, _world, sender, notices) = worker(12);
     sender.turtle();
     assert_eq!(w.wait(&notices, Duration::from_secs(60)), Ok(Sent::Interrupted));
     drop(sender);
