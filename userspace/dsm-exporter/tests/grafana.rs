@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::Value;
 
 const DASHBOARD: &str = include_str!("../../grafana/dm-dsm.json");
+
 fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     dashboard["panels"].as_array().unwrap().clone()

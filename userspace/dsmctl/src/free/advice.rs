@@ -17,8 +17,8 @@ const LONG_INTERVAL: f64 = 150.0;
 const RATHER_FULL: f64 = 0.8;
 /// What leaf pages of 8 KiB have saved of pages of 32, in our tables and below a mongod.
 const LEAVES: Range = [0.39, 0.58];
-/// Three times the interval, by buffered I/O: uniform updates, and LinkBench's; where the kernel keeps dirty
-/// pages as long.
+/// Three times the interval, with buffered I/O, where the kernel keeps dirty pages as long: uniform
+/// updates, and LinkBench's.
 const INTERVAL: Range = [0.13, 0.46];
 /// A tenth and a fifth of a full drive that is trimmed.
 const SPARE: Range = [0.26, 0.38];
@@ -73,7 +73,7 @@ pub(super) fn advice(h: &Here) -> Vec<Advice> {
             None => "mongod's default; dsmd does not serve this database",
         };
         add(
-            format!("three times the interval between checkpoints, which is {interval:.0} s ({seen}), by buffered I/O"),
+            format!("three times the interval between checkpoints, which is {interval:.0} s ({seen}), with buffered I/O"),
             INTERVAL,
             format!(
                 "db.adminCommand({{setParameter: 1, syncdelay: {:.0}}}), and sysctl vm.dirty_expire_centisecs={:.0}",
@@ -181,7 +181,7 @@ mod tests {
         let text = text(&advice(&here));
         assert!(
             text.contains(
-                "\n13 to 46 %  three times the interval between checkpoints, which is 20 s (as dsmd has seen), by buffered I/O\n"
+                "\n13 to 46 %  three times the interval between checkpoints, which is 20 s (as dsmd has seen), with buffered I/O\n"
             ),
             "{text}"
         );
