@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Dead pages: a "discard" named them, and they were not written since the beginning of its
- * window.  Whether they were discarded makes no difference.
+ * Dead pages: a "discard" or a "defer" named them, and they were not written since the
+ * beginning of its window.  Whether they were discarded makes no difference.
  *
  * The audit needs them.  The database must write a page before it uses it again, so that
  * no page in use is ever dead; the message "dead" says which pages are.  In audit mode
@@ -11,6 +11,9 @@
  * So do devices that take discards in large pieces only.  What a checkpoint frees are
  * pieces of a few pages.  A page is discarded when all of a granule around it is dead, by
  * the messages of several windows together.
+ *
+ * And so does a device that is too slow for all that a checkpoint frees: "defer" names the
+ * rest, and "discard dead" sends what is still dead of it when there is time.
  *
  * Why a page may be discarded later.  Userspace named page P with window R: nobody
  * needs what the device has at P, unless P was written since the beginning of R.
@@ -50,8 +53,9 @@
  * what waits in the queue or in the plug is refused, so that it makes no page dead either,
  * and what was sent is waited for.  Dead pages are sent by a later "discard" only: when
  * userspace is gone nothing is.  It keeps an eye on the places of dead pages only where they
- * may be sent, so those that were named under another granularity are never sent: the next
- * "window" forgets them.
+ * may be sent, so those that were named under another granularity are never sent with what
+ * is around them: the next "window" forgets them.  What "discard dead" names is looked at
+ * again before.
  *
  * Bits stay set when a granule is discarded.  A granule of which one page is written and
  * freed again is discarded once more.

@@ -56,8 +56,8 @@ bool dsm_discard_is_on(const struct dsm *d);
 void dsm_discard_set_granule(struct dsm *d);
 
 /*
- * The messages "window", "discard", "forget" and "dead".  They return 0, with the window,
- * the number of ranges or the reply, or what dsm_refuse() returned.  All need the mutex.
+ * The messages "window", "discard" and "defer", "forget" and "dead".  They return 0, with the
+ * window, the number of ranges or the reply, or what dsm_refuse() returned.  All need the mutex.
  */
 int dsm_discard_window(struct dsm *d, u64 *window);
 int dsm_discard_forget(struct dsm *d, unsigned int argc, char **argv);

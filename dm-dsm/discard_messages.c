@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The messages "window", "discard" and "forget", and what the status says of discards.
+ * The messages "window", "discard", "defer", "forget" and "dead", and what the status says
+ * of discards.
  */
 #include <linux/bitmap.h>
 #include <linux/err.h>
@@ -255,39 +256,44 @@ int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 		      unsigned int *queued)
 {
 	struct dsm_discard *dd = dsm_locked_discard(d);
+	bool defer = !strcasecmp(argv[0], "defer");
+	bool dead = !defer && !strcasecmp(argv[1], "dead");
+	const char *verb = defer ? "defer" : "discard";
 	unsigned int nr = argc - 2;
 	struct dsm_batch *batch;
-	u64 since, slack;
+	u64 since = 0, slack;
 	int r;
 
 	lockdep_assert_held(&d->lock);
 
-	r = dsm_refuse_unless_on(d, "discard");
+	r = dsm_refuse_unless_on(d, verb);
 	if (r)
 		return r;
-	if (kstrtou64(argv[1], 10, &since))
-		return dsm_refuse(d, -EINVAL, "discard: Invalid window number '%s'",
-				  argv[1]);
+	if (!dead && kstrtou64(argv[1], 10, &since))
+		return dsm_refuse(d, -EINVAL, "%s: Invalid window number '%s'", verb, argv[1]);
 
-	batch = dsm_parse_batch(d, "discard", nr, argv + 2, true, &slack);
+	batch = dsm_parse_batch(d, verb, nr, argv + 2, true, &slack);
 	if (IS_ERR(batch))
 		return PTR_ERR(batch);
 	batch->since = since;
+	batch->dead = dead;
+	batch->defer = defer;
 
 	*queued = batch->nr;
-	dsm_prepare_dead(d, dd, batch);
+	if (!dead)
+		dsm_prepare_dead(d, dd, batch);
 	r = dsm_add_batch(d, dd, batch, slack);
 	if (!r)
 		return 0;
 
 	kvfree(batch);
 	if (r == -ESTALE)
-		return dsm_refuse(d, r,
-				  "discard: Window %llu is not valid; none taken",
-				  since);
+		return dead ? dsm_refuse(d, r, "discard dead: No window is valid; none taken") :
+			      dsm_refuse(d, r, "%s: Window %llu is not valid; none taken",
+					 verb, since);
 	return dsm_refuse(d, r,
-			  "discard: Queue full, cannot add %u ranges (queue holds %u); none taken",
-			  nr, DSM_QUEUE_RANGES);
+			  "%s: Queue full, cannot add %u ranges (queue holds %u); none taken",
+			  verb, nr, DSM_QUEUE_RANGES);
 }
 
 static void dsm_forget_ranges(struct dsm *d, struct dsm_discard *dd,

@@ -35,6 +35,8 @@ struct dsm_pages {
 struct dsm_batch {
 	struct list_head list;
 	u64 since;		/* no write may have come since this window */
+	bool dead;		/* what is dead of it, in place of @since */
+	bool defer;		/* nothing is sent, for the time being */
 	u64 forgets;		/* dsm_discard's, when it came */
 	u32 nr;
 	u32 next;		/* index of the current range */
@@ -120,7 +122,7 @@ static inline bool dsm_batch_may_go(const struct dsm_discard *dd, const struct d
 static inline bool dsm_batch_is_valid(const struct dsm_discard *dd, const struct dsm_batch *batch)
 {
 	return dsm_batch_may_go(dd, batch) && dd->valid &&
-	       batch->since >= dd->valid && batch->since <= dd->window;
+	       (batch->dead || (batch->since >= dd->valid && batch->since <= dd->window));
 }
 
 /* Until the next "window" no window is valid.  Takes the lock. */

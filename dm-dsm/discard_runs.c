@@ -131,6 +131,22 @@ static void dsm_widen(struct dsm_discard *dd, const struct dsm_granule *g, u64 f
 	dsm_granule_cover(g, dd->d->start, low, high * DSM_PAGE_SECTORS, start, end);
 }
 
+/* The first page from @page on that the batch lets go, or does not; at most @end. */
+static u64 dsm_find_free(const struct dsm_discard *dd, const struct dsm_batch *batch,
+			 u64 page, u64 end, bool free)
+{
+	if (batch->dead)
+		return dsm_find_dead(dd, page, end, free);
+	return dsm_find_page(dd, batch->since, page, end, !free);
+}
+
+/* What is deferred is counted when it is sent. */
+static void dsm_count_refused(struct dsm_discard *dd, const struct dsm_batch *batch, u64 pages)
+{
+	if (!batch->defer)
+		dd->counts.refused += pages * DSM_PAGE_SECTORS;
+}
+
 /* How many of the pages @first to @last the last run has got already. */
 static u64 dsm_pages_in_run(const struct dsm_discard *dd, u64 first, u64 last)
 {
@@ -144,18 +160,19 @@ static u64 dsm_pages_in_run(const struct dsm_discard *dd, u64 first, u64 last)
  * begin with, or none.  Returns how many pages are dealt with.
  */
 static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granule *g,
-			u64 since, const struct dsm_pages *range, u64 limit)
+			const struct dsm_batch *batch, u64 limit)
 {
+	const struct dsm_pages *range = &batch->range[batch->next];
 	u64 stop = min(range->end, range->first + limit);
-	u64 first = dsm_find_page(dd, since, range->first, stop, false);
-	u64 last = dsm_find_page(dd, since, first, stop, true);
+	u64 first = dsm_find_free(dd, batch, range->first, stop, true);
+	u64 last = dsm_find_free(dd, batch, first, stop, false);
 	u64 start = first * DSM_PAGE_SECTORS, end = last * DSM_PAGE_SECTORS;
 	u64 sent = 0;
 
 	if (first < last)
 		dsm_dead_add(&dd->dead, first, last);
-	dd->counts.refused += (first - range->first) * DSM_PAGE_SECTORS;
-	if (dd->audit)
+	dsm_count_refused(dd, batch, first - range->first);
+	if (dd->audit || batch->defer)
 		return last - range->first;
 
 	if (first < last && dsm_gathers(dd, g))
@@ -182,12 +199,11 @@ static u64 dsm_take_pages(struct dsm_discard *dd, const struct dsm_granule *g,
 	u64 pages = range->end - range->first;
 
 	if (!dsm_batch_is_valid(dd, batch)) {
-		dd->counts.refused += pages * DSM_PAGE_SECTORS;
+		dsm_count_refused(dd, batch, pages);
 	} else {
 		u64 done = dsm_pages_in_run(dd, range->first, range->end);
 
-		pages = done ?: dsm_take_run(dd, g, batch->since, range,
-					     DSM_SCAN_PAGES + 2ULL * g->unit);
+		pages = done ?: dsm_take_run(dd, g, batch, DSM_SCAN_PAGES + 2ULL * g->unit);
 	}
 	range->first += pages;
 	if (range->first >= range->end) {

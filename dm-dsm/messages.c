@@ -156,7 +156,7 @@ static int dsm_message_window(struct dsm *d, unsigned int argc, char **argv,
 	return 1;
 }
 
-/* discard <since> <start>:<length>... */
+/* discard <since>|dead <start>:<length>..., and defer <since> <start>:<length>... */
 static int dsm_message_discard(struct dsm *d, unsigned int argc, char **argv,
 			       struct dsm_reply *reply)
 {
@@ -295,7 +295,9 @@ static const struct dsm_verb {
 	{ "set", 3, 3, dsm_message_set, "set <name> <value>" },
 	{ "reset", 1, 1, dsm_message_reset, "reset" },
 	{ "window", 1, 1, dsm_message_window, "window" },
-	{ "discard", 3, UINT_MAX, dsm_message_discard, "discard <since> <start>:<length>..." },
+	{ "discard", 3, UINT_MAX, dsm_message_discard,
+	  "discard <since>|dead <start>:<length>..." },
+	{ "defer", 3, UINT_MAX, dsm_message_discard, "defer <since> <start>:<length>..." },
 	{ "forget", 1, UINT_MAX, dsm_message_forget, "forget [<start>:<length>...]" },
 	{ "dead", 2, UINT_MAX, dsm_message_dead, "dead <start>:<length>..." },
 	{ "regions", 1, 3, dsm_message_regions, "regions [<after> [<count>]]" },

@@ -297,7 +297,7 @@ static struct dsm_discard *discard_of(const struct dsm *d)
 
 static void wait_for_forgets(struct kunit *test, const struct dsm *d, u64 nr)
 {
-	for (int i = 0; i < 20000 && READ_ONCE(discard_of(d)->forgets) != nr; i++)
+	for (int i = 0; i < 100000 && READ_ONCE(discard_of(d)->forgets) != nr; i++)
 		usleep_range(500, 1000);
 	KUNIT_ASSERT_EQ(test, READ_ONCE(discard_of(d)->forgets), nr);
 }
@@ -631,6 +631,105 @@ static void what_waits_is_refused_when_some_are_forgotten(struct kunit *test)
 	expect_dead(&r, "0:4096", "32 0:256");
 }
 
+static void send(struct rig *r, const char *message, const char *expected)
+{
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, message), 0);
+	drain(r);
+	expect_discards(r, expected);
+}
+
+static void defer_ranges(struct rig *r, const char *ranges)
+{
+	char message[128];
+
+	snprintf(message, sizeof(message), "defer %llu %s", r->window, ranges);
+	send(r, message, "");
+}
+
+static void what_is_deferred_is_sent_on_asking(struct kunit *test)
+{
+	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
+
+	write_page(&r, 24);
+	defer_ranges(&r, "0:64 512:8");
+	expect_dead(&r, "0:4096", "8 0:24 32:32 512:8");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 0);
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_short_sectors"), 0);
+	windows(&r, 5);
+	write_page(&r, 8);
+	send(&r, "discard dead 0:64 256:64 508:16", "0:8 16:8 32:32 512:8");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_refused_sectors"), 16 + 64);
+	/* also if it was sent before, as its page may be dead a second time */
+	send(&r, "discard DEAD 512:8", "512:8");
+	dsm_mock_expect_reply(test, r.dm, "set discard audit", "");
+	send(&r, "discard dead 0:64", "");
+	expect_dead(&r, "0:4096", "7 0:8 16:8 32:32 512:8");
+}
+
+static void what_is_deferred_completes_a_granule(struct kunit *test)
+{
+	struct rig r = new_rig(test);
+
+	defer_ranges(&r, "0:128");
+	discard(&r, "128:128", "0:256");
+	defer_ranges(&r, "512:256");
+	send(&r, "discard dead 600:8", "512:256");
+}
+
+static void what_is_not_dead_any_more_is_not_sent(struct kunit *test)
+{
+	static const char * const ends[] = { "forget", "forget 0:64", "set discard on" };
+	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(ends); i++) {
+		defer_ranges(&r, "0:64");
+		dsm_mock_expect_reply(test, r.dm, ends[i], "");
+		windows(&r, 1);
+		send(&r, "discard dead 0:64", "");
+	}
+	defer_ranges(&r, "0:64");
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(r.dm), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(r.dm), 0);
+	dsm_mock_expect_refusal(test, r.dm, "discard dead 0:64", -ESTALE,
+				"discard dead: No window is valid; none taken");
+	dsm_mock_expect_refusal(test, r.dm, "defer 7 0:64", -ESTALE,
+				"defer: Window 7 is not valid; none taken");
+	windows(&r, 1);
+	send(&r, "discard dead 0:64", "");
+	dsm_mock_expect_refusal(test, r.dm, "defer dead 0:64", -EINVAL,
+				"defer: Invalid window number 'dead'");
+	dsm_mock_expect_refusal(test, r.dm, "defer 7", -EINVAL,
+				"Usage: defer <since> <start>:<length>...");
+	dsm_mock_expect_refusal(test, r.dm, "discard dead 0:8 4", -EINVAL,
+				"discard: Invalid range '4', must be <start>:<length> within 65536 sectors; none taken");
+	dsm_mock_expect_reply(test, r.dm, "set discard off", "");
+	dsm_mock_expect_refusal(test, r.dm, "defer 7 0:8", -EINVAL, "defer: discard is off");
+}
+
+static void a_write_waits_for_what_was_deferred(struct kunit *test)
+{
+	struct rig r = rig_on(test, disk_of(test, SZ_4K), DSM_MOCK_TARGET, "%s 4096 2 discard on");
+	struct dsm_mock_write *write;
+
+	defer_ranges(&r, "0:64 512:8");
+	windows(&r, 3);
+	r.disk->keeps_discards = true;
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(r.dm, "discard dead 0:64"), 0);
+	dsm_mock_wait_kept(test, r.disk, 1);
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(r.dm, "discard dead 512:8"), 0);
+	write = dsm_mock_start(test, r.dm->bdev, REQ_OP_WRITE, 8, 8, 0, 0);
+	msleep(20);
+	KUNIT_EXPECT_FALSE(test, dsm_mock_is_done(write));
+	/* The worker has not looked at this one. */
+	KUNIT_EXPECT_EQ(test, dsm_mock_write(r.dm, 512, 8), 0);
+	dsm_mock_let_discards_go(r.disk);
+	KUNIT_EXPECT_EQ(test, dsm_mock_finish(write), 0);
+	drain(&r);
+	expect_discards(&r, "0:64");
+	KUNIT_EXPECT_EQ(test, field(&r, "discard_held"), 1);
+	expect_dead(&r, "0:4096", "7 0:8 16:48");
+}
+
 static void a_device_without_discards_is_audited(struct kunit *test)
 {
 	struct queue_limits limits = {};
@@ -854,15 +953,23 @@ static void model_gap(struct rig *r, struct model *m, unsigned int how)
 	bitmap_zero(m->dead, PAGES);
 }
 
-/* Names some ranges; what is discarded is dead, and a whole granule that is new is. */
+/*
+ * Names some ranges, or asks for what is dead of them; what is discarded is dead, and a whole
+ * granule that is new is.
+ */
 static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 {
 	u64 since = prandom_u32_state(rnd) % 3 ? m->valid : r->window;
 	unsigned int nr = 1 + prandom_u32_state(rnd) % 6;
+	unsigned int how = prandom_u32_state(rnd) % 6;
+	bool defers = how == 0, of_dead = how == 1;
 	DECLARE_BITMAP(sent, PAGES);
-	char ranges[96];
-	size_t at = 0;
+	char ranges[128];
+	size_t at;
 
+	at = of_dead ? scnprintf(ranges, sizeof(ranges), "discard dead") :
+		       scnprintf(ranges, sizeof(ranges), "%s %llu", defers ? "defer" : "discard",
+				 since);
 	bitmap_zero(m->passed, PAGES);
 	bitmap_zero(sent, PAGES);
 	for (unsigned int i = 0; i < nr; i++) {
@@ -872,7 +979,7 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 		at += scnprintf(ranges + at, sizeof(ranges) - at, " %u:%u", page * 8,
 				(end - page) * 8);
 		for (; page < end; page++) {
-			if (m->written[page] >= since)
+			if (of_dead ? !test_bit(page, m->dead) : m->written[page] >= since)
 				continue;
 			set_bit(page, m->passed);
 			if (m->written[page] < m->valid)
@@ -880,14 +987,14 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 		}
 	}
 	dsm_mock_forget(r->disk);
-	queue_since(r, since, ranges + 1);
+	KUNIT_ASSERT_EQ(r->test, dsm_mock_message(r->dm, ranges), 0);
 	drain(r);
 	KUNIT_ASSERT_LE(r->test, r->disk->nr, ARRAY_SIZE(r->disk->bio));
 	for (unsigned int i = 0; i < r->disk->nr; i++) {
 		u64 first = (r->disk->bio[i].sector - START) / 8;
 
 		m->discards++;
-		KUNIT_EXPECT_FALSE(r->test, m->audit);
+		KUNIT_EXPECT_FALSE(r->test, m->audit || defers);
 		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sectors % m->unit, 0);
 		KUNIT_EXPECT_EQ(r->test, r->disk->bio[i].sector % m->unit, 0);
 		bitmap_set(sent, first, r->disk->bio[i].sectors / 8);
@@ -896,7 +1003,7 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 		if (test_bit(page, sent))
 			KUNIT_EXPECT_TRUE_MSG(r->test, test_bit(page, m->dead) ||
 					      test_bit(page, m->passed), "page %u", page);
-	if (m->audit || since != m->valid)
+	if (m->audit || defers || (!of_dead && since != m->valid))
 		return;
 	for (unsigned int page = 0; page < PAGES; page += m->unit / 8)
 		if (find_next_zero_bit(m->dead, PAGES, page) >= page + m->unit / 8 &&
@@ -1044,6 +1151,10 @@ static struct kunit_case dead_cases[] = {
 	KUNIT_CASE(from_audit_to_on_and_back),
 	KUNIT_CASE(some_pages_are_forgotten),
 	KUNIT_CASE(what_waits_is_refused_when_some_are_forgotten),
+	KUNIT_CASE(what_is_deferred_is_sent_on_asking),
+	KUNIT_CASE(what_is_deferred_completes_a_granule),
+	KUNIT_CASE(what_is_not_dead_any_more_is_not_sent),
+	KUNIT_CASE(a_write_waits_for_what_was_deferred),
 	KUNIT_CASE(a_device_without_discards_is_audited),
 	KUNIT_CASE(a_question_that_cannot_be_answered),
 	KUNIT_CASE(another_granularity_sends_nothing_of_before),

@@ -619,7 +619,7 @@ static void a_bad_range_refuses_the_message(struct kunit *test)
 	dsm_mock_expect_refusal(test, s.dm, "discard x 0:8", -EINVAL,
 				"discard: Invalid window number 'x'");
 	dsm_mock_expect_refusal(test, s.dm, "discard 1", -EINVAL,
-				"Usage: discard <since> <start>:<length>...");
+				"Usage: discard <since>|dead <start>:<length>...");
 	dsm_mock_expect_refusal(test, s.dm, "window 1", -EINVAL, "Usage: window");
 	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "");
