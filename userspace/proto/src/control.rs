@@ -139,8 +139,8 @@ pub struct DiscardInfo {
     pub resets: u64,
     /// What checkpoints have freed.
     pub freed_bytes: u64,
-    /// Of this: in the shorter pieces for which there was no time, without a place of its own, and
-    /// not sent before the next checkpoint.
+    /// Of this: in the shorter pieces, and used again before there was time for them, without a
+    /// place of its own, and not sent before the next checkpoint.
     pub short_bytes: u64,
     pub unplaced_bytes: u64,
     pub dropped_bytes: u64,
@@ -149,7 +149,7 @@ pub struct DiscardInfo {
     pub last_sent: Option<u64>,
     pub sent_ranges: u64,
     pub sent_bytes: u64,
-    /// What is still to be sent.
+    /// What is still to be sent: now, or after a later checkpoint, when there is time.
     pub queued_bytes: u64,
     /// How long the last look took, and the last sending.
     pub look_ms: u64,
@@ -161,6 +161,14 @@ pub struct DiscardInfo {
     /// `audit`: what would be discarded is named, and not sent; or `on`; or empty.
     pub mode: String,
     pub audit: AuditInfo,
+}
+
+impl DiscardInfo {
+    /// So much is owed; what else has waited is not sent any more.
+    pub fn owes(&mut self, bytes: u64) {
+        self.short_bytes += self.queued_bytes.saturating_sub(bytes);
+        self.queued_bytes = bytes;
+    }
 }
 
 /// Whether the database writes what is discarded before it uses it again, in pages of 4 KiB.

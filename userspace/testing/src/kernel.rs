@@ -41,6 +41,17 @@ struct Staged {
 /// Sectors in what has a bit.
 const PAGE: u64 = 8;
 
+/// What a message wants of its pages.
+#[derive(Clone, Copy, PartialEq)]
+enum Named {
+    /// Those not written since this window are sent.
+    Since(u64),
+    /// The same, and they are not sent.
+    Deferred(u64),
+    /// Those that are dead are sent.
+    Dead,
+}
+
 /// Which pages were written in the current window and in the one before, and what is
 /// to be discarded.
 #[derive(Default)]
@@ -55,9 +66,11 @@ struct Writes {
     valid: u64,
     current: BTreeSet<u64>,
     before: BTreeSet<u64>,
-    /// The window since which a page must not have been written, and the page.
-    queue: VecDeque<(u64, u64)>,
+    /// What has to be so of a page, and the page.
+    queue: VecDeque<(Named, u64)>,
     discarded: u64,
+    /// By messages that asked for what is dead.
+    discarded_dead: u64,
     refused: u64,
     /// Pages that were named, and not written since.
     dead: BTreeSet<u64>,
@@ -93,13 +106,20 @@ impl Writes {
     }
 
     fn discard(&mut self, words: &[&str]) -> Result<String, String> {
-        let since = words.get(1).and_then(|w| w.parse().ok()).ok_or("bad window")?;
-        if self.valid == 0 || since < self.valid || since > self.window {
-            return Err(format!("discard {since}: writes since then are not known"));
+        let since = words.get(1).and_then(|w| w.parse().ok());
+        let named = match (words[0], since) {
+            ("discard", None) if words.get(1) == Some(&"dead") => Named::Dead,
+            (_, None) => return Err("bad window".into()),
+            ("defer", Some(since)) => Named::Deferred(since),
+            (_, Some(since)) => Named::Since(since),
+        };
+        let valid = since.is_none_or(|since| since >= self.valid && since <= self.window);
+        if self.valid == 0 || !valid {
+            return Err(format!("{} {since:?}: writes since then are not known", words[0]));
         }
         let ranges = ranges(&words[2..])?;
         for pages in ranges.iter().cloned() {
-            self.queue.extend(pages.map(|page| (since, page)));
+            self.queue.extend(pages.map(|page| (named, page)));
         }
         Ok(format!("queued {}", ranges.len()))
     }
@@ -166,14 +186,20 @@ impl Writes {
 
     /// Discards the first page that waits, if it may be, with what is dead around it.
     fn run(&mut self, granule: Granule) -> Vec<u64> {
-        let Some((since, page)) = self.queue.pop_front() else {
+        let Some((named, page)) = self.queue.pop_front() else {
             return Vec::new();
         };
-        let known = self.valid > 0 && since >= self.valid;
-        let older = since < self.window && self.before.contains(&page);
-        if known && !older && !self.current.contains(&page) {
+        let goes = match named {
+            Named::Dead => self.valid > 0 && self.dead.contains(&page),
+            Named::Since(since) | Named::Deferred(since) => {
+                let known = self.valid > 0 && since >= self.valid;
+                let older = since < self.window && self.before.contains(&page);
+                known && !older && !self.current.contains(&page)
+            }
+        };
+        if goes {
             self.dead.insert(page);
-            if self.audit {
+            if self.audit || matches!(named, Named::Deferred(_)) {
                 return Vec::new();
             }
             let dead = |p: &u64| self.dead.contains(p);
@@ -182,9 +208,12 @@ impl Writes {
             let gone = granule.cover(page * PAGE..(page + 1) * PAGE, first * PAGE..end * PAGE);
             let gone = gone.start / PAGE..gone.end / PAGE;
             self.discarded += gone.end - gone.start;
+            if named == Named::Dead {
+                self.discarded_dead += gone.end - gone.start;
+            }
             gone.collect()
         } else {
-            self.refused += 1;
+            self.refused += u64::from(!matches!(named, Named::Deferred(_)));
             Vec::new()
         }
     }
@@ -297,6 +326,11 @@ impl ModelKernel {
         (0..pages.min(waiting))
             .flat_map(|_| writes.run(granule))
             .collect()
+    }
+
+    /// Pages that were discarded since they were dead.
+    pub fn discarded_dead(&self) -> u64 {
+        self.state.borrow().writes.discarded_dead
     }
 
     /// Whether what is below takes discards.
@@ -549,10 +583,10 @@ impl State {
                 Ok(String::new())
             }
             "dead" if self.no_audit => refuse("Unknown message 'dead'".into()),
-            "window" | "discard" | "forget" | "dead" if !self.writes.on => {
+            "window" | "discard" | "defer" | "forget" | "dead" if !self.writes.on => {
                 refuse(format!("{}: discard is off", words[0]))
             }
-            "window" | "discard" | "forget" | "dead" if self.writes.unsupported => refuse(format!(
+            "window" | "discard" | "defer" | "forget" | "dead" if self.writes.unsupported => refuse(format!(
                 "{}: underlying device does not support discard",
                 words[0]
             )),
@@ -562,7 +596,7 @@ impl State {
                 .writes
                 .dead(&words, self.room.unwrap_or(usize::MAX))
                 .or_else(refuse),
-            "discard" => self.writes.discard(&words).or_else(refuse),
+            "discard" | "defer" => self.writes.discard(&words).or_else(refuse),
             "set" => Ok(String::new()),
             other => refuse(format!("Unknown message '{other}'")),
         }

@@ -13,8 +13,8 @@ use anyhow::Context;
 
 use super::audit::{self, Violation};
 use super::notices::{notices, Notice, Notices, Notifier};
-use super::pace::{budget, Pace, Queue};
-use super::{Database, Found, Halt, Look, Owner, Rule};
+use super::pace::{budget, Of, Pace, Queue};
+use super::{Database, Found, Halt, Look, Owner, Rule, OWED};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::table::SectorRange;
@@ -245,6 +245,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
             Err(halt) => {
                 self.forget();
+                change(&self.info, |i| i.owes(0));
                 // Else before the next discard.
                 let _ = self.rule.forget_in(&self.target);
                 Some(self.because_of_switch(halt).to_string())
@@ -540,7 +541,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
             };
         });
         match look {
-            Look::Waiting(_) => Ok(Sent::All),
+            Look::Waiting(_) => {
+                change(&self.info, |i| i.owes(0));
+                Ok(Sent::All)
+            }
             Look::Found(found) => self.send(found, budget(interval), notices),
         }
     }
@@ -558,16 +562,21 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     fn send(&mut self, mut found: Found, budget: Duration, notices: &Notices) -> Result<Sent, Halt> {
-        let placed = bytes(&found.sector_ranges);
         let sector_ranges = std::mem::take(&mut found.sector_ranges);
-        let mut queue = Queue::new(sector_ranges, found.reach > 0, budget);
+        let mut owed = std::mem::take(&mut found.owed);
+        if !self.sends() {
+            owed.clear();
+        }
+        let placed = bytes(&sector_ranges);
         change(&self.info, |i| {
+            i.owes(bytes(&owed));
             i.freed_bytes += found.freed;
             i.idle_bytes += found.freed;
             i.listless = found.listless;
             i.unplaced_bytes += found.freed.saturating_sub(placed);
-            i.queued_bytes = placed;
+            i.queued_bytes += placed;
         });
+        let mut queue = Queue::new(sector_ranges, owed, found.reach > 0, budget);
         let started = Instant::now();
         let mut drive = self.machine.drive();
         if let Some(quiet) = &self.quiet {
@@ -575,11 +584,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
         }
         let mut result = Ok(Sent::All);
         while result == Ok(Sent::All) {
-            let Some(batch) = queue.next(&self.pace) else {
+            let Some((of, batch)) = queue.next(&self.pace) else {
                 break;
             };
             let mut took = Duration::ZERO;
-            result = self.discard(&found, &batch, notices, &mut took);
+            result = self.discard(&found, of, &batch, notices, &mut took);
             // An audit says nothing of the drive, nor does a command that was not waited for.
             if self.sends() && result == Ok(Sent::All) {
                 self.pace.took(batch.len(), took);
@@ -596,16 +605,47 @@ impl<T: Target, M: Machine> Worker<T, M> {
             drive = now;
         }
         self.quiet = Some(drive);
-        let left = bytes(queue.rest());
-        change(&self.info, |i| {
-            match result {
-                Ok(Sent::All) => i.short_bytes += left,
-                _ => i.dropped_bytes += left,
+        if result.is_ok() {
+            if let Err(halt) = self.owe(&found, queue.rest(), notices) {
+                result = Err(halt);
             }
-            i.queued_bytes = 0;
+        }
+        let late = found.reach > 0 || result.is_err();
+        change(&self.info, |i| {
+            if late {
+                i.dropped_bytes += std::mem::take(&mut i.queued_bytes);
+            }
             i.send_ms = started.elapsed().as_millis() as u64;
         });
         result
+    }
+
+    /// What was not sent is owed, the longest of it.
+    fn owe(&mut self, found: &Found, rest: &[(Of, SectorRange)], notices: &Notices) -> Result<(), Halt> {
+        if found.reach > 0 {
+            return Ok(());
+        }
+        let rest = match self.sends() {
+            true => &rest[..rest.len().min(OWED)],
+            false => &[],
+        };
+        let fresh: Vec<SectorRange> = rest
+            .iter()
+            .filter(|(of, _)| *of == Of::Look)
+            .map(|r| r.1)
+            .collect();
+        if !fresh.is_empty() {
+            self.rule.is_owner(&mut self.machine)?;
+            self.target
+                .message(&audit::message(&format!("defer {}", found.since), &fresh))?;
+            // Whatever comes meanwhile: the target looks, and the drive has nothing to do.
+            self.wait(notices, Duration::ZERO)?;
+            self.name(found, &fresh)?;
+        }
+        let all: Vec<SectorRange> = rest.iter().map(|r| r.1).collect();
+        let owed = self.rule.owe(found, &self.target, &all)?;
+        change(&self.info, |i| i.owes(owed));
+        Ok(())
     }
 
     fn sends(&self) -> bool {
@@ -617,12 +657,13 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn discard(
         &mut self,
         found: &Found,
+        of: Of,
         batch: &[SectorRange],
         notices: &Notices,
         took: &mut Duration,
     ) -> Result<Sent, Halt> {
         let mut begun = Instant::now();
-        let sent = self.send_batch(found, batch, &mut begun);
+        let sent = self.send_batch(found, of, batch, &mut begun);
         if sent.is_err() {
             change(&self.info, |i| i.dropped_bytes += bytes(batch));
         }
@@ -638,7 +679,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         });
         let waited = self.wait(notices, Duration::ZERO)?;
         *took = begun.elapsed();
-        if waited == Sent::All {
+        if waited == Sent::All && of == Of::Look {
             self.name(found, &sent)?;
         }
         Ok(waited)
@@ -648,15 +689,22 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn send_batch(
         &mut self,
         found: &Found,
+        of: Of,
         batch: &[SectorRange],
         begun: &mut Instant,
     ) -> Result<Vec<SectorRange>, Halt> {
         self.rule.is_owner(&mut self.machine)?;
-        let batch = self.rule.again(found, &mut self.machine, &self.target, batch)?;
+        let owed = of == Of::Before;
+        let batch = self
+            .rule
+            .again(found, &mut self.machine, &self.target, batch, owed)?;
         *begun = Instant::now();
         if !batch.is_empty() {
-            self.target
-                .message(&audit::message(&format!("discard {}", found.since), &batch))?;
+            let head = match of {
+                Of::Look => format!("discard {}", found.since),
+                Of::Before => "discard dead".to_owned(),
+            };
+            self.target.message(&audit::message(&head, &batch))?;
         }
         Ok(batch)
     }

@@ -73,6 +73,10 @@
 //! there before it was named.  What is the file's and its alone there must be so at the next
 //! look (step 3), and before each batch, as far as the batch could complete a piece with it;
 //! what is not is forgotten before anything else is named.
+//!
+//! **What there is no time for is owed** on any drive: (4) is so of it when the target has looked
+//! (`defer`), and from then on until it is written.  Its places are kept and looked at in the same
+//! way, and what is still dead of it is sent after a later look (`discard dead`).
 
 pub mod audit;
 mod disk;
@@ -111,6 +115,8 @@ pub(crate) const TURTLES: u32 = 2;
 const PAGE: u64 = 4096;
 /// Ranges in a message that has the target forget them.
 const FORGET: usize = 16 << 10;
+/// Ranges that are owed at most.
+const OWED: usize = 16 << 10;
 
 /// Why a look ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -195,6 +201,8 @@ struct Known {
     list: Compact,
     /// Where all of it lay at the last look, if pages of it may be discarded later.
     places: Option<Places>,
+    /// Where what is owed of it lies.
+    owed: Places,
     /// Of most files there is nothing.
     watch: Option<Box<Watch>>,
 }
@@ -206,7 +214,9 @@ pub struct Found {
     pub since: u64,
     /// Sorted by place; neighbours are one.
     pub sector_ranges: Vec<SectorRange>,
-    /// What these are of, and what else the target may discard with them, sorted by place;
+    /// What is owed from before, sorted as well.
+    pub owed: Vec<SectorRange>,
+    /// What both are of, and what else the target may discard with them, sorted by place;
     /// each with the index of its file.
     origins: Vec<(Extent, usize)>,
     /// How far from what is sent the target may discard what is dead, in sectors.
@@ -214,6 +224,8 @@ pub struct Found {
     /// Places of what may be dead and is not where it was, or not the file's alone.
     strayed: Vec<SectorRange>,
     files: Vec<(PathBuf, (u64, i128))>,
+    /// Origins of what is owed, until they are among the others.
+    owed_origins: Vec<(Extent, usize)>,
     round: Box<Round>,
     /// What the audit has seen.
     pub audit: audit::Seen,
@@ -227,6 +239,14 @@ pub struct Found {
 }
 
 impl Found {
+    /// The index of a file that is looked at now.
+    fn file(&mut self, path: &Path, file: (u64, i128)) -> usize {
+        if self.files.last().is_none_or(|(of, _)| of != path) {
+            self.files.push((path.to_owned(), file));
+        }
+        self.files.len() - 1
+    }
+
     /// What lies in sorted ranges, by the file that it is of.
     fn by_file(&self, ranges: &[SectorRange]) -> BTreeMap<usize, Vec<Extent>> {
         let mut by_file: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
@@ -425,17 +445,35 @@ impl Rule {
         Ok(dead.iter().map(|s| s.length * 512 / PAGE).sum())
     }
 
+    /// These are owed from now on, as far as they are dead, and nothing else is.  Gives the bytes.
+    pub fn owe(&mut self, found: &Found, target: &dyn Target, ranges: &[SectorRange]) -> Result<u64, Halt> {
+        let mut dead = audit::dead(target, ranges)?;
+        tidy(&mut dead);
+        self.files.values_mut().for_each(|k| k.owed = Places::default());
+        let mut owed = 0;
+        for (file, mut pieces) in found.by_file(&dead) {
+            let known = self.files.get_mut(&found.files[file].0);
+            if let Some(known) = known.filter(|k| k.list.file() == found.files[file].1) {
+                pieces.sort_unstable_by_key(|p| p.offset);
+                known.owed = Places::of(&pieces);
+                owed += pieces.iter().map(|p| p.length * 512).sum::<u64>();
+            }
+        }
+        Ok(owed)
+    }
+
     /// What of a batch may be sent now.  Has the target forget what is not the database's
-    /// alone any more, and may be dead.
+    /// alone any more, and may be dead: of what is `owed` on any drive.
     pub fn again(
         &mut self,
         found: &Found,
         database: &mut dyn Database,
         target: &dyn Target,
         batch: &[SectorRange],
+        owed: bool,
     ) -> Result<Vec<SectorRange>, Halt> {
         let (batch, strayed) = found.again(database, batch)?;
-        if found.reach > 0 && !strayed.is_empty() {
+        if (found.reach > 0 || owed) && !strayed.is_empty() {
             self.strayed = strayed;
             self.forget_in(target)?;
         }
@@ -535,7 +573,10 @@ impl Rule {
         self.target_forgot &= !other;
         // A page may have come alive that nobody has written.
         if other || self.window.is_some_and(|r| r < status.valid) {
-            self.files.values_mut().for_each(|k| k.watch = None);
+            for known in self.files.values_mut() {
+                known.watch = None;
+                known.owed = Places::default();
+            }
         }
         self.granularity = granularity;
         let mut found = Found {
@@ -568,6 +609,9 @@ impl Rule {
         if found.reach > 0 {
             around(&mut found, &files);
         }
+        found.owed = found.owed_origins.iter().map(|(e, _)| e.at()).collect();
+        tidy(&mut found.owed);
+        found.origins.append(&mut found.owed_origins);
         found.origins.sort_unstable_by_key(|(e, _)| e.start);
 
         // (5)
@@ -615,6 +659,7 @@ fn next(
             if k.places.is_some() {
                 again(database, entry, &mut k, found)?;
             }
+            owed(database, entry, &mut k, None, found)?;
             if let Some(watch) = &mut k.watch {
                 watch.settle();
             }
@@ -642,6 +687,7 @@ fn next(
         cookie: cookie.clone(),
         list: Compact::of(&list),
         places: None,
+        owed: Places::default(),
         watch: None,
     };
     match old {
@@ -653,6 +699,7 @@ fn next(
             let taken = whole_pages(&difference(&before, &list));
             now.watch = old.watch.take();
             now.places = old.places.take();
+            now.owed = old.owed;
             // (3)
             let pieces = if now.places.is_some() || (found.reach > 0 && !freed.is_empty()) {
                 again(database, entry, &mut now, found)?
@@ -669,13 +716,13 @@ fn next(
             now.watch = found
                 .round
                 .file(&entry.path, order, now.watch, &taken, &list, &pieces);
-            let file = found.files.len();
-            places::of_ranges(&pieces, &freed, &mut |piece| {
-                found.origins.push((piece, file));
-            });
-            if found.origins.last().is_some_and(|(_, of)| *of == file) {
-                found.files.push((entry.path.clone(), list.file));
+            let mut freed_pieces = Vec::new();
+            places::of_ranges(&pieces, &freed, &mut |piece| freed_pieces.push(piece));
+            if !freed_pieces.is_empty() {
+                let file = found.file(&entry.path, list.file);
+                found.origins.extend(freed_pieces.into_iter().map(|p| (p, file)));
             }
+            owed(database, entry, &mut now, Some(&list), found)?;
         }
         // Another file has its name.
         other => all_strayed(other.as_ref(), found),
@@ -685,10 +732,42 @@ fn next(
 
 /// A file is no longer known.
 fn all_strayed(known: Option<&Known>, found: &mut Found) {
-    let places = known.and_then(|k| k.places.as_ref());
+    let places = known.into_iter().flat_map(|k| k.places.iter().chain([&k.owed]));
     found
         .strayed
-        .extend(places.into_iter().flat_map(Places::pieces).map(|p| p.at()));
+        .extend(places.flat_map(Places::pieces).map(|p| p.at()));
+}
+
+/// What is owed of a file and is where it was, and the file's alone.  What is used again, by a new
+/// list, is not owed any more.
+fn owed(
+    database: &mut dyn Database,
+    entry: &FileEntry,
+    known: &mut Known,
+    list: Option<&FreeList>,
+    found: &mut Found,
+) -> Result<(), Halt> {
+    let mut before: Vec<Extent> = known.owed.pieces().collect();
+    if let Some(list) = list {
+        let (all, free) = (std::mem::take(&mut before), whole_pages(&list.extents));
+        places::of_ranges(&all, &free, &mut |piece| before.push(piece));
+    }
+    if before.is_empty() {
+        known.owed = Places::default();
+        return Ok(());
+    }
+    let ranges: Vec<Range<u64>> = before.iter().map(Extent::bytes).collect();
+    let now = pieces_of(database, &entry.path, known.list.file(), &ranges)?;
+    let strayed = places::strayed(before.iter().copied(), &now);
+    if let Some(watch) = &mut known.watch {
+        watch.stray(&strayed);
+    }
+    found.strayed.extend(strayed.iter().map(Extent::at));
+    let stays = places::strayed(before, &strayed);
+    known.owed = Places::of(&stays);
+    let file = found.file(&entry.path, known.list.file());
+    found.owed_origins.extend(stays.into_iter().map(|p| (p, file)));
+    Ok(())
 }
 
 /// Where a file lies now; what it had before and is not all there has strayed.

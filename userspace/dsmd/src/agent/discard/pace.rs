@@ -34,43 +34,58 @@ pub(super) fn budget(interval: Option<Duration>) -> Duration {
     interval.map_or(LONGEST, |i| (i / 10).min(LONGEST))
 }
 
+/// Since when nobody needs what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Of {
+    /// The window of the look that has found it.
+    Look,
+    /// That of an earlier one: it is owed.
+    Before,
+}
+
 /// What is sent after a look.
 pub(super) struct Queue {
     /// The longest first, as the time may not be enough for all.
-    ranges: Vec<SectorRange>,
+    ranges: Vec<(Of, SectorRange)>,
     next: usize,
     left: Duration,
 }
 
 impl Queue {
-    /// `owed`: the target keeps what is short until more lies beside it, so that most ranges take
+    /// `gathers`: the target keeps what is short until more lies beside it, so that most ranges take
     /// no time, and each may be one that completes a long one.
-    pub(super) fn new(mut ranges: Vec<SectorRange>, owed: bool, budget: Duration) -> Self {
-        ranges.sort_unstable_by_key(|s| (Reverse(s.length), s.start));
+    pub(super) fn new(
+        found: Vec<SectorRange>,
+        owed: Vec<SectorRange>,
+        gathers: bool,
+        budget: Duration,
+    ) -> Self {
+        let owed = owed.into_iter().map(|s| (Of::Before, s));
+        let mut ranges: Vec<_> = found.into_iter().map(|s| (Of::Look, s)).chain(owed).collect();
+        ranges.sort_unstable_by_key(|&(of, s)| (Reverse(s.length), of, s.start));
         Self {
             ranges,
             next: 0,
-            left: if owed { Duration::MAX } else { budget },
+            left: if gathers { Duration::MAX } else { budget },
         }
     }
 
     /// A command, in the order of its places; nothing if the time is over.
-    pub(super) fn next(&mut self, pace: &Pace) -> Option<Vec<SectorRange>> {
-        if self.next == self.ranges.len() || self.left.is_zero() {
-            return None;
-        }
-        let end = self.ranges.len().min(self.next + pace.ranges(self.left));
-        let mut batch = self.ranges[self.next..end].to_vec();
-        self.next = end;
+    pub(super) fn next(&mut self, pace: &Pace) -> Option<(Of, Vec<SectorRange>)> {
+        let (of, _) = *self.rest().first().filter(|_| !self.left.is_zero())?;
+        let alike = self.rest().iter().take(pace.ranges(self.left));
+        let alike = alike.take_while(|(o, _)| *o == of).map(|(_, s)| *s);
+        let mut batch: Vec<SectorRange> = alike.collect();
+        self.next += batch.len();
         batch.sort_unstable();
-        Some(batch)
+        Some((of, batch))
     }
 
     pub(super) fn took(&mut self, time: Duration) {
         self.left = self.left.saturating_sub(time);
     }
 
-    pub(super) fn rest(&self) -> &[SectorRange] {
+    pub(super) fn rest(&self) -> &[(Of, SectorRange)] {
         &self.ranges[self.next..]
     }
 }
@@ -213,7 +228,7 @@ mod tests {
     fn commands(q: &mut Queue, command: Duration, range: Duration) -> Vec<Vec<SectorRange>> {
         let mut pace = Pace::default();
         std::iter::from_fn(|| {
-            let batch = q.next(&pace)?;
+            let (_, batch) = q.next(&pace)?;
             let time = command + range * batch.len() as u32;
             pace.took(batch.len(), time);
             q.took(time);
@@ -224,7 +239,7 @@ mod tests {
 
     fn sizes(count: u64, budget: u64, command_us: u64, range_us: u64) -> Vec<usize> {
         let ranges = (0..count).map(|n| s(n * 100, 32)).collect();
-        let mut q = Queue::new(ranges, false, Duration::from_millis(budget));
+        let mut q = Queue::new(ranges, vec![], false, Duration::from_millis(budget));
         let us = Duration::from_micros;
         commands(&mut q, us(command_us), us(range_us))
             .iter()
@@ -235,7 +250,7 @@ mod tests {
     #[test]
     fn long_ones_go_first() {
         let ranges = (0..300).map(|n| s(n * 1000, 8 + n)).collect();
-        let mut q = Queue::new(ranges, false, Duration::from_secs(1));
+        let mut q = Queue::new(ranges, vec![], false, Duration::from_secs(1));
         let all = commands(&mut q, Duration::ZERO, Duration::ZERO);
         let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
         assert_eq!((sizes, q.rest()), (vec![8, 16, 32, 64, 128, 52], &[][..]));
@@ -244,12 +259,27 @@ mod tests {
         assert!(all.iter().all(|b| b.windows(2).all(|w| w[0].start < w[1].start)));
         // Those of one length are neighbours, so that a command has a part of the file.
         let ranges = (0..600).rev().map(|n| s(n * 16, 8)).collect();
-        let mut q = Queue::new(ranges, false, Duration::from_secs(1));
+        let mut q = Queue::new(ranges, vec![], false, Duration::from_secs(1));
         let all = commands(&mut q, Duration::ZERO, Duration::ZERO);
         assert!(all.concat().windows(2).all(|w| w[0].start < w[1].start));
-        assert!(Queue::new(vec![], false, Duration::from_secs(1))
+        assert!(Queue::new(vec![], vec![], false, Duration::from_secs(1))
             .next(&Pace::default())
             .is_none());
+    }
+
+    #[test]
+    fn what_is_owed_goes_by_its_length_too() {
+        let found = vec![s(0, 8), s(16, 8), s(100, 32)];
+        let owed = vec![s(200, 16), s(300, 8), s(400, 64)];
+        let mut q = Queue::new(found, owed, false, Duration::from_secs(1));
+        let pace = Pace::default();
+        let mut next = || q.next(&pace);
+        assert_eq!(next(), Some((Of::Before, vec![s(400, 64)])));
+        assert_eq!(next(), Some((Of::Look, vec![s(100, 32)])));
+        assert_eq!(next(), Some((Of::Before, vec![s(200, 16)])));
+        assert_eq!(next(), Some((Of::Look, vec![s(0, 8), s(16, 8)])));
+        assert_eq!(next(), Some((Of::Before, vec![s(300, 8)])));
+        assert_eq!(next(), None);
     }
 
     #[test]
@@ -263,9 +293,9 @@ mod tests {
         assert_eq!(sizes(10_000, 1000, 0, 10_000).iter().skip(1).max(), Some(&1));
         // 1 ms for each: a command takes 10 ms.
         assert_eq!(sizes(200, 1000, 0, 1000)[..3], [8, 10, 10]);
-        // Where they are owed, all are sent.
+        // Where the target gathers them, all are sent.
         let ranges = (0..300).map(|n| s(n * 100, 8)).collect();
-        let mut q = Queue::new(ranges, true, Duration::ZERO);
+        let mut q = Queue::new(ranges, vec![], true, Duration::ZERO);
         let all = commands(&mut q, Duration::ZERO, Duration::from_millis(10));
         assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 300);
     }
@@ -283,19 +313,20 @@ mod tests {
         let mut pace = Pace::default();
         pace.took(1, Duration::from_secs(10));
         let ranges = (0..1000).map(|n| s(n * 100, 24)).collect();
-        let mut q = Queue::new(ranges, false, Duration::from_millis(100));
-        assert_eq!(q.next(&pace).unwrap().len(), 1);
+        let mut q = Queue::new(ranges, vec![], false, Duration::from_millis(100));
+        let mut next = |pace: &Pace| q.next(pace).unwrap().1.len();
+        assert_eq!(next(&pace), 1);
         pace.took(1, Duration::from_micros(10));
-        assert_eq!(q.next(&pace).unwrap().len(), 2);
+        assert_eq!(next(&pace), 2);
         // One that took no time is not believed at once.
         pace.took(2, Duration::ZERO);
-        assert_eq!(q.next(&pace).unwrap().len(), 4);
+        assert_eq!(next(&pace), 4);
     }
 
     #[test]
     fn a_million_ranges() {
         let ranges = (0..1_000_000).map(|n| s(n * 16, 8 + n % 5 * 8)).collect();
-        let mut q = Queue::new(ranges, false, Duration::from_secs(6));
+        let mut q = Queue::new(ranges, vec![], false, Duration::from_secs(6));
         let all = commands(&mut q, Duration::ZERO, Duration::from_micros(2));
         assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 1_000_000);
         assert_eq!(all.len(), 5 + (1_000_000_usize - 248).div_ceil(256));

@@ -41,7 +41,7 @@ pub(super) fn strayed(before: impl IntoIterator<Item = Extent>, now: &[Extent]) 
 
 /// All pieces of a file, in little memory: the gap before each, its length, and how far its
 /// base is from that of the one before, which is most often 0.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Places(Box<[u8]>);
 
 impl Places {

@@ -140,15 +140,29 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
         return;
     }
     let batch = rng.usize(1..40);
-    for some in found.sector_ranges.chunks(batch) {
+    // What there is no time for.
+    let slow = side.world.borrow().is_slow;
+    let mut rest = Vec::new();
+    let look = found.sector_ranges.chunks(batch).map(|some| (false, some));
+    let mut batches: Vec<_> = look
+        .chain(found.owed.chunks(batch).map(|some| (true, some)))
+        .collect();
+    if slow {
+        rng.shuffle(&mut batches);
+    }
+    for (owed, some) in batches {
         if rng.u8(..20) == 0 || rule.is_owner(side).is_err() {
             return;
+        }
+        if slow && rng.bool() {
+            rest.push((owed, some));
+            continue;
         }
         side.world.borrow_mut().sending = true;
         let some = match which {
             Which::Difference => {
                 let target = side.clone();
-                rule.again(found, side, &target, some)
+                rule.again(found, side, &target, some, owed)
             }
             _ => Ok(some.to_vec()),
         };
@@ -156,11 +170,11 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
             rule.forget();
             return;
         };
-        let words: Vec<String> = some.iter().map(|s| format!("{}:{}", s.start, s.length)).collect();
-        if side
-            .message(&format!("discard {} {}", found.since, words.join(" ")))
-            .is_err()
-        {
+        let head = match owed {
+            true => "discard dead".to_owned(),
+            false => format!("discard {}", found.since),
+        };
+        if side.message(&audit::message(&head, &some)).is_err() {
             rule.forget();
             return;
         }
@@ -172,11 +186,27 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
         w.advance(10);
         drop(w);
         let names = side.world.borrow().calm || rng.u8(..4) == 0;
-        if !some.is_empty() && names && rule.named(found, side, &some).is_err() {
+        if !some.is_empty() && names && !owed && rule.named(found, side, &some).is_err() {
             rule.forget();
             return;
         }
     }
+    if slow && found.reach == 0 && owe(side, rule, found, &rest).is_err() {
+        rule.forget();
+    }
+}
+
+/// What was not sent, and whether it was owed before.
+fn owe(side: &mut Side, rule: &mut Rule, found: &Found, rest: &[(bool, &[SectorRange])]) -> Result<(), Halt> {
+    for (_, fresh) in rest.iter().filter(|(owed, _)| !owed) {
+        rule.is_owner(side)?;
+        side.message(&audit::message(&format!("defer {}", found.since), fresh))?;
+        side.world.borrow_mut().discard(100);
+        rule.named(found, side, fresh)?;
+    }
+    let all: Vec<SectorRange> = rest.iter().flat_map(|(_, some)| some.iter().copied()).collect();
+    rule.owe(found, side, &all)?;
+    Ok(())
 }
 
 fn cases(fewer: u64) -> u64 {
@@ -336,6 +366,27 @@ fn what_another_file_shares_is_never_discarded() {
     }
     eprintln!("{all:?}");
     assert!(all.shares > 1000 && all.discarded > 1000, "{all:?}");
+}
+
+/// A drive that is too slow for all: the rest is sent after any number of checkpoints.
+#[test]
+fn what_is_owed_is_never_needed() {
+    for (calm, sharing) in [(false, false), (true, false), (true, true)] {
+        let mut all = Counts::default();
+        for seed in 0..cases(40) {
+            let mut world = World::new(seed);
+            (world.is_slow, world.calm, world.sharing) = (true, calm, sharing);
+            let (lost, c, transcript) = run_beside(world, seed, Which::Difference);
+            if let Some(lost) = lost {
+                panic!("seed {seed}, {calm}, {sharing}: {lost}\n{transcript}");
+            }
+            all.add(&c);
+        }
+        eprintln!("{all:?}");
+        let least = if calm { 1000 } else { 10 };
+        assert!(all.owed > least && all.discarded > 10 * least, "{all:?}");
+        assert!(!sharing || all.shares > 1000, "{all:?}");
+    }
 }
 
 /// The page at which `b.wt` begins.
@@ -651,7 +702,7 @@ fn after_pages_were_dead(at_look: impl FnOnce(&mut Still), before_batch: impl Fn
         rule.forget_in(&target).unwrap();
         between(database);
         let batch = rule
-            .again(&found, database, &target, &found.sector_ranges)
+            .again(&found, database, &target, &found.sector_ranges, false)
             .unwrap();
         if !batch.is_empty() {
             let head = format!("discard {}", found.since);

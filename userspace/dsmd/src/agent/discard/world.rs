@@ -123,6 +123,8 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub discarded: u64,
+    /// Of these, what was owed.
+    pub owed: u64,
     pub checkpoints: u64,
     pub kills: u64,
     /// By the process that had it open.
@@ -143,6 +145,7 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn add(&mut self, o: &Self) {
         self.discarded += o.discarded;
+        self.owed += o.owed;
         self.checkpoints += o.checkpoints;
         self.kills += o.kills;
         self.reopened += o.reopened;
@@ -192,6 +195,8 @@ pub(super) struct World {
     slow: u32,
     /// Another file shares all extents.
     pub shared: bool,
+    /// There is no time for all that was found.
+    pub is_slow: bool,
     /// A tool deduplicates: single pages come to be another file's, too.
     pub sharing: bool,
     /// Not now: a batch has been looked at and is on its way.
@@ -327,6 +332,7 @@ impl World {
             stage: Stage::None,
             slow: 0,
             shared: false,
+            is_slow: false,
             sharing: false,
             sending: false,
             shares: BTreeMap::new(),
@@ -869,6 +875,7 @@ impl World {
     /// The target's worker discards what waits.
     pub(super) fn discard(&mut self, pages: usize) {
         let gone = self.kernel.run_discards(pages);
+        self.counts.owed = self.kernel.discarded_dead();
         if gone.is_empty() {
             return;
         }
