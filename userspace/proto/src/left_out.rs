@@ -99,7 +99,9 @@ impl Reason {
             Self::Elsewhere => "extents on another device",
             Self::Shared => "extents that files share: they count for one of these",
             Self::NoList => "files of whose free blocks there is no list: nothing of them is discarded",
-            Self::DiscardShort => "freed bytes in the shorter pieces, for which the drive was too slow",
+            Self::DiscardShort => {
+                "freed bytes in the shorter pieces, used again before the drive had time for them"
+            }
             Self::DiscardPlaceless => "freed bytes without a place of their own",
             Self::DiscardLate => "freed bytes that were not sent before the next checkpoint",
             Self::DeviceSilent => "device whose counters cannot be read",

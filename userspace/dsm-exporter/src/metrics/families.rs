@@ -482,7 +482,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             ),
             counter(
                 "dsm_agent_discard_short_bytes_total",
-                "Freed bytes in the shorter pieces, for which the drive was too slow.",
+                "Freed bytes in the shorter pieces, which were used again before the drive had time for them.",
                 |s| discarder(s, |i| Some(i.short_bytes as f64)),
             ),
             counter(
@@ -497,7 +497,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             ),
             gauge(
                 "dsm_agent_discard_queued_bytes",
-                "Freed bytes that dsmd has still to send.",
+                "Freed bytes that dsmd has still to send, now or after a later checkpoint.",
                 |s| discarder(s, |i| Some(i.queued_bytes as f64)),
             ),
             gauge(

@@ -582,7 +582,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         if let Some(quiet) = &self.quiet {
             self.pace.quiet(quiet, &drive);
         }
-        let mut result = Ok(Sent::All);
+        let (mut result, mut from_before) = (Ok(Sent::All), 0);
         while result == Ok(Sent::All) {
             let Some((of, batch)) = queue.next(&self.pace) else {
                 break;
@@ -594,6 +594,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 self.pace.took(batch.len(), took);
             }
             queue.took(took);
+            if of == Of::Before {
+                from_before += bytes(&batch);
+            }
             change(&self.info, |i| i.queued_bytes -= bytes(&batch));
             let rest = queue.rest().len();
             if result == Ok(Sent::All) && self.sends() && rest > 0 {
@@ -609,6 +612,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
             if let Err(halt) = self.owe(&found, queue.rest(), notices) {
                 result = Err(halt);
             }
+        }
+        if from_before > 0 {
+            log!(Debug, "discards that were owed were sent", bytes = from_before);
         }
         let late = found.reach > 0 || result.is_err();
         change(&self.info, |i| {

@@ -805,6 +805,103 @@ fn what_is_discarded_later_is_the_files_alone() {
     }
 }
 
+/// The same where pages 20 to 29 are owed, and are sent after a later look; which has the list of a new
+/// checkpoint, or the same one.
+fn after_pages_were_owed(
+    free: Option<Range<u64>>,
+    at_look: impl FnOnce(&mut Still),
+    before_batch: impl FnOnce(&mut Still),
+) -> After {
+    let target = ModelKernel::new(1 << 20);
+    target.message("set discard on").unwrap();
+    let (mut rule, mut database) = (Rule::default(), Still::new());
+    let file = |order, free| checkpoint(order, (7, 70), true, free);
+    database.files = vec![file(5, 10..20)];
+    waits(&mut rule, &mut database, &target);
+    let look = |rule: &mut Rule, database: &mut Still| {
+        database.turtle += 1;
+        let Ok(Look::Found(found)) = rule.look(database, &target) else {
+            panic!("nothing is waited for");
+        };
+        rule.forget_in(&target).unwrap();
+        found
+    };
+    database.files = vec![file(6, 10..30)];
+    let found = look(&mut rule, &mut database);
+    let head = format!("defer {}", found.since);
+    target
+        .message(&audit::message(&head, &found.sector_ranges))
+        .unwrap();
+    assert!(target.run_discards(100).is_empty());
+    let owed = rule.owe(&found, &target, &found.sector_ranges);
+    assert_eq!(owed, Ok(10 * PAGE));
+    target.log();
+    if let Some(free) = free {
+        database.files = vec![file(7, free)];
+    }
+    at_look(&mut database);
+    let found = look(&mut rule, &mut database);
+    assert_eq!(found.sector_ranges, []);
+    before_batch(&mut database);
+    let batch = rule
+        .again(&found, &mut database, &target, &found.owed, true)
+        .unwrap();
+    if !batch.is_empty() {
+        target.message(&audit::message("discard dead", &batch)).unwrap();
+    }
+    let gone = target.run_discards(100);
+    (target.log(), gone, target.dead())
+}
+
+#[test]
+fn what_is_owed_is_the_files_alone() {
+    let nothing = |_: &mut Still| {};
+    let words = |all: &[&str]| all.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    let sent = words(&["window", "discard"]);
+    let all = pages_of(&[20..30]);
+    for free in [None, Some(10..30)] {
+        let after = after_pages_were_owed(free, nothing, nothing);
+        assert_eq!(after, (sent.clone(), all.clone(), all.clone()));
+    }
+    // What is used again is not asked for.
+    let asked = words(&["window", "dead", "discard"]);
+    let after = after_pages_were_owed(Some(10..25), nothing, nothing);
+    assert_eq!(after, (asked.clone(), pages_of(&[20..25]), all.clone()));
+    let after = after_pages_were_owed(Some(10..20), nothing, nothing);
+    assert_eq!(after, (asked[..2].to_vec(), vec![], all.clone()));
+    let changes: [(&str, Change, OfPages); 5] = [
+        ("a page is shared", |d| d.shared = 26..27, &[20..26, 27..30]),
+        ("the file is written elsewhere", |d| d.moved = 8 * 200, &[]),
+        ("it was cut off", |d| d.pages = 29, &[20..29]),
+        ("it was dropped", |d| d.files.clear(), &[]),
+        (
+            "another file has its name",
+            |d| d.files = vec![checkpoint(8, (8, 80), true, 10..30)],
+            &[],
+        ),
+    ];
+    for (what, change, stays) in changes {
+        let after = after_pages_were_owed(None, change, nothing);
+        assert_eq!(after.0[..2], words(&["window", "forget"]), "{what}");
+        let stays = pages_of(stays);
+        assert_eq!((after.1, after.2), (stays.clone(), stays), "{what}");
+    }
+    for (what, change, stays) in &changes[..3] {
+        let after = after_pages_were_owed(None, nothing, change);
+        assert_eq!(
+            after.0[..2],
+            words(&["window", "forget"]),
+            "before a batch, {what}"
+        );
+        let stays = pages_of(stays);
+        assert_eq!(
+            (after.1, after.2),
+            (stays.clone(), stays),
+            "before a batch, {what}"
+        );
+    }
+}
+
 /// A file is dropped at each checkpoint, and what is dead of another one stays so.
 #[test]
 fn a_file_that_was_dropped_takes_nothing_of_others_with_it() {
