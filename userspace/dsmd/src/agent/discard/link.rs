@@ -626,7 +626,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
         result
     }
 
-    /// What was not sent is owed, the longest of it.
+    /// What was not sent is owed, the longest of it.  Who has the database open is looked at before it
+    /// is sent.
     fn owe(&mut self, found: &Found, rest: &[(Of, SectorRange)], notices: &Notices) -> Result<(), Halt> {
         if found.reach > 0 {
             return Ok(());
@@ -641,7 +642,6 @@ impl<T: Target, M: Machine> Worker<T, M> {
             .map(|r| r.1)
             .collect();
         if !fresh.is_empty() {
-            self.rule.is_owner(&mut self.machine)?;
             self.target
                 .message(&audit::message(&format!("defer {}", found.since), &fresh))?;
             // Whatever comes meanwhile: the target looks, and the drive has nothing to do.
@@ -700,10 +700,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
         begun: &mut Instant,
     ) -> Result<Vec<SectorRange>, Halt> {
         self.rule.is_owner(&mut self.machine)?;
-        let owed = of == Of::Before;
-        let batch = self
-            .rule
-            .again(found, &mut self.machine, &self.target, batch, owed)?;
+        let (machine, owed) = (&mut self.machine, of == Of::Before);
+        let batch = self.rule.again(found, machine, &self.target, batch, owed)?;
         *begun = Instant::now();
         if !batch.is_empty() {
             let head = match of {
@@ -743,10 +741,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
             };
             let step = step.min(STALL_TIMEOUT - waited);
             match self.pulse.rest(|| notices.wait(events, step)) {
-                None => {}
-                Some(Notice::Turtle) if self.is_same_turtle()? => {}
                 // The next checkpoint, or the end
-                Some(_) => return Ok(Sent::Interrupted),
+                Some(n) if n == Notice::End || !self.is_same_turtle()? => return Ok(Sent::Interrupted),
+                _ => {}
             }
         }
     }

