@@ -172,7 +172,7 @@ struct Evidence {
 }
 
 /// How a sending ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sent {
     All,
     /// The next checkpoint has come, or the end.
@@ -608,10 +608,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
             drive = now;
         }
         self.quiet = Some(drive);
-        if result.is_ok() {
-            if let Err(halt) = self.owe(&found, queue.rest(), notices) {
-                result = Err(halt);
-            }
+        if let Ok(sent) = result {
+            let waited = self.owe(&found, queue.rest(), notices);
+            result = waited.map(|waited| sent.max(waited));
         }
         if from_before > 0 {
             log!(Debug, "discards that were owed were sent", bytes = from_before);
@@ -628,9 +627,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// What was not sent is owed, the longest of it.  Who has the database open is looked at before it
     /// is sent.
-    fn owe(&mut self, found: &Found, rest: &[(Of, SectorRange)], notices: &Notices) -> Result<(), Halt> {
+    fn owe(&mut self, found: &Found, rest: &[(Of, SectorRange)], notices: &Notices) -> Result<Sent, Halt> {
+        let mut waited = Sent::All;
         if found.reach > 0 {
-            return Ok(());
+            return Ok(waited);
         }
         let rest = match self.sends() {
             true => &rest[..rest.len().min(OWED)],
@@ -644,14 +644,14 @@ impl<T: Target, M: Machine> Worker<T, M> {
         if !fresh.is_empty() {
             self.target
                 .message(&audit::message(&format!("defer {}", found.since), &fresh))?;
-            // Whatever comes meanwhile: the target looks, and the drive has nothing to do.
-            self.wait(notices, Duration::ZERO)?;
+            // Whatever comes meanwhile: the drive has nothing to do for it.
+            waited = self.wait(notices, Duration::ZERO)?;
             self.name(found, &fresh)?;
         }
         let all: Vec<SectorRange> = rest.iter().map(|r| r.1).collect();
         let owed = self.rule.owe(found, &self.target, &all)?;
         change(&self.info, |i| i.owes(owed));
-        Ok(())
+        Ok(waited)
     }
 
     fn sends(&self) -> bool {
