@@ -545,7 +545,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 change(&self.info, |i| i.owes(0));
                 Ok(Sent::All)
             }
-            Look::Found(found) => self.send(found, budget(interval), notices),
+            Look::Found(found) => self.send(*found, budget(interval), notices),
         }
     }
 

@@ -226,7 +226,7 @@ pub struct Found {
     files: Vec<(PathBuf, (u64, i128))>,
     /// Origins of what is owed, until they are among the others.
     owed_origins: Vec<(Extent, usize)>,
-    round: Box<Round>,
+    round: Round,
     /// What the audit has seen.
     pub audit: audit::Seen,
     /// What it must have seen before anything may be sent.
@@ -301,7 +301,7 @@ fn pieces_of(
 pub enum Look {
     /// So many more changes of the turtle are waited for.
     Waiting(u32),
-    Found(Found),
+    Found(Box<Found>),
 }
 
 /// The rule's state.
@@ -617,7 +617,7 @@ impl Rule {
         // (5)
         self.files = files;
         self.window = Some(window);
-        Ok(Look::Found(found))
+        Ok(Look::Found(found.into()))
     }
 }
 

@@ -90,7 +90,7 @@ fn run_until(world: World, seed: u64, which: Which) -> End {
             Ok(Look::Found(found)) => {
                 seen.taken += found.audit.taken;
                 seen.written += found.audit.written;
-                wrong(which, found, &mut window, &mut side)
+                wrong(which, *found, &mut window, &mut side)
             }
             Ok(Look::Waiting(_)) => continue,
             Err(halt) => Err(halt),
@@ -372,7 +372,7 @@ fn what_another_file_shares_is_never_discarded() {
 fn what_is_owed_is_never_needed() {
     for (calm, sharing) in [(false, false), (true, false), (true, true)] {
         let mut all = Counts::default();
-        for seed in 0..cases(40) {
+        for seed in 0..cases(20) {
             let mut world = World::new(seed);
             (world.is_slow, world.calm, world.sharing) = (true, calm, sharing);
             let (lost, c, transcript) = run_beside(world, seed, Which::Difference);
@@ -383,7 +383,7 @@ fn what_is_owed_is_never_needed() {
         }
         eprintln!("{all:?}");
         // With a crash at every second checkpoint little is owed for long.
-        let least = if calm { 1000 } else { 0 };
+        let least = if calm { 500 } else { 0 };
         assert!(all.owed >= least && all.discarded > 10 * least, "{all:?}");
         assert!(!sharing || all.shares > 1000, "{all:?}");
     }
@@ -608,7 +608,7 @@ fn found(before: (FileEntry, FreeList), after: (FileEntry, FreeList)) -> Result<
     let Look::Found(found) = rule.look(&mut database, &target)? else {
         panic!("nothing is waited for");
     };
-    Ok((found, database))
+    Ok((*found, database))
 }
 
 /// The same as first pages and their numbers.

@@ -517,7 +517,7 @@ fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
     loop {
         world.borrow_mut().advance(200);
         match w.rule.look(&mut w.machine, &w.target) {
-            Ok(Look::Found(f)) if !f.sector_ranges.is_empty() => return f,
+            Ok(Look::Found(f)) if !f.sector_ranges.is_empty() => return *f,
             _ => {}
         }
     }
@@ -614,7 +614,7 @@ fn sent_later(seed: u64, interrupted: bool) -> u64 {
         return 0;
     };
     assert!(bytes(&second.owed) <= i.queued_bytes);
-    let _ = w.send(second, Duration::from_millis(200), &notices);
+    let _ = w.send(*second, Duration::from_millis(200), &notices);
     let world = world.borrow();
     assert_eq!(world.lost, None);
     world.kernel.discarded_dead()
