@@ -414,7 +414,7 @@ fn made(reason: Reason) -> Made {
             include_str!("agent/discard/tests.rs"),
             "fn lists_are_compared_of_one_file_and_in_their_order()",
         ),
-        Reason::DiscardShort => There(DISCARDS, "fn what_has_no_time_is_left_out()"),
+        Reason::DiscardShort => There(DISCARDS, "fn what_is_owed_is_not_for_ever()"),
         Reason::DiscardLate => There(DISCARDS, "fn what_the_next_checkpoint_overtakes_is_late()"),
         Reason::DiscardPlaceless => There(DISCARDS, "fn what_somebody_shares_by_now_is_not_sent()"),
         Reason::DeviceSilent => Here(|s| s.machine.pull()),
