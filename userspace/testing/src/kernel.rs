@@ -328,7 +328,7 @@ impl ModelKernel {
             .collect()
     }
 
-    /// Pages that were discarded since they were dead.
+    /// Pages that were discarded because they were dead.
     pub fn discarded_dead(&self) -> u64 {
         self.state.borrow().writes.discarded_dead
     }
