@@ -324,6 +324,8 @@ fn is_used(list: &FreeList, page: u64) -> bool {
 }
 
 #[cfg(test)]
+// A list of one range is meant.
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
     use crate::trace::text;
