@@ -33,8 +33,8 @@ GOALS = {"LB-Update-Only": 0.66, "LB-Update-Only-cached": 0.78, "LB-Mixed": 0.66
          "LB-Mixed-cached": 0.80, "Y-Update-Only": 0.84, "Y-Update-Only-cached": 0.86}
 # auto may cost that much more than none where a drive has fewer units than these.
 FEW, AUTO_COSTS = 500, 1.01
-# What discards in pieces of 128 KiB save at least under LB-Update-Only-cached, by owed pages.
-OWED = 0.09
+# What discards in pieces of 128 KiB save at least under LB-Update-Only-cached.
+LARGE = 0.09
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def check_goals(rows, drive):
     large, cells = Drive(unit=drive.unit, granularity=128 << 10), cells_of(rows, "LB-Update-Only-cached")
     if cells:
         saved = 1 - cells[large, "none+discard"] / cells[large, "none"]
-        good &= verdict(saved >= OWED, f"LB-Update-Only-cached: discards in 128 KiB save {saved:.3f}, and {OWED} is wanted")
+        good &= verdict(saved >= LARGE, f"LB-Update-Only-cached: discards in 128 KiB save {saved:.3f}, and {LARGE} is wanted")
     return good
 
 

@@ -256,8 +256,8 @@ fn text(a: &Free, r: &FreeReport<'_>) -> String {
             "dsmd discards here when an audit has passed, whatever audit-pages says: {why}."
         );
     } else if r.total.share >= 0.005 {
-        s += "Space that was freed once and is never used again counts here, too, and gains nothing by a discard:\n\
-              dsmctl record and dsmctl simulate tell what it is worth for this database.\n";
+        s += "Space that was free before dsmd came counts here, too: it is discarded once, in files that get new\n\
+              checkpoints. dsmctl record and dsmctl simulate tell what all this is worth for this database.\n";
     }
     match r.files.iter().filter(|f| f.smaller_leaves).count() {
         0 => {}

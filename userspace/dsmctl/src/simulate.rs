@@ -66,7 +66,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
     }
     let listed = discard::listed(&trace);
     let with = a.discard != Discards::Off && trace.has_lists();
-    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Difference, pieces(a)));
+    let mut discarded = with.then(|| discard::discarded(&trace, Rule::Dsmd, pieces(a)));
     // There may be as much of them as of the events, and all is known that they tell.
     for trace in [Some(&mut trace), discarded.as_mut()].into_iter().flatten() {
         trace.drop_lists();
@@ -163,7 +163,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
 /// In which the target would discard.
 fn pieces(a: &Simulate) -> Pieces {
     let alignment = a.discard_alignment.unwrap_or(a.discard_granularity);
-    Pieces::of(a.discard_granularity, alignment)
+    Pieces::new(a.discard_granularity, alignment)
 }
 
 fn dump(played: &Played, model: &Model, spec: &Spec, pages: u64, path: &Path) -> Result<()> {

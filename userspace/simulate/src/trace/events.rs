@@ -170,13 +170,12 @@ impl Iterator for Iter<'_> {
 pub struct Discards(Vec<u8>);
 
 impl Discards {
-    /// Those of the next list.  One may begin before the end of the one before: what is
-    /// discarded with its neighbours is discarded again with the next ones.
+    /// Those of the next list, in ascending order.
     pub fn push(&mut self, runs: &[Range<u64>]) {
         put(&mut self.0, runs.len() as u64);
         let mut at = 0;
         for run in runs {
-            put(&mut self.0, run.start.wrapping_sub(at));
+            put(&mut self.0, run.start - at);
             put(&mut self.0, run.end - run.start);
             at = run.end;
         }
@@ -209,7 +208,7 @@ impl<'a> WithDiscards<'a> {
 
     fn discard(&mut self) -> Option<Event> {
         self.left -= 1;
-        let start = self.at.wrapping_add(self.runs.next()?);
+        let start = self.at + self.runs.next()?;
         let length = self.runs.next()?;
         self.at = start + length;
         let what = What::Discard {
