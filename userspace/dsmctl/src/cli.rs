@@ -47,7 +47,7 @@ pub enum Output {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make the device /dev/mapper/NAME on DEV
-    Create(Box<Create>),
+    Create(Box<CreateNow>),
     /// Make a device that /etc/dsmtab lists; dsm@NAME.service calls this
     ///
     /// An existing device is left unchanged. Invalid lines are
@@ -75,6 +75,8 @@ pub enum Command {
     Withdraw {
         /// The device: a device-mapper name, or a path to it
         device: String,
+        #[command(flatten)]
+        dry: DryRun,
     },
     /// Make a device as long as what it lies on has become, while it is in use
     ///
@@ -179,8 +181,10 @@ pub enum Command {
     ///
     /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
     /// mounted from the device, and its sectors are discarded through the target. With
-    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. A device with a trial at work, and a
-    /// drive that is marked, are refused.
+    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. One that is in use is refused, and
+    /// without --force one on which blkid finds a file system, a volume, swap or partitions; on a
+    /// terminal you are asked. A device with a trial at work, and a drive that is marked, are
+    /// refused.
     ///
     /// The exit status is 0 when a length that the drive takes was found, and 1 otherwise.
     ///
@@ -236,7 +240,7 @@ pub enum Command {
     /// Nothing is changed or stopped: the kernel's trace reports every write and
     /// discard on the device, FIEMAP says whose it was, and the turtle shows
     /// checkpoints, and what they have freed. What is there when it begins counts as
-    /// the load phase.
+    /// the load phase. A recording that is there already is not overwritten.
     Record(Record),
     /// Measure how often each object is updated, and say which should share a
     /// stream
@@ -470,6 +474,9 @@ pub struct ProbeDiscard {
     /// An unused block device, whose data is LOST
     #[arg(long, value_name = "DEVICE")]
     pub destroy: Option<PathBuf>,
+    /// With --destroy: ask nothing, and overwrite what blkid finds on it
+    #[arg(long, conflicts_with = "name")]
+    pub force: bool,
     /// A directory on the device NAME [default: where the device is mounted]
     #[arg(long, conflicts_with = "destroy")]
     pub dir: Option<PathBuf>,

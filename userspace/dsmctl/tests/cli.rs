@@ -84,6 +84,7 @@ fn wrong_usage_ends_with_2() {
         "probe-discard --destroy /dev/null --dir d",
         "probe-discard --destroy /dev/null --wait 601",
         "probe-discard --destroy /dev/null --filler much",
+        "probe-discard n --force",
         "status -o xml",
     ] {
         let o = dsmctl(words);
@@ -124,6 +125,45 @@ fn errors_are_one_line() {
     assert_eq!(
         said(&dsmctl("create n /dev/null")),
         "dsmctl: /dev/null: it is not a block device; nothing was changed\n"
+    );
+}
+
+#[test]
+fn a_recording_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("week.rec");
+    std::fs::write(&file, "a week").unwrap();
+    let record = || {
+        let o = dsmctl(&format!("record /nonexistent {} --seconds 1", file.display()));
+        assert_eq!(o.status.code(), Some(1));
+        said(&o)
+    };
+    let text = record();
+    assert!(
+        text.contains("week.rec: it is there already, and is not overwritten"),
+        "{text}"
+    );
+    // What another one is writing is left to it, too.
+    std::fs::remove_file(&file).unwrap();
+    let part = std::fs::File::create(dir.path().join("week.rec.part")).unwrap();
+    rustix::fs::flock(&part, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let text = record();
+    assert!(
+        text.contains("week.rec.part: another dsmctl record writes it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_recording_beside_the_database_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = said(&dsmctl(&format!(
+        "record {0} {0}/own.rec --seconds 1",
+        dir.path().display()
+    )));
+    assert!(
+        text.contains("own.rec: it is on the database's file system, and its own writes"),
+        "{text}"
     );
 }
 
