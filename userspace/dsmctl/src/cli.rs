@@ -166,8 +166,9 @@ pub enum Command {
     /// Writes about 2 MiB of each class into unnamed files, in a
     /// directory on the device, and reads the device's counters before and
     /// after. NVMe with FDP counts by placement handle; a SCSI disk does not
-    /// count. The exit status is 0 when the stamps arrive, and 1 when they do
-    /// not or when nothing can be proved.
+    /// count. The exit status is 0 when the stamps arrive, 1 when they do
+    /// not or when nothing can be proved, and 3 when there is nothing to verify, since
+    /// no streams are in use (policy none).
     Verify(Verify),
     /// Measure which lengths and alignments of discards the drive takes
     ///
@@ -285,7 +286,7 @@ pub enum Command {
     /// Files are paths relative to the dbpath. Each policy is played as it is and, if
     /// there are lists, with the discards that dsmd would have made; the drive's size
     /// is that of the run without them. With `-o json`: [{policy, discard,
-    /// streams_used, waf, unmapped_share, host_pages, gc_pages, open_units, spare_units,
+    /// streams_used, waf, unmapped_share, host_pages, gc_pages, erases, open_units, spare_units,
     /// reason}]; a
     /// page is 4 KiB, and pages are counted after the load phase and the warm-up. A
     /// policy whose streams do not fit the drive has null figures and the reason; that

@@ -69,7 +69,7 @@ fn run(args: &Args) -> Result<u8> {
     let _progress = progress(&args.command);
     let done = match &args.command {
         Command::Top(a) => top::top(a, out),
-        Command::Verify(a) => return yes_or_no(verify::verify(a, out)),
+        Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
         Command::Broken { remove } => broken::broken(remove.as_deref(), out),
         Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
@@ -136,7 +136,6 @@ fn progress(command: &Command) -> Option<Progress> {
     let seconds = |n: u64| Some(Duration::from_secs(n));
     let (name, limit) = match command {
         Command::Record(a) => ("record", a.seconds.and_then(seconds)),
-        Command::Simulate(_) => ("simulate", None),
         Command::Group(_) => ("group", None),
         Command::Verify(_) => ("verify", None),
         Command::Free(_) => ("free", None),

@@ -259,6 +259,7 @@ fn simulate_prints_rows_and_a_table() {
             fields,
             [
                 "discard",
+                "erases",
                 "gc_pages",
                 "host_pages",
                 "open_units",
@@ -290,7 +291,7 @@ fn simulate_prints_rows_and_a_table() {
     );
     assert!(text.contains("\n  with streams   as much           WAF 1.000 in place of 1.000  dsm\n"));
     assert!(
-        text.contains("\nBest is neither: nothing here saves 2 %.\n"),
+        text.contains("\nStreams do not save 2 % here; discards were not played.\n"),
         "{text}"
     );
     // A tenth of a millisecond from checkpoint to checkpoint, and all is written.

@@ -660,6 +660,16 @@ fn streams_that_the_drive_affords() {
     let unknown = of("none", Some(Affords::new(Layout::None, None, "silence".into())));
     note(&unknown, "streams", "not stamped");
     assert!(fixes(&unknown).is_empty());
+    // Somebody who may not ask it is told no fix.
+    for policy in ["dsm", "none"] {
+        let silent = Affords {
+            silent: true,
+            ..affords(Layout::Life(2), 171)
+        };
+        let silent = of(policy, Some(silent));
+        assert_eq!(find(&silent, "streams").level, Level::Unknown, "{policy}");
+        assert!(fixes(&silent).is_empty(), "{policy}");
+    }
     let discards = of_device(|d| d.below.as_mut().unwrap().status.policy = "none".into());
     right(&discards, "streams", "not stamped");
     assert!(fixes(&discards).is_empty());
