@@ -232,7 +232,7 @@ pub enum Command {
     /// [{path, size, free, share, extents, leaf_page, document, smaller_leaves, refused}],
     /// total {files, size, free, share, extents}, full, outlook {saved_on_full_drive [least,
     /// most], saved_at_80_percent [least, most]}, summary, interval, advice [{what, saves
-    /// [least, most], command, page}]}; sizes are bytes, shares are of 1, document is the mean
+    /// [least, most], known, command, page}]}; sizes are bytes, shares are of 1, document is the mean
     /// size as mongod has stored it, full is that of the file system, interval the seconds
     /// between checkpoints as dsmd has seen, and what does not apply is null.
     Free(Free),

@@ -1400,7 +1400,7 @@ fn leaf_pages_that_may_be_too_large() {
     note(
         &with(Some(3)),
         "leaf-pages",
-        "3 files are written in leaf pages of 16 KiB and more, are rewritten much, and have small documents",
+        "3 collections are rewritten in leaf pages of more than 8 KiB, and have small documents",
     );
     let fix = find(&with(Some(3)), "leaf-pages").fix.clone();
     assert_eq!(fix.len(), 1);
