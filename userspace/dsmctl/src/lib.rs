@@ -50,7 +50,8 @@ use runtime::text::printable;
 pub fn main() -> ExitCode {
     let args = Args::parse();
     let status = run(&args).unwrap_or_else(|e| {
-        eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
+        // Nobody may read it.
+        let _ = writeln!(std::io::stderr(), "dsmctl: {}", printable(&format!("{e:#}")));
         NO
     });
     ExitCode::from(status)

@@ -168,6 +168,40 @@ fn a_recording_beside_the_database_is_noted() {
 }
 
 #[test]
+fn who_has_read_enough_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fio.log");
+    let mut log = String::from("fio version 2 iolog\n/d/a add\n/d/a open\n");
+    for n in 0..100_000 {
+        log += &format!("/d/a write {} 4096\n", n * 4096);
+    }
+    std::fs::write(&path, log).unwrap();
+    let (read, write) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(read);
+    let o = Command::new(env!("CARGO_BIN_EXE_dsmctl"))
+        .args(["debug", "trace"])
+        .arg(&path)
+        .stdout(std::os::fd::OwnedFd::from(write))
+        .output()
+        .unwrap();
+    assert_eq!((o.status.code(), said(&o).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn every_alert_is_on_the_page() {
+    let page = include_str!("../../../Documentation/dashboard.md");
+    let rules = include_str!("../../prometheus/dm-dsm.rules.yml");
+    let names: Vec<&str> = rules
+        .lines()
+        .filter_map(|l| l.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(names.len() > 12, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("\n| {name} |")), "{name}");
+    }
+}
+
+#[test]
 fn saving_is_that_of_a_trial() {
     let printed = |words| String::from_utf8(dsmctl(words).stdout).unwrap();
     let three = printed("debug saving 0.8 0.9 0.7");
