@@ -102,7 +102,7 @@ impl Judge<'_> {
             return Some(self.say("left", Level::Unknown, text));
         }
         if left.withdrawn {
-            let text = "an upgrade that was killed has left it on dm-linear";
+            let text = "an upgrade that failed or was killed has left it on dm-linear";
             return Some(self.say("left", Level::Wrong, text).fix("dsmctl upgrade"));
         }
         let mut what: Vec<String> = left

@@ -705,7 +705,7 @@ fn what_a_killed_command_has_left() {
     wrong(
         &d,
         "left",
-        "an upgrade that was killed has left it on dm-linear",
+        "an upgrade that failed or was killed has left it on dm-linear",
         &["dsmctl upgrade"],
     );
 }
@@ -1088,6 +1088,11 @@ fn boundaries_and_discards() {
         &discard(|i| i.off = Some(wiredtiger::avail::NOT_YET.into())),
         "discard",
         "not yet",
+    );
+    note(
+        &discard(|i| i.off = Some("a backup is running: there is a WiredTiger.backup".into())),
+        "discard",
+        "a backup is running",
     );
     let closed = discard(|i| i.off = Some("no process has the database open".into()));
     wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
