@@ -43,7 +43,7 @@ database rs0 fdp mkfs.xfs -q -K
 database rs1 plain mkfs.ext4 -q -F
 dsmd --config /tmp/dsmd.toml 2>/tmp/dsmd.log &
 agent=$!
-setpriv --reuid 4343 --regid 4343 --clear-groups dsm-exporter --listen 0.0.0.0:9187 2>/tmp/exporter.log &
+setpriv --reuid 4343 --regid 4343 --clear-groups dsm-exporter --listen 0.0.0.0:19187 2>/tmp/exporter.log &
 exporter=$!
 
 work() { # DEVICE NODES

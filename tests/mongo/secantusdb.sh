@@ -43,7 +43,7 @@ logged() { grep -c "$1" /tmp/dsmd.log; }
 metric() {
 	local web
 
-	exec {web}<>/dev/tcp/127.0.0.1/9187
+	exec {web}<>/dev/tcp/127.0.0.1/19187
 	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
 	grep -F "$1 " <&"$web" | cut -d' ' -f2
 	exec {web}>&-

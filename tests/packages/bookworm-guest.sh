@@ -34,7 +34,7 @@ works 'it works for 12 checkpoints' load --phase run --ops 2400 --checkpoints 12
 works 'which are counted' test "$(json $name .windows)" -ge 10
 works 'what they have freed is discarded' test "$(field $name discarded_sectors)" -gt 0
 echo "# $(dmsetup status $name)"
-works 'dsm-exporter shows it' eval "bash -c 'exec 3<>/dev/tcp/127.0.0.1/9187; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3' | grep -q '^dsm_.*discard'"
+works 'dsm-exporter shows it' eval "bash -c 'exec 3<>/dev/tcp/127.0.0.1/19187; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3' | grep -q '^dsm_.*discard'"
 works 'dsmd is stopped' systemctl disable --now dsmd dsm-exporter
 umount $dbpath
 works 'the device is mounted again' mount -t xfs /dev/mapper/$name $dbpath

@@ -91,7 +91,7 @@ first() {
 metric() {
 	local web
 
-	exec {web}<>/dev/tcp/127.0.0.1/9187 || return
+	exec {web}<>/dev/tcp/127.0.0.1/19187 || return
 	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
 	grep -F "$1 " <&"$web" | cut -d' ' -f2
 	exec {web}>&-

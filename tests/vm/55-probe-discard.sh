@@ -34,7 +34,10 @@ refused 'what is mounted is refused' 'it is mounted, or in use otherwise; nothin
 refused 'so is the disk below' 'nothing was written' probe --destroy "$takes64"
 is 'and nothing was' "$(blkid -o value -s TYPE $shifted)" ext4
 umount /mnt
-wipefs -qa $shifted
+refused 'what has a file system is refused' 'there is ext4 on it; --force overwrites it; nothing was written' probe --destroy $shifted
+works 'and it is as it was' fsck.ext4 -fn $shifted
+works 'with --force it is overwritten' eval 'probe --destroy $shifted --force -o json >/dev/null || [[ $? == 1 ]]'
+is 'and gone' "$(blkid -p -o value -s TYPE $shifted)" ''
 dmsetup remove shifted
 
 # Through the target, in a scratch file, with others at work.

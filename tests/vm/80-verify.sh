@@ -48,8 +48,9 @@ if has_write_streams "$ssd"; then
 	kill $busy
 	wait $busy 2>/dev/null
 	dsmctl set t policy none
-	works 'policy none: verify ends with 1' verify 1
-	matches 'policy none: nothing is stamped' "$(verified '.verdict + ": " + .reason')" 'not-stamped: .* the policy is none'
+	works 'policy none: verify ends with 3' verify 3
+	matches 'policy none: there is nothing to verify' "$(verified '.verdict + ": " + .reason')" \
+		'nothing: nothing to verify: no streams are in use, the policy is none'
 else
 	works 'a kernel without write streams: verify ends with 1' verify 1
 	matches 'a kernel without write streams is named' "$(verified '.verdict + ": " + .reason')" 'not-stamped: .* this kernel has no write streams'

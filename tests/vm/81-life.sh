@@ -35,7 +35,7 @@ run() {
 metric() {
 	local web
 
-	exec {web}<>/dev/tcp/127.0.0.1/9187
+	exec {web}<>/dev/tcp/127.0.0.1/19187
 	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
 	sed -n "s/^$1 //p" <&"$web"
 	exec {web}>&-

@@ -17,8 +17,11 @@ works 'dsmd waits, and knows what is missing' until_true \
 
 # Under load
 begin_work
+would_be=$(dsmctl insert vg-db --groups 2 --dry-run | tail -n 1)
+is 'a dry run inserts nothing' "$(table vg-db)" "$linear"
 works 'dsm is inserted under load' dsmctl insert /dev/mapper/vg-db --groups 2
 is 'on the same sectors' "$(table vg-db | cut -d' ' -f1,2,4,5)" "$(cut -d' ' -f1,2,4,5 <<<"$linear")"
+is 'as the dry run has said' "$(table vg-db)" "$would_be"
 matches 'with the features that were asked for' "$(table vg-db)" ' groups 2 '
 works 'dsmd serves it' until_true served
 works 'boundaries are marked' dsmctl boundary mark vg-db
@@ -27,6 +30,8 @@ dsm=$(table vg-db)
 said=$(dsmctl insert vg-db --groups 3 2>&1) && pass 'once more is no error' || fail "once more: $said"
 matches 'but it is reported' "$said" 'vg-db is on dsm already, and is left as it is'
 is 'and changes nothing' "$(table vg-db)" "$dsm"
+is 'a dry run says what the volume would be' "$(dsmctl withdraw vg-db --dry-run | tail -n 1)" "$linear"
+is 'and withdraws nothing' "$(table vg-db)" "$dsm"
 for ((round = 1; round <= 4; round++)); do
 	lost=$(grep -c 'lost' /tmp/dsmd.log)
 	works "round $round: dsm is withdrawn under load" eval 'dsmctl withdraw vg-db >/tmp/back'

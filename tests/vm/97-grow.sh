@@ -17,7 +17,11 @@ files() { json t '.agent.discard.files // 0'; }
 reload() { dmsetup suspend "$1" && dmsetup load "$1" --table "$2" && dmsetup resume "$1"; }
 
 dmsetup create vol --table "0 $half linear $disk 0"
+would_be=$(dsmctl create t /dev/mapper/vol --policy file --discard on --dry-run | tail -n 1)
+is 'a dry run makes no device' "$(dmsetup info -c --noheadings -o name t 2>/dev/null)" ''
 dsmctl create t /dev/mapper/vol --policy file --discard on >/dev/null
+is 'and says which table it would have' "$(dmsetup table t)" "$would_be"
+refused 'nor does one of a name that is taken' 'of this name already; nothing was changed' dsmctl create t "$disk" --dry-run
 table=$(dmsetup table t)
 make_xfs /dev/mapper/t
 mount -t xfs /dev/mapper/t $mnt
@@ -43,6 +47,9 @@ dmsetup create other --table "0 8 linear /dev/mapper/vol $half"
 refused 'what somebody else lies on' 't: other lies on vol, too, so that it is not clear how much of vol is its own: --size says it; nothing was changed' \
 	dsmctl grow t
 dmsetup remove other
+works 'a dry run' eval 'dsmctl grow t --dry-run >/tmp/said'
+is 'says what it would be' "$(</tmp/said)" 't: nothing was changed; it would have 1 GiB, and has 512 MiB'
+is 'and it is what it was' "$(length t)" $half
 # As if killed behind its load
 dmsetup load t --table "0 $whole ${table#0 "$half" }"
 works 'it grows under load' eval 'dsmctl grow t >/tmp/said 2>/tmp/err'

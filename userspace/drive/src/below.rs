@@ -40,6 +40,9 @@ pub struct Affords {
     pub drive: Option<Drive>,
     /// Without a full stop.
     pub why: String,
+    /// A disk could not be asked, so that nothing is known.
+    #[serde(skip)]
+    pub silent: bool,
 }
 
 /// What a disk reports.
@@ -113,10 +116,10 @@ impl LowerDisk {
         let name = &self.name;
         let (handles, unit) = match (self.streams, self.unit, &self.silent) {
             (Some(0), _, _) => return Err(format!("{name} has no write streams")),
-            (Some(handles), Some(unit), _) => (handles, unit),
-            (_, None, Some(why)) => {
-                return Err(format!("{name} could not be asked for its erase units: {why}"))
-            }
+            // What sysfs has without it is not enough: of handles that are initially isolated a
+            // drive affords less.
+            (_, _, Some(why)) => return Err(format!("{name} could not be asked for its erase units: {why}")),
+            (Some(handles), Some(unit), None) => (handles, unit),
             (_, None, None) => return Err(format!("{name} does not report how large its erase units are")),
             (None, Some(_), _) => return Err("this kernel has no write streams (6.16 has)".to_owned()),
         };
@@ -158,7 +161,12 @@ fn least(below: &Below, disks: &[LowerDisk], usable: &Usable<'_>) -> Affords {
     for disk in disks {
         let affords = match disk.drive() {
             Ok(drive) => Affords::reported(drive, usable, &disk.source()),
-            Err(why) => return Affords::nothing(why),
+            Err(why) => {
+                return Affords {
+                    silent: disk.silent.is_some() && disk.streams != Some(0),
+                    ..Affords::nothing(why)
+                }
+            }
         };
         if least.as_ref().is_none_or(|l| affords.rank() > l.rank()) {
             least = Some(affords);
@@ -182,6 +190,7 @@ impl Affords {
             streams: layout.streams(),
             drive,
             why,
+            silent: false,
         }
     }
 
@@ -342,6 +351,12 @@ mod tests {
         assert_eq!(
             why(|d| (d.unit, d.silent) = (None, Some("Permission denied".into()))),
             "no streams: a could not be asked for its erase units: Permission denied"
+        );
+        let silent = with(|d| d.silent = Some("Permission denied".into()));
+        assert_eq!(
+            (silent.drive, silent.silent),
+            (None, true),
+            "sysfs alone has its units"
         );
         let below = Below {
             losing: vec!["dm-1".into()],

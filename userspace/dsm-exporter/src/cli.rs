@@ -22,7 +22,7 @@ pub struct Args {
         long,
         value_name = "[ADDRESS:]PORT",
         env = "DSM_EXPORTER_LISTEN",
-        default_value = "9187"
+        default_value = "19187"
     )]
     pub listen: Address,
     /// Format of the log on stderr
@@ -52,7 +52,7 @@ impl FromStr for Address {
         }
         s.parse()
             .map(Self)
-            .map_err(|_| "it must be a port, or an address and a port such as 127.0.0.1:9187")
+            .map_err(|_| "it must be a port, or an address and a port such as 127.0.0.1:19187")
     }
 }
 
@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn metrics_stay_on_the_loopback_interface() {
         let listen = |words: &str| Args::parse_from(words.split(' ')).listen.0.to_string();
-        assert_eq!(listen("dsm-exporter"), "127.0.0.1:9187");
+        assert_eq!(listen("dsm-exporter"), "127.0.0.1:19187");
         assert_eq!(listen("dsm-exporter --listen 1234"), "127.0.0.1:1234");
         assert_eq!(listen("dsm-exporter --listen [::]:1"), "[::]:1");
     }
 
     #[test]
     fn an_address_is_a_port_or_both() {
-        for (s, a) in [("9187", "127.0.0.1:9187"), ("0.0.0.0:1", "0.0.0.0:1")] {
+        for (s, a) in [("19187", "127.0.0.1:19187"), ("0.0.0.0:1", "0.0.0.0:1")] {
             assert_eq!(s.parse::<Address>().unwrap().0.to_string(), a);
         }
         for s in ["", "x", "70000", "localhost:1", ":1"] {

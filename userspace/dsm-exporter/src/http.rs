@@ -248,11 +248,11 @@ mod tests {
 
     #[test]
     fn heads() {
-        let head = parse(b"GET /metrics HTTP/1.1\r\nhost: localhost:9187\r\nAccept: */*\r\n\r\n");
+        let head = parse(b"GET /metrics HTTP/1.1\r\nhost: localhost:19187\r\nAccept: */*\r\n\r\n");
         let head = head.unwrap().unwrap();
         assert_eq!(
             (head.method, head.target.as_str(), head.host.as_deref()),
-            (Method::Get, "/metrics", Some("localhost:9187"))
+            (Method::Get, "/metrics", Some("localhost:19187"))
         );
         for (head, wanted) in [
             ("GET / HTTP/1.0\n\n", "ok"),
@@ -288,8 +288,8 @@ mod tests {
         for (target, wanted) in [
             ("/metrics", ("/metrics", "a")),
             (
-                "http://db1:9187/history?after=3",
-                ("/history?after=3", "db1:9187"),
+                "http://db1:19187/history?after=3",
+                ("/history?after=3", "db1:19187"),
             ),
             ("http://db1", ("/", "db1")),
             ("https://db1/", ("https://db1/", "a")),

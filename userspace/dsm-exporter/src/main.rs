@@ -32,7 +32,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// 9187 is postgres_exporter's port, too.
 fn cannot_serve(address: SocketAddr, taken: bool) -> String {
     let other = match taken {
         true => ": another program has the port; choose one with --listen, or DSM_EXPORTER_LISTEN by `systemctl edit dsm-exporter`",

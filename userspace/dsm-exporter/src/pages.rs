@@ -158,13 +158,13 @@ mod tests {
     fn what_is_there() {
         let p = pages(true);
         for (head, code) in [
-            ("GET / HTTP/1.1\r\nHost: localhost:9187\r\n\r\n", "200"),
-            ("GET / HTTP/1.1\r\nhost: 127.0.0.1:9187\r\n\r\n", "200"),
-            ("GET / HTTP/1.1\r\nHost: [::1]:9187\r\n\r\n", "200"),
-            ("HEAD / HTTP/1.1\r\nHost: [::1]:9187\r\n\r\n", "200"),
+            ("GET / HTTP/1.1\r\nHost: localhost:19187\r\n\r\n", "200"),
+            ("GET / HTTP/1.1\r\nhost: 127.0.0.1:19187\r\n\r\n", "200"),
+            ("GET / HTTP/1.1\r\nHost: [::1]:19187\r\n\r\n", "200"),
+            ("HEAD / HTTP/1.1\r\nHost: [::1]:19187\r\n\r\n", "200"),
             ("GET /metrics HTTP/1.0\r\n\r\n", "200"),
-            ("GET /metrics HTTP/1.1\r\nHost: evil.example:9187\r\n\r\n", "403"),
-            ("GET /metrics HTTP/1.0\r\nHost: evil.example:9187\r\n\r\n", "403"),
+            ("GET /metrics HTTP/1.1\r\nHost: evil.example:19187\r\n\r\n", "403"),
+            ("GET /metrics HTTP/1.0\r\nHost: evil.example:19187\r\n\r\n", "403"),
             ("GET /history?after=3 HTTP/1.0\r\n\r\n", "200"),
             ("GET /history?after=x HTTP/1.0\r\n\r\n", "400"),
             ("GET /etc/passwd HTTP/1.0\r\n\r\n", "404"),
@@ -172,7 +172,7 @@ mod tests {
         ] {
             assert_eq!(&ask(&p, head).status[..3], code, "{head}");
         }
-        let named = "GET / HTTP/1.1\r\nHost: db7.example:9187\r\n\r\n";
+        let named = "GET / HTTP/1.1\r\nHost: db7.example:19187\r\n\r\n";
         assert_eq!(
             ask(&pages(false), named).status,
             "200 OK",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, Context, Result};
 
-use crate::cli::{Attach, Output};
+use crate::cli::{Attach, DryRun, Output};
 use crate::identity::{self, Identities};
 use crate::tab::{self, TabEntry};
 use dm::device::Device;
@@ -72,7 +72,7 @@ fn attach_one(entry: &TabEntry, accept: bool, out: Output) -> Result<()> {
         false => identities.kept(name)?,
     };
     wanted.kept = kept.clone().or_else(|| found.clone());
-    create::create(&wanted, out).with_context(|| format!("cannot attach {name}"))?;
+    create::create(&wanted, DryRun::default(), out).with_context(|| format!("cannot attach {name}"))?;
     if let Some(found) = found.filter(|found| kept.as_ref() != Some(found)) {
         if let Err(e) = identities.keep(name, &found) {
             eprintln!("dsmctl: note: {name}: which drive it is of is not kept for the next time: {e:#}");

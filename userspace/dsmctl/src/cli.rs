@@ -47,7 +47,7 @@ pub enum Output {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make the device /dev/mapper/NAME on DEV
-    Create(Box<Create>),
+    Create(Box<CreateNow>),
     /// Make a device that /etc/dsmtab lists; dsm@NAME.service calls this
     ///
     /// An existing device is left unchanged. Invalid lines are
@@ -75,6 +75,8 @@ pub enum Command {
     Withdraw {
         /// The device: a device-mapper name, or a path to it
         device: String,
+        #[command(flatten)]
+        dry: DryRun,
     },
     /// Make a device as long as what it lies on has become, while it is in use
     ///
@@ -164,8 +166,9 @@ pub enum Command {
     /// Writes about 2 MiB of each class into unnamed files, in a
     /// directory on the device, and reads the device's counters before and
     /// after. NVMe with FDP counts by placement handle; a SCSI disk does not
-    /// count. The exit status is 0 when the stamps arrive, and 1 when they do
-    /// not or when nothing can be proved.
+    /// count. The exit status is 0 when the stamps arrive, 1 when they do
+    /// not or when nothing can be proved, and 3 when there is nothing to verify, since
+    /// no streams are in use (policy none).
     Verify(Verify),
     /// Measure which lengths and alignments of discards the drive takes
     ///
@@ -179,8 +182,10 @@ pub enum Command {
     ///
     /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
     /// mounted from the device, and its sectors are discarded through the target. With
-    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. A device with a trial at work, and a
-    /// drive that is marked, are refused.
+    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. One that is in use is refused, and
+    /// without --force one on which blkid finds a file system, a volume, swap or partitions; on a
+    /// terminal you are asked. A device with a trial at work, and a drive that is marked, are
+    /// refused.
     ///
     /// The exit status is 0 when a length that the drive takes was found, and 1 otherwise.
     ///
@@ -227,7 +232,7 @@ pub enum Command {
     /// [{path, size, free, share, extents, leaf_page, document, smaller_leaves, refused}],
     /// total {files, size, free, share, extents}, full, outlook {saved_on_full_drive [least,
     /// most], saved_at_80_percent [least, most]}, summary, interval, advice [{what, saves
-    /// [least, most], command, page}]}; sizes are bytes, shares are of 1, document is the mean
+    /// [least, most], known, command, page}]}; sizes are bytes, shares are of 1, document is the mean
     /// size as mongod has stored it, full is that of the file system, interval the seconds
     /// between checkpoints as dsmd has seen, and what does not apply is null.
     Free(Free),
@@ -236,7 +241,7 @@ pub enum Command {
     /// Nothing is changed or stopped: the kernel's trace reports every write and
     /// discard on the device, FIEMAP says whose it was, and the turtle shows
     /// checkpoints, and what they have freed. What is there when it begins counts as
-    /// the load phase.
+    /// the load phase. A recording that is there already is not overwritten.
     Record(Record),
     /// Measure how often each object is updated, and say which should share a
     /// stream
@@ -281,7 +286,7 @@ pub enum Command {
     /// Files are paths relative to the dbpath. Each policy is played as it is and, if
     /// there are lists, with the discards that dsmd would have made; the drive's size
     /// is that of the run without them. With `-o json`: [{policy, discard,
-    /// streams_used, waf, unmapped_share, host_pages, gc_pages, open_units, spare_units,
+    /// streams_used, waf, unmapped_share, host_pages, gc_pages, erases, open_units, spare_units,
     /// reason}]; a
     /// page is 4 KiB, and pages are counted after the load phase and the warm-up. A
     /// policy whose streams do not fit the drive has null figures and the reason; that
@@ -470,6 +475,9 @@ pub struct ProbeDiscard {
     /// An unused block device, whose data is LOST
     #[arg(long, value_name = "DEVICE")]
     pub destroy: Option<PathBuf>,
+    /// With --destroy: ask nothing, and overwrite what blkid finds on it
+    #[arg(long, conflicts_with = "name")]
+    pub force: bool,
     /// A directory on the device NAME [default: where the device is mounted]
     #[arg(long, conflicts_with = "destroy")]
     pub dir: Option<PathBuf>,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use crate::broken;
-use crate::cli::{Create, Features, Groups, Output, PieceSize, Streams};
+use crate::cli::{Create, DryRun, Features, Groups, Output, PieceSize, Streams};
 use crate::identity::{self, Identities};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
@@ -34,7 +34,7 @@ use runtime::text::printable;
 const REMOVE_TRIES: u32 = 20;
 const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
+pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dev = block_device(&a.dev)?;
     identity::check(&sysfs, a, dev)?;
@@ -42,7 +42,7 @@ pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
     let dm = Dm::open()?;
     let _lock = Journal::default().lock(&a.name)?;
     // It may hold the underlying device.
-    if dm.info(Id::Name(&a.name)).is_ok_and(|info| info.is_half_made()) {
+    if !dry.on && dm.info(Id::Name(&a.name)).is_ok_and(|info| info.is_half_made()) {
         dm.remove(&a.name).with_context(|| {
             format!(
                 "{}: cannot remove what a command that was killed has left",
@@ -58,14 +58,19 @@ pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
         target: "dsm".into(),
         params: format!("{dev} {}{}", a.start, stamped.words()),
     };
+    let taken = || {
+        format!(
+            "{}: there is a device-mapper device of this name already; nothing was changed",
+            a.name
+        )
+    };
+    if dry.on {
+        ensure!(dm.info(Id::Name(&a.name)).is_err(), taken());
+        return would_be(out, &a.name, &[line], Some(&stamped));
+    }
     match dm.create(&a.name) {
         Ok(_) => {}
-        Err(e) if e.errno() == Some(Errno::BUSY) => {
-            bail!(
-                "{}: there is a device-mapper device of this name already; nothing was changed",
-                a.name
-            )
-        }
+        Err(e) if e.errno() == Some(Errno::BUSY) => bail!(taken()),
         Err(e) => return Err(e).with_context(|| format!("{}: cannot make a device", a.name)),
     }
     let made = activate(&dm, &a.name, &line);
@@ -85,6 +90,22 @@ pub(crate) fn create(a: &Create, out: Output) -> Result<()> {
         "chosen": stamped.chosen,
     });
     crate::print(out, &data, || format!("{shown}\n"))
+}
+
+/// What a dry run prints: the table as dmsetup takes it, and why it is so.
+pub(crate) fn would_be(out: Output, name: &str, lines: &[Line], stamped: Option<&Stamped>) -> Result<()> {
+    if let Some(stamped) = stamped {
+        stamped.tell_choice(name);
+    }
+    let row = |l: &Line| format!("{} {} {} {}", l.start, l.length, l.target, l.params);
+    let table: Vec<String> = lines.iter().map(row).collect();
+    let data = json!({ "name": name, "table": table, "chosen": stamped.map(|s| &s.chosen) });
+    crate::print(out, &data, || {
+        format!(
+            "{name}: nothing was changed; the table would be:\n{}\n",
+            table.join("\n")
+        )
+    })
 }
 
 fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathBuf)> {
@@ -220,13 +241,17 @@ impl Stamped {
         features(&self.features, &self.leaves)
     }
 
-    pub(crate) fn tell(&self, name: &str) {
+    fn tell_choice(&self, name: &str) {
         if let Some(chosen) = &self.chosen {
             eprintln!(
                 "dsmctl: note: {name}: {}; a policy that you name overrides it",
                 printable(&chosen.why)
             );
         }
+    }
+
+    pub(crate) fn tell(&self, name: &str) {
+        self.tell_choice(name);
         let status = Device::open(name).ok().and_then(|d| d.status().ok());
         if let Some(s) = status.filter(|s| s.hints_unsupported && s.policy != "none") {
             eprintln!(
@@ -352,7 +377,7 @@ mod tests {
     fn parsed(words: &str) -> Features {
         let words = format!("dsmctl create d /dev/x {words}");
         match crate::cli::Args::parse_from(words.split_whitespace()).command {
-            crate::cli::Command::Create(a) => a.features,
+            crate::cli::Command::Create(a) => a.create.features,
             other => panic!("{other:?}"),
         }
     }

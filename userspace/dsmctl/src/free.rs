@@ -2,7 +2,9 @@
 //! `dsmctl free`.
 
 mod advice;
+mod forecast;
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -11,13 +13,54 @@ use serde::Serialize;
 
 use crate::cli::{self as args, Free, Output};
 use advice::{advice, Advice, Here};
+use dm::class::Class;
+use files::ident::classify;
 use files::walk::Root;
-use proto::control::Info;
+use forecast::of_small_leaves;
+use proto::sample::Sample;
 use proto::snapshot::Snapshot as Published;
 use runtime::grid::Grid;
+use runtime::sizes;
 use runtime::text::printable;
 use wiredtiger::avail::outlook::Outlook;
-use wiredtiger::avail::{self, Documents, FreeList, Kind, Lists, Snapshot, Standing};
+use wiredtiger::avail::{self, Documents, FileEntry, FreeList, Kind, Lists, Snapshot, Standing};
+
+/// mongod's indexes have 16 KiB, its collections 32; of 8 KiB nothing is to be gained.
+const SMALL_LEAF: u32 = 8 << 10;
+/// Of smaller files nothing is to be gained.
+const SMALL_FILE: u64 = 1 << 20;
+/// Of which hardly anything is listed is not rewritten.
+const LITTLE: f64 = 0.01;
+
+/// Whether smaller leaf pages may be better for a collection or an index of mongod's: it has large
+/// ones, it is rewritten, and its documents are small, as far as that is known.  No other
+/// file's pages can be set.
+pub(crate) fn large_leaves(file: &FileEntry, list: &FreeList, documents: &Documents) -> Option<Class> {
+    let is_rewritten = list.file_size >= SMALL_FILE && share(list.bytes(), list.file_size) >= LITTLE;
+    let class = classify(&file.path);
+    let small = match class {
+        Class::Collection => avail::are_small(documents.get(&file.path).copied()),
+        Class::Index => true,
+        _ => false,
+    };
+    (small && is_rewritten && may_be_large(file)).then_some(class)
+}
+
+pub(crate) fn may_be_large(file: &FileEntry) -> bool {
+    file.leaf_page > Some(SMALL_LEAF)
+}
+
+/// What is said of so many collections for which smaller leaf pages may be better.
+pub(crate) fn in_large_leaves(files: usize) -> String {
+    let (noun, are, have) = match files {
+        1 => ("collection", "is", "has"),
+        _ => ("collections", "are", "have"),
+    };
+    format!(
+        "{files} {noun} {are} rewritten in leaf pages of more than {}, and {have} small documents, as far as is known",
+        sizes::shown(SMALL_LEAF.into())
+    )
+}
 
 /// Rows of the table, unless all are asked for.
 const ROWS: usize = 20;
@@ -56,8 +99,8 @@ struct ListedFile<'a> {
     leaf_page: Option<u32>,
     /// The mean size of a document, in bytes, if mongod has stored it.
     document: Option<u64>,
-    /// Smaller leaf pages may be better.
-    smaller_leaves: bool,
+    /// Smaller leaf pages may be better: of a collection, or of an index.
+    smaller_leaves: Option<Class>,
     refused: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranges: Option<Vec<&'a std::ops::Range<u64>>>,
@@ -84,11 +127,11 @@ pub(crate) fn free(a: &Free, out: Output) -> Result<()> {
 }
 
 /// What dsmd says of it, if it serves it.
-fn served(dbpath: &Path) -> Option<Info> {
+fn served(dbpath: &Path) -> Option<Sample> {
     let published = Published::current(&args::run_dir()).ok()?;
     let dbpath = dbpath.canonicalize().ok()?;
-    let mut agents = published.devices.into_iter().filter_map(|d| d.agent);
-    agents.find(|a| Path::new(&a.dbpath) == dbpath)
+    let its = |d: &Sample| d.agent.as_ref().is_some_and(|a| Path::new(&a.dbpath) == dbpath);
+    published.devices.into_iter().find(its)
 }
 
 /// How much of the file system is in use, as `df` has it.
@@ -109,10 +152,11 @@ fn report<'a>(
     lists: &'a Lists,
     documents: &Documents,
     full: Option<f64>,
-    served: Option<&Info>,
+    served: Option<&Sample>,
 ) -> FreeReport<'a> {
     let mut total = Sum::default();
-    let mut in_large_leaves = 0;
+    // By class: all of it, and what is in large leaves.
+    let mut sizes: HashMap<Class, (u64, u64)> = HashMap::new();
     let mut files = Vec::new();
     for (entry, list) in snapshot.files.iter().zip(lists) {
         let mut file = ListedFile {
@@ -128,8 +172,10 @@ fn report<'a>(
                 total.free += list.bytes();
                 total.extents += list.extents.len();
                 file.known(list, a.ranges);
-                file.smaller_leaves = avail::wants_smaller_leaves(entry, list, documents);
-                in_large_leaves += u64::from(file.smaller_leaves) * list.bytes();
+                file.smaller_leaves = large_leaves(entry, list, documents);
+                let (all, large) = sizes.entry(classify(&entry.path)).or_default();
+                *all += list.file_size;
+                *large += u64::from(file.smaller_leaves.is_some()) * list.file_size;
             }
             // What was dropped since the checkpoint is nothing to report.
             Some(Err(e)) if e.kind == Kind::Gone => continue,
@@ -144,15 +190,24 @@ fn report<'a>(
         Standing::Prove(why) => (true, Some(why)),
         standing => (matches!(standing, Standing::Audit(_)), None),
     };
-    let outlook = Outlook::of(total.share);
-    let interval = served.and_then(|i| i.last_window_ms).map(|ms| ms as f64 / 1000.0);
+    let large = |class| sizes.get(&class).map_or(0.0, |(all, large)| share(*large, *all));
+    let mut outlook = Outlook::of(total.share);
+    if large(Class::Collection) < 0.5 {
+        outlook.saved_on_full_drive = of_small_leaves(outlook.saved_on_full_drive);
+        outlook.saved_at_80_percent = of_small_leaves(outlook.saved_at_80_percent);
+    }
+    let agent = served.and_then(|d| d.agent.as_ref());
+    let interval = agent.and_then(|i| i.last_window_ms).map(|ms| ms as f64 / 1000.0);
     let advice = advice(&Here {
-        large_leaves: share(in_large_leaves, total.free),
+        large_leaves: large(Class::Collection),
+        large_index_leaves: large(Class::Index),
         interval,
         full,
         outlook,
         may_discard: may.is_ok(),
-        discards: served.is_some_and(|i| i.discard.as_ref().is_some_and(|d| d.mode == "on")),
+        // In audit they begin by themselves.
+        discards: agent.is_some_and(|i| i.discard.is_some()),
+        streams: served.is_some_and(|d| d.kernel.as_ref().is_some_and(|k| k.status.streams_used > 1)),
     });
     FreeReport {
         dbpath: a.dbpath.display().to_string(),
@@ -259,11 +314,54 @@ fn text(a: &Free, r: &FreeReport<'_>) -> String {
         s += "Space that was free before dsmd came counts here, too: it is discarded once, in files that get new\n\
               checkpoints. dsmctl record and dsmctl simulate tell what all this is worth for this database.\n";
     }
-    match r.files.iter().filter(|f| f.smaller_leaves).count() {
+    let large = |f: &&ListedFile<'_>| f.smaller_leaves == Some(Class::Collection);
+    match r.files.iter().filter(large).count() {
         0 => {}
         n => {
-            let _ = writeln!(s, "{}.", avail::large_leaves(n));
+            let _ = writeln!(s, "{}.", in_large_leaves(n));
         }
     }
-    s + "\n" + &advice::text(&r.advice)
+    s + "\n" + &advice::text(&r.advice, &printable(&r.dbpath))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_leaf_pages_could_be_smaller() {
+        let of = |path: &str, leaf_page: u32, percent: u64, mean: Option<u64>| {
+            let file = FileEntry {
+                path: path.into(),
+                order: 1,
+                cookie: None,
+                leaf_page: Some(leaf_page << 10),
+            };
+            let list = FreeList {
+                file: (1, 1),
+                file_size: 100 << 20,
+                extents: std::iter::once(0..percent << 20).collect(),
+            };
+            let documents = mean.map(|mean| (file.path.clone(), mean)).into_iter().collect();
+            large_leaves(&file, &list, &documents)
+        };
+        let collection = "collection-0-1.wt";
+        assert_eq!(
+            of(collection, 32, 14, Some(500)),
+            Some(Class::Collection),
+            "little is rewritten"
+        );
+        assert_eq!(
+            of(collection, 32, 1, None),
+            Some(Class::Collection),
+            "nobody knows"
+        );
+        assert_eq!(of(collection, 32, 14, Some(3000)), None);
+        assert_eq!(of(collection, 32, 0, Some(500)), None);
+        assert_eq!(of(collection, 8, 40, Some(500)), None);
+        assert_eq!(of("db/index/3--1.wt", 16, 40, None), Some(Class::Index));
+        for own in ["WiredTigerHS.wt", "sizeStorer.wt", "_mdb_catalog.wt"] {
+            assert_eq!(of(own, 32, 40, None), None, "{own}");
+        }
+    }
 }

@@ -100,6 +100,12 @@ pub(crate) fn grow(a: &Grow, out: Output) -> Result<()> {
             shown(length),
             shown(old.length)
         ),
+        _ if a.dry.on => {
+            let data = json!({ "name": name, "before": old.length, "sectors": length, "below": below });
+            return crate::print(out, &data, || {
+                format!("{name}: nothing was changed; it would have {}, and has {}\n", shown(length), shown(old.length))
+            });
+        }
         _ => exchange::lengthen(&dm, name, old, length)?,
     }
     let mounts = mounts::all().unwrap_or_default();

@@ -12,7 +12,7 @@ use clap::Parser;
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::cli::{options, run_dir, Args, Command, Features, Insert, Output};
+use crate::cli::{options, run_dir, Args, Command, DryRun, Features, Insert, Output};
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Info, Line};
@@ -26,7 +26,7 @@ use dm::sysfs::Sysfs;
 use proto::control::{self, Request};
 
 use crate::claim;
-use crate::create::Stamped;
+use crate::create::{would_be, Stamped};
 
 /// For an answer of dsmd's.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dm = Dm::open()?;
     let _guard = Guard::new()?;
-    let found = FoundDevice::lock(&dm, &a.device)?;
+    let found = FoundDevice::lock(&dm, &a.device, a.dry)?;
     let (name, old) = (found.name(), found.lines.as_slice());
     if matches!(old, [line] if line.target == "dsm") {
         eprintln!("dsmctl: note: {name} is on dsm already, and is left as it is");
@@ -50,6 +50,23 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     check_size(&sysfs, &found)?;
     let asked = features(name, &a.features, found.claim.record()?.withdrawn)?;
+    if a.dry.on {
+        let (below, start, length) = match (old, on.as_slice()) {
+            ([line], &[(below, start)]) => (below, start, line.length),
+            // A device that is to be made has the segments.
+            _ => {
+                alike(&sysfs, &dm, name, &on)?;
+                (found.info.dev, 0, exchange::sectors(old))
+            }
+        };
+        let stamped = Stamped::on(&sysfs, &dm, name, below, &asked)?;
+        let on = match on.len() {
+            1 => below.to_string(),
+            _ => format!("{name}-dsm"),
+        };
+        let line = dsm(length, format!("{on} {start}{}", stamped.words()));
+        return would_be(out, name, &[line], Some(&stamped));
+    }
     let inserted = match (old, on.as_slice()) {
         ([line], &[(below, start)]) => one(&sysfs, &dm, name, line, (below, start), &asked)?,
         _ => several(&sysfs, &dm, &found, &on, &asked)?,
@@ -127,10 +144,7 @@ fn several(
     asked: &Features,
 ) -> Result<Inserted> {
     let name = found.name();
-    let devices: Vec<DevNo> = on.iter().map(|(dev, _)| *dev).collect();
-    if let Some(each) = streams::differing(sysfs, dm, &devices)? {
-        bail!("{name}: its segments lie on devices that differ in write streams ({each}), and dsm could only use the smallest number; nothing was changed");
-    }
+    alike(sysfs, dm, name, on)?;
     // The disks below it are those below the device that is to be.
     let stamped = Stamped::on(sysfs, dm, name, found.info.dev, asked)?;
     let lower = segments::insert(dm, &found.info, &found.lines, &stamped.words())?;
@@ -141,10 +155,18 @@ fn several(
     })
 }
 
-pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
+fn alike(sysfs: &Sysfs, dm: &Dm, name: &str, on: &[(DevNo, u64)]) -> Result<()> {
+    let devices: Vec<DevNo> = on.iter().map(|(dev, _)| *dev).collect();
+    if let Some(each) = streams::differing(sysfs, dm, &devices)? {
+        bail!("{name}: its segments lie on devices that differ in write streams ({each}), and dsm could only use the smallest number; nothing was changed");
+    }
+    Ok(())
+}
+
+pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
     let dm = Dm::open()?;
     let _guard = Guard::new()?;
-    let found = FoundDevice::lock(&dm, device)?;
+    let found = FoundDevice::lock(&dm, device, dry)?;
     let (name, old) = (found.name(), found.lines.as_slice());
     // An upgrade that could not put dsm back leaves dm-linear on the underlying device.
     let lower = segments::below(&dm, &found.info, old)?;
@@ -156,6 +178,14 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
     // What it had, if a command that was killed has withdrawn it.
     let withdrawn = found.claim.record()?.withdrawn;
     let withdrawn = withdrawn.map(|w| before(&w.dsm, w.by_agent)).transpose()?;
+    let on_linear = match (&lower, &dsm) {
+        (Some(lower), _) => lower.lines.clone(),
+        (None, Some((line, table))) => vec![exchange::linear_line(line, table)],
+        (None, None) => Vec::new(),
+    };
+    if dry.on && !on_linear.is_empty() {
+        return would_be(out, name, &on_linear, None);
+    }
     if let Some((line, _)) = &dsm {
         let withdrawn = Withdrawn {
             dsm: line.params.clone(),
@@ -174,8 +204,8 @@ pub(crate) fn withdraw(device: &str, out: Output) -> Result<()> {
             }
             None
         }),
-        (None, Some((line, table))) => {
-            exchange::exchange(&dm, name, old, &[exchange::linear_line(line, table)])
+        (None, Some((_, table))) => {
+            exchange::exchange(&dm, name, old, &on_linear)
                 .map(|()| Some((&table.below, table.start)))
         }
         (None, None) => {
@@ -238,6 +268,7 @@ struct FoundDevice {
     info: Info,
     lines: Vec<Line>,
     claim: Claim,
+    dry: DryRun,
     _lock: Option<lvm::MetadataLock>,
 }
 
@@ -246,7 +277,7 @@ impl FoundDevice {
         &self.info.name
     }
 
-    fn lock(dm: &Dm, device: &str) -> Result<Self> {
+    fn lock(dm: &Dm, device: &str, dry: DryRun) -> Result<Self> {
         let info = find(dm, device)?;
         let lock = lvm::is_volume(&info.uuid)
             .then(|| lvm::lock(&info.name))
@@ -256,12 +287,16 @@ impl FoundDevice {
             info,
             lines,
             claim,
+            dry,
             _lock: lock,
         })
     }
 
     /// Its table is what somebody wants, whatever an upgrade that was killed had begun.
     fn forget(&self) -> Result<()> {
+        if self.dry.on {
+            return Ok(());
+        }
         self.claim.change(|r| r.withdrawn = None)
     }
 }

@@ -16,6 +16,7 @@ mod identity;
 mod insert;
 mod load;
 mod probe;
+mod progress;
 mod record;
 mod report;
 mod show;
@@ -30,12 +31,14 @@ mod verify;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use serde::Serialize;
 
 use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
+use crate::progress::Progress;
 use crate::trial::by_hand;
 use crate::trial::estimate::Saving;
 use dm::device::{Device, MessageError, Target};
@@ -47,7 +50,8 @@ use runtime::text::printable;
 pub fn main() -> ExitCode {
     let args = Args::parse();
     let status = run(&args).unwrap_or_else(|e| {
-        eprintln!("dsmctl: {}", printable(&format!("{e:#}")));
+        // Nobody may read it.
+        let _ = writeln!(std::io::stderr(), "dsmctl: {}", printable(&format!("{e:#}")));
         NO
     });
     ExitCode::from(status)
@@ -63,15 +67,16 @@ fn yes_or_no(so: Result<bool>) -> Result<u8> {
 /// The exit status.
 fn run(args: &Args) -> Result<u8> {
     let out = args.output;
+    let _progress = progress(&args.command);
     let done = match &args.command {
         Command::Top(a) => top::top(a, out),
-        Command::Verify(a) => return yes_or_no(verify::verify(a, out)),
+        Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
         Command::Broken { remove } => broken::broken(remove.as_deref(), out),
         Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
-        Command::Create(a) => create::create(a, out),
+        Command::Create(a) => create::create(&a.create, a.dry, out),
         Command::Insert(a) => insert::insert(a, out),
-        Command::Withdraw { device } => insert::withdraw(device, out),
+        Command::Withdraw { device, dry } => insert::withdraw(device, *dry, out),
         Command::Grow(a) => grow::grow(a, out),
         Command::Upgrade(a) => upgrade::upgrade(a, out),
         Command::Remove { name } => create::remove(name),
@@ -125,6 +130,25 @@ fn run(args: &Args) -> Result<u8> {
         }
     };
     done.map(|()| 0)
+}
+
+/// For what takes long, and has no screen or question of its own.
+fn progress(command: &Command) -> Option<Progress> {
+    let seconds = |n: u64| Some(Duration::from_secs(n));
+    let (name, limit) = match command {
+        Command::Record(a) => ("record", a.seconds.and_then(seconds)),
+        Command::Group(_) => ("group", None),
+        Command::Verify(_) => ("verify", None),
+        Command::Free(_) => ("free", None),
+        Command::Refresh { .. } => ("refresh", None),
+        Command::Create(_) => ("create", None),
+        Command::Insert(_) => ("insert", None),
+        Command::Withdraw { .. } => ("withdraw", None),
+        Command::Upgrade(_) => ("upgrade", None),
+        Command::Doctor(_) => ("doctor", None),
+        _ => return None,
+    };
+    Some(Progress::of(name, limit))
 }
 
 fn debug(command: &DebugCommand, out: Output) -> Result<()> {

@@ -3,12 +3,15 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::BufWriter;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, ensure, Context, Result};
+use rustix::fs::{flock, renameat_with, FlockOperation, RenameFlags, CWD};
+use rustix::io::Errno;
 
 use crate::cli::Record;
 use simulate::record;
@@ -18,6 +21,13 @@ pub(crate) fn record(a: &Record) -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let taken = || {
+        format!(
+            "{}: it is there already, and is not overwritten",
+            a.recording.display()
+        )
+    };
+    ensure!(fs::symlink_metadata(&a.recording).is_err(), taken());
     // The name is there when the recording is complete.
     let mut part = a.recording.clone().into_os_string();
     part.push(".part");
@@ -26,9 +36,18 @@ pub(crate) fn record(a: &Record) -> Result<()> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)
-        .truncate(true)
+        .truncate(false)
         .open(&part)
         .with_context(named)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .with_context(|| format!("{}: another dsmctl record writes it", named()))?;
+    file.set_len(0).with_context(named)?;
+    if fs::metadata(&a.dbpath).is_ok_and(|d| file.metadata().is_ok_and(|f| f.dev() == d.dev())) {
+        eprintln!(
+            "dsmctl: note: {}: it is on the database's file system, and its own writes are recorded, too",
+            a.recording.display()
+        );
+    }
     let limit = a.seconds.map(Duration::from_secs);
     let done = record::record(
         &a.dbpath,
@@ -44,7 +63,15 @@ pub(crate) fn record(a: &Record) -> Result<()> {
             return Err(e);
         }
     };
-    fs::rename(&part, &a.recording).with_context(|| a.recording.display().to_string())?;
+    match renameat_with(CWD, &part, CWD, &a.recording, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        // Not every file system can.
+        Err(Errno::INVAL) if fs::symlink_metadata(&a.recording).is_err() => {
+            fs::rename(&part, &a.recording).with_context(|| a.recording.display().to_string())?;
+        }
+        Err(Errno::EXIST | Errno::INVAL) => bail!("{}; the recording is {}", taken(), named()),
+        Err(e) => return Err(e).with_context(|| a.recording.display().to_string()),
+    }
     eprintln!(
         "{}: {} writes and discards, {} checkpoints{}{}",
         a.recording.display(),

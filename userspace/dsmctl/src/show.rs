@@ -32,7 +32,7 @@ pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
     };
     if a.name.is_none() {
         for name in Journal::default().withdrawn(&Dm::open()?) {
-            eprintln!("dsmctl: note: {name}: an upgrade that was killed has left it on dm-linear; `dsmctl upgrade` puts dsm back");
+            eprintln!("dsmctl: note: {name}: an upgrade that failed or was killed has left it on dm-linear; `dsmctl upgrade` puts dsm back");
         }
     }
     let mut reports = Vec::new();

@@ -29,7 +29,7 @@ use simulate::sim::profile::Profile;
 use simulate::sim::{self, MemoryError, Model, SimError, Simulated};
 use simulate::trace::{self, Trace};
 
-use answer::Found;
+use answer::{Found, Missing};
 use text::*;
 
 /// `None`: the policy does not fit the drive.
@@ -43,6 +43,7 @@ struct PolicyRow<'a> {
     unmapped_share: Option<f64>,
     host_pages: Option<u64>,
     gc_pages: Option<u64>,
+    erases: Option<u64>,
     open_units: Option<u64>,
     spare_units: u64,
     /// Why it does not fit; of auto, what was chosen and why.
@@ -97,7 +98,8 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         });
     }
     let plain = &played[0];
-    let found = Found {
+    let mut found = Found {
+        missing: None,
         interval: plain
             .profile
             .interval
@@ -113,6 +115,9 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
             discard: p.discard,
             outcome,
         }));
+    }
+    if text::done(&outcomes).all(|(_, o)| o.erases == 0) {
+        found.missing = Some(missing(&plain.profile, pages, model.op));
     }
     // Another policy may fit where one does not; if none does, the drive is what is wrong.
     if outcomes.iter().all(|r| r.outcome.is_err()) {
@@ -158,6 +163,17 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
             + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)
             + &fit(&outcomes, room, &chosen)
     })
+}
+
+/// What would have to be written before the drive is full once, and as much as it has is counted
+/// after that.
+fn missing(profile: &Profile, pages: u64, op: f64) -> Missing {
+    let (pages, written) = (pages as f64, profile.writes() as f64);
+    let missing = (pages * (2.0 + op) - written).max(pages);
+    Missing {
+        gib: missing * PAGE as f64 / f64::from(1 << 30),
+        hours: profile.interval.map(|i| missing * i.seconds / i.pages / 3600.0),
+    }
 }
 
 /// In which the target would discard.
@@ -384,6 +400,7 @@ fn rows<'a>(runs: &'a [PolicyRun<'_>], spare: u64, chosen: &str) -> Vec<PolicyRo
             unmapped_share: o.map(|o| o.unmapped_share),
             host_pages: o.map(|o| o.host_pages),
             gc_pages: o.map(|o| o.gc_pages),
+            erases: o.map(|o| o.erases),
             open_units: o.map(|o| o.open_units),
             spare_units: spare,
             reason: match &r.outcome {

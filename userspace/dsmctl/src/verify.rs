@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::claim;
 use crate::cli::{Output, Verify};
 use crate::guest::Guest;
-use crate::refused;
+use crate::{refused, NO};
 use dm::class::Class;
 use dm::device::{Device, Target};
 use dm::ioctl::Dm;
@@ -26,7 +26,9 @@ use dm::streams;
 use dm::streams::Below;
 use dm::sysfs::Sysfs;
 use dm::table::{Extent, FileRecord, StreamStamp};
+use drive::afford::Layout;
 use drive::aligned::Aligned;
+use drive::below::{self, Affords};
 use drive::nvme::Namespace;
 use files::fiemap::{Fiemap, Mapper};
 use files::place::Directory;
@@ -77,8 +79,13 @@ enum VerifyVerdict {
     Arrive,
     Ignored,
     NotStamped,
+    /// No streams are in use.
+    Nothing,
     Unknown,
 }
+
+/// The exit status when no streams are in use; 2 is that of a wrong command line.
+const NOTHING: u8 = 3;
 
 #[derive(Debug, Serialize)]
 struct StreamRow {
@@ -114,18 +121,27 @@ struct Verified {
     rows: Vec<StreamRow>,
 }
 
-/// Whether stamps arrive.
-pub(crate) fn verify(a: &Verify, out: Output) -> Result<bool> {
+/// Whether stamps arrive, as an exit status.
+pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
     let device = Device::open(&a.name)?;
     let sysfs = Sysfs::default();
     let below = streams::below(&sysfs, &Dm::open()?, device.devno)?;
+    let status = device.status().map_err(|e| refused(&a.name, e))?;
     let v = match below.disks.as_slice() {
+        disks if status.policy == "none" => {
+            let affords = below::of_stack(&sysfs, &below, &|all| all);
+            unmeasured(
+                &device,
+                &disks.join(", "),
+                VerifyVerdict::Nothing,
+                unused(&affords),
+            )
+        }
         [disk] => match counters(disk)? {
             Ok(c) => measure(a, &device, &below, disk, &c)?,
             Err((verdict, reason)) => unmeasured(&device, disk, verdict, reason),
         },
         several => {
-            let status = device.status().map_err(|e| refused(&a.name, e))?;
             let disks = several.join(", ");
             ensure!(
                 status.source == "stacked",
@@ -141,7 +157,20 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<bool> {
         }
     };
     crate::print(out, &v, || text(&v))?;
-    Ok(v.verdict == VerifyVerdict::Arrive)
+    Ok(match v.verdict {
+        VerifyVerdict::Arrive => 0,
+        VerifyVerdict::Nothing => NOTHING,
+        _ => NO,
+    })
+}
+
+/// Why there is nothing to verify.
+fn unused(affords: &Affords) -> String {
+    let why = match affords.layout {
+        Layout::None => format!(", as `dsmctl create` chooses here: {}", affords.why),
+        _ => String::new(),
+    };
+    format!("nothing to verify: no streams are in use, the policy is none{why}")
 }
 
 fn unmeasured(device: &Device, disk: &str, verdict: VerifyVerdict, reason: String) -> Verified {
@@ -352,7 +381,6 @@ fn region(device: &Device, scratch: &VerifyFile) -> Result<Region> {
 fn unstamped(status: &Status, below: &Below) -> String {
     match status.source.as_str() {
         "kernel" => "nothing is stamped: this kernel has no write streams".into(),
-        _ if status.policy == "none" => "nothing is stamped: the policy is none".into(),
         "stacked" if below.barring.is_empty() => {
             "nothing is stamped: the disks below were not named when the device was made; \
              remove it and have dsmctl create make it again"
@@ -494,6 +522,20 @@ mod tests {
             target: 100,
             device,
         }
+    }
+
+    #[test]
+    fn without_streams_there_is_nothing_to_verify() {
+        let of = |layout| unused(&Affords::new(layout, None, "no streams: it has none".into()));
+        assert_eq!(
+            of(Layout::None),
+            "nothing to verify: no streams are in use, the policy is none, as `dsmctl create` chooses here: \
+             no streams: it has none"
+        );
+        assert_eq!(
+            of(Layout::Life(2)),
+            "nothing to verify: no streams are in use, the policy is none"
+        );
     }
 
     #[test]

@@ -84,6 +84,7 @@ fn wrong_usage_ends_with_2() {
         "probe-discard --destroy /dev/null --dir d",
         "probe-discard --destroy /dev/null --wait 601",
         "probe-discard --destroy /dev/null --filler much",
+        "probe-discard n --force",
         "status -o xml",
     ] {
         let o = dsmctl(words);
@@ -125,6 +126,79 @@ fn errors_are_one_line() {
         said(&dsmctl("create n /dev/null")),
         "dsmctl: /dev/null: it is not a block device; nothing was changed\n"
     );
+}
+
+#[test]
+fn a_recording_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("week.rec");
+    std::fs::write(&file, "a week").unwrap();
+    let record = || {
+        let o = dsmctl(&format!("record /nonexistent {} --seconds 1", file.display()));
+        assert_eq!(o.status.code(), Some(1));
+        said(&o)
+    };
+    let text = record();
+    assert!(
+        text.contains("week.rec: it is there already, and is not overwritten"),
+        "{text}"
+    );
+    // What another one is writing is left to it, too.
+    std::fs::remove_file(&file).unwrap();
+    let part = std::fs::File::create(dir.path().join("week.rec.part")).unwrap();
+    rustix::fs::flock(&part, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let text = record();
+    assert!(
+        text.contains("week.rec.part: another dsmctl record writes it"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_recording_beside_the_database_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = said(&dsmctl(&format!(
+        "record {0} {0}/own.rec --seconds 1",
+        dir.path().display()
+    )));
+    assert!(
+        text.contains("own.rec: it is on the database's file system, and its own writes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn who_has_read_enough_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fio.log");
+    let mut log = String::from("fio version 2 iolog\n/d/a add\n/d/a open\n");
+    for n in 0..100_000 {
+        log += &format!("/d/a write {} 4096\n", n * 4096);
+    }
+    std::fs::write(&path, log).unwrap();
+    let (read, write) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(read);
+    let o = Command::new(env!("CARGO_BIN_EXE_dsmctl"))
+        .args(["debug", "trace"])
+        .arg(&path)
+        .stdout(std::os::fd::OwnedFd::from(write))
+        .output()
+        .unwrap();
+    assert_eq!((o.status.code(), said(&o).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn every_alert_is_on_the_page() {
+    let page = include_str!("../../../Documentation/dashboard.md");
+    let rules = include_str!("../../prometheus/dm-dsm.rules.yml");
+    let names: Vec<&str> = rules
+        .lines()
+        .filter_map(|l| l.trim().strip_prefix("- alert: "))
+        .collect();
+    assert!(names.len() > 12, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("\n| {name} |")), "{name}");
+    }
 }
 
 #[test]
@@ -219,6 +293,7 @@ fn simulate_prints_rows_and_a_table() {
             fields,
             [
                 "discard",
+                "erases",
                 "gc_pages",
                 "host_pages",
                 "open_units",
@@ -250,7 +325,7 @@ fn simulate_prints_rows_and_a_table() {
     );
     assert!(text.contains("\n  with streams   as much           WAF 1.000 in place of 1.000  dsm\n"));
     assert!(
-        text.contains("\nBest is neither: nothing here saves 2 %.\n"),
+        text.contains("\nStreams do not save 2 % here; discards were not played.\n"),
         "{text}"
     );
     // A tenth of a millisecond from checkpoint to checkpoint, and all is written.
@@ -695,10 +770,7 @@ fn free_says_what_is_listed() {
     assert_eq!(r["total"]["files"], 6);
     let of = |path: &str| file_of(&r, path);
     assert_eq!(of("never.wt")["leaf_page"], 32 << 10);
-    assert!(
-        text.contains("1 file is written in leaf pages of 16 KiB and more, is rewritten much, "),
-        "{text}"
-    );
+    assert!(!text.contains("leaf pages of 8 KiB"), "files of 0.2 MiB: {text}");
     assert!(of("never.wt")["size"].is_null() && of("never.wt")["refused"].is_null());
     let reason = r["summary"].as_str().unwrap();
     assert!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command line of `dsmd`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Result};
 use clap::Parser;
@@ -11,6 +11,9 @@ use files::config::{Config, Database, Discard, AUDIT_PAGES};
 use files::rules::Source;
 use runtime::log::Format;
 use runtime::sizes::Seconds;
+
+/// Where --check looks for the configuration.
+const CONFIG: &str = "/etc/dsmd.toml";
 
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.
@@ -23,11 +26,10 @@ use runtime::sizes::Seconds;
 /// configuration file.
 #[derive(Debug, Parser)]
 #[command(name = "dsmd", version)]
-#[command(group(clap::ArgGroup::new("what").required(true).args(["device", "config"])))]
 #[command(group(clap::ArgGroup::new("where").args(["dbpath", "auto"])))]
 pub struct Args {
     /// Name of the dsm device
-    #[arg(long, value_name = "NAME", requires = "where")]
+    #[arg(long, value_name = "NAME", requires = "where", conflicts_with = "config", required_unless_present_any = ["config", "check"])]
     pub device: Option<String>,
     /// MongoDB's data directory, on a file system on the device
     #[arg(long, value_name = "DIR", conflicts_with = "config")]
@@ -99,10 +101,11 @@ pub struct Args {
     /// Wait for the database to be made, and to come back, instead of ending
     #[arg(long, conflicts_with = "config")]
     pub wait: bool,
-    /// Configuration file
+    /// Configuration file; --check without it reads /etc/dsmd.toml
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Check the configuration and the rules, and exit
+    /// Check the configuration and the rules, and exit; a device or a directory that is not there
+    /// is noted
     #[arg(long)]
     pub check: bool,
     /// Print the regions that were written to stdout after each checkpoint
@@ -132,6 +135,7 @@ impl Args {
         let directory = self.dbpath.as_ref().or(self.auto.as_ref());
         let mut config = match (&self.config, &self.device, directory) {
             (Some(path), ..) => Config::read(path)?,
+            (None, None, None) if self.check => Config::read(Path::new(CONFIG))?,
             (None, Some(device), Some(dbpath)) => Config::of(Database {
                 device: device.clone(),
                 dbpath: std::path::absolute(dbpath)?,

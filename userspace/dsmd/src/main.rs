@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmd`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,10 +10,11 @@ use clap::Parser;
 
 use dsmd::cli::Args;
 use dsmd::Local;
-use files::config::Config;
+use files::config::{Config, Database};
 use files::rules::Rules;
 use runtime::log;
 use runtime::panic;
+use runtime::text::printable;
 
 fn main() -> ExitCode {
     if let Some(code) = dsmd::is_worker(&Arc::new(Local)) {
@@ -27,6 +29,9 @@ fn main() -> ExitCode {
         }
     };
     if args.check {
+        for missing in config.databases.iter().flat_map(missing) {
+            eprintln!("dsmd: note: {missing}");
+        }
         return ExitCode::SUCCESS;
     }
     log::init(config.log_format, config.verbose);
@@ -39,6 +44,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// They may come later, and their names are what is mistyped.
+fn missing(database: &Database) -> Vec<String> {
+    let (device, dbpath) = (&database.device, &database.dbpath);
+    let mut missing = Vec::new();
+    if !Path::new("/dev/mapper").join(device).exists() {
+        missing.push(format!("there is no device {device} in /dev/mapper"));
+    }
+    if !dbpath.is_dir() {
+        missing.push(printable(&format!("there is no directory {}", dbpath.display())));
+    }
+    missing
 }
 
 fn check_rules(config: &Config) -> Result<()> {

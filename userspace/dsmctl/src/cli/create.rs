@@ -10,6 +10,14 @@ use dm::name;
 use dm::reply::TableLine;
 use runtime::sizes;
 
+#[derive(Debug, clap::Args)]
+pub struct CreateNow {
+    #[command(flatten)]
+    pub create: Create,
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
 #[derive(Clone, Debug, clap::Args)]
 pub struct Create {
     /// 1 to 80 letters, digits and -.:@_, as an instance of systemd's units has them
@@ -80,6 +88,15 @@ pub struct Insert {
     pub device: String,
     #[command(flatten)]
     pub features: Features,
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct DryRun {
+    /// Check all and print the table that the device would get, and change nothing
+    #[arg(long = "dry-run")]
+    pub on: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -89,6 +106,8 @@ pub struct Grow {
     /// lies on]
     #[arg(long, value_name = "SECTORS", value_parser = length)]
     pub size: Option<u64>,
+    #[command(flatten)]
+    pub dry: DryRun,
 }
 
 #[derive(Debug, clap::Args)]

@@ -119,9 +119,9 @@ pub struct Simulate {
     /// over-provisioning [default: one unit]
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, hide_default_value = true, value_parser = share)]
     pub keep_free: f64,
-    /// Pages of deleted files: the drive keeps them until they are written again, as on a
-    /// mount without "-o discard", or they are discarded at once
-    #[arg(long, value_enum, default_value_t = DeletedFiles::Kept)]
+    /// Pages of deleted files: they are discarded at once, as in our tables, or the drive keeps
+    /// them until they are written again, as on a mount without "-o discard"
+    #[arg(long, value_enum, default_value_t = DeletedFiles::Discarded)]
     pub deleted_files: DeletedFiles,
     /// Share of what is written after the load phase that is not counted
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]

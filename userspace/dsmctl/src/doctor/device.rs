@@ -102,7 +102,7 @@ impl Judge<'_> {
             return Some(self.say("left", Level::Unknown, text));
         }
         if left.withdrawn {
-            let text = "an upgrade that was killed has left it on dm-linear";
+            let text = "an upgrade that failed or was killed has left it on dm-linear";
             return Some(self.say("left", Level::Wrong, text).fix("dsmctl upgrade"));
         }
         let mut what: Vec<String> = left
@@ -338,6 +338,12 @@ impl Judge<'_> {
         }
         let (used, all) = (s.streams_used, s.device_streams);
         let affords = b.affords.as_ref();
+        if let Some(unknown) = affords.filter(|a| a.silent) {
+            let text = format!(
+                "policy {policy} uses {used} of {all}; whether the drive can afford them is not known"
+            );
+            return finding(Level::Unknown, text).hint(ink::reason(&unknown.why));
+        }
         if let Some((affords, (open, spare))) = affords.and_then(|a| Some((a, a.too_many(used)?))) {
             let text = format!(
                 "policy {policy} uses {used} of {all}, which hold {open} erase units of a drive that has {spare} to spare: more than it can afford"
@@ -359,6 +365,9 @@ impl Judge<'_> {
         let Some(affords) = &b.affords else {
             return finding(if discards { Level::Right } else { Level::Note }, text);
         };
+        if affords.silent && !discards {
+            return finding(Level::Unknown, text).hint(ink::reason(&affords.why));
+        }
         if affords.layout != Layout::None && !discards {
             return self.change(affords, finding(Level::Note, text));
         }

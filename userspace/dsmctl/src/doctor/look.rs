@@ -13,7 +13,9 @@ use rustix::io::Errno;
 use super::facts::{
     Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published, Size,
 };
+use crate::free;
 use crate::grow::Room;
+use dm::class::Class;
 use dm::device::{self, Target};
 use dm::devno::DevNo;
 use dm::ioctl::{Dm, DmError, Id};
@@ -388,7 +390,7 @@ impl Looker<'_> {
 
 /// `None`: it is not WiredTiger's, or may not be read.
 pub(super) fn large_leaves(root: &Root) -> Option<Result<usize, String>> {
-    let (snapshot, lists) = match avail::read(root, &mut |f| f.leaf_page >= Some(avail::LARGE_LEAF)) {
+    let (snapshot, lists) = match avail::read(root, &mut free::may_be_large) {
         Ok(read) => read,
         Err(e) if e.kind == avail::Kind::Damaged => return Some(Err(e.message)),
         Err(_) => return None,
@@ -397,7 +399,7 @@ pub(super) fn large_leaves(root: &Root) -> Option<Result<usize, String>> {
     let known = snapshot.files.iter().zip(&lists);
     let known = known.filter_map(|(file, list)| Some((file, list.as_ref()?.as_ref().ok()?)));
     Some(Ok(known
-        .filter(|(file, list)| avail::wants_smaller_leaves(file, list, &documents))
+        .filter(|(file, list)| free::large_leaves(file, list, &documents) == Some(Class::Collection))
         .count()))
 }
 

@@ -660,6 +660,16 @@ fn streams_that_the_drive_affords() {
     let unknown = of("none", Some(Affords::new(Layout::None, None, "silence".into())));
     note(&unknown, "streams", "not stamped");
     assert!(fixes(&unknown).is_empty());
+    // Somebody who may not ask it is told no fix.
+    for policy in ["dsm", "none"] {
+        let silent = Affords {
+            silent: true,
+            ..affords(Layout::Life(2), 171)
+        };
+        let silent = of(policy, Some(silent));
+        assert_eq!(find(&silent, "streams").level, Level::Unknown, "{policy}");
+        assert!(fixes(&silent).is_empty(), "{policy}");
+    }
     let discards = of_device(|d| d.below.as_mut().unwrap().status.policy = "none".into());
     right(&discards, "streams", "not stamped");
     assert!(fixes(&discards).is_empty());
@@ -695,7 +705,7 @@ fn what_a_killed_command_has_left() {
     wrong(
         &d,
         "left",
-        "an upgrade that was killed has left it on dm-linear",
+        "an upgrade that failed or was killed has left it on dm-linear",
         &["dsmctl upgrade"],
     );
 }
@@ -1079,6 +1089,11 @@ fn boundaries_and_discards() {
         "discard",
         "not yet",
     );
+    note(
+        &discard(|i| i.off = Some("a backup is running: there is a WiredTiger.backup".into())),
+        "discard",
+        "a backup is running",
+    );
     let closed = discard(|i| i.off = Some("no process has the database open".into()));
     wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
     wrong(&discard(|i| i.off = Some("dax".into())), "discard", "dax", &[]);
@@ -1390,7 +1405,7 @@ fn leaf_pages_that_may_be_too_large() {
     note(
         &with(Some(3)),
         "leaf-pages",
-        "3 files are written in leaf pages of 16 KiB and more, are rewritten much, and have small documents",
+        "3 collections are rewritten in leaf pages of more than 8 KiB, and have small documents",
     );
     let fix = find(&with(Some(3)), "leaf-pages").fix.clone();
     assert_eq!(fix.len(), 1);

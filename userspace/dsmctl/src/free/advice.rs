@@ -1,42 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What to try for fewer flash writes, in the order of what it should bring here.
+//! What to try for fewer flash writes, in the order of what it should save here at least.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::forecast::{is_useful, Measure};
 use wiredtiger::avail::outlook::{percent, Outlook, Range};
 
-/// mongod's own, in seconds.
+/// mongod's own, in seconds: three times this is what was measured.
 const USUAL_INTERVAL: f64 = 60.0;
-/// The kernel's own vm.dirty_expire_centisecs.
-const USUAL_EXPIRE: f64 = 3000.0;
 /// A longer one has had its share, and its journal is long.
 const LONG_INTERVAL: f64 = 150.0;
 /// From this on a drive has little spare space.
 const RATHER_FULL: f64 = 0.8;
-/// What leaf pages of 8 KiB have saved of pages of 32, in our tables and below a mongod.
-const LEAVES: Range = [0.39, 0.58];
-/// Three times the interval, with buffered I/O, where the kernel keeps dirty pages as long: uniform
-/// updates, and LinkBench's.
-const INTERVAL: Range = [0.13, 0.46];
-/// A tenth and a fifth of a full drive that is trimmed.
-const SPARE: Range = [0.26, 0.38];
-const STREAMS: Range = [0.0, 0.05];
 
 /// What is known of the database and where it lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Here {
-    /// Of what is listed as free, in files whose leaf pages should be smaller.
+    /// Of the size of collections and of indexes, in files whose leaf pages could be smaller.
     pub large_leaves: f64,
-    /// Seconds between the last two checkpoints, as dsmd has seen.
+    pub large_index_leaves: f64,
+    /// Seconds between the last two checkpoints, as dsmd has seen: not what mongod is set to.
+    /// Its start, fsync and backups make some that come early.
     pub interval: Option<f64>,
     /// How much of the file system is in use.
     pub full: Option<f64>,
     pub outlook: Outlook,
-    /// Whether discards are possible here, and whether dsmd sends them already.
+    /// Whether discards are possible here, and whether they are on, or are audited first.
     pub may_discard: bool,
     pub discards: bool,
+    /// Whether streams are in use.
+    pub streams: bool,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -44,84 +39,122 @@ pub(super) struct Advice {
     what: String,
     /// Shares of the flash writes: the least and the most that were measured.
     saves: Range,
+    /// False: what was measured lies too far apart.
+    known: bool,
     command: String,
     page: &'static str,
 }
 
 pub(super) fn advice(h: &Here) -> Vec<Advice> {
     let mut all = Vec::new();
-    let mut add = |what: String, saves: Range, command: String, page| {
+    let mut add = |what: String, saves: Range, known: bool, command: String, page| {
         if saves[1] >= 0.005 {
             all.push(Advice {
                 what,
                 saves,
+                known,
                 command,
                 page,
             });
         }
     };
+    let leaves = |of: &str| format!(r#"storage.wiredTiger.{of}.configString: "leaf_page_max=8KB""#);
     add(
         "leaf pages of 8 KiB, for new collections".into(),
-        LEAVES.map(|s| s * h.large_leaves),
-        r#"storage.wiredTiger.collectionConfig.configString: "leaf_page_max=8KB""#.into(),
+        Measure::Leaves.range().map(|s| s * h.large_leaves),
+        Measure::Leaves.is_known(),
+        leaves("collectionConfig"),
         "before.md#leaf-pages",
     );
-    let interval = h.interval.unwrap_or(USUAL_INTERVAL);
-    if interval < LONG_INTERVAL {
+    add(
+        "leaf pages of 8 KiB, for new indexes".into(),
+        Measure::IndexLeaves.range().map(|s| s * h.large_index_leaves),
+        Measure::IndexLeaves.is_known(),
+        leaves("indexConfig"),
+        "before.md#leaf-pages",
+    );
+    let seen = h.interval.unwrap_or(USUAL_INTERVAL);
+    if seen < LONG_INTERVAL {
+        let interval = Measure::Interval {
+            large_leaves: h.large_leaves >= 0.5,
+        };
+        let longer = 3.0 * seen.max(USUAL_INTERVAL);
         let seen = match h.interval {
-            Some(_) => "as dsmd has seen",
-            None => "mongod's default; dsmd does not serve this database",
+            Some(seen) => format!("dsmd saw {seen:.0} s between the last two checkpoints"),
+            None => "dsmd does not serve this database".into(),
         };
         add(
-            format!("three times the interval between checkpoints, which is {interval:.0} s ({seen}), with buffered I/O"),
-            INTERVAL,
             format!(
-                "db.adminCommand({{setParameter: 1, syncdelay: {:.0}}}), and sysctl vm.dirty_expire_centisecs={:.0}",
-                3.0 * interval,
-                (100.0 * (3.0 * interval + 20.0)).max(USUAL_EXPIRE)
+                "{longer:.0} s between checkpoints, with buffered I/O, where it is MongoDB's {USUAL_INTERVAL:.0} s now \
+                 ({seen}); db.adminCommand({{getParameter: 1, syncdelay: 1}}) shows it"
+            ),
+            interval.range(),
+            interval.is_known(),
+            format!(
+                "db.adminCommand({{setParameter: 1, syncdelay: {longer:.0}}}), and sysctl vm.dirty_expire_centisecs={:.0}",
+                100.0 * (longer + 20.0)
             ),
             "before.md#interval-between-checkpoints",
         );
     }
     if h.may_discard && !h.discards {
+        let saves = h.outlook.saved(h.full);
         add(
             "discards by dsm".into(),
-            h.outlook.saved(h.full),
+            saves,
+            is_useful(saves),
             "discard = true, in /etc/dsmd.toml".into(),
             "mongodb.md",
         );
     }
     if h.full.is_some_and(|full| full > RATHER_FULL) {
         add(
-            "a tenth or a fifth of the drive left empty".into(),
-            SPARE,
+            "a tenth of the drive left empty".into(),
+            Measure::Spare.range(),
+            Measure::Spare.is_known(),
             "fstrim, after files were moved away".into(),
             "before.md#spare-space",
         );
     }
-    add(
-        "streams by dsm, on a drive with FDP".into(),
-        STREAMS,
-        "dsmctl create".into(),
-        "drives.md#how-many-streams",
-    );
-    all.sort_by(|a, b| (b.saves[0] + b.saves[1]).total_cmp(&(a.saves[0] + a.saves[1])));
+    if !h.streams {
+        add(
+            "streams by dsm, on a drive with FDP".into(),
+            Measure::Streams.range(),
+            Measure::Streams.is_known(),
+            "dsmctl create".into(),
+            "drives.md#how-many-streams",
+        );
+    }
+    // What cannot be foretold comes last.
+    all.sort_by(|a, b| {
+        (b.known, b.saves[0])
+            .partial_cmp(&(a.known, a.saves[0]))
+            .expect("they are numbers")
+    });
     all
 }
 
-pub(super) fn text(all: &[Advice]) -> String {
+pub(super) fn text(all: &[Advice], dbpath: &str) -> String {
     let mut s = String::from(
-        "What to try, in the order of what it should save of the flash writes here. This is modelled,\n\
+        "What to try, in the order of what it should save of the flash writes here at least. This is modelled,\n\
          and does not add up: each leaves less for the next.\n",
     );
     for a in all {
+        let saves = match a.known {
+            true => percent(a.saves),
+            false => "?".into(),
+        };
         let _ = writeln!(
             s,
-            "\n{:>10}  {}\n            {}\n            Documentation/{}",
-            percent(a.saves),
-            a.what,
-            a.command,
-            a.page
+            "\n{saves:>10}  {}\n            {}\n            Documentation/{}",
+            a.what, a.command, a.page
+        );
+    }
+    if all.iter().any(|a| !a.known) {
+        let _ = writeln!(
+            s,
+            "\n?: cannot be foretold, what was measured lies too far apart. For discards and streams record an hour:\n\
+             \x20           dsmctl record {dbpath} /tmp/hour.rec --seconds 3600 && dsmctl simulate /tmp/hour.rec"
         );
     }
     s
@@ -133,63 +166,87 @@ mod tests {
 
     const HERE: Here = Here {
         large_leaves: 1.0,
+        large_index_leaves: 1.0,
         interval: None,
         full: Some(0.95),
         outlook: Outlook {
-            saved_on_full_drive: [0.1, 0.3],
-            saved_at_80_percent: [0.05, 0.1],
+            saved_on_full_drive: [0.14, 0.3],
+            saved_at_80_percent: [0.03, 0.2],
         },
         may_discard: true,
         discards: false,
+        streams: false,
     };
 
     fn order(h: &Here) -> Vec<String> {
-        let first = |a: &Advice| a.what.split([',', ' ']).next().unwrap_or_default().to_owned();
-        advice(h).iter().map(first).collect()
+        let first = |a: &Advice| format!("{}{}", if a.known { "" } else { "?" }, a.command);
+        let word = |all: String| all.split([',', ' ', '=']).next().unwrap_or_default().to_owned();
+        advice(h).iter().map(first).map(word).collect()
     }
 
     #[test]
-    fn the_most_comes_first() {
-        assert_eq!(order(&HERE), ["leaf", "a", "three", "discards", "streams"]);
-        let few = Here {
-            large_leaves: 0.2,
-            full: Some(0.5),
-            ..HERE
-        };
-        assert_eq!(order(&few), ["three", "leaf", "discards", "streams"]);
+    fn the_greatest_least_comes_first() {
+        let all = order(&HERE);
+        assert!(all[0].contains("collectionConfig"), "{all:?}");
+        assert!(all[1].starts_with("db.adminCommand({setParameter:"), "{all:?}");
+        assert_eq!(all[2..4], ["fstrim", "discard"]);
+        assert!(all[4].starts_with("?storage.wiredTiger.indexConfig"), "{all:?}");
+        assert_eq!(all[5], "?dsmctl");
+    }
+
+    #[test]
+    fn what_is_on_is_not_advised() {
         let done = Here {
             large_leaves: 0.0,
+            large_index_leaves: 0.0,
             interval: Some(180.0),
             full: None,
             discards: true,
+            streams: true,
             ..HERE
         };
-        assert_eq!(order(&done), ["streams"]);
+        assert!(order(&done).is_empty());
         let refused = Here {
+            discards: false,
             may_discard: false,
             ..done
         };
-        assert_eq!(order(&refused), ["streams"]);
+        assert!(order(&refused).is_empty());
+        let roomy = Here {
+            discards: false,
+            full: Some(0.8),
+            ..done
+        };
+        assert_eq!(order(&roomy), ["?discard"], "3 to 20 %");
+    }
+
+    #[test]
+    fn never_shorter_than_three_times_mongods_own() {
+        for (seen, wanted) in [(0.1, 180), (6.0, 180), (8.0, 180), (60.0, 180), (100.0, 300)] {
+            let here = Here {
+                interval: Some(seen),
+                ..HERE
+            };
+            let text = text(&advice(&here), "/db");
+            assert!(
+                text.contains(&format!("setParameter: 1, syncdelay: {wanted}}})")),
+                "{text}"
+            );
+        }
     }
 
     #[test]
     fn each_has_its_command_and_page() {
-        let here = Here {
-            interval: Some(20.0),
-            ..HERE
-        };
-        let text = text(&advice(&here));
+        let text = text(&advice(&HERE), "/db");
         assert!(
-            text.contains(
-                "\n13 to 46 %  three times the interval between checkpoints, which is 20 s (as dsmd has seen), with buffered I/O\n"
-            ),
+            text.contains("\n22 to 61 %  leaf pages of 8 KiB, for new collections\n"),
             "{text}"
         );
-        assert!(text.contains(
-            "\n            db.adminCommand({setParameter: 1, syncdelay: 60}), and sysctl vm.dirty_expire_centisecs=8000\n"
-        ));
-        assert!(text.contains("Documentation/before.md#leaf-pages\n"));
-        assert!(self::text(&advice(&HERE)).contains("which is 60 s (mongod's default; "));
+        assert!(text.contains("\n         ?  streams by dsm"), "{text}");
+        assert!(
+            text.contains("dsmctl record /db /tmp/hour.rec --seconds 3600"),
+            "{text}"
+        );
         let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Documentation/");
         for a in advice(&HERE) {
             let (page, title) = a.page.split_once('#').unwrap_or((a.page, ""));

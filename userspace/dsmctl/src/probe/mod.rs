@@ -2,6 +2,7 @@
 //! `dsmctl probe-discard`: which discards the drive takes.
 
 mod scratch;
+mod signatures;
 
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::broken;
 use crate::cli::{Output, ProbeDiscard};
+use crate::progress::Progress;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
@@ -64,6 +66,10 @@ fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed>
         None => &dm::streams::Unknown,
     };
     let mut raw = Raw::open(path, tables, a.filler, wait, limit, signals)?;
+    if !a.force {
+        signatures::check(path)?;
+    }
+    let _progress = Progress::of("probe-discard", None);
     let says = raw.counts.deallocate()?;
     let said = said(says.as_ref());
     let measured = probe::run(&mut raw, said, limit).with_context(|| path.display().to_string())?;
@@ -88,6 +94,7 @@ fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> 
     let counts = Counts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
+    let _progress = Progress::of("probe-discard", None);
     let mut scratch = Scratch::make(&device, a, counts, signals)?;
     let (said, (_, limit)) = (said(says.as_ref()), a.times());
     let measured = probe::run(&mut scratch, said, limit).with_context(|| name.to_owned())?;

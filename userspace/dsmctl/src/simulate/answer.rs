@@ -28,6 +28,31 @@ pub(super) struct Found {
     pub listed: Option<f64>,
     /// The share of the drive that the files fill.
     pub fill: f64,
+    /// Nothing was erased.
+    pub missing: Option<Missing>,
+}
+
+/// What is missing in a recording before anything can be said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missing {
+    pub gib: f64,
+    /// At the pace of the recording.
+    pub hours: Option<f64>,
+}
+
+impl Missing {
+    fn text(&self) -> String {
+        let digits = |n: f64| usize::from(n < 10.0);
+        let mut s = format!(
+            "Too short to say: nothing was erased. Record {:.*} GiB more",
+            digits(self.gib),
+            self.gib
+        );
+        if let Some(hours) = self.hours {
+            s += &format!(", {hours:.*} hours at this pace", digits(hours));
+        }
+        filled(&(s + "; or play a smaller drive (--size).")) + "\n"
+    }
 }
 
 /// Less than this is nothing, in percent.
@@ -109,7 +134,11 @@ impl<'a> Answer<'a> {
         if self.streams.is_none() {
             s += "  with streams   not known: no policy of the module was played that has streams and fits\n";
         }
-        s + "\n" + &self.verdict() + &self.found(found)
+        let verdict = found
+            .missing
+            .as_ref()
+            .map_or_else(|| self.verdict(), Missing::text);
+        s + "\n" + &verdict + &self.found(found)
     }
 
     fn verdict(&self) -> String {
@@ -126,7 +155,13 @@ impl<'a> Answer<'a> {
             _ => self.base,
         };
         if self.saves(best) < LITTLE {
-            return format!("Best is {}: nothing here saves {LITTLE} %.\n", named(without));
+            let (discards, streams) = (self.discard.is_some(), self.streams.or(self.both).is_some());
+            return match (discards, streams) {
+                (true, true) => format!("Best is {}: nothing here saves {LITTLE} %.\n", named(without)),
+                (true, false) => format!("Discards do not save {LITTLE} % here; streams were not played.\n"),
+                (false, true) => format!("Streams do not save {LITTLE} % here; discards were not played.\n"),
+                (false, false) => "Nothing was compared: neither discards nor streams were played.\n".into(),
+            };
         }
         let mut s = format!("Best is {}.", named(best));
         let with = match without.discard {
@@ -206,6 +241,7 @@ mod tests {
         interval: Some((60.2, 0.182)),
         listed: Some(0.385),
         fill: 1.0,
+        missing: None,
     };
 
     fn cell(policy: &str, discard: bool, waf: f64) -> AnswerCell<'_> {
@@ -254,7 +290,7 @@ mod tests {
 
     fn verdict(cells: &[(&'static str, bool, f64)]) -> String {
         let said = answer(cells);
-        let paragraph = said.split("\n\n").find(|p| p.starts_with("Best is"));
+        let paragraph = said.split("\n\n").nth(2);
         paragraph.unwrap().replace('\n', " ").trim_end().to_owned()
     }
 
@@ -274,13 +310,47 @@ mod tests {
         assert!(answer(&few_units)
             .contains("\n  with streams   worse by 10.3 %   WAF 3.200 in place of 2.900  dsm\n"));
         assert_eq!(
-            verdict(&[("none", false, 2.0), ("file", false, 2.1)]),
+            verdict(&[("none", false, 2.0), ("file", false, 2.1), ("none", true, 2.0)]),
             "Best is neither: nothing here saves 2 %."
         );
         assert_eq!(
             verdict(&[("none", false, 1.2), ("none", true, 1.19), ("file", true, 1.18)]),
             "Best is discards, and no streams: nothing here saves 2 %."
         );
+    }
+
+    #[test]
+    fn what_was_not_played_is_no_evidence() {
+        let said = |cells| verdict(cells);
+        assert_eq!(
+            said(&[("none", false, 7.1)]),
+            "Nothing was compared: neither discards nor streams were played."
+        );
+        assert_eq!(
+            said(&[("none", false, 7.1), ("file", false, 7.1)]),
+            "Streams do not save 2 % here; discards were not played."
+        );
+        assert_eq!(
+            said(&[("none", false, 7.1), ("none", true, 7.1)]),
+            "Discards do not save 2 % here; streams were not played."
+        );
+    }
+
+    #[test]
+    fn without_garbage_collection_there_is_no_verdict() {
+        let cells = [cell("none", false, 1.0), cell("file", true, 1.0)];
+        let said = |hours| {
+            let missing = Some(Missing { gib: 12.34, hours });
+            Answer::of(&cells).unwrap().text(&Found { missing, ..FOUND })
+        };
+        assert_eq!(
+            said(Some(1.52)).split("\n\n").nth(2).unwrap().replace('\n', " "),
+            "Too short to say: nothing was erased. Record 12 GiB more, 1.5 hours at this pace; or play a \
+             smaller drive (--size)."
+        );
+        let unpaced = said(None);
+        assert!(unpaced.contains("Record 12 GiB more; or play"), "{unpaced}");
+        assert!(!unpaced.contains("Best is"), "{unpaced}");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::trial::state::{Period, TrialState};
 
 /// More than this between the loads of the two periods of a pair, and they cannot be compared.
 const MOST_LOAD_RATIO: f64 = 4.0;
+/// With fewer an interval is of chance: two pairs that happen to agree have none.
+pub const LEAST_PAIRS: usize = 4;
 /// The number of pairs after which nobody waits for more.
 const MOST_PAIRS: usize = 1000;
 
@@ -45,7 +47,7 @@ impl Saving {
 
     /// Whether the interval leaves out 0.
     pub fn is_significant(&self) -> bool {
-        self.low > 0.0 || self.high < 0.0
+        self.pairs >= LEAST_PAIRS && (self.low > 0.0 || self.high < 0.0)
     }
 }
 
@@ -149,6 +151,12 @@ mod tests {
         assert!((s.high - 0.41772).abs() < 1e-4, "{s:?}");
         assert!(!s.is_significant());
         assert_eq!(s.pairs_needed, Some(4));
+    }
+
+    #[test]
+    fn few_pairs_are_no_evidence() {
+        let agreeing = |n| Saving::of(&vec![0.8; n]).unwrap().is_significant();
+        assert!(!agreeing(2) && !agreeing(3) && agreeing(4));
     }
 
     #[test]

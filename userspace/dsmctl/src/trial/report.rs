@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::trial::estimate::{amplification, outcome, Outcome, Saving};
+use crate::trial::estimate::{amplification, outcome, Outcome, Saving, LEAST_PAIRS};
 use crate::trial::state::{Current, Machine, Period, Switch, TrialState, BY_SIZE};
 use runtime::sizes;
 
@@ -252,8 +252,12 @@ impl Report<'_> {
 
     fn line(&self, what: &str, saving: Option<&Saving>) -> String {
         let Some(v) = saving else {
-            return format!("{what}: too few pairs yet, two pairs are needed at least\n");
+            return format!("{what}: too few pairs yet, {LEAST_PAIRS} are needed at least\n");
         };
+        if v.pairs < LEAST_PAIRS {
+            let n = v.pairs;
+            return format!("{what}: too few pairs yet, {n} of the {LEAST_PAIRS} that are needed at least\n");
+        }
         let percent = |share: f64| {
             let p = 100.0 * share;
             format!("{:.1} % {}", p.abs(), if p < 0.0 { "more" } else { "less" })

@@ -65,7 +65,10 @@ fn fio_line(builder: &mut Builder, line: &str, timed: bool, us: &mut u64) -> Res
         [file, "write", offset, length] => builder.write(*us, file, number(offset)?, number(length)?)?,
         [file, "trim", offset, length] => builder.discard(*us, file, number(offset)?, number(length)?)?,
         ["wait", time] | [_, "wait", time] | [_, "wait", time, _] => *us = us.saturating_add(number(time)?),
-        [_, "read" | "sync" | "datasync", ..] | [_, "add" | "open" | "close"] | [] => {}
+        // All of fio's that move nothing.
+        [_, "read" | "sync" | "datasync" | "sync_file_range" | "syncfs", ..]
+        | [_, "add" | "open" | "close" | "unlink"]
+        | [] => {}
         _ => return Err(wrong()),
     }
     Ok(())
@@ -166,7 +169,7 @@ mod tests {
     #[test]
     fn iologs() {
         let text =
-            "fio version 2 iolog\n/d/a add\n/d/a open\n/d/a write 0 4096\n/d/a wait 50\n/d/a read 0 4096\n\
+            "fio version 2 iolog\n/d/a add\n/d/a open\n/d/a write 0 4096\n/d/a wait 50\n/d/a read 0 4096\n/d/a sync_file_range 0 4096\n/d/a syncfs 0 0\n\
                     /d/a trim 0 4096\n/d/a close\n";
         let t = fio(u64::MAX, text.as_bytes()).unwrap();
         assert_eq!(t.names, ["/d/a"]);

@@ -212,6 +212,14 @@ pub enum Names {
     Shown,
 }
 
+/// As what it is: who reads may have enough.
+fn io_error(e: csv::Error) -> io::Error {
+    match e.into_kind() {
+        csv::ErrorKind::Io(e) => e,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
 /// Writes a trace in this form.  A file's first name is not said apart, since the
 /// first write says it.
 pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
@@ -229,7 +237,7 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
         .flexible(true)
         .terminator(Terminator::Any(b'\n'))
         .from_writer(out);
-    csv.write_record(FIRST.split(','))?;
+    csv.write_record(FIRST.split(',')).map_err(io_error)?;
     let mut record = ByteRecord::new();
     for e in trace.events() {
         let name = |file: FileNo| {
@@ -286,7 +294,7 @@ pub fn write(trace: &Trace, how: Names, out: impl Write) -> io::Result<()> {
             What::Looked => record.push_field(b"S"),
             What::Lost => record.push_field(b"N"),
         }
-        csv.write_byte_record(&record)?;
+        csv.write_byte_record(&record).map_err(io_error)?;
     }
     csv.flush()
 }

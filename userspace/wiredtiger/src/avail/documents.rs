@@ -9,16 +9,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::files::Dbpath;
-use super::{FileEntry, FreeList, Refusal, Snapshot};
+use super::{Refusal, Snapshot};
 use files::walk::Root;
 use runtime::pulse::Pulse;
-use runtime::sizes;
 
 const NAME: &str = "sizeStorer.wt";
-/// From these on smaller leaf pages may be better, by the tables of Documentation/results.md:
-/// the page, in bytes, and the listed share, which says how much is rewritten.
-pub const LARGE_LEAF: u32 = 16 << 10;
-const REWRITTEN: f64 = 0.15;
 /// Up to this size: of larger documents a page of 4 or 8 KiB has one or two.
 const SMALL_DOCUMENT: u64 = 2 << 10;
 
@@ -84,27 +79,10 @@ fn number(document: &[u8], name: &str) -> Option<u64> {
     }
 }
 
-/// Whether smaller leaf pages may be better for a file: it has large ones, is rewritten much,
-/// and its documents are small, as far as that is known.
-pub fn wants_smaller_leaves(file: &FileEntry, list: &FreeList, documents: &Documents) -> bool {
-    let share = list.bytes() as f64 / list.file_size.max(1) as f64;
-    let small = documents
-        .get(&file.path)
-        .is_none_or(|mean| *mean <= SMALL_DOCUMENT);
-    file.leaf_page >= Some(LARGE_LEAF) && share >= REWRITTEN && small
-}
-
-/// What is said of so many files for which smaller leaf pages may be better.
-pub fn large_leaves(files: usize) -> String {
-    let (noun, are, have) = match files {
-        1 => ("file", "is", "has"),
-        _ => ("files", "are", "have"),
-    };
-    format!(
-        "{files} {noun} {are} written in leaf pages of {} and more, {are} rewritten much, and {have} small \
-         documents, as far as is known",
-        sizes::shown(LARGE_LEAF.into())
-    )
+/// Whether documents are so small that a page of 8 KiB has several; so many do not matter that
+/// nothing is known of.
+pub fn are_small(mean: Option<u64>) -> bool {
+    mean.is_none_or(|mean| mean <= SMALL_DOCUMENT)
 }
 
 #[cfg(test)]
@@ -148,37 +126,5 @@ mod tests {
         for end in 0..whole.len() - 1 {
             assert_eq!(mean(&whole[..end]), None, "{end}");
         }
-    }
-
-    #[test]
-    fn small_documents_in_large_pages_that_are_rewritten() {
-        let file = |leaf_page| FileEntry {
-            path: "collection-0-1.wt".into(),
-            order: 1,
-            cookie: None,
-            leaf_page,
-        };
-        let list = |free: u64| FreeList {
-            file: (1, 1),
-            file_size: 100,
-            extents: std::iter::once(0..free).collect(),
-        };
-        let documents = |mean: u64| Documents::from([("collection-0-1.wt".into(), mean)]);
-        let wants = |leaf, free, documents| wants_smaller_leaves(&file(leaf), &list(free), &documents);
-        assert!(wants(Some(32 << 10), 15, documents(500)));
-        assert!(wants(Some(32 << 10), 15, Documents::new()), "nobody knows");
-        assert!(!wants(Some(32 << 10), 15, documents(3000)));
-        assert!(!wants(Some(32 << 10), 14, documents(500)));
-        assert!(!wants(Some(8 << 10), 15, documents(500)));
-        assert!(!wants(None, 15, documents(500)));
-    }
-
-    #[test]
-    fn one_file_and_more() {
-        assert!(large_leaves(1)
-            .starts_with("1 file is written in leaf pages of 16 KiB and more, is rewritten much, and has"));
-        assert!(large_leaves(2).starts_with(
-            "2 files are written in leaf pages of 16 KiB and more, are rewritten much, and have"
-        ));
     }
 }

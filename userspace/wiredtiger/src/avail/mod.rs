@@ -33,7 +33,7 @@ use runtime::pulse::Pulse;
 
 pub use cookie::{Addr, Cookie};
 pub use difference::{difference, without, FreeList};
-pub use documents::{documents, large_leaves, wants_smaller_leaves, Documents, LARGE_LEAF};
+pub use documents::{are_small, documents, Documents};
 use files::{Dbpath, Leaves};
 pub use standing::Standing;
 

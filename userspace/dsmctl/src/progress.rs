@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! A sign of life of a command that takes long.
+
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Prints a line each ten seconds until it is dropped, if somebody sits at a terminal.
+pub(crate) struct Progress(#[allow(dead_code)] Option<Sender<()>>);
+
+impl Progress {
+    pub(crate) fn of(command: &str, limit: Option<Duration>) -> Self {
+        let (name, limit) = (command.to_owned(), limit.map(|l| format!(" of {}", l.as_secs())));
+        Self(io::stderr().is_terminal().then(|| {
+            every(EVERY, move |passed| {
+                let of = limit.as_deref().unwrap_or_default();
+                eprintln!("dsmctl: {name}: {}{of} seconds", passed.as_secs());
+            })
+        }))
+    }
+}
+
+/// Ends when what it returns is dropped.
+fn every(pause: Duration, print: impl Fn(Duration) + Send + 'static) -> Sender<()> {
+    let (end, ended) = channel();
+    thread::spawn(move || {
+        let begin = Instant::now();
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(pause) {
+            print(begin.elapsed());
+        }
+    });
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_until_the_end() {
+        let (tell, told) = channel();
+        let end = every(Duration::from_millis(5), move |passed| tell.send(passed).unwrap());
+        let (first, second): (Duration, Duration) = (told.recv().unwrap(), told.recv().unwrap());
+        assert!(Duration::from_millis(5) <= first && first < second);
+        drop(end);
+        // The thread has let go of its end.
+        while told.recv().is_ok() {}
+    }
+}
