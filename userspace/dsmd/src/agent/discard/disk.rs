@@ -93,11 +93,12 @@ impl Machine for Disk {
     }
 
     fn trial(&self) -> bool {
-        runner::of(Path::new(broken::DIR), &self.device).is_some()
+        runner::trial(Path::new(broken::DIR), &self.device).is_some()
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
-        let marked = broken::mark_device(Path::new(broken::DIR), &self.device, why);
+        let dir = Path::new(broken::DIR);
+        let marked = broken::mark_device(dir, &self.sysfs, &self.device, self.devno, why);
         marked.map(|_| ()).map_err(|e| format!("{e:#}"))
     }
 }
