@@ -43,7 +43,7 @@ refused 'a command that does not count' "printed 'x'" trial start --counters 'ec
 periods=(--washout 4M --measure 8M --seed 7)
 trial start "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
 works 'it switches discards off' until_true 'is_set off'
-refused 'a trial started twice' 'a trial is at work already, as process' trial start
+refused 'a trial started twice' 'at work already: a trial, process' trial start
 works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
 
 works 'its process is killed' kill_off

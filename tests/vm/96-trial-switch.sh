@@ -92,7 +92,7 @@ wtload linkbench "${load[@]}" --phase run --seconds 86400 --checkpoint-seconds 2
 database=$!
 works 'somebody has' until_true '[[ $(off) == null ]]'
 dsmctl set t discard off
-refused 'they are off' 'discards were switched off by hand' trial start
+refused 'they are off' 'discards are switched off by' trial start
 dsmctl set t discard on
 kill -STOP $database
 trial start --washout 0.2s --measure 1s --pairs 500 --counters "$counters" >/tmp/report 2>/tmp/trial.log
@@ -103,13 +103,13 @@ kill -CONT $database
 
 # ---- off by hand
 begins 'a period is on' on
-refused 'another one at the same time' "a trial is at work already, as process $runner" \
+refused 'another one at the same time' "at work already: a trial, process $runner, since" \
 	trial start --restart --state-dir /tmp/other
 dsmctl set t discard off
 # Which of both it sees first
-ended 'off in a period that is on' '(discards were switched off by hand|somebody else has set discard to another value)'
+ended 'off in a period that is on' '(discards are switched off by|somebody else has set discard to another value)'
 works 'it stays off' is_set off
-refused 'another one waits for on' 'discards were switched off by hand' trial start
+refused 'another one waits for on' 'discards are switched off by' trial start
 dsmctl set t discard on
 begins 'a period is on' on
 message t set discard off
@@ -118,7 +118,7 @@ works 'it stays off' is_set off
 dsmctl set t discard on
 begins 'a period is off' off
 dsmctl set t discard off
-ended 'off in a period that is off' 'discards were switched off by hand'
+ended 'off in a period that is off' 'discards are switched off by'
 works 'it stays off' is_set off
 dsmctl set t discard on
 
@@ -142,7 +142,7 @@ matches 'the doctor sees it' "$(finding trial)" '^wrong nobody runs its trial an
 # What an older one has left may be anybody's number.
 sleep 86400 &
 bystander=$!
-echo $bystander >/var/lib/dm-dsm/trial/t.lock
+echo $bystander >/var/lib/dm-dsm/hold/t.lock
 works 'it is stopped' trial stop
 works 'nobody else is' kill -0 $bystander
 kill $bystander

@@ -8,8 +8,9 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::devno::DevNo;
-use crate::ioctl::{Dm, DmError, Id, Line};
+use crate::ioctl::{Dm, DmError, Id, Info, Line};
 use crate::reply::{self, Checkpoint, ParseError, Region, Status, TableLine};
+use crate::sysfs::Sysfs;
 
 /// Files a `regions` reply covers.
 const PAGE: u32 = 100;
@@ -96,9 +97,46 @@ fn only_dsm<'a>(name: &str, lines: &'a [Line]) -> Result<&'a Line> {
     }
 }
 
-/// A `dsm` device of this machine.
+/// What a device is, which another is not that has its name or its number later.
+struct Identity {
+    devno: DevNo,
+    uuid: String,
+    /// No two disks of a boot have the same; kernels before 5.15 have none.
+    diskseq: Option<u64>,
+}
+
+impl Identity {
+    fn of(sysfs: &Sysfs, info: &Info) -> Self {
+        Self {
+            devno: info.dev,
+            uuid: info.uuid.clone(),
+            diskseq: diskseq(sysfs, info.dev),
+        }
+    }
+
+    /// Asked before a call: the number may be another's by now.
+    fn has_number(&self, sysfs: &Sysfs) -> Result<(), MessageError> {
+        let has = diskseq(sysfs, self.devno) == self.diskseq;
+        has.then_some(()).ok_or(MessageError::Gone)
+    }
+
+    /// Whether a reply is this device's.
+    fn has_answered(&self, info: &Info) -> Result<(), MessageError> {
+        let has = info.dev == self.devno && info.uuid == self.uuid;
+        has.then_some(()).ok_or(MessageError::Gone)
+    }
+}
+
+fn diskseq(sysfs: &Sysfs, dev: DevNo) -> Option<u64> {
+    sysfs.number(dev, "diskseq")
+}
+
+/// A `dsm` device of this machine.  The name is what it was found by: what is sent goes to the
+/// device itself, whatever has the name by then.
 pub struct Device {
     dm: Dm,
+    sysfs: Sysfs,
+    identity: Identity,
     pub name: String,
     pub devno: DevNo,
     pub sectors: u64,
@@ -115,8 +153,11 @@ impl Device {
             Err(e) => return Err(e).with_context(|| format!("{name}: cannot read its table")),
         };
         let sectors = only_dsm(&info.name, &lines)?.length;
+        let sysfs = Sysfs::default();
         Ok(Self {
             dm,
+            identity: Identity::of(&sysfs, &info),
+            sysfs,
             name: info.name,
             devno: info.dev,
             sectors,
@@ -141,15 +182,21 @@ impl Device {
         Ok(names)
     }
 
+    fn id(&self) -> Id<'static> {
+        Id::Dev(self.devno)
+    }
+
     pub fn table_line(&self) -> Result<TableLine> {
-        let (_, lines) = self.dm.table(Id::Name(&self.name))?;
+        self.identity.has_number(&self.sysfs)?;
+        let (info, lines) = self.dm.table(self.id())?;
+        self.identity.has_answered(&info)?;
         let line = lines.first().context("the device has no table")?;
         Ok(line.params.parse()?)
     }
 
     /// Another target than dsm, if the device has one by now.
     fn exchanged(&self) -> Option<MessageError> {
-        let (_, lines) = self.dm.table(Id::Name(&self.name)).ok()?;
+        let (_, lines) = self.dm.table(self.id()).ok()?;
         let other = lines.into_iter().find(|l| l.target != "dsm")?;
         Some(MessageError::Exchanged(other.target))
     }
@@ -167,8 +214,8 @@ impl Device {
                 } else {
                     MessageError::Refused
                 };
-                let reason = match self.dm.message(&self.name, "error") {
-                    Ok(s) if !s.trim().is_empty() => s.trim().to_owned(),
+                let reason = match self.dm.message(self.id(), "error") {
+                    Ok((_, s)) if !s.trim().is_empty() => s.trim().to_owned(),
                     _ => format!("the kernel refused the message '{verb}': {errno}"),
                 };
                 refused(reason)
@@ -184,17 +231,22 @@ impl Target for Device {
     }
 
     fn message(&self, text: &str) -> Result<String, MessageError> {
-        self.dm.message(&self.name, text).map_err(|e| self.error(text, e))
+        self.identity.has_number(&self.sysfs)?;
+        let (info, reply) = self
+            .dm
+            .message(self.id(), text)
+            .map_err(|e| self.error(text, e))?;
+        self.identity.has_answered(&info)?;
+        Ok(reply)
     }
 
     fn status(&self) -> Result<Status, MessageError> {
-        let (_, lines) = self
-            .dm
-            .status(Id::Name(&self.name))
-            .map_err(|e| match e.errno() {
-                Some(Errno::NXIO) => MessageError::Gone,
-                _ => MessageError::Dm(e),
-            })?;
+        self.identity.has_number(&self.sysfs)?;
+        let (info, lines) = self.dm.status(self.id()).map_err(|e| match e.errno() {
+            Some(Errno::NXIO) => MessageError::Gone,
+            _ => MessageError::Dm(e),
+        })?;
+        self.identity.has_answered(&info)?;
         // The table was taken away under us.
         let line = lines.first().ok_or(MessageError::Gone)?;
         if line.target != "dsm" {
@@ -215,6 +267,39 @@ impl Target for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testing::sysfs::Tree;
+
+    /// As after `dmsetup rename` of two devices, each to the other's name, and when one was
+    /// removed and another has got its number.
+    #[test]
+    fn another_device_is_not_taken_for_it() {
+        let tree = Tree::make();
+        let sysfs = Sysfs::at(tree.block());
+        tree.add("253:0", "dm-0");
+        tree.set("253:0", "diskseq", "7");
+        let info = |name: &str, uuid: &str, dev: &str| Info {
+            name: name.into(),
+            uuid: uuid.into(),
+            dev: dev.parse().unwrap(),
+            open_count: 0,
+            active: true,
+            inactive: false,
+            suspended: false,
+            read_only: false,
+        };
+        let device = Identity::of(&sysfs, &info("a", "DSM-a", "253:0"));
+        let is_gone = |r| matches!(r, Err(MessageError::Gone));
+        assert!(device.has_number(&sysfs).is_ok());
+        for renamed in ["a", "b"] {
+            assert!(device.has_answered(&info(renamed, "DSM-a", "253:0")).is_ok());
+        }
+        assert!(is_gone(device.has_answered(&info("a", "DSM-b", "253:0"))));
+        assert!(is_gone(device.has_answered(&info("a", "DSM-a", "253:1"))));
+        tree.set("253:0", "diskseq", "8");
+        assert!(is_gone(device.has_number(&sysfs)), "its number is another's");
+        std::fs::remove_dir_all(tree.block()).unwrap();
+        assert!(is_gone(device.has_number(&sysfs)), "it was removed");
+    }
 
     #[test]
     fn the_way_back_is_said_of_linear_devices() {

@@ -481,7 +481,7 @@ impl Dm {
     }
 
     /// Sends a message to the target at sector 0.
-    pub fn message(&self, name: &str, text: &str) -> Result<String, DmError> {
+    pub fn message(&self, id: Id<'_>, text: &str) -> Result<(Info, String), DmError> {
         if text.contains('\0') {
             return Err(Errno::INVAL.into());
         }
@@ -490,11 +490,12 @@ impl Dm {
         data.extend_from_slice(text.as_bytes());
         data.push(0);
         let room = if text.starts_with("regions") { ROOM } else { 1024 };
-        let reply = self.call(Cmd::TargetMsg, &header(Some(Id::Name(name)), 0)?, &data, room)?;
-        if get_u32(&reply, at::FLAGS)? & flag::DATA_OUT == 0 {
-            return Ok(String::new());
-        }
-        Ok(get_str(payload(&reply)?))
+        let reply = self.call(Cmd::TargetMsg, &header(Some(id), 0)?, &data, room)?;
+        let text = match get_u32(&reply, at::FLAGS)? & flag::DATA_OUT {
+            0 => String::new(),
+            _ => get_str(payload(&reply)?),
+        };
+        Ok((info(&reply)?, text))
     }
 }
 

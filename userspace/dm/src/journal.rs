@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
 use rustix::fs::{flock, FlockOperation};
@@ -21,6 +21,7 @@ use crate::ioctl::{Dm, Id, Info};
 use crate::reply::{Region, TableLine};
 use crate::sysfs::Sysfs;
 use crate::table::{FileRecord, Upload, UploadKind};
+use runtime::whole;
 
 /// Not that of dsmd, which systemd removes when dsmd stops.
 const DIR: &str = "/run/dm-dsm";
@@ -223,20 +224,17 @@ impl Journal {
         Ok(Some(record).filter(|r| r.identity == *identity))
     }
 
-    /// Whole or not at all.
     fn write(&self, name: &str, record: &JournalRecord) -> Result<()> {
-        let (path, new) = (self.path(name, "json"), self.path(name, "new"));
-        let remove = |path: &Path| match fs::remove_file(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        };
+        let path = self.path(name, "json");
         let done = if record.is_empty() {
-            remove(&new).and_then(|()| remove(&path))
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                done => done,
+            }
         } else {
             serde_json::to_vec(record)
                 .map_err(io::Error::from)
-                .and_then(|text| fs::write(&new, text))
-                .and_then(|()| fs::rename(&new, &path))
+                .and_then(|text| whole::write(&path, 0o600, &text))
         };
         done.with_context(|| format!("{name}: cannot write {}", path.display()))
     }
@@ -312,6 +310,7 @@ mod tests {
     use crate::devno::DevNo;
     use crate::reply::Status;
     use std::cell::RefCell;
+    use std::path::Path;
 
     fn info(uuid: &str) -> Info {
         Info {

@@ -4,9 +4,8 @@
 //! not written.  A mark on disk says so, until an operator takes it away: it outlives dsmd,
 //! the device and the machine's boot.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
@@ -15,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use dm::devno::DevNo;
 use dm::streams;
 use dm::sysfs::Sysfs;
+use runtime::{time, whole};
 
 /// Where marks are, and what else is known of devices by name and has to outlive a boot.
 pub const DIR: &str = "/var/lib/dm-dsm";
@@ -28,6 +28,17 @@ pub const AUDIT_FAILED: &str = "the audit of its database has failed";
 pub const ALL_KEPT: &str = "nothing had been discarded by then";
 /// Before the name of a device, for which the mark is.
 const DEVICE: &str = "dsm ";
+const DM_UUID: &str = "dm/uuid";
+const OWN_UUID: &str = "DSM-";
+
+/// What the reason ends with: what the target had discarded, if anybody knows.
+pub fn discarded_by_then(bytes: Option<u64>) -> String {
+    match bytes {
+        None => "it is not known what had been discarded by then".to_owned(),
+        Some(0) => ALL_KEPT.to_owned(),
+        Some(bytes) => format!("{bytes} bytes had been discarded by then"),
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
@@ -40,6 +51,9 @@ pub struct Mark {
     pub why: String,
     /// Seconds since 1970.
     pub at: u64,
+    /// Of a device: what it lies on, so that it is found below another name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<String>,
 }
 
 impl Mark {
@@ -84,17 +98,16 @@ fn identity(sysfs: &Sysfs, disk: DevNo) -> Result<String> {
 /// Marks every drive below a device: which of several it was is not known.
 pub fn mark(dir: &Path, sysfs: &Sysfs, dev: DevNo, why: &str) -> Result<Vec<Mark>> {
     let mut marks = Vec::new();
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     for disk in disks(sysfs, dev)? {
         let mark = Mark {
             drive: identity(sysfs, disk)?,
             model: sysfs.text(disk, "device/model").unwrap_or_default(),
             disk: sysfs.name(disk),
             why: why.to_owned(),
-            at: runtime::time::now().as_secs(),
+            at: time::now().as_secs(),
+            places: Vec::new(),
         };
-        let path = dir.join(file_name(&mark.drive));
-        put(dir, &path, &mark).with_context(|| format!("cannot write {}", path.display()))?;
+        put(dir, &mark)?;
         marks.push(mark);
     }
     if marks.is_empty() {
@@ -103,31 +116,64 @@ pub fn mark(dir: &Path, sysfs: &Sysfs, dev: DevNo, why: &str) -> Result<Vec<Mark
     Ok(marks)
 }
 
-/// Marks a device, and not its drive.
-pub fn mark_device(dir: &Path, device: &str, why: &str) -> Result<Mark> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let mark = Mark {
-        drive: format!("{DEVICE}{device}"),
+/// Marks a device, and not its drive; may be called again, for one that could not be written or
+/// is there.  What was said first stays.
+pub fn mark_device(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo, why: &str) -> Result<Mark> {
+    let drive = format!("{DEVICE}{device}");
+    let found = all(dir).ok();
+    let before = found.and_then(|marks| marks.into_iter().find(|m| m.drive == drive));
+    let mut mark = before.clone().unwrap_or_else(|| Mark {
+        drive,
         model: String::new(),
         disk: device.to_owned(),
         why: why.to_owned(),
-        at: runtime::time::now().as_secs(),
-    };
-    let path = dir.join(file_name(&mark.drive));
-    put(dir, &path, &mark).with_context(|| format!("cannot write {}", path.display()))?;
+        at: time::now().as_secs(),
+        places: Vec::new(),
+    });
+    for place in places(sysfs, dev) {
+        if !mark.places.contains(&place) {
+            mark.places.push(place);
+        }
+    }
+    if before.as_ref() != Some(&mark) {
+        put(dir, &mark)?;
+    }
     Ok(mark)
 }
 
-/// Whole or not at all, and durable.
-fn put(dir: &Path, path: &Path, mark: &Mark) -> io::Result<()> {
-    let part = dir.join("part");
-    let mut file = File::create(&part)?;
-    // dsmd's umask is not for this: doctor reads it without root.
-    file.set_permissions(fs::Permissions::from_mode(0o644))?;
-    file.write_all(&serde_json::to_vec(mark)?)?;
-    file.sync_all()?;
-    fs::rename(&part, path)?;
-    File::open(dir)?.sync_all()
+/// What a device is, whatever its name: what device-mapper's owner calls it, or what it lies on.
+/// Nothing is said of what does not say it of itself.
+fn places(sysfs: &Sysfs, dev: DevNo) -> Vec<String> {
+    let uuid = |dev| sysfs.text(dev, DM_UUID).filter(|uuid| !uuid.is_empty());
+    // The target's own has the device's name in it.
+    if let Some(uuid) = uuid(dev).filter(|uuid| !uuid.starts_with(OWN_UUID)) {
+        return vec![format!("{DM_UUID} {uuid}")];
+    }
+    let place = |below: DevNo| {
+        if let Some(uuid) = uuid(below) {
+            return Some(format!("{DM_UUID} {uuid}"));
+        }
+        let disk = sysfs.disk_of(below).ok()?;
+        let of = identity(sysfs, disk.unwrap_or(below)).ok()?;
+        let part = disk.and_then(|_| sysfs.text(below, "start"));
+        let names = !of.starts_with("size ");
+        names.then(|| format!("{of} from {}", part.unwrap_or_else(|| "0".to_owned())))
+    };
+    let mut places: Vec<String> = sysfs
+        .links(dev, "slaves")
+        .into_iter()
+        .flatten()
+        .filter_map(place)
+        .collect();
+    places.sort();
+    places
+}
+
+fn put(dir: &Path, mark: &Mark) -> Result<()> {
+    let path = dir.join(file_name(&mark.drive));
+    // Doctor reads it without root.
+    let written = whole::write(&path, 0o644, &serde_json::to_vec(mark)?);
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn disks(sysfs: &Sysfs, dev: DevNo) -> Result<Vec<DevNo>> {
@@ -142,7 +188,10 @@ pub fn below(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<Stri
         Err(e) => return Some(format!("which drives are marked cannot be known: {e:#}")),
     };
     let of_device = file_name(&format!("{DEVICE}{device}"));
-    if let Some(mark) = marks.iter().find(|m| file_name(&m.drive) == of_device) {
+    let places = places(sysfs, dev);
+    let is_it =
+        |m: &&Mark| file_name(&m.drive) == of_device || m.places.iter().any(|place| places.contains(place));
+    if let Some(mark) = marks.iter().find(is_it) {
         return Some(mark.reason());
     }
     if marks.iter().all(Mark::is_device) {
@@ -214,6 +263,7 @@ mod tests {
             tree.set(dev, "size", SIZE);
         }
         tree.set("259:1", "partition", "1");
+        tree.set("259:1", "start", "2048");
         tree.set("259:0", "device/serial", "S 1/2");
         tree.set("259:0", "wwid", "eui.1");
         tree.set("259:2", "wwid", "eui.2");
@@ -267,18 +317,98 @@ mod tests {
     fn a_mark_of_a_device_is_not_the_drives() {
         let (tree, dir) = machine();
         let marked = |device: &str, at: &str| below(dir.path(), &tree.sysfs(), device, dev(at));
-        let mark = mark_device(dir.path(), "vg-db", "a.wt: checkpoints 7 and 8 use 3 pages").unwrap();
+        let make = |why: &str| mark_device(dir.path(), &tree.sysfs(), "vg-db", dev("253:0"), why);
+        let mark = make("a.wt: checkpoints 7 and 8 use 3 pages").unwrap();
+        assert_eq!(make("again").unwrap(), mark, "what was said first");
         assert_eq!(mark.name(), "dsm_vg_db");
         let why = "the audit of its database has failed: a.wt: checkpoints 7 and 8 use 3 pages; see `dsmctl broken`";
         assert_eq!(marked("vg-db", "253:0").as_deref(), Some(why));
         assert_eq!(marked("vg-db", "253:1").as_deref(), Some(why), "also elsewhere");
-        assert_eq!(marked("vg", "253:0"), None);
+        assert_eq!(marked("vg", "253:2"), None);
         assert_eq!(all(dir.path()).unwrap(), [mark]);
         super::mark(dir.path(), &tree.sysfs(), dev("253:0"), "4 KiB changed").unwrap();
-        assert!(marked("vg", "253:0").unwrap().starts_with("nvme0n1 is marked"));
+        assert!(marked("vg", "253:2").unwrap().starts_with("nvme0n1 is marked"));
         remove(dir.path(), "dsm_vg_db").unwrap();
         assert!(marked("vg-db", "253:0").unwrap().starts_with("nvme0n1 is marked"));
         assert_eq!(marked("vg-db", "253:1"), None);
+    }
+
+    /// As `dsmctl remove` and `create` under another name leave it, and a volume that is renamed.
+    #[test]
+    fn a_mark_of_a_device_outlives_its_name() {
+        let (tree, dir) = machine();
+        let marked = |device: &str, at: &str| below(dir.path(), &tree.sysfs(), device, dev(at)).is_some();
+        tree.add("259:3", "nvme0n1/nvme0n1p2");
+        for (part, start) in [("259:1", "2048"), ("259:3", "9999744")] {
+            tree.set(part, "partition", "1");
+            tree.set(part, "start", start);
+        }
+        let device = |at: &str, below: &str, uuid: &str| {
+            tree.add(at, &format!("dm-{}", &at[4..]));
+            tree.set(at, "dm/uuid", uuid);
+            tree.slave(at, below);
+        };
+        device("253:5", "259:1", "DSM-db");
+        device("253:6", "259:3", "DSM-other");
+        mark_device(dir.path(), &tree.sysfs(), "db", dev("253:5"), "violated").unwrap();
+        assert!(marked("db", "253:6"), "by name");
+        assert!(!marked("other", "253:6"), "another partition");
+        device("253:7", "259:1", "DSM-new");
+        assert!(marked("new", "253:7"), "the same place");
+        // A volume: what is below it is the group's, and may move.
+        device("253:8", "259:2", "LVM-abc");
+        device("253:9", "259:2", "LVM-def");
+        mark_device(dir.path(), &tree.sysfs(), "vg-db", dev("253:8"), "violated").unwrap();
+        assert!(marked("vg-renamed", "253:8") && !marked("vg-x", "253:9"));
+        device("253:10", "253:8", "DSM-upon");
+        assert!(marked("upon", "253:10"), "dsm above the volume");
+        // What says nothing of itself is known by its name alone.
+        tree.add("7:0", "loop0");
+        tree.set("7:0", "size", SIZE);
+        device("253:11", "7:0", "DSM-l");
+        let mark = mark_device(dir.path(), &tree.sysfs(), "l", dev("253:11"), "violated").unwrap();
+        assert!(mark.places.is_empty(), "{mark:?}");
+    }
+
+    #[test]
+    fn two_marks_at_once() {
+        let (tree, dir) = machine();
+        let sysfs = tree.sysfs();
+        std::thread::scope(|s| {
+            for thread in 0..2 {
+                let (dir, sysfs) = (dir.path(), &sysfs);
+                s.spawn(move || {
+                    for n in 0..200 {
+                        let name = format!("{thread}-{n}");
+                        mark_device(dir, sysfs, &name, dev("253:1"), &name).unwrap();
+                    }
+                });
+            }
+        });
+        let marks = all(dir.path()).unwrap();
+        assert_eq!(marks.len(), 400);
+        assert!(marks.iter().all(|m| m.disk == m.why));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 400);
+    }
+
+    #[test]
+    fn a_mark_that_could_not_be_written_is_written_later() {
+        let (tree, dir) = machine();
+        let at = dir.path().join("dir");
+        fs::write(&at, "").unwrap();
+        let make = || mark_device(&at, &tree.sysfs(), "db", dev("253:0"), "violated");
+        make().unwrap_err();
+        fs::remove_file(&at).unwrap();
+        make().unwrap();
+        assert!(below(&at, &tree.sysfs(), "db", dev("253:0")).is_some());
+    }
+
+    #[test]
+    fn little_is_not_nothing() {
+        let said = discarded_by_then(Some(4096));
+        assert_eq!(said, "4096 bytes had been discarded by then");
+        assert_eq!(discarded_by_then(Some(0)), ALL_KEPT);
+        assert!(discarded_by_then(None).starts_with("it is not known"));
     }
 
     #[test]

@@ -12,3 +12,4 @@ pub mod media;
 pub mod nvme;
 pub mod prefer;
 pub mod probe;
+pub mod switch;

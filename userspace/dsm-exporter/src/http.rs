@@ -6,6 +6,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Browsers open connections that they do not use.
@@ -34,11 +36,42 @@ pub(crate) struct RequestHead {
     pub host: Option<String>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub status: &'static str,
     pub kind: &'static str,
     pub text: String,
+    /// Where it is a long one.
+    pub _share: Option<Share>,
+}
+
+/// Bytes of answers that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Room(AtomicUsize);
+
+/// A part of it, until the answer is gone.
+#[derive(Debug)]
+pub(crate) struct Share {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Room {
+    /// One has room, however long it is.
+    pub(crate) fn share(self: &Arc<Self>, bytes: usize, most: usize) -> Option<Share> {
+        let more = |now: usize| (now == 0 || now + bytes <= most).then_some(now + bytes);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(|_| Share {
+            room: Arc::clone(self),
+            bytes,
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl HttpAnswer {
@@ -47,6 +80,7 @@ impl HttpAnswer {
             status: "200 OK",
             kind,
             text,
+            _share: None,
         }
     }
 
@@ -55,11 +89,12 @@ impl HttpAnswer {
             status,
             kind: "text/plain; charset=utf-8",
             text: format!("{reason}\n"),
+            _share: None,
         }
     }
 
-    /// A connection has one answer.
-    pub(crate) fn bytes(&self, method: &Method) -> Vec<u8> {
+    /// A connection has one answer: the head of it.
+    pub(crate) fn head(&self) -> String {
         let allow = if self.status.starts_with("405") {
             "Allow: GET, HEAD\r\n"
         } else {
@@ -70,7 +105,7 @@ impl HttpAnswer {
         } else {
             ""
         };
-        let head = format!(
+        format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n{allow}{retry}\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
              Content-Security-Policy: default-src 'none'; connect-src 'self'; \
@@ -79,9 +114,7 @@ impl HttpAnswer {
             self.status,
             self.kind,
             self.text.len(),
-        );
-        let text = if *method == Method::Head { "" } else { &self.text };
-        [head.as_bytes(), text.as_bytes()].concat()
+        )
     }
 }
 
@@ -190,13 +223,15 @@ pub(crate) fn attend(stream: &TcpStream, answer: &dyn Fn(&RequestHead) -> HttpAn
         }
         Some(Err(refusal)) => (Method::Get, refusal),
     };
-    send(stream, &answer.bytes(&method), ANSWER)?;
+    let text = if method == Method::Head { "" } else { &answer.text };
+    let end = Instant::now() + ANSWER;
+    send(stream, answer.head().as_bytes(), end)?;
+    send(stream, text.as_bytes(), end)?;
     hang_up(stream, FIRST_BYTE)
 }
 
-/// Sends all of it within a time, however much of it each write takes.
-fn send(mut stream: &TcpStream, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
-    let end = Instant::now() + timeout;
+/// Sends all of it until then, however much of it each write takes.
+fn send(mut stream: &TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -315,7 +350,7 @@ mod tests {
             taken
         });
         let answer = vec![0; 1 << 30];
-        let e = send(&stream, &answer, Duration::from_millis(100)).unwrap_err();
+        let e = send(&stream, &answer, Instant::now() + Duration::from_millis(100)).unwrap_err();
         assert!(
             matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock),
             "{e}"
@@ -327,12 +362,34 @@ mod tests {
     #[test]
     fn answers() {
         let a = HttpAnswer::ok("text/plain", "hello".into());
-        let text = String::from_utf8(a.bytes(&Method::Get)).unwrap();
-        assert!(
-            text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\nhello"),
-            "{text}"
-        );
-        let head = String::from_utf8(a.bytes(&Method::Head)).unwrap();
-        assert_eq!(format!("{head}hello"), text, "the same but for the body");
+        let ask = |method: &str| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            client
+                .write_all(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
+                .unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            attend(&stream, &|_| HttpAnswer::ok("text/plain", "hello".into())).unwrap();
+            drop(stream);
+            let mut text = String::new();
+            client.read_to_string(&mut text).unwrap();
+            text
+        };
+        assert!(a.head().starts_with("HTTP/1.1 200 OK\r\n") && a.head().ends_with("\r\n\r\n"));
+        assert_eq!(ask("GET"), a.head() + "hello");
+        assert_eq!(ask("HEAD"), a.head(), "the same but for the body");
+    }
+
+    #[test]
+    fn answers_under_way_share_their_room() {
+        let room = Arc::new(Room::default());
+        let large = room.share(500, 100).unwrap();
+        assert!(room.share(1, 100).is_none());
+        drop(large);
+        let [first, _second] = [60, 40].map(|n| room.share(n, 100).unwrap());
+        assert!(room.share(1, 100).is_none());
+        drop(first);
+        assert!(room.share(61, 100).is_none() && room.share(60, 100).is_some());
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
-use serde_json::{json, Value};
+use serde_json::json;
 
 use dm::diskstat::DiskStat;
 use dm::reply::Discard;
@@ -16,6 +16,10 @@ use proto::snapshot::{Moment, Snapshot, Unavailable, INTERVAL};
 
 /// How many points are kept; there is one for each interval of `dsmd`.
 pub const KEPT: usize = 720;
+
+/// Bytes of points that are kept, of all devices: beside as many in answers under way, what the
+/// unit's MemoryMax= has room for.  An hour of 70 devices.
+pub const ROOM: usize = 64 << 20;
 
 /// What happened in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,9 +63,15 @@ struct Reading {
     operations: BTreeMap<String, u64>,
 }
 
+/// A point as it is answered with, which takes a tenth of what it was read from.
+struct Written {
+    number: u64,
+    json: Box<str>,
+}
+
 #[derive(Default)]
 struct Series {
-    points: VecDeque<Point>,
+    points: VecDeque<Written>,
     last: Option<Reading>,
     /// What holds now.
     about: DeviceAbout,
@@ -133,34 +143,81 @@ impl History {
                 operations,
             });
             if let (Some(last), Some(look)) = (&line.last, &look) {
-                line.points.push_back(Point::between(self.taken, last, look));
+                let point = Point::between(self.taken, last, look);
+                line.points.push_back(Written {
+                    number: self.taken,
+                    json: json!(point).to_string().into(),
+                });
                 if line.points.len() > KEPT {
                     line.points.pop_front();
                 }
             }
             line.last = look;
         }
+        self.keep_to(ROOM);
+    }
+
+    /// The oldest go first.
+    fn keep_to(&mut self, room: usize) {
+        let mut bytes = self.bytes(0);
+        while bytes > room {
+            let oldest = self
+                .devices
+                .values_mut()
+                .min_by_key(|line| line.points.front().map_or(u64::MAX, |p| p.number));
+            let Some(point) = oldest.and_then(|line| line.points.pop_front()) else {
+                return;
+            };
+            bytes -= point.json.len();
+        }
+    }
+
+    /// Of the points after the one with this number.
+    pub fn bytes(&self, after: u64) -> usize {
+        let points = self.devices.values().flat_map(|line| line.after(after));
+        points.map(|p| p.json.len()).sum()
     }
 
     /// The points after the one with this number, and why there are no new ones.
-    pub fn json(&self, after: u64, unavailable: Option<&Unavailable>) -> Value {
-        let devices: Vec<Value> = self
-            .devices
-            .iter()
-            .map(|(name, line)| {
-                let points: Vec<&Point> = line.points.iter().filter(|p| p.number > after).collect();
-                json!({"name": name, "about": line.about, "points": points})
-            })
-            .collect();
-        json!({
+    pub fn json(&self, after: u64, unavailable: Option<&Unavailable>) -> String {
+        let about = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "interval": INTERVAL.as_secs(),
             "kept": KEPT,
             "began": self.began,
             "last": self.taken,
-            "devices": devices,
             "last_error": unavailable.map(ToString::to_string),
         })
+        .to_string();
+        let heads: Vec<String> = self
+            .devices
+            .iter()
+            .map(|(name, line)| json!({"name": name, "about": line.about}).to_string())
+            .collect();
+        // Made once: it may have a hundred devices.
+        let others = about.len() + heads.iter().map(|h| h.len() + 16).sum::<usize>() + 32;
+        let points = self.devices.values().map(|line| line.after(after).count());
+        let mut text = String::with_capacity(others + self.bytes(after) + points.sum::<usize>());
+        text.push_str(about.trim_end_matches('}'));
+        text.push_str(",\"devices\":[");
+        for (n, (head, line)) in heads.iter().zip(self.devices.values()).enumerate() {
+            text.push_str(if n > 0 { "," } else { "" });
+            text.push_str(&head[..head.len() - 1]);
+            text.push_str(",\"points\":[");
+            for (n, point) in line.after(after).enumerate() {
+                text.push_str(if n > 0 { "," } else { "" });
+                text.push_str(&point.json);
+            }
+            text.push_str("]}");
+        }
+        text.push_str("]}");
+        text
+    }
+}
+
+impl Series {
+    fn after(&self, number: u64) -> impl Iterator<Item = &Written> {
+        self.points.iter().filter(move |p| p.number > number)
     }
 }
 
@@ -259,6 +316,7 @@ impl Point {
 mod tests {
     use super::*;
     use policies::layout::{self, Layout};
+    use serde_json::Value;
     use std::time::Duration;
 
     use proto::drive::{Counters, Media, Source};
@@ -326,8 +384,12 @@ mod tests {
         });
     }
 
+    fn read(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
     fn points(h: &History, after: u64) -> Vec<Value> {
-        h.json(after, None)["devices"][0]["points"]
+        read(&h.json(after, None))["devices"][0]["points"]
             .as_array()
             .unwrap()
             .clone()
@@ -370,7 +432,7 @@ mod tests {
         });
         assert_eq!(p, wanted);
         assert!((p["own_cpu"].as_f64().unwrap() - 0.01).abs() < 1e-9);
-        let about = &h.json(0, None)["devices"][0]["about"];
+        let about = &read(&h.json(0, None))["devices"][0]["about"];
         assert_eq!(about["streams"]["3"], json!(["collection group 1"]));
         assert_eq!(about["discard"]["refused_sectors"], 16);
         assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
@@ -411,7 +473,7 @@ mod tests {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));
         add(&mut h, 15, None);
-        assert_eq!(h.json(0, None)["devices"][0]["about"]["up"], false);
+        assert_eq!(read(&h.json(0, None))["devices"][0]["about"]["up"], false);
         add(&mut h, 20, Some(kernel(1)));
         add(&mut h, 25, Some(kernel(2)));
         let [p] = points(&h, 0).try_into().unwrap();
@@ -430,7 +492,7 @@ mod tests {
         add(&mut h, 20, Some(silent(3)));
         assert!(points(&h, 0).iter().all(|p| p["media_bytes"].is_null()));
         assert_eq!(
-            h.json(0, None)["devices"][0]["about"]["no_media"],
+            read(&h.json(0, None))["devices"][0]["about"]["no_media"],
             "sda is no NVMe drive"
         );
     }
@@ -442,7 +504,11 @@ mod tests {
         add(&mut h, 15, Some(kernel(110)));
         add(&mut h, 15, Some(kernel(115)));
         add(&mut h, 15, None);
-        assert_eq!(h.json(0, None)["devices"][0]["about"]["up"], false, "it is shown");
+        assert_eq!(
+            read(&h.json(0, None))["devices"][0]["about"]["up"],
+            false,
+            "it is shown"
+        );
         add(&mut h, 20, Some(kernel(120)));
         let points = points(&h, 0);
         assert_eq!(points.len(), 2);
@@ -452,7 +518,7 @@ mod tests {
         );
         let unavailable = Unavailable::Absent("/run/x".into());
         assert_eq!(
-            h.json(0, Some(&unavailable))["last_error"],
+            read(&h.json(0, Some(&unavailable)))["last_error"],
             unavailable.to_string()
         );
     }
@@ -471,6 +537,28 @@ mod tests {
         );
         assert_eq!(points(&h, 998).len(), 2);
         assert_eq!(points(&h, 1000).len(), 0);
-        assert_eq!(h.json(0, None)["began"], 1e9);
+        assert_eq!(read(&h.json(0, None))["began"], 1e9);
+    }
+
+    #[test]
+    fn the_oldest_give_way_to_bytes() {
+        let mut h = History::default();
+        for n in 0..20 {
+            add(&mut h, 5 * n, Some(kernel(n)));
+        }
+        let (all, bytes) = (points(&h, 0), h.bytes(0));
+        let text = h.json(0, None);
+        assert_eq!(all.len(), 19);
+        assert!(bytes > 19 * 200 && text.len() > bytes);
+        assert_eq!(text.capacity(), h.json(0, None).capacity());
+        assert!(text.capacity() - text.len() < 100, "it was made at once");
+        h.keep_to(bytes);
+        assert_eq!(points(&h, 0).len(), 19);
+        h.keep_to(bytes / 2);
+        let kept = points(&h, 0);
+        assert!(kept.len() <= 10 && h.bytes(0) <= bytes / 2, "{}", kept.len());
+        assert_eq!(kept[..], all[19 - kept.len()..]);
+        h.keep_to(0);
+        assert_eq!((points(&h, 0).len(), h.bytes(0)), (0, 0));
     }
 }

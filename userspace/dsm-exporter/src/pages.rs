@@ -10,11 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use dsm_exporter::metrics;
-use dsm_exporter::page_history::History;
+use dsm_exporter::page_history::{History, ROOM};
 use proto::snapshot::{Snapshot, Unavailable};
 use runtime::log;
 
-use crate::http::{HttpAnswer, Method, RequestHead};
+use crate::http::{HttpAnswer, Method, RequestHead, Room};
 
 /// Between two looks at the file.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,6 +25,7 @@ pub(crate) struct Pages {
     run_dir: PathBuf,
     /// Whether only this machine can ask.
     loopback: bool,
+    answers: Arc<Room>,
     seen: Mutex<SeenSnapshot>,
 }
 
@@ -64,6 +65,7 @@ impl Pages {
         let pages = Self {
             run_dir: run_dir.to_owned(),
             loopback,
+            answers: Arc::default(),
             seen: Mutex::default(),
         };
         pages.seen().look(run_dir);
@@ -111,8 +113,15 @@ impl Pages {
                     return HttpAnswer::refusal("400 Bad Request", "after= takes the number of a point");
                 };
                 let seen = self.seen();
+                let Some(share) = self.answers.share(seen.history.bytes(after), ROOM) else {
+                    let reason = "others are being answered at length: ask again";
+                    return HttpAnswer::refusal("503 Service Unavailable", reason);
+                };
                 let json = seen.history.json(after, seen.unavailable.as_ref());
-                HttpAnswer::ok("application/json", json.to_string())
+                HttpAnswer {
+                    _share: Some(share),
+                    ..HttpAnswer::ok("application/json", json)
+                }
             }
             _ => HttpAnswer::refusal("404 Not Found", "there are /, /metrics and /history"),
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use crate::http::{self, HttpAnswer, Method, RequestHead};
+use crate::http::{self, HttpAnswer, RequestHead};
 
 /// Clients at a time, and of one address.
 const CLIENTS: usize = 32;
@@ -70,11 +70,12 @@ struct Refused(VecDeque<(Arc<TcpStream>, Instant)>);
 impl Refused {
     fn add(&mut self, stream: Arc<TcpStream>) {
         let reason = "this address has too many connections at this moment";
-        let answer = HttpAnswer::refusal("503 Service Unavailable", reason).bytes(&Method::Get);
+        let answer = HttpAnswer::refusal("503 Service Unavailable", reason);
+        let answer = answer.head() + &answer.text;
         // A new connection has room for it; nobody is waited for.
         let reported = stream
             .set_nonblocking(true)
-            .and_then(|()| (&*stream).write_all(&answer))
+            .and_then(|()| (&*stream).write_all(answer.as_bytes()))
             .and_then(|()| stream.shutdown(Shutdown::Write));
         if reported.is_err() {
             return;

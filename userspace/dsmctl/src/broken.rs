@@ -3,17 +3,17 @@
 
 use std::path::Path;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use serde_json::json;
 
 use crate::cli::Output;
 use crate::refused;
-use crate::trial::by_hand;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::sysfs::Sysfs;
 use drive::broken::{self, DIR};
-use proto::runner;
+use drive::switch;
+use proto::runner::{self, Who};
 use runtime::text::printable;
 
 pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
@@ -55,17 +55,13 @@ pub(crate) fn check(shown: &str, dev: DevNo) -> Result<()> {
     }
 }
 
-/// A probe needs the switch, and discards.
-pub(crate) fn check_for_probe(device: &Device) -> Result<()> {
+/// A probe has the switch to itself, and needs discards.
+pub(crate) fn hold_for_probe(device: &Device) -> Result<runner::Lock> {
     let name = &device.name;
     check(name, device.devno)?;
-    match runner::of(Path::new(DIR), name) {
-        Some(pid) => bail!(
-            "{name}: a trial is at work, as process {pid}, and has the switch: \
-             `dsmctl trial stop {name}` first; nothing was changed"
-        ),
-        None => Ok(()),
-    }
+    runner::lock(Path::new(DIR), name, Who::Probe).with_context(|| {
+        format!("{name}: the probe needs the switch of discards (`dsmctl trial stop {name}` ends a trial); nothing was changed")
+    })
 }
 
 /// What a probe has found: discards are switched off on all devices of the drive, and stay
@@ -93,11 +89,13 @@ pub(crate) fn bar(dev: DevNo, why: &str) -> Result<()> {
 
 fn switch_off(dir: &Path, device: &Device) -> Result<()> {
     let name = &device.name;
+    // Whatever comes of the switch, dsmd leaves it off.
+    switch::set_off(dir, name, "`dsmctl probe-discard`")?;
     let done = device.message("set discard off");
     done.map_err(|e| refused(name, e))?;
     eprintln!(
         "dsmctl: {name}: DISCARDS ARE SWITCHED OFF on it; take the line `discard = true` of \
          device = \"{name}\" out of /etc/dsmd.toml"
     );
-    by_hand::set_off(dir, name)
+    Ok(())
 }

@@ -327,7 +327,8 @@ fn features(a: &Features, leaves: &[String]) -> String {
             Streams::Number(n) => Some(n.to_string()),
         },
     );
-    add("discard", a.discard.clone());
+    let target = |value: &str| if value == "audit" { "watch" } else { value }.to_owned();
+    add("discard", a.discard.as_deref().map(target));
     add("discard_granularity", a.discard_granularity.and_then(bytes));
     add("discard_alignment", a.discard_alignment.and_then(bytes));
     for (name, value) in &a.features {

@@ -2,8 +2,8 @@
 //! Which drive a path leads to.  A name in /dev/disk may lead to another one after the next
 //! boot: udev gives a name that two drives claim to either of them.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure, Context, Result};
@@ -13,6 +13,7 @@ use crate::tab::Tab;
 use dm::devno::DevNo;
 use dm::sysfs::Sysfs;
 use drive::broken;
+use runtime::whole;
 
 /// udev's database: a file for each block device, with its links.
 const UDEV: &str = "/run/udev/data";
@@ -111,19 +112,10 @@ impl Identities {
         }
     }
 
-    /// Whole or not at all, and durable.
     pub(crate) fn keep(&self, name: &str, identity: &str) -> Result<()> {
         let path = self.file(name);
-        let part = self.kept.join(format!("part-{PREFIX}{name}"));
-        let write = || {
-            fs::create_dir_all(&self.kept)?;
-            let mut file = File::create(&part)?;
-            writeln!(file, "{identity}")?;
-            file.sync_all()?;
-            fs::rename(&part, &path)?;
-            File::open(&self.kept)?.sync_all()
-        };
-        write().with_context(|| format!("{}: cannot write it", path.display()))
+        let written = whole::write(&path, 0o644, format!("{identity}\n").as_bytes());
+        written.with_context(|| format!("{}: cannot write it", path.display()))
     }
 
     /// The links that udev's database has of a device, without /dev/.

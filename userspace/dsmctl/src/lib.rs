@@ -39,10 +39,9 @@ use serde::Serialize;
 
 use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
 use crate::progress::Progress;
-use crate::trial::by_hand;
 use crate::trial::estimate::Saving;
 use dm::device::{Device, MessageError, Target};
-use drive::counters;
+use drive::{counters, switch};
 use proto::control::{self, Request};
 use proto::regions::checkpoint_text;
 use runtime::text::printable;
@@ -183,29 +182,38 @@ fn ask<T: for<'de> serde::Deserialize<'de>>(name: &str, request: Request) -> Res
 fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     // The kernel takes both as they are, in letters of either case.
     let feature = feature.to_ascii_lowercase().replace('-', "_");
-    let on = value.eq_ignore_ascii_case("on");
     let device = Device::open(name)?;
-    if feature == "discard" && on {
+    let value = match (feature.as_str(), value.to_ascii_lowercase().as_str()) {
+        // dsmd's audit: the target watches writes, and discards nothing.
+        ("discard", "audit") => "watch".to_owned(),
+        ("discard", value) => value.to_owned(),
+        _ => value.to_owned(),
+    };
+    let wanted = (feature == "discard").then_some(value.as_str());
+    let dir = Path::new(drive::broken::DIR);
+    if wanted == Some("on") {
         broken::check(&device.name, device.devno)?;
+    }
+    if wanted == Some("off") {
+        // First: who finds it off then knows that it is to stay so.
+        switch::set_off(dir, &device.name, &by())?;
     }
     device
         .message(&format!("set {feature} {value}"))
         .map_err(|e| refused(name, e))?;
-    if feature == "discard" {
-        note_switch(&device.name, on);
+    if matches!(wanted, Some("on" | "watch")) {
+        switch::clear(dir, &device.name)?;
     }
     Ok(())
 }
 
-/// Else a trial would turn it again.
-fn note_switch(device: &str, on: bool) {
-    let dir = Path::new(drive::broken::DIR);
-    let noted = match on {
-        true => by_hand::set_on(dir, device),
-        false => by_hand::set_off(dir, device),
-    };
-    if let Err(e) = noted {
-        eprintln!("dsmctl: note: {device}: it is switched; a trial would not know that somebody did: {e:#}");
+/// Who asks, also behind sudo.
+fn by() -> String {
+    let login = std::fs::read_to_string("/proc/self/loginuid").unwrap_or_default();
+    match login.trim() {
+        // No session
+        "" | "4294967295" => "`dsmctl set`".to_owned(),
+        uid => format!("`dsmctl set`, user {uid}"),
     }
 }
 

@@ -245,7 +245,7 @@ impl StatusReport {
         }
         let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
             return match d.state.as_str() {
-                state @ ("on" | "audit") => vec![format!("{state}, and no dsmd uses it")],
+                state @ ("on" | "watch") => vec![format!("{state}, and no dsmd uses it")],
                 _ => Vec::new(),
             };
         };

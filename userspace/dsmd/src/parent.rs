@@ -100,6 +100,7 @@ pub(crate) fn start(config: &Config, show_regions: bool, database: &Database) ->
         },
         several: config.databases.len() > 1,
         show_regions,
+        parent: std::process::id(),
     };
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new("/proc/self/exe")

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use rustix::process::{set_parent_process_death_signal, Signal};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub(crate) struct Task {
     /// There are others, so that lines of the log for people name this one.
     pub several: bool,
     pub show_regions: bool,
+    /// Who is served for.
+    pub parent: u32,
 }
 
 /// Serves the database that the process which started this one names.
@@ -47,6 +49,9 @@ pub(crate) fn main<M: Machine>(machine: &Arc<M>) -> ExitCode {
         let mut text = String::new();
         BufReader::new(&line).read_line(&mut text)?;
         let task: Task = serde_json::from_str(&text).context("dsmd starts it, and nobody else")?;
+        // It may have ended before this process was to end with it.
+        let parent = std::os::unix::process::parent_id();
+        ensure!(parent == task.parent, "the process that has started it is gone");
         log::init(task.config.log_format, task.config.verbose);
         panic::abort_on_panic();
         work(machine, task, move |report| {
@@ -75,6 +80,7 @@ pub(crate) fn work<M: Machine>(
         mut config,
         several,
         show_regions,
+        ..
     } = task;
     let database = config.databases.pop().context("there is no database")?;
     let device = database.device.clone();
@@ -116,6 +122,7 @@ pub fn serve_here<M: Machine>(machine: &Arc<M>, config: &Config) -> Result<()> {
         config: config.clone(),
         several: false,
         show_regions: false,
+        parent: 0,
     };
     work(machine, task, |_| Ok(()))?
 }

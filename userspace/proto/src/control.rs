@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -27,6 +27,7 @@ use crate::envelope;
 use crate::feed::ServerInfo;
 use crate::left_out::LeftOut;
 use dm::class::Class;
+use runtime::own;
 
 /// What is published is there, and a folder of sockets.
 pub const RUN_DIR: &str = "/run/dsmd";
@@ -375,19 +376,11 @@ impl Drop for Server {
 
 /// Takes the lock of a device's dsmd.  Waits a little for one that was killed and is about to end.
 pub fn lock(dir: &Path, device: &str) -> Result<OwnedFd> {
+    own::folder(dir, 0o755).context("cannot make the directory")?;
     let folder = folder(dir);
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(&folder)
-        .with_context(|| format!("cannot make the directory {}", folder.display()))?;
+    own::folder(&folder, 0o700).context("cannot make the directory")?;
     let path = folder.join(format!("{device}.lock"));
-    let file = fs::File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .with_context(|| format!("cannot open {}", path.display()))?;
+    let file = own::file(&path).with_context(|| format!("cannot open {}", path.display()))?;
     for _ in 0..20 {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file.into()),
@@ -595,6 +588,11 @@ mod tests {
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
+        // Who may open it could keep dsmd from the device.
+        let lock = fs::metadata(folder(dir.path()).join("d.lock")).unwrap();
+        assert_eq!(lock.permissions().mode() & 0o777, 0o600);
+        let folder = fs::metadata(folder(dir.path())).unwrap();
+        assert_eq!(folder.permissions().mode() & 0o777, 0o700);
 
         // Only one dsmd for a device.
         let second = Server::start(dir.path(), "d", || {}).err().unwrap();

@@ -6,8 +6,8 @@
 //! root has nobody to answer.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use super::sample::Sample;
 use crate::envelope::{self, Strange};
+use runtime::{own, whole};
 
 const NAME: &str = "snapshot.json";
 /// How often it is written though nothing has changed, and the drive is looked at.
@@ -175,13 +176,8 @@ pub struct PublishDir {
 impl PublishDir {
     /// Nothing: another `dsmd` publishes there.
     pub fn take(dir: &Path) -> io::Result<Option<Self>> {
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
-        let lock = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(dir.join("snapshot.lock"))?;
+        own::folder(dir, 0o755)?;
+        let lock = own::file(&dir.join("snapshot.lock"))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Self {
                 dir: dir.to_owned(),
@@ -193,17 +189,12 @@ impl PublishDir {
     }
 
     pub fn publish(&self, snapshot: &Snapshot) -> io::Result<()> {
-        let new = self.dir.join("snapshot.new");
-        let mut file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
-        file.write_all(envelope::first_line(snapshot).as_bytes())?;
-        // For dsm-exporter, whatever the umask: it is what its port says to every user.
-        file.set_permissions(fs::Permissions::from_mode(0o644))?;
-        fs::rename(new, path_in(&self.dir))
+        // For dsm-exporter: it is what its port says to every user.
+        whole::write(
+            &path_in(&self.dir),
+            0o644,
+            envelope::first_line(snapshot).as_bytes(),
+        )
     }
 }
 
@@ -220,6 +211,7 @@ mod tests {
     use crate::drive::{Counters, Media, Source};
     use crate::sample::Kernel;
     use dm::diskstat::DiskStat;
+    use std::os::unix::fs::PermissionsExt;
     use testing::kernel::STATUS;
 
     fn snapshot() -> Snapshot {

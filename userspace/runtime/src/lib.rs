@@ -4,9 +4,11 @@
 
 pub mod grid;
 pub mod log;
+pub mod own;
 pub mod panic;
 pub mod pulse;
 pub mod sizes;
 pub mod text;
 pub mod time;
 pub mod wake;
+pub mod whole;

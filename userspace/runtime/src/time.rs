@@ -25,6 +25,12 @@ pub(crate) fn iso(since_1970: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
 }
 
+/// The same without what nobody reads in a sentence: `2025-11-22 15:03 UTC`.
+pub fn shown(seconds_since_1970: u64) -> String {
+    let text = iso(Duration::from_secs(seconds_since_1970));
+    format!("{} {} UTC", &text[..10], &text[11..16])
+}
+
 /// The date of a day since 1970.  Years begin in March, so that the leap day is the last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + EPOCH;
@@ -61,5 +67,6 @@ mod tests {
             assert_eq!(iso(Duration::from_secs(seconds)), text);
         }
         assert!(iso(Duration::from_millis(7)).ends_with("00.007Z"));
+        assert_eq!(shown(951_782_400), "2000-02-29 00:00 UTC");
     }
 }

@@ -457,11 +457,11 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
         families: &[
             gauge(
                 "dsm_agent_discard_on",
-                "Whether dsmd discards what checkpoints free; absent while a trial has that off.",
+                "Whether dsmd discards what checkpoints free, which in an audit it does not; absent while a trial has that off.",
                 |s| {
                     discarder(s, |i| match i.off.as_deref() {
-                        Some(OFF_FOR_A_TRIAL) => None,
-                        off => Some(f64::from(u8::from(off.is_none()))),
+                        Some(why) if why.starts_with(OFF_FOR_A_TRIAL) => None,
+                        off => Some(f64::from(u8::from(off.is_none() && i.mode == "on"))),
                     })
                 },
             ),

@@ -404,12 +404,14 @@ mod tests {
             discard_held_max_us 350 discard_plug_max_us 900 discard_short_sectors 24 discard_dead_sectors 48 \
             discard_granularity 131072 discard_alignment 4096";
         let agent = |off: Option<&str>| {
+            let mode = if off == Some("nothing") { "on" } else { "audit" };
+            let off = off.filter(|why| *why != "nothing");
             serde_json::json!({
                 "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
                 "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
                 "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
                 "discard": {
-                    "off": off, "freed_bytes": 9, "sent_bytes": 7, "files": 3, "mode": "audit",
+                    "off": off, "freed_bytes": 9, "sent_bytes": 7, "files": 3, "mode": mode,
                     "audit": {
                         "named_pages": 8, "taken_pages": 7, "written_pages": 6, "suspect_pages": 1,
                         "violations": 2, "failed": true,
@@ -445,7 +447,7 @@ mod tests {
             "dsm_discard_queued{device=\"d\"} 5",
             "dsm_discard_held_max_seconds{device=\"d\"} 0.00035",
             "dsm_discard_plug_max_seconds{device=\"d\"} 0.0009",
-            "dsm_agent_discard_on{device=\"d\"} 1",
+            "dsm_agent_discard_on{device=\"d\"} 0",
             "dsm_agent_discard_freed_bytes_total{device=\"d\"} 9",
             "dsm_agent_discard_sent_bytes_total{device=\"d\"} 7",
             "dsm_agent_audit_only{device=\"d\"} 1",
@@ -458,6 +460,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
+        let text = said(format!("{status} {on}"), Some("nothing"));
+        assert!(text.contains("dsm_agent_discard_on{device=\"d\"} 1"));
         let text = said(format!("{status} discard off"), Some("because"));
         assert!(text.contains("dsm_agent_discard_on{device=\"d\"} 0"));
         let text = said(format!("{status} discard off"), Some(OFF_FOR_A_TRIAL));

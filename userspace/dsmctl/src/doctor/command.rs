@@ -51,7 +51,7 @@ fn trials(files: &Path, locks: &Path) -> BTreeMap<String, Trial> {
             period: n + 1,
             periods: 2 * s.plan.pairs,
             on: s.plan.is_on(n),
-            runner: runner::of(locks, &name),
+            runner: runner::trial(locks, &name),
             feature: s.plan.switch.feature,
         };
         (name, trial)

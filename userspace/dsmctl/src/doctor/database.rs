@@ -501,7 +501,7 @@ impl Judge<'_> {
             return finding(Level::Wrong, text).fix(format!("systemctl {restart} dsmd"));
         }
         match d.state.as_str() {
-            "on" | "audit" => finding(
+            "on" | "watch" => finding(
                 Level::Note,
                 format!(
                     "{} in the target, and nobody makes any: that costs a little",
@@ -527,7 +527,7 @@ impl Judge<'_> {
     fn discards_of(&self, b: &Below, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
         let d = &b.status.discard;
         if let Some(why) = &i.off {
-            if why == OFF_FOR_A_TRIAL || why == avail::NOT_YET {
+            if why.starts_with(OFF_FOR_A_TRIAL) || why == avail::NOT_YET {
                 return finding(Level::Note, why.clone());
             }
             // Every night, and it passes.

@@ -7,7 +7,6 @@
 //! saving is estimated from the differences within the pairs ([`estimate`]), so that a load
 //! that drifts from day to day does not count.
 
-pub mod by_hand;
 pub mod estimate;
 pub mod report;
 pub mod run;
@@ -32,9 +31,10 @@ use dm::sysfs::Sysfs;
 use drive::broken;
 use drive::counters;
 use drive::media;
+use drive::switch;
 use proto::control::{self, Info, Request};
 use proto::drive::Counters;
-use proto::runner;
+use proto::runner::{self, Who};
 use report::Report;
 use run::{Bench, Replaced, Step};
 use runtime::wake::Signals;
@@ -180,8 +180,8 @@ impl Bench for Live {
         if let Some(why) = broken::below(dir(), &Sysfs::default(), &self.device.name, self.device.devno) {
             return Ok(Some(why));
         }
-        let off = by_hand::is_off(dir(), &self.device.name)?;
-        Ok(off.then(|| "discards were switched off by hand".to_owned()))
+        let off = switch::off_by_person(dir(), &self.device.name);
+        Ok(off.map(|why| why.to_string()))
     }
 
     fn why_idle(&mut self) -> String {
@@ -237,9 +237,9 @@ fn check_discards(name: &str) -> Result<()> {
     let Some(discard) = info.discard else {
         bail!("{name}: nothing would be discarded: set discard = true in dsmd's configuration first");
     };
-    let by_the_switch = [control::SWITCHED_OFF, control::OFF_FOR_A_TRIAL];
+    let by_the_switch = |why: &str| why == control::SWITCHED_OFF || why.starts_with(control::OFF_FOR_A_TRIAL);
     match discard.off {
-        Some(why) if !by_the_switch.contains(&why.as_str()) => bail!("{name}: nothing is discarded: {why}"),
+        Some(why) if !by_the_switch(&why) => bail!("{name}: nothing is discarded: {why}"),
         _ if discard.mode == "audit" => bail!(
             "{name}: nothing is discarded before the audit has passed: {}",
             discard.audit.progress()
@@ -252,7 +252,11 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
     let name = &a.of.name;
     let device = Device::open(name)?;
     let store = store(&a.of);
-    let _lock = runner::lock(dir(), &device.name)?;
+    if a.switch == Switched::Discard {
+        // First: dsmd leaves the switch alone while the lock is held.
+        check_discards(name)?;
+    }
+    let _lock = runner::lock(dir(), &device.name, Who::Trial)?;
     let mut unfinished = match store.exists() {
         true => store.load().ok().filter(TrialState::is_unfinished),
         false => None,
@@ -264,7 +268,6 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
     let feature = |name: &str| table.feature(name).unwrap_or_default().to_owned();
     let switch = match a.switch {
         Switched::Discard => {
-            check_discards(name)?;
             let [on, off] = ["on", "off"].map(str::to_owned);
             let feature = DISCARD.to_owned();
             Switch { feature, on, off }
@@ -313,7 +316,7 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
     }
     if bench.is_on()? == Some(true) {
         // Who has it on now has overruled who had it off.
-        by_hand::set_on(dir(), &device.name)?;
+        switch::clear(dir(), &device.name)?;
     }
     check_on(&mut bench)?;
     // From here on nothing is refused.
@@ -343,7 +346,13 @@ fn resume(a: &TrialResume, out: Output) -> Result<u8> {
     if !store.exists() {
         bail!("{name}: no trial was begun");
     }
-    let _lock = runner::lock(dir(), name)?;
+    let begun = store.load()?;
+    let goes_on = !begun.is_over() && begun.ended.is_none() && !(a.at_boot && begun.stopped);
+    if goes_on && begun.plan.switch.feature == DISCARD {
+        // First: dsmd leaves the switch alone while the lock is held, also at boot.
+        check_discards(name)?;
+    }
+    let _lock = runner::lock(dir(), name, Who::Trial)?;
     let mut state = store.load()?;
     if state.is_over() {
         eprintln!("dsmctl: note: {name}: the trial is over; nothing is changed");
@@ -367,9 +376,6 @@ fn resume(a: &TrialResume, out: Output) -> Result<u8> {
         state.plan.counters.clone(),
     )?;
     bench.counts = state.no_counters.is_none();
-    if bench.discards() {
-        check_discards(name)?;
-    }
     run::take_up(&mut state, &boot()?);
     if !state.switched && bench.barred()?.is_none() {
         check_on(&mut bench)?;
@@ -489,7 +495,7 @@ fn stop(a: &TrialOf) -> Result<()> {
         bail!("{name}: no trial was begun");
     }
     // Whose process was killed may have left the switch off.
-    let _lock = runner::lock(dir(), name)?;
+    let _lock = runner::lock(dir(), name, Who::Trial)?;
     let mut state = store.load()?;
     if !state.is_unfinished() || (state.stopped && !state.switched) {
         return match ran {
@@ -525,7 +531,7 @@ fn report(a: &TrialReport, out: Output) -> Result<()> {
             }
         }
     }
-    let report = Report::of(&state, runner::of(dir(), &state.plan.device));
+    let report = Report::of(&state, runner::trial(dir(), &state.plan.device));
     if let Some(file) = &a.picture {
         fs::write(file, report.picture()).with_context(|| format!("cannot write {}", file.display()))?;
     }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The plan of a trial and what was measured, in a file that outlives restarts.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use dm::diskstat::DiskStat;
 use proto::drive::Counters;
+use runtime::whole;
 
 const VERSION: u32 = 1;
 
@@ -307,18 +307,9 @@ impl Store {
         Ok(state)
     }
 
-    /// Whole or not at all.
     pub fn save(&self, state: &TrialState) -> Result<()> {
-        let named = || format!("cannot write {}", self.path.display());
-        let part = self.path.with_extension("part");
-        self.path
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .with_context(named)?;
-        let mut file = File::create(&part).with_context(named)?;
-        file.write_all(&serde_json::to_vec(state)?).with_context(named)?;
-        file.sync_all().with_context(named)?;
-        fs::rename(&part, &self.path).with_context(named)
+        let written = whole::write(&self.path, 0o644, &serde_json::to_vec(state)?);
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     /// Moves the file of a trial that is over away.

@@ -37,6 +37,10 @@ const SETTINGS: [&str; 2] = ["WiredTiger.basecfg", "WiredTiger.config"];
 
 /// Bytes of memory for what the metadata says, of some 500,000 files.
 const MAX_ENTRIES: usize = 128 << 20;
+/// Bytes of blocks that are read at one look: of the metadata, with which as many files have
+/// 2 KiB each, and of the lists.  Blocks that several files share cost their owner nothing.
+const MAX_METADATA: u64 = 1 << 30;
+const MAX_LISTS: u64 = 256 << 20;
 /// As the kernel's PATH_MAX.
 const MAX_NAME: usize = 4096;
 
@@ -49,6 +53,7 @@ pub(super) struct Dbpath {
 /// What the lists of one look may take yet.
 pub(super) struct Budget {
     extents: usize,
+    pub bytes: u64,
     /// Inode numbers of the files whose lists were read.
     files: HashSet<u64>,
 }
@@ -57,6 +62,7 @@ impl Budget {
     pub(super) fn of(extents: usize) -> Self {
         Self {
             extents,
+            bytes: MAX_LISTS,
             files: HashSet::new(),
         }
     }
@@ -144,6 +150,8 @@ struct Opened<'a> {
     file: File,
     size: u64,
     pulse: &'a Pulse,
+    /// Bytes of blocks that may be read yet.
+    left: u64,
 }
 
 impl Opened<'_> {
@@ -164,6 +172,9 @@ impl Blocks for Opened<'_> {
                 addr.offset
             )));
         }
+        let left = self.left.checked_sub(addr.size.into());
+        self.left =
+            left.ok_or_else(|| unsupported("with it a look takes more than can be read each time"))?;
         // A sparse file costs its owner nothing.
         if addr.size > DENSE && self.has_hole(addr) {
             return Err(damaged(format!("the block at {} has a hole", addr.offset)));
@@ -254,7 +265,7 @@ impl Dbpath {
         };
         if let Some(cookie) = turtle.cookie.as_ref().filter(|c| c.root.is_some()) {
             let path = Path::new(METADATA);
-            let opened = self.opened(path);
+            let opened = self.opened(path, MAX_METADATA);
             let (mut opened, found) = opened.map_err(|e| match e.kind {
                 Kind::Gone => damaged(format!("there is no {METADATA}")),
                 _ => e,
@@ -303,13 +314,14 @@ impl Dbpath {
         snapshot.files.iter().map(&mut list).collect()
     }
 
-    fn opened(&self, path: &Path) -> Result<(Opened<'_>, FoundFile), Refusal> {
+    fn opened(&self, path: &Path, left: u64) -> Result<(Opened<'_>, FoundFile), Refusal> {
         let opened = walk::open_beneath(&self.directory, path).map_err(|e| io_error(path, &e))?;
         let (file, found) = opened.ok_or_else(|| gone(path))?;
         let opened = Opened {
             file,
             size: found.stamp.size,
             pulse: &self.pulse,
+            left,
         };
         Ok((opened, found))
     }
@@ -324,7 +336,7 @@ impl Dbpath {
         let Some((root, cookie)) = file.cookie.as_ref().and_then(|c| Some((c.root?, c))) else {
             return Ok(());
         };
-        let (mut opened, _) = self.opened(&file.path)?;
+        let (mut opened, _) = self.opened(&file.path, u64::MAX)?;
         let mut tree = Tree::new(&mut opened, cookie.alloc, version.major < 10);
         tree.walk(&root, each).map_err(|e| e.of(&file.path))
     }
@@ -337,7 +349,7 @@ impl Dbpath {
                 format!("{}: it has no checkpoint yet", path.display()),
             ));
         };
-        let (mut opened, found) = self.opened(path)?;
+        let (mut opened, found) = self.opened(path, budget.bytes)?;
         // By another name, as links cost their owner nothing.
         if !budget.files.insert(found.ino) {
             return Err(damaged("the metadata has this file twice").of(path));
@@ -351,6 +363,7 @@ impl Dbpath {
                 list::parse(block.data()?, c, budget.extents)
             }),
         });
+        budget.bytes = opened.left;
         let extents = extents.map_err(|e| e.of(path))?;
         budget.extents -= extents.len();
         Ok(FreeList {

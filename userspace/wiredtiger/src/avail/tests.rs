@@ -631,6 +631,24 @@ fn lists_share_their_room() {
         e.message,
         "collection-0-1.wt: with it the lists of free blocks have more than 33554432 extents"
     );
+    // And for so many bytes, which a file's owner may have for nothing.
+    let bytes = |file: &super::FileEntry| u64::from(file.cookie.as_ref().unwrap().avail.unwrap().size);
+    let both = |room| {
+        let mut budget = Budget::of(MAX_EXTENTS);
+        budget.bytes = room;
+        dbpath.list(kept, &mut budget).unwrap();
+        dbpath.list(other, &mut budget).map(|_| budget.bytes)
+    };
+    let all = bytes(kept) + bytes(other);
+    assert_eq!(both(all), Ok(0));
+    let e = both(all - 1).unwrap_err();
+    assert_eq!(
+        (e.kind, e.message.as_str()),
+        (
+            Kind::Unsupported,
+            "collection-0-1.wt: with it a look takes more than can be read each time"
+        )
+    );
 }
 
 #[test]

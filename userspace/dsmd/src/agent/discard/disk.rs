@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The database of this machine, as the rule sees it.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 
@@ -29,6 +31,8 @@ use wiredtiger::turtle;
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
 /// What a restart would begin with, while a backup is running.
 const BACKUP: &str = "WiredTiger.backup";
+/// What is never made anew: who copies the directory by links has it in two.
+const METADATA: &str = "WiredTiger.wt";
 
 pub struct Disk {
     root: Root,
@@ -42,6 +46,8 @@ pub struct Disk {
     reader: avail::Reader,
     /// Whose metadata the reader knows.
     owner: Option<Owner>,
+    /// Files that were not the database's alone.
+    strange: BTreeSet<PathBuf>,
     /// A look goes over many files.
     pulse: Pulse,
 }
@@ -58,6 +64,7 @@ impl Disk {
             warning: None,
             reader: avail::Reader::new(pulse.clone()),
             owner: None,
+            strange: [METADATA.into()].into(),
             pulse,
         }
     }
@@ -71,12 +78,55 @@ impl Disk {
         }
     }
 
-    /// Whether a file below the data directory is the database's alone: one that has
-    /// another name, or another owner, may be somebody else's.
-    fn is_its_own(&self, file: &File) -> std::io::Result<bool> {
-        let found = file.metadata()?;
-        Ok(found.nlink() == 1 && self.owner.is_some_and(|o| o.uid == found.uid()))
+    /// What keeps discards off for as long as it is so, whatever the checkpoints are: cheap
+    /// enough for each look, and said before anything is waited for.
+    pub fn check_standing(&mut self) -> Result<(), String> {
+        if let Some(owner) = self.owner {
+            // A file that it names may be where nothing ever answers: no other database waits.
+            let check = || started::check(Path::new("/proc"), owner.pid, owner.uid);
+            self.pulse.rest(check)?;
+        }
+        let handle = self.handle()?;
+        match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {
+            Ok(None) => {}
+            Ok(Some(_)) => return Err(format!("a backup is running: there is a {BACKUP}")),
+            Err(e) => return Err(format!("cannot look for {BACKUP}: {e}")),
+        }
+        let Some(owner) = self.owner else { return Ok(()) };
+        for path in self.strange.iter().cloned().collect::<Vec<_>>() {
+            let found = walk::open_beneath(&handle, &path);
+            let found = found.map_err(|e| format!("cannot look at {}: {e}", path.display()))?;
+            if let Some((file, _)) = found {
+                is_of(owner, &path, &file)?;
+            }
+            if path != Path::new(METADATA) {
+                self.strange.remove(&path);
+            }
+        }
+        Ok(())
     }
+}
+
+/// Why a file below the data directory is not the database's alone: one that has another name, or
+/// another owner, may be somebody else's.
+fn is_of(owner: Owner, path: &Path, file: &File) -> Result<(), String> {
+    let path = path.display();
+    let found = file
+        .metadata()
+        .map_err(|e| format!("cannot look at {path}: {e}"))?;
+    if found.nlink() > 1 {
+        return Err(format!(
+            "{path} has another name (a hard link, as `cp -al` makes them): a discard would be of that file, too"
+        ));
+    }
+    if found.uid() != owner.uid {
+        return Err(format!(
+            "{path} is user {}'s, and WiredTiger.lock is user {}'s: it may be somebody else's file",
+            found.uid(),
+            owner.uid
+        ));
+    }
+    Ok(())
 }
 
 impl Machine for Disk {
@@ -93,11 +143,12 @@ impl Machine for Disk {
     }
 
     fn trial(&self) -> bool {
-        runner::of(Path::new(broken::DIR), &self.device).is_some()
+        runner::trial(Path::new(broken::DIR), &self.device).is_some()
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
-        let marked = broken::mark_device(Path::new(broken::DIR), &self.device, why);
+        let dir = Path::new(broken::DIR);
+        let marked = broken::mark_device(dir, &self.sysfs, &self.device, self.devno, why);
         marked.map(|_| ()).map_err(|e| format!("{e:#}"))
     }
 }
@@ -164,17 +215,8 @@ impl Database for Disk {
     }
 
     fn sync_dbpath(&mut self) -> Result<(), String> {
-        if let Some(owner) = self.owner {
-            // A file that it names may be where nothing ever answers: no other database waits.
-            let check = || started::check(Path::new("/proc"), owner.pid);
-            self.pulse.rest(check)?;
-        }
+        self.check_standing()?;
         let handle = self.handle()?;
-        match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {
-            Ok(None) => {}
-            Ok(Some(_)) => return Err(format!("a backup is running: there is a {BACKUP}")),
-            Err(e) => return Err(format!("cannot look for {BACKUP}: {e}")),
-        }
         rustix::fs::fsync(&handle).map_err(|e| format!("cannot sync the data directory: {e}"))
     }
 
@@ -185,14 +227,16 @@ impl Database for Disk {
         ranges: &[Range<u64>],
         emit: &mut dyn FnMut(Extent),
     ) -> Result<(), String> {
-        let failed = |e: &dyn std::fmt::Display| format!("{}: cannot read its extents: {e}", path.display());
+        let failed = |e: &dyn Display| format!("{}: cannot read its extents: {e}", path.display());
         self.pulse.beat();
         let opened = walk::open_file(&self.handle()?, path, file.0).map_err(|e| failed(&e))?;
         let Some((opened, _)) = opened.filter(|(_, stamp)| stamp.btime == file.1) else {
             return Ok(());
         };
-        if !self.is_its_own(&opened).map_err(|e| failed(&e))? {
-            return Ok(());
+        let Some(owner) = self.owner else { return Ok(()) };
+        if let Err(why) = is_of(owner, path, &opened) {
+            self.strange.insert(path.to_owned());
+            return Err(why);
         }
         let solid = self
             .solid
@@ -238,7 +282,6 @@ mod tests {
     use files::place::Place;
     use std::io::{Seek, SeekFrom, Write};
     use std::os::unix::fs::MetadataExt;
-    use std::path::PathBuf;
 
     fn disk_of(dir: &Path) -> Disk {
         let root = Root::open(dir).unwrap();
@@ -299,7 +342,7 @@ mod tests {
         disk.owner = Some(Owner {
             pid: process.id() as i32,
             start: 1,
-            uid: 0,
+            uid: rustix::process::geteuid().as_raw(),
         });
         let said = disk.sync_dbpath().unwrap_err();
         drop(process.stdin.take());
@@ -503,26 +546,44 @@ mod tests {
             let mut n = 0;
             let path = PathBuf::from("f.wt");
             let ranges = [0..4096];
-            disk.places(&path, (ino, born), &ranges, &mut |_| n += 1).unwrap();
-            n
+            disk.places(&path, (ino, born), &ranges, &mut |_| n += 1)
+                .map(|()| n)
         };
         let (ino, born) = (found.ino, found.stamp.btime);
-        assert_eq!(count(&mut disk, ino, born), 1);
-        assert_eq!(count(&mut disk, ino, born + 1), 0);
-        assert_eq!(count(&mut disk, ino + 1, born), 0);
+        assert_eq!(count(&mut disk, ino, born), Ok(1));
+        assert_eq!(count(&mut disk, ino, born + 1), Ok(0));
+        assert_eq!(count(&mut disk, ino + 1, born), Ok(0));
 
-        // A file of somebody else's, or nobody knows whose
-        disk.owner = owner(uid + 1);
-        assert_eq!(count(&mut disk, ino, born), 0, "another owner");
+        // Nobody knows whose
         disk.owner = None;
-        assert_eq!(count(&mut disk, ino, born), 0, "no owner");
-        disk.owner = owner(uid);
+        assert_eq!(count(&mut disk, ino, born), Ok(0), "no owner");
+        // A file of somebody else's: the reason stays as long as it is so.
+        disk.owner = owner(uid + 1);
+        let why = count(&mut disk, ino, born).unwrap_err();
+        assert!(why.starts_with(&format!("f.wt is user {uid}'s, and")), "{why}");
+        disk.owner = Some(Owner {
+            pid: std::process::id() as i32,
+            start: 1,
+            uid,
+        });
+        assert_eq!(disk.check_standing(), Ok(()));
         // A second name, in the directory or elsewhere on the file system
         let second = dir.path().join("second");
         std::fs::hard_link(&path, &second).unwrap();
-        assert_eq!(count(&mut disk, ino, born), 0, "two links");
+        assert_eq!(disk.check_standing(), Ok(()), "nobody has looked at it");
+        let why = count(&mut disk, ino, born).unwrap_err();
+        assert!(why.starts_with("f.wt has another name (a hard link"), "{why}");
+        assert_eq!(disk.check_standing(), Err(why));
         std::fs::remove_file(second).unwrap();
-        assert_eq!(count(&mut disk, ino, born), 1);
+        assert_eq!(disk.check_standing(), Ok(()));
+        assert_eq!(count(&mut disk, ino, born), Ok(1));
+        // A copy of the whole directory is seen at once.
+        let metadata = dir.path().join(METADATA);
+        std::fs::write(&metadata, "x").unwrap();
+        assert_eq!(disk.check_standing(), Ok(()));
+        std::fs::hard_link(metadata, dir.path().join("copy")).unwrap();
+        let why = disk.check_standing().unwrap_err();
+        assert!(why.starts_with("WiredTiger.wt has another name"), "{why}");
     }
 
     /// A second thread exchanges the data directory for a link to another file system.

@@ -23,18 +23,29 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn of(proc: &Path, pid: i32) -> io::Result<Self> {
+    /// A process of this user's.  One that has the rights of others as well, by a setuid program,
+    /// has a lock of whoever started it, and would lend those rights to what he names.
+    pub(super) fn of(proc: &Path, pid: i32, uid: u32) -> io::Result<Self> {
         let dir = proc.join(pid.to_string());
         let status = bounded(&File::open(dir.join("status"))?)?;
         let status = String::from_utf8_lossy(&status);
-        // The effective one of four
+        // Of the real, the effective, the saved one and that for files
         let id = |name: &str| {
-            let ids = status.lines().find_map(|l| l.strip_prefix(name));
-            ids.and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok())
-                .ok_or(io::ErrorKind::InvalidData)
+            let ids = status.lines().find_map(|l| l.strip_prefix(name))?;
+            let mut ids = ids.split_whitespace().map(str::parse);
+            let first: u32 = ids.next()?.ok()?;
+            Some(ids.all(|id| id == Ok(first)).then_some(first))
         };
-        let (uid, gid) = (id("Uid:")?, id("Gid:")?);
-        Ok(Self { dir, uid, gid })
+        let (Some(user), Some(group)) = (id("Uid:"), id("Gid:")) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        match (user, group) {
+            (Some(user), Some(gid)) if user == uid => Ok(Self { dir, uid, gid }),
+            (Some(user), Some(_)) => Err(io::Error::other(format!(
+                "it is {user}, and WiredTiger.lock is user {uid}'s"
+            ))),
+            _ => Err(io::Error::other("it has the rights of another one, too")),
+        }
     }
 
     /// What `/proc` has under this name.
@@ -119,6 +130,10 @@ pub(super) mod tests {
     use std::io::Seek;
     use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 
+    pub(in super::super) fn own_uid() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
     /// A process in a `/proc` of its own, of this user.
     pub(in super::super) fn pretend(proc: &Path, pid: i32, cmdline: &[u8], environ: &[u8]) {
         let dir = proc.join(pid.to_string());
@@ -139,7 +154,7 @@ pub(super) mod tests {
             pretend(dir.path(), 7, b"", b"");
             let file = File::create(dir.path().join("7/cmdline")).unwrap();
             file.set_len(length).unwrap();
-            Process::of(dir.path(), 7).unwrap().own("cmdline")
+            Process::of(dir.path(), 7, own_uid()).unwrap().own("cmdline")
         };
         assert_eq!(of(MOST).unwrap().len() as u64, MOST);
         assert_eq!(of(MOST + 1).unwrap_err().to_string(), "it is longer than 1 MiB");
@@ -155,7 +170,7 @@ pub(super) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         pretend(dir.path(), 7, b"", b"");
-        let of = |path: &Path| Process::of(dir.path(), 7).unwrap().file(path);
+        let of = |path: &Path| Process::of(dir.path(), 7, own_uid()).unwrap().file(path);
         fs::write(at("file"), "text").unwrap();
         assert_eq!(of(&at("file")).unwrap(), b"text");
         fs::create_dir(at("folder")).unwrap();
@@ -194,9 +209,26 @@ pub(super) mod tests {
         }
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         pretend(dir.path(), 7, b"x", b"");
-        let status = "Uid:\t0\t65534\t0\t0\nGid:\t0\t65533\t0\t0\n";
-        fs::write(dir.path().join("7/status"), status).unwrap();
-        let process = Process::of(dir.path(), 7).unwrap();
+        let ids = |ids: [u32; 4]| ids.map(|id| id.to_string()).join("\t");
+        let of = |uids, gids| {
+            let status = format!("Uid:\t{}\nGid:\t{}\n", ids(uids), ids(gids));
+            fs::write(dir.path().join("7/status"), status).unwrap();
+            Process::of(dir.path(), 7, 65534).map_err(|e| e.to_string())
+        };
+        // Setuid programs keep a lock of who has started them.
+        let (own, group) = ([65534; 4], [65533; 4]);
+        for (uids, gids) in [
+            ([65534, 0, 0, 0], group),
+            ([65534, 65534, 0, 65534], group),
+            ([0, 65534, 0, 65534], group),
+            (own, [65533, 42, 42, 42]),
+        ] {
+            let why = of(uids, gids).map(|_| ()).unwrap_err();
+            assert_eq!(why, "it has the rights of another one, too");
+        }
+        let why = of([0; 4], group).map(|_| ()).unwrap_err();
+        assert_eq!(why, "it is 0, and WiredTiger.lock is user 65534's");
+        let process = of(own, group).unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "text").unwrap();
         let of = |mode, uid, gid| {

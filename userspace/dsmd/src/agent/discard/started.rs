@@ -20,9 +20,14 @@ const FILES: usize = 4;
 const LONGEST: usize = 4096;
 /// By which a configuration has parts from elsewhere.
 const EXPANSIONS: [&str; 2] = ["__exec", "__rest"];
+/// By which YAML has a word otherwise than it is spelled.
+const ESCAPES: [&str; 5] = ["\\x", "\\u", "\\U", "\\\n", "!!binary"];
+/// Salvage reads blocks that the list of free ones has.
+const REPAIR: [&[u8]; 2] = [b"--repair", b"-repair"];
 
-/// Why the checkpoints of a process may not be durable, if they may not be.
-pub(super) fn check(proc: &Path, pid: i32) -> Result<(), String> {
+/// Why the checkpoints of a process may not be durable, if they may not be, or what else it reads
+/// free blocks for.  `uid`: whose the database is.
+pub(super) fn check(proc: &Path, pid: i32, uid: u32) -> Result<(), String> {
     let cannot = |what: &str, e: &dyn std::fmt::Display| {
         format!("cannot tell whether checkpoints are synced: {what}: {e}")
     };
@@ -32,7 +37,7 @@ pub(super) fn check(proc: &Path, pid: i32) -> Result<(), String> {
             "the database has checkpoint_sync=false, by {place}: its checkpoints are not durable"
         ))
     };
-    let process = Process::of(proc, pid).map_err(|e| cannot(&whose("the user"), &e))?;
+    let process = Process::of(proc, pid, uid).map_err(|e| cannot(&whose("the user"), &e))?;
     let own = |name: &str, shown: &str| process.own(name).map_err(|e| cannot(&whose(shown), &e));
     let words = own("cmdline", "the command line")?;
     if words.is_empty() {
@@ -40,6 +45,14 @@ pub(super) fn check(proc: &Path, pid: i32) -> Result<(), String> {
     }
     if unsynced(&String::from_utf8_lossy(&words)) {
         return refused(&whose("the command line"));
+    }
+    let repairs = |place: &str| {
+        Err(format!(
+            "the database is repaired, by {place}: that reads free blocks, too"
+        ))
+    };
+    if words.split(|b| *b == 0).any(|word| REPAIR.contains(&word)) {
+        return repairs(&whose("the command line"));
     }
     let environment = own("environ", "the environment")?;
     let variables = environment.split(|b| *b == 0);
@@ -67,11 +80,32 @@ pub(super) fn check(proc: &Path, pid: i32) -> Result<(), String> {
         if unsynced(&text) {
             return refused(&file.display().to_string());
         }
+        if repaired(&text) {
+            return repairs(&file.display().to_string());
+        }
         if let Some(word) = EXPANSIONS.iter().find(|word| text.contains(**word)) {
             return Err(cannot(&format!("{word} has parts of it from elsewhere")));
         }
+        if let Some(escape) = ESCAPES.iter().find(|escape| text.contains(**escape)) {
+            return Err(cannot(&format!("{escape:?} hides what it says")));
+        }
     }
     Ok(())
+}
+
+/// Whether a configuration has `repair`, as YAML or as an option, and not as false.
+fn repaired(text: &str) -> bool {
+    let bare = text.replace(['"', '\''], "");
+    let lines = bare
+        .lines()
+        .map(|line| line.split(" #").next().unwrap_or_default());
+    let entries = lines.flat_map(|line| line.split(['{', ',', '}']));
+    entries
+        .filter_map(|e| e.split_once([':', '=']))
+        .any(|(key, value)| {
+            let key = key.rsplit('.').next().unwrap_or_default().trim();
+            key == "repair" && !["false", "0"].contains(&value.trim())
+        })
 }
 
 /// The files of configuration that a command line names.  mongod takes long options with
@@ -96,7 +130,7 @@ fn configurations(words: &[u8]) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::process::tests::pretend;
+    use super::super::process::tests::{own_uid, pretend};
     use super::*;
     use std::fs;
     use std::io::{BufRead, BufReader, Read};
@@ -136,7 +170,7 @@ mod tests {
                 environ.as_bytes(),
             );
             fs::write(&file, text).unwrap();
-            check(dir.path(), 7)
+            check(dir.path(), 7, own_uid())
         };
         let plain = format!("mongod --config {} --dbpath /d", file.display());
         let environ = "HOME=/\0WIREDTIGER_CONFIG=cache_size=1G\0X_WIREDTIGER_CONFIG=checkpoint_sync=false\0";
@@ -163,11 +197,90 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_repairs() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mongod.conf");
+        let said = |line: &str, text: &str| {
+            pretend(dir.path(), 7, line.replace(' ', "\0").as_bytes(), b"");
+            fs::write(&file, text).unwrap();
+            check(dir.path(), 7, own_uid())
+        };
+        let by = |place: &str| {
+            Err(format!(
+                "the database is repaired, by {place}: that reads free blocks, too"
+            ))
+        };
+        for option in ["--repair", "-repair"] {
+            let line = format!("mongod --dbpath /d {option}");
+            assert_eq!(said(&line, ""), by("the command line of process 7"));
+        }
+        let line = format!(
+            "mongod --config {} --dbpath /repair --repairpath x",
+            file.display()
+        );
+        for text in [
+            "storage:\n  repair: true\n",
+            "storage: {dbPath: /d, \"repair\" : true}\n",
+            "storage.repair: yes # now\n",
+            "dbpath = /d\nrepair = true\n",
+        ] {
+            assert_eq!(said(&line, text), by(&file.display().to_string()), "{text}");
+        }
+        for text in [
+            "storage:\n  dbPath: /repair\n  # repair: true\n  repair: false\n",
+            "storage:\n  repairPath: /x\n",
+        ] {
+            assert_eq!(said(&line, text), Ok(()), "{text}");
+        }
+    }
+
+    /// With ids as of su, which waits for a password: what its caller names is read with the
+    /// rights of root otherwise.
+    #[test]
+    fn a_setuid_program_lends_no_rights() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        if own_uid() != 0 {
+            eprintln!("skipped: only root can act as another user");
+            return;
+        }
+        let secret = dir.path().join("secret");
+        fs::create_dir(&secret).unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(secret.join("there"), "port: __rest\n").unwrap();
+        let mut answers = ["there", "absent"].map(|name| {
+            let mut held = Command::new("cat");
+            held.arg0(format!("--config={}", secret.join(name).display()))
+                .env_clear()
+                .stdin(Stdio::piped());
+            // SAFETY: setresuid may be called between fork and exec.
+            unsafe {
+                held.pre_exec(|| match libc::setresuid(65534, 0, 0) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                });
+            }
+            let mut held = held.spawn().unwrap();
+            let pid = held.id();
+            let said = check(Path::new("/proc"), pid as i32, 65534).unwrap_err();
+            drop(held.stdin.take());
+            held.wait().unwrap();
+            said.replace(&pid.to_string(), "PID")
+        });
+        answers.sort();
+        assert_eq!(answers[0], answers[1]);
+        assert!(
+            answers[0].ends_with("it has the rights of another one, too"),
+            "{answers:?}"
+        );
+    }
+
+    #[test]
     fn what_cannot_be_known_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let said = |line: &str| {
             pretend(dir.path(), 7, line.replace(' ', "\0").as_bytes(), b"");
-            let why = check(dir.path(), 7).unwrap_err();
+            let why = check(dir.path(), 7, own_uid()).unwrap_err();
             let why = why.strip_prefix("cannot tell whether checkpoints are synced: ");
             why.unwrap().to_owned()
         };
@@ -184,6 +297,9 @@ mod tests {
             said(&line),
             format!("{file}: __exec has parts of it from elsewhere")
         );
+        // "checkpoint_sync"
+        fs::write(&file, "configString: \"checkpoint\\u005fsync=false\"\n").unwrap();
+        assert_eq!(said(&line), format!("{file}: \"\\\\u\" hides what it says"));
         assert_eq!(said("mongod -f /dev/null"), "/dev/null: it is no regular file");
         assert_eq!(
             said(&format!("mongod -f /{}", "x".repeat(5000))),
@@ -195,13 +311,13 @@ mod tests {
         );
         pretend(dir.path(), 7, b"mongod", b"");
         fs::remove_file(dir.path().join("7/environ")).unwrap();
-        let why = check(dir.path(), 7).unwrap_err();
+        let why = check(dir.path(), 7, own_uid()).unwrap_err();
         assert!(
             why.contains("the environment of process 7: No such file"),
             "{why}"
         );
         // Another one, or none
-        assert!(check(dir.path(), 8)
+        assert!(check(dir.path(), 8, own_uid())
             .unwrap_err()
             .contains("the user of process 8: No such file"));
     }
@@ -279,7 +395,7 @@ mod tests {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut said = lines.by_ref().map_while(Result::ok);
         let done = said.find(|l| l.contains("done ")).unwrap();
-        let said = check(Path::new("/proc"), child.id() as i32);
+        let said = check(Path::new("/proc"), child.id() as i32, own_uid());
         drop(child.stdin.take());
         child.wait().unwrap();
         if !done.ends_with("done 0") {
@@ -294,7 +410,7 @@ mod tests {
     #[test]
     fn helper_without_a_terminal() {
         let Ok(asked) = std::env::var(HELPER) else { return };
-        let said = check(Path::new(&asked), 7).unwrap_err();
+        let said = check(Path::new(&asked), 7, own_uid()).unwrap_err();
         let stat = fs::read_to_string("/proc/self/stat").unwrap();
         let (_, after) = stat.rsplit_once(')').unwrap();
         println!("terminal {}: {said}", after.split_whitespace().nth(4).unwrap());

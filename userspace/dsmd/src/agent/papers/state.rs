@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The file in which boundaries outlive the agent and the machine.
 //!
-//! One JSON object for each device.  It is written beside the old one and
-//! renamed over it; one that cannot be understood is put aside.
+//! One JSON object for each device; one that cannot be understood is put aside.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::agent::tracked::PAGE;
-use runtime::log;
+use runtime::{log, whole};
 
 /// A birth time as it is kept: until the year 2262.
 pub fn born(btime: i128) -> i64 {
@@ -158,7 +157,7 @@ impl Keeper {
 
     /// Writes it; whether that worked.  A failure is logged once.
     pub fn save(&mut self, state: &State) -> bool {
-        match self.replace(state.text().as_bytes()) {
+        match whole::write(&self.path("json"), 0o600, state.text().as_bytes()) {
             Ok(()) => {
                 if std::mem::take(&mut self.failed) {
                     log!(
@@ -180,22 +179,6 @@ impl Keeper {
             }
         }
         !self.failed
-    }
-
-    fn replace(&self, text: &[u8]) -> io::Result<()> {
-        fs::create_dir_all(&self.dir)?;
-        let new = self.path("new");
-        let written = || -> io::Result<()> {
-            let mut file = File::create(&new)?;
-            file.write_all(text)?;
-            file.sync_all()?;
-            fs::rename(&new, self.path("json"))?;
-            File::open(&self.dir)?.sync_all()
-        };
-        written().inspect_err(|_| {
-            // What there is of it takes room on a full disk.
-            let _ = fs::remove_file(&new);
-        })
     }
 }
 
@@ -273,9 +256,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut keeper = Keeper::new(dir.path(), "d");
         assert!(keeper.save(&state()));
-        // No file can be made of this name.
-        fs::create_dir(dir.path().join("d.new")).unwrap();
+        // No file can be made there.
+        let aside = dir.path().with_extension("aside");
+        fs::rename(dir.path(), &aside).unwrap();
+        fs::write(dir.path(), "").unwrap();
         assert!(!keeper.save(&State::new("d", Directory::default(), false, Vec::new())));
+        fs::remove_file(dir.path()).unwrap();
+        fs::rename(&aside, dir.path()).unwrap();
         assert_eq!(keeper.load(), Some(state()));
     }
 }
