@@ -45,7 +45,7 @@ SHAREDIR = $(DESTDIR)$(PREFIX)/share
 UDEVDIR ?= $(PREFIX)/lib/udev
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 EXAMPLEDIR ?= $(PREFIX)/share/doc/dm-dsm
-PROGRAMS = dsmctl dsmd dsm-exporter dsm-mongo
+PROGRAMS = dsmctl dsmd dsm-exporter
 # The architecture that the programs are for, by Rust's name; nothing is this machine's
 TARGET ?=
 TARGETDIR ?= build/userspace
@@ -84,13 +84,13 @@ install-userspace:
 	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix $(BUILT)/,$(PROGRAMS))
 	install -D -t $(LIBDIR)/systemd/system-generators $(BUILT)/dsm-generator
 	install -d $(LIBDIR)/systemd/system
-	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm-trial@.service dsm@.service; do \
-		sed 's|/usr/sbin/|$(PREFIX)/sbin/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
+	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm-mongo@.timer dsm-trial@.service dsm@.service; do \
+		sed 's|/usr/sbin/|$(PREFIX)/sbin/|; s|/usr/share/|$(PREFIX)/share/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
 	done
 	install -d -m 700 $(DESTDIR)/etc/dsm-mongo
 	install -D -m 644 -t $(DESTDIR)$(UDEVDIR)/rules.d userspace/systemd/11-dm-dsm.rules
 	install -D -m 644 -t $(DESTDIR)$(EXAMPLEDIR) userspace/systemd/dsmd.toml userspace/systemd/dsmtab
-	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/grafana/dm-dsm.json userspace/prometheus/dm-dsm.rules.yml
+	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/mongosh/dsm-mongo.js userspace/grafana/dm-dsm.json userspace/prometheus/dm-dsm.rules.yml
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm/rules userspace/rules/*.toml
 	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5
 	test -d build/man || exit 0; \

@@ -25,7 +25,7 @@ recipe_of() {
 	demo)	echo recipes/demo recipes/debian.sh recipes/add-kernels packages/demo packages/kernels ;;
 	guest)	echo recipes/guest recipes/debian.sh packages/guest ;;
 	dashboard) echo recipes/dashboard recipes/debian.sh packages/dashboard ;;
-	mongo)	echo recipes/mongo recipes/debian.sh packages/mongo packages/mongo.pip ;;
+	mongo)	echo recipes/mongo recipes/debian.sh packages/mongo packages/mongo.pip packages/mongo.npm ;;
 	wiredtiger) echo recipes/wiredtiger recipes/debian.sh packages/wiredtiger packages/wiredtiger.pip ;;
 	image)	recipe_of guest
 		recipe_of wiredtiger

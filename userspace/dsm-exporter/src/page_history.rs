@@ -40,8 +40,6 @@ pub struct Point {
     pub streams: BTreeMap<u32, u64>,
     pub unmapped_bytes: u64,
     pub checkpoints: u64,
-    /// What the database's server was asked for, by type, where it reports that.
-    pub operations: BTreeMap<String, u64>,
     /// When the last checkpoint was, in seconds since 1970; nothing before the first.
     pub last_checkpoint: Option<f64>,
     /// Shares of the machine's processors, and processors that dsmd used.
@@ -60,7 +58,6 @@ struct Reading {
     published: Moment,
     host: Host,
     kernel: Kernel,
-    operations: BTreeMap<String, u64>,
 }
 
 /// A point as it is answered with, which takes a tenth of what it was read from.
@@ -133,14 +130,11 @@ impl History {
             {
                 continue;
             }
-            let server = d.agent.as_ref().and_then(|a| a.server.as_ref());
-            let operations = server.map(|s| s.operations.clone()).unwrap_or_default();
             let look = d.kernel.clone().map(|kernel| Reading {
                 at: d.at,
                 published: s.at,
                 host: s.host,
                 kernel,
-                operations,
             });
             if let (Some(last), Some(look)) = (&line.last, &look) {
                 let point = Point::between(self.taken, last, look);
@@ -251,15 +245,6 @@ impl DeviceAbout {
     }
 }
 
-/// Of a server that reported both times.
-fn operations_since(new: &BTreeMap<String, u64>, old: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let both = new
-        .iter()
-        .filter_map(|(kind, &n)| Some((kind, n, *old.get(kind)?)));
-    both.map(|(kind, n, before)| (kind.clone(), since(n, before)))
-        .collect()
-}
-
 impl Point {
     fn between(number: u64, old: &Reading, new: &Reading) -> Self {
         let (then, now, a, b) = (old.at, new.at, &old.kernel, &new.kernel);
@@ -301,7 +286,6 @@ impl Point {
             streams: streams.collect(),
             unmapped_bytes: rates::unmapped(&b.status, &a.status),
             checkpoints: since(b.status.windows, a.status.windows),
-            operations: operations_since(&new.operations, &old.operations),
             last_checkpoint: b.last_checkpoint,
             cpu_busy: share(host_now.cpu.busy(), host_then.cpu.busy()),
             cpu_iowait: share(host_now.cpu.iowait, host_then.cpu.iowait),
@@ -426,7 +410,7 @@ mod tests {
             "reads": 20, "writes": 30, "read_bytes": 0, "read_ms": 0, "write_ms": 40,
             // Stream 1 was not written.
             "streams": {"3": 10 * 4096}, "unmapped_bytes": 5120,
-            "checkpoints": 10, "operations": {}, "last_checkpoint": 1e9 + 110.0,
+            "checkpoints": 10, "last_checkpoint": 1e9 + 110.0,
             "cpu_busy": 0.25, "cpu_iowait": 0.0, "own_cpu": p["own_cpu"],
             "host_bytes": 40960, "media_bytes": 61440,
         });
@@ -437,26 +421,6 @@ mod tests {
         assert_eq!(about["discard"]["refused_sectors"], 16);
         assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
         assert_eq!(about["counter_unit"], 1);
-    }
-
-    #[test]
-    fn operations_of_a_server_that_was_restarted() {
-        let counts = |insert, query: Option<u64>| -> BTreeMap<String, u64> {
-            let query = query.map(|n| ("query".to_owned(), n));
-            query.into_iter().chain([("insert".to_owned(), insert)]).collect()
-        };
-        assert_eq!(
-            operations_since(&counts(50, Some(3)), &counts(60, Some(1))),
-            counts(50, Some(2))
-        );
-        assert_eq!(
-            operations_since(&counts(5, Some(3)), &counts(4, None)),
-            counts(1, None)
-        );
-        assert_eq!(
-            operations_since(&counts(5, None), &BTreeMap::new()),
-            BTreeMap::new()
-        );
     }
 
     #[test]

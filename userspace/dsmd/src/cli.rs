@@ -123,7 +123,7 @@ pub struct Args {
     /// Directory of the control sockets
     #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", hide = true)]
     pub run_dir: Option<PathBuf>,
-    /// Directory of the sockets of dsm-mongo
+    /// Directory in which dsm-mongo writes
     #[arg(long, value_name = "DIR", env = "DSM_MONGO_RUN_DIR", hide = true)]
     pub mongo_dir: Option<PathBuf>,
 }

@@ -41,7 +41,7 @@ pub struct Config {
     pub state_dir: PathBuf,
     #[serde(default = "run_dir")]
     pub run_dir: PathBuf,
-    /// Where `dsm-mongo` listens.
+    /// Where `dsm-mongo` writes.
     #[serde(default = "mongo_dir")]
     pub mongo_dir: PathBuf,
     #[serde(rename = "database", default)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What control, feed and snapshot have in common: JSON, one object a line, of which the first
-//! that each side writes has the number of the protocol.
+//! What control, feed and snapshot have in common: JSON, and the first object that each side
+//! writes has the number of the protocol.
 //!
 //! The number is read before the rest is looked at, so that a program of another version is
 //! told about that, and not about the first field that it does not know.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the programs say to each other: requests to `dsmd`, what it publishes, what
-//! `dsm-mongo` reports, and which process runs a trial.
+//! `dsm-mongo` writes, and which process runs a trial.
 
 pub mod catalog;
 pub mod control;

@@ -135,11 +135,6 @@ fn streams(s: &Sample, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
         .collect()
 }
 
-fn operations(s: &Sample) -> Vec<Value> {
-    let of = |(kind, n): (&String, &u64)| (vec![kind.clone()], *n as f64);
-    server(s, |i| i.operations.iter().map(of).collect())
-}
-
 /// The one family that says something when nothing is known.
 pub(super) const AGENT_UP: &str = "dsm_agent_up";
 
@@ -561,7 +556,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "The database's server",
-        about: "Where dsm-mongo asks it; the counters once it has reported them.",
+        about: "Where dsm-mongo asks it.",
         families: &[
             gauge("dsm_server_up", "Whether the database's server answers.", |s| {
                 server(s, |i| is(i.connected))
@@ -572,17 +567,6 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 |s| server(s, |i| is(i.catalog)),
             )
             .without_panel(),
-            counter(
-                "dsm_server_checkpoints_total",
-                "Checkpoints that the server has made.",
-                |s| server(s, |i| i.checkpoints.map(|n| one(n as f64)).unwrap_or_default()),
-            ),
-            counter(
-                "dsm_server_operations_total",
-                "Operations that the server was asked for, by type.",
-                operations,
-            )
-            .by(&["type"]),
         ],
     },
 ];

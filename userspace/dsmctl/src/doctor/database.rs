@@ -656,6 +656,11 @@ impl Judge<'_> {
                 Level::Right,
                 format!("mongod {} reports which file is whose", s.version),
             ),
+            // It ends by itself.
+            (_, _, Some(Kind::Recovering)) => finding(
+                Level::Note,
+                format!("mongod {} recovers, and reports which file is whose when it has{why}", s.version),
+            ),
             (true, true, Some(Kind::Partial)) => finding(
                 Level::Wrong,
                 format!("mongod {} does not report the collections of every database{why}", s.version),
@@ -675,14 +680,14 @@ impl Judge<'_> {
             .hint("files are known by their names until then: Documentation/papers.rst has the role that it needs"),
             (false, _, Some(Kind::Refused)) => {
                 finding(Level::Wrong, format!("mongod refuses dsm-mongo{why}"))
-                    .fix(format!("systemctl restart dsm-mongo@{}", self.name()))
+                    .fix(format!("systemctl start dsm-mongo@{}", self.name()))
                     .hint(format!("when the file is right: {file}"))
             }
             (false, _, Some(_)) => finding(Level::Wrong, format!("mongod does not answer dsm-mongo{why}"))
                 .fix("systemctl start mongod")
                 .hint(format!("if it runs: {file}")),
             (false, _, None) => finding(Level::Wrong, "mongod does not answer dsm-mongo".into())
-                .fix(format!("systemctl status dsm-mongo@{}", self.name())),
+                .fix(format!("systemctl status dsm-mongo@{}.timer", self.name())),
         })
     }
 }

@@ -1190,7 +1190,6 @@ fn what_the_server_does_not_do() {
                     kind,
                     why: why.into(),
                 }),
-                ..ServerInfo::default()
             });
         })
     };
@@ -1216,11 +1215,16 @@ fn what_the_server_does_not_do() {
         "server",
         "reported which file is whose, and no longer does: too slow",
     );
+    note(
+        &server((true, false, Some((Kind::Recovering, "node is recovering")))),
+        "server",
+        "mongod 8.0.4 recovers, and reports which file is whose when it has: node is recovering",
+    );
     wrong(
         &server((false, true, Some((Kind::Refused, "SCRAM failure")))),
         "server",
         "mongod refuses dsm-mongo: SCRAM failure",
-        &["systemctl restart dsm-mongo@geheim"],
+        &["systemctl start dsm-mongo@geheim"],
     );
     wrong(
         &server((false, false, Some((Kind::Lost, "refused")))),
@@ -1232,7 +1236,7 @@ fn what_the_server_does_not_do() {
         &server((false, false, None)),
         "server",
         "does not answer",
-        &["systemctl status dsm-mongo@geheim"],
+        &["systemctl status dsm-mongo@geheim.timer"],
     );
 }
 

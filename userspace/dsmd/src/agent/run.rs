@@ -144,9 +144,6 @@ fn turn<T: Target, M: Mapper>(
         agent.files_came_or_went();
     }
     if let Some(link) = &s.link {
-        if events.files {
-            link.files_changed();
-        }
         listen(agent, link, clock);
     }
     if events.turtle {
@@ -187,10 +184,6 @@ fn listen<T: Target, M: Mapper>(agent: &mut Agent<T, M>, link: &Link, clock: &mu
         } else {
             link.is_another();
         }
-    }
-    // A rename whose event was lost is found by comparing.
-    if link.take_checkpointed() {
-        clock.turtle();
     }
 }
 

@@ -30,7 +30,6 @@ fn main() -> io::Result<()> {
         dsmctl::cli::Args::command(),
         dsmd::cli::Args::command(),
         dsm_exporter::cli::Args::command(),
-        dsm_mongo::cli::Args::command(),
     ];
     for mut command in commands {
         let name = command.get_name().to_owned();

@@ -1,4 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0-or-later
-//! The command line of `dsm-mongo`, for the manual.
-
-pub mod cli;
