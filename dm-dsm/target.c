@@ -79,12 +79,10 @@ static __always_inline const struct dsm_extent_map *
 dsm_tracked_map(struct dsm *d, const struct bio *bio)
 {
 	const struct dsm_bits *bits = rcu_dereference_sched(d->written);
-	u64 sector = dsm_bio_sector(d, bio);
 
 	if (!bits)
 		return NULL;
-	if (!dsm_bits_set_page(bits, sector, bio_sectors(bio)))
-		dsm_bits_set_pages(bits, sector, bio_sectors(bio));
+	dsm_bits_set(bits, dsm_bio_sector(d, bio), bio_sectors(bio));
 	return READ_ONCE(d->unsettled) ? NULL : rcu_dereference_sched(d->map);
 }
 
