@@ -101,8 +101,8 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio)
 		map = dsm_tracked_map(d, bio);
 	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
 		u64 sector = dsm_bio_sector(d, bio), sectors = bio_sectors(bio);
-		unsigned long path = dsm_extent_map_walk(map, sector);
-		struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
+		unsigned long slot = dsm_extent_map_slot(map, sector);
+		struct dsm_hit hit = dsm_extent_map_at(map, slot, sector);
 
 		whole = hit.left >= (s64)sectors;
 		if (likely(whole)) {
