@@ -106,7 +106,8 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio)
 
 		whole = hit.left >= (s64)sectors;
 		if (likely(whole)) {
-			dsm_region_count(hit.region, hit.offset, sectors);
+			dsm_region_count(hit.region, hit.offset, sectors,
+					 READ_ONCE(d->keep_range));
 			dsm_stamp_bio(d, bio, dsm_region_stamp(hit.region), sector, sectors);
 		}
 	}
@@ -181,7 +182,8 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 		pieces++;
 		here = min_t(u64, hit.left, sectors - done);
 		if (hit.region) {
-			dsm_region_count(hit.region, hit.offset, here);
+			dsm_region_count(hit.region, hit.offset, here,
+					 READ_ONCE(d->keep_range));
 		} else {
 			this_cpu_inc(d->counts->unmapped_writes);
 			this_cpu_add(d->counts->unmapped_sectors, here);
