@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <linux/atomic.h>
-#include <linux/bits.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/overflow.h>
@@ -87,21 +85,11 @@ int dsm_bits_renew(struct dsm_bits *bits, const unsigned long *wanted)
 void dsm_bits_set_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors)
 {
 	u64 page = sector / DSM_PAGE_SECTORS;
-	u64 end = (sector + sectors - 1) / DSM_PAGE_SECTORS + 1;
+	u64 end = (sector + sectors + DSM_PAGE_SECTORS - 1) / DSM_PAGE_SECTORS;
 	u64 next;
 
 	for (; page < end; page = next) {
-		unsigned long *chunk = bits->chunk[page / DSM_CHUNK_PAGES];
-		unsigned long *word, mask;
-
-		if (!chunk) {
-			next = round_down(page, DSM_CHUNK_PAGES) + DSM_CHUNK_PAGES;
-			continue;
-		}
 		next = min(end, round_down(page, BITS_PER_LONG) + BITS_PER_LONG);
-		word = &chunk[page % DSM_CHUNK_PAGES / BITS_PER_LONG];
-		mask = GENMASK((next - 1) % BITS_PER_LONG, page % BITS_PER_LONG);
-		if (mask & ~READ_ONCE(*word))
-			atomic_long_or(mask, (atomic_long_t *)word);
+		dsm_bits_set_in_word(bits, page, next - 1);
 	}
 }

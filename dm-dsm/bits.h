@@ -5,6 +5,7 @@
 #ifndef DSM_BITS_H
 #define DSM_BITS_H
 
+#include <linux/atomic.h>
 #include <linux/bitops.h>
 #include <linux/compiler.h>
 #include <linux/sizes.h>
@@ -38,26 +39,32 @@ static inline unsigned long *dsm_bits_word(const struct dsm_bits *bits, u64 page
 	return chunk ? &chunk[page % DSM_CHUNK_PAGES / BITS_PER_LONG] : NULL;
 }
 
-/*
- * Sets the bit of the page in which these sectors lie; false if they lie in several, and
- * then nothing has been done.  Needs no lock.
- */
-static __always_inline bool dsm_bits_set_page(const struct dsm_bits *bits, u64 sector,
-					      unsigned int sectors)
+/* Sets the bits from @first to @last, of one word, if there is a chunk.  Needs no lock. */
+static __always_inline void dsm_bits_set_in_word(const struct dsm_bits *bits, u64 first,
+						 u64 last)
 {
-	unsigned long page = sector / DSM_PAGE_SECTORS % DSM_CHUNK_PAGES;
-	unsigned long *chunk;
+	unsigned long mask = GENMASK(last % BITS_PER_LONG, first % BITS_PER_LONG);
+	unsigned long *chunk = bits->chunk[first / DSM_CHUNK_PAGES];
+	unsigned long word = first % DSM_CHUNK_PAGES / BITS_PER_LONG;
 
-	if (unlikely(sector % DSM_PAGE_SECTORS + sectors > DSM_PAGE_SECTORS))
-		return false;
-
-	chunk = bits->chunk[sector / DSM_PAGE_SECTORS / DSM_CHUNK_PAGES];
-	if (likely(chunk) && unlikely(!test_bit(page, chunk)))
-		set_bit(page, chunk);
-	return true;
+	if (likely(chunk) && unlikely(mask & ~READ_ONCE(chunk[word])))
+		atomic_long_or(mask, (atomic_long_t *)&chunk[word]);
 }
 
-/* The same for any number of pages. */
+/* Sets the bits of all pages in which these sectors lie. */
 void dsm_bits_set_pages(const struct dsm_bits *bits, u64 sector, unsigned int sectors);
+
+/* The same, inline for nearly all writes. */
+static __always_inline void dsm_bits_set(const struct dsm_bits *bits, u64 sector,
+					 unsigned int sectors)
+{
+	u64 first = sector / DSM_PAGE_SECTORS;
+	u64 last = (sector + sectors - 1) / DSM_PAGE_SECTORS;
+
+	if (likely((first ^ last) < BITS_PER_LONG))
+		dsm_bits_set_in_word(bits, first, last);
+	else
+		dsm_bits_set_pages(bits, sector, sectors);
+}
 
 #endif

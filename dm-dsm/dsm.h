@@ -62,6 +62,7 @@ struct dsm {
 	struct dsm_counts __percpu *counts;
 	union dsm_stamp kept;		/* mask: what stays of a write's own stamp */
 	u8 device_streams;		/* no bio leaves with a greater stream */
+	bool keep_range;		/* of a region's writes: see dsm_set_keep_range() */
 	struct dsm_extent_map __rcu *map;	/* NULL: no table, nothing is stamped */
 	struct dsm_bits __rcu *written;	/* NULL: discards are off, or may be in flight */
 	unsigned int unsettled;		/* not 0: no write gets a stream */

@@ -15,6 +15,7 @@ void dsm_extent_map_free(struct dsm_extent_map *map)
 	kvfree(map->file);
 	kvfree(map->extent);
 	kvfree(map->start);
+	kvfree(map->index);
 	kfree(map);
 }
 
@@ -26,8 +27,10 @@ static struct dsm_extent_map *dsm_extent_map_alloc(u32 nr_extents)
 		return NULL;
 
 	map->nr_extents = nr_extents;
-	map->five = (nr_extents + 1) / 16;	/* 16 * slot + 15 <= nr_extents */
-	if (dsm_may_take((nr_extents + 1ULL) * (sizeof(*map->start) + sizeof(*map->extent))))
+	if (dsm_may_take((nr_extents + 1ULL) * (sizeof(*map->index) + sizeof(*map->start) +
+						sizeof(*map->extent))))
+		map->index = kvmalloc_objs(*map->index, nr_extents + 1, DSM_GFP);
+	if (map->index)
 		map->start = kvmalloc_objs(*map->start, nr_extents + 1, DSM_GFP);
 	if (map->start)
 		map->extent = kvmalloc_objs(*map->extent, nr_extents + 1, DSM_GFP);
@@ -107,9 +110,9 @@ static u32 dsm_count_kept(const struct dsm_extent_map *old)
 struct dsm_map_filler {
 	struct dsm_extent_map *map;
 	struct dsm_extent_conflict *conflict;
-	u32 slot;
-	u64 end;			/* of the extent before */
-	u64 id;				/* of its file */
+	u32 slot;			/* of the extent before */
+	u64 end;			/* where it ends */
+	u64 id;				/* whose it is */
 };
 
 static bool dsm_fill(struct dsm_map_filler *filler, u64 start,
@@ -125,9 +128,9 @@ static bool dsm_fill(struct dsm_map_filler *filler, u64 start,
 		return false;
 	}
 
+	filler->slot++;
 	filler->map->start[filler->slot] = start;
 	filler->map->extent[filler->slot] = *extent;
-	filler->slot = dsm_slot_next(filler->slot, filler->map->nr_extents);
 	filler->end = start + extent->sectors;
 	filler->id = dsm_extent_file(extent)->id;
 	return true;
@@ -157,15 +160,15 @@ static bool dsm_merge(struct dsm_map_filler *filler,
 		      const struct dsm_extent_map *old,
 		      struct dsm_upload_extent **uploaded, size_t nr)
 {
-	u32 slot = old ? dsm_slot_first(old->nr_extents) : 0;
+	u32 slot = 1, last = old ? old->nr_extents : 0;
 
-	for (size_t i = 0; slot || i < nr; ) {
-		if (slot && dsm_extent_file(&old->extent[slot])->replaced) {
-			slot = dsm_slot_next(slot, old->nr_extents);
-		} else if (slot && (i == nr || old->start[slot] < uploaded[i]->start)) {
+	for (size_t i = 0; slot <= last || i < nr; ) {
+		if (slot <= last && dsm_extent_file(&old->extent[slot])->replaced) {
+			slot++;
+		} else if (slot <= last && (i == nr || old->start[slot] < uploaded[i]->start)) {
 			if (!dsm_fill(filler, old->start[slot], &old->extent[slot]))
 				return false;
-			slot = dsm_slot_next(slot, old->nr_extents);
+			slot++;
 		} else {
 			if (!dsm_fill_uploaded(filler, *uploaded[i++]))
 				return false;
@@ -173,6 +176,26 @@ static bool dsm_merge(struct dsm_map_filler *filler,
 		cond_resched();
 	}
 	return true;
+}
+
+static void dsm_build_index(struct dsm_extent_map *map)
+{
+	u64 span = map->start[map->nr_extents] - map->start[1];
+	u32 slot = 0, bucket = 0;
+
+	map->first = map->start[1];
+	while (span >> map->shift >= map->nr_extents)
+		map->shift++;
+	map->nr_buckets = (span >> map->shift) + 1;
+
+	while (bucket <= map->nr_buckets) {
+		if (slot < map->nr_extents &&
+		    (map->start[slot + 1] - map->first) >> map->shift < bucket)
+			slot++;
+		else
+			map->index[bucket++] = slot;
+		cond_resched();
+	}
 }
 
 struct dsm_extent_map *
@@ -192,11 +215,12 @@ dsm_extent_map_build(const struct dsm_extent_map *old,
 		return ERR_PTR(-ENOMEM);
 
 	sort_nonatomic(uploaded, nr, sizeof(*uploaded), dsm_compare_starts, NULL);
-	filler.slot = dsm_slot_first(nr_extents);
 	if (!dsm_merge(&filler, old, uploaded, nr)) {
 		dsm_extent_map_free(filler.map);
 		return ERR_PTR(-EEXIST);
 	}
+	if (nr_extents)
+		dsm_build_index(filler.map);
 
 	filler.map->file = files;
 	filler.map->nr_files = nr_files;

@@ -8,7 +8,8 @@
 #ifndef DSM_EXTENT_MAP_H
 #define DSM_EXTENT_MAP_H
 
-#include <linux/bitops.h>
+#include <linux/bits.h>
+#include <linux/compiler.h>
 #include <linux/container_of.h>
 #include <linux/list.h>
 #include <linux/types.h>
@@ -26,15 +27,18 @@ struct dsm_extent {
 #define DSM_EXTENT_MAX_SECTORS	BIT(30)	/* a multiple of any block */
 
 /*
- * The starts are kept apart, in the order of a breadth-first walk of a binary
- * search tree (Eytzinger's): the children of slot k are 2k and 2k + 1.  A search
- * touches one short array, and has no branch to mispredict.  Slot 0 has an extent
- * of no sectors, for what lies before all others.
+ * The extents are sorted, and their starts kept apart.  The index divides what they span
+ * into buckets of equal length, at most one for each extent, and says how many extents
+ * start before each; the rest of a search halves what starts in one bucket.  Slot 0 has
+ * an extent of no sectors, for what lies before all others.
  */
 struct dsm_extent_map {
+	u64 first;			/* where the first bucket starts */
+	u32 shift;			/* a bucket has 1 << shift sectors */
+	u32 nr_buckets;
 	u32 nr_extents;
-	u32 five;			/* below this slot are five levels more */
 	u32 nr_files;
+	u32 *index;			/* [0 .. nr_buckets] */
 	u64 *start;			/* [0 .. nr_extents] */
 	struct dsm_extent *extent;	/* [0 .. nr_extents] */
 	struct dsm_file **file;		/* [0 .. nr_files - 1], by id */
@@ -53,64 +57,36 @@ struct dsm_hit {
 	u64 offset;		/* in the file, in sectors */
 };
 
-/* Slots in ascending order of start; 0 is behind the last. */
-static inline u32 dsm_slot_first(u32 nr)
+/*
+ * The slot of the last extent that starts at or before @sector, or 0.  Every write takes
+ * this; the search within a bucket has no branch to mispredict but its end.
+ */
+static inline unsigned long dsm_extent_map_slot(const struct dsm_extent_map *map, u64 sector)
 {
-	return nr ? 1U << (fls(nr) - 1) : 0;
-}
+	u64 bucket = (sector - map->first) >> map->shift % BITS_PER_LONG;
+	unsigned long slot = 0, more = map->nr_extents;
+	const u64 *start = map->start;
 
-static inline u32 dsm_slot_next(u32 slot, u32 nr)
-{
-	if (2 * (u64)slot + 1 > nr)
-		return slot >> (ffs(~slot));
+	if (likely(bucket < map->nr_buckets)) {
+		slot = map->index[bucket];
+		more = map->index[bucket + 1] - slot;
+	}
+	for (; more; more /= 2) {
+		unsigned long half = more - more / 2;
 
-	slot = 2 * slot + 1;
-	while (2 * (u64)slot <= nr)
-		slot *= 2;
+		slot += start[slot + half] <= sector ? half : 0;
+	}
 	return slot;
 }
 
 /*
- * The walk that every write takes.  It leaves in its path the turns taken: right
- * where the start was at or below @sector.  Cutting off the last right turn and
- * what follows gives the slot of the greatest start that is at or below it;
- * cutting off the last left turn, of the least start above it.
- *
- * Most levels are taken by five, without asking for each whether it is there.
- */
-static inline unsigned long
-dsm_extent_map_walk(const struct dsm_extent_map *map, u64 sector)
-{
-	unsigned long nr = map->nr_extents, five = map->five, path = 1;
-	const u64 *start = map->start;
-
-#define DSM_TURN()	(path = 2 * path + 1 - (sector < start[path]))
-	while (path < five) {
-		DSM_TURN();
-		DSM_TURN();
-		DSM_TURN();
-		DSM_TURN();
-		DSM_TURN();
-	}
-	while (path <= nr)
-		DSM_TURN();
-#undef DSM_TURN
-	return path;
-}
-
-/* No path has more bits than a long, which UBSAN cannot see. */
-#define DSM_SHIFT(n)	((n) & (BITS_PER_LONG - 1))
-
-/*
- * The extent at or before @sector.  If it ends before that, @left is not
- * positive.  To be called where the map cannot go away: in an RCU read-side
- * section or under the target's mutex.
+ * The extent in a slot that starts at or before @sector.  If it ends before that, @left is
+ * not positive.  To be called where the map cannot go away: in an RCU read-side section or
+ * under the target's mutex.
  */
 static inline struct dsm_hit
-dsm_extent_map_before(const struct dsm_extent_map *map, unsigned long path,
-		      u64 sector)
+dsm_extent_map_at(const struct dsm_extent_map *map, unsigned long slot, u64 sector)
 {
-	unsigned long slot = path >> DSM_SHIFT(__ffs(path)) >> 1;
 	const struct dsm_extent *extent = &map->extent[slot];
 	u64 into = sector - map->start[slot];
 
@@ -121,18 +97,16 @@ dsm_extent_map_before(const struct dsm_extent_map *map, unsigned long path,
 	};
 }
 
-/* What lies at @sector; to be called as dsm_extent_map_before(). */
+/* What lies at @sector; to be called as dsm_extent_map_at(). */
 static inline struct dsm_hit
 dsm_extent_map_find(const struct dsm_extent_map *map, u64 sector)
 {
-	unsigned long path = dsm_extent_map_walk(map, sector);
-	struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
+	unsigned long slot = dsm_extent_map_slot(map, sector);
+	struct dsm_hit hit = dsm_extent_map_at(map, slot, sector);
 
 	if (hit.left <= 0) {
-		unsigned long slot = path >> DSM_SHIFT(ffz(path)) >> 1;
-
 		hit.region = NULL;
-		hit.left = slot ? map->start[slot] - sector : S64_MAX;
+		hit.left = slot < map->nr_extents ? map->start[slot + 1] - sector : S64_MAX;
 	}
 	return hit;
 }

@@ -147,6 +147,12 @@ void dsm_file_next_window(struct dsm_file *file, const struct dsm_file_sums *sum
 	}
 }
 
+void dsm_file_restart_window(struct dsm_file *file)
+{
+	for (int side = 0; side < DSM_NR_SIDES; side++)
+		file->region[side].base = dsm_region_sectors(&file->region[side]);
+}
+
 static union dsm_stamp dsm_file_stamp(const struct dsm_file *file,
 				      const struct dsm_layout *layout, u8 group)
 {

@@ -80,7 +80,8 @@ struct dsm_file_sums {
  * Ends a window in two steps, between which there must be an RCU grace period, and
  * leaves in @window what it has seen, for the policy.
  *
- * A write widens the range if it must, and counts.  Writes that have found the range
+ * A write widens the range if it must, and counts (if the range is read at all, see
+ * dsm_set_keep_range()).  Writes that have found the range
  * wide enough before it is taken count within the grace period, before the sum is
  * taken.  Those that come later widen the next window's range before they count, and
  * are in the sum or not; if they are, that range is seen after it.  So a window's range
@@ -95,6 +96,9 @@ void dsm_file_read_window(struct dsm_file *file, bool range_written,
 /* Begins the next one, with what the policy has said.  Never fails. */
 void dsm_file_next_window(struct dsm_file *file, const struct dsm_file_sums *sums,
 			  const struct dsm_file_window *window);
+
+/* Begins the window again, with what has been counted by now as nothing. */
+void dsm_file_restart_window(struct dsm_file *file);
 
 /*
  * Gives both regions the stamp that the file states, or that of their group.
@@ -123,12 +127,14 @@ static inline void dsm_region_widen(struct dsm_region *region, u32 low, u32 high
  * Fig. 7, lines 7 to 10 (13 to 16), for @sectors from the file's @offset on; in an RCU
  * read-side section.
  */
-static inline void dsm_region_count(struct dsm_region *region, u64 offset, u64 sectors)
+static inline void dsm_region_count(struct dsm_region *region, u64 offset, u64 sectors,
+				    bool keep_range)
 {
 	u32 low = offset / DSM_PAGE_SECTORS;
 	u32 high = (offset + sectors + DSM_PAGE_SECTORS - 1) / DSM_PAGE_SECTORS;
 
-	dsm_region_widen(region, low, high);
+	if (unlikely(keep_range))
+		dsm_region_widen(region, low, high);
 	this_cpu_add(*region->sectors, sectors);
 }
 

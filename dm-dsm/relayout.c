@@ -87,6 +87,35 @@ static union dsm_stamp dsm_kept(const struct dsm_params *params)
 	return dsm_kept_of[params->foreign];
 }
 
+/*
+ * Writes widen the range of their region only where the policy reads it.  When it begins to,
+ * the counts of the window begin again, so that the range covers what is counted.
+ */
+static void dsm_set_keep_range(struct dsm *d)
+{
+	struct dsm_extent_map *map = dsm_locked_map(d);
+	u32 nr = map ? map->nr_files : 0;
+	bool keep = d->params.range == DSM_RANGE_WRITTEN &&
+		    dsm_policy_params(d).policy == DSM_POLICY_DSM;
+	bool begins = keep && !d->keep_range;
+
+	for (u32 i = 0; begins && i < nr; i++) {
+		struct dsm_file_sums before;
+
+		dsm_file_take_range(map->file[i], &before);
+		cond_resched();
+	}
+	WRITE_ONCE(d->keep_range, keep);
+	if (!begins || !nr)
+		return;
+
+	synchronize_rcu();	/* what is counted later widens the range */
+	for (u32 i = 0; i < nr; i++) {
+		dsm_file_restart_window(map->file[i]);
+		cond_resched();
+	}
+}
+
 void dsm_relayout(struct dsm *d, bool force)
 {
 	const struct dsm_params *params = &d->params;
@@ -111,6 +140,7 @@ void dsm_relayout(struct dsm *d, bool force)
 		d->layout = layout;
 		dsm_restart_regions(d);
 	}
+	dsm_set_keep_range(d);
 	dsm_stamp_unmapped(d, dsm_locked_map(d));
 
 	/* Writes being mapped may have read the old value. */

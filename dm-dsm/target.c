@@ -79,12 +79,10 @@ static __always_inline const struct dsm_extent_map *
 dsm_tracked_map(struct dsm *d, const struct bio *bio)
 {
 	const struct dsm_bits *bits = rcu_dereference_sched(d->written);
-	u64 sector = dsm_bio_sector(d, bio);
 
 	if (!bits)
 		return NULL;
-	if (!dsm_bits_set_page(bits, sector, bio_sectors(bio)))
-		dsm_bits_set_pages(bits, sector, bio_sectors(bio));
+	dsm_bits_set(bits, dsm_bio_sector(d, bio), bio_sectors(bio));
 	return READ_ONCE(d->unsettled) ? NULL : rcu_dereference_sched(d->map);
 }
 
@@ -103,12 +101,13 @@ static __always_inline bool dsm_place_whole(struct dsm *d, struct bio *bio)
 		map = dsm_tracked_map(d, bio);
 	if (likely(map && !(dsm_bio_stamp(bio).both & READ_ONCE(d->kept.both)))) {
 		u64 sector = dsm_bio_sector(d, bio), sectors = bio_sectors(bio);
-		unsigned long path = dsm_extent_map_walk(map, sector);
-		struct dsm_hit hit = dsm_extent_map_before(map, path, sector);
+		unsigned long slot = dsm_extent_map_slot(map, sector);
+		struct dsm_hit hit = dsm_extent_map_at(map, slot, sector);
 
 		whole = hit.left >= (s64)sectors;
 		if (likely(whole)) {
-			dsm_region_count(hit.region, hit.offset, sectors);
+			dsm_region_count(hit.region, hit.offset, sectors,
+					 READ_ONCE(d->keep_range));
 			dsm_stamp_bio(d, bio, dsm_region_stamp(hit.region), sector, sectors);
 		}
 	}
@@ -183,7 +182,8 @@ static noinline void dsm_place_pieces(struct dsm *d, struct bio *bio, u64 sector
 		pieces++;
 		here = min_t(u64, hit.left, sectors - done);
 		if (hit.region) {
-			dsm_region_count(hit.region, hit.offset, here);
+			dsm_region_count(hit.region, hit.offset, here,
+					 READ_ONCE(d->keep_range));
 		} else {
 			this_cpu_inc(d->counts->unmapped_writes);
 			this_cpu_add(d->counts->unmapped_sectors, here);

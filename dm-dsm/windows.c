@@ -19,9 +19,7 @@ static void dsm_read_windows(struct dsm *d, struct dsm_extent_map *map,
 	}
 	synchronize_rcu();	/* see dsm_file_take_range() */
 	for (u32 i = 0; i < map->nr_files; i++) {
-		dsm_file_read_window(map->file[i],
-				     d->params.range == DSM_RANGE_WRITTEN,
-				     &sums[i], &windows[i]);
+		dsm_file_read_window(map->file[i], d->keep_range, &sums[i], &windows[i]);
 		cond_resched();
 	}
 }

@@ -101,25 +101,60 @@ static void expect_find(struct kunit *test, const struct dsm_extent_map *map,
 		KUNIT_EXPECT_EQ_MSG(test, hit.offset, offset, "at %llu", sector);
 }
 
-static void slots_ascend_through_every_extent_once(struct kunit *test)
+/*
+ * Whether a search finds each extent, its last sector, and the gaps on both sides of it.  The
+ * extents are so many, of a page each, at these distances from one another in turn.
+ */
+static const struct spread {
+	const char *what;
+	u64 first;
+	u64 step[3];
+	u64 jump;		/* before the last one */
+	u32 nr;
+} spreads[] = {
+	{ "one bucket for each", 0, { 16, 16, 16 }, 0, 1024 },
+	{ "none starts where a bucket does", 999, { 24, 24, 24 }, 0, 1000 },
+	{ "empty buckets between full ones", 1 << 20, { 8, 8, 8000 }, 0, 1000 },
+	{ "all but the last in one bucket", 8, { 8, 9, 10 }, 1ULL << 40, 1000 },
+	{ "two", 8, { 1024 }, 0, 2 },
+	{ "at the end of 64 PiB", 1ULL << 47, { 8, 16, 8 }, 0, 500 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(spread, spreads, what);
+
+static void an_extent_is_found_wherever_the_others_are(struct kunit *test)
 {
-	u8 *seen = kunit_kzalloc(test, 1025, GFP_KERNEL);
+	const struct spread *s = test->param_value;
+	struct table *t = table(test);
+	u64 at = s->first, end = 0;
 
-	KUNIT_ASSERT_NOT_NULL(test, seen);
-	KUNIT_EXPECT_EQ(test, dsm_slot_first(0), 0);
-	for (u32 nr = 1; nr <= 1024; nr++) {
-		u32 slot, steps = 0;
-
-		memset(seen, 0, 1025);
-		for (slot = dsm_slot_first(nr); slot; slot = dsm_slot_next(slot, nr)) {
-			KUNIT_ASSERT_LE(test, slot, nr);
-			KUNIT_ASSERT_EQ(test, seen[slot]++, 0);
-			steps++;
-		}
-		KUNIT_ASSERT_EQ(test, steps, nr);
+	for (u32 i = 0; i < s->nr; i++) {
+		if (i == s->nr - 1)
+			at += s->jump;
+		add_extent(t, 0, 8 * i, at, 8);
+		at += s->step[i % 3];
 	}
-	/* the last of a complete tree of 2^32 - 2 slots: no overflow */
-	KUNIT_EXPECT_EQ(test, dsm_slot_next(U32_MAX - 1, U32_MAX - 1), U32_MAX >> 1);
+	t->map = build(test, t, 1, NULL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, t->map);
+	KUNIT_EXPECT_LE(test, t->map->nr_buckets, s->nr);
+	KUNIT_EXPECT_LT(test, (t->extent[s->nr - 1].start - s->first) >> t->map->shift,
+			t->map->nr_buckets);
+
+	for (u32 i = 0; i < s->nr; i++) {
+		at = t->extent[i].start;
+		if (at > end) {
+			expect_find(test, t->map, end, NULL, 0, 0, at - end);
+			expect_find(test, t->map, at - 1, NULL, 0, 0, 1);
+		}
+		expect_find(test, t->map, at, &t->file[0], DSM_BOTTOM, 8 * i, 8);
+		expect_find(test, t->map, at + 7, &t->file[0], DSM_BOTTOM, 8 * i + 7, 1);
+		end = at + 8;
+	}
+	expect_find(test, t->map, end, NULL, 0, 0, S64_MAX);
+	at = s->first + ((u64)t->map->nr_buckets << t->map->shift);
+	if (at > end)
+		expect_find(test, t->map, at, NULL, 0, 0, S64_MAX);
+	expect_find(test, t->map, 1ULL << 54, NULL, 0, 0, S64_MAX);
 }
 
 static void an_empty_map_is_one_gap(struct kunit *test)
@@ -423,7 +458,7 @@ static void random_overlaps_are_refused(struct kunit *test)
 }
 
 static struct kunit_case extent_map_cases[] = {
-	KUNIT_CASE(slots_ascend_through_every_extent_once),
+	KUNIT_CASE_PARAM(an_extent_is_found_wherever_the_others_are, spread_gen_params),
 	KUNIT_CASE(an_empty_map_is_one_gap),
 	KUNIT_CASE(one_extent_has_a_gap_on_either_side),
 	KUNIT_CASE(an_extent_is_cut_at_the_boundary),

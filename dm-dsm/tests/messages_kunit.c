@@ -820,6 +820,52 @@ static void a_hotness_has_three_decimals_and_a_sign(struct kunit *test)
 	KUNIT_EXPECT_LE(test, whole, 2);
 }
 
+/*
+ * Where a policy does not read the range it is not kept, and is the region's size.  One that
+ * begins to read it has that of the writes that it counts, from then on.
+ */
+static const char * const range_begins[][2] = {
+	{ "set policy life", "set policy dsm" },
+	{ "set range region", "set range written" },
+};
+
+static void range_begins_name(const char * const (*c)[2], char *desc)
+{
+	strscpy(desc, (*c)[1], KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(range_begins, range_begins, range_begins_name);
+
+static void a_range_begins_where_it_is_read(struct kunit *test)
+{
+	const char * const *set = *(const char * const (*)[2])test->param_value;
+	struct dsm_mock_dm *dm = new_target(test);
+	struct rcu_gp_oldstate before;
+
+	dsm_mock_begin(test, dm, "begin full 65536");
+	dsm_mock_take(test, dm, "upload # file 1 collection - 0:0:4096");
+	dsm_mock_expect_reply(test, dm, "commit #", "generation 1 files 1 extents 1");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	dsm_mock_take(test, dm, set[0]);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 4088, 8), 0);
+	get_state_synchronize_rcu_full(&before);
+	dsm_mock_take(test, dm, set[1]);
+	KUNIT_EXPECT_TRUE(test, poll_state_synchronize_rcu_full(&before));
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 80, 8), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 96, 8), 0);
+	dsm_mock_take(test, dm, "set threshold1 1000");	/* changes nothing of it */
+	KUNIT_EXPECT_TRUE(test, !dsm_mock_message(dm, "checkpoint"));
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions"), 0);
+	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dm->reply, " 2097152 2 12288 "), "%s", dm->reply);
+
+	/* begun once, it goes on */
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 0, 8), 0);
+	dsm_mock_take(test, dm, set[0]);
+	KUNIT_EXPECT_TRUE(test, !dsm_mock_message(dm, "checkpoint"));
+	KUNIT_ASSERT_EQ(test, dsm_mock_message(dm, "regions"), 0);
+	KUNIT_EXPECT_NOT_NULL_MSG(test, strstr(dm->reply, " 2097152 1 2097152 "), "%s", dm->reply);
+}
+
 /* Control */
 
 static void set_shows_in_the_table_line(struct kunit *test)
@@ -1003,6 +1049,7 @@ static struct kunit_case messages_cases[] = {
 	KUNIT_CASE(a_checkpoint_without_a_table_counts_windows),
 	KUNIT_CASE(a_checkpoint_moves_regions_to_the_stream_of_their_group),
 	KUNIT_CASE(a_hotness_has_three_decimals_and_a_sign),
+	KUNIT_CASE_PARAM(a_range_begins_where_it_is_read, range_begins_gen_params),
 	KUNIT_CASE(set_shows_in_the_table_line),
 	KUNIT_CASE(another_layout_gives_initial_streams),
 	KUNIT_CASE(reset_takes_every_counter),

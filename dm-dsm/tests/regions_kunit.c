@@ -84,7 +84,7 @@ static void writes_are_counted_in_pages(struct kunit *test)
 
 	for (int i = 0; i < ARRAY_SIZE(c->write) && c->write[i].sectors; i++) {
 		dsm_region_count(&file->region[DSM_BOTTOM], c->write[i].offset,
-				 c->write[i].sectors);
+				 c->write[i].sectors, true);
 		sectors += c->write[i].sectors;
 	}
 	KUNIT_EXPECT_EQ(test, dsm_region_sectors(&file->region[DSM_BOTTOM]), sectors);
@@ -103,11 +103,11 @@ static void each_window_counts_from_zero(struct kunit *test)
 	struct dsm_file *file = new_file(test);
 	struct dsm_file_window window;
 
-	dsm_region_count(&file->region[DSM_TOP], 8000, 80);
+	dsm_region_count(&file->region[DSM_TOP], 8000, 80, true);
 	window = checkpoint(file, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 10);
 
-	dsm_region_count(&file->region[DSM_TOP], 80, 8);
+	dsm_region_count(&file->region[DSM_TOP], 80, 8, true);
 	window = checkpoint(file, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].pages, 1);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].range, 4096);
@@ -124,10 +124,10 @@ static void a_write_during_a_checkpoint_counts_in_the_next_window(struct kunit *
 	struct dsm_file_window window;
 	struct dsm_file_sums sums;
 
-	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8, true);
 	dsm_file_take_range(file, &sums);
 	dsm_file_read_window(file, true, &sums, &window);
-	dsm_region_count(&file->region[DSM_BOTTOM], 800, 16);
+	dsm_region_count(&file->region[DSM_BOTTOM], 800, 16, true);
 	dsm_file_next_window(file, &sums, &window);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 1);
 
@@ -148,7 +148,7 @@ static int count_on(void *data)
 
 	while (!kthread_should_stop()) {
 		for (int i = 0; i < 100; i++)
-			dsm_region_count(c->region, c->times++ % 2 ? 800 : 0, 8);
+			dsm_region_count(c->region, c->times++ % 2 ? 800 : 0, 8, true);
 		cond_resched();
 	}
 	return 0;
@@ -162,7 +162,7 @@ static int count_upwards(void *data)
 	while (!kthread_should_stop()) {
 		for (int i = 0; i < 100; i++)
 			dsm_region_count(c->region, c->times++ * DSM_PAGE_SECTORS,
-					 DSM_PAGE_SECTORS);
+					 DSM_PAGE_SECTORS, true);
 		cond_resched();
 	}
 	return 0;
@@ -233,11 +233,11 @@ static void a_range_covers_what_is_counted(struct kunit *test)
 	struct dsm_file_window window;
 	struct dsm_file_sums sums;
 
-	dsm_region_count(region, 0, 8);
-	dsm_region_count(region, 80, 8);
+	dsm_region_count(region, 0, 8, true);
+	dsm_region_count(region, 80, 8, true);
 	checkpoint(file, true);
-	dsm_region_count(region, 0, 8);
-	dsm_region_count(region, 800, 8);
+	dsm_region_count(region, 0, 8, true);
+	dsm_region_count(region, 800, 8, true);
 	dsm_file_take_range(file, &sums);
 	this_cpu_add(*region->sectors, 8);
 	dsm_file_read_window(file, true, &sums, &window);
@@ -246,10 +246,10 @@ static void a_range_covers_what_is_counted(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 101 * DSM_PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, checkpoint(file, true).region[DSM_BOTTOM].pages, 0);
 
-	dsm_region_count(region, 200, 8);
+	dsm_region_count(region, 200, 8, true);
 	dsm_file_take_range(file, &sums);
-	dsm_region_count(region, 0, 8);
-	dsm_region_count(region, 400, 8);
+	dsm_region_count(region, 0, 8, true);
+	dsm_region_count(region, 400, 8, true);
 	dsm_file_read_window(file, true, &sums, &window);
 	dsm_file_next_window(file, &sums, &window);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 3);
@@ -262,7 +262,7 @@ static void a_checkpoint_that_fails_loses_no_pages(struct kunit *test)
 	struct dsm_file_window window;
 	struct dsm_file_sums sums;
 
-	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8, true);
 	dsm_file_take_range(file, &sums);
 	dsm_file_read_window(file, true, &sums, &window);
 	/* and is not brought to an end */
@@ -282,7 +282,7 @@ static void a_successor_counts_on_and_leaves_the_stamps(struct kunit *test)
 	file->class = DSM_OTHER;
 	dsm_file_restamp(file, &layout);
 	before = dsm_region_stamp(&file->region[DSM_BOTTOM]);
-	dsm_region_count(&file->region[DSM_BOTTOM], 800, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 800, 8, true);
 	heir = dsm_file_succeed(file);
 	KUNIT_ASSERT_NOT_NULL(test, heir);
 	heir->class = DSM_JOURNAL;
@@ -291,8 +291,8 @@ static void a_successor_counts_on_and_leaves_the_stamps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, heir->region[DSM_BOTTOM].stamp.stream, 2);
 
 	/* both count, those by the old table and those by the new one */
-	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
-	dsm_region_count(&heir->region[DSM_BOTTOM], 400, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8, true);
+	dsm_region_count(&heir->region[DSM_BOTTOM], 400, 8, true);
 	dsm_file_retire(file, heir);
 	window = checkpoint(heir, true);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].pages, 3);
@@ -307,7 +307,7 @@ static void range_region_is_what_the_extents_add_up_to(struct kunit *test)
 
 	file->region[DSM_BOTTOM].mapped = 100;
 	file->region[DSM_TOP].mapped = 7;
-	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8);
+	dsm_region_count(&file->region[DSM_BOTTOM], 0, 8, true);
 	window = checkpoint(file, false);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_BOTTOM].range, 409600);
 	KUNIT_EXPECT_EQ(test, window.region[DSM_TOP].range, 28672);

@@ -3,7 +3,7 @@
 #
 # tests/bench/hotpath in a guest. Prints
 #   kernel RELEASE
-#   arm ARM EXTENTS WRITE READ     instructions, medians
+#   arm ARM EXTENTS PAGES WRITE READ   instructions of I/Os of so many pages, medians
 #   in-flight WRITE WRITE QUEUED   the same with discards on: without one in flight, and with
 #                                  QUEUED, which the write does not overlap
 #   checkpoint FILES INSNS SECONDS
@@ -22,6 +22,7 @@
 #                                   ("nothing"); 0: not known
 # The arms "memory" are on a null_blk that keeps data in memory, without which it takes no
 # discards: "memory-dsm" and "dsm-discard" differ in the feature alone.
+# With "arms" as its argument only the arms are measured.
 # With "rates" as its argument IOPS and latencies, by fio, of 4 KiB I/Os so many at a time, on
 # dm-linear and on dsm:
 #   rate ARM EXTENTS READ|WRITE DEPTH IOPS MEAN_NS
@@ -33,7 +34,7 @@ set -euo pipefail
 
 echo "kernel $(uname -r)"
 insns=1
-[[ ! ${1:-} ]] || insns=
+[[ ! ${1:-} || $1 = arms ]] || insns=
 [[ ${1:-} = clock ]] || modprobe dm-mod
 if [[ $insns || $1 = rates ]]; then
 	modprobe null_blk gb=16 bs=4096 queue_mode=2 irqmode=0
@@ -62,10 +63,11 @@ memory_disk() {
 	echo 1 >"$dir/power"
 }
 
-median() { ./hotpath cost "$1" "$2" "$3" | cut -d' ' -f1; }
-arm() { echo "arm $1 $2 $(median "$3" write "$2") $(median "$3" read "$2")"; }
+median() { ./hotpath cost "$1" "$2" "$3" "${4:-1}" | cut -d' ' -f1; }
+# arm NAME EXTENTS DEVICE [PAGES]
+arm() { echo "arm $1 $2 ${4:-1} $(median "$3" write "$2" "${4:-1}") $(median "$3" read "$2" "${4:-1}")"; }
 discards() { echo "discard $1 $2 $(./hotpath discard t "$2" | cut -d' ' -f2-)"; }
-upload() { ./hotpath upload t "$sectors" "$1" "$2"; }
+upload() { ./hotpath upload t "$sectors" "$1" "$2" "${3:-1}"; }	# FILES EXTENTS [PAGES]
 # What the kernel has allocated, for any purpose
 allocated() {
 	echo 3 >/proc/sys/vm/drop_caches
@@ -80,14 +82,30 @@ memory() {
 }
 
 if [[ $insns ]]; then
-	arm raw 0 $disk
 	dmsetup create t --table "0 $sectors linear $disk 0"
-	arm linear 0 /dev/mapper/t
+	for pages in 1 7; do
+		arm raw 0 $disk $pages
+		arm linear 0 /dev/mapper/t $pages
+	done
 	./hotpath stats t 1000
 	arm dmstats 1000 /dev/mapper/t
 	./hotpath stats t 9000
 	arm dmstats 10000 /dev/mapper/t
 	dmsetup remove t
+fi
+
+if [[ $insns ]]; then
+	for policy in dsm life; do
+		dmsetup create t --table "0 $sectors dsm $disk 0 4 streams 8 policy $policy"
+		arm $policy 0 /dev/mapper/t
+		for extents in 1000 100000 1000000; do
+			upload 10 $extents >/dev/null
+			arm $policy $extents /dev/mapper/t
+		done
+		upload 10 1000 7 >/dev/null
+		arm $policy 1000 /dev/mapper/t 7
+		dmsetup remove t
+	done
 fi
 
 # As above LVM
@@ -109,15 +127,20 @@ fi
 if [[ $insns ]]; then
 	memory_disk memory 16384
 	dmsetup create t --table "0 $sectors dsm /dev/memory 0"
-	for extents in 1000 1000000; do
-		upload 10 $extents >/dev/null
+	while read -r extents pages; do
+		upload 10 $extents $pages >/dev/null
 		./hotpath message t 'set discard off' >/dev/null
-		arm memory-dsm $extents /dev/mapper/t >/dev/null	# pages are allocated
-		arm memory-dsm $extents /dev/mapper/t
+		arm memory-dsm $extents /dev/mapper/t $pages >/dev/null	# pages are allocated
+		arm memory-dsm $extents /dev/mapper/t $pages
 		./hotpath message t 'set discard on' >/dev/null
 		./hotpath message t window >/dev/null
-		arm dsm-discard $extents /dev/mapper/t
-	done
+		arm dsm-discard $extents /dev/mapper/t $pages
+	done <<-END
+		1000 1
+		1000000 1
+		1000 7
+	END
+	[[ ! ${1:-} ]] || exit 0
 	./hotpath map t "$sectors"
 	discards memory 2000
 	dmsetup remove t
@@ -174,7 +197,7 @@ seconds_of_all() {
 	local from=$EPOCHREALTIME cpu
 
 	for ((cpu = 0; cpu < $(nproc); cpu++)); do
-		taskset -c $cpu ./hotpath cost /dev/mapper/t write 0 >/dev/null &
+		taskset -c $cpu ./hotpath cost /dev/mapper/t write 0 1 >/dev/null &
 	done
 	wait
 	echo "$(((${EPOCHREALTIME/./} - ${from/./}) / 1000))"
@@ -229,13 +252,6 @@ dmsetup remove t
 dmsetup remove nothing
 
 dmsetup create t --table "0 $sectors dsm $disk 0 2 streams 8"
-if [[ $insns ]]; then
-	arm dsm 0 /dev/mapper/t
-	for extents in 1000 100000 1000000; do
-		upload 10 $extents >/dev/null
-		arm dsm $extents /dev/mapper/t
-	done
-fi
 for files in 10 1000 10000; do
 	upload $files $files >/dev/null
 	./hotpath message t checkpoint >/dev/null
@@ -252,7 +268,7 @@ memory 100000 100000
 dmsetup remove t
 
 for extents in 1000 1000000; do
-	for what in sorted eytzinger eytzinger5 rbtree maple; do
+	for what in indexed sorted eytzinger eytzinger5 rbtree maple; do
 		before=$(allocated)
 		insmod ./structures.ko what=$what extents=$extents
 		echo "structure $what $extents $(</sys/module/structures/parameters/insns) $(($(allocated) - before))"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * usage: hotpath cost DEVICE read|write EXTENTS
- *        hotpath upload NAME SECTORS FILES EXTENTS
+ * usage: hotpath cost DEVICE read|write EXTENTS PAGES
+ *        hotpath upload NAME SECTORS FILES EXTENTS PAGES
  *        hotpath touch DEVICE EXTENTS
  *        hotpath message NAME TEXT [TIMES]
  *        hotpath stats NAME REGIONS
@@ -12,11 +12,11 @@
  * What a target costs, for tests/bench/hotpath. Under QEMU's icount the time
  * stamp counter counts instructions.
  *
- * cost: median and tenth and ninetieth percentile of the counter over 4 KiB
- * direct I/Os to random places of the table that upload makes.
- * upload: a table of EXTENTS extents of 8 sectors in FILES files, so that every
- * other page of the device is mapped, in an order that a file system could have
- * left. Prints the counter and the seconds of all messages, and of the commit.
+ * cost: median and tenth and ninetieth percentile of the counter over direct I/Os
+ * of so many pages to random extents of the table that upload makes.
+ * upload: a table of EXTENTS extents of so many pages in FILES files, with gaps as long
+ * between them, in an order that a file system could have left. Prints the counter and
+ * the seconds of all messages, and of the commit.
  * touch: a write to each extent, whether the device takes it or not.
  * message: the counter and the seconds of one message, or the medians of so many.
  * stats: as many regions of the kernel's own dm-stats.
@@ -140,23 +140,24 @@ static double median(double *measured, unsigned int times)
 	return measured[times / 2];
 }
 
-static void cost(const char *path, bool write, uint64_t extents)
+static void cost(const char *path, bool write, uint64_t extents, size_t pages)
 {
 	static uint64_t samples[SAMPLES];
 	int fd = open(path, O_RDWR | O_DIRECT);
-	void *page;
+	size_t size = pages * PAGE;
+	void *data;
 
-	if (fd < 0 || posix_memalign(&page, PAGE, PAGE))
+	if (fd < 0 || posix_memalign(&data, PAGE, size))
 		err(1, "%s", path);
-	memset(page, 1, PAGE);
+	memset(data, 1, size);
 	/* The first ones fill caches and pools. */
 	for (int i = -SAMPLES / 10; i < SAMPLES; i++) {
-		off_t at = (off_t)(next_random() % (extents ?: 1000000)) * 2 * PAGE;
+		off_t at = (off_t)(next_random() % (extents ?: 1000000 / pages) * 2 * size);
 		uint64_t start = __rdtsc();
-		ssize_t n = write ? pwrite(fd, page, PAGE, at) : pread(fd, page, PAGE, at);
+		ssize_t n = write ? pwrite(fd, data, size, at) : pread(fd, data, size, at);
 		uint64_t end = __rdtsc();
 
-		if (n != PAGE)
+		if (n != (ssize_t)size)
 			err(1, "%s at %lld", path, (long long)at);
 		if (i >= 0)
 			samples[i] = end - start;
@@ -180,7 +181,8 @@ static void touch(const char *path, uint64_t extents)
 }
 
 /* Extents are dealt out to files in turn, a file's in the order of its pages. */
-static void upload(const char *name, const char *sectors, uint64_t files, uint64_t extents)
+static void upload(const char *name, const char *sectors, uint64_t files, uint64_t extents,
+		   unsigned int pages)
 {
 	char text[MESSAGE];
 	unsigned long long number;
@@ -197,16 +199,16 @@ static void upload(const char *name, const char *sectors, uint64_t files, uint64
 		length += snprintf(text + length, 64, " file %llu %s %llu",
 				   (unsigned long long)file + 1,
 				   file % 2 ? "index" : "collection",
-				   (unsigned long long)extents / files / 2 * PAGE);
+				   (unsigned long long)extents / files / 2 * pages * PAGE);
 		for (uint64_t i = 0; i * files + file < extents; i++) {
 			if (length > MESSAGE - 200) {
 				message(name, text);
 				length = snprintf(text, 64, "upload %llu extents", number);
 			}
-			length += snprintf(text + length, 64, " %llu:%llu:%d",
-					   (unsigned long long)i * PAGE_SECTORS,
-					   (unsigned long long)(i * files + file) * 2 * PAGE_SECTORS,
-					   PAGE_SECTORS);
+			length += snprintf(text + length, 64, " %llu:%llu:%u",
+					   (unsigned long long)i * pages * PAGE_SECTORS,
+					   (unsigned long long)(i * files + file) * 2 * pages * PAGE_SECTORS,
+					   pages * PAGE_SECTORS);
 		}
 		if (length > MESSAGE - 200 || file == files - 1) {
 			message(name, text);
@@ -405,10 +407,12 @@ static void many_messages(const char *name, const char *text, unsigned int times
 
 int main(int argc, char **argv)
 {
-	if (argc == 5 && !strcmp(argv[1], "cost")) {
-		cost(argv[2], !strcmp(argv[3], "write"), strtoull(argv[4], NULL, 10));
-	} else if (argc == 6 && !strcmp(argv[1], "upload")) {
-		upload(argv[2], argv[3], strtoull(argv[4], NULL, 10), strtoull(argv[5], NULL, 10));
+	if (argc == 6 && !strcmp(argv[1], "cost")) {
+		cost(argv[2], !strcmp(argv[3], "write"), strtoull(argv[4], NULL, 10),
+		     strtoul(argv[5], NULL, 10));
+	} else if (argc == 7 && !strcmp(argv[1], "upload")) {
+		upload(argv[2], argv[3], strtoull(argv[4], NULL, 10), strtoull(argv[5], NULL, 10),
+		       strtoul(argv[6], NULL, 10));
 	} else if (argc == 4 && !strcmp(argv[1], "touch")) {
 		touch(argv[2], strtoull(argv[3], NULL, 10));
 	} else if ((argc == 4 || argc == 5) && !strcmp(argv[1], "message")) {

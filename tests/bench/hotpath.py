@@ -78,24 +78,25 @@ def main(folder, labels):
         words = lines(f"{folder}/hotpath-{label}.txt")
         release = next(w[1] for w in words if w[0] == "kernel")
         here = [
-            {"kernel": release, "arm": arm, "extents": int(extents), "write_insns": int(write), "read_insns": int(read)}
-            for what, arm, extents, write, read in (w for w in words if w[0] == "arm")
+            {"kernel": release, "arm": arm, "extents": int(extents), "pages": int(pages), "write_insns": int(write), "read_insns": int(read)}
+            for what, arm, extents, pages, write, read in (w for w in words if w[0] == "arm")
         ]
-        by_arm = {a["arm"]: a for a in here}
+        by_arm = {(a["arm"], a["pages"]): a for a in here}
         over = {}
-        print(f"\n{release}: instructions of a 4 KiB I/O, and how many more than dm-linear's in its place")
-        print(f"{'':13} {'extents':>9} {'write':>9} {'':>9} {'read':>9}")
+        print(f"\n{release}: instructions of an I/O, and how many more than dm-linear's in its place")
+        print(f"{'':13} {'extents':>9} {'KiB':>4} {'write':>9} {'':>9} {'read':>9}")
         for a in here:
-            base = by_arm["linear-linear" if a["arm"].endswith("-linear") else "linear"]
+            base = by_arm["linear-linear" if a["arm"].endswith("-linear") else "linear", a["pages"]]
             write, read = (a[k] - base[k] for k in ("write_insns", "read_insns"))
-            over[f"{a['arm']} {a['extents']}"] = {"write": write, "read": read}
-            print(f"{a['arm']:13} {a['extents']:9} {a['write_insns']:9} {write:+9} {a['read_insns']:9} {read:+9}")
+            pages = f" x{a['pages']}" if a["pages"] > 1 else ""
+            over[f"{a['arm']} {a['extents']}{pages}"] = {"write": write, "read": read}
+            print(f"{a['arm']:13} {a['extents']:9} {4 * a['pages']:4} {a['write_insns']:9} {write:+9} {a['read_insns']:9} {read:+9}")
         arms += here
         print(f"\n{release}: instructions that discards cost a write, where they are on")
         for on in (a for a in here if a["arm"] == "dsm-discard"):
-            off = next(a for a in here if a["arm"] == "memory-dsm" and a["extents"] == on["extents"])
+            off = next(a for a in here if a["arm"] == "memory-dsm" and all(a[k] == on[k] for k in ("extents", "pages")))
             on["over_off"] = on["write_insns"] - off["write_insns"]
-            print(f"{on['extents']:9} extents {on['over_off']:+9}")
+            print(f"{on['extents']:9} extents, {4 * on['pages']:2} KiB {on['over_off']:+9}")
         for calm, busy, queued in (map(int, w[1:]) for w in words if w[0] == "in-flight"):
             print(f"and while {queued} is in flight {busy - calm:+9}")
             in_flight = busy - calm if queued else None

@@ -32,6 +32,8 @@ struct value {
 };
 
 static u64 *start;
+static u32 *bucket_start;	/* the last that starts before a bucket, or the first */
+static u32 buckets, shift;
 static struct value *value;
 static struct node {
 	struct rb_node rb;
@@ -67,7 +69,7 @@ static noinline const struct value *find_eytzinger(u64 sector)
 	return path && sector - start[path] < LENGTH ? &value[path] : NULL;
 }
 
-/* The same, five levels at a time: dm-dsm's. */
+/* The same, five levels at a time. */
 static noinline const struct value *find_by_five(u64 sector)
 {
 	unsigned long path = 1, nr = extents, five = (nr + 1) / 16;
@@ -83,6 +85,24 @@ static noinline const struct value *find_by_five(u64 sector)
 		path = 2 * path + 1 - (sector < start[path]);
 	path = path >> (__ffs(path) & 63) >> 1;
 	return path && sector - start[path] < LENGTH ? &value[path] : NULL;
+}
+
+/* A sorted array and an index of it by sector: dm-dsm's. */
+static noinline const struct value *find_indexed(u64 sector)
+{
+	u64 bucket = (sector - start[0]) >> shift % BITS_PER_LONG;
+	unsigned long at = 0, more = extents - 1;
+
+	if (bucket < buckets) {
+		at = bucket_start[bucket];
+		more = bucket_start[bucket + 1] - at;
+	}
+	for (; more; more /= 2) {
+		unsigned long half = more - more / 2;
+
+		at += start[at + half] <= sector ? half : 0;
+	}
+	return sector - start[at] < LENGTH ? &value[at] : NULL;
 }
 
 static noinline const struct value *find_rbtree(u64 sector)
@@ -127,6 +147,26 @@ static unsigned int build_eytzinger(unsigned int i, unsigned int slot)
 	return build_eytzinger(i, 2 * slot + 1);
 }
 
+static int build_index(void)
+{
+	u64 span = start[extents - 1] - start[0];
+	u32 at = 0, bucket = 0;
+
+	bucket_start = kvcalloc(extents + 1, sizeof(*bucket_start), GFP_KERNEL);
+	if (!bucket_start)
+		return -ENOMEM;
+	while (span >> shift >= extents)
+		shift++;
+	buckets = (span >> shift) + 1;
+	while (bucket <= buckets) {
+		if (at + 1 < extents && (start[at + 1] - start[0]) >> shift < bucket)
+			at++;
+		else
+			bucket_start[bucket++] = at;
+	}
+	return 0;
+}
+
 static int build(void)
 {
 	int r = 0;
@@ -154,18 +194,20 @@ static int build(void)
 	start = kvcalloc(extents + 1, sizeof(*start), GFP_KERNEL);
 	if (!start)
 		return -ENOMEM;
-	if (strcmp(what, "sorted"))
+	if (!strncmp(what, "eytzinger", strlen("eytzinger"))) {
 		build_eytzinger(0, 1);
-	else
-		for (unsigned int i = 0; i < extents; i++)
-			start[i] = (u64)i * 2 * LENGTH;
-	return 0;
+		return 0;
+	}
+	for (unsigned int i = 0; i < extents; i++)
+		start[i] = (u64)i * 2 * LENGTH;
+	return strcmp(what, "indexed") ? 0 : build_index();
 }
 
 static void destroy(void)
 {
 	mtree_destroy(&maple);
 	kvfree(node);
+	kvfree(bucket_start);
 	kvfree(start);
 	kvfree(value);
 }
@@ -200,7 +242,7 @@ static int __init structures_init(void)
 		const char *name;
 		const struct value *(*find)(u64 sector);
 	} known[] = {
-		{ "sorted", find_sorted }, { "eytzinger", find_eytzinger },
+		{ "sorted", find_sorted }, { "indexed", find_indexed }, { "eytzinger", find_eytzinger },
 		{ "eytzinger5", find_by_five }, { "rbtree", find_rbtree }, { "maple", find_maple },
 	};
 	int r;
