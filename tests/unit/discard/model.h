@@ -50,6 +50,7 @@ struct op {
 	unsigned int nr;
 	u64 named_sectors;
 	u64 began, done, place;
+	bool empty;			/* a range of it has no whole page */
 	bool stops, waits, ended, quiet, starved, stopped;
 	u8 *bits;			/* what was written when it began */
 	u64 *times;
