@@ -329,6 +329,7 @@ int main(int argc, char **argv)
 		run_cases();
 	for (unsigned int i = 0; i < seeds; i++) {
 		snprintf(where, sizeof(where), "; SEED=%llu", first + i);
+		printf("# SEED=%llu\n", first + i);
 		seed(first + i);
 		random_run(steps);
 	}
