@@ -6,9 +6,10 @@
  * is refused.
  *
  * The rule.  Userspace names pages that nobody needs the content of, unless it
- * was written since the beginning of a write window.  The target discards those
- * that no write has touched since then, and keeps a write that comes later back
- * until the discard is done.  So it must show two things:
+ * was written since the beginning of a write window, which each range of them has
+ * its own of.  The target discards those that no write has touched since then, and
+ * keeps a write that comes later back until the discard is done.  So it must show
+ * two things:
  *
  *   A. A page that a write has touched since the window began is not discarded.
  *   B. A write that comes later reaches the device after the discard is done.
@@ -16,8 +17,8 @@
  * A write that was mapped before the window began may still be on its way to the
  * device: whether it lands before the discard or behind it, nobody needs it.
  *
- * What is kept.  A bit for each 4 KiB page, in two bitmaps: of this window and of
- * the one before.  A write sets its bits when it is mapped, whatever becomes of it
+ * What is kept.  A bit for each 4 KiB page, in a ring of four bitmaps: of this window
+ * and of the three before.  A write sets its bits when it is mapped, whatever becomes of it
  * later; a page that is touched in part counts as a whole.  A bitmap consists of
  * chunks, which "window" makes or clears before writes can find the bitmap, so
  * that each of its chunks has seen the whole window; a page without a chunk is
@@ -26,8 +27,12 @@
  * A holds between windows: "window" publishes the new bitmap and renumbers the
  * windows in one section under the lock, and waits for a grace period.  A write
  * that found the old bitmap has set its bits there by then; the old bitmap counts
- * for every window that began before.  It is cleared one window later at the
+ * for every window that began before.  It is cleared three windows later at the
  * earliest, and windows that need it are invalid before that.
+ *
+ * What is sent.  A page passes if no bitmap has its bit from its own window on.  Runs of
+ * pages that pass, of one range or of neighbouring ones, are cut inwards to the pieces that
+ * the device takes: no page is ever sent that was not named in this message.
  *
  * A and B against a race, for a write W and a run of pages R that overlap:
  *
@@ -52,11 +57,18 @@
  * do without a memory barrier; it is waited for once each time the worker wakes up.
  * Most writes read d->written instead of active: it is NULL while that is true.
  *
+ * Stops.  Each message has the number of stops at the time it came.  "forget", "set
+ * discard", a suspend (also one that fails later), a discard that the device does not know,
+ * and whatever makes all windows invalid count one more.  A range that waits and a run that
+ * is not sent yet are refused if the number has changed: nothing that is on again later
+ * brings them back.
+ *
  * Invalid windows: after creation (a reload makes a new target), suspend, "set
- * discard", no memory for bits, and an operation of unknown extent, there is no
- * valid window until the next "window".  Numbers of windows begin with the time
- * since boot in nanoseconds, so that no number of an earlier target is ever taken
- * for one of this.
+ * discard" unless it is from watch to on or back, no memory for bits, an operation of
+ * unknown extent, and an ioctl that is passed on, there is no valid window until the next
+ * "window".  The target does not see what a passed ioctl writes after that: dsm.rst.
+ * Numbers of windows begin with the time since boot in nanoseconds, so that no number of
+ * an earlier target is ever taken for one of this.
  */
 #include <linux/bio.h>
 #include <linux/bitops.h>
@@ -235,8 +247,10 @@ static void dsm_run_end(struct bio *bio)
 		dd->counts.sectors += run->end - run->start;
 	} else {
 		dd->counts.failed++;
-		if (bio->bi_status == BLK_STS_NOTSUPP)
+		if (bio->bi_status == BLK_STS_NOTSUPP) {
 			dd->unsupported = true;
+			dd->stops++;
+		}
 	}
 	dsm_run_is_over(dd, run);
 	spin_unlock_irqrestore(&d->discard_lock, flags);
@@ -299,31 +313,27 @@ static void dsm_send_runs(struct dsm_discard *dd, const struct dsm_batch *batch)
 	blk_finish_plug(&plug);
 }
 
-/*
- * Waits for something to do.  Returns whether the plug's discards are all done, and
- * what they have released.
- */
-static bool dsm_wait_for_some(struct dsm_discard *dd, struct bio_list *released)
+/* Whether there is something to do: all discards are done, or have released some writes. */
+static bool dsm_some_moved(struct dsm_discard *dd, struct bio_list *released, bool *done)
 {
-	struct dsm *d = dd->d;
-	bool done;
+	bool moved;
 
-	bio_list_init(released);
-	spin_lock_irq(&d->discard_lock);
-	wait_event_lock_irq(d->discard_wait, dsm_runs_moved(dd), d->discard_lock);
+	spin_lock_irq(&dd->d->discard_lock);
+	moved = dsm_runs_moved(dd);
 	bio_list_merge_init(released, &dd->released);
-	done = !dd->in_flight;
-	spin_unlock_irq(&d->discard_lock);
-	return done;
+	*done = !dd->in_flight;
+	spin_unlock_irq(&dd->d->discard_lock);
+	return moved;
 }
 
+/* Idle: a plug may take longer than a task should hang. */
 static void dsm_wait_for_runs(struct dsm_discard *dd)
 {
-	struct bio_list released;
+	struct bio_list released = BIO_EMPTY_LIST;
 	bool done;
 
 	do {
-		done = dsm_wait_for_some(dd, &released);
+		wait_event_idle(dd->d->discard_wait, dsm_some_moved(dd, &released, &done));
 		dsm_submit_writes(&released);
 	} while (!done);
 
@@ -378,7 +388,7 @@ static struct dsm_batch *dsm_next_batch(struct dsm_discard *dd)
 		list_del(&batch->list);
 	} else {
 		dsm_set_active(dd, false);
-		dd->ending |= dd->unsupported;
+		dd->ending |= dd->unsupported && !dd->watch;
 		if (dd->ending)
 			schedule_work(&d->discard_end);
 		wake_up(&d->discard_wait);
@@ -405,6 +415,9 @@ static void dsm_discard_work(struct work_struct *work)
 				dsm_discard_plug(dd, batch);
 			cond_resched();
 		} while (more);
+		spin_lock_irq(&dd->d->discard_lock);
+		dd->allocated -= batch->allocated;
+		spin_unlock_irq(&dd->d->discard_lock);
 		kvfree(batch);
 		any = true;
 	}
@@ -427,9 +440,8 @@ static void dsm_discard_free(struct dsm_discard *dd)
 	flush_work(&dd->work);
 	list_for_each_entry_safe(batch, next, &dd->queue, list)
 		kvfree(batch);
-	dsm_bits_free(dd->slot[0]);
-	dsm_bits_free(dd->slot[1]);
-	dsm_dead_free(&dd->dead);
+	for (int i = 0; i < DSM_WINDOWS; i++)
+		dsm_bits_free(dd->slot[i]);
 	kvfree(dd->mapped);
 	kvfree(dd->run);
 	kfree(dd);
@@ -454,8 +466,10 @@ static int dsm_discard_begin(struct dsm *d)
 	u64 pages = DIV_ROUND_UP_ULL(d->ti->len, DSM_PAGE_SECTORS);
 	u64 chunks = DIV_ROUND_UP_ULL(pages, DSM_CHUNK_PAGES);
 	struct dsm_discard *dd;
+	bool complete;
 
-	if (chunks > INT_MAX / sizeof(unsigned long *) / 2)	/* 16 PiB */
+	if (chunks > INT_MAX / sizeof(unsigned long *) / 2 ||	/* 16 PiB */
+	    !dsm_may_take(chunks * sizeof(unsigned long *) * DSM_WINDOWS))
 		return -ENOMEM;
 	dd = kzalloc_obj(*dd, DSM_GFP);
 	if (!dd)
@@ -463,19 +477,24 @@ static int dsm_discard_begin(struct dsm *d)
 
 	dd->d = d;
 	dd->generation = U64_MAX;
-	dd->audit = d->params.discard == DSM_DISCARD_AUDIT;
+	dd->watch = d->params.discard == DSM_DISCARD_WATCH;
 	INIT_LIST_HEAD(&dd->queue);
 	INIT_WORK(&dd->work, dsm_discard_work);
 	bio_list_init(&dd->released);
 	dd->run = kvcalloc(DSM_PLUG_RUNS, sizeof(*dd->run), DSM_GFP);
 	dd->mapped = kvcalloc(BITS_TO_LONGS(chunks), sizeof(long), DSM_GFP);
-	dd->slot[0] = dsm_bits_alloc(chunks);
-	dd->slot[1] = dsm_bits_alloc(chunks);
-	if (!dd->run || !dd->mapped || !dd->slot[0] || !dd->slot[1]) {
+	complete = dd->run && dd->mapped;
+	for (int i = 0; i < DSM_WINDOWS && complete; i++) {
+		dd->slot[i] = dsm_bits_alloc(chunks);
+		complete = dd->slot[i];
+	}
+	if (!complete) {
 		dsm_discard_free(dd);
 		return -ENOMEM;
 	}
 	spin_lock_irq(&d->discard_lock);
+	/* Before writes can find it, which set bits there. */
+	RCU_INIT_POINTER(dd->written, dd->slot[dd->current_slot]);
 	rcu_assign_pointer(d->discard, dd);
 	dsm_discard_publish(dd);
 	spin_unlock_irq(&d->discard_lock);
@@ -490,42 +509,24 @@ static bool dsm_takes_discards(const struct dsm *d)
 	       dm_table_get_mode(d->ti->table) & BLK_OPEN_WRITE;
 }
 
-/*
- * From audit to on, or back: windows and dead pages stay, as both modes track the same.
- * Returns whether it was that.  What waits is not sent in audit.
- */
-static bool dsm_discard_turn(struct dsm *d, struct dsm_discard *dd, bool audit)
-{
-	bool turned;
-
-	spin_lock_irq(&d->discard_lock);
-	turned = !dd->ending && !dd->unsupported && dd->audit != audit;
-	if (turned) {
-		dd->audit = audit;
-		dd->forgets += audit;
-	}
-	spin_unlock_irq(&d->discard_lock);
-	return turned;
-}
-
 int dsm_discard_set(struct dsm *d)
 {
 	struct dsm_discard *dd = dsm_locked_discard(d);
-	bool audit = d->params.discard == DSM_DISCARD_AUDIT;
-	bool on = audit || (d->params.discard && dsm_takes_discards(d));
+	bool watch = d->params.discard == DSM_DISCARD_WATCH;
+	bool on = watch || (d->params.discard && dsm_takes_discards(d));
 
 	lockdep_assert_held(&d->lock);
 
-	if (dd && on && dsm_discard_turn(d, dd, audit))
-		return 0;
-	dsm_discard_invalidate(d);
 	if (!dd)
 		return on ? dsm_discard_begin(d) : 0;
 
 	/* A discard may be in flight: it ends with the worker. */
 	spin_lock_irq(&d->discard_lock);
+	dd->stops++;
+	if (!on || dd->ending || dd->watch == watch)	/* otherwise tracking goes on */
+		dsm_lose_track(dd);
 	dd->ending = !on;
-	dd->audit = audit;
+	dd->watch = watch;
 	if (on)
 		dd->unsupported = false;
 	else
@@ -590,7 +591,7 @@ void dsm_discard_stop(struct dsm *d)
 
 void dsm_discard_drain(struct dsm *d)
 {
-	wait_event(d->discard_wait, dsm_discard_sleeps(d));
+	wait_event_idle(d->discard_wait, dsm_discard_sleeps(d));
 }
 
 void dsm_discard_resume(struct dsm *d)

@@ -15,9 +15,9 @@ struct dsm_discard_status {
 	u64 window;		/* the current one; 0: none was begun */
 	u64 valid;		/* the oldest one that "discard" takes; 0: none */
 	unsigned int queued;	/* ranges that wait, and runs in flight */
-	u64 dead;		/* pages: see dead.c */
 	u32 granularity;	/* bytes, of which a discard is a multiple */
-	u32 alignment;		/* bytes, at a multiple of which it starts */
+	u32 alignment;		/* bytes, at a multiple of which it starts, */
+	u32 offset;		/* first so many from the target's start */
 	struct dsm_discard_counts {
 		u64 discarded;	/* runs that the device has discarded */
 		u64 sectors;	/* of these */
@@ -44,32 +44,35 @@ bool dsm_discard_note(struct dsm *d, enum req_op op, u64 sector,
 int dsm_discard_hold(struct dsm *d, struct bio *bio);
 
 /*
- * Applies the feature after it was set: starts or stops tracking.
- * Windows are invalid then.  Returns 0 or -ENOMEM.  Needs the target's mutex.
+ * Applies the feature after it was set: starts or stops tracking.  What waits is refused.
+ * Windows stay valid from watch to on, and back.  Returns 0 or -ENOMEM.  Needs the
+ * target's mutex.
  */
 int dsm_discard_set(struct dsm *d);
 
-/* The device takes discards, and the feature is on.  Needs the mutex. */
+/* Writes are tracked, and if the feature is on the device takes discards.  Needs the mutex. */
 bool dsm_discard_is_on(const struct dsm *d);
 
 /* Applies the granularity features after they were set.  Needs the mutex. */
 void dsm_discard_set_granule(struct dsm *d);
 
 /*
- * The messages "window", "discard" and "defer", "forget" and "dead".  They return 0, with the
- * window, the number of ranges or the reply, or what dsm_refuse() returned.  All need the mutex.
+ * The messages "window", "discard", "written" and "forget".  They return 0, with the window,
+ * the number of ranges or the reply, or what dsm_refuse() returned.  All need the mutex.
  */
 int dsm_discard_window(struct dsm *d, u64 *window);
-int dsm_discard_forget(struct dsm *d, unsigned int argc, char **argv);
 int dsm_discard_queue(struct dsm *d, unsigned int argc, char **argv,
 		      unsigned int *queued);
+int dsm_discard_written(struct dsm *d, unsigned int argc, char **argv, char *result,
+			unsigned int maxlen);
+int dsm_discard_forget(struct dsm *d);
 
-int dsm_discard_dead(struct dsm *d, unsigned int argc, char **argv, char *result,
-		     unsigned int maxlen);
+/* Until the next "window" no window is valid, and what waits is refused. */
+void dsm_discard_invalidate(struct dsm *d);
 
 /*
- * After "forget", and after discards were switched off: returns when what they stop is not
- * in flight any more; what was not sent is not sent.  -EINTR: a fatal signal came before.
+ * After "forget", and after discards were switched off: returns when what was sent before is
+ * not in flight any more; what was not sent is not sent.  -EINTR: a fatal signal came before.
  * -ETIMEDOUT: the device takes too long, or hangs.  Without the mutex, for that reason.
  */
 int dsm_discard_barrier(struct dsm *d);

@@ -17,27 +17,27 @@
 #include <linux/workqueue.h>
 
 #include "bits.h"
-#include "dead.h"
 #include "discard.h"
 #include "dsm.h"
 #include "policies/granule.h"
 
 #define DSM_PLUG_RUNS		256	/* ranges of an NVMe command */
 #define DSM_SCAN_PAGES		(SZ_256M / DSM_PAGE_SIZE)	/* scanned with the lock held */
+#define DSM_RANGE_COST		64	/* pages: what a range takes beside its own */
+#define DSM_WINDOWS		4	/* of which bits are kept */
 
-/* Pages that may be discarded; @first moves on as they are looked at. */
+/* Pages that no write may have touched since a window; @first moves on with the worker. */
 struct dsm_pages {
 	u64 first;
 	u64 end;
+	u64 since;
 };
 
 /* The ranges of a message, in ascending order and disjoint. */
 struct dsm_batch {
 	struct list_head list;
-	u64 since;		/* no write may have come since this window */
-	bool dead;		/* what is dead of it, in place of @since */
-	bool defer;		/* nothing is sent, for the time being */
-	u64 forgets;		/* dsm_discard's, when it came */
+	u64 stops;		/* dsm_discard's, when it came */
+	u32 allocated;		/* ranges that there is room for */
 	u32 nr;
 	u32 next;		/* index of the current range */
 	struct dsm_pages range[];
@@ -62,12 +62,12 @@ struct dsm_discard {
 	bool ending;			/* freed once the worker sleeps */
 	bool unsupported;		/* by the device */
 	u64 window, valid;		/* as in struct dsm_discard_status */
-	u64 forgets;			/* what was queued before is refused */
-	bool audit;			/* nothing is sent */
+	u64 stops;			/* what was queued before is refused */
+	bool watch;			/* "discard" is refused */
 	u32 granularity, alignment;	/* bytes that the features say, or 0 */
-	struct dsm_dead dead;
-	unsigned int current_slot;
-	unsigned int queued;
+	unsigned int current_slot;	/* the one before has the window before, and so on */
+	unsigned int queued;		/* ranges that wait */
+	unsigned int allocated;		/* ranges that there is room for, with the batch at work */
 	struct list_head queue;		/* struct dsm_batch */
 	struct dsm_discard_counts counts;
 	unsigned int nr_runs;		/* of this plug */
@@ -79,7 +79,7 @@ struct dsm_discard {
 	unsigned long *mapped;		/* a bit for each chunk that the table needs */
 
 	struct dsm *d;
-	struct dsm_bits *slot[2];
+	struct dsm_bits *slot[DSM_WINDOWS];
 	struct work_struct work;
 	struct dsm_run *run;		/* DSM_PLUG_RUNS; ascending, disjoint */
 };
@@ -94,7 +94,7 @@ static inline struct dsm_discard *dsm_locked_discard(const struct dsm *d)
 static inline void dsm_lose_track(struct dsm_discard *dd)
 {
 	dd->valid = 0;
-	dd->dead.complete = false;
+	dd->stops++;
 }
 
 /* Of the device, with what the features say: see dsm_granule() */
@@ -105,28 +105,17 @@ static inline struct dsm_granule dsm_granule_wanted(const struct dsm_discard *dd
 	return dsm_granule_of(dd->d->bdev, dd->granularity, dd->alignment);
 }
 
-/* Whether dead pages are discarded with what is named around them later. */
-static inline bool dsm_is_coarse(const struct dsm_granule *g)
-{
-	return g->unit > DSM_PAGE_SECTORS && g->unit <= DSM_MAX_RUN;
-}
-
 /* Whether nothing has come that stops a batch. */
 static inline bool dsm_batch_may_go(const struct dsm_discard *dd, const struct dsm_batch *batch)
 {
-	return !dd->ending && !dd->unsupported && !dd->d->stopped &&
-	       batch->forgets == dd->forgets;
+	return batch->stops == dd->stops;
 }
 
-/* The same, and whether the bits say all about the time since its window. */
-static inline bool dsm_batch_is_valid(const struct dsm_discard *dd, const struct dsm_batch *batch)
+/* Whether the bits say all about the time since a window. */
+static inline bool dsm_window_is_valid(const struct dsm_discard *dd, u64 since)
 {
-	return dsm_batch_may_go(dd, batch) && dd->valid &&
-	       (batch->dead || (batch->since >= dd->valid && batch->since <= dd->window));
+	return dd->valid && since >= dd->valid && since <= dd->window;
 }
-
-/* Until the next "window" no window is valid.  Takes the lock. */
-void dsm_discard_invalidate(struct dsm *d);
 
 /* Lets writes find the current bitmap.  Needs the lock. */
 void dsm_discard_publish(struct dsm_discard *dd);
@@ -134,8 +123,11 @@ void dsm_discard_publish(struct dsm_discard *dd);
 /* Wakes the worker. */
 void dsm_discard_wake(struct dsm_discard *dd);
 
-/* The first page from @page on that is dead, or is not; at most @end.  Needs the lock. */
-u64 dsm_find_dead(const struct dsm_discard *dd, u64 page, u64 end, bool dead);
+/*
+ * What was seen to be written since @since, which is valid, of the pages in the word of
+ * @page.  @missing: whether one of its windows has no bits there.  Needs the mutex or the lock.
+ */
+unsigned long dsm_seen(const struct dsm_discard *dd, u64 since, u64 page, bool *missing);
 
 /* Fills the plug from a batch.  Returns whether there is more in it.  Takes the lock. */
 bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch);

@@ -26,18 +26,34 @@ struct dsm_granule dsm_granule_of(struct block_device *bdev, u32 granularity, u3
 	return dsm_granule(&limits, granularity, alignment);
 }
 
-/* What was touched since @since, of the pages in the word of @page. */
-static unsigned long dsm_touched(const struct dsm_discard *dd, u64 since, u64 page)
+unsigned long dsm_seen(const struct dsm_discard *dd, u64 since, u64 page, bool *missing)
 {
 	unsigned int slot = dd->current_slot;
-	unsigned long touched = 0;
+	unsigned long seen = 0;
 
-	for (u64 window = dd->window; window >= since; window--, slot ^= 1) {
+	*missing = false;
+	for (u64 window = dd->window; window >= since; window--) {
 		const unsigned long *word = dsm_bits_word(dd->slot[slot], page);
 
-		touched |= word ? READ_ONCE(*word) : ~0UL;
+		if (word)
+			seen |= READ_ONCE(*word);
+		else
+			*missing = true;
+		slot = (slot + DSM_WINDOWS - 1) % DSM_WINDOWS;
 	}
-	return touched;
+	return seen;
+}
+
+/* What was touched since @since, or may have been, of the pages in the word of @page. */
+static unsigned long dsm_touched(const struct dsm_discard *dd, u64 since, u64 page)
+{
+	unsigned long seen;
+	bool missing;
+
+	if (!dsm_window_is_valid(dd, since))
+		return ~0UL;
+	seen = dsm_seen(dd, since, page, &missing);
+	return missing ? ~0UL : seen;
 }
 
 /* The first page from @page on that was touched, or was not; at most @end. */
@@ -58,12 +74,6 @@ static u64 dsm_find_page(const struct dsm_discard *dd, u64 since, u64 page, u64 
 	return end;
 }
 
-/* Whether what is dead may be discarded with what is around it: see dead.c. */
-static bool dsm_gathers(const struct dsm_discard *dd, const struct dsm_granule *g)
-{
-	return dsm_is_coarse(g) && g->unit == dd->dead.unit;
-}
-
 static void dsm_add_run(struct dsm_discard *dd, u64 start, u64 end)
 {
 	struct dsm_run *run = &dd->run[dd->nr_runs++];
@@ -76,155 +86,100 @@ static void dsm_add_run(struct dsm_discard *dd, u64 start, u64 end)
 	dd->in_flight++;
 }
 
-/* Those pages in the word of @page that are dead: see dead.c. */
-static unsigned long dsm_dead_pages(const struct dsm_discard *dd, u64 page)
+/*
+ * Up to which page ranges are looked at: so far that a granule is there as a whole if one is
+ * at all, and no farther than may be done with the lock held.
+ */
+static u64 dsm_scan_end(const struct dsm_granule *g, const struct dsm_batch *batch)
 {
-	unsigned long dead = dsm_dead_word(&dd->dead, page);
+	u64 stop = batch->range[batch->next].first + DSM_SCAN_PAGES + 2ULL * g->unit;
+	u64 far = batch->next + DSM_SCAN_PAGES / DSM_RANGE_COST + 2ULL * g->unit;
 
-	return dead ? dead & ~dsm_touched(dd, dd->valid, page) : 0;
+	return far < batch->nr ? min(stop, batch->range[far].first) : stop;
 }
 
-/* Where the pages begin that lie before @page and are dead, at @least or later. */
-static u64 dsm_dead_first(const struct dsm_discard *dd, u64 page, u64 least)
+/* Where the run that begins at @page ends, over neighbouring ranges; at most @stop. */
+static u64 dsm_find_run_end(const struct dsm_discard *dd, const struct dsm_batch *batch,
+			    u64 page, u64 stop)
 {
-	while (page > least) {
-		u64 last = page - 1;
-		unsigned long gaps = ~dsm_dead_pages(dd, last) &
-				     GENMASK(last % BITS_PER_LONG, 0);
+	for (u32 i = batch->next; i < batch->nr && batch->range[i].first <= page; i++) {
+		const struct dsm_pages *range = &batch->range[i];
 
-		page = round_down(last, BITS_PER_LONG);
-		if (gaps)
-			return max(page + __fls(gaps) + 1, least);
+		page = dsm_find_page(dd, range->since, page, min(range->end, stop), true);
+		if (page < range->end)
+			break;
 	}
-	return least;
+	return page;
 }
 
-u64 dsm_find_dead(const struct dsm_discard *dd, u64 page, u64 end, bool dead)
+/* Moves on to @page.  Returns how many ranges are done. */
+static unsigned int dsm_move_on(struct dsm_discard *dd, struct dsm_batch *batch, u64 page)
 {
-	while (page < end) {
-		unsigned long word = dsm_dead_pages(dd, page);
+	unsigned int done = 0;
 
-		if (!dead)
-			word = ~word;
-		word &= GENMASK(BITS_PER_LONG - 1, page % BITS_PER_LONG);
-		page = round_down(page, BITS_PER_LONG);
-		if (word)
-			return min(page + __ffs(word), end);
-		page += BITS_PER_LONG;
+	while (batch->next < batch->nr && batch->range[batch->next].end <= page) {
+		batch->next++;
+		dd->queued--;
+		done++;
 	}
-	return end;
-}
-
-/* Widens a discard of the pages @first to @last by what is dead at either end. */
-static void dsm_widen(struct dsm_discard *dd, const struct dsm_granule *g, u64 first, u64 last,
-		      u64 *start, u64 *end)
-{
-	u64 reach = DIV_ROUND_UP(g->unit, DSM_PAGE_SECTORS);
-	u64 limit = dd->d->ti->len / DSM_PAGE_SECTORS;
-	u64 low, high;
-
-	low = dsm_dead_first(dd, first, first > reach ? first - reach : 0);
-	high = dsm_find_dead(dd, last, min(last + reach, limit), false);
-	low *= DSM_PAGE_SECTORS;
-	if (dd->nr_runs)		/* runs are ascending and disjoint */
-		low = max(low, dd->run[dd->nr_runs - 1].end);
-	dsm_granule_cover(g, dd->d->start, low, high * DSM_PAGE_SECTORS, start, end);
-}
-
-/* The first page from @page on that the batch lets go, or does not; at most @end. */
-static u64 dsm_find_free(const struct dsm_discard *dd, const struct dsm_batch *batch,
-			 u64 page, u64 end, bool free)
-{
-	if (batch->dead)
-		return dsm_find_dead(dd, page, end, free);
-	return dsm_find_page(dd, batch->since, page, end, !free);
-}
-
-/* What is deferred is counted when it is sent. */
-static void dsm_count_refused(struct dsm_discard *dd, const struct dsm_batch *batch, u64 pages)
-{
-	if (!batch->defer)
-		dd->counts.refused += pages * DSM_PAGE_SECTORS;
-}
-
-/* How many of the pages @first to @last the last run has got already. */
-static u64 dsm_pages_in_run(const struct dsm_discard *dd, u64 first, u64 last)
-{
-	u64 end = dd->nr_runs ? dd->run[dd->nr_runs - 1].end / DSM_PAGE_SECTORS : 0;
-
-	return end > first ? min(end, last) - first : 0;
+	if (batch->next < batch->nr)
+		batch->range[batch->next].first = max(batch->range[batch->next].first, page);
+	return done;
 }
 
 /*
- * Looks at the next pages of a range, @limit at most, and adds the run that they
- * begin with, or none.  Returns how many pages are dealt with.
+ * Looks at the next pages, and adds the run that they begin with, or none.  Returns the page
+ * up to which all are dealt with.
  */
 static u64 dsm_take_run(struct dsm_discard *dd, const struct dsm_granule *g,
-			const struct dsm_batch *batch, u64 limit)
+			const struct dsm_batch *batch)
 {
 	const struct dsm_pages *range = &batch->range[batch->next];
-	u64 stop = min(range->end, range->first + limit);
-	u64 first = dsm_find_free(dd, batch, range->first, stop, true);
-	u64 last = dsm_find_free(dd, batch, first, stop, false);
+	u64 stop = dsm_scan_end(g, batch);
+	u64 first = dsm_find_page(dd, range->since, range->first, min(range->end, stop), false);
+	u64 last = dsm_find_run_end(dd, batch, first, stop);
 	u64 start = first * DSM_PAGE_SECTORS, end = last * DSM_PAGE_SECTORS;
 	u64 sent = 0;
 
-	if (first < last)
-		dsm_dead_add(&dd->dead, first, last);
-	dsm_count_refused(dd, batch, first - range->first);
-	if (dd->audit || batch->defer)
-		return last - range->first;
-
-	if (first < last && dsm_gathers(dd, g))
-		dsm_widen(dd, g, first, last, &start, &end);
-	else
-		dsm_granule_cut(g, dd->d->start, &start, &end);
+	dd->counts.refused += (first - range->first) * DSM_PAGE_SECTORS;
+	dsm_granule_cut(g, dd->d->start, &start, &end);
 	if (end > start) {
 		end = min(end, start + g->max);
 		dsm_add_run(dd, start, end);
 		last = min(last, DIV_ROUND_UP(end, DSM_PAGE_SECTORS));
-		sent = min(end, last * DSM_PAGE_SECTORS) - max(start, first * DSM_PAGE_SECTORS);
-	} else if (last == stop && last < range->end && first > range->first) {
-		last = first;	/* it may go on behind the limit */
+		sent = end - start;
+	} else if (last == stop && first > range->first) {
+		last = first;	/* it may go on behind that */
 	}
 	dd->counts.too_short += (last - first) * DSM_PAGE_SECTORS - sent;
-	return last - range->first;
+	return last;
 }
 
-/* Deals with the next pages of the range that is looked at.  Returns how many. */
+/* Deals with some pages of a batch.  Returns how many, and for each range some more. */
 static u64 dsm_take_pages(struct dsm_discard *dd, const struct dsm_granule *g,
 			  struct dsm_batch *batch)
 {
-	struct dsm_pages *range = &batch->range[batch->next];
-	u64 pages = range->end - range->first;
+	const struct dsm_pages *range = &batch->range[batch->next];
+	u64 first = range->first, last = range->end;
 
-	if (!dsm_batch_is_valid(dd, batch)) {
-		dsm_count_refused(dd, batch, pages);
-	} else {
-		u64 done = dsm_pages_in_run(dd, range->first, range->end);
-
-		pages = done ?: dsm_take_run(dd, g, batch, DSM_SCAN_PAGES + 2ULL * g->unit);
-	}
-	range->first += pages;
-	if (range->first >= range->end) {
-		batch->next++;
-		dd->queued--;
-	}
-	return pages;
+	if (dsm_batch_may_go(dd, batch))
+		last = dsm_take_run(dd, g, batch);
+	else
+		dd->counts.refused += (last - first) * DSM_PAGE_SECTORS;
+	return last - first + (dsm_move_on(dd, batch, last) + 1) * DSM_RANGE_COST;
 }
 
 bool dsm_fill_plug(struct dsm_discard *dd, struct dsm_batch *batch)
 {
-	u64 looked_at = 0, beside;
 	struct dsm_granule g;
+	u64 cost = 0;
 
 	spin_lock_irq(&dd->d->discard_lock);
 	g = dsm_granule_wanted(dd);
-	beside = dsm_is_coarse(&g) ? 2 * g.unit / DSM_PAGE_SECTORS : 0;
 	dd->nr_runs = 0;
-	while (batch->next < batch->nr && dd->nr_runs < DSM_PLUG_RUNS &&
-	       looked_at < DSM_SCAN_PAGES)
-		looked_at += dsm_take_pages(dd, &g, batch) + beside;
+	dd->d->plugs++;
+	while (batch->next < batch->nr && dd->nr_runs < DSM_PLUG_RUNS && cost < DSM_SCAN_PAGES)
+		cost += dsm_take_pages(dd, &g, batch);
 	spin_unlock_irq(&dd->d->discard_lock);
 	return batch->next < batch->nr;
 }

@@ -95,6 +95,7 @@ struct dsm {
 	struct dsm_discard __rcu *discard;	/* NULL: discards are off */
 	spinlock_t discard_lock;	/* of @discard too; changed with the mutex held */
 	bool stopped;			/* suspended: no discard may be sent */
+	u64 plugs;			/* that discards were sent in so far */
 	wait_queue_head_t discard_wait;
 	struct workqueue_struct *discard_workqueue;
 	struct work_struct discard_end;

@@ -110,6 +110,7 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 			   struct dsm_reply *reply)
 {
 	struct dsm_params params = d->params, before = d->params;
+	bool discard = !strcasecmp(argv[1], "discard");
 	char *error;
 
 	if (!strcasecmp(argv[1], "leaves"))
@@ -119,13 +120,13 @@ static int dsm_message_set(struct dsm *d, unsigned int argc, char **argv,
 		return dsm_refuse(d, -EINVAL, "set %s %s: %s", argv[1], argv[2], error);
 
 	d->params = params;
-	if (!strcasecmp(argv[1], "discard") && dsm_discard_set(d)) {
+	if (discard && dsm_discard_set(d)) {
 		d->params = before;
 		return dsm_refuse(d, -ENOMEM, "Cannot allocate write tracking");
 	}
 	dsm_discard_set_granule(d);
 	dsm_relayout(d, false);
-	reply->barrier = params.discard != DSM_DISCARD_ON;
+	reply->barrier = discard && params.discard != DSM_DISCARD_ON;
 	return 0;
 }
 
@@ -156,7 +157,7 @@ static int dsm_message_window(struct dsm *d, unsigned int argc, char **argv,
 	return 1;
 }
 
-/* discard <since>|dead <start>:<length>..., and defer <since> <start>:<length>... */
+/* discard <since> <start>:<length>... [<since> <start>:<length>...]... */
 static int dsm_message_discard(struct dsm *d, unsigned int argc, char **argv,
 			       struct dsm_reply *reply)
 {
@@ -174,19 +175,19 @@ static int dsm_message_discard(struct dsm *d, unsigned int argc, char **argv,
 	return 1;
 }
 
-/* forget [<start>:<length>...] */
+/* forget */
 static int dsm_message_forget(struct dsm *d, unsigned int argc, char **argv,
 			      struct dsm_reply *reply)
 {
 	reply->barrier = true;
-	return dsm_discard_forget(d, argc, argv);
+	return dsm_discard_forget(d);
 }
 
-/* dead <start>:<length>... */
-static int dsm_message_dead(struct dsm *d, unsigned int argc, char **argv,
-			    struct dsm_reply *reply)
+/* written, as discard */
+static int dsm_message_written(struct dsm *d, unsigned int argc, char **argv,
+			       struct dsm_reply *reply)
 {
-	return dsm_discard_dead(d, argc, argv, reply->result, reply->maxlen) ?: 1;
+	return dsm_discard_written(d, argc, argv, reply->result, reply->maxlen) ?: 1;
 }
 
 static size_t dsm_emit_group(u8 group, char *result, size_t sz, unsigned int maxlen)
@@ -296,10 +297,10 @@ static const struct dsm_verb {
 	{ "reset", 1, 1, dsm_message_reset, "reset" },
 	{ "window", 1, 1, dsm_message_window, "window" },
 	{ "discard", 3, UINT_MAX, dsm_message_discard,
-	  "discard <since>|dead <start>:<length>..." },
-	{ "defer", 3, UINT_MAX, dsm_message_discard, "defer <since> <start>:<length>..." },
-	{ "forget", 1, UINT_MAX, dsm_message_forget, "forget [<start>:<length>...]" },
-	{ "dead", 2, UINT_MAX, dsm_message_dead, "dead <start>:<length>..." },
+	  "discard <since> <start>:<length>..." },
+	{ "written", 3, UINT_MAX, dsm_message_written,
+	  "written <since> <start>:<length>..." },
+	{ "forget", 1, 1, dsm_message_forget, "forget" },
 	{ "regions", 1, 3, dsm_message_regions, "regions [<after> [<count>]]" },
 	{ "error", 1, 1, dsm_message_error, "error" },
 };

@@ -11,7 +11,7 @@
 static const char * const dsm_predictions[] = { "off", "predicted", "computed", "literal", NULL };
 static const char * const dsm_ranges[] = { "written", "region", NULL };
 static const char * const dsm_foreigns[] = { "keep", "override", "class", NULL };
-const char * const dsm_discard_names[] = { "off", "audit", "on", NULL };
+const char * const dsm_discard_names[] = { "off", "watch", "on", NULL };
 static const char * const dsm_switch[] = { "off", "on", NULL };
 
 /*
@@ -71,7 +71,7 @@ static const struct dsm_feature dsm_features[] = {
 		   "a number from 1 to 255"),
 	DSM_WORDS(hints, dsm_switch, true, "on or off"),
 	DSM_WORDS(foreign, dsm_foreigns, DSM_FOREIGN_KEEP, "keep, override or class"),
-	DSM_WORDS(discard, dsm_discard_names, DSM_DISCARD_OFF, "off, audit or on"),
+	DSM_WORDS(discard, dsm_discard_names, DSM_DISCARD_OFF, "off, watch or on"),
 	DSM_BYTES(discard_granularity, 67108864),
 	DSM_BYTES(discard_alignment, 67108864),
 };

@@ -43,7 +43,7 @@ enum dsm_foreign {
 
 enum dsm_discard_mode {
 	DSM_DISCARD_OFF,
-	DSM_DISCARD_AUDIT,	/* what is named is remembered, and not sent */
+	DSM_DISCARD_WATCH,	/* writes are tracked, and nothing is sent */
 	DSM_DISCARD_ON,
 };
 

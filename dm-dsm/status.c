@@ -70,10 +70,9 @@ static size_t dsm_emit_discard(struct dsm *d, char *result, size_t sz,
 	       status.counts.failed, status.counts.held);
 	DMEMIT(" discard_held_max_us %llu discard_plug_max_us %llu",
 	       status.counts.held_max_us, status.counts.plug_max_us);
-	DMEMIT(" discard_short_sectors %llu discard_dead_sectors %llu",
-	       status.counts.too_short, status.dead * DSM_PAGE_SECTORS);
-	DMEMIT(" discard_granularity %u discard_alignment %u",
-	       status.granularity, status.alignment);
+	DMEMIT(" discard_short_sectors %llu", status.counts.too_short);
+	DMEMIT(" discard_granularity %u discard_alignment %u discard_offset %u",
+	       status.granularity, status.alignment, status.offset);
 	return sz;
 }
 

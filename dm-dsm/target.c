@@ -513,6 +513,7 @@ static int dsm_prepare_ioctl(DSM_PREPARE_IOCTL_ARGS)
 	struct dsm *d = ti->private;
 
 	*bdev = d->bdev;
+	dsm_discard_invalidate(d);	/* it may write */
 
 	/* Only pass ioctls through if the device sizes match exactly. */
 	return d->start || ti->len != bdev_nr_sectors(d->bdev);

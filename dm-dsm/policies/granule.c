@@ -31,18 +31,6 @@ static u64 dsm_round_down(u64 sectors, u32 unit)
 	return sectors - sectors % unit;
 }
 
-static u64 dsm_round_up(u64 sectors, u32 unit)
-{
-	return dsm_round_down(sectors + unit - 1, unit);
-}
-
-static u64 dsm_align_down(const struct dsm_granule *g, u64 base, u64 sector)
-{
-	u32 rest = (base + g->align - g->shift + sector) % g->align;
-
-	return sector > rest ? sector - rest : 0;
-}
-
 static u64 dsm_align_up(const struct dsm_granule *g, u64 base, u64 sector)
 {
 	u32 rest = (base + g->align - g->shift + sector) % g->align;
@@ -57,24 +45,8 @@ void dsm_granule_cut(const struct dsm_granule *g, u64 base, u64 *start, u64 *end
 		*end = *start + dsm_round_down(*end - *start, g->unit);
 }
 
-void dsm_granule_cover(const struct dsm_granule *g, u64 base, u64 low, u64 high,
-		       u64 *start, u64 *end)
+u32 dsm_granule_first(const struct dsm_granule *g, u64 base)
 {
-	u64 first, length;
-
-	low = dsm_align_up(g, base, low);
-	high = dsm_align_down(g, base, high);
-	*start = max(*start, low);
-	*end = min(*end, high);
-	if (*start >= *end)
-		return;
-
-	first = dsm_align_down(g, base, *start);
-	length = dsm_round_up(*end - first, g->unit);
-	if (first + length > high) {	/* it has to begin earlier */
-		first = high > low + length ? high - length : low;
-		length = dsm_round_down(high - first, g->unit);
-	}
-	*start = first;
-	*end = first + length;
+	return dsm_align_up(g, base, 0);
 }
+

@@ -41,11 +41,7 @@ struct dsm_granule dsm_granule(const struct dsm_discard_limits *limits, u32 gran
  */
 void dsm_granule_cut(const struct dsm_granule *g, u64 base, u64 *start, u64 *end);
 
-/*
- * The same, where it may reach from @low to @high, which are around it: what it covers
- * beside @start to @end is less than a unit at each end.
- */
-void dsm_granule_cover(const struct dsm_granule *g, u64 base, u64 low, u64 high,
-		       u64 *start, u64 *end);
+/* Where the first granule may begin behind sector @base, in sectors from there. */
+u32 dsm_granule_first(const struct dsm_granule *g, u64 base);
 
 #endif

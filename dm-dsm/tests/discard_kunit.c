@@ -171,8 +171,8 @@ static void discards_are_off_until_they_are_wanted(struct kunit *test)
 		" discard on discard_window 0 discard_valid 0 discard_queued 0"
 		" discarded 0 discarded_sectors 0 discard_refused_sectors 0"
 		" discard_failed 0 discard_held 0 discard_held_max_us 0 discard_plug_max_us 0"
-		" discard_short_sectors 0 discard_dead_sectors 0"
-		" discard_granularity 512 discard_alignment 512";
+		" discard_short_sectors 0"
+		" discard_granularity 512 discard_alignment 512 discard_offset 0";
 	struct dsm_mock_disk *disk = dsm_mock_disk(test, 8);
 	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET, "%s 0", disk->bdev);
 
@@ -283,8 +283,8 @@ static void ranges_are_sorted_and_joined(struct kunit *test)
 	struct dsm_mock_stack s = new_stack(test);
 	u64 w = dsm_mock_window(test, s.dm);
 
-	queue_discard(test, s.dm, w, "512:32 64:32 96:32 0:40 16:32 1000:24");
-	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 4");
+	queue_discard(test, s.dm, w, "512:32 64:32 96:32 0:16 16:32 1000:24");
+	KUNIT_EXPECT_STREQ(test, s.dm->reply, "queued 6");
 	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "0:48 64:64 512:32 1000:24");
 	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_short_sectors"), 0);
@@ -465,38 +465,189 @@ static void a_partition_shifts_the_granularity(struct kunit *test)
 
 /* Windows */
 
-static void a_window_is_known_until_the_one_after_the_next(struct kunit *test)
+static void expect_stale(struct kunit *test, struct dsm_mock_dm *dm, u64 window)
 {
-	struct dsm_mock_stack s = new_stack(test);
-	u64 first = dsm_mock_window(test, s.dm), second, third;
 	char reason[96];
 
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_window"), first);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), first);
+	snprintf(reason, sizeof(reason), "discard: Window %llu is not valid; none taken", window);
+	refuse_discard(test, dm, window, "0:1024", -ESTALE, reason);
+}
+
+/* Each window has a write of its own. */
+static void four_windows_are_known(struct kunit *test)
+{
+	static const char * const discards[] = {
+		"0:512 552:472", "0:520 552:472", "0:528 552:472", "0:536 552:472", "0:544 552:472",
+		"0:1024",
+	};
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
+
+	for (int i = 0; i < 5; i++) {
+		KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 512 + 8 * i, 8), 0);
+		KUNIT_EXPECT_EQ(test, dsm_mock_window(test, s.dm), w + i + 1);
+		KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"),
+				w + max(i - 2, 0));
+	}
+	for (int i = 2; i < 6; i++)
+		discard_area(test, &s, w + i, discards[i]);
+	expect_stale(test, s.dm, w);
+	expect_stale(test, s.dm, w + 1);
+	expect_stale(test, s.dm, w + 6);
+	expect_stale(test, s.dm, 0);
+}
+
+static void send(struct kunit *test, struct dsm_mock_stack *s, const char *message,
+		 const char *discards)
+{
+	dsm_mock_forget(s->disk);
+	KUNIT_ASSERT_EQ_MSG(test, dsm_mock_message(s->dm, message), 0, "%s", message);
+	dsm_mock_drain(test, s->dm);
+	expect_discards(test, s, discards);
+}
+
+static void each_range_has_its_window(struct kunit *test)
+{
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
+	char message[128], reason[96];
+
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
-
-	second = dsm_mock_window(test, s.dm);
-	KUNIT_EXPECT_EQ(test, second, first + 1);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), first);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 128, 8), 0);
 	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 512, 8), 0);
-	discard_area(test, &s, first, "0:64 72:440 520:504");
-	discard_area(test, &s, second, "0:512 520:504");
+	dsm_mock_window(test, s.dm);
 
-	third = dsm_mock_window(test, s.dm);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_window"), third);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), second);
-	discard_area(test, &s, second, "0:512 520:504");
-	discard_area(test, &s, third, "0:1024");
+	/* neighbours become one run, whatever their order and windows */
+	snprintf(message, sizeof(message), "discard %llu 128:64 512:64 %llu 0:64 192:64 72:56",
+		 w + 1, w);
+	send(test, &s, message, "0:64 72:184 512:64");
+	snprintf(message, sizeof(message), "discard %llu 0:128 %llu 128:128", w, w + 1);
+	send(test, &s, message, "0:64 72:184");
+	snprintf(message, sizeof(message), "discard %llu 0:128 %llu 128:128", w + 1, w);
+	send(test, &s, message, "0:128 136:120");
 
-	snprintf(reason, sizeof(reason),
-		 "discard: Window %llu is not valid; none taken", first);
-	refuse_discard(test, s.dm, first, "0:1024", -ESTALE, reason);
-	snprintf(reason, sizeof(reason),
-		 "discard: Window %llu is not valid; none taken",
-		 third + 1);
-	refuse_discard(test, s.dm, third + 1, "0:1024", -ESTALE, reason);
-	refuse_discard(test, s.dm, 0, "0:1024", -ESTALE,
-		       "discard: Window 0 is not valid; none taken");
+	snprintf(message, sizeof(message), "discard %llu 0:128 %llu 100:100", w + 1, w);
+	dsm_mock_expect_refusal(test, s.dm, message, -EINVAL,
+				"discard: Ranges overlap at sector 104; none taken");
+	snprintf(message, sizeof(message), "discard %llu 0:128 %llu 128:1", w + 1, w - 1);
+	snprintf(reason, sizeof(reason), "discard: Window %llu is not valid; none taken", w - 1);
+	dsm_mock_expect_refusal(test, s.dm, message, -ESTALE, reason);
+	dsm_mock_expect_refusal(test, s.dm, "discard 0:8 8:8", -EINVAL,
+				"discard: Invalid window number '0:8'");
+	snprintf(message, sizeof(message), "discard %llu 1:1 2:2", w);
+	send(test, &s, message, "");
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_queued"), 0);
+}
+
+/* A granule that is named in parts is sent; one of which a part is missing is not. */
+static void runs_are_cut_inwards(struct kunit *test)
+{
+	struct queue_limits limits = {
+		.max_hw_discard_sectors = UINT_MAX,
+		.discard_granularity = SZ_128K,
+	};
+	struct dsm_mock_stack s = new_stack_on(test, dsm_mock_disk_limits(test, &limits),
+					       DSM_MOCK_TARGET);
+	u64 w = dsm_mock_window(test, s.dm);
+	char message[128];
+
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 0, 8), 0);
+	dsm_mock_window(test, s.dm);
+	snprintf(message, sizeof(message), "discard %llu 128:200 %llu 0:128", w, w + 1);
+	send(test, &s, message, "0:256");
+	snprintf(message, sizeof(message), "discard %llu 8:248 264:504", w);
+	send(test, &s, message, "512:256");
+	snprintf(message, sizeof(message), "discard %llu 128:128 %llu 0:120", w, w + 1);
+	send(test, &s, message, "");
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_short_sectors"),
+			72 + 248 + 248 + 128 + 120);
+}
+
+static void expect_written(struct kunit *test, struct dsm_mock_dm *dm, u64 since,
+			   const char *ranges, const char *reply)
+{
+	char message[256];
+
+	snprintf(message, sizeof(message), "written %llu %s", since, ranges);
+	dsm_mock_expect_reply(test, dm, message, reply);
+}
+
+static void what_was_written_is_asked(struct kunit *test)
+{
+	struct dsm_mock_stack s = new_stack_on(test, dsm_mock_disk(test, 8),
+					       DSM_MOCK_SECTORS - START);
+	struct dsm_mock_dm *dm = s.dm;
+	u64 w = dsm_mock_window(test, dm);
+	char ranges[96];
+
+	expect_written(test, dm, w, "0:1024", "written -0:1024 0");
+	expect_written(test, dm, w, "7:8", "written 0");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 8), 0);
+	expect_written(test, dm, w, "64:8", "written 1");
+	expect_written(test, dm, w, "512:64 0:64 64:64", "written -0:64 -72:56 -512:64 1");
+
+	/* the last word of a chunk, and a chunk that only this window has */
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 32767 * 8, 8), 0);
+	KUNIT_EXPECT_EQ(test, arrived(&s, REQ_OP_WRITE, 32767 * 8), 1);
+	expect_written(test, dm, w, "262128:32", "written -262128:8 ?262144:16 1");
+	dsm_mock_map(test, dm, "file 1 collection - 0:0:1024 file 2 index - 0:1048576:64");
+	dsm_mock_window(test, dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 1048584, 8), 0);
+	expect_written(test, dm, w, "1048576:24", "written ?1048576:8 ?1048592:8 1");
+	expect_written(test, dm, w + 1, "1048576:24", "written -1048576:8 -1048592:8 1");
+	snprintf(ranges, sizeof(ranges), "0:64 %llu 64:64 1048576:8", w + 1);
+	expect_written(test, dm, w, ranges, "written -0:128 -1048576:8 0");
+
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, "written 1 0:8"), -ESTALE);
+	KUNIT_ASSERT_EQ(test, dsm_mock_suspend(dm), 0);
+	KUNIT_ASSERT_EQ(test, dsm_mock_resume(dm), 0);
+	snprintf(ranges, sizeof(ranges), "written %llu 0:8", w + 1);
+	KUNIT_EXPECT_EQ(test, dsm_mock_message(dm, ranges), -ESTALE);
+}
+
+static void watching_sends_nothing(struct kunit *test)
+{
+	struct queue_limits limits = {};
+	struct dsm_mock_disk *disk = dsm_mock_disk_limits(test, &limits);
+	struct dsm_mock_dm *dm = dsm_mock_dm(test, "dsm", DSM_MOCK_TARGET,
+					     "%s 4096 2 discard watch", disk->bdev);
+	u64 w;
+
+	map_area(test, dm, AREA);
+	w = dsm_mock_window(test, dm);
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(dm, 64, 8), 0);
+	expect_written(test, dm, w, "64:16", "written -72:8 1");
+	refuse_discard(test, dm, w, "0:8", -EINVAL, "discard: discard is only watched");
+	dsm_mock_expect_status(test, dm, " discard watch ");
+	dsm_mock_take(test, dm, "forget");
+}
+
+static void windows_outlive_watching(struct kunit *test)
+{
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
+
+	dsm_mock_take(test, s.dm, "set discard watch");
+	KUNIT_ASSERT_EQ(test, dsm_mock_write(s.dm, 64, 8), 0);
+	KUNIT_EXPECT_EQ(test, dsm_mock_window(test, s.dm), w + 1);
+	dsm_mock_take(test, s.dm, "set discard on");
+	discard_area(test, &s, w, "0:64 72:952");
+	dsm_mock_take(test, s.dm, "set discard on");
+	expect_stale(test, s.dm, w);
+}
+
+static void a_passed_ioctl_makes_windows_invalid(struct kunit *test)
+{
+	static const char * const modes[] = { "set discard on", "set discard watch" };
+	struct dsm_mock_stack s = new_stack(test);
+
+	for (int i = 0; i < ARRAY_SIZE(modes); i++) {
+		dsm_mock_take(test, s.dm, modes[i]);
+		dsm_mock_window(test, s.dm);
+		KUNIT_EXPECT_NE(test, dsm_mock_field(test, s.dm, "discard_valid"), 0);
+		s.dm->bdev->bd_disk->fops->ioctl(s.dm->bdev, 0, 0, 0);
+		KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_valid"), 0);
+	}
 }
 
 static void expect_invalid(struct kunit *test, struct dsm_mock_stack *s, u64 w)
@@ -603,7 +754,7 @@ static void without_a_table_all_is_refused(struct kunit *test)
 /* Bad messages */
 
 static const char * const bads[] = {
-	"0", ":", "0:", ":8", "0:0", "0:8:8", "x:8", "0:-8", "65536:8", "65528:16",
+	":", "0:", ":8", "0:0", "0:8:8", "x:8", "0:-8", "65536:8", "65528:16",
 	"8:18446744073709551608", "18446744073709551616:8",
 	"000000000000000000000000000000000000000000:8",
 };
@@ -624,7 +775,7 @@ static void a_bad_range_refuses_the_message(struct kunit *test)
 	dsm_mock_expect_refusal(test, s.dm, "discard x 0:8", -EINVAL,
 				"discard: Invalid window number 'x'");
 	dsm_mock_expect_refusal(test, s.dm, "discard 1", -EINVAL,
-				"Usage: discard <since>|dead <start>:<length>...");
+				"Usage: discard <since> <start>:<length>...");
 	dsm_mock_expect_refusal(test, s.dm, "window 1", -EINVAL, "Usage: window");
 	dsm_mock_drain(test, s.dm);
 	expect_discards(test, &s, "");
@@ -835,8 +986,8 @@ static void a_window_under_way_does_not_let_a_write_through(struct kunit *test)
 	keep_discard(test, &s, "256:64", 1);
 	w = dsm_mock_field(test, s.dm, "discard_window");
 	queue_discard(test, s.dm, w, "512:64");
-	dsm_mock_window(test, s.dm);
-	next = dsm_mock_window(test, s.dm);
+	for (int i = 0; i < DSM_WINDOWS; i++)
+		next = dsm_mock_window(test, s.dm);
 	queue_discard(test, s.dm, next, "640:64");
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
@@ -1008,7 +1159,7 @@ static bool has_stopped(const struct dsm *d)
 {
 	const struct dsm_discard *dd = rcu_dereference_protected(d->discard, true);
 
-	return READ_ONCE(dd->forgets) || READ_ONCE(dd->ending);
+	return READ_ONCE(dd->stops) > 1 || READ_ONCE(dd->ending);	/* a resume is the first */
 }
 
 /* The message ends when nothing is in flight, and nothing is sent after it. */
@@ -1114,6 +1265,108 @@ static void a_device_that_hangs_is_not_waited_for_without_end(struct kunit *test
 	let_discards_go(test, &s, 1);
 	wait_for_status(test, s.dm, " discard off");
 	expect_discards(test, &s, "64:64");
+}
+
+/* What was stopped stays so, whatever comes then. */
+static const struct undo {
+	const char *message, *then;
+} undos[] = {
+	{ "set discard off", "set discard on" },
+	{ "set discard off", "set discard watch" },
+	{ "set discard watch", "set discard on" },
+	{ "set discard on", "set discard on" },
+	{ "forget", "window" },
+};
+
+static void undo_name(const struct undo *undo, char *desc)
+{
+	snprintf(desc, KUNIT_PARAM_DESC_SIZE, "%s, %s", undo->message, undo->then);
+}
+
+KUNIT_ARRAY_PARAM(undo, undos, undo_name);
+
+static void let_one_by_one_go(struct kunit *test, struct dsm_mock_stack *s)
+{
+	s->disk->keeps_discards = false;
+	for (int i = 0; i < 2000 && (i < 100 || dsm_mock_field(test, s->dm, "discard_queued")); i++) {
+		dsm_mock_complete(s->disk, UINT_MAX);
+		wake_up(&s->disk->room);
+		usleep_range(500, 1000);
+	}
+}
+
+static void what_was_stopped_stays_so(struct kunit *test)
+{
+	const struct undo *undo = test->param_value;
+	struct dsm_mock_stack s = new_stack(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_timeout, NULL), 0);
+	dsm_discard_timeout = 50;
+	s.disk->keeps_at_most = 1;
+	keep_discard(test, &s, "64:64 256:64 512:64 768:64", 1);
+	dsm_mock_message(s.dm, undo->message);
+	dsm_mock_message(s.dm, undo->then);
+	let_one_by_one_go(test, &s);
+	expect_discards(test, &s, "64:64 256:64");
+}
+
+/* As dm does when the suspend fails. */
+static void a_suspend_that_fails_stops_as_well(struct kunit *test)
+{
+	struct dsm_mock_stack s = new_stack(test);
+	struct dsm *d = dsm_mock_target(test, s.dm);
+
+	s.disk->keeps_at_most = 1;
+	keep_discard(test, &s, "64:64 256:64 512:64 768:64", 1);
+	dsm_discard_stop(d);
+	dsm_discard_resume(d);
+	let_one_by_one_go(test, &s);
+	expect_discards(test, &s, "64:64 256:64");
+}
+
+static void another_feature_waits_for_nothing(struct kunit *test)
+{
+	struct dsm_mock_stack s = new_stack(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, restore_timeout, NULL), 0);
+	dsm_discard_timeout = 50;
+	keep_discard(test, &s, "64:64", 1);
+	dsm_mock_expect_refusal(test, s.dm, "set discard watch", -ETIMEDOUT,
+				"set: Discards sent before are still in flight");
+	dsm_mock_take(test, s.dm, "set groups 4");
+	/* and the end of what was sent before does not end watching */
+	s.disk->discards_fail = BLK_STS_NOTSUPP;
+	s.disk->keeps_discards = false;
+	for (struct bio *bio = s.disk->kept.head; bio; bio = bio->bi_next)
+		bio->bi_status = BLK_STS_NOTSUPP;
+	let_discards_go(test, &s, 1);
+	dsm_mock_drain(test, s.dm);
+	msleep(50);
+	dsm_mock_expect_status(test, s.dm, " discard watch ");
+	KUNIT_EXPECT_NE(test, dsm_mock_field(test, s.dm, "discard_valid"), 0);
+}
+
+/* A range has no page, or one between two that have none: it has its room all the same. */
+static void ranges_without_pages_are_counted(struct kunit *test)
+{
+	struct dsm_mock_stack s = new_stack(test);
+	u64 w = dsm_mock_window(test, s.dm);
+	char *message = kunit_kzalloc(test, 16000, GFP_KERNEL);
+	int at, r = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, message);
+	s.disk->keeps_discards = true;
+	queue_discard(test, s.dm, w, "64:64");
+	dsm_mock_wait_kept(test, s.disk, 1);
+	at = scnprintf(message, 16000, "discard %llu 0:8", w);
+	for (int i = 0; i < 3000; i++)
+		at += scnprintf(message + at, 16000 - at, " 1:1");
+	for (int i = 0; i < 100 && !r; i++)
+		r = dsm_mock_message(s.dm, message);
+	KUNIT_EXPECT_EQ(test, r, -EBUSY);
+	s.disk->keeps_discards = false;
+	let_discards_go(test, &s, 1);
+	dsm_mock_drain(test, s.dm);
 }
 
 static void a_suspend_stops_what_is_not_sent_yet(struct kunit *test)
@@ -1350,15 +1603,15 @@ static void a_queue_holds_65536_ranges(struct kunit *test)
 		queued += 1024;
 	}
 	KUNIT_EXPECT_EQ(test, r, -EBUSY);
-	KUNIT_EXPECT_EQ(test, queued, 65536);
+	KUNIT_EXPECT_EQ(test, queued, 63 * 1024);	/* and a window each */
 	dsm_mock_expect_reply(test, s.dm, "error",
 			      "discard: Queue full, cannot add 1024 ranges (queue holds 65536); none taken");
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_queued"), 65537);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discard_queued"), queued + 1);
 	s.disk->keeps_discards = false;
 	let_discards_go(test, &s, 1);
 	dsm_mock_drain(test, s.dm);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), 65537);
-	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 64 + 65536 * 8);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded"), queued + 1);
+	KUNIT_EXPECT_EQ(test, dsm_mock_field(test, s.dm, "discarded_sectors"), 64 + queued * 8);
 }
 
 static void a_target_goes_away_with_ranges_queued(struct kunit *test)
@@ -1433,11 +1686,11 @@ static void a_long_range_is_discarded_whole(struct kunit *test)
 
 /* Memory */
 
-/* The bitmap that is not current; after a refusal it has no chunk. */
+/* The bitmap of the next window; after a refusal it has no chunk. */
 static unsigned int spare_chunks(const struct dsm *d)
 {
 	const struct dsm_discard *dd = rcu_dereference_protected(d->discard, true);
-	const struct dsm_bits *bits = dd->slot[!dd->current_slot];
+	const struct dsm_bits *bits = dd->slot[(dd->current_slot + 1) % DSM_WINDOWS];
 	unsigned int nr = 0;
 
 	for (u32 i = 0; i < bits->nr; i++)
@@ -1452,8 +1705,8 @@ static void a_window_that_is_refused_keeps_no_memory(struct kunit *test)
 	struct dsm *d = dsm_mock_target(test, s.dm);
 	u64 w;
 
-	dsm_mock_window(test, s.dm);
-	dsm_mock_window(test, s.dm);
+	for (int i = 0; i < DSM_WINDOWS; i++)
+		dsm_mock_window(test, s.dm);
 	KUNIT_EXPECT_EQ(test, spare_chunks(d), 1);
 	map_area(test, s.dm, DSM_MOCK_SECTORS - START);		/* 8 chunks */
 
@@ -1471,7 +1724,8 @@ static void a_window_that_is_refused_keeps_no_memory(struct kunit *test)
 	expect_discards(test, &s, "1048448:128 1048584:120");
 
 	/* What is there already needs nothing. */
-	dsm_mock_window(test, s.dm);
+	for (int i = 0; i < DSM_WINDOWS; i++)
+		dsm_mock_window(test, s.dm);
 	dsm_mock_limit_memory(test, 0);
 	dsm_mock_window(test, s.dm);
 }
@@ -1654,7 +1908,17 @@ static struct kunit_case discard_cases[] = {
 	KUNIT_CASE(the_target_s_granularity_is_the_page),
 	KUNIT_CASE_PARAM(the_device_s_granularity_is_kept, grain_gen_params),
 	KUNIT_CASE(a_partition_shifts_the_granularity),
-	KUNIT_CASE(a_window_is_known_until_the_one_after_the_next),
+	KUNIT_CASE(four_windows_are_known),
+	KUNIT_CASE(each_range_has_its_window),
+	KUNIT_CASE(runs_are_cut_inwards),
+	KUNIT_CASE(what_was_written_is_asked),
+	KUNIT_CASE(watching_sends_nothing),
+	KUNIT_CASE(windows_outlive_watching),
+	KUNIT_CASE(a_passed_ioctl_makes_windows_invalid),
+	KUNIT_CASE(another_feature_waits_for_nothing),
+	KUNIT_CASE(ranges_without_pages_are_counted),
+	KUNIT_CASE(a_suspend_that_fails_stops_as_well),
+	KUNIT_CASE_PARAM(what_was_stopped_stays_so, undo_gen_params),
 	KUNIT_CASE(a_suspend_makes_windows_invalid),
 	KUNIT_CASE(a_reload_makes_windows_invalid),
 	KUNIT_CASE(setting_the_feature_makes_windows_invalid),

@@ -811,6 +811,8 @@ static struct dsm *dsm_mock_target_seen;
 static int dsm_mock_see_target(struct dm_target *ti, unsigned int argc, char **argv,
 			       char *result, unsigned int maxlen)
 {
+	if (strcasecmp(argv[0], "error"))	/* of another sender */
+		return dsm_message(ti, argc, argv, result, maxlen);
 	dsm_mock_target_seen = ti->private;
 	return 0;
 }
@@ -821,6 +823,21 @@ struct dsm *dsm_mock_target(struct kunit *test, struct dsm_mock_dm *dm)
 	dsm_mock_expect_reply(test, dm, "error", "");
 	dsm_target.message = dsm_message;
 	return dsm_mock_target_seen;
+}
+
+void dsm_mock_pass_ioctl(struct kunit *test, struct dsm_mock_dm *dm)
+{
+	struct dsm *d = dsm_mock_target(test, dm);
+	struct block_device *bdev;
+
+#ifdef DSM_PROBED_PREPARE_IOCTL_CMD
+	bool forward;
+
+	dsm_target.prepare_ioctl(d->ti, &bdev, 0, 0, &forward);
+#else
+	dsm_target.prepare_ioctl(d->ti, &bdev);
+#endif
+	KUNIT_EXPECT_PTR_EQ(test, bdev, d->bdev);
 }
 
 static void dsm_mock_allow_memory(void *unused)

@@ -28,7 +28,7 @@ audits() {
 }
 
 sectors=$((512 * 2048))
-line() { echo "0 $1 dsm $ssd 0 2 discard audit"; }
+line() { echo "0 $1 dsm $ssd 0 2 discard watch"; }
 dmsetup create t --table "$(line $sectors)"
 make_xfs /dev/mapper/t
 mount /dev/mapper/t $mnt
@@ -47,7 +47,7 @@ works 'who switches it on' dsmctl set t discard audit
 audits 'gets an audit again'
 for _ in {1..20}; do
 	message t set discard off
-	message t set discard audit
+	message t set discard watch
 	snooze 0.2
 done
 audits 'switched many times'

@@ -71,8 +71,8 @@ static const char * const sessions[][8] = {
 	{ "set discard on", "set discard_granularity 131072", "set discard_alignment 4096", "window",
 	  "discard 18446744073709551615 0:128", "forget", "set discard_granularity auto",
 	  "set discard_alignment auto" },
-	{ "set discard audit", "window", "discard 18446744073709551615 0:128", "dead 0:128 65528:8",
-	  "forget 8:16", "set discard on" },
+	{ "set discard watch", "window", "discard 18446744073709551615 0:128",
+	  "written 18446744073709551615 0:128 65528:8", "written 1 0:8 2 64:8", "set discard on" },
 };
 
 /* Behind the device. */
@@ -89,7 +89,7 @@ static const char * const constructors[] = {
 	"primary_filter on threshold1 1000 threshold2 5 streams auto stream_base 1 "
 	"hints off foreign keep discard on",
 	"0 6 discard on discard_granularity 67108864 discard_alignment 4096",
-	"0 2 discard audit",
+	"0 2 discard watch",
 };
 
 /* What mutations put in. */
@@ -100,7 +100,7 @@ static const char * const words[] = {
 	"other", "policy", "none", "boundary", "dsm", "life", "groups", "alpha", "auto", "prediction",
 	"off", "on", "predicted", "computed", "literal", "range", "written", "region", "primary_filter",
 	"threshold1", "threshold2", "streams", "stream_base", "hints", "foreign", "keep",
-	"override", "window", "discard", "forget", "audit", "dead",
+	"override", "window", "discard", "forget", "watch",
 	"discard_granularity", "discard_alignment", "-", ":", "::", "0:0:8", "COMMIT", "@", "%s%n", "\\", "'", "\"",
 	"\xff", "/dev/null", "/dev/streamdisk", "999:999",
 };
@@ -299,23 +299,25 @@ static bool is_regions_reply(const char *reply)
 	return true;
 }
 
-/* How many pages are dead, and whole pages in ascending order. */
-static bool is_dead_reply(const char *reply)
+/* Whole pages in ascending order, each with a sign, and a number. */
+static bool is_written_reply(const char *reply)
 {
 	unsigned long long start, length, last = 0;
 	int end = 0;
+	char sign;
 
-	sscanf(reply, "%*u%n", &end);
-	if (!end)
+	if (strncmp(reply, "written", 7))
 		return false;
-	for (reply += end; *reply; reply += end) {
+	for (reply += 7; reply[0] == ' ' && strchr("-?", reply[1]); reply += end) {
 		end = 0;
-		sscanf(reply, " %llu:%llu%n", &start, &length, &end);
+		sscanf(reply, " %c%llu:%llu%n", &sign, &start, &length, &end);
 		if (!end || start < last || start % 8 || length % 8 || !length)
 			return false;
 		last = start + length;
 	}
-	return true;
+	end = 0;
+	sscanf(reply, " %*u%n", &end);
+	return end && !reply[end];
 }
 
 static bool is_good_reply(const char *reply)
@@ -329,7 +331,7 @@ static bool is_good_reply(const char *reply)
 	sscanf(reply, "queued %*u%n", &queued);
 	return !*reply || (begin && !reply[begin]) || (commit && !reply[commit]) ||
 	       (checkpoint && !reply[checkpoint]) || (window && !reply[window]) ||
-	       (queued && !reply[queued]) || is_dead_reply(reply) || is_regions_reply(reply);
+	       (queued && !reply[queued]) || is_written_reply(reply) || is_regions_reply(reply);
 }
 
 static bool is_reason(const char *text)

@@ -78,11 +78,11 @@ pub struct Status {
     pub hints_unsupported: bool,
 }
 
-/// Discards of what a checkpoint has freed; all zero if `state` is neither `on` nor `audit`.
+/// Discards of what a checkpoint has freed; all zero if `state` is neither `on` nor `watch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Discard {
-    /// `off`, `audit`, `on`, `unsupported`, or empty if the target knows nothing of it.
+    /// `off`, `watch`, `on`, `unsupported`, or empty if the target knows nothing of it.
     pub state: String,
     /// The current write window; 0: none was begun.
     pub window: u64,
@@ -96,11 +96,11 @@ pub struct Discard {
     pub refused_sectors: u64,
     /// Not written, and in no piece that is long enough.
     pub short_sectors: u64,
-    /// Named and not written since, whether discarded or not.
-    pub dead_sectors: u64,
-    /// Bytes: discards are multiples of the one and start at multiples of the other.
+    /// Bytes: discards are multiples of the first, and start at `offset` or multiples of
+    /// `alignment` behind it.
     pub granularity: u64,
     pub alignment: u64,
+    pub offset: u64,
     pub failed: u64,
     /// Writes that waited for a discard, and the longest that one did.
     pub held: u64,

@@ -116,7 +116,7 @@ pub enum Command {
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
     /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
     /// barred, discard {state, window, valid, queued, discarded, discarded_sectors,
-    /// refused_sectors, short_sectors, dead_sectors, granularity, alignment, failed, held, held_max_us,
+    /// refused_sectors, short_sectors, granularity, alignment, offset, failed, held, held_max_us,
     /// plug_max_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, bytes, boundaries, outgrown, checkpoints, last_window_ms,
     /// window_from_bytes, uploads, refusals, refused, last_refresh_ms, delalloc, shared,

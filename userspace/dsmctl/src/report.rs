@@ -266,7 +266,7 @@ impl StatusReport {
         if i.audit.named_pages > 0 {
             let a = &i.audit;
             lines.push(format!(
-                "{} pages named, {} in use again, {} seen to be written first, {} not written yet, {} violations, {} resets",
+                "{} pages would have been sent, {} in use again, {} seen to be written first, {} not written yet, {} violations, {} resets",
                 a.named_pages, a.taken_pages, a.written_pages, a.suspect_pages, a.violations, i.resets
             ));
         }
@@ -276,24 +276,21 @@ impl StatusReport {
         lines.extend(i.warning.as_deref().map(printable));
         if i.freed_bytes > 0 {
             lines.push(format!(
-                "{} MiB freed: {} MiB {}, {} MiB short, {} MiB without a place, {} MiB too late, {} MiB wait",
+                "{} MiB freed, {} MiB sent; of the last lists {} MiB too few at a time, {} MiB without a place, {} MiB wait",
                 mib(i.freed_bytes),
                 mib(i.sent_bytes),
-                if i.mode == "audit" { "named" } else { "sent" },
                 mib(i.short_bytes),
                 mib(i.unplaced_bytes),
-                mib(i.dropped_bytes),
-                mib(i.queued_bytes)
+                mib(i.waiting_bytes)
             ));
         }
         if d.state == "on" {
             let pieces = match d.granularity {
                 0..=4096 => String::new(),
                 n => format!(
-                    "; pieces of {} from {} on, {} MiB dead",
+                    "; pieces of {} from {} on",
                     sizes::shown(n),
-                    sizes::shown(d.alignment),
-                    mib(d.dead_sectors * 512)
+                    sizes::shown(d.alignment)
                 ),
             };
             lines.push(format!(

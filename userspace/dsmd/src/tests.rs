@@ -113,6 +113,10 @@ type Look = Box<dyn FnOnce() + Send>;
 struct Odd(Option<Look>);
 
 impl Followed for Odd {
+    fn stands(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     fn preconditions(&mut self) -> Result<String, String> {
         if let Some(look) = self.0.take() {
             look();
@@ -160,8 +164,16 @@ impl Drive for Odd {
         None
     }
 
+    fn off(&self) -> Option<String> {
+        None
+    }
+
     fn trial(&self) -> bool {
         false
+    }
+
+    fn holder(&self) -> Option<String> {
+        None
     }
 
     fn mark(&self, _: &str) -> Result<(), String> {
@@ -414,9 +426,13 @@ fn made(reason: Reason) -> Made {
             include_str!("agent/discard/tests.rs"),
             "fn lists_are_compared_of_one_file_and_in_their_order()",
         ),
-        Reason::DiscardShort => There(DISCARDS, "fn what_is_owed_is_not_for_ever()"),
-        Reason::DiscardLate => There(DISCARDS, "fn what_the_next_checkpoint_overtakes_is_late()"),
-        Reason::DiscardPlaceless => There(DISCARDS, "fn what_somebody_shares_by_now_is_not_sent()"),
+        Reason::DiscardShort | Reason::DiscardPlaceless => {
+            There(DISCARDS, "fn what_cannot_be_sent_is_counted()")
+        }
+        Reason::DiscardWaiting => There(
+            DISCARDS,
+            "fn what_was_not_sent_is_sent_after_a_later_checkpoint()",
+        ),
         Reason::DeviceSilent => Here(|s| s.machine.pull()),
         Reason::DriveSilent => Here(|_| ()),
         Reason::Uncounted => Here(|s| s.machine.uncounted.store(true, Ordering::Relaxed)),

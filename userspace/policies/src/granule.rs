@@ -29,14 +29,6 @@ const _: () = assert!(size_of::<Granule>() == 16 && size_of::<Limits>() == 24);
 extern "C" {
     fn dsm_granule(limits: *const Limits, granularity: u32, alignment: u32) -> Granule;
     fn dsm_granule_cut(granule: *const Granule, base: u64, start: *mut u64, end: *mut u64);
-    fn dsm_granule_cover(
-        granule: *const Granule,
-        base: u64,
-        low: u64,
-        high: u64,
-        start: *mut u64,
-        end: *mut u64,
-    );
 }
 
 impl Granule {
@@ -64,14 +56,6 @@ impl Granule {
         let Range { mut start, mut end } = run;
         // SAFETY: the function reads the structure, writes both numbers, and keeps no pointer.
         unsafe { dsm_granule_cut(self, 0, &raw mut start, &raw mut end) };
-        start..end.max(start)
-    }
-
-    /// The discard for a run all `around` which may be discarded as well.
-    pub fn cover(&self, run: Range<u64>, around: Range<u64>) -> Range<u64> {
-        let Range { mut start, mut end } = run;
-        // SAFETY: as above.
-        unsafe { dsm_granule_cover(self, 0, around.start, around.end, &raw mut start, &raw mut end) };
         start..end.max(start)
     }
 }

@@ -140,18 +140,17 @@ pub struct DiscardInfo {
     pub resets: u64,
     /// What checkpoints have freed.
     pub freed_bytes: u64,
-    /// Of this: in the shorter pieces, and used again before there was time for them, without a
-    /// place of its own, and not sent before the next checkpoint.
+    /// Of what was listed at the last look, and not sent before: less than the drive discards at
+    /// a time; and without a place of its own, or written meanwhile.
     pub short_bytes: u64,
     pub unplaced_bytes: u64,
-    pub dropped_bytes: u64,
+    /// What is to be sent after this checkpoint or a later one.
+    pub waiting_bytes: u64,
     /// What the target was asked to discard, and when last, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sent: Option<u64>,
     pub sent_ranges: u64,
     pub sent_bytes: u64,
-    /// What is still to be sent: now, or after a later checkpoint, when there is time.
-    pub queued_bytes: u64,
     /// How long the last look took, and the last sending.
     pub look_ms: u64,
     pub send_ms: u64,
@@ -159,17 +158,9 @@ pub struct DiscardInfo {
     pub commands_per_second: u32,
     /// The target's feature was off before dsmd.
     pub switched_on: bool,
-    /// `audit`: what would be discarded is named, and not sent; or `on`; or empty.
+    /// `audit`: nothing is sent yet; or `on`; or empty.
     pub mode: String,
     pub audit: AuditInfo,
-}
-
-impl DiscardInfo {
-    /// So much is owed; what else has waited is not sent any more.
-    pub fn owes(&mut self, bytes: u64) {
-        self.short_bytes += self.queued_bytes.saturating_sub(bytes);
-        self.queued_bytes = bytes;
-    }
 }
 
 /// Whether the database writes what is discarded before it uses it again, in pages of 4 KiB.
@@ -186,8 +177,8 @@ pub struct AuditInfo {
     pub wanted_pages: u64,
     pub seen_pages: u64,
     pub seen_checkpoints: u32,
-    /// Since dsmd began: what was named, and dead then; of this, what was used again; and what
-    /// of that was seen to be written first.
+    /// Since dsmd began: what would have been sent in audit; what was used again of what was
+    /// sent, or would have been; and what of that was seen to be written first.
     pub named_pages: u64,
     pub taken_pages: u64,
     pub written_pages: u64,

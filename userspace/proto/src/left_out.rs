@@ -26,7 +26,7 @@ pub enum Reason {
     NoList,
     DiscardShort,
     DiscardPlaceless,
-    DiscardLate,
+    DiscardWaiting,
     DeviceSilent,
     DriveSilent,
     Uncounted,
@@ -50,7 +50,7 @@ impl Reason {
         Self::NoList,
         Self::DiscardShort,
         Self::DiscardPlaceless,
-        Self::DiscardLate,
+        Self::DiscardWaiting,
         Self::DeviceSilent,
         Self::DriveSilent,
         Self::Uncounted,
@@ -75,7 +75,7 @@ impl Reason {
             Self::NoList => "no-list",
             Self::DiscardShort => "discard-short",
             Self::DiscardPlaceless => "discard-placeless",
-            Self::DiscardLate => "discard-late",
+            Self::DiscardWaiting => "discard-waiting",
             Self::DeviceSilent => "device-silent",
             Self::DriveSilent => "drive-silent",
             Self::Uncounted => "uncounted",
@@ -99,11 +99,9 @@ impl Reason {
             Self::Elsewhere => "extents on another device",
             Self::Shared => "extents that files share: they count for one of these",
             Self::NoList => "files of whose free blocks there is no list: nothing of them is discarded",
-            Self::DiscardShort => {
-                "freed bytes in the shorter pieces, used again before the drive had time for them"
-            }
-            Self::DiscardPlaceless => "freed bytes without a place of their own",
-            Self::DiscardLate => "freed bytes that were not sent before the next checkpoint",
+            Self::DiscardShort => "free bytes in pieces that are less than the drive discards at a time",
+            Self::DiscardPlaceless => "free bytes without a place of their own, or written meanwhile",
+            Self::DiscardWaiting => "free bytes that the drive has had no time for yet",
             Self::DeviceSilent => "device whose counters cannot be read",
             Self::DriveSilent => "drive whose counters cannot be read",
             Self::Uncounted => "device whose reads and writes the kernel does not count",
@@ -125,7 +123,7 @@ impl Reason {
                 | Self::Shared
                 | Self::DiscardShort
                 | Self::DiscardPlaceless
-                | Self::DiscardLate
+                | Self::DiscardWaiting
                 | Self::DriveSilent
         )
     }
@@ -159,7 +157,7 @@ pub fn of_agent(info: &Info) -> Vec<LeftOut> {
             (Reason::NoList, d.listless),
             (Reason::DiscardShort, d.short_bytes),
             (Reason::DiscardPlaceless, d.unplaced_bytes),
-            (Reason::DiscardLate, d.dropped_bytes),
+            (Reason::DiscardWaiting, d.waiting_bytes),
         ];
         let of = |(reason, count)| LeftOut::some(reason, count, None);
         all.extend(counts.into_iter().filter_map(of));

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dm::device::Target;
-use dm::table::Extent;
+use dm::table::{Extent, SectorRange};
 use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, Seen};
 use simulate::flash::PAGE;
 use simulate::sim::discard::{discarded, late, verdict, Rule as Simulated};
@@ -73,6 +73,10 @@ impl Recorded<'_> {
 impl Database for Recorded<'_> {
     fn preconditions(&mut self) -> Result<String, String> {
         Ok("recorded".to_owned())
+    }
+
+    fn stands(&mut self) -> Result<(), String> {
+        Ok(())
     }
 
     fn turtle(&mut self) -> Result<Option<TurtleId>, String> {
@@ -186,7 +190,7 @@ fn play(trace: &Trace, granule: u64, reports: bool) -> (Trace, Gone, u32) {
 fn look(rule: &mut Rule, r: &mut Recorded) -> BTreeSet<(FileNo, u64)> {
     let kernel = r.kernel;
     let found = match rule.look(r, kernel) {
-        Ok(Look::Found(found)) if !found.sector_ranges.is_empty() && !r.lost => found,
+        Ok(Look::Found(found)) if !found.granules.is_empty() && !r.lost => found,
         Ok(_) => return BTreeSet::new(),
         Err(Halt::Violation(_)) if !r.reports => {
             r.violations += 1;
@@ -194,11 +198,13 @@ fn look(rule: &mut Rule, r: &mut Recorded) -> BTreeSet<(FileNo, u64)> {
         }
         Err(e) => panic!("{e}"),
     };
-    rule.forget_in(kernel).unwrap();
-    let mut text = format!("discard {}", found.since);
-    for s in &found.sector_ranges {
-        text += &format!(" {}:{}", s.start, s.length);
-    }
+    let all: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
+    rule.sent(&found, &all);
+    let named = found.named().into_iter();
+    let text: String = named
+        .map(|(since, s)| format!(" {since} {}:{}", s.start, s.length))
+        .collect();
+    let text = format!("discard{text}");
     kernel.message(&text).unwrap();
     let pages = kernel.run_discards(usize::MAX >> 1);
     let of_file = |page| ((page / (ROOM / PAGE)) as FileNo, page % (ROOM / PAGE));
@@ -251,7 +257,6 @@ fn recording() -> Trace {
 }
 
 #[test]
-#[ignore = "dsmd still discards the difference of two lists"]
 fn dsmd_discards_what_is_simulated_and_nothing_that_is_in_use() {
     let trace = recording();
     for ms in [0, 50, 400, 2000] {

@@ -41,50 +41,49 @@ struct Staged {
 /// Sectors in what has a bit.
 const PAGE: u64 = 8;
 
-/// What a message wants of its pages.
-#[derive(Clone, Copy, PartialEq)]
-enum Named {
-    /// Those not written since this window are sent.
-    Since(u64),
-    /// The same, and they are not sent.
-    Deferred(u64),
-    /// Those that are dead are sent.
-    Dead,
-}
+/// Windows of which the writes are known.
+const WINDOWS: usize = 4;
 
-/// Which pages were written in the current window and in the one before, and what is
-/// to be discarded.
+/// Which pages were written in the newest windows, and what is to be discarded.
 #[derive(Default)]
 struct Writes {
     on: bool,
-    /// It is on, and sends nothing.
-    audit: bool,
+    /// It is on, and discards nothing.
+    watch: bool,
     /// What is below has refused a discard.
     unsupported: bool,
     window: u64,
     /// The oldest window since which every write is known, 0: none.
     valid: u64,
-    current: BTreeSet<u64>,
-    before: BTreeSet<u64>,
-    /// What has to be so of a page, and the page.
-    queue: VecDeque<(Named, u64)>,
+    /// The newest last.
+    written: VecDeque<BTreeSet<u64>>,
+    /// Pages whose writes nobody follows.
+    missing: BTreeSet<u64>,
+    /// The window that a page goes by, and the page.
+    queue: VecDeque<(u64, u64)>,
     discarded: u64,
-    /// By messages that asked for what is dead.
-    discarded_dead: u64,
     refused: u64,
-    /// Pages that were named, and not written since.
-    dead: BTreeSet<u64>,
+    short: u64,
 }
 
-/// `<start>:<length>...` in sectors, as whole pages.
-fn ranges(words: &[&str]) -> Result<Vec<Range<u64>>, String> {
-    let range = |word: &&str| {
-        let (start, length) = word.split_once(':').ok_or("strange range")?;
+/// `<since> <start>:<length>...`, again and again, in sectors, as whole pages.
+fn ranges(words: &[&str]) -> Result<Vec<(u64, Range<u64>)>, String> {
+    let (mut all, mut since) = (Vec::<(u64, Range<u64>)>::new(), None);
+    for word in words {
+        let Some((start, length)) = word.split_once(':') else {
+            since = Some(word.parse().map_err(|_| "bad window")?);
+            continue;
+        };
+        let since = since.ok_or("a range without a window")?;
         let start: u64 = start.parse().map_err(|_| "bad start")?;
         let length: u64 = length.parse().map_err(|_| "bad length")?;
-        Ok(start.div_ceil(PAGE)..(start + length) / PAGE)
-    };
-    words.iter().map(range).collect()
+        all.push((since, start.div_ceil(PAGE)..(start + length) / PAGE));
+    }
+    all.sort_unstable_by_key(|(_, pages)| pages.start);
+    match all.windows(2).find(|w| w[0].1.end > w[1].1.start) {
+        Some(w) => Err(format!("ranges overlap at sector {}", w[1].1.start * PAGE)),
+        None => Ok(all),
+    }
 }
 
 /// Of a drive that takes so many pages at a time.
@@ -96,67 +95,83 @@ fn granule(pages: u64) -> Granule {
 impl Writes {
     fn begin_window(&mut self) -> String {
         self.window += 1;
-        self.before = std::mem::take(&mut self.current);
-        self.valid = if self.valid == 0 {
-            self.window
-        } else {
-            self.valid.max(self.window - 1)
+        self.written.push_back(BTreeSet::new());
+        if self.written.len() > WINDOWS {
+            self.written.pop_front();
+        }
+        self.valid = match self.valid {
+            0 => self.window,
+            valid => valid.max(self.window.saturating_sub(WINDOWS as u64 - 1)),
         };
         format!("window {}", self.window)
     }
 
-    fn discard(&mut self, words: &[&str]) -> Result<String, String> {
-        let since = words.get(1).and_then(|w| w.parse().ok());
-        let named = match (words[0], since) {
-            ("discard", None) if words.get(1) == Some(&"dead") => Named::Dead,
-            (_, None) => return Err("bad window".into()),
-            ("defer", Some(since)) => Named::Deferred(since),
-            (_, Some(since)) => Named::Since(since),
-        };
-        let valid = since.is_none_or(|since| since >= self.valid && since <= self.window);
-        if self.valid == 0 || !valid {
-            return Err(format!("{} {since:?}: writes since then are not known", words[0]));
+    /// What a message is about, if its windows are known.
+    fn known(&self, words: &[&str]) -> Result<Vec<(u64, Range<u64>)>, String> {
+        let all = ranges(&words[1..])?;
+        let is_known = |since: u64| self.valid > 0 && since >= self.valid && since <= self.window;
+        match all.iter().find(|(since, _)| !is_known(*since)) {
+            Some((since, _)) => Err(format!("{}: Window {since} is not valid", words[0])),
+            None => Ok(all),
         }
-        let ranges = ranges(&words[2..])?;
-        for pages in ranges.iter().cloned() {
-            self.queue.extend(pages.map(|page| (named, page)));
+    }
+
+    fn is_written(&self, since: u64, page: u64) -> bool {
+        let windows = (self.window + 1 - since) as usize;
+        self.written.iter().rev().take(windows).any(|w| w.contains(&page))
+    }
+
+    fn discard(&mut self, words: &[&str]) -> Result<String, String> {
+        let ranges = self.known(words)?;
+        for (since, pages) in ranges.iter().cloned() {
+            self.queue.extend(pages.map(|page| (since, page)));
         }
         Ok(format!("queued {}", ranges.len()))
     }
 
-    /// How many pages are dead, and where; a reply has room for so many ranges.
-    fn dead(&self, words: &[&str], room: usize) -> Result<String, String> {
-        if self.valid == 0 {
-            return Err("dead: No window is valid".into());
-        }
-        let (mut count, mut listed) = (0, Vec::<Range<u64>>::new());
-        for page in ranges(&words[1..])?.into_iter().flatten() {
-            if !self.dead.contains(&page) {
-                continue;
-            }
-            count += 1;
+    /// A reply has room for so many ranges.
+    fn answer(&self, words: &[&str], room: usize) -> Result<String, String> {
+        let (mut count, mut listed) = (0, Vec::<(char, Range<u64>)>::new());
+        let pages = self.known(words)?.into_iter();
+        for (since, page) in pages.flat_map(|(since, pages)| pages.map(move |p| (since, p))) {
+            let sign = match (self.is_written(since, page), self.missing.contains(&page)) {
+                (true, _) => {
+                    count += 1;
+                    continue;
+                }
+                (false, true) => '?',
+                (false, false) => '-',
+            };
             match listed.last_mut() {
-                Some(last) if last.end == page => last.end += 1,
-                _ => listed.push(page..page + 1),
+                Some((s, last)) if *s == sign && last.end == page => last.end += 1,
+                _ => listed.push((sign, page..page + 1)),
             }
         }
-        let word = |r: &Range<u64>| format!(" {}:{}", r.start * PAGE, (r.end - r.start) * PAGE);
-        let words: String = listed.iter().take(room).map(word).collect();
-        Ok(format!("{count}{words}"))
+        if listed.len() > room {
+            return Ok("written".to_owned());
+        }
+        let word = |(sign, r): &(char, Range<u64>)| {
+            format!(" {sign}{}:{}", r.start * PAGE, (r.end - r.start) * PAGE)
+        };
+        let words: String = listed.iter().map(word).collect();
+        Ok(format!("written{words} {count}"))
     }
 
     fn switch(&mut self, to: &str) {
         let on = to != "off";
+        self.refuse_queued();
         if !(self.on && on) || (to == "on" && self.unsupported) {
             *self = Self {
                 on,
+                window: self.window,
+                discarded: self.discarded,
+                missing: std::mem::take(&mut self.missing),
                 ..Self::default()
             };
         }
-        self.audit = to == "audit";
-        if self.audit {
+        self.watch = to == "watch";
+        if self.watch {
             self.unsupported = false;
-            self.refuse_queued();
         }
     }
 
@@ -168,54 +183,34 @@ impl Writes {
     /// Writes may be missed from here on.
     fn lose(&mut self) {
         self.valid = 0;
-        self.dead.clear();
-    }
-
-    /// All, or only these.
-    fn forget(&mut self, words: &[&str]) -> Result<String, String> {
-        let ranges = ranges(&words[1..])?;
         self.refuse_queued();
-        if ranges.is_empty() {
-            self.dead.clear();
-        }
-        for page in ranges.into_iter().flatten() {
-            self.dead.remove(&page);
-        }
-        Ok(String::new())
     }
 
-    /// Discards the first page that waits, if it may be, with what is dead around it.
-    fn run(&mut self, granule: Granule) -> Vec<u64> {
-        let Some((named, page)) = self.queue.pop_front() else {
-            return Vec::new();
-        };
-        let goes = match named {
-            Named::Dead => self.valid > 0 && self.dead.contains(&page),
-            Named::Since(since) | Named::Deferred(since) => {
-                let known = self.valid > 0 && since >= self.valid;
-                let older = since < self.window && self.before.contains(&page);
-                known && !older && !self.current.contains(&page)
+    /// Looks at so many pages that wait, and discards the whole granules of those that were not
+    /// written.
+    fn run(&mut self, pages: usize, granule: Granule) -> Vec<u64> {
+        let mut runs = Vec::<Range<u64>>::new();
+        for (since, page) in self
+            .queue
+            .drain(..pages.min(self.queue.len()))
+            .collect::<Vec<_>>()
+        {
+            let goes = self.valid > 0 && since >= self.valid && !self.is_written(since, page);
+            match runs.last_mut() {
+                _ if !goes || self.missing.contains(&page) => self.refused += 1,
+                Some(last) if last.end == page => last.end += 1,
+                _ => runs.push(page..page + 1),
             }
-        };
-        if goes {
-            self.dead.insert(page);
-            if self.audit || matches!(named, Named::Deferred(_)) {
-                return Vec::new();
-            }
-            let dead = |p: &u64| self.dead.contains(p);
-            let first = (0..page).rev().take_while(dead).last().unwrap_or(page);
-            let end = (page + 1..).find(|p| !dead(p)).unwrap_or(page + 1);
-            let gone = granule.cover(page * PAGE..(page + 1) * PAGE, first * PAGE..end * PAGE);
-            let gone = gone.start / PAGE..gone.end / PAGE;
-            self.discarded += gone.end - gone.start;
-            if named == Named::Dead {
-                self.discarded_dead += gone.end - gone.start;
-            }
-            gone.collect()
-        } else {
-            self.refused += u64::from(!matches!(named, Named::Deferred(_)));
-            Vec::new()
         }
+        let mut gone = Vec::new();
+        for run in runs {
+            let cut = granule.cut(run.start * PAGE..run.end * PAGE);
+            let cut = cut.start / PAGE..cut.end / PAGE;
+            self.discarded += cut.end - cut.start;
+            self.short += (run.end - run.start) - (cut.end - cut.start);
+            gone.extend(cut);
+        }
+        gone
     }
 }
 
@@ -232,8 +227,6 @@ struct State {
     gone: bool,
     /// Somebody else begins an upload before the next record comes.
     intrude: bool,
-    /// Nor discards without a drive, and which pages are dead.
-    no_audit: bool,
     /// Ranges in a reply, where that is not enough for all.
     room: Option<usize>,
     streams: u8,
@@ -307,30 +300,25 @@ impl ModelKernel {
 
     /// A page is written, by its number.
     pub fn write_page(&self, page: u64) {
-        let writes = &mut self.state.borrow_mut().writes;
-        writes.current.insert(page);
-        writes.dead.remove(&page);
+        if let Some(current) = self.state.borrow_mut().writes.written.back_mut() {
+            current.insert(page);
+        }
     }
 
     /// The worker takes so many pages that wait; those that it discards.
     pub fn run_discards(&self, pages: usize) -> Vec<u64> {
         let s = &mut *self.state.borrow_mut();
         let writes = &mut s.writes;
-        if s.no_discards && !writes.audit && !writes.queue.is_empty() {
+        if s.no_discards && !writes.watch && !writes.queue.is_empty() {
             writes.unsupported = true;
-            writes.refused += writes.queue.len() as u64;
-            writes.queue.clear();
+            writes.refuse_queued();
         }
-        let waiting = writes.queue.len();
-        let granule = granule(s.granule);
-        (0..pages.min(waiting))
-            .flat_map(|_| writes.run(granule))
-            .collect()
+        writes.run(pages, granule(s.granule))
     }
 
-    /// Pages that were discarded because they were dead.
-    pub fn discarded_dead(&self) -> u64 {
-        self.state.borrow().writes.discarded_dead
+    /// The table does not have these pages.
+    pub fn miss(&self, pages: Range<u64>) {
+        self.state.borrow_mut().writes.missing.extend(pages);
     }
 
     /// Whether what is below takes discards.
@@ -346,16 +334,6 @@ impl ModelKernel {
     /// What is below takes so many pages at a time.
     pub fn set_granule(&self, pages: u64) {
         self.state.borrow_mut().granule = pages;
-    }
-
-    /// Pages that are dead.
-    pub fn dead(&self) -> Vec<u64> {
-        self.state.borrow().writes.dead.iter().copied().collect()
-    }
-
-    /// Whether the module is one that audits.
-    pub fn audits(&self, does: bool) {
-        self.state.borrow_mut().no_audit = !does;
     }
 
     /// A reply lists so many ranges.
@@ -575,28 +553,28 @@ impl State {
                 Ok(format!("window {} ms 1000 written 1 moved 0", self.windows))
             }
             "regions" => Ok(self.regions(&words)),
-            "set" if words[1..] == ["discard", "audit"] && self.no_audit => {
-                refuse("discard must be on or off".into())
-            }
             "set" if words[1] == "discard" => {
                 self.writes.switch(words[2]);
                 Ok(String::new())
             }
-            "dead" if self.no_audit => refuse("Unknown message 'dead'".into()),
-            "window" | "discard" | "defer" | "forget" | "dead" if !self.writes.on => {
+            "window" | "discard" | "forget" | "written" if !self.writes.on => {
                 refuse(format!("{}: discard is off", words[0]))
             }
-            "window" | "discard" | "defer" | "forget" | "dead" if self.writes.unsupported => refuse(format!(
+            "window" | "discard" | "forget" | "written" if self.writes.unsupported => refuse(format!(
                 "{}: underlying device does not support discard",
                 words[0]
             )),
+            "discard" if self.writes.watch => refuse("discard: discard is only watched".into()),
             "window" => Ok(self.writes.begin_window()),
-            "forget" => self.writes.forget(&words).or_else(refuse),
-            "dead" => self
-                .writes
-                .dead(&words, self.room.unwrap_or(usize::MAX))
-                .or_else(refuse),
-            "discard" | "defer" => self.writes.discard(&words).or_else(refuse),
+            "forget" => {
+                self.writes.refuse_queued();
+                Ok(String::new())
+            }
+            "written" => {
+                let room = self.room.unwrap_or(usize::MAX);
+                self.writes.answer(&words, room).or_else(refuse)
+            }
+            "discard" => self.writes.discard(&words).or_else(refuse),
             "set" => Ok(String::new()),
             other => refuse(format!("Unknown message '{other}'")),
         }
@@ -630,7 +608,7 @@ impl Target for ModelKernel {
                 state: match (s.writes.on, s.writes.unsupported) {
                     (false, _) => "off",
                     (true, true) => "unsupported",
-                    (true, false) if s.writes.audit => "audit",
+                    (true, false) if s.writes.watch => "watch",
                     (true, false) => "on",
                 }
                 .to_owned(),
@@ -640,7 +618,7 @@ impl Target for ModelKernel {
                 discarded: s.writes.discarded,
                 discarded_sectors: s.writes.discarded * PAGE,
                 refused_sectors: s.writes.refused * PAGE,
-                dead_sectors: s.writes.dead.len() as u64 * PAGE,
+                short_sectors: s.writes.short * PAGE,
                 granularity: s.granule * PAGE * 512,
                 alignment: s.granule * PAGE * 512,
                 ..Discard::default()

@@ -402,15 +402,9 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             ),
             counter(
                 "dsm_discard_short_bytes_total",
-                "Bytes that the target did not discard at once, because too few lie side by side; they may be discarded later.",
+                "Bytes that the target did not discard, because too few lie side by side.",
                 |s| discard(s, |d| d.short_sectors as f64 * 512.0),
             ),
-            gauge(
-                "dsm_discard_dead_bytes",
-                "Bytes that dsmd has named and nobody has written since: discarded, or to be with what is around them.",
-                |s| discard(s, |d| d.dead_sectors as f64 * 512.0),
-            )
-            .without_panel(),
             gauge(
                 "dsm_discard_granularity_bytes",
                 "What the length of a discard is a multiple of.",
@@ -475,25 +469,20 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "Freed bytes that dsmd has sent to the target to discard.",
                 |s| discarder(s, |i| Some(i.sent_bytes as f64)),
             ),
-            counter(
-                "dsm_agent_discard_short_bytes_total",
-                "Freed bytes in the shorter pieces, which were used again before the drive had time for them.",
+            gauge(
+                "dsm_agent_discard_short_bytes",
+                "Free bytes at the last checkpoint in pieces that are less than the drive discards at a time.",
                 |s| discarder(s, |i| Some(i.short_bytes as f64)),
             ),
-            counter(
-                "dsm_agent_discard_unplaced_bytes_total",
-                "Freed bytes that have no place of their own on the device.",
+            gauge(
+                "dsm_agent_discard_unplaced_bytes",
+                "Free bytes at the last checkpoint without a place of their own, or written meanwhile.",
                 |s| discarder(s, |i| Some(i.unplaced_bytes as f64)),
             ),
-            counter(
-                "dsm_agent_discard_late_bytes_total",
-                "Freed bytes that were not sent before the next checkpoint.",
-                |s| discarder(s, |i| Some(i.dropped_bytes as f64)),
-            ),
             gauge(
-                "dsm_agent_discard_queued_bytes",
-                "Freed bytes that dsmd has still to send, now or after a later checkpoint.",
-                |s| discarder(s, |i| Some(i.queued_bytes as f64)),
+                "dsm_agent_discard_waiting_bytes",
+                "Free bytes that dsmd has still to send, now or after a later checkpoint.",
+                |s| discarder(s, |i| Some(i.waiting_bytes as f64)),
             ),
             gauge(
                 "dsm_agent_discard_last_sent_timestamp_seconds",
@@ -518,7 +507,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             .without_panel(),
             counter(
                 "dsm_agent_audit_named_pages_total",
-                "Pages that were discarded, or would be, and nobody had written by then.",
+                "Pages that would have been sent in audit, and nobody had written by then.",
                 |s| discarder(s, |i| Some(i.audit.named_pages as f64)),
             )
             .without_panel(),

@@ -65,19 +65,20 @@ fn fruitless(i: &DiscardInfo) -> Option<String> {
     if i.files == 0 {
         return Some("of no file the list of free blocks is known".into());
     }
-    let all = |part: u64| i.freed_bytes >= LITTLE && part * 10 >= i.freed_bytes * 9;
+    let listed = i.short_bytes + i.unplaced_bytes + i.waiting_bytes;
+    let all = |part: u64| listed >= LITTLE && part * 10 >= listed * 9;
     if all(i.unplaced_bytes) {
         return Some(format!(
-            "of {} that they freed, {} lie in files that have a second name, another owner than \
-             WiredTiger.lock or blocks in common with other files",
-            sizes::shown(i.freed_bytes),
+            "of {} that they list, {} lie in files that have a second name, another owner than \
+             WiredTiger.lock or blocks in common with other files, or were written meanwhile",
+            sizes::shown(listed),
             sizes::shown(i.unplaced_bytes)
         ));
     }
     all(i.short_bytes).then(|| {
         format!(
-            "of {} that they freed, {} are in the shorter pieces, for which the drive was too slow",
-            sizes::shown(i.freed_bytes),
+            "of {} that they list, {} are in pieces that are less than the drive discards at a time",
+            sizes::shown(listed),
             sizes::shown(i.short_bytes)
         )
     })

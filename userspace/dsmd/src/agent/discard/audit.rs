@@ -2,61 +2,70 @@
 //! The audit: whether this database writes what the rule discards before it uses it again.
 //!
 //! The rule rests on what WiredTiger does, and this is looked at.  Of a file with the lists
-//! `avail(K)` and `avail(K')` the pages of `avail(K)` that are not in `avail(K')`, below the
-//! size in `K'`, are *taken*: they were free, and are in use.  The target knows which pages
-//! are *dead*: a `discard` has named them, and nothing has written them since the beginning
-//! of its window (`dm-dsm/dead.c`).  Whether it was sent makes no difference.
+//! `avail(K°)` and `avail(K)` the pages of `avail(K°)` that are not in `avail(K)`, below the
+//! size in `K`, are *taken*: they were free, and are in use.  Each was discarded at the last look,
+//! or would have been, by a *claim*: nobody needs what the drive has there unless it was written since
+//! a window.  The target is asked which pages were written since the window of their claim.
 //!
-//! **A page in use must not be dead.**  If it is, then what somebody needs at it was written
-//! before the window of the discard that named it, and is what that discards.  This is seen
-//! whichever part of the proof does not hold, as long as what needs the page stays.
+//! **A page in use must have been written.**  If it was not, then what somebody needs at it is what
+//! the claim discards.  This is seen whichever part of the proof does not hold, as long as what
+//! needs the page stays, and whether anything was sent or not.
 //!
-//! **When there is no alarm.**  Let `p` be taken and dead at the look at `K'`.  Its block may
+//! **When there is no alarm.**  Let `p` be taken and not written at the look at `K`.  Its block may
 //! have been handed out, and its write be on the way, so that `p` is only a *suspect*.  The
-//! next checkpoint of the file, `K''`, begins when WiredTiger has waited for the evictions under
+//! next checkpoint of the file begins when WiredTiger has waited for the evictions under
 //! way (`__wt_sync_file()`), and syncs the file before the turtle is written.  So if `p` is not
-//! free in `K''` either, is at the same place and the file's alone, and is dead when the target
-//! is asked after the turtle of `K''` was read, then a page is in use that nobody has written: a
-//! *violation*.  What is at another place by then, cut off, dropped or shared is no suspect any
-//! more.  A page that is named anew has to be free first.  The target is asked before this look
-//! names anything, in the window of this look: one that has lost track of writes has no dead
-//! pages.  Where a file system writes its data into a journal first it is later than that, and
-//! refused (`preconditions.rs`).
+//! free in that one either, is at the same place and the file's alone, and has not been written since
+//! the last look, then a page is in use that nobody has written: a *violation*.  What is at another
+//! place by then, cut off, dropped or shared is no suspect any more, nor is what the target cannot
+//! have followed: a page without bits is neither written nor untouched.
 //!
-//! **What counts** for the database are pages that were dead when they had been named, were
-//! taken later and were not dead then: each was seen to be written in between.  Pages that
-//! the target cannot have followed all the while are not counted: everything begins anew when
-//! it has lost track of writes.
+//! **What counts** for the database are pages that were sent, or would have been: nobody had written
+//! them then; and that were taken later, at the same place, and were seen to be written.
 //!
 //! **What it does not see**: errors in the target's own bits; who reads the device past
 //! WiredTiger; a page that is taken and given back between two looks; what older checkpoints
-//! need beside the newest.
+//! need beside the newest; a salvage, after which a file's checkpoints begin anew.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use dm::device::{MessageError, Target};
-use wiredtiger::avail::{without, FreeList};
-
-use super::list::Pages;
-use super::places;
-use super::{tidy, whole_pages, Halt};
+use dm::device::Target;
 use dm::table::{Extent, SectorRange};
+use wiredtiger::avail::{without, FreeList, Standing};
+
+use super::permit::message;
+use super::{places, tidy, whole_pages, Halt, Known, Windows};
 
 /// Ranges in a message.
 const ASK: usize = 4096;
 const PAGE_SECTORS: u64 = super::PAGE / 512;
 
-/// What the audit keeps of a file.
+/// Pages that were listed at a look and not written since a window may be discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub since: u64,
+    /// The list before had not named them.
+    pub is_fresh: bool,
+}
+
+/// What was seen of one process, in one run.
 #[derive(Debug, Default)]
-pub struct Watch {
-    /// They were dead when they had been named.
-    named: Pages,
-    /// The same, since the last look.
-    fresh: Vec<Range<u64>>,
-    /// In use and dead at the last look at a new checkpoint, the one of this order.
-    suspects: Vec<Extent>,
-    order: u64,
+pub struct Evidence {
+    /// Pages that were seen to be written before they were used again, and at how many
+    /// checkpoints.
+    pub pages: u64,
+    pub checkpoints: u32,
+    /// `None`: nobody has looked.
+    pub standing: Option<Standing>,
+}
+
+impl Evidence {
+    pub(super) fn add(&mut self, seen: Seen, standing: Standing) {
+        self.pages += seen.written;
+        self.checkpoints += u32::from(seen.written > 0);
+        self.standing = Some(standing);
+    }
 }
 
 /// A database uses a page that it has not written: discarding it would have lost data.
@@ -89,41 +98,55 @@ impl std::fmt::Display for Violation {
 /// What a look has seen, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Of those that had been named.
+    /// Of those that were sent, or would have been.
     pub taken: u64,
-    /// Of these, and of suspects.
+    /// Of these.
     pub written: u64,
 }
 
+/// A piece of a file in use that nobody had written at the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    piece: Extent,
+    /// Of the checkpoint that uses it.
+    order: u64,
+}
+
+impl Suspect {
+    pub(super) fn pages(&self) -> u64 {
+        pages(self.piece.at())
+    }
+
+    /// What of it is not on a list.
+    pub(super) fn still(&self, list: &FreeList) -> Vec<Range<u64>> {
+        let bytes = Vec::from([self.piece.bytes()]);
+        whole_pages(&without(&bytes, &list.extents, list.file_size))
+    }
+}
+
+/// Those of a file.
+pub(super) type Suspects = (PathBuf, Vec<Suspect>);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Was {
-    /// Named, and seen to be dead.
-    Named,
-    /// Free, and perhaps named.
-    Free,
-    /// In use and dead at the checkpoint of this order.
-    Suspect(u64),
+    /// Listed by the last checkpoint of the file.  It counts if it was sent, and is suspected
+    /// if it has a claim.
+    Free { counts: bool, has_claim: bool },
+    /// A suspect; `renewed`: a later checkpoint than its own uses it.
+    Suspect { order: u64, renewed: bool },
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
     file: usize,
     piece: Extent,
+    since: u64,
     was: Was,
-}
-
-/// A page in use that is dead, and may be written soon.
-#[derive(Debug)]
-pub struct Suspect {
-    pub path: PathBuf,
-    /// Of the checkpoint that uses it.
-    order: u64,
-    piece: Extent,
 }
 
 /// What a look asks the target.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Round {
+pub(super) struct Questions {
     files: Vec<(PathBuf, u64)>,
     questions: Vec<Question>,
 }
@@ -137,138 +160,142 @@ fn both(these: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     without(these, &without(these, others, u64::MAX), u64::MAX)
 }
 
-impl Watch {
-    /// What of a file is in use now and was not, or is suspected, in whole pages.
-    pub(super) fn in_use(&self, taken: &[Range<u64>], list: &FreeList) -> Vec<Range<u64>> {
-        let mut all = taken.to_vec();
-        all.extend(self.suspects.iter().flat_map(|s| still(s, list)));
-        all.sort_unstable_by_key(|r| r.start);
-        all
-    }
-
-    pub(super) fn suspects(&self) -> u64 {
-        self.suspects.iter().map(|s| pages(s.at())).sum()
-    }
-
-    /// What has left its place counts no longer.
-    pub(super) fn stray(&mut self, strayed: &[Extent]) {
-        if strayed.is_empty() {
-            return;
-        }
-        let gone: Vec<Range<u64>> = strayed.iter().map(Extent::bytes).collect();
-        self.keep(|named| whole_pages(&without(named, &gone, u64::MAX)));
-    }
-
-    /// These pages of the file are dead, and were named.
-    pub(super) fn named(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
-        self.fresh.extend(ranges);
-    }
-
-    pub(super) fn suspect(&mut self, suspect: &Suspect) {
-        self.order = suspect.order;
-        self.suspects.push(suspect.piece);
-    }
-
-    fn keep(&mut self, of: impl FnOnce(&[Range<u64>]) -> Vec<Range<u64>>) {
-        let mut all = self.named.bytes();
-        all.append(&mut self.fresh);
-        all.sort_unstable_by_key(|r| r.start);
-        self.named = Pages::of_bytes(&of(&whole_pages(&all)));
-    }
-
-    /// At a look at a file whose checkpoint is the same.
-    pub(super) fn settle(&mut self) {
-        if !self.fresh.is_empty() {
-            self.keep(<[_]>::to_vec);
-        }
-    }
+/// How many whole pages of a range lie in sorted ranges.
+fn pages_in(at: SectorRange, ranges: &[SectorRange]) -> u64 {
+    let first = ranges.partition_point(|r| r.end() <= at.start);
+    ranges[first..]
+        .iter()
+        .map_while(|r| at.common(r))
+        .map(pages)
+        .sum()
 }
 
-/// What of a suspect is still in use.
-fn still(suspect: &Extent, list: &FreeList) -> Vec<Range<u64>> {
-    let bytes = Vec::from([suspect.bytes()]);
-    whole_pages(&without(&bytes, &list.extents, list.file_size))
-}
+impl Questions {
+    fn of_file(&mut self, path: &Path, order: u64) -> usize {
+        if self.files.last().is_none_or(|(last, _)| last != path) {
+            self.files.push((path.to_owned(), order));
+        }
+        self.files.len() - 1
+    }
 
-impl Round {
-    /// A new checkpoint of a file, where `taken` are in use that were free before; `pieces`
-    /// has the places of these, and of suspects.  Gives what is kept of it.
+    /// A suspect of a file whose checkpoint is the same.
+    pub(super) fn still(&mut self, path: &Path, suspect: Suspect, last: Option<u64>) {
+        let Some(since) = last else { return };
+        let was = Was::Suspect {
+            order: suspect.order,
+            renewed: false,
+        };
+        let file = self.of_file(path, suspect.order);
+        self.questions.push(Question {
+            file,
+            piece: suspect.piece,
+            since,
+            was,
+        });
+    }
+
+    /// A new checkpoint of a file, where `taken` are in use that were free before; `sent` has
+    /// what of them was sent, `at` the places of all of these now, and of suspects.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn file(
         &mut self,
         path: &Path,
         order: u64,
-        watch: Option<Box<Watch>>,
+        old: &Known,
+        sent: &[Extent],
         taken: &[Range<u64>],
         list: &FreeList,
-        pieces: &[Extent],
-    ) -> Option<Box<Watch>> {
-        let mut named = Vec::new();
-        let mut watch = watch.unwrap_or_default();
-        watch.keep(|all| {
-            named = both(all, taken);
-            whole_pages(&both(all, &list.extents))
-        });
-        let file = self.files.len();
-        let questions = &mut self.questions;
-        let mut ask = |ranges: &[Range<u64>], was| {
-            places::of_ranges(pieces, ranges, &mut |piece| {
-                questions.push(Question { file, piece, was });
-            });
-        };
-        ask(&named, Was::Named);
-        ask(&without(taken, &named, u64::MAX), Was::Free);
-        for suspect in std::mem::take(&mut watch.suspects) {
-            places::of_ranges(pieces, &still(&suspect, list), &mut |piece| {
-                if piece.base() == suspect.base() {
-                    let was = Was::Suspect(watch.order);
-                    questions.push(Question { file, piece, was });
-                }
-            });
-        }
-        if questions.last().is_some_and(|q| q.file == file) {
-            self.files.push((path.to_owned(), order));
-        }
-        (!watch.named.is_empty()).then_some(watch)
-    }
-
-    /// Asks the target; and what is suspected from now on.
-    pub(super) fn ask(mut self, target: &dyn Target, version: &str) -> Result<(Seen, Vec<Suspect>), Halt> {
-        let (mut seen, mut suspects) = (Seen::default(), Vec::new());
-        self.questions.sort_unstable_by_key(|q| q.piece.at());
-        let mut dead = Vec::new();
-        for some in self.questions.chunks(ASK) {
-            let ranges: Vec<SectorRange> = some.iter().map(|q| q.piece.at()).collect();
-            dead.extend(self::dead(target, &ranges)?);
-        }
-        tidy(&mut dead);
-        let mut violations: Vec<(usize, Extent, u64)> = Vec::new();
-        for q in &self.questions {
-            let all = pages(q.piece.at());
-            let first = dead.partition_point(|d| d.end() <= q.piece.start);
-            let parts = dead[first..].iter().map_while(|d| q.piece.within(d));
-            let mut bad = 0;
-            for part in parts.filter(|p| pages(p.at()) > 0) {
-                bad += pages(part.at());
-                match q.was {
-                    Was::Suspect(order) => violations.push((q.file, part, order)),
-                    _ => {
-                        let (path, order) = self.files[q.file].clone();
-                        let piece = part;
-                        suspects.push(Suspect { path, order, piece });
+        at: &[Extent],
+        windows: &Windows,
+    ) {
+        let file = self.of_file(path, order);
+        let fresh = both(taken, &old.fresh.bytes());
+        let rest = without(taken, &fresh, u64::MAX);
+        for (ranges, claim) in [(&fresh, old.fresh_claim), (&rest, old.rest_claim)] {
+            let claim = claim.filter(|c| c.since >= windows.valid);
+            let Some(since) = claim.map(|c| c.since).or(windows.last) else {
+                continue;
+            };
+            let has_claim = claim.is_some();
+            places::of_ranges(at, ranges, &mut |piece| {
+                // Where it lay when it was sent
+                let mut counted = Vec::new();
+                places::of_ranges(sent, &[piece.bytes()], &mut |s| {
+                    if s.base() == piece.base() {
+                        counted.push(s.bytes());
+                    }
+                });
+                let others = without(&[piece.bytes()], &counted, u64::MAX);
+                let parts = counted.into_iter().map(|bytes| (bytes, true));
+                for (bytes, counts) in parts.chain(others.into_iter().map(|bytes| (bytes, false))) {
+                    if counts || has_claim {
+                        self.questions.push(Question {
+                            file,
+                            piece: piece.part(bytes),
+                            since,
+                            was: Was::Free { counts, has_claim },
+                        });
                     }
                 }
-            }
-            match q.was {
-                Was::Named => {
-                    seen.taken += all;
-                    seen.written += all - bad;
+            });
+        }
+        let Some(since) = windows.last else { return };
+        for suspect in &old.suspects {
+            places::of_ranges(at, &suspect.still(list), &mut |piece| {
+                if piece.base() == suspect.piece.base() {
+                    let was = Was::Suspect {
+                        order: suspect.order,
+                        renewed: true,
+                    };
+                    self.questions.push(Question {
+                        file,
+                        piece,
+                        since,
+                        was,
+                    });
                 }
-                Was::Suspect(_) => seen.written += all - bad,
-                Was::Free => {}
+            });
+        }
+    }
+
+    /// Asks the target; what was seen, and who is suspected from now on.
+    pub(super) fn ask(mut self, target: &dyn Target, version: &str) -> Result<(Seen, Vec<Suspects>), Halt> {
+        let asked: Vec<(u64, SectorRange)> = self.questions.iter().map(|q| (q.since, q.piece.at())).collect();
+        let answer = written(target, &asked)?;
+        let (mut seen, mut suspects) = (Seen::default(), vec![Vec::new(); self.files.len()]);
+        let mut violations: Vec<(usize, Extent, u64)> = Vec::new();
+        for q in &self.questions {
+            let first = answer.untouched.partition_point(|u| u.end() <= q.piece.start);
+            let parts = answer.untouched[first..].iter().map_while(|u| q.piece.within(u));
+            let untouched: Vec<Extent> = parts.filter(|p| pages(p.at()) > 0).collect();
+            let bad: u64 = untouched.iter().map(|p| pages(p.at())).sum();
+            let mut suspect = |order| {
+                suspects[q.file].extend(untouched.iter().map(|&piece| Suspect { piece, order }));
+            };
+            match q.was {
+                Was::Free { counts, has_claim } => {
+                    let unknown = pages_in(q.piece.at(), &answer.unknown);
+                    let written = pages(q.piece.at()) - bad - unknown;
+                    if counts {
+                        seen.written += written;
+                        seen.taken += written + if has_claim { bad } else { 0 };
+                    }
+                    if has_claim {
+                        suspect(self.files[q.file].1);
+                    }
+                }
+                Was::Suspect {
+                    order,
+                    renewed: false,
+                } => suspect(order),
+                Was::Suspect { order, renewed: true } => {
+                    violations.extend(untouched.iter().map(|&piece| (q.file, piece, order)));
+                }
             }
         }
         let Some((file, ..)) = violations.iter().min_by_key(|v| v.0) else {
-            return Ok((seen, suspects));
+            let files = self.files.drain(..).map(|(path, _)| path);
+            return Ok((seen, files.zip(suspects).collect()));
         };
         let (path, order) = &self.files[*file];
         let of_file = violations.iter().filter(|v| v.0 == *file);
@@ -286,33 +313,33 @@ impl Round {
     }
 }
 
-/// A message that is about ranges.
-pub(super) fn message(head: &str, ranges: &[SectorRange]) -> String {
-    use std::fmt::Write as _;
-    ranges.iter().fold(head.to_owned(), |mut text, s| {
-        write!(text, " {}:{}", s.start, s.length).expect("strings grow");
-        text
-    })
+/// Which whole pages of some ranges nobody was seen to write; sorted by place.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The target has followed all writes, and there was none.
+    pub untouched: Vec<SectorRange>,
+    /// It has not.
+    pub unknown: Vec<SectorRange>,
 }
 
-/// Where whole pages of these ranges are dead.
-pub fn dead(target: &dyn Target, ranges: &[SectorRange]) -> Result<Vec<SectorRange>, Halt> {
-    let mut found = Vec::new();
+/// Asks which pages were written since the window of their range.  The ranges do not overlap.
+pub fn written(target: &dyn Target, ranges: &[(u64, SectorRange)]) -> Result<Answer, Halt> {
+    let mut answer = Answer::default();
     for some in ranges.chunks(ASK) {
-        dead_in(target, some, &mut found)?;
+        written_in(target, some, &mut answer)?;
     }
-    Ok(found)
+    tidy(&mut answer.untouched);
+    tidy(&mut answer.unknown);
+    Ok(answer)
 }
 
-fn dead_in(target: &dyn Target, ranges: &[SectorRange], found: &mut Vec<SectorRange>) -> Result<(), Halt> {
-    let reply = target.message(&message("dead", ranges)).map_err(older)?;
+fn written_in(target: &dyn Target, ranges: &[(u64, SectorRange)], answer: &mut Answer) -> Result<(), Halt> {
+    let reply = target.message(&message("written", ranges))?;
     let malformed = || {
         Halt::Reset(format!(
-            "the kernel module's reply to `dead` cannot be read: {reply}"
+            "the kernel module's reply to `written` cannot be read: {reply}"
         ))
     };
-    let mut words = reply.split_ascii_whitespace();
-    let count: u64 = words.next().and_then(|w| w.parse().ok()).ok_or_else(malformed)?;
     let range = |word: &str| {
         let (start, length) = word.split_once(':')?;
         Some(SectorRange {
@@ -320,43 +347,25 @@ fn dead_in(target: &dyn Target, ranges: &[SectorRange], found: &mut Vec<SectorRa
             length: length.parse().ok()?,
         })
     };
-    let listed: Vec<SectorRange> = words.map_while(range).collect();
-    let pages: u64 = listed.iter().map(|s| s.length / PAGE_SECTORS).sum();
-    if pages == count {
-        found.extend(listed);
-        return Ok(());
+    let words: Vec<&str> = reply.split_ascii_whitespace().collect();
+    let ["written", words @ .., count] = &words[..] else {
+        return Err(malformed());
+    };
+    let mut all: u64 = count.parse().map_err(|_| malformed())?;
+    for word in words {
+        let (list, word) = match (word.strip_prefix('-'), word.strip_prefix('?')) {
+            (Some(word), _) => (&mut answer.untouched, word),
+            (_, Some(word)) => (&mut answer.unknown, word),
+            _ => return Err(malformed()),
+        };
+        let at = range(word).ok_or_else(malformed)?;
+        all += pages(at);
+        list.push(at);
     }
-    // More than a reply has room for
-    match ranges {
-        [one] if one.length > PAGE_SECTORS => {
-            let middle = (one.start + one.length / 2).next_multiple_of(PAGE_SECTORS);
-            let (start, end) = (one.start, one.end());
-            let halves = [(start, middle.min(end)), (middle.min(end), end)].map(|(start, end)| SectorRange {
-                start,
-                length: end - start,
-            });
-            if halves[1].length == 0 {
-                return Err(malformed());
-            }
-            halves
-                .iter()
-                .try_for_each(|half| dead_in(target, std::slice::from_ref(half), found))
-        }
-        [] | [_] => Err(malformed()),
-        several => {
-            let (a, b) = several.split_at(several.len() / 2);
-            dead_in(target, a, found)?;
-            dead_in(target, b, found)
-        }
-    }
-}
-
-/// A module that cannot audit.
-pub(super) fn older(e: MessageError) -> Halt {
-    match e {
-        MessageError::Refused(why) if why.starts_with("Unknown message") => Halt::Reset(format!(
-            "the kernel module is older than the audit, without which nothing is discarded: {why}"
-        )),
-        e => e.into(),
+    // Neighbours are one in the message.
+    let asked: u64 = ranges.iter().map(|(_, at)| pages(*at)).sum();
+    match all >= asked {
+        true => Ok(()),
+        false => Err(malformed()),
     }
 }

@@ -18,12 +18,13 @@ use dm::diskstat::DiskStat;
 use dm::mounts;
 use dm::sysfs::Sysfs;
 use dm::table::Extent;
-use drive::broken;
+use drive::{broken, switch};
 use files::fiemap::Solid;
 use files::mount;
 use files::place;
 use files::walk::{self, Root};
-use proto::runner;
+use proto::control::SWITCHED_OFF;
+use proto::runner::{self, Who};
 use runtime::pulse::Pulse;
 use wiredtiger::avail::{self, FileEntry, Refusal, Standing, TurtleId};
 use wiredtiger::turtle;
@@ -142,8 +143,18 @@ impl Machine for Disk {
         broken::below(Path::new(broken::DIR), &self.sysfs, &self.device, self.devno)
     }
 
+    fn off(&self) -> Option<String> {
+        let off = switch::off_by_person(Path::new(broken::DIR), &self.device)?;
+        Some(format!("{SWITCHED_OFF}: {off}"))
+    }
+
     fn trial(&self) -> bool {
         runner::trial(Path::new(broken::DIR), &self.device).is_some()
+    }
+
+    fn holder(&self) -> Option<String> {
+        let holder = runner::holder(Path::new(broken::DIR), &self.device)?;
+        (holder.who != Who::Trial).then(|| format!("nothing is discarded for {holder}"))
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
@@ -212,6 +223,10 @@ impl Database for Disk {
             standing,
             files: snapshot.files.into_iter().zip(lists).collect(),
         })
+    }
+
+    fn stands(&mut self) -> Result<(), String> {
+        self.check_standing()
     }
 
     fn sync_dbpath(&mut self) -> Result<(), String> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The thread that looks, audits and discards, so that nothing else waits for it.
 //!
-//! It begins in audit, and for each process that opens the database again: what would be
-//! discarded is named to the target, which sends nothing.  When enough of it was seen to be
-//! written before it was used again, the target is switched on; the audit goes on.
+//! For each process that opens the database, and each time that all was forgotten, it begins with
+//! an audit, in which the target only watches.  A batch takes a [`Permit`], which nothing but what
+//! was seen then can make.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -11,20 +11,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::audit::{self, Violation};
+use super::audit::Violation;
 use super::notices::{notices, Notice, Notices, Notifier};
-use super::pace::{budget, Of, Pace, Queue};
-use super::{Database, Found, Halt, Look, Owner, Rule, OWED};
+use super::pace::{budget, Pace, Queue};
+use super::permit::{self, Batch, Permit, Withheld};
+use super::{tidy, Database, Found, Halt, Look, Rule};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::table::SectorRange;
 use drive::broken;
-use files::config::AUDIT_PAGES;
 use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use runtime::log;
 use runtime::pulse::Pulse;
 use runtime::time;
-use wiredtiger::avail::Standing;
 
 /// How often preconditions and owner are checked between checkpoints.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -33,11 +32,6 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(600);
 /// A target that is not done with a batch after this has a drive that is stuck.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// At so many checkpoints pages must have been taken before anything is sent.
-const CHECKPOINTS: u32 = 3;
-const ONLY_ASKED: &str = "discard = \"audit\" asks for no more";
-const NOT_PASSED: &str = "the audit has not passed since a process that nobody has tried opened the database";
-
 /// What is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -66,8 +60,12 @@ pub trait Machine: Database {
     fn warning(&self) -> Option<String>;
     /// Why nothing may be discarded on its drive.
     fn broken(&self) -> Option<String>;
-    /// Whether somebody switches discards on and off to measure.
+    /// Who has switched discards off, and means it until he says otherwise.
+    fn off(&self) -> Option<String>;
+    /// Whether a trial switches discards on and off to measure.
     fn trial(&self) -> bool;
+    /// Who else needs the device, other than a trial, and since when.
+    fn holder(&self) -> Option<String>;
     /// From now on nothing may be discarded on the device, for this reason.
     fn mark(&self, why: &str) -> Result<(), String>;
 }
@@ -142,15 +140,18 @@ struct Worker<T, M> {
     pulse: Pulse,
     rule: Rule,
     pace: Pace,
+    /// The target was brought to follow writes.
+    begun: bool,
     /// This has switched on tracking in the target.
     switched_on: bool,
     /// What this has switched to last.
     set: Option<&'static str>,
-    /// The module was too old for it.
-    older: bool,
+    /// The target has to forget what it was sent, before anything else.
+    is_stale: bool,
+    /// What is found is sent.
+    sends: bool,
     /// Why nothing may be sent, where that could not be marked.
     unmarked: Option<String>,
-    evidence: Evidence,
     /// Since when the device takes none.
     unsupported: Option<Instant>,
     again: Duration,
@@ -159,16 +160,6 @@ struct Worker<T, M> {
     /// The drive when the last sending was over.
     quiet: Option<DiskStat>,
     reported: Option<String>,
-}
-
-/// What the audit has seen of one process.
-#[derive(Debug, Default)]
-struct Evidence {
-    owner: Option<Owner>,
-    pages: u64,
-    checkpoints: u32,
-    /// `None`: nobody has looked.
-    standing: Option<Standing>,
 }
 
 /// How a sending ended.
@@ -189,11 +180,12 @@ impl<T: Target, M: Machine> Worker<T, M> {
             pulse,
             rule: Rule::default(),
             pace: Pace::default(),
+            begun: false,
             switched_on: false,
             set: None,
-            older: false,
+            is_stale: true,
+            sends: false,
             unmarked: None,
-            evidence: Evidence::default(),
             unsupported: None,
             again: AGAIN,
             last: None,
@@ -209,7 +201,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     fn follow(&mut self, notices: &Notices) {
-        let begun = self.switch_on().and_then(|()| self.rule.forget_in(&self.target));
+        let begun = self.is_on();
         let mut more = begun.is_ok();
         self.took(begun);
         loop {
@@ -245,9 +237,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
             Err(halt) => {
                 self.forget();
-                change(&self.info, |i| i.owes(0));
                 // Else before the next discard.
-                let _ = self.rule.forget_in(&self.target);
+                let _ = self.forget_in_target();
                 Some(self.because_of_switch(halt).to_string())
             }
         };
@@ -271,6 +262,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 i.mode.clear();
             }
             i.audit.suspect_pages = suspects;
+            if off.is_some() {
+                (i.waiting_bytes, i.short_bytes, i.unplaced_bytes) = (0, 0, 0);
+                i.audit.passed = false;
+            }
             i.off = off;
             i.warning = warning;
             i.files = files;
@@ -278,25 +273,38 @@ impl<T: Target, M: Machine> Worker<T, M> {
         });
     }
 
-    /// Nothing that is known counts any longer.  The rule does the same by itself when
+    /// Nothing that is known or was seen counts any longer.  The rule does the same by itself when
     /// the owner or the mount is another one.
     fn forget(&mut self) {
         self.rule.forget();
+        self.is_stale = true;
+        self.sends = false;
+    }
+
+    /// What was sent before and waits in the target is not discarded.
+    fn forget_in_target(&mut self) -> Result<(), Halt> {
+        if self.is_stale {
+            self.target.message("forget")?;
+            self.is_stale = false;
+        }
+        Ok(())
     }
 
     /// Whether the target follows writes; brings it to where it should be.
     fn is_on(&mut self) -> Result<(), Halt> {
-        if self.older {
-            return self.switch_on();
-        }
         let state = self.target.status()?.discard.state;
-        self.check_mark(&state)?;
+        if let Some(why) = self.refused() {
+            return self.stay_off(&state, why);
+        }
+        if !self.begun && !self.machine.trial() {
+            return self.begin(&state);
+        }
         if state == "unsupported" {
             return self.try_again();
         }
         self.unsupported = None;
         match state.as_str() {
-            "on" | "audit" => self.steer(&state),
+            "on" | "watch" => self.steer(&state),
             _ => Err(self.switched_off()),
         }
     }
@@ -317,19 +325,34 @@ impl<T: Target, M: Machine> Worker<T, M> {
         why.to_owned().into()
     }
 
-    fn check_mark(&self, state: &str) -> Result<(), Halt> {
-        let marked = self.machine.broken();
-        let failed = marked.as_ref().map_or_else(
-            || self.unmarked.is_some(),
-            |why| why.starts_with(broken::AUDIT_FAILED),
-        );
+    /// Why nothing may be sent, whatever the database does.
+    fn refused(&mut self) -> Option<String> {
+        if let Some(why) = self.unmarked.take() {
+            if let Err(e) = self.machine.mark(&why) {
+                log!(
+                    Debug,
+                    "the mark that keeps discards off cannot be written",
+                    reason = e
+                );
+                self.unmarked = Some(why);
+            }
+        }
+        let marked = self.machine.broken().or_else(|| self.unmarked.clone());
+        let failed = marked
+            .as_ref()
+            .is_some_and(|why| self.unmarked.is_some() || why.starts_with(broken::AUDIT_FAILED));
         change(&self.info, |i| i.audit.failed = failed);
-        let Some(why) = marked.or_else(|| self.unmarked.clone()) else {
-            return Ok(());
-        };
-        if state == "on" || state == "audit" {
+        marked
+            .or_else(|| self.machine.off())
+            .or_else(|| self.machine.holder())
+    }
+
+    /// The switch is a holder's alone while there is one.
+    fn stay_off(&mut self, state: &str, why: String) -> Result<(), Halt> {
+        if (state == "on" || state == "watch") && self.machine.holder().is_none() {
             self.target.message("set discard off")?;
         }
+        self.begun = false;
         Err(why.into())
     }
 
@@ -353,82 +376,40 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// Once: whoever switches it off later means it.  The switch is a trial's alone while
     /// there is one.
-    fn switch_on(&mut self) -> Result<(), Halt> {
-        let state = self.target.status()?.discard.state;
-        self.check_mark(&state)?;
-        if !self.machine.trial() && (state != "unsupported" || !self.plan.send) {
-            let audits = self.target.message("set discard audit");
-            self.older = matches!(audits, Err(MessageError::Refused(_)));
-            audits.map_err(|e| match e {
-                MessageError::Refused(why) => Halt::Reset(format!(
-                    "the kernel module is older than the audit, without which nothing is discarded: {why}"
-                )),
-                e => e.into(),
-            })?;
+    fn begin(&mut self, state: &str) -> Result<(), Halt> {
+        if state != "unsupported" || !self.plan.send {
+            self.target.message("set discard watch")?;
             self.switched_on |= state == "off";
             let switched_on = self.switched_on;
             change(&self.info, |i| i.switched_on = switched_on);
-            self.set = Some("audit");
+            self.set = Some("watch");
         }
+        self.begun = true;
         self.is_on()
     }
 
-    /// Why it does not send, whatever is seen.
-    fn audit_only(&self) -> Option<String> {
-        let asked = (!self.plan.send).then(|| ONLY_ASKED.to_owned());
-        asked.or_else(|| match &self.evidence.standing {
-            Some(Standing::Audit(why) | Standing::Refused(why)) => Some(why.clone()),
-            _ => None,
-        })
+    /// For one batch, if there is one.
+    fn permit(&mut self) -> Result<Permit, Withheld> {
+        let refused = self.refused();
+        Permit::of(&self.plan, &self.rule, refused.as_ref())
     }
 
-    fn must_prove(&self) -> bool {
-        matches!(self.evidence.standing, Some(Standing::Prove(_)))
-    }
-
-    /// So many pages must be seen to be written.  Nothing is sent before somebody has looked.
-    fn wanted(&self) -> u64 {
-        match self.must_prove() {
-            true => self.plan.audit_pages.max(AUDIT_PAGES),
-            false => self.plan.audit_pages,
-        }
-    }
-
-    fn has_passed(&self) -> bool {
-        let (e, wanted) = (&self.evidence, self.wanted());
-        wanted == 0 || (e.pages >= wanted && e.checkpoints >= CHECKPOINTS && self.rule.suspects() == 0)
-    }
-
-    /// Each process that opens the database begins with an audit.
-    fn count_from_owner(&mut self) {
-        let owner = self.rule.owner();
-        if owner.is_some() && self.evidence.owner != owner {
-            self.evidence = Evidence {
-                owner,
-                ..Evidence::default()
-            };
-        }
-    }
-
-    /// Between audit and on.  Who has switched to audit by hand means it; who has switched on
+    /// Between watch and on.  Who has switched to watch by hand means it; who has switched on
     /// gives the switch back.
     fn steer(&mut self, state: &str) -> Result<(), Halt> {
-        self.count_from_owner();
-        let only = self.audit_only();
-        let sends = only.is_none() && self.has_passed();
+        let permit = self.permit();
         let trial = self.machine.trial();
-        let mode = match state {
-            "on" if trial && only.is_some() => return Err(only.unwrap_or_default().into()),
-            "on" if trial && !sends && self.must_prove() => return Err(NOT_PASSED.to_owned().into()),
-            "on" if !trial && !sends => "audit",
-            "audit" if !trial && sends && self.set == Some("audit") => "on",
-            "on" => "on",
-            _ => "audit",
+        let mode = match (state, permit.is_ok()) {
+            ("on", false) if !trial => "watch",
+            ("watch", true) if !trial && self.set == Some("watch") => "on",
+            ("on", _) => "on",
+            _ => "watch",
         };
+        let evidence = self.rule.evidence();
+        let (pages, checkpoints) = (evidence.pages, evidence.checkpoints);
         if mode != state {
             self.target.message(&format!("set discard {mode}"))?;
             self.set = Some(mode);
-            let (pages, checkpoints) = (self.evidence.pages, self.evidence.checkpoints);
             match mode {
                 "on" => log!(
                     Info,
@@ -439,14 +420,22 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 _ => log!(Info, "nothing is sent before the audit has passed"),
             }
         }
-        let (e, wanted) = (&self.evidence, self.wanted());
+        let sends = mode == "on" && permit.is_ok();
+        if sends && !self.sends {
+            self.rule.nothing_was_sent();
+        }
+        self.sends = sends;
+        let wanted = permit::wanted(&self.plan, self.rule.evidence());
         change(&self.info, |i| {
-            i.mode = mode.to_owned();
-            i.audit.only = only;
+            i.mode = if sends { "on" } else { "audit" }.to_owned();
             i.audit.wanted_pages = wanted;
-            i.audit.passed = sends;
-            i.audit.seen_pages = e.pages;
-            i.audit.seen_checkpoints = e.checkpoints;
+            i.audit.passed = permit.is_ok();
+            i.audit.only = match permit {
+                Err(Withheld::Always(why)) => Some(why),
+                _ => None,
+            };
+            i.audit.seen_pages = pages;
+            i.audit.seen_checkpoints = checkpoints;
         });
         Ok(())
     }
@@ -455,11 +444,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn violated(&mut self, v: &Violation) {
         let status = self.target.status().map(|s| s.discard);
         let had = match status {
-            Ok(d) if d.discarded == 0 && (d.queued == 0 || d.state == "audit") => broken::ALL_KEPT.to_owned(),
-            Ok(d) => format!(
-                "{} MiB had been discarded by then",
-                (d.discarded_sectors * 512) >> 20
-            ),
+            Ok(d) if d.discarded == 0 && d.queued == 0 => broken::ALL_KEPT.to_owned(),
+            Ok(d) => format!("{} bytes had been discarded by then", d.discarded_sectors * 512),
             Err(_) => "it is not known what had been discarded by then".to_owned(),
         };
         let why = format!("{v}; {had}");
@@ -523,12 +509,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
             self.violated(v);
         }
         let look = look?;
-        if let Look::Found(found) = &look {
-            self.audited(found);
-        }
         // Before anything is sent: another process may have it open.
         self.is_on()?;
-        self.rule.forget_in(&self.target)?;
+        self.forget_in_target()?;
         let look_ms = started.elapsed().as_millis() as u64;
         let interval = self.last.replace(started).map(|last| started - last);
         change(&self.info, |i| {
@@ -541,65 +524,68 @@ impl<T: Target, M: Machine> Worker<T, M> {
             };
         });
         match look {
-            Look::Waiting(_) => {
-                change(&self.info, |i| i.owes(0));
-                Ok(Sent::All)
-            }
+            Look::Waiting(_) => Ok(Sent::All),
             Look::Found(found) => self.send(*found, budget(interval), notices),
         }
     }
 
-    fn audited(&mut self, found: &Found) {
-        self.count_from_owner();
-        let seen = found.audit;
-        self.evidence.standing.clone_from(&found.standing);
-        self.evidence.pages += seen.written;
-        self.evidence.checkpoints += u32::from(seen.written > 0);
+    fn send(&mut self, found: Found, budget: Duration, notices: &Notices) -> Result<Sent, Halt> {
+        let all: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
+        let whole = bytes(&all);
         change(&self.info, |i| {
-            i.audit.taken_pages += seen.taken;
-            i.audit.written_pages += seen.written;
+            i.freed_bytes += found.freed;
+            i.idle_bytes += whole;
+            i.listless = found.listless;
+            i.short_bytes = found.short;
+            i.unplaced_bytes = found.named.saturating_sub(found.short + whole);
+            i.waiting_bytes = if self.sends { whole } else { 0 };
+            i.audit.taken_pages += found.audit.taken;
+            i.audit.written_pages += found.audit.written;
         });
+        if !self.sends {
+            change(&self.info, |i| i.audit.named_pages += whole / 4096);
+            self.rule.sent(&found, &all);
+            return Ok(Sent::All);
+        }
+        let started = Instant::now();
+        let mut sent = Vec::new();
+        let result = self.send_all(&found, budget, notices, &mut sent);
+        change(&self.info, |i| i.send_ms = started.elapsed().as_millis() as u64);
+        if result.is_ok() {
+            tidy(&mut sent);
+            self.rule.sent(&found, &sent);
+        }
+        result
     }
 
-    fn send(&mut self, mut found: Found, budget: Duration, notices: &Notices) -> Result<Sent, Halt> {
-        let sector_ranges = std::mem::take(&mut found.sector_ranges);
-        let mut owed = std::mem::take(&mut found.owed);
-        if !self.sends() {
-            owed.clear();
-        }
-        let placed = bytes(&sector_ranges);
-        change(&self.info, |i| {
-            i.owes(bytes(&owed));
-            i.freed_bytes += found.freed;
-            i.idle_bytes += found.freed;
-            i.listless = found.listless;
-            i.unplaced_bytes += found.freed.saturating_sub(placed);
-            i.queued_bytes += placed;
-        });
-        let mut queue = Queue::new(sector_ranges, owed, found.reach > 0, budget);
+    fn send_all(
+        &mut self,
+        found: &Found,
+        budget: Duration,
+        notices: &Notices,
+        sent: &mut Vec<SectorRange>,
+    ) -> Result<Sent, Halt> {
+        let mut queue = Queue::new(found.granules.clone(), budget);
         let started = Instant::now();
         let mut drive = self.machine.drive();
         if let Some(quiet) = &self.quiet {
             self.pace.quiet(quiet, &drive);
         }
-        let (mut result, mut from_before) = (Ok(Sent::All), 0);
+        let mut result = Ok(Sent::All);
         while result == Ok(Sent::All) {
-            let Some((of, batch)) = queue.next(&self.pace) else {
+            let Some(granules) = queue.next(&self.pace) else {
                 break;
             };
             let mut took = Duration::ZERO;
-            result = self.discard(&found, of, &batch, notices, &mut took);
-            // An audit says nothing of the drive, nor does a command that was not waited for.
-            if self.sends() && result == Ok(Sent::All) {
-                self.pace.took(batch.len(), took);
+            result = self.discard(found, &granules, notices, &mut took, sent);
+            // A command that was not waited for says nothing of the drive.
+            if result == Ok(Sent::All) {
+                self.pace.took(granules.len(), took);
             }
             queue.took(took);
-            if of == Of::Before {
-                from_before += bytes(&batch);
-            }
-            change(&self.info, |i| i.queued_bytes -= bytes(&batch));
+            change(&self.info, |i| i.waiting_bytes -= bytes(&granules));
             let rest = queue.rest().len();
-            if result == Ok(Sent::All) && self.sends() && rest > 0 {
+            if result == Ok(Sent::All) && rest > 0 {
                 let pause = self.pace.pause(rest, budget.saturating_sub(started.elapsed()));
                 result = self.wait(notices, pause.saturating_sub(took));
             }
@@ -608,116 +594,49 @@ impl<T: Target, M: Machine> Worker<T, M> {
             drive = now;
         }
         self.quiet = Some(drive);
-        if let Ok(sent) = result {
-            let waited = self.owe(&found, queue.rest(), notices);
-            result = waited.map(|waited| sent.max(waited));
-        }
-        if from_before > 0 {
-            log!(Debug, "discards that were owed were sent", bytes = from_before);
-        }
-        let late = found.reach > 0 || result.is_err();
-        change(&self.info, |i| {
-            if late {
-                i.dropped_bytes += std::mem::take(&mut i.queued_bytes);
-            }
-            i.send_ms = started.elapsed().as_millis() as u64;
-        });
         result
     }
 
-    /// What was not sent is owed, the longest of it.  Who has the database open is looked at before it
-    /// is sent.
-    fn owe(&mut self, found: &Found, rest: &[(Of, SectorRange)], notices: &Notices) -> Result<Sent, Halt> {
-        let mut waited = Sent::All;
-        if found.reach > 0 {
-            return Ok(waited);
-        }
-        let rest = match self.sends() {
-            true => &rest[..rest.len().min(OWED)],
-            false => &[],
-        };
-        let fresh: Vec<SectorRange> = rest
-            .iter()
-            .filter(|(of, _)| *of == Of::Look)
-            .map(|r| r.1)
-            .collect();
-        if !fresh.is_empty() {
-            self.target
-                .message(&audit::message(&format!("defer {}", found.since), &fresh))?;
-            // Whatever comes meanwhile: the drive has nothing to do for it.
-            waited = self.wait(notices, Duration::ZERO)?;
-            self.name(found, &fresh)?;
-        }
-        let all: Vec<SectorRange> = rest.iter().map(|r| r.1).collect();
-        let owed = self.rule.owe(found, &self.target, &all)?;
-        change(&self.info, |i| i.owes(owed));
-        Ok(waited)
-    }
-
-    fn sends(&self) -> bool {
-        self.info.lock().unwrap_or_else(PoisonError::into_inner).mode == "on"
-    }
-
-    /// Sends a batch, and waits for what becomes of it.  `took` is how long the target has taken, without
-    /// the time in which the files were read again.
+    /// Sends what of some granules is still the files' alone, and waits for what becomes of it.
+    /// `took` is how long the target has taken, without the time in which the files were read again.
     fn discard(
         &mut self,
         found: &Found,
-        of: Of,
-        batch: &[SectorRange],
+        granules: &[SectorRange],
         notices: &Notices,
         took: &mut Duration,
+        sent: &mut Vec<SectorRange>,
     ) -> Result<Sent, Halt> {
-        let mut begun = Instant::now();
-        let sent = self.send_batch(found, of, batch, &mut begun);
-        if sent.is_err() {
-            change(&self.info, |i| i.dropped_bytes += bytes(batch));
+        self.rule.is_owner(&mut self.machine)?;
+        let pieces = found.again(&mut self.machine, granules)?;
+        let permit = self.permit().map_err(|why| match why {
+            Withheld::Always(why) => Halt::Reset(why),
+            Withheld::NotYet => Halt::Reset("the audit has not passed any more".to_owned()),
+        })?;
+        let begun = Instant::now();
+        if pieces.is_empty() {
+            return Ok(Sent::All);
         }
-        let sent = sent?;
+        let rest = pieces
+            .iter()
+            .filter(|p| !p.is_fresh)
+            .map(|p| p.extent.length * 512);
+        let rest: u64 = rest.sum();
+        if rest > 0 {
+            log!(Debug, "what was free before is discarded", bytes = rest);
+        }
+        let batch = Batch::new(permit, &pieces);
+        self.target.message(batch.message())?;
         change(&self.info, |i| {
             i.last_sent = Some(time::now().as_secs());
-            i.sent_ranges += sent.len() as u64;
-            i.sent_bytes += bytes(&sent);
-            if !sent.is_empty() {
-                (i.idle_looks, i.idle_bytes) = (0, 0);
-            }
-            i.unplaced_bytes += bytes(batch) - bytes(&sent);
+            i.sent_ranges += batch.ranges().len() as u64;
+            i.sent_bytes += bytes(batch.ranges());
+            (i.idle_looks, i.idle_bytes) = (0, 0);
         });
+        sent.extend(batch.ranges());
         let waited = self.wait(notices, Duration::ZERO)?;
         *took = begun.elapsed();
-        if waited == Sent::All && of == Of::Look {
-            self.name(found, &sent)?;
-        }
         Ok(waited)
-    }
-
-    /// Sends what of a batch is still the files' alone, and returns that.
-    fn send_batch(
-        &mut self,
-        found: &Found,
-        of: Of,
-        batch: &[SectorRange],
-        begun: &mut Instant,
-    ) -> Result<Vec<SectorRange>, Halt> {
-        self.rule.is_owner(&mut self.machine)?;
-        let (machine, owed) = (&mut self.machine, of == Of::Before);
-        let batch = self.rule.again(found, machine, &self.target, batch, owed)?;
-        *begun = Instant::now();
-        if !batch.is_empty() {
-            let head = match of {
-                Of::Look => format!("discard {}", found.since),
-                Of::Before => "discard dead".to_owned(),
-            };
-            self.target.message(&audit::message(&head, &batch))?;
-        }
-        Ok(batch)
-    }
-
-    /// What was sent counts from now on, where the target has not refused it.
-    fn name(&mut self, found: &Found, batch: &[SectorRange]) -> Result<(), Halt> {
-        let pages = self.rule.named(found, &self.target, batch)?;
-        change(&self.info, |i| i.audit.named_pages += pages);
-        Ok(())
     }
 
     /// Waits as long, and until the target has discarded what it was sent.

@@ -30,10 +30,6 @@ impl Pages {
         Self::of(ranges.iter().map(|r| r.start / PAGE..r.end / PAGE))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// As ranges of bytes.
     pub(super) fn bytes(&self) -> Vec<Range<u64>> {
         let mut lengths = Numbers::of(&self.0);

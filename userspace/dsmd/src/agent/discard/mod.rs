@@ -1,55 +1,73 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What a checkpoint has freed is discarded on the drive.
+//! What the newest checkpoint lists as free is discarded on the drive, once.
 //!
 //! A wrong discard loses data; when in doubt there is none.
 //!
-//! **The rule.**  Of each file `f` of WiredTiger two things are kept: `K`, a
-//! checkpoint of `f` with its list of free blocks `avail(K)` and the size of the
-//! file, and `R`, a write window of the target that had begun before the turtle was
-//! read that showed `K` as the newest checkpoint of `f`.  When a later turtle shows
-//! another one, `K'`:
+//! **The rule.**  Look n begins a write window `R(n)` of the target, then reads the turtle `T(n)`
+//! and, of each file `f` of WiredTiger whose newest checkpoint `K` is not the one that `T(n-1)`
+//! showed, `K°`, its list of free blocks `avail(K)`:
 //!
-//! 0. a window `R'` is begun, which ends the one before;
-//! 1. the turtle, the metadata and `avail(K')` are read; the turtle is read again,
-//!    and all of it is when it has changed; then the preconditions are checked again;
+//! 0. `R(n)` is begun, which ends the window before;
+//! 1. the turtle, the metadata and the lists are read; the turtle is read again, and all of it is
+//!    when it has changed; then the preconditions are checked again;
 //! 2. the directory is synced, so that the turtle that was read is durable;
 //! 3. the file system is asked where the blocks are;
-//! 4. discarded are those pages of `avail(K')` that are not in `avail(K)`, are below
-//!    the size that `f` had in `K`, and have not been written since `R`; before each
-//!    batch the file system is asked again, as another file may share them by now;
-//! 5. `K'` and `R'` are kept in place of `K` and `R`.
+//! 4. the target is asked which pages were written.  Of `avail(K)` may be discarded
+//!    * A, *fresh* pages: not in `avail(K°)`, below the size of the file in `K°`, and not written
+//!      since `R(n-1)`;
+//!    * B, *the rest* of the list: pages not written since `R(n-2)`, if `T(n-2)` showed a checkpoint
+//!      `K°°` of the file that is not `K°`;
+//! 5. these are sent, what was sent before left out, each with its window, by which the target
+//!    looks again; before each batch the file system is asked again, as another file may share
+//!    them by now;
+//! 6. `K` and `R(n)` are kept in place of `K°` and `R(n-1)`, and which pages of the list were sent.
 //!
 //! Between (3) and (4) the audit looks whether the database keeps to what this rests on
-//! ([`audit`]).  In audit mode the target sends nothing.
+//! ([`audit`]).  While nothing but an audit is allowed, steps 0 to 4 are the same and nothing is
+//! sent ([`permit`]).  What there is no time for is in the next list again, as B.  A drive that
+//! discards in larger pieces gets whole pieces of what may be discarded together at this look.
 //!
-//! A list names the block that it lies in, which the reader cuts out.  WiredTiger
-//! takes free blocks from the list that it has in memory at once, but what a
-//! checkpoint frees only when that one is complete, its turtle renamed and durable.
+//! A list names the block that it lies in, which the reader cuts out.  `K°°`, `K°` and `K` all
+//! have such a block: a checkpoint without one is that of a file that was just made or loaded.
 //!
-//! **Why it holds.**  Let `p` be such a page.
+//! **Why A holds.**  Let `p` be such a page.
 //!
-//! a. It was in the file and not free when the list of `K` was made, so that it was
-//!    allocated: to `K`, to an older checkpoint that is kept, to a list, or to a page
+//! a. It was in the file and not free when the list of `K°` was made, so that it was
+//!    allocated: to `K°`, to an older checkpoint that is kept, to a list, or to a page
 //!    of the tree that had just been written.
 //! b. What is allocated at a checkpoint can be freed only by a later one, and be
-//!    handed out again only when that one's turtle is durable.  The turtle that was
-//!    read after `R` had begun still showed `K`: every new handing-out of `p` comes
-//!    after the beginning of `R`.
-//! c. `K'` lists `p` as free and is durable: no checkpoint that a recovery, a backup
+//!    handed out again only when that one's turtle is durable (`__wt_block_checkpoint_resolve()`
+//!    merges `ckpt_avail` into `live.avail`, after `__wt_turtle_update()`).  The turtle that was
+//!    read after `R(n-1)` had begun still showed `K°`: every new handing-out of `p` comes
+//!    after the beginning of `R(n-1)`.
+//! c. `K` lists `p` as free and is durable: no checkpoint that a recovery, a backup
 //!    or a cursor can come to needs it.  If anything needs it, then something that it
-//!    was handed out to after the beginning of `R`.
+//!    was handed out to after the beginning of `R(n-1)`.
 //! d. Such a use needs what is on the drive only after it has written `p`.  The
 //!    target has seen that write: if it came before the target looks, the page is
 //!    refused; if it comes later, it is held until the discard is done, and wins.
-//! e. The discard is sent when `K'` is durable.  A power cut finds `K'`, or something
+//! e. The discard is sent when `K` is durable.  A power cut finds `K`, or something
 //!    newer, for which (d) holds.
 //!
-//! How late the steps come does not matter, and neither do turtles that were never
-//! seen: `K` is only older then.
+//! **Why B holds.**  Let `p` be a page of `avail(K)`.
 //!
-//! **Files whose checkpoint is the same** keep `K` and get `R'`.  What is asked of a
-//! window is that it began before the turtle was read that showed `K` as the newest:
-//! that is true of `R'` and the turtle of this look.
+//! f. `T(n-2)` was read after `R(n-2)` had begun, and showed `K°°`: `K°` was not complete then.
+//!    Checkpoints of a file come one after the other, under the checkpoint lock and
+//!    `block->ckpt_state`: the list of `K` was made after the turtle of `K°` was renamed
+//!    (`__wt_block_checkpoint_start()` refuses before `__wt_block_checkpoint_resolve()` of the one
+//!    before), so after `R(n-2)` began, however late the looks are.  Turtles that a change of
+//!    the schema has written show no other checkpoint of the file, and count for nothing.
+//! g. `p` was handed out to nothing when that list was made (`__ckpt_process()` holds `live_lock` while
+//!    it merges and writes the lists).  Whatever is handed `p` later was handed it after `R(n-2)`
+//!    began.
+//! h. (c), (d) and (e) hold for it with `R(n-2)` in the place of `R(n-1)`.
+//!
+//! The functions are those of WiredTiger 11.0, 11.2, 11.3 and 12.0, where all of this is so for
+//! checkpoints of the whole database.  5.0 checkpoints single files when it closes them, which breaks
+//! (b); such databases are refused, and the audit would report them.
+//!
+//! **Files whose checkpoint is the same** are not named anew: a file in which blocks were handed out
+//! may be passed over by a checkpoint (`EBUSY`), so that its list need not be true any more.
 //!
 //! **What (b) does not cover** is a process that did not write the turtle: after a
 //! crash, recovery takes checkpoints from the journal that the turtle does not have
@@ -62,21 +80,8 @@
 //! the file system is another one.  A file is known by its inode number and birth
 //! time; what has the name later is another one.  Nothing is kept on disk.
 //!
-//! **The target keeps dead pages**: those that passed (4) once.  Where a drive wants more of
-//! them at a time, they are discarded later, unless they were written since
-//! (`dm-dsm/dead.c`).  It must forget them whenever this forgets ([`Rule::forget_in`]), before
-//! the next discard: a salvage, or who changes the file system, gives them a meaning without a
-//! write.  So does a file of somebody else's that comes to share them, and keeps them when the
-//! database's file is given another place for what it writes, is cut off or dropped.
-//! Therefore, where the target may discard them later, the places of each file of which
-//! something was found are kept from look to look: a dead page is at one of them, as it was
-//! there before it was named.  What is the file's and its alone there must be so at the next
-//! look (step 3), and before each batch, as far as the batch could complete a piece with it;
-//! what is not is forgotten before anything else is named.
-//!
-//! **What there is no time for is owed** on any drive: (4) is so of it when the target has looked
-//! (`defer`), and from then on until it is written.  Its places are kept and looked at in the same
-//! way, and what is still dead of it is sent after a later look (`discard dead`).
+//! **What (c) does not cover** is a salvage in the running process, which reads free blocks as well;
+//! mongod does that with `--repair` only, and is refused then (`started.rs`).
 
 pub mod audit;
 mod disk;
@@ -85,6 +90,7 @@ mod list;
 mod notices;
 mod owner;
 mod pace;
+mod permit;
 mod places;
 pub mod preconditions;
 mod process;
@@ -99,24 +105,24 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use dm::device::Target;
-use wiredtiger::avail::{difference, Cookie, FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId};
-
-use audit::{Round, Violation, Watch};
-pub use disk::Disk;
+use dm::reply::Discard;
 use dm::table::{Extent, SectorRange};
+use wiredtiger::avail::{
+    difference, without, Cookie, FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId,
+};
+
+use audit::{Claim, Evidence, Questions, Suspect, Violation};
+pub use disk::Disk;
 pub use link::{Link, Machine, Plan};
-use list::Compact;
+use list::{Compact, Pages};
 pub use owner::Owner;
+pub use permit::{Batch, Permit};
 use places::Places;
 
 /// Changes of the turtle by one process before the first window counts.
 pub(crate) const TURTLES: u32 = 2;
 /// What the target has a bit for.
 const PAGE: u64 = 4096;
-/// Ranges in a message that has the target forget them.
-const FORGET: usize = 16 << 10;
-/// Ranges that are owed at most.
-const OWED: usize = 16 << 10;
 
 /// Why a look ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -178,6 +184,8 @@ pub trait Database {
     fn turtle(&mut self) -> Result<Option<TurtleId>, String>;
     /// Who has it open.
     fn owner(&mut self) -> Result<Option<Owner>, String>;
+    /// What forbids discards as long as it is so, looked for at each look.
+    fn stands(&mut self) -> Result<(), String>;
     /// Reads all of one turtle; refuses databases whose blocks may not be discarded.
     fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal>;
     /// Makes what was read durable; an error when a restart might not begin there.
@@ -199,89 +207,196 @@ struct Known {
     order: u64,
     cookie: Cookie,
     list: Compact,
-    /// Where all of it lay at the last look, if pages of it may be discarded later.
-    places: Option<Places>,
-    /// Where what is owed of it lies.
-    owed: Places,
-    /// Of most files there is nothing.
-    watch: Option<Box<Watch>>,
+    /// Pages of the list that were fresh at the last look, and their claim.
+    fresh: Pages,
+    fresh_claim: Option<Claim>,
+    /// The claim of all other pages of the list, made at the last look.
+    rest_claim: Option<Claim>,
+    /// The checkpoint was another one at the look before the last.
+    is_renewed: bool,
+    /// Pages of the list that were sent, or would have been in audit, and where they lay.
+    sent: Places,
+    /// Of most files there is none.
+    suspects: Vec<Suspect>,
+}
+
+/// A piece of a file that may be discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    extent: Extent,
+    /// Index of the file.
+    file: usize,
+    /// The window since which nothing may have been written.
+    since: u64,
+    is_fresh: bool,
+    /// It was sent before, and is named where it completes a granule.
+    is_sent: bool,
+}
+
+/// What is sent in one go: whole granules, of any number of pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granules {
+    pub at: SectorRange,
+    /// Freed by the newest checkpoint, at least a part of it.
+    pub is_fresh: bool,
 }
 
 /// What may be discarded after a look.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The window since which nothing may have been written.
-    pub since: u64,
-    /// Sorted by place; neighbours are one.
-    pub sector_ranges: Vec<SectorRange>,
-    /// What is owed from before, sorted as well.
-    pub owed: Vec<SectorRange>,
-    /// What both are of, and what else the target may discard with them, sorted by place;
-    /// each with the index of its file.
-    origins: Vec<(Extent, usize)>,
-    /// How far from what is sent the target may discard what is dead, in sectors.
-    reach: u64,
-    /// Places of what may be dead and is not where it was, or not the file's alone.
-    strayed: Vec<SectorRange>,
+    /// Sorted by place, apart from each other.
+    pub granules: Vec<Granules>,
+    /// What these consist of, and what is too short, sorted by place.
+    pieces: Vec<Piece>,
     files: Vec<(PathBuf, (u64, i128))>,
-    /// Origins of what is owed, until they are among the others.
-    owed_origins: Vec<(Extent, usize)>,
-    round: Round,
+    questions: Questions,
+    /// The pieces as they were named, for rules that do not ask.
+    #[cfg(test)]
+    unasked: Vec<Piece>,
     /// What the audit has seen.
     pub audit: audit::Seen,
-    /// What it must have seen before anything may be sent.
-    pub standing: Option<Standing>,
-    /// Bytes that the checkpoint has freed, also where they have no place of their
-    /// own.
+    /// Bytes that the checkpoint has freed.
     pub freed: u64,
+    /// Bytes that may be discarded as far as WiredTiger is concerned: not sent before.
+    pub named: u64,
+    /// Bytes that nobody has written, of less than a granule.
+    pub short: u64,
     /// Files whose list could not be taken, or not as that of the file.
     pub listless: u64,
 }
 
 impl Found {
-    /// The index of a file that is looked at now.
-    fn file(&mut self, path: &Path, file: (u64, i128)) -> usize {
-        if self.files.last().is_none_or(|(of, _)| of != path) {
-            self.files.push((path.to_owned(), file));
+    /// Adds the places of ranges of a file's bytes.
+    fn add(
+        &mut self,
+        entry: &FileEntry,
+        list: &FreeList,
+        (ranges, is_sent): (&[Range<u64>], bool),
+        at: &[Extent],
+        claim: Claim,
+    ) {
+        if !is_sent {
+            self.named += ranges.iter().map(|r| r.end - r.start).sum::<u64>();
         }
-        self.files.len() - 1
+        if ranges.is_empty() {
+            return;
+        }
+        if self.files.last().is_none_or(|(path, _)| *path != entry.path) {
+            self.files.push((entry.path.clone(), list.file));
+        }
+        let file = self.files.len() - 1;
+        places::of_ranges(at, ranges, &mut |extent| {
+            self.pieces.push(Piece {
+                extent,
+                file,
+                since: claim.since,
+                is_fresh: claim.is_fresh,
+                is_sent,
+            });
+        });
     }
 
-    /// What lies in sorted ranges, by the file that it is of.
-    fn by_file(&self, ranges: &[SectorRange]) -> BTreeMap<usize, Vec<Extent>> {
-        let mut by_file: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
-        for s in ranges {
-            let first = self.origins.partition_point(|(e, _)| e.at().end() <= s.start);
-            for (extent, file) in self.origins[first..]
-                .iter()
-                .take_while(|(e, _)| e.start < s.end())
-            {
-                by_file.entry(*file).or_default().extend(extent.within(s));
+    /// Keeps of the pieces what nobody has written since their windows, and joins it to whole
+    /// granules.
+    fn sift(&mut self, target: &dyn Target, unit: &Unit) -> Result<(), Halt> {
+        self.pieces.sort_unstable_by_key(|p| p.extent.start);
+        #[cfg(test)]
+        self.unasked.clone_from(&self.pieces);
+        let asked: Vec<(u64, SectorRange)> = self.pieces.iter().map(|p| (p.since, p.extent.at())).collect();
+        let untouched = audit::written(target, &asked)?.untouched;
+        let mut pieces = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            let first = untouched.partition_point(|u| u.end() <= piece.extent.start);
+            let parts = untouched[first..].iter().map_while(|u| piece.extent.within(u));
+            pieces.extend(parts.map(|extent| Piece { extent, ..*piece }));
+        }
+        self.pieces = pieces;
+        let mut runs: Vec<Granules> = Vec::new();
+        for p in &self.pieces {
+            match runs.last_mut() {
+                Some(run) if run.at.end() == p.extent.start => {
+                    run.at.length += p.extent.length;
+                    run.is_fresh |= p.is_fresh;
+                }
+                _ => runs.push(Granules {
+                    at: p.extent.at(),
+                    is_fresh: p.is_fresh,
+                }),
             }
         }
-        by_file
+        let granules = runs
+            .into_iter()
+            .filter_map(|run| unit.cut(run.at).map(|at| Granules { at, ..run }));
+        self.granules = granules.flat_map(|g| self.unsent(g, unit.unit)).collect();
+        let unsent = |ranges: &mut dyn Iterator<Item = Piece>| -> u64 {
+            ranges.filter(|p| !p.is_sent).map(|p| p.extent.length * 512).sum()
+        };
+        let whole: Vec<SectorRange> = self.granules.iter().map(|g| g.at).collect();
+        let all = unsent(&mut self.pieces.iter().copied());
+        let whole = unsent(&mut self.pieces_in(&whole));
+        self.short = all - whole;
+        Ok(())
     }
 
-    /// What of `batch`, which is sorted, has its place still, and alone: a file of
-    /// somebody else's may share it by now.  And where that is no longer so of what the target
-    /// may discard with it.
-    fn again(
-        &self,
-        database: &mut dyn Database,
-        batch: &[SectorRange],
-    ) -> Result<(Vec<SectorRange>, Vec<SectorRange>), String> {
-        let wanted = self.by_file(&widened(batch, self.reach));
-        let (mut now, mut strayed) = (Vec::new(), Vec::new());
-        for (file, mut pieces) in wanted {
-            pieces.sort_unstable_by_key(|p| p.offset);
-            let ranges: Vec<Range<u64>> = pieces.iter().map(Extent::bytes).collect();
-            let (path, file) = &self.files[file];
-            let found = pieces_of(database, path, *file, &ranges)?;
-            now.extend(found.iter().map(Extent::at));
-            strayed.extend(places::strayed(pieces, &found).iter().map(Extent::at));
+    /// Those of some granules of which not all was sent before.
+    fn unsent(&self, all: Granules, unit: u64) -> Vec<Granules> {
+        if self.pieces_in(&[all.at]).all(|p| !p.is_sent) {
+            return vec![all];
         }
-        tidy(&mut now);
-        Ok((common(batch, &now), strayed))
+        let mut left: Vec<Granules> = Vec::new();
+        for start in (all.at.start..all.at.end()).step_by(usize::try_from(unit).unwrap_or(usize::MAX)) {
+            let at = SectorRange { start, length: unit };
+            let ranges = [at];
+            if self.pieces_in(&ranges).all(|p| p.is_sent) {
+                continue;
+            }
+            match left.last_mut() {
+                Some(last) if last.at.end() == start => last.at.length += unit,
+                _ => left.push(Granules { at, ..all }),
+            }
+        }
+        left
+    }
+
+    /// What is sent, with its windows, for tests.
+    #[doc(hidden)]
+    pub fn named(&self) -> Vec<(u64, SectorRange)> {
+        let at: Vec<SectorRange> = self.granules.iter().map(|g| g.at).collect();
+        self.pieces_in(&at).map(|p| (p.since, p.extent.at())).collect()
+    }
+
+    /// The pieces that lie in sorted ranges.
+    fn pieces_in<'a>(&'a self, ranges: &'a [SectorRange]) -> impl Iterator<Item = Piece> + 'a {
+        ranges.iter().flat_map(|s| {
+            let first = self.pieces.partition_point(|p| p.extent.at().end() <= s.start);
+            let parts = self.pieces[first..].iter();
+            parts.map_while(|p| p.extent.within(s).map(|extent| Piece { extent, ..*p }))
+        })
+    }
+
+    /// What of sorted ranges has its place still, and alone: a file of somebody else's may share
+    /// it by now.
+    fn again(&self, database: &mut dyn Database, ranges: &[SectorRange]) -> Result<Vec<Piece>, String> {
+        let mut by_file: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+        for piece in self.pieces_in(ranges) {
+            by_file.entry(piece.file).or_default().push(piece);
+        }
+        let mut left = Vec::new();
+        for (file, mut pieces) in by_file {
+            pieces.sort_unstable_by_key(|p| p.extent.offset);
+            let bytes: Vec<Range<u64>> = pieces.iter().map(|p| p.extent.bytes()).collect();
+            let (path, id) = &self.files[file];
+            let now = pieces_of(database, path, *id, &bytes)?;
+            for piece in pieces {
+                places::of_ranges(&now, &[piece.extent.bytes()], &mut |extent| {
+                    if extent.base() == piece.extent.base() {
+                        left.push(Piece { extent, ..piece });
+                    }
+                });
+            }
+        }
+        left.sort_unstable_by_key(|p| p.extent.start);
+        Ok(left)
     }
 }
 
@@ -292,8 +407,36 @@ fn pieces_of(
     ranges: &[Range<u64>],
 ) -> Result<Vec<Extent>, String> {
     let mut found = Vec::new();
-    database.places(path, file, ranges, &mut |e| found.push(e))?;
+    if !ranges.is_empty() {
+        database.places(path, file, ranges, &mut |e| found.push(e))?;
+    }
     Ok(found)
+}
+
+/// What the target discards at a time, in sectors.
+struct Unit {
+    unit: u64,
+    align: u64,
+    offset: u64,
+}
+
+impl Unit {
+    fn of(status: &Discard) -> Self {
+        let sectors = |bytes: u64| (bytes / 512).max(1);
+        Self {
+            unit: sectors(status.granularity),
+            align: sectors(status.alignment),
+            offset: status.offset / 512,
+        }
+    }
+
+    /// The whole units of a range.
+    fn cut(&self, at: SectorRange) -> Option<SectorRange> {
+        let behind = (at.start + self.align - self.offset % self.align) % self.align;
+        let start = at.start + (self.align - behind) % self.align;
+        let length = at.end().checked_sub(start)? / self.unit * self.unit;
+        (length > 0).then_some(SectorRange { start, length })
+    }
 }
 
 /// What a look came to.
@@ -313,24 +456,25 @@ pub struct Rule {
     run: Run,
     /// Changes of the turtle by this owner, in this run.
     turtles: u32,
-    /// R of all files.
+    /// R of the last look, and of the one before.
     window: Option<u64>,
+    older: Option<u64>,
     /// A window that was begun for a look that did not end.
     begun: Option<u64>,
-    /// The target has forgotten as well what was found before.
-    target_forgot: bool,
-    /// What it has to forget before anything else is named.
-    strayed: Vec<SectorRange>,
-    /// Bytes of the pieces that the target discards.
-    granularity: u64,
     files: HashMap<PathBuf, Known>,
+    evidence: Evidence,
 }
 
-fn forgotten(r: Result<Look, Halt>, rule: &mut Rule) -> Result<Look, Halt> {
-    if !matches!(r, Ok(_) | Err(Halt::Torn(_))) {
-        rule.forget();
-    }
-    r
+/// Sorts ranges, and joins neighbours.
+fn tidy(sector_ranges: &mut Vec<SectorRange>) {
+    sector_ranges.sort_unstable();
+    sector_ranges.dedup_by(|next, last| {
+        let joins = last.end() == next.start;
+        if joins {
+            last.length += next.length;
+        }
+        joins
+    });
 }
 
 /// Whole pages within ranges, neighbours joined.
@@ -349,45 +493,6 @@ fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         .collect()
 }
 
-/// Sorts, and joins neighbours.
-fn tidy(sector_ranges: &mut Vec<SectorRange>) {
-    sector_ranges.sort_unstable();
-    sector_ranges.dedup_by(|next, last| {
-        let joins = last.end() == next.start;
-        if joins {
-            last.length += next.length;
-        }
-        joins
-    });
-}
-
-/// Sorted ranges, each longer by so much at both ends.
-fn widened(sector_ranges: &[SectorRange], by: u64) -> Vec<SectorRange> {
-    let mut wide: Vec<SectorRange> = Vec::with_capacity(sector_ranges.len());
-    for s in sector_ranges {
-        let start = s.start.saturating_sub(by);
-        let end = s.end() + by;
-        match wide.last_mut() {
-            Some(last) if last.end() >= start => last.length = end - last.start,
-            _ => wide.push(SectorRange {
-                start,
-                length: end - start,
-            }),
-        }
-    }
-    wide
-}
-
-/// What two sorted lists have in common.
-fn common(a: &[SectorRange], b: &[SectorRange]) -> Vec<SectorRange> {
-    let mut both = Vec::with_capacity(a.len());
-    for s in a {
-        let first = b.partition_point(|o| o.end() <= s.start);
-        both.extend(b[first..].iter().map_while(|o| s.common(o)));
-    }
-    both
-}
-
 impl Rule {
     /// How many files have a list.
     pub fn files(&self) -> usize {
@@ -399,85 +504,67 @@ impl Rule {
         self.turtle.as_ref()
     }
 
-    /// Nothing that is known counts any longer.
+    /// Nothing that is known or was seen counts any longer.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    pub(crate) fn owner(&self) -> Option<Owner> {
-        self.owner
+    /// What the audit has seen since all was forgotten.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
     }
 
-    /// Pages in use that are dead, and may be written soon.
+    /// Pages in use that nobody has written, and may be soon.
     pub fn suspects(&self) -> u64 {
-        let watches = self.files.values().filter_map(|k| k.watch.as_ref());
-        watches.map(|w| w.suspects()).sum()
+        self.files
+            .values()
+            .flat_map(|k| &k.suspects)
+            .map(Suspect::pages)
+            .sum()
     }
 
-    /// Has the target forget what was found before this rule forgot it, and what has
-    /// strayed: pages are dead for any length of time.  Before anything else is named.
-    pub fn forget_in(&mut self, target: &dyn Target) -> Result<(), Halt> {
-        let strayed = std::mem::take(&mut self.strayed);
-        if !std::mem::replace(&mut self.target_forgot, false) {
-            drop(target.message("forget")?);
-        } else {
-            for some in strayed.chunks(FORGET) {
-                drop(target.message(&audit::message("forget", some))?);
+    /// These were sent, or would have been if nothing was only watched.
+    pub fn sent(&mut self, found: &Found, ranges: &[SectorRange]) {
+        let mut by_file: BTreeMap<usize, Vec<Extent>> = BTreeMap::new();
+        for piece in found.pieces_in(ranges).filter(|p| !p.is_sent) {
+            by_file.entry(piece.file).or_default().push(piece.extent);
+        }
+        for (file, extents) in by_file {
+            let (path, id) = &found.files[file];
+            if let Some(known) = self.files.get_mut(path).filter(|k| k.list.file() == *id) {
+                let mut all: Vec<Extent> = known.sent.pieces().chain(extents).collect();
+                all.sort_unstable_by_key(|e| e.offset);
+                known.sent = Places::of(&all);
             }
         }
-        self.target_forgot = true;
-        Ok(())
     }
 
-    /// Which pages of a batch that was sent are dead by now, so that they count when they are
-    /// taken.  Gives their number.
-    pub fn named(&mut self, found: &Found, target: &dyn Target, batch: &[SectorRange]) -> Result<u64, Halt> {
-        let mut dead = audit::dead(target, batch)?;
-        tidy(&mut dead);
-        for (file, pieces) in found.by_file(&dead) {
-            let known = self.files.get_mut(&found.files[file].0);
-            let known = known.filter(|k| k.list.file() == found.files[file].1);
-            if let Some(known) = known {
-                let watch = known.watch.get_or_insert_default();
-                watch.named(pieces.iter().map(Extent::bytes));
+    /// What would have been sent so far was not.
+    pub fn nothing_was_sent(&mut self) {
+        self.files.values_mut().for_each(|k| k.sent = Places::default());
+    }
+
+    #[cfg(test)]
+    fn see(&mut self, pages: u64, checkpoints: u32) {
+        (self.evidence.pages, self.evidence.checkpoints) = (pages, checkpoints);
+    }
+
+    /// As a wrong rule does, for tests of the audit: what is listed has been named by this window,
+    /// whatever was written before; or only what was fresh.
+    #[doc(hidden)]
+    pub fn name_by(&mut self, since: u64, only_fresh: bool) {
+        for known in self.files.values_mut() {
+            known.fresh_claim = Some(Claim {
+                since,
+                is_fresh: true,
+            });
+            if !only_fresh {
+                known.rest_claim = Some(Claim {
+                    since,
+                    is_fresh: false,
+                });
             }
         }
-        Ok(dead.iter().map(|s| s.length * 512 / PAGE).sum())
-    }
-
-    /// These are owed from now on, as far as they are dead, and nothing else is.  Gives the bytes.
-    pub fn owe(&mut self, found: &Found, target: &dyn Target, ranges: &[SectorRange]) -> Result<u64, Halt> {
-        let mut dead = audit::dead(target, ranges)?;
-        tidy(&mut dead);
-        self.files.values_mut().for_each(|k| k.owed = Places::default());
-        let mut owed = 0;
-        for (file, mut pieces) in found.by_file(&dead) {
-            let known = self.files.get_mut(&found.files[file].0);
-            if let Some(known) = known.filter(|k| k.list.file() == found.files[file].1) {
-                pieces.sort_unstable_by_key(|p| p.offset);
-                known.owed = Places::of(&pieces);
-                owed += pieces.iter().map(|p| p.length * 512).sum::<u64>();
-            }
-        }
-        Ok(owed)
-    }
-
-    /// What of a batch may be sent now.  Has the target forget what is not the database's
-    /// alone any more, and may be dead: of what is `owed` on any drive.
-    pub fn again(
-        &mut self,
-        found: &Found,
-        database: &mut dyn Database,
-        target: &dyn Target,
-        batch: &[SectorRange],
-        owed: bool,
-    ) -> Result<Vec<SectorRange>, Halt> {
-        let (batch, strayed) = found.again(database, batch)?;
-        if (found.reach > 0 || owed) && !strayed.is_empty() {
-            self.strayed = strayed;
-            self.forget_in(target)?;
-        }
-        Ok(batch)
     }
 
     /// Whether the process that had the database open at the last look still has; if
@@ -504,6 +591,7 @@ impl Rule {
             self.preconditions = Some(preconditions);
             self.owner = Some(owner);
         }
+        database.stands()?;
         Ok(owner)
     }
 
@@ -512,10 +600,13 @@ impl Rule {
         self.stand(database).map(|_| ())
     }
 
-    /// Looks at what the newest checkpoint has freed: steps 0 to 3 and 5.
+    /// Looks at what the newest checkpoint lists: steps 0 to 4, and 6.
     pub fn look(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
-        let r = self.steps(database, target);
-        forgotten(r, self)
+        let looked = self.steps(database, target);
+        if !matches!(looked, Ok(_) | Err(Halt::Torn(_))) {
+            self.forget();
+        }
+        looked
     }
 
     fn steps(&mut self, database: &mut dyn Database, target: &dyn Target) -> Result<Look, Halt> {
@@ -567,77 +658,50 @@ impl Rule {
         database.sync_dbpath()?;
 
         let status = target.status()?.discard;
-        let granularity = status.granularity;
-        let other = granularity != self.granularity;
-        // What is dead may have no places here.
-        self.target_forgot &= !other;
-        // A page may have come alive that nobody has written.
-        if other || self.window.is_some_and(|r| r < status.valid) {
-            for known in self.files.values_mut() {
-                known.watch = None;
-                known.owed = Places::default();
-            }
-        }
-        self.granularity = granularity;
-        let mut found = Found {
-            since: self.window.unwrap_or_default(),
-            reach: if granularity > PAGE { granularity / 512 } else { 0 },
-            standing: Some(seen.standing),
-            ..Found::default()
+        let is_valid = |since: &u64| *since >= status.valid;
+        let windows = Windows {
+            last: self.window.filter(is_valid),
+            older: self.older.filter(is_valid),
+            valid: status.valid,
+            is_coarse: status.granularity > PAGE,
         };
+        let mut found = Found::default();
         let mut files = HashMap::with_capacity(seen.files.len());
         for (entry, list) in seen.files {
             let old = self.files.remove(&entry.path);
             let has_list = entry.cookie.as_ref().is_some_and(|c| c.avail.is_some());
-            match next(database, &entry, list, old, &mut found)? {
+            match next(database, &entry, list, old, &windows, &mut found)? {
                 Some(known) => drop(files.insert(entry.path, known)),
                 None => found.listless += u64::from(has_list),
             }
         }
-        // Those that were dropped
-        self.files.values().for_each(|k| all_strayed(Some(k), &mut found));
-        let (audit, suspects) = std::mem::take(&mut found.round).ask(target, &seen.version)?;
-        found.audit = audit;
-        for s in suspects {
-            if let Some(known) = files.get_mut(&s.path) {
-                known.watch.get_or_insert_default().suspect(&s);
+        let (seen_pages, suspects) = std::mem::take(&mut found.questions).ask(target, &seen.version)?;
+        found.audit = seen_pages;
+        self.evidence.add(seen_pages, seen.standing);
+        for (path, suspects) in suspects {
+            if let Some(known) = files.get_mut(&path) {
+                known.suspects = suspects;
             }
         }
-        self.strayed.append(&mut found.strayed);
-        found.sector_ranges = found.origins.iter().map(|(e, _)| e.at()).collect();
-        tidy(&mut found.sector_ranges);
-        if found.reach > 0 {
-            around(&mut found, &files);
-        }
-        found.owed = found.owed_origins.iter().map(|(e, _)| e.at()).collect();
-        tidy(&mut found.owed);
-        found.origins.append(&mut found.owed_origins);
-        found.origins.sort_unstable_by_key(|(e, _)| e.start);
+        // (4)
+        found.sift(target, &Unit::of(&status))?;
 
-        // (5)
+        // (6)
         self.files = files;
-        self.window = Some(window);
+        self.older = self.window.replace(window);
         Ok(Look::Found(found.into()))
     }
 }
 
-/// The origins of all that the target may discard with what was found.
-fn around(found: &mut Found, files: &HashMap<PathBuf, Known>) {
-    let reached = widened(&found.sector_ranges, found.reach);
-    found.origins.clear();
-    found.files.clear();
-    for (path, known) in files {
-        let before = found.origins.len();
-        for piece in known.places.iter().flat_map(Places::pieces) {
-            let first = reached.partition_point(|r| r.end() <= piece.start);
-            let parts = reached[first..].iter().map_while(|r| piece.within(r));
-            let file = found.files.len();
-            found.origins.extend(parts.map(|piece| (piece, file)));
-        }
-        if found.origins.len() > before {
-            found.files.push((path.clone(), known.list.file()));
-        }
-    }
+/// Windows of earlier looks, as far as the target has followed all writes since.
+struct Windows {
+    /// R(n-1)
+    last: Option<u64>,
+    /// R(n-2)
+    older: Option<u64>,
+    valid: u64,
+    /// A granule has several pages.
+    is_coarse: bool,
 }
 
 /// What is known of a file after a look.
@@ -646,24 +710,26 @@ fn next(
     entry: &FileEntry,
     list: Option<Result<FreeList, Refusal>>,
     old: Option<Known>,
+    windows: &Windows,
     found: &mut Found,
 ) -> Result<Option<Known>, Halt> {
     let order = entry.order;
     let Some(cookie) = &entry.cookie else {
-        all_strayed(old.as_ref(), found);
         return Ok(None);
     };
     let old = match old {
         Some(mut k) if k.cookie == *cookie && k.order <= order => {
-            k.order = order;
-            if k.places.is_some() {
-                again(database, entry, &mut k, found)?;
+            for suspect in k.suspects.drain(..) {
+                found.questions.still(&entry.path, suspect, windows.last);
             }
-            owed(database, entry, &mut k, None, found)?;
-            if let Some(watch) = &mut k.watch {
-                watch.settle();
-            }
-            return Ok(Some(k));
+            return Ok(Some(Known {
+                order,
+                fresh: Pages::default(),
+                fresh_claim: None,
+                rest_claim: None,
+                is_renewed: false,
+                ..k
+            }));
         }
         Some(k) if k.order >= order => {
             let name = entry.path.display();
@@ -679,120 +745,72 @@ fn next(
     // The block of the list shows that this is the file that the metadata
     // means.  An empty list has none.
     let Some(list) = list.filter(|l| cookie.avail.is_some() && l.file.1 != 0) else {
-        all_strayed(old.as_ref(), found);
         return Ok(None);
     };
     let mut now = Known {
         order,
         cookie: cookie.clone(),
         list: Compact::of(&list),
-        places: None,
-        owed: Places::default(),
-        watch: None,
+        fresh: Pages::default(),
+        fresh_claim: None,
+        rest_claim: None,
+        is_renewed: false,
+        sent: Places::default(),
+        suspects: Vec::new(),
     };
-    match old {
-        Some(mut old) if old.list.file() == list.file => {
-            let before = old.list.list();
-            let freed = difference(&list, &before);
-            found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
-            let freed = whole_pages(&freed);
-            let taken = whole_pages(&difference(&before, &list));
-            now.watch = old.watch.take();
-            now.places = old.places.take();
-            now.owed = old.owed;
-            // (3)
-            let pieces = if now.places.is_some() || (found.reach > 0 && !freed.is_empty()) {
-                again(database, entry, &mut now, found)?
-            } else {
-                let watch = now.watch.as_ref();
-                let mut wanted = watch.map_or_else(|| taken.clone(), |w| w.in_use(&taken, &list));
-                wanted.extend_from_slice(&freed);
-                wanted.sort_unstable_by_key(|r| r.start);
-                match wanted.is_empty() {
-                    true => Vec::new(),
-                    false => pieces_of(database, &entry.path, list.file, &wanted)?,
-                }
-            };
-            now.watch = found
-                .round
-                .file(&entry.path, order, now.watch, &taken, &list, &pieces);
-            let mut freed_pieces = Vec::new();
-            places::of_ranges(&pieces, &freed, &mut |piece| freed_pieces.push(piece));
-            if !freed_pieces.is_empty() {
-                let file = found.file(&entry.path, list.file);
-                found.origins.extend(freed_pieces.into_iter().map(|p| (p, file)));
-            }
-            owed(database, entry, &mut now, Some(&list), found)?;
-        }
-        // Another file has its name.
-        other => all_strayed(other.as_ref(), found),
-    }
-    Ok(Some(now))
-}
+    // Another file may have its name.
+    let Some(old) = old.filter(|old| old.list.file() == list.file) else {
+        return Ok(Some(now));
+    };
+    let before = old.list.list();
+    let freed = difference(&list, &before);
+    found.freed += freed.iter().map(|r| r.end - r.start).sum::<u64>();
+    let fresh = whole_pages(&freed);
+    let taken = whole_pages(&difference(&before, &list));
+    let free = whole_pages(&list.extents);
 
-/// A file is no longer known.
-fn all_strayed(known: Option<&Known>, found: &mut Found) {
-    let places = known.into_iter().flat_map(|k| k.places.iter().chain([&k.owed]));
+    now.is_renewed = true;
+    now.fresh = Pages::of_bytes(&fresh);
+    now.fresh_claim = windows.last.map(|since| Claim {
+        since,
+        is_fresh: true,
+    });
+    now.rest_claim = windows.older.filter(|_| old.is_renewed).map(|since| Claim {
+        since,
+        is_fresh: false,
+    });
+
+    let sent: Vec<Extent> = old.sent.pieces().collect();
+    let mut still_sent = Vec::new();
+    places::of_ranges(&sent, &free, &mut |e| still_sent.push(e));
+    now.sent = Places::of(&still_sent);
+    let sent_before: Vec<Range<u64>> = still_sent.iter().map(Extent::bytes).collect();
+    let again = match windows.is_coarse {
+        true => sent_before.clone(),
+        false => Vec::new(),
+    };
+    let (rest, again) = match now.rest_claim {
+        Some(_) => (
+            without(&without(&free, &fresh, u64::MAX), &sent_before, u64::MAX),
+            again,
+        ),
+        None => (Vec::new(), Vec::new()),
+    };
+
+    // (3)
+    let mut wanted: Vec<Range<u64>> = [&fresh[..], &rest, &again, &taken].concat();
+    wanted.extend(old.suspects.iter().flat_map(|s| s.still(&list)));
+    wanted.sort_unstable_by_key(|r| r.start);
+    let at = pieces_of(database, &entry.path, list.file, &wanted)?;
+    if let Some(claim) = now.fresh_claim {
+        found.add(entry, &list, (&fresh, false), &at, claim);
+    }
+    if let Some(claim) = now.rest_claim {
+        found.add(entry, &list, (&rest, false), &at, claim);
+        found.add(entry, &list, (&again, true), &at, claim);
+    }
     found
-        .strayed
-        .extend(places.flat_map(Places::pieces).map(|p| p.at()));
-}
-
-/// These are not where they were, or not the file's alone.
-fn stray(known: &mut Known, strayed: &[Extent], found: &mut Found) {
-    if let Some(watch) = &mut known.watch {
-        watch.stray(strayed);
-    }
-    found.strayed.extend(strayed.iter().map(Extent::at));
-}
-
-/// What is owed of a file and is where it was, and the file's alone.  What is used again, by a new
-/// list, is not owed any more.
-fn owed(
-    database: &mut dyn Database,
-    entry: &FileEntry,
-    known: &mut Known,
-    list: Option<&FreeList>,
-    found: &mut Found,
-) -> Result<(), Halt> {
-    let mut before: Vec<Extent> = known.owed.pieces().collect();
-    if let Some(list) = list {
-        let (all, free) = (std::mem::take(&mut before), whole_pages(&list.extents));
-        places::of_ranges(&all, &free, &mut |piece| before.push(piece));
-    }
-    if before.is_empty() {
-        known.owed = Places::default();
-        return Ok(());
-    }
-    let ranges: Vec<Range<u64>> = before.iter().map(Extent::bytes).collect();
-    let now = pieces_of(database, &entry.path, known.list.file(), &ranges)?;
-    let strayed = places::strayed(before.iter().copied(), &now);
-    stray(known, &strayed, found);
-    let stays = places::strayed(before, &strayed);
-    known.owed = Places::of(&stays);
-    let file = found.file(&entry.path, known.list.file());
-    found.owed_origins.extend(stays.into_iter().map(|p| (p, file)));
-    Ok(())
-}
-
-/// Where a file lies now; what it had before and is not all there has strayed.
-fn again(
-    database: &mut dyn Database,
-    entry: &FileEntry,
-    known: &mut Known,
-    found: &mut Found,
-) -> Result<Vec<Extent>, Halt> {
-    let all = 0..u64::MAX;
-    let pieces = pieces_of(
-        database,
-        &entry.path,
-        known.list.file(),
-        std::slice::from_ref(&all),
-    )?;
-    if let Some(before) = &known.places {
-        let strayed = places::strayed(before.pieces(), &pieces);
-        stray(known, &strayed, found);
-    }
-    known.places = Some(Places::of(&pieces));
-    Ok(pieces)
+        .questions
+        .file(&entry.path, order, &old, &sent, &taken, &list, &at, windows);
+    Ok(Some(now))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! How fast discards are sent: the longest first, within a tenth of the time between
+//! How fast discards are sent: what was freed last first, the longest first, within a tenth of the time between
 //! checkpoints, in commands so short that writes hardly wait for one, and slower when the
 //! drive answers more slowly.
 
@@ -9,6 +9,8 @@ use std::time::Duration;
 use dm::diskstat::DiskStat;
 
 use dm::table::SectorRange;
+
+use super::Granules;
 
 /// Ranges in one command of NVMe.
 const COMMAND: usize = 256;
@@ -34,59 +36,44 @@ pub(super) fn budget(interval: Option<Duration>) -> Duration {
     interval.map_or(LONGEST, |i| (i / 10).min(LONGEST))
 }
 
-/// Since when nobody needs what is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Of {
-    /// The window of the look that has found it.
-    Look,
-    /// That of an earlier one: it is owed.
-    Before,
-}
-
 /// What is sent after a look.
 pub(super) struct Queue {
-    /// The longest first, as the time may not be enough for all.
-    ranges: Vec<(Of, SectorRange)>,
+    /// What the checkpoint has freed first, and the longest of it: the time may not be enough
+    /// for all.
+    granules: Vec<Granules>,
     next: usize,
     left: Duration,
 }
 
 impl Queue {
-    /// `gathers`: the target keeps what is short until more lies beside it, so that most ranges take
-    /// no time, and each may be one that completes a long one.
-    pub(super) fn new(
-        found: Vec<SectorRange>,
-        owed: Vec<SectorRange>,
-        gathers: bool,
-        budget: Duration,
-    ) -> Self {
-        let owed = owed.into_iter().map(|s| (Of::Before, s));
-        let mut ranges: Vec<_> = found.into_iter().map(|s| (Of::Look, s)).chain(owed).collect();
-        ranges.sort_unstable_by_key(|&(of, s)| (Reverse(s.length), of, s.start));
+    pub(super) fn new(mut granules: Vec<Granules>, budget: Duration) -> Self {
+        granules.sort_unstable_by_key(|g| (!g.is_fresh, Reverse(g.at.length), g.at.start));
         Self {
-            ranges,
+            granules,
             next: 0,
-            left: if gathers { Duration::MAX } else { budget },
+            left: budget,
         }
     }
 
     /// A command, in the order of its places; nothing if the time is over.
-    pub(super) fn next(&mut self, pace: &Pace) -> Option<(Of, Vec<SectorRange>)> {
-        let (of, _) = *self.rest().first().filter(|_| !self.left.is_zero())?;
-        let alike = self.rest().iter().take(pace.ranges(self.left));
-        let alike = alike.take_while(|(o, _)| *o == of).map(|(_, s)| *s);
-        let mut batch: Vec<SectorRange> = alike.collect();
+    pub(super) fn next(&mut self, pace: &Pace) -> Option<Vec<SectorRange>> {
+        let rest = self.rest();
+        if rest.is_empty() || self.left.is_zero() {
+            return None;
+        }
+        let some = rest.iter().take(pace.ranges(self.left)).map(|g| g.at);
+        let mut batch: Vec<SectorRange> = some.collect();
         self.next += batch.len();
         batch.sort_unstable();
-        Some((of, batch))
+        Some(batch)
     }
 
     pub(super) fn took(&mut self, time: Duration) {
         self.left = self.left.saturating_sub(time);
     }
 
-    pub(super) fn rest(&self) -> &[(Of, SectorRange)] {
-        &self.ranges[self.next..]
+    pub(super) fn rest(&self) -> &[Granules] {
+        &self.granules[self.next..]
     }
 }
 
@@ -220,15 +207,18 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn s(start: u64, length: u64) -> SectorRange {
-        SectorRange { start, length }
+    fn g(start: u64, length: u64) -> Granules {
+        Granules {
+            at: SectorRange { start, length },
+            is_fresh: true,
+        }
     }
 
     /// Its commands, where each takes so long, and so long for a range.
     fn commands(q: &mut Queue, command: Duration, range: Duration) -> Vec<Vec<SectorRange>> {
         let mut pace = Pace::default();
         std::iter::from_fn(|| {
-            let (_, batch) = q.next(&pace)?;
+            let batch = q.next(&pace)?;
             let time = command + range * batch.len() as u32;
             pace.took(batch.len(), time);
             q.took(time);
@@ -238,8 +228,8 @@ mod tests {
     }
 
     fn sizes(count: u64, budget: u64, command_us: u64, range_us: u64) -> Vec<usize> {
-        let ranges = (0..count).map(|n| s(n * 100, 32)).collect();
-        let mut q = Queue::new(ranges, vec![], false, Duration::from_millis(budget));
+        let ranges = (0..count).map(|n| g(n * 100, 32)).collect();
+        let mut q = Queue::new(ranges, Duration::from_millis(budget));
         let us = Duration::from_micros;
         commands(&mut q, us(command_us), us(range_us))
             .iter()
@@ -249,8 +239,8 @@ mod tests {
 
     #[test]
     fn long_ones_go_first() {
-        let ranges = (0..300).map(|n| s(n * 1000, 8 + n)).collect();
-        let mut q = Queue::new(ranges, vec![], false, Duration::from_secs(1));
+        let ranges = (0..300).map(|n| g(n * 1000, 8 + n)).collect();
+        let mut q = Queue::new(ranges, Duration::from_secs(1));
         let all = commands(&mut q, Duration::ZERO, Duration::ZERO);
         let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
         assert_eq!((sizes, q.rest()), (vec![8, 16, 32, 64, 128, 52], &[][..]));
@@ -258,27 +248,34 @@ mod tests {
         assert!(all[1].iter().all(|x| x.length >= 8 + 276));
         assert!(all.iter().all(|b| b.windows(2).all(|w| w[0].start < w[1].start)));
         // Those of one length are neighbours, so that a command has a part of the file.
-        let ranges = (0..600).rev().map(|n| s(n * 16, 8)).collect();
-        let mut q = Queue::new(ranges, vec![], false, Duration::from_secs(1));
+        let ranges = (0..600).rev().map(|n| g(n * 16, 8)).collect();
+        let mut q = Queue::new(ranges, Duration::from_secs(1));
         let all = commands(&mut q, Duration::ZERO, Duration::ZERO);
         assert!(all.concat().windows(2).all(|w| w[0].start < w[1].start));
-        assert!(Queue::new(vec![], vec![], false, Duration::from_secs(1))
+        assert!(Queue::new(vec![], Duration::from_secs(1))
             .next(&Pace::default())
             .is_none());
     }
 
     #[test]
-    fn what_is_owed_goes_by_its_length_too() {
-        let found = vec![s(0, 8), s(16, 8), s(100, 32)];
-        let owed = vec![s(200, 16), s(300, 8), s(400, 64)];
-        let mut q = Queue::new(found, owed, false, Duration::from_secs(1));
-        let pace = Pace::default();
-        let mut next = || q.next(&pace);
-        assert_eq!(next(), Some((Of::Before, vec![s(400, 64)])));
-        assert_eq!(next(), Some((Of::Look, vec![s(100, 32)])));
-        assert_eq!(next(), Some((Of::Before, vec![s(200, 16)])));
-        assert_eq!(next(), Some((Of::Look, vec![s(0, 8), s(16, 8)])));
-        assert_eq!(next(), Some((Of::Before, vec![s(300, 8)])));
+    fn what_was_freed_last_goes_first() {
+        let old = |start, length| Granules {
+            is_fresh: false,
+            ..g(start, length)
+        };
+        let all = vec![old(400, 64), g(0, 8), g(100, 32), old(200, 16), g(16, 8)];
+        let mut q = Queue::new(all, Duration::from_secs(1));
+        let pace = Pace {
+            limit: 2,
+            ..Pace::default()
+        };
+        let mut next = || {
+            q.next(&pace)
+                .map(|b| b.iter().map(|s| s.start).collect::<Vec<_>>())
+        };
+        assert_eq!(next(), Some(vec![0, 100]));
+        assert_eq!(next(), Some(vec![16, 400]));
+        assert_eq!(next(), Some(vec![200]));
         assert_eq!(next(), None);
     }
 
@@ -293,11 +290,6 @@ mod tests {
         assert_eq!(sizes(10_000, 1000, 0, 10_000).iter().skip(1).max(), Some(&1));
         // 1 ms for each: a command takes 10 ms.
         assert_eq!(sizes(200, 1000, 0, 1000)[..3], [8, 10, 10]);
-        // Where the target gathers them, all are sent.
-        let ranges = (0..300).map(|n| s(n * 100, 8)).collect();
-        let mut q = Queue::new(ranges, vec![], true, Duration::ZERO);
-        let all = commands(&mut q, Duration::ZERO, Duration::from_millis(10));
-        assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 300);
     }
 
     #[test]
@@ -312,9 +304,9 @@ mod tests {
     fn what_took_long_once_is_tried_again() {
         let mut pace = Pace::default();
         pace.took(1, Duration::from_secs(10));
-        let ranges = (0..1000).map(|n| s(n * 100, 24)).collect();
-        let mut q = Queue::new(ranges, vec![], false, Duration::from_millis(100));
-        let mut next = |pace: &Pace| q.next(pace).unwrap().1.len();
+        let ranges = (0..1000).map(|n| g(n * 100, 24)).collect();
+        let mut q = Queue::new(ranges, Duration::from_millis(100));
+        let mut next = |pace: &Pace| q.next(pace).unwrap().len();
         assert_eq!(next(&pace), 1);
         pace.took(1, Duration::from_micros(10));
         assert_eq!(next(&pace), 2);
@@ -325,8 +317,8 @@ mod tests {
 
     #[test]
     fn a_million_ranges() {
-        let ranges = (0..1_000_000).map(|n| s(n * 16, 8 + n % 5 * 8)).collect();
-        let mut q = Queue::new(ranges, vec![], false, Duration::from_secs(6));
+        let ranges = (0..1_000_000).map(|n| g(n * 16, 8 + n % 5 * 8)).collect();
+        let mut q = Queue::new(ranges, Duration::from_secs(6));
         let all = commands(&mut q, Duration::ZERO, Duration::from_micros(2));
         assert_eq!(all.iter().map(Vec::len).sum::<usize>(), 1_000_000);
         assert_eq!(all.len(), 5 + (1_000_000_usize - 248).div_ceil(256));

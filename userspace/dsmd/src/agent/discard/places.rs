@@ -17,28 +17,6 @@ pub(super) fn of_ranges(pieces: &[Extent], ranges: &[Range<u64>], emit: &mut dyn
     }
 }
 
-/// The parts of `before` that are not in `now`, where they were.  Both are sorted by their
-/// bytes.
-pub(super) fn strayed(before: impl IntoIterator<Item = Extent>, now: &[Extent]) -> Vec<Extent> {
-    let (mut gone, mut now) = (Vec::new(), now.iter().peekable());
-    for b in before {
-        let Range { start: mut at, end } = b.bytes();
-        while at < end {
-            while now.next_if(|n| n.bytes().end <= at).is_some() {}
-            let (to, stays) = match now.peek().map(|n| (n.bytes(), n.base())) {
-                Some((n, base)) if n.start <= at => (n.end.min(end), base == b.base()),
-                Some((n, _)) => (n.start.min(end), false),
-                None => (end, false),
-            };
-            if !stays {
-                gone.push(b.part(at..to));
-            }
-            at = to;
-        }
-    }
-    gone
-}
-
 /// All pieces of a file, in little memory: the gap before each, its length, and how far its
 /// base is from that of the one before, which is most often 0.
 #[derive(Debug, Default)]
@@ -86,31 +64,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_where_it_was() {
-        let before = pieces(&[(0, 100, 10), (10, 50, 10)]);
-        for (now, gone) in [
-            (&[(0, 100, 10), (10, 50, 10)][..], &[][..]),
-            // It has grown, and is reported in other pieces.
-            (&[(0, 100, 4), (4, 104, 6), (10, 50, 30), (50, 900, 1)], &[]),
-            // Cut off, shared or gone at an end and in the middle
-            (&[(0, 100, 10), (10, 50, 9)], &[(19, 59, 1)]),
-            (&[(1, 101, 9), (10, 50, 10)], &[(0, 100, 1)]),
-            (&[(0, 100, 5), (7, 107, 3), (10, 50, 10)], &[(5, 105, 2)]),
-            (&[(0, 100, 8), (12, 52, 8)], &[(8, 108, 2), (10, 50, 2)]),
-            (&[], &[(0, 100, 10), (10, 50, 10)]),
-            // A page has another place.
-            (
-                &[(0, 100, 5), (5, 700, 1), (6, 106, 4), (10, 50, 10)],
-                &[(5, 105, 1)],
-            ),
-            (&[(0, 50, 10), (10, 100, 10)], &[(0, 100, 10), (10, 50, 10)]),
-        ] {
-            assert_eq!(strayed(before.clone(), &pieces(now)), pieces(gone), "{now:?}");
-            assert_eq!(strayed([], &pieces(now)), []);
-        }
-    }
-
-    #[test]
     fn parts_of_pieces() {
         let all = pieces(&[(0, 100, 10), (10, 50, 10), (30, 10, 2)]);
         let mut found = Vec::new();
@@ -141,8 +94,7 @@ mod tests {
                 piece((offset, start, length))
             }).collect();
             let places = Places::of(&all);
-            prop_assert_eq!(places.pieces().collect::<Vec<_>>(), all.clone());
-            prop_assert_eq!(strayed(places.pieces(), &all), vec![]);
+            prop_assert_eq!(places.pieces().collect::<Vec<_>>(), all);
         }
     }
 }

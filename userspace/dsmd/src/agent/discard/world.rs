@@ -123,8 +123,8 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub discarded: u64,
-    /// Of these, what was owed.
-    pub owed: u64,
+    /// Of what was asked for, pages that the list before had named, too.
+    pub rest: u64,
     pub checkpoints: u64,
     pub kills: u64,
     /// By the process that had it open.
@@ -145,7 +145,7 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn add(&mut self, o: &Self) {
         self.discarded += o.discarded;
-        self.owed += o.owed;
+        self.rest += o.rest;
         self.checkpoints += o.checkpoints;
         self.kills += o.kills;
         self.reopened += o.reopened;
@@ -168,6 +168,8 @@ pub(super) struct World {
     /// Its drive is marked.
     pub broken: bool,
     pub trial: bool,
+    pub off: Option<String>,
+    pub holder: Option<String>,
     pub standing: Standing,
     /// What was marked for good.
     pub marks: Vec<String>,
@@ -197,6 +199,8 @@ pub(super) struct World {
     pub shared: bool,
     /// There is no time for all that was found.
     pub is_slow: bool,
+    /// Nothing is sent.
+    pub watched: bool,
     /// A tool deduplicates: single pages come to be another file's, too.
     pub sharing: bool,
     /// Not now: a batch has been looked at and is on its way.
@@ -327,12 +331,15 @@ impl World {
             snapshot: None,
             broken: false,
             trial: false,
+            off: None,
+            holder: None,
             standing: Standing::Discard,
             marks: Vec::new(),
             stage: Stage::None,
             slow: 0,
             shared: false,
             is_slow: false,
+            watched: false,
             sharing: false,
             sending: false,
             shares: BTreeMap::new(),
@@ -875,7 +882,6 @@ impl World {
     /// The target's worker discards what waits.
     pub(super) fn discard(&mut self, pages: usize) {
         let gone = self.kernel.run_discards(pages);
-        self.counts.owed = self.kernel.discarded_dead();
         if gone.is_empty() {
             return;
         }
@@ -1097,12 +1103,24 @@ impl Machine for Side {
         self.call(|w| w.marks.push(why.to_owned()))
     }
 
+    fn off(&self) -> Option<String> {
+        self.world.borrow().off.clone()
+    }
+
     fn trial(&self) -> bool {
         self.world.borrow().trial
+    }
+
+    fn holder(&self) -> Option<String> {
+        self.world.borrow().holder.clone()
     }
 }
 
 impl Database for Side {
+    fn stands(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     fn preconditions(&mut self) -> Result<String, String> {
         self.call(|w| match w.snapshot {
             Some(_) => Err("a snapshot lies below the file system".to_owned()),

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Discards what checkpoints free, by rules that are wrong: `discard-rule RULE DEVICE
-//! DBPATH`.  tests/discard must catch them.  With `--audit` before that, they name what they
-//! would discard, nothing is sent, and dsmd's audit must catch them: this prints `violation`
-//! and ends, or `seen`, of each look, the pages that were taken, of them those that were written
-//! first, and suspects.  With `--beside` they name it to a target in which another process
-//! audits.
+//! DBPATH`.  tests/discard must catch them.  With `--audit` before that, nothing is sent, and dsmd's
+//! audit must catch what they would have named: this prints `violation` and ends, or `seen`, of each
+//! look, the pages that were taken, of them those that were written first, and suspects.
 //!
 //! `naive`: whatever the newest list has.  `window`: what it has and nobody wrote since
 //! the window before.  `nobits`: what it has and the list before has not, also where
@@ -21,7 +19,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Result};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
-use dm::table::Extent;
+use dm::table::{Extent, SectorRange};
 use dsmd::agent::discard::{self, Disk, Halt, Look};
 use files::fiemap::{Fiemap, Mapper};
 use files::place::Place;
@@ -42,7 +40,6 @@ enum Rule {
 enum How {
     Discard,
     Audit,
-    Beside,
 }
 
 /// Ranges in one message.
@@ -62,8 +59,6 @@ struct Agent {
     prompt: bool,
     known: HashMap<PathBuf, FreeList>,
     root: Root,
-    /// What was listed at the window before.
-    free: Vec<Extent>,
 }
 
 impl Agent {
@@ -121,27 +116,6 @@ impl Agent {
         Ok(())
     }
 
-    /// Where all is that the newest lists have.
-    fn listed(&mut self) -> Result<Vec<Extent>> {
-        let root = self.root.clone();
-        let (snapshot, lists) = read(&root, &mut |_| true)?;
-        let mut places = Vec::new();
-        for (file, list) in snapshot.files.iter().zip(lists) {
-            let Some(Ok(list)) = list else { continue };
-            places.extend(self.places(&root, &file.path, &list.extents)?);
-        }
-        Ok(places)
-    }
-
-    /// Names what was free at the window before of who audits, and may be in use.
-    fn name_beside(&mut self) -> Result<()> {
-        let newest = self.device.status()?.discard.window;
-        let free = std::mem::take(&mut self.free);
-        self.discard(newest, &free)?;
-        self.free = self.listed()?;
-        Ok(())
-    }
-
     /// Names in audit what the rule would discard; false: the audit has caught it.
     fn audited(&mut self, disk: &mut Disk, audit: &mut discard::Rule) -> Result<bool> {
         self.prompt = !self.prompt;
@@ -159,23 +133,16 @@ impl Agent {
         };
         let (seen, suspects) = (found.audit, audit.suspects());
         println!("seen {} {} {suspects}", seen.taken, seen.written);
-        audit.forget_in(&self.device)?;
         let newest = self.device.status()?.discard.window;
         let before = std::mem::replace(&mut self.window, newest);
-        let right = found.sector_ranges.iter();
-        let right = right.map(|s| Extent::new(0, s.start, s.length)).collect();
-        let (since, places) = match self.rule {
-            Rule::Difference => (found.since, right),
-            Rule::NoBits => (newest, right),
-            Rule::Window => (before, self.listed()?),
-            Rule::Naive => (newest, self.listed()?),
-        };
-        self.discard(since, &places)?;
-        if self.rule == Rule::Difference {
-            while self.device.status()?.discard.queued > 0 {
-                std::thread::sleep(Duration::from_millis(1));
+        match self.rule {
+            Rule::Difference => {
+                let all: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
+                audit.sent(&found, &all);
             }
-            audit.named(&found, &self.device, &found.sector_ranges)?;
+            Rule::NoBits => audit.name_by(newest, true),
+            Rule::Window => audit.name_by(before, false),
+            Rule::Naive => audit.name_by(newest, false),
         }
         Ok(true)
     }
@@ -254,14 +221,13 @@ fn main() -> Result<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     let how = match words.first().map(String::as_str) {
         Some("--audit") => How::Audit,
-        Some("--beside") => How::Beside,
         _ => How::Discard,
     };
     if how != How::Discard {
         words.remove(0);
     }
     let [rule, device, dbpath] = &words[..] else {
-        bail!("usage: discard-rule [--audit|--beside] naive|window|nobits|difference DEVICE DBPATH");
+        bail!("usage: discard-rule [--audit] naive|window|nobits|difference DEVICE DBPATH");
     };
     let rule = match rule.as_str() {
         "naive" => Rule::Naive,
@@ -270,10 +236,6 @@ fn main() -> Result<()> {
         "difference" => Rule::Difference,
         other => bail!("there is no rule {other}"),
     };
-    ensure!(
-        how != How::Beside || rule == Rule::Naive,
-        "beside somebody who audits there is only naive"
-    );
     let device = Device::open(device)?;
     let root = Root::open(Path::new(dbpath))?;
     let mut agent = Agent {
@@ -284,7 +246,6 @@ fn main() -> Result<()> {
         prompt: true,
         known: HashMap::new(),
         root: root.clone(),
-        free: Vec::new(),
     };
     let (name, devno, sectors) = (
         agent.device.name.clone(),
@@ -294,15 +255,11 @@ fn main() -> Result<()> {
     let mut disk = Disk::new(root.clone(), &name, devno, sectors, Pulse::default());
     let mut audit = discard::Rule::default();
     if how == How::Audit {
-        agent.device.message("set discard audit")?;
+        agent.device.message("set discard watch")?;
     }
     let mut seen = String::new();
     loop {
-        // Beside somebody else: when that one has begun a window.
-        let now = match how {
-            How::Beside => agent.device.status()?.discard.window.to_string(),
-            _ => turtle(root.path()),
-        };
+        let now = turtle(root.path());
         if now == seen {
             std::thread::sleep(Duration::from_millis(2));
             continue;
@@ -310,7 +267,6 @@ fn main() -> Result<()> {
         seen = now;
         let done = match how {
             How::Audit => agent.audited(&mut disk, &mut audit),
-            How::Beside => agent.name_beside().map(|()| true),
             How::Discard => agent.checkpoint(&root).map(|()| true),
         };
         if matches!(done, Ok(false)) {

@@ -44,7 +44,7 @@ const CALLS: [&str; 12] = [
     "sync",
     "places",
     "discard",
-    "dead",
+    "written",
     "mark",
     "rest",
 ];
@@ -116,7 +116,7 @@ impl Target for Steps<Device> {
         let call = match text.split(' ').next() {
             Some("set") => "on",
             Some("window") => "window",
-            Some("dead") => "dead",
+            Some("written") => "written",
             _ => "discard",
         };
         step(call, || self.0.message(text))
@@ -145,8 +145,16 @@ impl Machine for Steps<Disk> {
         self.0.broken()
     }
 
+    fn off(&self) -> Option<String> {
+        self.0.off()
+    }
+
     fn trial(&self) -> bool {
         self.0.trial()
+    }
+
+    fn holder(&self) -> Option<String> {
+        self.0.holder()
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
@@ -165,6 +173,10 @@ impl Database for Steps<Disk> {
 
     fn owner(&mut self) -> Result<Option<Owner>, String> {
         step("owner", || self.0.owner())
+    }
+
+    fn stands(&mut self) -> Result<(), String> {
+        self.0.stands()
     }
 
     fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal> {
