@@ -1288,7 +1288,8 @@ KUNIT_ARRAY_PARAM(undo, undos, undo_name);
 static void let_one_by_one_go(struct kunit *test, struct dsm_mock_stack *s)
 {
 	s->disk->keeps_discards = false;
-	for (int i = 0; i < 2000 && (i < 100 || dsm_mock_field(test, s->dm, "discard_queued")); i++) {
+	for (int i = 0;
+	     i < 2000 && (i < 100 || dsm_mock_field(test, s->dm, "discard_queued")); i++) {
 		dsm_mock_complete(s->disk, UINT_MAX);
 		wake_up(&s->disk->room);
 		usleep_range(500, 1000);

@@ -144,7 +144,7 @@ chmod 644 $root/tmp/t.uri
 refused 'others may not read the address' 'others than its owner may read or change it' asks
 sed -i 's/^rules/uri = "mongodb:\/\/u:geheim@db1"\n&/' /tmp/dsmd.toml
 matches 'nor is it for dsmd' "$(dsmd --config /tmp/dsmd.toml --check 2>&1 | tee -a /tmp/dsmd.log)" 'unknown field `uri`'
-is 'and no password anywhere' "$(cat /tmp/dsmd.log /tmp/mongo.log /tmp/exporter.log $root/tmp/asked/* $(find $root/tmp/.mongodb -type f) | grep -c gehei)" 0
+is 'and no password anywhere' "$( (cat /tmp/dsmd.log /tmp/mongo.log /tmp/exporter.log $root/tmp/asked/*; find $root/tmp/.mongodb -type f -exec cat {} +) | grep -c gehei)" 0
 
 stop
 arrived xfs

@@ -19,7 +19,6 @@ load() { wtload linkbench --dbpath $mnt/data --nodes 2000 --cache-mb 20 --thread
 works 'a database is loaded' load --phase load
 dsmd --device t --dbpath $mnt/data --wait 2>/tmp/dsmd.log & agent=$!
 works 'its files are in the table' until_true '(($(json t .files) > 15))'
-windows=$(json t .windows)
 seen='"\(.files) \(.windows) \(.generation)"'
 untouched=$(json other "$seen")
 
