@@ -125,7 +125,6 @@ static void windows(struct rig *r, unsigned int nr)
 		begin_window(r);
 }
 
-
 /* Windows of a message */
 
 /* Each range goes by the window before it. */
@@ -197,12 +196,14 @@ static void one_window_that_is_not_valid_refuses_all(struct kunit *test)
 	struct rig r = new_rig(test);
 	char message[128], reason[96];
 
-	snprintf(message, sizeof(message), "discard %llu 0:256 %llu 256:256", r.window, r.window + 1);
+	snprintf(message, sizeof(message), "discard %llu 0:256 %llu 256:256", r.window,
+		 r.window + 1);
 	snprintf(reason, sizeof(reason), "discard: Window %llu is not valid; none taken",
 		 r.window + 1);
 	dsm_mock_expect_refusal(test, r.dm, message, -ESTALE, reason);
 	snprintf(message, sizeof(message), "written %llu 0:256", r.window + 1);
-	snprintf(reason, sizeof(reason), "written: Window %llu is not valid; none taken", r.window + 1);
+	snprintf(reason, sizeof(reason), "written: Window %llu is not valid; none taken",
+		 r.window + 1);
 	dsm_mock_expect_refusal(test, r.dm, message, -ESTALE, reason);
 	drain(&r);
 	expect_discards(&r, "");
@@ -677,7 +678,8 @@ static void model_discard(struct rig *r, struct model *m, struct rnd_state *rnd)
 		bool all = find_next_zero_bit(may, PAGES, page) >= page + m->unit && !m->watch;
 
 		for (unsigned int i = page; i < page + m->unit; i++)
-			KUNIT_EXPECT_EQ_MSG(r->test, test_bit(i, sent), all, "page %u: %s", i, text);
+			KUNIT_EXPECT_EQ_MSG(r->test, test_bit(i, sent), all, "page %u: %s", i,
+					    text);
 	}
 }
 
@@ -694,7 +696,8 @@ static void model_written(struct rig *r, struct model *m, struct rnd_state *rnd)
 	at = scnprintf(expected, 8000, "written");
 	for (; (page = find_next_bit(may, PAGES, page)) < PAGES; page = end) {
 		end = find_next_zero_bit(may, PAGES, page);
-		at += scnprintf(expected + at, 8000 - at, " -%u:%u", page * 8, (end - page) * 8);
+		at += scnprintf(expected + at, 8000 - at, " -%u:%u", page * 8,
+				(end - page) * 8);
 	}
 	scnprintf(expected + at, 8000 - at, " %u",
 		  bitmap_weight(named, PAGES) - bitmap_weight(may, PAGES));
