@@ -231,6 +231,8 @@ void oracle_mapped(struct write *write)
 				o.must[page] |= must * ring(i);
 		}
 	}
+	if (write->start == write->end)	/* it writes nothing */
+		return;
 	for (u64 page = write->start / PAGE; page < DIV_ROUND_UP(write->end, PAGE); page++)
 		o.written[page] = max(o.written[page], write->began);
 }
