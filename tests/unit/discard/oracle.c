@@ -227,7 +227,7 @@ void oracle_mapped(struct write *write)
 		for (u64 page = write->start / PAGE; page < DIV_ROUND_UP(write->whole_end, PAGE);
 		     page++) {
 			o.may[page] |= may * ring(i);
-			if (page * PAGE < write->end)
+			if (page * PAGE < write->end && write->start < write->end)
 				o.must[page] |= must * ring(i);
 		}
 	}
