@@ -359,15 +359,20 @@ static void unqueue(struct work_struct *work)
 static int works_running;
 static struct work_struct *running_work[MAX_TASKS];
 
+static int slot_of(const struct work_struct *work)
+{
+	int slot = 0;
+
+	while (running_work[slot] != work)
+		slot++;
+	return slot;
+}
+
 static void run_work(void *arg)
 {
 	struct work_struct *work = arg;
-	int slot = 0;
+	int slot = slot_of(work);
 
-	while (running_work[slot])
-		slot++;
-	running_work[slot] = work;
-	works_running++;
 	work->run(work);
 	running_work[slot] = NULL;
 	works_running--;
@@ -386,6 +391,9 @@ bool start_work(void)
 	for (struct work_struct *work = works; work; work = work->next) {
 		if (!is_running(work)) {
 			unqueue(work);
+			/* From now on: a work that is queued again waits for this run. */
+			running_work[slot_of(NULL)] = work;
+			works_running++;
 			spawn(run_work, work);
 			return true;
 		}
