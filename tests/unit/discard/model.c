@@ -114,7 +114,7 @@ static void pass(struct write *write)
 		shim_bug("a write is sent twice");
 	for (struct write *other = w.writes; other; other = other->next)
 		if (other->held && !other->passed && other->start == write->start &&
-		    other->end == write->end && other->began < write->began && write->held)
+		    other->end == write->end && other->mapped < write->began && write->held)
 			shim_bug("a write of %llu:%llu overtakes another", write->start,
 				 write->end - write->start);
 	if (write->end > write->start)

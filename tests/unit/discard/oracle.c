@@ -565,7 +565,8 @@ static void set_is_done(const struct op *op)
 	for (int i = 0; i < 3; i++)
 		if (!strcmp(op->text + strlen("set discard "), words[i]))
 			o.state = i;
-	o.unsure = o.running > 1;
+	/* One that was under way may have come before or after. */
+	o.unsure = !op->quiet;
 	o.unsupported = o.state == ON && !w.bdev.max_discard;
 	o.uncounted |= !keeps || !o.state;
 	stop_done(op->began, !o.state ? LOSES : keeps && o.state != before ? KEEPS : MAY_LOSE);
