@@ -146,8 +146,6 @@ struct Worker<T, M> {
     switched_on: bool,
     /// What this has switched to last.
     set: Option<&'static str>,
-    /// The target has to forget what it was sent, before anything else.
-    is_stale: bool,
     /// What is found is sent.
     sends: bool,
     /// Why nothing may be sent, where that could not be marked.
@@ -183,7 +181,6 @@ impl<T: Target, M: Machine> Worker<T, M> {
             begun: false,
             switched_on: false,
             set: None,
-            is_stale: true,
             sends: false,
             unmarked: None,
             unsupported: None,
@@ -238,7 +235,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             Err(halt) => {
                 self.forget();
                 // Else before the next discard.
-                let _ = self.forget_in_target();
+                let _ = self.rule.forget_in(&self.target);
                 Some(self.because_of_switch(halt).to_string())
             }
         };
@@ -277,17 +274,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// the owner or the mount is another one.
     fn forget(&mut self) {
         self.rule.forget();
-        self.is_stale = true;
         self.sends = false;
-    }
-
-    /// What was sent before and waits in the target is not discarded.
-    fn forget_in_target(&mut self) -> Result<(), Halt> {
-        if self.is_stale {
-            self.target.message("forget")?;
-            self.is_stale = false;
-        }
-        Ok(())
     }
 
     /// Whether the target follows writes; brings it to where it should be.
@@ -489,7 +476,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// What can be seen between checkpoints.
     fn look_around(&mut self) -> Result<(), Halt> {
         self.is_on()?;
-        self.rule.look_around(&mut self.machine)
+        self.rule.look_around(&mut self.machine)?;
+        self.rule.forget_in(&self.target)
     }
 
     /// Notices come at each poll as well, in case one was lost.
@@ -511,7 +499,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let look = look?;
         // Before anything is sent: another process may have it open.
         self.is_on()?;
-        self.forget_in_target()?;
+        self.rule.forget_in(&self.target)?;
         let look_ms = started.elapsed().as_millis() as u64;
         let interval = self.last.replace(started).map(|last| started - last);
         change(&self.info, |i| {
@@ -633,9 +621,13 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.sent_bytes += bytes(batch.ranges());
             (i.idle_looks, i.idle_bytes) = (0, 0);
         });
-        sent.extend(batch.ranges());
         let waited = self.wait(notices, Duration::ZERO)?;
         *took = begun.elapsed();
+        match waited {
+            Sent::All => sent.extend(batch.ranges()),
+            // Nothing that was named outlives its look: it is in the next list again.
+            Sent::Interrupted => drop(self.target.message("forget")?),
+        }
         Ok(waited)
     }
 

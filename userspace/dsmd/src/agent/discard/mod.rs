@@ -461,6 +461,8 @@ pub struct Rule {
     older: Option<u64>,
     /// A window that was begun for a look that did not end.
     begun: Option<u64>,
+    /// The target was told to forget what was sent before all was forgotten here.
+    target_forgot: bool,
     files: HashMap<PathBuf, Known>,
     evidence: Evidence,
 }
@@ -507,6 +509,15 @@ impl Rule {
     /// Nothing that is known or was seen counts any longer.
     pub fn forget(&mut self) {
         *self = Self::default();
+    }
+
+    /// What was sent before all was forgotten, and waits in the target, is not discarded.
+    pub fn forget_in(&mut self, target: &dyn Target) -> Result<(), Halt> {
+        if !self.target_forgot {
+            target.message("forget")?;
+            self.target_forgot = true;
+        }
+        Ok(())
     }
 
     /// What the audit has seen since all was forgotten.
