@@ -30,10 +30,7 @@ impl std::fmt::Display for Why {
             &self.who
         };
         let since = time::shown(self.when);
-        write!(
-            f,
-            "discards are switched off by {by}, since {since}, until `dsmctl set` has them on again"
-        )
+        write!(f, "by {by}, since {since}, until `dsmctl set` has them on again")
     }
 }
 
@@ -109,10 +106,7 @@ mod tests {
         fs::create_dir(dir.path().join("off-folder")).unwrap();
         for device in ["old", "folder"] {
             let said = off_by_person(dir.path(), device).unwrap().to_string();
-            assert!(
-                said.starts_with("discards are switched off by somebody, since 20"),
-                "{said}"
-            );
+            assert!(said.starts_with("by somebody, since 20"), "{said}");
         }
         let file = dir.path().join("off-old");
         assert!(off_by_person(&file, "d").is_some(), "no directory");

@@ -237,7 +237,11 @@ fn check_discards(name: &str) -> Result<()> {
     let Some(discard) = info.discard else {
         bail!("{name}: nothing would be discarded: set discard = true in dsmd's configuration first");
     };
-    let by_the_switch = |why: &str| why == control::SWITCHED_OFF || why.starts_with(control::OFF_FOR_A_TRIAL);
+    let by_the_switch = |why: &str| {
+        [control::SWITCHED_OFF, control::OFF_FOR_A_TRIAL]
+            .iter()
+            .any(|of| why.starts_with(of))
+    };
     match discard.off {
         Some(why) if !by_the_switch(&why) => bail!("{name}: nothing is discarded: {why}"),
         _ if discard.mode == "audit" => bail!(

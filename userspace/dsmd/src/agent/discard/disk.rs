@@ -145,7 +145,7 @@ impl Machine for Disk {
 
     fn off(&self) -> Option<String> {
         let off = switch::off_by_person(Path::new(broken::DIR), &self.device)?;
-        Some(format!("{SWITCHED_OFF}: {off}"))
+        Some(format!("{SWITCHED_OFF} {off}"))
     }
 
     fn trial(&self) -> bool {
