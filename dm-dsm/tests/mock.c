@@ -825,21 +825,6 @@ struct dsm *dsm_mock_target(struct kunit *test, struct dsm_mock_dm *dm)
 	return dsm_mock_target_seen;
 }
 
-void dsm_mock_pass_ioctl(struct kunit *test, struct dsm_mock_dm *dm)
-{
-	struct dsm *d = dsm_mock_target(test, dm);
-	struct block_device *bdev;
-
-#ifdef DSM_PROBED_PREPARE_IOCTL_CMD
-	bool forward;
-
-	dsm_target.prepare_ioctl(d->ti, &bdev, 0, 0, &forward);
-#else
-	dsm_target.prepare_ioctl(d->ti, &bdev);
-#endif
-	KUNIT_EXPECT_PTR_EQ(test, bdev, d->bdev);
-}
-
 static void dsm_mock_allow_memory(void *unused)
 {
 	dsm_limits.memory = U64_MAX;

@@ -204,9 +204,6 @@ int dsm_mock_message(struct dsm_mock_dm *dm, const char *message);
 /* The target that takes @dm's messages, until it is exchanged. */
 struct dsm *dsm_mock_target(struct kunit *test, struct dsm_mock_dm *dm);
 
-/* What the target does before device-mapper passes an ioctl on. */
-void dsm_mock_pass_ioctl(struct kunit *test, struct dsm_mock_dm *dm);
-
 /* What a step of a message may take, in bytes, until the test ends. */
 void dsm_mock_limit_memory(struct kunit *test, u64 bytes);
 

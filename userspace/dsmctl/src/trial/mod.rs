@@ -181,7 +181,7 @@ impl Bench for Live {
             return Ok(Some(why));
         }
         let off = switch::off_by_person(dir(), &self.device.name);
-        Ok(off.map(|why| why.to_string()))
+        Ok(off.map(|why| format!("{} {why}", control::SWITCHED_OFF)))
     }
 
     fn why_idle(&mut self) -> String {
