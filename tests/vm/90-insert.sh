@@ -21,7 +21,7 @@ would_be=$(dsmctl insert vg-db --groups 2 --dry-run | tail -n 1)
 is 'a dry run inserts nothing' "$(table vg-db)" "$linear"
 works 'dsm is inserted under load' dsmctl insert /dev/mapper/vg-db --groups 2
 is 'on the same sectors' "$(table vg-db | cut -d' ' -f1,2,4,5)" "$(cut -d' ' -f1,2,4,5 <<<"$linear")"
-is 'as the dry run has said' "$(table vg-db)" "$would_be"
+is 'as the dry run has said' "$(table vg-db | cut -d' ' -f1-5)" "$(cut -d' ' -f1-5 <<<"$would_be")"
 matches 'with the features that were asked for' "$(table vg-db)" ' groups 2 '
 works 'dsmd serves it' until_true served
 works 'boundaries are marked' dsmctl boundary mark vg-db

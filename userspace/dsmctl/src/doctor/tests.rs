@@ -990,7 +990,7 @@ fn discards_of_which_none_are_made() {
     wrong(
         &short,
         "discard",
-        "8 MiB are in the shorter pieces, for which the drive was too slow",
+        "8 MiB are in pieces that are less than the drive discards at a time",
         fix,
     );
     right(&discard(|i| i.idle_looks = 14), "discard", "on: ");
