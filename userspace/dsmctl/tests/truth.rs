@@ -351,7 +351,7 @@ fn a_load_ten_times_the_other_is_left_out() {
 
 #[test]
 fn a_drive_without_counters_shows_latency() {
-    let (mut state, mut lab) = (plan(1, 2), Lab::new(1, true));
+    let (mut state, mut lab) = (plan(1, 4), Lab::new(1, true));
     state.no_counters = Some("it has none".into());
     lab.fault = |s| s.counters = None;
     run(&mut state, &mut lab);
