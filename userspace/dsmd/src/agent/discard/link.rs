@@ -27,6 +27,8 @@ use runtime::time;
 
 /// How often preconditions and owner are checked between checkpoints.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// A reason comes into the log when the last one has been there for so long.
+const SAY_INTERVAL: Duration = Duration::from_secs(5);
 /// After what time a device that took no discards is tried again.  A snapshot below it
 /// refuses them while it exists.
 const AGAIN: Duration = Duration::from_secs(600);
@@ -157,7 +159,11 @@ struct Worker<T, M> {
     last: Option<Instant>,
     /// The drive when the last sending was over.
     quiet: Option<DiskStat>,
+    /// Why nothing is sent.
     reported: Option<String>,
+    /// It is not in the log yet, and when something came into it last.
+    is_unsaid: bool,
+    said: Option<Instant>,
 }
 
 /// How a sending ended.
@@ -188,6 +194,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             last: None,
             quiet: None,
             reported: None,
+            is_unsaid: false,
+            said: None,
         }
     }
 
@@ -239,18 +247,22 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 Some(self.because_of_switch(halt).to_string())
             }
         };
-        match &off {
-            Some(why) if early && self.reported.as_ref() != Some(why) => {
-                log!(Info, "nothing is discarded yet", reason = why);
-            }
-            Some(why) if self.reported.as_ref() != Some(why) => {
-                log!(Warn, "nothing is discarded", reason = why);
-                change(&self.info, |i| i.resets += 1);
-            }
-            None if self.reported.is_some() => log!(Info, "checkpoints are followed again"),
-            _ => {}
+        if self.reported != off {
+            change(&self.info, |i| i.resets += u64::from(off.is_some() && !early));
+            self.reported.clone_from(&off);
+            self.is_unsaid = true;
         }
-        self.reported.clone_from(&off);
+        // A hostile turtle has another reason each time.
+        if self.is_unsaid && self.said.is_none_or(|at| at.elapsed() >= SAY_INTERVAL) {
+            match &off {
+                Some(why) if early => log!(Info, "nothing is discarded yet", reason = why),
+                Some(why) => log!(Warn, "nothing is discarded", reason = why),
+                None if self.said.is_some() => log!(Info, "checkpoints are followed again"),
+                None => {}
+            }
+            self.said = Some(Instant::now());
+            self.is_unsaid = false;
+        }
         let (files, warning) = (self.rule.files() as u64, self.machine.warning());
         let commands_per_second = self.pace.most();
         let suspects = self.rule.suspects();
@@ -398,6 +410,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
             self.target.message(&format!("set discard {mode}"))?;
             self.set = Some(mode);
             match mode {
+                "on" if permit::wanted(&self.plan, self.rule.evidence()) == 0 => {
+                    log!(Info, "discards are sent: audit-pages = 0")
+                }
                 "on" => log!(
                     Info,
                     "the audit has passed: discards are sent",

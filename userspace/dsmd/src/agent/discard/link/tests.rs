@@ -543,6 +543,23 @@ fn one_reason_stays_until_there_is_a_permit() {
     assert_eq!(info(&w).resets, 1);
 }
 
+#[test]
+fn reasons_that_change_all_the_time_are_not_all_in_the_log() {
+    let (mut w, ..) = worker(7);
+    let because = |w: &mut TestWorker, why: &str| w.took(Err(why.to_owned().into()));
+    because(&mut w, "a");
+    assert!(!w.is_unsaid);
+    for n in 0..100 {
+        because(&mut w, &n.to_string());
+    }
+    assert!(w.is_unsaid);
+    assert_eq!(info(&w).resets, 101);
+    // The last one comes into it all the same.
+    w.said = Some(Instant::now().checked_sub(SAY_INTERVAL).unwrap());
+    because(&mut w, "99");
+    assert!(!w.is_unsaid);
+}
+
 /// Whatever was seen before counts no longer.
 #[test]
 fn whatever_forgets_begins_with_an_audit() {
