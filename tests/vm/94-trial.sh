@@ -20,7 +20,7 @@ of() { trial report -o json | jq -c "$1"; }
 is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
 # Kills the process of a trial in a period that is off.
 kill_off() {
-	until_true 'is_set off && pkill -STOP -x dsmctl && { is_set off || ! pkill -CONT -x dsmctl; }'
+	until_true 'is_set watch && pkill -STOP -x dsmctl && { is_set watch || ! pkill -CONT -x dsmctl; }'
 	pkill -KILL -x dsmctl
 }
 
@@ -33,16 +33,16 @@ refused 'streams that are off' 'the policy is none' bash -c 'dsmctl set t policy
 dsmctl set t policy dsm
 dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard --audit-pages 0 2>/tmp/dsmd.log &
 agent=$!
-works 'dsmd serves it' until_true 'is_set on'
+works 'dsmd serves it' until_true 'is_set watch'
 wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --cache-mb 20 --journal-mb 4 --seconds 86400 \
 	--checkpoint-seconds 1 --mix mixed --think-us 20000 >/tmp/run.log 2>&1 &
 database=$!
-works 'dsmd follows it' until_true '[[ $(json t .agent.discard.off) == null ]]'
+works 'dsmd follows it, and discards' until_true 'is_set on'
 refused 'a command that does not count' "printed 'x'" trial start --counters 'echo x'
 # By what is written, which takes longer on a busy machine, as all of this does
 periods=(--washout 4M --measure 8M --seed 7)
 trial start "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
-works 'it switches discards off' until_true 'is_set off'
+works 'it switches discards off' until_true 'is_set watch'
 refused 'a trial started twice' 'at work already: a trial, process' trial start
 works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
 
@@ -50,7 +50,7 @@ works 'its process is killed' kill_off
 wait $! 2>/dev/null
 refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
 refused 'a restart whose counters do not count' "printed 'x'" trial start --restart --counters 'echo x'
-works 'that leaves the switch' is_set off
+works 'that leaves the switch' is_set watch
 works 'and what was measured' test "$(of '.periods | length')" -ge 1
 works 'one that was killed is stopped' trial stop
 works 'the device is as it was' is_set on
@@ -60,7 +60,7 @@ wait $! 2>/dev/null
 trial start --restart "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
 runner=$!
 works 'one that was killed is started over' until_true '[[ $(of ".periods | length") == 0 ]]'
-works 'and switches' until_true 'is_set off && [[ $(of .progress) != null ]]'
+works 'and switches' until_true 'is_set watch && [[ $(of .progress) != null ]]'
 mkdir /tmp/trials/trial/t.part
 wait $runner && fail 'it goes on' || matches 'a state that cannot be saved ends it' "$(</tmp/trial.log)" 'cannot write'
 works 'the device is as it was' is_set on
@@ -78,7 +78,7 @@ works 'a shorter one is stopped' until_true '[[ $(of .pairs) == 2 ]] && trial st
 wait $!
 trial resume 2>>/tmp/trial.log >/tmp/report &
 runner=$!
-works 'somebody else switches' until_true 'is_set off && dsmctl set t discard on'
+works 'somebody else switches' until_true 'is_set watch && dsmctl set t discard on'
 works 'that period begins over' until_true '[[ $(of .again) == *"somebody else has switched it"* ]]'
 wait $runner && pass 'it is over' || fail "it ended with $?"
 works 'the device is as it was' is_set on

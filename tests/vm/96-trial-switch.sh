@@ -21,6 +21,7 @@ works 'a database is loaded' wtload linkbench "${load[@]}" --phase load
 trial() { dsmctl trial "$1" t "${@:2}"; }
 of() { trial report -o json | jq -c "$1"; }
 off() { json t .agent.discard.off; }
+held() { json t .agent.discard.audit.only; }
 policy() { [[ $(dmsetup table t) =~ policy\ ([a-z]+) ]] && echo "${BASH_REMATCH[1]}"; }
 is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
 counters="awk '{printf \"%.0f %.0f\\n\", \$1 * 1e9, \$1 * 2e9}' /proc/uptime"
@@ -90,7 +91,7 @@ refused 'dsmd refuses' 'nothing is discarded: no process has the database open' 
 wtload linkbench "${load[@]}" --phase run --seconds 86400 --checkpoint-seconds 2 --mix mixed --think-us 20000 \
 	>/tmp/run.log 2>&1 &
 database=$!
-works 'somebody has' until_true '[[ $(off) == null ]]'
+works 'somebody has' until_true 'is_set on'
 dsmctl set t discard off
 refused 'they are off' 'discards are switched off by' trial start
 dsmctl set t discard on
@@ -124,14 +125,14 @@ dsmctl set t discard on
 
 # ---- dsmd leaves the switch to the trial
 begins 'a period is off' off
-works 'dsmd knows of the trial' until_true '[[ $(off) == "a trial is at work"* ]]'
+works 'dsmd knows of the trial' until_true '[[ $(held) == "a trial is at work"* ]]'
 stop_dsmd
 start_dsmd --discard --audit-pages 0
-works 'dsmd that starts meanwhile, too' until_true '[[ $(off) == "a trial is at work"* ]]'
-works 'and leaves the switch off' is_set off
+works 'dsmd that starts meanwhile, too' until_true '[[ $(held) == "a trial is at work"* ]]'
+works 'and leaves the switch' is_set watch
 is 'the period goes on' "$(of .again)" '[]'
 matches 'the doctor has no remedy' "$(finding discard)" '^note a trial is at work'
-matches 'and knows the trial' "$(finding trial)" "^note a trial is at work, as process $runner: period 1 of 4, with discard off"
+matches 'and knows the trial' "$(finding trial)" "^note a trial is at work, as process $runner: period 1 of 4, with discard watch"
 
 # ---- a process that died, one that was stopped
 kill -KILL $runner

@@ -147,7 +147,7 @@ impl Bench for Lab {
 
 fn plan(seed: u64, pairs: usize) -> TrialState {
     let size = Amount::Bytes(u64::from(PAGES) * PAGE);
-    let [feature, on, off] = ["discard", "on", "off"].map(str::to_owned);
+    let [feature, on, off] = ["discard", "on", "watch"].map(str::to_owned);
     let plan = TrialPlan {
         device: "d".into(),
         switch: Switch { feature, on, off },

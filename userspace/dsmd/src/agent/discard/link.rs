@@ -434,6 +434,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.audit.passed = permit.is_ok();
             i.audit.only = match permit {
                 Err(Withheld::Always(why)) => Some(why),
+                Ok(_) if trial && !sends => Some(OFF_FOR_A_TRIAL.to_owned()),
                 _ => None,
             };
             i.audit.seen_pages = pages;

@@ -265,6 +265,41 @@ fn it_sends_when_enough_was_seen_to_be_written() {
     });
 }
 
+/// A trial switches to watch and back: the evidence stays, and a period that is on begins at once.
+#[test]
+fn a_trials_periods_need_no_audit_each() {
+    let plan = Plan {
+        send: true,
+        audit_pages: 200,
+    };
+    let (mut w, world, _sender, notices) = worker_that(plan, 7);
+    world.borrow_mut().calm = true;
+    until(&mut w, &world, &notices, |w| {
+        info(w).mode == "on" && discarded(w) > 0
+    });
+    world.borrow_mut().trial = true;
+    let mut passed = 0;
+    for _ in 0..10 {
+        until(&mut w, &world, &notices, |w| info(w).audit.passed);
+        w.target.message("set discard watch").unwrap();
+        world.borrow_mut().discard(usize::MAX >> 1);
+        let before = discarded(&w);
+        assert_eq!(w.is_on(), Ok(()));
+        // Unless a page is suspected just now
+        let held = info(&w).audit.only.is_some_and(|why| why == OFF_FOR_A_TRIAL);
+        assert_eq!(held, info(&w).audit.passed);
+        turns(&mut w, &world, &notices, 1);
+        assert_eq!((state(&w).as_str(), discarded(&w)), ("watch", before));
+        w.target.message("set discard on").unwrap();
+        let _ = w.is_on();
+        assert_eq!(info(&w).mode == "on", info(&w).audit.passed);
+        passed += u32::from(info(&w).audit.passed);
+    }
+    assert!(passed > 5, "{passed}");
+    until(&mut w, &world, &notices, |w| info(w).mode == "on");
+    assert_eq!(world.borrow().lost, None);
+}
+
 /// One checkpoint may be one at which nothing happens.
 #[test]
 fn three_checkpoints_are_the_least() {
