@@ -86,6 +86,9 @@ start_dsmd
 refused 'dsmd has none to make' 'set discard = true in dsmd' trial start
 stop_dsmd
 start_dsmd --discard --audit-pages 0
+works 'off outlives dsmd' until_true '[[ $(off) == "discards were switched off on the device by"* ]]'
+works 'and stays off' is_set off
+works 'until somebody has them on' dsmctl set t discard on
 works 'nobody has the database open' until_true '[[ $(off) == *"no process has"* ]]'
 refused 'dsmd refuses' 'nothing is discarded: no process has the database open' trial start
 wtload linkbench "${load[@]}" --phase run --seconds 86400 --checkpoint-seconds 2 --mix mixed --think-us 20000 \
@@ -93,7 +96,7 @@ wtload linkbench "${load[@]}" --phase run --seconds 86400 --checkpoint-seconds 2
 database=$!
 works 'somebody has' until_true 'is_set on'
 dsmctl set t discard off
-refused 'they are off' 'discards are switched off by' trial start
+refused 'they are off' 'discards were switched off on the device by' trial start
 dsmctl set t discard on
 kill -STOP $database
 trial start --washout 0.2s --measure 1s --pairs 500 --counters "$counters" >/tmp/report 2>/tmp/trial.log
@@ -108,9 +111,9 @@ refused 'another one at the same time' "at work already: a trial, process $runne
 	trial start --restart --state-dir /tmp/other
 dsmctl set t discard off
 # Which of both it sees first
-ended 'off in a period that is on' '(discards are switched off by|somebody else has set discard to another value)'
+ended 'off in a period that is on' '(discards were switched off on the device by|somebody else has set discard to another value)'
 works 'it stays off' is_set off
-refused 'another one waits for on' 'discards are switched off by' trial start
+refused 'another one waits for on' 'discards were switched off on the device by' trial start
 dsmctl set t discard on
 begins 'a period is on' on
 message t set discard off
@@ -119,7 +122,7 @@ works 'it stays off' is_set off
 dsmctl set t discard on
 begins 'a period is off' off
 dsmctl set t discard off
-ended 'off in a period that is off' 'discards are switched off by'
+ended 'off in a period that is off' 'discards were switched off on the device by'
 works 'it stays off' is_set off
 dsmctl set t discard on
 
@@ -132,7 +135,7 @@ works 'dsmd that starts meanwhile, too' until_true '[[ $(held) == "a trial is at
 works 'and leaves the switch' is_set watch
 is 'the period goes on' "$(of .again)" '[]'
 matches 'the doctor has no remedy' "$(finding discard)" '^note a trial is at work'
-matches 'and knows the trial' "$(finding trial)" "^note a trial is at work, as process $runner: period 1 of 4, with discard watch"
+matches 'and knows the trial' "$(finding trial)" "^note a trial is at work, as process $runner: period 1 of 4, with discard off"
 
 # ---- a process that died, one that was stopped
 kill -KILL $runner
@@ -181,7 +184,7 @@ if [[ -e $spills ]]; then
 	begins 'a period is on' on
 	# dsmd makes no discard meanwhile.
 	kill -STOP $database
-	refused 'a probe leaves the switch to the trial' "a trial is at work, as process $runner, and has the switch" \
+	refused 'a probe leaves the switch to the trial' "a trial or a probe is at work already: a trial, process $runner" \
 		dsmctl probe-discard t
 	echo 1 >$spills
 	dsmctl probe-discard u --filler 0 --wait 0 --limit 86400 >/tmp/said 2>&1

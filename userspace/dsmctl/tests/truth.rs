@@ -103,6 +103,10 @@ impl Bench for Lab {
         Ok(())
     }
 
+    fn leave_off(&mut self) -> Result<()> {
+        unreachable!("nothing bars it")
+    }
+
     fn is_on(&mut self) -> Result<Option<bool>> {
         Ok(Some(self.on))
     }

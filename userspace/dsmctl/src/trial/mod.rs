@@ -164,6 +164,10 @@ impl Bench for Live {
         set(&self.device, &self.switch.feature, value)
     }
 
+    fn leave_off(&mut self) -> Result<()> {
+        set(&self.device, DISCARD, "off")
+    }
+
     fn is_on(&mut self) -> Result<Option<bool>> {
         let table = self.device.table_line()?;
         let value = table.feature(&self.switch.feature);

@@ -9,6 +9,8 @@ use crate::trial::state::{Current, Period, TrialSample, TrialState};
 pub trait Bench {
     /// Switches to on or off, and nothing else.
     fn switch(&mut self, on: bool) -> Result<()>;
+    /// Nothing is discarded, and nobody watches.
+    fn leave_off(&mut self) -> Result<()>;
     /// How the switch is; `None`: neither.
     fn is_on(&mut self) -> Result<Option<bool>>;
     /// Why the switch has to stay off, whatever the plan says.
@@ -138,7 +140,7 @@ pub fn restore(state: &mut TrialState, bench: &mut dyn Bench) -> Result<()> {
         // Nothing of it is the trial's.
     } else if bench.barred()?.is_some() {
         // Who said so may have been overtaken by a switch of this trial.
-        bench.switch(false)?;
+        bench.leave_off()?;
     } else {
         let is_on = bench.is_on()?;
         if !overruled(state, is_on) {

@@ -47,6 +47,11 @@ impl Bench for Desk {
         Ok(())
     }
 
+    fn leave_off(&mut self) -> Result<()> {
+        self.on = None;
+        Ok(())
+    }
+
     fn is_on(&mut self) -> Result<Option<bool>> {
         anyhow::ensure!(self.answers, "the device is gone");
         Ok(self.on)
@@ -79,7 +84,7 @@ impl Bench for Desk {
 }
 
 fn trial() -> (TrialState, Desk) {
-    let [feature, on, off] = ["discard", "on", "off"].map(str::to_owned);
+    let [feature, on, off] = ["discard", "on", "watch"].map(str::to_owned);
     let plan = TrialPlan {
         device: "d".into(),
         switch: Switch { feature, on, off },
@@ -209,6 +214,7 @@ fn off_by_hand_in_a_period_that_is_off_ends_it() {
     let (state, mut desk) = in_a_period(false);
     desk.barred = Some("by hand");
     ends_for_good(state, &mut desk, "by hand");
+    assert_eq!(desk.on, None, "neither on nor watched");
 }
 
 /// Who said it has been overtaken by a switch of the trial's.
@@ -217,6 +223,7 @@ fn off_by_hand_beside_a_switch_ends_with_off() {
     let (state, mut desk) = in_a_period(true);
     desk.barred = Some("by hand");
     ends_for_good(state, &mut desk, "by hand");
+    assert_eq!(desk.on, None, "neither on nor watched");
 }
 
 #[test]
