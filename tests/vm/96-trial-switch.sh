@@ -65,7 +65,7 @@ ended() { # WHAT WHY
 	matches "$1: why is said" "$(</tmp/report)" "ENDED before it was over: period 1: $2"
 	trial resume >/tmp/said 2>&1
 	is "$1: it does not go on" $? 3
-	matches "$1: and says why" "$(</tmp/said)" "the trial has ended for good: period 1: $2; nothing was changed. .dsmctl trial start t. begins"
+	matches "$1: and says why" "$(</tmp/said)" "the trial has ended for good: period 1: $2.*; nothing was changed. .dsmctl trial start t. begins"
 	works "$1: nor when the machine starts" trial resume --at-boot
 }
 
