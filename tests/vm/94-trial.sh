@@ -61,10 +61,11 @@ trial start --restart "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report
 runner=$!
 works 'one that was killed is started over' until_true '[[ $(of ".periods | length") == 0 ]]'
 works 'and switches' until_true 'is_set watch && [[ $(of .progress) != null ]]'
-mkdir /tmp/trials/trial/t.part
+mount --bind /tmp/trials/trial /tmp/trials/trial
+mount -o remount,bind,ro /tmp/trials/trial
 wait $runner && fail 'it goes on' || matches 'a state that cannot be saved ends it' "$(</tmp/trial.log)" 'cannot write'
 works 'the device is as it was' is_set on
-rmdir /tmp/trials/trial/t.part
+umount /tmp/trials/trial
 # shellcheck disable=SC2034 # what is waited for has it
 lines=$(wc -l </tmp/trial.log)
 trial resume 2>>/tmp/trial.log >/tmp/report &
