@@ -201,10 +201,10 @@ fn look(rule: &mut Rule, r: &mut Recorded) -> BTreeSet<(FileNo, u64)> {
     let all: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
     rule.sent(&found, &all);
     let named = found.named().into_iter();
-    let text: String = named
+    let words: Vec<String> = named
         .map(|(since, s)| format!(" {since} {}:{}", s.start, s.length))
         .collect();
-    let text = format!("discard{text}");
+    let text = format!("discard{}", words.concat());
     kernel.message(&text).unwrap();
     let pages = kernel.run_discards(usize::MAX >> 1);
     let of_file = |page| ((page / (ROOM / PAGE)) as FileNo, page % (ROOM / PAGE));

@@ -394,10 +394,11 @@ mod tests {
     fn looks(each: &[(&str, &[Range<u64>])]) -> String {
         let mut s = "0,W,a,0,65536\n0,L\n".to_owned();
         for (n, (before, listed)) in each.iter().enumerate() {
-            let list: String = listed
+            let words: Vec<String> = listed
                 .iter()
                 .map(|r| format!(",{},{}", r.start * PAGE, (r.end - r.start) * PAGE))
                 .collect();
+            let list = words.concat();
             s += &format!("{before}{n},M\n{n},A,a,65536{list}\n{n},S\n");
         }
         s
