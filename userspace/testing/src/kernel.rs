@@ -107,11 +107,14 @@ impl Writes {
     }
 
     /// What a message is about, if its windows are known.
-    fn known(&self, words: &[&str]) -> Result<Vec<(u64, Range<u64>)>, String> {
-        let all = ranges(&words[1..])?;
+    fn known(&self, words: &[&str]) -> Result<Vec<(u64, Range<u64>)>, MessageError> {
+        let all = ranges(&words[1..]).or_else(refuse)?;
         let is_known = |since: u64| self.valid > 0 && since >= self.valid && since <= self.window;
         match all.iter().find(|(since, _)| !is_known(*since)) {
-            Some((since, _)) => Err(format!("{}: Window {since} is not valid", words[0])),
+            Some((since, _)) => Err(MessageError::Stale(format!(
+                "{}: Window {since} is not valid",
+                words[0]
+            ))),
             None => Ok(all),
         }
     }
@@ -121,7 +124,7 @@ impl Writes {
         self.written.iter().rev().take(windows).any(|w| w.contains(&page))
     }
 
-    fn discard(&mut self, words: &[&str]) -> Result<String, String> {
+    fn discard(&mut self, words: &[&str]) -> Result<String, MessageError> {
         let ranges = self.known(words)?;
         for (since, pages) in ranges.iter().cloned() {
             self.queue.extend(pages.map(|page| (since, page)));
@@ -130,7 +133,7 @@ impl Writes {
     }
 
     /// A reply has room for so many ranges.
-    fn answer(&self, words: &[&str], room: usize) -> Result<String, String> {
+    fn answer(&self, words: &[&str], room: usize) -> Result<String, MessageError> {
         let (mut count, mut listed) = (0, Vec::<(char, Range<u64>)>::new());
         let pages = self.known(words)?.into_iter();
         for (since, page) in pages.flat_map(|(since, pages)| pages.map(move |p| (since, p))) {
@@ -572,9 +575,9 @@ impl State {
             }
             "written" => {
                 let room = self.room.unwrap_or(usize::MAX);
-                self.writes.answer(&words, room).or_else(refuse)
+                self.writes.answer(&words, room)
             }
-            "discard" => self.writes.discard(&words).or_else(refuse),
+            "discard" => self.writes.discard(&words),
             "set" => Ok(String::new()),
             other => refuse(format!("Unknown message '{other}'")),
         }

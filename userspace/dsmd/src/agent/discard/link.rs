@@ -244,7 +244,18 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 self.forget();
                 // Else before the next discard.
                 let _ = self.rule.forget_in(&self.target);
-                Some(self.because_of_switch(halt).to_string())
+                match self.because_of_switch(halt) {
+                    Halt::Lost(why) => {
+                        log!(Info, "the audit begins anew", reason = why);
+                        change(&self.info, |i| {
+                            i.resets += 1;
+                            i.mode = "audit".to_owned();
+                            i.audit.passed = false;
+                        });
+                        None
+                    }
+                    halt => Some(halt.to_string()),
+                }
             }
         };
         if self.reported != off {
@@ -311,7 +322,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// A message may have come just after somebody's switch, which refuses it.
     fn because_of_switch(&self, halt: Halt) -> Halt {
         match (&halt, self.target.status()) {
-            (Halt::Refused(_), Ok(status)) if status.discard.state == "off" => self.switched_off(),
+            (Halt::Refused(_) | Halt::Lost(_), Ok(status)) if status.discard.state == "off" => {
+                self.switched_off()
+            }
             _ => halt,
         }
     }
@@ -630,7 +643,13 @@ impl<T: Target, M: Machine> Worker<T, M> {
             log!(Debug, "what was free before is discarded", bytes = rest);
         }
         let batch = Batch::new(permit, &pieces);
-        self.target.message(batch.message())?;
+        match self.target.message(batch.message()) {
+            // Somebody has switched just before, and means it: what is known stays.
+            Err(MessageError::Refused(_)) if self.target.status()?.discard.state == "watch" => {
+                return Ok(Sent::Interrupted);
+            }
+            reply => drop(reply?),
+        }
         change(&self.info, |i| {
             i.last_sent = Some(time::now().as_secs());
             i.sent_ranges += batch.ranges().len() as u64;
@@ -685,6 +704,7 @@ impl From<MessageError> for Halt {
         match e {
             MessageError::Gone | MessageError::Resized(..) => Self::Gone,
             e @ MessageError::Refused(_) => Self::Refused(e.to_string()),
+            e @ MessageError::Stale(_) => Self::Lost(e.to_string()),
             e => Self::Reset(e.to_string()),
         }
     }

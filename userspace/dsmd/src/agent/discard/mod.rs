@@ -133,6 +133,9 @@ pub enum Halt {
     /// As a reset, by a message that the target refused.
     #[error("{0}")]
     Refused(String),
+    /// As a reset, because the target lost track of writes meanwhile: the next look begins anew.
+    #[error("{0}")]
+    Lost(String),
     /// Checkpoints completed faster than they could be read.  What is known stays.
     #[error("{0}")]
     Torn(String),

@@ -190,7 +190,7 @@ fn the_switch_is_the_trials_while_there_is_one() {
 fn what_a_switch_refuses_is_because_of_the_switch() {
     let (mut w, ..) = worker(7);
     w.is_on().unwrap();
-    let late = |w: &TestWorker| w.target.message("discard 1 8:8").map(drop).map_err(Halt::from);
+    let late = |w: &TestWorker| w.target.message("nonsense").map(drop).map_err(Halt::from);
     let refused = late(&w);
     let why = refused.clone().unwrap_err().to_string();
     w.took(refused);
@@ -199,6 +199,48 @@ fn what_a_switch_refuses_is_because_of_the_switch() {
     let refused = late(&w);
     w.took(refused);
     assert_eq!(info(&w).off.as_deref(), Some(SWITCHED_OFF));
+}
+
+/// What a window misses between two messages is no fault, and not the operator's business.
+#[test]
+fn a_window_that_is_lost_begins_the_audit_anew() {
+    let (mut w, world, _sender, notices) = worker(7);
+    world.borrow_mut().calm = true;
+    until(&mut w, &world, &notices, |w| info(w).mode == "on");
+    let resets = info(&w).resets;
+    let lost = w.target.message("discard 1 8:8").map(drop).map_err(Halt::from);
+    assert!(matches!(lost, Err(Halt::Lost(_))), "{lost:?}");
+    w.took(lost);
+    let i = info(&w);
+    assert_eq!((i.off, i.mode.as_str(), i.resets), (None, "audit", resets + 1));
+    assert_eq!((i.audit.passed, w.rule.files()), (false, 0));
+}
+
+/// As a trial does at the end of a period, when a batch may be on its way.
+#[test]
+fn a_switch_to_watch_takes_nothing_back_that_was_seen() {
+    let (mut w, world, _sender, notices) = worker(7);
+    world.borrow_mut().calm = true;
+    let found = loop {
+        until(&mut w, &world, &notices, |w| {
+            w.sends && w.rule.evidence().pages > 0
+        });
+        world.borrow_mut().advance(200);
+        match w.rule.look(&mut w.machine, &w.target) {
+            Ok(Look::Found(found)) if !found.granules.is_empty() => break found,
+            _ => {}
+        }
+    };
+    let (files, pages) = (w.rule.files(), w.rule.evidence().pages);
+    assert!(files > 0 && pages > 0);
+    w.target.message("set discard watch").unwrap();
+    let (before, sent) = (discarded(&w), info(&w).sent_bytes);
+    let result = w.send(*found, Duration::from_secs(1), &notices);
+    assert_eq!(result, Ok(Sent::Interrupted));
+    w.took(result.map(drop));
+    assert_eq!((w.rule.files(), w.rule.evidence().pages), (files, pages));
+    assert_eq!((discarded(&w), info(&w).sent_bytes), (before, sent));
+    assert_eq!(info(&w).off, None);
 }
 
 fn state(w: &TestWorker) -> String {
