@@ -88,7 +88,7 @@ is 'flash is what the drive says' "$(of '[.periods[].waf] | map(. > 0.9 and . < 
 # The load of one period may be many times that of others.
 is 'both pairs count, or it is said which does not' "$(of '.flash.pairs == 2 or (.left_out | length) > 0')" true
 is 'nothing is left to do' "$(of .progress)" null
-matches 'the report is for people' "$(</tmp/report)" 'discard on and off in random order, 2 pairs of periods'
+matches 'the report is for people' "$(</tmp/report)" 'discard on and watch in random order, 2 pairs of periods'
 [[ $(</tmp/report) != *data* ]] && pass 'and names no files' || fail "the report: $(</tmp/report)"
 works 'a picture is drawn' trial report --picture /tmp/trial.svg
 works 'it is whole' python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("/tmp/trial.svg")'
