@@ -28,6 +28,9 @@
 #           them (0), in one way after the other
 #   shared  at COUNT moments pages that a checkpoint lists as free become another file's as
 #           well, as by a tool that deduplicates; what that file has stays
+#   third   a third of a file and more is free when dsmd comes: all that stays on the list must
+#           be discarded, and again after dsmd was killed, each within COUNT rounds of
+#           six checkpoints
 #   churn   as kills, until it goes wrong or COUNT were survived: for rules that are wrong
 #   audit   AGENT names what it would discard, and nothing is sent: the audit must report it
 #           within COUNT checkpoints, and must not if it is dsmd, or "difference", the same without
@@ -620,18 +623,26 @@ beside() {
 
 # Nothing of what was found is on its way to the target or the drive.
 idle() {
-	(($(dsmctl status t -o json | jq '.devices[0] | .agent.discard.queued_bytes + .discard.queued') == 0))
+	(($(dsmctl status t -o json | jq '.devices[0] | .agent.discard.waiting_bytes + .discard.queued') == 0))
 }
 
-# While the database stands still, and the agent has nothing to send: a page of each free
-# range becomes one of the other file. Appends what that has to /tmp/shared.
-deduplicate() {
+# listed COMMAND...: what the newest checkpoint lists, to COMMAND, while the database stands
+# still and the agent has nothing to send
+listed() {
+	local status=0
+
 	kill -STOP $database
 	until idle; do sleep 0.1; done
 	sync
 	echo 3 >/proc/sys/vm/drop_caches
-	dsmctl free --ranges -o json $mnt | python3 "$(dirname "$0")/dedupe.py" $mnt /mnt/other || fail 'nothing was deduplicated'
+	dsmctl free --ranges -o json $mnt | "$@" || status=$?
 	kill -CONT $database
+	return $status
+}
+
+# A page of each free range becomes one of the other file. Appends what that has to /tmp/shared.
+deduplicate() {
+	listed python3 "$(dirname "$0")/dedupe.py" $mnt /mnt/other || fail 'nothing was deduplicated'
 }
 
 shared() {
@@ -654,6 +665,49 @@ shared() {
 	remount || return
 	right $mnt || broken 'the database is not right' /tmp/check.log
 	((failed)) || pass "$(($(stat -c %s /mnt/other) / 4096)) pages shared, $(($(discarded_pages) - before)) pages discarded, lost 0"
+}
+
+standing() { python3 "$(dirname "$0")/standing.py" $mnt /tmp/standing; }
+
+third_is_free() {
+	dsmctl free -o json $mnt | jq -e '[.files[] | select((.size // 0) > 1000000 and .share >= 1 / 3)] != []' >/dev/null
+}
+
+# Sets kept, discarded and stuck; whether all that stays on the list was discarded, but for what is
+# always in use again
+all_is_discarded() {
+	local n
+
+	for ((n = 0; n < count; n++)); do
+		until_checkpoints $(($(checkpoints) + 6))
+		read -r kept discarded stuck <<<"$(listed standing)"
+		((stuck || !kept || discarded * 10 < kept * 9)) || return 0
+	done
+	fail "$count rounds: of $kept pages $discarded were discarded, $stuck were not and nobody has written them"
+	return 1
+}
+
+third() {
+	local kept discarded stuck first had
+
+	run --seconds 100000 --checkpoint-ops 300
+	until_checkpoints 200 third_is_free
+	third_is_free || fail "no third is free: $(dsmctl free $mnt)"
+	alive $database && end TERM $database
+	run --seconds 100000 --checkpoint-ops 30
+	until_checkpoints 3
+	listed standing >/dev/null
+	start_agent
+	all_is_discarded || return
+	first="$discarded of $kept"
+	end KILL $agent_pid
+	had=$(discarded_pages)
+	start_agent
+	until_checkpoints $(($(checkpoints) + 6 * count)) more_pages $((had + kept - 1))
+	more_pages $((had + kept - 1)) || fail "after its restart $(($(discarded_pages) - had)) of $kept pages were discarded"
+	kill_database || return
+	end_agent
+	is_whole && pass "$first pages of the list that dsmd found were discarded, $(($(discarded_pages) - had)) after its restart, lost 0"
 }
 
 # The disk as it may be when the power fails, at /dev/mapper/cut: changes go elsewhere.
