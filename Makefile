@@ -27,8 +27,9 @@
 # make install       what "make" built, into the running system (or DESTDIR=)
 #                    install-module and install-userspace are its halves
 # make dkms-install  the module's source, for DKMS
-# make deb           Debian packages, source and binary, in build/deb
-# make rpm           RPMs, source and binary, in build/rpm
+# make deb           Debian packages, source and binary, in build/deb; for this machine's
+#                    architecture, or for amd64 and arm64 with ALL=1
+# make rpm           RPMs, source and binary, in build/rpm; the same
 # make package-test  installs, upgrades, boots, removes and purges them
 # make upstream-test the form for a kernel tree: checkpatch, build, kunit.py; the
 #                    patches to the block layer, dm and md, booted in UML
@@ -110,10 +111,10 @@ dkms-install:
 	$(if $(DESTDIR),,dkms install dm-dsm/$(VERSION))
 
 deb:
-	tests/packages/deb
+	tests/packages/deb $(if $(ALL),--all)
 
 rpm:
-	tests/packages/rpm
+	tests/packages/rpm $(if $(ALL),--all)
 
 package-test:
 	tests/check packages-whole bookworm rpms start
