@@ -45,7 +45,9 @@ LIBDIR = $(DESTDIR)$(PREFIX)/lib
 SHAREDIR = $(DESTDIR)$(PREFIX)/share
 UDEVDIR ?= $(PREFIX)/lib/udev
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
-EXAMPLEDIR ?= $(PREFIX)/share/doc/dm-dsm
+# Documentation, which programs name
+DOCDIR ?= $(PREFIX)/share/doc/dm-dsm
+EXAMPLEDIR ?= $(DOCDIR)
 PROGRAMS = dsmctl dsmd dsm-exporter
 # The architecture that the programs are for, by Rust's name; nothing is this machine's
 TARGET ?=
@@ -66,12 +68,12 @@ module:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) W=1 modules
 
 userspace:
-	$(CARGO) build --release --locked --workspace $(addprefix --bin ,$(PROGRAMS) dsm-generator) \
+	DSM_DOCDIR=$(DOCDIR) $(CARGO) build --release --locked --workspace $(addprefix --bin ,$(PROGRAMS) dsm-generator) \
 		--manifest-path userspace/Cargo.toml \
 		--target-dir $(TARGETDIR) $(if $(TARGET),--target $(TARGET)) $(CARGOFLAGS)
 
 man:
-	$(CARGO) build --release --locked --workspace --bin manual \
+	DSM_DOCDIR=$(DOCDIR) $(CARGO) build --release --locked --workspace --bin manual \
 		--manifest-path userspace/Cargo.toml --target-dir $(TARGETDIR) $(CARGOFLAGS)
 	$(TARGETDIR)/release/manual build/man
 
@@ -91,6 +93,7 @@ install-userspace:
 	install -d -m 700 $(DESTDIR)/etc/dsm-mongo
 	install -D -m 644 -t $(DESTDIR)$(UDEVDIR)/rules.d userspace/systemd/11-dm-dsm.rules
 	install -D -m 644 -t $(DESTDIR)$(EXAMPLEDIR) userspace/systemd/dsmd.toml userspace/systemd/dsmtab
+	cd Documentation && find . -type f -exec install -D -m 644 {} $(DESTDIR)$(DOCDIR)/{} \;
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/mongosh/dsm-mongo.js userspace/grafana/dm-dsm.json userspace/prometheus/dm-dsm.rules.yml
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm/rules userspace/rules/*.toml
 	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5

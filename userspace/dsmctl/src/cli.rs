@@ -16,6 +16,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use dm::class::Class;
+use runtime::pages;
 use runtime::sizes;
 use runtime::sizes::Seconds;
 
@@ -29,7 +30,7 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// without it; and free, simulate, debug trace, and group of a recording, which only need
 /// to be able to read the files.
 #[derive(Debug, Parser)]
-#[command(name = "dsmctl", version)]
+#[command(name = "dsmctl", version, after_help = pages::help())]
 pub struct Args {
     /// How data is printed.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
@@ -96,7 +97,7 @@ pub enum Command {
     Upgrade(Upgrade),
     /// Change a feature of the target
     ///
-    /// Documentation/dsm.rst has all of them, and their values; sizes are in bytes.
+    /// dsm.rst has all of them, and their values; sizes are in bytes.
     Set {
         name: String,
         feature: String,
@@ -123,7 +124,7 @@ pub enum Command {
     /// left_out [{reason, count, example}]}, silent, service {state, since, reason, pid, restarts,
     /// cpu, memory}, nameless,
     /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
-    /// The names mean what Documentation/dsm.rst says; what does not apply is
+    /// The names mean what dsm.rst says; what does not apply is
     /// null.
     #[command(verbatim_doc_comment)]
     Status(Status),

@@ -5,6 +5,7 @@
 pub mod grid;
 pub mod log;
 pub mod own;
+pub mod pages;
 pub mod panic;
 pub mod pulse;
 pub mod sizes;

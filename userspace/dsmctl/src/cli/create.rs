@@ -76,7 +76,7 @@ pub struct Features {
     pub discard_alignment: Option<PieceSize>,
     /// Another feature of the target, such as prediction=off; may be repeated
     ///
-    /// It goes to the kernel as it is. Documentation/dsm.rst has all of them, their values and
+    /// It goes to the kernel as it is. dsm.rst has all of them, their values and
     /// defaults.
     #[arg(short, long = "feature", value_name = "NAME=VALUE", value_parser = feature)]
     pub features: Vec<(String, String)>,

@@ -18,6 +18,7 @@ use proto::left_out;
 use proto::sample::{Service, State};
 use proto::snapshot::Moment;
 use runtime::grid::percent;
+use runtime::pages::page;
 use runtime::sizes;
 use runtime::time::now;
 use wiredtiger::avail;
@@ -476,10 +477,16 @@ impl Judge<'_> {
             return match asked {
                 _ if why.contains(broken::AUDIT_FAILED) => found.hint(match why.contains(broken::ALL_KEPT) {
                     true => {
-                        "nothing is lost; troubleshooting.md, \"The audit has failed\", says what to report"
+                        format!(
+                            "nothing is lost; {}, \"The audit has failed\", says what to report",
+                            page("troubleshooting.md")
+                        )
                     }
                     false => {
-                        "resync this member, or validate it: troubleshooting.md, \"The audit has failed\""
+                        format!(
+                            "resync this member, or validate it: {}, \"The audit has failed\"",
+                            page("troubleshooting.md")
+                        )
                     }
                 }),
                 true => found.hint("shows why; take discard = true of the device out of /etc/dsmd.toml"),
@@ -546,7 +553,7 @@ impl Judge<'_> {
             } else if why.contains("no process has the database open") {
                 found.fix("systemctl start mongod")
             } else {
-                found.hint("Documentation/dsmd.rst, \"Discards\", has what they need")
+                found.hint(format!("{}, \"Discards\", has what they need", page("dsmd.rst")))
             };
         }
         if let Some(why) = i
@@ -581,7 +588,7 @@ impl Judge<'_> {
                 format!("on, 0 bytes in {} checkpoints: {why}", i.idle_looks),
             )
             .fix("journalctl -u dsmd -n 50")
-            .hint("Documentation/dsmd.rst, \"Discards\", has what they need");
+            .hint(format!("{}, \"Discards\", has what they need", page("dsmd.rst")));
         }
         let sum = |sectors: u64| sizes::shown(sectors * SECTOR);
         let last = i.last_sent.map_or_else(String::new, |at| {
@@ -612,9 +619,12 @@ impl Judge<'_> {
     fn audit_of(&self, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
         let seen = i.audit.progress();
         match &i.audit.only {
-            Some(why) => finding(Level::Note, format!("only audited: {}; {seen}", ink::reason(why))).hint(
-                "nothing reaches the drive; send what this says with -o json: drives.md, \"Report it\"",
-            ),
+            Some(why) => {
+                finding(Level::Note, format!("only audited: {}; {seen}", ink::reason(why))).hint(format!(
+                    "nothing reaches the drive; send what this says with -o json: {}, \"Report it\"",
+                    page("drives.md")
+                ))
+            }
             None => finding(Level::Note, format!("audit: {seen}"))
                 .hint("nothing reaches the drive before; then discards begin by themselves"),
         }
@@ -634,7 +644,10 @@ impl Judge<'_> {
         let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
         let finding = self
             .say("leaf-pages", Level::Note, in_large_leaves(files))
-            .hint("smaller pages may save more there than discards do: Documentation/before.md")
+            .hint(format!(
+                "smaller pages may save more there than discards do: {}",
+                page("before.md")
+            ))
             .value("files", files);
         Some(match dbpath.filter(|dir| simple(dir)) {
             Some(dir) => finding.fix(format!("dsmctl free {}", ink::path(dir))),
@@ -668,25 +681,43 @@ impl Judge<'_> {
             // It ends by itself.
             (_, _, Some(Kind::Recovering)) => finding(
                 Level::Note,
-                format!("mongod {} recovers, and reports which file is whose when it has{why}", s.version),
+                format!(
+                    "mongod {} recovers, and reports which file is whose when it has{why}",
+                    s.version
+                ),
             ),
             (true, true, Some(Kind::Partial)) => finding(
                 Level::Wrong,
-                format!("mongod {} does not report the collections of every database{why}", s.version),
+                format!(
+                    "mongod {} does not report the collections of every database{why}",
+                    s.version
+                ),
             )
             .fix(log)
-            .hint("their files are known by their names: Documentation/papers.rst has the role that it needs"),
+            .hint(format!(
+                "their files are known by their names: {} has the role that it needs",
+                page("papers.rst")
+            )),
             (true, true, Some(_)) => finding(
                 Level::Note,
-                format!("mongod {} reported which file is whose, and no longer does{why}", s.version),
+                format!(
+                    "mongod {} reported which file is whose, and no longer does{why}",
+                    s.version
+                ),
             )
             .fix(log),
             (true, false, _) => finding(
                 Level::Wrong,
-                format!("mongod {} answers, and does not report which file is whose{why}", s.version),
+                format!(
+                    "mongod {} answers, and does not report which file is whose{why}",
+                    s.version
+                ),
             )
             .fix(log)
-            .hint("files are known by their names until then: Documentation/papers.rst has the role that it needs"),
+            .hint(format!(
+                "files are known by their names until then: {} has the role that it needs",
+                page("papers.rst")
+            )),
             (false, _, Some(Kind::Refused)) => {
                 finding(Level::Wrong, format!("mongod refuses dsm-mongo{why}"))
                     .fix(format!("systemctl start dsm-mongo@{}", self.name()))

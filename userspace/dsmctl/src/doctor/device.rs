@@ -12,6 +12,7 @@ use drive::afford::Layout;
 use drive::below::Affords;
 use proto::control::Info;
 use proto::sample::State;
+use runtime::pages::page;
 use runtime::sizes;
 
 const SECTOR: u64 = 512;
@@ -169,7 +170,7 @@ impl Judge<'_> {
             User::Holders(names) => {
                 let names: Vec<String> = names.iter().map(ink::disk).collect();
                 say(format!("{} has it", names.join(", "))).fix(self.dsmctl("attach")).hint(
-                    "stop that before; for LVM, dsmd.rst, \"LVM above the device\", says how it finds only the dsm device",
+                    format!("stop that before; for LVM, {}, \"LVM above the device\", says how it finds only the dsm device", page("dsmd.rst")),
                 )
             }
         }

@@ -5,6 +5,7 @@ use super::facts::{DriveFacts, Facts};
 use super::ink;
 use super::{Finding, Level};
 use dm::module::Module;
+use runtime::pages::page;
 use runtime::sizes;
 
 /// The kernels from which on the module can be built, and NVMe has streams.
@@ -135,10 +136,14 @@ fn no_device(facts: &Facts) -> Finding {
     match facts.disks.iter().find(takes) {
         Some(d) => finding
             .fix(format!("dsmctl create dsm /dev/{}", ink::disk(&d.name)))
-            .hint("takes a drive that nobody uses; with data on it see Documentation/mongodb.md"),
-        None => finding
-            .fix("dsmctl create dsm DEV")
-            .hint("DEV is the drive, or a volume on it: see Documentation/mongodb.md"),
+            .hint(format!(
+                "takes a drive that nobody uses; with data on it see {}",
+                page("mongodb.md")
+            )),
+        None => finding.fix("dsmctl create dsm DEV").hint(format!(
+            "DEV is the drive, or a volume on it: see {}",
+            page("mongodb.md")
+        )),
     }
 }
 
@@ -209,13 +214,13 @@ pub(super) fn disk(device: Option<&str>, d: &DriveFacts, wanted: bool) -> Findin
             format!("{name} can place data by stream (FDP), and it is switched off"),
         )
         .fix(configs(d, placement.group))
-        .hint("shows what to enable, see \"Switch FDP on\" in Documentation/drives.md: all data on the drive is lost"),
+        .hint(format!("shows what to enable, see \"Switch FDP on\" in {}: all data on the drive is lost", page("drives.md"))),
         _ => finding(
             Level::Wrong,
             format!("{name} has FDP switched on, and its namespace was made without placement handles"),
         )
         .fix(configs(d, placement.group))
-        .hint("shows how many there are; to recreate the namespace, see \"Switch FDP on\" in Documentation/drives.md: all data on it is lost"),
+        .hint(format!("shows how many there are; to recreate the namespace, see \"Switch FDP on\" in {}: all data on it is lost", page("drives.md"))),
     }
 }
 

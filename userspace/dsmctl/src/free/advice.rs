@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::forecast::{is_useful, Measure};
+use runtime::pages::page;
 use wiredtiger::avail::outlook::{percent, Outlook, Range};
 
 /// mongod's own, in seconds: three times this is what was measured.
@@ -146,8 +147,10 @@ pub(super) fn text(all: &[Advice], dbpath: &str) -> String {
         };
         let _ = writeln!(
             s,
-            "\n{saves:>10}  {}\n            {}\n            Documentation/{}",
-            a.what, a.command, a.page
+            "\n{saves:>10}  {}\n            {}\n            {}",
+            a.what,
+            a.command,
+            page(a.page)
         );
     }
     if all.iter().any(|a| !a.known) {
