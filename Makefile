@@ -98,6 +98,7 @@ install-userspace:
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm/rules userspace/rules/*.toml
 	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5
 	test -d build/man || exit 0; \
+	install -D -m 644 -t $(SHAREDIR)/man/man5 build/man/*.5 && \
 	install -D -m 644 -t $(SHAREDIR)/man/man8 build/man/*.8 && \
 	for program in $(PROGRAMS); do \
 		install -D -m 644 build/man/$$program.bash $(SHAREDIR)/bash-completion/completions/$$program && \

@@ -15,7 +15,11 @@ use runtime::log::Format;
 /// It needs no privileges, and queries neither dsmd nor the drive: every answer comes from
 /// the file that dsmd writes into its run directory.
 #[derive(Debug, Parser)]
-#[command(name = "dsm-exporter", version)]
+#[command(
+    name = "dsm-exporter",
+    version,
+    after_long_help = "Example:\n  dsm-exporter --listen 127.0.0.1:19187"
+)]
 pub struct Args {
     /// Where to listen: a port of the loopback interface, or an address and a port
     #[arg(

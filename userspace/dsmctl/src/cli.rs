@@ -30,13 +30,20 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// without it; and free, simulate, debug trace, and group of a recording, which only need
 /// to be able to read the files.
 #[derive(Debug, Parser)]
-#[command(name = "dsmctl", version, after_help = pages::help())]
+#[command(name = "dsmctl", version, after_help = pages::help(), after_long_help = help())]
 pub struct Args {
     /// How data is printed.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     pub output: Output,
     #[command(subcommand)]
     pub command: Command,
+}
+
+fn help() -> String {
+    format!(
+        "Examples:\n  dsmctl create dsm /dev/nvme1n1\n  dsmctl status\n  dsmctl doctor\n\n{}",
+        pages::help()
+    )
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,13 +55,18 @@ pub enum Output {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make the device /dev/mapper/NAME on DEV
+    #[command(
+        after_long_help = "Examples:\n  dsmctl create dsm /dev/nvme1n1\n  dsmctl create dsm /dev/nvme1n1 --dry-run"
+    )]
     Create(Box<CreateNow>),
     /// Make a device that /etc/dsmtab lists; dsm@NAME.service calls this
     ///
     /// An existing device is left unchanged. Invalid lines are
     /// reported and skipped.
+    #[command(after_long_help = "Examples:\n  dsmctl attach dsm\n  dsmctl attach --check")]
     Attach(Attach),
     /// Remove a device; the data on the underlying device stays
+    #[command(after_long_help = "Example:\n  dsmctl remove dsm")]
     Remove { name: String },
     /// Replace dm-linear with dsm, while the file system is mounted and in use
     ///
@@ -67,12 +79,16 @@ pub enum Command {
     /// write streams, or another program is changing the table. It lasts until LVM sets up the volume again, as it does
     /// when the machine starts and when the volume is extended, moved or has a snapshot
     /// taken: dsm is gone from it then, dsmd says so, and this command puts it back.
+    #[command(
+        after_long_help = "Examples:\n  dsmctl insert /dev/vg/mongodb --dry-run\n  dsmctl insert /dev/vg/mongodb"
+    )]
     Insert(Box<Insert>),
     /// Replace dsm with dm-linear, while the file system is mounted and in use
     ///
     /// On the same sectors, in the same way as insert does. The command that puts dsm
     /// back, with the features that the device had, is printed. insert, this and upgrade can be
     /// called again when they were killed, at whatever step.
+    #[command(after_long_help = "Example:\n  dsmctl withdraw vg-mongodb")]
     Withdraw {
         /// The device: a device-mapper name, or a path to it
         device: String,
@@ -84,6 +100,7 @@ pub enum Command {
     /// For a device that `create` has made on a volume or a namespace that has grown. The
     /// database does not notice, and dsmd follows. The file system on it is left unchanged: the
     /// command that extends it is printed.
+    #[command(after_long_help = "Example:\n  dsmctl grow dsm")]
     Grow(Grow),
     /// Exchange the kernel module below mounted file systems
     ///
@@ -94,16 +111,19 @@ pub enum Command {
     ///
     /// Refused before anything is done if the new module is not for this kernel, or
     /// anything other than these devices uses the old one.
+    #[command(after_long_help = "Example:\n  dsmctl upgrade")]
     Upgrade(Upgrade),
     /// Change a feature of the target
     ///
     /// dsm.rst has all of them, and their values; sizes are in bytes.
+    #[command(after_long_help = "Examples:\n  dsmctl set dsm discard off\n  dsmctl set dsm policy none")]
     Set {
         name: String,
         feature: String,
         value: String,
     },
     /// Set the counters of `status` to zero
+    #[command(after_long_help = "Example:\n  dsmctl reset dsm")]
     Reset { name: String },
     /// Show devices: policy, table, writes of each stream
     ///
@@ -127,6 +147,9 @@ pub enum Command {
     /// The names mean what dsm.rst says; what does not apply is
     /// null.
     #[command(verbatim_doc_comment)]
+    #[command(
+        after_long_help = "Examples:\n  dsmctl status\n  dsmctl status dsm --regions\n  dsmctl status -o json"
+    )]
     Status(Status),
     /// Check the setup and print a fix for each problem
     ///
@@ -145,6 +168,7 @@ pub enum Command {
     /// dbpath, dsmd, last_error, left-out, unmapped, checkpoints, boundaries, trial,
     /// discard or server. Names
     /// stay, also those in values; texts may change.
+    #[command(after_long_help = "Examples:\n  dsmctl doctor\n  dsmctl doctor dsm --report")]
     Doctor(Doctor),
     /// Boundaries between the bottom and the top of files (asks dsmd)
     Boundary {
@@ -161,15 +185,19 @@ pub enum Command {
     /// streams and regions that were written, and what the drive has counted since the
     /// first frame, every 10 seconds.
     #[command(verbatim_doc_comment)]
+    #[command(after_long_help = "Example:\n  dsmctl top dsm --interval 10")]
     Top(Top),
     /// Prove by the device's own counters that stamps arrive
     ///
     /// Writes about 2 MiB of each class into unnamed files, in a
     /// directory on the device, and reads the device's counters before and
     /// after. NVMe with FDP counts by placement handle; a SCSI disk does not
-    /// count. The exit status is 0 when the stamps arrive, 1 when they do
+    /// count.
+    ///
+    /// The exit status is 0 when the stamps arrive, 1 when they do
     /// not or when nothing can be proved, and 3 when there is nothing to verify, since
     /// no streams are in use (policy none).
+    #[command(after_long_help = "Example:\n  dsmctl verify dsm")]
     Verify(Verify),
     /// Measure which lengths and alignments of discards the drive takes
     ///
@@ -198,6 +226,7 @@ pub enum Command {
     /// verdict is taken, not-taken, not-decidable or broken; proof is what it rests on: reads,
     /// promise, nuse, media or errors. What does not apply is null.
     #[command(verbatim_doc_comment)]
+    #[command(after_long_help = "Example:\n  dsmctl probe-discard dsm")]
     ProbeDiscard(ProbeDiscard),
     /// Show the drives and devices on which nothing is discarded, as they are marked
     ///
@@ -210,6 +239,7 @@ pub enum Command {
     ///
     /// With `-o json`: {marks [{name, drive, model, disk, why, at}]}.
     #[command(verbatim_doc_comment)]
+    #[command(after_long_help = "Example:\n  dsmctl broken")]
     Broken {
         /// Take a mark away; data may be lost if the drive is as it was. It is named as this
         /// command without options shows it
@@ -217,6 +247,7 @@ pub enum Command {
         remove: Option<String>,
     },
     /// Have dsmd read all extents again
+    #[command(after_long_help = "Example:\n  dsmctl refresh dsm")]
     Refresh { name: String },
     /// Show what WiredTiger lists as free in a database's files
     ///
@@ -236,6 +267,7 @@ pub enum Command {
     /// [least, most], known, command, page}]}; sizes are bytes, shares are of 1, document is the mean
     /// size as mongod has stored it, full is that of the file system, interval the seconds
     /// between checkpoints as dsmd has seen, and what does not apply is null.
+    #[command(after_long_help = "Example:\n  dsmctl free /var/lib/mongodb")]
     Free(Free),
     /// Record what a running database writes, for simulate
     ///
@@ -243,6 +275,7 @@ pub enum Command {
     /// discard on the device, FIEMAP says whose it was, and the turtle shows
     /// checkpoints, and what they have freed. What is there when it begins counts as
     /// the load phase. A recording that is there already is not overwritten.
+    #[command(after_long_help = "Example:\n  dsmctl record /var/lib/mongodb /root/hour.rec --seconds 3600")]
     Record(Record),
     /// Measure how often each object is updated, and say which should share a
     /// stream
@@ -258,6 +291,7 @@ pub enum Command {
     /// no root is needed. With `-o json`:
     /// {streams, pages, objects: [{name, stream, interval, pages, share, small}],
     /// groups: [{stream, objects, why}]}.
+    #[command(after_long_help = "Example:\n  dsmctl group dsm --seconds 600")]
     Group(Group),
     /// Play a recording of a database's writes onto a model of a flash drive, under
     /// several policies
@@ -293,6 +327,7 @@ pub enum Command {
     /// policy whose streams do not fit the drive has null figures and the reason; that
     /// of auto says what it is, and why.
     #[command(verbatim_doc_comment)]
+    #[command(after_long_help = "Example:\n  dsmctl simulate /root/hour.rec")]
     Simulate(Box<Simulate>),
     /// Measure on a production server what discards or streams save, by the drive's own counters
     ///
@@ -321,8 +356,10 @@ pub enum DebugCommand {
     ///
     /// The extents are read with FIEMAP; nothing is synced, so that data which
     /// was not written back yet has no place. On a live database use dsmd.
+    #[command(after_long_help = "Example:\n  dsmctl debug load dsm --dbpath /var/lib/mongodb")]
     Load(Load),
     /// Take files out of the table
+    #[command(after_long_help = "Example:\n  dsmctl debug drop dsm 131")]
     Drop {
         name: String,
         /// Ids (inode numbers), or paths of files
@@ -330,9 +367,11 @@ pub enum DebugCommand {
         files: Vec<String>,
     },
     /// End the window and reassign the streams
+    #[command(after_long_help = "Example:\n  dsmctl debug checkpoint dsm")]
     Checkpoint { name: String },
     /// Print what a drive counts of host and of flash writes, as JSON: {source, host, media,
     /// erased, unit}, in bytes
+    #[command(after_long_help = "Example:\n  dsmctl debug counters /dev/nvme1n1")]
     Counters {
         /// A block device, not a partition
         drive: PathBuf,
@@ -341,6 +380,7 @@ pub enum DebugCommand {
         counters: Option<String>,
     },
     /// Print what is saved, with its interval, as trial report has it, as JSON; null for one ratio
+    #[command(after_long_help = "Example:\n  dsmctl debug saving 0.71 0.69 0.74 0.70")]
     Saving {
         /// A measurement with something on by one with it off, for each pair
         #[arg(value_name = "RATIO", required = true, value_parser = positive)]
@@ -349,6 +389,7 @@ pub enum DebugCommand {
     /// Print a recording as text, in the form that simulate --trace takes
     ///
     /// Root is only needed to read it.
+    #[command(after_long_help = "Example:\n  dsmctl debug trace /root/hour.rec")]
     Trace {
         /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
         recording: PathBuf,
@@ -361,12 +402,14 @@ pub enum BoundaryCommand {
     ///
     /// From then on new files get theirs at their own first checkpoint. A
     /// boundary that is set stays.
+    #[command(after_long_help = "Example:\n  dsmctl boundary mark dsm")]
     Mark { name: String },
     /// Move the boundaries of files that have outgrown theirs to their present
     /// size
     ///
     /// A file has outgrown its boundary when more of it lies above than below,
     /// and at least 1 MiB.
+    #[command(after_long_help = "Example:\n  dsmctl boundary move dsm")]
     Move {
         name: String,
         /// Move those of these files, whether they have outgrown them or not;
@@ -375,6 +418,7 @@ pub enum BoundaryCommand {
         files: Vec<String>,
     },
     /// Show the boundary of each file
+    #[command(after_long_help = "Example:\n  dsmctl boundary show dsm")]
     Show { name: String },
 }
 

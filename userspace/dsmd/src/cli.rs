@@ -25,7 +25,11 @@ const CONFIG: &str = "/etc/dsmd.toml";
 /// One database is named by --device and --dbpath, or any number of them in a
 /// configuration file.
 #[derive(Debug, Parser)]
-#[command(name = "dsmd", version)]
+#[command(
+    name = "dsmd",
+    version,
+    after_long_help = "Examples:\n  dsmd --check\n  dsmd --device dsm --dbpath /var/lib/mongodb --discard=audit"
+)]
 #[command(group(clap::ArgGroup::new("where").args(["dbpath", "auto"])))]
 pub struct Args {
     /// Name of the dsm device

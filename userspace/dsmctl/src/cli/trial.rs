@@ -20,17 +20,23 @@ pub enum TrialCommand {
     ///
     /// Whoever switches off meanwhile (`dsmctl set NAME discard off`, or probe-discard on
     /// a drive that is broken) ends the trial for good, and the switch stays off. So does a
-    /// period with discards on in which none was made. The exit status is 3 then.
+    /// period with discards on in which none was made.
+    ///
+    /// The exit status is 0 when the trial is over or was interrupted, and 3 when it has ended for
+    /// good.
+    #[command(after_long_help = "Example:\n  dsmctl trial start dsm --washout 4h --measure 8h --pairs 6")]
     Start(TrialStart),
     /// Resume a trial that was interrupted or stopped; the current period starts over
     ///
     /// A finished trial is reported, one that has ended for good is refused with the
     /// reason; neither changes anything.
+    #[command(after_long_help = "Example:\n  dsmctl trial resume dsm")]
     Resume(TrialResume),
     /// Stop the process that runs a trial, and restore the setting
     ///
     /// Unless somebody else has switched it off. This also works after the process was
     /// killed.
+    #[command(after_long_help = "Example:\n  dsmctl trial stop dsm")]
     Stop(TrialOf),
     /// Report a trial's progress, measurements and savings
     ///
@@ -43,6 +49,7 @@ pub enum TrialCommand {
     /// saved, low and high are shares; runner is the process that runs it (0: in another
     /// container), ended why it has ended before it was over; what does not apply is null.
     #[command(verbatim_doc_comment)]
+    #[command(after_long_help = "Example:\n  dsmctl trial report dsm")]
     Report(TrialReport),
 }
 

@@ -1,23 +1,162 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Writes the man pages, one a command, and the completions of shells:
-//! `make man`.
+//! Writes the man pages, one a command and one for /etc/dsmd.toml, and the completions of
+//! shells: `make man`.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, io};
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use runtime::pages;
 
-fn pages(command: &Command, dir: &Path) -> io::Result<()> {
-    Man::new(command.clone())
-        .section("8")
-        .manual("dm-dsm")
-        .generate_to(dir)?;
+const FILES: &[(&str, &str)] = &[
+    ("/etc/dsmd.toml", "the configuration of dsmd"),
+    ("/etc/dsmtab", "devices that are created when the system starts"),
+    ("/run/dsmd", "what dsmd publishes, and its sockets"),
+    ("/var/lib/dsmd", "boundaries and trials"),
+    (
+        "/var/lib/dm-dsm",
+        "marks of drives and devices on which nothing is discarded",
+    ),
+    (pages::DIR, "documentation"),
+];
+const STATUS: &str =
+    "0 when it was done, 1 when it was refused or has failed, and 2 when the command line is wrong.";
+const EXIT: &str = "The exit status is ";
+
+/// A line that roff takes as it is.
+fn plain(text: &str) -> String {
+    let text = text
+        .replace('\\', "\\e")
+        .replace('-', "\\-")
+        .replace('"', "\\(dq");
+    match text.starts_with(['.', '\'']) {
+        true => format!("\\&{text}"),
+        false => text,
+    }
+}
+
+/// Those of a command, or of all below it.
+fn examples(command: &Command) -> Vec<String> {
+    let help = command.get_after_long_help().map(ToString::to_string);
+    let own = help.unwrap_or_default();
+    let lines = own.lines().filter_map(|l| l.strip_prefix("  "));
+    match own.contains("Example") {
+        true => lines.map(str::to_owned).collect(),
+        false => command.get_subcommands().flat_map(examples).collect(),
+    }
+}
+
+/// The sections that are not in the library's form: `parent` is that of a subcommand.
+fn sections(command: &Command, parent: Option<&str>, status: Option<&str>) -> String {
+    let mut text = String::from(".SH \"EXIT STATUS\"\n");
+    let _ = writeln!(text, "{}\n.SH FILES", plain(status.unwrap_or(STATUS)));
+    for (file, what) in FILES {
+        let _ = writeln!(text, ".TP\n.I {}\n{}", plain(file), plain(what));
+    }
+    text += ".SH EXAMPLES\n.EX\n";
+    for line in examples(command) {
+        let _ = writeln!(text, "{}", plain(&line));
+    }
+    text += ".EE\n.SH \"SEE ALSO\"\n";
+    let below = command.get_subcommands().filter(|c| c.get_name() != "help");
+    let mut others: Vec<String> = below
+        .filter_map(|c| c.get_display_name().map(|name| format!("{name} (8)")))
+        .collect();
+    others.extend(parent.map(|name| format!("{name} (8)")));
+    others.extend(
+        [
+            "dsmctl (8)",
+            "dsmd (8)",
+            "dsm-exporter (8)",
+            "dsmd.toml (5)",
+            "dsmtab (5)",
+        ]
+        .map(str::to_owned),
+    );
+    let own = format!("{} (8)", command.get_display_name().unwrap_or(command.get_name()));
+    let mut seen = vec![own];
+    others.retain(|o| {
+        !seen.contains(o) && {
+            seen.push(o.clone());
+            true
+        }
+    });
+    let last = others.len() - 1;
+    for (n, other) in others.iter().enumerate() {
+        let comma = if n < last { "," } else { "" };
+        let _ = writeln!(text, ".BR {}{comma}", plain(other));
+    }
+    text
+}
+
+fn pages(command: &Command, parent: Option<&str>, dir: &Path) -> io::Result<()> {
+    let name = command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
+    // The paragraph of the help that has a section here
+    let long = command
+        .get_long_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let (status, rest): (Vec<&str>, Vec<&str>) = long.split("\n\n").partition(|p| p.starts_with(EXIT));
+    let status = status
+        .first()
+        .map(|p| p.replace('\n', " "))
+        .map(|p| p[EXIT.len()..].to_owned());
+    let shown = match rest.is_empty() || long.is_empty() {
+        true => command.clone(),
+        false => command.clone().long_about(rest.join("\n\n")),
+    };
+    let man = Man::new(shown).section("8").manual("dm-dsm");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    page.extend(sections(command, parent, status.as_deref()).into_bytes());
+    fs::write(dir.join(man.get_filename()), page)?;
     command
         .get_subcommands()
         .filter(|c| c.get_name() != "help")
-        .try_for_each(|c| pages(c, dir))
+        .try_for_each(|c| pages(c, Some(&name), dir))
+}
+
+/// The page of the configuration, from the comments of the file that is installed: what is said
+/// before a key is about it.
+fn configuration() -> String {
+    let file = include_str!("../../../../systemd/dsmd.toml");
+    let mut text = String::from(
+        ".TH dsmd.toml 5 \"\" dm-dsm\n.SH NAME\ndsmd.toml \\- configuration of dsmd\n\
+         .SH SYNOPSIS\n.I /etc/dsmd.toml\n.SH DESCRIPTION\n",
+    );
+    let mut said = String::new();
+    // Less the line of the licence and the one that leads here
+    for line in file.lines().skip(2) {
+        let comment = line.strip_prefix("# ");
+        match comment {
+            Some(comment) => {
+                let _ = writeln!(said, "{}", plain(comment));
+            }
+            None if line.is_empty() => {
+                text += &std::mem::take(&mut said);
+                text += ".PP\n";
+            }
+            None => {
+                let key = line.trim_start_matches('#');
+                let _ = writeln!(text, ".TP\n.B {}\n{}", plain(key), std::mem::take(&mut said));
+            }
+        }
+    }
+    text += ".SH EXAMPLES\n.EX\n[[database]]\ndevice = \"dsm\"\ndbpath = \"/var/lib/mongodb\"\ndiscard = true\n.EE\n";
+    text + ".SH \"SEE ALSO\"\n.BR dsmd (8),\n.BR dsmctl (8),\n.BR dsmtab (5)\n"
 }
 
 fn main() -> io::Result<()> {
@@ -34,10 +173,10 @@ fn main() -> io::Result<()> {
     for mut command in commands {
         let name = command.get_name().to_owned();
         command.build();
-        pages(&command, dir)?;
+        pages(&command, None, dir)?;
         for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
             clap_complete::generate_to(shell, &mut command, &name, dir)?;
         }
     }
-    Ok(())
+    fs::write(dir.join("dsmd.toml.5"), configuration())
 }
