@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use crate::broken;
-use crate::cli::{Create, DryRun, Features, Groups, Output, PieceSize, Streams};
+use crate::cli::{Auto, Create, DryRun, Features, Output};
 use crate::identity::{self, Identities};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
@@ -227,7 +227,7 @@ impl Stamped {
         let mut features = chosen
             .as_ref()
             .map_or_else(|| asked.clone(), |c| resolved(asked, c));
-        let preferred = || prefer::alignment(sysfs, &below.leaves).map(|n| PieceSize::Bytes(n.into()));
+        let preferred = || prefer::alignment(sysfs, &below.leaves).map(|n| Auto::Number(n.into()));
         features.discard_alignment = features.discard_alignment.or_else(preferred);
         Ok(Self {
             features,
@@ -265,19 +265,16 @@ impl Stamped {
 /// How many of the streams that there are may be used.
 fn usable(asked: &Features, all: u32) -> u32 {
     let rest = all.saturating_sub(asked.stream_base().saturating_sub(1));
-    match asked.streams {
-        Streams::Auto => rest,
-        Streams::Number(n) => rest.min(n),
-    }
+    asked.streams.number().map_or(rest, |n| rest.min(n))
 }
 
 fn resolved(asked: &Features, chosen: &Affords) -> Features {
     Features {
         policy: Some(chosen.policy.to_owned()),
-        groups: chosen.groups.map(Groups::Number),
+        groups: chosen.groups.map(Auto::Number),
         streams: match chosen.layout {
             Layout::None => asked.streams,
-            _ => Streams::Number(chosen.streams),
+            _ => Auto::Number(chosen.streams),
         },
         ..asked.clone()
     }
@@ -300,11 +297,8 @@ fn leaves_to_name(below: &Below, shown: &str) -> Vec<String> {
 }
 
 /// `None`: what the kernel does without a word.
-fn bytes(piece: PieceSize) -> Option<String> {
-    match piece {
-        PieceSize::Auto => None,
-        PieceSize::Bytes(n) => Some(n.to_string()),
-    }
+fn word<T: ToString>(number: Auto<T>) -> Option<String> {
+    number.number().map(|n| n.to_string())
 }
 
 fn features(a: &Features, leaves: &[String]) -> String {
@@ -315,22 +309,12 @@ fn features(a: &Features, leaves: &[String]) -> String {
         }
     };
     add("policy", a.policy.clone());
-    let number = |g| match g {
-        Groups::Auto => None,
-        Groups::Number(n) => Some(n.to_string()),
-    };
-    add("groups", a.groups.and_then(number));
-    add(
-        "streams",
-        match a.streams {
-            Streams::Auto => None,
-            Streams::Number(n) => Some(n.to_string()),
-        },
-    );
+    add("groups", a.groups.and_then(word));
+    add("streams", word(a.streams));
     let target = |value: &str| if value == "audit" { "watch" } else { value }.to_owned();
     add("discard", a.discard.as_deref().map(target));
-    add("discard_granularity", a.discard_granularity.and_then(bytes));
-    add("discard_alignment", a.discard_alignment.and_then(bytes));
+    add("discard_granularity", a.discard_granularity.and_then(word));
+    add("discard_alignment", a.discard_alignment.and_then(word));
     for (name, value) in &a.features {
         add(name, Some(value.clone()));
     }

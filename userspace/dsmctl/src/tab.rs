@@ -90,7 +90,7 @@ fn reason(e: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Groups, PieceSize, Streams};
+    use crate::cli::Auto;
 
     #[test]
     fn options_are_those_of_create() {
@@ -104,15 +104,12 @@ mod tests {
         let c = &b.create.features;
         assert!(b.noauto);
         assert_eq!(b.create.dev, Path::new("/dev/x"));
-        assert_eq!(
-            (c.groups, c.streams),
-            (Some(Groups::Number(4)), Streams::Number(7))
-        );
+        assert_eq!((c.groups, c.streams), (Some(Auto::Number(4)), Auto::Number(7)));
         let words = ["primary_filter off", "threshold2 5"];
         assert!(c.features.iter().map(|(n, v)| format!("{n} {v}")).eq(words));
         assert_eq!(
             (c.discard_granularity, c.discard_alignment),
-            (Some(PieceSize::Bytes(128 << 10)), Some(PieceSize::Auto))
+            (Some(Auto::Number(128 << 10)), Some(Auto::Auto))
         );
     }
 

@@ -54,11 +54,11 @@ pub struct Features {
     /// less than a tenth of the drive's spare erase units (a 25th where handles are initially
     /// isolated); and none on drives of less than 300 units, or that do not tell. Which, and
     /// why, is said.
-    #[arg(long, value_name = "K|auto", value_parser = groups)]
-    pub groups: Option<Groups>,
+    #[arg(long, value_name = "K|auto", value_parser = count)]
+    pub groups: Option<Auto<u32>>,
     /// Streams to use: auto takes all that are known, N at most so many
-    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = streams)]
-    pub streams: Streams,
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = count)]
+    pub streams: Auto<u32>,
     /// Whether the target keeps track of writes, so that it can discard what
     /// checkpoints free
     #[arg(long, value_parser = ["on", "audit", "off"])]
@@ -68,12 +68,12 @@ pub struct Features {
     /// This is for what was measured of a drive that says something else. Pages that are
     /// free are discarded when so many lie side by side.
     #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
-    pub discard_granularity: Option<PieceSize>,
+    pub discard_granularity: Option<Auto<u64>>,
     /// What the start of a discard is a multiple of, a power of two [default: as the drive
     /// says, where it prefers a smaller alignment than length (NVMe's NPDA and NPDG);
     /// otherwise auto, the granularity]
     #[arg(long, value_name = "auto|BYTES", value_parser = piece)]
-    pub discard_alignment: Option<PieceSize>,
+    pub discard_alignment: Option<Auto<u64>>,
     /// Another feature of the target, such as prediction=off; may be repeated
     ///
     /// It goes to the kernel as it is. dsm.rst has all of them, their values and
@@ -153,18 +153,36 @@ pub(super) fn length(s: &str) -> Result<u64, String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Groups {
-    /// As the drive affords; this is about the policy and the streams, too.
+pub enum Auto<T> {
+    /// As the drive or what lies below affords.
     Auto,
-    Number(u32),
+    Number(T),
 }
 
-fn groups(s: &str) -> Result<Groups, String> {
-    if s == "auto" {
-        return Ok(Groups::Auto);
+impl<T> Auto<T> {
+    /// Nothing: auto.
+    pub fn number(self) -> Option<T> {
+        match self {
+            Self::Auto => None,
+            Self::Number(n) => Some(n),
+        }
     }
-    let number = s.parse().map(Groups::Number);
-    number.map_err(|_| "it must be auto or a number".into())
+}
+
+fn auto<T>(word: &str, number: Option<T>, what: &str) -> Result<Auto<T>, String> {
+    match number {
+        _ if word == "auto" => Ok(Auto::Auto),
+        Some(n) => Ok(Auto::Number(n)),
+        None => Err(format!("it must be auto or {what}")),
+    }
+}
+
+fn count(s: &str) -> Result<Auto<u32>, String> {
+    auto(s, s.parse().ok(), "a number")
+}
+
+fn piece(s: &str) -> Result<Auto<u64>, String> {
+    auto(s, sizes::bytes(s), "a number of bytes, such as 128K")
 }
 
 /// The features that have an option.
@@ -209,7 +227,7 @@ impl Features {
         let Self {
             policy: None,
             groups: None,
-            streams: Streams::Auto,
+            streams: Auto::Auto,
             discard: None,
             discard_granularity: None,
             discard_alignment: None,
@@ -230,42 +248,12 @@ impl Features {
     /// Whether the drive decides how streams are assigned, or why that is not clear.
     pub fn follow_drive(&self) -> Result<bool, String> {
         match (self.groups, &self.policy) {
-            (Some(Groups::Auto), Some(policy)) => Err(format!(
+            (Some(Auto::Auto), Some(policy)) => Err(format!(
                 "groups auto chooses the policy, too: it cannot be given with policy {policy}"
             )),
-            (Some(Groups::Auto), None) => Ok(true),
-            (None, None) => Ok(self.streams == Streams::Auto),
+            (Some(Auto::Auto), None) => Ok(true),
+            (None, None) => Ok(self.streams == Auto::Auto),
             _ => Ok(false),
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
-    Auto,
-    Number(u32),
-}
-
-/// A size that discards have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PieceSize {
-    Auto,
-    Bytes(u64),
-}
-
-fn piece(s: &str) -> Result<PieceSize, String> {
-    if s == "auto" {
-        return Ok(PieceSize::Auto);
-    }
-    let bytes = sizes::bytes(s).map(PieceSize::Bytes);
-    bytes.ok_or_else(|| "it must be auto or a number of bytes, such as 128K".into())
-}
-
-fn streams(s: &str) -> Result<Streams, String> {
-    if s == "auto" {
-        return Ok(Streams::Auto);
-    }
-    s.parse()
-        .map(Streams::Number)
-        .map_err(|_| "it must be auto or a number".into())
 }
