@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pictures of Documentation/results-engines.md."""
+"""The pictures of Documentation/results.md: other engines."""
 
 from pictures import look, plt, save
 
