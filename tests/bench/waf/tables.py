@@ -97,17 +97,6 @@ def expect(found):
                   "buffered: streams", "discards", "both", "both, drive 80 % full"], rows)
 
 
-def expect_both(found):
-    """README's: the same with streams and discards."""
-    rows = []
-    for each in INTERVALS:
-        w = "LB-Update-Only" + each
-        rows.append([f"{100 * found['waf'][w]['interval_share']:.0f}"]
-                    + [saved_round(cell(found, w + mode, FIRST + full, "auto+discard"))
-                       for mode in ["", "-cached"] for full in ["", " 80"]])
-    return table(["rewritten, %", "direct I/O", "drive 80 % full", "buffered I/O", "drive 80 % full"], rows)
-
-
 def mongod(found):
     """What was recorded below a real mongod."""
     kinds = ["interval", "listed", "waf", "streams", "discards", "both", "at_80", "op_7", "op_28"]
@@ -277,12 +266,10 @@ def settings_larger(found):
 def operator(found):
     """README's: what an operator does, one after the other"""
     steps = [("MongoDB's own settings", STOCK, "none"),
-             ("discards and streams", STOCK, "auto+discard"),
-             ("8 KiB leaf pages, no dsm", "8:16:snappy:60", "none"),
-             ("8 KiB leaf pages, discards and streams", "8:16:snappy:60", "auto+discard"),
-             ("8 KiB leaf pages, three times the interval, no dsm", "8:16:snappy:20", "none"),
-             ("8 KiB leaf pages, three times the interval, discards and streams", "8:16:snappy:20", "auto+discard"),
-             ("the same, with 8 KiB leaf pages of the indexes, too", "8:8:snappy:20", "auto+discard")]
+             ("8 KiB leaf pages instead of 32, no dm-dsm", "8:16:snappy:60", "none"),
+             ("dm-dsm's discards", STOCK, "none+discard"),
+             ("8 KiB leaf pages and discards", "8:16:snappy:60", "none+discard"),
+             ("the same, and streams", "8:16:snappy:60", "auto+discard")]
     rows = [[what] + [ranged(found["waf"]["settings"][w][setting]["against_stock"][ONE_DRIVE][arm], ".2f", False)
                       for w in ["LB-Update-Only", "LB-Update-Only-cached"]] for what, setting, arm in steps]
     return table(["", "direct I/O", "buffered I/O"], rows)
@@ -389,7 +376,7 @@ def papers_hot(found):
 
 
 TABLES = {
-    "expect": expect, "expect-both": expect_both, "mongod": mongod, "granularity": granularity,
+    "expect": expect, "mongod": mongod, "granularity": granularity,
     "settings": settings, "settings-larger": settings_larger, "operator": operator, "interval": interval, "server": server, "pace": pace,
     "leaf-page-live": leaf_page_live, "live-papers": live_papers, "live-others": live_others, "live-slow": live_slow,
     "live-beside": live_beside, "policies": policies, "drives": drives, "units": units,
