@@ -385,7 +385,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "Discards: the target",
-        about: "While the feature `discard` of the target is on, or in audit.",
+        about: "While the feature `discard` of the target is on, or watched.",
         families: &[
             counter(
                 "dsm_discarded_bytes_total",
