@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::class::Class;
 use crate::device::Target;
 use crate::ioctl::{Dm, Id, Info};
+use crate::mode::Mode;
 use crate::reply::{Region, TableLine};
 use crate::sysfs::Sysfs;
 use crate::table::{FileRecord, Upload, UploadKind};
@@ -108,7 +109,11 @@ impl JournalRecord {
 
 /// What a feature is, also where the table says nothing of it.
 pub fn value<'a>(table: &'a TableLine, feature: &str) -> &'a str {
-    let default = if feature == "discard" { "off" } else { "auto" };
+    let default = if feature == "discard" {
+        Mode::Off.name()
+    } else {
+        "auto"
+    };
     table.feature(feature).unwrap_or(default)
 }
 

@@ -14,6 +14,7 @@ pub mod journal;
 pub mod kmsg;
 pub mod lvm;
 pub mod memory;
+pub mod mode;
 pub mod module;
 pub mod mounts;
 pub mod name;

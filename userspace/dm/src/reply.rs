@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::class::Class;
+use crate::mode::Mode;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ParseError {
@@ -82,8 +83,7 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Discard {
-    /// `off`, `watch`, `on`, `unsupported`, or empty if the target knows nothing of it.
-    pub state: String,
+    pub state: Mode,
     /// The current write window; 0: none was begun.
     pub window: u64,
     /// The oldest window that `discard` takes; 0: none.
@@ -150,7 +150,7 @@ impl FromStr for Status {
             };
             of.insert(name.to_owned(), value);
         }
-        let hints_unsupported = status.get("hints").is_some_and(|h| h == "unsupported");
+        let hints_unsupported = status.get("hints").is_some_and(|h| h == Mode::Unsupported.name());
         status.insert("hints_unsupported".into(), hints_unsupported.into());
         if upload.get("number").is_some_and(|n| n != 0) {
             status.insert("upload".into(), upload.into());
@@ -458,7 +458,7 @@ mod tests {
         .parse()
         .unwrap();
         let wanted = Discard {
-            state: "on".into(),
+            state: Mode::On,
             window: 7,
             discarded: 3,
             discarded_sectors: 24,

@@ -9,6 +9,7 @@ use crate::cli::{Attach, DryRun, Output};
 use crate::identity::{self, Identities};
 use crate::tab::{self, TabEntry};
 use dm::device::Device;
+use dm::mode::Mode;
 use dm::node;
 use runtime::text::printable;
 
@@ -56,7 +57,7 @@ fn attach_one(entry: &TabEntry, accept: bool, out: Output) -> Result<()> {
         return Ok(());
     }
     let mut wanted = entry.create.clone();
-    if wanted.features.discard.as_deref() == Some("on") {
+    if wanted.features.discard == Some(Mode::On) {
         // A machine starts all the same.
         if let Err(e) = create::block_device(&wanted.dev).and_then(|dev| broken::check(name, dev)) {
             eprintln!("dsmctl: {e:#} but this: it is made without discards");

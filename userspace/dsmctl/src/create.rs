@@ -21,6 +21,7 @@ use dm::exchange;
 use dm::ioctl::{Dm, Id, Line};
 use dm::journal::Journal;
 use dm::lvm;
+use dm::mode::Mode;
 use dm::mounts;
 use dm::node;
 use dm::streams::{self, Below};
@@ -219,7 +220,7 @@ impl Stamped {
         let follow = asked
             .follow_drive()
             .map_err(|e| anyhow!("{shown}: {e}; nothing was changed"))?;
-        if asked.discard.as_deref() == Some("on") {
+        if asked.discard == Some(Mode::On) {
             broken::check(shown, dev)?;
         }
         let below = streams::below(sysfs, dm, dev)?;
@@ -311,8 +312,7 @@ fn features(a: &Features, leaves: &[String]) -> String {
     add("policy", a.policy.clone());
     add("groups", a.groups.and_then(word));
     add("streams", word(a.streams));
-    let target = |value: &str| if value == "audit" { "watch" } else { value }.to_owned();
-    add("discard", a.discard.as_deref().map(target));
+    add("discard", a.discard.map(|mode| mode.of_target().to_string()));
     add("discard_granularity", a.discard_granularity.and_then(word));
     add("discard_alignment", a.discard_alignment.and_then(word));
     for (name, value) in &a.features {

@@ -41,6 +41,7 @@ use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Out
 use crate::progress::Progress;
 use crate::trial::estimate::Saving;
 use dm::device::{Device, MessageError, Target};
+use dm::mode::Mode;
 use drive::{counters, switch};
 use proto::control::{self, Request};
 use proto::regions::checkpoint_text;
@@ -183,25 +184,26 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     // The kernel takes both as they are, in letters of either case.
     let feature = feature.to_ascii_lowercase().replace('-', "_");
     let device = Device::open(name)?;
-    let value = match (feature.as_str(), value.to_ascii_lowercase().as_str()) {
-        // dsmd's audit: the target watches writes, and discards nothing.
-        ("discard", "audit") => "watch".to_owned(),
-        ("discard", value) => value.to_owned(),
-        _ => value.to_owned(),
+    let wanted = match feature.as_str() {
+        "discard" => Mode::from(value.to_ascii_lowercase()).of_target(),
+        _ => Mode::Unknown,
     };
-    let wanted = (feature == "discard").then_some(value.as_str());
+    let value = match wanted {
+        Mode::Unknown => value,
+        mode => mode.name(),
+    };
     let dir = Path::new(drive::broken::DIR);
-    if wanted == Some("on") {
+    if wanted == Mode::On {
         broken::check(&device.name, device.devno)?;
     }
-    if wanted == Some("off") {
+    if wanted == Mode::Off {
         // First: who finds it off then knows that it is to stay so.
         switch::set_off(dir, &device.name, &by())?;
     }
     device
         .message(&format!("set {feature} {value}"))
         .map_err(|e| refused(name, e))?;
-    if matches!(wanted, Some("on" | "watch")) {
+    if matches!(wanted, Mode::On | Mode::Watch) {
         switch::clear(dir, &device.name)?;
     }
     Ok(())

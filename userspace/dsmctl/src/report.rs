@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use dm::mode::Mode;
 use dm::reply::{Region, Status, StreamCount, TableLine};
 use drive::below::Affords;
 use policies::layout::{self, Layout};
@@ -244,15 +245,15 @@ impl StatusReport {
             return vec![format!("NONE: {}", printable(why))];
         }
         let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
-            return match d.state.as_str() {
-                state @ ("on" | "watch") => vec![format!("{state}, and no dsmd uses it")],
+            return match d.state {
+                state @ (Mode::On | Mode::Watch) => vec![format!("{state}, and no dsmd uses it")],
                 _ => Vec::new(),
             };
         };
         let state = match (&i.off, i.waiting) {
             (Some(why), _) => format!("none: {}", printable(why)),
             (None, 1..) => format!("none: {} more checkpoints are waited for", i.waiting),
-            (None, 0) if i.mode == "audit" => format!(
+            (None, 0) if i.mode == Mode::Audit => format!(
                 "audit of the checkpoints of {} files, nothing is sent{}",
                 i.files,
                 i.audit
@@ -270,7 +271,7 @@ impl StatusReport {
                 a.named_pages, a.taken_pages, a.written_pages, a.suspect_pages, a.violations, i.resets
             ));
         }
-        if i.mode == "audit" && i.audit.only.is_none() {
+        if i.mode == Mode::Audit && i.audit.only.is_none() {
             lines.push(i.audit.progress());
         }
         lines.extend(i.warning.as_deref().map(printable));
@@ -284,7 +285,7 @@ impl StatusReport {
                 mib(i.waiting_bytes)
             ));
         }
-        if d.state == "on" {
+        if d.state == Mode::On {
             let pieces = match d.granularity {
                 0..=4096 => String::new(),
                 n => format!(

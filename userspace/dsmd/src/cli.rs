@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, Result};
 use clap::Parser;
 
+use dm::mode::Mode;
+use files::config::{discard, Config, Database, AUDIT_PAGES};
 use files::config::{BoundaryMode, Outgrown};
-use files::config::{Config, Database, Discard, AUDIT_PAGES};
 use files::rules::Source;
 use runtime::log::Format;
 use runtime::sizes::Seconds;
@@ -95,9 +96,12 @@ pub struct Args {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true",
+        value_parser = discard,
+        default_value = "false",
+        hide_default_value = true,
         conflicts_with = "config"
     )]
-    pub discard: Option<Discard>,
+    pub discard: Mode,
     /// How many pages must be seen to be written before they are used again, before anything is
     /// discarded; 0: it begins at once
     #[arg(long, value_name = "N", default_value_t = AUDIT_PAGES, conflicts_with = "config")]
@@ -148,7 +152,7 @@ impl Args {
                 rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
                 refresh_seconds: self.refresh_seconds,
                 write_hints: self.write_hints,
-                discard: self.discard.unwrap_or_default(),
+                discard: self.discard,
                 audit_pages: self.audit_pages,
                 auto: self.auto.is_some(),
                 period_seconds: self.period_seconds,

@@ -20,9 +20,10 @@ use crate::agent::run::{self, Surroundings};
 use crate::agent::{Agent, Fatal, Options};
 use crate::mongo::Link;
 use dm::device::Target;
+use dm::mode::Mode;
 use dm::reply::{Checkpoint, Status};
 use drive::below::Affords;
-use files::config::{Database, Discard};
+use files::config::Database;
 use files::fiemap;
 use files::rules::RulesFiles;
 use files::walk::{self, Root};
@@ -175,7 +176,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let wake = waker.clone();
     let link = (!d.auto).then(|| Link::start(&s.mongo_dir, &d.device, move || wake.wake()));
     let link = link.transpose()?;
-    let discard = (d.discard != Discard::Off)
+    let discard = (d.discard != Mode::Off)
         .then(|| discards(machine, s, agent.root(), others))
         .transpose()?;
     Ok(Prepared {
@@ -233,7 +234,7 @@ fn discards<M: Machine>(machine: &M, s: &Served, root: &Root, others: bool) -> R
         ));
     }
     let plan = Plan {
-        send: d.discard == Discard::On,
+        send: d.discard == Mode::On,
         audit_pages: d.audit_pages,
     };
     machine.discards(root, &d.device, plan, s.pulses.discard.clone())

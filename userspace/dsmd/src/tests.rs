@@ -23,10 +23,11 @@ use crate::report::Board;
 use crate::serve::Served;
 use dm::device::MessageError;
 use dm::diskstat::DiskStat;
+use dm::mode::Mode;
 use dm::reply::Status;
 use dm::table::Extent;
 use drive::afford::Layout;
-use files::config::{self, Database};
+use files::config::Database;
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
 use proto::left_out::{self, LeftOut, Reason};
@@ -691,7 +692,7 @@ fn a_look_for_discards_that_hangs_is_seen() {
     setup.machine.plug();
     let (release, stuck) = mpsc::channel::<()>();
     setup.machine.looks(move || assert!(stuck.recv().is_err()));
-    let (served, by_hand) = setup.served(|d| d.discard = config::Discard::On);
+    let (served, by_hand) = setup.served(|d| d.discard = Mode::On);
     let pulses = served.pulses.clone();
     thread::scope(|scope| {
         let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served));
@@ -723,10 +724,7 @@ fn a_panic_while_it_looks_for_discards_ends_the_process() {
         setup.machine.plug();
         setup.machine.looks(|| panic!("on purpose"));
         setup
-            .serve(
-                |d| d.discard = config::Discard::On,
-                |_| until("the end", || false),
-            )
+            .serve(|d| d.discard = Mode::On, |_| until("the end", || false))
             .unwrap();
         return;
     }

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use std::fs;
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
@@ -19,6 +18,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::rules::Source;
+use dm::mode::Mode;
 use dm::name;
 use proto::control::RUN_DIR;
 use proto::feed;
@@ -66,8 +66,12 @@ pub struct Database {
     #[serde(default)]
     pub write_hints: bool,
     /// What a checkpoint has freed is discarded.
-    #[serde(default, deserialize_with = "discard")]
-    pub discard: Discard,
+    #[serde(
+        default = "off",
+        deserialize_with = "read_discard",
+        serialize_with = "as_configured"
+    )]
+    pub discard: Mode,
     /// So many pages are to be seen to be written before they are used again, before anything
     /// is sent.
     #[serde(default = "audit_pages")]
@@ -106,35 +110,25 @@ impl BoundaryMode {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Discard {
-    #[default]
-    Off,
-    /// Nothing is sent.
-    Audit,
-    On,
+fn off() -> Mode {
+    Mode::Off
 }
 
-impl FromStr for Discard {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        match word {
-            "true" => Ok(Self::On),
-            "false" => Ok(Self::Off),
-            "audit" => Ok(Self::Audit),
-            _ => Err("it must be true, false or \"audit\"".into()),
-        }
+/// What is configured of discards.
+pub fn discard(word: &str) -> Result<Mode, String> {
+    match (word, Mode::from(word)) {
+        ("true", _) => Ok(Mode::On),
+        ("false", _) => Ok(Mode::Off),
+        (_, Mode::Audit) => Ok(Mode::Audit),
+        _ => Err("it must be true, false or \"audit\"".into()),
     }
 }
 
-impl Serialize for Discard {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Off => s.serialize_bool(false),
-            Self::Audit => s.serialize_str("audit"),
-            Self::On => s.serialize_bool(true),
-        }
+fn as_configured<S: Serializer>(mode: &Mode, s: S) -> Result<S::Ok, S::Error> {
+    match mode {
+        Mode::Off => s.serialize_bool(false),
+        Mode::On => s.serialize_bool(true),
+        mode => mode.serialize(s),
     }
 }
 
@@ -149,7 +143,7 @@ pub enum Outgrown {
     Move,
 }
 
-fn discard<'de, D: Deserializer<'de>>(d: D) -> Result<Discard, D::Error> {
+fn read_discard<'de, D: Deserializer<'de>>(d: D) -> Result<Mode, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "it must be true, false or \"audit\"")]
     enum Given {
@@ -158,10 +152,10 @@ fn discard<'de, D: Deserializer<'de>>(d: D) -> Result<Discard, D::Error> {
     }
     let word = match Given::deserialize(d)? {
         Given::Switch(on) => on.to_string(),
-        Given::Word(word) if word == "audit" => word,
+        Given::Word(word) if Mode::from(word.as_str()) == Mode::Audit => word,
         Given::Word(_) => String::new(),
     };
-    word.parse().map_err(serde::de::Error::custom)
+    discard(&word).map_err(serde::de::Error::custom)
 }
 
 fn audit_pages() -> u64 {
@@ -322,9 +316,9 @@ discard = true
             (BoundaryMode::Auto, Outgrown::Report)
         );
         assert_eq!((one.wait, one.refresh_seconds), (true, Seconds::default()));
-        assert_eq!((one.discard, two.discard), (Discard::Off, Discard::On));
+        assert_eq!((one.discard, two.discard), (Mode::Off, Mode::On));
         assert_eq!(two.audit_pages, 1000);
-        for (word, discard) in [("false", Discard::Off), ("\"audit\"", Discard::Audit)] {
+        for (word, discard) in [("false", Mode::Off), ("\"audit\"", Mode::Audit)] {
             let text = TWO.replace("discard = true", &format!("discard = {word}\naudit-pages = 7"));
             let c = Config::parse(&text).unwrap();
             assert_eq!((c.databases[1].discard, c.databases[1].audit_pages), (discard, 7));

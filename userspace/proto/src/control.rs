@@ -27,6 +27,7 @@ use crate::envelope;
 use crate::feed::ServerInfo;
 use crate::left_out::LeftOut;
 use dm::class::Class;
+use dm::mode::Mode;
 use runtime::own;
 
 /// What is published is there, and a folder of sockets.
@@ -158,8 +159,8 @@ pub struct DiscardInfo {
     pub commands_per_second: u32,
     /// The target's feature was off before dsmd.
     pub switched_on: bool,
-    /// `audit`: nothing is sent yet; or `on`; or empty.
-    pub mode: String,
+    /// `Audit`, `On`, or nothing while nothing is followed.
+    pub mode: Mode,
     pub audit: AuditInfo,
 }
 

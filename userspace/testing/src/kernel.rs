@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use dm::class::Class;
 use dm::device::{MessageError, Target};
+use dm::mode::Mode;
 use dm::reply::{Discard, Status, StreamCount};
 use dm::table::{Extent, StreamStamp};
 use policies::granule::Granule;
@@ -161,9 +162,10 @@ impl Writes {
     }
 
     fn switch(&mut self, to: &str) {
-        let on = to != "off";
+        let to = Mode::from(to);
+        let on = to != Mode::Off;
         self.refuse_queued();
-        if !(self.on && on) || (to == "on" && self.unsupported) {
+        if !(self.on && on) || (to == Mode::On && self.unsupported) {
             *self = Self {
                 on,
                 window: self.window,
@@ -172,7 +174,7 @@ impl Writes {
                 ..Self::default()
             };
         }
-        self.watch = to == "watch";
+        self.watch = to == Mode::Watch;
         if self.watch {
             self.unsupported = false;
         }
@@ -609,12 +611,11 @@ impl Target for ModelKernel {
             windows: s.windows,
             discard: Discard {
                 state: match (s.writes.on, s.writes.unsupported) {
-                    (false, _) => "off",
-                    (true, true) => "unsupported",
-                    (true, false) if s.writes.watch => "watch",
-                    (true, false) => "on",
-                }
-                .to_owned(),
+                    (false, _) => Mode::Off,
+                    (true, true) => Mode::Unsupported,
+                    (true, false) if s.writes.watch => Mode::Watch,
+                    (true, false) => Mode::On,
+                },
                 window: s.writes.window,
                 valid: s.writes.valid,
                 queued: s.writes.queue.len() as u64,

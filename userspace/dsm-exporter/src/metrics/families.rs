@@ -3,6 +3,7 @@
 //! Documentation/metrics.md is made of this.
 
 use dm::diskstat::DiskStat;
+use dm::mode::Mode;
 use dm::reply::{Discard, Status};
 use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL};
 use proto::drive::Counters;
@@ -107,7 +108,7 @@ fn process(s: &Sample, value: impl Fn(&Service) -> f64) -> Vec<Value> {
 
 fn discard(s: &Sample, value: impl Fn(&Discard) -> f64) -> Vec<Value> {
     let on = s.kernel.as_ref().map(|k| &k.status.discard);
-    let on = on.filter(|d| d.state == "on");
+    let on = on.filter(|d| d.state == Mode::On);
     on.map(|d| one(value(d))).unwrap_or_default()
 }
 
@@ -450,7 +451,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 |s| {
                     discarder(s, |i| match i.off.as_deref() {
                         Some(why) if why.starts_with(OFF_FOR_A_TRIAL) => None,
-                        off => Some(f64::from(u8::from(off.is_none() && i.mode == "on"))),
+                        off => Some(f64::from(u8::from(off.is_none() && i.mode == Mode::On))),
                     })
                 },
             ),
@@ -498,9 +499,9 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_agent_audit_only",
                 "Whether nothing reaches the drive: by the configuration, by the database's version, or before enough was seen; absent while nothing is followed.",
                 |s| {
-                    discarder(s, |i| match i.mode.as_str() {
-                        "" => None,
-                        mode => Some(f64::from(u8::from(mode == "audit"))),
+                    discarder(s, |i| match i.mode {
+                        Mode::Unknown => None,
+                        mode => Some(f64::from(u8::from(mode == Mode::Audit))),
                     })
                 },
             )

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::dsmtab::TAB;
+use dm::mode::Mode;
 use dm::name;
 use dm::reply::TableLine;
 use runtime::sizes;
@@ -41,6 +42,9 @@ pub struct Create {
     pub kept: Option<String>,
 }
 
+/// What the target's feature may be asked to be.
+const MODES: [Mode; 3] = [Mode::On, Mode::Audit, Mode::Off];
+
 /// The features of the target; what is not given is the kernel's default.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Features {
@@ -61,8 +65,8 @@ pub struct Features {
     pub streams: Auto<u32>,
     /// Whether the target keeps track of writes, so that it can discard what
     /// checkpoints free
-    #[arg(long, value_parser = ["on", "audit", "off"])]
-    pub discard: Option<String>,
+    #[arg(long, value_parser = PossibleValuesParser::new(MODES.map(Mode::name)).map(Mode::from))]
+    pub discard: Option<Mode>,
     /// What the length of a discard is a multiple of, a power of two
     ///
     /// This is for what was measured of a drive that says something else. Pages that are

@@ -14,9 +14,10 @@ use crate::identity::Identities;
 use crate::tab as table;
 use crate::trial::state::{Store, TrialState};
 use dm::device::Device;
+use dm::mode::Mode;
 use dm::sysfs::Sysfs;
 use drive::broken;
-use files::config::{Config, Discard};
+use files::config::Config;
 use proto::runner;
 
 /// The exit status.
@@ -75,7 +76,7 @@ fn configuration(path: &Path, tab: &Path) -> Configuration {
                 let wanted = config.databases.into_iter().map(|d| {
                     let wanted = Wanted {
                         dbpath: d.dbpath,
-                        discard: d.discard != Discard::Off,
+                        discard: d.discard != Mode::Off,
                     };
                     (d.device, wanted)
                 });

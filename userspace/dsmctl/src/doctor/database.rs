@@ -10,6 +10,7 @@ use super::facts::Below;
 use super::ink;
 use super::{Finding, Level};
 use crate::free::in_large_leaves;
+use dm::mode::Mode;
 use dm::name;
 use drive::broken;
 use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL};
@@ -455,7 +456,7 @@ impl Judge<'_> {
         let finding = |level, text: String| {
             let finding = self
                 .say("discard", level, text)
-                .value("state", &d.state)
+                .value("state", d.state)
                 .value("wanted", wanted || info.is_some())
                 .value("granularity_bytes", smallest)
                 .value("discarded_bytes", d.discarded_sectors * SECTOR)
@@ -465,7 +466,7 @@ impl Judge<'_> {
                 Some(i) => finding
                     .value("freed_bytes", i.freed_bytes)
                     .value("last_sent", i.last_sent)
-                    .value("mode", &i.mode)
+                    .value("mode", i.mode)
                     .value("audit", &i.audit),
                 None => finding,
             }
@@ -508,8 +509,8 @@ impl Judge<'_> {
             };
             return finding(Level::Wrong, text).fix(format!("systemctl {restart} dsmd"));
         }
-        match d.state.as_str() {
-            "on" | "watch" => finding(
+        match d.state {
+            Mode::On | Mode::Watch => finding(
                 Level::Note,
                 format!(
                     "{} in the target, and nobody makes any: that costs a little",
@@ -517,7 +518,7 @@ impl Judge<'_> {
                 ),
             )
             .fix(format!("{} discard off", self.dsmctl("set"))),
-            "off" => {
+            Mode::Off => {
                 let text = "off: the drive keeps copying blocks that the database has freed".to_owned();
                 let served = self.d.agent.as_ref().map(|a| a.dbpath.clone());
                 let found = finding(Level::Note, text);
@@ -546,9 +547,9 @@ impl Judge<'_> {
                 Level::Wrong,
                 format!("nothing is discarded: {}", ink::reason(why)),
             );
-            return if d.state == "off" && self.d.trial.is_some() {
+            return if d.state == Mode::Off && self.d.trial.is_some() {
                 found.hint("by the trial, see there")
-            } else if d.state == "off" {
+            } else if d.state == Mode::Off {
                 found.fix(format!("{} discard on", self.dsmctl("set")))
             } else if why.contains("no process has the database open") {
                 found.fix("systemctl start mongod")
@@ -579,7 +580,7 @@ impl Judge<'_> {
                 format!("they begin after {} more checkpoints", i.waiting),
             );
         }
-        if i.mode == "audit" {
+        if i.mode == Mode::Audit {
             return self.audit_of(i, finding);
         }
         if let Some(why) = fruitless(i) {

@@ -11,6 +11,7 @@ use super::facts::{
 use super::{Diagnosis, Finding, Ink, Level, Limits};
 use crate::create::User;
 use dm::journal::Feature;
+use dm::mode::Mode;
 use dm::module::{KernelRelease, Module};
 use dm::mounts;
 use dm::reply::Status;
@@ -1074,7 +1075,7 @@ fn boundaries_and_discards() {
     note(&agent(|a| a.marked = false), "boundaries", "when loading is over");
     let discard = |change: fn(&mut DiscardInfo)| agent(move |a| change(a.discard.as_mut().unwrap()));
     let off = of_device(|d| {
-        d.below.as_mut().unwrap().status.discard.state = "off".into();
+        d.below.as_mut().unwrap().status.discard.state = Mode::Off;
         d.agent.as_mut().unwrap().discard.as_mut().unwrap().off =
             Some("discards were switched off on the device".into());
     });
@@ -1127,7 +1128,7 @@ fn boundaries_and_discards() {
     right(&measured, "discard", "10 MiB discarded");
     note(&discard(|i| i.waiting = 2), "discard", "after 2 more checkpoints");
     let audit = |i: &mut DiscardInfo| {
-        i.mode = "audit".into();
+        i.mode = Mode::Audit;
         i.audit.wanted_pages = 1000;
         (i.audit.seen_pages, i.audit.seen_checkpoints) = (640, 2);
     };
@@ -1137,7 +1138,7 @@ fn boundaries_and_discards() {
         "audit: 640 of 1000 pages were seen to be written before they were used again, at 2 checkpoints",
     );
     let only = discard(|i| {
-        i.mode = "audit".into();
+        i.mode = Mode::Audit;
         i.audit.only = Some("it is of WiredTiger 13.0.0".into());
         i.audit.suspect_pages = 3;
     });
@@ -1165,7 +1166,7 @@ fn boundaries_and_discards() {
     let not = of_device(|d| {
         d.wanted.as_mut().unwrap().discard = false;
         d.agent.as_mut().unwrap().discard = None;
-        d.below.as_mut().unwrap().status.discard.state = "off".into();
+        d.below.as_mut().unwrap().status.discard.state = Mode::Off;
     });
     note(&not, "discard", "off: the drive keeps copying");
     let fix: Vec<String> = find(&not, "discard")
@@ -1242,7 +1243,7 @@ fn what_the_server_does_not_do() {
 
 fn switched_off(why: &str, runner: Option<Option<i32>>) -> Diagnosis {
     of_device(|d| {
-        d.below.as_mut().unwrap().status.discard.state = "off".into();
+        d.below.as_mut().unwrap().status.discard.state = Mode::Off;
         d.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(why.into());
         d.trial = runner.map(|runner| Trial {
             feature: "discard".into(),

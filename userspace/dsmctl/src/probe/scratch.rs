@@ -25,6 +25,7 @@ use crate::verify::directory;
 use dm::class::Class;
 use dm::device::{Device, MessageError, Target};
 use dm::journal::{self, Claim, Feature};
+use dm::mode::Mode;
 use dm::mounts;
 use dm::reply::{Discard, Status, TableLine};
 use dm::sysfs::Sysfs;
@@ -44,7 +45,7 @@ const FILLER: u64 = 256 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// What features are while this runs.
 const FEATURES: [(&str, &str); 3] = [
-    ("discard", "on"),
+    ("discard", Mode::On.name()),
     ("discard_granularity", "4096"),
     ("discard_alignment", "4096"),
 ];
@@ -170,7 +171,7 @@ impl<'a> Scratch<'a> {
             self.message(&format!("set {} {}", f.name, f.set))?;
         }
         ensure!(
-            self.status()?.discard.state == "on",
+            self.status()?.discard.state == Mode::On,
             "{}: the underlying device does not support discards",
             self.device.name
         );

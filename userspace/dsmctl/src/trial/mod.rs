@@ -27,6 +27,7 @@ use crate::refused;
 use dm::device::{Device, Target};
 use dm::diskstat::{self, DiskStat};
 use dm::ioctl::Dm;
+use dm::mode::Mode;
 use dm::sysfs::Sysfs;
 use drive::broken;
 use drive::counters;
@@ -165,7 +166,7 @@ impl Bench for Live {
     }
 
     fn leave_off(&mut self) -> Result<()> {
-        set(&self.device, DISCARD, "off")
+        set(&self.device, DISCARD, Mode::Off.name())
     }
 
     fn is_on(&mut self) -> Result<Option<bool>> {
@@ -248,7 +249,7 @@ fn check_discards(name: &str) -> Result<()> {
     };
     match discard.off {
         Some(why) if !by_the_switch(&why) => bail!("{name}: nothing is discarded: {why}"),
-        _ if discard.mode == "audit" && !discard.audit.passed => bail!(
+        _ if discard.mode == Mode::Audit && !discard.audit.passed => bail!(
             "{name}: nothing is discarded before the audit has passed: {}",
             discard.audit.progress()
         ),
@@ -277,7 +278,7 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
     let switch = match a.switch {
         Switched::Discard => {
             // Not off: the audit goes on, and windows, so that a period that is on begins at once.
-            let [on, off] = ["on", "watch"].map(str::to_owned);
+            let [on, off] = [Mode::On, Mode::Watch].map(|m| m.to_string());
             let feature = DISCARD.to_owned();
             Switch { feature, on, off }
         }

@@ -18,6 +18,7 @@ use super::permit::{self, Batch, Permit, Withheld};
 use super::{tidy, Database, Found, Halt, Look, Rule};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
+use dm::mode::Mode;
 use dm::table::SectorRange;
 use drive::broken;
 use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL, SWITCHED_OFF};
@@ -147,7 +148,7 @@ struct Worker<T, M> {
     /// This has switched on tracking in the target.
     switched_on: bool,
     /// What this has switched to last.
-    set: Option<&'static str>,
+    set: Option<Mode>,
     /// What is found is sent.
     sends: bool,
     /// Why nothing may be sent, where that could not be marked.
@@ -249,7 +250,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                         log!(Info, "the audit begins anew", reason = why);
                         change(&self.info, |i| {
                             i.resets += 1;
-                            i.mode = "audit".to_owned();
+                            i.mode = Mode::Audit;
                             i.audit.passed = false;
                         });
                         None
@@ -279,7 +280,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let suspects = self.rule.suspects();
         change(&self.info, |i| {
             if off.is_some() {
-                i.mode.clear();
+                i.mode = Mode::Unknown;
             }
             i.audit.suspect_pages = suspects;
             if off.is_some() {
@@ -304,17 +305,17 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn is_on(&mut self) -> Result<(), Halt> {
         let state = self.target.status()?.discard.state;
         if let Some(why) = self.refused() {
-            return self.stay_off(&state, why);
+            return self.stay_off(state, why);
         }
         if !self.begun && !self.machine.trial() {
-            return self.begin(&state);
+            return self.begin(state);
         }
-        if state == "unsupported" {
+        if state == Mode::Unsupported {
             return self.try_again();
         }
         self.unsupported = None;
-        match state.as_str() {
-            "on" | "watch" => self.steer(&state),
+        match state {
+            Mode::On | Mode::Watch => self.steer(state),
             _ => Err(self.switched_off()),
         }
     }
@@ -322,7 +323,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// A message may have come just after somebody's switch, which refuses it.
     fn because_of_switch(&self, halt: Halt) -> Halt {
         match (&halt, self.target.status()) {
-            (Halt::Refused(_) | Halt::Lost(_), Ok(status)) if status.discard.state == "off" => {
+            (Halt::Refused(_) | Halt::Lost(_), Ok(status)) if status.discard.state == Mode::Off => {
                 self.switched_off()
             }
             _ => halt,
@@ -360,8 +361,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// The switch is a holder's alone while there is one.
-    fn stay_off(&mut self, state: &str, why: String) -> Result<(), Halt> {
-        if (state == "on" || state == "watch") && self.machine.holder().is_none() {
+    fn stay_off(&mut self, state: Mode, why: String) -> Result<(), Halt> {
+        if matches!(state, Mode::On | Mode::Watch) && self.machine.holder().is_none() {
             self.target.message("set discard off")?;
         }
         self.begun = false;
@@ -373,10 +374,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
         if now - *self.unsupported.get_or_insert(now) >= self.again {
             self.unsupported = Some(now);
             self.target.message("set discard on")?;
-            if self.target.status()?.discard.state == "on" {
+            if self.target.status()?.discard.state == Mode::On {
                 log!(Info, "discards are tried again");
                 self.forget();
-                return self.steer("on");
+                return self.steer(Mode::On);
             }
         }
         let minutes = self.again.as_secs() / 60;
@@ -388,13 +389,13 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// Once: whoever switches it off later means it.  The switch is a trial's alone while
     /// there is one.
-    fn begin(&mut self, state: &str) -> Result<(), Halt> {
-        if state != "unsupported" || !self.plan.send {
+    fn begin(&mut self, state: Mode) -> Result<(), Halt> {
+        if state != Mode::Unsupported || !self.plan.send {
             self.target.message("set discard watch")?;
-            self.switched_on |= state == "off";
+            self.switched_on |= state == Mode::Off;
             let switched_on = self.switched_on;
             change(&self.info, |i| i.switched_on = switched_on);
-            self.set = Some("watch");
+            self.set = Some(Mode::Watch);
         }
         self.begun = true;
         self.is_on()
@@ -408,14 +409,14 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// Between watch and on.  Who has switched to watch by hand means it; who has switched on
     /// gives the switch back.
-    fn steer(&mut self, state: &str) -> Result<(), Halt> {
+    fn steer(&mut self, state: Mode) -> Result<(), Halt> {
         let permit = self.permit();
         let trial = self.machine.trial();
         let mode = match (state, permit.is_ok()) {
-            ("on", false) if !trial => "watch",
-            ("watch", true) if !trial && self.set == Some("watch") => "on",
-            ("on", _) => "on",
-            _ => "watch",
+            (Mode::On, false) if !trial => Mode::Watch,
+            (Mode::Watch, true) if !trial && self.set == Some(Mode::Watch) => Mode::On,
+            (Mode::On, _) => Mode::On,
+            _ => Mode::Watch,
         };
         let evidence = self.rule.evidence();
         let (pages, checkpoints) = (evidence.pages, evidence.checkpoints);
@@ -423,10 +424,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
             self.target.message(&format!("set discard {mode}"))?;
             self.set = Some(mode);
             match mode {
-                "on" if permit::wanted(&self.plan, self.rule.evidence()) == 0 => {
+                Mode::On if permit::wanted(&self.plan, self.rule.evidence()) == 0 => {
                     log!(Info, "discards are sent: audit-pages = 0")
                 }
-                "on" => log!(
+                Mode::On => log!(
                     Info,
                     "the audit has passed: discards are sent",
                     pages = pages,
@@ -435,14 +436,14 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 _ => log!(Info, "nothing is sent before the audit has passed"),
             }
         }
-        let sends = mode == "on" && permit.is_ok();
+        let sends = mode == Mode::On && permit.is_ok();
         if sends && !self.sends {
             self.rule.nothing_was_sent();
         }
         self.sends = sends;
         let wanted = permit::wanted(&self.plan, self.rule.evidence());
         change(&self.info, |i| {
-            i.mode = if sends { "on" } else { "audit" }.to_owned();
+            i.mode = if sends { Mode::On } else { Mode::Audit };
             i.audit.wanted_pages = wanted;
             i.audit.passed = permit.is_ok();
             i.audit.only = match permit {
@@ -645,7 +646,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let batch = Batch::new(permit, &pieces);
         match self.target.message(batch.message()) {
             // Somebody has switched just before, and means it: what is known stays.
-            Err(MessageError::Refused(_)) if self.target.status()?.discard.state == "watch" => {
+            Err(MessageError::Refused(_)) if self.target.status()?.discard.state == Mode::Watch => {
                 return Ok(Sent::Interrupted);
             }
             reply => drop(reply?),

@@ -55,7 +55,7 @@ fn what_is_found_is_sent_and_logged() {
     assert!(i.looks > 10 && i.resets > 0, "{i:?}");
     assert_eq!(world.borrow().lost, None);
     w.end();
-    assert_eq!(w.target.status().unwrap().discard.state, "off");
+    assert_eq!(w.target.status().unwrap().discard.state, Mode::Off);
 }
 
 /// What was sent for another process, or before a start, and waits there.
@@ -64,7 +64,7 @@ fn the_target_forgets_what_was_sent_before_all_was_forgotten() {
     let (mut w, world, _sender, notices) = worker(7);
     world.borrow_mut().calm = true;
     for round in 0..4 {
-        until(&mut w, &world, &notices, |w| info(w).mode == "on");
+        until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
         world.borrow().kernel.log();
         world.borrow_mut().has_owner(true);
         // Also where the rule notices by itself, between checkpoints or at one.
@@ -129,7 +129,7 @@ fn whoever_switches_it_off_means_it() {
     w.is_on().unwrap();
     assert!(!w.switched_on);
     w.end();
-    assert_eq!(w.target.status().unwrap().discard.state, "watch");
+    assert_eq!(w.target.status().unwrap().discard.state, Mode::Watch);
 }
 
 /// Neither by the start of an agent, nor by a try after a while, nor by somebody who
@@ -139,17 +139,17 @@ fn a_drive_that_is_marked_gets_no_discards() {
     let (mut w, world, _sender, notices) = worker(7);
     world.borrow_mut().broken = true;
     assert_eq!(w.is_on(), Err(Halt::Reset("it is marked".into())));
-    assert_eq!(state(&w), "off");
+    assert_eq!(state(&w), Mode::Off);
     w.target.message("set discard on").unwrap();
     turns(&mut w, &world, &notices, 50);
     let i = w.info.lock().unwrap().clone();
     assert_eq!((i.off.as_deref(), i.sent_bytes), (Some("it is marked"), 0));
-    assert_eq!(state(&w), "off");
+    assert_eq!(state(&w), Mode::Off);
     w.target.message("set discard on").unwrap();
     world.borrow_mut().kernel.take_discards(false);
     w.again = Duration::ZERO;
     turns(&mut w, &world, &notices, 3);
-    assert_ne!(state(&w), "on");
+    assert_ne!(state(&w), Mode::On);
     // Found while discards are sent
     let (mut w, world, _sender, notices) = worker(7);
     w.is_on().unwrap();
@@ -160,7 +160,7 @@ fn a_drive_that_is_marked_gets_no_discards() {
     assert_eq!(w.look_around(), Err(Halt::Reset("it is marked".into())));
     turns(&mut w, &world, &notices, 50);
     assert_eq!(w.info.lock().unwrap().sent_bytes, sent);
-    assert_eq!(state(&w), "off");
+    assert_eq!(state(&w), Mode::Off);
 }
 
 /// An agent that starts or ends meanwhile would spoil the period.
@@ -169,20 +169,20 @@ fn the_switch_is_the_trials_while_there_is_one() {
     let (mut w, world, _sender, notices) = worker(7);
     world.borrow_mut().trial = true;
     assert!(w.is_on().is_err());
-    assert_eq!(state(&w), "off");
+    assert_eq!(state(&w), Mode::Off);
     turns(&mut w, &world, &notices, 3);
     let i = w.info.lock().unwrap().clone();
     assert_eq!(i.off.as_deref(), Some(OFF_FOR_A_TRIAL));
     // When it is over the audit begins.
     world.borrow_mut().trial = false;
     until(&mut w, &world, &notices, |w| {
-        state(w) == "watch" && info(w).off.is_none()
+        state(w) == Mode::Watch && info(w).off.is_none()
     });
     let (mut w, world, ..) = worker(7);
     w.is_on().unwrap();
     world.borrow_mut().trial = true;
     w.end();
-    assert_eq!(state(&w), "watch");
+    assert_eq!(state(&w), Mode::Watch);
 }
 
 /// A batch that comes just after the switch is refused, and not for itself.
@@ -206,13 +206,13 @@ fn what_a_switch_refuses_is_because_of_the_switch() {
 fn a_window_that_is_lost_begins_the_audit_anew() {
     let (mut w, world, _sender, notices) = worker(7);
     world.borrow_mut().calm = true;
-    until(&mut w, &world, &notices, |w| info(w).mode == "on");
+    until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
     let resets = info(&w).resets;
     let lost = w.target.message("discard 1 8:8").map(drop).map_err(Halt::from);
     assert!(matches!(lost, Err(Halt::Lost(_))), "{lost:?}");
     w.took(lost);
     let i = info(&w);
-    assert_eq!((i.off, i.mode.as_str(), i.resets), (None, "audit", resets + 1));
+    assert_eq!((i.off, i.mode, i.resets), (None, Mode::Audit, resets + 1));
     assert_eq!((i.audit.passed, w.rule.files()), (false, 0));
 }
 
@@ -243,7 +243,7 @@ fn a_switch_to_watch_takes_nothing_back_that_was_seen() {
     assert_eq!(info(&w).off, None);
 }
 
-fn state(w: &TestWorker) -> String {
+fn state(w: &TestWorker) -> Mode {
     w.target.status().unwrap().discard.state
 }
 
@@ -278,7 +278,7 @@ fn it_sends_when_enough_was_seen_to_be_written() {
     let mut passed = 0;
     for round in 0..3 {
         let (before, had) = (discarded(&w), info(&w).audit.taken_pages);
-        until(&mut w, &world, &notices, |w| info(w).mode == "on");
+        until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
         let i = info(&w);
         assert!(
             i.audit.seen_pages >= 400 && i.audit.seen_checkpoints >= CHECKPOINTS,
@@ -288,12 +288,12 @@ fn it_sends_when_enough_was_seen_to_be_written() {
             i.audit.passed && i.audit.taken_pages >= had + 400,
             "{round}: {i:?}"
         );
-        assert_eq!(state(&w), "on");
+        assert_eq!(state(&w), Mode::On);
         passed += 1;
         until(&mut w, &world, &notices, |w| discarded(w) > before);
         // Another process begins again.
         world.borrow_mut().has_owner(true);
-        until(&mut w, &world, &notices, |w| info(w).mode == "audit");
+        until(&mut w, &world, &notices, |w| info(w).mode == Mode::Audit);
         let i = info(&w);
         assert!(i.audit.seen_pages < 400 && !i.audit.passed, "{i:?}");
         world.borrow_mut().discard(usize::MAX >> 1);
@@ -302,8 +302,8 @@ fn it_sends_when_enough_was_seen_to_be_written() {
     // Nothing was sent in between.
     let before = discarded(&w);
     until(&mut w, &world, &notices, |w| {
-        assert!(info(w).mode == "on" || discarded(w) == before);
-        info(w).mode == "on"
+        assert!(info(w).mode == Mode::On || discarded(w) == before);
+        info(w).mode == Mode::On
     });
 }
 
@@ -317,7 +317,7 @@ fn a_trials_periods_need_no_audit_each() {
     let (mut w, world, _sender, notices) = worker_that(plan, 7);
     world.borrow_mut().calm = true;
     until(&mut w, &world, &notices, |w| {
-        info(w).mode == "on" && discarded(w) > 0
+        info(w).mode == Mode::On && discarded(w) > 0
     });
     world.borrow_mut().trial = true;
     let mut passed = 0;
@@ -331,14 +331,14 @@ fn a_trials_periods_need_no_audit_each() {
         let held = info(&w).audit.only.is_some_and(|why| why == OFF_FOR_A_TRIAL);
         assert_eq!(held, info(&w).audit.passed);
         turns(&mut w, &world, &notices, 1);
-        assert_eq!((state(&w).as_str(), discarded(&w)), ("watch", before));
+        assert_eq!((state(&w), discarded(&w)), (Mode::Watch, before));
         w.target.message("set discard on").unwrap();
         let _ = w.is_on();
-        assert_eq!(info(&w).mode == "on", info(&w).audit.passed);
+        assert_eq!(info(&w).mode == Mode::On, info(&w).audit.passed);
         passed += u32::from(info(&w).audit.passed);
     }
     assert!(passed > 5, "{passed}");
-    until(&mut w, &world, &notices, |w| info(w).mode == "on");
+    until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
     assert_eq!(world.borrow().lost, None);
 }
 
@@ -352,7 +352,7 @@ fn three_checkpoints_are_the_least() {
     let (mut w, world, _sender, notices) = worker_that(plan, 8);
     world.borrow_mut().calm = true;
     w.is_on().unwrap();
-    until(&mut w, &world, &notices, |w| info(w).mode == "on");
+    until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
     assert!(info(&w).audit.seen_checkpoints >= CHECKPOINTS);
     assert!(info(&w).audit.seen_pages > 3);
 }
@@ -370,13 +370,13 @@ fn nothing_is_sent_while_a_page_is_suspected() {
     until(&mut w, &world, &notices, |w| w.rule.suspects() > 0);
     w.rule.see(1 << 20, 7);
     assert_eq!(w.is_on(), Ok(()));
-    assert_eq!((state(&w).as_str(), info(&w).audit.passed), ("watch", false));
+    assert_eq!((state(&w), info(&w).audit.passed), (Mode::Watch, false));
     until(&mut w, &world, &notices, |w| {
         w.rule.suspects() == 0 && w.rule.files() > 0
     });
     w.rule.see(1 << 20, 7);
     assert_eq!(w.is_on(), Ok(()));
-    assert_eq!((state(&w).as_str(), info(&w).audit.passed), ("on", true));
+    assert_eq!((state(&w), info(&w).audit.passed), (Mode::On, true));
 }
 
 /// By the configuration, or by the version; also if somebody switches it on.
@@ -399,14 +399,14 @@ fn what_may_only_be_audited_is_never_sent() {
         w.is_on().unwrap();
         until(&mut w, &world, &notices, |w| info(w).audit.written_pages > 50);
         let i = info(&w);
-        assert_eq!((i.mode.as_str(), state(&w).as_str()), ("audit", "watch"));
+        assert_eq!((i.mode, state(&w)), (Mode::Audit, Mode::Watch));
         assert_eq!(i.audit.only.as_deref(), Some(why));
         assert!(
             !i.audit.passed && i.audit.named_pages > i.audit.taken_pages,
             "{i:?}"
         );
         w.target.message("set discard on").unwrap();
-        until(&mut w, &world, &notices, |w| state(w) == "watch");
+        until(&mut w, &world, &notices, |w| state(w) == Mode::Watch);
         turns(&mut w, &world, &notices, 50);
         assert_eq!(discarded(&w), 0);
         // A trial has the switch, and gets nothing.
@@ -414,7 +414,7 @@ fn what_may_only_be_audited_is_never_sent() {
         world.borrow_mut().trial = true;
         turns(&mut w, &world, &notices, 10);
         let i = info(&w);
-        assert_eq!((state(&w).as_str(), i.mode.as_str()), ("on", "audit"));
+        assert_eq!((state(&w), i.mode), (Mode::On, Mode::Audit));
         assert_eq!(i.audit.only.as_deref(), Some(why));
         assert_eq!(discarded(&w), 0);
     }
@@ -441,7 +441,7 @@ fn a_program_that_nobody_has_tried_must_pass() {
             "{round}: {i:?}"
         );
         world.borrow_mut().has_owner(true);
-        until(&mut w, &world, &notices, |w| info(w).mode == "audit");
+        until(&mut w, &world, &notices, |w| info(w).mode == Mode::Audit);
         world.borrow_mut().discard(usize::MAX >> 1);
     }
     // A trial has the switch, and gets nothing of it either.
@@ -454,7 +454,7 @@ fn a_program_that_nobody_has_tried_must_pass() {
         assert!(discarded(w) == before || info(w).audit.passed);
         info(w).audit.passed
     });
-    assert_eq!(state(&w), "on");
+    assert_eq!(state(&w), Mode::On);
     assert_eq!(world.borrow().lost, None);
 }
 
@@ -467,9 +467,9 @@ fn whoever_switches_to_audit_means_it() {
     let sent = discarded(&w);
     turns(&mut w, &world, &notices, 100);
     // A snapshot may lie below the file system just now.
-    until(&mut w, &world, &notices, |w| info(w).mode == "audit");
+    until(&mut w, &world, &notices, |w| info(w).mode == Mode::Audit);
     assert_eq!(info(&w).off, None);
-    assert_eq!((state(&w).as_str(), discarded(&w)), ("watch", sent));
+    assert_eq!((state(&w), discarded(&w)), (Mode::Watch, sent));
     // And has it on again.
     w.target.message("set discard on").unwrap();
     until(&mut w, &world, &notices, |w| discarded(w) > sent);
@@ -507,7 +507,7 @@ fn a_violation_is_for_good() {
         );
         assert!(why.ends_with("; nothing had been discarded by then"), "{why}");
         assert!(why.starts_with(info(&w).off.as_deref().unwrap()));
-        assert_eq!((state(&w).as_str(), info(&w).audit.violations), ("off", 1));
+        assert_eq!((state(&w), info(&w).audit.violations), (Mode::Off, 1));
         for mut w in [
             w,
             Worker::new(
@@ -522,7 +522,7 @@ fn a_violation_is_for_good() {
             assert_eq!(w.is_on(), Err(why.clone()));
             w.target.message("set discard on").unwrap();
             assert_eq!(w.look_around(), Err(why));
-            assert_eq!(state(&w), "off");
+            assert_eq!(state(&w), Mode::Off);
             assert!(info(&w).audit.failed);
         }
     }
@@ -546,7 +546,7 @@ fn a_violation_is_kept_when_it_cannot_be_marked_or_is_killed() {
         w.violated(&violation);
         *w.machine.dies.borrow_mut() = None;
         // That was not reached either.
-        assert_eq!(state(&w), "watch");
+        assert_eq!(state(&w), Mode::Watch);
         assert_eq!(world.borrow().marks.len(), usize::from(marked));
         let why = format!("{violation}; nothing had been discarded by then");
         if !marked {
@@ -557,7 +557,7 @@ fn a_violation_is_kept_when_it_cannot_be_marked_or_is_killed() {
         }
         let why = format!("{}: {why}", broken::AUDIT_FAILED);
         assert_eq!(w.look_around(), Err(Halt::Reset(why)));
-        assert_eq!(state(&w), "off");
+        assert_eq!(state(&w), Mode::Off);
         assert_eq!(world.borrow().marks.len(), 1, "it is tried again");
     }
 }
@@ -588,7 +588,7 @@ fn what_is_off_or_held_gets_no_discards() {
             (Some(why), sent, false)
         );
         let held = world.borrow().holder.is_some();
-        assert_eq!(state(&w), if held { "on" } else { "off" });
+        assert_eq!(state(&w), if held { Mode::On } else { Mode::Off });
         // Nor does another dsmd, as after a restart.
         let mut w = Worker::new(
             AT_ONCE,
@@ -657,7 +657,7 @@ fn whatever_forgets_begins_with_an_audit() {
     for change in changes {
         let (mut w, world, _sender, notices) = worker_that(plan, 7);
         world.borrow_mut().calm = true;
-        until(&mut w, &world, &notices, |w| info(w).mode == "on");
+        until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
         let had = info(&w).audit.taken_pages;
         world.borrow_mut().discard(usize::MAX >> 1);
         let before = discarded(&w);
