@@ -395,7 +395,6 @@ fn a_file_of(setup: &Setup, bytes: usize) {
 
 fn made(reason: Reason) -> Made {
     use Made::{Here, There};
-    const DISCARDS: &str = include_str!("agent/discard/link/tests.rs");
     match reason {
         Reason::Symlink => Here(|s| std::os::unix::fs::symlink("/etc", s.at("db/journal")).unwrap()),
         Reason::Special => Here(|s| make_fifo(&s.at("db/fifo"))),
@@ -426,13 +425,6 @@ fn made(reason: Reason) -> Made {
         Reason::NoList => There(
             include_str!("agent/discard/tests.rs"),
             "fn lists_are_compared_of_one_file_and_in_their_order()",
-        ),
-        Reason::DiscardShort | Reason::DiscardPlaceless => {
-            There(DISCARDS, "fn what_cannot_be_sent_is_counted()")
-        }
-        Reason::DiscardWaiting => There(
-            DISCARDS,
-            "fn what_was_not_sent_is_sent_after_a_later_checkpoint()",
         ),
         Reason::DeviceSilent => Here(|s| s.machine.pull()),
         Reason::DriveSilent => Here(|_| ()),

@@ -24,16 +24,13 @@ pub enum Reason {
     Elsewhere,
     Shared,
     NoList,
-    DiscardShort,
-    DiscardPlaceless,
-    DiscardWaiting,
     DeviceSilent,
     DriveSilent,
     Uncounted,
 }
 
 impl Reason {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 17] = [
         Self::Symlink,
         Self::Special,
         Self::OtherFileSystem,
@@ -48,9 +45,6 @@ impl Reason {
         Self::Elsewhere,
         Self::Shared,
         Self::NoList,
-        Self::DiscardShort,
-        Self::DiscardPlaceless,
-        Self::DiscardWaiting,
         Self::DeviceSilent,
         Self::DriveSilent,
         Self::Uncounted,
@@ -73,9 +67,6 @@ impl Reason {
             Self::Elsewhere => "elsewhere",
             Self::Shared => "shared",
             Self::NoList => "no-list",
-            Self::DiscardShort => "discard-short",
-            Self::DiscardPlaceless => "discard-placeless",
-            Self::DiscardWaiting => "discard-waiting",
             Self::DeviceSilent => "device-silent",
             Self::DriveSilent => "drive-silent",
             Self::Uncounted => "uncounted",
@@ -99,9 +90,6 @@ impl Reason {
             Self::Elsewhere => "extents on another device",
             Self::Shared => "extents that files share: they count for one of these",
             Self::NoList => "files of whose free blocks there is no list: nothing of them is discarded",
-            Self::DiscardShort => "free bytes in pieces that are less than the drive discards at a time",
-            Self::DiscardPlaceless => "free bytes without a place of their own, or written meanwhile",
-            Self::DiscardWaiting => "free bytes that the drive has had no time for yet",
             Self::DeviceSilent => "device whose counters cannot be read",
             Self::DriveSilent => "drive whose counters cannot be read",
             Self::Uncounted => "device whose reads and writes the kernel does not count",
@@ -121,9 +109,6 @@ impl Reason {
                 | Self::NoPlace
                 | Self::Inline
                 | Self::Shared
-                | Self::DiscardShort
-                | Self::DiscardPlaceless
-                | Self::DiscardWaiting
                 | Self::DriveSilent
         )
     }
@@ -152,16 +137,8 @@ impl LeftOut {
 /// Of what an agent says.
 pub fn of_agent(info: &Info) -> Vec<LeftOut> {
     let mut all = info.left_out.clone();
-    if let Some(d) = &info.discard {
-        let counts = [
-            (Reason::NoList, d.listless),
-            (Reason::DiscardShort, d.short_bytes),
-            (Reason::DiscardPlaceless, d.unplaced_bytes),
-            (Reason::DiscardWaiting, d.waiting_bytes),
-        ];
-        let of = |(reason, count)| LeftOut::some(reason, count, None);
-        all.extend(counts.into_iter().filter_map(of));
-    }
+    let listless = info.discard.as_ref().map_or(0, |d| d.listless);
+    all.extend(LeftOut::some(Reason::NoList, listless, None));
     all
 }
 
@@ -200,6 +177,8 @@ mod tests {
             // Who adds one, and forgets the list, has the last at another place.
             assert_eq!(reason as usize, n);
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+            // Bytes have metrics of their own.
+            assert!(!reason.text().contains("bytes"), "{reason:?}");
             assert!(!(reason.is_wrong() && reason.is_usual()), "{reason:?}");
         }
         assert_eq!(Reason::Uncounted as usize + 1, Reason::ALL.len());

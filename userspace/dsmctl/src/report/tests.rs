@@ -65,14 +65,14 @@ fn what_is_left_out() {
     let mut agent: Info = serde_json::from_value(serde_json::json!({
         "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
         "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
-        "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "discard": {"unplaced_bytes": 7},
+        "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "discard": {"listless": 7},
     }))
     .unwrap();
     let one = LeftOut::some(Reason::Symlink, 2, Some("journal".into()));
     agent.left_out = one.into_iter().collect();
     r.agent = Some(agent);
     let wanted = "left out     2 symbolic links, which are not followed (journal); \
-        7 free bytes without a place of their own, or written meanwhile\n";
+        7 files of whose free blocks there is no list: nothing of them is discarded\n";
     assert!(r.text().contains(wanted), "{}", r.text());
 }
 
