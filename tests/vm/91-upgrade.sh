@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# The module is exchanged for another build, and back, below a mounted file system,
-# while a database and fio write to it: table, boundaries and data stay. What would
-# not go is refused before anything is done, and after a failure the devices go on.
+# The module is exchanged for another build, and back, by the steps of upgrade.md, below a
+# mounted file system, while a database and fio write to it: tables, boundaries and data
+# stay, and so they do when the new module cannot be loaded.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/atwork.sh"
 load_module
@@ -17,14 +17,11 @@ first=$(version)
 loaded() { [[ $(version) = "$first" ]] && echo old || echo next; }
 served() { dsmctl boundary show t 2>/dev/null | grep -q collection; }
 boundaries() { json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
-# stays WHAT REASON COMMAND...: refused, with module and table as they were
-stays() {
-	local before
-
-	before=$(dmsetup table t; md5sum </sys/module/dm_dsm/notes/.note.gnu.build-id)
-	refused "$1" "$2" "${@:3}"
-	is "$1: all is as it was" "$(dmsetup table t; md5sum </sys/module/dm_dsm/notes/.note.gnu.build-id)" "$before"
+install() { cp "$1" "/lib/modules/$(uname -r)/" && depmod; }
+withdraw_all() {
+	for name in $(dmsetup ls --target dsm | cut -f1); do dsmctl withdraw "$name"; done | grep '^dsmctl insert' >/run/dsm-back
 }
+serve() { dsmd --device t --dbpath $mnt/data --state-dir /tmp/upgrade --boundary manual --wait 2>>/tmp/dsmd.log & }
 
 dsmctl create t "$ssd" --groups 2 --discard on >/dev/null
 dmsetup create piece --table "0 4096 linear $plain 0
@@ -35,7 +32,7 @@ mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/data
 works 'a database is made' "${load[@]}" --dbpath $mnt/data
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/upgrade --boundary manual 2>>/tmp/dsmd.log &
+serve
 agent=$!
 works 'dsmd serves it' until_true served
 works 'boundaries are marked' dsmctl boundary mark t
@@ -43,67 +40,50 @@ kept=$(boundaries)
 tables=$(dmsetup table t; dmsetup table piece)
 begin_work
 
-# The last takes longer than dsmd waits for somebody who does not ask it again.
-mkdir -p /tmp/slow
-printf '#!/bin/sh\nsleep 15\nexec %s "$@"\n' "$(command -v insmod)" >/tmp/slow/insmod
-chmod +x /tmp/slow/insmod
-fast=$PATH
-for round in next old slow; do
-	file=$next build=next
-	case $round in
-	old)	file=$old build=old ;;
-	slow)	PATH=/tmp/slow:$fast ;;
-	esac
-	works "$round: the module is exchanged under load" dsmctl upgrade --module "$file"
-	PATH=$fast
-	is "$round: it is there" "$(loaded)" $build
-	is "$round: the tables are what they were" "$(dmsetup table t; dmsetup table piece)" "$tables"
-	works "$round: dsmd has uploaded its table" until_true '(($(json t .files) > 12))'
-	is "$round: the boundaries are what they were" "$(boundaries)" "$kept"
-	works "$round: checkpoints are seen" until_true '(($(json t .windows) > 1))'
-	finds_what_it_wrote "$round: fio finds what it wrote"
-done
-is 'dsmd was served all the time' "$(grep -c -e lost -e ended /tmp/dsmd.log)" 0
+# exchange WHAT FILE BUILD
+exchange() {
+	install "$2"
+	refused "$1: the kernel would take it" 'File exists' insmod "$(modinfo -n dm-dsm)"
+	withdraw_all
+	is "$1: there is a command for each device" "$(wc -l </run/dsm-back)" 2
+	works "$1: the old one is unloaded" modprobe -r dm-dsm
+	works "$1: the new one is loaded" modprobe dm-dsm
+	works "$1: dsm is put back" sh -e /run/dsm-back
+	is "$1: it is there" "$(loaded)" "$3"
+	is "$1: the tables are what they were" "$(dmsetup table t; dmsetup table piece)" "$tables"
+	works "$1: dsmd has uploaded its table" until_true '(($(json t .files) > 12))'
+	is "$1: the boundaries are what they were" "$(boundaries)" "$kept"
+	works "$1: checkpoints are seen" until_true '(($(json t .windows) > 1))'
+	finds_what_it_wrote "$1: fio finds what it wrote"
+}
+exchange next "$next" next
+exchange old "$old" old
 at_work
 
-# Refused before anything is done
-stays 'no such file' '/nowhere.ko: cannot stat it: No such file or directory' dsmctl upgrade --module /nowhere.ko
-stays 'no module' '/etc/passwd: it cannot be read as a module; nothing was changed' dsmctl upgrade --module /etc/passwd
-stays 'another module' 'it is the module xfs, not dm_dsm; nothing was changed' dsmctl upgrade --module "$(modinfo -n xfs)"
-sed 's/vermagic=[67]/vermagic=5/' "$next" >/tmp/other.ko
-stays 'a module for another kernel' "it was built for the kernel 5" dsmctl upgrade --module /tmp/other.ko
-stays 'nothing installed' 'dm-dsm: it cannot be read as a module' dsmctl upgrade
+# Something else holds the module: what was withdrawn is put back.
 dmsetup create holder --notable
 dmsetup load holder --table "0 8192 dsm $plain 16384"
-stays 'something else holds the module' 'the module has 3 users, of which only 2 are known (devices: ' dsmctl upgrade --module "$old"
+withdraw_all
+refused 'something else holds the module' 'is in use' modprobe -r dm-dsm
+works 'dsm is put back on the old one' sh -e /run/dsm-back
+is 'the tables are what they were, with it' "$(dmsetup table t; dmsetup table piece)" "$tables"
 dmsetup remove holder
-dmsetup load piece --table "$(dmsetup table piece)"
-stays 'a table that is loaded' 'piece: somebody has loaded another table' dsmctl upgrade --module "$old"
-dmsetup clear piece
 
-# A module that cannot be loaded: the devices go on
-sed 's/dm_unregister_target/dm_unregistex_target/g' "$old" >/tmp/broken.ko
-if dsmctl upgrade --module /tmp/broken.ko >/tmp/said 2>&1; then fail 'a module with an unknown symbol was loaded'; fi
-matches 'a module that cannot be loaded' "$(cat /tmp/said)" 'the new module cannot be loaded: insmod /tmp/broken.ko: .*these devices go on as dm-linear'
-is 'they are' "$(dmsetup table t | cut -d' ' -f3) $(dmsetup table piece | cut -d' ' -f3)" 'linear linear'
+# A module that cannot be loaded all the same: the devices go on without dsm
+mkdir /tmp/broken
+sed 's/dm_unregister_target/dm_unregistex_target/g' "$old" >/tmp/broken/dm-dsm.ko
+install /tmp/broken/dm-dsm.ko
+withdraw_all
+works 'the old one is unloaded' modprobe -r dm-dsm
+refused 'one with an unknown symbol' 'Unknown symbol' modprobe dm-dsm
+is 'the devices are linear' "$(dmsetup table t | cut -d' ' -f3) $(dmsetup table piece | cut -d' ' -f3 | uniq)" 'linear linear'
 finds_what_it_wrote 'with all that they had'
-works 'another module is loaded' insmod "$old"
-grep '^dsmctl insert' /tmp/said >/tmp/commands
-is 'there is a command for each device' "$(wc -l </tmp/commands)" 2
-works 'they put dsm back' bash -e /tmp/commands
-is 'with the tables that they had' "$(dmsetup table t; dmsetup table piece)" "$tables"
-works 'dsmd has ended, having nothing to serve' until_true "! kill -0 $agent 2>/dev/null"
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/upgrade --boundary manual 2>>/tmp/dsmd.log &
-agent=$!
-works 'and serves the device when it is started again' until_true served
+install "$old"
+works 'another module is loaded' modprobe dm-dsm
+works 'dsm is put back on it' sh -e /run/dsm-back
+is 'with the tables that the devices had' "$(dmsetup table t; dmsetup table piece)" "$tables"
+works 'dsmd serves it again' until_true served
 is 'with the boundaries' "$(boundaries)" "$kept"
-
-# With one installed there is something to fall back to
-cp "$old" "/lib/modules/$(uname -r)/" && depmod
-works 'the installed module' dsmctl upgrade
-if dsmctl upgrade --module /tmp/broken.ko >/tmp/said 2>&1; then fail 'a module with an unknown symbol was loaded'; fi
-matches 'one that cannot be loaded' "$(cat /tmp/said)" 'the installed one was, and every device is on dsm again'
-is 'the tables are what they were' "$(dmsetup table t; dmsetup table piece)" "$tables"
 rm "/lib/modules/$(uname -r)/dm-dsm.ko" && depmod
 
 end_work
@@ -114,6 +94,4 @@ is 'the device of two segments has them still' "$(dmsetup table piece-dsm)" "$pi
 works 'the file system is whole' xfs_repair -n /dev/mapper/t
 dsmctl remove t
 dmsetup remove piece
-rmmod dm_dsm
-insmod "$old"
 done_testing

@@ -33,14 +33,13 @@ steps() {
 		END { if (held) print held }' /tmp/trace
 }
 
-# killed CALL N COMMAND...: before its Nth CALL; not, if it ends before. What it began ends.
+# killed CALL N COMMAND...: before its Nth CALL; not, if it ends before.
 killed() {
 	local status=0
 
 	# The exit keeps the shell from saying so.
 	(strace -o /dev/null -e "trace=$1" -e "inject=$1:signal=KILL:when=$2" "${@:3}"; exit) >/dev/null 2>&1 ||
 		status=$?
-	until_true '! pgrep -x "insmod|rmmod|modinfo" >/dev/null'
 	((status == 137))
 }
 
@@ -144,37 +143,6 @@ is 'the data is what it was' "$(sum)" "$sum"
 dmsetup load v --table "0 2097152 linear $fdp 8"
 refused 'a table that leads elsewhere' 'which `dmsetup clear v` takes away; nothing was changed' dsmctl insert v
 dmsetup clear v
-
-# The module below them
-dsmctl insert v "${features[@]}" >/dev/null
-dsmctl insert w "${features[@]}" >/dev/null
-before=$(tables)
-upgrade=(dsmctl upgrade --module "$(module_file)")
-upgraded() {
-	local said
-
-	said=$(dsmctl doctor v w -o json | jq -r '.findings[] | select(.check == "left") | .device')
-	for d in $(dmsetup table | sed -n 's/^\([vw]\): .* linear .*/\1/p' | uniq); do
-		differs 'doctor names' "$(grep -cx "$d" <<<"$said")" 1
-		differs 'status names' "$(dsmctl status 2>&1 | grep -c "note: $d: .*dsmctl upgrade")" 1
-	done
-	differs upgrade "$("${upgrade[@]}" 2>&1 >/dev/null | grep -v ': note: ')" ''
-	differs tables "$(tables)" "$before"
-	differs records "$(left)" ''
-}
-each 'upgrade, and again' nothing upgraded "${upgrade[@]}"
-# With the module that is there
-reloaded() {
-	[[ -e /sys/module/dm_dsm ]] || insmod "$(module_file)"
-	dsmctl insert v >/dev/null 2>&1
-	dsmctl insert w >/dev/null 2>&1
-	differs tables "$(tables)" "$before"
-	differs records "$(left)" ''
-}
-each 'upgrade, and insert' nothing reloaded "${upgrade[@]}"
-is 'the data is what it was after it' "$(sum)" "$sum"
-dsmctl withdraw v >/dev/null
-dsmctl withdraw w >/dev/null
 
 # Features and files that are borrowed
 dsmctl insert v "${features[@]}" >/dev/null

@@ -52,7 +52,7 @@ impl Tables for Dm {
 /// Signals that would end the process interrupt an exchange instead, which is undone
 /// then; and no page of the process is read from a device that is suspended.
 pub struct Guard {
-    signals: Signals,
+    _signals: Signals,
 }
 
 impl Guard {
@@ -61,12 +61,7 @@ impl Guard {
         // SAFETY: mlockall has no pointers.  Where it is refused, a failed exchange may
         // have to be ended by `dmsetup resume`.
         unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
-        Ok(Self { signals })
-    }
-
-    /// Whether the process was asked to end.
-    pub fn came(&self) -> bool {
-        self.signals.came()
+        Ok(Self { _signals: signals })
     }
 }
 

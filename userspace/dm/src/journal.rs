@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::class::Class;
 use crate::device::Target;
-use crate::ioctl::{Dm, Id, Info};
+use crate::ioctl::Info;
 use crate::mode::Mode;
 use crate::reply::{Region, TableLine};
 use crate::sysfs::Sysfs;
@@ -69,19 +69,8 @@ pub struct JournalRecord {
     identity: Identity,
     pub features: Vec<Feature>,
     pub files: Vec<Scratch>,
-    /// dsm that dm-linear has the place of.
-    pub withdrawn: Option<Withdrawn>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Withdrawn {
-    /// The parameters of the line.
-    pub dsm: String,
-    /// For as long as there is no module.
-    pub upgrade: bool,
-    /// dsmd has switched discards on, and does so again by itself.
-    #[serde(default)]
-    pub by_agent: bool,
+    /// The command that puts dsm back where dm-linear has taken its place.
+    pub withdrawn: Option<String>,
 }
 
 impl JournalRecord {
@@ -181,27 +170,6 @@ impl Journal {
         };
         let file = self.lock_file(&device.name)?;
         Ok(locked(&file, FlockOperation::NonBlockingLockShared)?.then_some(record))
-    }
-
-    /// The devices that an upgrade which was killed has left on dm-linear.
-    pub fn withdrawn(&self, dm: &Dm) -> Vec<String> {
-        let of = |name: &String| {
-            let (info, lines) = dm.table(Id::Name(name)).ok()?;
-            let withdrawn = self.left(&info).ok()??.withdrawn?;
-            (withdrawn.upgrade && !lines.iter().any(|l| l.target == "dsm")).then_some(())
-        };
-        self.names().into_iter().filter(|n| of(n).is_some()).collect()
-    }
-
-    /// The devices of which something is written down.
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let name = |file: String| file.strip_suffix(".json").map(str::to_owned);
-        let mut names: Vec<String> = entries
-            .filter_map(|e| name(e.file_name().into_string().ok()?))
-            .collect();
-        names.sort();
-        names
     }
 
     fn identity(&self, device: &Info) -> Identity {
@@ -411,7 +379,7 @@ mod tests {
             .unwrap();
         drop(claim);
         // The next command.
-        assert_eq!(journal.names(), ["d"]);
+        assert!(journal.path("d", "json").exists());
         let claim = journal.claim(&info("DSM-d")).unwrap();
         let now = table("discard on discard_granularity 4096 discard_alignment 4096");
         let refusing = Noted {
@@ -437,7 +405,7 @@ mod tests {
         );
         assert_eq!(done.len(), 3);
         assert_eq!(done[1], "discard_alignment is 65536 again, and not 4096");
-        assert!(claim.record().unwrap().is_empty() && journal.names().is_empty());
+        assert!(claim.record().unwrap().is_empty() && !journal.path("d", "json").exists());
         assert_eq!(claim.restore(&Noted::default(), &now).unwrap(), [""; 0]);
     }
 
@@ -450,16 +418,11 @@ mod tests {
         fs::write(&seq, "7\n").unwrap();
         let write = || {
             let claim = journal.claim(&info("LVM-x")).unwrap();
-            let withdrawn = Withdrawn {
-                dsm: "259:0 0".into(),
-                upgrade: true,
-                by_agent: false,
-            };
-            claim.change(|r| r.withdrawn = Some(withdrawn)).unwrap();
+            claim.change(|r| r.withdrawn = Some("insert d".into())).unwrap();
         };
         write();
         let left = |uuid: &str| journal.left(&info(uuid)).unwrap();
-        assert_eq!(left("LVM-x").unwrap().withdrawn.unwrap().dsm, "259:0 0");
+        assert_eq!(left("LVM-x").unwrap().withdrawn.unwrap(), "insert d");
         assert_eq!(left("LVM-y"), None, "of the same name");
         fs::write(&seq, "8\n").unwrap();
         assert_eq!(left("LVM-x"), None, "made again");

@@ -39,7 +39,7 @@ pub fn is_volume(uuid: &str) -> bool {
 }
 
 /// The volume group in a name of device-mapper's, where hyphens of names are doubled.
-pub fn group(name: &str) -> String {
+fn group(name: &str) -> String {
     let mut group = String::new();
     let mut rest = name.chars().peekable();
     while let Some(c) = rest.next() {

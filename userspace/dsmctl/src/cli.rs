@@ -86,8 +86,8 @@ pub enum Command {
     /// Replace dsm with dm-linear, while the file system is mounted and in use
     ///
     /// On the same sectors, in the same way as insert does. The command that puts dsm
-    /// back, with the features that the device had, is printed. insert, this and upgrade can be
-    /// called again when they were killed, at whatever step.
+    /// back, with the features that the device had, is printed. insert and this can be called
+    /// again when they were killed, at whatever step.
     #[command(after_long_help = "Example:\n  dsmctl withdraw vg-mongodb")]
     Withdraw {
         /// The device: a device-mapper name, or a path to it
@@ -102,17 +102,6 @@ pub enum Command {
     /// command that extends it is printed.
     #[command(after_long_help = "Example:\n  dsmctl grow dsm")]
     Grow(Grow),
-    /// Exchange the kernel module below mounted file systems
-    ///
-    /// Every dsm device becomes dm-linear on the same sectors, the module is unloaded and
-    /// the new one loaded, and every device gets the table that it had. dsmd waits
-    /// meanwhile, and uploads its table and the boundaries again. When a step fails the
-    /// devices go on, as dm-linear at worst, and the commands to go on with are printed.
-    ///
-    /// Refused before anything is done if the new module is not for this kernel, or
-    /// anything other than these devices uses the old one.
-    #[command(after_long_help = "Example:\n  dsmctl upgrade")]
-    Upgrade(Upgrade),
     /// Change a feature of the target
     ///
     /// dsm.rst has all of them, and their values; sizes are in bytes.

@@ -471,8 +471,10 @@ mod tests {
         let all = " 30 policy dsm groups 4 streams 7 discard on discard_granularity 131072 \
                    discard_alignment 4096 alpha 6 prediction off range region primary_filter off \
                    threshold1 1000 threshold2 5 stream_base 2 hints off foreign keep";
-        let table = format!("259:0 0{all} ").parse().unwrap();
-        assert_eq!(features(&parsed(&options(&table).join(" ")), &[]), all);
+        for all in [all, " 2 discard watch"] {
+            let table = format!("259:0 0{all} ").parse().unwrap();
+            assert_eq!(features(&parsed(&options(&table).join(" ")), &[]), all);
+        }
         let table = "259:0 0 10 alpha auto streams auto leaves 259:0 hints on discard_alignment auto"
             .parse()
             .unwrap();

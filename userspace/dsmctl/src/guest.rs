@@ -15,18 +15,20 @@ use runtime::text::printable;
 pub(crate) struct Guest<'a> {
     device: &'a Device,
     pub(crate) claim: Claim,
-    _holding: Holding,
+    _holding: Option<Holding>,
 }
 
 impl<'a> Guest<'a> {
     /// A dsmd would take the files for a stranger's and upload its own table.
     pub(crate) fn enter(device: &'a Device, claim: Claim, records: &[FileRecord<'_>]) -> Result<Self> {
         let run_dir = args::run_dir();
-        let served = control::serves(&run_dir, &device.name).then(|| device.name.clone());
+        let served = control::serves(&run_dir, &device.name);
         let guest = Self {
             device,
             claim,
-            _holding: Holding::begin(&run_dir, served.into_iter().collect())?,
+            _holding: served
+                .then(|| Holding::begin(&run_dir, &device.name))
+                .transpose()?,
         };
         let files = records.iter().map(Scratch::from).collect();
         guest.claim.change(|r| r.files = files)?;

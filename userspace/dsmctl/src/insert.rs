@@ -16,7 +16,7 @@ use crate::cli::{options, run_dir, Args, Command, DryRun, Features, Insert, Outp
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Info, Line};
-use dm::journal::{Claim, Withdrawn};
+use dm::journal::Claim;
 use dm::lvm;
 use dm::name;
 use dm::reply::TableLine;
@@ -86,21 +86,20 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
 
 /// What is asked for: without a word that is what a dsm had which a command that was killed has
 /// withdrawn.
-fn features(name: &str, asked: &Features, withdrawn: Option<Withdrawn>) -> Result<Features> {
-    let Some(withdrawn) = withdrawn.filter(|_| asked.are_defaults()) else {
+fn features(name: &str, asked: &Features, withdrawn: Option<String>) -> Result<Features> {
+    let Some(again) = withdrawn.filter(|_| asked.are_defaults()) else {
         return Ok(asked.clone());
     };
-    let words = command("NAME", &before(&withdrawn.dsm, withdrawn.by_agent)?);
-    match Args::try_parse_from(words.split(' ')).map(|args| args.command) {
+    match Args::try_parse_from(again.split(' ')).map(|args| args.command) {
         Ok(Command::Insert(a)) => {
             eprintln!("dsmctl: note: {name}: a command was killed that had withdrawn dsm, which gets the features that it had");
             Ok(a.features)
         }
-        _ => bail!("{name}: the features of a dsm that a command had withdrawn when it was killed are not understood: {words}"),
+        _ => bail!("{name}: the features of a dsm that a command had withdrawn when it was killed are not understood: {again}"),
     }
 }
 
-pub(crate) fn dsm(length: u64, params: String) -> Line {
+fn dsm(length: u64, params: String) -> Line {
     Line {
         start: 0,
         length,
@@ -168,16 +167,15 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
     let _guard = Guard::new()?;
     let found = FoundDevice::lock(&dm, device, dry)?;
     let (name, old) = (found.name(), found.lines.as_slice());
-    // An upgrade that could not put dsm back leaves dm-linear on the underlying device.
     let lower = segments::below(&dm, &found.info, old)?;
-    let by_agent = discards_are_by_agent(name);
     let dsm = match old {
-        [line] if line.target == "dsm" => Some((line, before(&line.params, by_agent)?)),
+        [line] if line.target == "dsm" => Some((line, before(&line.params, discards_are_by_agent(name))?)),
         _ => None,
     };
-    // What it had, if a command that was killed has withdrawn it.
-    let withdrawn = found.claim.record()?.withdrawn;
-    let withdrawn = withdrawn.map(|w| before(&w.dsm, w.by_agent)).transpose()?;
+    let withdrawn = match &dsm {
+        Some((_, table)) => Some(command(name, table)),
+        None => found.claim.record()?.withdrawn,
+    };
     let on_linear = match (&lower, &dsm) {
         (Some(lower), _) => lower.lines.clone(),
         (None, Some((line, table))) => vec![exchange::linear_line(line, table)],
@@ -186,13 +184,8 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
     if dry.on && !on_linear.is_empty() {
         return would_be(out, name, &on_linear, None);
     }
-    if let Some((line, _)) = &dsm {
-        let withdrawn = Withdrawn {
-            dsm: line.params.clone(),
-            upgrade: false,
-            by_agent,
-        };
-        found.claim.change(|r| r.withdrawn = Some(withdrawn))?;
+    if dsm.is_some() {
+        found.claim.change(|r| r.withdrawn.clone_from(&withdrawn))?;
     }
     let exchanged = match (&lower, &dsm) {
         (Some(lower), _) => segments::withdraw(&dm, name, old, lower).map(|gone| {
@@ -215,8 +208,8 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
                 "{name}: the device's target is {kinds}, not dsm; nothing was changed"
             );
             eprintln!("dsmctl: note: {name} is on dm-linear already, and is left as it is");
-            if let Some(table) = &withdrawn {
-                eprintln!("dsmctl: note: a command was killed; the way back to what it was before: {}", command(name, table));
+            if let Some(again) = &withdrawn {
+                eprintln!("dsmctl: note: a command was killed; the way back to what it was before: {again}");
             }
             return found.forget();
         }
@@ -225,10 +218,7 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
         found.forget()?;
     }
     let on = exchanged?;
-    let again = match dsm.as_ref().map(|(_, table)| table).or(withdrawn.as_ref()) {
-        Some(table) => command(name, table),
-        None => format!("dsmctl insert {name}"),
-    };
+    let again = withdrawn.unwrap_or_else(|| format!("dsmctl insert {name}"));
     let data = json!({
         "name": name, "device": found.info.dev.to_string(), "sectors": exchange::sectors(old),
         "below": on.map(|on| on.0), "start": on.map(|on| on.1),
@@ -257,7 +247,7 @@ fn before(dsm: &str, by_agent: bool) -> Result<TableLine> {
 }
 
 /// The command that puts dsm back as it was.
-pub(crate) fn command(name: &str, table: &TableLine) -> String {
+fn command(name: &str, table: &TableLine) -> String {
     let mut words = vec![format!("dsmctl insert {name}")];
     words.extend(options(table));
     words.join(" ")
@@ -292,7 +282,7 @@ impl FoundDevice {
         })
     }
 
-    /// Its table is what somebody wants, whatever an upgrade that was killed had begun.
+    /// Its table is what somebody wants, whatever a command that was killed had begun.
     fn forget(&self) -> Result<()> {
         if self.dry.on {
             return Ok(());

@@ -25,7 +25,6 @@ pub mod tab;
 mod top;
 pub mod trial;
 pub mod unit_name;
-mod upgrade;
 mod verify;
 
 use std::io::Write;
@@ -78,7 +77,6 @@ fn run(args: &Args) -> Result<u8> {
         Command::Insert(a) => insert::insert(a, out),
         Command::Withdraw { device, dry } => insert::withdraw(device, *dry, out),
         Command::Grow(a) => grow::grow(a, out),
-        Command::Upgrade(a) => upgrade::upgrade(a, out),
         Command::Remove { name } => create::remove(name),
         Command::Set { name, feature, value } => set(name, feature, value),
         Command::Reset { name } => {
@@ -144,7 +142,6 @@ fn progress(command: &Command) -> Option<Progress> {
         Command::Create(_) => ("create", None),
         Command::Insert(_) => ("insert", None),
         Command::Withdraw { .. } => ("withdraw", None),
-        Command::Upgrade(_) => ("upgrade", None),
         Command::Doctor(_) => ("doctor", None),
         _ => return None,
     };

@@ -14,7 +14,6 @@ use crate::report::StatusReport;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
-use dm::journal::Journal;
 use dm::sysfs::Sysfs;
 use drive::{below, broken};
 use proto::control::{self, FileInfo, Request};
@@ -30,11 +29,6 @@ pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
         Some(name) => vec![name.clone()],
         None => Device::all()?,
     };
-    if a.name.is_none() {
-        for name in Journal::default().withdrawn(&Dm::open()?) {
-            eprintln!("dsmctl: note: {name}: an upgrade that failed or was killed has left it on dm-linear; `dsmctl upgrade` puts dsm back");
-        }
-    }
     let mut reports = Vec::new();
     for name in &names {
         reports.push(report(name, a)?);

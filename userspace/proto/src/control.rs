@@ -462,41 +462,33 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
     Ok(serde_json::from_value(answer.reply)?)
 }
 
-/// The dsmds of some devices, which leave the tables alone until this is dropped, however
-/// long that takes; when the process is killed, for [`HOLD`].
+/// The dsmd of a device, which leaves the table alone until this is dropped, however long
+/// that takes; when the process is killed, for [`HOLD`].
 pub struct Holding {
     dir: PathBuf,
-    devices: Vec<String>,
+    device: String,
     again: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Holding {
-    /// Asks each of them, and waits for the answer.
-    pub fn begin(dir: &Path, devices: Vec<String>) -> Result<Self> {
-        Self::renewed(dir, devices, HOLD / 5)
+    /// Asks it, and waits for the answer.
+    pub fn begin(dir: &Path, device: &str) -> Result<Self> {
+        Self::renewed(dir, device, HOLD / 5)
     }
 
-    fn renewed(dir: &Path, devices: Vec<String>, every: Duration) -> Result<Self> {
-        let mut holding = Self {
-            dir: dir.to_owned(),
-            devices,
-            again: None,
-        };
-        for device in &holding.devices {
-            ask::<Value>(&holding.dir, device, Request::Hold)?;
-        }
+    fn renewed(dir: &Path, device: &str, every: Duration) -> Result<Self> {
+        ask::<Value>(dir, device, Request::Hold)?;
         let (end, ended) = mpsc::channel();
-        let (dir, devices) = (holding.dir.clone(), holding.devices.clone());
+        let (dir, device) = (dir.to_owned(), device.to_owned());
+        let holding = (dir.clone(), device.clone());
         let renew = move || {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                for device in &devices {
-                    // One that does not answer now may do so the next time.
-                    let _ = ask_within::<Value>(every, &dir, device, Request::Hold);
-                }
+                // One that does not answer now may do so the next time.
+                let _ = ask_within::<Value>(every, &holding.0, &holding.1, Request::Hold);
             }
         };
-        holding.again = Some((end, thread::spawn(renew)));
-        Ok(holding)
+        let again = Some((end, thread::spawn(renew)));
+        Ok(Self { dir, device, again })
     }
 }
 
@@ -506,10 +498,8 @@ impl Drop for Holding {
             drop(end);
             let _ = thread.join();
         }
-        for device in &self.devices {
-            // It finds out by itself, a little later.
-            let _ = ask::<Value>(&self.dir, device, Request::Release);
-        }
+        // It finds out by itself, a little later.
+        let _ = ask::<Value>(&self.dir, &self.device, Request::Release);
     }
 }
 
@@ -535,7 +525,7 @@ mod tests {
                 }
             }
         });
-        let holding = Holding::renewed(dir.path(), vec!["d".into()], Duration::from_millis(10)).unwrap();
+        let holding = Holding::renewed(dir.path(), "d", Duration::from_millis(10)).unwrap();
         for _ in 0..4 {
             assert_eq!(hears.recv().unwrap(), Request::Hold);
         }
@@ -546,7 +536,7 @@ mod tests {
         assert_eq!(last, &Request::Release);
         assert!(holds.iter().all(|r| *r == Request::Hold));
 
-        let none = Holding::begin(dir.path(), vec!["gone".into()]).err().unwrap();
+        let none = Holding::begin(dir.path(), "gone").err().unwrap();
         assert!(none.to_string().starts_with("gone: no dsmd serves this device"));
     }
 

@@ -276,7 +276,6 @@ fn the_lines_go_below_and_come_back() {
     );
 }
 
-/// As `dsmctl upgrade` does, and does not undo where there is no module any more.
 #[test]
 fn linear_on_the_device_below_comes_back_too() {
     let w = World::new();

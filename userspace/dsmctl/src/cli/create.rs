@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The arguments of `create`, `insert`, `upgrade` and `attach`: the features of the target.
+//! The arguments of `create`, `insert`, `grow` and `attach`: the features of the target.
 
 use std::path::PathBuf;
 
@@ -115,13 +115,6 @@ pub struct Grow {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Upgrade {
-    /// The module's file [default: the one that modprobe finds]
-    #[arg(long, value_name = "FILE")]
-    pub module: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["name", "all", "check"])))]
 pub struct Attach {
     #[arg(value_parser = name::parse)]
@@ -218,9 +211,10 @@ pub fn options(table: &TableLine) -> Vec<String> {
         .features
         .iter()
         .filter(|(name, value)| name.as_str() != "leaves" && value.as_str() != "auto");
-    said.map(|(name, value)| match OPTIONS.contains(&name.as_str()) {
-        true => format!("--{} {value}", name.replace('_', "-")),
-        false => format!("-f {name}={value}"),
+    said.map(|(name, value)| match (name.as_str(), value.as_str()) {
+        ("discard", "watch") => "--discard audit".into(),
+        (name, value) if OPTIONS.contains(&name) => format!("--{} {value}", name.replace('_', "-")),
+        (name, value) => format!("-f {name}={value}"),
     })
     .collect()
 }

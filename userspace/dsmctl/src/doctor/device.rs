@@ -102,10 +102,6 @@ impl Judge<'_> {
             let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));
             return Some(self.say("left", Level::Unknown, text));
         }
-        if left.withdrawn {
-            let text = "an upgrade that failed or was killed has left it on dm-linear";
-            return Some(self.say("left", Level::Wrong, text).fix("dsmctl upgrade"));
-        }
         let mut what: Vec<String> = left
             .features
             .iter()

@@ -111,8 +111,6 @@ impl DriveFacts {
 /// What a command that was killed has left of its work on a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
-    /// An upgrade has dm-linear in its place.
-    pub withdrawn: bool,
     pub features: Vec<Feature>,
     /// Scratch files in its table.
     pub files: Vec<u64>,

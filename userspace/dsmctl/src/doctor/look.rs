@@ -85,11 +85,6 @@ pub(crate) fn look(names: &[String], configuration: Configuration, places: &Plac
         wanted.extend(looker.samples().map(|s| s.device.clone()));
         wanted.extend(configuration.databases.keys().cloned());
         wanted.extend(configuration.tab.iter().cloned());
-        wanted.extend(
-            dm.as_ref()
-                .map(|dm| Journal::default().withdrawn(dm))
-                .unwrap_or_default(),
-        );
     }
     let kernel = KernelRelease::of(&places.system);
     let devices: Vec<DeviceFacts> = wanted.iter().map(|name| looker.device(name)).collect();
@@ -224,15 +219,8 @@ impl Looker<'_> {
         let Some(info) = self.dm.and_then(|dm| dm.info(Id::Name(name)).ok()) else {
             return Ok(None);
         };
-        let Some(record) = Journal::default().left(&info)? else {
+        let (Some(below), Some(record)) = (below, Journal::default().left(&info)?) else {
             return Ok(None);
-        };
-        let Some(below) = below else {
-            let withdrawn = record.withdrawn.is_some_and(|w| w.upgrade);
-            return Ok(Some(Left {
-                withdrawn,
-                ..Left::default()
-            }));
         };
         let regions = match record.files.is_empty() {
             true => Vec::new(),

@@ -698,17 +698,6 @@ fn what_a_killed_command_has_left() {
             "dsmctl debug drop geheim 12 13",
         ],
     );
-    let d = of_device(|d| {
-        d.below = None;
-        d.absent = Some(Absent::Missing("geheim: the device's target is linear".into()));
-        d.left.withdrawn = true;
-    });
-    wrong(
-        &d,
-        "left",
-        "an upgrade that failed or was killed has left it on dm-linear",
-        &["dsmctl upgrade"],
-    );
 }
 
 #[test]
