@@ -96,12 +96,13 @@ again() { dsmctl remove t; }
 if has_write_streams "$ssd"; then
 	said=$(create "$ssd")
 	matches 'large units: none' "$said" ' policy none'
-	matches 'with the reason' "$said" "note: t: no streams on a drive of 0 erase units: .* \\(${ssd#/dev/} erases 16 GiB at a time"
+	matches 'in plain words' "$said" 'note: t: no streams: on this drive they would cost more than they save\. .*`dsmctl status t` has the reason'
 	matches 'status has it' "$(affords)" "^no streams on a drive of 0 erase units: .* erases 16 GiB"
 	again
 	said=$(create "$small" --groups auto)
 	matches 'many units: K = 3' "$said" ' policy life groups 3.*streams 5$'
-	matches 'and their number is said' "$said" 'whose 5 streams hold 7 of the 286 spare ones of a drive of 4096 erase units, less than a 25th'
+	matches 'and their number is said' "$said" 'note: t: 5 streams, as many as this drive affords'
+	matches 'status has the reason' "$(affords)" 'whose 5 streams hold 7 of the 286 spare ones of a drive of 4096 erase units, less than a 25th'
 	is 'status says it, too' "$(dsmctl status t -o json | jq -c '.devices[0].affords | [.policy, .groups, .streams, (.drive | .units, .spare, .handles, .copies)]')" \
 		'["life",3,5,4096,286,8,"mixed"]'
 	is 'and the target uses them' "$(field t layout) $(field t streams_used)" 'life 5'
@@ -123,7 +124,7 @@ if has_write_streams "$ssd"; then
 	matches 'and who names a number of streams' "$said" '^ policy dsm groups 3.*streams 4$'
 	again
 	said=$(create "$plain")
-	matches 'a drive without FDP: none, and why' "$said" "no streams: ${plain#/dev/} has no write streams; .* policy none"
+	matches 'a drive without FDP: none, and why' "$said" "no streams: ${plain#/dev/} has no write streams\\. .* policy none"
 	again
 else
 	said=$(create "$small")

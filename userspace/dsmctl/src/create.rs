@@ -244,10 +244,7 @@ impl Stamped {
 
     fn tell_choice(&self, name: &str) {
         if let Some(chosen) = &self.chosen {
-            eprintln!(
-                "dsmctl: note: {name}: {}; a policy that you name overrides it",
-                printable(&chosen.why)
-            );
+            eprintln!("dsmctl: note: {name}: {}", in_plain_words(chosen, name));
         }
     }
 
@@ -261,6 +258,16 @@ impl Stamped {
             );
         }
     }
+}
+
+/// What a drive affords, for who has not asked for streams.
+fn in_plain_words(chosen: &Affords, name: &str) -> String {
+    let said = match (chosen.layout, &chosen.drive) {
+        (_, None) => printable(&chosen.why),
+        (Layout::None, _) => "no streams: on this drive they would cost more than they save".to_owned(),
+        _ => format!("{} streams, as many as this drive affords", chosen.streams),
+    };
+    format!("{said}. Counters and discards work with and without; `dsmctl status {name}` has the reason, --policy overrides it")
 }
 
 /// How many of the streams that there are may be used.
