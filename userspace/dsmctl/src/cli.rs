@@ -116,8 +116,9 @@ pub enum Command {
     Reset { name: String },
     /// Show devices: policy, table, writes of each stream
     ///
-    /// In the text form, MiB are 1048576 bytes, pages are 4 KiB, and shares are
-    /// of all bytes that were written.
+    /// In the text form, MiB are 1048576 bytes, pages are 4 KiB, shares are of all
+    /// bytes that were written, and HOTNESS is the decimal logarithm of how often a
+    /// second a region was written over.
     ///
     /// With `-o json`: {"devices": [{name, device, sectors, below, start,
     /// features {}, policy, layout, groups, device_streams, source,

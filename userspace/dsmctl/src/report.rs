@@ -19,7 +19,10 @@ use proto::sample::{Service, State};
 use proto::snapshot::Moment;
 use runtime::grid::{mib, or_dash, percent, Grid};
 use runtime::sizes;
-use runtime::text::printable;
+use runtime::text::{printable, wrap};
+
+/// Of the values.
+const INDENT: usize = 15;
 
 /// All that `dsmctl status` knows of a device.
 pub(crate) struct StatusReport {
@@ -88,8 +91,21 @@ impl StatusReport {
         }
     }
 
-    /// The people's form.
-    pub(crate) fn text(&self) -> String {
+    /// What there is to say first.
+    fn verdict(&self) -> String {
+        let streams = match self.status.streams_used {
+            0 | 1 => "no streams in use".to_owned(),
+            n => format!("{n} streams in use"),
+        };
+        match (&self.agent, self.discard_text().first()) {
+            (None, _) => format!("NOT SERVED ({}), {streams}", self.without_agent()),
+            (_, Some(discards)) => format!("served, {streams}; discards: {discards}"),
+            (_, None) => format!("served, {streams}; discards are not configured"),
+        }
+    }
+
+    /// The people's form, for a screen of that width.
+    pub(crate) fn text(&self, width: usize) -> String {
         let s = &self.status;
         let mut lines: Vec<(&str, String)> = vec![
             (
@@ -154,7 +170,10 @@ impl StatusReport {
         lines.extend(self.left_out_text().map(|text| ("left out", text)));
         lines.extend(self.affords_text().map(|text| ("affords", text)));
         lines.extend(self.server_text().map(|text| ("server", text)));
-        lines.extend(self.discard_text().into_iter().map(|text| ("discards", text)));
+        let mut name = "discards";
+        for text in self.discard_text() {
+            lines.push((std::mem::take(&mut name), text));
+        }
         if s.foreign > 0 {
             lines.push((
                 "foreign",
@@ -173,9 +192,14 @@ impl StatusReport {
                 ),
             ));
         }
-        let mut text = format!("{}\n", self.name);
-        for (name, value) in lines {
-            writeln!(text, "  {name:<12} {value}").expect("strings grow");
+        let mut text = String::new();
+        for line in wrap(&format!("{}: {}", self.name, self.verdict()), width) {
+            writeln!(text, "{line}").expect("strings grow");
+        }
+        for (mut name, value) in lines {
+            for line in wrap(&value, width.saturating_sub(INDENT).max(INDENT)) {
+                writeln!(text, "  {:<12} {line}", std::mem::take(&mut name)).expect("strings grow");
+            }
         }
         text.push('\n');
         text.push_str(&self.streams_text());

@@ -37,13 +37,23 @@ pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
         Output::Json => reports.iter().map(StatusReport::json).collect(),
         Output::Text => Vec::new(),
     };
+    let width = width();
     crate::print(out, &json!({ "devices": devices }), || {
         if reports.is_empty() {
             return "no dsm devices\n".to_owned();
         }
-        let texts: Vec<String> = reports.iter().map(StatusReport::text).collect();
+        let texts: Vec<String> = reports.iter().map(|r| r.text(width)).collect();
         texts.join("\n")
     })
+}
+
+/// The terminal's; what is no terminal takes lines as they are.
+fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |w| w.ws_col);
+    match columns {
+        0 => usize::MAX,
+        n => n.into(),
+    }
 }
 
 fn report(name: &str, a: &Status) -> Result<StatusReport> {

@@ -105,11 +105,7 @@ impl Reason {
     pub const fn is_usual(self) -> bool {
         matches!(
             self,
-            Self::Refused
-                | Self::NoPlace
-                | Self::Inline
-                | Self::Shared
-                | Self::DriveSilent
+            Self::Refused | Self::NoPlace | Self::Inline | Self::Shared | Self::DriveSilent
         )
     }
 }

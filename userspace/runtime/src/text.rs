@@ -29,6 +29,21 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// Lines of at most that many characters, where words are not longer.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ').filter(|w| !w.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +64,11 @@ mod tests {
         ] {
             assert_eq!(printable(name), shown);
         }
+    }
+    #[test]
+    fn lines_are_cut_between_words() {
+        assert_eq!(wrap("", 10), Vec::<String>::new());
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a verylongword b", 5), ["a", "verylongword", "b"]);
     }
 }

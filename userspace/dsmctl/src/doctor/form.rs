@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{json, Value};
 
 use super::{Diagnosis, Finding, Ink, Level};
+use runtime::text::wrap;
 
 /// Columns of a line, and where texts begin.
 const WIDTH: usize = 80;
@@ -126,32 +127,5 @@ fn finding(text: &mut String, f: &Finding, ink: &Ink) {
         WIDTH - indent - 2,
     ) {
         writeln!(text, "{:indent$}{line}", "").expect("strings grow");
-    }
-}
-
-/// Lines of at most that many characters, where words are not longer.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ').filter(|w| !w.is_empty()) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_cut_between_words() {
-        assert_eq!(wrap("", 10), Vec::<String>::new());
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("a verylongword b", 5), ["a", "verylongword", "b"]);
     }
 }

@@ -36,9 +36,13 @@ fn report() -> StatusReport {
 #[test]
 fn a_drive_that_is_marked() {
     let mut r = report();
-    assert!(!r.text().contains("NONE"));
+    assert!(!r.text(usize::MAX).contains("NONE"));
     r.barred = Some("nvme0n1 is marked".into());
-    assert!(r.text().contains("NONE: nvme0n1 is marked\n"), "{}", r.text());
+    assert!(
+        r.text(usize::MAX).contains("NONE: nvme0n1 is marked\n"),
+        "{}",
+        r.text(usize::MAX)
+    );
     assert_eq!(r.json()["barred"], "nvme0n1 is marked");
 }
 
@@ -47,7 +51,8 @@ fn why_nobody_serves_it() {
     let mut r = report();
     r.silent = Some("dsm: dsmd does not answer".into());
     r.nameless = Some("so".into());
-    let said = |r: &StatusReport, line: &str| assert!(r.text().contains(line), "{}", r.text());
+    let said =
+        |r: &StatusReport, line: &str| assert!(r.text(usize::MAX).contains(line), "{}", r.text(usize::MAX));
     said(&r, "agent        dsm: dsmd does not answer\n");
     said(&r, "files have no names: so\n");
     let mut service = Service::default();
@@ -61,7 +66,7 @@ fn why_nobody_serves_it() {
 #[test]
 fn what_is_left_out() {
     let mut r = report();
-    assert!(!r.text().contains("left out"));
+    assert!(!r.text(usize::MAX).contains("left out"));
     let mut agent: Info = serde_json::from_value(serde_json::json!({
         "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
         "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
@@ -73,15 +78,15 @@ fn what_is_left_out() {
     r.agent = Some(agent);
     let wanted = "left out     2 symbolic links, which are not followed (journal); \
         7 files of whose free blocks there is no list: nothing of them is discarded\n";
-    assert!(r.text().contains(wanted), "{}", r.text());
+    assert!(r.text(usize::MAX).contains(wanted), "{}", r.text(usize::MAX));
 }
 
 #[test]
 fn the_peoples_form() {
     assert_eq!(
-        report().text(),
+        report().text(usize::MAX),
         "\
-dsm
+dsm: NOT SERVED (no dsmd serves this device), 6 streams in use
   device       253:0, 1024.0 MiB at sector 0 of nvme0n1
   policy       dsm
   groups       K 2, alpha 3, prediction ?, range ?, primary filter ?
@@ -143,7 +148,7 @@ fn the_programs_form() {
 fn names_do_not_command_the_terminal() {
     let mut r = report();
     r.names.insert(3, "a\u{1b}[2J".into());
-    assert!(r.text().contains("a\\u{1b}[2J"));
+    assert!(r.text(usize::MAX).contains("a\\u{1b}[2J"));
 }
 
 #[test]
@@ -153,4 +158,15 @@ fn the_heading_of_a_checkpoint() {
         checkpoint_text(&c),
         "checkpoint 3  window 12.3 s  written regions 9, moved 2\n"
     );
+}
+
+#[test]
+fn a_screen_has_a_width() {
+    let mut r = report();
+    r.silent = Some("dsmd is at something that takes long, ".repeat(5));
+    r.regions = None;
+    let text = r.text(80);
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    assert!(text.contains("\n  agent        dsmd is at something"), "{text}");
+    assert!(text.contains("\n               takes long, "), "{text}");
 }
