@@ -84,7 +84,7 @@ pub enum DmError {
     Os(#[from] Errno),
     #[error("the kernel's reply is malformed")]
     Malformed,
-    #[error("the name {0:?} is not a device-mapper name: 1 to 127 characters, no '/'")]
+    #[error("the name {0:?} is not a device-mapper name: 1 to 127 characters, no '/'; `dsmctl status` shows those of dsm devices")]
     Name(String),
 }
 

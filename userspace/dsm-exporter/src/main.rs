@@ -16,6 +16,7 @@ use sd_notify::NotifyState;
 use dsm_exporter::cli::Args;
 use runtime::log;
 use runtime::panic;
+use runtime::text;
 
 use pages::Pages;
 
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            log!(Error, "ended", reason = format!("{e:#}"));
+            log!(Error, "ended", reason = text::error(&e));
             ExitCode::FAILURE
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<bool> {
     }
     for entry in tab.entries.iter().filter(|e| !e.noauto) {
         if let Err(e) = attach_one(entry, false, out) {
-            eprintln!("dsmctl: {e:#}");
+            eprintln!("dsmctl: {}", runtime::text::error(&e));
             good = false;
         }
     }

@@ -29,6 +29,7 @@ use dm::sysfs::Sysfs;
 use drive::afford::Layout;
 use drive::below::{self, Affords};
 use drive::prefer;
+use runtime::sizes;
 use runtime::text::printable;
 
 /// udev's probes keep a device open for a moment.
@@ -141,7 +142,9 @@ fn length(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<u64> {
     let length = a.size.unwrap_or(rest);
     ensure!(
         length <= rest,
-        "{shown}: --size {length} is more than the {rest} sectors from sector {} on; nothing was changed",
+        "{shown}: --size {length} sectors ({}) is more than the {rest} ({}) from sector {} on; nothing was changed",
+        sizes::shown(length.saturating_mul(512)),
+        sizes::shown(rest * 512),
         a.start
     );
     Ok(length)

@@ -44,13 +44,13 @@ use dm::mode::Mode;
 use drive::{counters, switch};
 use proto::control::{self, Request};
 use proto::regions::checkpoint_text;
-use runtime::text::printable;
+use runtime::text;
 
 pub fn main() -> ExitCode {
     let args = Args::parse();
     let status = run(&args).unwrap_or_else(|e| {
         // Nobody may read it.
-        let _ = writeln!(std::io::stderr(), "dsmctl: {}", printable(&format!("{e:#}")));
+        let _ = writeln!(std::io::stderr(), "dsmctl: {}", text::error(&e));
         NO
     });
     ExitCode::from(status)
@@ -199,7 +199,16 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     }
     device
         .message(&format!("set {feature} {value}"))
-        .map_err(|e| refused(name, e))?;
+        .map_err(|e| match (&e, device.table_line()) {
+            (MessageError::Refused(why), Ok(table)) if why.contains("Unknown feature") => {
+                let all: Vec<&str> = table.features.iter().map(|(name, _)| name.as_str()).collect();
+                anyhow::anyhow!(
+                    "{name}: there is no feature {feature}; there are {}; nothing was changed",
+                    all.join(", ")
+                )
+            }
+            _ => refused(name, e),
+        })?;
     if matches!(wanted, Mode::On | Mode::Watch) {
         switch::clear(dir, &device.name)?;
     }

@@ -14,7 +14,7 @@ use files::config::{Config, Database};
 use files::rules::Rules;
 use runtime::log;
 use runtime::panic;
-use runtime::text::printable;
+use runtime::text::{self, printable};
 
 fn main() -> ExitCode {
     if let Some(code) = dsmd::is_worker(&Arc::new(Local)) {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let config = match args.config().and_then(|c| check_rules(&c).map(|()| c)) {
         Ok(config) => config,
         Err(e) => {
-            eprintln!("dsmd: {e:#}");
+            eprintln!("dsmd: {}", text::error(&e));
             return ExitCode::FAILURE;
         }
     };
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
-            log!(Error, "ended", reason = format!("{e:#}"));
+            log!(Error, "ended", reason = text::error(&e));
             ExitCode::FAILURE
         }
     }

@@ -299,7 +299,7 @@ impl<P: Process> Place<P> {
         let waits = waits_in_kernel(Path::new("/proc"), r.process.pid());
         let reason = match &waits {
             Some(place) => format!("{what} waits in the kernel{place}: does the device below it answer?"),
-            None => format!("{what} has been at one thing since then"),
+            None => format!("{what} has been busy with one thing for too long"),
         };
         if service.state != State::Stuck {
             log!(

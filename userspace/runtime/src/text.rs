@@ -29,6 +29,18 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// An error and what it comes from, without the numbers that the library puts behind the kernel's
+/// words.
+pub fn error(e: &anyhow::Error) -> String {
+    let text = format!("{e:#}");
+    let mut parts = text.split(" (os error ");
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        said.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
+    }
+    printable(&said)
+}
+
 /// Lines of at most that many characters, where words are not longer.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -65,6 +77,14 @@ mod tests {
             assert_eq!(printable(name), shown);
         }
     }
+    #[test]
+    fn errors_have_words_and_no_numbers() {
+        let e = anyhow::Error::new(std::io::Error::from_raw_os_error(2))
+            .context("a\u{7}")
+            .context("b");
+        assert_eq!(error(&e), "b: a\\u{7}: No such file or directory");
+    }
+
     #[test]
     fn lines_are_cut_between_words() {
         assert_eq!(wrap("", 10), Vec::<String>::new());

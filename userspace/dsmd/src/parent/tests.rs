@@ -178,7 +178,7 @@ fn what_hangs_or_dies_is_one_databases_state() {
     m.supervised(&FAST, |told| {
         m.works("c", 2);
         let reason = m.until("a", State::Stuck).service.reason.unwrap();
-        assert_eq!(reason, "its agent has been at one thing since then");
+        assert_eq!(reason, "its agent has been busy with one thing for too long");
         assert!(m.sample("a").unwrap().kernel.is_some(), "which is known");
         let said = || told.lock().unwrap().iter().filter(|t| *t == "READY=1").count();
         until("READY=1", || said() == 1);
