@@ -49,7 +49,10 @@ wait $recorder && pass 'a recording ends' || fail "a recording ends: $(cat /tmp/
 if has_write_streams "$ssd"; then
 	is 'it has the streams that were given' "$(sed -n 's/^stream \([34]\): /\1 /p' /tmp/recorded | paste -sd/)" '3 20 KiB/4 28 KiB'
 fi
-matches 'it can be read' "$(dsmctl debug trace /tmp/recorded.rec | cut -d, -f2-)" 'W,collection-0-17.wt,1228800,4096'
+policy=none
+! has_write_streams "$ssd" || policy=recorded
+works 'it can be played' dsmctl simulate /tmp/recorded.rec --policy $policy --discard off --op 9 --dump /tmp/pages
+matches 'with what was written where' "$(cat /tmp/pages)" "W,300,7,$(stream 4)"
 umount $mnt
 dmsetup remove t
 done_testing

@@ -82,18 +82,6 @@ is 'and change nothing' "$(stream_of my/ib_logfile0)" 3
 sed -i 's/stream = 99/stream = 4/' /tmp/my.toml
 kill -HUP "$agent"
 works 'rules that are right are followed' until_true '[[ $(stream_of my/ib_logfile0) == 4 ]]'
-# Doublewrite and redo are written over and over, the rest is not.
-(while :; do
-	dd if=/dev/zero of=$mnt/my/ibdata1 bs=64k count=4 seek=16 oflag=direct conv=notrunc status=none
-	dd if=/dev/zero of=$mnt/my/ib_logfile0 bs=64k count=1 oflag=direct conv=notrunc status=none
-done) &
-load=$!
-# Until both were written while it looked
-hottest() { dsmctl group t --seconds 2 -o json >/tmp/group && jq -r '.objects[0].name' /tmp/group; }
-works 'dsmctl group finds the hottest object' until_true '[[ $(hottest) == my.doublewrite ]]'
-kill $load
-wait $load 2>/dev/null
-is 'and gives it the last stream' "$(jq '.objects[0].stream == (.groups | length)' /tmp/group)" true
 stop
 umount $mnt
 

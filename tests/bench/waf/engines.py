@@ -70,9 +70,8 @@ class Recording(waf.Recording):
         return RULES / f"{SHIPPED[self.engine]}.toml"
 
     def objects(self, dsmctl, rules):
-        """What dsmctl group measures, by object."""
-        done = subprocess.run([dsmctl, "group", "--recording", str(self.path), "--rules", str(rules), "--streams", "8",
-                               "-o", "json"],
+        """How often each is updated"""
+        done = subprocess.run([Path(dsmctl).with_name("trace"), "objects", str(self.path), str(rules)],
                               check=True, stdout=subprocess.PIPE)
         return json.loads(done.stdout)
 

@@ -38,22 +38,20 @@ def at_begin(policy):
 
 
 class Trace:
-    """A recording as text: events of the run with microseconds since the load."""
+    """A recording: events of the run with microseconds since the load."""
 
     def __init__(self, dsmctl, path):
-        text = subprocess.run([dsmctl, "debug", "trace", str(path)], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.load, self.run, start = [], [], None
-        for line in text.splitlines()[1:]:
-            us, kind, *rest = line.split(",")
+        for us, kind, rest in waf.events(dsmctl, path):
             if kind == "L":
-                start = int(us)
+                start = us
             elif start is None:
-                self.load.append((kind, rest))
+                self.load.append((rest[0], int(rest[1]), int(rest[2])))
             else:
-                self.run.append((int(us) - start, kind, rest))
+                self.run.append((us - start, kind, rest))
         self.boundary = {}
-        for _, (name, offset, length) in self.load:
-            self.boundary[name] = max(self.boundary.get(name, 0), int(offset) + int(length))
+        for name, offset, length in self.load:
+            self.boundary[name] = max(self.boundary.get(name, 0), offset + length)
 
     def writes(self):
         for us, kind, rest in self.run:
@@ -138,17 +136,100 @@ class Trace:
     def written(self):
         return sum(length for _, _, _, length in self.writes())
 
-    def text_beside(self, other):
-        """Both as one trace; of the names in it, each has the number of its own in front."""
-        lines = ["dsm-trace,1"]
-        for n, trace in enumerate([self, other]):
-            lines += [f"0,{kind},{n}/{','.join(rest)}" for kind, rest in trace.load]
-        lines.append("0,L")
-        both = [(us, n, kind, rest) for n, trace in enumerate([self, other]) for us, kind, rest in trace.run
-                if kind in ["W", "D", "X", "C"]]
-        both.sort(key=lambda e: e[:2])
-        lines += [f"{us},C" if kind == "C" else f"{us},{kind},{n}/{','.join(rest)}" for us, n, kind, rest in both]
-        return "\n".join(lines) + "\n"
+
+class Writer:
+    """Writes a recording (userspace/simulate/src/trace/recording.rs has the form): each file has
+    4 TiB of the device for itself."""
+
+    SECTORS = 1 << 33
+
+    def __init__(self):
+        self.out, self.us, self.sector, self.events = bytearray(b"dsm-recording,2\n"), 0, 0, 0
+        self.ids, self.files = {}, 0
+
+    def record(self, kind, *numbers):
+        self.out += kind.encode()
+        self.numbers(*numbers)
+
+    def numbers(self, *numbers):
+        for n in numbers:
+            while n > 127:
+                self.out.append(n & 127 | 128)
+                n >>= 7
+            self.out.append(n)
+
+    def time(self, us):
+        passed, self.us = us - self.us, us
+        return passed
+
+    def file(self, name, size, extents):
+        """Offsets and lengths, in sectors"""
+        if name not in self.ids:
+            self.ids[name], self.files = self.files, self.files + 1
+        path = name.encode()
+        self.record("F", self.ids[name], len(path))
+        self.out += path
+        self.numbers(size, len(extents))
+        base, end, start = self.ids[name] * self.SECTORS, 0, 0
+        for offset, length in extents:
+            self.numbers(difference(offset, end), difference(base + offset, start), length)
+            end = offset + length
+            start = base + end
+
+    def everywhere(self, name):
+        """From now on the file may be written anywhere."""
+        self.file(name, 0, [(0, self.SECTORS)])
+
+    def table(self, us):
+        self.record("T", self.time(us))
+
+    def io(self, us, kind, name, offset, length):
+        if name not in self.ids:
+            self.everywhere(name)
+            self.table(us)
+        sector, sectors = self.ids[name] * self.SECTORS + offset // 512, length // 512
+        self.record(kind, self.time(us), difference(sector, self.sector), sectors, *[0, 0] * (kind == "W"))
+        self.sector, self.events = sector + sectors, self.events + 1
+
+    def gone(self, us, name):
+        if name in self.ids:
+            self.record("G", self.ids.pop(name))
+            self.table(us)
+
+    def checkpoint(self, us):
+        self.record("C", self.time(us))
+
+    def finish(self):
+        self.record("E", self.events)
+        return self.out
+
+
+def difference(to, since):
+    return to - since << 1 if to >= since else since - to << 1 | 1
+
+
+def beside(traces):
+    """One recording of several: of the names in it, each has the number of its own in front."""
+    w = Writer()
+    for n, trace in enumerate(traces):
+        extents = defaultdict(list)
+        for name, offset, length in trace.load:
+            extents[name].append((offset // 512, -(-length // 512)))
+        for name, found in extents.items():
+            w.file(f"{n}/{name}", trace.boundary[name], found)
+    w.table(0)
+    for name in list(w.ids):
+        w.everywhere(name)
+    w.table(0)
+    events = [(us, n, kind, rest) for n, trace in enumerate(traces) for us, kind, rest in trace.run]
+    for us, n, kind, rest in sorted(events, key=lambda e: e[:2]):
+        if kind in ["W", "D"]:
+            w.io(us, kind, f"{n}/{rest[0]}", int(rest[1]), int(rest[2]))
+        elif kind == "X":
+            w.gone(us, f"{n}/{rest[0]}")
+        elif kind == "C":
+            w.checkpoint(us)
+    return w.finish()
 
 
 def ranks(values):
@@ -206,8 +287,8 @@ def of_recording(dsmctl, recording):
 
 
 def on_one_drive(dsmctl, path, gc, specs):
-    """The rows of a trace in text"""
-    command = [dsmctl, "simulate", "--trace", str(path), "-o", "json", "--op", "0.15", "--gc", gc, "--unit", str(waf.UNIT),
+    """The rows of a recording"""
+    command = [dsmctl, "simulate", str(path), "-o", "json", "--op", "0.15", "--gc", gc, "--unit", str(waf.UNIT),
                "--warmup", str(waf.WARMUP), "--streams", str(waf.STREAMS), "--discard", "off",
                "--deleted-files", "discarded"]
     for spec in specs:
@@ -217,8 +298,8 @@ def on_one_drive(dsmctl, path, gc, specs):
 
 def mixed(dsmctl, out, first, second, policies):
     """Two databases on one drive; FileStream's T is the first one's time between checkpoints."""
-    path = out / "mixed.csv"
-    path.write_text(first.text_beside(second))
+    path = out / "mixed.rec"
+    path.write_bytes(beside([first, second]))
     specs = [p if p != "filestream" else f"filestream:t={first.interval():.3f}" for p in policies]
     found = {}
     for gc in GCS:

@@ -2,7 +2,6 @@
 """The pictures of Documentation/results.md."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -105,13 +104,10 @@ def streams(dsmctl, out, recording):
 def pattern(dsmctl, out, recording):
     """The papers' Figs. 3 and 8: offset against time, by kind of file."""
     idents = {i["ident"]: i for i in json.loads(recording.path.with_suffix(".idents").read_text())}
-    text = subprocess.run([dsmctl, "debug", "trace", str(recording.path)], check=True, stdout=subprocess.PIPE,
-                          text=True).stdout
     boundary, writes, checkpoints, loaded, start = {}, {}, [], False, 0
     journal = 0
-    for line in text.splitlines()[1:]:
-        us, kind, *rest = line.split(",")
-        seconds = int(us) / 1e6
+    for us, kind, rest in waf.events(dsmctl, recording.path):
+        seconds = us / 1e6
         if kind == "L":
             loaded, start = True, seconds
         elif kind == "C":

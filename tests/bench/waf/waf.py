@@ -97,6 +97,14 @@ def key(policy, discard):
     return policy + "+discard" * discard
 
 
+def events(dsmctl, path):
+    """Those of a recording: microseconds, kind, and what program trace of userspace prints of it"""
+    command = [Path(dsmctl).with_name("trace"), "events", str(path)]
+    for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
+        us, kind, *rest = line.split(",")
+        yield int(us), kind, rest
+
+
 class Recording:
     def __init__(self, line):
         self.workload, self.seed, self.program, path = line.split()

@@ -27,8 +27,7 @@ pub const CONFIG: &str = "/etc/dsmd.toml";
 /// streams for an unmodified MongoDB.
 ///
 /// A sector is 512 bytes. All commands need root, except attach --check; doctor, which sees less
-/// without it; and free, simulate, debug trace, and group of a recording, which only need
-/// to be able to read the files.
+/// without it; and free and simulate, which only need to be able to read the files.
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version, after_help = pages::help(), after_long_help = help())]
 pub struct Args {
@@ -267,56 +266,17 @@ pub enum Command {
     /// the load phase. A recording that is there already is not overwritten.
     #[command(after_long_help = "Example:\n  dsmctl record /var/lib/mongodb /root/hour.rec --seconds 3600")]
     Record(Record),
-    /// Measure how often each object is updated, and say which should share a
-    /// stream
-    ///
-    /// Objects are those of the rules, or files when there are none. Of a device
-    /// that dsmd serves, the pages that it counts for some seconds are taken; a page
-    /// of an object counts as updated as often as any other of it. A recording shows
-    /// it exactly.
-    ///
-    /// Extremely hot objects are split off first, similar ones are merged, and objects
-    /// with less than 1 % of the writes get no stream of their own. Streams are
-    /// numbered from the coldest on, for rules to state them. For a recording or a trace
-    /// no root is needed. With `-o json`:
-    /// {streams, pages, objects: [{name, stream, interval, pages, share, small}],
-    /// groups: [{stream, objects, why}]}.
-    #[command(after_long_help = "Example:\n  dsmctl group dsm --seconds 600")]
-    Group(Group),
     /// Play a recording of a database's writes onto a model of a flash drive, under
     /// several policies
     ///
     /// Root is only needed to read it.
     ///
-    /// With --trace it is text; its first line is `dsm-trace,1`, then one event a line
-    /// in time order (events up to 100 ms out of order are sorted), with offsets and
-    /// lengths in bytes:
-    ///
-    ///   <microseconds>,W,<file>,<offset>,<length>   write
-    ///   <microseconds>,D,<file>,<offset>,<length>   discard
-    ///   <microseconds>,L                            end of the load phase
-    ///   <microseconds>,B                            a checkpoint begins
-    ///   <microseconds>,C                            a checkpoint has completed
-    ///   <microseconds>,X,<file>                     file deleted
-    ///   <microseconds>,R,<old>,<new>                file renamed
-    ///
-    /// and, of WiredTiger's lists of free blocks:
-    ///
-    ///   <microseconds>,M                            the lists are read after this
-    ///   <microseconds>,A,<file>,<size>,<offset>,<length>,...
-    ///                                               what a file of that size lists
-    ///   <microseconds>,S                            all that have changed were reported
-    ///   <microseconds>,N                            events are missing
-    ///
-    /// Files are paths relative to the dbpath. Each policy is played as it is and, if
-    /// there are lists, with the discards that dsmd would have made; the drive's size
-    /// is that of the run without them. With `-o json`: [{policy, discard,
-    /// streams_used, waf, unmapped_share, host_pages, gc_pages, erases, open_units, spare_units,
-    /// reason}]; a
-    /// page is 4 KiB, and pages are counted after the load phase and the warm-up. A
-    /// policy whose streams do not fit the drive has null figures and the reason; that
-    /// of auto says what it is, and why.
-    #[command(verbatim_doc_comment)]
+    /// Each policy is played as it is and, if there are lists of free blocks, with the
+    /// discards that dsmd would have made; the drive's size is that of the run without them.
+    /// With `-o json`: [{policy, discard, streams_used, waf, unmapped_share, host_pages,
+    /// gc_pages, erases, open_units, spare_units, reason}]; a page is 4 KiB, and pages are
+    /// counted after the load phase and the warm-up. A policy whose streams do not fit the
+    /// drive has null figures and the reason; that of auto says what it is, and why.
     #[command(after_long_help = "Example:\n  dsmctl simulate /root/hour.rec")]
     Simulate(Box<Simulate>),
     /// Measure on a production server what discards or streams save, by the drive's own counters
@@ -375,14 +335,6 @@ pub enum DebugCommand {
         /// A measurement with something on by one with it off, for each pair
         #[arg(value_name = "RATIO", required = true, value_parser = positive)]
         ratios: Vec<f64>,
-    },
-    /// Print a recording as text, in the form that simulate --trace takes
-    ///
-    /// Root is only needed to read it.
-    #[command(after_long_help = "Example:\n  dsmctl debug trace /root/hour.rec")]
-    Trace {
-        /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
-        recording: PathBuf,
     },
 }
 

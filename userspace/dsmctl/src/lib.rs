@@ -9,7 +9,6 @@ mod create;
 mod doctor;
 pub mod dsmtab;
 mod free;
-mod group;
 mod grow;
 mod guest;
 mod identity;
@@ -110,7 +109,6 @@ fn run(args: &Args) -> Result<u8> {
         },
         Command::Record(a) => record::record(a),
         Command::Free(a) => free::free(a, out),
-        Command::Group(a) => group::group(a, out),
         Command::Trial { command } => return trial::trial(command, out),
         Command::Debug { command } => debug(command, out),
         Command::Simulate(a) => {
@@ -135,7 +133,6 @@ fn progress(command: &Command) -> Option<Progress> {
     let seconds = |n: u64| Some(Duration::from_secs(n));
     let (name, limit) = match command {
         Command::Record(a) => ("record", a.seconds.and_then(seconds)),
-        Command::Group(_) => ("group", None),
         Command::Verify(_) => ("verify", None),
         Command::Free(_) => ("free", None),
         Command::Refresh { .. } => ("refresh", None),
@@ -167,7 +164,6 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
         DebugCommand::Saving { ratios } => {
             write(&(serde_json::to_string(&Saving::of(ratios))? + "\n")).map(|_| ())
         }
-        DebugCommand::Trace { recording } => simulate::print_trace(recording),
     }
 }
 

@@ -51,13 +51,9 @@ struct PolicyRow<'a> {
 }
 
 pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
-    let path = a
-        .trace
-        .as_ref()
-        .or(a.recording.as_ref())
-        .context("the recording has no writes")?;
-    let named = || path.display().to_string();
-    let mut trace = read(a.trace.is_some(), path)?;
+    let named = || a.recording.display().to_string();
+    let file = BufReader::with_capacity(1 << 20, File::open(&a.recording).with_context(named)?);
+    let mut trace = trace::read_within(memory::available(), file).with_context(named)?;
     let mut model = model(a)?;
     if a.discard == Discards::On && !trace.has_lists() {
         bail!(
@@ -252,35 +248,6 @@ fn fewer_streams(
         })
         .chain([Ok((model.streams, best.waf))])
         .collect()
-}
-
-/// A recording, or a trace that is text, that is to be played.
-pub(crate) fn read(is_text: bool, path: &Path) -> Result<Trace> {
-    let named = || path.display().to_string();
-    let memory = memory::available();
-    if path == Path::new("-") {
-        return trace::text::read_within(memory, io::stdin().lock()).context("stdin");
-    }
-    let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
-    if is_text {
-        return trace::text::read_within(memory, file).with_context(named);
-    }
-    trace::read_within(memory, file).with_context(named)
-}
-
-pub(crate) fn print_trace(path: &Path) -> Result<()> {
-    let named = || path.display().to_string();
-    let file = BufReader::with_capacity(1 << 20, File::open(path).with_context(named)?);
-    let trace = trace::read(file).with_context(named)?;
-    let names = match io::stdout().is_terminal() {
-        true => trace::text::Names::Shown,
-        false => trace::text::Names::Exact,
-    };
-    match trace::text::write(&trace, names, BufWriter::new(io::stdout().lock())) {
-        // `dsmctl debug trace | head`
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write to stdout"),
-    }
 }
 
 fn model(a: &Simulate) -> Result<Model> {

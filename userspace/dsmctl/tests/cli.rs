@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command line of dsmctl, as far as it needs no device.
 
+use std::io;
+use std::path::Path;
 use std::process::{Command, Output};
+
+use dm::table::Extent;
+use simulate::trace::recording::Writer;
+use wiredtiger::avail::FreeList;
 
 fn dsmctl(words: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dsmctl"))
@@ -21,31 +27,28 @@ fn wrong_usage_ends_with_2() {
         "",
         "boil",
         "simulate",
-        "simulate r --trace t",
+        "simulate r s",
         "record d",
         "record d r --seconds 0",
         "doctor --checkpoint-seconds 0",
         "doctor --report=yes",
-        "simulate --trace t --policy best",
-        "simulate --trace t --policy dsm:groups=1",
-        "simulate --trace t --op 0",
-        "simulate --trace t --fill 1.1",
-        "simulate --trace t --unit 4K",
-        "simulate --trace t --warmup 1",
-        "simulate --trace t --size 1G --fill 0.5",
-        "simulate --trace t --load-stream 0",
-        "simulate --trace t --jobs 0",
-        "simulate --trace t --keep-free 1",
-        "simulate --trace t --keep-free -0.1",
-        "simulate --trace t --gc-destination apart",
-        "simulate --trace t --deleted-files gone",
+        "simulate r --policy best",
+        "simulate r --policy dsm:groups=1",
+        "simulate r --op 0",
+        "simulate r --fill 1.1",
+        "simulate r --unit 4K",
+        "simulate r --warmup 1",
+        "simulate r --size 1G --fill 0.5",
+        "simulate r --load-stream 0",
+        "simulate r --jobs 0",
+        "simulate r --keep-free 1",
+        "simulate r --keep-free -0.1",
+        "simulate r --gc-destination apart",
+        "simulate r --deleted-files gone",
         "create",
         "free",
         "free a b",
-        "group",
-        "group n --trace t",
-        "group --trace t --streams 0",
-        "group --trace t --rules ../x=f",
+        "simulate r --rules ../x=f",
         "create n",
         "attach",
         "attach n --all",
@@ -64,7 +67,7 @@ fn wrong_usage_ends_with_2() {
         "withdraw",
         "grow",
         "grow n --size 0",
-        "simulate --trace t --policy none,best",
+        "simulate r --policy none,best",
         "debug load n",
         "debug load n --dbpath d f",
         "debug load n --dbpath d --class index",
@@ -166,26 +169,6 @@ fn a_recording_beside_the_database_is_noted() {
 }
 
 #[test]
-fn who_has_read_enough_is_no_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("fio.log");
-    let mut log = String::from("fio version 2 iolog\n/d/a add\n/d/a open\n");
-    for n in 0..100_000 {
-        log += &format!("/d/a write {} 4096\n", n * 4096);
-    }
-    std::fs::write(&path, log).unwrap();
-    let (read, write) = std::os::unix::net::UnixStream::pair().unwrap();
-    drop(read);
-    let o = Command::new(env!("CARGO_BIN_EXE_dsmctl"))
-        .args(["debug", "trace"])
-        .arg(&path)
-        .stdout(std::os::fd::OwnedFd::from(write))
-        .output()
-        .unwrap();
-    assert_eq!((o.status.code(), said(&o).as_str()), (Some(0), ""));
-}
-
-#[test]
 fn every_alert_is_on_the_page() {
     let page = include_str!("../../../Documentation/dashboard.md");
     let rules = include_str!("../../prometheus/dm-dsm.rules.yml");
@@ -216,32 +199,50 @@ fn help_explains_units() {
     assert!(help("status --help").contains("MiB are 1048576 bytes"));
 }
 
-const SIMULATE: &str = "simulate --unit 256K --op 0.5 --policy none --policy dsm --streams 4 --trace ";
+const SIMULATE: &str = "simulate --unit 256K --op 0.5 --policy none --policy dsm --streams 4 ";
+
+/// Files of a recording have so many bytes of the device for themselves.
+const ROOM: u64 = 1 << 30;
+
+/// A recording of files that are there at the beginning, with their sizes.
+fn recording(
+    dir: &Path,
+    files: &[(&str, u64)],
+    events: impl FnOnce(&mut Writer<Vec<u8>>) -> io::Result<()>,
+) -> String {
+    let mut w = Writer::new(Vec::new(), 0).unwrap();
+    for (id, (name, size)) in (0..).zip(files) {
+        let extents = [Extent::new(0, id * ROOM / 512, size / 512)];
+        w.file(id, name, *size, &extents).unwrap();
+    }
+    w.table(0).unwrap();
+    events(&mut w).unwrap();
+    let path = dir.join("r.rec");
+    std::fs::write(&path, w.finish().unwrap()).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
 
 /// A collection of 8 MiB that is written over twice.
-fn trace(dir: &std::path::Path) -> String {
-    let mut text = "dsm-trace,1\n".to_owned();
-    for round in 0..3 {
-        for n in 0..32 {
-            let at = (n * 7 % 32) << 18;
-            text += &format!("{round}{n:02},W,collection-0-1.wt,{at},262144\n");
+fn rewritten(dir: &Path) -> String {
+    recording(dir, &[("collection-0-1.wt", 8 << 20)], |w| {
+        for round in 1..3 {
+            for n in 0..32 {
+                w.write(round * 100 + n, (n * 7 % 32) << 9, 512, 0, 0)?;
+            }
+            w.checkpoint(round * 100 + 50)?;
         }
-        text += if round == 0 { "050,L\n" } else { "" };
-        text += &format!("{round}50,C\n");
-    }
-    let path = dir.join("t.csv");
-    std::fs::write(&path, text).unwrap();
-    path.into_os_string().into_string().unwrap()
+        Ok(())
+    })
 }
 
 #[test]
 fn simulate_dumps_what_a_drive_is_sent() {
     let dir = tempfile::tempdir().unwrap();
-    let path = trace(dir.path());
+    let path = rewritten(dir.path());
     let file = dir.path().join("pages").display().to_string();
     let played = |words: &str| {
         let o = dsmctl(&format!(
-            "simulate --unit 256K --op 0.5 --trace {path} --dump {file} {words}"
+            "simulate --unit 256K --op 0.5 {path} --dump {file} {words}"
         ));
         (o.status.success(), said(&o))
     };
@@ -279,7 +280,7 @@ fn simulate_dumps_what_a_drive_is_sent() {
 #[test]
 fn simulate_prints_rows_and_a_table() {
     let dir = tempfile::tempdir().unwrap();
-    let path = trace(dir.path());
+    let path = rewritten(dir.path());
     let o = dsmctl(&format!("{SIMULATE}{path} -o json"));
     assert!(o.status.success(), "{}", said(&o));
     let rows: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
@@ -352,28 +353,38 @@ fn simulate_prints_rows_and_a_table() {
 #[test]
 fn simulate_says_what_discards_are_worth() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("t.csv");
-    let mut text =
-        "dsm-trace,1\n0,W,collection-0-1.wt,0,16777216\n1,L\n1,M\n1,A,collection-0-1.wt,16777216,8388608,\
-                    8388608\n1,S\n"
-            .to_owned();
-    let mut us = 2;
-    for round in 0..40u64 {
-        let half = (round + 1) % 2 * 8_388_608;
-        // In no order, so that units hold pages of different age.
-        for n in 0..512 {
-            let at = half + ((n * 199 % 512) << 14);
-            text += &format!("{us},W,collection-0-1.wt,{at},16384\n");
-            us += 1;
+    let half = 8 << 20;
+    let rounds = |w: &mut Writer<Vec<u8>>, has_lists: bool| {
+        let list = |w: &mut Writer<Vec<u8>>, us, free: u64| -> io::Result<()> {
+            let list = FreeList {
+                file_size: 2 * half,
+                extents: std::iter::once(free..free + half).collect(),
+                ..FreeList::default()
+            };
+            w.window(us)?;
+            if has_lists {
+                w.list(0, Some(&list))?;
+            }
+            w.looked(us)
+        };
+        list(w, 1, half)?;
+        for round in 0..40 {
+            let us = 1000 * (round + 1);
+            let at = (round + 1) % 2 * half;
+            // In no order, so that units hold pages of different age.
+            for n in 0..512 {
+                w.write(us + n, (at >> 9) + ((n * 199 % 512) << 5), 32, 0, 0)?;
+            }
+            list(w, us + 512, half - at)?;
+            w.checkpoint(us + 512)?;
         }
-        let free = 8_388_608 - half;
-        text += &format!("{us},M\n{us},A,collection-0-1.wt,16777216,{free},8388608\n{us},S\n{us},C\n");
-    }
-    std::fs::write(&path, &text).unwrap();
-    let path = path.display();
+        Ok(())
+    };
+    let files = [("collection-0-1.wt", 2 * half)];
+    let path = recording(dir.path(), &files, |w| rounds(w, true));
     let options = "--op 0.15 --unit 256K --policy none --policy dsm --streams 2";
     let rows = |more: &str| -> Vec<(String, bool, f64)> {
-        let o = dsmctl(&format!("simulate --trace {path} {options} {more} -o json"));
+        let o = dsmctl(&format!("simulate {path} {options} {more} -o json"));
         assert!(o.status.success(), "{}", said(&o));
         let rows: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
         let row = |r: &serde_json::Value| {
@@ -394,7 +405,7 @@ fn simulate_says_what_discards_are_worth() {
     assert!(both[2].2 <= both[0].2 && both[2].2 < 1.05, "{both:?}");
     assert_eq!(rows("--discard off"), both[..2]);
     assert_eq!(rows("--discard on"), both[2..]);
-    let o = dsmctl(&format!("simulate --trace {path} {options}"));
+    let o = dsmctl(&format!("simulate {path} {options}"));
     let said_text = String::from_utf8(o.stdout).unwrap();
     assert!(said_text.contains("none + discard"), "{said_text}");
     let with = |what: &str| {
@@ -417,7 +428,7 @@ fn simulate_says_what_discards_are_worth() {
     );
     let details = dir.path().join("d.json");
     let o = dsmctl(&format!(
-        "simulate --trace {path} {options} --details {}",
+        "simulate {path} {options} --details {}",
         details.display()
     ));
     assert!(o.status.success());
@@ -428,18 +439,11 @@ fn simulate_says_what_discards_are_worth() {
         (&0.5.into(), &0.5.into())
     );
     // Without lists there is nothing to discard.
-    let plain: String = text
-        .split_inclusive('\n')
-        .filter(|l| !l.contains(",A,"))
-        .collect();
-    std::fs::write(dir.path().join("p.csv"), plain).unwrap();
-    let o = dsmctl(&format!(
-        "simulate --trace {} {options} --discard on",
-        dir.path().join("p.csv").display()
-    ));
+    let path = recording(dir.path(), &files, |w| rounds(w, false));
+    let o = dsmctl(&format!("simulate {path} {options} --discard on"));
     assert_eq!(o.status.code(), Some(1));
     assert!(
-        said(&o).contains("p.csv: it has no lists of free blocks"),
+        said(&o).contains("r.rec: it has no lists of free blocks"),
         "{}",
         said(&o)
     );
@@ -448,15 +452,15 @@ fn simulate_says_what_discards_are_worth() {
 #[test]
 fn simulate_says_what_it_cannot_do() {
     let dir = tempfile::tempdir().unwrap();
-    let path = trace(dir.path());
+    let path = rewritten(dir.path());
     for (words, reason) in [
         (
             " --size 4M",
-            "t.csv: the trace uses 2048 pages at a time, and the drive has 1024",
+            "r.rec: the trace uses 2048 pages at a time, and the drive has 1024",
         ),
         (
             " --unit 64M",
-            "t.csv: policy none: 1 streams need 3 spare erase units, and 0 is what over-prov",
+            "r.rec: policy none: 1 streams need 3 spare erase units, and 0 is what over-prov",
         ),
         (
             " --load-stream 5",
@@ -464,21 +468,22 @@ fn simulate_says_what_it_cannot_do() {
         ),
     ] {
         let o = dsmctl(&format!(
-            "simulate --op 0.5 --policy none --streams 4 --trace {path}{words}"
+            "simulate --op 0.5 --policy none --streams 4 {path}{words}"
         ));
         assert_eq!(o.status.code(), Some(1), "{words}");
         assert!(said(&o).contains(reason), "{words}: {}", said(&o));
     }
-    let o = dsmctl("simulate --trace /nonexistent");
+    let o = dsmctl("simulate /nonexistent");
     assert!(
         said(&o).starts_with("dsmctl: /nonexistent: No such file"),
         "{}",
         said(&o)
     );
-    std::fs::write(&path, "dsm-trace,1\n3,W,a,0\n").unwrap();
-    let o = dsmctl(&format!("simulate --trace {path}"));
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let o = dsmctl(&format!("simulate {path}"));
     assert!(
-        said(&o).contains("t.csv: line 2: W takes a file, an offset, a length, and a stream or none"),
+        said(&o).contains("r.rec: the recording is cut off after 64 events"),
         "{}",
         said(&o)
     );
@@ -488,21 +493,17 @@ fn simulate_says_what_it_cannot_do() {
 #[test]
 fn simulate_leaves_out_what_does_not_fit() {
     let dir = tempfile::tempdir().unwrap();
-    let mut text =
-        "dsm-trace,1\n0,W,collection-0-1.wt,0,4194304\n0,W,index-1-1.wt,0,4194304\n1,L\n".to_owned();
-    for n in 0..2048u64 {
-        let file = ["collection-0-1.wt", "index-1-1.wt"][(n % 2) as usize];
-        text += &format!("{},W,{file},{},4096\n", 2 + n, (n * 397 % 1024) << 12);
-        text += if n % 500 == 0 { "2,C\n" } else { "" };
-    }
-    let path = dir.path().join("t.csv");
-    std::fs::write(&path, text).unwrap();
-    let run = |words: &str| {
-        dsmctl(&format!(
-            "simulate --unit 256K --trace {} {words}",
-            path.display()
-        ))
-    };
+    let files = [("collection-0-1.wt", 4 << 20), ("index-1-1.wt", 4 << 20)];
+    let path = recording(dir.path(), &files, |w| {
+        for n in 0..2048 {
+            w.write(2 + n, n % 2 * (ROOM >> 9) + ((n * 397 % 1024) << 3), 8, 0, 0)?;
+            if n % 500 == 0 {
+                w.checkpoint(2 + n)?;
+            }
+        }
+        Ok(())
+    });
+    let run = |words: &str| dsmctl(&format!("simulate --unit 256K {path} {words}"));
     let rows = |words: &str| -> Vec<serde_json::Value> {
         let o = run(&format!("{words} -o json"));
         assert!(o.status.success(), "{}", said(&o));
@@ -592,7 +593,7 @@ fn simulate_leaves_out_what_does_not_fit() {
     assert_eq!(o.status.code(), Some(1));
     assert!(o.stdout.is_empty());
     assert!(
-        said(&o).contains("t.csv: policy file: 3 streams need 7 spare"),
+        said(&o).contains("r.rec: policy file: 3 streams need 7 spare"),
         "{}",
         said(&o)
     );
@@ -618,79 +619,10 @@ fn record_says_what_it_cannot_record() {
     std::fs::write(dir.path().join("x"), "\x7fELF...").unwrap();
     let o = dsmctl(&format!("simulate {db}/x"));
     assert!(
-        said(&o).contains("x: this is no recording, no dsm-trace, no fio iolog"),
+        said(&o).contains("x: this is no recording, no fio iolog"),
         "{}",
         said(&o)
     );
-}
-
-/// The doublewrite area of a file is written with each page, a table page by page.
-#[test]
-fn group_finds_the_hot_part_of_a_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut text = String::from("dsm-trace,1\n");
-    let mut us = 0;
-    let mut write = |file: &str, page: u64| {
-        us += 1;
-        text += &format!("{us},W,{file},{},4096\n", page * 4096);
-    };
-    for n in 0..400 {
-        write("ibdata1", 256 + n % 2);
-        write("t.ibd", n % 100);
-        if n % 4 == 0 {
-            write("log", n / 4 % 50);
-        }
-    }
-    let at = |name: &str| dir.path().join(name).display().to_string();
-    std::fs::write(at("t.csv"), text).unwrap();
-    let rules = "[[object]]\nname='dwb'\nfiles=['ibdata1']\nbytes='1M-2M'\n\
-                 [[object]]\nname='table'\nfiles=['*.ibd']\n";
-    std::fs::write(at("r.toml"), rules).unwrap();
-    let words = format!(
-        "group --trace {} --rules {} --streams 2",
-        at("t.csv"),
-        at("r.toml")
-    );
-    let o = dsmctl(&format!("{words} -o json"));
-    let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
-    assert_eq!(v["pages"], 900);
-    let [hot, warm, cold] = v["objects"].as_array().unwrap().as_slice() else {
-        panic!("{v}")
-    };
-    // Between two writes of a page of dwb are 3 or 4 others: 4.5 on average.
-    assert_eq!(
-        (hot["name"].as_str(), hot["stream"].as_u64()),
-        (Some("dwb"), Some(2))
-    );
-    assert!((hot["interval"].as_f64().unwrap() - 4.5).abs() < 0.01, "{hot}");
-    // Each 100th write of it is to the same page, each 50th of the log.
-    assert_eq!(
-        (warm["name"].as_str(), cold["name"].as_str()),
-        (Some("table"), Some("other"))
-    );
-    assert!((warm["interval"].as_f64().unwrap() - 225.0).abs() < 1.0, "{warm}");
-    assert!((cold["interval"].as_f64().unwrap() - 450.0).abs() < 1.0, "{cold}");
-    assert_eq!(cold["stream"], 1);
-    assert_eq!(v["groups"][0]["why"]["reason"], "extremely-hot");
-    let o = dsmctl(&words);
-    let text = String::from_utf8(o.stdout).unwrap();
-    assert!(
-        text.contains("stream 2: updated 50 times as often as anything else: split off first"),
-        "{text}"
-    );
-    assert!(text.contains("3 objects, 2 streams"), "{text}");
-
-    let o = dsmctl(&format!("group --trace {} --streams 4 -o json", at("t.csv")));
-    let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
-    let names: Vec<&str> = v["objects"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|o| o["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["ibdata1", "t.ibd", "log"]);
-    let o = dsmctl(&format!("group --trace {}", at("t.csv")));
-    assert_eq!(said(&o), "dsmctl: --streams is required\n");
 }
 
 const TAB: &str =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The arguments of `record`, `group` and `simulate`.
+//! The arguments of `record` and `simulate`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,7 +8,6 @@ use clap::ValueEnum;
 
 use files::rules::Source;
 use runtime::sizes;
-use runtime::sizes::Seconds;
 use simulate::flash::PAGE;
 use simulate::sim::policies::{Spec, SpecError};
 use simulate::sim::LoadStream;
@@ -28,40 +27,14 @@ pub struct Record {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("measured").required(true).args(["name", "recording", "trace"])))]
-pub struct Group {
-    /// A device that dsmd serves
-    pub name: Option<String>,
-    /// How long to measure it
-    #[arg(long, value_name = "N", default_value = "60", conflicts_with_all = ["recording", "trace"])]
-    pub seconds: Seconds,
-    /// What dsmctl record wrote
-    #[arg(long, value_name = "FILE")]
-    pub recording: Option<PathBuf>,
-    /// A trace as simulate takes it, in place of a recording; - is stdin
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-    /// The objects of a recording; may be given several times
-    #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "name")]
-    pub rules: Vec<Source>,
-    /// Number of streams [default: the device's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
-    pub streams: Option<u8>,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("input").required(true).args(["recording", "trace"])))]
 pub struct Simulate {
     /// What dsmctl record wrote, an iolog of fio, or what blkparse prints
-    pub recording: Option<PathBuf>,
-    /// A trace as above, in place of a recording; - is stdin
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub recording: PathBuf,
     /// auto, none, file, boundary, dsm, per-file, f2fs, autostream-sfr, autostream-mq,
     /// filestream, per-object, life, rules, recorded or oracle; several with commas between them, or
     /// given several times [default: all but auto and recorded]
     ///
-    /// recorded takes the streams that the writes of a text trace carry.
+    /// recorded takes the streams that the writes of the recording carry.
     ///
     /// auto is the first of life with K = 3, life with K = 2, the journal apart and none
     /// whose streams hold less than a tenth of the drive's spare erase units (a 25th where

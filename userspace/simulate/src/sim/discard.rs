@@ -328,10 +328,37 @@ fn is_used(list: &FreeList, page: u64) -> bool {
 #[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
-    use crate::trace::text;
+    use crate::trace::Builder;
 
+    /// A line is an event: its time, and the letter of a recording's; of W offset and length
+    /// follow, of A the size of the file, and offset and length of each range.
     fn trace(text: &str) -> Trace {
-        text::read(format!("dsm-trace,1\n{text}").as_bytes()).unwrap()
+        let mut b = Builder::default();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(',').collect();
+            let (us, file) = (words[0].parse().unwrap(), words.get(2).unwrap_or(&""));
+            let n: Vec<u64> = words.iter().skip(3).map(|n| n.parse().unwrap()).collect();
+            let done = match words[1] {
+                "W" => b.write(us, file, n[0], n[1]),
+                "X" => b.delete(us, file),
+                "A" => {
+                    let list = FreeList {
+                        file_size: n[0],
+                        extents: n[1..].chunks(2).map(|r| r[0]..r[0] + r[1]).collect(),
+                        ..FreeList::default()
+                    };
+                    b.list(us, file, list)
+                }
+                "L" => b.load_end(us),
+                "C" => b.checkpoint(us),
+                "M" => b.window(us),
+                "S" => b.looked(us),
+                "N" => b.lost(us),
+                other => panic!("{other}"),
+            };
+            done.unwrap();
+        }
+        b.finish()
     }
 
     /// Offsets and lengths in pages, of what is discarded in pieces of `piece` bytes.
@@ -527,12 +554,16 @@ mod tests {
     fn a_late_agent_sees_the_newest() {
         let text = "0,W,a,0,65536\n0,W,b,0,4096\n10,M\n10,A,a,65536\n10,S\n20,W,a,0,4096\n20,M\n\
                     20,A,a,65536,8192,8192\n20,A,b,4096\n20,S\n40,M\n40,A,a,65536,4096,4096\n40,S\n50,C\n";
-        let mut out = Vec::new();
-        text::write(&late(&trace(text), 15), text::Names::Exact, &mut out).unwrap();
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "dsm-trace,1\n0,W,a,0,65536\n0,W,b,0,4096\n20,W,a,0,4096\n25,M\n25,A,a,65536,8192,8192\n25,A,b,4096\n\
-             25,S\n50,C\n55,M\n55,A,a,65536,4096,4096\n55,S\n"
-        );
+        let seen =
+            "0,W,a,0,65536\n0,W,b,0,4096\n20,W,a,0,4096\n25,M\n25,A,a,65536,8192,8192\n25,A,b,4096\n25,S\n\
+                    50,C\n55,M\n55,A,a,65536,4096,4096\n55,S\n";
+        let shown = |trace: &Trace| -> Vec<String> {
+            let event = |e: Event| match e.what {
+                What::List { file, list } => format!("{} {file} {:?}", e.us, trace.lists.get(list)),
+                _ => format!("{e:?}"),
+            };
+            trace.events().map(event).collect()
+        };
+        assert_eq!(shown(&late(&trace(text), 15)), shown(&trace(seen)));
     }
 }

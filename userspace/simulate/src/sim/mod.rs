@@ -10,7 +10,6 @@ pub mod discard;
 pub mod dump;
 pub mod files;
 pub mod history;
-pub mod objects;
 pub mod pieces;
 pub mod play;
 pub mod policies;

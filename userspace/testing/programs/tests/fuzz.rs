@@ -16,7 +16,7 @@ use files::rules::Rules;
 use proptest::prelude::*;
 use proto::feed::{self, MAX_TEXT};
 use simulate::trace::recording::{self, Writer};
-use simulate::trace::{self, text, Trace, What, MAX_OFFSET};
+use simulate::trace::{self, Trace, What, MAX_OFFSET};
 use wiredtiger::avail::page::Block;
 use wiredtiger::avail::tree::{Blocks, Tree};
 use wiredtiger::avail::{config, list, Addr, Cookie, Kind, Refusal};
@@ -103,8 +103,6 @@ const FEED: &str = r#"{"protocol":1,"address":"db1:27017","version":"7.0.14",
 const TURTLE: &str = "WiredTiger version string\nWiredTiger 11.3.1\nfile:WiredTiger.wt\n\
     a=\"x(\",checkpoint=(WiredTigerCheckpoint.7=(addr=\"018e\",order=7)),b=[1,2]\n";
 
-const TRACE: &str = "dsm-trace,1\n0,W,a.wt,4096,8192\n1,L\n2,C\n2,M\n3,W,\"b,\"\"c\",0,1\n3,D,a.wt,0,4096\n\
-    4,R,b,a.wt\n5,A,a.wt,16384,0,4096,8192,4096\n5,S\n6,N\n7,X,a.wt\n";
 const IOLOGS: [&str; 2] = [
     "fio version 2 iolog\n/d/a add\n/d/a open\n/d/a write 0 4096\n/d/a wait 50\n/d/a read 0 4096\n\
      /d/a trim 0 4096\n/d/a sync\n/d/a close\n",
@@ -470,26 +468,6 @@ proptest! {
         // With little memory it ends sooner, and in no other way.
         if let Ok(trace) = trace::read_within(4096, &bytes[..]) {
             prop_assert!(is_sound(&trace));
-        }
-    }
-
-    #[test]
-    fn traces_that_are_text(changes in changes()) {
-        let bytes = changed(TRACE, &changes);
-        if let Ok(trace) = text::read(&bytes[..]) {
-            prop_assert!(is_sound(&trace));
-            let mut again = Vec::new();
-            text::write(&trace, text::Names::Exact, &mut again).unwrap();
-            let writes = |t: &Trace| {
-                let writes = t.events().filter_map(|e| match e.what {
-                    What::Write { offset, length, .. } => Some((e.us, offset, length)),
-                    _ => None,
-                });
-                writes.collect::<Vec<_>>()
-            };
-            let again = text::read(&again[..]).unwrap();
-            prop_assert!(is_sound(&again));
-            prop_assert_eq!(writes(&again), writes(&trace));
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod autostream;
 mod filestream;
+mod group;
 mod kernel;
 mod objects;
 mod oracle;

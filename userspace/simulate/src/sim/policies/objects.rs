@@ -5,8 +5,8 @@
 //! in a run before; this takes them from the trace itself, so that it knows more
 //! than a user does.
 
+use super::group::{group, Object};
 use super::{Policy, Stream};
-use crate::group::{group, Object};
 use crate::sim::files::Files;
 use crate::sim::profile::Profile;
 use crate::trace::FileNo;
@@ -21,16 +21,16 @@ impl PerObject {
             .files
             .iter()
             .map(|f| Object {
-                name: String::new(),
                 // What was never written again lives as long as the run.
                 interval: f.interval().unwrap_or(profile.run_writes as f64),
                 pages: f.writes,
             })
             .collect();
         let mut of = vec![streams; objects.len()];
-        for g in group(&objects, streams) {
-            for n in g.objects {
-                of[n] = g.stream;
+        // The coldest group has stream 1.
+        for (stream, group) in (1..).zip(group(&objects, streams).into_iter().rev()) {
+            for n in group {
+                of[n] = stream;
             }
         }
         Self { of }

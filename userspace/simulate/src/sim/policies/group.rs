@@ -10,8 +10,6 @@
 //! objects are cut into as many groups as there are streams such that the squared
 //! differences of the logarithms, weighted by pages written, are least.
 
-use serde::Serialize;
-
 /// What has a smaller share of all writes gets no stream for itself.
 const LEAST_SHARE: f64 = 0.01;
 /// Extremely often is so many times as often as anything else.
@@ -22,34 +20,12 @@ const CLASSES: f64 = 8.0;
 const FEW: usize = 256;
 
 /// An object as it was measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Object {
-    pub name: String,
+pub(super) struct Object {
     /// Pages written to all objects from one update of a page to the next, on
     /// average.
-    pub interval: f64,
+    pub(super) interval: f64,
     /// Pages written to this one.
-    pub pages: u64,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    /// From 1, the coldest, on.
-    pub stream: u8,
-    /// Indices of the objects, the hottest first.
-    pub objects: Vec<usize>,
-    pub why: Why,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum Why {
-    /// Updated so many times as often as what comes next.
-    ExtremelyHot { times: f64 },
-    /// There is a stream for it.
-    Alone,
-    /// Their intervals differ by this factor at most.
-    Alike { factor: f64 },
+    pub(super) pages: u64,
 }
 
 /// Objects that are treated as one.
@@ -63,9 +39,9 @@ fn lg(o: &Object) -> f64 {
     o.interval.max(1.0).log2()
 }
 
-/// The groups for so many streams, the hottest first.  Objects that were not written
-/// are in none.
-pub fn group(objects: &[Object], streams: u8) -> Vec<Group> {
+/// The groups for so many streams, the hottest first: indices of their objects.  Those that
+/// were not written are in none.
+pub(super) fn group(objects: &[Object], streams: u8) -> Vec<Vec<usize>> {
     let units = units(objects);
     let total: f64 = units.iter().map(|u| u.pages).sum();
     let (mut large, small): (Vec<GroupUnit>, Vec<GroupUnit>) =
@@ -80,45 +56,20 @@ pub fn group(objects: &[Object], streams: u8) -> Vec<Group> {
             None => large.push(s),
         }
     }
-    let extreme = match large.as_slice() {
-        [hot, next, ..] if streams > 1 && next.lg - hot.lg >= EXTREME.log2() => {
-            Some((next.lg - hot.lg).exp2())
-        }
-        _ => None,
+    let is_extreme = match large.as_slice() {
+        [hot, next, ..] => streams > 1 && next.lg - hot.lg >= EXTREME.log2(),
+        _ => false,
     };
-    let first = usize::from(extreme.is_some());
+    let first = usize::from(is_extreme);
     let cuts = partition(&large[first..], usize::from(streams.max(1)) - first);
-    let mut groups: Vec<Group> = Vec::new();
-    let ends = std::iter::once(first)
-        .filter(|n| *n > 0)
-        .chain(cuts.iter().map(|n| n + first));
     let mut from = 0;
-    for to in ends {
-        let mut of: Vec<usize> = large[from..to].iter().flat_map(|u| u.objects.clone()).collect();
-        of.sort_by(|a, b| lg(&objects[*a]).total_cmp(&lg(&objects[*b])));
-        let why = match (extreme, of.as_slice()) {
-            (Some(times), _) if from == 0 => Why::ExtremelyHot { times },
-            (_, [_]) => Why::Alone,
-            _ => Why::Alike {
-                factor: (lg(&objects[of[of.len() - 1]]) - lg(&objects[of[0]])).exp2(),
-            },
-        };
-        groups.push(Group {
-            stream: 0,
-            objects: of,
-            why,
-        });
-        from = to;
-    }
-    for (n, g) in groups.iter_mut().rev().enumerate() {
-        g.stream = n as u8 + 1;
-    }
-    groups
-}
-
-/// Whether an object has so little that it was not asked where it belongs.
-pub fn is_small(object: &Object, total: u64) -> bool {
-    (object.pages as f64) < LEAST_SHARE * total as f64
+    let ends = is_extreme.then_some(0).into_iter().chain(cuts);
+    ends.map(|end| {
+        let to = end + first;
+        let units = &large[std::mem::replace(&mut from, to)..to];
+        units.iter().flat_map(|u| u.objects.iter().copied()).collect()
+    })
+    .collect()
 }
 
 /// The hottest first.
@@ -197,46 +148,42 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn object(name: &str, interval: f64, pages: u64) -> Object {
-        Object {
-            name: name.into(),
-            interval,
-            pages,
-        }
+    type Named = (&'static str, f64, u64);
+
+    fn object(&(_, interval, pages): &Named) -> Object {
+        Object { interval, pages }
     }
 
     /// The paper's Table 1: names, intervals, and MB written.
-    fn innodb() -> Vec<Object> {
+    fn innodb() -> Vec<Named> {
         vec![
-            object("DWB", 2.0, 1_330_556),
-            object("new_orders", 226_410.0, 88_349),
-            object("order_line", 26_425_310.0, 202_777),
-            object("customer", 7_741_410.0, 157_006),
-            object("orders", 2_861_170.0, 108_706),
-            object("stock", 2_873_060.0, 771_190),
+            ("DWB", 2.0, 1_330_556),
+            ("new_orders", 226_410.0, 88_349),
+            ("order_line", 26_425_310.0, 202_777),
+            ("customer", 7_741_410.0, 157_006),
+            ("orders", 2_861_170.0, 108_706),
+            ("stock", 2_873_060.0, 771_190),
         ]
     }
 
     /// Table 2.
-    fn forestdb() -> Vec<Object> {
+    fn forestdb() -> Vec<Named> {
         vec![
-            object("header", 764_571.0, 6069),
-            object("index", 848_531.0, 1048),
-            object("data", 1_457_589.0, 44_858),
-            object("super", 752.0, 6222),
+            ("header", 764_571.0, 6069),
+            ("index", 848_531.0, 1048),
+            ("data", 1_457_589.0, 44_858),
+            ("super", 752.0, 6222),
         ]
     }
 
-    fn named(objects: &[Object], streams: u8) -> Vec<String> {
-        let groups = group(objects, streams);
-        let streams: Vec<u8> = groups.iter().map(|g| g.stream).collect();
-        let descending: Vec<u8> = (1..=groups.len() as u8).rev().collect();
-        assert_eq!(streams, descending);
-        let names = |g: &Group| {
-            let names: Vec<&str> = g.objects.iter().map(|n| objects[*n].name.as_str()).collect();
+    fn named(objects: &[Named], streams: u8) -> Vec<String> {
+        let all: Vec<Object> = objects.iter().map(object).collect();
+        let names = |mut of: Vec<usize>| {
+            of.sort_by(|a, b| objects[*a].1.total_cmp(&objects[*b].1));
+            let names: Vec<&str> = of.iter().map(|n| objects[*n].0).collect();
             names.join("+")
         };
-        groups.iter().map(names).collect()
+        group(&all, streams).into_iter().map(names).collect()
     }
 
     /// What the paper found best (Tables 3 and 4, Fig. 2).
@@ -254,16 +201,6 @@ mod tests {
             ["DWB", "new_orders", "orders+stock", "customer", "order_line"]
         );
         assert_eq!(named(&o, 16).len(), 6);
-        let h = group(&o, 2)[0].why;
-        assert!(
-            matches!(h, Why::ExtremelyHot { times } if times.round() == 113_205.0),
-            "{h:?}"
-        );
-        let w = group(&o, 5)[2].why;
-        assert!(
-            matches!(w, Why::Alike { factor } if (1.004..1.005).contains(&factor)),
-            "{w:?}"
-        );
 
         let o = forestdb();
         assert_eq!(named(&o, 4), ["super", "header", "index", "data"]);
@@ -274,24 +211,23 @@ mod tests {
     #[test]
     fn what_is_hardly_written_gets_no_stream() {
         let mut o = forestdb();
-        o.push(object("log", 900.0, 5));
-        o.push(object("nothing", 1.0, 0));
+        o.push(("log", 900.0, 5));
+        o.push(("nothing", 1.0, 0));
         assert_eq!(named(&o, 8), ["super+log", "header", "index", "data"]);
-        assert!(is_small(&o[4], 60_000) && !is_small(&o[3], 60_000));
         assert!(group(&[], 8).is_empty());
-        assert!(group(&o[5..], 8).is_empty());
+        assert!(named(&o[5..], 8).is_empty());
     }
 
     /// Ten thousand tables, each with too little for a stream.
     #[test]
     fn many_small_objects_are_not_all_small() {
         let o: Vec<Object> = (0..10_000)
-            .map(|n| object("t", if n % 2 == 0 { 1000.0 } else { 90_000.0 }, 1 + n % 7))
+            .map(|n| object(&("t", if n % 2 == 0 { 1000.0 } else { 90_000.0 }, 1 + n % 7)))
             .collect();
         let groups = group(&o, 8);
         assert_eq!(groups.len(), 2);
-        assert!(groups[0].objects.iter().all(|n| n % 2 == 0));
-        assert_eq!(groups[0].objects.len() + groups[1].objects.len(), o.len());
+        assert!(groups[0].iter().all(|n| n % 2 == 0));
+        assert_eq!(groups[0].len() + groups[1].len(), o.len());
     }
 
     /// All cuts into runs, tried one by one.
