@@ -13,7 +13,7 @@ mkdir -p $mnt
 rm -rf /var/lib/dm-dsm
 size=(--nodes 500 --cache-mb 20 --journal-mb 4)
 written() { json t .agent.discard.audit.written_pages; }
-off() { json t .agent.discard.off; }
+off() { json t .agent.discard.off.text; }
 mode() { json t .agent.discard.mode; }
 
 # audits WHAT: pages are seen to be written that were not named before this call

@@ -83,7 +83,7 @@ agent=$!
 for n in 2 3; do
 	works "t$n has discards by the next dsmd" discards t$n
 done
-works 'which waits for the first' until_true '[[ $(service t1 reason) == "another dsmd serves the device t1"* ]]'
+works 'which waits for the first' until_true '[[ $(service t1 reason.text) == "another dsmd serves the device t1"* ]]'
 
 dmsetup resume base1
 works 'the device answers, and all three have discards' discards t1

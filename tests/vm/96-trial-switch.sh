@@ -20,8 +20,8 @@ works 'a database is loaded' wtload linkbench "${load[@]}" --phase load
 
 trial() { dsmctl trial "$1" t "${@:2}"; }
 of() { trial report -o json | jq -c "$1"; }
-off() { json t .agent.discard.off; }
-held() { json t .agent.discard.audit.only; }
+off() { json t .agent.discard.off.text; }
+held() { json t .agent.discard.audit.only.text; }
 policy() { [[ $(dmsetup table t) =~ policy\ ([a-z]+) ]] && echo "${BASH_REMATCH[1]}"; }
 is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
 counters="awk '{printf \"%.0f %.0f\\n\", \$1 * 1e9, \$1 * 2e9}' /proc/uptime"

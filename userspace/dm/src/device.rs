@@ -131,6 +131,10 @@ fn diskseq(sysfs: &Sysfs, dev: DevNo) -> Option<u64> {
     sysfs.number(dev, "diskseq")
 }
 
+#[derive(Debug, Error)]
+#[error("{0}: there is no device-mapper device of this name")]
+pub struct NoDevice(String);
+
 /// A `dsm` device of this machine.  The name is what it was found by: what is sent goes to the
 /// device itself, whatever has the name by then.
 pub struct Device {
@@ -147,9 +151,7 @@ impl Device {
         let dm = Dm::open()?;
         let (info, lines) = match dm.table(Id::Name(name)) {
             Ok(found) => found,
-            Err(e) if e.errno() == Some(Errno::NXIO) => {
-                bail!("{name}: there is no device-mapper device of this name")
-            }
+            Err(e) if e.errno() == Some(Errno::NXIO) => return Err(NoDevice(name.to_owned()).into()),
             Err(e) => return Err(e).with_context(|| format!("{name}: cannot read its table")),
         };
         let sectors = only_dsm(&info.name, &lines)?.length;

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use dm::devno::DevNo;
 use dm::streams;
 use dm::sysfs::Sysfs;
+pub use proto::reason::AUDIT_FAILED;
+use proto::reason::{Reason, ReasonKind};
 use runtime::{time, whole};
 
 /// Where marks are, and what else is known of devices by name and has to outlive a boot.
@@ -22,23 +24,12 @@ const PREFIX: &str = "broken-";
 /// What the drive itself says first, so that all namespaces are the drive; the size is of one
 /// that has no name, and may be another's of the same size, which is the safe error.
 const IDENTITY: [&str; 5] = ["device/serial", "wwid", "device/wwid", "serial", "size"];
-/// What is said of a device before the reason.
-pub const AUDIT_FAILED: &str = "the audit of its database has failed";
-/// What the reason then ends with, if no data can have been lost.
+/// What the reason of a device ends with, if no data can have been lost.
 pub const ALL_KEPT: &str = "nothing had been discarded by then";
 /// Before the name of a device, for which the mark is.
 const DEVICE: &str = "dsm ";
 const DM_UUID: &str = "dm/uuid";
 const OWN_UUID: &str = "DSM-";
-
-/// What the reason ends with: what the target had discarded, if anybody knows.
-pub fn discarded_by_then(bytes: Option<u64>) -> String {
-    match bytes {
-        None => "it is not known what had been discarded by then".to_owned(),
-        Some(0) => ALL_KEPT.to_owned(),
-        Some(bytes) => format!("{bytes} bytes had been discarded by then"),
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
@@ -68,14 +59,20 @@ impl Mark {
     }
 
     /// Why nothing is discarded there.
-    pub fn reason(&self) -> String {
+    pub fn reason(&self) -> Reason {
         if self.is_device() {
-            return format!("{AUDIT_FAILED}: {}; see `dsmctl broken`", self.why);
+            let kind = match self.why.ends_with(ALL_KEPT) {
+                true => ReasonKind::AuditFailedInTime,
+                false => ReasonKind::AuditFailed,
+            };
+            let text = format!("{AUDIT_FAILED}: {}; see `dsmctl broken`", self.why);
+            return Reason::new(kind, text);
         }
-        format!(
+        let text = format!(
             "{} is marked as a drive whose discards change other data: see `dsmctl broken`",
             self.disk
-        )
+        );
+        Reason::new(ReasonKind::Other, text)
     }
 }
 
@@ -183,9 +180,14 @@ fn disks(sysfs: &Sysfs, dev: DevNo) -> Result<Vec<DevNo>> {
 /// Why nothing may be discarded on a device of this name: it is marked, or a drive below it
 /// is, or nobody can tell.
 pub fn below(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<String> {
+    barred(dir, sysfs, device, dev).map(|reason| reason.text)
+}
+
+/// The same, with its kind.
+pub fn barred(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<Reason> {
     let marks = match all(dir) {
         Ok(marks) => marks,
-        Err(e) => return Some(format!("which drives are marked cannot be known: {e:#}")),
+        Err(e) => return Some(format!("which drives are marked cannot be known: {e:#}").into()),
     };
     let of_device = file_name(&format!("{DEVICE}{device}"));
     let places = places(sysfs, dev);
@@ -204,9 +206,7 @@ pub fn below(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<Stri
     });
     match found {
         Ok(mark) => mark.map(Mark::reason),
-        Err(e) => Some(format!(
-            "whether a drive below it is marked cannot be known: {e:#}"
-        )),
+        Err(e) => Some(format!("whether a drive below it is marked cannot be known: {e:#}").into()),
     }
 }
 
@@ -323,6 +323,15 @@ mod tests {
         assert_eq!(mark.name(), "dsm_vg_db");
         let why = "the audit of its database has failed: a.wt: checkpoints 7 and 8 use 3 pages; see `dsmctl broken`";
         assert_eq!(marked("vg-db", "253:0").as_deref(), Some(why));
+        let kind = |mark: &Mark| mark.reason().kind;
+        let in_time = Mark {
+            why: format!("a.wt; {ALL_KEPT}"),
+            ..mark.clone()
+        };
+        assert_eq!(
+            (kind(&mark), kind(&in_time)),
+            (ReasonKind::AuditFailed, ReasonKind::AuditFailedInTime)
+        );
         assert_eq!(marked("vg-db", "253:1").as_deref(), Some(why), "also elsewhere");
         assert_eq!(marked("vg", "253:2"), None);
         assert_eq!(all(dir.path()).unwrap(), [mark]);
@@ -401,14 +410,6 @@ mod tests {
         fs::remove_file(&at).unwrap();
         make().unwrap();
         assert!(below(&at, &tree.sysfs(), "db", dev("253:0")).is_some());
-    }
-
-    #[test]
-    fn little_is_not_nothing() {
-        let said = discarded_by_then(Some(4096));
-        assert_eq!(said, "4096 bytes had been discarded by then");
-        assert_eq!(discarded_by_then(Some(0)), ALL_KEPT);
-        assert!(discarded_by_then(None).starts_with("it is not known"));
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub enum Command {
     /// plug_max_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, bytes, boundaries, outgrown, checkpoints, last_window_ms,
     /// window_from_bytes, uploads, refusals, refused, last_refresh_ms, delalloc, shared,
-    /// left_out [{reason, count, example}]}, silent, service {state, since, reason, pid, restarts,
+    /// left_out [{reason, count, example}]}, silent, service {state, since, reason {kind, text}, pid, restarts,
     /// cpu, memory}, nameless,
     /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
     /// The names mean what dsm.rst says; what does not apply is

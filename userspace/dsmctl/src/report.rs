@@ -252,7 +252,7 @@ impl StatusReport {
         match &self.service {
             Some(s) if s.state != State::Served => {
                 let since = Duration::from_secs_f64((Moment::now().wall - s.since).max(0.0)).as_secs();
-                let why = s.reason.as_deref().map(|r| format!(": {}", printable(r)));
+                let why = s.reason.as_ref().map(|r| format!(": {}", printable(&r.text)));
                 format!("{} for {since} s{}", s.state.name(), why.unwrap_or_default())
             }
             _ => {
@@ -275,15 +275,15 @@ impl StatusReport {
             };
         };
         let state = match (&i.off, i.waiting) {
-            (Some(why), _) => format!("none: {}", printable(why)),
+            (Some(why), _) => format!("none: {}", printable(&why.text)),
             (None, 1..) => format!("none: {} more checkpoints are waited for", i.waiting),
             (None, 0) if i.mode == Mode::Audit => format!(
                 "audit of the checkpoints of {} files, nothing is sent{}",
                 i.files,
                 i.audit
                     .only
-                    .as_deref()
-                    .map_or_else(String::new, |why| format!(": {}", printable(why)))
+                    .as_ref()
+                    .map_or_else(String::new, |why| format!(": {}", printable(&why.text)))
             ),
             (None, 0) => format!("follow the checkpoints of {} files", i.files),
         };

@@ -23,6 +23,7 @@ use super::host;
 use super::report::Report;
 use super::worker::{Task, GIVEN_UP, WORKER};
 use files::config::{Config, Database};
+use proto::reason::Reason;
 use proto::sample::{Sample, State};
 use proto::snapshot::{Moment, PublishDir, Snapshot, INTERVAL};
 use runtime::log;
@@ -140,7 +141,7 @@ struct Place<P> {
     next: Option<Instant>,
     sample: Sample,
     /// What its process said of the state.
-    said: (State, Option<String>),
+    said: (State, Option<Reason>),
     /// It is served, waited for or given up, or nobody waits for that any longer.
     decided: bool,
     well: bool,
@@ -198,6 +199,7 @@ impl<P: Process> Place<P> {
 
     /// There is no process.
     fn gone(&mut self, reason: String) {
+        let reason = Reason::from(reason);
         let service = &mut self.sample.service;
         if service.state != State::Ended || service.reason.as_ref() != Some(&reason) {
             log!(
@@ -309,7 +311,7 @@ impl<P: Process> Place<P> {
                 reason = reason
             );
         }
-        service.set(State::Stuck, Some(reason));
+        service.set(State::Stuck, Some(reason.into()));
         service.since = Moment::now().wall - busy.as_secs_f64();
         if busy > pace.kill && waits.is_none() && !mem::replace(&mut r.killed, true) {
             log!(

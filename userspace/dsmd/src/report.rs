@@ -17,6 +17,7 @@ use dm::reply::Status;
 use policies::layout::{self, Layout};
 use proto::control::Info;
 use proto::drive::{Media, Source};
+use proto::reason::Reason;
 use proto::sample::{Kernel, Sample, Service, State};
 use proto::snapshot::{Moment, INTERVAL};
 use runtime::pulse::Pulses;
@@ -75,7 +76,7 @@ impl Board {
     }
 
     /// There is no agent, for this reason.
-    pub(crate) fn without(&self, now: State, reason: Option<String>) {
+    pub(crate) fn without(&self, now: State, reason: Option<Reason>) {
         let mut state = self.state();
         state.service.set(now, reason);
         state.agent = None;

@@ -29,6 +29,7 @@ use files::rules::RulesFiles;
 use files::walk::{self, Root};
 use files::watch::Watch;
 use proto::control::{self, FileInfo, Server};
+use proto::reason::{Reason, ReasonKind};
 use proto::regions::{checkpoint_text, written_text, Names};
 use proto::sample::State;
 use runtime::log;
@@ -70,7 +71,7 @@ pub(crate) struct Served {
 /// Serves until a signal comes, or the database is to be given up.
 pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
     let device = &s.database.device;
-    let mut reported = String::new();
+    let mut reported = None;
     loop {
         let result = s.pulses.agent.work(|| prepare(machine, s));
         let pause = match result {
@@ -82,24 +83,24 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
                 // It is there, in another size.
                 Err(e) if matches!(e.downcast_ref(), Some(Fatal::Resized(_) | Fatal::Moved)) => {
                     log!(Info, "begins again", device = device, reason = format!("{e:#}"));
-                    reported.clear();
+                    reported = None;
                     continue;
                 }
                 Err(e) if !s.database.wait => return Err(e),
                 Err(e) => {
-                    let reason = format!("{e:#}");
+                    let reason = Reason::of(&e);
                     log!(Error, "lost", device = device, reason = reason);
                     s.board.without(State::Waiting, Some(reason));
-                    reported.clear();
+                    reported = None;
                     s.pace.lost
                 }
             },
             Err(e) if !s.database.wait => return Err(e),
             Err(e) => {
-                let reason = format!("{e:#}");
+                let reason = Some(Reason::of(&e));
                 if reported != reason {
-                    log!(Warn, "waiting", device = device, reason = reason);
-                    s.board.without(State::Waiting, Some(reason.clone()));
+                    log!(Warn, "waiting", device = device, reason = format!("{e:#}"));
+                    s.board.without(State::Waiting, reason.clone());
                     reported = reason;
                 }
                 s.pace.look
@@ -129,7 +130,10 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     // Before anything that may hang: so does who has it, perhaps.
     let lock = control::lock(&s.run_dir, &d.device)?;
     let (rules_files, rules) = RulesFiles::open(&d.rules)?;
-    let root = Root::open(&d.dbpath).with_context(|| format!("{}: cannot open it", d.dbpath.display()))?;
+    let root = Root::open(&d.dbpath).with_context(|| {
+        let text = format!("{}: cannot open it", d.dbpath.display());
+        Reason::new(ReasonKind::NotMounted, text)
+    })?;
     check_dbpath(&root, !d.auto && rules.objects().is_empty())?;
     let mapper = machine.mapper(&root, &target)?;
     let waker = Waker::new()?;
@@ -286,7 +290,8 @@ fn check_dbpath(root: &Root, mongodb: bool) -> Result<()> {
     let regular =
         |name: &str| walk::find_file(&directory, Path::new(name), root.device()).is_ok_and(|f| f.is_some());
     if mongodb && (!regular("WiredTiger") || !regular(turtle::NAME)) {
-        bail!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give --rules or --auto", turtle::NAME);
+        let text = format!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give --rules or --auto", turtle::NAME);
+        return Err(Reason::new(ReasonKind::NoDatabase, text).into());
     }
     if !reports_extents(&directory).with_context(|| format!("{shown}: cannot read it"))? {
         bail!("{shown}: its file system does not report extents (no FIEMAP); XFS or ext4 is needed");

@@ -30,7 +30,7 @@ use drive::afford::Layout;
 use files::config::Database;
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
-use proto::left_out::{self, LeftOut, Reason};
+use proto::left_out::{self, LeftOut, Omission};
 use proto::sample::{self, State};
 use runtime::panic::abort_on_panic;
 use runtime::pulse::Pulses;
@@ -393,49 +393,49 @@ fn a_file_of(setup: &Setup, bytes: usize) {
     fs::write(setup.at("db/collection-9-9.wt"), vec![0; bytes]).unwrap();
 }
 
-fn made(reason: Reason) -> Made {
+fn made(reason: Omission) -> Made {
     use Made::{Here, There};
     match reason {
-        Reason::Symlink => Here(|s| std::os::unix::fs::symlink("/etc", s.at("db/journal")).unwrap()),
-        Reason::Special => Here(|s| make_fifo(&s.at("db/fifo"))),
-        Reason::OtherFileSystem => There(
+        Omission::Symlink => Here(|s| std::os::unix::fs::symlink("/etc", s.at("db/journal")).unwrap()),
+        Omission::Special => Here(|s| make_fifo(&s.at("db/fifo"))),
+        Omission::OtherFileSystem => There(
             include_str!("../../../tests/vm/86-domains.sh"),
             "1 entries on another file system (other)",
         ),
-        Reason::TooDeep => Here(|s| {
+        Omission::TooDeep => Here(|s| {
             let deep: PathBuf = (0..20).map(|n| n.to_string()).collect();
             fs::create_dir_all(s.at("db").join(deep)).unwrap();
         }),
-        Reason::Unreadable => Here(|s| a_file_of(s, 1)),
-        Reason::Unwatched => Here(|s| {
+        Omission::Unreadable => Here(|s| a_file_of(s, 1)),
+        Omission::Unwatched => Here(|s| {
             for n in 0..8200 {
                 fs::create_dir(s.at("db").join(n.to_string())).unwrap();
             }
         }),
-        Reason::Refused => Here(|s| s.machine.refuse()),
-        Reason::NoBirthTime => There(
+        Omission::Refused => Here(|s| s.machine.refuse()),
+        Omission::NoBirthTime => There(
             include_str!("agent/tests.rs"),
             "fn boundaries_without_birth_times_do_not_outlive_dsmd()",
         ),
-        Reason::NoPlace => Here(|s| a_file_of(s, 2)),
-        Reason::Inline => Here(|s| a_file_of(s, 3)),
-        Reason::Encoded => Here(|s| a_file_of(s, 4)),
-        Reason::Elsewhere => Here(|s| a_file_of(s, 5)),
-        Reason::Shared => Here(|s| a_file_of(s, 6)),
-        Reason::NoList => There(
+        Omission::NoPlace => Here(|s| a_file_of(s, 2)),
+        Omission::Inline => Here(|s| a_file_of(s, 3)),
+        Omission::Encoded => Here(|s| a_file_of(s, 4)),
+        Omission::Elsewhere => Here(|s| a_file_of(s, 5)),
+        Omission::Shared => Here(|s| a_file_of(s, 6)),
+        Omission::NoList => There(
             include_str!("agent/discard/tests.rs"),
             "fn lists_are_compared_of_one_file_and_in_their_order()",
         ),
-        Reason::DeviceSilent => Here(|s| s.machine.pull()),
-        Reason::DriveSilent => Here(|_| ()),
-        Reason::Uncounted => Here(|s| s.machine.uncounted.store(true, Ordering::Relaxed)),
+        Omission::DeviceSilent => Here(|s| s.machine.pull()),
+        Omission::DriveSilent => Here(|_| ()),
+        Omission::Uncounted => Here(|s| s.machine.uncounted.store(true, Ordering::Relaxed)),
     }
 }
 
 /// The list of what is left out has nothing that cannot happen, and what happens is said.
 #[test]
 fn every_reason_happens_and_is_said() {
-    for reason in Reason::ALL {
+    for reason in Omission::ALL {
         let make = match made(reason) {
             Made::There(text, name) => {
                 assert!(text.contains(name), "{reason:?}: {name}");
@@ -463,7 +463,7 @@ fn every_reason_happens_and_is_said() {
         });
         let counted = matches!(
             reason,
-            Reason::NoPlace | Reason::Inline | Reason::Encoded | Reason::Elsewhere | Reason::Shared
+            Omission::NoPlace | Omission::Inline | Omission::Encoded | Omission::Elsewhere | Omission::Shared
         );
         assert_eq!(found.example.is_none(), counted, "{found:?}");
     }
@@ -530,8 +530,8 @@ fn a_database_is_waited_for_served_lost_and_found_again() {
                 let is = |state| board.service().state == state;
                 until("that it is waited for", || is(State::Waiting));
                 assert_eq!(
-                    board.service().reason.as_deref(),
-                    Some("d: there is no device-mapper device of this name")
+                    board.service().reason,
+                    Some("d: there is no device-mapper device of this name".into())
                 );
                 until("another look", || setup.machine.opened() > 2);
                 assert!(setup.info().is_err());
@@ -698,7 +698,7 @@ fn a_look_for_discards_that_hangs_is_seen() {
         until("the end of the look", || pulses.discard.busy() == Duration::ZERO);
         until("the reason", || {
             let off = setup.info().unwrap().discard.and_then(|d| d.off);
-            off.as_deref() == Some("there is none")
+            off == Some("there is none".into())
         });
         drop(end);
         daemon.join().unwrap()

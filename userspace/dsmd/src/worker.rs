@@ -15,6 +15,7 @@ use super::report::{Board, Report, Reporter};
 use super::serve::{self, ServePace, Served};
 use super::Machine;
 use files::config::Config;
+use proto::reason::Reason;
 use proto::sample::State;
 use runtime::pulse::Pulses;
 use runtime::wake::Signals;
@@ -108,7 +109,7 @@ pub(crate) fn report<M: Machine>(
     let (board, device): (&Arc<Board>, _) = (&served.board, &served.database.device);
     let _reporter = Reporter::start(machine, board, &served.pulses, device, send)?;
     let result = serve::serve(&**machine, served);
-    let reason = result.as_ref().err().map(|e| format!("{e:#}"));
+    let reason = result.as_ref().err().map(Reason::of);
     if let Some(reason) = &reason {
         log!(Error, "ended", device = device, reason = reason);
     }

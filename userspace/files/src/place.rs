@@ -23,6 +23,7 @@ use dm::ioctl::{Dm, Id, Line};
 use dm::stack::{self, Below};
 use dm::sysfs::Sysfs;
 use dm::table::Extent;
+use proto::reason::{Reason, ReasonKind};
 
 /// The extents of a device that lie on the target, ordered by `offset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,10 +171,11 @@ fn locate_whole(
     sectors: u64,
 ) -> Result<Place> {
     let Some(segments) = locate(sysfs, tables, dev, dsm, sectors, 0)? else {
-        bail!(
+        let text = format!(
             "it is on {} ({dev}), not on the dsm device {name} ({dsm}) nor on a partition or linear volume of it",
             sysfs.name(dev)
         );
+        return Err(Reason::new(ReasonKind::NotMounted, text).into());
     };
     let size = sysfs
         .number::<u64>(dev, "size")
@@ -242,7 +244,7 @@ pub fn of_root(root: &Root, name: &str, dsm: DevNo, sectors: u64) -> Result<Foun
     let shown = root.path().display();
     let handle = root
         .handle()
-        .with_context(|| format!("{shown}: cannot open it"))?
+        .with_context(|| Reason::new(ReasonKind::NotMounted, format!("{shown}: cannot open it")))?
         .with_context(|| format!("{shown}: it was unmounted, moved or removed"))?;
     find(handle, root.path(), name, dsm, sectors)
 }

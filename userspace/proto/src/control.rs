@@ -26,16 +26,14 @@ use serde_json::Value;
 use crate::envelope;
 use crate::feed::ServerInfo;
 use crate::left_out::LeftOut;
+pub use crate::reason::SWITCHED_OFF;
+use crate::reason::{Reason, ReasonKind};
 use dm::class::Class;
 use dm::mode::Mode;
 use runtime::own;
 
 /// What is published is there, and a folder of sockets.
 pub const RUN_DIR: &str = "/run/dsmd";
-/// What [`DiscardInfo::off`] says where somebody has switched discards off, and where a
-/// trial has, for a period.
-pub const SWITCHED_OFF: &str = "discards were switched off on the device";
-pub const OFF_FOR_A_TRIAL: &str = "a trial is at work, and has discards off for a period";
 /// A client that sends more than this is no dsmctl.
 const MAX_REQUEST: u64 = 64 * 1024;
 /// A client that is slower than this is let go, so that it keeps no one waiting.
@@ -123,7 +121,7 @@ pub struct Info {
 pub struct DiscardInfo {
     /// Why nothing is discarded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub off: Option<String>,
+    pub off: Option<Reason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// So many more checkpoints are waited for.
@@ -170,7 +168,7 @@ pub struct DiscardInfo {
 pub struct AuditInfo {
     /// Why nothing is sent, whatever is seen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub only: Option<String>,
+    pub only: Option<Reason>,
     /// Enough was seen.
     pub passed: bool,
     /// So many have to be seen, at three checkpoints; so many were, since the database was
@@ -440,10 +438,11 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
             ) =>
         {
-            bail!(
+            let text = format!(
                 "{device}: no dsmd serves this device (nothing answers at {})",
                 path.display()
-            )
+            );
+            return Err(Reason::new(ReasonKind::NotServed, text).into());
         }
         Err(e) => {
             return Err(e).with_context(|| format!("{device}: cannot reach dsmd at {}", path.display()))

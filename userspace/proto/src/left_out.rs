@@ -9,7 +9,7 @@ use crate::sample::Sample;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+pub enum Omission {
     Symlink,
     Special,
     OtherFileSystem,
@@ -29,7 +29,7 @@ pub enum Reason {
     Uncounted,
 }
 
-impl Reason {
+impl Omission {
     pub const ALL: [Self; 17] = [
         Self::Symlink,
         Self::Special,
@@ -112,7 +112,7 @@ impl Reason {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    pub reason: Reason,
+    pub reason: Omission,
     pub count: u64,
     /// One of them, or why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ pub struct LeftOut {
 
 impl LeftOut {
     /// Nothing, if there is none.
-    pub fn some(reason: Reason, count: u64, example: Option<String>) -> Option<Self> {
+    pub fn some(reason: Omission, count: u64, example: Option<String>) -> Option<Self> {
         (count > 0).then_some(Self {
             reason,
             count,
@@ -134,7 +134,7 @@ impl LeftOut {
 pub fn of_agent(info: &Info) -> Vec<LeftOut> {
     let mut all = info.left_out.clone();
     let listless = info.discard.as_ref().map_or(0, |d| d.listless);
-    all.extend(LeftOut::some(Reason::NoList, listless, None));
+    all.extend(LeftOut::some(Omission::NoList, listless, None));
     all
 }
 
@@ -148,11 +148,11 @@ pub fn of(sample: &Sample) -> Vec<LeftOut> {
             .media
             .as_ref()
             .err()
-            .map(|why| (Reason::DriveSilent, why.clone())),
-        None => Some((Reason::DeviceSilent, sample.unseen.clone().unwrap_or_default())),
+            .map(|why| (Omission::DriveSilent, why.clone())),
+        None => Some((Omission::DeviceSilent, sample.unseen.clone().unwrap_or_default())),
     };
     let uncounted = sample.kernel.as_ref().is_some_and(|k| k.disk.is_none());
-    let uncounted = uncounted.then(|| (Reason::Uncounted, UNCOUNTED.to_owned()));
+    let uncounted = uncounted.then(|| (Omission::Uncounted, UNCOUNTED.to_owned()));
     all.extend(silent.into_iter().chain(uncounted).map(|(reason, why)| LeftOut {
         reason,
         count: 1,
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn each_reason_is_in_the_list_once() {
-        let names: std::collections::BTreeSet<_> = Reason::ALL.iter().map(|r| r.name()).collect();
-        assert_eq!(names.len(), Reason::ALL.len());
-        for (n, reason) in Reason::ALL.into_iter().enumerate() {
+        let names: std::collections::BTreeSet<_> = Omission::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), Omission::ALL.len());
+        for (n, reason) in Omission::ALL.into_iter().enumerate() {
             // Who adds one, and forgets the list, has the last at another place.
             assert_eq!(reason as usize, n);
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
@@ -177,6 +177,6 @@ mod tests {
             assert!(!reason.text().contains("bytes"), "{reason:?}");
             assert!(!(reason.is_wrong() && reason.is_usual()), "{reason:?}");
         }
-        assert_eq!(Reason::Uncounted as usize + 1, Reason::ALL.len());
+        assert_eq!(Omission::Uncounted as usize + 1, Omission::ALL.len());
     }
 }

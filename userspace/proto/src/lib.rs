@@ -9,6 +9,7 @@ pub mod envelope;
 pub mod feed;
 pub mod left_out;
 pub mod rates;
+pub mod reason;
 pub mod regions;
 pub mod runner;
 pub mod sample;

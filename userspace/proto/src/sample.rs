@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Info;
 use crate::drive::Media;
+use crate::reason::Reason;
 use crate::snapshot::Moment;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
@@ -60,7 +61,7 @@ pub struct Service {
     pub since: f64,
     /// Why it is not served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Reason>,
     /// The process, while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
@@ -76,7 +77,7 @@ pub struct Service {
 
 impl Service {
     /// The same state goes on.
-    pub fn set(&mut self, state: State, reason: Option<String>) {
+    pub fn set(&mut self, state: State, reason: Option<Reason>) {
         if self.state != state || self.since == 0.0 {
             self.state = state;
             self.since = Moment::now().wall;

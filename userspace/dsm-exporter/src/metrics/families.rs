@@ -5,10 +5,11 @@
 use dm::diskstat::DiskStat;
 use dm::mode::Mode;
 use dm::reply::{Discard, Status};
-use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL};
+use proto::control::{DiscardInfo, Info};
 use proto::drive::Counters;
 use proto::feed::ServerInfo;
 use proto::left_out;
+use proto::reason::ReasonKind;
 use proto::sample::{Sample, Service, State};
 use proto::snapshot::Host;
 use proto::snapshot::Snapshot;
@@ -449,8 +450,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_agent_discard_on",
                 "Whether dsmd discards what checkpoints free, which in an audit it does not; absent while a trial has that off.",
                 |s| {
-                    discarder(s, |i| match i.off.as_deref() {
-                        Some(why) if why.starts_with(OFF_FOR_A_TRIAL) => None,
+                    discarder(s, |i| match &i.off {
+                        Some(why) if why.kind == ReasonKind::Trial => None,
                         off => Some(f64::from(u8::from(off.is_none() && i.mode == Mode::On))),
                     })
                 },

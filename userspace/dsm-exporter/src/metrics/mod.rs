@@ -120,9 +120,9 @@ mod tests {
     use dm::diskstat::DiskStat;
     use drive::counters::{of_nvme, of_sata};
     use policies::layout::{self, Layout};
-    use proto::control::OFF_FOR_A_TRIAL;
     use proto::drive::{Counters, Media, Source};
     use proto::feed::ServerInfo;
+    use proto::reason::{Reason, OFF_FOR_A_TRIAL};
     use proto::sample::{Kernel, Sample, Service};
     use proto::snapshot::Host;
     use proto::snapshot::Moment;
@@ -404,7 +404,7 @@ mod tests {
             discard_granularity 131072 discard_alignment 4096";
         let agent = |off: Option<&str>| {
             let mode = if off == Some("nothing") { "on" } else { "audit" };
-            let off = off.filter(|why| *why != "nothing");
+            let off = off.filter(|why| *why != "nothing").map(Reason::from);
             serde_json::json!({
                 "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
                 "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Documentation/metrics.md: all metrics, as the code has them.
 
-use proto::left_out::Reason;
+use proto::left_out::Omission;
 
 use super::families::{Section, DEVICES, HOST, PUBLISHED};
 
@@ -55,6 +55,6 @@ pub fn page() -> String {
     let devices = DEVICES.iter().map(|s| section(s, &["device"]));
     let others = [section(&PUBLISHED, &[]), section(&HOST, &[])];
     let sections: Vec<String> = devices.chain(others).collect();
-    let reasons = Reason::ALL.map(|r| format!("| `{}` | {} |\n", r.name(), r.text()));
+    let reasons = Omission::ALL.map(|r| format!("| `{}` | {} |\n", r.name(), r.text()));
     HEAD.to_owned() + &sections.concat() + LEFT_OUT + &reasons.concat()
 }

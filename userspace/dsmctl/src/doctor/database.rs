@@ -12,17 +12,16 @@ use super::{Finding, Level};
 use crate::free::in_large_leaves;
 use dm::mode::Mode;
 use dm::name;
-use drive::broken;
-use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL};
-use proto::feed::Kind;
+use proto::control::DiscardInfo;
+use proto::feed;
 use proto::left_out;
+use proto::reason::{Reason, ReasonKind};
 use proto::sample::{Service, State};
 use proto::snapshot::Moment;
 use runtime::grid::percent;
 use runtime::pages::page;
 use runtime::sizes;
 use runtime::time::now;
-use wiredtiger::avail;
 
 /// A larger part of all written bytes is worth a look: the alert DsmUnmappedWrites has the
 /// same.
@@ -102,7 +101,7 @@ impl Judge<'_> {
     /// A process that does not answer, or is not there.
     fn lost(&self, s: &Service) -> Option<Finding> {
         let age = time(Duration::from_secs_f64((Moment::now().wall - s.since).max(0.0)));
-        let why = s.reason.as_deref().map(ink::reason).unwrap_or_default();
+        let why = s.reason.as_ref().map(ink::reason).unwrap_or_default();
         match s.state {
             State::Stuck => {
                 let text = format!("dsmd has not answered for {age}: {why}");
@@ -186,6 +185,11 @@ impl Judge<'_> {
             )),
             _ => finding.hint("give it a [[database]] in /etc/dsmd.toml"),
         };
+        let stuck = self
+            .d
+            .silent
+            .as_ref()
+            .filter(|why| why.kind != ReasonKind::NotServed);
         let finding = match (&self.facts.published, self.waiting()) {
             (Ok(_), Some(why)) => {
                 let finding = say(format!("dsmd waits: {}", ink::reason(why)));
@@ -198,22 +202,12 @@ impl Judge<'_> {
                 say(format!("dsmd {} runs, and does not serve it", p.version))
             }
             (Ok(p), None) => say(format!("dsmd {} runs, and does not know of it", p.version)),
-            (Err(_), _) => match self
-                .d
-                .silent
-                .as_ref()
-                .filter(|why| !why.contains("no dsmd serves"))
-            {
+            (Err(_), _) => match stuck {
                 Some(why) => say(ink::reason(why)),
                 None => say("no dsmd serves it: the table becomes stale, and no checkpoint is seen".into()),
             },
         };
-        let stuck = self
-            .d
-            .silent
-            .as_ref()
-            .is_some_and(|why| !why.contains("no dsmd serves"));
-        let runs = self.facts.published.is_ok() || stuck;
+        let runs = self.facts.published.is_ok() || stuck.is_some();
         let finding = match self.d.wanted {
             Some(_) => finding,
             None => configure(finding),
@@ -226,16 +220,13 @@ impl Judge<'_> {
     }
 
     /// The command for what dsmd waits for.
-    fn waits_for(&self, why: &str) -> Option<String> {
-        let device = self.name();
+    fn waits_for(&self, why: &Reason) -> Option<String> {
         let at = self.d.wanted.as_ref().map(|w| ink::path(w.dbpath.display()));
-        if why.contains("is not a data directory of MongoDB") {
-            return Some("systemctl start mongod".to_owned());
+        match why.kind {
+            ReasonKind::NoDatabase => Some("systemctl start mongod".to_owned()),
+            ReasonKind::NotMounted => Some(format!("mount /dev/mapper/{} {}", self.name(), at?)),
+            _ => None,
         }
-        if why.contains("not on the dsm device") || why.contains("cannot open it") {
-            return Some(format!("mount /dev/mapper/{device} {}", at?));
-        }
-        None
     }
 
     /// A thing of the past, of which the log has more.
@@ -475,23 +466,17 @@ impl Judge<'_> {
             let text = format!("none may be made: {}", ink::reason(why));
             let asked = wanted || info.is_some();
             let found = finding(if asked { Level::Wrong } else { Level::Note }, text).fix("dsmctl broken");
-            return match asked {
-                _ if why.contains(broken::AUDIT_FAILED) => found.hint(match why.contains(broken::ALL_KEPT) {
-                    true => {
-                        format!(
-                            "nothing is lost; {}, \"The audit has failed\", says what to report",
-                            page("troubleshooting.md")
-                        )
-                    }
-                    false => {
-                        format!(
-                            "resync this member, or validate it: {}, \"The audit has failed\"",
-                            page("troubleshooting.md")
-                        )
-                    }
-                }),
-                true => found.hint("shows why; take discard = true of the device out of /etc/dsmd.toml"),
-                false => found,
+            return match (why.kind, asked) {
+                (ReasonKind::AuditFailedInTime, _) => found.hint(format!(
+                    "nothing is lost; {}, \"The audit has failed\", says what to report",
+                    page("troubleshooting.md")
+                )),
+                (ReasonKind::AuditFailed, _) => found.hint(format!(
+                    "resync this member, or validate it: {}, \"The audit has failed\"",
+                    page("troubleshooting.md")
+                )),
+                (_, true) => found.hint("shows why; take discard = true of the device out of /etc/dsmd.toml"),
+                (_, false) => found,
             };
         }
         if let Some(info) = info {
@@ -536,34 +521,27 @@ impl Judge<'_> {
     fn discards_of(&self, b: &Below, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
         let d = &b.status.discard;
         if let Some(why) = &i.off {
-            if why.starts_with(OFF_FOR_A_TRIAL) || why == avail::NOT_YET {
-                return finding(Level::Note, why.clone());
+            if matches!(why.kind, ReasonKind::Trial | ReasonKind::Early) {
+                return finding(Level::Note, why.to_string());
             }
+            let text = format!("nothing is discarded: {}", ink::reason(why));
             // Every night, and it passes.
-            if why.starts_with("a backup is running") {
-                return finding(Level::Note, format!("nothing is discarded: {}", ink::reason(why)));
+            if why.kind == ReasonKind::Backup {
+                return finding(Level::Note, text);
             }
-            let found = finding(
-                Level::Wrong,
-                format!("nothing is discarded: {}", ink::reason(why)),
-            );
+            let found = finding(Level::Wrong, text);
             return if d.state == Mode::Off && self.d.trial.is_some() {
                 found.hint("by the trial, see there")
             } else if d.state == Mode::Off {
                 found.fix(format!("{} discard on", self.dsmctl("set")))
-            } else if why.contains("no process has the database open") {
+            } else if why.kind == ReasonKind::Closed {
                 found.fix("systemctl start mongod")
             } else {
                 found.hint(format!("{}, \"Discards\", has what they need", page("dsmd.rst")))
             };
         }
-        if let Some(why) = i
-            .audit
-            .only
-            .as_ref()
-            .filter(|why| why.starts_with(OFF_FOR_A_TRIAL))
-        {
-            return finding(Level::Note, why.clone());
+        if let Some(why) = i.audit.only.as_ref().filter(|why| why.kind == ReasonKind::Trial) {
+            return finding(Level::Note, why.to_string());
         }
         if d.failed > 0 {
             return finding(
@@ -680,14 +658,14 @@ impl Judge<'_> {
                 format!("mongod {} reports which file is whose", s.version),
             ),
             // It ends by itself.
-            (_, _, Some(Kind::Recovering)) => finding(
+            (_, _, Some(feed::Kind::Recovering)) => finding(
                 Level::Note,
                 format!(
                     "mongod {} recovers, and reports which file is whose when it has{why}",
                     s.version
                 ),
             ),
-            (true, true, Some(Kind::Partial)) => finding(
+            (true, true, Some(feed::Kind::Partial)) => finding(
                 Level::Wrong,
                 format!(
                     "mongod {} does not report the collections of every database{why}",
@@ -719,7 +697,7 @@ impl Judge<'_> {
                 "files are known by their names until then: {} has the role that it needs",
                 page("papers.rst")
             )),
-            (false, _, Some(Kind::Refused)) => {
+            (false, _, Some(feed::Kind::Refused)) => {
                 finding(Level::Wrong, format!("mongod refuses dsm-mongo{why}"))
                     .fix(format!("systemctl start dsm-mongo@{}", self.name()))
                     .hint(format!("when the file is right: {file}"))

@@ -11,6 +11,7 @@ use dm::mounts::Mount;
 use drive::afford::Layout;
 use drive::below::Affords;
 use proto::control::Info;
+use proto::reason::{Reason, ReasonKind};
 use proto::sample::State;
 use runtime::pages::page;
 use runtime::sizes;
@@ -66,7 +67,7 @@ impl Judge<'_> {
     }
 
     /// What dsmd waits for.
-    pub(super) fn waiting(&self) -> Option<&String> {
+    pub(super) fn waiting(&self) -> Option<&Reason> {
         let service = self.d.service.as_ref().filter(|s| s.state == State::Waiting)?;
         service.reason.as_ref()
     }
@@ -129,11 +130,10 @@ impl Judge<'_> {
         match &self.d.absent {
             Some(Absent::Missing(reason)) => {
                 let finding = self.say("device", Level::Wrong, ink::reason(reason));
-                if reason.contains("device-mapper is not available") {
-                    return finding.fix("modprobe dm-mod");
-                }
-                if !reason.contains("there is no device-mapper device") {
-                    return finding;
+                match reason.kind {
+                    ReasonKind::NoDeviceMapper => return finding.fix("modprobe dm-mod"),
+                    ReasonKind::NoDevice => {}
+                    _ => return finding,
                 }
                 if let Some((drive, user)) = self.facts.configuration.held.get(&self.d.name) {
                     return self.bypassed(&ink::path(drive.display()), user);

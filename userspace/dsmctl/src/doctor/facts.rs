@@ -15,6 +15,7 @@ use drive::below::Affords;
 use drive::nvme::Placement;
 use proto::control::Info;
 use proto::drive::Media;
+use proto::reason::Reason;
 use proto::sample::Service;
 use runtime::log::LastError;
 
@@ -131,8 +132,8 @@ pub(crate) struct DeviceFacts {
     pub service: Option<Service>,
     /// What dsmd said last of what is wrong.
     pub last_error: Option<LastError>,
-    /// `Err`: why dsmd does not answer.
-    pub silent: Option<String>,
+    /// Why dsmd does not answer.
+    pub silent: Option<Reason>,
     pub wanted: Option<Wanted>,
     pub left: Left,
     pub trial: Option<Trial>,
@@ -150,7 +151,7 @@ pub(crate) struct DeviceFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
     /// Configured, or asked for; or what is there.
-    Missing(String),
+    Missing(Reason),
     /// Nobody without privileges can tell.
     Hidden,
 }
@@ -165,7 +166,7 @@ pub(crate) struct Below {
     /// What lies below, if it could be followed.
     pub stack: Result<streams::Below, String>,
     /// Why nothing may be discarded on its drive.
-    pub barred: Option<String>,
+    pub barred: Option<Reason>,
     /// Its length, where it is to have all of what it lies on.
     pub size: Option<Size>,
     /// The tables between could be read.

@@ -30,6 +30,7 @@ use drive::{self, broken, media};
 use files::place;
 use files::walk::{self, Root};
 use proto::control::{self, Info, Request};
+use proto::reason::Reason;
 use proto::sample::{Sample, State};
 use proto::snapshot::{Moment, Snapshot};
 use wiredtiger::avail;
@@ -161,10 +162,10 @@ impl Looker<'_> {
                 sectors = Some((opened.devno, opened.sectors));
                 match self.kernel_side(&opened) {
                     Ok(below) => d.below = Some(below),
-                    Err(e) => d.absent = Some(Absent::Missing(format!("{e:#}"))),
+                    Err(e) => d.absent = Some(Absent::Missing(Reason::of(&e))),
                 }
             }
-            Err(e) if self.permitted => d.absent = Some(Absent::Missing(format!("{e:#}"))),
+            Err(e) if self.permitted => d.absent = Some(Absent::Missing(Reason::of(&e))),
             Err(_) => match self.published(name, sample) {
                 Some(below) => d.below = Some(below),
                 None => d.absent = Some(Absent::Hidden),
@@ -191,7 +192,7 @@ impl Looker<'_> {
         match answer {
             Ok(info) => d.agent = Some(info),
             Err(e) if denied(&e) => d.agent = sample.and_then(|s| s.agent.clone()),
-            Err(e) => d.silent = Some(format!("{e:#}")),
+            Err(e) => d.silent = Some(Reason::of(&e)),
         }
         let served = d.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
         if let Some(dbpath) = served.or_else(|| d.wanted.as_ref().map(|w| w.dbpath.clone())) {
@@ -298,8 +299,8 @@ impl Looker<'_> {
         }))
     }
 
-    fn barred(&self, name: &str, devno: DevNo) -> Option<String> {
-        broken::below(&self.places.marks, self.sysfs(), name, devno)
+    fn barred(&self, name: &str, devno: DevNo) -> Option<Reason> {
+        broken::barred(&self.places.marks, self.sysfs(), name, devno)
     }
 
     /// What lies below the device, which is itself none of the volumes between.

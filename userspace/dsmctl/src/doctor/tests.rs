@@ -19,10 +19,11 @@ use dm::streams;
 use drive::afford::{Copies, Drive, Layout};
 use drive::below::Affords;
 use drive::nvme::{Isolated, Placement};
-use proto::control::{DiscardInfo, Info, OFF_FOR_A_TRIAL, SWITCHED_OFF};
+use proto::control::{DiscardInfo, Info};
 use proto::drive::{Counters, Media, Source};
-use proto::feed::{Failure, Kind, ServerInfo};
-use proto::left_out::{LeftOut, Reason};
+use proto::feed::{self, Failure, ServerInfo};
+use proto::left_out::{LeftOut, Omission};
+use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use proto::sample::{Service, State};
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
@@ -158,9 +159,9 @@ fn agent(change: impl FnOnce(&mut Info)) -> Diagnosis {
     of_device(|d| change(d.agent.as_mut().unwrap()))
 }
 
-fn service(state: State, reason: Option<&str>) -> Option<Service> {
+fn service(state: State, reason: Option<Reason>) -> Option<Service> {
     let mut service = Service::default();
-    service.set(state, reason.map(str::to_owned));
+    service.set(state, reason);
     service.since -= 7.0;
     Some(service)
 }
@@ -312,9 +313,12 @@ fn what_is_configured() {
     wrong(&d, "configuration", "line 1", &["dsmctl attach --check"]);
     let absent = |tab: bool| {
         diagnosis(move |f| {
-            let gone = "geheim: there is no device-mapper device of this name";
+            let gone = Reason::new(
+                ReasonKind::NoDevice,
+                "geheim: there is no device-mapper device of this name",
+            );
             f.devices[0].below = None;
-            f.devices[0].absent = Some(Absent::Missing(gone.into()));
+            f.devices[0].absent = Some(Absent::Missing(gone));
             if tab {
                 f.configuration.tab.push("geheim".into());
             }
@@ -329,9 +333,12 @@ fn what_is_configured() {
     wrong(&absent(false), "device", "geheim", &["dsmctl create geheim DEV"]);
     let bypassed = |user: User| {
         diagnosis(move |f| {
-            let gone = "geheim: there is no device-mapper device of this name";
+            let gone = Reason::new(
+                ReasonKind::NoDevice,
+                "geheim: there is no device-mapper device of this name",
+            );
             f.devices[0].below = None;
-            f.devices[0].absent = Some(Absent::Missing(gone.into()));
+            f.devices[0].absent = Some(Absent::Missing(gone));
             let held = ("geheim".to_owned(), ("/dev/disk".into(), user));
             f.configuration.held = BTreeMap::from([held]);
         })
@@ -348,18 +355,15 @@ fn what_is_configured() {
         "its drive /dev/disk is used without it: it is mounted at /db",
         &["umount /db", "dsmctl attach geheim"],
     );
-    for (reason, fix) in [
-        ("geheim: the device's target is linear, not dsm", vec![]),
-        (
-            "device-mapper is not available: cannot open it",
-            vec!["modprobe dm-mod"],
-        ),
+    for (kind, fix) in [
+        (ReasonKind::Other, vec![]),
+        (ReasonKind::NoDeviceMapper, vec!["modprobe dm-mod"]),
     ] {
         let other = of_device(|d| {
             d.below = None;
-            d.absent = Some(Absent::Missing(reason.into()));
+            d.absent = Some(Absent::Missing(Reason::new(kind, "it is so")));
         });
-        wrong(&other, "device", reason, &fix);
+        wrong(&other, "device", "it is so", &fix);
     }
 }
 
@@ -739,7 +743,7 @@ fn the_agent() {
     let without = |change: fn(&mut Facts)| {
         diagnosis(move |f| {
             f.devices[0].agent = None;
-            f.devices[0].silent = Some(none.into());
+            f.devices[0].silent = Some(Reason::new(ReasonKind::NotServed, none));
             f.published = Err("dsmd does not run: there is no /run/dsmd/snapshot.json".into());
             change(f);
         })
@@ -764,23 +768,29 @@ fn the_agent() {
             version: "0.1.0".into(),
         });
     };
-    let waits = |reason: &'static str| {
+    let waits = |kind, reason: &'static str| {
         diagnosis(move |f| {
             f.devices[0].below.as_mut().unwrap().status.files = 0;
             f.devices[0].agent = None;
-            f.devices[0].silent = Some(none.into());
+            f.devices[0].silent = Some(Reason::new(ReasonKind::NotServed, none));
             runs(f);
-            f.devices[0].service = service(State::Waiting, Some(reason));
+            f.devices[0].service = service(State::Waiting, Some(Reason::new(kind, reason)));
         })
     };
     wrong(
-        &waits("/x: it is not a data directory of MongoDB: there is"),
+        &waits(
+            ReasonKind::NoDatabase,
+            "/x: it is not a data directory of MongoDB: there is",
+        ),
         "dsmd",
         "dsmd waits: /x: it is not",
         &["systemctl start mongod"],
     );
     // One cause is one thing to mend.
-    let first = waits("/x: it is not a data directory of MongoDB: there is");
+    let first = waits(
+        ReasonKind::NoDatabase,
+        "/x: it is not a data directory of MongoDB: there is",
+    );
     assert_eq!(first.count(Level::Wrong), 1, "{:?}", first.findings);
     for (check, says) in [("table", "it knows of no file"), ("discard", "dsmd makes none")] {
         let found = find(&first, check);
@@ -792,20 +802,20 @@ fn the_agent() {
         );
     }
     wrong(
-        &waits("the sky"),
+        &waits(ReasonKind::Other, "the sky"),
         "dsmd",
         "waits: the sky",
         &["journalctl -u dsmd -n 50"],
     );
     wrong(
-        &waits("/x: cannot open it: No such file"),
+        &waits(ReasonKind::NotMounted, "/x: cannot open it: No such file"),
         "dsmd",
         "cannot open it",
         &["mount /dev/mapper/geheim /srv/geheim/data"],
     );
     let strange = diagnosis(|f| {
         f.devices[0].agent = None;
-        f.devices[0].silent = Some(none.into());
+        f.devices[0].silent = Some(Reason::new(ReasonKind::NotServed, none));
         f.devices[0].wanted = None;
         runs(f);
     });
@@ -819,7 +829,7 @@ fn the_agent() {
     wrong(&stuck, "dsmd", "does not answer", &["systemctl restart dsmd"]);
     let in_state = |state, reason: &'static str| {
         of_device(move |d| {
-            d.service = service(state, Some(reason));
+            d.service = service(state, Some(reason.into()));
             d.dbpath = Some(Err(Misplaced::Unasked));
         })
     };
@@ -1006,22 +1016,22 @@ fn what_is_left_out() {
         })
     };
     right(
-        &left(Reason::NoPlace, 7),
+        &left(Omission::NoPlace, 7),
         "left-out",
         "nothing is left out but what is usual",
     );
     note(
-        &left(Reason::Symlink, 2),
+        &left(Omission::Symlink, 2),
         "left-out",
         "2 symbolic links, which are not followed (geheim)",
     );
     wrong(
-        &left(Reason::Unreadable, 3),
+        &left(Omission::Unreadable, 3),
         "left-out",
         "3 files or directories that cannot be read: writes to them are unmapped (geheim)",
         &["journalctl -u dsmd -p warning -n 20"],
     );
-    let usual = left(Reason::NoPlace, 7);
+    let usual = left(Omission::NoPlace, 7);
     assert_eq!(find(&usual, "left-out").values["counts"]["no-place"], 7);
 }
 
@@ -1075,7 +1085,7 @@ fn boundaries_and_discards() {
         &["dsmctl set geheim discard on"],
     );
     note(
-        &discard(|i| i.off = Some(wiredtiger::avail::NOT_YET.into())),
+        &discard(|i| i.off = Some(Reason::new(ReasonKind::Early, "not yet: there is none"))),
         "discard",
         "not yet",
     );
@@ -1168,7 +1178,7 @@ fn boundaries_and_discards() {
 
 #[test]
 fn what_the_server_does_not_do() {
-    type Shape = (bool, bool, Option<(Kind, &'static str)>);
+    type Shape = (bool, bool, Option<(feed::Kind, &'static str)>);
     let server = |(connected, catalog, failure): Shape| {
         agent(move |a| {
             a.server = Some(ServerInfo {
@@ -1189,35 +1199,35 @@ fn what_the_server_does_not_do() {
         "mongod 8.0.4 reports which file is whose",
     );
     wrong(
-        &server((true, false, Some((Kind::NoCatalog, "not authorized")))),
+        &server((true, false, Some((feed::Kind::NoCatalog, "not authorized")))),
         "server",
         "mongod 8.0.4 answers, and does not report which file is whose: not authorized",
         &["journalctl -u dsm-mongo@geheim -n 20"],
     );
     wrong(
-        &server((true, true, Some((Kind::Partial, "config: not authorized")))),
+        &server((true, true, Some((feed::Kind::Partial, "config: not authorized")))),
         "server",
         "mongod 8.0.4 does not report the collections of every database: config: not authorized",
         &["journalctl -u dsm-mongo@geheim -n 20"],
     );
     note(
-        &server((true, true, Some((Kind::NoCatalog, "too slow")))),
+        &server((true, true, Some((feed::Kind::NoCatalog, "too slow")))),
         "server",
         "reported which file is whose, and no longer does: too slow",
     );
     note(
-        &server((true, false, Some((Kind::Recovering, "node is recovering")))),
+        &server((true, false, Some((feed::Kind::Recovering, "node is recovering")))),
         "server",
         "mongod 8.0.4 recovers, and reports which file is whose when it has: node is recovering",
     );
     wrong(
-        &server((false, true, Some((Kind::Refused, "SCRAM failure")))),
+        &server((false, true, Some((feed::Kind::Refused, "SCRAM failure")))),
         "server",
         "mongod refuses dsm-mongo: SCRAM failure",
         &["systemctl start dsm-mongo@geheim"],
     );
     wrong(
-        &server((false, false, Some((Kind::Lost, "refused")))),
+        &server((false, false, Some((feed::Kind::Lost, "refused")))),
         "server",
         "mongod does not answer dsm-mongo: refused",
         &["systemctl start mongod"],
@@ -1284,6 +1294,16 @@ fn a_drive_that_is_marked() {
         d.wanted.as_mut().unwrap().discard = false;
     });
     note(&not_wanted, "discard", "it is marked");
+    for (kind, wanted) in [
+        (ReasonKind::AuditFailed, "resync this member"),
+        (ReasonKind::AuditFailedInTime, "nothing is lost"),
+    ] {
+        let failed =
+            of_device(|d| d.below.as_mut().unwrap().barred = Some(Reason::new(kind, "it has failed")));
+        wrong(&failed, "discard", "it has failed", &["dsmctl broken"]);
+        let hint = find(&failed, "discard").hint.clone().unwrap();
+        assert!(hint.starts_with(wanted), "{hint}");
+    }
     assert_eq!(not_wanted.status(), 0);
 }
 
@@ -1302,7 +1322,7 @@ fn a_report_has_no_names() {
         f.published = Err("no /run/geheim".into());
         let d = &mut f.devices[0];
         d.dbpath = Some(Err(Misplaced::Wrong("geheim is not there".into())));
-        d.service = service(State::Ended, Some("geheim: it has gone"));
+        d.service = service(State::Ended, Some("geheim: it has gone".into()));
         d.last_error = Some(LastError {
             at: 1,
             level: LogLevel::Warn,

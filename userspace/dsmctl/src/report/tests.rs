@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
-use proto::left_out::{LeftOut, Reason};
+use proto::left_out::{LeftOut, Omission};
 use proto::regions::{checkpoint_text, written_text};
 use testing::kernel::STATUS;
 
@@ -73,7 +73,7 @@ fn what_is_left_out() {
         "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "discard": {"listless": 7},
     }))
     .unwrap();
-    let one = LeftOut::some(Reason::Symlink, 2, Some("journal".into()));
+    let one = LeftOut::some(Omission::Symlink, 2, Some("journal".into()));
     agent.left_out = one.into_iter().collect();
     r.agent = Some(agent);
     let wanted = "left out     2 symbolic links, which are not followed (journal); \

@@ -35,6 +35,7 @@ use drive::media;
 use drive::switch;
 use proto::control::{self, Info, Request};
 use proto::drive::Counters;
+use proto::reason::{ReasonKind, SWITCHED_OFF};
 use proto::runner::{self, Who};
 use report::Report;
 use run::{Bench, Replaced, Step};
@@ -186,16 +187,17 @@ impl Bench for Live {
             return Ok(Some(why));
         }
         let off = switch::off_by_person(dir(), &self.device.name);
-        Ok(off.map(|why| format!("{} {why}", control::SWITCHED_OFF)))
+        Ok(off.map(|why| format!("{SWITCHED_OFF} {why}")))
     }
 
     fn why_idle(&mut self) -> String {
         match served(&self.device.name) {
             Ok(info) => match info.discard {
                 Some(d) if d.waiting > 0 => format!("dsmd waits for {} more checkpoints", d.waiting),
-                Some(d) => d.off.unwrap_or_else(|| {
-                    "dsmd follows the checkpoints, which freed nothing that could be discarded".to_owned()
-                }),
+                Some(d) => d.off.map_or_else(
+                    || "dsmd follows the checkpoints, which freed nothing that could be discarded".to_owned(),
+                    |why| why.text,
+                ),
                 None => "dsmd has no discards to make".to_owned(),
             },
             Err(e) => format!("{e:#}"),
@@ -242,13 +244,10 @@ fn check_discards(name: &str) -> Result<()> {
     let Some(discard) = info.discard else {
         bail!("{name}: nothing would be discarded: set discard = true in dsmd's configuration first");
     };
-    let by_the_switch = |why: &str| {
-        [control::SWITCHED_OFF, control::OFF_FOR_A_TRIAL]
-            .iter()
-            .any(|of| why.starts_with(of))
-    };
     match discard.off {
-        Some(why) if !by_the_switch(&why) => bail!("{name}: nothing is discarded: {why}"),
+        Some(why) if !matches!(why.kind, ReasonKind::SwitchedOff | ReasonKind::Trial) => {
+            bail!("{name}: nothing is discarded: {why}")
+        }
         _ if discard.mode == Mode::Audit && !discard.audit.passed => bail!(
             "{name}: nothing is discarded before the audit has passed: {}",
             discard.audit.progress()

@@ -22,7 +22,7 @@ use files::rules::Rules;
 use files::walk::{self, open_file, Collector, FoundFile, Root, Skipped};
 use proto::catalog::Catalog;
 use proto::control::FileInfo;
-use proto::left_out::{LeftOut, Reason};
+use proto::left_out::{LeftOut, Omission};
 use runtime::log;
 
 /// Who hears of files while they are looked at.
@@ -46,7 +46,7 @@ pub(crate) struct FileTable<M> {
     walks: u64,
     logged: Logged,
     /// Of the last walk: how many, and the first.
-    left: BTreeMap<Reason, (u64, String)>,
+    left: BTreeMap<Omission, (u64, String)>,
     /// Reused by every reading of extents.
     extents: Vec<Extent>,
 }
@@ -58,13 +58,13 @@ enum Reading {
     Failed,
 }
 
-const fn reason(why: Skipped) -> Reason {
+const fn reason(why: Skipped) -> Omission {
     match why {
-        Skipped::Symlink => Reason::Symlink,
-        Skipped::Special => Reason::Special,
-        Skipped::OtherDevice => Reason::OtherFileSystem,
-        Skipped::TooDeep => Reason::TooDeep,
-        Skipped::Unreadable => Reason::Unreadable,
+        Skipped::Symlink => Omission::Symlink,
+        Skipped::Special => Omission::Special,
+        Skipped::OtherDevice => Omission::OtherFileSystem,
+        Skipped::TooDeep => Omission::TooDeep,
+        Skipped::Unreadable => Omission::Unreadable,
     }
 }
 
@@ -159,12 +159,12 @@ impl<M> FileTable<M> {
             .values()
             .filter(|f| f.boundary.is_some() && f.stamp.btime == 0);
         let counts = [
-            (Reason::NoBirthTime, ageless.count() as u64),
-            (Reason::NoPlace, seen.delalloc + seen.unknown),
-            (Reason::Inline, seen.inline),
-            (Reason::Encoded, seen.encoded),
-            (Reason::Elsewhere, seen.elsewhere),
-            (Reason::Shared, seen.shared),
+            (Omission::NoBirthTime, ageless.count() as u64),
+            (Omission::NoPlace, seen.delalloc + seen.unknown),
+            (Omission::Inline, seen.inline),
+            (Omission::Encoded, seen.encoded),
+            (Omission::Elsewhere, seen.elsewhere),
+            (Omission::Shared, seen.shared),
         ];
         let counts = counts
             .into_iter()

@@ -40,7 +40,7 @@ use dm::device::{MessageError, Target};
 use dm::reply::{Checkpoint, Commit};
 use proto::catalog::Catalog;
 use proto::control::{FileInfo, Marked, ObjectInfo, Refreshed};
-use proto::left_out::{LeftOut, Reason};
+use proto::left_out::{LeftOut, Omission};
 use runtime::log;
 
 use auto::Auto;
@@ -233,7 +233,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let mut all = self.files.left_out();
         let refused = self.uploads.refused.clone();
         all.extend(refused.map(|why| LeftOut {
-            reason: Reason::Refused,
+            reason: Omission::Refused,
             count: (self.files.dirty().count() as u64).max(1),
             example: Some(why),
         }));

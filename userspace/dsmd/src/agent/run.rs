@@ -19,7 +19,7 @@ use files::fiemap::Mapper;
 use files::rules::{Rules, RulesFiles};
 use files::watch::Watch;
 use proto::control::{FileInfo, Info, Pending, Request, Server, HOLD};
-use proto::left_out::{LeftOut, Reason};
+use proto::left_out::{LeftOut, Omission};
 use runtime::log;
 use runtime::pulse::Pulse;
 use runtime::wake::{wait, Signals, Waker};
@@ -340,7 +340,7 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info
     let (figures, seen) = (agent.figures(), agent.seen());
     let mut left_out = agent.left_out();
     let (unwatched, first) = s.watch.unwatched();
-    left_out.extend(LeftOut::some(Reason::Unwatched, unwatched, first));
+    left_out.extend(LeftOut::some(Omission::Unwatched, unwatched, first));
     Info {
         device: s.device.clone(),
         dbpath: agent.root().path().to_string_lossy().into_owned(),

@@ -614,7 +614,7 @@ fn boundaries_without_birth_times_do_not_outlive_dsmd() {
     };
     assert_eq!(left(&a), []);
     a.files.get_mut(c).unwrap().stamp.btime = 0;
-    assert_eq!(left(&a), [(Reason::NoBirthTime, 1)]);
+    assert_eq!(left(&a), [(Omission::NoBirthTime, 1)]);
     let known = |born: i64| {
         let kept = Kept {
             ino: c,

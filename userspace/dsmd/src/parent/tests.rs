@@ -8,6 +8,7 @@ use std::thread;
 use super::*;
 use crate::tests::{until, EndsOnDrop, Setup};
 use crate::worker;
+use proto::reason::ReasonKind;
 use proto::snapshot::Unavailable;
 use testing::signals::{by_hand, ByHand};
 
@@ -178,7 +179,7 @@ fn what_hangs_or_dies_is_one_databases_state() {
     m.supervised(&FAST, |told| {
         m.works("c", 2);
         let reason = m.until("a", State::Stuck).service.reason.unwrap();
-        assert_eq!(reason, "its agent has been busy with one thing for too long");
+        assert_eq!(reason.text, "its agent has been busy with one thing for too long");
         assert!(m.sample("a").unwrap().kernel.is_some(), "which is known");
         let said = || told.lock().unwrap().iter().filter(|t| *t == "READY=1").count();
         until("READY=1", || said() == 1);
@@ -206,10 +207,7 @@ fn what_hangs_or_dies_is_one_databases_state() {
     // The first dsmd has left a behind.
     m.supervised(&FAST, |told| {
         let a = m.until("a", State::Waiting);
-        assert_eq!(
-            a.service.reason.as_deref(),
-            Some("another dsmd serves the device a")
-        );
+        assert_eq!(a.service.reason, Some("another dsmd serves the device a".into()));
         for n in 6..8 {
             m.works("b", n);
             m.works("c", n);
@@ -281,8 +279,8 @@ fn one_without_a_process_is_one_databases_state() {
     let well = m.supervised(&FAST, |told| {
         let a = m.until("a", State::Ended).service;
         assert_eq!(
-            a.reason.as_deref(),
-            Some("cannot start a process: there are too many")
+            a.reason,
+            Some("cannot start a process: there are too many".into())
         );
         m.works("b", 2);
         until("READY=1", || told.lock().unwrap().iter().any(|t| t == "READY=1"));
@@ -303,7 +301,9 @@ fn one_that_is_given_up_is_not_started_again() {
     m.config.databases[0].dbpath = "/nonexistent".into();
     let well = m.supervised(&FAST, |told| {
         let a = m.until("a", State::Ended).service;
-        assert!(a.reason.unwrap().starts_with("/nonexistent: cannot open it"));
+        let reason = a.reason.unwrap();
+        assert!(reason.text.starts_with("/nonexistent: cannot open it"));
+        assert_eq!(reason.kind, ReasonKind::NotMounted);
         m.works("b", 2);
         until("READY=1", || told.lock().unwrap().iter().any(|t| t == "READY=1"));
         assert_eq!(m.sample("a").unwrap().service.restarts, 0);

@@ -21,7 +21,8 @@ use dm::diskstat::DiskStat;
 use dm::mode::Mode;
 use dm::table::SectorRange;
 use drive::broken;
-use proto::control::{DiscardInfo, OFF_FOR_A_TRIAL, SWITCHED_OFF};
+use proto::control::DiscardInfo;
+use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use runtime::log;
 use runtime::pulse::Pulse;
 use runtime::time;
@@ -78,7 +79,7 @@ impl Link {
     pub fn off(why: &str) -> Self {
         log!(Warn, "nothing is discarded", reason = why);
         let info = DiscardInfo {
-            off: Some(why.to_owned()),
+            off: Some(why.into()),
             ..DiscardInfo::default()
         };
         Self {
@@ -161,7 +162,7 @@ struct Worker<T, M> {
     /// The drive when the last sending was over.
     quiet: Option<DiskStat>,
     /// Why nothing is sent.
-    reported: Option<String>,
+    reported: Option<Reason>,
     /// It is not in the log yet, and when something came into it last.
     is_unsaid: bool,
     said: Option<Instant>,
@@ -232,7 +233,6 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// Says what came of it, once; and forgets, however it ended, unless what is known
     /// stays.
     fn took(&mut self, result: Result<(), Halt>) {
-        let early = matches!(result, Err(Halt::Early(_)));
         let off = match result {
             Ok(()) => None,
             // What is known stays; the next checkpoint is read.
@@ -255,10 +255,12 @@ impl<T: Target, M: Machine> Worker<T, M> {
                         });
                         None
                     }
-                    halt => Some(halt.to_string()),
+                    Halt::Early(why) => Some(Reason::new(ReasonKind::Early, why)),
+                    halt => Some(halt.to_string().into()),
                 }
             }
         };
+        let early = off.as_ref().is_some_and(|why| why.kind == ReasonKind::Early);
         if self.reported != off {
             change(&self.info, |i| i.resets += u64::from(off.is_some() && !early));
             self.reported.clone_from(&off);
@@ -351,9 +353,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
         }
         let marked = self.machine.broken().or_else(|| self.unmarked.clone());
-        let failed = marked
-            .as_ref()
-            .is_some_and(|why| self.unmarked.is_some() || why.starts_with(broken::AUDIT_FAILED));
+        let is_audit = |why: &String| Reason::from(why.as_str()).kind == ReasonKind::AuditFailed;
+        let failed = self.unmarked.is_some() || marked.as_ref().is_some_and(is_audit);
         change(&self.info, |i| i.audit.failed = failed);
         marked
             .or_else(|| self.machine.off())
@@ -447,8 +448,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.audit.wanted_pages = wanted;
             i.audit.passed = permit.is_ok();
             i.audit.only = match permit {
-                Err(Withheld::Always(why)) => Some(why),
-                Ok(_) if trial && !sends => Some(OFF_FOR_A_TRIAL.to_owned()),
+                Err(Withheld::Always(why)) => Some(why.into()),
+                Ok(_) if trial && !sends => Some(OFF_FOR_A_TRIAL.into()),
                 _ => None,
             };
             i.audit.seen_pages = pages;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+use super::super::disk::Disk;
 use super::super::permit::{CHECKPOINTS, ONLY_ASKED};
 use super::super::world::{Side, World};
 use super::*;
+use dm::devno::DevNo;
+use files::walk::Root;
 use std::cell::RefCell;
 use std::rc::Rc;
-use wiredtiger::avail::{Kind, Refusal, Standing};
+use wiredtiger::avail::{self, Refusal, Standing};
 
 type TestWorker = Worker<Side, Side>;
 
@@ -101,12 +104,15 @@ fn a_first_start_is_not_yet() {
     let (mut w, ..) = worker(9);
     w.is_on().unwrap();
     let early = Refusal {
-        kind: Kind::Early,
+        kind: avail::Kind::Early,
         message: "not yet".into(),
     };
     w.took(Err(early.into()));
     let i = w.info.lock().unwrap().clone();
-    assert_eq!((i.off.as_deref(), i.resets), (Some("not yet"), 0));
+    assert_eq!(
+        (i.off, i.resets),
+        (Some(Reason::new(ReasonKind::Early, "not yet")), 0)
+    );
     w.took(Err("dax".to_owned().into()));
     assert_eq!(w.info.lock().unwrap().resets, 1);
 }
@@ -120,7 +126,7 @@ fn whoever_switches_it_off_means_it() {
     let sent = w.info.lock().unwrap().sent_bytes;
     turns(&mut w, &world, &notices, 50);
     let i = w.info.lock().unwrap().clone();
-    assert_eq!(i.off.as_deref(), Some("discards were switched off on the device"));
+    assert_eq!(i.off, Some("discards were switched off on the device".into()));
     assert_eq!((i.sent_bytes, i.files), (sent, 0));
     // Nor does the end of this one switch off what another switched on.
     let (w, ..) = worker(10);
@@ -143,7 +149,7 @@ fn a_drive_that_is_marked_gets_no_discards() {
     w.target.message("set discard on").unwrap();
     turns(&mut w, &world, &notices, 50);
     let i = w.info.lock().unwrap().clone();
-    assert_eq!((i.off.as_deref(), i.sent_bytes), (Some("it is marked"), 0));
+    assert_eq!((i.off, i.sent_bytes), (Some("it is marked".into()), 0));
     assert_eq!(state(&w), Mode::Off);
     w.target.message("set discard on").unwrap();
     world.borrow_mut().kernel.take_discards(false);
@@ -172,7 +178,7 @@ fn the_switch_is_the_trials_while_there_is_one() {
     assert_eq!(state(&w), Mode::Off);
     turns(&mut w, &world, &notices, 3);
     let i = w.info.lock().unwrap().clone();
-    assert_eq!(i.off.as_deref(), Some(OFF_FOR_A_TRIAL));
+    assert_eq!(i.off, Some(OFF_FOR_A_TRIAL.into()));
     // When it is over the audit begins.
     world.borrow_mut().trial = false;
     until(&mut w, &world, &notices, |w| {
@@ -194,11 +200,11 @@ fn what_a_switch_refuses_is_because_of_the_switch() {
     let refused = late(&w);
     let why = refused.clone().unwrap_err().to_string();
     w.took(refused);
-    assert_eq!(info(&w).off, Some(why));
+    assert_eq!(info(&w).off, Some(why.into()));
     w.target.message("set discard off").unwrap();
     let refused = late(&w);
     w.took(refused);
-    assert_eq!(info(&w).off.as_deref(), Some(SWITCHED_OFF));
+    assert_eq!(info(&w).off, Some(SWITCHED_OFF.into()));
 }
 
 /// What a window misses between two messages is no fault, and not the operator's business.
@@ -328,7 +334,10 @@ fn a_trials_periods_need_no_audit_each() {
         let before = discarded(&w);
         assert_eq!(w.is_on(), Ok(()));
         // Unless a page is suspected just now
-        let held = info(&w).audit.only.is_some_and(|why| why == OFF_FOR_A_TRIAL);
+        let held = info(&w)
+            .audit
+            .only
+            .is_some_and(|why| why.kind == ReasonKind::Trial);
         assert_eq!(held, info(&w).audit.passed);
         turns(&mut w, &world, &notices, 1);
         assert_eq!((state(&w), discarded(&w)), (Mode::Watch, before));
@@ -400,7 +409,7 @@ fn what_may_only_be_audited_is_never_sent() {
         until(&mut w, &world, &notices, |w| info(w).audit.written_pages > 50);
         let i = info(&w);
         assert_eq!((i.mode, state(&w)), (Mode::Audit, Mode::Watch));
-        assert_eq!(i.audit.only.as_deref(), Some(why));
+        assert_eq!(i.audit.only, Some(why.into()));
         assert!(
             !i.audit.passed && i.audit.named_pages > i.audit.taken_pages,
             "{i:?}"
@@ -415,7 +424,7 @@ fn what_may_only_be_audited_is_never_sent() {
         turns(&mut w, &world, &notices, 10);
         let i = info(&w);
         assert_eq!((state(&w), i.mode), (Mode::On, Mode::Audit));
-        assert_eq!(i.audit.only.as_deref(), Some(why));
+        assert_eq!(i.audit.only, Some(why.into()));
         assert_eq!(discarded(&w), 0);
     }
 }
@@ -435,7 +444,7 @@ fn a_program_that_nobody_has_tried_must_pass() {
         });
         let i = info(&w);
         let a = &i.audit;
-        assert_eq!((a.only.as_deref(), a.wanted_pages), (None, 1000), "{round}");
+        assert_eq!((&a.only, a.wanted_pages), (&None, 1000), "{round}");
         assert!(
             a.seen_pages >= 1000 && a.seen_checkpoints >= CHECKPOINTS,
             "{round}: {i:?}"
@@ -506,7 +515,7 @@ fn a_violation_is_for_good() {
             "{why}"
         );
         assert!(why.ends_with("; nothing had been discarded by then"), "{why}");
-        assert!(why.starts_with(info(&w).off.as_deref().unwrap()));
+        assert!(why.starts_with(&info(&w).off.unwrap().text));
         assert_eq!((state(&w), info(&w).audit.violations), (Mode::Off, 1));
         for mut w in [
             w,
@@ -584,8 +593,8 @@ fn what_is_off_or_held_gets_no_discards() {
         turns(&mut w, &world, &notices, 50);
         let i = info(&w);
         assert_eq!(
-            (i.off.as_deref(), i.sent_bytes, i.audit.passed),
-            (Some(why), sent, false)
+            (i.off, i.sent_bytes, i.audit.passed),
+            (Some(why.into()), sent, false)
         );
         let held = world.borrow().holder.is_some();
         assert_eq!(state(&w), if held { Mode::On } else { Mode::Off });
@@ -598,7 +607,7 @@ fn what_is_off_or_held_gets_no_discards() {
             Pulse::default(),
         );
         turns(&mut w, &world, &notices, 50);
-        assert_eq!((info(&w).off.as_deref(), info(&w).sent_bytes), (Some(why), 0));
+        assert_eq!((info(&w).off, info(&w).sent_bytes), (Some(why.into()), 0));
         set(&mut world.borrow_mut(), None);
         until(&mut w, &world, &notices, |w| info(w).sent_bytes > 0);
         assert_eq!(world.borrow().lost, None);
@@ -612,10 +621,10 @@ fn one_reason_stays_until_there_is_a_permit() {
     world.borrow_mut().off = Some("off".into());
     for _ in 0..20 {
         turns(&mut w, &world, &notices, 1);
-        assert_eq!(info(&w).off.as_deref(), Some("off"));
+        assert_eq!(info(&w).off, Some("off".into()));
         let around = w.look_around();
         w.took(around);
-        assert_eq!(info(&w).off.as_deref(), Some("off"));
+        assert_eq!(info(&w).off, Some("off".into()));
     }
     assert_eq!(info(&w).resets, 1);
 }
@@ -835,7 +844,7 @@ fn a_device_that_took_no_discards_is_tried_again() {
     w.is_on().unwrap();
     world.borrow_mut().kernel.take_discards(false);
     let off = "the underlying device does not support discards, for example because of a snapshot; tried again every 10 minutes";
-    while w.info.lock().unwrap().off.as_deref() != Some(off) {
+    while info(&w).off != Some(off.into()) {
         turns(&mut w, &world, &notices, 1);
     }
     world.borrow_mut().kernel.take_discards(true);
@@ -852,6 +861,16 @@ fn a_device_that_took_no_discards_is_tried_again() {
 }
 
 #[test]
+fn a_backup_has_a_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("WiredTiger.backup"), "").unwrap();
+    let root = Root::open(dir.path()).unwrap();
+    let mut disk = Disk::new(root, "d", DevNo::new(253, 0), 8, Pulse::default());
+    let why = Reason::from(disk.sync_dbpath().unwrap_err());
+    assert_eq!(why.kind, ReasonKind::Backup, "{why}");
+}
+
+#[test]
 fn without_an_owner_there_is_nothing() {
     let (mut w, world, _sender, notices) = worker(11);
     w.is_on().unwrap();
@@ -862,7 +881,7 @@ fn without_an_owner_there_is_nothing() {
     let result = w.look_around();
     w.took(result);
     let off = || w.info.lock().unwrap().off.clone();
-    assert_eq!(off().as_deref(), Some("no process has the database open"));
+    assert_eq!(off().map(|why| why.kind), Some(ReasonKind::Closed));
     world.borrow_mut().has_owner(true);
     let result = w.look_around();
     w.took(result);
