@@ -468,12 +468,22 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                 }
                 Err(reason) => {
                     outcome.failed = true;
-                    log!(
-                        Warn,
-                        "the kernel refused the table",
-                        attempt = attempt,
-                        reason = reason
-                    );
+                    if attempt == ATTEMPTS {
+                        log!(
+                            Error,
+                            "the table stays as it was",
+                            attempts = ATTEMPTS,
+                            reason = reason
+                        );
+                    } else {
+                        // What the next one mends is no error.
+                        log!(
+                            Info,
+                            "the kernel refused the table",
+                            attempt = attempt,
+                            reason = reason
+                        );
+                    }
                 }
             }
             match attempt {
@@ -488,7 +498,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                     self.files.distrust_table();
                     self.uploads.resolve_overlaps();
                 }
-                _ => log!(Error, "the table stays as it was", attempts = ATTEMPTS),
+                _ => {}
             }
         }
         outcome.took = started.elapsed();

@@ -638,9 +638,12 @@ fn contradicting_extents_are_read_again() {
     // collection's stamp shows it.
     setup.file(COLL, 8, 1600);
     setup.place(i, &[Extent::new(0, 4000, 32)], ExtentCounts::default());
+    runtime::log::of_device("contradicting", false);
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(!o.failed);
     assert_eq!((a.figures().refusals, a.refused()), (2, None));
+    let error = runtime::log::last_error("contradicting");
+    assert_eq!(error, None, "what was mended is no error");
     let files = a.target.files();
     assert_eq!(files[&c].extents, [Extent::new(0, 1600, 64)]);
     assert_eq!(files[&i].extents, [Extent::new(0, 4000, 32)]);
@@ -674,8 +677,11 @@ fn a_kernel_that_keeps_refusing_keeps_its_table() {
     let mut a = setup.attached(BoundaryMode::Manual);
     setup.file(COLL, 8, 800);
     a.target.refuse_commits(100);
+    runtime::log::of_device("refusing", false);
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(o.failed && o.commit.is_none());
+    let error = runtime::log::last_error("refusing").unwrap();
+    assert_eq!(error.message, "the table stays as it was");
     assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 32)]);
     // Nothing is forgotten.
     a.target.refuse_commits(0);
