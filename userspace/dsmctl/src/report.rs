@@ -345,6 +345,7 @@ impl StatusReport {
             (true, true) if failure.is_some_and(|t| t.kind == Kind::Partial) => {
                 "reports which file is whose, not of all databases"
             }
+            (true, true) if failure.is_some() => "has reported which file is whose, and no longer does",
             (true, true) => "reports which file is whose",
             (true, false) => "does not report which file is whose",
         };

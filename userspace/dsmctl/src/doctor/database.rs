@@ -339,10 +339,11 @@ impl Judge<'_> {
             _ => format!("the last was seen {} ago", time(age)),
         };
         if self.d.agent.is_none() {
-            return Some(finding(
-                Level::Note,
-                format!("{last}; without dsmd no other will be"),
-            ));
+            let no_other = match self.waits() {
+                true => "dsmd sees the next when it serves the database",
+                false => "without dsmd no other will be",
+            };
+            return Some(finding(Level::Note, format!("{last}; {no_other}")));
         }
         if age > self.limits.checkpoint && written >= LITTLE {
             let since = format!("{last}, and {} were written since", sizes::shown(written));
@@ -392,7 +393,7 @@ impl Judge<'_> {
                 "{} of {} files have outgrown theirs: most of them is above what they had when it was set",
                 a.outgrown, a.boundaries
             );
-            return Some(finding(Level::Wrong, text).fix(self.dsmctl("boundary move")));
+            return Some(finding(Level::Note, text).fix(self.dsmctl("boundary move")));
         }
         if !a.marked {
             let when = match a.boundary.as_str() {

@@ -63,16 +63,20 @@ fn why_nobody_serves_it() {
     assert_eq!(r.json()["service"]["state"], "stuck");
 }
 
-#[test]
-fn what_is_left_out() {
-    let mut r = report();
-    assert!(!r.text(usize::MAX).contains("left out"));
-    let mut agent: Info = serde_json::from_value(serde_json::json!({
+fn agent() -> Info {
+    serde_json::from_value(serde_json::json!({
         "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
         "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
         "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "discard": {"listless": 7},
     }))
-    .unwrap();
+    .unwrap()
+}
+
+#[test]
+fn what_is_left_out() {
+    let mut r = report();
+    assert!(!r.text(usize::MAX).contains("left out"));
+    let mut agent = agent();
     let one = LeftOut::some(Omission::Symlink, 2, Some("journal".into()));
     agent.left_out = one.into_iter().collect();
     r.agent = Some(agent);
@@ -169,4 +173,20 @@ fn a_screen_has_a_width() {
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     assert!(text.contains("\n  agent        dsmd is at something"), "{text}");
     assert!(text.contains("\n               takes long, "), "{text}");
+}
+
+/// What has stopped working is not said to work.
+#[test]
+fn a_server_that_no_longer_tells() {
+    let mut agent = agent();
+    agent.server = serde_json::from_value(serde_json::json!({
+        "address": "localhost:27017", "connected": true, "version": "8.0.4", "catalog": true,
+        "failure": {"kind": "no-catalog", "why": "too slow"},
+    }))
+    .unwrap();
+    let mut r = report();
+    r.agent = Some(agent);
+    let said = r.text(usize::MAX);
+    let line = "localhost:27017 8.0.4 has reported which file is whose, and no longer does: too slow\n";
+    assert!(said.contains(line), "{said}");
 }
