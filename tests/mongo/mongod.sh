@@ -16,6 +16,8 @@ server() {
 	server=$!
 }
 client() { (in_root python3 /job/workload.py "$documents" "$@"); }
+# It is $! itself, so that it can be ended: in the place of the subshell
+client_beside() { in_root python3 /job/workload.py "$documents" "$@"; }
 # What dsmd has not mapped of the database's files, which have more than a block
 unmapped_files() {
 	comm -23 <(cd $db && find . -name '*.wt' -size +8k -printf '%P\n' | sort) \
@@ -50,7 +52,8 @@ if ((failed)); then
 	kill -9 $server $agent
 	done_testing
 fi
-works 'documents are loaded' client load
+# What it says is a sign of life.
+if client load; then pass 'documents are loaded'; else fail 'documents are loaded'; fi
 windows=$(json t .windows)
 acknowledged=$(client update "$seconds" 1)
 works "a workload runs for $seconds seconds: $acknowledged entries of its ledger are acknowledged" test "${acknowledged:-0}" -gt 0
@@ -59,7 +62,7 @@ works 'every file of it is mapped' until_true '[[ ! $(unmapped_files) ]]'
 free=$(dsmctl free $db -o json)
 # It is audited in the workload, and after it.
 if jq -e '.discard or .audit' <<<"$free" >/dev/null; then
-	client update 600 3 >/tmp/acknowledged &
+	client_beside update 600 3 >/tmp/acknowledged &
 	updates=$!
 	works 'it writes pages before it uses them again' until_true '(($(json t .agent.discard.audit.written_pages) >= 200))'
 	is 'and none that it has not written' "$(json t '.agent.discard.audit | "\(.violations) \(.failed)"')" '0 false'
@@ -68,6 +71,7 @@ if jq -e '.discard or .audit' <<<"$free" >/dev/null; then
 	status=$(json t .)
 	kill $updates
 	wait $updates
+	is 'its workload ends when asked' $? 0
 	acknowledged=$(</tmp/acknowledged)
 else
 	is "nothing is discarded, since $(jq -r .discard_refused <<<"$free")" "$(json t .discard.discarded_sectors)" 0
@@ -81,12 +85,15 @@ works 'the sectors of the classes add up to what is mapped' jq -e --argjson clas
 	'(([.streams[].sectors] | add) - .unmapped_sectors) as $mapped | ($classes | add) as $sum | $sum <= $mapped and 2 * $sum > $mapped' <<<"$status"
 
 # In the middle of the workload
-client update 3600 2 >/tmp/acknowledged &
-sleep 10
+before=$acknowledged
+client_beside update 3600 2 >/tmp/acknowledged &
+updates=$!
+works 'another workload writes' until_true '(($(client ledger) > before))'
 kill -9 $server
 wait $server 2>/dev/null
-wait $!
+wait $updates
 acknowledged=$(</tmp/acknowledged)
+works "of which $((acknowledged - before)) entries were acknowledged before it was killed" test "${acknowledged:-0}" -gt "$before"
 server
 works 'it was killed, and starts again' client wait
 found=$(client ledger)

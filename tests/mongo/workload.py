@@ -61,6 +61,9 @@ def load():
     for collection, make in [(shop.orders, order), (shop.users, user)]:
         for first in range(0, DOCUMENTS, BATCH):
             collection.bulk_write([InsertOne(make(n)) for n in range(first, first + BATCH)], ordered=False)
+            # A slow machine takes longer than the bed waits for a line.
+            if first % (10 * BATCH) == 0:
+                print(f"# {collection.name}: {first} of {DOCUMENTS} documents", flush=True)
 
 
 def update(seconds, seed):
