@@ -80,10 +80,12 @@ is 'what was said is for no one else' "$(stat -c '%u %a %n' $root/tmp/asked/*)" 
 server "${secure[@]}"
 works 'it runs, with access control and TLS' client "$as_dsmd" load 2000
 asks >/dev/null &
-asker=$! seen=0
+asker=$! seen=0 looks=0
 while kill -0 $asker 2>/dev/null; do
 	! cat /proc/[0-9]*/cmdline 2>/dev/null | grep -qa 'mongodb[:]' || seen=1
+	! cat /proc/[0-9]*/cmdline 2>/dev/null | grep -qa 'mongos[h]' || ((++looks))
 done
+works 'it was looked at while it asked' test $looks -gt 0
 is 'the address is no argument' $seen 0
 works 'it is asked' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
 is 'which dsmd logs once' "$(logged 'connected to the server')" 1

@@ -35,7 +35,7 @@ wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --seconds 86400 --ch
 run=$!
 works 'checkpoints are seen' until_true "((\$(field t windows) > $windows + 1))"
 works 'what they freed is discarded' until_true '(($(field t discarded_sectors) > 0))'
-kill -9 $run
+must kill -9 $run
 wait $run 2>/dev/null
 kill $agent
 wait $agent

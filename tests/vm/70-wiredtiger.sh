@@ -77,7 +77,7 @@ is "$fs: the boundaries are what they were" "$(json t '[.region_list[] | select(
 "$wtload" linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 86400 \
 	--checkpoint-seconds 1 --mix mixed --cache-mb 20 --threads 2 >/tmp/run.log 2>&1 &
 until_true "grep -q 'checkpoint 2' /tmp/run.log"
-kill -9 $!
+must kill -9 $!
 wait $! 2>/dev/null
 works "$fs: killed: wtload check recovers and finds all right" load check --dbpath $mnt/data
 works "$fs: wt verify finds the collections right" wt_verify

@@ -26,7 +26,7 @@ killed() {
 	database=$!
 	until_true "((\$(discarded) > $before)) || ! kill -0 $database"
 	works "$1: what checkpoints freed is discarded" test "$(discarded)" -gt "$before"
-	kill -9 $database
+	must kill -9 $database
 	wait $database 2>/dev/null
 	is "$1: nothing has failed" "$(field t discard_failed)" 0
 	sync

@@ -23,7 +23,7 @@ audits() {
 	before=$(json t .agent.discard.audit.named_pages)
 	works "$1: pages are named" until_true "((\$(json t .agent.discard.audit.named_pages) > ${before:-0} + 100))"
 	seen=$(written)
-	works "$1: and seen to be written" until_true "((\$(written) > $seen + 10)) || ! kill -0 $database"
+	works "$1: and seen to be written" eval "until_true '((\$(written) > $seen + 10)) || ! kill -0 $database' && kill -0 $database"
 	is "$1: in audit, with no violation" "$(json t '.agent.discard | "\(.mode) \(.audit.violations) \(.audit.failed)"')" 'audit 0 false'
 }
 
@@ -76,7 +76,7 @@ dsmctl withdraw t | tail -n 1 >/tmp/back
 works 'the module is exchanged' eval 'rmmod dm_dsm && insmod "$(module_file)" && sh -e /tmp/back'
 audits 'with the module exchanged'
 
-kill -9 $database
+must kill -9 $database
 wait $database 2>/dev/null
 is 'nothing was discarded' "$(field t discarded) $(field t discard_failed)" '0 0'
 works 'nothing is marked' test ! -e /var/lib/dm-dsm/broken-dsm_t

@@ -93,12 +93,13 @@ for n in 1 2 3; do
 done
 
 children=$(pgrep -P $agent)
+works 'dsmd has processes of its own' test -n "$children"
 kill -9 $agent
 wait $agent 2>/dev/null
 for child in $children; do
 	works 'a dsmd that is killed leaves nobody behind' until_true "! runs $child"
 done
-kill -9 $databases
+must kill -9 $databases
 wait
 for n in 1 2 3; do
 	works "t$n: the database was killed, and is right" wtload check --dbpath /tmp/db$n/data --cache-mb 20

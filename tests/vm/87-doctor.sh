@@ -139,7 +139,7 @@ is 'and they are to be switched on' "$(fix discard)" 'dsmctl set t discard on'
 works 'by this command' eval "$(fix discard)"
 works 'which fixes it' until_true '[[ $(level discard) == right ]]'
 ended() {
-	kill -9 $run
+	must kill -9 $run
 	wait $run 2>/dev/null
 	kill $agent
 	wait $agent

@@ -93,7 +93,7 @@ matches 'the report is for people' "$(</tmp/report)" 'discard on and watch in ra
 works 'a picture is drawn' trial report --picture /tmp/trial.svg
 works 'it is whole' python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("/tmp/trial.svg")'
 
-kill -9 $database
+must kill -9 $database
 # Of LinkBench's documents most are of some hundred bytes.
 is 'mean sizes of documents are shown' \
 	"$(dsmctl free $mnt/data -o json | jq '[.files[].document | select(. > 20 and . < 2000)] | length')" 3

@@ -209,7 +209,7 @@ if [[ -e $spills ]]; then
 	matches 'status says it' "$(dsmctl status t)" 'NONE: .* is marked as a drive'
 	matches 'so does the doctor' "$(finding discard)" '^wrong none may be made: '
 fi
-kill -KILL $database
+must kill -KILL $database
 stop_dsmd
 umount $mnt
 dsmctl remove t

@@ -39,7 +39,7 @@ finds_what_it_wrote() {
 	local before
 
 	before=$(rounds_done)
-	works "$1" until_true "((\$(rounds_done) > $before + 1)) || ! kill -0 $fio"
+	works "$1" eval "until_true '((\$(rounds_done) > $before + 1)) || ! kill -0 $fio' && kill -0 $fio"
 }
 
 at_work() {
@@ -51,7 +51,7 @@ end_work() {
 	touch $stop
 	wait $fio
 	is 'fio has found all that it wrote' $? 0
-	kill -9 $database
+	must kill -9 $database
 	wait $database 2>/dev/null
 	works 'the database was killed, and is right' wtload check --dbpath $mnt/data
 }
