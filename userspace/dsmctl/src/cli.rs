@@ -198,20 +198,17 @@ pub enum Command {
     /// commands that set what was
     /// measured are printed; they change nothing by themselves.
     ///
-    /// With NAME a scratch file of 128 MiB without a name is used, on the file system that is
-    /// mounted from the device, and its sectors are discarded through the target. With
-    /// --destroy it is a whole device: ALL DATA ON IT IS LOST. One that is in use is refused, and
-    /// without --force one on which blkid finds a file system, a volume, swap or partitions; on a
-    /// terminal you are asked. A device with a trial at work, and a drive that is marked, are
-    /// refused.
+    /// A scratch file of 128 MiB without a name is used, on the file system that is mounted
+    /// from the device, and its sectors are discarded through the target. A device with a
+    /// trial at work, and a drive that is marked, are refused.
     ///
     /// The exit status is 0 when a length that the drive takes was found, and 1 otherwise.
     ///
-    /// With `-o json`: {device, form, disks, verdict, proof, reason, granularity, alignment,
+    /// With `-o json`: {device, disks, verdict, proof, reason, granularity, alignment,
     /// changed_beside_bytes, slowest_ms, pieces [{bytes, offset, sent, gone_bytes, odd_bytes}],
     /// trials [{bytes, discarded_bytes, gone_bytes, nuse_fell_bytes, media_wrote_bytes,
     /// others_bytes, freed}], queue_granularity, says {block, size, capacity, used, promise,
-    /// write_zeroes, granularity, alignment}, commands [], tab}. form is destroyed or file;
+    /// write_zeroes, granularity, alignment}, commands [], tab}.
     /// verdict is taken, not-taken, not-decidable or broken; proof is what it rests on: reads,
     /// promise, nuse, media or errors. What does not apply is null.
     #[command(verbatim_doc_comment)]
@@ -455,18 +452,11 @@ pub struct Verify {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("where").required(true).args(["name", "destroy"])))]
 pub struct ProbeDiscard {
     /// A dsm device with a mounted file system
-    pub name: Option<String>,
-    /// An unused block device, whose data is LOST
-    #[arg(long, value_name = "DEVICE")]
-    pub destroy: Option<PathBuf>,
-    /// With --destroy: ask nothing, and overwrite what blkid finds on it
-    #[arg(long, conflicts_with = "name")]
-    pub force: bool,
-    /// A directory on the device NAME [default: where the device is mounted]
-    #[arg(long, conflicts_with = "destroy")]
+    pub name: String,
+    /// A directory on the device [default: where the device is mounted]
+    #[arg(long)]
     pub dir: Option<PathBuf>,
     /// How much to write between a pattern and its discards, to push the pattern out of the
     /// drive's write buffer

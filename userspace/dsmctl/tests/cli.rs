@@ -82,11 +82,8 @@ fn wrong_usage_ends_with_2() {
         "boundary mark",
         "verify",
         "probe-discard",
-        "probe-discard n --destroy /dev/null",
-        "probe-discard --destroy /dev/null --dir d",
-        "probe-discard --destroy /dev/null --wait 601",
-        "probe-discard --destroy /dev/null --filler much",
-        "probe-discard n --force",
+        "probe-discard n --wait 601",
+        "probe-discard n --filler much",
         "status -o xml",
     ] {
         let o = dsmctl(words);
@@ -113,8 +110,6 @@ fn errors_are_one_line() {
         "boundary show no-such-device",
         "verify no-such-device",
         "probe-discard no-such-device",
-        "probe-discard --destroy /nonexistent",
-        "probe-discard --destroy /dev/null",
     ] {
         let o = dsmctl(words);
         let text = said(&o);

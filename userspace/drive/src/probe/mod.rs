@@ -8,7 +8,6 @@
 
 mod counts;
 mod pattern;
-mod raw;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,6 @@ use crate::deallocate::Promise;
 pub use counts::Counts;
 pub use pattern::Page;
 use pattern::Pattern;
-pub use raw::Raw;
 use runtime::sizes::shown;
 use shape::Shape;
 use witness::Freed;
@@ -65,14 +63,11 @@ pub struct ProbeSent {
     /// What went to the drive, and not only to a layer above it.
     pub bytes: u64,
     pub took: Duration,
-    pub slowest: Duration,
 }
 
 /// What can be written, discarded and read past all caches.  An error ends the measurement.
 pub trait Medium {
     fn slots(&self) -> Vec<Slot>;
-    /// Discards all slots where that is possible: a count that moves at all is seen to.
-    fn clear(&mut self) -> Result<()>;
     fn write(&mut self, at: u64, data: &Aligned) -> io::Result<()>;
     fn read(&mut self, at: u64, data: &mut [u8]) -> io::Result<()>;
     /// Everything is on the drive afterwards, and not only in its write buffer.
@@ -212,7 +207,7 @@ struct Probe<'a> {
     trials: Vec<ProbeTrial>,
 }
 
-/// Measures; all that is on the medium is lost.  A drive on which the discards of a round take
+/// Measures.  A drive on which the discards of a round take
 /// longer than `limit` is none for discards.
 pub fn run(medium: &mut dyn Medium, said: Said, limit: Duration) -> Result<Measured> {
     let slots = medium.slots();
@@ -230,7 +225,6 @@ pub fn run(medium: &mut dyn Medium, said: Said, limit: Duration) -> Result<Measu
         pieces: Vec::new(),
         trials: Vec::new(),
     };
-    probe.medium.clear()?;
     let judged = match probe.pieces()? {
         Ok(()) => probe.judge()?,
         Err(stop) => Err(stop),
@@ -397,7 +391,7 @@ impl Probe<'_> {
             let done = self.medium.discard(&ranges.collect::<Vec<_>>())?;
             sent.push(done.bytes);
             took += done.took;
-            self.slowest = self.slowest.max(done.slowest);
+            self.slowest = self.slowest.max(done.took);
             if took > self.limit {
                 return Ok(Err(Stop::Slow(self.slowest)));
             }

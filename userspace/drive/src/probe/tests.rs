@@ -60,8 +60,6 @@ struct Drive {
     slots: usize,
     /// How long the discards of a round may take
     limit: Duration,
-    /// Everything has been written before.
-    full: bool,
     data: Vec<u8>,
     gone: HashSet<u64>,
     freed: HashSet<u64>,
@@ -89,7 +87,6 @@ impl Default for Drive {
             refused: false,
             slots: 8,
             limit: Duration::from_secs(60),
-            full: false,
             data: Vec::new(),
             gone: HashSet::new(),
             freed: HashSet::new(),
@@ -151,9 +148,7 @@ impl Drive {
 
     fn measure(&mut self, promise: Promise) -> Measured {
         self.data = vec![0; self.slots * SLOT as usize];
-        if !self.full {
-            self.freed = (0..self.data.len() as u64 / PAGE).collect();
-        }
+        self.freed = (0..self.data.len() as u64 / PAGE).collect();
         let said = Said {
             promise,
             smallest: PAGE,
@@ -170,13 +165,6 @@ impl Medium for Drive {
             device: n * SLOT,
         };
         (0..self.slots as u64).map(slot).collect()
-    }
-
-    fn clear(&mut self) -> Result<()> {
-        for n in 0..self.slots as u64 {
-            self.carry_out(&(n * SLOT..(n + 1) * SLOT));
-        }
-        Ok(())
     }
 
     fn write(&mut self, at: u64, data: &Aligned) -> io::Result<()> {
@@ -231,7 +219,6 @@ impl Medium for Drive {
             done.bytes += r.end - r.start;
             done.took += self.takes;
         }
-        done.slowest = self.takes;
         self.written += self.others;
         Ok(done)
     }
@@ -333,17 +320,14 @@ fn two_witnesses_prove_it() {
 #[test]
 fn drives_that_lie() {
     // Reads zeroes and frees nothing: a bitmap beside the map, or a write.
-    for full in [false, true] {
-        let mut lies = Drive {
-            nuse: Nuse::Frees(SLOT),
-            full,
-            ..Drive::default()
-        };
-        let m = lies.measure(Promise::Zeroes);
-        assert_eq!(fit(&m), (Verdict::NotTaken, Some(Proof::Nuse), None));
-        assert!(m.reason.contains("nothing is freed"), "{}", m.reason);
-        assert_eq!(m.trials.len(), 8);
+    let m = Drive {
+        nuse: Nuse::Frees(SLOT),
+        ..Drive::default()
     }
+    .measure(Promise::Zeroes);
+    assert_eq!(fit(&m), (Verdict::NotTaken, Some(Proof::Nuse), None));
+    assert!(m.reason.contains("nothing is freed"), "{}", m.reason);
+    assert_eq!(m.trials.len(), 8);
     let m = Drive {
         writes_zeroes: true,
         media: true,

@@ -2,9 +2,6 @@
 //! `dsmctl probe-discard`: which discards the drive takes.
 
 mod scratch;
-mod signatures;
-
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -17,7 +14,7 @@ use dm::devno::DevNo;
 use dm::ioctl::Dm;
 use dm::sysfs::Sysfs;
 use drive::deallocate::{Deallocate, Promise};
-use drive::probe::{self, Counts, Measured, Raw, Said, Verdict};
+use drive::probe::{self, Counts, Measured, Said, Verdict};
 use runtime::grid::{or_dash, Grid};
 use runtime::sizes::shown;
 use runtime::wake::Signals;
@@ -29,91 +26,48 @@ const RIGHT: &[bool] = &[true; 16];
 #[derive(Debug, Serialize)]
 struct Probed {
     device: String,
-    form: &'static str,
     disks: Vec<String>,
     #[serde(flatten)]
     measured: Measured,
     queue_granularity: Option<u64>,
     says: Option<Deallocate>,
-    /// That make it known.
     commands: Vec<String>,
-    /// Options in /etc/dsmtab.
     tab: Option<String>,
 }
 
 /// Whether pieces of a length that is known now are taken.
 pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let signals = Signals::new()?;
-    let mut probed = match (&a.destroy, &a.name) {
-        (Some(path), _) => destroyed(path, a, &signals)?,
-        (None, Some(name)) => in_a_file(name, a, &signals)?,
-        (None, None) => unreachable!("clap wants one of them"),
-    };
-    probed.advise(a.name.as_deref());
-    crate::print(out, &probed, || text(&probed))?;
-    if probed.measured.verdict == Verdict::Broken {
-        eprintln!("dsmctl: {}: {}", probed.device, probed.measured.reason);
-    }
-    Ok(probed.measured.granularity.is_some())
-}
-
-fn destroyed(path: &Path, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> {
-    let (wait, limit) = a.times();
-    // Not every machine has device-mapper.
-    let dm = Dm::open().ok();
-    let tables: &dyn dm::streams::LiveTables = match &dm {
-        Some(dm) => dm,
-        None => &dm::streams::Unknown,
-    };
-    let mut raw = Raw::open(path, tables, a.filler, wait, limit, signals)?;
-    if !a.force {
-        signatures::check(path)?;
-    }
-    let _progress = Progress::of("probe-discard", None);
-    let says = raw.counts.deallocate()?;
-    let said = said(says.as_ref());
-    let measured = probe::run(&mut raw, said, limit).with_context(|| path.display().to_string())?;
-    if measured.verdict == Verdict::Broken {
-        broken::bar(raw.dev, &measured.reason)?;
-    }
-    Ok(Probed {
-        device: path.display().to_string(),
-        form: "destroyed",
-        disks: raw.counts.disks.clone(),
-        measured,
-        queue_granularity: queue_granularity(raw.dev),
-        says,
-        commands: Vec::new(),
-        tab: None,
-    })
-}
-
-fn in_a_file(name: &str, a: &ProbeDiscard, signals: &Signals) -> Result<Probed> {
-    let device = Device::open(name)?;
+    let device = Device::open(&a.name)?;
     // dsmd sends nothing meanwhile.
     let _hold = broken::hold_for_probe(&device)?;
     let counts = Counts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
-    let _progress = Progress::of("probe-discard", None);
-    let mut scratch = Scratch::make(&device, a, counts, signals)?;
+    let progress = Progress::of("probe-discard", None);
+    let mut scratch = Scratch::make(&device, a, counts, &signals)?;
     let (said, (_, limit)) = (said(says.as_ref()), a.times());
-    let measured = probe::run(&mut scratch, said, limit).with_context(|| name.to_owned())?;
+    let measured = probe::run(&mut scratch, said, limit).with_context(|| a.name.clone())?;
     // First: what is not as the probe had set it stays.
     if measured.verdict == Verdict::Broken {
         broken::bar(device.devno, &measured.reason)?;
     }
-    drop(scratch);
-    Ok(Probed {
-        device: name.to_owned(),
-        form: "file",
+    drop((scratch, progress));
+    let (commands, tab) = advice(&a.name, &measured);
+    let probed = Probed {
+        device: a.name.clone(),
         disks,
         measured,
         queue_granularity: queue_granularity(device.devno),
         says,
-        commands: Vec::new(),
-        tab: None,
-    })
+        commands,
+        tab,
+    };
+    crate::print(out, &probed, || text(&probed))?;
+    if probed.measured.verdict == Verdict::Broken {
+        eprintln!("dsmctl: {}: {}", probed.device, probed.measured.reason);
+    }
+    Ok(probed.measured.granularity.is_some())
 }
 
 fn said(says: Option<&Deallocate>) -> Said {
@@ -129,29 +83,18 @@ fn queue_granularity(dev: DevNo) -> Option<u64> {
     sysfs.number(disk, "queue/discard_granularity")
 }
 
-impl Probed {
-    fn advise(&mut self, name: Option<&str>) {
-        let (Some(granularity), Some(alignment)) = (self.measured.granularity, self.measured.alignment)
-        else {
-            return;
-        };
-        match name {
-            Some(name) => {
-                let set = |feature, value| format!("dsmctl set {name} {feature} {value}");
-                self.commands = vec![
-                    set("discard_granularity", granularity),
-                    set("discard_alignment", alignment),
-                ];
-            }
-            None => self.commands.push(format!(
-                "dsmctl create NAME {} --discard-granularity {granularity} --discard-alignment {alignment}",
-                self.device
-            )),
-        }
-        self.tab = Some(format!(
-            "discard_granularity={granularity},discard_alignment={alignment}"
-        ));
-    }
+/// The commands that make it known, and the options in /etc/dsmtab.
+fn advice(name: &str, measured: &Measured) -> (Vec<String>, Option<String>) {
+    let (Some(granularity), Some(alignment)) = (measured.granularity, measured.alignment) else {
+        return (Vec::new(), None);
+    };
+    let set = |feature, value| format!("dsmctl set {name} {feature} {value}");
+    let commands = vec![
+        set("discard_granularity", granularity),
+        set("discard_alignment", alignment),
+    ];
+    let tab = format!("discard_granularity={granularity},discard_alignment={alignment}");
+    (commands, Some(tab))
 }
 
 fn text(p: &Probed) -> String {

@@ -264,11 +264,6 @@ impl Medium for Scratch<'_> {
         slots(&self.extents, self.start)
     }
 
-    /// The file was allocated just now: a count that moves at all has moved.
-    fn clear(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn write(&mut self, at: u64, data: &Aligned) -> io::Result<()> {
         self.file.write_all_at(data, at)
     }
@@ -314,7 +309,6 @@ impl Medium for Scratch<'_> {
         }
         let done = self.done(started)?;
         sent.took = started.elapsed();
-        sent.slowest = sent.took;
         if let Some(after) = done {
             if after.failed > before.failed {
                 bail!("the drive failed a discard; no data is at risk");
