@@ -48,7 +48,7 @@ exporter=$!
 
 work() { # DEVICE NODES
 	wtload linkbench --dbpath "/mnt/$1/data" --phase load --nodes "$2" --cache-mb 50
-	dsmctl refresh "$1" >/dev/null
+	dsmctl debug refresh "$1" >/dev/null
 	dsmctl boundary mark "$1"
 	wtload linkbench --dbpath "/mnt/$1/data" --phase run --nodes "$2" --cache-mb 50 \
 		--mix mixed --seconds 86400 --checkpoint-seconds 9

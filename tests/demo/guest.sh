@@ -35,7 +35,7 @@ mount /dev/mapper/dsm /mnt
 mkdir $db
 # mkfs has the SSD zero the log, which the SSD counts as media writes.
 sync
-dsmctl reset dsm
+dsmctl debug reset dsm
 before=$(media_writes)
 
 cat >/run/dsmd.toml <<CONFIG
@@ -55,7 +55,7 @@ wtload linkbench --dbpath $db --json /run/out/wtload.json \
 	--on-load-end 'dsmctl boundary mark dsm && dsmctl status dsm -o json >/run/loaded.json' \
 	"$@" || status=$?
 # The last checkpoint's window is printed before the agent goes.
-dsmctl refresh dsm >/dev/null
+dsmctl debug refresh dsm >/dev/null
 # So are discards counted, which are off without it.
 until [[ $(dmsetup status dsm) != *" discard_queued "[1-9]* ]]; do sleep 0.1; done
 dsmctl status dsm -o json >/run/discarded.json

@@ -51,7 +51,7 @@ until_true '[[ -e $data/kept ]]' || exit 1
 
 # Frozen, so that the file system's own log does not write between two looks.
 fsfreeze -f $data
-dsmctl reset t
+dsmctl debug reset t
 left=$(blocks_left "$ssd")
 fsfreeze -u $data
 echo 65536 >$tracing/buffer_size_kb

@@ -28,7 +28,7 @@ file_system() {
 	mount --bind /dev $root/dev
 	mount -t proc none $root/proc
 	sync
-	dsmctl reset t
+	dsmctl debug reset t
 	left=$(blocks_left "$ssd")
 }
 

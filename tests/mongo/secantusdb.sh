@@ -106,7 +106,7 @@ kill -9 "$server"
 wait "$server" 2>/dev/null
 refused 'the server is killed' 'connect ECONNREFUSED' asks
 works 'which is logged' until_true '(($(logged "no answer from the server") == 2))'
-works 'and nothing waits' timeout 600 dsmctl refresh t
+works 'and nothing waits' timeout 600 dsmctl debug refresh t
 server "${secure[@]}"
 refused 'it comes back' 'does not report which file is whose: it does not name their files' asks
 works 'which is logged' until_true '(($(logged "connected to the server") == 2))'
@@ -115,7 +115,7 @@ is 'with its documents' "$(client "$as_dsmd" update 1 1)" 2000
 # Nobody asks any more, and then somebody does.
 touch -d '20 minutes ago' $root/tmp/asked/catalog.json
 works 'an old answer is none, which is logged' until_true '(($(logged "dsm-mongo has ended") == 1))'
-works 'and nothing waits' timeout 60 dsmctl refresh t
+works 'and nothing waits' timeout 60 dsmctl debug refresh t
 asks >/dev/null
 works 'it is asked again' until_true '(($(logged "connected to the server") == 3))'
 
@@ -125,7 +125,7 @@ chown 4242 $root/tmp/asked/new
 mv $root/tmp/asked/{new,catalog.json}
 works 'dsmd does not take what is wrong' until_true \
 	'(($(logged "what dsm-mongo wrote is not used.*etc/passwd.* cannot be a file of the data directory") == 1))'
-works 'and goes on' timeout 60 dsmctl refresh t
+works 'and goes on' timeout 60 dsmctl debug refresh t
 end
 is 'dsmd ends when asked' $? 0
 

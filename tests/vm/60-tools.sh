@@ -51,7 +51,7 @@ for fs in xfs ext4; do
 	refused "$fs: one that is not there, by those that are" 'there is no feature boil; there are policy, .*groups' dsmctl set t boil 1
 	works "$fs: status for people" eval 'dsmctl status t --regions | grep -q boundary'
 	fsfreeze -f $mnt	# or the file system writes for itself later
-	works "$fs: the counters are reset" dsmctl reset t
+	works "$fs: the counters are reset" dsmctl debug reset t
 	before=$(dsmctl status t --regions -o json | jq -c 'del(.devices[].window_ms)')
 
 	refused "$fs: a file that is not there" 'dsmctl: ' dsmctl debug load t $mnt/nothing

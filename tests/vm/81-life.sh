@@ -121,7 +121,7 @@ works 'which has room again' eval "run $one/data 1 && until_true '[[ -s /tmp/sta
 works 'the file system can be unmounted' umount $two
 works 'which is logged' until_true "logged 'lost device=two'"
 works 'the device can be removed' dsmctl remove two
-works 'the other database is served' dsmctl refresh one
+works 'the other database is served' dsmctl debug refresh one
 umount /tmp/state
 dsmctl create two "$plain" --policy dsm >/dev/null
 mount /dev/mapper/two $two
@@ -133,7 +133,7 @@ mv $two/data/journal $two/away
 ln -s $two/away $two/data/journal
 mkfifo $two/data/collection-900-901.wt
 ln -s /etc/passwd $two/data/index-900-902.wt
-works 'links and FIFOs are skipped' dsmctl refresh two
+works 'links and FIFOs are skipped' dsmctl debug refresh two
 is 'none is in the table' "$(json two '[.region_list[] | select(.class == "journal")] | length')" 0
 works 'and that is logged' eval \
 	"[[ \$(grep -c 'skipped.*\(journal\|collection-900-901.wt\|index-900-902.wt\)' /tmp/dsmd.log) -ge 3 ]]"

@@ -9,7 +9,7 @@ ssd=$(disk_by_serial fdp)
 mnt=/tmp/db
 mkdir -p $mnt
 grows() { # BYTES: dsmd knows that the file has so many
-	dsmctl refresh t >/dev/null
+	dsmctl debug refresh t >/dev/null
 	[[ $(dsmctl boundary show t -o json | jq '.files[] | select(.path == "collection-900-900.wt") | .size') == "$1" ]]
 }
 sectors_unmapped() { json t .unmapped_sectors; }

@@ -51,7 +51,7 @@ matches 'and it is to be started' "$(fix dsmd)" 'systemctl (re)?start dsmd$'
 agent
 works 'boundaries are marked' dsmctl boundary mark t
 sync -f $mnt
-dsmctl reset t
+dsmctl debug reset t
 
 if has_write_streams "$ssd"; then
 	is 'the drive is right' "$(level drive)" right
@@ -93,7 +93,7 @@ for ((mib = $(du -sm $mnt/data | cut -f1) + 8; mib >= 0; mib -= 4)); do
 done
 is 'dsmd was stopped' "$(level dsmd)" wrong
 is 'and writes are unmapped' "$(level unmapped)" wrong
-is 'so that dsmd is to be started' "$(fix unmapped)" 'systemctl start dsmd; dsmctl reset t'
+is 'so that dsmd is to be started' "$(fix unmapped)" 'systemctl start dsmd; dsmctl debug reset t'
 agent
 is 'dsmd is back' "$(level dsmd)" right
 is 'the count is not' "$(level unmapped)" wrong
@@ -104,9 +104,9 @@ is 'as is seen' "$(level unmapped)" right
 dsmctl set t policy dsm
 rm $mnt/data/collection-901-901.wt
 dd if=/dev/zero of=$mnt/data/collection-902-902.wt bs=64k count=1 conv=fsync status=none
-works 'a file has a boundary' eval 'dsmctl refresh t && dsmctl boundary mark t'
+works 'a file has a boundary' eval 'dsmctl debug refresh t && dsmctl boundary mark t'
 dd if=/dev/zero of=$mnt/data/collection-902-902.wt bs=1M count=4 seek=1 conv=fsync,notrunc status=none
-dsmctl refresh t >/dev/null
+dsmctl debug refresh t >/dev/null
 is 'a boundary was outgrown' "$(level boundaries)" note
 is 'and is to be moved' "$(fix boundaries)" 'dsmctl boundary move t'
 works 'by this command' eval "$(fix boundaries)"

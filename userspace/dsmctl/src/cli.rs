@@ -110,9 +110,6 @@ pub enum Command {
         feature: String,
         value: String,
     },
-    /// Set the counters of `status` to zero
-    #[command(after_long_help = "Example:\n  dsmctl reset dsm")]
-    Reset { name: String },
     /// Show devices: policy, table, writes of each stream
     ///
     /// In the text form, MiB are 1048576 bytes, pages are 4 KiB, shares are of all
@@ -232,9 +229,6 @@ pub enum Command {
         #[arg(long, value_name = "MARK")]
         remove: Option<String>,
     },
-    /// Have dsmd read all extents again
-    #[command(after_long_help = "Example:\n  dsmctl refresh dsm")]
-    Refresh { name: String },
     /// Show what WiredTiger lists as free in a database's files
     ///
     /// Each checkpoint of a file has a list of the blocks that it does not use. The
@@ -316,6 +310,12 @@ pub enum DebugCommand {
     /// End the window and reassign the streams
     #[command(after_long_help = "Example:\n  dsmctl debug checkpoint dsm")]
     Checkpoint { name: String },
+    /// Set the counters of `status` to zero
+    #[command(after_long_help = "Example:\n  dsmctl debug reset dsm")]
+    Reset { name: String },
+    /// Have dsmd read all extents again
+    #[command(after_long_help = "Example:\n  dsmctl debug refresh dsm")]
+    Refresh { name: String },
     /// Print what a drive counts of host and of flash writes, as JSON: {source, host, media,
     /// erased, unit}, in bytes
     #[command(after_long_help = "Example:\n  dsmctl debug counters /dev/nvme1n1")]

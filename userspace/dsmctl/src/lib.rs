@@ -78,11 +78,6 @@ fn run(args: &Args) -> Result<u8> {
         Command::Grow(a) => grow::grow(a, out),
         Command::Remove { name } => create::remove(name),
         Command::Set { name, feature, value } => set(name, feature, value),
-        Command::Reset { name } => {
-            let device = Device::open(name)?;
-            device.message("reset").map_err(|e| refused(name, e))?;
-            Ok(())
-        }
         Command::Status(a) => show::status(a, out),
         Command::Doctor(a) => return doctor::doctor(a, out),
         Command::Boundary { command } => match command {
@@ -115,15 +110,6 @@ fn run(args: &Args) -> Result<u8> {
             simulate::check(a)?;
             simulate::simulate(a, out)
         }
-        Command::Refresh { name } => {
-            let r: control::Refreshed = ask(name, Request::Refresh)?;
-            print(out, &r, || {
-                format!(
-                    "{name}: {} files, {} extents; {} changed, {} dropped\n",
-                    r.files, r.extents, r.changed, r.dropped
-                )
-            })
-        }
     };
     done.map(|()| 0)
 }
@@ -135,7 +121,9 @@ fn progress(command: &Command) -> Option<Progress> {
         Command::Record(a) => ("record", a.seconds.and_then(seconds)),
         Command::Verify(_) => ("verify", None),
         Command::Free(_) => ("free", None),
-        Command::Refresh { .. } => ("refresh", None),
+        Command::Debug {
+            command: DebugCommand::Refresh { .. },
+        } => ("refresh", None),
         Command::Create(_) => ("create", None),
         Command::Insert(_) => ("insert", None),
         Command::Withdraw { .. } => ("withdraw", None),
@@ -152,6 +140,19 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
         DebugCommand::Checkpoint { name } => {
             let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
             print(out, &done, || checkpoint_text(&done))
+        }
+        DebugCommand::Reset { name } => {
+            let done = Device::open(name)?.message("reset");
+            done.map(|_| ()).map_err(|e| refused(name, e))
+        }
+        DebugCommand::Refresh { name } => {
+            let r: control::Refreshed = ask(name, Request::Refresh)?;
+            print(out, &r, || {
+                format!(
+                    "{name}: {} files, {} extents; {} changed, {} dropped\n",
+                    r.files, r.extents, r.changed, r.dropped
+                )
+            })
         }
         DebugCommand::Counters { drive, counters } => {
             let found = match counters {

@@ -292,7 +292,7 @@ impl Judge<'_> {
             }
             let found = finding(Level::Wrong, said).fix("systemctl start dsmd");
             return found
-                .fix(self.dsmctl("reset"))
+                .fix(self.dsmctl("debug reset"))
                 .hint("dsmd uploads where files are; reset restarts the counters");
         };
         if !agent.marked && self.is_mongodb() {
@@ -307,8 +307,8 @@ impl Judge<'_> {
             return finding(Level::Note, text);
         }
         finding(Level::Wrong, said)
-            .fix(self.dsmctl("refresh"))
-            .fix(self.dsmctl("reset"))
+            .fix(self.dsmctl("debug refresh"))
+            .fix(self.dsmctl("debug reset"))
             .hint(
                 "restarts the counters; where it is more than 5 % again after an hour, have what is \
                  appended carry the hint of its class: write-hints = true in /etc/dsmd.toml",

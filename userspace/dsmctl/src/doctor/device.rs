@@ -398,7 +398,7 @@ impl Judge<'_> {
                 return finding(Level::Note, text).hint(WAITS);
             }
             let fix = match &self.d.agent {
-                Some(_) => self.dsmctl("refresh"),
+                Some(_) => self.dsmctl("debug refresh"),
                 None => "systemctl start dsmd".to_owned(),
             };
             return finding(Level::Wrong, text).fix(fix);
@@ -417,7 +417,7 @@ impl Judge<'_> {
                     ink::reason(why)
                 ),
             )
-            .fix(self.dsmctl("refresh")),
+            .fix(self.dsmctl("debug refresh")),
             // What was refused before is past, and in dsmd's log.
             (None, Some(e)) => finding(
                 Level::Note,

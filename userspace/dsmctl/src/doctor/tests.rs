@@ -590,7 +590,7 @@ fn streams_and_table() {
         &status(|s| s.files = 0),
         "table",
         "knows of no file",
-        &["dsmctl refresh geheim"],
+        &["dsmctl debug refresh geheim"],
     );
     let error = |d: &mut DeviceFacts| d.below.as_mut().unwrap().error = Some("groups 17: no".into());
     let without_dsmd = of_device(|d| {
@@ -610,7 +610,7 @@ fn streams_and_table() {
         &agent(|a| a.refused = Some("overlap".into())),
         "table",
         "; the kernel refuses what differs now: overlap",
-        &["dsmctl refresh geheim"],
+        &["dsmctl debug refresh geheim"],
     );
 }
 
@@ -883,7 +883,7 @@ fn writes_without_a_place() {
         &status(much),
         "unmapped",
         "9.8 % of what was written",
-        &["dsmctl refresh geheim", "dsmctl reset geheim"],
+        &["dsmctl debug refresh geheim", "dsmctl debug reset geheim"],
     );
     // A small database, whose files grow
     let growth = |bytes: u64| {
@@ -918,7 +918,7 @@ fn writes_without_a_place() {
         &alone,
         "unmapped",
         "9.8 %",
-        &["systemctl start dsmd", "dsmctl reset geheim"],
+        &["systemctl start dsmd", "dsmctl debug reset geheim"],
     );
     assert_eq!(status(|s| s.streams.clear()).status(), 0);
 }

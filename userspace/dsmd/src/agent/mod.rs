@@ -310,7 +310,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         self.upload_with_retries(outcome, started, on_dir)
     }
 
-    /// `dsmctl refresh`
+    /// `dsmctl debug refresh`
     pub(crate) fn refresh_all(&mut self, on_dir: OnDir<'_>) -> Result<Refreshed, Fatal> {
         let o = self.refresh(Scope::All, on_dir)?;
         Ok(Refreshed {
