@@ -91,7 +91,7 @@ class Prometheus:
 def queries():
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
-            yield panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$device", "rs0|rs1")
+            yield panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$device", "rs0|rs1").replace("$instance", ".*")
 
 
 def look_with_prometheus(prometheus):
@@ -234,9 +234,11 @@ def look_at_figures(browser):
 
 def look_at_devices(browser):
     browser.open()
-    same("the first device is shown first", browser.driver.title, "rs0 – dm-dsm")
+    host = json.loads(get(base + "history"))["host"]
+    test("the page says whose it is", browser.text("#host") == f"dm-dsm on {host}", browser.text("#host"))
+    same("the first device is shown first", browser.driver.title, f"rs0 – {host} – dm-dsm")
     browser.driver.find_element(By.CSS_SELECTOR, "#devices input[value=rs1]").click()
-    same("another one is a click away", browser.driver.title, "rs1 – dm-dsm")
+    same("another one is a click away", browser.driver.title, f"rs1 – {host} – dm-dsm")
     test("its address says so", browser.driver.current_url.endswith("#rs1"), browser.driver.current_url)
     said = browser.text("#wa .none")
     test(f"a drive that reports nothing is named ({said})", said.startswith("It cannot be known: nvme"), said)

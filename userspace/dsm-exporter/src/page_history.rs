@@ -176,6 +176,7 @@ impl History {
     pub fn json(&self, after: u64, unavailable: Option<&Unavailable>) -> String {
         let about = json!({
             "version": env!("CARGO_PKG_VERSION"),
+            "host": rustix::system::uname().nodename().to_string_lossy(),
             "interval": INTERVAL.as_secs(),
             "kept": KEPT,
             "began": self.began,
@@ -480,6 +481,8 @@ mod tests {
             (&points[0]["writes"], &points[1]["writes"]),
             (&json!(30), &json!(30))
         );
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(read(&h.json(0, None))["host"], host.trim());
         let unavailable = Unavailable::Absent("/run/x".into());
         assert_eq!(
             read(&h.json(0, Some(&unavailable)))["last_error"],

@@ -61,7 +61,7 @@ fn its_form_is_right() {
         .iter()
         .map(|v| v["name"].as_str().unwrap())
         .collect();
-    assert_eq!(variables, ["datasource", "device"]);
+    assert_eq!(variables, ["datasource", "instance", "device"]);
     assert!(
         dashboard["id"].is_null(),
         "Grafana gives a number to what it imports"
@@ -87,7 +87,18 @@ fn its_form_is_right() {
         let mut names = HashSet::new();
         for target in targets(&panel) {
             assert!(names.insert(target["refId"].as_str().unwrap()), "{title}");
-            assert!(target["legendFormat"].as_str().unwrap().contains("{{"), "{title}");
+            // Devices of two hosts may have one name.
+            let expr = target["expr"].as_str().unwrap();
+            let metrics = expr.matches("dsm_").count() - expr.matches("|dsm_").count();
+            assert!(
+                expr.matches("instance=~\"$instance\"").count() >= metrics.max(1),
+                "{expr}"
+            );
+            assert!(!expr.contains("by (device"), "{expr}");
+            assert!(
+                target["legendFormat"].as_str().unwrap().contains("{{instance}}"),
+                "{title}"
+            );
         }
     }
     let bottom = cells.iter().map(|c| c.1).max().unwrap() + 1;

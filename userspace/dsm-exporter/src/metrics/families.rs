@@ -511,38 +511,32 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_agent_audit_named_pages_total",
                 "Pages that would have been sent in audit, and nobody had written by then.",
                 |s| discarder(s, |i| Some(i.audit.named_pages as f64)),
-            )
-            .without_panel(),
+            ),
             counter(
                 "dsm_agent_audit_taken_pages_total",
                 "Of these, pages that a later checkpoint uses again.",
                 |s| discarder(s, |i| Some(i.audit.taken_pages as f64)),
-            )
-            .without_panel(),
+            ),
             counter(
                 "dsm_agent_audit_written_pages_total",
                 "Pages that were seen to be written before they were used again.",
                 |s| discarder(s, |i| Some(i.audit.written_pages as f64)),
-            )
-            .without_panel(),
+            ),
             gauge(
                 "dsm_agent_audit_suspect_pages",
                 "Pages in use that nobody has written yet; they are looked at again at the next checkpoint.",
                 |s| discarder(s, |i| Some(i.audit.suspect_pages as f64)),
-            )
-            .without_panel(),
+            ),
             counter(
                 "dsm_agent_audit_violations_total",
                 "How often the database was seen to use pages that it had not written.",
                 |s| discarder(s, |i| Some(i.audit.violations as f64)),
-            )
-            .without_panel(),
+            ),
             gauge(
                 "dsm_agent_audit_failed",
                 "Whether discards are off for good, because the audit has seen such a page.",
                 |s| discarder(s, |i| Some(f64::from(u8::from(i.audit.failed)))),
-            )
-            .without_panel(),
+            ),
         ],
     },
     Section {
