@@ -6,13 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use serde_json::json;
 
-use dm::diskstat::DiskStat;
 use dm::reply::Discard;
 use proto::control::Info;
 use proto::rates::{self, since};
 use proto::sample::{Kernel, Sample, Service};
-use proto::snapshot::Host;
-use proto::snapshot::{Moment, Snapshot, Unavailable, INTERVAL};
+use proto::snapshot::{Moment, Snapshot, Unavailable, Used, INTERVAL};
 
 /// How many points are kept; there is one for each interval of `dsmd`.
 pub const KEPT: usize = 720;
@@ -29,22 +27,14 @@ pub struct Point {
     /// Its end, in seconds since 1970, and its length.
     pub at: f64,
     pub seconds: f64,
-    /// These are nothing where the kernel does not count them.
-    pub reads: Option<u64>,
-    pub writes: Option<u64>,
-    pub read_bytes: Option<u64>,
-    /// What all of them took.
-    pub read_ms: Option<u64>,
-    pub write_ms: Option<u64>,
+    pub writes: u64,
     /// Bytes that were written, by stream.
     pub streams: BTreeMap<u32, u64>,
     pub unmapped_bytes: u64,
     pub checkpoints: u64,
     /// When the last checkpoint was, in seconds since 1970; nothing before the first.
     pub last_checkpoint: Option<f64>,
-    /// Shares of the machine's processors, and processors that dsmd used.
-    pub cpu_busy: f64,
-    pub cpu_iowait: f64,
+    /// Processors that dsmd used.
     pub own_cpu: f64,
     /// By all hosts to the drive, and by the drive to its media.
     pub host_bytes: Option<u64>,
@@ -56,7 +46,7 @@ struct Reading {
     at: Moment,
     /// Of the snapshot that it came in.
     published: Moment,
-    host: Host,
+    used: Used,
     kernel: Kernel,
 }
 
@@ -133,7 +123,7 @@ impl History {
             let look = d.kernel.clone().map(|kernel| Reading {
                 at: d.at,
                 published: s.at,
-                host: s.host,
+                used: s.used,
                 kernel,
             });
             if let (Some(last), Some(look)) = (&line.last, &look) {
@@ -249,48 +239,33 @@ impl DeviceAbout {
 impl Point {
     fn between(number: u64, old: &Reading, new: &Reading) -> Self {
         let (then, now, a, b) = (old.at, new.at, &old.kernel, &new.kernel);
-        let (host_then, host_now) = (old.host, new.host);
         let length = |then: Moment, now: Moment| {
             let length = now.monotonic.saturating_sub(then.monotonic);
             length.as_secs_f64().max(0.001)
         };
         let seconds = length(then, now);
-        let cpu = host_now.cpu.all() - host_then.cpu.all();
-        let share = |new: f64, old: f64| {
-            if cpu > 0.0 {
-                ((new - old) / cpu).clamp(0.0, 1.0)
-            } else {
-                0.0
-            }
-        };
-        let streams = rates::streams(&b.status, &a.status).into_iter();
-        let streams = streams
-            .map(|w| (w.stream, w.bytes))
-            .filter(|&(_, bytes)| bytes > 0);
+        let streams = rates::streams(&b.status, &a.status);
         let written = || {
             let (old, new) = (a.media.as_ref().ok()?, b.media.as_ref().ok()?);
             let same = old.drive == new.drive;
             same.then(|| new.counters.since(&old.counters)).flatten()
         };
         let written = written();
-        let disk = |of: fn(&DiskStat) -> u64| Some(since(of(b.disk.as_ref()?), of(a.disk.as_ref()?)));
         let bytes = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         Self {
             number,
             at: now.wall,
             seconds,
-            reads: disk(|d| d.reads),
-            writes: disk(|d| d.writes),
-            read_bytes: disk(|d| d.read_bytes),
-            read_ms: disk(|d| d.read_ms),
-            write_ms: disk(|d| d.write_ms),
-            streams: streams.collect(),
+            writes: streams.iter().map(|w| w.writes).sum(),
+            streams: streams
+                .iter()
+                .map(|w| (w.stream, w.bytes))
+                .filter(|w| w.1 > 0)
+                .collect(),
             unmapped_bytes: rates::unmapped(&b.status, &a.status),
             checkpoints: since(b.status.windows, a.status.windows),
             last_checkpoint: b.last_checkpoint,
-            cpu_busy: share(host_now.cpu.busy(), host_then.cpu.busy()),
-            cpu_iowait: share(host_now.cpu.iowait, host_then.cpu.iowait),
-            own_cpu: (host_now.own_cpu - host_then.own_cpu).max(0.0) / length(old.published, new.published),
+            own_cpu: (new.used.cpu - old.used.cpu).max(0.0) / length(old.published, new.published),
             host_bytes: written.map(|w| bytes(w.host)),
             media_bytes: written.map(|w| bytes(w.media)),
         }
@@ -305,7 +280,6 @@ mod tests {
     use std::time::Duration;
 
     use proto::drive::{Counters, Media, Source};
-    use proto::snapshot::Cpu;
     use testing::kernel::STATUS;
 
     /// `n` is what everything was counted up to.
@@ -319,12 +293,6 @@ mod tests {
             uses: uses("259:0 0 0", &status),
             table: "259:0 0 0".parse().unwrap(),
             status: status.parse().unwrap(),
-            disk: Some(DiskStat {
-                reads: 2 * n,
-                writes: 3 * n,
-                write_ms: 4 * n,
-                ..DiskStat::default()
-            }),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {
@@ -344,14 +312,9 @@ mod tests {
             wall: 1e9 + second as f64,
             monotonic: Duration::from_secs(second),
         };
-        let host = Host {
-            cpu: Cpu {
-                user: second as f64,
-                idle: 3.0 * second as f64,
-                ..Cpu::default()
-            },
-            own_cpu: second as f64 / 100.0,
-            own_memory: 0,
+        let used = Used {
+            cpu: second as f64 / 100.0,
+            memory: 0,
         };
         let sample = Sample {
             device: "d".into(),
@@ -364,7 +327,7 @@ mod tests {
             pid: 7,
             at,
             number: second,
-            host,
+            used,
             devices: vec![sample],
         });
     }
@@ -385,21 +348,6 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_count_is_null() {
-        let mut h = History::default();
-        add(&mut h, 10, Some(kernel(100)));
-        for second in [15, 20] {
-            let disk = None;
-            add(&mut h, second, Some(Kernel { disk, ..kernel(110) }));
-        }
-        for p in points(&h, 0) {
-            assert_eq!((&p["writes"], &p["read_ms"]), (&Value::Null, &Value::Null));
-            assert!(p["host_bytes"].is_u64());
-        }
-        assert_eq!(points(&h, 0).len(), 2);
-    }
-
-    #[test]
     fn what_happened_in_between() {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));
@@ -408,11 +356,11 @@ mod tests {
         let [p] = points(&h, 0).try_into().unwrap();
         let wanted = json!({
             "number": 2, "at": 1e9 + 15.0, "seconds": 5.0,
-            "reads": 20, "writes": 30, "read_bytes": 0, "read_ms": 0, "write_ms": 40,
+            "writes": 10,
             // Stream 1 was not written.
             "streams": {"3": 10 * 4096}, "unmapped_bytes": 5120,
             "checkpoints": 10, "last_checkpoint": 1e9 + 110.0,
-            "cpu_busy": 0.25, "cpu_iowait": 0.0, "own_cpu": p["own_cpu"],
+            "own_cpu": p["own_cpu"],
             "host_bytes": 40960, "media_bytes": 61440,
         });
         assert_eq!(p, wanted);
@@ -429,7 +377,7 @@ mod tests {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));
         add(&mut h, 15, Some(kernel(4)));
-        assert_eq!(points(&h, 0)[0]["writes"], 12);
+        assert_eq!(points(&h, 0)[0]["writes"], 4);
         assert_eq!(points(&h, 0)[0]["streams"]["3"], 4 * 4096);
     }
 
@@ -442,7 +390,7 @@ mod tests {
         add(&mut h, 20, Some(kernel(1)));
         add(&mut h, 25, Some(kernel(2)));
         let [p] = points(&h, 0).try_into().unwrap();
-        assert_eq!((&p["number"], &p["writes"]), (&json!(4), &json!(3)));
+        assert_eq!((&p["number"], &p["writes"]), (&json!(4), &json!(1)));
     }
 
     #[test]
@@ -479,7 +427,7 @@ mod tests {
         assert_eq!(points.len(), 2);
         assert_eq!(
             (&points[0]["writes"], &points[1]["writes"]),
-            (&json!(30), &json!(30))
+            (&json!(10), &json!(10))
         );
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         assert_eq!(read(&h.json(0, None))["host"], host.trim());

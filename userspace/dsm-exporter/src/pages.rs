@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::http;
     use proto::sample::Sample;
-    use proto::snapshot::{Host, Moment, PublishDir};
+    use proto::snapshot::{Moment, PublishDir, Used};
 
     fn pages(loopback: bool) -> Pages {
         Pages::new(Path::new("/nonexistent"), loopback)
@@ -212,7 +212,7 @@ mod tests {
                 pid: 7,
                 at,
                 number,
-                host: Host::default(),
+                used: Used::default(),
                 devices: vec![sample],
             };
             place.publish(&snapshot).unwrap();

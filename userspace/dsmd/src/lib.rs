@@ -4,13 +4,13 @@
 
 pub mod agent;
 pub mod cli;
-mod host;
 pub mod mongo;
 mod parent;
 mod report;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod used;
 mod worker;
 
 use std::process::ExitCode;

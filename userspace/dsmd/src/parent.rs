@@ -19,13 +19,13 @@ use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 use sd_notify::NotifyState;
 
-use super::host;
 use super::report::Report;
+use super::used;
 use super::worker::{Task, GIVEN_UP, WORKER};
 use files::config::{Config, Database};
 use proto::reason::Reason;
 use proto::sample::{Sample, State};
-use proto::snapshot::{Moment, PublishDir, Snapshot, INTERVAL};
+use proto::snapshot::{Moment, PublishDir, Snapshot, Used, INTERVAL};
 use runtime::log;
 use runtime::wake::{self, Signals};
 
@@ -421,7 +421,7 @@ impl Press {
     }
 
     fn publish<P>(&mut self, places: &[Place<P>]) {
-        let mut host = host::now();
+        let mut used = used::own();
         let devices = places.iter().map(|p| {
             let mut sample = p.sample.clone();
             // What this process says of it is newer.
@@ -430,9 +430,10 @@ impl Press {
                 sample.last_error = ours;
             }
             if let Some(pid) = sample.service.pid {
-                (sample.service.cpu, sample.service.memory) = host::used_by(pid);
-                host.own_cpu += sample.service.cpu;
-                host.own_memory += sample.service.memory;
+                let Used { cpu, memory } = used::by(pid);
+                (sample.service.cpu, sample.service.memory) = (cpu, memory);
+                used.cpu += cpu;
+                used.memory += memory;
             }
             sample
         });
@@ -442,7 +443,7 @@ impl Press {
             pid: std::process::id(),
             at: Moment::now(),
             number: self.began.elapsed().as_secs() / INTERVAL.as_secs() + 1,
-            host,
+            used,
             devices,
         };
         self.last = Some(Instant::now());

@@ -217,7 +217,6 @@ impl<M: Machine> Readings<M> {
             uses: layout::uses(&Layout::of(&look.table, &look.status)),
             table: look.table,
             status: look.status,
-            disk: look.disk,
             media,
             last_checkpoint: self.checkpoint.map(|c| c.at),
         })

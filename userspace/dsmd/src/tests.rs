@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -194,8 +194,6 @@ pub(crate) struct Bench {
     stuck: Mutex<()>,
     /// Nor does the device.
     pub hung: Arc<Mutex<()>>,
-    /// The block layer counts nothing.
-    uncounted: AtomicBool,
 }
 
 impl Bench {
@@ -267,7 +265,6 @@ impl Machine for Bench {
             devno: "253:0".parse().unwrap(),
             table: "259:0 0 0".parse().unwrap(),
             status,
-            disk: (!self.uncounted.load(Ordering::Relaxed)).then(DiskStat::default),
         })
     }
 
@@ -428,7 +425,6 @@ fn made(reason: Omission) -> Made {
         ),
         Omission::DeviceSilent => Here(|s| s.machine.pull()),
         Omission::DriveSilent => Here(|_| ()),
-        Omission::Uncounted => Here(|s| s.machine.uncounted.store(true, Ordering::Relaxed)),
     }
 }
 

@@ -26,11 +26,10 @@ pub enum Omission {
     NoList,
     DeviceSilent,
     DriveSilent,
-    Uncounted,
 }
 
 impl Omission {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 16] = [
         Self::Symlink,
         Self::Special,
         Self::OtherFileSystem,
@@ -47,7 +46,6 @@ impl Omission {
         Self::NoList,
         Self::DeviceSilent,
         Self::DriveSilent,
-        Self::Uncounted,
     ];
 
     /// The value of the metric's label.
@@ -69,7 +67,6 @@ impl Omission {
             Self::NoList => "no-list",
             Self::DeviceSilent => "device-silent",
             Self::DriveSilent => "drive-silent",
-            Self::Uncounted => "uncounted",
         }
     }
 
@@ -92,7 +89,6 @@ impl Omission {
             Self::NoList => "files of whose free blocks there is no list: nothing of them is discarded",
             Self::DeviceSilent => "device whose counters cannot be read",
             Self::DriveSilent => "drive whose counters cannot be read",
-            Self::Uncounted => "device whose reads and writes the kernel does not count",
         }
     }
 
@@ -138,8 +134,6 @@ pub fn of_agent(info: &Info) -> Vec<LeftOut> {
     all
 }
 
-const UNCOUNTED: &str = "its queue/iostats is 0";
-
 /// Of all that is known of a database.
 pub fn of(sample: &Sample) -> Vec<LeftOut> {
     let mut all = sample.agent.as_ref().map(of_agent).unwrap_or_default();
@@ -151,9 +145,7 @@ pub fn of(sample: &Sample) -> Vec<LeftOut> {
             .map(|why| (Omission::DriveSilent, why.clone())),
         None => Some((Omission::DeviceSilent, sample.unseen.clone().unwrap_or_default())),
     };
-    let uncounted = sample.kernel.as_ref().is_some_and(|k| k.disk.is_none());
-    let uncounted = uncounted.then(|| (Omission::Uncounted, UNCOUNTED.to_owned()));
-    all.extend(silent.into_iter().chain(uncounted).map(|(reason, why)| LeftOut {
+    all.extend(silent.map(|(reason, why)| LeftOut {
         reason,
         count: 1,
         example: Some(why),
@@ -177,6 +169,6 @@ mod tests {
             assert!(!reason.text().contains("bytes"), "{reason:?}");
             assert!(!(reason.is_wrong() && reason.is_usual()), "{reason:?}");
         }
-        assert_eq!(Omission::Uncounted as usize + 1, Omission::ALL.len());
+        assert_eq!(Omission::DriveSilent as usize + 1, Omission::ALL.len());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{ensure, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::control::Info;
@@ -12,9 +12,7 @@ use crate::reason::Reason;
 use crate::snapshot::Moment;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
-use dm::diskstat::{self, DiskStat};
 use dm::reply::{Status, TableLine};
-use dm::sysfs::Sysfs;
 use runtime::log::LastError;
 
 /// How far dsmd is with a database.
@@ -111,8 +109,6 @@ pub struct Kernel {
     pub status: Status,
     /// What each stream is used for.
     pub uses: BTreeMap<u32, Vec<String>>,
-    /// Nothing where the kernel does not count it.
-    pub disk: Option<DiskStat>,
     /// `Err`: why the drive does not report it.
     pub media: Result<Media, String>,
     /// When the last checkpoint was, in seconds since 1970; nothing before the first.
@@ -125,24 +121,15 @@ pub struct Look {
     pub devno: DevNo,
     pub table: TableLine,
     pub status: Status,
-    /// Nothing where the kernel does not count it.
-    pub disk: Option<DiskStat>,
 }
 
 impl Look {
     pub fn at(name: &str) -> Result<Self> {
         let device = Device::open(name)?;
-        let sysfs = Sysfs::default();
-        let disk = DiskStat::of(&sysfs, device.devno);
-        ensure!(
-            disk.is_some() || !diskstat::is_counted(&sysfs, device.devno),
-            "{name}: cannot read its counters in sysfs"
-        );
         Ok(Self {
             devno: device.devno,
             table: device.table_line()?,
             status: device.status()?,
-            disk,
         })
     }
 }

@@ -36,36 +36,17 @@ pub struct Snapshot {
     pub at: Moment,
     /// Counts the intervals; what is published in between has the number of the last.
     pub number: u64,
-    pub host: Host,
+    pub used: Used,
     pub devices: Vec<Sample>,
 }
 
-/// Seconds of all processors since boot, by what they did.
+/// What `dsmd` has used, in all its processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
-    pub user: f64,
-    pub system: f64,
-    pub iowait: f64,
-    pub idle: f64,
-}
-
-impl Cpu {
-    pub fn busy(&self) -> f64 {
-        self.user + self.system
-    }
-
-    pub fn all(&self) -> f64 {
-        self.busy() + self.iowait + self.idle
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Host {
-    pub cpu: Cpu,
-    /// Seconds of this process.
-    pub own_cpu: f64,
-    /// Bytes of this process in memory.
-    pub own_memory: u64,
+pub struct Used {
+    /// Seconds of processors.
+    pub cpu: f64,
+    /// Bytes in memory.
+    pub memory: u64,
 }
 
 /// An instant.
@@ -210,7 +191,6 @@ mod tests {
     use crate::control::Server;
     use crate::drive::{Counters, Media, Source};
     use crate::sample::Kernel;
-    use dm::diskstat::DiskStat;
     use std::os::unix::fs::PermissionsExt;
     use testing::kernel::STATUS;
 
@@ -219,10 +199,6 @@ mod tests {
             table: "259:0 0 2 stream_base 1".parse().unwrap(),
             status: format!("{STATUS} stream 0 1 0 stream 3 10 6144").parse().unwrap(),
             uses: [(3, vec!["journal".to_owned()])].into(),
-            disk: Some(DiskStat {
-                writes: 12,
-                ..DiskStat::default()
-            }),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {
@@ -253,7 +229,7 @@ mod tests {
                 ..Moment::now()
             },
             number: 3,
-            host: Host::default(),
+            used: Used::default(),
             devices: vec![
                 sample("a", Some(kernel)),
                 sample("b", Some(silent)),

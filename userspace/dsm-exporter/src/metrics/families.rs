@@ -2,7 +2,6 @@
 //! Every metric: its name, type, labels, what it means, and where its values are found.
 //! Documentation/metrics.md is made of this.
 
-use dm::diskstat::DiskStat;
 use dm::mode::Mode;
 use dm::reply::{Discard, Status};
 use proto::control::{DiscardInfo, Info};
@@ -11,8 +10,7 @@ use proto::feed::ServerInfo;
 use proto::left_out;
 use proto::reason::ReasonKind;
 use proto::sample::{Sample, Service, State};
-use proto::snapshot::Host;
-use proto::snapshot::Snapshot;
+use proto::snapshot::{Snapshot, Used};
 
 /// The values of a family's own labels, and the metric's.
 pub(super) type Value = (Vec<String>, f64);
@@ -83,11 +81,6 @@ fn seconds(ms: u64) -> f64 {
 fn kernel(s: &Sample, value: impl Fn(&Status) -> u64) -> Vec<Value> {
     let found = s.kernel.as_ref().map(|k| one(value(&k.status) as f64));
     found.unwrap_or_default()
-}
-
-fn disk(s: &Sample, value: impl Fn(&DiskStat) -> f64) -> Vec<Value> {
-    let counted = s.kernel.as_ref().and_then(|k| k.disk.as_ref());
-    counted.map(|d| one(value(d))).unwrap_or_default()
 }
 
 fn media(s: &Sample, value: impl Fn(&Counters) -> Option<u128>) -> Vec<Value> {
@@ -275,39 +268,6 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 |s| kernel(s, |k| k.groups.into()),
             )
             .without_panel(),
-        ],
-    },
-    Section {
-        title: "What the block layer counts",
-        about: "While the device is there, and its `queue/iostats` is not 0.",
-        families: &[
-            counter("dsm_reads_total", "Reads of the device.", |s| {
-                disk(s, |d| d.reads as f64)
-            }),
-            counter("dsm_read_bytes_total", "Bytes read from the device.", |s| {
-                disk(s, |d| d.read_bytes as f64)
-            }),
-            counter(
-                "dsm_read_seconds_total",
-                "What all reads of the device took.",
-                |s| disk(s, |d| seconds(d.read_ms)),
-            ),
-            counter("dsm_writes_total", "Writes to the device.", |s| {
-                disk(s, |d| d.writes as f64)
-            }),
-            counter("dsm_written_bytes_total", "Bytes written to the device.", |s| {
-                disk(s, |d| d.written_bytes as f64)
-            }),
-            counter(
-                "dsm_write_seconds_total",
-                "What all writes to the device took.",
-                |s| disk(s, |d| seconds(d.write_ms)),
-            ),
-            counter(
-                "dsm_busy_seconds_total",
-                "Time in which the device had requests.",
-                |s| disk(s, |d| seconds(d.busy_ms)),
-            ),
         ],
     },
     Section {
@@ -569,34 +529,19 @@ pub(super) const PUBLISHED: Section<Snapshot> = Section {
 };
 
 /// Under the names that Prometheus's own programs use.
-pub(super) const HOST: Section<Host> = Section {
-    title: "The machine, and dsmd itself",
+pub(super) const USED: Section<Used> = Section {
+    title: "dsmd itself",
     about: "While dsmd runs. There is no label `device`.",
     families: &[
         counter(
-            "dsm_host_cpu_seconds_total",
-            "Seconds of the machine's processors, by what they did.",
-            |h: &Host| {
-                let modes = [
-                    ("user", h.cpu.user),
-                    ("system", h.cpu.system),
-                    ("iowait", h.cpu.iowait),
-                    ("idle", h.cpu.idle),
-                ];
-                let of = |(mode, n): (&str, f64)| (vec![mode.to_owned()], n);
-                modes.into_iter().map(of).collect()
-            },
-        )
-        .by(&["mode"]),
-        counter(
             "process_cpu_seconds_total",
             "Seconds of processors that dsmd has used, in all its processes.",
-            |h| one(h.own_cpu),
+            |u: &Used| one(u.cpu),
         ),
         gauge(
             "process_resident_memory_bytes",
             "Memory that dsmd has, in all its processes.",
-            |h: &Host| one(h.own_memory as f64),
+            |u: &Used| one(u.memory as f64),
         )
         .without_panel(),
     ],

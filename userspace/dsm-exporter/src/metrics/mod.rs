@@ -8,7 +8,7 @@ mod page;
 
 use std::fmt::Write as _;
 
-use families::{Family, AGENT_UP, DEVICES, HOST, PUBLISHED};
+use families::{Family, AGENT_UP, DEVICES, PUBLISHED, USED};
 pub use page::page;
 use proto::snapshot::{Snapshot, Unavailable};
 
@@ -19,8 +19,8 @@ fn panels() -> impl Iterator<Item = (&'static str, bool)> {
     }
     let devices = DEVICES.iter().flat_map(|s| s.families).map(of);
     let published = PUBLISHED.families.iter().map(of);
-    let host = HOST.families.iter().map(of);
-    devices.chain(published).chain(host)
+    let used = USED.families.iter().map(of);
+    devices.chain(published).chain(used)
 }
 
 /// The names of all metrics.
@@ -101,10 +101,10 @@ pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> Strin
             text.values(f, None, s);
         }
     }
-    for f in HOST.families {
+    for f in USED.families {
         text.head(f);
         if let Some(s) = last.filter(|_| unavailable.is_none()) {
-            text.values(f, None, &s.host);
+            text.values(f, None, &s.used);
         }
     }
     text.0
@@ -117,23 +117,21 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use dm::diskstat::DiskStat;
     use drive::counters::{of_nvme, of_sata};
     use policies::layout::{self, Layout};
     use proto::drive::{Counters, Media, Source};
     use proto::feed::ServerInfo;
     use proto::reason::{Reason, OFF_FOR_A_TRIAL};
     use proto::sample::{Kernel, Sample, Service};
-    use proto::snapshot::Host;
-    use proto::snapshot::Moment;
+    use proto::snapshot::{Moment, Used};
     use testing::kernel::STATUS;
 
     /// What is shown of these.
-    fn shown(devices: Vec<Sample>, host: Host) -> String {
-        text(Some(&snapshot(devices, host)), None)
+    fn shown(devices: Vec<Sample>, used: Used) -> String {
+        text(Some(&snapshot(devices, used)), None)
     }
 
-    fn snapshot(devices: Vec<Sample>, host: Host) -> Snapshot {
+    fn snapshot(devices: Vec<Sample>, used: Used) -> Snapshot {
         Snapshot {
             version: "x".into(),
             pid: 7,
@@ -142,7 +140,7 @@ mod tests {
                 ..Moment::default()
             },
             number: 1,
-            host,
+            used,
             devices,
         }
     }
@@ -164,7 +162,6 @@ mod tests {
                 uses: uses("259:0 0 2 stream_base 1", status),
                 table: "259:0 0 2 stream_base 1".parse().unwrap(),
                 status: status.parse().unwrap(),
-                disk: Some(DiskStat::default()),
                 media: Ok(Media {
                     drive: "nvme0n1".into(),
                     counters: Counters {
@@ -205,15 +202,15 @@ mod tests {
             assert_eq!(f.name.ends_with("_timestamp_seconds"), moment, "{}", f.name);
             assert!(!f.help.contains("ago") && f.help.ends_with('.'), "{}", f.name);
         }
-        let s = snapshot(vec![all()], Host::default());
+        let s = snapshot(vec![all()], Used::default());
         for f in DEVICES.iter().flat_map(|s| s.families) {
             check(f, &s.devices[0]);
         }
         for f in PUBLISHED.families {
             check(f, &s);
         }
-        for f in HOST.families {
-            check(f, &s.host);
+        for f in USED.families {
+            check(f, &s.used);
         }
         let all: Vec<_> = names().collect();
         let once: std::collections::BTreeSet<_> = all.iter().collect();
@@ -226,7 +223,7 @@ mod tests {
             device: "d".into(),
             ..Sample::default()
         };
-        let last = snapshot(vec![sample], Host::default());
+        let last = snapshot(vec![sample], Used::default());
         let unavailable = Unavailable::Absent("/run/x".into());
         let values = |last, unavailable| -> Vec<String> {
             let text = text(last, unavailable);
@@ -256,7 +253,7 @@ mod tests {
             drive: "x".into(),
             counters,
         });
-        let text = shown(vec![device], Host::default());
+        let text = shown(vec![device], Used::default());
         let lines = text.lines().filter_map(|l| l.strip_prefix("dsm_drive_"));
         lines
             .map(|l| l.replace("{device=\"d\",drive=\"x\"}", ""))
@@ -328,11 +325,6 @@ mod tests {
             uses: uses("259:0 0 2 stream_base 1", status),
             table: "259:0 0 2 stream_base 1".parse().unwrap(),
             status: status.parse().unwrap(),
-            disk: Some(DiskStat {
-                writes: 12,
-                write_ms: 1500,
-                ..DiskStat::default()
-            }),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {
@@ -350,34 +342,27 @@ mod tests {
             kernel,
             ..Sample::default()
         };
-        let host = Host {
-            own_cpu: 0.25,
-            ..Host::default()
+        let used = Used {
+            cpu: 0.25,
+            ..Used::default()
         };
-        let said = shown(vec![sample(Some(kernel.clone()))], host);
+        let said = shown(vec![sample(Some(kernel))], used);
         for line in [
             "# TYPE dsm_stream_bytes_total counter",
             "dsm_stream_bytes_total{device=\"a\\\"b\",stream=\"3\",used_for=\"collection group 1\"} 3145728",
             "dsm_stream_writes_total{device=\"a\\\"b\",stream=\"0\",used_for=\"\"} 1",
             "dsm_unmapped_bytes_total{device=\"a\\\"b\"} 1048576",
             "dsm_last_checkpoint_timestamp_seconds{device=\"a\\\"b\"} 1749999958.75",
-            "dsm_writes_total{device=\"a\\\"b\"} 12",
-            "dsm_write_seconds_total{device=\"a\\\"b\"} 1.5",
             "dsm_drive_media_written_bytes_total{device=\"a\\\"b\",drive=\"nvme0n1\"} 2000",
             "dsm_up{device=\"a\\\"b\"} 1",
             "dsm_agent_up{device=\"a\\\"b\"} 0",
-            "dsm_host_cpu_seconds_total{mode=\"idle\"} 0",
             "process_cpu_seconds_total 0.25",
         ] {
             assert!(said.lines().any(|l| l == line), "{line}\n{said}");
         }
         assert!(!said.contains("dsm_agent_uploads_total{"));
         assert!(!said.contains("dsm_server_up{"), "nobody is asked");
-        let disk = None;
-        let uncounted = shown(vec![sample(Some(Kernel { disk, ..kernel }))], host);
-        assert!(!uncounted.contains("dsm_writes_total{") && uncounted.contains("dsm_stream_writes_total{"));
-        assert!(uncounted.contains("dsm_left_out{device=\"a\\\"b\",reason=\"uncounted\"} 1\n"));
-        let gone = shown(vec![sample(None)], host);
+        let gone = shown(vec![sample(None)], used);
         assert!(gone.contains("dsm_up{device=\"a\\\"b\"} 0\n"));
         assert!(!gone.contains("dsm_files{"));
     }
@@ -389,7 +374,7 @@ mod tests {
             let mut sample = all();
             sample.kernel.as_mut().unwrap().status.policy = policy.into();
             sample.agent.as_mut().unwrap().outgrown = 3;
-            let text = shown(vec![sample], Host::default());
+            let text = shown(vec![sample], Used::default());
             let line = format!("dsm_agent_outgrown{{device=\"d\"}} {outgrown}\n");
             assert!(text.contains(&line), "{policy}: {text}");
         }
@@ -423,7 +408,6 @@ mod tests {
                 uses: uses("259:0 0 0", &status),
                 table: "259:0 0 0".parse().unwrap(),
                 status: status.parse().unwrap(),
-                disk: Some(DiskStat::default()),
                 media: Err("no".into()),
                 last_checkpoint: None,
             };
@@ -433,7 +417,7 @@ mod tests {
                 agent: serde_json::from_value(agent(off)).unwrap(),
                 ..Sample::default()
             };
-            shown(vec![sample], Host::default())
+            shown(vec![sample], Used::default())
         };
         let text = said(format!("{status} {on}"), None);
         for line in [
@@ -487,7 +471,7 @@ mod tests {
                 agent: serde_json::from_value(agent).unwrap(),
                 ..Sample::default()
             }],
-            Host::default(),
+            Used::default(),
         );
         for line in [
             "dsm_server_up{device=\"d\"} 1",

@@ -3,7 +3,7 @@
 
 use proto::left_out::Omission;
 
-use super::families::{Section, DEVICES, HOST, PUBLISHED};
+use super::families::{Section, DEVICES, PUBLISHED, USED};
 
 const HEAD: &str = "<!-- SPDX-License-Identifier: GPL-2.0-only -->
 <!-- Made from userspace/dsm-exporter/src/metrics/families.rs by
@@ -53,7 +53,7 @@ fn section<T>(s: &Section<T>, common: &[&str]) -> String {
 
 pub fn page() -> String {
     let devices = DEVICES.iter().map(|s| section(s, &["device"]));
-    let others = [section(&PUBLISHED, &[]), section(&HOST, &[])];
+    let others = [section(&PUBLISHED, &[]), section(&USED, &[])];
     let sections: Vec<String> = devices.chain(others).collect();
     let reasons = Omission::ALL.map(|r| format!("| `{}` | {} |\n", r.name(), r.text()));
     HEAD.to_owned() + &sections.concat() + LEFT_OUT + &reasons.concat()
