@@ -43,7 +43,7 @@ pub fn off_by_person(dir: &Path, device: &str) -> Option<Why> {
     let path = path(dir, device);
     match fs::read(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        // Also if it cannot be read; older versions wrote nothing into it.
+        // Also if it cannot be read.
         text => Some(
             serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_else(|_| Why {
                 who: String::new(),

@@ -301,7 +301,7 @@ impl StatusReport {
         lines.extend(i.warning.as_deref().map(printable));
         if i.freed_bytes > 0 {
             lines.push(format!(
-                "{} MiB freed, {} MiB sent; of the last lists {} MiB too few at a time, {} MiB without a place, {} MiB wait",
+                "{} MiB freed, {} MiB sent; of the last lists {} MiB short, {} MiB unplaced, {} MiB waiting",
                 mib(i.freed_bytes),
                 mib(i.sent_bytes),
                 mib(i.short_bytes),
@@ -319,7 +319,7 @@ impl StatusReport {
                 ),
             };
             lines.push(format!(
-                "{} MiB discarded, {} MiB refused as written, {} MiB too few at a time, {} failed{pieces}; {} writes waited, {} µs at most",
+                "{} MiB discarded, {} MiB refused as written, {} MiB short, {} failed{pieces}; {} writes waited, {} µs at most",
                 mib(d.discarded_sectors * 512),
                 mib(d.refused_sectors * 512),
                 mib(d.short_sectors * 512),

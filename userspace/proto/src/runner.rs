@@ -287,7 +287,7 @@ mod tests {
         let refused = nobody_locks(&at, 65534).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(Errno::ACCESS.raw_os_error()));
 
-        // As an older version had made them.
+        // As if somebody had made them so.
         for exec_as in [65534, 0] {
             set(&folder(dir.path()), 0o755);
             set(&at, 0o644);

@@ -339,8 +339,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 |s| agent(s, |i| seconds(i.last_refresh_ms)),
             ),
             gauge(
-                "dsm_agent_unplaced_extents",
-                "Extents without a place at the last look.",
+                "dsm_agent_delalloc_extents",
+                "Extents of the last look that have no place yet.",
                 |s| agent(s, |i| i.delalloc as f64),
             ),
         ],
@@ -402,9 +402,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     },
     Section {
         title: "Discards: dsmd",
-        about: "Where dsmd serves a database with `discard = true` or `\"audit\"`. Of what was freed, a \
-                part is in the shorter pieces for which there was no time, has no place of its own, or comes \
-                too late. In audit the target is sent what it would discard, and the drive gets none of it.",
+        about: "Where dsmd serves a database with `discard = true` or `\"audit\"`. Of what \
+                checkpoints list as free, a part is short, unplaced or waiting. In audit the target is sent what it would discard, and the drive gets none of it.",
         families: &[
             gauge(
                 "dsm_agent_discard_on",

@@ -979,11 +979,11 @@ fn discards_of_which_none_are_made() {
     let fix = &["journalctl -u dsmd -n 50"][..];
     let none = discard(|i| (i.idle_looks, i.files) = (14, 0));
     wrong(&none, "discard", "on, 0 bytes in 14 checkpoints: of no file", fix);
-    let placeless = discard(|i| {
+    let unplaced = discard(|i| {
         (i.idle_looks, i.freed_bytes, i.unplaced_bytes) = (14, 8 << 20, 8 << 20);
     });
     wrong(
-        &placeless,
+        &unplaced,
         "discard",
         "8 MiB lie in files that have a second name",
         fix,
