@@ -40,8 +40,7 @@ pub const OFF_FOR_A_TRIAL: &str = "a trial is at work, and has discards off for 
 /// What is said of a device before the reason.
 pub const AUDIT_FAILED: &str = "the audit of its database has failed";
 
-/// What decides about discards says why in sentences, and these are those that have a kind, by
-/// how they begin.
+/// What decides about discards gives its reasons as sentences.  Those that have a kind begin so.
 const SENTENCES: [(&str, ReasonKind); 5] = [
     (SWITCHED_OFF, ReasonKind::SwitchedOff),
     (OFF_FOR_A_TRIAL, ReasonKind::Trial),

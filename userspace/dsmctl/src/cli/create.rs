@@ -212,7 +212,7 @@ pub fn options(table: &TableLine) -> Vec<String> {
         .iter()
         .filter(|(name, value)| name.as_str() != "leaves" && value.as_str() != "auto");
     said.map(|(name, value)| match (name.as_str(), value.as_str()) {
-        ("discard", "watch") => "--discard audit".into(),
+        ("discard", word) if Mode::from(word) == Mode::Watch => format!("--discard {}", Mode::Audit),
         (name, value) if OPTIONS.contains(&name) => format!("--{} {value}", name.replace('_', "-")),
         (name, value) => format!("-f {name}={value}"),
     })
