@@ -173,6 +173,16 @@ fn check_unused(sysfs: &Sysfs, path: &Path, dev: DevNo) -> Result<()> {
     }
 }
 
+/// The kernel would speak of zones that are not consistent.
+fn check_zones(sysfs: &Sysfs, shown: &str, dev: DevNo) -> Result<()> {
+    let disk = sysfs.disk_of(dev)?.unwrap_or(dev);
+    ensure!(
+        sysfs.text(disk, "queue/zoned").as_deref() != Some("host-managed"),
+        "{shown}: it is zoned (host-managed), which dsm is not for; nothing was changed"
+    );
+    Ok(())
+}
+
 /// Who uses a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum User {
@@ -226,6 +236,7 @@ impl Stamped {
         if asked.discard == Some(Mode::On) {
             broken::check(shown, dev)?;
         }
+        check_zones(sysfs, shown, dev)?;
         let below = streams::below(sysfs, dm, dev)?;
         let chosen = follow.then(|| below::of_stack(sysfs, &below, &|all| usable(asked, all)));
         let mut features = chosen
@@ -389,6 +400,17 @@ mod tests {
         tree.link("259:70", "holders", "253:70");
         tree.link("259:70", "holders", "253:71");
         assert_eq!(user().unwrap().to_string(), "in use: it is held by vg-db, dm-71");
+    }
+
+    #[test]
+    fn zoned_disks_are_refused_by_name() {
+        let tree = Tree::make();
+        tree.add("8:16", "sdb");
+        let said = || check_zones(&tree.sysfs(), "/dev/sdb", "8:16".parse().unwrap());
+        tree.set("8:16", "queue/zoned", "none");
+        assert!(said().is_ok());
+        tree.set("8:16", "queue/zoned", "host-managed");
+        assert!(said().unwrap_err().to_string().contains("it is zoned"));
     }
 
     #[test]
