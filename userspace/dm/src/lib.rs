@@ -25,4 +25,4 @@ pub mod stack;
 pub mod streams;
 pub mod sysfs;
 pub mod table;
-pub(crate) mod udev;
+pub mod udev;

@@ -17,10 +17,26 @@ const PRIMARY_SOURCE: u32 = 0x0040;
 /// links in /dev/disk to it (DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG, _DISK_ and _OTHER_).
 const HIDDEN: u32 = 0x0002 | 0x0004 | 0x0008;
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Nobody waits for longer.
+const LEFT: Duration = Duration::from_secs(600);
 
 /// Whether udev will make the nodes in /dev/mapper.
 pub(crate) fn makes_nodes() -> bool {
     std::env::var_os("DM_DISABLE_UDEV").is_none() && Path::new("/run/udev/control").exists()
+}
+
+/// How many semaphores commands that were killed have left, by /proc/sysvipc/sem: older ones than
+/// any command waits, at a time in seconds since 1970.
+pub fn left_behind(semaphores: &str, now: u64) -> usize {
+    let left = semaphores.lines().skip(1).filter(|line| {
+        let mut fields = line.split_whitespace().map(str::parse::<i64>);
+        let key = fields.next().and_then(Result::ok);
+        // The last but one is when it was used, the last when it was made or set.
+        let made = fields.next_back().and_then(Result::ok);
+        let is_ours = key.is_some_and(|key| (key as u32) >> 16 == MAGIC);
+        is_ours && made.is_some_and(|made| u64::try_from(made).is_ok_and(|made| made + LEFT.as_secs() < now))
+    });
+    left.count()
 }
 
 /// What udev is to make of a device.
@@ -145,5 +161,16 @@ mod tests {
     fn flags_are_the_upper_half() {
         assert_eq!(number(0x1235, Shown::Fully), 0x0040_1235);
         assert_eq!(number(0x1235, Shown::Hidden), 0x004e_1235);
+    }
+
+    #[test]
+    fn semaphores_of_killed_commands() {
+        let text = "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n\
+            \x20 223156641          7   600          1     0     0     0     0 1700000000 1700000000\n\
+            \x20 223156643          8   600          1     0     0     0     0          0 1700009990\n\
+            \x20         5          9   600          1     0     0     0     0          0 1700000000\n";
+        assert_eq!(223_156_641 >> 16, i64::from(MAGIC));
+        assert_eq!(left_behind(text, 1_700_010_000), 1);
+        assert_eq!(left_behind("", 1_700_010_000), 0);
     }
 }

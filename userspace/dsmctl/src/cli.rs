@@ -152,7 +152,7 @@ pub enum Command {
     /// note, wrong or unknown; device is null for the machine; check is kernel, module,
     /// configuration, devices, disk, device, drive, written, size, below, streams, table, filesystem,
     /// dbpath, dsmd, last_error, left-out, unmapped, checkpoints, boundaries, trial,
-    /// discard or server. Names
+    /// discard, semaphores or server. Names
     /// stay, also those in values; texts may change.
     #[command(after_long_help = "Examples:\n  dsmctl doctor\n  dsmctl doctor dsm --report")]
     Doctor(Doctor),

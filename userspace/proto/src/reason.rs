@@ -21,6 +21,8 @@ pub enum ReasonKind {
     /// The database has made no checkpoint yet.
     Early,
     Backup,
+    /// What is below takes no discards, at least for now.
+    Unsupported,
     /// No process has the database open.
     Closed,
     /// The audit has failed; and it had before anything was discarded.
@@ -41,11 +43,15 @@ pub const OFF_FOR_A_TRIAL: &str = "a trial is at work, and has discards off for 
 pub const AUDIT_FAILED: &str = "the audit of its database has failed";
 
 /// What decides about discards gives its reasons as sentences.  Those that have a kind begin so.
-const SENTENCES: [(&str, ReasonKind); 5] = [
+const SENTENCES: [(&str, ReasonKind); 6] = [
     (SWITCHED_OFF, ReasonKind::SwitchedOff),
     (OFF_FOR_A_TRIAL, ReasonKind::Trial),
     (AUDIT_FAILED, ReasonKind::AuditFailed),
     ("a backup is running", ReasonKind::Backup),
+    (
+        "the underlying device does not support discards",
+        ReasonKind::Unsupported,
+    ),
     ("no process has the database open", ReasonKind::Closed),
 ];
 

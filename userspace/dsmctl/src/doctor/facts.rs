@@ -78,6 +78,8 @@ pub(crate) struct Facts {
     /// Without a dsm device: what the disks are.
     pub disks: Vec<DriveFacts>,
     pub devices: Vec<DeviceFacts>,
+    /// Semaphores that killed commands of device-mapper's have left.
+    pub semaphores: usize,
     /// This program's.
     pub version: &'static str,
 }

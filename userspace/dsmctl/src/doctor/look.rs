@@ -3,9 +3,9 @@
 //! commands have.  What may not be seen is said to be hidden.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use anyhow::Context;
 use rustix::io::Errno;
@@ -25,6 +25,7 @@ use dm::mounts::{self, Mount};
 use dm::reply::TableLine;
 use dm::streams::{self, LiveTables};
 use dm::sysfs::Sysfs;
+use dm::udev;
 use drive::nvme::Namespace;
 use drive::{self, broken, media};
 use files::place;
@@ -33,6 +34,7 @@ use proto::control::{self, Info, Request};
 use proto::reason::Reason;
 use proto::sample::{Sample, State};
 use proto::snapshot::{Moment, Snapshot};
+use runtime::time::now;
 use wiredtiger::avail;
 use wiredtiger::turtle;
 
@@ -109,6 +111,10 @@ pub(crate) fn look(names: &[String], configuration: Configuration, places: &Plac
         disks,
         devices,
         configuration,
+        semaphores: udev::left_behind(
+            &fs::read_to_string(places.system.proc.join("sysvipc/sem")).unwrap_or_default(),
+            now().as_secs(),
+        ),
         version: env!("CARGO_PKG_VERSION"),
     }
 }

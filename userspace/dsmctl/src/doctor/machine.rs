@@ -20,6 +20,19 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(no_device(facts));
     }
     findings.extend(no_agent(facts));
+    if facts.semaphores > 0 {
+        let text = format!(
+            "commands that were killed have left {} semaphores of device-mapper's",
+            facts.semaphores
+        );
+        let finding =
+            Finding::new(None, "semaphores", Level::Note, text).fix("dmsetup udevcomplete_all -y 10");
+        findings.push(
+            finding.hint(
+                "takes those away that are older than 10 minutes; a machine has room for some thousands",
+            ),
+        );
+    }
     findings.extend(facts.disks.iter().map(|d| {
         let finding = disk(None, d, false);
         // Nobody said that it is to take streams.

@@ -129,6 +129,7 @@ fn good() -> Facts {
             disks: vec!["nvme7n1".into()],
         },
         target: Ok(Some([1, 0, 0])),
+        semaphores: 0,
         permitted: true,
         configuration: Configuration::default(),
         published: Ok(Published {
@@ -1068,6 +1069,12 @@ fn a_journal_that_lies_elsewhere() {
 }
 
 #[test]
+fn what_killed_commands_leave() {
+    let left = diagnosis(|f| f.semaphores = 3);
+    note(&left, "semaphores", "have left 3 semaphores");
+}
+
+#[test]
 fn boundaries_and_discards() {
     // It costs little, as the alert says, and comes with each new database that grows.
     let outgrown = agent(|a| a.outgrown = 3);
@@ -1097,6 +1104,11 @@ fn boundaries_and_discards() {
         "discard",
         "a backup is running",
     );
+    const UNSUPPORTED: &str =
+        "the underlying device does not support discards, for example because of a snapshot";
+    assert_eq!(discard(|i| i.off = Some(Reason::from(UNSUPPORTED))).status(), 1);
+    let snapshot = discard(|i| (i.sent_bytes, i.off) = (1 << 20, Some(Reason::from(UNSUPPORTED))));
+    note(&snapshot, "discard", "because of a snapshot");
     let closed = discard(|i| i.off = Some("no process has the database open".into()));
     wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
     wrong(&discard(|i| i.off = Some("dax".into())), "discard", "dax", &[]);
