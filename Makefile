@@ -127,7 +127,7 @@ upstream-test:
 	tests/check upstream
 
 demo:
-	$(if $(MONGOD),tests/mongo/run $(MONGOD),tests/demo/run)
+	@$(if $(MONGOD),tests/mongo/run $(MONGOD),tests/demo/run)
 
 quick:
 	tests/check quick

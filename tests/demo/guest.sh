@@ -66,6 +66,7 @@ wait $agent
 step 'the database is closed and right, the file system unmounted, and both count'
 echo 3 >/proc/sys/vm/drop_caches
 wtload check --dbpath $db
+dsmctl free $db -o json >/run/out/free.json
 umount /mnt
 sync
 dsmctl status dsm -o json >/run/status.json
@@ -101,16 +102,17 @@ jq -n --slurpfile status /run/status.json --slurpfile loaded /run/loaded.json \
 		} | select(.target_bytes + .device_bytes > 0)]
 	}' >/run/out/run.json
 
-step "policy $policy: bytes by stream (target) and by placement handle (SSD)"
+step "policy $policy: MiB by stream (target) and by placement handle (SSD)"
 echo
-printf '%8s %8s %16s %16s  %-7s %s\n' stream handle target ssd '' 'used for'
-jq -r '.streams[] | [.stream, .handle, .target_bytes, .device_bytes,
+printf '%8s %8s %8s %8s  %-7s %s\n' stream handle target ssd '' 'used for'
+jq -r 'def mib: . / 1048576 * 10 | round / 10;
+	.streams[] | [.stream, .handle, (.target_bytes | mib), (.device_bytes | mib),
 	if .target_bytes == .device_bytes then "equal" else "DIFFER" end,
 	(.used_for + if .stream == 1 then ["writes without a stream"] else [] end | join(", "))] | @tsv' /run/out/run.json |
 	while IFS=$'\t' read -r stream handle target device equal used; do
-		printf '%8s %8s %16s %16s  %-7s %s\n' "$stream" "$handle" "$target" "$device" "$equal" "$used"
+		printf '%8s %8s %8s %8s  %-7s %s\n' "$stream" "$handle" "$target" "$device" "$equal" "$used"
 	done
 echo
-jq -r '"\(.checkpoints) checkpoints; \(.unmapped_pages_since_load) of \(.pages_since_load) pages written after the load were in no known extent (\(100 * .unmapped_pages_since_load / .pages_since_load * 100 | round / 100) %), \(.unmapped_pages) of \(.pages) in all; \(.split_bios) bios were split."' /run/out/run.json
+jq -r '"\(.checkpoints) checkpoints; \(.unmapped_pages_since_load) of \(.pages_since_load) pages written after the load were in no known extent (\(100 * .unmapped_pages_since_load / .pages_since_load * 100 | round / 100) %), \(.unmapped_pages) of \(.pages) in all; \(.split_bios) writes were split where two streams meet."' /run/out/run.json
 dsmctl remove dsm
 rmmod dm-dsm
