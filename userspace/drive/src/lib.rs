@@ -8,6 +8,7 @@ pub mod below;
 pub mod broken;
 pub mod counters;
 pub mod deallocate;
+pub mod identity;
 pub mod media;
 pub mod nvme;
 pub mod prefer;

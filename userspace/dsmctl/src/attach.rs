@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{anyhow, Context, Result};
 
 use crate::cli::{Attach, DryRun, Output};
-use crate::identity::{self, Identities};
 use crate::tab::{self, TabEntry};
 use dm::device::Device;
 use dm::mode::Mode;
 use dm::node;
+use drive::identity::{self, Identities};
 use runtime::text::printable;
 
 use crate::broken;
@@ -33,7 +33,7 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<bool> {
     let mut good = tab.bad.is_empty();
     if a.check {
         let block = |path: &Path| create::block_device(path).ok();
-        let problems = Identities::default().problems(&tab, &block);
+        let problems = tab::problems(&Identities::default(), &tab, &block);
         for problem in &problems {
             eprintln!("dsmctl: {shown}: {}", printable(problem));
         }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::broken;
 use crate::cli::{Auto, Create, DryRun, Features, Output};
-use crate::identity::{self, Identities};
+use crate::tab;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::exchange;
@@ -28,6 +28,7 @@ use dm::streams::{self, Below};
 use dm::sysfs::Sysfs;
 use drive::afford::Layout;
 use drive::below::{self, Affords};
+use drive::identity::Identities;
 use drive::prefer;
 use runtime::sizes;
 use runtime::text::printable;
@@ -39,7 +40,7 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dev = block_device(&a.dev)?;
-    identity::check(&sysfs, a, dev)?;
+    tab::check_drive(&sysfs, a, dev)?;
     let length = length(&sysfs, a, dev)?;
     let dm = Dm::open()?;
     let _lock = Journal::default().lock(&a.name)?;

@@ -3,12 +3,15 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{bail, Result};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::cli::Create;
-use crate::dsmtab::{self, Bad, TabLine, NOAUTO};
+use dm::devno::DevNo;
+use dm::dsmtab::{self, Bad, TabLine, NOAUTO};
+use dm::sysfs::Sysfs;
+use drive::identity::{self, Identities};
 
 /// A line as `dsmctl create` would be called: one truth about the options.
 #[derive(Debug, Parser)]
@@ -19,20 +22,20 @@ struct Words {
 }
 
 #[derive(Debug)]
-pub struct TabEntry {
+pub(crate) struct TabEntry {
     pub create: Create,
     pub noauto: bool,
 }
 
-pub type Tab = dsmtab::Tab<TabEntry>;
+pub(crate) type Tab = dsmtab::Tab<TabEntry>;
 
 /// The table at `path`.  One that is not there is empty.
-pub fn read(path: &Path) -> Result<Tab> {
+pub(crate) fn read(path: &Path) -> Result<Tab> {
     Tab::read(path, entry)
 }
 
 /// The line of a device.
-pub fn find<'a>(tab: &'a Tab, name: &str) -> Option<Result<&'a TabEntry, &'a Bad>> {
+pub(crate) fn find<'a>(tab: &'a Tab, name: &str) -> Option<Result<&'a TabEntry, &'a Bad>> {
     let good = tab.entries.iter().find(|e| e.create.name == name).map(Ok);
     good.or_else(|| tab.bad.iter().find(|b| b.name == name).map(Err))
 }
@@ -87,10 +90,107 @@ fn reason(e: &clap::Error) -> String {
     }
 }
 
+/// Refuses another drive than the one that is named, or that the line had before.
+pub(crate) fn check_drive(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<()> {
+    let (shown, name) = (a.dev.display(), &a.name);
+    let found = identity::of(sysfs, dev);
+    let it_is = found.as_ref().map_or_else(
+        || "it does not say which drive it is".to_owned(),
+        |found| format!("it is {found}"),
+    );
+    if let Some(wanted) = a.wwid.as_ref().filter(|w| found.as_ref() != Some(w)) {
+        bail!("{shown}: {it_is}, and not {wanted}, which wwid names; nothing was changed");
+    }
+    if let Some(kept) = a.kept.as_ref().filter(|k| found.as_ref() != Some(k)) {
+        bail!(
+            "{shown}: {it_is}, and {name} was made of {kept} before: `dsmctl attach --accept {name}` takes \
+             it from now on; nothing was changed"
+        );
+    }
+    Ok(())
+}
+
+/// What is wrong with the lines of a table, by the devices that are there now; `block`
+/// gives a path's.
+pub(crate) fn problems(known: &Identities, tab: &Tab, block: &dyn Fn(&Path) -> Option<DevNo>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut before: Vec<(DevNo, &Create)> = Vec::new();
+    for a in tab.entries.iter().map(|e| &e.create) {
+        let Some(dev) = block(&a.dev) else { continue };
+        problems.extend(
+            known
+                .ambiguous(&a.dev, dev)
+                .map(|why| format!("{}: {why}", a.name)),
+        );
+        let mut expected = a.clone();
+        match known.kept(&a.name) {
+            Ok(kept) => expected.kept = kept,
+            Err(e) => problems.push(format!("{e:#}")),
+        }
+        // Of a device that is there, the path may lead elsewhere already.
+        problems.extend(
+            check_drive(&known.sysfs, &expected, dev)
+                .err()
+                .map(|e| format!("{}: {e:#}", a.name)),
+        );
+        if let Some((_, other)) = before.iter().find(|(d, b)| *d == dev && overlap(a, b)) {
+            problems.push(format!(
+                "{} and {} are both of {}",
+                other.name,
+                a.name,
+                known.sysfs.name(dev)
+            ));
+        }
+        before.push((dev, a));
+    }
+    problems
+}
+
+fn overlap(a: &Create, b: &Create) -> bool {
+    let end = |c: &Create| c.size.map_or(u64::MAX, |size| c.start.saturating_add(size));
+    a.start < end(b) && b.start < end(a)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::Auto;
+    use std::fs;
+    use testing::sysfs::Tree;
+
+    const FIRST: &str = "259:1";
+    const SECOND: &str = "259:2";
+    const LINK: &str = "/dev/disk/by-id/nvme-MODEL_SERIAL";
+
+    /// Two namespaces, to both of which a link may lead.
+    fn machine() -> (Tree, tempfile::TempDir, Identities) {
+        let (tree, dir) = (Tree::make(), tempfile::tempdir().unwrap());
+        for (dev, name, eui) in [(FIRST, "nvme0n1", "eui.01"), (SECOND, "nvme0n2", "eui.02")] {
+            tree.add(dev, name);
+            tree.set(dev, "wwid", eui);
+            fs::write(
+                dir.path().join(format!("b{dev}")),
+                "S:disk/by-id/nvme-MODEL_SERIAL\n",
+            )
+            .unwrap();
+        }
+        let known = Identities {
+            sysfs: tree.sysfs(),
+            udev: dir.path().to_owned(),
+            kept: dir.path().join("kept"),
+        };
+        (tree, dir, known)
+    }
+
+    fn table(text: &str) -> Tab {
+        let tab = Tab::parse(text, entry);
+        assert_eq!(tab.bad, []);
+        tab
+    }
+
+    fn dev(text: &str) -> DevNo {
+        text.parse().unwrap()
+    }
 
     #[test]
     fn options_are_those_of_create() {
@@ -172,5 +272,59 @@ mod tests {
             assert!(said.starts_with(wanted), "{option}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
+    }
+
+    #[test]
+    fn a_line_keeps_its_drive() {
+        let (_tree, dir, i) = machine();
+        let tab = table(&format!("rs0 {LINK}\n"));
+        let at = |d: &'static str| problems(&i, &tab, &move |_| Some(dev(d)));
+        assert_eq!(i.kept("rs0").unwrap(), None);
+        assert_eq!(at(FIRST).len(), 1, "the name alone");
+        i.keep("rs0", &identity::of(&i.sysfs, dev(FIRST)).unwrap())
+            .unwrap();
+        assert_eq!(i.kept("rs0").unwrap().as_deref(), Some("eui.01"));
+        assert_eq!(at(FIRST).len(), 1);
+        assert_eq!(
+            at(SECOND)[1],
+            format!(
+                "rs0: {LINK}: it is eui.02, and rs0 was made of eui.01 before: `dsmctl attach --accept rs0` takes \
+                 it from now on; nothing was changed"
+            )
+        );
+        // What was torn names no drive.
+        fs::write(dir.path().join("kept/drive-rs0"), "").unwrap();
+        assert!(i
+            .kept("rs0")
+            .unwrap_err()
+            .to_string()
+            .contains("does not name a drive"));
+    }
+
+    #[test]
+    fn a_line_names_its_drive() {
+        let (tree, _dir, i) = machine();
+        let tab = table("rs0 /dev/x wwid=eui.01\n");
+        let said = |d| check_drive(&i.sysfs, &tab.entries[0].create, dev(d));
+        assert!(said(FIRST).is_ok());
+        assert_eq!(
+            said(SECOND).unwrap_err().to_string(),
+            "/dev/x: it is eui.02, and not eui.01, which wwid names; nothing was changed"
+        );
+        tree.add("7:0", "loop0");
+        assert_eq!(
+            said("7:0").unwrap_err().to_string(),
+            "/dev/x: it does not say which drive it is, and not eui.01, which wwid names; nothing was changed"
+        );
+    }
+
+    #[test]
+    fn two_lines_of_one_disk() {
+        let (_tree, _dir, known) = machine();
+        let one = |_: &Path| Some(dev(FIRST));
+        let problems = |text: &str| problems(&known, &table(text), &one);
+        assert_eq!(problems("a /dev/x\nb /dev/y\n"), ["a and b are both of nvme0n1"]);
+        assert_eq!(problems("a /dev/x size=8\nb /dev/y start=8\n"), [""; 0]);
+        assert_eq!(problems("a /dev/x size=9\nb /dev/y start=8\n").len(), 1);
     }
 }

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 
-use dsmctl::dsmtab::{Tab, TabLine, TAB};
-use dsmctl::unit_name;
+use dm::dsmtab::{Tab, TabLine, TAB};
+use dm::unit_name;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::dsmtab::TAB;
+use dm::dsmtab::TAB;
 use dm::mode::Mode;
 use dm::name;
 use dm::reply::TableLine;

@@ -9,14 +9,14 @@ use anyhow::Result;
 use super::{look, Configuration, Diagnosis, Ink, Limits, Places, Trial, Wanted};
 use crate::cli::{self as args, Doctor, Output};
 use crate::create::{self, User};
-use crate::dsmtab::TAB;
-use crate::identity::Identities;
 use crate::tab as table;
 use crate::trial::state::{Store, TrialState};
 use dm::device::Device;
+use dm::dsmtab::TAB;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
 use drive::broken;
+use drive::identity::Identities;
 use files::config::Config;
 use proto::runner;
 
@@ -88,7 +88,7 @@ fn configuration(path: &Path, tab: &Path) -> Configuration {
     match table::read(tab) {
         Ok(table) => {
             let block = |path: &Path| create::block_device(path).ok();
-            let problems = Identities::default().problems(&table, &block);
+            let problems = table::problems(&Identities::default(), &table, &block);
             let sized = table.entries.iter().filter(|e| e.create.size.is_some());
             c.sized = sized.map(|e| e.create.name.clone()).collect();
             let lines = table.entries.iter().map(|e| &e.create);

@@ -22,7 +22,6 @@ use rustix::time::{clock_gettime, ClockId};
 use crate::cli::{
     self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialResume, TrialStart,
 };
-use crate::identity;
 use crate::refused;
 use dm::device::{Device, Target};
 use dm::diskstat::{self, DiskStat};
@@ -127,7 +126,7 @@ impl Live {
         let drive = sysfs.all().into_iter().find(|d| sysfs.name(*d) == self.drive);
         let found = drive.and_then(|d| Some((d, sysfs.text(d, "size")?)));
         let (drive, size) = found.with_context(|| format!("{} is gone", self.drive))?;
-        Ok(identity::of(&sysfs, drive).unwrap_or_else(|| format!("{BY_SIZE}{size}")))
+        Ok(drive::identity::of(&sysfs, drive).unwrap_or_else(|| format!("{BY_SIZE}{size}")))
     }
 
     fn counters(&self) -> Result<Counters> {

@@ -6,13 +6,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 
-use crate::cli::Create;
-use crate::tab::Tab;
+use crate::broken;
 use dm::devno::DevNo;
 use dm::sysfs::Sysfs;
-use drive::broken;
 use runtime::whole;
 
 /// udev's database: a file for each block device, with its links.
@@ -33,7 +31,7 @@ const ATTRIBUTES: [&str; 8] = [
 const LASTING: [&str; 4] = ["nvme-eui.", "nvme-uuid.", "nvme-nvme.", "wwn-"];
 
 /// Where to look; elsewhere in tests.
-pub(crate) struct Identities {
+pub struct Identities {
     pub sysfs: Sysfs,
     pub udev: PathBuf,
     /// Where the drive of each line is kept.
@@ -58,7 +56,7 @@ fn word(text: &str) -> String {
 }
 
 /// `None`: it says nothing of itself, as a loop device.
-pub(crate) fn of(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
+pub fn of(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
     let said = |dev: DevNo| {
         let texts = ATTRIBUTES.iter().filter_map(|name| sysfs.text(dev, name));
         texts.map(|t| word(&t)).find(|t| !t.is_empty())
@@ -69,33 +67,13 @@ pub(crate) fn of(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
     }
 }
 
-/// Refuses another drive than the one that is named, or that the line had before.
-pub(crate) fn check(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<()> {
-    let (shown, name) = (a.dev.display(), &a.name);
-    let found = of(sysfs, dev);
-    let it_is = found.as_ref().map_or_else(
-        || "it does not say which drive it is".to_owned(),
-        |found| format!("it is {found}"),
-    );
-    if let Some(wanted) = a.wwid.as_ref().filter(|w| found.as_ref() != Some(w)) {
-        bail!("{shown}: {it_is}, and not {wanted}, which wwid names; nothing was changed");
-    }
-    if let Some(kept) = a.kept.as_ref().filter(|k| found.as_ref() != Some(k)) {
-        bail!(
-            "{shown}: {it_is}, and {name} was made of {kept} before: `dsmctl attach --accept {name}` takes \
-             it from now on; nothing was changed"
-        );
-    }
-    Ok(())
-}
-
 impl Identities {
     fn file(&self, name: &str) -> PathBuf {
         self.kept.join(format!("{PREFIX}{name}"))
     }
 
     /// Of which drive a line's device was made before.
-    pub(crate) fn kept(&self, name: &str) -> Result<Option<String>> {
+    pub fn kept(&self, name: &str) -> Result<Option<String>> {
         let file = self.file(name);
         let shown = file.display();
         match fs::read_to_string(&file) {
@@ -112,7 +90,7 @@ impl Identities {
         }
     }
 
-    pub(crate) fn keep(&self, name: &str, identity: &str) -> Result<()> {
+    pub fn keep(&self, name: &str, identity: &str) -> Result<()> {
         let path = self.file(name);
         let written = whole::write(&path, 0o644, format!("{identity}\n").as_bytes());
         written.with_context(|| format!("{}: cannot write it", path.display()))
@@ -132,7 +110,7 @@ impl Identities {
     }
 
     /// What is wrong with a path that leads to `dev` now.
-    pub(crate) fn ambiguous(&self, path: &Path, dev: DevNo) -> Option<String> {
+    pub fn ambiguous(&self, path: &Path, dev: DevNo) -> Option<String> {
         let link = path.strip_prefix("/dev").ok()?.to_str()?;
         let claimants = self.claimants(link);
         if claimants.len() < 2 {
@@ -155,52 +133,11 @@ impl Identities {
             names.join(" and ")
         ))
     }
-
-    /// What is wrong with the lines of a table, by the devices that are there now; `block`
-    /// gives a path's.
-    pub(crate) fn problems(&self, tab: &Tab, block: &dyn Fn(&Path) -> Option<DevNo>) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut before: Vec<(DevNo, &Create)> = Vec::new();
-        for a in tab.entries.iter().map(|e| &e.create) {
-            let Some(dev) = block(&a.dev) else { continue };
-            problems.extend(
-                self.ambiguous(&a.dev, dev)
-                    .map(|why| format!("{}: {why}", a.name)),
-            );
-            let mut expected = a.clone();
-            match self.kept(&a.name) {
-                Ok(kept) => expected.kept = kept,
-                Err(e) => problems.push(format!("{e:#}")),
-            }
-            // Of a device that is there, the path may lead elsewhere already.
-            problems.extend(
-                check(&self.sysfs, &expected, dev)
-                    .err()
-                    .map(|e| format!("{}: {e:#}", a.name)),
-            );
-            if let Some((_, other)) = before.iter().find(|(d, b)| *d == dev && overlap(a, b)) {
-                problems.push(format!(
-                    "{} and {} are both of {}",
-                    other.name,
-                    a.name,
-                    self.sysfs.name(dev)
-                ));
-            }
-            before.push((dev, a));
-        }
-        problems
-    }
-}
-
-fn overlap(a: &Create, b: &Create) -> bool {
-    let end = |c: &Create| c.size.map_or(u64::MAX, |size| c.start.saturating_add(size));
-    a.start < end(b) && b.start < end(a)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tab;
     use testing::sysfs::Tree;
 
     const FIRST: &str = "259:1";
@@ -235,15 +172,6 @@ mod tests {
         }
     }
 
-    fn table(text: &str) -> (tempfile::TempDir, Tab) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("dsmtab");
-        fs::write(&path, text).unwrap();
-        let tab = tab::read(&path).unwrap();
-        assert_eq!(tab.bad, []);
-        (dir, tab)
-    }
-
     fn dev(text: &str) -> DevNo {
         text.parse().unwrap()
     }
@@ -261,63 +189,6 @@ mod tests {
         );
         assert_eq!(of("/dev/disk/by-id/nvme-eui.01", FIRST), None);
         assert_eq!(of("/dev/nvme0n1", FIRST), None);
-    }
-
-    #[test]
-    fn a_line_keeps_its_drive() {
-        let m = Machine::make();
-        let i = m.identities();
-        let (_dir, tab) = table(&format!("rs0 {LINK}\n"));
-        let at = |d: &'static str| i.problems(&tab, &move |_| Some(dev(d)));
-        assert_eq!(i.kept("rs0").unwrap(), None);
-        assert_eq!(at(FIRST).len(), 1, "the name alone");
-        i.keep("rs0", &of(&i.sysfs, dev(FIRST)).unwrap()).unwrap();
-        assert_eq!(i.kept("rs0").unwrap().as_deref(), Some("eui.01"));
-        assert_eq!(at(FIRST).len(), 1);
-        assert_eq!(
-            at(SECOND)[1],
-            format!(
-                "rs0: {LINK}: it is eui.02, and rs0 was made of eui.01 before: `dsmctl attach --accept rs0` takes \
-                 it from now on; nothing was changed"
-            )
-        );
-        // What was torn names no drive.
-        fs::write(i.file("rs0"), "").unwrap();
-        assert!(i
-            .kept("rs0")
-            .unwrap_err()
-            .to_string()
-            .contains("does not name a drive"));
-    }
-
-    #[test]
-    fn a_line_names_its_drive() {
-        let m = Machine::make();
-        let (_dir, tab) = table("rs0 /dev/x wwid=eui.01\n");
-        let said = |d| check(&m.tree.sysfs(), &tab.entries[0].create, dev(d));
-        assert!(said(FIRST).is_ok());
-        assert_eq!(
-            said(SECOND).unwrap_err().to_string(),
-            "/dev/x: it is eui.02, and not eui.01, which wwid names; nothing was changed"
-        );
-        m.tree.add("7:0", "loop0");
-        assert_eq!(
-            said("7:0").unwrap_err().to_string(),
-            "/dev/x: it does not say which drive it is, and not eui.01, which wwid names; nothing was changed"
-        );
-    }
-
-    #[test]
-    fn two_lines_of_one_disk() {
-        let m = Machine::make();
-        let one = |_: &Path| Some(dev(FIRST));
-        let problems = |text: &str| {
-            let (_dir, tab) = table(text);
-            m.identities().problems(&tab, &one)
-        };
-        assert_eq!(problems("a /dev/x\nb /dev/y\n"), ["a and b are both of nvme0n1"]);
-        assert_eq!(problems("a /dev/x size=8\nb /dev/y start=8\n"), [""; 0]);
-        assert_eq!(problems("a /dev/x size=9\nb /dev/y start=8\n").len(), 1);
     }
 
     #[test]

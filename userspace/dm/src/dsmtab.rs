@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::name;
 use crate::unit_name;
-use dm::name;
 
 /// See dsmtab(5).
 pub const TAB: &str = "/etc/dsmtab";

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn every_name_fits() {
         let name = format!("{}{}", "a".repeat(31), "-".repeat(49));
-        assert!(dm::name::check(&name).is_ok() && dm::name::check(&format!("{name}-")).is_err());
+        assert!(crate::name::check(&name).is_ok() && crate::name::check(&format!("{name}-")).is_err());
         assert_eq!(target(&name).len(), LONGEST - 1);
     }
 }
