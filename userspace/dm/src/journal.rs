@@ -30,7 +30,7 @@ const SECTOR: u64 = 512;
 
 /// A record of a device that was removed is about none that has its name now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Identity {
+struct JournalIdentity {
     uuid: String,
     device: String,
     /// No two disks of a boot have the same; kernels before 5.15 have none.
@@ -47,13 +47,13 @@ pub struct Feature {
 
 /// A scratch file in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scratch {
+pub struct ScratchFile {
     pub id: u64,
     class: Class,
     bytes: u64,
 }
 
-impl From<&FileRecord<'_>> for Scratch {
+impl From<&FileRecord<'_>> for ScratchFile {
     fn from(file: &FileRecord<'_>) -> Self {
         Self {
             id: file.id,
@@ -66,9 +66,9 @@ impl From<&FileRecord<'_>> for Scratch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JournalRecord {
-    identity: Identity,
+    identity: JournalIdentity,
     pub features: Vec<Feature>,
-    pub files: Vec<Scratch>,
+    pub files: Vec<ScratchFile>,
     /// The command that puts dsm back where dm-linear has taken its place.
     pub withdrawn: Option<String>,
 }
@@ -86,7 +86,7 @@ impl JournalRecord {
 
     /// The files that are in the table still, and no others with their inode numbers.
     pub fn files_left(&self, regions: &[Region]) -> Vec<u64> {
-        let left = |f: &&Scratch| {
+        let left = |f: &&ScratchFile| {
             let of: Vec<&Region> = regions.iter().filter(|r| r.id == f.id).collect();
             !of.is_empty()
                 && of.iter().all(|r| r.class == f.class)
@@ -154,8 +154,8 @@ impl Journal {
             .with_context(what)
     }
 
-    pub fn claim(&self, device: &Info) -> Result<Claim> {
-        Ok(Claim {
+    pub fn claim(&self, device: &Info) -> Result<DeviceClaim> {
+        Ok(DeviceClaim {
             _lock: self.lock(&device.name)?,
             journal: self.clone(),
             identity: self.identity(device),
@@ -172,8 +172,8 @@ impl Journal {
         Ok(locked(&file, FlockOperation::NonBlockingLockShared)?.then_some(record))
     }
 
-    fn identity(&self, device: &Info) -> Identity {
-        Identity {
+    fn identity(&self, device: &Info) -> JournalIdentity {
+        JournalIdentity {
             uuid: device.uuid.clone(),
             device: device.dev.to_string(),
             diskseq: self.sysfs.number(device.dev, "diskseq"),
@@ -181,7 +181,7 @@ impl Journal {
     }
 
     /// Nothing if it is about another device.
-    fn read(&self, name: &str, identity: &Identity) -> Result<Option<JournalRecord>> {
+    fn read(&self, name: &str, identity: &JournalIdentity) -> Result<Option<JournalRecord>> {
         let path = self.path(name, "json");
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -222,14 +222,14 @@ fn locked(file: &File, how: FlockOperation) -> Result<bool> {
 }
 
 /// A device that no other command changes meanwhile.
-pub struct Claim {
+pub struct DeviceClaim {
     journal: Journal,
     name: String,
-    identity: Identity,
+    identity: JournalIdentity,
     _lock: File,
 }
 
-impl Claim {
+impl DeviceClaim {
     pub fn record(&self) -> Result<JournalRecord> {
         let record = self.journal.read(&self.name, &self.identity)?;
         Ok(record.unwrap_or_else(|| JournalRecord {
@@ -354,8 +354,8 @@ mod tests {
         }
     }
 
-    fn scratch(id: u64, class: Class, bytes: u64) -> Scratch {
-        Scratch { id, class, bytes }
+    fn scratch(id: u64, class: Class, bytes: u64) -> ScratchFile {
+        ScratchFile { id, class, bytes }
     }
 
     #[test]
@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn scratch_files_are_known_by_what_they_have() {
         let regions: Vec<Region> = Noted::default().regions().unwrap();
-        let left = |files: &[Scratch]| {
+        let left = |files: &[ScratchFile]| {
             let record = JournalRecord {
                 files: files.to_vec(),
                 ..JournalRecord::default()

@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 use dm::device::Device;
 use dm::exchange;
 use dm::ioctl::{Dm, Id, Info, Line};
-use dm::journal::{Claim, Journal};
+use dm::journal::{DeviceClaim, Journal};
 use dm::segments;
 use runtime::text::printable;
 
 /// A dsm device, whose table keeps its place.
-pub(crate) fn claim(device: &Device) -> Result<Claim> {
+pub(crate) fn claim(device: &Device) -> Result<DeviceClaim> {
     let info = Dm::open()?.info(Id::Name(&device.name))?;
     let claim = Journal::default().claim(&info)?;
     restore(&claim, device)?;
@@ -19,7 +19,7 @@ pub(crate) fn claim(device: &Device) -> Result<Claim> {
 }
 
 /// A device whose table is about to be exchanged; LVM does not touch it meanwhile.
-pub(crate) fn take(dm: &Dm, name: &str) -> Result<(Claim, Info, Vec<Line>)> {
+pub(crate) fn take(dm: &Dm, name: &str) -> Result<(DeviceClaim, Info, Vec<Line>)> {
     let look = || {
         dm.table(Id::Name(name))
             .with_context(|| format!("{name}: cannot read its table"))
@@ -38,7 +38,7 @@ pub(crate) fn take(dm: &Dm, name: &str) -> Result<(Claim, Info, Vec<Line>)> {
     Ok((claim, info, lines))
 }
 
-fn restore(claim: &Claim, device: &Device) -> Result<bool> {
+fn restore(claim: &DeviceClaim, device: &Device) -> Result<bool> {
     let done = claim.restore(device, &device.table_line()?)?;
     for what in &done {
         let name = &device.name;

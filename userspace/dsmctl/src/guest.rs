@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Scratch files in the table of a device, for as long as they are needed.
+//! ScratchFile files in the table of a device, for as long as they are needed.
 
 use anyhow::Result;
 
 use crate::cli as args;
 use crate::refused;
 use dm::device::{Device, Target};
-use dm::journal::{Claim, Scratch};
+use dm::journal::{DeviceClaim, ScratchFile};
 use dm::table::{FileRecord, Upload, UploadKind};
 use proto::control::{self, Holding};
 use runtime::text::printable;
@@ -14,13 +14,13 @@ use runtime::text::printable;
 /// With this the files leave the table, and features are what they were.
 pub(crate) struct Guest<'a> {
     device: &'a Device,
-    pub(crate) claim: Claim,
+    pub(crate) claim: DeviceClaim,
     _holding: Option<Holding>,
 }
 
 impl<'a> Guest<'a> {
     /// A dsmd would take the files for a stranger's and upload its own table.
-    pub(crate) fn enter(device: &'a Device, claim: Claim, records: &[FileRecord<'_>]) -> Result<Self> {
+    pub(crate) fn enter(device: &'a Device, claim: DeviceClaim, records: &[FileRecord<'_>]) -> Result<Self> {
         let run_dir = args::run_dir();
         let served = control::serves(&run_dir, &device.name);
         let guest = Self {
@@ -30,7 +30,7 @@ impl<'a> Guest<'a> {
                 .then(|| Holding::begin(&run_dir, &device.name))
                 .transpose()?,
         };
-        let files = records.iter().map(Scratch::from).collect();
+        let files = records.iter().map(ScratchFile::from).collect();
         guest.claim.change(|r| r.files = files)?;
         let upload = || {
             let mut upload = Upload::begin(device, UploadKind::Update(device.generation()?))?;

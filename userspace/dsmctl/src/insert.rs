@@ -16,7 +16,7 @@ use crate::cli::{options, run_dir, Args, Command, DryRun, Features, Insert, Outp
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Info, Line};
-use dm::journal::Claim;
+use dm::journal::DeviceClaim;
 use dm::lvm;
 use dm::name;
 use dm::reply::TableLine;
@@ -257,7 +257,7 @@ fn command(name: &str, table: &TableLine) -> String {
 struct FoundDevice {
     info: Info,
     lines: Vec<Line>,
-    claim: Claim,
+    claim: DeviceClaim,
     dry: DryRun,
     _lock: Option<lvm::MetadataLock>,
 }

@@ -14,7 +14,7 @@ use dm::diskstat::DiskStat;
 use dm::streams::{self, LiveTables};
 use dm::sysfs::Sysfs;
 
-pub struct Counts {
+pub struct DriveCounts {
     sysfs: Sysfs,
     /// The kernel's names of the disks.
     pub disks: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Counts {
     namespace: Option<Namespace>,
 }
 
-impl Counts {
+impl DriveCounts {
     pub fn of(sysfs: Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Self> {
         let below = streams::below(&sysfs, tables, dev)?;
         let namespace = match below.disks.as_slice() {

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::aligned::Aligned;
 use crate::deallocate::Promise;
-pub use counts::Counts;
+pub use counts::DriveCounts;
 pub use pattern::Page;
 use pattern::Pattern;
 use runtime::sizes::shown;
@@ -119,7 +119,7 @@ pub enum Proof {
 
 /// A discard, and what was read of it afterwards.
 #[derive(Clone, Debug, Serialize)]
-pub struct Piece {
+pub struct ProbedPiece {
     pub bytes: u64,
     /// Behind an address that is aligned to 1 MiB.
     pub offset: u64,
@@ -132,7 +132,7 @@ pub struct Piece {
     odd_bytes: u64,
 }
 
-impl Piece {
+impl ProbedPiece {
     pub fn gone(&self) -> u64 {
         self.gone_bytes
     }
@@ -165,7 +165,7 @@ pub struct Measured {
     pub alignment: Option<u64>,
     pub changed_beside_bytes: u64,
     pub slowest_ms: u64,
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ProbedPiece>,
     pub trials: Vec<ProbeTrial>,
 }
 
@@ -201,9 +201,9 @@ struct Probe<'a> {
     /// Of all discards of a round together.
     limit: Duration,
     seed: u64,
-    counted: witness::Counted,
+    counted: witness::MovingCounts,
     slowest: Duration,
-    pieces: Vec<Piece>,
+    pieces: Vec<ProbedPiece>,
     trials: Vec<ProbeTrial>,
 }
 
@@ -220,7 +220,7 @@ pub fn run(medium: &mut dyn Medium, said: Said, limit: Duration) -> Result<Measu
         slots,
         limit,
         seed: fastrand::u64(..),
-        counted: witness::Counted::default(),
+        counted: witness::MovingCounts::default(),
         slowest: Duration::ZERO,
         pieces: Vec::new(),
         trials: Vec::new(),
@@ -229,10 +229,10 @@ pub fn run(medium: &mut dyn Medium, said: Said, limit: Duration) -> Result<Measu
         Ok(()) => probe.judge()?,
         Err(stop) => Err(stop),
     };
-    Ok(probe.measured(judged.unwrap_or_else(Judged::stopped)))
+    Ok(probe.measured(judged.unwrap_or_else(Judgement::stopped)))
 }
 
-struct Judged {
+struct Judgement {
     verdict: Verdict,
     proof: Option<Proof>,
     reason: String,
@@ -240,7 +240,7 @@ struct Judged {
     beside: u64,
 }
 
-impl Judged {
+impl Judgement {
     fn new(verdict: Verdict, proof: Option<Proof>, reason: impl Into<String>) -> Self {
         Self {
             verdict,
@@ -294,7 +294,7 @@ impl Judged {
 }
 
 impl Probe<'_> {
-    fn measured(self, j: Judged) -> Measured {
+    fn measured(self, j: Judgement) -> Measured {
         Measured {
             verdict: j.verdict,
             proof: j.proof,
@@ -331,7 +331,7 @@ impl Probe<'_> {
                 let pages = round.of(place).to_vec();
                 let count =
                     |of: &dyn Fn(Page) -> bool| pages.iter().filter(|p| of(**p)).count() as u64 * PAGE;
-                self.pieces.push(Piece {
+                self.pieces.push(ProbedPiece {
                     bytes: *bytes,
                     offset: *offset,
                     sent: sent == bytes,
@@ -439,17 +439,17 @@ impl Probe<'_> {
     }
 
     /// What the pieces come to.
-    fn judge(&mut self) -> Result<Result<Judged, Stop>> {
+    fn judge(&mut self) -> Result<Result<Judgement, Stop>> {
         if !self.pieces.iter().any(|p| p.sent) {
             let reason = "none of the discards was sent to the drive";
-            return Ok(Ok(Judged::new(Verdict::NotDecidable, None, reason)));
+            return Ok(Ok(Judgement::new(Verdict::NotDecidable, None, reason)));
         }
         if self.pieces.iter().any(|p| p.pages.contains(&Page::Failed)) {
             return Ok(Ok(self.errors()));
         }
         if self.pieces.iter().any(|p| p.odd_bytes > 0) {
             let reason = "pages of the pieces read neither as before nor as zeroes or ones";
-            return Ok(Ok(Judged::new(Verdict::NotDecidable, None, reason)));
+            return Ok(Ok(Judgement::new(Verdict::NotDecidable, None, reason)));
         }
         match shape::of(&self.pieces) {
             Shape::Whole { granularity, alignment } => self.confirm(granularity, alignment, true),
@@ -457,7 +457,7 @@ impl Probe<'_> {
                 let first = self.said.smallest.max(PAGE).next_power_of_two();
                 self.confirm(first, first, false)
             }
-            Shape::Nothing => Ok(Ok(Judged::new(
+            Shape::Nothing => Ok(Ok(Judgement::new(
                 Verdict::NotTaken,
                 Some(Proof::Promise),
                 format!(
@@ -465,7 +465,7 @@ impl Probe<'_> {
                     shown(LARGEST)
                 ),
             ))),
-            Shape::Units { unit, begin } => Ok(Ok(Judged::new(
+            Shape::Units { unit, begin } => Ok(Ok(Judgement::new(
                 Verdict::NotDecidable,
                 Some(Proof::Reads),
                 format!(
@@ -475,7 +475,7 @@ impl Probe<'_> {
                     if begin > 0 { ": align the partition, or the device, to it" } else { "" }
                 ),
             ))),
-            Shape::Irregular => Ok(Ok(Judged::new(
+            Shape::Irregular => Ok(Ok(Judgement::new(
                 Verdict::NotDecidable,
                 None,
                 "some pieces are taken in part, by no rule: the drive does as it likes",
@@ -483,21 +483,21 @@ impl Probe<'_> {
         }
     }
 
-    fn errors(&self) -> Judged {
+    fn errors(&self) -> Judgement {
         let reason = "reads of what was discarded fail (DULBE): it was taken, but copies of whole files would end in errors, so that dsmd discards nothing here";
-        Judged::new(Verdict::Taken, Some(Proof::Errors), reason)
+        Judgement::new(Verdict::Taken, Some(Proof::Errors), reason)
     }
 
     /// Whether lengths from `granularity` on are freed, as the witnesses have it.
     /// `read`: the pieces read as if.
-    fn confirm(&mut self, granularity: u64, alignment: u64, read: bool) -> Result<Result<Judged, Stop>> {
+    fn confirm(&mut self, granularity: u64, alignment: u64, read: bool) -> Result<Result<Judgement, Stop>> {
         let (mut granularity, mut alignment) = (granularity, alignment);
         while granularity <= LARGEST {
             let freed = match self.trial(granularity, alignment)? {
                 Ok(freed) => freed,
                 Err(stop) => return Ok(Err(stop)),
             };
-            let taken = |proof, why| Ok(Ok(Judged::taken(proof, granularity, alignment, why)));
+            let taken = |proof, why| Ok(Ok(Judgement::taken(proof, granularity, alignment, why)));
             match freed {
                 Freed::Nuse => {
                     return taken(
@@ -519,7 +519,7 @@ impl Probe<'_> {
                 }
                 Freed::Media | Freed::Unknown => {
                     let reason = "the pieces read as before, which says nothing: the drive does not promise what deallocated blocks read as, and does not count what is allocated";
-                    return Ok(Ok(Judged::new(Verdict::NotDecidable, None, reason)));
+                    return Ok(Ok(Judgement::new(Verdict::NotDecidable, None, reason)));
                 }
                 Freed::No => {
                     granularity *= 2;
@@ -539,7 +539,7 @@ impl Probe<'_> {
                 "the pieces read as before, and the count of allocated blocks (NUSE) does not fall",
             )
         };
-        Ok(Ok(Judged::new(Verdict::NotTaken, Some(proof), reason)))
+        Ok(Ok(Judgement::new(Verdict::NotTaken, Some(proof), reason)))
     }
 
     /// Every other piece of that length, in all slots.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What the pieces have in common that a drive took whole.
 
-use super::{Piece, LARGEST, PAGE};
+use super::{ProbedPiece, LARGEST, PAGE};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -21,8 +21,8 @@ pub(super) enum Shape {
     Irregular,
 }
 
-pub(super) fn of(pieces: &[Piece]) -> Shape {
-    let sent: Vec<&Piece> = pieces.iter().filter(|p| p.sent).collect();
+pub(super) fn of(pieces: &[ProbedPiece]) -> Shape {
+    let sent: Vec<&ProbedPiece> = pieces.iter().filter(|p| p.sent).collect();
     if sent.iter().all(|p| p.gone() == 0) {
         return Shape::Nothing;
     }
@@ -43,8 +43,8 @@ fn powers(most: u64) -> impl Iterator<Item = u64> {
 }
 
 /// There is a piece of just that length, or nothing is known of it.
-fn fits(pieces: &[&Piece], granularity: u64, alignment: u64) -> bool {
-    let aligned = |p: &&&Piece| p.bytes % granularity == 0 && p.device % alignment == 0;
+fn fits(pieces: &[&ProbedPiece], granularity: u64, alignment: u64) -> bool {
+    let aligned = |p: &&&ProbedPiece| p.bytes % granularity == 0 && p.device % alignment == 0;
     let mut aligned = pieces.iter().filter(aligned).peekable();
     pieces
         .iter()
@@ -53,7 +53,7 @@ fn fits(pieces: &[&Piece], granularity: u64, alignment: u64) -> bool {
         && aligned.all(|p| p.is_whole())
 }
 
-fn units(pieces: &[&Piece]) -> Option<Shape> {
+fn units(pieces: &[&ProbedPiece]) -> Option<Shape> {
     let pages = |most: u64| (0..most / PAGE).map(|n| n * PAGE);
     pages(LARGEST + PAGE)
         .skip(1)
@@ -63,7 +63,7 @@ fn units(pieces: &[&Piece]) -> Option<Shape> {
 }
 
 /// Whether just those pages of a piece are gone that are in whole units of it.
-fn is_in_units(p: &Piece, unit: u64, begin: u64) -> bool {
+fn is_in_units(p: &ProbedPiece, unit: u64, begin: u64) -> bool {
     // Before the first of them nothing begins.
     let first = |at: u64| (at + unit - begin).next_multiple_of(unit) + begin - unit;
     let last = |at: u64| (at + unit - begin) / unit * unit + begin - unit;

@@ -30,7 +30,7 @@ pub enum Freed {
 
 /// Which counts move at all; some drives have one that always says the same.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct MovingCounts {
     used: bool,
     media: bool,
 }
@@ -51,7 +51,7 @@ fn rose(before: &Witness, after: &Witness) -> Option<u128> {
     Some(after.media?.saturating_sub(before.media?))
 }
 
-impl Counted {
+impl MovingCounts {
     /// So much was written or discarded between two counts.
     pub(super) fn see(&mut self, before: &Witness, after: &Witness, bytes: u64) {
         let enough = u128::from(bytes / 4).max(1);

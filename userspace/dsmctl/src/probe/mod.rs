@@ -14,7 +14,7 @@ use dm::devno::DevNo;
 use dm::ioctl::Dm;
 use dm::sysfs::Sysfs;
 use drive::deallocate::{Deallocate, Promise};
-use drive::probe::{self, Counts, Measured, Said, Verdict};
+use drive::probe::{self, DriveCounts, Measured, Said, Verdict};
 use runtime::grid::{or_dash, Grid};
 use runtime::sizes::shown;
 use runtime::wake::Signals;
@@ -41,7 +41,7 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let device = Device::open(&a.name)?;
     // dsmd sends nothing meanwhile.
     let _hold = broken::hold_for_probe(&device)?;
-    let counts = Counts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
+    let counts = DriveCounts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
     let progress = Progress::of("probe-discard", None);

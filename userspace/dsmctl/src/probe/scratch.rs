@@ -24,14 +24,14 @@ use crate::refused;
 use crate::verify::directory;
 use dm::class::Class;
 use dm::device::{Device, MessageError, Target};
-use dm::journal::{self, Claim, Feature};
+use dm::journal::{self, DeviceClaim, Feature};
 use dm::mode::Mode;
 use dm::mounts;
 use dm::reply::{Discard, Status, TableLine};
 use dm::sysfs::Sysfs;
 use dm::table::{Extent, FileRecord, StreamStamp};
 use drive::aligned::Aligned;
-use drive::probe::{Counts, Medium, ProbeSent, Slot, Witness, SLOT, SLOTS};
+use drive::probe::{DriveCounts, Medium, ProbeSent, Slot, Witness, SLOT, SLOTS};
 use files::fiemap::Solid;
 use files::mount;
 use runtime::sizes::shown;
@@ -59,7 +59,7 @@ pub(super) struct Scratch<'a> {
     extents: Vec<Extent>,
     /// Where the target begins on the disk, in bytes.
     start: u64,
-    counts: Counts,
+    counts: DriveCounts,
     timeout: Duration,
     /// The drive is stuck, or too slow, that is not done after it.
     limit: Duration,
@@ -74,7 +74,7 @@ impl<'a> Scratch<'a> {
     pub(super) fn make(
         device: &'a Device,
         a: &ProbeDiscard,
-        counts: Counts,
+        counts: DriveCounts,
         signals: &'a Signals,
     ) -> Result<Self> {
         let (timeout, limit) = a.times();
@@ -151,7 +151,7 @@ impl<'a> Scratch<'a> {
     }
 
     /// Small pieces go through, of the file's sectors.
-    fn prepare(&mut self, claim: Claim) -> Result<()> {
+    fn prepare(&mut self, claim: DeviceClaim) -> Result<()> {
         let record = FileRecord {
             id: self.file.metadata()?.ino(),
             class: Class::Other,
