@@ -38,17 +38,30 @@ pub fn below(sysfs: &Sysfs, dev: DevNo) -> Result<Below> {
     })
 }
 
-/// Calls `each` with `dev` and everything below it, from above, as often as it is there.
+/// Calls `each` with `dev` and everything below it, from above, as often as it is there; a drive
+/// once: the data and the metadata of a thin pool may be on one.
 pub fn walk(sysfs: &Sysfs, dev: DevNo, each: &mut impl FnMut(DevNo, &Below)) -> Result<()> {
-    descend(sysfs, dev, 0, each)
+    descend(sysfs, dev, 0, &mut Vec::new(), each)
 }
 
-fn descend(sysfs: &Sysfs, dev: DevNo, depth: u32, each: &mut impl FnMut(DevNo, &Below)) -> Result<()> {
+fn descend(
+    sysfs: &Sysfs,
+    dev: DevNo,
+    depth: u32,
+    seen: &mut Vec<DevNo>,
+    each: &mut impl FnMut(DevNo, &Below),
+) -> Result<()> {
     check_depth(dev, depth)?;
     let below = below(sysfs, dev)?;
+    if below.is_drive() {
+        if seen.contains(&dev) {
+            return Ok(());
+        }
+        seen.push(dev);
+    }
     each(dev, &below);
     for &next in below.devices() {
-        descend(sysfs, next, depth + 1, each)?;
+        descend(sysfs, next, depth + 1, seen, each)?;
     }
     Ok(())
 }
@@ -104,5 +117,33 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert_eq!(said, "the devices under 253:0 are stacked more than 16 deep");
+    }
+
+    #[test]
+    fn a_drive_below_two_others_is_visited_once() {
+        let tree = Tree::make();
+        for (dev, name) in [
+            ("8:0", "sda"),
+            ("253:1", "dm-1"),
+            ("253:2", "dm-2"),
+            ("253:0", "dm-0"),
+        ] {
+            tree.add(dev, name);
+        }
+        for (above, below) in [
+            ("253:0", "253:1"),
+            ("253:0", "253:2"),
+            ("253:1", "8:0"),
+            ("253:2", "8:0"),
+        ] {
+            tree.slave(above, below);
+        }
+        let mut drives = 0;
+        let top = "253:0".parse().unwrap();
+        walk(&Sysfs::at(tree.block()), top, &mut |_, below| {
+            drives += u32::from(below.is_drive())
+        })
+        .unwrap();
+        assert_eq!(drives, 1);
     }
 }

@@ -122,7 +122,7 @@ fn look(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo, on: &stack::Below, f
     if stacked(sysfs, dev) || !on.is_drive() {
         found.barring.extend(bars(sysfs, tables, dev));
     }
-    if on.is_drive() && !found.leaves.contains(&dev) {
+    if on.is_drive() {
         let own = own(sysfs, dev);
         found.streams = if found.leaves.is_empty() {
             own
