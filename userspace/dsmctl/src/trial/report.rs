@@ -172,9 +172,10 @@ impl Report<'_> {
         }
         let _ = writeln!(
             s,
-            "{}; Linux {}, dsm {}",
+            "{}; Linux {}, dm-dsm {} (target {})",
             sizes::shown(m.bytes),
             m.kernel,
+            env!("CARGO_PKG_VERSION"),
             m.module
         );
         let _ = writeln!(
