@@ -47,6 +47,26 @@ fn every_page_has_all_sections() {
     assert!(!section(&doctor.1, "DESCRIPTION").contains("exit status"));
 }
 
+/// What a page leads to is there: dsmctl-create(8) and others of ours.
+#[test]
+fn every_page_that_is_named_exists() {
+    let pages = pages();
+    let mut named = 0;
+    for (name, page) in &pages {
+        let page = page.replace('\\', "");
+        let words = page.split(|c: char| c.is_whitespace() || c == ',');
+        for word in words.filter(|w| w.starts_with("dsm") && w.ends_with("(8)")) {
+            let file = format!("/{}.8", &word[..word.len() - 3]);
+            assert!(
+                pages.iter().any(|(name, _)| name.ends_with(&file)),
+                "{name}: {word}"
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 30, "{named}");
+}
+
 #[test]
 fn every_key_of_the_configuration_is_on_its_page() {
     let pages = pages();

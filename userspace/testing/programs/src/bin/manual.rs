@@ -119,6 +119,9 @@ fn pages(command: &Command, parent: Option<&str>, dir: &Path) -> io::Result<()> 
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     if command.has_subcommands() {
+        // It has no page.
+        let command = command.clone().mut_subcommand("help", |c| c.hide(true));
+        let man = Man::new(command).section("8");
         man.render_subcommands_section(&mut page)?;
     }
     page.extend(sections(command, parent, status.as_deref()).into_bytes());
