@@ -48,7 +48,7 @@ pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
 }
 
 /// The terminal's; what is no terminal takes lines as they are.
-fn width() -> usize {
+pub(crate) fn width() -> usize {
     let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |w| w.ws_col);
     match columns {
         0 => usize::MAX,

@@ -11,7 +11,7 @@ use anyhow::Result;
 use self::frame::{Counted, DriveWrites, Frame};
 use crate::cli::{Output, Top};
 use crate::refused;
-use crate::show::file_names;
+use crate::show::{file_names, width};
 use dm::device::{Device, Target};
 use dm::sysfs::Sysfs;
 use drive::media;
@@ -58,8 +58,8 @@ pub(crate) fn top(a: &Top, out: Output) -> Result<()> {
         }
         let text = match out {
             Output::Json => serde_json::to_string(&frame)?,
-            Output::Text if terminal => CLEAR.to_owned() + &frame.text(rows()),
-            Output::Text => frame.text(ROWS),
+            Output::Text if terminal => CLEAR.to_owned() + &frame.text(rows(), width()),
+            Output::Text => frame.text(ROWS, usize::MAX),
         };
         if !crate::print_line(&text)? {
             break;

@@ -158,8 +158,8 @@ impl Frame {
         )
     }
 
-    /// The people's form, of at most `rows` lines.
-    pub(crate) fn text(&self, rows: usize) -> String {
+    /// The people's form, of at most `rows` lines, which are as long as `columns` where names allow it.
+    pub(crate) fn text(&self, rows: usize, columns: usize) -> String {
         let rate = |bytes: u64| mib((bytes as f64 / self.seconds) as u64);
         let mut text = format!(
             "{}  policy {}  checkpoints {}, the last {:.0} s ago\n\
@@ -205,7 +205,10 @@ impl Frame {
         let room = rows.saturating_sub(text.lines().count() + 1);
         for r in self.regions.iter().take(room) {
             grid.row(vec![
-                r.file.as_ref().map_or_else(|| r.id.to_string(), |n| printable(n)),
+                shortened(
+                    &r.file.as_ref().map_or_else(|| r.id.to_string(), |n| printable(n)),
+                    columns.saturating_sub(BESIDE),
+                ),
                 r.class.to_string(),
                 r.side.to_string(),
                 rate(r.bytes),
@@ -217,6 +220,20 @@ impl Frame {
         }
         text + &grid.text()
     }
+}
+
+/// What stands beside the name of a file.
+const BESIDE: usize = 57;
+
+/// Without its middle, of which names have a number: both ends tell more.
+fn shortened(name: &str, width: usize) -> String {
+    let (length, width) = (name.chars().count(), width.max(12));
+    if length <= width {
+        return name.to_owned();
+    }
+    let begin = name.chars().take(width / 2);
+    let end = name.chars().skip(length - (width - 1 - width / 2));
+    begin.chain(['…']).chain(end).collect()
 }
 
 #[cfg(test)]
@@ -263,7 +280,7 @@ mod tests {
         f.drive = DriveWrites::between(&media(7), &media(57), Duration::from_secs(60));
         assert_eq!((f.writes, f.bytes, f.unmapped_bytes), (512, 2 << 20, 0));
         assert_eq!(
-            f.text(40),
+            f.text(40, usize::MAX),
             "\
 d  policy dsm  checkpoints 4, the last 12 s ago
 1.0 MiB/s in 256 writes/s, 0.0 % of it unmapped
@@ -276,15 +293,17 @@ FILE          CLASS  SIDE  MiB/s  HOTNESS  GROUP  NEXT  STREAM
 index-1-2.wt  index  top     1.0    1.500      3     2       3
 "
         );
-        assert_eq!(f.text(8).lines().count(), 8);
+        assert_eq!(f.text(8, usize::MAX).lines().count(), 8);
         f.drive = DriveWrites::between(&media(7), &media(56), Duration::from_secs(60));
-        assert!(f.text(40).contains("\nwrite amplification - in 60 s ("));
+        assert!(f
+            .text(40, usize::MAX)
+            .contains("\nwrite amplification - in 60 s ("));
         f.drive = DriveWrites::between(&media(7), &media(6), Duration::from_secs(60));
-        assert!(f.text(40).contains("\nwrite amplification unknown: "));
+        assert!(f.text(40, usize::MAX).contains("\nwrite amplification unknown: "));
         let idle = frame(&look(100, 512, 60), &look(100, 512, 60));
         assert!(idle.streams.is_empty() && idle.regions.is_empty());
         assert!(idle
-            .text(40)
+            .text(40, usize::MAX)
             .contains("0.0 MiB/s in 0 writes/s, - of it unmapped"));
     }
 
@@ -295,5 +314,15 @@ index-1-2.wt  index  top     1.0    1.500      3     2       3
         // They started over, and have counted since.
         let f = frame(&look(612, 512, 572), &look(100, 50, 60));
         assert_eq!((f.writes, f.bytes), (100, (8 * 100 + 50) * 512));
+    }
+
+    #[test]
+    fn a_screen_has_a_width() {
+        let mut f = frame(&look(100, 512, 60), &look(612, 512, 572));
+        f.regions[0].file = Some(format!("shop/collection/{}.wt", "7".repeat(40)));
+        let text = f.text(40, 80);
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        assert!(text.contains("\nshop/collec…77777777.wt "), "{text}");
+        assert!(f.text(40, usize::MAX).contains(&"7".repeat(40)));
     }
 }
