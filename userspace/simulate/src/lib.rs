@@ -6,3 +6,7 @@ pub mod flash;
 pub mod record;
 pub mod sim;
 pub mod trace;
+
+// What src and tests share names it so.
+#[cfg(test)]
+extern crate self as simulate;

@@ -5,14 +5,18 @@
 //! `recordings/*.rec` were made with `dsmctl record` on a loop device; DSM_RECORDINGS
 //! names a directory with more of them. The rules that lose data are caught.
 
+mod judge;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use simulate::flash::PAGE;
-use simulate::sim::discard::{discarded, late, verdict, Judged, Rule};
+use simulate::sim::discard::{discarded, Rule};
 use simulate::sim::pieces::Pieces;
 use simulate::trace::{self, Trace};
+
+use judge::{late, verdict, Judged};
 
 fn recordings() -> Vec<(String, Trace)> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/recordings");

@@ -2,17 +2,21 @@
 //! dsmd's own rule beside recordings of WiredTiger 11: it discards what `dsmctl simulate`
 //! says that it does, page for page, and nothing that a later list shows to be in use.
 
+mod judge;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use judge::{late, verdict};
+
 use dm::device::Target;
 use dm::table::{Extent, SectorRange};
 use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, Seen};
 use simulate::flash::PAGE;
-use simulate::sim::discard::{discarded, late, verdict, Rule as Simulated};
+use simulate::sim::discard::{discarded, Rule as Simulated};
 use simulate::sim::pieces::Pieces;
 use simulate::trace::events::{Events, WithDiscards};
 use simulate::trace::{self, Event, FileNo, Trace, What};
