@@ -56,7 +56,9 @@ impl Lab {
             keep_free: 0.0,
         };
         let mut flash = Flash::new(&config).unwrap();
-        flash.precondition(1.0, 0);
+        for page in 0..PAGES {
+            flash.write(page, 0);
+        }
         Self {
             flash,
             random: fastrand::Rng::with_seed(seed),

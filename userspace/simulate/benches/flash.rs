@@ -25,8 +25,10 @@ fn main() {
             keep_free: 0.0,
         })
         .unwrap();
-        f.precondition(1.0, 0);
         let pages = u64::from(f.pages());
+        for page in 0..f.pages() {
+            f.write(page, 0);
+        }
         let mut x = 1u64;
         let mut run = |f: &mut Flash, n: u64| {
             for _ in 0..n {

@@ -325,15 +325,6 @@ impl Flash {
         self.map[page as usize] = NONE;
     }
 
-    /// Writes the first `share` of the logical pages in order, as a drive is
-    /// before a measurement.
-    pub fn precondition(&mut self, share: f64, stream: usize) {
-        let pages = (self.map.len() as f64 * share.clamp(0.0, 1.0)).round() as u32;
-        for page in 0..pages {
-            self.write(page, stream);
-        }
-    }
-
     #[inline]
     fn invalidate(&mut self, page: u32) {
         let at = self.map[page as usize];

@@ -16,6 +16,13 @@ fn config(pages: u64, unit: u64, op: f64) -> Config {
     }
 }
 
+/// As a drive is before a measurement.
+fn fill(f: &mut Flash) {
+    for page in 0..f.pages() {
+        f.write(page, 0);
+    }
+}
+
 /// xorshift64*: the same numbers everywhere.
 struct Random(u64);
 
@@ -66,7 +73,7 @@ fn theory(a: f64) -> f64 {
 fn uniform_random(c: &Config, seed: u64) -> f64 {
     let mut f = Flash::new(c).unwrap();
     let mut random = Random(seed);
-    f.precondition(1.0, 0);
+    fill(&mut f);
     let pages = f.pages();
     for _ in 0..3 * pages {
         f.write(random.below(pages), 0);
@@ -150,7 +157,7 @@ fn sequential_writes_do_not_amplify() {
         })
         .unwrap();
         for _ in 0..10 {
-            f.precondition(1.0, 0);
+            fill(&mut f);
         }
         assert_eq!(f.counts().gc_pages(), 0, "{gc:?}");
         assert_eq!(f.counts().waf_since(&FlashCounts::default()), 1.0);
@@ -174,7 +181,7 @@ fn small(gc: Gc, streams: usize) -> Flash {
 fn greedy_takes_the_unit_with_the_fewest_valid_pages() {
     let mut f = small(Gc::Greedy, 1);
     // Units 0 to 3: 01 23 45 67
-    f.precondition(1.0, 0);
+    fill(&mut f);
     // Units 4 to 6: 02 41 60; invalid are now 0, 1, 2, 4, 6 and the 0 of unit 4
     for page in [0, 2, 4, 1, 6] {
         assert_eq!(f.write(page, 0), Work::default());
@@ -194,7 +201,7 @@ fn greedy_takes_the_unit_with_the_fewest_valid_pages() {
 fn copies_are_counted_and_keep_their_pages() {
     // Eight logical pages in units of two, and seven units: 01 23 45 67 02 46
     let mut f = Flash::new(&config(8, 2, 0.75)).unwrap();
-    f.precondition(1.0, 0);
+    fill(&mut f);
     for page in [0, 2, 4, 6] {
         assert_eq!(f.write(page, 0), Work::default());
     }
@@ -238,7 +245,7 @@ fn cost_benefit_weighs_age_against_copies() {
 #[test]
 fn a_trimmed_page_is_not_copied() {
     let mut with = Flash::new(&config(256 * 64, 256, 0.25)).unwrap();
-    with.precondition(1.0, 0);
+    fill(&mut with);
     let half = with.pages() / 2;
     for page in half..2 * half {
         with.trim(page);
@@ -348,7 +355,7 @@ fn streams_may_come_later() {
 #[test]
 fn a_second_stream_shares_the_unit_of_copies() {
     let mut f = Flash::new(&config(64 * 128, 64, 0.25)).unwrap();
-    f.precondition(1.0, 0);
+    fill(&mut f);
     let of_stream_0 = |f: &Flash| {
         (0..f.units.len() as u32)
             .filter(|u| f.units.stream(*u) == 0)
@@ -378,7 +385,7 @@ fn a_second_stream_shares_the_unit_of_copies() {
 
     // Where nothing was copied no unit changes.
     let mut f = Flash::new(&config(64 * 128, 64, 0.25)).unwrap();
-    f.precondition(1.0, 0);
+    fill(&mut f);
     f.add_stream().unwrap();
     assert_eq!(of_stream_0(&f), f.units.len());
 }
@@ -476,7 +483,7 @@ fn no_more_is_kept_free_than_there_is() {
     };
     let mut f = Flash::new(&least).unwrap();
     let mut random = Random(9);
-    f.precondition(1.0, 0);
+    fill(&mut f);
     for _ in 0..100_000 {
         f.write(random.below(f.pages()), 0);
     }
