@@ -621,10 +621,16 @@ beside() {
 	((failed)) || pass "$(($(discarded_pages) - before)) pages discarded, lost 0"
 }
 
-# Nothing of what was found is on its way to the target or the drive.
+# Nothing of what was found is on its way to the target or the drive: what there is no time for
+# waits until the next look.
 idle() {
-	(($(dsmctl status t -o json | jq '.devices[0] | .agent.discard.waiting_bytes + .discard.queued') == 0))
+	local had
+
+	had=$(on_its_way)
+	sleep 2
+	[[ $had == *" 0" && $(on_its_way) == "$had" ]]
 }
+on_its_way() { dsmctl status t -o json | jq -r '.devices[0] | "\(.agent.discard.waiting_bytes) \(.discard.queued)"'; }
 
 # listed COMMAND...: what the newest checkpoint lists, to COMMAND, while the database stands
 # still and the agent has nothing to send
@@ -632,7 +638,7 @@ listed() {
 	local status=0
 
 	kill -STOP $database
-	until idle; do sleep 0.1; done
+	until idle; do :; done
 	sync
 	echo 3 >/proc/sys/vm/drop_caches
 	dsmctl free --ranges -o json $mnt | "$@" || status=$?
@@ -707,6 +713,7 @@ third() {
 	more_pages $((had + kept - 1)) || fail "after its restart $(($(discarded_pages) - had)) of $kept pages were discarded"
 	kill_database || return
 	end_agent
+	right $mnt || broken 'the database is not right' /tmp/check.log
 	is_whole && pass "$first pages of the list that dsmd found were discarded, $(($(discarded_pages) - had)) after its restart, lost 0"
 }
 

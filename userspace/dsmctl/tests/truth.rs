@@ -363,7 +363,9 @@ fn a_drive_without_counters_shows_latency() {
     run(&mut state, &mut lab);
     let report = dsmctl::trial::report::Report::of(&state, Some(7));
     let text = report.text();
-    assert!(text.starts_with("0 bytes; Linux , dsm \n"), "{text}");
+    let version = env!("CARGO_PKG_VERSION");
+    let first = format!("0 bytes; Linux , dm-dsm {version} (target )\n");
+    assert!(text.starts_with(&first), "{text}");
     assert!(text.contains("Flash writes: not known: it has none."), "{text}");
     assert!(
         text.contains("Mean time of a write: no significant effect"),
