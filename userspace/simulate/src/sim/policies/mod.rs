@@ -87,7 +87,7 @@ pub struct Spec {
 }
 
 /// Name and source of each that the module does not have.
-const OTHERS: [(&str, &str); 11] = [
+const OTHERS: [(&str, &str); 10] = [
     (
         "per-file",
         "DSM paper, sec. 3.2: a stream for each file while streams last",
@@ -110,7 +110,6 @@ const OTHERS: [(&str, &str); 11] = [
     ("recorded", "the streams that the writes of the trace carry"),
     ("oracle", "when each page is written next, knowing the run"),
     ("auto", "the most streams that the drive can afford"),
-    ("autostream", "autostream-sfr"),
 ];
 
 /// The module's, then the others.
@@ -136,8 +135,7 @@ fn source(name: &str) -> &'static str {
 
 /// As an error message lists them.
 fn list() -> String {
-    let names = names().filter(|name| *name != "autostream");
-    names.collect::<Vec<_>>().join(", ")
+    names().collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -154,7 +152,7 @@ impl Spec {
     /// What is compared when nothing is asked for.
     pub fn all(rules: bool) -> Vec<Self> {
         names()
-            .filter(|name| !["auto", "autostream", "recorded"].contains(name) && (rules || *name != "rules"))
+            .filter(|name| !["auto", "recorded"].contains(name) && (rules || *name != "rules"))
             .map(|name| name.parse().expect("the names are known"))
             .collect()
     }
@@ -246,7 +244,7 @@ impl FromStr for Spec {
             "auto" => PolicyKind::Auto,
             "per-file" => PolicyKind::PerFile,
             "f2fs" => PolicyKind::Extension,
-            "autostream" | "autostream-sfr" => PolicyKind::AutoStreamSfr { decay: None },
+            "autostream-sfr" => PolicyKind::AutoStreamSfr { decay: None },
             "autostream-mq" => PolicyKind::AutoStreamMq,
             "filestream" => PolicyKind::FileStream {
                 seconds: None,
