@@ -52,6 +52,8 @@ sectors=$((640 * 2048))
 # What is recovered at every flush is small.
 nodes=2000
 [[ $scenario != cuts && $agent != @(targets|whole) ]] || nodes=500
+# Enough that much of what is free stays so
+[[ $scenario != third ]] || nodes=8000
 options=(linkbench --dbpath "$mnt" --nodes "$nodes" --leaf-kib "$leaf" --cache-mb 10)
 [[ $io == cached ]] || options+=(--direct-io)
 environment=() journal=4
@@ -700,7 +702,8 @@ third() {
 	until_checkpoints 200 third_is_free
 	third_is_free || fail "no third is free: $(dsmctl free $mnt)"
 	alive $database && end TERM $database
-	run --seconds 100000 --checkpoint-ops 30
+	# So that there is time for all
+	run --seconds 100000 --checkpoint-ops 30 --think-us 100000
 	until_checkpoints 3
 	listed standing >/dev/null
 	start_agent
