@@ -246,11 +246,11 @@ finish() {
 besides=("drops,truncate" "backup,drops" "cursors,named,history,compact" "bulk,truncate")
 
 # Checkpoints one after the other without a pause, or with one
-begin_run() { # [OPERATIONS BETWEEN CHECKPOINTS [WHAT GOES ON]]
+begin_run() { # [OPERATIONS BETWEEN CHECKPOINTS [WHAT GOES ON [OPTION...]]]
 	local ops=${1:-$((RANDOM % 3 ? 100 + RANDOM % 300 : 1 + RANDOM % 20))}
 	local beside=${2:-${besides[RANDOM % ${#besides[@]}]}}
 
-	run --seconds 100000 --checkpoint-ops $ops --beside $beside --copies $copies
+	run --seconds 100000 --checkpoint-ops $ops --beside $beside --copies $copies "${@:3}"
 }
 
 kill_database() {
@@ -282,9 +282,14 @@ one_quiet_kill() { # [WHAT...]
 	local had
 
 	had=$(discarded_pages)
-	begin_run 150
+	if (($#)); then
+		# What was freed last goes first: there is time for more.
+		begin_run 150 truncate --think-us 50000
+	else
+		begin_run 150
+		set -- more_pages "$had"
+	fi
 	start_agent
-	(($#)) || set -- more_pages "$had"
 	until_checkpoints 400 "$@"
 	kill_database
 	end KILL $agent_pid
