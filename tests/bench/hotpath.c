@@ -7,7 +7,7 @@
  *        hotpath stats NAME REGIONS
  *        hotpath map NAME SECTORS
  *        hotpath discard NAME RANGES
- *        hotpath audit NAME PAGES
+ *        hotpath written NAME PAGES
  *
  * What a target costs, for tests/bench/hotpath. Under QEMU's icount the time
  * stamp counter counts instructions.
@@ -26,8 +26,8 @@
  * microseconds of the longest of the plugs of 256 that it becomes, and of the
  * microseconds of processor that message and plugs take in all (0: the kernel does not
  * tell).
- * audit: in a window of an audit, names every second page, so many, and asks which of them are
- * dead, as dsmd does. Prints the counter and the seconds of all messages that ask.
+ * written: asks which of every second page, so many, were written since a window in which none was,
+ * as dsmd does. Prints the counter and the seconds of all messages.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -50,8 +50,7 @@
 #define SAMPLES		3000
 #define MESSAGE		16384	/* bytes, of a reply too */
 #define LONGEST		65536
-#define NAMED		2000	/* ranges in a message that names them */
-#define ASKED		4096	/* in one that asks, as dsmd's */
+#define ASKED		4096	/* ranges in a message that asks, as dsmd's */
 #define TIMES		11	/* that a message is sent, for the median */
 
 struct clock {
@@ -354,39 +353,29 @@ static void discard(const char *name, unsigned int ranges)
 	       median(plug_us, TIMES), median(worked_us, TIMES));
 }
 
-/* @head, and ranges of every second page, from @first to @end. */
-static const char *pages_message(const char *name, const char *head, unsigned int first,
-				 unsigned int end)
+static void written(const char *name, unsigned int pages)
 {
 	static char text[LONGEST - 64];
-	size_t length = sprintf(text, "%s", head);
-
-	for (unsigned int i = first; i < end; i++)
-		length += sprintf(text + length, " %llu:%d", i * 2ULL * PAGE_SECTORS, PAGE_SECTORS);
-	return message(name, text);
-}
-
-static void audit(const char *name, unsigned int pages)
-{
-	unsigned long long window, dead = 0;
+	unsigned long long window;
+	unsigned int untouched = 0;
 	struct clock start;
-	char head[64];
 
 	if (sscanf(message(name, "window"), "window %llu", &window) != 1)
 		errx(1, "%s: no window", name);
-	sprintf(head, "discard %llu", window);
-	for (unsigned int n = 0; n < pages; n += NAMED) {
-		pages_message(name, head, n, n + NAMED < pages ? n + NAMED : pages);
-		while (field(name, " discard_queued "))
-			usleep(100);
-	}
 	start = now();
-	for (unsigned int n = 0; n < pages; n += ASKED)
-		dead += strtoull(pages_message(name, "dead", n, n + ASKED < pages ? n + ASKED : pages),
-				 NULL, 10);
-	print_since("audit", start);
-	if (dead != pages)
-		errx(1, "%llu of %u pages are dead", dead, pages);
+	for (unsigned int page = 0; page < pages;) {
+		size_t length = sprintf(text, "written %llu", window);
+		const char *reply;
+
+		for (unsigned int n = 0; n < ASKED && page < pages; n++, page++)
+			length += sprintf(text + length, " %llu:%d", page * 2ULL * PAGE_SECTORS,
+					  PAGE_SECTORS);
+		for (reply = message(name, text); (reply = strstr(reply, " -")); reply += 2)
+			untouched++;
+	}
+	print_since("written", start);
+	if (untouched != pages)
+		errx(1, "%u of %u pages were not written", untouched, pages);
 }
 
 static void many_messages(const char *name, const char *text, unsigned int times)
@@ -421,8 +410,8 @@ int main(int argc, char **argv)
 		map(argv[2], argv[3]);
 	} else if (argc == 4 && !strcmp(argv[1], "discard")) {
 		discard(argv[2], strtoul(argv[3], NULL, 10));
-	} else if (argc == 4 && !strcmp(argv[1], "audit")) {
-		audit(argv[2], strtoul(argv[3], NULL, 10));
+	} else if (argc == 4 && !strcmp(argv[1], "written")) {
+		written(argv[2], strtoul(argv[3], NULL, 10));
 	} else if (argc == 4 && !strcmp(argv[1], "stats")) {
 		stats(argv[2], strtoull(argv[3], NULL, 10));
 	} else {
