@@ -689,14 +689,14 @@ third_is_free() {
 # Sets kept, discarded and stuck; whether all that stays on the list was discarded, but for what is
 # always in use again
 all_is_discarded() {
-	local n
+	local n which
 
 	for ((n = 0; n < count; n++)); do
 		until_checkpoints $(($(checkpoints) + 6))
-		read -r kept discarded stuck <<<"$(listed standing)"
+		read -r kept discarded stuck which <<<"$(listed standing)"
 		((stuck || !kept || discarded * 10 < kept * 9)) || return 0
 	done
-	fail "$count rounds: of $kept pages $discarded were discarded, $stuck were not and nobody has written them"
+	fail "$count rounds: of $kept pages $discarded were discarded, $stuck were not and nobody has written them: $which"
 	return 1
 }
 
