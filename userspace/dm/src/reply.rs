@@ -150,7 +150,7 @@ impl FromStr for Status {
             };
             of.insert(name.to_owned(), value);
         }
-        let hints_unsupported = status.get("hints").is_some_and(|h| h == Mode::Unsupported.name());
+        let hints_unsupported = status.get("hints").is_some_and(|h| h == "unsupported");
         status.insert("hints_unsupported".into(), hints_unsupported.into());
         if upload.get("number").is_some_and(|n| n != 0) {
             status.insert("upload".into(), upload.into());

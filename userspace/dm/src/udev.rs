@@ -17,7 +17,7 @@ const PRIMARY_SOURCE: u32 = 0x0040;
 /// links in /dev/disk to it (DM_UDEV_DISABLE_SUBSYSTEM_RULES_FLAG, _DISK_ and _OTHER_).
 const HIDDEN: u32 = 0x0002 | 0x0004 | 0x0008;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Nobody waits for longer.
+/// No command waits for longer.
 const LEFT: Duration = Duration::from_secs(600);
 
 /// Whether udev will make the nodes in /dev/mapper.
@@ -25,8 +25,8 @@ pub(crate) fn makes_nodes() -> bool {
     std::env::var_os("DM_DISABLE_UDEV").is_none() && Path::new("/run/udev/control").exists()
 }
 
-/// How many semaphores commands that were killed have left, by /proc/sysvipc/sem: older ones than
-/// any command waits, at a time in seconds since 1970.
+/// How many semaphores were left by commands that were killed: by /proc/sysvipc/sem, those that are
+/// older than any command waits.  `now` is in seconds since 1970.
 pub fn left_behind(semaphores: &str, now: u64) -> usize {
     let left = semaphores.lines().skip(1).filter(|line| {
         let mut fields = line.split_whitespace().map(str::parse::<i64>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! ScratchFile files in the table of a device, for as long as they are needed.
+//! Scratch files in the table of a device, for as long as they are needed.
 
 use anyhow::Result;
 

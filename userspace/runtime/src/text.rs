@@ -77,6 +77,7 @@ mod tests {
             assert_eq!(printable(name), shown);
         }
     }
+
     #[test]
     fn errors_have_words_and_no_numbers() {
         let e = anyhow::Error::new(std::io::Error::from_raw_os_error(2))

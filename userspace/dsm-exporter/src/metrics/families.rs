@@ -403,7 +403,8 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
     Section {
         title: "Discards: dsmd",
         about: "Where dsmd serves a database with `discard = true` or `\"audit\"`. Of what \
-                checkpoints list as free, a part is short, unplaced or waiting. In audit the target is sent what it would discard, and the drive gets none of it.",
+                checkpoints list as free, a part is short, unplaced or waiting. In audit the target only \
+                watches writes, and nothing is sent.",
         families: &[
             gauge(
                 "dsm_agent_discard_on",

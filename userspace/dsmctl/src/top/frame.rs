@@ -158,7 +158,7 @@ impl Frame {
         )
     }
 
-    /// The people's form, of at most `rows` lines, which are as long as `columns` where names allow it.
+    /// The people's form, of at most `rows` lines; names are shortened so that these fit in `columns`.
     pub(crate) fn text(&self, rows: usize, columns: usize) -> String {
         let rate = |bytes: u64| mib((bytes as f64 / self.seconds) as u64);
         let mut text = format!(
@@ -225,7 +225,7 @@ impl Frame {
 /// What stands beside the name of a file.
 const BESIDE: usize = 57;
 
-/// Without its middle, of which names have a number: both ends tell more.
+/// Without its middle: names are told apart by their ends.
 fn shortened(name: &str, width: usize) -> String {
     let (length, width) = (name.chars().count(), width.max(12));
     if length <= width {
