@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use dm::devno::DevNo;
 use dm::streams;
 use dm::sysfs::Sysfs;
-pub use proto::reason::AUDIT_FAILED;
-use proto::reason::{Reason, ReasonKind};
+use proto::reason::{Reason, ReasonKind, AUDIT_FAILED};
 use runtime::{time, whole};
 
 /// Where marks are, and what else is known of devices by name and has to outlive a boot.
@@ -179,12 +178,7 @@ fn disks(sysfs: &Sysfs, dev: DevNo) -> Result<Vec<DevNo>> {
 
 /// Why nothing may be discarded on a device of this name: it is marked, or a drive below it
 /// is, or nobody can tell.
-pub fn below(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<String> {
-    barred(dir, sysfs, device, dev).map(|reason| reason.text)
-}
-
-/// The same, with its kind.
-pub fn barred(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<Reason> {
+pub fn below(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<Reason> {
     let marks = match all(dir) {
         Ok(marks) => marks,
         Err(e) => return Some(format!("which drives are marked cannot be known: {e:#}").into()),
@@ -290,7 +284,7 @@ mod tests {
             ("nvme0n1", "device/serial S 1/2")
         );
         for above in ["253:0", "253:2", "259:0", "259:1"] {
-            let why = below(&at, &sysfs, "d", dev(above)).unwrap();
+            let why = below(&at, &sysfs, "d", dev(above)).unwrap().text;
             assert!(
                 why.starts_with("nvme0n1 is marked as a drive whose discards"),
                 "{why}"
@@ -316,7 +310,8 @@ mod tests {
     #[test]
     fn a_mark_of_a_device_is_not_the_drives() {
         let (tree, dir) = machine();
-        let marked = |device: &str, at: &str| below(dir.path(), &tree.sysfs(), device, dev(at));
+        let marked =
+            |device: &str, at: &str| below(dir.path(), &tree.sysfs(), device, dev(at)).map(|why| why.text);
         let make = |why: &str| mark_device(dir.path(), &tree.sysfs(), "vg-db", dev("253:0"), why);
         let mark = make("a.wt: checkpoints 7 and 8 use 3 pages").unwrap();
         assert_eq!(make("again").unwrap(), mark, "what was said first");
@@ -432,7 +427,7 @@ mod tests {
             "no mark"
         );
         std::fs::write(dir.path().join("broken-x"), "torn").unwrap();
-        let why = below(dir.path(), &tree.sysfs(), "d", dev("253:0")).unwrap();
+        let why = below(dir.path(), &tree.sysfs(), "d", dev("253:0")).unwrap().text;
         assert!(
             why.starts_with("which drives are marked cannot be known: cannot read "),
             "{why}"

@@ -122,7 +122,7 @@ pub enum Command {
     /// unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
     /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
     /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
-    /// barred, discard {state, window, valid, queued, discarded, discarded_sectors,
+    /// barred {kind, text}, discard {state, window, valid, queued, discarded, discarded_sectors,
     /// refused_sectors, short_sectors, granularity, alignment, offset, failed, held, held_max_us,
     /// plug_max_us}, agent {dbpath, pid, version, boundary,
     /// marked, files, bytes, boundaries, outgrown, checkpoints, last_window_ms,

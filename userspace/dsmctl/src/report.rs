@@ -14,6 +14,7 @@ use policies::layout::{self, Layout};
 use proto::control::{FileInfo, Info};
 use proto::feed::Kind;
 use proto::left_out;
+use proto::reason::Reason;
 use proto::regions::{regions_text, Names};
 use proto::sample::{Service, State};
 use proto::snapshot::Moment;
@@ -47,7 +48,7 @@ pub(crate) struct StatusReport {
     /// The streams that the drive can afford, if it was seen.
     pub affords: Option<Affords>,
     /// Why nothing may be discarded on its drive.
-    pub barred: Option<String>,
+    pub barred: Option<Reason>,
 }
 
 impl StatusReport {
@@ -266,7 +267,7 @@ impl StatusReport {
     fn discard_text(&self) -> Vec<String> {
         let d = &self.status.discard;
         if let Some(why) = &self.barred {
-            return vec![format!("NONE: {}", printable(why))];
+            return vec![format!("NONE: {}", printable(&why.text))];
         }
         let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
             return match d.state {

@@ -31,6 +31,7 @@ use files::config::Database;
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
 use proto::left_out::{self, LeftOut, Omission};
+use proto::reason::Reason;
 use proto::sample::{self, State};
 use runtime::panic::abort_on_panic;
 use runtime::pulse::Pulses;
@@ -114,7 +115,7 @@ type Look = Box<dyn FnOnce() + Send>;
 struct Odd(Option<Look>);
 
 impl Followed for Odd {
-    fn stands(&mut self) -> Result<(), String> {
+    fn stands(&mut self) -> Result<(), Reason> {
         Ok(())
     }
 
@@ -137,7 +138,7 @@ impl Followed for Odd {
         unreachable!("no preconditions here")
     }
 
-    fn sync_dbpath(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), Reason> {
         unreachable!("no preconditions here")
     }
 
@@ -161,11 +162,11 @@ impl Drive for Odd {
         None
     }
 
-    fn broken(&self) -> Option<String> {
+    fn broken(&self) -> Option<Reason> {
         None
     }
 
-    fn off(&self) -> Option<String> {
+    fn off(&self) -> Option<Reason> {
         None
     }
 
@@ -173,7 +174,7 @@ impl Drive for Odd {
         false
     }
 
-    fn holder(&self) -> Option<String> {
+    fn holder(&self) -> Option<Reason> {
         None
     }
 

@@ -26,7 +26,6 @@ use serde_json::Value;
 use crate::envelope;
 use crate::feed::ServerInfo;
 use crate::left_out::LeftOut;
-pub use crate::reason::SWITCHED_OFF;
 use crate::reason::{Reason, ReasonKind};
 use dm::class::Class;
 use dm::mode::Mode;

@@ -25,11 +25,12 @@ pub enum ReasonKind {
     Unsupported,
     /// No process has the database open.
     Closed,
-    /// The audit has failed; and it had before anything was discarded.
+    /// The audit has failed, when something had been discarded.
     AuditFailed,
+    /// The audit has failed before anything was discarded.
     AuditFailedInTime,
     NotServed,
-    /// The data directory is none.
+    /// The directory is no data directory.
     NoDatabase,
     /// It is not on the device.
     NotMounted,
@@ -41,19 +42,6 @@ pub const SWITCHED_OFF: &str = "discards were switched off on the device";
 pub const OFF_FOR_A_TRIAL: &str = "a trial is at work, and has discards off for a period";
 /// What is said of a device before the reason.
 pub const AUDIT_FAILED: &str = "the audit of its database has failed";
-
-/// What decides about discards gives its reasons as sentences.  Those that have a kind begin so.
-const SENTENCES: [(&str, ReasonKind); 6] = [
-    (SWITCHED_OFF, ReasonKind::SwitchedOff),
-    (OFF_FOR_A_TRIAL, ReasonKind::Trial),
-    (AUDIT_FAILED, ReasonKind::AuditFailed),
-    ("a backup is running", ReasonKind::Backup),
-    (
-        "the underlying device does not support discards",
-        ReasonKind::Unsupported,
-    ),
-    ("no process has the database open", ReasonKind::Closed),
-];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
@@ -90,8 +78,7 @@ impl std::error::Error for Reason {}
 
 impl From<String> for Reason {
     fn from(text: String) -> Self {
-        let found = SENTENCES.iter().find(|(begin, _)| text.starts_with(begin));
-        Self::new(found.map_or(ReasonKind::Other, |(_, kind)| *kind), text)
+        Self::new(ReasonKind::Other, text)
     }
 }
 

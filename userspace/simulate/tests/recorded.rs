@@ -15,6 +15,7 @@ use judge::{late, verdict};
 use dm::device::Target;
 use dm::table::{Extent, SectorRange};
 use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, Seen};
+use proto::reason::Reason;
 use simulate::flash::PAGE;
 use simulate::sim::discard::{discarded, Rule as Simulated};
 use simulate::sim::pieces::Pieces;
@@ -79,7 +80,7 @@ impl Database for Recorded<'_> {
         Ok("recorded".to_owned())
     }
 
-    fn stands(&mut self) -> Result<(), String> {
+    fn stands(&mut self) -> Result<(), Reason> {
         Ok(())
     }
 
@@ -130,7 +131,7 @@ impl Database for Recorded<'_> {
         })
     }
 
-    fn sync_dbpath(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), Reason> {
         Ok(())
     }
 

@@ -121,7 +121,7 @@ mod tests {
     use policies::layout::{self, Layout};
     use proto::drive::{Counters, Media, Source};
     use proto::feed::ServerInfo;
-    use proto::reason::{Reason, OFF_FOR_A_TRIAL};
+    use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL};
     use proto::sample::{Kernel, Sample, Service};
     use proto::snapshot::{Moment, Used};
     use testing::kernel::STATUS;
@@ -389,7 +389,13 @@ mod tests {
             discard_granularity 131072 discard_alignment 4096";
         let agent = |off: Option<&str>| {
             let mode = if off == Some("nothing") { "on" } else { "audit" };
-            let off = off.filter(|why| *why != "nothing").map(Reason::from);
+            let kind = match off {
+                Some(OFF_FOR_A_TRIAL) => ReasonKind::Trial,
+                _ => ReasonKind::Other,
+            };
+            let off = off
+                .filter(|why| *why != "nothing")
+                .map(|why| Reason::new(kind, why));
             serde_json::json!({
                 "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
                 "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,

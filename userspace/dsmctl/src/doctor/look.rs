@@ -306,7 +306,7 @@ impl Looker<'_> {
     }
 
     fn barred(&self, name: &str, devno: DevNo) -> Option<Reason> {
-        broken::barred(&self.places.marks, self.sysfs(), name, devno)
+        broken::below(&self.places.marks, self.sysfs(), name, devno)
     }
 
     /// What lies below the device, which is itself none of the volumes between.

@@ -1086,7 +1086,7 @@ fn boundaries_and_discards() {
     let off = of_device(|d| {
         d.below.as_mut().unwrap().status.discard.state = Mode::Off;
         d.agent.as_mut().unwrap().discard.as_mut().unwrap().off =
-            Some("discards were switched off on the device".into());
+            Some(Reason::new(ReasonKind::SwitchedOff, SWITCHED_OFF));
     });
     wrong(
         &off,
@@ -1100,16 +1100,17 @@ fn boundaries_and_discards() {
         "not yet",
     );
     note(
-        &discard(|i| i.off = Some("a backup is running: there is a WiredTiger.backup".into())),
+        &discard(|i| i.off = Some(Reason::new(ReasonKind::Backup, "a backup is running"))),
         "discard",
         "a backup is running",
     );
-    const UNSUPPORTED: &str =
-        "the underlying device does not support discards, for example because of a snapshot";
-    assert_eq!(discard(|i| i.off = Some(Reason::from(UNSUPPORTED))).status(), 1);
-    let snapshot = discard(|i| (i.sent_bytes, i.off) = (1 << 20, Some(Reason::from(UNSUPPORTED))));
+    fn unsupported() -> Option<Reason> {
+        Some(Reason::new(ReasonKind::Unsupported, "because of a snapshot"))
+    }
+    assert_eq!(discard(|i| i.off = unsupported()).status(), 1);
+    let snapshot = discard(|i| (i.sent_bytes, i.off) = (1 << 20, unsupported()));
     note(&snapshot, "discard", "because of a snapshot");
-    let closed = discard(|i| i.off = Some("no process has the database open".into()));
+    let closed = discard(|i| i.off = Some(Reason::new(ReasonKind::Closed, "no process has it")));
     wrong(&closed, "discard", "no process", &["systemctl start mongod"]);
     wrong(&discard(|i| i.off = Some("dax".into())), "discard", "dax", &[]);
     let coarse = |bytes, table: &'static str| {
@@ -1255,10 +1256,10 @@ fn what_the_server_does_not_do() {
     );
 }
 
-fn switched_off(why: &str, runner: Option<Option<i32>>) -> Diagnosis {
+fn switched_off(why: (ReasonKind, &str), runner: Option<Option<i32>>) -> Diagnosis {
     of_device(|d| {
         d.below.as_mut().unwrap().status.discard.state = Mode::Off;
-        d.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(why.into());
+        d.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(Reason::new(why.0, why.1));
         d.trial = runner.map(|runner| Trial {
             feature: "discard".into(),
             period: 3,
@@ -1272,7 +1273,7 @@ fn switched_off(why: &str, runner: Option<Option<i32>>) -> Diagnosis {
 #[test]
 fn a_trial() {
     // Nothing that would spoil the period is advised.
-    let at_work = switched_off(OFF_FOR_A_TRIAL, Some(Some(7)));
+    let at_work = switched_off((ReasonKind::Trial, OFF_FOR_A_TRIAL), Some(Some(7)));
     note(&at_work, "discard", "has discards off for a period");
     note(
         &at_work,
@@ -1282,9 +1283,9 @@ fn a_trial() {
     assert_eq!(at_work.status(), 0);
     assert!(find(&at_work, "discard").fix.is_empty());
     // Elsewhere than where it is looked for
-    let elsewhere = switched_off(OFF_FOR_A_TRIAL, None);
+    let elsewhere = switched_off((ReasonKind::Trial, OFF_FOR_A_TRIAL), None);
     assert_eq!(elsewhere.status(), 0);
-    let died = switched_off(SWITCHED_OFF, Some(None));
+    let died = switched_off((ReasonKind::SwitchedOff, SWITCHED_OFF), Some(None));
     wrong(
         &died,
         "trial",

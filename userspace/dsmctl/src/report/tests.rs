@@ -43,7 +43,7 @@ fn a_drive_that_is_marked() {
         "{}",
         r.text(usize::MAX)
     );
-    assert_eq!(r.json()["barred"], "nvme0n1 is marked");
+    assert_eq!(r.json()["barred"]["text"], "nvme0n1 is marked");
 }
 
 #[test]

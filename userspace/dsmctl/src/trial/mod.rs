@@ -183,7 +183,7 @@ impl Bench for Live {
             return Ok(None);
         }
         if let Some(why) = broken::below(dir(), &Sysfs::default(), &self.device.name, self.device.devno) {
-            return Ok(Some(why));
+            return Ok(Some(why.text));
         }
         let off = switch::off_by_person(dir(), &self.device.name);
         Ok(off.map(|why| format!("{SWITCHED_OFF} {why}")))

@@ -336,7 +336,7 @@ pub fn written(target: &dyn Target, ranges: &[(u64, SectorRange)]) -> Result<Ans
 fn written_in(target: &dyn Target, ranges: &[(u64, SectorRange)], answer: &mut Answer) -> Result<(), Halt> {
     let reply = target.message(&message("written", ranges))?;
     let malformed = || {
-        Halt::Reset(format!(
+        Halt::from(format!(
             "the kernel module's reply to `written` cannot be read: {reply}"
         ))
     };

@@ -23,7 +23,7 @@ use files::fiemap::Solid;
 use files::mount;
 use files::place;
 use files::walk::{self, Root};
-use proto::control::SWITCHED_OFF;
+use proto::reason::{Reason, ReasonKind, SWITCHED_OFF};
 use proto::runner::{self, Who};
 use runtime::pulse::Pulse;
 use wiredtiger::avail::{self, FileEntry, Refusal, Standing, TurtleId};
@@ -81,7 +81,7 @@ impl Disk {
 
     /// What keeps discards off for as long as it is so, whatever the checkpoints are: cheap
     /// enough for each look, and said before anything is waited for.
-    pub fn check_standing(&mut self) -> Result<(), String> {
+    pub fn check_standing(&mut self) -> Result<(), Reason> {
         if let Some(owner) = self.owner {
             // A file that it names may be where nothing ever answers: no other database waits.
             let check = || started::check(Path::new("/proc"), owner.pid, owner.uid);
@@ -90,8 +90,11 @@ impl Disk {
         let handle = self.handle()?;
         match walk::find_file(&handle, Path::new(BACKUP), self.root.device()) {
             Ok(None) => {}
-            Ok(Some(_)) => return Err(format!("a backup is running: there is a {BACKUP}")),
-            Err(e) => return Err(format!("cannot look for {BACKUP}: {e}")),
+            Ok(Some(_)) => {
+                let text = format!("a backup is running: there is a {BACKUP}");
+                return Err(Reason::new(ReasonKind::Backup, text));
+            }
+            Err(e) => return Err(format!("cannot look for {BACKUP}: {e}").into()),
         }
         let Some(owner) = self.owner else { return Ok(()) };
         for path in self.strange.iter().cloned().collect::<Vec<_>>() {
@@ -139,22 +142,25 @@ impl Machine for Disk {
         self.warning.clone()
     }
 
-    fn broken(&self) -> Option<String> {
+    fn broken(&self) -> Option<Reason> {
         broken::below(Path::new(broken::DIR), &self.sysfs, &self.device, self.devno)
     }
 
-    fn off(&self) -> Option<String> {
+    fn off(&self) -> Option<Reason> {
         let off = switch::off_by_person(Path::new(broken::DIR), &self.device)?;
-        Some(format!("{SWITCHED_OFF} {off}"))
+        Some(Reason::new(
+            ReasonKind::SwitchedOff,
+            format!("{SWITCHED_OFF} {off}"),
+        ))
     }
 
     fn trial(&self) -> bool {
         runner::trial(Path::new(broken::DIR), &self.device).is_some()
     }
 
-    fn holder(&self) -> Option<String> {
+    fn holder(&self) -> Option<Reason> {
         let holder = runner::holder(Path::new(broken::DIR), &self.device)?;
-        (holder.who != Who::Trial).then(|| format!("nothing is discarded for {holder}"))
+        (holder.who != Who::Trial).then(|| format!("nothing is discarded for {holder}").into())
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
@@ -225,14 +231,14 @@ impl Database for Disk {
         })
     }
 
-    fn stands(&mut self) -> Result<(), String> {
+    fn stands(&mut self) -> Result<(), Reason> {
         self.check_standing()
     }
 
-    fn sync_dbpath(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), Reason> {
         self.check_standing()?;
         let handle = self.handle()?;
-        rustix::fs::fsync(&handle).map_err(|e| format!("cannot sync the data directory: {e}"))
+        rustix::fs::fsync(&handle).map_err(|e| format!("cannot sync the data directory: {e}").into())
     }
 
     fn places(
@@ -325,7 +331,8 @@ mod tests {
         disk.sync_dbpath().unwrap();
         std::fs::write(dir.path().join(BACKUP), "x").unwrap();
         let said = disk.sync_dbpath().unwrap_err();
-        assert_eq!(said, "a backup is running: there is a WiredTiger.backup");
+        let wanted = "a backup is running: there is a WiredTiger.backup";
+        assert_eq!(said, Reason::new(ReasonKind::Backup, wanted));
         assert_eq!(disk.owner(), Ok(None));
         std::fs::remove_dir_all(dir.path()).unwrap();
         assert!(disk.owner().unwrap_err().contains("unmounted, moved or removed"));
@@ -335,7 +342,7 @@ mod tests {
     #[test]
     fn without_a_sync_nothing_is_durable() {
         let mut disk = disk_of(Path::new("/proc"));
-        let said = disk.sync_dbpath().unwrap_err();
+        let said = disk.sync_dbpath().unwrap_err().text;
         assert!(said.starts_with("cannot sync the data directory: "), "{said}");
     }
 
@@ -359,7 +366,7 @@ mod tests {
             start: 1,
             uid: rustix::process::geteuid().as_raw(),
         });
-        let said = disk.sync_dbpath().unwrap_err();
+        let said = disk.sync_dbpath().unwrap_err().text;
         drop(process.stdin.take());
         process.wait().unwrap();
         assert!(said.contains("by the command line of process"), "{said}");
@@ -413,7 +420,7 @@ mod tests {
             assert_eq!(refused.kind, avail::Kind::Damaged);
             let halt = super::super::Halt::from(refused);
             assert!(
-                matches!(halt, super::super::Halt::Reset(why) if why.contains(" twice, or a part of it"))
+                matches!(halt, super::super::Halt::Reset(why) if why.text.contains(" twice, or a part of it"))
             );
         }
         assert!(
@@ -588,7 +595,7 @@ mod tests {
         assert_eq!(disk.check_standing(), Ok(()), "nobody has looked at it");
         let why = count(&mut disk, ino, born).unwrap_err();
         assert!(why.starts_with("f.wt has another name (a hard link"), "{why}");
-        assert_eq!(disk.check_standing(), Err(why));
+        assert_eq!(disk.check_standing(), Err(why.into()));
         std::fs::remove_file(second).unwrap();
         assert_eq!(disk.check_standing(), Ok(()));
         assert_eq!(count(&mut disk, ino, born), Ok(1));
@@ -597,7 +604,7 @@ mod tests {
         std::fs::write(&metadata, "x").unwrap();
         assert_eq!(disk.check_standing(), Ok(()));
         std::fs::hard_link(metadata, dir.path().join("copy")).unwrap();
-        let why = disk.check_standing().unwrap_err();
+        let why = disk.check_standing().unwrap_err().text;
         assert!(why.starts_with("WiredTiger.wt has another name"), "{why}");
     }
 

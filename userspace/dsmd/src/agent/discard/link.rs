@@ -63,13 +63,13 @@ pub trait Machine: Database {
     fn drive(&self) -> DiskStat;
     fn warning(&self) -> Option<String>;
     /// Why nothing may be discarded on its drive.
-    fn broken(&self) -> Option<String>;
+    fn broken(&self) -> Option<Reason>;
     /// Who has switched discards off, and means it until he says otherwise.
-    fn off(&self) -> Option<String>;
+    fn off(&self) -> Option<Reason>;
     /// Whether a trial switches discards on and off to measure.
     fn trial(&self) -> bool;
     /// Who else needs the device, other than a trial, and since when.
-    fn holder(&self) -> Option<String>;
+    fn holder(&self) -> Option<Reason>;
     /// From now on nothing may be discarded on the device, for this reason.
     fn mark(&self, why: &str) -> Result<(), String>;
 }
@@ -255,7 +255,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                         });
                         None
                     }
-                    Halt::Early(why) => Some(Reason::new(ReasonKind::Early, why)),
+                    Halt::Reset(why) => Some(why),
                     halt => Some(halt.to_string().into()),
                 }
             }
@@ -333,15 +333,15 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     fn switched_off(&self) -> Halt {
-        let why = match self.machine.trial() {
-            true => OFF_FOR_A_TRIAL,
-            false => SWITCHED_OFF,
+        let (kind, why) = match self.machine.trial() {
+            true => (ReasonKind::Trial, OFF_FOR_A_TRIAL),
+            false => (ReasonKind::SwitchedOff, SWITCHED_OFF),
         };
-        why.to_owned().into()
+        Reason::new(kind, why).into()
     }
 
     /// Why nothing may be sent, whatever the database does.
-    fn refused(&mut self) -> Option<String> {
+    fn refused(&mut self) -> Option<Reason> {
         if let Some(why) = self.unmarked.take() {
             if let Err(e) = self.machine.mark(&why) {
                 log!(
@@ -352,9 +352,12 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 self.unmarked = Some(why);
             }
         }
-        let marked = self.machine.broken().or_else(|| self.unmarked.clone());
-        let is_audit = |why: &String| Reason::from(why.as_str()).kind == ReasonKind::AuditFailed;
-        let failed = self.unmarked.is_some() || marked.as_ref().is_some_and(is_audit);
+        let unmarked = || Some(Reason::new(ReasonKind::AuditFailed, self.unmarked.clone()?));
+        let marked = self.machine.broken().or_else(unmarked);
+        let failed = self.unmarked.is_some()
+            || marked.as_ref().is_some_and(|why| {
+                matches!(why.kind, ReasonKind::AuditFailed | ReasonKind::AuditFailedInTime)
+            });
         change(&self.info, |i| i.audit.failed = failed);
         marked
             .or_else(|| self.machine.off())
@@ -362,7 +365,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     /// The switch is a holder's alone while there is one.
-    fn stay_off(&mut self, state: Mode, why: String) -> Result<(), Halt> {
+    fn stay_off(&mut self, state: Mode, why: Reason) -> Result<(), Halt> {
         if matches!(state, Mode::On | Mode::Watch) && self.machine.holder().is_none() {
             self.target.message("set discard off")?;
         }
@@ -385,7 +388,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let why = format!(
             "the underlying device does not support discards, for example because of a snapshot; tried again every {minutes} minutes"
         );
-        Err(why.into())
+        Err(Reason::new(ReasonKind::Unsupported, why).into())
     }
 
     /// Once: whoever switches it off later means it.  The switch is a trial's alone while
@@ -448,8 +451,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.audit.wanted_pages = wanted;
             i.audit.passed = permit.is_ok();
             i.audit.only = match permit {
-                Err(Withheld::Always(why)) => Some(why.into()),
-                Ok(_) if trial && !sends => Some(OFF_FOR_A_TRIAL.into()),
+                Err(Withheld::Always(why)) => Some(why),
+                Ok(_) if trial && !sends => Some(Reason::new(ReasonKind::Trial, OFF_FOR_A_TRIAL)),
                 _ => None,
             };
             i.audit.seen_pages = pages;
@@ -630,7 +633,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let pieces = found.again(&mut self.machine, granules)?;
         let permit = self.permit().map_err(|why| match why {
             Withheld::Always(why) => Halt::Reset(why),
-            Withheld::NotYet => Halt::Reset("the audit has not passed any more".to_owned()),
+            Withheld::NotYet => "the audit has not passed any more".to_owned().into(),
         })?;
         let begun = Instant::now();
         if pieces.is_empty() {
@@ -707,7 +710,7 @@ impl From<MessageError> for Halt {
             MessageError::Gone | MessageError::Resized(..) => Self::Gone,
             e @ MessageError::Refused(_) => Self::Refused(e.to_string()),
             e @ MessageError::Stale(_) => Self::Lost(e.to_string()),
-            e => Self::Reset(e.to_string()),
+            e => e.to_string().into(),
         }
     }
 }

@@ -107,6 +107,7 @@ use std::path::{Path, PathBuf};
 use dm::device::Target;
 use dm::reply::Discard;
 use dm::table::{Extent, SectorRange};
+use proto::reason::{Reason, ReasonKind};
 use wiredtiger::avail::{
     difference, without, Cookie, FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId,
 };
@@ -129,7 +130,7 @@ const PAGE: u64 = 4096;
 pub enum Halt {
     /// Everything was forgotten, for this reason.
     #[error("{0}")]
-    Reset(String),
+    Reset(Reason),
     /// As a reset, by a message that the target refused.
     #[error("{0}")]
     Refused(String),
@@ -142,15 +143,18 @@ pub enum Halt {
     /// The database does not keep to what the rule rests on.  Everything was forgotten.
     #[error("{0}")]
     Violation(Violation),
-    /// As a reset, of a database that has made no checkpoint: nothing is wrong.
-    #[error("{0}")]
-    Early(String),
     #[error("the device is gone")]
     Gone,
 }
 
 impl From<String> for Halt {
     fn from(reason: String) -> Self {
+        Self::Reset(reason.into())
+    }
+}
+
+impl From<Reason> for Halt {
+    fn from(reason: Reason) -> Self {
         Self::Reset(reason)
     }
 }
@@ -159,8 +163,8 @@ impl From<Refusal> for Halt {
     fn from(r: Refusal) -> Self {
         match r.kind {
             Kind::Torn => Self::Torn(r.message),
-            Kind::Early => Self::Early(r.message),
-            _ => Self::Reset(r.message),
+            Kind::Early => Reason::new(ReasonKind::Early, r.message).into(),
+            _ => r.message.into(),
         }
     }
 }
@@ -188,11 +192,11 @@ pub trait Database {
     /// Who has it open.
     fn owner(&mut self) -> Result<Option<Owner>, String>;
     /// What forbids discards as long as it is so, looked for at each look.
-    fn stands(&mut self) -> Result<(), String>;
+    fn stands(&mut self) -> Result<(), Reason>;
     /// Reads all of one turtle; refuses databases whose blocks may not be discarded.
     fn read(&mut self, wanted: &mut dyn FnMut(&FileEntry) -> bool) -> Result<Seen, Refusal>;
     /// Makes what was read durable; an error when a restart might not begin there.
-    fn sync_dbpath(&mut self) -> Result<(), String>;
+    fn sync_dbpath(&mut self) -> Result<(), Reason>;
     /// Gives the places of ranges of a file's bytes that are written, the file's own
     /// and its alone.  Nothing: it is no longer the file with
     /// this inode number and birth time.
@@ -591,7 +595,7 @@ impl Rule {
             Err(e) => e,
         };
         self.forget();
-        Err(Halt::Reset(why))
+        Err(why.into())
     }
 
     /// Checks the preconditions, and who has the database open.  Other preconditions, or
@@ -599,7 +603,8 @@ impl Rule {
     fn stand(&mut self, database: &mut dyn Database) -> Result<Owner, Halt> {
         let preconditions = database.preconditions()?;
         let owner = database.owner()?;
-        let owner = owner.ok_or_else(|| "no process has the database open".to_owned())?;
+        let owner =
+            owner.ok_or_else(|| Reason::new(ReasonKind::Closed, "no process has the database open"))?;
         if self.preconditions.as_ref() != Some(&preconditions) || self.owner != Some(owner) {
             self.forget();
             self.preconditions = Some(preconditions);
@@ -643,13 +648,12 @@ impl Rule {
         let mut wanted = |f: &FileEntry| counts && f.cookie.is_some() && !known(f);
         let seen = database.read(&mut wanted)?;
         if database.owner()? != Some(owner) {
-            return Err(Halt::Reset("another process has opened the database".to_owned()));
+            return Err("another process has opened the database".to_owned().into());
         }
         // A snapshot that was made before this turtle has what the older one needs.
         if Some(database.preconditions()?) != self.preconditions {
-            return Err(Halt::Reset(
-                "what the database lies on has changed meanwhile".to_owned(),
-            ));
+            let why = "what the database lies on has changed meanwhile";
+            return Err(why.to_owned().into());
         }
         self.begun = None;
         if self.run != seen.run {
@@ -747,7 +751,7 @@ fn next(
         }
         Some(k) if k.order >= order => {
             let name = entry.path.display();
-            return Err(Halt::Reset(format!("{name}: its checkpoints have gone back")));
+            return Err(format!("{name}: its checkpoints have gone back").into());
         }
         old => old,
     };

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use dm::table::SectorRange;
 use files::config::AUDIT_PAGES;
+use proto::reason::Reason;
 use wiredtiger::avail::Standing;
 
 use super::audit::Evidence;
@@ -27,7 +28,7 @@ pub(super) enum Withheld {
     /// Not enough was seen yet.
     NotYet,
     /// Whatever is seen.
-    Always(String),
+    Always(Reason),
 }
 
 /// So many pages must be seen to be written; 0: none.
@@ -40,12 +41,14 @@ pub(super) fn wanted(plan: &Plan, evidence: &Evidence) -> u64 {
 
 impl Permit {
     /// `refused`: a mark, a person or somebody who measures keeps discards off.
-    pub(super) fn of(plan: &Plan, rule: &Rule, refused: Option<&String>) -> Result<Self, Withheld> {
+    pub(super) fn of(plan: &Plan, rule: &Rule, refused: Option<&Reason>) -> Result<Self, Withheld> {
         let evidence = rule.evidence();
         match (&evidence.standing, refused) {
             (_, Some(why)) => Err(Withheld::Always(why.clone())),
-            _ if !plan.send => Err(Withheld::Always(ONLY_ASKED.to_owned())),
-            (Some(Standing::Audit(why) | Standing::Refused(why)), _) => Err(Withheld::Always(why.clone())),
+            _ if !plan.send => Err(Withheld::Always(ONLY_ASKED.into())),
+            (Some(Standing::Audit(why) | Standing::Refused(why)), _) => {
+                Err(Withheld::Always(why.as_str().into()))
+            }
             (None, _) => Err(Withheld::NotYet),
             _ => {
                 let wanted = wanted(plan, evidence);

@@ -436,7 +436,7 @@ impl Still {
 }
 
 impl Database for Still {
-    fn stands(&mut self) -> Result<(), String> {
+    fn stands(&mut self) -> Result<(), Reason> {
         Ok(())
     }
 
@@ -473,9 +473,9 @@ impl Database for Still {
         })
     }
 
-    fn sync_dbpath(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), Reason> {
         match self.refuses {
-            true => Err("it cannot be made durable".to_owned()),
+            true => Err("it cannot be made durable".into()),
             false => Ok(()),
         }
     }

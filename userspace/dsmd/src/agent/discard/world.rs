@@ -20,6 +20,7 @@ use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
 use dm::table::Extent;
+use proto::reason::{Reason, ReasonKind, AUDIT_FAILED};
 use runtime::wake::Waker;
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
@@ -1090,34 +1091,34 @@ impl Machine for Side {
         None
     }
 
-    fn broken(&self) -> Option<String> {
+    fn broken(&self) -> Option<Reason> {
         let world = self.world.borrow();
         let failed = world
             .marks
             .first()
-            .map(|why| format!("{}: {why}", drive::broken::AUDIT_FAILED));
-        failed.or_else(|| world.broken.then(|| "it is marked".to_owned()))
+            .map(|why| Reason::new(ReasonKind::AuditFailed, format!("{AUDIT_FAILED}: {why}")));
+        failed.or_else(|| world.broken.then(|| "it is marked".into()))
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
         self.call(|w| w.marks.push(why.to_owned()))
     }
 
-    fn off(&self) -> Option<String> {
-        self.world.borrow().off.clone()
+    fn off(&self) -> Option<Reason> {
+        self.world.borrow().off.clone().map(Reason::from)
     }
 
     fn trial(&self) -> bool {
         self.world.borrow().trial
     }
 
-    fn holder(&self) -> Option<String> {
-        self.world.borrow().holder.clone()
+    fn holder(&self) -> Option<Reason> {
+        self.world.borrow().holder.clone().map(Reason::from)
     }
 }
 
 impl Database for Side {
-    fn stands(&mut self) -> Result<(), String> {
+    fn stands(&mut self) -> Result<(), Reason> {
         Ok(())
     }
 
@@ -1174,10 +1175,10 @@ impl Database for Side {
         Err(torn())
     }
 
-    fn sync_dbpath(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), Reason> {
         self.call(|w| {
             if w.backup.is_some() {
-                return Err("there is a WiredTiger.backup".to_owned());
+                return Err("there is a WiredTiger.backup".into());
             }
             w.sync_directory();
             w.note(|| "synced".into());

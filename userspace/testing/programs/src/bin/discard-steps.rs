@@ -25,6 +25,7 @@ use dsmd::Local;
 use files::fiemap::Fiemap;
 use files::walk::Root;
 use proto::drive::Media;
+use proto::reason::Reason;
 use proto::sample::Look;
 use runtime::log;
 use runtime::pulse::Pulse;
@@ -141,11 +142,11 @@ impl Machine for Steps<Disk> {
         step("rest", || self.0.warning())
     }
 
-    fn broken(&self) -> Option<String> {
+    fn broken(&self) -> Option<Reason> {
         self.0.broken()
     }
 
-    fn off(&self) -> Option<String> {
+    fn off(&self) -> Option<Reason> {
         self.0.off()
     }
 
@@ -153,7 +154,7 @@ impl Machine for Steps<Disk> {
         self.0.trial()
     }
 
-    fn holder(&self) -> Option<String> {
+    fn holder(&self) -> Option<Reason> {
         self.0.holder()
     }
 
@@ -175,7 +176,7 @@ impl Database for Steps<Disk> {
         step("owner", || self.0.owner())
     }
 
-    fn stands(&mut self) -> Result<(), String> {
+    fn stands(&mut self) -> Result<(), Reason> {
         self.0.stands()
     }
 
@@ -184,7 +185,7 @@ impl Database for Steps<Disk> {
         step("read", || self.0.read(&mut each))
     }
 
-    fn sync_dbpath(&mut self) -> Result<(), String> {
+    fn sync_dbpath(&mut self) -> Result<(), Reason> {
         step("sync", || self.0.sync_dbpath())
     }
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-use super::super::disk::Disk;
 use super::super::permit::{CHECKPOINTS, ONLY_ASKED};
 use super::super::world::{Side, World};
 use super::*;
-use dm::devno::DevNo;
-use files::walk::Root;
+use proto::reason::AUDIT_FAILED;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wiredtiger::avail::{self, Refusal, Standing};
@@ -126,7 +124,7 @@ fn whoever_switches_it_off_means_it() {
     let sent = w.info.lock().unwrap().sent_bytes;
     turns(&mut w, &world, &notices, 50);
     let i = w.info.lock().unwrap().clone();
-    assert_eq!(i.off, Some("discards were switched off on the device".into()));
+    assert_eq!(i.off, Some(Reason::new(ReasonKind::SwitchedOff, SWITCHED_OFF)));
     assert_eq!((i.sent_bytes, i.files), (sent, 0));
     // Nor does the end of this one switch off what another switched on.
     let (w, ..) = worker(10);
@@ -178,7 +176,7 @@ fn the_switch_is_the_trials_while_there_is_one() {
     assert_eq!(state(&w), Mode::Off);
     turns(&mut w, &world, &notices, 3);
     let i = w.info.lock().unwrap().clone();
-    assert_eq!(i.off, Some(OFF_FOR_A_TRIAL.into()));
+    assert_eq!(i.off, Some(Reason::new(ReasonKind::Trial, OFF_FOR_A_TRIAL)));
     // When it is over the audit begins.
     world.borrow_mut().trial = false;
     until(&mut w, &world, &notices, |w| {
@@ -204,7 +202,10 @@ fn what_a_switch_refuses_is_because_of_the_switch() {
     w.target.message("set discard off").unwrap();
     let refused = late(&w);
     w.took(refused);
-    assert_eq!(info(&w).off, Some(SWITCHED_OFF.into()));
+    assert_eq!(
+        info(&w).off,
+        Some(Reason::new(ReasonKind::SwitchedOff, SWITCHED_OFF))
+    );
 }
 
 /// What a window misses between two messages is no fault, and not the operator's business.
@@ -527,7 +528,7 @@ fn a_violation_is_for_good() {
                 Pulse::default(),
             ),
         ] {
-            let why = Halt::Reset(format!("{}: {why}", broken::AUDIT_FAILED));
+            let why = Halt::Reset(failed(why));
             assert_eq!(w.is_on(), Err(why.clone()));
             w.target.message("set discard on").unwrap();
             assert_eq!(w.look_around(), Err(why));
@@ -536,6 +537,10 @@ fn a_violation_is_for_good() {
         }
     }
     assert!(reported > 2, "{reported}");
+}
+
+fn failed(why: &str) -> Reason {
+    Reason::new(ReasonKind::AuditFailed, format!("{AUDIT_FAILED}: {why}"))
 }
 
 /// The mark comes first, and one that cannot be made holds as long as this process.
@@ -561,11 +566,10 @@ fn a_violation_is_kept_when_it_cannot_be_marked_or_is_killed() {
         if !marked {
             // It cannot be written still.
             *w.machine.dies.borrow_mut() = Some(0);
-            assert_eq!(w.refused(), Some(why.clone()));
+            assert_eq!(w.refused(), Some(Reason::new(ReasonKind::AuditFailed, &why)));
             *w.machine.dies.borrow_mut() = None;
         }
-        let why = format!("{}: {why}", broken::AUDIT_FAILED);
-        assert_eq!(w.look_around(), Err(Halt::Reset(why)));
+        assert_eq!(w.look_around(), Err(Halt::Reset(failed(&why))));
         assert_eq!(state(&w), Mode::Off);
         assert_eq!(world.borrow().marks.len(), 1, "it is tried again");
     }
@@ -843,10 +847,8 @@ fn a_device_that_took_no_discards_is_tried_again() {
     let (mut w, world, _sender, notices) = worker(7);
     w.is_on().unwrap();
     world.borrow_mut().kernel.take_discards(false);
-    let off = "the underlying device does not support discards, for example because of a snapshot; tried again every 10 minutes";
-    while info(&w).off != Some(off.into()) {
-        turns(&mut w, &world, &notices, 1);
-    }
+    let is_off = |w: &TestWorker| info(w).off.is_some_and(|why| why.kind == ReasonKind::Unsupported);
+    until(&mut w, &world, &notices, is_off);
     world.borrow_mut().kernel.take_discards(true);
     let sent = w.info.lock().unwrap().sent_bytes;
     turns(&mut w, &world, &notices, 50);
@@ -858,16 +860,6 @@ fn a_device_that_took_no_discards_is_tried_again() {
     turns(&mut w, &world, &notices, 150);
     assert!(w.info.lock().unwrap().sent_bytes > sent);
     assert_eq!(world.borrow().lost, None);
-}
-
-#[test]
-fn a_backup_has_a_kind() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("WiredTiger.backup"), "").unwrap();
-    let root = Root::open(dir.path()).unwrap();
-    let mut disk = Disk::new(root, "d", DevNo::new(253, 0), 8, Pulse::default());
-    let why = Reason::from(disk.sync_dbpath().unwrap_err());
-    assert_eq!(why.kind, ReasonKind::Backup, "{why}");
 }
 
 #[test]
