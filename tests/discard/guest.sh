@@ -277,18 +277,13 @@ one_kill() {
 rest_was_sent() { grep -q 'what was free before is discarded' $agent_log; }
 
 # One more, after pages were discarded, or WHAT is so: with few moments and steps there may be none
-# so far, least of all where dead pages are forgotten with each agent.
+# so far.
 one_quiet_kill() { # [WHAT...]
 	local had
 
 	had=$(discarded_pages)
-	if (($#)); then
-		# What was freed last goes first: there is time for more.
-		begin_run 150 truncate --think-us 50000
-	else
-		begin_run 150
-		set -- more_pages "$had"
-	fi
+	(($#)) || set -- more_pages "$had"
+	begin_run 150
 	start_agent
 	until_checkpoints 400 "$@"
 	kill_database

@@ -552,8 +552,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     fn send(&mut self, found: Found, budget: Duration, notices: &Notices) -> Result<Sent, Halt> {
-        let all: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
-        let whole = bytes(&all);
+        let whole = bytes(&found.granules);
         change(&self.info, |i| {
             i.freed_bytes += found.freed;
             i.idle_bytes += whole;
@@ -566,7 +565,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         });
         if !self.sends {
             change(&self.info, |i| i.audit.named_pages += whole / 4096);
-            self.rule.sent(&found, &all);
+            self.rule.sent(&found, &found.granules);
             return Ok(Sent::All);
         }
         let started = Instant::now();

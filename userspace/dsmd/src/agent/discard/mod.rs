@@ -240,19 +240,11 @@ struct Piece {
     is_sent: bool,
 }
 
-/// What is sent in one go: whole granules, of any number of pieces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granules {
-    pub at: SectorRange,
-    /// Freed by the newest checkpoint, at least a part of it.
-    pub is_fresh: bool,
-}
-
 /// What may be discarded after a look.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Sorted by place, apart from each other.
-    pub granules: Vec<Granules>,
+    /// What is sent, in whole granules: sorted by place, apart from each other.
+    pub granules: Vec<SectorRange>,
     /// What these consist of, and what is too short, sorted by place.
     pieces: Vec<Piece>,
     files: Vec<(PathBuf, (u64, i128))>,
@@ -318,58 +310,38 @@ impl Found {
             pieces.extend(parts.map(|extent| Piece { extent, ..*piece }));
         }
         self.pieces = pieces;
-        let mut runs: Vec<Granules> = Vec::new();
-        for p in &self.pieces {
-            match runs.last_mut() {
-                Some(run) if run.at.end() == p.extent.start => {
-                    run.at.length += p.extent.length;
-                    run.is_fresh |= p.is_fresh;
-                }
-                _ => runs.push(Granules {
-                    at: p.extent.at(),
-                    is_fresh: p.is_fresh,
-                }),
-            }
-        }
-        let granules = runs
-            .into_iter()
-            .filter_map(|run| unit.cut(run.at).map(|at| Granules { at, ..run }));
+        let mut runs: Vec<SectorRange> = self.pieces.iter().map(|p| p.extent.at()).collect();
+        tidy(&mut runs);
+        let granules = runs.into_iter().filter_map(|run| unit.cut(run));
         self.granules = granules.flat_map(|g| self.unsent(g, unit.unit)).collect();
         let unsent = |ranges: &mut dyn Iterator<Item = Piece>| -> u64 {
             ranges.filter(|p| !p.is_sent).map(|p| p.extent.length * 512).sum()
         };
-        let whole: Vec<SectorRange> = self.granules.iter().map(|g| g.at).collect();
         let all = unsent(&mut self.pieces.iter().copied());
-        let whole = unsent(&mut self.pieces_in(&whole));
+        let whole = unsent(&mut self.pieces_in(&self.granules));
         self.short = all - whole;
         Ok(())
     }
 
     /// Those of some granules of which not all was sent before.
-    fn unsent(&self, all: Granules, unit: u64) -> Vec<Granules> {
-        if self.pieces_in(&[all.at]).all(|p| !p.is_sent) {
+    fn unsent(&self, all: SectorRange, unit: u64) -> Vec<SectorRange> {
+        if self.pieces_in(&[all]).all(|p| !p.is_sent) {
             return vec![all];
         }
-        let mut left: Vec<Granules> = Vec::new();
-        for start in (all.at.start..all.at.end()).step_by(usize::try_from(unit).unwrap_or(usize::MAX)) {
-            let at = SectorRange { start, length: unit };
-            let ranges = [at];
-            if self.pieces_in(&ranges).all(|p| p.is_sent) {
-                continue;
-            }
-            match left.last_mut() {
-                Some(last) if last.at.end() == start => last.at.length += unit,
-                _ => left.push(Granules { at, ..all }),
-            }
-        }
+        let starts = (all.start..all.end()).step_by(usize::try_from(unit).unwrap_or(usize::MAX));
+        let units = starts.map(|start| SectorRange { start, length: unit });
+        let mut left: Vec<SectorRange> = units
+            .filter(|at| !self.pieces_in(&[*at]).all(|p| p.is_sent))
+            .collect();
+        tidy(&mut left);
         left
     }
 
     /// What is sent, with its windows, for tests.
     #[doc(hidden)]
     pub fn named(&self) -> Vec<(u64, SectorRange)> {
-        let at: Vec<SectorRange> = self.granules.iter().map(|g| g.at).collect();
-        self.pieces_in(&at).map(|p| (p.since, p.extent.at())).collect()
+        let named = self.pieces_in(&self.granules);
+        named.map(|p| (p.since, p.extent.at())).collect()
     }
 
     /// The pieces that lie in sorted ranges.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! How fast discards are sent: what was freed last first, the longest first, within a tenth of the time between
+//! How fast discards are sent: the longest first, within a tenth of the time between
 //! checkpoints, in commands so short that writes hardly wait for one, and slower when the
 //! drive answers more slowly.
 
@@ -7,10 +7,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use dm::diskstat::DiskStat;
-
 use dm::table::SectorRange;
-
-use super::Granules;
 
 /// Ranges in one command of NVMe.
 const COMMAND: usize = 256;
@@ -38,16 +35,15 @@ pub(super) fn budget(interval: Option<Duration>) -> Duration {
 
 /// What is sent after a look.
 pub(super) struct Queue {
-    /// What the checkpoint has freed first, and the longest of it: the time may not be enough
-    /// for all.
-    granules: Vec<Granules>,
+    /// The longest first: the time may not be enough for all.
+    granules: Vec<SectorRange>,
     next: usize,
     left: Duration,
 }
 
 impl Queue {
-    pub(super) fn new(mut granules: Vec<Granules>, budget: Duration) -> Self {
-        granules.sort_unstable_by_key(|g| (!g.is_fresh, Reverse(g.at.length), g.at.start));
+    pub(super) fn new(mut granules: Vec<SectorRange>, budget: Duration) -> Self {
+        granules.sort_unstable_by_key(|g| (Reverse(g.length), g.start));
         Self {
             granules,
             next: 0,
@@ -61,8 +57,7 @@ impl Queue {
         if rest.is_empty() || self.left.is_zero() {
             return None;
         }
-        let some = rest.iter().take(pace.ranges(self.left)).map(|g| g.at);
-        let mut batch: Vec<SectorRange> = some.collect();
+        let mut batch = rest[..rest.len().min(pace.ranges(self.left))].to_vec();
         self.next += batch.len();
         batch.sort_unstable();
         Some(batch)
@@ -72,7 +67,7 @@ impl Queue {
         self.left = self.left.saturating_sub(time);
     }
 
-    pub(super) fn rest(&self) -> &[Granules] {
+    pub(super) fn rest(&self) -> &[SectorRange] {
         &self.granules[self.next..]
     }
 }
@@ -207,11 +202,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn g(start: u64, length: u64) -> Granules {
-        Granules {
-            at: SectorRange { start, length },
-            is_fresh: true,
-        }
+    fn g(start: u64, length: u64) -> SectorRange {
+        SectorRange { start, length }
     }
 
     /// Its commands, where each takes so long, and so long for a range.
@@ -255,28 +247,6 @@ mod tests {
         assert!(Queue::new(vec![], Duration::from_secs(1))
             .next(&Pace::default())
             .is_none());
-    }
-
-    #[test]
-    fn what_was_freed_last_goes_first() {
-        let old = |start, length| Granules {
-            is_fresh: false,
-            ..g(start, length)
-        };
-        let all = vec![old(400, 64), g(0, 8), g(100, 32), old(200, 16), g(16, 8)];
-        let mut q = Queue::new(all, Duration::from_secs(1));
-        let pace = Pace {
-            limit: 2,
-            ..Pace::default()
-        };
-        let mut next = || {
-            q.next(&pace)
-                .map(|b| b.iter().map(|s| s.start).collect::<Vec<_>>())
-        };
-        assert_eq!(next(), Some(vec![0, 100]));
-        assert_eq!(next(), Some(vec![16, 400]));
-        assert_eq!(next(), Some(vec![200]));
-        assert_eq!(next(), None);
     }
 
     #[test]

@@ -153,7 +153,7 @@ fn wrong(
 /// Sends what was found in batches, and sometimes not all of it.
 fn send(rng: &mut fastrand::Rng, side: &mut Side, rule: &mut Rule, which: Which, found: &Found) {
     let at = match which {
-        Which::Right => found.granules.iter().map(|g| g.at).collect(),
+        Which::Right => found.granules.clone(),
         _ => found.pieces.iter().map(|p| p.extent.at()).collect::<Vec<_>>(),
     };
     let right = which == Which::Right;
@@ -622,7 +622,7 @@ fn freed(before: (FileEntry, FreeList), after: (FileEntry, FreeList)) -> Result<
     Ok(found
         .granules
         .iter()
-        .map(|g| (g.at.start / 8, g.at.length / 8))
+        .map(|g| (g.start / 8, g.length / 8))
         .collect())
 }
 
@@ -663,7 +663,7 @@ fn what_has_another_place_by_now_is_left_out() {
         start: 160,
         length: 80,
     }];
-    assert_eq!(found.granules.iter().map(|g| g.at).collect::<Vec<_>>(), all);
+    assert_eq!(found.granules, all);
     let mut again = |batch: &[SectorRange], moved| -> Vec<SectorRange> {
         database.moved = moved;
         let pieces = found.again(&mut database, batch).unwrap();
@@ -718,7 +718,7 @@ impl Sending {
         if !has_time {
             return Vec::new();
         }
-        let at: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
+        let at = found.granules.clone();
         let pieces = found.again(&mut self.database, &at).unwrap();
         let text: Vec<(u64, SectorRange)> = pieces.iter().map(|p| (p.since, p.extent.at())).collect();
         self.target.message(&permit::message("discard", &text)).unwrap();
@@ -858,7 +858,7 @@ impl Audited {
         let Look::Found(found) = self.rule.look(&mut self.database, &self.target)? else {
             panic!("nothing is waited for");
         };
-        let at: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
+        let at = found.granules.clone();
         self.rule.sent(&found, &at);
         Ok((found.audit.taken, found.audit.written))
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Result};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
-use dm::table::{Extent, SectorRange};
+use dm::table::Extent;
 use dsmd::agent::discard::{self, Disk, Halt, Look};
 use files::fiemap::{Fiemap, Mapper};
 use files::place::Place;
@@ -137,7 +137,7 @@ impl Agent {
         let before = std::mem::replace(&mut self.window, newest);
         match self.rule {
             Rule::Difference => {
-                let all: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
+                let all = found.granules.clone();
                 audit.sent(&found, &all);
             }
             Rule::NoBits => audit.name_by(newest, true),

@@ -702,7 +702,7 @@ fn found(w: &mut TestWorker, world: &RefCell<World>) -> Found {
 }
 
 fn all_of(found: &Found) -> u64 {
-    found.granules.iter().map(|g| g.at.length * 512).sum()
+    bytes(&found.granules)
 }
 
 /// By a tool that deduplicates, between the look and the batch.
