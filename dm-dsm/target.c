@@ -529,7 +529,7 @@ static int dsm_iterate_devices(struct dm_target *ti,
 
 struct target_type dsm_target = {
 	.name = "dsm",
-	.version = { 1, 0, 0 },
+	.version = { 0, 1, 0 },
 	.features = DM_TARGET_PASSES_INTEGRITY | DM_TARGET_NOWAIT |
 		    DM_TARGET_PASSES_CRYPTO | DM_TARGET_ATOMIC_WRITES,
 	.module = THIS_MODULE,

@@ -504,6 +504,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn module_package_and_programs_have_one_version() {
+        let version = env!("CARGO_PKG_VERSION");
+        let [major, minor, patch] = [0, 1, 2].map(|n| version.split('.').nth(n).unwrap());
+        let target = include_str!("../../../dm-dsm/target.c");
+        let line = format!("\t.version = {{ {major}, {minor}, {patch} }},\n");
+        assert!(target.contains(&line), "{line}");
+        let package = format!("PACKAGE_VERSION=\"{version}\"\n");
+        assert!(include_str!("../../../dkms.conf").contains(&package), "{package}");
+    }
+
+    #[test]
     fn a_header_has_the_kernels_layout() {
         let h = header(Some(Id::Name("dsm0")), flag::NOFLUSH).unwrap();
         assert_eq!(get_u32(&h, 0).unwrap(), 4);

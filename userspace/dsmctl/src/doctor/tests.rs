@@ -128,7 +128,7 @@ fn good() -> Facts {
             module: Module::Loaded,
             disks: vec!["nvme7n1".into()],
         },
-        target: Ok(Some([1, 0, 0])),
+        target: Ok(Some([0, 1, 0])),
         semaphores: 0,
         permitted: true,
         configuration: Configuration::default(),
@@ -221,7 +221,7 @@ fn all_is_right() {
         "\
 this machine
   ok     kernel         Linux 7.2.0-1 has write streams
-  ok     module         dm_dsm is loaded, with version 1.0.0 of the target
+  ok     module         dm_dsm is loaded, with version 0.1.0 of the target
 
 geheim
   ok     drive          nvme7n1 places data by stream (FDP) in 8 streams, which
