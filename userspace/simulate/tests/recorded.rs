@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use judge::{late, verdict};
 
 use dm::device::Target;
-use dm::table::{Extent, SectorRange};
+use dm::table::Extent;
 use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, Seen};
 use proto::reason::Reason;
 use simulate::flash::PAGE;
@@ -203,7 +203,7 @@ fn look(rule: &mut Rule, r: &mut Recorded) -> BTreeSet<(FileNo, u64)> {
         }
         Err(e) => panic!("{e}"),
     };
-    let all: Vec<SectorRange> = found.granules.iter().map(|g| g.at).collect();
+    let all = found.granules.clone();
     rule.sent(&found, &all);
     let named = found.named().into_iter();
     let words: Vec<String> = named
