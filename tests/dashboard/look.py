@@ -200,10 +200,10 @@ def look_at_figures(browser):
     # A point may have come in between.
     def agree():
         device = history()["rs0"]
-        last, uses = device["points"][-1], device["about"]["streams"]
+        last, uses = device["points"][-1], device["view"]["kernel"]["uses"]
         seen = sorted({int(s) for p in device["points"] for s in p["streams"]})
         wanted = [[str(s), ", ".join(uses.get(str(s), [])) or ("not in the layout" if s else "not stamped"),
-                   figure(last["streams"].get(str(s), 0) / last["seconds"] / 2**20)] for s in seen]
+                   figure(last["streams"].get(str(s), {"bytes": 0})["bytes"] / last["seconds"] / 2**20)] for s in seen]
         rows = browser.run(ROWS)
         return rows == wanted and wanted
     rows = until(agree)

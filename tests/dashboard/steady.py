@@ -42,15 +42,15 @@ def wrong(device):
     length = points[-1]["at"] - points[0]["at"]
     if length < 0.95 * SPAN:
         yield f"it has {length:.0f} s"
-    if device["about"]["agent"]["outgrown"]:
-        yield f"{device['about']['agent']['outgrown']} boundaries are outgrown"
-    if not device["about"]["agent"]["marked"]:
+    if device["view"]["agent"]["outgrown"]:
+        yield f"{device['view']['agent']['outgrown']} boundaries are outgrown"
+    if not device["view"]["agent"]["marked"]:
         yield "the load phase is not over"
-    written = sum(sum(p["streams"].values()) for p in points)
+    written = sum(p["bytes"] for p in points)
     unmapped = sum(p["unmapped_bytes"] for p in points)
     if unmapped > 0.05 * written:
         yield f"{100 * unmapped / written:.1f} % of the bytes were unmapped"
-    host, media = (sum(p[of] for p in points) for of in ("host_bytes", "media_bytes"))
+    host, media = (sum(p["drive"][of] for p in points) for of in ("host_bytes", "media_bytes"))
     if media < 1.02 * host:
         yield f"a write amplification of {media / host:.3f}"
 

@@ -76,8 +76,8 @@ jq -n --slurpfile status /run/status.json --slurpfile loaded /run/loaded.json \
 	--slurpfile discarded /run/discarded.json \
 	--argjson before "$before" --argjson after "$after" --argjson block "$block" \
 	--argjson device_discarded $(($(discarded_sectors) - discarded_before)) '
-	$status[0].devices[0] as $d | $loaded[0].devices[0] as $l |
-	$discarded[0].devices[0].discard as $free |
+	$status[0].devices[0].kernel as $kernel | $kernel.status as $d | $loaded[0].devices[0].kernel.status as $l |
+	$discarded[0].devices[0].kernel.status.discard as $free |
 	([$d.streams[] | select(.stream == 0) | .sectors] | add // 0) as $unstamped |
 	{
 		policy: $d.policy,
@@ -95,7 +95,7 @@ jq -n --slurpfile status /run/status.json --slurpfile loaded /run/loaded.json \
 		streams: [range($before | length) as $i | {
 			stream: ($i + 1),
 			handle: $before[$i].ruhid,
-			used_for: ([$d.streams[] | select(.stream == $i + 1) | .used_for[]?]),
+			used_for: ($kernel.uses["\($i + 1)"] // []),
 			target_bytes: (([$d.streams[] | select(.stream == $i + 1) | .sectors] | add // 0)
 				+ if $i == 0 then $unstamped else 0 end | . * 512),
 			device_bytes: (($before[$i].ruamw - $after[$i].ruamw) * $block)

@@ -632,7 +632,7 @@ idle() {
 	sleep 2
 	[[ $had == *" 0" && $(on_its_way) == "$had" ]]
 }
-on_its_way() { dsmctl status t -o json | jq -r '.devices[0] | "\(.agent.discard.waiting_bytes) \(.discard.queued)"'; }
+on_its_way() { dsmctl status t -o json | jq -r '.devices[0] | "\(.agent.discard.waiting_bytes) \(.kernel.status.discard.queued)"'; }
 
 # listed COMMAND...: what the newest checkpoint lists, to COMMAND, while the database stands
 # still and the agent has nothing to send

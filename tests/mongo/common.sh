@@ -38,7 +38,7 @@ in_root() { exec chroot $root env -i PATH=/usr/local/bin:/usr/bin HOME=/tmp LC_A
 # target counted for each stream, in blocks; what is not stamped has the first.
 taken() { blocks_taken "$left" "$(blocks_left "$ssd")"; }
 counted() {
-	json t '[range(1; 9) as $n | [.streams[] | select(.stream == $n or ($n == 1 and .stream == 0)) | .sectors] |
+	json t '[range(1; 9) as $n | [.kernel.status.streams[] | select(.stream == $n or ($n == 1 and .stream == 0)) | .sectors] |
 		(add // 0) / 8] | join(" ")'
 }
 

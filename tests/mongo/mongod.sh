@@ -21,7 +21,7 @@ client_beside() { in_root python3 /job/workload.py "$documents" "$@"; }
 # What dsmd has not mapped of the database's files, which have more than a block
 unmapped_files() {
 	comm -23 <(cd $db && find . -name '*.wt' -size +8k -printf '%P\n' | sort) \
-		<(json t '[.region_list[].file // empty] | unique | .[]' | sort)
+		<(json t '[.regions[].file // empty] | unique | .[]' | sort)
 }
 # Numbers of the server's own, null where it has none
 asked() {
@@ -54,10 +54,10 @@ if ((failed)); then
 fi
 # What it says is a sign of life.
 if client load; then pass 'documents are loaded'; else fail 'documents are loaded'; fi
-windows=$(json t .windows)
+windows=$(json t .kernel.status.windows)
 acknowledged=$(client update "$seconds" 1)
 works "a workload runs for $seconds seconds: $acknowledged entries of its ledger are acknowledged" test "${acknowledged:-0}" -gt 0
-works 'its checkpoints are seen' until_true "((\$(json t .windows) >= $windows + 3))"
+works 'its checkpoints are seen' until_true "((\$(json t .kernel.status.windows) >= $windows + 3))"
 works 'every file of it is mapped' until_true '[[ ! $(unmapped_files) ]]'
 free=$(dsmctl free $db -o json)
 # It is audited in the workload, and after it.
@@ -67,22 +67,22 @@ if jq -e '.discard or .audit' <<<"$free" >/dev/null; then
 	works 'it writes pages before it uses them again' until_true '(($(json t .agent.discard.audit.written_pages) >= 200))'
 	is 'and none that it has not written' "$(json t '.agent.discard.audit | "\(.violations) \(.failed)"')" '0 false'
 	[[ $(jq .discard <<<"$free") == false ]] ||
-		works 'what checkpoints free is discarded' until_true '(($(json t .discard.discarded_sectors) > 0))'
+		works 'what checkpoints free is discarded' until_true '(($(json t .kernel.status.discard.discarded_sectors) > 0))'
 	status=$(json t .)
 	kill $updates
 	wait $updates
 	is 'its workload ends when asked' $? 0
 	acknowledged=$(</tmp/acknowledged)
 else
-	is "nothing is discarded, since $(jq -r .discard_refused <<<"$free")" "$(json t .discard.discarded_sectors)" 0
+	is "nothing is discarded, since $(jq -r .discard_refused <<<"$free")" "$(json t .kernel.status.discard.discarded_sectors)" 0
 	status=$(json t .)
 fi
 asked=$(asked)
 # A region's total is in pages of 4 KiB.
-classes=$(jq '[.region_list[] | {class, sectors: (8 * .total)}] | group_by(.class) | map({(.[0].class): (map(.sectors) | add)}) | add' <<<"$status")
+classes=$(jq '[.regions[] | {class, sectors: (8 * .total)}] | group_by(.class) | map({(.[0].class): (map(.sectors) | add)}) | add' <<<"$status")
 # A file that was dropped takes its count along.
 works 'the sectors of the classes add up to what is mapped' jq -e --argjson classes "$classes" \
-	'(([.streams[].sectors] | add) - .unmapped_sectors) as $mapped | ($classes | add) as $sum | $sum <= $mapped and 2 * $sum > $mapped' <<<"$status"
+	'(.kernel.status | ([.streams[].sectors] | add) - .unmapped_sectors) as $mapped | ($classes | add) as $sum | $sum <= $mapped and 2 * $sum > $mapped' <<<"$status"
 
 # In the middle of the workload
 before=$acknowledged
@@ -110,10 +110,10 @@ arrived xfs
 jq -n --argjson build "${build:-null}" --arg kernel "$(uname -r)" --argjson windows "$windows" --argjson asked "${asked:-null}" \
 	--argjson status "$status" --argjson classes "$classes" --argjson validated "${validated:-null}" --arg acknowledged "$acknowledged" --arg found "$found" \
 	--argjson free "$free" --argjson failed "$failed" --argjson seconds "$seconds" '{mongod: $build, kernel: $kernel, good: ($failed == 0),
-	wiredtiger: $free.wiredtiger, discard_refused: $free.discard_refused, seconds: $seconds, policy: $status.policy,
-	files: $status.files, checkpoints: ($status.windows - $windows), server: $asked,
-	written_sectors: ([$status.streams[].sectors] | add), unmapped_sectors: $status.unmapped_sectors,
-	discarded_sectors: $status.discard.discarded_sectors, refused_sectors: $status.discard.refused_sectors,
+	wiredtiger: $free.wiredtiger, discard_refused: $free.discard_refused, seconds: $seconds, policy: $status.kernel.status.policy,
+	files: $status.kernel.status.files, checkpoints: ($status.kernel.status.windows - $windows), server: $asked,
+	written_sectors: ([$status.kernel.status.streams[].sectors] | add), unmapped_sectors: $status.kernel.status.unmapped_sectors,
+	discarded_sectors: $status.kernel.status.discard.discarded_sectors, refused_sectors: $status.kernel.status.discard.refused_sectors,
 	audit: ($status.agent.discard | {mode, off} + .audit),
 	sectors_by_class: $classes,
 	acknowledged: $acknowledged, found: $found, valid: ($validated // {} | map(.valid))}' >/run/out/mongod.json

@@ -49,7 +49,7 @@ metric() {
 	grep -F "$1 " <&"$web" | cut -d' ' -f2
 	exec {web}>&-
 }
-class_of() { dsmctl boundary show t -o json >/dev/null; json t "[.region_list[] | select(.class == \"$1\")] | length"; }
+class_of() { dsmctl boundary show t -o json >/dev/null; json t "[.regions[] | select(.class == \"$1\")] | length"; }
 
 file_system xfs
 (in_root openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=server \
@@ -65,7 +65,7 @@ setpriv --reuid 4343 --regid 4343 --clear-groups --bounding-set=-all --inh-caps=
 	dsm-exporter 2>/tmp/exporter.log &
 exporter=$!
 agent
-works 'dsmd serves its files while nobody asks a server' until_true '(($(json t .files) > 10))'
+works 'dsmd serves its files while nobody asks a server' until_true '(($(json t .kernel.status.files) > 10))'
 works 'and dsm-exporter shows it, as another user' until_true '[[ $(metric "dsm_agent_up{device=\"t\"}") = 1 ]]'
 # As systemd has it for a user of its own
 install -d /run/dsm-mongo
@@ -75,7 +75,7 @@ password geheim
 refused 'a server that does not run is asked' 'dsm-mongo: 127.0.0.1:27017: connect ECONNREFUSED' asks
 works 'which is logged' until_true '(($(logged "no answer from the server") == 1))'
 works 'and shown' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 0 ]]'
-works 'dsmd serves its files meanwhile' until_true '(($(json t .files) > 10))'
+works 'dsmd serves its files meanwhile' until_true '(($(json t .kernel.status.files) > 10))'
 is 'what was said is for no one else' "$(stat -c '%u %a %n' $root/tmp/asked/*)" "4242 600 $root/tmp/asked/catalog.json"
 server "${secure[@]}"
 works 'it runs, with access control and TLS' client "$as_dsmd" load 2000
@@ -95,12 +95,12 @@ works 'and why it does not' until_true '(($(logged "does not report which collec
 works 'its files have the classes of the rules' until_true \
 	'[[ $(class_of collection) -ge 1 && $(class_of index) -ge 3 && $(class_of oplog) = 1 && $(class_of journal) -ge 1 ]]'
 works 'the load phase ends' dsmctl boundary mark t
-windows=$(json t .windows)
+windows=$(json t .kernel.status.windows)
 is 'documents are updated' "$(client "$as_dsmd" update 3000 7)" 2000
-works 'its checkpoints are seen' until_true "((\$(json t .windows) > $windows))"
+works 'its checkpoints are seen' until_true "((\$(json t .kernel.status.windows) > $windows))"
 client "$as_dsmd" update 3000 8 >/dev/null
 works 'the documents were written, above their boundary or below' until_true \
-	'(($(json t "[.region_list[] | select(.class == \"collection\") | .total] | add") > 0))'
+	'(($(json t "[.regions[] | select(.class == \"collection\") | .total] | add") > 0))'
 
 kill -9 "$server"
 wait "$server" 2>/dev/null
@@ -134,7 +134,7 @@ agent
 password gehei%6D2
 refused 'a wrong password is said' 'uthentication' asks
 works 'and logged' until_true '(($(logged "no answer from the server.*uthentication") == 1))'
-works 'and the files are served' eval '(($(json t .files) > 10))'
+works 'and the files are served' eval '(($(json t .kernel.status.files) > 10))'
 asks >/dev/null
 sleep 5
 is 'it is logged once' "$(logged 'no answer from the server.*uthentication')" 1

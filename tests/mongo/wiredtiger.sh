@@ -17,12 +17,12 @@ for fs in xfs ext4; do
 	works "$fs: a database is loaded" load linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
 	matches "$fs: by WiredTiger 11" "$(head -n 2 $mnt/data/WiredTiger)" 'WiredTiger 11\.'
 	works "$fs: every file has its class" until_true \
-		'[[ $(json t "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
-		    $(json t "[.region_list[] | select(.class == \"index\")] | length") = 7 &&
-		    $(json t "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
+		'[[ $(json t "[.regions[] | select(.class == \"collection\")] | length") = 3 &&
+		    $(json t "[.regions[] | select(.class == \"index\")] | length") = 7 &&
+		    $(json t "[.regions[] | select(.class == \"journal\")] | length") -ge 1 ]]'
 	works "$fs: boundaries are marked" dsmctl boundary mark t
 	sync
-	before=$(json t .windows) written=$(counted)
+	before=$(json t .kernel.status.windows) written=$(counted)
 	made=0 runs=0
 	until ((made >= 3)); do
 		works "$fs: a run with checkpoints" eval 'load linkbench --dbpath $mnt/data --phase run --nodes 5000 \
@@ -34,10 +34,10 @@ for fs in xfs ext4; do
 	share=$(share "$written" "$(counted)")
 	works "$fs: $share % of its writes, the file system's own among them, have no class" test "$share" -lt 20
 	works "$fs: dsmd has seen each, and no others" until_true \
-		"((\$(json t .windows) >= $before + $made && \$(json t .windows) <= $before + $made + 3 * $runs))"
+		"((\$(json t .kernel.status.windows) >= $before + $made && \$(json t .kernel.status.windows) <= $before + $made + 3 * $runs))"
 	works "$fs: both sides of collections were written" eval \
-		'[[ $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
-		    $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
+		'[[ $(json t "[.regions[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
+		    $(json t "[.regions[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
 	works "$fs: all is right" load check --dbpath $mnt/data
 	kill $agent
 	wait $agent

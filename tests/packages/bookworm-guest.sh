@@ -28,10 +28,10 @@ sed -i "s/^device = .*/device = \"$name\"/; s/^#discard = .*/discard = true/; s/
 is 'dsmd is to discard' "$(grep -c '^discard = true' /etc/dsmd.toml)" 1
 works 'dsmd and dsm-exporter are enabled and started' systemctl enable --now dsmd dsm-exporter
 is 'systemd knows that dsmd is ready' "$(systemctl show -P Type dsmd) $(systemctl show -P ActiveState dsmd)" 'notify active'
-works 'its table has the files' until_true "((\$(json $name .files) > 10))"
+works 'its table has the files' until_true "((\$(json $name .kernel.status.files) > 10))"
 is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(systemctl show -P MainPID dsmd)/status")" 00000000002000c4
 works 'it works for 12 checkpoints' load --phase run --ops 2400 --checkpoints 12 --think-us 5000
-works 'which are counted' test "$(json $name .windows)" -ge 10
+works 'which are counted' test "$(json $name .kernel.status.windows)" -ge 10
 works 'what they have freed is discarded' test "$(field $name discarded_sectors)" -gt 0
 echo "# $(dmsetup status $name)"
 works 'dsm-exporter shows it' eval "bash -c 'exec 3<>/dev/tcp/127.0.0.1/19187; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3' | grep -q '^dsm_.*discard'"

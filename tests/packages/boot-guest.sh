@@ -16,7 +16,7 @@ dbpath=/var/lib/mongodb
 kept=/var/lib/boot-test
 
 served() { dsmctl boundary show $name 2>/dev/null | grep -q collection; }
-boundaries() { json $name '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
+boundaries() { json $name '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 load() { wtload linkbench --dbpath $dbpath "$@" --nodes 500 --cache-mb 20 --journal-mb 4; }
 reported() { journalctl -b -q -t dsm-generator -o cat | grep -qxF "/etc/dsmtab: line 1: worse: the underlying device is missing"; }
 failed_for() { journalctl -b -q -u "dsm@$1" -o cat | grep -qF "dsmctl: /etc/dsmtab: $2; nothing was changed"; }
@@ -67,9 +67,9 @@ first() {
 	is 'and a limit of memory' "$(of_dsmd MemoryMax)" $((1 << 30))
 	is 'and a filter of system calls' "$(sed -n 's/^Seccomp:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 2
 	works 'boundaries are marked' dsmctl boundary mark $name
-	windows=$(json $name .windows)
+	windows=$(json $name .kernel.status.windows)
 	works 'checkpoints' load --phase run --ops 200 --checkpoints 2
-	works 'are seen' until_true "((\$(json $name .windows) > $windows))"
+	works 'are seen' until_true "((\$(json $name .kernel.status.windows) > $windows))"
 
 	mkdir -p /run/systemd/system/dsmd.service.d
 	printf '[Service]\nWatchdogSec=20\nRestartSec=1\n' >/run/systemd/system/dsmd.service.d/fast.conf
@@ -142,7 +142,7 @@ asked() {
 		rules = "/usr/share/dm-dsm/rules/secantusdb.toml"
 	CONFIG
 	systemctl restart dsmd
-	works 'a second database is served' until_true '(($(json later .files) > 5))'
+	works 'a second database is served' until_true '(($(json later .kernel.status.files) > 5))'
 	is 'the folder of addresses is for root only' "$(stat -c '%U %a' /etc/dsm-mongo)" 'root 700'
 	install -m 600 /dev/null /etc/dsm-mongo/later.uri
 	echo mongodb://127.0.0.1 >/etc/dsm-mongo/later.uri
@@ -198,9 +198,9 @@ second() {
 	is 'the boundaries are what they were' "$(boundaries)" "$(<$kept/boundaries)"
 	is 'and so are those of the state file' "$(jq -Sc .files /var/lib/dsmd/$name.json)" "$(jq -Sc .files $kept/state)"
 	works 'the database is right' wtload check --dbpath $dbpath
-	windows=$(json $name .windows)
+	windows=$(json $name .kernel.status.windows)
 	works 'checkpoints' load --phase run --ops 200 --checkpoints 2
-	works 'are seen' until_true "((\$(json $name .windows) > $windows))"
+	works 'are seen' until_true "((\$(json $name .kernel.status.windows) > $windows))"
 	is 'a noauto device is not made' "$(dmsetup info later 2>/dev/null)" ''
 	works 'until it is asked for' systemctl start dsm@later
 	asked

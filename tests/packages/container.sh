@@ -51,12 +51,12 @@ shared() {
 		[[ $(readlink "/proc/$inside/ns/$kind") != $(readlink "/proc/$(of_dsmd MainPID)/ns/$kind") ]] || echo $kind
 	done
 }
-total() { json $name '[.region_list[] | select(.class == "collection" or .class == "index") | .total] | add'; }
+total() { json $name '[.regions[] | select(.class == "collection" or .class == "index") | .total] | add'; }
 sees_it() { # WHERE
 	local windows before
 
-	windows=$(json $name .windows) before=$(total)
-	works "$1: checkpoints are seen" until_true "((\$(json $name .windows) > $windows + 2))"
+	windows=$(json $name .kernel.status.windows) before=$(total)
+	works "$1: checkpoints are seen" until_true "((\$(json $name .kernel.status.windows) > $windows + 2))"
 	works "$1: writes are stamped and counted for the files" until_true "((\$(total) > $before))"
 	works "$1: the process is known: its discards are followed" until_true \
 		"((\$(json $name .agent.discard.files) > 0))"

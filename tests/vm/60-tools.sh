@@ -28,7 +28,7 @@ for fs in xfs ext4; do
 		dd if=/dev/zero of="$mnt/$file.wt" bs=1M count=4 conv=fsync status=none
 	done
 	works "$fs: dsmctl load" dsmctl debug load t --boundary 2097152 $mnt/collection-0-17.wt $mnt/index-1-17.wt
-	is "$fs: two files with their classes" "$(dsmctl status t -o json | jq -c '.devices[0] | [.files, .regions]')" '[2,4]'
+	is "$fs: two files with their classes" "$(dsmctl status t -o json | jq -c '.devices[0].kernel.status | [.files, .regions]')" '[2,4]'
 	id=$(stat -c %i $mnt/collection-0-17.wt)
 	is "$fs: the id is the inode, the class is of the name" "$(region t "$id" bottom 2)" collection
 	is "$fs: both sides are mapped whole" "$(region t "$id" bottom 5) $(region t "$id" top 5)" '2097152 2097152'
@@ -46,13 +46,13 @@ for fs in xfs ext4; do
 	is "$fs: the class is what is said" "$(region t "$id2" bottom 2)" journal
 	is "$fs: and its count stays" "$(region t "$id2" bottom 13)" 0
 	works "$fs: a file is dropped" dsmctl debug drop t $mnt/index-1-17.wt
-	is "$fs: one file is left" "$(dsmctl status t -o json | jq '.devices[0].files')" 1
+	is "$fs: one file is left" "$(dsmctl status t -o json | jq '.devices[0].kernel.status.files')" 1
 	works "$fs: a feature is set" dsmctl set t policy boundary
 	refused "$fs: one that is not there, by those that are" 'there is no feature boil; there are policy, groups' dsmctl set t boil 1
 	works "$fs: status for people" eval 'dsmctl status t --regions | grep -q boundary'
 	fsfreeze -f $mnt	# or the file system writes for itself later
 	works "$fs: the counters are reset" dsmctl debug reset t
-	before=$(dsmctl status t --regions -o json | jq -c 'del(.devices[].window_ms)')
+	before=$(dsmctl status t --regions -o json | jq -c '.devices[0] | .regions, .kernel.table, (.kernel.status | del(.window_ms))')
 
 	refused "$fs: a file that is not there" 'dsmctl: ' dsmctl debug load t $mnt/nothing
 	refused "$fs: a file that is not a file" 'dsmctl: ' dsmctl debug load t $mnt
@@ -67,7 +67,7 @@ for fs in xfs ext4; do
 	refused "$fs: a dbpath that is not there" 'nowhere' dsmd --device t --dbpath $mnt/nowhere
 	refused "$fs: a device that is not dsm's" 'nosuch' dsmctl status nosuch
 	is "$fs: the running state is as it was" \
-		"$(dsmctl status t --regions -o json | jq -c 'del(.devices[].window_ms)')" "$before"
+		"$(dsmctl status t --regions -o json | jq -c '.devices[0] | .regions, .kernel.table, (.kernel.status | del(.window_ms))')" "$before"
 	fsfreeze -u $mnt
 	umount $mnt
 	works "$fs: dsmctl remove" dsmctl remove t

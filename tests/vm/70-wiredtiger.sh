@@ -42,14 +42,14 @@ mkdir $mnt/data
 agent
 works "$fs: a database is loaded" load linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
 matches "$fs: by the right WiredTiger" "$(head -n 1 $mnt/data/WiredTiger.turtle; cat $mnt/data/WiredTiger)" "WiredTiger $version"
-works "$fs: its files are in the table" until_true '(($(json t .files) > 15))'
+works "$fs: its files are in the table" until_true '(($(json t .kernel.status.files) > 15))'
 works "$fs: every file has its class" eval \
-	'[[ $(json t "[.region_list[] | select(.class == \"collection\")] | length") = 3 &&
-	    $(json t "[.region_list[] | select(.class == \"index\")] | length") = 7 &&
-	    $(json t "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
+	'[[ $(json t "[.regions[] | select(.class == \"collection\")] | length") = 3 &&
+	    $(json t "[.regions[] | select(.class == \"index\")] | length") = 7 &&
+	    $(json t "[.regions[] | select(.class == \"journal\")] | length") -ge 1 ]]'
 works "$fs: boundaries are marked" dsmctl boundary mark t
-is "$fs: ten files have one" "$(json t '[.region_list[] | select(.boundary != null) | .id] | unique | length')" 10
-before=$(json t .windows)
+is "$fs: ten files have one" "$(json t '[.regions[] | select(.boundary != null) | .id] | unique | length')" 10
+before=$(json t .kernel.status.windows)
 # In seconds: dsmd makes one window of checkpoints that are closer than 100 ms.
 made=0 runs=0
 until ((made >= 3)); do
@@ -61,17 +61,17 @@ until ((made >= 3)); do
 done
 # Opening, the one after the last operation, and closing make checkpoints, too.
 works "$fs: dsmd has seen each, and no others" until_true \
-	"((\$(json t .windows) >= $before + $made && \$(json t .windows) <= $before + $made + 3 * $runs))"
+	"((\$(json t .kernel.status.windows) >= $before + $made && \$(json t .kernel.status.windows) <= $before + $made + 3 * $runs))"
 works "$fs: both sides of a collection were written" eval \
-	'[[ $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
-	    $(json t "[.region_list[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
+	'[[ $(json t "[.regions[] | select(.class == \"collection\" and .side == \"bottom\") | .total] | add") -gt 0 &&
+	    $(json t "[.regions[] | select(.class == \"collection\" and .side == \"top\") | .total] | add") -gt 0 ]]'
 
-boundaries=$(json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)
+boundaries=$(json t '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)
 kill -9 $agent
 wait $agent 2>/dev/null
 agent
 works "$fs: dsmd is killed and started again" until_true 'dsmctl boundary show t >/dev/null 2>&1'
-is "$fs: the boundaries are what they were" "$(json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
+is "$fs: the boundaries are what they were" "$(json t '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum)" "$boundaries"
 
 # The database is killed in the middle of its work
 "$wtload" linkbench --dbpath $mnt/data --phase run --nodes 5000 --seconds 86400 \

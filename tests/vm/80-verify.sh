@@ -38,7 +38,7 @@ if has_write_streams "$ssd"; then
 		'1:3 2:5 3:1 4:7 6:2 7:6'
 	is 'FDP: made here, counted by the target and by the SSD: all the same' \
 		"$(verified '[.rows[] | .written == .target and .written == .device] | all')" true
-	is 'FDP: the table is as it was' "$(dsmctl status t -o json | jq -c '.devices[0] | [.files, .extents]')" '[1,1]'
+	is 'FDP: the table is as it was' "$(dsmctl status t -o json | jq -c '.devices[0].kernel.status | [.files, .extents]')" '[1,1]'
 	is 'FDP: and nothing is left in the directory' "$(ls -A $mnt)" index-1-17.wt
 	works 'FDP: the text says so, too' eval 'dsmctl verify t; dsmctl verify t | grep -q "the stamps arrive"'
 	# The same with writes of others to the same handles

@@ -24,7 +24,7 @@ agent() {
 	setpriv --bounding-set=-all,+sys_admin,+dac_read_search,+setuid,+setgid dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
 	agent=$!
 }
-boundaries() { json "$1" '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
+boundaries() { json "$1" '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 served() { dsmctl boundary show "$1" 2>/dev/null | grep -q collection; }
 logged() { grep -q "$1" /tmp/dsmd.log; }
 load() { wtload linkbench --dbpath "$1" --phase load --nodes 500 --cache-mb 20 --journal-mb 4; }
@@ -74,28 +74,28 @@ else
 fi
 is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/$agent/status)" 00000000002000c4
 
-windows=$(json two .windows)
-before=$(json one .windows)
+windows=$(json two .kernel.status.windows)
+before=$(json one .kernel.status.windows)
 works 'checkpoints of one database' run $one/data 2
-works 'are seen' until_true "((\$(json one .windows) > $before))"
-is 'and the other is untouched' "$(json two .windows)" "$windows"
+works 'are seen' until_true "((\$(json one .kernel.status.windows) > $before))"
+is 'and the other is untouched' "$(json two .kernel.status.windows)" "$windows"
 works 'boundaries are marked' eval 'dsmctl boundary mark one && dsmctl boundary mark two'
 if has_write_streams "$ssd"; then
 	works 'dsmctl verify gets along with dsmd' dsmctl verify one
-	works 'which has its table again' until_true '(($(json one .files) > 12))'
+	works 'which has its table again' until_true '(($(json one .kernel.status.files) > 12))'
 	is 'and takes nobody for a stranger' "$(grep -c 'somebody else' /tmp/dsmd.log)" 0
 fi
 
 # The state file
 kept=$(boundaries one)
 is 'the state file has the boundaries' "$(jq '.files | length' /tmp/state/one.json)" \
-	"$(json one '[.region_list[] | select(.side == "top")] | length')"
+	"$(json one '[.regions[] | select(.side == "top")] | length')"
 kill -9 $agent
 wait $agent 2>/dev/null
 works 'that dsmd was killed is shown' until_true '[[ $(metric "dsm_agent_up{device=\"one\"}") == 0 ]]'
 is 'and nothing that would not be true' "$(metric 'dsm_up{device="one"}')" ''
 dmsetup load one --table "$(dmsetup table one)" && dmsetup suspend one && dmsetup resume one
-is 'dsmd is killed and the table lost' "$(json one .files)" 0
+is 'dsmd is killed and the table lost' "$(json one .kernel.status.files)" 0
 agent
 works 'dsmd is started again' until_true 'served one && served two'
 is 'the boundaries are what they were' "$(boundaries one)" "$kept"
@@ -126,7 +126,7 @@ umount /tmp/state
 dsmctl create two "$plain" --policy dsm >/dev/null
 mount /dev/mapper/two $two
 works 'both come back' until_true 'served two'
-is 'with boundaries' "$(json two '[.region_list[] | select(.side == "top")] | length')" 10
+is 'with boundaries' "$(json two '[.regions[] | select(.side == "top")] | length')" 10
 
 # Things that are not what they were
 mv $two/data/journal $two/away
@@ -134,12 +134,12 @@ ln -s $two/away $two/data/journal
 mkfifo $two/data/collection-900-901.wt
 ln -s /etc/passwd $two/data/index-900-902.wt
 works 'links and FIFOs are skipped' dsmctl debug refresh two
-is 'none is in the table' "$(json two '[.region_list[] | select(.class == "journal")] | length')" 0
+is 'none is in the table' "$(json two '[.regions[] | select(.class == "journal")] | length')" 0
 works 'and that is logged' eval \
 	"[[ \$(grep -c 'skipped.*\(journal\|collection-900-901.wt\|index-900-902.wt\)' /tmp/dsmd.log) -ge 3 ]]"
 rm $two/data/{journal,collection-900-901.wt,index-900-902.wt}
 mv $two/away $two/data/journal
-works 'the journal is back' until_true '[[ $(json two "[.region_list[] | select(.class == \"journal\")] | length") -ge 1 ]]'
+works 'the journal is back' until_true '[[ $(json two "[.regions[] | select(.class == \"journal\")] | length") -ge 1 ]]'
 lost=$(grep -c 'lost device=two' /tmp/dsmd.log)
 mv $two/data $two/old
 works 'the directory is moved' until_true "((\$(grep -c 'lost device=two' /tmp/dsmd.log) > $lost))"
@@ -150,10 +150,10 @@ mv $two/old $two/data
 works 'and comes back after a FIFO had its name' until_true 'served two'
 
 # The clock
-before=$(json one .windows)
+before=$(json one .kernel.status.windows)
 date -s '+3 days' >/dev/null
 works 'the clock jumps' run $one/data 1
-works 'and checkpoints are seen' until_true "((\$(json one .windows) > $before))"
+works 'and checkpoints are seen' until_true "((\$(json one .kernel.status.windows) > $before))"
 date -s '-3 days' >/dev/null
 works 'the database is right' wtload check --dbpath $one/data
 kill $agent

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# What is written where no extent is known yet; a layout with directories, dsmctl top, and rules.
+# What is written where no extent is known yet; a layout with directories, what is written meanwhile, and rules.
 . "$(dirname "$0")/lib.sh"
 load_module
 modprobe xfs
@@ -12,7 +12,7 @@ grows() { # BYTES: dsmd knows that the file has so many
 	dsmctl debug refresh t >/dev/null
 	[[ $(dsmctl boundary show t -o json | jq '.files[] | select(.path == "collection-900-900.wt") | .size') == "$1" ]]
 }
-sectors_unmapped() { json t .unmapped_sectors; }
+sectors_unmapped() { json t .kernel.status.unmapped_sectors; }
 
 # A table that grows by 1 MiB, six times; dsmd looks after each. The file system's own
 # writes are unmapped, too.
@@ -71,12 +71,12 @@ is 'every index is known' "$(grep -c '^[^/]*/index/.*\.wt index$' /tmp/classes)"
 wtload linkbench --dbpath $mnt/data --phase run --seconds 86400 --checkpoint-seconds 1 "${layout[@]}" >/tmp/run.log 2>&1 &
 run=$!
 until_true 'grep -q "checkpoint 1" /tmp/run.log'
-top() { # how many frames, all with streams and named regions that were written
-	dsmctl top t --interval 2 --count 2 -o json |
-		jq -s 'map(select(.bytes > 0 and ([.regions[] | select(.file and .bytes > 0)] | length > 0))) | length'
+watched() { # how many frames, all with streams and named regions that were written
+	dsmctl status t --watch --interval 2 --count 2 -o json |
+		jq -s 'map(.rates | select(.bytes > 0 and ([.regions[]? | select(.file and .written_bytes > 0)] | length > 0))) | length'
 }
-works 'dsmctl top shows two frames, with streams and named regions' until_true '(($(top) == 2))'
-works 'and a frame for people' eval 'dsmctl top t --interval 0.2 --count 1 | grep -q "MiB/s in"'
+works 'two frames are shown, with streams and named regions' until_true '(($(watched) == 2))'
+works 'and a frame for people' eval 'dsmctl status t --watch --interval 0.2 --count 1 | grep -q "MiB/s in"'
 works 'the load phase ends by itself' until_true 'grep -q "the load phase is over" /tmp/dsmd.log'
 kill $run
 wait $run 2>/dev/null
@@ -97,7 +97,7 @@ RULES
 dsmd --device t --dbpath $mnt --rules /tmp/rules 2>/tmp/dsmd.log &
 agent=$!
 works 'rules are followed' until_true \
-	'[[ $(json t "[.region_list[].class] | group_by(.) | map(\"\(.[0]) \(length)\") | join(\", \")") == *"index 2, journal"*"oplog 1"* ]]'
+	'[[ $(json t "[.regions[].class] | group_by(.) | map(\"\(.[0]) \(length)\") | join(\", \")") == *"index 2, journal"*"oplog 1"* ]]'
 echo 'index-*.wt indexes' >/tmp/rules
 refused 'a rule that is wrong' "/tmp/rules: line 1: class 'indexes'" dsmd --device t --dbpath $mnt --rules /tmp/rules
 kill $agent

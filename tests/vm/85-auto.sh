@@ -17,7 +17,7 @@ stop() { kill "$agent"; wait "$agent"; }
 # fill FILE MIB: in place, by direct I/O
 fill() { dd if=/dev/urandom of="$1" bs=1M count="$2" oflag=direct conv=notrunc,fsync status=none; }
 # stream_of PATH: what dsmctl shows for the only region of a file, or of a part
-stream_of() { json t ".region_list[] | select(.file == \"$1\") | .stream"; }
+stream_of() { json t ".regions[] | select(.file == \"$1\") | .stream"; }
 
 dsmctl create t "$ssd" --policy file >/dev/null
 mkfs.xfs -q -f -K /dev/mapper/t
@@ -61,7 +61,7 @@ refused 'a directory that is not of MongoDB, without rules' 'it is not a data di
 dsmd --device t --dbpath $mnt --rules my=/tmp/my.toml --rules other=/tmp/other.toml 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves two engines' until_true serves
-streams=$(json t .device_streams)
+streams=$(json t .kernel.status.device_streams)
 is 'every object has its stream' \
 	"$(stream_of my/ib_logfile0) $(stream_of other/deep/wal.1) $(stream_of my/ibdata1) $(stream_of 'my/ibdata1[my.doublewrite]')" \
 	"3 5 $((streams - 1)) $streams"
@@ -73,7 +73,7 @@ block=$(($(blockdev --getss "$ssd")))
 is 'the part arrives in its handle' "$(cut -d' ' -f"$streams" <<<"$taken")" $(((1 << 20) / block))
 is 'and the file beside it in its own' "$(cut -d' ' -f3 <<<"$taken")" $(((2 << 20) / block))
 is 'dsmctl status says whose it is' \
-	"$(json t ".streams[] | select(.stream == $streams) | .used_for[-1]")" my.doublewrite
+	"$(json t ".kernel.uses[\"$streams\"][-1]")" my.doublewrite
 
 cp /tmp/bad.toml /tmp/my.toml
 kill -HUP "$agent"
@@ -125,7 +125,7 @@ grouped() {
 }
 works 'files that stay open are grouped by how often they are written' until_true grouped
 works 'files that come get a stream' until_true \
-	'[[ $(json t "[.region_list[] | select(.file | tostring | endswith(\".sst\")) | .stream] | max") -gt 0 ]]'
+	'[[ $(json t "[.regions[] | select(.file | tostring | endswith(\".sst\")) | .stream] | max") -gt 0 ]]'
 mv $mnt/tables $mnt/moved
 works 'a directory that is renamed is found' until_true '[[ -n $(stream_of moved/1.ibd) ]]'
 rm /tmp/run

@@ -18,7 +18,7 @@ mkdir $mnt/data
 load() { wtload linkbench --dbpath $mnt/data --nodes 2000 --cache-mb 20 --threads 2 "$@" >/tmp/run.log 2>&1; }
 works 'a database is loaded' load --phase load
 dsmd --device t --dbpath $mnt/data --wait 2>/tmp/dsmd.log & agent=$!
-works 'its files are in the table' until_true '(($(json t .files) > 15))'
+works 'its files are in the table' until_true '(($(json t .kernel.status.files) > 15))'
 seen='"\(.files) \(.windows) \(.generation)"'
 untouched=$(json other "$seen")
 
@@ -26,7 +26,7 @@ dmsetup rename t old
 dmsetup rename other t
 dmsetup rename old other
 works 'checkpoints are made' load --phase run --seconds 6 --checkpoint-seconds 2
-works 'dsmd has seen them, on the device that it serves' until_true '(($(json other .windows) > windows))'
+works 'dsmd has seen them, on the device that it serves' until_true '(($(json other .kernel.status.windows) > windows))'
 is 'nothing has reached the other' "$(json t "$seen")" "$untouched"
 
 kill $agent

@@ -48,10 +48,10 @@ done
 for ((round = 0; round < 20; round++)); do
 	dsmctl withdraw vg-db >/dev/null && dsmctl insert vg-db --groups 2 >/dev/null || { fail "fast: round $round"; break; }
 done
-works 'after twenty fast rounds dsmd serves it' until_true 'served && (($(json vg-db .files) > 12))'
+works 'after twenty fast rounds dsmd serves it' until_true 'served && (($(json vg-db .kernel.status.files) > 12))'
 is 'with the boundaries' "$(boundaries)" "$kept"
-windows=$(json vg-db .windows)
-works 'checkpoints are seen' until_true "((\$(json vg-db .windows) > $windows + 1))"
+windows=$(json vg-db .kernel.status.windows)
+works 'checkpoints are seen' until_true "((\$(json vg-db .kernel.status.windows) > $windows + 1))"
 at_work
 
 # What LVM does to it
@@ -70,7 +70,7 @@ works 'LVM extends the volume' lvm lvextend -L +256M vg/db "$ssd"
 is 'dsm is gone once more' "$(kind vg-db)" linear
 works 'the file system grows' xfs_growfs $mnt
 works 'dsm is inserted on the longer volume' dsmctl insert /dev/mapper/vg-db --policy dsm
-is 'all of it' "$(json vg-db .sectors)" $((1280 * 2048))
+is 'all of it' "$(json vg-db .kernel.sectors)" $((1280 * 2048))
 works 'dsmd serves it' until_true served
 
 end_work

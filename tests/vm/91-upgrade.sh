@@ -16,7 +16,7 @@ version() { dmsetup targets | sed -n 's/^dsm *//p'; }
 first=$(version)
 loaded() { [[ $(version) = "$first" ]] && echo old || echo next; }
 served() { dsmctl boundary show t 2>/dev/null | grep -q collection; }
-boundaries() { json t '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
+boundaries() { json t '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 install() { cp "$1" "/lib/modules/$(uname -r)/" && depmod; }
 withdraw_all() {
 	for name in $(dmsetup ls --target dsm | cut -f1); do dsmctl withdraw "$name"; done | grep '^dsmctl insert' >/run/dsm-back
@@ -51,9 +51,9 @@ exchange() {
 	works "$1: dsm is put back" sh -e /run/dsm-back
 	is "$1: it is there" "$(loaded)" "$3"
 	is "$1: the tables are what they were" "$(dmsetup table t; dmsetup table piece)" "$tables"
-	works "$1: dsmd has uploaded its table" until_true '(($(json t .files) > 12))'
+	works "$1: dsmd has uploaded its table" until_true '(($(json t .kernel.status.files) > 12))'
 	is "$1: the boundaries are what they were" "$(boundaries)" "$kept"
-	works "$1: checkpoints are seen" until_true '(($(json t .windows) > 1))'
+	works "$1: checkpoints are seen" until_true '(($(json t .kernel.status.windows) > 1))'
 	finds_what_it_wrote "$1: fio finds what it wrote"
 }
 exchange next "$next" next

@@ -47,12 +47,12 @@ is 'which is on the host, too' "$(ls $mnt/data/WiredTiger)" $mnt/data/WiredTiger
 begin
 agent $mnt/data --discard --audit-pages 0
 works 'dsmd serves it by the path of the host' until_true served
-windows=$(json t .windows)
-works 'checkpoints are seen' until_true "((\$(json t .windows) > $windows + 3))"
+windows=$(json t .kernel.status.windows)
+works 'checkpoints are seen' until_true "((\$(json t .kernel.status.windows) > $windows + 3))"
 works 'the process in the container is known: its discards are followed' until_true \
 	'(($(json t .agent.discard.files) > 0))'
 works 'writes are counted for its files' eval \
-	'(($(json t "[.region_list[] | select(.class == \"collection\") | .total] | add") > 0))'
+	'(($(json t "[.regions[] | select(.class == \"collection\") | .total] | add") > 0))'
 end
 kill $agent
 wait $agent

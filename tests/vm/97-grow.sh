@@ -83,12 +83,12 @@ mkdir $mnt/data
 works 'a database on a volume of the device' "${load[@]}" --dbpath $mnt/data
 dsmd --device t --dbpath $mnt/data --state-dir /tmp/upper --refresh-seconds 0.5 2>/tmp/dsmd.log &
 agent=$!
-works 'dsmd serves it' until_true '(($(json t .files) > 5))'
+works 'dsmd serves it' until_true '(($(json t .kernel.status.files) > 5))'
 reload upper "0 $whole linear /dev/mapper/t 0"
 works 'its volume and its file system grow' xfs_growfs $mnt
 fallocate -l 700M $mnt/data/collection-9-9.wt
 works 'dsmd finds what lies in the new part' until_true \
-	'(($(json t "[.region_list[] | select(.file == \"collection-9-9.wt\") | .bytes] | add // 0") == 700 << 20))'
+	'(($(json t "[.regions[] | select(.file == \"collection-9-9.wt\") | .bytes] | add // 0") == 700 << 20))'
 kill $agent
 wait $agent
 umount $mnt

@@ -16,7 +16,7 @@ table() { dmsetup table "$1"; }
 kind() { dmsetup table "$1" | cut -d' ' -f3; }
 logged() { grep -q "$1" /tmp/dsmd.log; }
 served() { dsmctl boundary show vg-db 2>/dev/null | grep -q collection; }
-boundaries() { json vg-db '[.region_list[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
+boundaries() { json vg-db '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 
 # stays WHAT REASON DEVICE COMMAND...: refused, with the table as it was and no other loaded
 stays() {

@@ -175,7 +175,7 @@ mkdir $mnt
 load "$@" || fail 'the load failed'
 agent
 if [[ $policy != filestream ]]; then
-	until dsmctl status dsm -o json 2>/dev/null | grep -q '"files": *[1-9]'; do sleep 0.1; done
+	until dsmctl status dsm 2>/dev/null | grep -q '^  table  *[1-9]'; do sleep 0.1; done
 	dsmctl boundary mark dsm
 fi
 if [[ $discard == trial:* ]]; then

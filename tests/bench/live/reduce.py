@@ -53,7 +53,7 @@ def reduce(folder, drive_writes):
         return {"error": f"only {len(counted)} operations and {writes:.2f} drive writes were left to be counted"}
     waf = waf_between(first, last)
     counts = read_counts(folder / "counts")
-    discard = json.loads((folder / "status.json").read_text())["devices"][0]["discard"]
+    discard = json.loads((folder / "status.json").read_text())["devices"][0]["kernel"]["status"]["discard"]
     busy = sum(v for k, v in counts.items() if k.startswith("busy_"))
     return {
         "ops_per_second": ended / seconds,

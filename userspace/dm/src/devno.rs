@@ -4,7 +4,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct DevNo {
     pub major: u32,
     pub minor: u32,
@@ -41,6 +44,20 @@ impl DevNo {
 impl fmt::Display for DevNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl From<DevNo> for String {
+    fn from(dev: DevNo) -> Self {
+        dev.to_string()
+    }
+}
+
+impl TryFrom<String> for DevNo {
+    type Error = &'static str;
+
+    fn try_from(s: String) -> Result<Self, Self::Error> {
+        s.parse().map_err(|()| "a device number is needed, such as 259:0")
     }
 }
 

@@ -231,6 +231,8 @@ fn group(name: &str, value: &str) -> Result<Group, ParseError> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Region {
     pub id: u64,
+    /// Its path, where somebody who knows it has set it.
+    pub file: Option<String>,
     pub class: Class,
     /// Bytes.
     pub boundary: Option<u64>,
@@ -267,6 +269,7 @@ impl FromStr for Region {
         let mut next = || words.next().ok_or(ParseError::Short(LINE));
         Ok(Self {
             id: number(LINE, "id", next()?)?,
+            file: None,
             class: {
                 let v = next()?;
                 v.parse().map_err(|_| bad("class", v))?
@@ -378,7 +381,23 @@ pub struct TableLine {
     /// The sector of it at which the target begins.
     pub start: u64,
     /// Features by name, in the kernel's order.
+    #[serde(with = "pairs")]
     pub features: Vec<(String, String)>,
+}
+
+/// Names and values, in JSON an object.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(all: &[(String, String)], s: S) -> Result<S::Ok, S::Error> {
+        s.collect_map(all.iter().map(|(name, value)| (name, value)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<(String, String)>, D::Error> {
+        BTreeMap::deserialize(d).map(|all: BTreeMap<_, _>| all.into_iter().collect())
+    }
 }
 
 impl FromStr for TableLine {

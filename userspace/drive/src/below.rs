@@ -9,9 +9,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde::Serialize;
 
-use crate::afford::{Copies, Drive, Layout};
+pub use crate::afford::Affords;
+use crate::afford::{Copies, Drive};
 use crate::nvme::{Isolated, Namespace, Placement};
 use dm::devno::DevNo;
 use dm::streams::{self, Below, LiveTables};
@@ -27,22 +27,11 @@ const NO_GRANULARITY: u64 = u32::MAX as u64;
 /// How many of so many streams.
 pub(crate) type Usable<'a> = dyn Fn(u32) -> u32 + 'a;
 
-/// What is below affords.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Affords {
-    #[serde(skip)]
-    pub layout: Layout,
-    pub policy: &'static str,
-    /// K of policy dsm.
-    pub groups: Option<u32>,
-    pub streams: u32,
-    /// Of the disk that affords the least; `None`: one does not report.
-    pub drive: Option<Drive>,
-    /// Without a full stop.
-    pub why: String,
-    /// A disk could not be asked, so that nothing is known.
-    #[serde(skip)]
-    pub silent: bool,
+fn reported(drive: Drive, usable: &Usable<'_>, source: &str) -> Affords {
+    let handles = usable(drive.handles);
+    let choice = Drive { handles, ..drive }.choose();
+    let why = format!("{} ({source})", choice.why());
+    Affords::new(choice.layout, Some(drive), why)
 }
 
 /// What a disk reports.
@@ -160,7 +149,7 @@ fn least(below: &Below, disks: &[LowerDisk], usable: &Usable<'_>) -> Affords {
     let mut least: Option<Affords> = None;
     for disk in disks {
         let affords = match disk.drive() {
-            Ok(drive) => Affords::reported(drive, usable, &disk.source()),
+            Ok(drive) => reported(drive, usable, &disk.source()),
             Err(why) => {
                 return Affords {
                     silent: disk.silent.is_some() && disk.streams != Some(0),
@@ -181,56 +170,10 @@ fn least(below: &Below, disks: &[LowerDisk], usable: &Usable<'_>) -> Affords {
     }
 }
 
-impl Affords {
-    pub fn new(layout: Layout, drive: Option<Drive>, why: String) -> Self {
-        Self {
-            layout,
-            policy: layout.policy(),
-            groups: layout.groups(),
-            streams: layout.streams(),
-            drive,
-            why,
-            silent: false,
-        }
-    }
-
-    fn nothing(why: String) -> Self {
-        Self::new(Layout::None, None, format!("no streams: {why}"))
-    }
-
-    fn reported(drive: Drive, usable: &Usable<'_>, source: &str) -> Self {
-        let handles = usable(drive.handles);
-        let choice = Drive { handles, ..drive }.choose();
-        let why = format!("{} ({source})", choice.why());
-        Self::new(choice.layout, Some(drive), why)
-    }
-
-    /// The least comes last.
-    fn rank(&self) -> Option<usize> {
-        Layout::ALL.iter().position(|l| *l == self.layout)
-    }
-
-    /// The units that so many streams would hold of the spare ones, where the drive does
-    /// not afford them.
-    pub fn too_many(&self, streams: u32) -> Option<(u64, u64)> {
-        let drive = self.drive.filter(|d| streams > 1 && !d.affords(streams))?;
-        Some((drive.open(streams), drive.spare))
-    }
-
-    /// The features of the target that take it, in the order in which they are set.
-    pub fn features(&self) -> Vec<(&'static str, String)> {
-        let mut features = vec![("policy", self.policy.to_owned())];
-        features.extend(self.groups.map(|k| ("groups", k.to_string())));
-        if self.layout != Layout::None {
-            features.push(("streams", self.streams.to_string()));
-        }
-        features
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::afford::Layout;
     use testing::sysfs::Tree;
 
     const GIB: u64 = 1 << 30;

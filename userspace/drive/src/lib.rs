@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The drive: NVMe commands, media statistics, counters of the block layer, how many
-//! streams it can afford, and which discards it takes.
+//! The drive: NVMe commands, media statistics, counters of the block layer, and
+//! which discards it takes.
 
-pub mod afford;
 pub mod aligned;
 pub mod below;
 pub mod broken;
@@ -14,3 +13,5 @@ pub mod nvme;
 pub mod prefer;
 pub mod probe;
 pub mod switch;
+
+pub use proto::afford;

@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use serde_json::json;
 
-use dm::reply::Discard;
-use proto::control::Info;
-use proto::rates::{self, since};
-use proto::sample::{Kernel, Sample, Service};
+use proto::device::DeviceView;
+use proto::rates::Rates;
 use proto::snapshot::{Moment, Snapshot, Unavailable, Used, INTERVAL};
 
 /// How many points are kept; there is one for each interval of `dsmd`.
@@ -21,69 +19,39 @@ pub const ROOM: usize = 64 << 20;
 
 /// What happened in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Point {
+struct Point {
     /// Counts up, so that a page can ask for what it does not have.
-    pub number: u64,
-    /// Its end, in seconds since 1970, and its length.
-    pub at: f64,
-    pub seconds: f64,
-    pub writes: u64,
-    /// Bytes that were written, by stream.
-    pub streams: BTreeMap<u32, u64>,
-    pub unmapped_bytes: u64,
-    pub checkpoints: u64,
+    number: u64,
+    /// Its end, in seconds since 1970.
+    at: f64,
     /// When the last checkpoint was, in seconds since 1970; nothing before the first.
-    pub last_checkpoint: Option<f64>,
+    last_checkpoint: Option<f64>,
     /// Processors that dsmd used.
-    pub own_cpu: f64,
-    /// By all hosts to the drive, and by the drive to its media.
-    pub host_bytes: Option<u64>,
-    pub media_bytes: Option<u64>,
+    own_cpu: f64,
+    #[serde(flatten)]
+    rates: Rates,
 }
 
 /// What a point is made of, together with the one before.
 struct Reading {
-    at: Moment,
-    /// Of the snapshot that it came in.
+    /// When the snapshot was published that it came in.
     published: Moment,
     used: Used,
-    kernel: Kernel,
+    view: DeviceView,
 }
 
 /// A point as it is answered with, which takes a tenth of what it was read from.
-struct Written {
+struct StoredPoint {
     number: u64,
     json: Box<str>,
 }
 
 #[derive(Default)]
 struct Series {
-    points: VecDeque<Written>,
+    points: VecDeque<StoredPoint>,
     last: Option<Reading>,
     /// What holds now.
-    about: DeviceAbout,
-}
-
-#[derive(Clone, Debug, Default, Serialize)]
-struct DeviceAbout {
-    up: bool,
-    policy: String,
-    layout: String,
-    groups: u32,
-    device_streams: u32,
-    files: u64,
-    regions: u64,
-    /// What each stream is used for.
-    streams: BTreeMap<u32, Vec<String>>,
-    drive: Option<String>,
-    /// Why its write amplification cannot be known.
-    no_media: Option<String>,
-    /// The coarser of its counters moves by so many bytes at a time.
-    counter_unit: Option<u64>,
-    /// What the target says of discards.
-    discard: Discard,
-    agent: Option<Info>,
-    service: Service,
+    view: DeviceView,
 }
 
 /// Every device's points, oldest first.
@@ -107,30 +75,26 @@ impl History {
         }
         self.taken += u64::from(is_new);
         self.devices
-            .retain(|name, _| s.devices.iter().any(|d| d.device == *name));
+            .retain(|name, _| s.devices.iter().any(|d| d.name == *name));
         for d in &s.devices {
-            let line = self.devices.entry(d.device.clone()).or_default();
-            line.about = DeviceAbout::new(d);
+            let line = self.devices.entry(d.name.clone()).or_default();
+            line.view = d.clone();
+            let is_late = |last: &Reading| d.kernel.is_some() && last.view.at == d.at;
             // One that is late is in the next point.
-            if !is_new
-                || line
-                    .last
-                    .as_ref()
-                    .is_some_and(|l| d.kernel.is_some() && l.at == d.at)
-            {
+            if !is_new || line.last.as_ref().is_some_and(is_late) {
                 continue;
             }
-            let look = d.kernel.clone().map(|kernel| Reading {
-                at: d.at,
+            let look = d.kernel.is_some().then(|| Reading {
                 published: s.at,
                 used: s.used,
-                kernel,
+                view: d.clone(),
             });
-            if let (Some(last), Some(look)) = (&line.last, &look) {
-                let point = Point::between(self.taken, last, look);
-                line.points.push_back(Written {
+            let point = || Point::between(self.taken, line.last.as_ref()?, look.as_ref()?);
+            if let Some(point) = point() {
+                let json = serde_json::to_string(&point).expect("keys are strings");
+                line.points.push_back(StoredPoint {
                     number: self.taken,
-                    json: json!(point).to_string().into(),
+                    json: json.into(),
                 });
                 if line.points.len() > KEPT {
                     line.points.pop_front();
@@ -177,7 +141,7 @@ impl History {
         let heads: Vec<String> = self
             .devices
             .iter()
-            .map(|(name, line)| json!({"name": name, "about": line.about}).to_string())
+            .map(|(name, line)| json!({"name": name, "view": line.view}).to_string())
             .collect();
         // Made once: it may have a hundred devices.
         let others = about.len() + heads.iter().map(|h| h.len() + 16).sum::<usize>() + 32;
@@ -201,74 +165,21 @@ impl History {
 }
 
 impl Series {
-    fn after(&self, number: u64) -> impl Iterator<Item = &Written> {
+    fn after(&self, number: u64) -> impl Iterator<Item = &StoredPoint> {
         self.points.iter().filter(move |p| p.number > number)
     }
 }
 
-impl DeviceAbout {
-    fn new(d: &Sample) -> Self {
-        let (agent, service) = (d.agent.clone(), d.service.clone());
-        let Some(k) = &d.kernel else {
-            return Self {
-                agent,
-                service,
-                ..Self::default()
-            };
-        };
-        let s = &k.status;
-        Self {
-            up: true,
-            policy: s.policy.clone(),
-            layout: s.layout.clone(),
-            groups: s.groups,
-            device_streams: s.device_streams,
-            files: s.files,
-            regions: s.regions,
-            streams: k.uses.clone(),
-            drive: k.media.as_ref().ok().map(|m| m.drive.clone()),
-            no_media: k.media.as_ref().err().cloned(),
-            counter_unit: k.media.as_ref().ok().map(|m| m.counters.unit),
-            discard: s.discard.clone(),
-            agent,
-            service,
-        }
-    }
-}
-
 impl Point {
-    fn between(number: u64, old: &Reading, new: &Reading) -> Self {
-        let (then, now, a, b) = (old.at, new.at, &old.kernel, &new.kernel);
-        let length = |then: Moment, now: Moment| {
-            let length = now.monotonic.saturating_sub(then.monotonic);
-            length.as_secs_f64().max(0.001)
-        };
-        let seconds = length(then, now);
-        let streams = rates::streams(&b.status, &a.status);
-        let written = || {
-            let (old, new) = (a.media.as_ref().ok()?, b.media.as_ref().ok()?);
-            let same = old.drive == new.drive;
-            same.then(|| new.counters.since(&old.counters)).flatten()
-        };
-        let written = written();
-        let bytes = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
-        Self {
+    fn between(number: u64, old: &Reading, new: &Reading) -> Option<Self> {
+        let published = new.published.monotonic.saturating_sub(old.published.monotonic);
+        Some(Self {
             number,
-            at: now.wall,
-            seconds,
-            writes: streams.iter().map(|w| w.writes).sum(),
-            streams: streams
-                .iter()
-                .map(|w| (w.stream, w.bytes))
-                .filter(|w| w.1 > 0)
-                .collect(),
-            unmapped_bytes: rates::unmapped(&b.status, &a.status),
-            checkpoints: since(b.status.windows, a.status.windows),
-            last_checkpoint: b.last_checkpoint,
-            own_cpu: (new.used.cpu - old.used.cpu).max(0.0) / length(old.published, new.published),
-            host_bytes: written.map(|w| bytes(w.host)),
-            media_bytes: written.map(|w| bytes(w.media)),
-        }
+            at: new.view.at.wall,
+            last_checkpoint: new.view.kernel.as_ref()?.last_checkpoint,
+            own_cpu: (new.used.cpu - old.used.cpu).max(0.0) / published.as_secs_f64().max(0.001),
+            rates: Rates::between(&old.view, &new.view)?,
+        })
     }
 }
 
@@ -279,6 +190,7 @@ mod tests {
     use serde_json::Value;
     use std::time::Duration;
 
+    use proto::device::Kernel;
     use proto::drive::{Counters, Media, Source};
     use testing::kernel::STATUS;
 
@@ -291,8 +203,6 @@ mod tests {
         );
         Kernel {
             uses: uses("259:0 0 0", &status),
-            table: "259:0 0 0".parse().unwrap(),
-            status: status.parse().unwrap(),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {
@@ -304,6 +214,7 @@ mod tests {
                 },
             }),
             last_checkpoint: Some(1e9 + n as f64),
+            ..Kernel::new("259:0 0 0".parse().unwrap(), status.parse().unwrap())
         }
     }
 
@@ -316,11 +227,11 @@ mod tests {
             cpu: second as f64 / 100.0,
             memory: 0,
         };
-        let sample = Sample {
-            device: "d".into(),
+        let view = DeviceView {
+            name: "d".into(),
             at,
             kernel,
-            ..Sample::default()
+            ..DeviceView::default()
         };
         h.add(&Snapshot {
             version: "x".into(),
@@ -328,7 +239,7 @@ mod tests {
             at,
             number: second,
             used,
-            devices: vec![sample],
+            devices: vec![view],
         });
     }
 
@@ -356,20 +267,23 @@ mod tests {
         let [p] = points(&h, 0).try_into().unwrap();
         let wanted = json!({
             "number": 2, "at": 1e9 + 15.0, "seconds": 5.0,
-            "writes": 10,
+            "writes": 10, "bytes": 10 * 4096,
             // Stream 1 was not written.
-            "streams": {"3": 10 * 4096}, "unmapped_bytes": 5120,
+            "streams": {"3": {"writes": 10, "bytes": 10 * 4096}}, "unmapped_bytes": 5120,
             "checkpoints": 10, "last_checkpoint": 1e9 + 110.0,
             "own_cpu": p["own_cpu"],
-            "host_bytes": 40960, "media_bytes": 61440,
+            "drive": {
+                "name": "nvme0n1", "source": "fdp", "seconds": 5.0,
+                "host_bytes": 40960, "media_bytes": 61440, "write_amplification": null,
+            },
         });
         assert_eq!(p, wanted);
         assert!((p["own_cpu"].as_f64().unwrap() - 0.01).abs() < 1e-9);
-        let about = &read(&h.json(0, None))["devices"][0]["about"];
-        assert_eq!(about["streams"]["3"], json!(["collection group 1"]));
-        assert_eq!(about["discard"]["refused_sectors"], 16);
-        assert_eq!((&about["drive"], &about["up"]), (&json!("nvme0n1"), &json!(true)));
-        assert_eq!(about["counter_unit"], 1);
+        let kernel = &read(&h.json(0, None))["devices"][0]["view"]["kernel"];
+        assert_eq!(kernel["uses"]["3"], json!(["collection group 1"]));
+        assert_eq!(kernel["status"]["discard"]["refused_sectors"], 16);
+        assert_eq!(kernel["media"]["Ok"]["drive"], "nvme0n1");
+        assert_eq!(kernel["media"]["Ok"]["counters"]["unit"], 1);
     }
 
     #[test]
@@ -378,7 +292,7 @@ mod tests {
         add(&mut h, 10, Some(kernel(100)));
         add(&mut h, 15, Some(kernel(4)));
         assert_eq!(points(&h, 0)[0]["writes"], 4);
-        assert_eq!(points(&h, 0)[0]["streams"]["3"], 4 * 4096);
+        assert_eq!(points(&h, 0)[0]["streams"]["3"]["bytes"], 4 * 4096);
     }
 
     #[test]
@@ -386,7 +300,10 @@ mod tests {
         let mut h = History::default();
         add(&mut h, 10, Some(kernel(100)));
         add(&mut h, 15, None);
-        assert_eq!(read(&h.json(0, None))["devices"][0]["about"]["up"], false);
+        assert_eq!(
+            read(&h.json(0, None))["devices"][0]["view"]["kernel"],
+            Value::Null
+        );
         add(&mut h, 20, Some(kernel(1)));
         add(&mut h, 25, Some(kernel(2)));
         let [p] = points(&h, 0).try_into().unwrap();
@@ -403,9 +320,9 @@ mod tests {
         add(&mut h, 10, Some(kernel(1)));
         add(&mut h, 15, Some(silent(2)));
         add(&mut h, 20, Some(silent(3)));
-        assert!(points(&h, 0).iter().all(|p| p["media_bytes"].is_null()));
+        assert!(points(&h, 0).iter().all(|p| p["drive"].is_null()));
         assert_eq!(
-            read(&h.json(0, None))["devices"][0]["about"]["no_media"],
+            read(&h.json(0, None))["devices"][0]["view"]["kernel"]["media"]["Err"],
             "sda is no NVMe drive"
         );
     }
@@ -418,8 +335,8 @@ mod tests {
         add(&mut h, 15, Some(kernel(115)));
         add(&mut h, 15, None);
         assert_eq!(
-            read(&h.json(0, None))["devices"][0]["about"]["up"],
-            false,
+            read(&h.json(0, None))["devices"][0]["view"]["kernel"],
+            Value::Null,
             "it is shown"
         );
         add(&mut h, 20, Some(kernel(120)));

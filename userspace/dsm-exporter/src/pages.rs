@@ -146,7 +146,7 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
     use crate::http;
-    use proto::sample::Sample;
+    use proto::device::DeviceView;
     use proto::snapshot::{Moment, PublishDir, Used};
 
     fn pages(loopback: bool) -> Pages {
@@ -203,9 +203,9 @@ mod tests {
 
         let place = PublishDir::take(dir.path()).unwrap().unwrap();
         let publish = |number, at| {
-            let sample = Sample {
-                device: "no-such-device".into(),
-                ..Sample::default()
+            let view = DeviceView {
+                name: "no-such-device".into(),
+                ..DeviceView::default()
             };
             let snapshot = Snapshot {
                 version: "0.1.0".into(),
@@ -213,7 +213,7 @@ mod tests {
                 at,
                 number,
                 used: Used::default(),
-                devices: vec![sample],
+                devices: vec![view],
             };
             place.publish(&snapshot).unwrap();
         };
@@ -233,7 +233,7 @@ mod tests {
         let history = |p: &Pages| serde_json::from_str::<serde_json::Value>(&get(p, "/history")).unwrap();
         let said = history(&pages);
         assert_eq!(said["devices"][0]["name"], "no-such-device");
-        assert_eq!(said["devices"][0]["about"]["up"], false);
+        assert_eq!(said["devices"][0]["view"]["kernel"], serde_json::Value::Null);
         assert!(said["last_error"].is_null());
 
         // dsmd is stuck: what it said last is no longer said.

@@ -116,27 +116,34 @@ pub enum Command {
     /// bytes that were written, and HOTNESS is the decimal logarithm of how often a
     /// second a region was written over.
     ///
-    /// With `-o json`: {"devices": [{name, device, sectors, below, start,
-    /// features {}, policy, layout, groups, device_streams, source,
-    /// streams_used, files, regions, extents, generation, windows, window_ms,
-    /// unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
-    /// writes, sectors, used_for []}], upload {number, files, extents, idle_ms},
-    /// affords {policy, groups, streams, drive {units, spare, handles, copies}, why},
-    /// barred {kind, text}, discard {state, window, valid, queued, discarded, discarded_sectors,
-    /// refused_sectors, short_sectors, granularity, alignment, offset, failed, held, held_max_us,
-    /// plug_max_us}, agent {dbpath, pid, version, boundary,
-    /// marked, files, bytes, boundaries, outgrown, checkpoints, last_window_ms,
-    /// window_from_bytes, uploads, refusals, refused, last_refresh_ms, delalloc, shared,
-    /// left_out [{reason, count, example}]}, silent, service {state, since, reason {kind, text}, pid, restarts,
-    /// cpu, memory}, nameless,
-    /// region_list [{file, id, class, boundary, side, bytes, pages, range, hotness, group, next, stream, hint, total}]}]}.
-    /// The names mean what dsm.rst says; what does not apply is
-    /// null.
+    /// --watch shows over and over what was written in between, by stream and by region.
+    ///
+    /// With `-o json`: {"devices": [DEVICE]}, and with --watch a DEVICE on each line. It is what
+    /// dsmd publishes in /run/dsmd/snapshot.json, and dsm-exporter serves: {name, at {wall,
+    /// monotonic}, service {state, since, reason {kind, text}, pid, restarts, cpu, memory},
+    /// kernel {devno, sectors, below, table {below, start, features {}}, status {policy, layout,
+    /// groups, device_streams, source, streams_used, files, regions, extents, generation,
+    /// windows, window_ms, unmapped_writes, unmapped_sectors, split, foreign, streams [{stream,
+    /// writes, sectors}], upload {number, files, extents, idle_ms}, discard {state, window,
+    /// valid, queued, discarded, discarded_sectors, refused_sectors, short_sectors, granularity,
+    /// alignment, offset, failed, held, held_max_us, plug_max_us}}, uses {STREAM []}, media {Ok
+    /// {drive, counters {source, host, media, erased, unit}}} or {Err}, last_checkpoint}, unseen
+    /// {kind, text}, agent {dbpath, pid, version, boundary, marked, files, bytes, boundaries,
+    /// outgrown, checkpoints, last_window_ms, window_from_bytes, uploads, refusals, refused,
+    /// last_refresh_ms, delalloc, shared, left_out [{reason, count, example}], discard {},
+    /// server {}}, silent {kind, text}, last_error {at, level, message, reason}, barred {kind,
+    /// text}, trial {feature, period, periods, on, runner}, affords {policy, groups, streams,
+    /// drive {units, spare, handles, copies}, why}, regions [{id, file, class, boundary, side,
+    /// bytes, pages, range, hotness, group, next, stream, hint, total}], rates {seconds, writes,
+    /// bytes, unmapped_bytes, checkpoints, streams {STREAM {writes, bytes}}, regions [{...,
+    /// written_bytes}], drive {name, source, seconds, host_bytes, media_bytes,
+    /// write_amplification}}, nameless}. Names of status mean what dsm.rst says; what does not
+    /// apply is null.
     #[command(verbatim_doc_comment)]
     #[command(
-        after_long_help = "Examples:\n  dsmctl status\n  dsmctl status dsm --regions\n  dsmctl status -o json"
+        after_long_help = "Examples:\n  dsmctl status\n  dsmctl status dsm --regions\n  dsmctl status dsm --watch\n  dsmctl status -o json"
     )]
-    Status(Status),
+    Status(StatusArgs),
     /// Check the setup and print a fix for each problem
     ///
     /// Looks at the kernel, the module, the drive, what lies between, the file system, the
@@ -161,18 +168,6 @@ pub enum Command {
         #[command(subcommand)]
         command: BoundaryCommand,
     },
-    /// Watch what is written, by stream and by region
-    ///
-    /// One frame per interval, until interrupted; with `-o json` one object per line:
-    /// {name, seconds, policy, windows, window_ms, writes, bytes,
-    /// unmapped_bytes, drive {name, source, seconds, host_bytes, media_bytes,
-    /// write_amplification}, streams [{stream, used_for [], writes, bytes}], regions
-    /// [{id, file, class, side, bytes, hotness, group, next, stream}]}, with the
-    /// streams and regions that were written, and what the drive has counted since the
-    /// first frame, every 10 seconds.
-    #[command(verbatim_doc_comment)]
-    #[command(after_long_help = "Example:\n  dsmctl top dsm --interval 10")]
-    Top(Top),
     /// Prove by the device's own counters that stamps arrive
     ///
     /// Writes about 2 MiB of each class into unnamed files, in a
@@ -404,15 +399,24 @@ fn boundary(s: &str) -> Result<Boundary, String> {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Status {
+pub struct StatusArgs {
     /// [default: all dsm devices]
     pub name: Option<String>,
     /// A row for each region: a side of a file
     #[arg(long)]
     pub regions: bool,
     /// Take file names from this directory [default: from dsmd]
-    #[arg(long, value_name = "DIR", requires = "regions", requires = "name")]
+    #[arg(long, value_name = "DIR", requires = "name")]
     pub dbpath: Option<PathBuf>,
+    /// What is written, over and over until it is interrupted
+    #[arg(long, requires = "name")]
+    pub watch: bool,
+    /// Seconds between looks
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub interval: Seconds,
+    /// End after this many looks
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -430,17 +434,6 @@ pub struct Doctor {
     /// The configuration of dsmd
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
     pub config: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Top {
-    pub name: String,
-    /// Seconds between frames
-    #[arg(long, value_name = "N", default_value = "2")]
-    pub interval: Seconds,
-    /// End after this many frames
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub count: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]

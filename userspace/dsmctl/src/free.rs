@@ -17,7 +17,7 @@ use dm::class::Class;
 use files::ident::classify;
 use files::walk::Root;
 use forecast::of_small_leaves;
-use proto::sample::Sample;
+use proto::device::DeviceView;
 use proto::snapshot::Snapshot as Published;
 use runtime::grid::Grid;
 use runtime::sizes;
@@ -127,10 +127,10 @@ pub(crate) fn free(a: &Free, out: Output) -> Result<()> {
 }
 
 /// What dsmd says of it, if it serves it.
-fn served(dbpath: &Path) -> Option<Sample> {
+fn served(dbpath: &Path) -> Option<DeviceView> {
     let published = Published::current(&args::run_dir()).ok()?;
     let dbpath = dbpath.canonicalize().ok()?;
-    let its = |d: &Sample| d.agent.as_ref().is_some_and(|a| Path::new(&a.dbpath) == dbpath);
+    let its = |d: &DeviceView| d.agent.as_ref().is_some_and(|a| Path::new(&a.dbpath) == dbpath);
     published.devices.into_iter().find(its)
 }
 
@@ -152,7 +152,7 @@ fn report<'a>(
     lists: &'a Lists,
     documents: &Documents,
     full: Option<f64>,
-    served: Option<&Sample>,
+    served: Option<&DeviceView>,
 ) -> FreeReport<'a> {
     let mut total = Sum::default();
     // By class: all of it, and what is in large leaves.
@@ -207,7 +207,9 @@ fn report<'a>(
         may_discard: may.is_ok(),
         // In audit they begin by themselves.
         discards: agent.is_some_and(|i| i.discard.is_some()),
-        streams: served.is_some_and(|d| d.kernel.as_ref().is_some_and(|k| k.status.streams_used > 1)),
+        streams: served
+            .and_then(DeviceView::status)
+            .is_some_and(|s| s.streams_used > 1),
     });
     FreeReport {
         dbpath: a.dbpath.display().to_string(),

@@ -19,9 +19,9 @@ mod report;
 mod show;
 mod simulate;
 mod tab;
-mod top;
 pub mod trial;
 mod verify;
+mod view;
 
 use std::io::Write;
 use std::path::Path;
@@ -64,7 +64,6 @@ fn run(args: &Args) -> Result<u8> {
     let out = args.output;
     let _progress = progress(&args.command);
     let done = match &args.command {
-        Command::Top(a) => top::top(a, out),
         Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
         Command::Broken { remove } => broken::broken(remove.as_deref(), out),

@@ -4,19 +4,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::{Map, Value};
-
 use dm::mode::Mode;
-use dm::reply::{Region, Status, StreamCount, TableLine};
-use drive::below::Affords;
-use policies::layout::{self, Layout};
+use dm::reply::{Status, StreamCount};
 use proto::control::{FileInfo, Info};
+use proto::device::{DeviceView, Kernel, State};
 use proto::feed::Kind;
 use proto::left_out;
-use proto::reason::Reason;
-use proto::regions::{regions_text, Names};
-use proto::sample::{Service, State};
+use proto::regions::regions_text;
 use proto::snapshot::Moment;
 use runtime::grid::{mib, or_dash, percent, Grid};
 use runtime::sizes;
@@ -25,56 +19,33 @@ use runtime::text::{printable, wrap};
 /// Of the values.
 const INDENT: usize = 15;
 
-/// All that `dsmctl status` knows of a device.
-pub(crate) struct StatusReport {
-    pub name: String,
-    /// `major:minor`
-    pub device: String,
-    pub sectors: u64,
-    pub table: TableLine,
-    /// The kernel's name of the underlying device, when it is known.
-    pub below: String,
-    pub status: Status,
+/// A view of a device that there is.
+struct Shown<'a> {
+    view: &'a DeviceView,
+    kernel: &'a Kernel,
+    status: &'a Status,
     /// The dsmd that serves the device.
-    pub agent: Option<Info>,
-    /// Why there is none.
-    pub silent: Option<String>,
-    /// What dsmd publishes of its process.
-    pub service: Option<Service>,
-    pub regions: Option<Vec<Region>>,
-    pub names: Names,
-    /// Why there are no names of files.
-    pub nameless: Option<String>,
-    /// The streams that the drive can afford, if it was seen.
-    pub affords: Option<Affords>,
-    /// Why nothing may be discarded on its drive.
-    pub barred: Option<Reason>,
+    agent: Option<&'a Info>,
 }
 
-impl StatusReport {
-    fn feature(&self, name: &str) -> &str {
-        self.table.feature(name).unwrap_or("?")
-    }
+/// The people's form, for a screen of that width.
+pub(crate) fn text(view: &DeviceView, width: usize) -> String {
+    let Some(kernel) = &view.kernel else {
+        return String::new();
+    };
+    let answers = view.state() != Some(State::Stuck);
+    let shown = Shown {
+        view,
+        kernel,
+        status: &kernel.status,
+        agent: view.agent.as_ref().filter(|_| answers),
+    };
+    shown.text(width)
+}
 
-    fn uses(&self) -> std::collections::BTreeMap<u32, Vec<String>> {
-        let mut uses = layout::uses(&Layout::of(&self.table, &self.status));
-        let mut add = |stream: u8, what: String| uses.entry(stream.into()).or_default().push(what);
-        let Some(agent) = &self.agent else { return uses };
-        for o in agent.objects.iter().filter(|o| o.stream > 0) {
-            add(o.stream, printable(&o.name));
-        }
-        if let Some(auto) = &agent.auto {
-            for (n, stream) in auto.streams.iter().enumerate() {
-                let comes = n < usize::from(auto.mapper_streams);
-                let what = if comes {
-                    "files that come"
-                } else {
-                    "files that stay open"
-                };
-                add(*stream, what.to_owned());
-            }
-        }
-        uses
+impl Shown<'_> {
+    fn feature(&self, name: &str) -> &str {
+        self.kernel.table.feature(name).unwrap_or("?")
     }
 
     fn source(&self) -> &'static str {
@@ -98,25 +69,24 @@ impl StatusReport {
             0 | 1 => "no streams in use".to_owned(),
             n => format!("{n} streams in use"),
         };
-        match (&self.agent, self.discard_text().first()) {
+        match (self.agent, self.discard_text().first()) {
             (None, _) => format!("NOT SERVED ({}), {streams}", self.without_agent()),
             (_, Some(discards)) => format!("served, {streams}; discards: {discards}"),
             (_, None) => format!("served, {streams}; discards are not configured"),
         }
     }
 
-    /// The people's form, for a screen of that width.
-    pub(crate) fn text(&self, width: usize) -> String {
-        let s = &self.status;
+    fn text(&self, width: usize) -> String {
+        let (s, view) = (self.status, self.view);
         let mut lines: Vec<(&str, String)> = vec![
             (
                 "device",
                 format!(
                     "{}, {} MiB at sector {} of {}",
-                    self.device,
-                    mib(self.sectors * 512),
-                    self.table.start,
-                    self.below
+                    self.kernel.devno,
+                    mib(self.kernel.sectors * 512),
+                    self.kernel.table.start,
+                    self.kernel.below
                 ),
             ),
             (
@@ -175,6 +145,7 @@ impl StatusReport {
         for text in self.discard_text() {
             lines.push((std::mem::take(&mut name), text));
         }
+        lines.extend(view.trial.as_ref().map(|t| ("trial", t.to_string())));
         if s.foreign > 0 {
             lines.push((
                 "foreign",
@@ -194,7 +165,7 @@ impl StatusReport {
             ));
         }
         let mut text = String::new();
-        for line in wrap(&format!("{}: {}", self.name, self.verdict()), width) {
+        for line in wrap(&format!("{}: {}", view.name, self.verdict()), width) {
             writeln!(text, "{line}").expect("strings grow");
         }
         for (mut name, value) in lines {
@@ -204,28 +175,23 @@ impl StatusReport {
         }
         text.push('\n');
         text.push_str(&self.streams_text());
-        if let Some(regions) = &self.regions {
+        if let Some(regions) = &view.regions {
             text.push('\n');
-            text.push_str(&regions_text(regions, &self.names));
-            if let Some(why) = &self.nameless {
-                writeln!(text, "files have no names: {}", printable(why)).expect("strings grow");
-            }
+            text.push_str(&regions_text(regions));
+            text.push_str(&nameless(view));
         }
         text
     }
 
     fn left_out_text(&self) -> Option<String> {
-        let all = left_out::of_agent(self.agent.as_ref()?);
-        let texts = all.iter().map(|l| {
-            let example = l.example.as_deref().map(|e| format!(" ({})", printable(e)));
-            format!("{} {}{}", l.count, l.reason.text(), example.unwrap_or_default())
-        });
+        let all = left_out::of_agent(self.agent?);
+        let texts = all.iter().map(|l| l.text(&|example| printable(example)));
         Some(texts.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
     }
 
     /// What the drive affords, and that it is not what is used.
     fn affords_text(&self) -> Option<String> {
-        let a = self.affords.as_ref()?;
+        let a = self.view.affords.as_ref()?;
         let used = self.status.streams_used;
         let more = match a.too_many(used) {
             Some((open, _)) => format!("; the {used} in use hold {open}"),
@@ -235,7 +201,7 @@ impl StatusReport {
     }
 
     fn agent_text(&self) -> String {
-        let Some(a) = &self.agent else {
+        let Some(a) = self.agent else {
             return self.without_agent();
         };
         let served = format!("dsmd {} serves {}: ", a.pid, printable(&a.dbpath));
@@ -250,15 +216,15 @@ impl StatusReport {
     }
 
     fn without_agent(&self) -> String {
-        match &self.service {
+        match &self.view.service {
             Some(s) if s.state != State::Served => {
                 let since = Duration::from_secs_f64((Moment::now().wall - s.since).max(0.0)).as_secs();
                 let why = s.reason.as_ref().map(|r| format!(": {}", printable(&r.text)));
                 format!("{} for {since} s{}", s.state.name(), why.unwrap_or_default())
             }
             _ => {
-                let why = self.silent.as_deref().unwrap_or("no dsmd serves this device");
-                printable(why)
+                let why = self.view.silent.as_ref().map(|r| r.text.as_str());
+                printable(why.unwrap_or("no dsmd serves this device"))
             }
         }
     }
@@ -266,10 +232,10 @@ impl StatusReport {
     /// What is discarded, or why nothing is, and what it took.
     fn discard_text(&self) -> Vec<String> {
         let d = &self.status.discard;
-        if let Some(why) = &self.barred {
+        if let Some(why) = &self.view.barred {
             return vec![format!("NONE: {}", printable(&why.text))];
         }
-        let Some(i) = self.agent.as_ref().and_then(|a| a.discard.as_ref()) else {
+        let Some(i) = self.agent.and_then(|a| a.discard.as_ref()) else {
             return match d.state {
                 state @ (Mode::On | Mode::Watch) => vec![format!("{state}, and no dsmd uses it")],
                 _ => Vec::new(),
@@ -338,7 +304,7 @@ impl StatusReport {
 
     /// The server that dsmd asks.
     fn server_text(&self) -> Option<String> {
-        let s = self.agent.as_ref()?.server.as_ref()?;
+        let s = self.agent?.server.as_ref()?;
         let failure = s.failure.as_ref();
         let state = match (s.connected, s.catalog) {
             (false, _) if failure.is_some_and(|t| t.kind == Kind::Refused) => "refuses dsm-mongo",
@@ -357,104 +323,136 @@ impl StatusReport {
     }
 
     fn streams_text(&self) -> String {
-        let mut grid = Grid::new(
-            &["STREAM", "USED FOR", "WRITES", "MiB", "SHARE"],
-            &[true, false, true, true, true],
-        );
+        let mut grid = streams_grid("WRITES", "MiB");
         let all = self.status.sectors();
-        let mut uses = self.uses();
-        let mut row = |stream: u32, used_for: Vec<String>, writes: u64, sectors: u64| {
-            let used_for = match used_for.as_slice() {
-                [] if stream == 0 => "not stamped".to_owned(),
-                [] => "an earlier layout".to_owned(),
-                uses => uses.join(", "),
-            };
-            grid.row(vec![
-                stream.to_string(),
-                used_for,
-                writes.to_string(),
-                mib(sectors * 512),
-                percent(sectors, all),
-            ]);
+        // Also streams without a write.
+        let unused = self
+            .kernel
+            .uses
+            .keys()
+            .filter(|n| self.status.streams.iter().all(|c| c.stream != **n));
+        let none = |stream: &u32| StreamCount {
+            stream: *stream,
+            writes: 0,
+            sectors: 0,
         };
-        let mut counts: Vec<&StreamCount> = self.status.streams.iter().collect();
+        let mut counts: Vec<StreamCount> = self.status.streams.clone();
+        counts.extend(unused.map(none));
         counts.sort_by_key(|c| c.stream);
         for c in counts {
-            // Streams without a write that come before it.
-            let after = uses.split_off(&c.stream);
-            for (stream, used_for) in std::mem::replace(&mut uses, after) {
-                row(stream, used_for, 0, 0);
-            }
-            let used_for = uses.remove(&c.stream).unwrap_or_default();
-            row(c.stream, used_for, c.writes, c.sectors);
-        }
-        for (stream, used_for) in uses {
-            row(stream, used_for, 0, 0);
+            grid.row(vec![
+                c.stream.to_string(),
+                used_for(self.kernel, c.stream),
+                c.writes.to_string(),
+                mib(c.sectors * 512),
+                percent(c.sectors, all),
+            ]);
         }
         grid.text()
     }
+}
 
-    /// The programs' form, see the help of `dsmctl status`.
-    pub(crate) fn json(&self) -> Value {
-        let mut v = to_map(&self.status);
-        v.insert("name".into(), self.name.clone().into());
-        v.insert("device".into(), self.device.clone().into());
-        v.insert("sectors".into(), self.sectors.into());
-        v.insert("below".into(), self.below.clone().into());
-        v.insert("start".into(), self.table.start.into());
-        let features: Map<String, Value> = self
-            .table
-            .features
-            .iter()
-            .map(|(n, value)| {
-                let number = value.parse::<u64>();
-                (
-                    n.clone(),
-                    number.map_or_else(|_| value.clone().into(), Value::from),
-                )
-            })
-            .collect();
-        v.insert("features".into(), features.into());
-        let mut uses = self.uses();
-        let streams: Vec<Value> = self
-            .status
-            .streams
-            .iter()
-            .map(|c| {
-                let mut stream = to_map(c);
-                stream.insert(
-                    "used_for".into(),
-                    uses.remove(&c.stream).unwrap_or_default().into(),
-                );
-                stream.into()
-            })
-            .collect();
-        v.insert("streams".into(), streams.into());
-        v.insert("agent".into(), serde_json::json!(self.agent));
-        v.insert("service".into(), serde_json::json!(self.service));
-        v.insert("silent".into(), serde_json::json!(self.silent));
-        v.insert("nameless".into(), serde_json::json!(self.nameless));
-        v.insert("affords".into(), serde_json::json!(self.affords));
-        v.insert("barred".into(), serde_json::json!(self.barred));
-        if let Some(regions) = &self.regions {
-            let list: Vec<Value> = regions.iter().map(|r| region_json(r, &self.names)).collect();
-            v.insert("region_list".into(), list.into());
-        }
-        v.into()
+fn streams_grid(writes: &str, bytes: &str) -> Grid {
+    Grid::new(
+        &["STREAM", "USED FOR", writes, bytes, "SHARE"],
+        &[true, false, true, true, true],
+    )
+}
+
+fn used_for(kernel: &Kernel, stream: u32) -> String {
+    match kernel.uses.get(&stream) {
+        Some(uses) => uses.join(", "),
+        None if stream == 0 => "not stamped".to_owned(),
+        None => "an earlier layout".to_owned(),
     }
 }
 
-fn to_map(v: &impl Serialize) -> Map<String, Value> {
-    match serde_json::to_value(v) {
-        Ok(Value::Object(map)) => map,
-        _ => unreachable!("the structs of status serialize to objects"),
-    }
+fn nameless(view: &DeviceView) -> String {
+    let why = view.nameless.as_ref();
+    why.map_or_else(String::new, |why| {
+        format!("files have no names: {}\n", printable(why))
+    })
 }
 
-fn region_json(r: &Region, names: &Names) -> Value {
-    let mut v = to_map(r);
-    v.insert("file".into(), names.get(&r.id).cloned().into());
-    v.into()
+/// What was written since the last look, in at most `rows` lines; names are shortened so that these
+/// fit in `columns`.
+pub(crate) fn rates_text(view: &DeviceView, rows: usize, columns: usize) -> String {
+    let (Some(kernel), Some(rates)) = (&view.kernel, &view.rates) else {
+        return String::new();
+    };
+    let s = &kernel.status;
+    let rate = |bytes: u64| mib((bytes as f64 / rates.seconds) as u64);
+    let amplification = match &rates.drive {
+        Some(d) => format!(
+            "write amplification {} in {:.0} s ({}, {})",
+            or_dash(d.write_amplification.map(|waf| format!("{waf:.2}"))),
+            d.seconds,
+            d.name,
+            d.source
+        ),
+        None => "write amplification unknown: dsmctl doctor says why".to_owned(),
+    };
+    let mut text = format!(
+        "{}  policy {}  checkpoints {}, the last {:.0} s ago\n\
+         {} MiB/s in {:.0} writes/s, {} of it unmapped\n\
+         {amplification}\n{}\n",
+        view.name,
+        s.policy,
+        s.windows,
+        s.window_ms as f64 / 1000.0,
+        rate(rates.bytes),
+        rates.writes as f64 / rates.seconds,
+        percent(rates.unmapped_bytes, rates.bytes),
+        nameless(view),
+    );
+    let mut grid = streams_grid("WRITES/s", "MiB/s");
+    for (stream, r) in &rates.streams {
+        grid.row(vec![
+            stream.to_string(),
+            used_for(kernel, *stream),
+            format!("{:.0}", r.writes as f64 / rates.seconds),
+            rate(r.bytes),
+            percent(r.bytes, rates.bytes),
+        ]);
+    }
+    text.push_str(&grid.text());
+    text.push('\n');
+    let mut grid = Grid::new(
+        &[
+            "FILE", "CLASS", "SIDE", "MiB/s", "HOTNESS", "GROUP", "NEXT", "STREAM",
+        ],
+        &[false, false, false, true, true, true, true, true],
+    );
+    let room = rows.saturating_sub(text.lines().count() + 1);
+    for written in rates.regions.iter().take(room) {
+        let r = &written.region;
+        let name = r.file.as_deref().map_or_else(|| r.id.to_string(), printable);
+        grid.row(vec![
+            shortened(&name, columns.saturating_sub(BESIDE)),
+            r.class.to_string(),
+            r.side.to_string(),
+            rate(written.written_bytes),
+            or_dash(r.hotness.map(|h| format!("{h:.3}"))),
+            r.group.to_string(),
+            r.next.to_string(),
+            r.stream.to_string(),
+        ]);
+    }
+    text + &grid.text()
+}
+
+/// What stands beside the name of a file.
+const BESIDE: usize = 57;
+
+/// Without its middle: names are told apart by their ends.
+fn shortened(name: &str, width: usize) -> String {
+    let (length, width) = (name.chars().count(), width.max(12));
+    if length <= width {
+        return name.to_owned();
+    }
+    let begin = name.chars().take(width / 2);
+    let end = name.chars().skip(length - (width - 1 - width / 2));
+    begin.chain(['…']).chain(end).collect()
 }
 
 /// A row for each file that can have a boundary.

@@ -1,121 +1,126 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl status` and `dsmctl boundary show`.
 
+use std::io::{stdout, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
-use serde_json::{json, Value};
+use anyhow::{bail, Result};
+use serde_json::json;
 
-use crate::cli::{self as args, Output, Status};
+use crate::cli::{self as args, Output, StatusArgs};
 use crate::load::{open_root, walk};
-use crate::refused;
-use crate::report::StatusReport;
-use dm::device::{Device, Target};
-use dm::devno::DevNo;
-use dm::ioctl::Dm;
-use dm::sysfs::Sysfs;
-use drive::{below, broken};
+use crate::report;
+use crate::view::{Asks, Places, Viewer};
 use proto::control::{self, FileInfo, Request};
-use proto::regions::Names;
-use proto::sample::{Service, State};
-use proto::snapshot::Snapshot;
+use proto::device::DeviceView;
+use proto::rates::Rates;
+use proto::regions::{self, Names};
+use runtime::wake::Signals;
 
-/// A dsmd that takes longer has more to say than this asks for, or does not answer.
+/// A dsmd that takes longer does not answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Puts the cursor home and clears what is below it.
+const CLEAR: &str = "\x1b[H\x1b[J";
+/// Of something that is not a terminal.
+const ROWS: usize = 40;
+/// A drive is not asked more often: SATA's attributes stop its queue.
+const DRIVE: Duration = Duration::from_secs(10);
 
-pub(crate) fn status(a: &Status, out: Output) -> Result<()> {
-    let names = match &a.name {
-        Some(name) => vec![name.clone()],
-        None => Device::all()?,
-    };
-    let mut reports = Vec::new();
-    for name in &names {
-        reports.push(report(name, a)?);
+pub(crate) fn status(a: &StatusArgs, out: Output) -> Result<()> {
+    if let (true, Some(name)) = (a.watch, &a.name) {
+        return watch(name, a, out);
     }
-    let devices: Vec<Value> = match out {
-        Output::Json => reports.iter().map(StatusReport::json).collect(),
-        Output::Text => Vec::new(),
+    let viewer = Viewer::new(Places::default());
+    let names = match &a.name {
+        Some(name) => [name.clone()].into(),
+        None => viewer.names()?,
     };
-    let width = width();
-    crate::print(out, &json!({ "devices": devices }), || {
-        if reports.is_empty() {
+    let asks = Asks {
+        regions: a.regions,
+        drive: false,
+    };
+    let views: Result<Vec<DeviceView>> = names.iter().map(|n| seen(&viewer, n, asks, a)).collect();
+    let views = views?;
+    crate::print(out, &json!({ "devices": views }), || {
+        if views.is_empty() {
             return "no dsm devices\n".to_owned();
         }
-        let texts: Vec<String> = reports.iter().map(|r| r.text(width)).collect();
-        texts.join("\n")
+        let texts = views.iter().map(|v| report::text(v, width()));
+        texts.collect::<Vec<_>>().join("\n")
     })
 }
 
+/// A device that there is, with names of files.
+fn seen(viewer: &Viewer, name: &str, asks: Asks, a: &StatusArgs) -> Result<DeviceView> {
+    let mut v = viewer.view(name, asks);
+    if v.kernel.is_none() {
+        bail!(v
+            .unseen
+            .unwrap_or_else(|| format!("{name}: it cannot be seen").into()));
+    }
+    if let Some(regions) = &mut v.regions {
+        let (names, nameless) = file_names(name, a.dbpath.as_deref())?;
+        regions::name(regions, &names);
+        v.nameless = nameless;
+    }
+    Ok(v)
+}
+
+/// What was written between looks, until somebody ends it.
+fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
+    let signals = Signals::new()?;
+    let look = |drive| {
+        let asks = Asks { regions: true, drive };
+        seen(&Viewer::new(Places::default()), name, asks, a)
+    };
+    let terminal = out == Output::Text && stdout().is_terminal();
+    let first = look(true)?;
+    // The last whose drive was asked.
+    let (mut old, mut asked) = (first.clone(), first.clone());
+    let mut frames = 0;
+    while a.count.is_none_or(|n| frames < n) {
+        if signals.wait(a.interval.0) {
+            break;
+        }
+        let due = old.at.monotonic.saturating_sub(asked.at.monotonic) + a.interval.0 >= DRIVE;
+        let mut new = look(due)?;
+        if due {
+            asked = new.clone();
+        }
+        let mut rates = Rates::between(&old, &new).unwrap_or_default();
+        rates.drive = Rates::between(&first, &asked).and_then(|r| r.drive);
+        new.rates = Some(rates);
+        let text = match out {
+            Output::Json => serde_json::to_string(&new)?,
+            Output::Text if terminal => CLEAR.to_owned() + &report::rates_text(&new, rows(), width()),
+            Output::Text => report::rates_text(&new, ROWS, usize::MAX),
+        };
+        if !crate::print_line(&text)? {
+            break;
+        }
+        old = new;
+        frames += 1;
+    }
+    Ok(())
+}
+
 /// The terminal's; what is no terminal takes lines as they are.
-pub(crate) fn width() -> usize {
-    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |w| w.ws_col);
+fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(stdout()).map_or(0, |w| w.ws_col);
     match columns {
         0 => usize::MAX,
         n => n.into(),
     }
 }
 
-fn report(name: &str, a: &Status) -> Result<StatusReport> {
-    let device = Device::open(name)?;
-    let table = device.table_line()?;
-    let below = table
-        .below
-        .parse::<DevNo>()
-        .map_or_else(|()| table.below.clone(), |d| Sysfs::default().name(d));
-    // What lies below changes while it is looked at.
-    let affords = match table.below.parse() {
-        Ok(dev) => below::of(&Sysfs::default(), &Dm::open()?, dev).ok(),
-        Err(()) => None,
-    };
-    let (regions, (names, nameless)) = if a.regions {
-        let regions = device.regions().map_err(|e| refused(name, e))?;
-        (Some(regions), file_names(name, a.dbpath.as_deref())?)
-    } else {
-        (None, (Names::new(), None))
-    };
-    let service = service(&device.name);
-    // One that is stuck would not answer.
-    let stuck = service.as_ref().is_some_and(|s| s.state == State::Stuck);
-    let (agent, silent) = match stuck {
-        true => (None, None),
-        false => match control::ask_within(TIMEOUT, &args::run_dir(), &device.name, Request::Info) {
-            Ok(info) => (Some(info), None),
-            Err(e) => (None, Some(format!("{e:#}"))),
-        },
-    };
-    Ok(StatusReport {
-        name: device.name.clone(),
-        device: device.devno.to_string(),
-        sectors: device.sectors,
-        status: device.status().map_err(|e| refused(name, e))?,
-        agent,
-        silent,
-        service,
-        table,
-        below,
-        regions,
-        names,
-        nameless,
-        affords,
-        barred: broken::below(
-            Path::new(broken::DIR),
-            &Sysfs::default(),
-            &device.name,
-            device.devno,
-        ),
-    })
-}
-
-/// What dsmd publishes of a database.
-fn service(device: &str) -> Option<Service> {
-    let snapshot = Snapshot::current(&args::run_dir()).ok()?;
-    let mut devices = snapshot.devices.into_iter();
-    Some(devices.find(|d| d.device == device)?.service)
+/// Lines of the terminal but the cursor's.
+fn rows() -> usize {
+    rustix::termios::tcgetwinsize(stdout()).map_or(ROWS, |w| usize::from(w.ws_row).max(10) - 1)
 }
 
 /// From a directory, else from dsmd; without both there are ids only, for this reason.
-pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Option<String>)> {
+fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Option<String>)> {
     if let Some(dir) = dbpath {
         let (files, _) = walk(&open_root(dir)?)?;
         let named = |(path, f): (std::path::PathBuf, files::walk::FoundFile)| {
@@ -134,6 +139,6 @@ pub(crate) fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Op
 pub(crate) fn boundaries(name: &str, out: Output) -> Result<()> {
     let files: Vec<FileInfo> = crate::ask(name, Request::Files)?;
     crate::print(out, &json!({ "files": files }), || {
-        crate::report::boundaries_text(&files)
+        report::boundaries_text(&files)
     })
 }

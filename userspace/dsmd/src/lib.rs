@@ -29,8 +29,8 @@ use files::config::Config;
 use files::fiemap::{Fiemap, Mapper};
 use files::place;
 use files::walk::Root;
+use proto::device::Kernel;
 use proto::drive::Media;
-use proto::sample::Look;
 use runtime::log;
 use runtime::pulse::Pulse;
 
@@ -47,7 +47,7 @@ pub trait Machine: Send + Sync + 'static {
     /// Begins to discard what the checkpoints of a database free.
     fn discards(&self, root: &Root, device: &str, plan: Plan, pulse: Pulse) -> Result<discard::Link>;
     /// What the kernel says of a device.
-    fn look(&self, device: &str) -> Result<Look>;
+    fn look(&self, device: &str) -> Result<Kernel>;
     /// The streams that the drive below a device affords.
     fn affords(&self, target: &Self::Target) -> Result<Affords>;
     /// What the drive below a device says, or why it does not.
@@ -82,8 +82,8 @@ impl Machine for Local {
         discard::Link::start(&target.name.clone(), plan, target, disk, pulse)
     }
 
-    fn look(&self, device: &str) -> Result<Look> {
-        Look::at(device)
+    fn look(&self, device: &str) -> Result<Kernel> {
+        Kernel::at(&Device::open(device)?)
     }
 
     fn affords(&self, target: &Device) -> Result<Affords> {

@@ -23,8 +23,8 @@ use super::report::Report;
 use super::used;
 use super::worker::{Task, GIVEN_UP, WORKER};
 use files::config::{Config, Database};
+use proto::device::{DeviceView, Service, State};
 use proto::reason::Reason;
-use proto::sample::{Sample, State};
 use proto::snapshot::{Moment, PublishDir, Snapshot, Used, INTERVAL};
 use runtime::log;
 use runtime::wake::{self, Signals};
@@ -139,7 +139,8 @@ struct Place<P> {
     running: Option<Running<P>>,
     /// When one is to be started; nothing: it is there, or is to be no more.
     next: Option<Instant>,
-    sample: Sample,
+    sample: DeviceView,
+    service: Service,
     /// What its process said of the state.
     said: (State, Option<Reason>),
     /// It is served, waited for or given up, or nobody waits for that any longer.
@@ -149,16 +150,23 @@ struct Place<P> {
     news: bool,
 }
 
+/// What a process says of itself.
+fn said(view: &DeviceView) -> (State, Option<Reason>) {
+    let service = view.service.clone().unwrap_or_default();
+    (service.state, service.reason)
+}
+
 impl<P: Process> Place<P> {
     fn new(database: &Database) -> Self {
         Self {
             database: database.clone(),
             running: None,
             next: Some(Instant::now()),
-            sample: Sample {
-                device: database.device.clone(),
-                ..Sample::default()
+            sample: DeviceView {
+                name: database.device.clone(),
+                ..DeviceView::default()
             },
+            service: Service::default(),
             said: (State::Starting, None),
             decided: false,
             well: true,
@@ -171,7 +179,7 @@ impl<P: Process> Place<P> {
         if self.next.is_none_or(|at| at > now) {
             return;
         }
-        let service = &mut self.sample.service;
+        let service = &mut self.service;
         match start(&self.database) {
             Ok((process, socket)) => {
                 self.next = None;
@@ -200,7 +208,7 @@ impl<P: Process> Place<P> {
     /// There is no process.
     fn gone(&mut self, reason: String) {
         let reason = Reason::from(reason);
-        let service = &mut self.sample.service;
+        let service = &mut self.service;
         if service.state != State::Ended || service.reason.as_ref() != Some(&reason) {
             log!(
                 Error,
@@ -222,13 +230,9 @@ impl<P: Process> Place<P> {
         let Some(r) = &mut self.running else { return };
         match r.hear() {
             Ok(Some(report)) => {
-                let service = mem::take(&mut self.sample.service);
-                self.said = (report.sample.service.state, report.sample.service.reason);
+                self.said = said(&report.sample);
                 self.decided |= self.said.0 != State::Starting;
-                self.sample = Sample {
-                    service,
-                    ..report.sample
-                };
+                self.sample = report.sample;
                 self.news = true;
             }
             Ok(None) => {}
@@ -259,20 +263,20 @@ impl<P: Process> Place<P> {
         };
         // What it said last may still be there.
         if let Ok(Some(report)) = r.hear() {
-            self.said = (report.sample.service.state, report.sample.service.reason);
+            self.said = said(&report.sample);
             self.sample.last_error = report.sample.last_error;
         }
         self.running = None;
         self.decided = true;
         if status.success() || status.code() == Some(GIVEN_UP.into()) {
             self.well &= status.success();
-            self.sample.service.pid = None;
-            self.sample.service.set(State::Ended, self.said.1.take());
+            self.service.pid = None;
+            self.service.set(State::Ended, self.said.1.take());
             self.sample.agent = None;
             self.news = true;
             return;
         }
-        self.sample.service.restarts += 1;
+        self.service.restarts += 1;
         self.next = Some(Instant::now() + pace.restart);
         self.gone(match status.signal() {
             Some(signal) => format!("signal {signal} ended its process"),
@@ -283,7 +287,7 @@ impl<P: Process> Place<P> {
     /// Sees whether the process is stuck.
     fn judge(&mut self, pace: &Pace) {
         let Some(r) = &mut self.running else { return };
-        let service = &mut self.sample.service;
+        let service = &mut self.service;
         let Some((what, busy)) = r.stuck(pace) else {
             if service.state == State::Stuck {
                 log!(Info, "answers again", device = self.database.device);
@@ -425,16 +429,18 @@ impl Press {
         let devices = places.iter().map(|p| {
             let mut sample = p.sample.clone();
             // What this process says of it is newer.
-            let ours = log::last_error(&sample.device);
+            let ours = log::last_error(&sample.name);
             if ours.as_ref().map(|e| e.at) >= sample.last_error.as_ref().map(|e| e.at) {
                 sample.last_error = ours;
             }
-            if let Some(pid) = sample.service.pid {
+            let mut service = p.service.clone();
+            if let Some(pid) = service.pid {
                 let Used { cpu, memory } = used::by(pid);
-                (sample.service.cpu, sample.service.memory) = (cpu, memory);
+                (service.cpu, service.memory) = (cpu, memory);
                 used.cpu += cpu;
                 used.memory += memory;
             }
+            sample.service = Some(service);
             sample
         });
         let devices = devices.collect();
@@ -478,7 +484,7 @@ impl Told {
             tell(NotifyState::Ready);
         }
         let status = State::ALL.into_iter().filter_map(|state| {
-            let mut of = places.iter().filter(|p| p.sample.service.state == state);
+            let mut of = places.iter().filter(|p| p.service.state == state);
             let first = &of.next()?.database.device;
             Some(match of.count() {
                 0 => format!("{}: {first}", state.name()),
@@ -582,7 +588,7 @@ fn end<P: Process>(places: &mut [Place<P>], pace: &Pace) -> bool {
             Warn,
             "its process is left behind: it ends when the kernel lets it",
             device = p.database.device,
-            pid = p.sample.service.pid.unwrap_or_default()
+            pid = p.service.pid.unwrap_or_default()
         );
     }
     places.iter().all(|p| p.well)

@@ -16,9 +16,9 @@ use dm::devno::DevNo;
 use dm::reply::Status;
 use policies::layout::{self, Layout};
 use proto::control::Info;
+use proto::device::{DeviceView, Kernel, Service, State};
 use proto::drive::{Media, Source};
 use proto::reason::Reason;
-use proto::sample::{Kernel, Sample, Service, State};
 use proto::snapshot::{Moment, INTERVAL};
 use runtime::pulse::Pulses;
 use runtime::{log, time};
@@ -39,7 +39,7 @@ const SET: Duration = Duration::from_secs(1);
 /// What a process says, a line of JSON each time.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    pub sample: Sample,
+    pub sample: DeviceView,
     /// How long its threads have been at one thing, in milliseconds.
     pub agent_ms: u64,
     pub discards_ms: u64,
@@ -187,38 +187,33 @@ struct Readings<M> {
 }
 
 impl<M: Machine> Readings<M> {
-    fn sample(&mut self, board: &Board) -> Sample {
+    fn sample(&mut self, board: &Board) -> DeviceView {
         let looked = self.kernel();
-        let unseen = looked.as_ref().err().cloned();
         let (service, agent) = board.take();
-        Sample {
-            device: self.device.clone(),
+        DeviceView {
+            name: self.device.clone(),
             at: Moment::now(),
-            service,
+            service: Some(service),
+            unseen: looked.as_ref().err().cloned(),
             kernel: looked.ok(),
-            unseen,
             agent,
             last_error: log::last_error(&self.device),
+            ..DeviceView::default()
         }
     }
 
-    fn kernel(&mut self) -> Result<Kernel, String> {
-        let look = match self.machine.look(&self.device) {
-            Ok(look) => look,
-            Err(e) => {
-                self.drive = Drive::new();
-                self.checkpoint = None;
-                return Err(format!("{e:#}"));
-            }
-        };
-        self.checkpoint = LastCheckpoint::last(self.checkpoint, &look.status, time::now());
-        let media = self.drive.said(&self.machine, look.devno);
+    fn kernel(&mut self) -> Result<Kernel, Reason> {
+        let kernel = self.machine.look(&self.device).map_err(|e| {
+            self.drive = Drive::new();
+            self.checkpoint = None;
+            Reason::of(&e)
+        })?;
+        self.checkpoint = LastCheckpoint::last(self.checkpoint, &kernel.status, time::now());
         Ok(Kernel {
-            uses: layout::uses(&Layout::of(&look.table, &look.status)),
-            table: look.table,
-            status: look.status,
-            media,
+            uses: layout::uses(&Layout::of(&kernel.table, &kernel.status)),
+            media: self.drive.said(&self.machine, kernel.devno),
             last_checkpoint: self.checkpoint.map(|c| c.at),
+            ..kernel
         })
     }
 }

@@ -29,9 +29,9 @@ use files::rules::RulesFiles;
 use files::walk::{self, Root};
 use files::watch::Watch;
 use proto::control::{self, FileInfo, Server};
+use proto::device::State;
 use proto::reason::{Reason, ReasonKind};
-use proto::regions::{checkpoint_text, written_text, Names};
-use proto::sample::State;
+use proto::regions::{self, checkpoint_text, written_text, Names};
 use runtime::log;
 use runtime::pulse::Pulses;
 use runtime::wake::{Signals, Waker};
@@ -314,13 +314,10 @@ fn reports_extents(directory: &OwnedFd) -> Result<bool> {
 
 fn show_regions(target: &dyn Target, done: &Checkpoint, files: Vec<FileInfo>) {
     match target.regions() {
-        Ok(regions) => {
+        Ok(mut regions) => {
             let names: Names = files.into_iter().map(|f| (f.id, f.path)).collect();
-            print(&format!(
-                "{}{}\n",
-                checkpoint_text(done),
-                written_text(&regions, &names)
-            ));
+            regions::name(&mut regions, &names);
+            print(&format!("{}{}\n", checkpoint_text(done), written_text(&regions)));
         }
         Err(e) => log!(Warn, "cannot show the regions", reason = e),
     }

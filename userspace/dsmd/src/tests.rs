@@ -30,9 +30,9 @@ use drive::afford::Layout;
 use files::config::Database;
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
+use proto::device::{self, State};
 use proto::left_out::{self, LeftOut, Omission};
 use proto::reason::Reason;
-use proto::sample::{self, State};
 use runtime::panic::abort_on_panic;
 use runtime::pulse::Pulses;
 use serve::ServePace;
@@ -258,15 +258,11 @@ impl Machine for Bench {
         discard::Link::start(device, plan, self.open(device)?, Odd(look), pulse)
     }
 
-    fn look(&self, device: &str) -> Result<sample::Look> {
+    fn look(&self, device: &str) -> Result<device::Kernel> {
         let kernel = self.open(device)?;
         // Of itself: what lies below is not asked.
         let status = kernel.model.lock().unwrap().status()?;
-        Ok(sample::Look {
-            devno: "253:0".parse().unwrap(),
-            table: "259:0 0 0".parse().unwrap(),
-            status,
-        })
+        Ok(device::Kernel::new("259:0 0 0".parse().unwrap(), status))
     }
 
     fn affords(&self, _: &Kernel) -> Result<Affords> {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is left out of what dsmd places, counts and discards of a database: the list of all
-//! reasons.  Why a database is not served at all is its [`State`](crate::sample::State).
+//! reasons.  Why a database is not served at all is its [`State`](crate::device::State).
 
 use serde::{Deserialize, Serialize};
 
 use crate::control::Info;
-use crate::sample::Sample;
+use crate::device::DeviceView;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -124,6 +124,17 @@ impl LeftOut {
             example,
         })
     }
+
+    /// For people, who are shown an example in this way.
+    pub fn text(&self, show: &dyn Fn(&str) -> String) -> String {
+        let example = self.example.as_deref().map(|e| format!(" ({})", show(e)));
+        format!(
+            "{} {}{}",
+            self.count,
+            self.reason.text(),
+            example.unwrap_or_default()
+        )
+    }
 }
 
 /// Of what an agent says.
@@ -135,15 +146,18 @@ pub fn of_agent(info: &Info) -> Vec<LeftOut> {
 }
 
 /// Of all that is known of a database.
-pub fn of(sample: &Sample) -> Vec<LeftOut> {
-    let mut all = sample.agent.as_ref().map(of_agent).unwrap_or_default();
-    let silent = match &sample.kernel {
+pub fn of(view: &DeviceView) -> Vec<LeftOut> {
+    let mut all = view.agent.as_ref().map(of_agent).unwrap_or_default();
+    let silent = match &view.kernel {
         Some(k) => k
             .media
             .as_ref()
             .err()
             .map(|why| (Omission::DriveSilent, why.clone())),
-        None => Some((Omission::DeviceSilent, sample.unseen.clone().unwrap_or_default())),
+        None => {
+            let why = view.unseen.as_ref().map(ToString::to_string);
+            Some((Omission::DeviceSilent, why.unwrap_or_default()))
+        }
     };
     all.extend(silent.map(|(reason, why)| LeftOut {
         reason,

@@ -2,8 +2,10 @@
 //! What the programs say to each other: requests to `dsmd`, what it publishes, what
 //! `dsm-mongo` writes, and which process runs a trial.
 
+pub mod afford;
 pub mod catalog;
 pub mod control;
+pub mod device;
 pub mod drive;
 pub mod envelope;
 pub mod feed;
@@ -12,5 +14,4 @@ pub mod rates;
 pub mod reason;
 pub mod regions;
 pub mod runner;
-pub mod sample;
 pub mod snapshot;

@@ -36,6 +36,8 @@ pub enum ReasonKind {
     NotMounted,
     NoDevice,
     NoDeviceMapper,
+    /// Who asks may not look at it.
+    Hidden,
 }
 
 pub const SWITCHED_OFF: &str = "discards were switched off on the device";

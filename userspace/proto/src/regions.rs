@@ -10,6 +10,13 @@ use runtime::text::printable;
 /// Names of files by id.
 pub type Names = HashMap<u64, String>;
 
+/// Gives regions the names of their files.
+pub fn name(regions: &mut [Region], names: &Names) {
+    for r in regions {
+        r.file = names.get(&r.id).cloned();
+    }
+}
+
 /// The line above the regions after a checkpoint.
 pub fn checkpoint_text(c: &Checkpoint) -> String {
     format!(
@@ -22,26 +29,19 @@ pub fn checkpoint_text(c: &Checkpoint) -> String {
 }
 
 /// A row for each region, files in the order of their names.
-pub fn regions_text(regions: &[Region], names: &Names) -> String {
-    rows_text(&regions.iter().collect::<Vec<_>>(), names)
+pub fn regions_text(regions: &[Region]) -> String {
+    rows_text(regions.iter())
 }
 
-fn rows_text(regions: &[&Region], names: &Names) -> String {
+fn rows_text<'a>(regions: impl Iterator<Item = &'a Region>) -> String {
     let mut grid = Grid::new(
         &[
             "FILE", "CLASS", "SIDE", "MiB", "PAGES", "HOTNESS", "GROUP", "NEXT", "STREAM",
         ],
         &[false, false, false, true, true, true, true, true, true],
     );
-    let mut rows: Vec<(String, &Region)> = regions
-        .iter()
-        .map(|&r| {
-            let name = names
-                .get(&r.id)
-                .map_or_else(|| r.id.to_string(), |n| printable(n));
-            (name, r)
-        })
-        .collect();
+    let named = |r: &Region| r.file.as_deref().map_or_else(|| r.id.to_string(), printable);
+    let mut rows: Vec<(String, &Region)> = regions.map(|r| (named(r), r)).collect();
     // Stable: bottom stays before top.
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, r) in rows {
@@ -62,12 +62,12 @@ fn rows_text(regions: &[&Region], names: &Names) -> String {
 
 /// A row for each region that was written in its last window, and how many were
 /// not.
-pub fn written_text(regions: &[Region], names: &Names) -> String {
+pub fn written_text(regions: &[Region]) -> String {
     let (written, idle): (Vec<&Region>, Vec<&Region>) = regions.iter().partition(|r| r.pages > 0);
     let rest = match idle.len() {
         0 => String::new(),
         1 => "1 region more was not written\n".to_owned(),
         n => format!("{n} regions more were not written\n"),
     };
-    rows_text(&written, names) + &rest
+    rows_text(written.into_iter()) + &rest
 }

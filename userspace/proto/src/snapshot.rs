@@ -16,7 +16,7 @@ use rustix::time::{clock_gettime, ClockId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::sample::Sample;
+use crate::device::DeviceView;
 use crate::envelope::{self, Strange};
 use runtime::{own, whole};
 
@@ -37,7 +37,7 @@ pub struct Snapshot {
     /// Counts the intervals; what is published in between has the number of the last.
     pub number: u64,
     pub used: Used,
-    pub devices: Vec<Sample>,
+    pub devices: Vec<DeviceView>,
 }
 
 /// What `dsmd` has used, in all its processes.
@@ -189,15 +189,15 @@ impl Drop for PublishDir {
 mod tests {
     use super::*;
     use crate::control::Server;
+    use crate::device::Kernel;
     use crate::drive::{Counters, Media, Source};
-    use crate::sample::Kernel;
     use std::os::unix::fs::PermissionsExt;
     use testing::kernel::STATUS;
 
     fn snapshot() -> Snapshot {
+        let status = format!("{STATUS} stream 0 1 0 stream 3 10 6144");
+        let table = "259:0 0 2 stream_base 1";
         let kernel = Kernel {
-            table: "259:0 0 2 stream_base 1".parse().unwrap(),
-            status: format!("{STATUS} stream 0 1 0 stream 3 10 6144").parse().unwrap(),
             uses: [(3, vec!["journal".to_owned()])].into(),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
@@ -210,15 +210,16 @@ mod tests {
                 },
             }),
             last_checkpoint: Some(1.5e9),
+            ..Kernel::new(table.parse().unwrap(), status.parse().unwrap())
         };
         let silent = Kernel {
             media: Err("sda is no NVMe drive".into()),
             ..kernel.clone()
         };
-        let sample = |device: &str, kernel| Sample {
-            device: device.into(),
+        let view = |name: &str, kernel| DeviceView {
+            name: name.into(),
             kernel,
-            ..Sample::default()
+            ..DeviceView::default()
         };
         Snapshot {
             version: "0.1.0".into(),
@@ -230,11 +231,7 @@ mod tests {
             },
             number: 3,
             used: Used::default(),
-            devices: vec![
-                sample("a", Some(kernel)),
-                sample("b", Some(silent)),
-                sample("c", None),
-            ],
+            devices: vec![view("a", Some(kernel)), view("b", Some(silent)), view("c", None)],
         }
     }
 

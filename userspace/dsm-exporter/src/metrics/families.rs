@@ -5,11 +5,11 @@
 use dm::mode::Mode;
 use dm::reply::{Discard, Status};
 use proto::control::{DiscardInfo, Info};
+use proto::device::{DeviceView, Service, State};
 use proto::drive::Counters;
 use proto::feed::ServerInfo;
 use proto::left_out;
 use proto::reason::ReasonKind;
-use proto::sample::{Sample, Service, State};
 use proto::snapshot::{Snapshot, Used};
 
 /// The values of a family's own labels, and the metric's.
@@ -78,45 +78,43 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-fn kernel(s: &Sample, value: impl Fn(&Status) -> u64) -> Vec<Value> {
-    let found = s.kernel.as_ref().map(|k| one(value(&k.status) as f64));
-    found.unwrap_or_default()
+fn kernel(s: &DeviceView, value: impl Fn(&Status) -> u64) -> Vec<Value> {
+    s.status().map(|k| one(value(k) as f64)).unwrap_or_default()
 }
 
-fn media(s: &Sample, value: impl Fn(&Counters) -> Option<u128>) -> Vec<Value> {
+fn media(s: &DeviceView, value: impl Fn(&Counters) -> Option<u128>) -> Vec<Value> {
     let reported = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
     reported
         .filter_map(|m| Some((vec![m.drive.clone()], value(&m.counters)? as f64)))
         .collect()
 }
 
-fn agent(s: &Sample, value: impl Fn(&Info) -> f64) -> Vec<Value> {
+fn agent(s: &DeviceView, value: impl Fn(&Info) -> f64) -> Vec<Value> {
     s.agent.as_ref().map(|i| one(value(i))).unwrap_or_default()
 }
 
-/// Of the database's process, while there is one.
-fn process(s: &Sample, value: impl Fn(&Service) -> f64) -> Vec<Value> {
-    let there = s.service.pid.map(|_| one(value(&s.service)));
-    there.unwrap_or_default()
+/// Of the database's process.
+fn process(s: &DeviceView, value: impl Fn(&Service) -> Option<f64>) -> Vec<Value> {
+    let found = s.service.as_ref().and_then(value);
+    found.map(one).unwrap_or_default()
 }
 
-fn discard(s: &Sample, value: impl Fn(&Discard) -> f64) -> Vec<Value> {
-    let on = s.kernel.as_ref().map(|k| &k.status.discard);
-    let on = on.filter(|d| d.state == Mode::On);
+fn discard(s: &DeviceView, value: impl Fn(&Discard) -> f64) -> Vec<Value> {
+    let on = s.status().map(|k| &k.discard).filter(|d| d.state == Mode::On);
     on.map(|d| one(value(d))).unwrap_or_default()
 }
 
-fn discarder(s: &Sample, value: impl Fn(&DiscardInfo) -> Option<f64>) -> Vec<Value> {
+fn discarder(s: &DeviceView, value: impl Fn(&DiscardInfo) -> Option<f64>) -> Vec<Value> {
     let info = s.agent.as_ref().and_then(|a| a.discard.as_ref());
     info.and_then(value).map(one).unwrap_or_default()
 }
 
-fn server(s: &Sample, values: impl Fn(&ServerInfo) -> Vec<Value>) -> Vec<Value> {
+fn server(s: &DeviceView, values: impl Fn(&ServerInfo) -> Vec<Value>) -> Vec<Value> {
     let info = s.agent.as_ref().and_then(|a| a.server.as_ref());
     info.map(values).unwrap_or_default()
 }
 
-fn streams(s: &Sample, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
+fn streams(s: &DeviceView, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
     let Some(k) = &s.kernel else {
         return Vec::new();
     };
@@ -133,7 +131,7 @@ fn streams(s: &Sample, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
 /// The one family that says something when nothing is known.
 pub(super) const AGENT_UP: &str = "dsm_agent_up";
 
-pub(super) const DEVICES: &[Section<Sample>] = &[
+pub(super) const DEVICES: &[Section<DeviceView>] = &[
     Section {
         title: "The device",
         about: "`dsm_up`, the state of the database's process and `dsm_left_out` are always there while dsmd \
@@ -144,14 +142,14 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 is(s.kernel.is_some())
             }),
             gauge(AGENT_UP, "Whether dsmd serves the device's database.", |s| {
-                is(s.service.state == State::Served)
+                is(s.state() == Some(State::Served))
             }),
             gauge(
                 "dsm_agent_state",
                 "1 for the state of the database's process: starting, waiting for the device or the database, \
                  served, stuck (it does not answer), or ended.",
-                |s: &Sample| {
-                    let is = |state| f64::from(u8::from(s.service.state == state));
+                |s: &DeviceView| {
+                    let is = |state| f64::from(u8::from(s.state() == Some(state)));
                     let of = |state: State| (vec![state.name().to_owned()], is(state));
                     State::ALL.into_iter().map(of).collect()
                 },
@@ -161,31 +159,31 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
             gauge(
                 "dsm_agent_state_timestamp_seconds",
                 "Since when the database's process is in its state, in seconds since 1970.",
-                |s: &Sample| one(s.service.since),
+                |s| process(s, |p| Some(p.since)),
             )
             .without_panel(),
             counter(
                 "dsm_agent_restarts_total",
                 "How often the database's process ended, and another took its place.",
-                |s: &Sample| one(s.service.restarts as f64),
+                |s| process(s, |p| Some(p.restarts as f64)),
             )
             .without_panel(),
             counter(
                 "dsm_agent_cpu_seconds_total",
                 "Seconds of processors that the database's process has used.",
-                |s| process(s, |p| p.cpu),
+                |s| process(s, |p| p.pid.map(|_| p.cpu)),
             )
             .without_panel(),
             gauge(
                 "dsm_agent_memory_bytes",
                 "Memory that the database's process has for itself alone.",
-                |s| process(s, |p| p.memory as f64),
+                |s| process(s, |p| p.pid.map(|_| p.memory as f64)),
             )
             .without_panel(),
             gauge(
                 "dsm_left_out",
                 "What is left out of what is placed, counted or discarded, by reason: see below.",
-                |s: &Sample| {
+                |s: &DeviceView| {
                     let all = left_out::of(s).into_iter();
                     all.map(|l| (vec![l.reason.name().to_owned()], l.count as f64)).collect()
                 },
@@ -315,7 +313,7 @@ pub(super) const DEVICES: &[Section<Sample>] = &[
                 "dsm_agent_outgrown",
                 "Files that have outgrown their boundary; 0 where the policy has none.",
                 |s| {
-                    let asked = s.kernel.as_ref().is_none_or(|k| k.status.has_boundaries());
+                    let asked = s.status().is_none_or(Status::has_boundaries);
                     agent(s, |i| if asked { i.outgrown as f64 } else { 0.0 })
                 },
             ),

@@ -87,7 +87,7 @@ pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> Strin
             text.value(f.name, &[], 0.0);
         }
         for s in devices {
-            let device = ("device", s.device.as_str());
+            let device = ("device", s.name.as_str());
             match unavailable {
                 None => text.values(f, Some(device), s),
                 Some(_) if f.name == AGENT_UP => text.value(f.name, &[device], 0.0),
@@ -114,24 +114,23 @@ pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> Strin
 mod tests {
     use dm::reply::Status;
     use serde_json::Value;
-    use std::collections::BTreeMap;
 
     use super::*;
     use drive::counters::{of_nvme, of_sata};
     use policies::layout::{self, Layout};
+    use proto::device::{DeviceView, Kernel, Service};
     use proto::drive::{Counters, Media, Source};
     use proto::feed::ServerInfo;
     use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL};
-    use proto::sample::{Kernel, Sample, Service};
     use proto::snapshot::{Moment, Used};
     use testing::kernel::STATUS;
 
     /// What is shown of these.
-    fn shown(devices: Vec<Sample>, used: Used) -> String {
+    fn shown(devices: Vec<DeviceView>, used: Used) -> String {
         text(Some(&snapshot(devices, used)), None)
     }
 
-    fn snapshot(devices: Vec<Sample>, used: Used) -> Snapshot {
+    fn snapshot(devices: Vec<DeviceView>, used: Used) -> Snapshot {
         Snapshot {
             version: "x".into(),
             pid: 7,
@@ -146,7 +145,7 @@ mod tests {
     }
 
     /// Of a device of which all is known.
-    fn all() -> Sample {
+    fn all() -> DeviceView {
         let status = &format!("{STATUS} stream 3 10 6144 discard on discard_window 7 discard_valid 6");
         let agent = serde_json::json!({
             "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
@@ -156,12 +155,9 @@ mod tests {
             "left_out": [{"reason": "symlink", "count": 1}],
             "server": {"address": "a", "connected": true, "version": "8", "catalog": true},
         });
-        Sample {
-            device: "d".into(),
+        DeviceView {
+            name: "d".into(),
             kernel: Some(Kernel {
-                uses: uses("259:0 0 2 stream_base 1", status),
-                table: "259:0 0 2 stream_base 1".parse().unwrap(),
-                status: status.parse().unwrap(),
                 media: Ok(Media {
                     drive: "nvme0n1".into(),
                     counters: Counters {
@@ -173,19 +169,24 @@ mod tests {
                     },
                 }),
                 last_checkpoint: Some(1.75e9),
+                ..kernel("259:0 0 2 stream_base 1", status)
             }),
             agent: serde_json::from_value(agent).unwrap(),
-            service: Service {
+            service: Some(Service {
                 pid: Some(7),
                 ..Service::default()
-            },
-            ..Sample::default()
+            }),
+            ..DeviceView::default()
         }
     }
 
     /// What Documentation/metrics.md says of labels, and of names by Prometheus' practice.
-    fn uses(table: &str, status: &str) -> BTreeMap<u32, Vec<String>> {
-        layout::uses(&Layout::of(&table.parse().unwrap(), &status.parse().unwrap()))
+    fn kernel(table: &str, status: &str) -> Kernel {
+        let kernel = Kernel::new(table.parse().unwrap(), status.parse().unwrap());
+        Kernel {
+            uses: layout::uses(&Layout::of(&kernel.table, &kernel.status)),
+            ..kernel
+        }
     }
 
     #[test]
@@ -219,9 +220,9 @@ mod tests {
 
     #[test]
     fn nothing_is_known() {
-        let sample = Sample {
-            device: "d".into(),
-            ..Sample::default()
+        let sample = DeviceView {
+            name: "d".into(),
+            ..DeviceView::default()
         };
         let last = snapshot(vec![sample], Used::default());
         let unavailable = Unavailable::Absent("/run/x".into());
@@ -322,9 +323,6 @@ mod tests {
     fn the_text_form() {
         let status = &format!("{STATUS} stream 0 1 0 stream 3 10 6144");
         let kernel = Kernel {
-            uses: uses("259:0 0 2 stream_base 1", status),
-            table: "259:0 0 2 stream_base 1".parse().unwrap(),
-            status: status.parse().unwrap(),
             media: Ok(Media {
                 drive: "nvme0n1".into(),
                 counters: Counters {
@@ -336,11 +334,12 @@ mod tests {
                 },
             }),
             last_checkpoint: Some(1_749_999_958.75),
+            ..kernel("259:0 0 2 stream_base 1", status)
         };
-        let sample = |kernel| Sample {
-            device: "a\"b".into(),
+        let sample = |kernel| DeviceView {
+            name: "a\"b".into(),
             kernel,
-            ..Sample::default()
+            ..DeviceView::default()
         };
         let used = Used {
             cpu: 0.25,
@@ -410,18 +409,11 @@ mod tests {
             })
         };
         let said = |status: String, off| {
-            let kernel = Kernel {
-                uses: uses("259:0 0 0", &status),
-                table: "259:0 0 0".parse().unwrap(),
-                status: status.parse().unwrap(),
-                media: Err("no".into()),
-                last_checkpoint: None,
-            };
-            let sample = Sample {
-                device: "d".into(),
-                kernel: Some(kernel),
+            let sample = DeviceView {
+                name: "d".into(),
+                kernel: Some(kernel("259:0 0 0", &status)),
                 agent: serde_json::from_value(agent(off)).unwrap(),
-                ..Sample::default()
+                ..DeviceView::default()
             };
             shown(vec![sample], Used::default())
         };
@@ -472,10 +464,10 @@ mod tests {
             "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "server": info,
         });
         let said = shown(
-            vec![Sample {
-                device: "d".into(),
+            vec![DeviceView {
+                name: "d".into(),
                 agent: serde_json::from_value(agent).unwrap(),
-                ..Sample::default()
+                ..DeviceView::default()
             }],
             Used::default(),
         );

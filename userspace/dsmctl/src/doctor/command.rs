@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl doctor`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{look, Configuration, Diagnosis, Ink, Limits, Places, Trial, Wanted};
-use crate::cli::{self as args, Doctor, Output};
+use super::{look, Configuration, Diagnosis, Ink, Limits, Wanted};
+use crate::cli::{Doctor, Output};
 use crate::create::{self, User};
 use crate::tab as table;
-use crate::trial::state::{Store, TrialState};
+use crate::view::{Places, Viewer};
 use dm::device::Device;
 use dm::dsmtab::TAB;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
-use drive::broken;
 use drive::identity::Identities;
 use files::config::Config;
-use proto::runner;
 
 /// The exit status.
 pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
-    let facts = look(
-        &a.names,
-        Configuration {
-            trials: trials(Path::new(args::TRIALS), Path::new(broken::DIR)),
-            ..configuration(&a.config, Path::new(TAB))
-        },
-        &Places::new(args::run_dir()),
-    );
+    let configuration = configuration(&a.config, Path::new(TAB));
+    let facts = look(&a.names, configuration, &Viewer::new(Places::default()));
     let limits = Limits {
         checkpoint: a.checkpoint_seconds.0,
     };
@@ -41,27 +32,6 @@ pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
     };
     crate::print(out, &json, || diagnosis.text(&ink))?;
     Ok(diagnosis.status())
-}
-
-/// By device; those that cannot be read are no matter of this.
-fn trials(files: &Path, locks: &Path) -> BTreeMap<String, Trial> {
-    let unfinished = |s: &TrialState| s.is_unfinished() && s.switched;
-    let shown = |s: TrialState| {
-        let (name, n) = (s.plan.device.clone(), s.periods.len());
-        let trial = Trial {
-            period: n + 1,
-            periods: 2 * s.plan.pairs,
-            on: s.plan.is_on(n),
-            runner: runner::trial(locks, &name),
-            feature: s.plan.switch.feature,
-        };
-        (name, trial)
-    };
-    Store::all(files)
-        .into_iter()
-        .filter(unfinished)
-        .map(shown)
-        .collect()
 }
 
 /// What files say that there is to be; one that is not there says nothing.

@@ -6,17 +6,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::device::{simple, Judge, WAITS};
-use super::facts::Below;
 use super::ink;
 use super::{Finding, Level};
 use crate::free::in_large_leaves;
 use dm::mode::Mode;
 use dm::name;
 use proto::control::DiscardInfo;
+use proto::device::{Kernel, Service, State};
 use proto::feed;
 use proto::left_out;
 use proto::reason::{Reason, ReasonKind};
-use proto::sample::{Service, State};
 use proto::snapshot::Moment;
 use runtime::grid::percent;
 use runtime::pages::page;
@@ -42,14 +41,6 @@ fn time(t: Duration) -> String {
 
 /// What the target sends at least, whatever a drive says.
 const PAGE: u64 = 4096;
-
-/// What the drives say of a discard, if that is much and no feature says what they take.
-fn unmeasured(b: &Below) -> Option<u64> {
-    let says = b.disks.iter().filter_map(|d| d.discard_granularity).max();
-    let mut features = b.table.features.iter();
-    let measured = features.any(|(name, value)| name == "discard_granularity" && value != "auto");
-    says.filter(|bytes| *bytes > PAGE && !measured)
-}
 
 /// Looks after which something is sent wherever it works.
 const MANY: u64 = 10;
@@ -86,9 +77,17 @@ fn fruitless(i: &DiscardInfo) -> Option<String> {
 }
 
 impl Judge<'_> {
-    pub(super) fn agent(&self, b: &Below) -> Finding {
-        let s = self.d.service.as_ref();
-        let finding = self.serves(b);
+    /// What the drives say of a discard, if that is much and no feature says what they take.
+    fn unmeasured(&self, k: &Kernel) -> Option<u64> {
+        let says = self.d.disks.iter().filter_map(|d| d.discard_granularity).max();
+        let mut features = k.table.features.iter();
+        let measured = features.any(|(name, value)| name == "discard_granularity" && value != "auto");
+        says.filter(|bytes| *bytes > PAGE && !measured)
+    }
+
+    pub(super) fn agent(&self) -> Finding {
+        let s = self.v.service.as_ref();
+        let finding = self.serves();
         match s {
             Some(s) => finding
                 .value("state", s.state)
@@ -120,12 +119,12 @@ impl Judge<'_> {
         }
     }
 
-    fn serves(&self, b: &Below) -> Finding {
-        if let Some(finding) = self.d.service.as_ref().and_then(|s| self.lost(s)) {
+    fn serves(&self) -> Finding {
+        if let Some(finding) = self.v.service.as_ref().and_then(|s| self.lost(s)) {
             return finding;
         }
-        let Some(a) = &self.d.agent else {
-            return self.no_agent(b);
+        let Some(a) = &self.v.agent else {
+            return self.no_agent();
         };
         let finding = |level, text: String| {
             self.say("dsmd", level, text)
@@ -145,7 +144,7 @@ impl Judge<'_> {
             );
             return finding(Level::Note, text).fix(restart);
         }
-        let restarts = self.d.service.as_ref().map_or(0, |s| s.restarts);
+        let restarts = self.v.service.as_ref().map_or(0, |s| s.restarts);
         match &self.facts.published {
             Ok(_) if restarts > 0 => finding(
                 Level::Note,
@@ -175,10 +174,10 @@ impl Judge<'_> {
         }
     }
 
-    fn no_agent(&self, b: &Below) -> Finding {
+    fn no_agent(&self) -> Finding {
         let say = |text: String| self.say("dsmd", Level::Wrong, text);
-        let configure = |finding: Finding| match b.mounts.first().map(|m| m.point.to_string_lossy()) {
-            Some(dir) if simple(&dir) && name::check(&self.d.name).is_ok() => finding.fix(format!(
+        let configure = |finding: Finding| match self.d.mounts.first().map(|m| m.point.to_string_lossy()) {
+            Some(dir) if simple(&dir) && name::check(&self.v.name).is_ok() => finding.fix(format!(
                 "printf '[[database]]\\ndevice = \"{}\"\\ndbpath = \"{}\"\\n' >>/etc/dsmd.toml",
                 self.name(),
                 ink::path(dir)
@@ -186,7 +185,7 @@ impl Judge<'_> {
             _ => finding.hint("give it a [[database]] in /etc/dsmd.toml"),
         };
         let stuck = self
-            .d
+            .v
             .silent
             .as_ref()
             .filter(|why| why.kind != ReasonKind::NotServed);
@@ -198,7 +197,7 @@ impl Judge<'_> {
                     None => finding.fix("journalctl -u dsmd -n 50"),
                 };
             }
-            (Ok(p), None) if self.d.silent.is_some() && self.d.wanted.is_some() => {
+            (Ok(p), None) if self.v.silent.is_some() && self.d.wanted.is_some() => {
                 say(format!("dsmd {} runs, and does not serve it", p.version))
             }
             (Ok(p), None) => say(format!("dsmd {} runs, and does not know of it", p.version)),
@@ -231,7 +230,7 @@ impl Judge<'_> {
 
     /// A thing of the past, of which the log has more.
     pub(super) fn last_error(&self) -> Option<Finding> {
-        let t = self.d.last_error.as_ref().filter(|_| self.d.agent.is_some())?;
+        let t = self.v.last_error.as_ref().filter(|_| self.v.agent.is_some())?;
         let age = now().saturating_sub(Duration::from_secs(t.at));
         let why = match &t.reason {
             Some(reason) => format!("{}: {reason}", t.message),
@@ -248,13 +247,9 @@ impl Judge<'_> {
 
     /// What dsmd serves in part only.
     pub(super) fn left_out(&self) -> Option<Finding> {
-        let all = left_out::of_agent(self.d.agent.as_ref()?);
+        let all = left_out::of_agent(self.v.agent.as_ref()?);
         let told = all.iter().filter(|l| !l.reason.is_usual());
-        let texts = told.clone().map(|l| {
-            let example: Option<String> = l.example.as_deref().map(ink::reason);
-            let example = example.map(|e| format!(" ({e})")).unwrap_or_default();
-            format!("{} {}{example}", l.count, l.reason.text())
-        });
+        let texts = told.clone().map(|l| l.text(&|example| ink::reason(example)));
         let text = texts.collect::<Vec<_>>().join("; ");
         let counts = all
             .iter()
@@ -270,8 +265,8 @@ impl Judge<'_> {
         )
     }
 
-    pub(super) fn unmapped(&self, b: &Below) -> Finding {
-        let (part, all) = (b.status.unmapped_sectors, b.status.sectors());
+    pub(super) fn unmapped(&self, k: &Kernel) -> Finding {
+        let (part, all) = (k.status.unmapped_sectors, k.status.sectors());
         let share = if all == 0 { 0.0 } else { part as f64 / all as f64 };
         let finding = |level, text: String| {
             self.say("unmapped", level, text)
@@ -286,7 +281,7 @@ impl Judge<'_> {
         if share <= UNMAPPED || part * SECTOR < LITTLE {
             return finding(Level::Right, said);
         }
-        let Some(agent) = &self.d.agent else {
+        let Some(agent) = &self.v.agent else {
             if self.waits() {
                 return finding(Level::Note, said).hint(WAITS);
             }
@@ -315,17 +310,17 @@ impl Judge<'_> {
             )
     }
 
-    pub(super) fn checkpoints(&self, b: &Below) -> Option<Finding> {
+    pub(super) fn checkpoints(&self, k: &Kernel) -> Option<Finding> {
         if !self.is_mongodb() {
             return None;
         }
-        let s = &b.status;
+        let s = &k.status;
         let age = Duration::from_millis(s.window_ms);
-        let from = self.d.agent.as_ref().map_or(0, |a| a.window_from_bytes);
+        let from = self.v.agent.as_ref().map_or(0, |a| a.window_from_bytes);
         let all = s.sectors() * SECTOR;
         // A reset makes the count smaller.
         let written = all.checked_sub(from).unwrap_or(all);
-        let period = self.d.agent.as_ref().and_then(|a| a.last_window_ms);
+        let period = self.v.agent.as_ref().and_then(|a| a.last_window_ms);
         let finding = |level, text: String| {
             self.say("checkpoints", level, text)
                 .value("seen", s.windows)
@@ -338,7 +333,7 @@ impl Judge<'_> {
             0 => format!("none was seen in {}", time(age)),
             _ => format!("the last was seen {} ago", time(age)),
         };
-        if self.d.agent.is_none() {
+        if self.v.agent.is_none() {
             let no_other = match self.waits() {
                 true => "dsmd sees the next when it serves the database",
                 false => "without dsmd no other will be",
@@ -375,9 +370,9 @@ impl Judge<'_> {
         Some(finding(level, text))
     }
 
-    pub(super) fn boundaries(&self, b: &Below) -> Option<Finding> {
-        let a = self.d.agent.as_ref().filter(|_| self.is_mongodb())?;
-        if !b.status.has_boundaries() {
+    pub(super) fn boundaries(&self, k: &Kernel) -> Option<Finding> {
+        let a = self.v.agent.as_ref().filter(|_| self.is_mongodb())?;
+        if !k.status.has_boundaries() {
             return None;
         }
         let finding = |level, text: String| {
@@ -411,14 +406,7 @@ impl Judge<'_> {
     }
 
     pub(super) fn trial(&self) -> Option<Finding> {
-        let t = self.d.trial.as_ref()?;
-        let at = format!(
-            "period {} of {}, with {} {}",
-            t.period,
-            t.periods,
-            t.feature,
-            if t.on { "on" } else { "off" }
-        );
+        let t = self.v.trial.as_ref()?;
         let finding = |level, text| {
             self.say("trial", level, text)
                 .value("runner", t.runner)
@@ -426,10 +414,10 @@ impl Judge<'_> {
                 .value("periods", t.periods)
         };
         Some(match t.runner {
-            Some(pid) => finding(Level::Note, format!("a trial is at work, as process {pid}: {at}")),
+            Some(pid) => finding(Level::Note, format!("a trial is at work, as process {pid}: {t}")),
             None => finding(
                 Level::Wrong,
-                format!("nobody runs its trial any more, which was in {at}"),
+                format!("nobody runs its trial any more, which was in {t}"),
             )
             .fix(self.dsmctl("trial resume"))
             .hint(format!(
@@ -440,11 +428,11 @@ impl Judge<'_> {
         })
     }
 
-    pub(super) fn discards(&self, b: &Below) -> Finding {
-        let d = &b.status.discard;
+    pub(super) fn discards(&self, k: &Kernel) -> Finding {
+        let d = &k.status.discard;
         let wanted = self.d.wanted.as_ref().is_some_and(|w| w.discard);
-        let info = self.d.agent.as_ref().and_then(|a| a.discard.as_ref());
-        let smallest = b.disks.iter().filter_map(|d| d.discard_granularity).max();
+        let info = self.v.agent.as_ref().and_then(|a| a.discard.as_ref());
+        let smallest = self.d.disks.iter().filter_map(|d| d.discard_granularity).max();
         let finding = |level, text: String| {
             let finding = self
                 .say("discard", level, text)
@@ -463,7 +451,7 @@ impl Judge<'_> {
                 None => finding,
             }
         };
-        if let Some(why) = &b.barred {
+        if let Some(why) = &self.v.barred {
             let text = format!("none may be made: {}", ink::reason(why));
             let asked = wanted || info.is_some();
             let found = finding(if asked { Level::Wrong } else { Level::Note }, text).fix("dsmctl broken");
@@ -481,14 +469,14 @@ impl Judge<'_> {
             };
         }
         if let Some(info) = info {
-            return self.discards_of(b, info, &finding);
+            return self.discards_of(k, info, &finding);
         }
         if wanted {
             let text = "they are configured, and dsmd makes none".to_owned();
             if self.waits() {
                 return finding(Level::Note, text).hint(WAITS);
             }
-            let restart = if self.d.agent.is_some() {
+            let restart = if self.v.agent.is_some() {
                 "restart"
             } else {
                 "start"
@@ -506,7 +494,7 @@ impl Judge<'_> {
             .fix(format!("{} discard off", self.dsmctl("set"))),
             Mode::Off => {
                 let text = "off: the drive keeps copying blocks that the database has freed".to_owned();
-                let served = self.d.agent.as_ref().map(|a| a.dbpath.clone());
+                let served = self.v.agent.as_ref().map(|a| a.dbpath.clone());
                 let found = finding(Level::Note, text);
                 match served.filter(|dbpath| simple(dbpath)) {
                     Some(dbpath) => found
@@ -519,8 +507,13 @@ impl Judge<'_> {
         }
     }
 
-    fn discards_of(&self, b: &Below, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
-        let d = &b.status.discard;
+    fn discards_of(
+        &self,
+        k: &Kernel,
+        i: &DiscardInfo,
+        finding: &dyn Fn(Level, String) -> Finding,
+    ) -> Finding {
+        let d = &k.status.discard;
         if let Some(why) = &i.off {
             if matches!(why.kind, ReasonKind::Trial | ReasonKind::Early) {
                 return finding(Level::Note, why.to_string());
@@ -532,7 +525,7 @@ impl Judge<'_> {
                 return finding(Level::Note, text);
             }
             let found = finding(Level::Wrong, text);
-            return if d.state == Mode::Off && self.d.trial.is_some() {
+            return if d.state == Mode::Off && self.v.trial.is_some() {
                 found.hint("by the trial, see there")
             } else if d.state == Mode::Off {
                 found.fix(format!("{} discard on", self.dsmctl("set")))
@@ -581,7 +574,7 @@ impl Judge<'_> {
             sum(d.discarded_sectors),
             sum(d.refused_sectors)
         );
-        if let Some(bytes) = unmeasured(b) {
+        if let Some(bytes) = self.unmeasured(k) {
             let text = format!(
                 "{text}; the drive says {}, and nobody has measured what it takes",
                 sizes::shown(bytes)
@@ -621,7 +614,7 @@ impl Judge<'_> {
                 return Some(self.say("leaf-pages", Level::Wrong, text));
             }
         };
-        let dbpath = self.d.agent.as_ref().map(|a| a.dbpath.clone());
+        let dbpath = self.v.agent.as_ref().map(|a| a.dbpath.clone());
         let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
         let finding = self
             .say("leaf-pages", Level::Note, in_large_leaves(files))
@@ -637,7 +630,7 @@ impl Judge<'_> {
     }
 
     pub(super) fn server(&self) -> Option<Finding> {
-        let s = self.d.agent.as_ref()?.server.as_ref()?;
+        let s = self.v.agent.as_ref()?.server.as_ref()?;
         let finding = |level, text: String| {
             self.say("server", level, text)
                 .value("connected", s.connected)

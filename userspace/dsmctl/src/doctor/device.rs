@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges a dsm device, from the drive up to the database.
 
-use super::facts::{Absent, Below, DeviceFacts, Facts, Misplaced, Size};
+use super::facts::{Examined, Facts, Length, Misplaced};
 use super::ink;
 use super::machine::disk;
 use super::{Finding, Level, Limits};
@@ -11,36 +11,37 @@ use dm::mounts::Mount;
 use drive::afford::Layout;
 use drive::below::Affords;
 use proto::control::Info;
+use proto::device::{DeviceView, Kernel, State};
 use proto::reason::{Reason, ReasonKind};
-use proto::sample::State;
 use runtime::pages::page;
 use runtime::sizes;
 
 const SECTOR: u64 = 512;
 
-pub(super) fn judge(facts: &Facts, d: &DeviceFacts, limits: &Limits) -> Vec<Finding> {
-    let j = Judge { facts, d, limits };
-    let Some(below) = &d.below else {
+pub(super) fn judge(facts: &Facts, d: &Examined, limits: &Limits) -> Vec<Finding> {
+    let v = &d.view;
+    let j = Judge { facts, d, v, limits };
+    let Some(k) = &v.kernel else {
         return vec![j.left().unwrap_or_else(|| j.absent())];
     };
-    let mut findings: Vec<Finding> = below
+    let mut findings: Vec<Finding> = d
         .disks
         .iter()
-        .map(|disk_below| disk(Some(&d.name), disk_below, j.wants(below)))
+        .map(|below| disk(Some(&v.name), below, j.wants(k)))
         .collect();
-    findings.push(j.written(below));
+    findings.push(j.written(k));
     findings.extend(j.left());
-    findings.extend(j.size(below));
-    findings.extend([j.stack(below), j.streams(below), j.table(below), j.mounted(below)]);
+    findings.extend(j.length());
+    findings.extend([j.stack(k), j.streams(k), j.table(k), j.mounted()]);
     findings.extend(j.dbpath());
-    findings.push(j.agent(below));
+    findings.push(j.agent());
     findings.extend(j.last_error());
     findings.extend(j.left_out());
-    findings.push(j.unmapped(below));
-    findings.extend(j.checkpoints(below));
-    findings.extend(j.boundaries(below));
+    findings.push(j.unmapped(k));
+    findings.extend(j.checkpoints(k));
+    findings.extend(j.boundaries(k));
     findings.extend(j.trial());
-    findings.push(j.discards(below));
+    findings.push(j.discards(k));
     findings.extend(j.leaf_pages());
     findings.extend(j.server());
     findings
@@ -57,28 +58,29 @@ pub(super) const WAITS: &str = "by itself, when dsmd has what it waits for: see 
 
 pub(super) struct Judge<'a> {
     pub facts: &'a Facts,
-    pub d: &'a DeviceFacts,
+    pub d: &'a Examined,
+    pub v: &'a DeviceView,
     pub limits: &'a Limits,
 }
 
 impl Judge<'_> {
     pub(super) fn say(&self, check: &'static str, level: Level, text: impl Into<String>) -> Finding {
-        Finding::new(Some(&self.d.name), check, level, text)
+        Finding::new(Some(&self.v.name), check, level, text)
     }
 
     /// What dsmd waits for.
     pub(super) fn waiting(&self) -> Option<&Reason> {
-        let service = self.d.service.as_ref().filter(|s| s.state == State::Waiting)?;
+        let service = self.v.service.as_ref().filter(|s| s.state == State::Waiting)?;
         service.reason.as_ref()
     }
 
     /// dsmd runs, and has said what it waits for: that is the one thing to be mended.
     pub(super) fn waits(&self) -> bool {
-        self.facts.published.is_ok() && self.d.agent.is_none() && self.waiting().is_some()
+        self.facts.published.is_ok() && self.v.agent.is_none() && self.waiting().is_some()
     }
 
     pub(super) fn name(&self) -> String {
-        ink::device(&self.d.name)
+        ink::device(&self.v.name)
     }
 
     /// A command about the device: `dsmctl WORDS NAME`.
@@ -86,14 +88,14 @@ impl Judge<'_> {
         format!("dsmctl {words} {}", self.name())
     }
 
-    fn wants(&self, b: &Below) -> bool {
-        b.status.policy != "none"
+    fn wants(&self, k: &Kernel) -> bool {
+        k.status.policy != "none"
     }
 
     /// Files have boundaries, and checkpoints mean something.
     pub(super) fn is_mongodb(&self) -> bool {
         let others = |a: &Info| a.auto.is_some() || !a.objects.is_empty();
-        !self.d.agent.as_ref().is_some_and(others)
+        !self.v.agent.as_ref().is_some_and(others)
     }
 
     /// What a command that was killed has left of its work.
@@ -127,26 +129,25 @@ impl Judge<'_> {
     }
 
     fn absent(&self) -> Finding {
-        match &self.d.absent {
-            Some(Absent::Missing(reason)) => {
-                let finding = self.say("device", Level::Wrong, ink::reason(reason));
-                match reason.kind {
-                    ReasonKind::NoDeviceMapper => return finding.fix("modprobe dm-mod"),
-                    ReasonKind::NoDevice => {}
-                    _ => return finding,
-                }
-                if let Some((drive, user)) = self.facts.configuration.held.get(&self.d.name) {
-                    return self.bypassed(&ink::path(drive.display()), user);
-                }
-                if self.facts.configuration.tab.contains(&self.d.name) {
-                    return finding.fix(self.dsmctl("attach"));
-                }
-                finding
-                    .fix(format!("{} DEV", self.dsmctl("create")))
-                    .hint("DEV is the drive, or a volume on it")
-            }
-            _ => self.say("device", Level::Unknown, "only root can look at it"),
+        let Some(reason) = self.v.unseen.as_ref().filter(|r| r.kind != ReasonKind::Hidden) else {
+            return self.say("device", Level::Unknown, "only root can look at it");
+        };
+        let finding = self.say("device", Level::Wrong, ink::reason(reason));
+        match reason.kind {
+            ReasonKind::NoDeviceMapper => return finding.fix("modprobe dm-mod"),
+            ReasonKind::NoDevice => {}
+            _ => return finding,
         }
+        let c = &self.facts.configuration;
+        if let Some((drive, user)) = c.held.get(&self.v.name) {
+            return self.bypassed(&ink::path(drive.display()), user);
+        }
+        if c.tab.contains(&self.v.name) {
+            return finding.fix(self.dsmctl("attach"));
+        }
+        finding
+            .fix(format!("{} DEV", self.dsmctl("create")))
+            .hint("DEV is the drive, or a volume on it")
     }
 
     /// There is no device, and somebody uses its drive.
@@ -173,8 +174,8 @@ impl Judge<'_> {
     }
 
     /// Since the drive was made.
-    fn written(&self, b: &Below) -> Finding {
-        let media = match &b.media {
+    fn written(&self, k: &Kernel) -> Finding {
+        let media = match &k.media {
             Ok(media) => media,
             Err(why) => return self.say("written", Level::Note, ink::reason(why)),
         };
@@ -205,9 +206,9 @@ impl Judge<'_> {
     }
 
     /// What it lies on has another length than it.
-    fn size(&self, b: &Below) -> Option<Finding> {
-        let size = b.size.as_ref().filter(|s| s.has != s.room)?;
-        let Size { has, room, below, .. } = size;
+    fn length(&self) -> Option<Finding> {
+        let length = self.d.length.as_ref().filter(|l| l.has != l.room)?;
+        let Length { has, room, below, .. } = length;
         let [had, all] = [has, room].map(|sectors| sizes::shown(sectors * SECTOR));
         let finding = |level, text: String| {
             self.say("size", level, text)
@@ -227,17 +228,17 @@ impl Judge<'_> {
             .fix(self.dsmctl("grow"))
             .hint("after it has grown; if this is meant, size in /etc/dsmtab says so");
         let for_it = |m: &Mount| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name());
-        Some(match size.mount.as_ref().and_then(for_it) {
+        Some(match length.mount.as_ref().and_then(for_it) {
             Some(command) => found.fix(command),
             None => found,
         })
     }
 
-    fn stack(&self, b: &Below) -> Finding {
-        let stack = match &b.stack {
-            Ok(stack) => stack,
-            Err(why) => return self.say("below", Level::Unknown, ink::reason(why)),
-        };
+    fn stack(&self, k: &Kernel) -> Finding {
+        let stack = &self.d.stack;
+        if let Some(why) = &self.d.lost {
+            return self.say("below", Level::Unknown, ink::reason(why));
+        }
         let names = |list: &[String]| list.iter().map(ink::disk).collect::<Vec<_>>().join(", ");
         let disks = names(&stack.disks);
         let finding = |level, text: String| {
@@ -245,7 +246,7 @@ impl Judge<'_> {
                 .value("disks", stack.disks.iter().map(ink::disk).collect::<Vec<_>>())
                 .value("stacked", stack.stacked)
         };
-        let wanted = self.wants(b);
+        let wanted = self.wants(k);
         let recreate = |finding: Finding| {
             finding
                 .fix(format!("umount /dev/mapper/{}", self.name()))
@@ -264,7 +265,7 @@ impl Judge<'_> {
         if !stack.stacked {
             return finding(Level::Right, format!("it lies on {disks}"));
         }
-        if !b.followed {
+        if !self.d.followed {
             let text = format!("volumes lie between it and {disks}, whose tables only root can read");
             return finding(Level::Unknown, text);
         }
@@ -281,7 +282,7 @@ impl Judge<'_> {
             return recreate(finding(Level::Wrong, text))
                 .hint("DEV is the drive, a partition of it, or a linear volume");
         }
-        match b.status.source.as_str() {
+        match k.status.source.as_str() {
             "stacked" if wanted && stack.streams.is_some_and(|n| n > 0) => recreate(finding(
                 Level::Wrong,
                 format!("it lies on a volume of {disks}, which was not named when the device was made"),
@@ -296,8 +297,8 @@ impl Judge<'_> {
         }
     }
 
-    fn streams(&self, b: &Below) -> Finding {
-        let s = &b.status;
+    fn streams(&self, k: &Kernel) -> Finding {
+        let s = &k.status;
         let policy = &s.policy;
         let written: Vec<_> = s
             .streams
@@ -313,9 +314,9 @@ impl Judge<'_> {
                 .value("source", &s.source)
                 .value("written", &written)
         };
-        if !self.wants(b) {
+        if !self.wants(k) {
             let text = "none: writes are counted and not stamped, by policy none".to_owned();
-            return self.unstamped(b, finding, text);
+            return self.unstamped(finding, text);
         }
         if s.layout == "none" {
             let why = match s.source.as_str() {
@@ -334,7 +335,7 @@ impl Judge<'_> {
             return finding(Level::Right, format!("policy {policy} stamps lifetime hints"));
         }
         let (used, all) = (s.streams_used, s.device_streams);
-        let affords = b.affords.as_ref();
+        let affords = self.v.affords.as_ref();
         if let Some(unknown) = affords.filter(|a| a.silent) {
             let text = format!(
                 "policy {policy} uses {used} of {all}; whether the drive can afford them is not known"
@@ -357,9 +358,9 @@ impl Judge<'_> {
         finding(Level::Right, format!("policy {policy} uses {used} of {all}"))
     }
 
-    fn unstamped(&self, b: &Below, finding: impl Fn(Level, String) -> Finding, text: String) -> Finding {
-        let discards = self.d.agent.as_ref().is_some_and(|a| a.discard.is_some());
-        let Some(affords) = &b.affords else {
+    fn unstamped(&self, finding: impl Fn(Level, String) -> Finding, text: String) -> Finding {
+        let discards = self.v.agent.as_ref().is_some_and(|a| a.discard.is_some());
+        let Some(affords) = &self.v.affords else {
             return finding(if discards { Level::Right } else { Level::Note }, text);
         };
         if affords.silent && !discards {
@@ -384,27 +385,27 @@ impl Judge<'_> {
             .hint(ink::reason(&affords.why))
     }
 
-    fn table(&self, b: &Below) -> Finding {
-        let s = &b.status;
+    fn table(&self, k: &Kernel) -> Finding {
+        let s = &k.status;
         let finding = |level, text: String| {
             self.say("table", level, text)
                 .value("files", s.files)
                 .value("extents", s.extents)
-                .value("last_error", b.error.as_deref().map(ink::reason))
+                .value("last_error", self.d.error.as_deref().map(ink::reason))
         };
         if s.files == 0 {
             let text = "it knows of no file: every write counts as unmapped".to_owned();
             if self.waits() {
                 return finding(Level::Note, text).hint(WAITS);
             }
-            let fix = match &self.d.agent {
+            let fix = match &self.v.agent {
                 Some(_) => self.dsmctl("debug refresh"),
                 None => "systemctl start dsmd".to_owned(),
             };
             return finding(Level::Wrong, text).fix(fix);
         }
         let text = format!("it knows of {} files, in {} extents (pieces)", s.files, s.extents);
-        match (&self.d.agent, &b.error) {
+        match (&self.v.agent, &self.d.error) {
             (
                 Some(Info {
                     refused: Some(why), ..
@@ -427,9 +428,9 @@ impl Judge<'_> {
         }
     }
 
-    fn mounted(&self, b: &Below) -> Finding {
-        let Some(first) = b.mounts.first() else {
-            if let Some(why) = &b.unmounted {
+    fn mounted(&self) -> Finding {
+        let Some(first) = self.d.mounts.first() else {
+            if let Some(why) = &self.d.unmounted {
                 let text = format!("what is mounted cannot be read: {}", ink::reason(why));
                 return self.say("filesystem", Level::Unknown, text);
             }
@@ -451,7 +452,7 @@ impl Judge<'_> {
             self.say("filesystem", level, text)
                 .value("type", kind)
                 .value("options", options.join(","))
-                .value("mounts", b.mounts.len())
+                .value("mounts", self.d.mounts.len())
         };
         let at = ink::path(first.point.display());
         match kind.as_str() {
@@ -471,7 +472,7 @@ impl Judge<'_> {
     }
 
     fn dbpath(&self) -> Option<Finding> {
-        let served = self.d.agent.as_ref().map(|a| a.dbpath.clone());
+        let served = self.v.agent.as_ref().map(|a| a.dbpath.clone());
         let dbpath = served.or_else(|| self.d.wanted.as_ref().map(|w| w.dbpath.display().to_string()))?;
         let path = ink::path(&dbpath);
         Some(match self.d.dbpath.as_ref()? {
@@ -493,7 +494,7 @@ impl Judge<'_> {
             }
             Err(Misplaced::Wrong(why)) => {
                 let finding = self.say("dbpath", Level::Wrong, ink::reason(why));
-                if self.d.below.as_ref().is_some_and(|b| b.mounts.is_empty()) {
+                if self.d.mounts.is_empty() {
                     finding.hint("is the file system mounted?")
                 } else {
                     finding.fix(format!("findmnt -T {path}")).hint(

@@ -9,33 +9,15 @@ use crate::create::User;
 use dm::journal::Feature;
 use dm::module::KernelRelease;
 use dm::mounts::Mount;
-use dm::reply::{Status, TableLine};
 use dm::streams;
-use drive::below::Affords;
 use drive::nvme::Placement;
-use proto::control::Info;
-use proto::drive::Media;
-use proto::reason::Reason;
-use proto::sample::Service;
-use runtime::log::LastError;
+use proto::device::DeviceView;
 
 /// What a configuration wants of a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub dbpath: PathBuf,
     pub discard: bool,
-}
-
-/// A trial of a device that is not over.
-#[derive(Clone, Debug)]
-pub(crate) struct Trial {
-    pub feature: String,
-    /// Of the period in progress, from 1, and of how many.
-    pub period: usize,
-    pub periods: usize,
-    pub on: bool,
-    /// The process that runs it.
-    pub runner: Option<i32>,
 }
 
 /// What files say that there is to be.
@@ -47,8 +29,6 @@ pub(crate) struct Configuration {
     pub wrong: Option<String>,
     /// By device.
     pub databases: BTreeMap<String, Wanted>,
-    /// By device: those that have not been stopped.
-    pub trials: BTreeMap<String, Trial>,
     /// Devices that the table of devices has, and the lines of it that are wrong.
     pub tab: Vec<String>,
     /// Those of them that have a length of their own.
@@ -77,7 +57,7 @@ pub(crate) struct Facts {
     pub published: Result<Published, String>,
     /// Without a dsm device: what the disks are.
     pub disks: Vec<DriveFacts>,
-    pub devices: Vec<DeviceFacts>,
+    pub devices: Vec<Examined>,
     /// Semaphores that killed commands of device-mapper's have left.
     pub semaphores: usize,
     /// This program's.
@@ -121,24 +101,28 @@ pub(crate) struct Left {
     pub hidden: Option<String>,
 }
 
-/// A dsm device, that there is or that there should be.
+/// A dsm device, that there is or that there should be, and what is looked at for a diagnosis
+/// alone.
 #[derive(Debug, Default)]
-pub(crate) struct DeviceFacts {
-    pub name: String,
-    /// Nothing: it is not there, or cannot be looked at.
-    pub below: Option<Below>,
-    /// Why there is nothing.
-    pub absent: Option<Absent>,
-    pub agent: Option<Info>,
-    /// What dsmd publishes of its process.
-    pub service: Option<Service>,
-    /// What dsmd said last of what is wrong.
-    pub last_error: Option<LastError>,
-    /// Why dsmd does not answer.
-    pub silent: Option<Reason>,
+pub(crate) struct Examined {
+    pub view: DeviceView,
+    /// With which the last message was refused.
+    pub error: Option<String>,
+    /// What lies below.
+    pub stack: streams::Below,
+    /// Why that could not be followed.
+    pub lost: Option<String>,
+    /// The tables between could be read.
+    pub followed: bool,
+    /// Its length, where it is to have all of what it lies on.
+    pub length: Option<Length>,
+    pub disks: Vec<DriveFacts>,
+    /// File systems on it, also above volumes.
+    pub mounts: Vec<Mount>,
+    /// Why it is not known what is mounted.
+    pub unmounted: Option<String>,
     pub wanted: Option<Wanted>,
     pub left: Left,
-    pub trial: Option<Trial>,
     /// Of the data directory that dsmd serves or is to serve: where it lies.
     pub dbpath: Option<Result<(), Misplaced>>,
     /// Its journal is a symbolic link, which dsmd does not follow.
@@ -150,43 +134,9 @@ pub(crate) struct DeviceFacts {
     pub large_leaves: Option<Result<usize, String>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
-    /// Configured, or asked for; or what is there.
-    Missing(Reason),
-    /// Nobody without privileges can tell.
-    Hidden,
-}
-
-/// What the kernel and the drive say of a device.
-#[derive(Debug)]
-pub(crate) struct Below {
-    pub status: Status,
-    pub table: TableLine,
-    /// With which the last message was refused.
-    pub error: Option<String>,
-    /// What lies below, if it could be followed.
-    pub stack: Result<streams::Below, String>,
-    /// Why nothing may be discarded on its drive.
-    pub barred: Option<Reason>,
-    /// Its length, where it is to have all of what it lies on.
-    pub size: Option<Size>,
-    /// The tables between could be read.
-    pub followed: bool,
-    pub disks: Vec<DriveFacts>,
-    /// File systems on it, also above volumes.
-    pub mounts: Vec<Mount>,
-    /// Why it is not known what is mounted.
-    pub unmounted: Option<String>,
-    /// The streams that the drive can afford, if it was seen.
-    pub affords: Option<Affords>,
-    /// What the drive says it has written, or why it does not.
-    pub media: Result<Media, String>,
-}
-
 /// In sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct Length {
     pub has: u64,
     /// What the device below has for it.
     pub room: u64,

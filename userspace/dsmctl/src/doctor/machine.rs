@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges the machine: its kernel, the module, what is configured, and its drives.
 
-use super::facts::{DriveFacts, Facts};
+use super::facts::{DriveFacts, Examined, Facts};
 use super::ink;
 use super::{Finding, Level};
 use dm::module::Module;
@@ -47,9 +47,13 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 
 /// Whether somebody wants streams of an NVMe drive.
 fn wants_streams(facts: &Facts) -> bool {
-    let mut below = facts.devices.iter().filter_map(|d| d.below.as_ref()).peekable();
-    if below.peek().is_some() {
-        return below.any(|b| b.status.policy != "none" && b.disks.iter().any(DriveFacts::is_nvme));
+    let wants = |d: &Examined| {
+        let policy = d.view.status().map(|s| s.policy != "none")?;
+        Some(policy && d.disks.iter().any(DriveFacts::is_nvme))
+    };
+    let mut seen = facts.devices.iter().filter_map(wants).peekable();
+    if seen.peek().is_some() {
+        return seen.any(|wanted| wanted);
     }
     facts.disks.iter().any(DriveFacts::is_nvme)
 }
@@ -130,7 +134,7 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
 
 /// Who may see no device at all learns that its dsmd is gone.
 fn no_agent(facts: &Facts) -> Option<Finding> {
-    let seen = facts.devices.iter().any(|d| d.below.is_some());
+    let seen = facts.devices.iter().any(|d| d.view.kernel.is_some());
     if facts.permitted || seen || facts.configuration.databases.is_empty() {
         return None;
     }

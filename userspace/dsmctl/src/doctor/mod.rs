@@ -22,9 +22,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub(crate) use command::doctor;
-pub(crate) use facts::{Configuration, Facts, Trial, Wanted};
+pub(crate) use facts::{Configuration, Facts, Wanted};
 pub(crate) use ink::Ink;
-pub(crate) use look::{look, Places};
+pub(crate) use look::look;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{
-    Absent, Below, Configuration, DeviceFacts, DriveFacts, Facts, Left, Misplaced, Published, Size, Trial,
-    Wanted,
-};
+use super::facts::{Configuration, DriveFacts, Examined, Facts, Left, Length, Misplaced, Published, Wanted};
 use super::{Diagnosis, Finding, Ink, Level, Limits};
 use crate::create::User;
+use crate::view::{Places, Viewer};
 use dm::journal::Feature;
 use dm::mode::Mode;
 use dm::module::{KernelRelease, Module};
@@ -20,11 +18,11 @@ use drive::afford::{Copies, Drive, Layout};
 use drive::below::Affords;
 use drive::nvme::{Isolated, Placement};
 use proto::control::{DiscardInfo, Info};
+use proto::device::{DeviceView, Kernel, Service, State, TrialView};
 use proto::drive::{Counters, Media, Source};
 use proto::feed::{self, Failure, ServerInfo};
 use proto::left_out::{LeftOut, Omission};
 use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, SWITCHED_OFF};
-use proto::sample::{Service, State};
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
 use testing::kernel::STATUS;
@@ -68,45 +66,44 @@ fn info() -> Info {
     .unwrap()
 }
 
-fn device() -> DeviceFacts {
+fn device() -> Examined {
     let mounts = mounts::parse(b"40 27 253:0 / /srv/geheim rw - xfs /dev/mapper/geheim rw,attr2\n");
-    DeviceFacts {
-        name: "geheim".into(),
-        below: Some(Below {
-            status: of_line(),
-            table: "259:0 0 2 policy dsm".parse().unwrap(),
-            error: None,
-            stack: Ok(streams::Below {
-                streams: Some(8),
-                disks: vec!["nvme7n1".into()],
-                ..streams::Below::default()
-            }),
-            barred: None,
-            size: None,
-            followed: true,
-            disks: vec![disk()],
-            mounts,
-            unmounted: None,
-            affords: Some(affords(Layout::Life(3), 200)),
-            media: Ok(Media {
-                drive: "nvme7n1".into(),
-                counters: Counters {
-                    source: Source::Fdp,
-                    host: 1000,
-                    media: 1500,
-                    erased: Some(0),
-                    unit: 1,
-                },
-            }),
+    let kernel = Kernel {
+        media: Ok(Media {
+            drive: "nvme7n1".into(),
+            counters: Counters {
+                source: Source::Fdp,
+                host: 1000,
+                media: 1500,
+                erased: Some(0),
+                unit: 1,
+            },
         }),
-        agent: Some(info()),
+        ..Kernel::new("259:0 0 2 policy dsm".parse().unwrap(), of_line())
+    };
+    Examined {
+        view: DeviceView {
+            name: "geheim".into(),
+            kernel: Some(kernel),
+            affords: Some(affords(Layout::Life(3), 200)),
+            agent: Some(info()),
+            ..DeviceView::default()
+        },
+        stack: streams::Below {
+            streams: Some(8),
+            disks: vec!["nvme7n1".into()],
+            ..streams::Below::default()
+        },
+        followed: true,
+        disks: vec![disk()],
+        mounts,
         wanted: Some(Wanted {
             dbpath: "/srv/geheim/data".into(),
             discard: true,
         }),
         dbpath: Some(Ok(())),
         turtle_age: Some(Duration::from_secs(41)),
-        ..DeviceFacts::default()
+        ..Examined::default()
     }
 }
 
@@ -148,16 +145,24 @@ fn diagnosis(change: impl FnOnce(&mut Facts)) -> Diagnosis {
     Diagnosis::of(&facts, &Limits::default())
 }
 
-fn of_device(change: impl FnOnce(&mut DeviceFacts)) -> Diagnosis {
+fn of_device(change: impl FnOnce(&mut Examined)) -> Diagnosis {
     diagnosis(|f| change(&mut f.devices[0]))
 }
 
+fn kernel(d: &mut Examined) -> &mut Kernel {
+    d.view.kernel.as_mut().unwrap()
+}
+
 fn status(change: impl FnOnce(&mut Status)) -> Diagnosis {
-    of_device(|d| change(&mut d.below.as_mut().unwrap().status))
+    of_device(|d| change(&mut kernel(d).status))
 }
 
 fn agent(change: impl FnOnce(&mut Info)) -> Diagnosis {
-    of_device(|d| change(d.agent.as_mut().unwrap()))
+    of_device(|d| change(d.view.agent.as_mut().unwrap()))
+}
+
+fn absent(d: &mut Examined, why: Reason) {
+    (d.view.kernel, d.view.unseen) = (None, Some(why));
 }
 
 fn service(state: State, reason: Option<Reason>) -> Option<Service> {
@@ -252,7 +257,7 @@ fn the_kernel_and_the_module() {
         diagnosis(move |f| {
             f.kernel.release = "6.12.48".into();
             f.kernel.write_streams = Some(false);
-            f.devices[0].below.as_mut().unwrap().status.policy = policy.into();
+            kernel(&mut f.devices[0]).status.policy = policy.into();
         })
     };
     let newer = "apt install -t trixie-backports linux-image-amd64 linux-headers-amd64";
@@ -272,7 +277,7 @@ fn the_kernel_and_the_module() {
         let bare = diagnosis(|f| {
             f.kernel.release = release.into();
             f.kernel.write_streams = Some(false);
-            f.devices[0].below.as_mut().unwrap().status.policy = "none".into();
+            kernel(&mut f.devices[0]).status.policy = "none".into();
         });
         let text = if hints {
             "need none"
@@ -312,34 +317,32 @@ fn what_is_configured() {
     );
     let d = diagnosis(|f| f.configuration.bad_lines.push("/etc/dsmtab: line 1: y".into()));
     wrong(&d, "configuration", "line 1", &["dsmctl attach --check"]);
-    let absent = |tab: bool| {
+    let missing = |tab: bool| {
         diagnosis(move |f| {
             let gone = Reason::new(
                 ReasonKind::NoDevice,
                 "geheim: there is no device-mapper device of this name",
             );
-            f.devices[0].below = None;
-            f.devices[0].absent = Some(Absent::Missing(gone));
+            absent(&mut f.devices[0], gone);
             if tab {
                 f.configuration.tab.push("geheim".into());
             }
         })
     };
     wrong(
-        &absent(true),
+        &missing(true),
         "device",
         "there is no device-mapper device",
         &["dsmctl attach geheim"],
     );
-    wrong(&absent(false), "device", "geheim", &["dsmctl create geheim DEV"]);
+    wrong(&missing(false), "device", "geheim", &["dsmctl create geheim DEV"]);
     let bypassed = |user: User| {
         diagnosis(move |f| {
             let gone = Reason::new(
                 ReasonKind::NoDevice,
                 "geheim: there is no device-mapper device of this name",
             );
-            f.devices[0].below = None;
-            f.devices[0].absent = Some(Absent::Missing(gone));
+            absent(&mut f.devices[0], gone);
             let held = ("geheim".to_owned(), ("/dev/disk".into(), user));
             f.configuration.held = BTreeMap::from([held]);
         })
@@ -361,8 +364,7 @@ fn what_is_configured() {
         (ReasonKind::NoDeviceMapper, vec!["modprobe dm-mod"]),
     ] {
         let other = of_device(|d| {
-            d.below = None;
-            d.absent = Some(Absent::Missing(Reason::new(kind, "it is so")));
+            absent(d, Reason::new(kind, "it is so"));
         });
         wrong(&other, "device", "it is so", &fix);
     }
@@ -418,14 +420,13 @@ fn a_machine_without_a_device() {
 fn drives_that_take_no_streams() {
     let of = |change: fn(&mut DriveFacts)| {
         of_device(move |d| {
-            let below = d.below.as_mut().unwrap();
-            let disk = &mut below.disks[0];
+            let disk = &mut d.disks[0];
             disk.streams = Some(0);
             disk.handles = Some(0);
             change(disk);
-            below.status.layout = "none".into();
-            below.status.source = "none".into();
-            below.status.device_streams = 0;
+            kernel(d).status.layout = "none".into();
+            kernel(d).status.source = "none".into();
+            kernel(d).status.device_streams = 0;
         })
     };
     let configs = "nvme fdp configs /dev/nvme7 --endgrp-id=1 -H";
@@ -463,11 +464,10 @@ fn drives_that_take_no_streams() {
         .contains("Permission denied"));
     // With discards alone, nobody wants streams.
     let none = of_device(|d| {
-        let below = d.below.as_mut().unwrap();
-        below.disks[0].streams = Some(0);
-        below.disks[0].handles = None;
-        below.status.policy = "none".into();
-        below.status.layout = "none".into();
+        d.disks[0].streams = Some(0);
+        d.disks[0].handles = None;
+        kernel(d).status.policy = "none".into();
+        kernel(d).status.layout = "none".into();
     });
     assert_eq!(none.status(), 0, "{:#?}", none.findings);
     assert!(none.findings.iter().all(|f| f.level == Level::Right));
@@ -475,51 +475,43 @@ fn drives_that_take_no_streams() {
 
 #[test]
 fn what_lies_between() {
-    let of = |change: fn(&mut Below)| of_device(move |d| change(d.below.as_mut().unwrap()));
-    let stack = |b: &mut Below| {
-        let stack = b.stack.as_mut().unwrap();
-        stack.stacked = true;
-        stack.streams = Some(8);
-    };
+    fn stack(d: &mut Examined) {
+        (d.stack.stacked, d.stack.streams) = (true, Some(8));
+    }
     let recreate = [
         "umount /dev/mapper/geheim",
         "dsmctl remove geheim",
         "dsmctl create geheim DEV",
     ];
-    let crypt = of(|b| b.stack.as_mut().unwrap().losing.push("dm-3".into()));
+    let crypt = of_device(|d| d.stack.losing.push("dm-3".into()));
     wrong(&crypt, "below", "dm-3 between it and nvme7n1", &recreate);
     let raid = of_device(move |d| {
-        let b = d.below.as_mut().unwrap();
-        stack(b);
-        b.stack.as_mut().unwrap().barring.push("md0 (raid1)".into());
+        stack(d);
+        d.stack.barring.push("md0 (raid1)".into());
     });
     wrong(&raid, "below", "is md0 (raid1), above which", &recreate);
     let unnamed = of_device(move |d| {
-        let b = d.below.as_mut().unwrap();
-        stack(b);
-        b.status.source = "stacked".into();
-        b.status.layout = "none".into();
+        stack(d);
+        kernel(d).status.source = "stacked".into();
+        kernel(d).status.layout = "none".into();
     });
     wrong(&unnamed, "below", "not named when the device was made", &recreate);
     wrong(&unnamed, "streams", "does not report any", &[]);
     let volume = of_device(move |d| {
-        let b = d.below.as_mut().unwrap();
-        stack(b);
-        b.status.source = "leaves".into();
+        stack(d);
+        kernel(d).status.source = "leaves".into();
     });
     assert_eq!(volume.status(), 0);
     let text = Ink::plain().write(&find(&volume, "below").text);
     assert_eq!(text, "it lies on a volume of nvme7n1");
     let machine = of_device(move |d| {
-        let b = d.below.as_mut().unwrap();
-        stack(b);
-        b.status.source = "machine".into();
+        stack(d);
+        kernel(d).status.source = "machine".into();
     });
     note(&machine, "below", "another disk here takes fewer");
     let hidden = of_device(move |d| {
-        let b = d.below.as_mut().unwrap();
-        stack(b);
-        b.followed = false;
+        stack(d);
+        d.followed = false;
     });
     assert_eq!(
         (find(&hidden, "below").level, hidden.status()),
@@ -530,7 +522,7 @@ fn what_lies_between() {
 #[test]
 fn counters_that_cannot_be() {
     let d = of_device(|d| {
-        let media = d.below.as_mut().unwrap().media.as_mut().unwrap();
+        let media = kernel(d).media.as_mut().unwrap();
         (media.counters.host, media.counters.media) = (1 << 20, 5 << 30);
     });
     note(
@@ -548,10 +540,9 @@ fn counters_that_cannot_be() {
 fn what_it_lies_on_has_grown() {
     let size = |has: u64, room: u64, kind: &'static str| {
         of_device(move |d| {
-            let b = d.below.as_mut().unwrap();
-            let mut mount = b.mounts[0].clone();
+            let mut mount = d.mounts[0].clone();
             mount.kind = kind.into();
-            b.size = Some(Size {
+            d.length = Some(Length {
                 has,
                 room,
                 below: "vol".into(),
@@ -593,10 +584,10 @@ fn streams_and_table() {
         "knows of no file",
         &["dsmctl debug refresh geheim"],
     );
-    let error = |d: &mut DeviceFacts| d.below.as_mut().unwrap().error = Some("groups 17: no".into());
+    let error = |d: &mut Examined| d.error = Some("groups 17: no".into());
     let without_dsmd = of_device(|d| {
         error(d);
-        d.agent = None;
+        d.view.agent = None;
     });
     let f = find(&without_dsmd, "table");
     assert_eq!(f.level, Level::Note);
@@ -624,10 +615,9 @@ fn streams_that_the_drive_affords() {
     let hint = |d: &Diagnosis| find(d, "streams").hint.as_ref().map(|h| Ink::plain().write(h));
     let of = |policy: &str, found: Option<Affords>| {
         of_device(|d| {
-            let below = d.below.as_mut().unwrap();
-            below.status.policy = policy.into();
-            below.affords = found;
-            d.agent.as_mut().unwrap().discard = None;
+            kernel(d).status.policy = policy.into();
+            d.view.affords = found;
+            d.view.agent.as_mut().unwrap().discard = None;
             d.wanted = None;
         })
     };
@@ -676,7 +666,7 @@ fn streams_that_the_drive_affords() {
         assert_eq!(find(&silent, "streams").level, Level::Unknown, "{policy}");
         assert!(fixes(&silent).is_empty(), "{policy}");
     }
-    let discards = of_device(|d| d.below.as_mut().unwrap().status.policy = "none".into());
+    let discards = of_device(|d| kernel(d).status.policy = "none".into());
     right(&discards, "streams", "not stamped");
     assert!(fixes(&discards).is_empty());
 }
@@ -707,14 +697,14 @@ fn what_a_killed_command_has_left() {
 
 #[test]
 fn file_system_and_directory() {
-    let gone = of_device(|d| d.below.as_mut().unwrap().mounts.clear());
+    let gone = of_device(|d| d.mounts.clear());
     wrong(
         &gone,
         "filesystem",
         "no file system",
         &["mount /dev/mapper/geheim /srv/geheim/data"],
     );
-    let of = |kind: &'static str| of_device(move |d| d.below.as_mut().unwrap().mounts[0].kind = kind.into());
+    let of = |kind: &'static str| of_device(move |d| d.mounts[0].kind = kind.into());
     wrong(
         &of("btrfs"),
         "filesystem",
@@ -743,8 +733,8 @@ fn the_agent() {
     let none = "geheim: no dsmd serves this device (nothing answers at /run/dsmd/geheim.sock)";
     let without = |change: fn(&mut Facts)| {
         diagnosis(move |f| {
-            f.devices[0].agent = None;
-            f.devices[0].silent = Some(Reason::new(ReasonKind::NotServed, none));
+            f.devices[0].view.agent = None;
+            f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
             f.published = Err("dsmd does not run: there is no /run/dsmd/snapshot.json".into());
             change(f);
         })
@@ -771,11 +761,11 @@ fn the_agent() {
     };
     let waits = |kind, reason: &'static str| {
         diagnosis(move |f| {
-            f.devices[0].below.as_mut().unwrap().status.files = 0;
-            f.devices[0].agent = None;
-            f.devices[0].silent = Some(Reason::new(ReasonKind::NotServed, none));
+            kernel(&mut f.devices[0]).status.files = 0;
+            f.devices[0].view.agent = None;
+            f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
             runs(f);
-            f.devices[0].service = service(State::Waiting, Some(Reason::new(kind, reason)));
+            f.devices[0].view.service = service(State::Waiting, Some(Reason::new(kind, reason)));
         })
     };
     wrong(
@@ -819,8 +809,8 @@ fn the_agent() {
         &["mount /dev/mapper/geheim /srv/geheim/data"],
     );
     let strange = diagnosis(|f| {
-        f.devices[0].agent = None;
-        f.devices[0].silent = Some(Reason::new(ReasonKind::NotServed, none));
+        f.devices[0].view.agent = None;
+        f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
         f.devices[0].wanted = None;
         runs(f);
     });
@@ -830,11 +820,11 @@ fn the_agent() {
         "does not know of it",
         &[line, "systemctl restart dsmd"],
     );
-    let stuck = without(|f| f.devices[0].silent = Some("geheim: dsmd does not answer".into()));
+    let stuck = without(|f| f.devices[0].view.silent = Some("geheim: dsmd does not answer".into()));
     wrong(&stuck, "dsmd", "does not answer", &["systemctl restart dsmd"]);
     let in_state = |state, reason: &'static str| {
         of_device(move |d| {
-            d.service = service(state, Some(reason.into()));
+            d.view.service = service(state, Some(reason.into()));
             d.dbpath = Some(Err(Misplaced::Unasked));
         })
     };
@@ -855,8 +845,8 @@ fn the_agent() {
         &["journalctl -u dsmd -n 50"],
     );
     let restarted = of_device(|d| {
-        d.service = service(State::Served, None);
-        d.service.as_mut().unwrap().restarts = 3;
+        d.view.service = service(State::Served, None);
+        d.view.service.as_mut().unwrap().restarts = 3;
     });
     note(&restarted, "dsmd", "restarts of its process: 3");
     let old = diagnosis(|f| f.published = Err("dsmd has ended, or is stuck".into()));
@@ -867,7 +857,7 @@ fn the_agent() {
         "dsmd 0.0.9 serves it",
     );
     let last_error = of_device(|d| {
-        d.last_error = Some(LastError {
+        d.view.last_error = Some(LastError {
             at: time::now().as_secs() - 7200,
             level: LogLevel::Error,
             message: "cannot write the state file".into(),
@@ -889,8 +879,8 @@ fn writes_without_a_place() {
     // A small database, whose files grow
     let growth = |bytes: u64| {
         of_device(move |d| {
-            much(&mut d.below.as_mut().unwrap().status);
-            d.agent.as_mut().unwrap().bytes = bytes;
+            much(&mut kernel(d).status);
+            d.view.agent.as_mut().unwrap().bytes = bytes;
         })
     };
     note(
@@ -907,13 +897,13 @@ fn writes_without_a_place() {
     });
     assert_eq!(little.status(), 0);
     let loading = of_device(|d| {
-        much(&mut d.below.as_mut().unwrap().status);
-        d.agent.as_mut().unwrap().marked = false;
+        much(&mut kernel(d).status);
+        d.view.agent.as_mut().unwrap().marked = false;
     });
     note(&loading, "unmapped", "normal while data is loaded");
     let alone = of_device(|d| {
-        much(&mut d.below.as_mut().unwrap().status);
-        d.agent = None;
+        much(&mut kernel(d).status);
+        d.view.agent = None;
     });
     wrong(
         &alone,
@@ -928,8 +918,8 @@ fn writes_without_a_place() {
 fn checkpoints_that_are_late() {
     let late = |written: u64, turtle: Option<u64>| {
         of_device(move |d| {
-            d.below.as_mut().unwrap().status.window_ms = 900_000;
-            d.agent.as_mut().unwrap().window_from_bytes = 406_400 * 512 - written;
+            kernel(d).status.window_ms = 900_000;
+            d.view.agent.as_mut().unwrap().window_from_bytes = 406_400 * 512 - written;
             d.turtle_age = turtle.map(Duration::from_secs);
         })
     };
@@ -955,8 +945,8 @@ fn checkpoints_that_are_late() {
     assert_eq!(late(4096, Some(20)).status(), 0, "nothing was written");
     // The counters were reset: all that is counted was written since.
     let reset = of_device(|d| {
-        d.below.as_mut().unwrap().status.window_ms = 900_000;
-        d.agent.as_mut().unwrap().window_from_bytes = u64::MAX;
+        kernel(d).status.window_ms = 900_000;
+        d.view.agent.as_mut().unwrap().window_from_bytes = u64::MAX;
     });
     wrong(
         &reset,
@@ -969,7 +959,7 @@ fn checkpoints_that_are_late() {
         checkpoint: Duration::from_secs(30),
     };
     let mut facts = good();
-    facts.devices[0].agent.as_mut().unwrap().window_from_bytes = 0;
+    facts.devices[0].view.agent.as_mut().unwrap().window_from_bytes = 0;
     assert_eq!(Diagnosis::of(&facts, &limits).status(), 1);
 }
 
@@ -1043,9 +1033,8 @@ fn what_is_left_out() {
 #[test]
 fn mounts_that_cannot_be_read_are_not_none() {
     let hidden = of_device(|d| {
-        let b = d.below.as_mut().unwrap();
-        b.mounts = Vec::new();
-        b.unmounted = Some("/proc/self/mountinfo: Permission denied".into());
+        d.mounts = Vec::new();
+        d.unmounted = Some("/proc/self/mountinfo: Permission denied".into());
     });
     let found = find(&hidden, "filesystem");
     assert_eq!(found.level, Level::Unknown);
@@ -1084,8 +1073,8 @@ fn boundaries_and_discards() {
     note(&agent(|a| a.marked = false), "boundaries", "when loading is over");
     let discard = |change: fn(&mut DiscardInfo)| agent(move |a| change(a.discard.as_mut().unwrap()));
     let off = of_device(|d| {
-        d.below.as_mut().unwrap().status.discard.state = Mode::Off;
-        d.agent.as_mut().unwrap().discard.as_mut().unwrap().off =
+        kernel(d).status.discard.state = Mode::Off;
+        d.view.agent.as_mut().unwrap().discard.as_mut().unwrap().off =
             Some(Reason::new(ReasonKind::SwitchedOff, SWITCHED_OFF));
     });
     wrong(
@@ -1115,9 +1104,8 @@ fn boundaries_and_discards() {
     wrong(&discard(|i| i.off = Some("dax".into())), "discard", "dax", &[]);
     let coarse = |bytes, table: &'static str| {
         of_device(move |d| {
-            let below = d.below.as_mut().unwrap();
-            below.disks[0].discard_granularity = Some(bytes);
-            below.table = table.parse().unwrap();
+            d.disks[0].discard_granularity = Some(bytes);
+            kernel(d).table = table.parse().unwrap();
         })
     };
     let says = "the drive says 128 KiB, and nobody has measured what it takes";
@@ -1180,8 +1168,8 @@ fn boundaries_and_discards() {
     );
     let not = of_device(|d| {
         d.wanted.as_mut().unwrap().discard = false;
-        d.agent.as_mut().unwrap().discard = None;
-        d.below.as_mut().unwrap().status.discard.state = Mode::Off;
+        d.view.agent.as_mut().unwrap().discard = None;
+        kernel(d).status.discard.state = Mode::Off;
     });
     note(&not, "discard", "off: the drive keeps copying");
     let fix: Vec<String> = find(&not, "discard")
@@ -1258,9 +1246,9 @@ fn what_the_server_does_not_do() {
 
 fn switched_off(why: (ReasonKind, &str), runner: Option<Option<i32>>) -> Diagnosis {
     of_device(|d| {
-        d.below.as_mut().unwrap().status.discard.state = Mode::Off;
-        d.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(Reason::new(why.0, why.1));
-        d.trial = runner.map(|runner| Trial {
+        kernel(d).status.discard.state = Mode::Off;
+        d.view.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(Reason::new(why.0, why.1));
+        d.view.trial = runner.map(|runner| TrialView {
             feature: "discard".into(),
             period: 3,
             periods: 12,
@@ -1297,7 +1285,7 @@ fn a_trial() {
 
 #[test]
 fn a_drive_that_is_marked() {
-    let marked = of_device(|d| d.below.as_mut().unwrap().barred = Some("it is marked".into()));
+    let marked = of_device(|d| d.view.barred = Some("it is marked".into()));
     wrong(
         &marked,
         "discard",
@@ -1305,8 +1293,8 @@ fn a_drive_that_is_marked() {
         &["dsmctl broken"],
     );
     let not_wanted = of_device(|d| {
-        d.below.as_mut().unwrap().barred = Some("it is marked".into());
-        d.agent.as_mut().unwrap().discard = None;
+        d.view.barred = Some("it is marked".into());
+        d.view.agent.as_mut().unwrap().discard = None;
         d.wanted.as_mut().unwrap().discard = false;
     });
     note(&not_wanted, "discard", "it is marked");
@@ -1314,8 +1302,7 @@ fn a_drive_that_is_marked() {
         (ReasonKind::AuditFailed, "resync this member"),
         (ReasonKind::AuditFailedInTime, "nothing is lost"),
     ] {
-        let failed =
-            of_device(|d| d.below.as_mut().unwrap().barred = Some(Reason::new(kind, "it has failed")));
+        let failed = of_device(|d| d.view.barred = Some(Reason::new(kind, "it has failed")));
         wrong(&failed, "discard", "it has failed", &["dsmctl broken"]);
         let hint = find(&failed, "discard").hint.clone().unwrap();
         assert!(hint.starts_with(wanted), "{hint}");
@@ -1338,39 +1325,34 @@ fn a_report_has_no_names() {
         f.published = Err("no /run/geheim".into());
         let d = &mut f.devices[0];
         d.dbpath = Some(Err(Misplaced::Wrong("geheim is not there".into())));
-        d.service = service(State::Ended, Some("geheim: it has gone".into()));
-        d.last_error = Some(LastError {
+        d.view.service = service(State::Ended, Some("geheim: it has gone".into()));
+        d.view.last_error = Some(LastError {
             at: 1,
             level: LogLevel::Warn,
             message: "skipped".into(),
             reason: Some("geheim".into()),
         });
-        let info = d.agent.as_mut().unwrap();
+        let info = d.view.agent.as_mut().unwrap();
         info.outgrown = 1;
         let discard = info.discard.as_mut().unwrap();
         discard.off = Some("geheim".into());
         discard.warning = Some("geheim".into());
-        let b = d.below.as_mut().unwrap();
-        b.barred = Some("geheim".into());
-        b.error = Some("geheim".into());
-        b.disks[0].name = "nvmegeheim".into();
-        b.disks[0].silent = Some("/dev/geheim".into());
-        b.disks[0].placement = None;
-        b.disks[0].streams = Some(0);
-        let stack = b.stack.as_mut().unwrap();
+        d.view.barred = Some("geheim".into());
+        d.error = Some("geheim".into());
+        d.disks[0].name = "nvmegeheim".into();
+        d.disks[0].silent = Some("/dev/geheim".into());
+        d.disks[0].placement = None;
+        d.disks[0].streams = Some(0);
+        let stack = &mut d.stack;
         stack.disks = vec!["geheim".into()];
         stack.stacked = true;
         stack.barring = vec!["geheim (raid1)".into()];
-        f.devices.push(DeviceFacts {
-            name: "geheim2".into(),
-            absent: Some(Absent::Missing("geheim2: there is none".into())),
-            ..DeviceFacts::default()
-        });
-        f.devices.push(DeviceFacts {
-            silent: Some("geheim does not answer".into()),
-            agent: None,
-            ..device()
-        });
+        let mut gone = Examined::default();
+        gone.view.name = "geheim2".into();
+        absent(&mut gone, "geheim2: there is none".into());
+        let mut silent = device();
+        (silent.view.agent, silent.view.silent) = (None, Some("geheim does not answer".into()));
+        f.devices.extend([gone, silent]);
     });
     let ink = Ink::hiding();
     for shown in [faulty.text(&ink), faulty.json(&ink).to_string()] {
@@ -1428,10 +1410,14 @@ fn the_programs_form() {
 #[test]
 fn this_machine_can_be_looked_at() {
     let run = tempfile::tempdir().unwrap();
-    let places = super::Places::new(run.path().to_owned());
-    let facts = super::look(&["no-such-device".into()], Configuration::default(), &places);
+    let viewer = Viewer::new(Places {
+        run_dir: run.path().to_owned(),
+        ..Places::default()
+    });
+    let facts = super::look(&["no-such-device".into()], Configuration::default(), &viewer);
     assert_eq!(facts.devices.len(), 1);
-    assert!(facts.devices[0].below.is_none() && facts.devices[0].absent.is_some());
+    let view = &facts.devices[0].view;
+    assert!(view.kernel.is_none() && view.unseen.is_some());
     assert!(facts.published.unwrap_err().contains("dsmd does not run"));
     assert_eq!(facts.version, env!("CARGO_PKG_VERSION"));
 }

@@ -33,6 +33,7 @@ use drive::counters;
 use drive::media;
 use drive::switch;
 use proto::control::{self, Info, Request};
+use proto::device::TrialView;
 use proto::drive::Counters;
 use proto::reason::{ReasonKind, SWITCHED_OFF};
 use proto::runner::{self, Who};
@@ -66,6 +67,25 @@ pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<u8> {
 /// Where marks and locks are.
 fn dir() -> &'static Path {
     Path::new(broken::DIR)
+}
+
+/// By device: those that have not been stopped.  Those that cannot be read are no matter of
+/// this.
+pub(crate) fn views(files: &Path, locks: &Path) -> Vec<(String, TrialView)> {
+    let unfinished = |s: &TrialState| s.is_unfinished() && s.switched;
+    let view = |s: TrialState| {
+        let (name, n) = (s.plan.device.clone(), s.periods.len());
+        let view = TrialView {
+            period: n + 1,
+            periods: 2 * s.plan.pairs,
+            on: s.plan.is_on(n),
+            runner: runner::trial(locks, &name),
+            feature: s.plan.switch.feature,
+        };
+        (name, view)
+    };
+    let all = Store::all(files).into_iter();
+    all.filter(unfinished).map(view).collect()
 }
 
 fn store(a: &TrialOf) -> Store {

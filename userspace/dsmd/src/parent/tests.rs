@@ -139,13 +139,13 @@ impl Machines {
         })
     }
 
-    fn sample(&self, name: &str) -> Option<Sample> {
+    fn sample(&self, name: &str) -> Option<DeviceView> {
         let snapshot = Snapshot::read(self.dir.path()).ok()?;
-        snapshot.devices.into_iter().find(|d| d.device == name)
+        snapshot.devices.into_iter().find(|d| d.name == name)
     }
 
-    fn until(&self, name: &str, state: State) -> Sample {
-        let is = || self.sample(name).is_some_and(|s| s.service.state == state);
+    fn until(&self, name: &str, state: State) -> DeviceView {
+        let is = || self.sample(name).is_some_and(|s| s.state() == Some(state));
         until(&format!("{name} {}", state.name()), is);
         self.sample(name).unwrap()
     }
@@ -178,7 +178,7 @@ fn what_hangs_or_dies_is_one_databases_state() {
     let hung = Mutex::new(Some(m.setup("a").machine.hung.lock().unwrap()));
     m.supervised(&FAST, |told| {
         m.works("c", 2);
-        let reason = m.until("a", State::Stuck).service.reason.unwrap();
+        let reason = m.until("a", State::Stuck).service.unwrap().reason.unwrap();
         assert_eq!(reason.text, "its agent has been busy with one thing for too long");
         assert!(m.sample("a").unwrap().kernel.is_some(), "which is known");
         let said = || told.lock().unwrap().iter().filter(|t| *t == "READY=1").count();
@@ -191,7 +191,7 @@ fn what_hangs_or_dies_is_one_databases_state() {
 
         m.works("b", 2);
         m.kill("b");
-        let b = || m.sample("b").unwrap().service;
+        let b = || m.sample("b").unwrap().service.unwrap();
         until("another process", || {
             b().restarts == 1 && b().state == State::Served
         });
@@ -200,14 +200,21 @@ fn what_hangs_or_dies_is_one_databases_state() {
             m.works("c", n);
             m.works("b", n);
         }
-        assert_eq!(m.sample("c").unwrap().service.restarts, 0);
-        assert_eq!(m.sample("a").unwrap().service.restarts, 0, "it would hang again");
+        assert_eq!(m.sample("c").unwrap().service.unwrap().restarts, 0);
+        assert_eq!(
+            m.sample("a").unwrap().service.unwrap().restarts,
+            0,
+            "it would hang again"
+        );
         assert_eq!(said(), 1);
     });
     // The first dsmd has left a behind.
     m.supervised(&FAST, |told| {
         let a = m.until("a", State::Waiting);
-        assert_eq!(a.service.reason, Some("another dsmd serves the device a".into()));
+        assert_eq!(
+            a.service.unwrap().reason,
+            Some("another dsmd serves the device a".into())
+        );
         for n in 6..8 {
             m.works("b", n);
             m.works("c", n);
@@ -215,7 +222,7 @@ fn what_hangs_or_dies_is_one_databases_state() {
         until("READY=1", || told.lock().unwrap().iter().any(|t| t == "READY=1"));
         drop(hung.lock().unwrap().take());
         m.works("a", 2);
-        assert_eq!(m.sample("a").unwrap().service.state, State::Served);
+        assert_eq!(m.sample("a").unwrap().service.unwrap().state, State::Served);
     });
 }
 
@@ -227,7 +234,7 @@ fn one_that_answers_again_is_served() {
         let hung = m.setup("a").machine.hung.lock().unwrap();
         m.until("a", State::Stuck);
         drop(hung);
-        assert_eq!(m.until("a", State::Served).service.restarts, 0);
+        assert_eq!(m.until("a", State::Served).service.unwrap().restarts, 0);
         m.works("a", 3);
     });
 }
@@ -242,7 +249,7 @@ fn one_that_is_stuck_is_killed_if_it_can_be() {
     m.supervised(&pace, |_| {
         m.works("a", 2);
         let hung = m.setup("a").machine.hung.lock().unwrap();
-        let restarts = || m.sample("a").unwrap().service.restarts;
+        let restarts = || m.sample("a").unwrap().service.unwrap().restarts;
         until("another process", || restarts() == 1);
         drop(hung);
         m.works("a", 3);
@@ -277,7 +284,7 @@ fn one_without_a_process_is_one_databases_state() {
     let m = Machines::new(&["a", "b"]);
     *m.refused.lock().unwrap() = "a";
     let well = m.supervised(&FAST, |told| {
-        let a = m.until("a", State::Ended).service;
+        let a = m.until("a", State::Ended).service.unwrap();
         assert_eq!(
             a.reason,
             Some("cannot start a process: there are too many".into())
@@ -300,13 +307,13 @@ fn one_that_is_given_up_is_not_started_again() {
     m.config.databases[0].wait = false;
     m.config.databases[0].dbpath = "/nonexistent".into();
     let well = m.supervised(&FAST, |told| {
-        let a = m.until("a", State::Ended).service;
+        let a = m.until("a", State::Ended).service.unwrap();
         let reason = a.reason.unwrap();
         assert!(reason.text.starts_with("/nonexistent: cannot open it"));
         assert_eq!(reason.kind, ReasonKind::NotMounted);
         m.works("b", 2);
         until("READY=1", || told.lock().unwrap().iter().any(|t| t == "READY=1"));
-        assert_eq!(m.sample("a").unwrap().service.restarts, 0);
+        assert_eq!(m.sample("a").unwrap().service.unwrap().restarts, 0);
     });
     assert!(!well);
     // With no other there is nothing to do.
@@ -346,7 +353,7 @@ fn reports_that_are_none_end_the_process() {
         });
         let end = EndsOnDrop(&by_hand);
         until("the third", || {
-            let service = m.sample("a").map(|s| s.service).unwrap_or_default();
+            let service = m.sample("a").and_then(|s| s.service).unwrap_or_default();
             killed.store(service.restarts as usize, Ordering::Relaxed);
             service.restarts == 2 && service.state == State::Served
         });

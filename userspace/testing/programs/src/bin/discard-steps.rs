@@ -24,9 +24,9 @@ use dsmd::agent::discard::{Database, Disk, Link, Machine, Owner, Plan, Seen};
 use dsmd::Local;
 use files::fiemap::Fiemap;
 use files::walk::Root;
+use proto::device::Kernel;
 use proto::drive::Media;
 use proto::reason::Reason;
-use proto::sample::Look;
 use runtime::log;
 use runtime::pulse::Pulse;
 use rustix::process::Signal;
@@ -221,7 +221,7 @@ impl dsmd::Machine for Stepped {
         Link::start(device, plan, Steps(target), Steps(disk), pulse)
     }
 
-    fn look(&self, device: &str) -> Result<Look> {
+    fn look(&self, device: &str) -> Result<Kernel> {
         Local.look(device)
     }
 

@@ -183,6 +183,64 @@ impl Choice {
     }
 }
 
+/// What is below affords.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Affords {
+    #[serde(skip)]
+    pub layout: Layout,
+    pub policy: &'static str,
+    /// K of policy dsm.
+    pub groups: Option<u32>,
+    pub streams: u32,
+    /// Of the disk that affords the least; `None`: one does not report.
+    pub drive: Option<Drive>,
+    /// Without a full stop.
+    pub why: String,
+    /// A disk could not be asked, so that nothing is known.
+    #[serde(skip)]
+    pub silent: bool,
+}
+
+impl Affords {
+    pub fn new(layout: Layout, drive: Option<Drive>, why: String) -> Self {
+        Self {
+            layout,
+            policy: layout.policy(),
+            groups: layout.groups(),
+            streams: layout.streams(),
+            drive,
+            why,
+            silent: false,
+        }
+    }
+
+    pub fn nothing(why: String) -> Self {
+        Self::new(Layout::None, None, format!("no streams: {why}"))
+    }
+
+    /// The least comes last.
+    pub fn rank(&self) -> Option<usize> {
+        Layout::ALL.iter().position(|l| *l == self.layout)
+    }
+
+    /// The units that so many streams would hold of the spare ones, where the drive does
+    /// not afford them.
+    pub fn too_many(&self, streams: u32) -> Option<(u64, u64)> {
+        let drive = self.drive.filter(|d| streams > 1 && !d.affords(streams))?;
+        Some((drive.open(streams), drive.spare))
+    }
+
+    /// The features of the target that take it, in the order in which they are set.
+    pub fn features(&self) -> Vec<(&'static str, String)> {
+        let mut features = vec![("policy", self.policy.to_owned())];
+        features.extend(self.groups.map(|k| ("groups", k.to_string())));
+        if self.layout != Layout::None {
+            features.push(("streams", self.streams.to_string()));
+        }
+        features
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Looks at devices: asks the kernel, the drive and dsmd, and takes what dsmd publishes for
+//! who may not ask.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::io::Errno;
+
+use dm::device::{Device, Target};
+use dm::devno::DevNo;
+use dm::ioctl::{Dm, DmError};
+use dm::module::System;
+use dm::reply::TableLine;
+use dm::streams::{self, LiveTables};
+use dm::sysfs::Sysfs;
+use drive::{below, broken, media};
+use policies::layout::{self, Layout};
+use proto::control::{self, Request};
+use proto::device::{DeviceView, Kernel, State, TrialView};
+use proto::reason::{Reason, ReasonKind};
+use proto::snapshot::{Moment, Snapshot};
+use runtime::text::printable;
+
+use crate::cli as args;
+use crate::trial;
+
+/// A dsmd that takes longer has more to say than this asks for, or does not answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where things are; elsewhere in tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub run_dir: PathBuf,
+    pub system: System,
+    pub sysfs: Sysfs,
+    /// Of drives on which nothing may be discarded.
+    pub marks: PathBuf,
+    pub trials: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            run_dir: args::run_dir(),
+            system: System::default(),
+            sysfs: Sysfs::default(),
+            marks: broken::DIR.into(),
+            trials: args::TRIALS.into(),
+        }
+    }
+}
+
+/// What costs something to ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asks {
+    pub regions: bool,
+    /// What the drive counts.
+    pub drive: bool,
+}
+
+pub(crate) struct Viewer {
+    pub places: Places,
+    pub dm: Result<Dm, DmError>,
+    /// What dsmd publishes; `Err`: nothing, or nothing that is so now.
+    pub published: Result<Snapshot, String>,
+    trials: Vec<(String, TrialView)>,
+}
+
+pub(crate) fn denied_dm(e: &DmError) -> bool {
+    matches!(e.errno(), Some(Errno::ACCESS | Errno::PERM))
+}
+
+/// Whether what failed is a question of permission.
+pub(crate) fn denied(e: &anyhow::Error) -> bool {
+    e.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>();
+        let dm = cause.downcast_ref::<DmError>();
+        io.is_some_and(|e| e.kind() == io::ErrorKind::PermissionDenied) || dm.is_some_and(denied_dm)
+    })
+}
+
+impl Viewer {
+    pub(crate) fn new(places: Places) -> Self {
+        let dm = Dm::open();
+        let published = Snapshot::current(&places.run_dir).map_err(|e| e.to_string());
+        let published = published.and_then(|s| {
+            // One that was killed leaves what it published; others may not see its process.
+            if is_permitted(&dm) && !places.system.proc.join(s.pid.to_string()).exists() {
+                return Err(format!("dsmd has ended: there is no process {}", s.pid));
+            }
+            Ok(s)
+        });
+        Self {
+            trials: trial::views(&places.trials, &places.marks),
+            places,
+            dm,
+            published,
+        }
+    }
+
+    /// Whether device-mapper may be asked.
+    pub(crate) fn permitted(&self) -> bool {
+        is_permitted(&self.dm)
+    }
+
+    pub(crate) fn published(&self) -> impl Iterator<Item = &DeviceView> {
+        self.published.iter().flat_map(|s| &s.devices)
+    }
+
+    /// The devices that there are, as far as that can be seen.
+    pub(crate) fn names(&self) -> Result<BTreeSet<String>> {
+        if self.permitted() {
+            return Ok(Device::all()?.into_iter().collect());
+        }
+        let seen = self.published().filter(|d| d.kernel.is_some());
+        Ok(seen.map(|d| d.name.clone()).collect())
+    }
+
+    pub(crate) fn tables(&self) -> &dyn LiveTables {
+        match &self.dm {
+            Ok(dm) => dm,
+            Err(_) => &streams::Unknown,
+        }
+    }
+
+    /// What lies below a device, which is itself none of the volumes between.
+    pub(crate) fn stack(&self, table: &TableLine, devno: DevNo) -> Result<streams::Below, String> {
+        let below = table.below.parse().unwrap_or(devno);
+        streams::below(&self.places.sysfs, self.tables(), below).map_err(|e| format!("{e:#}"))
+    }
+
+    /// A device as it is seen now.
+    pub(crate) fn view(&self, name: &str, asks: Asks) -> DeviceView {
+        let mut v = self
+            .published()
+            .find(|d| d.name == name)
+            .cloned()
+            .unwrap_or_default();
+        v.name = name.to_owned();
+        let of_name = |t: &&(String, TrialView)| t.0 == name;
+        v.trial = self.trials.iter().find(of_name).map(|t| t.1.clone());
+        let asked = Device::open(name).and_then(|device| self.ask_kernel(&device, &mut v, asks));
+        match asked {
+            Ok(()) => {}
+            Err(_) if !self.permitted() && v.kernel.is_some() => {}
+            Err(_) if !self.permitted() => {
+                v.unseen = Some(Reason::new(ReasonKind::Hidden, "only root can look at it"));
+            }
+            Err(e) => (v.kernel, v.unseen) = (None, Some(Reason::of(&e))),
+        }
+        let Some(kernel) = &v.kernel else {
+            v.agent = None;
+            return v;
+        };
+        let (sysfs, stack) = (&self.places.sysfs, self.stack(&kernel.table, kernel.devno));
+        v.affords = stack.ok().map(|stack| below::of_stack(sysfs, &stack, &|all| all));
+        v.barred = broken::below(&self.places.marks, sysfs, name, kernel.devno);
+        // One that is stuck would not answer.
+        if v.state() != Some(State::Stuck) {
+            match control::ask_within(TIMEOUT, &self.places.run_dir, name, Request::Info) {
+                Ok(info) => v.agent = Some(info),
+                Err(e) if denied(&e) => {}
+                Err(e) => (v.agent, v.silent) = (None, Some(Reason::of(&e))),
+            }
+        }
+        add_uses(&mut v);
+        v
+    }
+
+    fn ask_kernel(&self, device: &Device, v: &mut DeviceView, asks: Asks) -> Result<()> {
+        let published = v.kernel.take();
+        v.at = Moment::now();
+        let mut kernel = Kernel::at(device)?;
+        kernel.uses = layout::uses(&Layout::of(&kernel.table, &kernel.status));
+        if asks.drive {
+            kernel.media = media::of(&self.places.sysfs, device.devno);
+        } else if let Some(published) = published {
+            kernel.media = published.media;
+        }
+        let s = &kernel.status;
+        kernel.last_checkpoint = (s.windows > 0).then(|| v.at.wall - s.window_ms as f64 / 1000.0);
+        if asks.regions {
+            v.regions = Some(device.regions()?);
+        }
+        (v.kernel, v.unseen) = (Some(kernel), None);
+        Ok(())
+    }
+}
+
+fn is_permitted(dm: &Result<Dm, DmError>) -> bool {
+    !matches!(dm, Err(e) if denied_dm(e))
+}
+
+/// What the agent uses streams for, beside the layout.
+fn add_uses(v: &mut DeviceView) {
+    let (Some(kernel), Some(agent)) = (&mut v.kernel, &v.agent) else {
+        return;
+    };
+    let mut add = |stream: u8, what: String| kernel.uses.entry(stream.into()).or_default().push(what);
+    for o in agent.objects.iter().filter(|o| o.stream > 0) {
+        add(o.stream, printable(&o.name));
+    }
+    if let Some(auto) = &agent.auto {
+        for (n, stream) in auto.streams.iter().enumerate() {
+            let comes = n < usize::from(auto.mapper_streams);
+            let what = if comes {
+                "files that come"
+            } else {
+                "files that stay open"
+            };
+            add(*stream, what.to_owned());
+        }
+    }
+}
