@@ -35,7 +35,7 @@ mkdir -p $mnt
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 dd if=/dev/zero of=$mnt/collection-0-17.wt bs=1M count=2 conv=fsync status=none
-works 'a file is loaded' dsmctl debug load t --boundary 1048576 $mnt/collection-0-17.wt
+works 'a file is loaded' load-table t --boundary 1048576 $mnt/collection-0-17.wt
 sync -f $mnt
 message t reset
 dsmctl record $mnt --window 2 /tmp/recorded.rec 2>/tmp/recorded &

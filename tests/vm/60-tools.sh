@@ -27,7 +27,7 @@ for fs in xfs ext4; do
 	for file in collection-0-17 index-1-17; do
 		dd if=/dev/zero of="$mnt/$file.wt" bs=1M count=4 conv=fsync status=none
 	done
-	works "$fs: dsmctl load" dsmctl debug load t --boundary 2097152 $mnt/collection-0-17.wt $mnt/index-1-17.wt
+	works "$fs: a table is loaded" load-table t --boundary 2097152 $mnt/collection-0-17.wt $mnt/index-1-17.wt
 	is "$fs: two files with their classes" "$(dsmctl status t -o json | jq -c '.devices[0].kernel.status | [.files, .regions]')" '[2,4]'
 	id=$(stat -c %i $mnt/collection-0-17.wt)
 	is "$fs: the id is the inode, the class is of the name" "$(region t "$id" bottom 2)" collection
@@ -42,7 +42,7 @@ for fs in xfs ext4; do
 	works "$fs: dsmctl checkpoint" dsmctl debug checkpoint t
 	is "$fs: and the window shows them" "$(region t "$id" bottom 6) $(region t "$id" top 6)" '10 20'
 
-	works "$fs: a file is added" dsmctl debug load t --update --class journal $mnt/index-1-17.wt
+	works "$fs: a file is added" load-table t --update --class journal $mnt/index-1-17.wt
 	is "$fs: the class is what is said" "$(region t "$id2" bottom 2)" journal
 	is "$fs: and its count stays" "$(region t "$id2" bottom 13)" 0
 	works "$fs: a file is dropped" dsmctl debug drop t $mnt/index-1-17.wt
@@ -54,13 +54,13 @@ for fs in xfs ext4; do
 	works "$fs: the counters are reset" dsmctl debug reset t
 	before=$(dsmctl status t --regions -o json | jq -c '.devices[0] | .regions, .kernel.table, (.kernel.status | del(.window_ms))')
 
-	refused "$fs: a file that is not there" 'dsmctl: ' dsmctl debug load t $mnt/nothing
-	refused "$fs: a file that is not a file" 'dsmctl: ' dsmctl debug load t $mnt
+	refused "$fs: a file that is not there" 'cannot open it' load-table t $mnt/nothing
+	refused "$fs: a file that is not a file" 'not a regular file' load-table t $mnt
 	echo x >/tmp/other/file
-	refused "$fs: a file on tmpfs" 'tmpfs' dsmctl debug load t /tmp/other/file
+	refused "$fs: a file on tmpfs" 'tmpfs' load-table t /tmp/other/file
 	mkfs.ext4 -q -F "$plain" && mount "$plain" /tmp/other
 	echo x >/tmp/other/file
-	refused "$fs: a file on another device" 'dsmctl: ' dsmctl debug load t /tmp/other/file
+	refused "$fs: a file on another device" 'Error: ' load-table t /tmp/other/file
 	refused "$fs: a dbpath on another device" 'dsmd' dsmctl boundary mark t
 	umount /tmp/other
 	refused "$fs: a dbpath that is not one" 'WiredTiger' dsmd --device t --dbpath $mnt
@@ -78,12 +78,12 @@ dsmctl create t "$ssd" --policy dsm >/dev/null
 if modprobe vfat 2>/dev/null && command -v mkfs.vfat >/dev/null; then
 	mkfs.vfat /dev/mapper/t >/dev/null && mount -t vfat /dev/mapper/t $mnt
 	echo x >$mnt/file
-	refused 'a file system without FIEMAP' 'FIEMAP' dsmctl debug load t $mnt/file
+	refused 'a file system without FIEMAP' 'FIEMAP' load-table t $mnt/file
 	umount $mnt
 fi
 mkfs.btrfs -q -f /dev/mapper/t && modprobe btrfs && mount /dev/mapper/t $mnt
 echo x >$mnt/file
-refused 'btrfs, whose extents are not places on the device' 'btrfs' dsmctl debug load t $mnt/file
+refused 'btrfs, whose extents are not places on the device' 'btrfs' load-table t $mnt/file
 umount $mnt
 dsmctl remove t
 

@@ -27,7 +27,7 @@ fi
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 dd if=/dev/zero of=$mnt/index-1-17.wt bs=1M count=1 conv=fsync status=none
-dsmctl debug load t $mnt/index-1-17.wt >/dev/null
+load-table t $mnt/index-1-17.wt >/dev/null
 
 if has_write_streams "$ssd"; then
 	works 'FDP: verify ends with 0' verify 0

@@ -31,7 +31,7 @@ followed() {
 	# Without unwritten extents, whose change is written to the log
 	dd if=/dev/zero of=$mnt/file bs=1M count=80 conv=notrunc oflag=direct status=none
 	sync
-	works "$what: a file on it is loaded" dsmctl debug load t --class collection $mnt/file
+	works "$what: a file on it is loaded" load-table t --class collection $mnt/file
 	before=$(field t unmapped_sectors)
 	for piece in 1 5 9; do
 		dd if=/dev/urandom of=$mnt/file bs=64k seek=$((piece * 128)) count=16 conv=notrunc oflag=direct,dsync status=none
@@ -65,14 +65,14 @@ mkfs.xfs -q -f -K /dev/mapper/vg-db
 mount /dev/mapper/vg-db $mnt
 echo x >$mnt/file
 before=$(dmsetup status t | cut -d' ' -f4- | sed 's/ unmapped.*//; s/window_ms [0-9]*//')
-refused 'a volume that is partly elsewhere' 'only a part of its device' dsmctl debug load t $mnt/file
+refused 'a volume that is partly elsewhere' 'only a part of its device' load-table t $mnt/file
 umount $mnt
 lvm lvremove -y vg/db
 lvm lvcreate -y -Wn -Zn -i 2 -L 512M -n striped vg
 mkfs.xfs -q -f -K /dev/mapper/vg-striped
 mount /dev/mapper/vg-striped $mnt
 echo x >$mnt/file
-refused 'a striped volume' 'not on the dsm device t' dsmctl debug load t $mnt/file
+refused 'a striped volume' 'not on the dsm device t' load-table t $mnt/file
 umount $mnt
 lvm lvremove -y vg/striped
 is 'the table is as it was' "$(dmsetup status t | cut -d' ' -f4- | sed 's/ unmapped.*//; s/window_ms [0-9]*//')" "$before"

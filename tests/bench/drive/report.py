@@ -11,12 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-DSMCTL = Path(__file__).resolve().parents[3] / "build/userspace/release/dsmctl"
+SAVING = Path(__file__).resolve().parents[3] / "build/userspace/release/saving"
 
 
 def saving(ratios):
     """One alone has no interval."""
-    found = subprocess.run([DSMCTL, "debug", "saving", *map(str, ratios)], check=True, stdout=subprocess.PIPE)
+    found = subprocess.run([SAVING, *map(str, ratios)], check=True, stdout=subprocess.PIPE)
     return json.loads(found.stdout) or {"saved": 1 - ratios[0], "low": None, "high": None, "pairs": 1}
 
 

@@ -15,9 +15,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use dm::class::Class;
 use runtime::pages;
-use runtime::sizes;
 use runtime::sizes::Seconds;
 
 /// That of dsmd.service.
@@ -288,12 +286,6 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum DebugCommand {
-    /// Tell the kernel where files lie: upload a table of their extents
-    ///
-    /// The extents are read with FIEMAP; nothing is synced, so that data which
-    /// was not written back yet has no place. On a live database use dsmd.
-    #[command(after_long_help = "Example:\n  dsmctl debug load dsm --dbpath /var/lib/mongodb")]
-    Load(Load),
     /// Take files out of the table
     #[command(after_long_help = "Example:\n  dsmctl debug drop dsm 131")]
     Drop {
@@ -321,13 +313,6 @@ pub enum DebugCommand {
         #[arg(long, value_name = "COMMAND")]
         counters: Option<String>,
     },
-    /// Print what is saved, with its interval, as trial report has it, as JSON; null for one ratio
-    #[command(after_long_help = "Example:\n  dsmctl debug saving 0.71 0.69 0.74 0.70")]
-    Saving {
-        /// A measurement with something on by one with it off, for each pair
-        #[arg(value_name = "RATIO", required = true, value_parser = positive)]
-        ratios: Vec<f64>,
-    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -354,48 +339,6 @@ pub enum BoundaryCommand {
     /// Show the boundary of each file
     #[command(after_long_help = "Example:\n  dsmctl boundary show dsm")]
     Show { name: String },
-}
-
-#[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).args(["files", "dbpath"])))]
-pub struct Load {
-    pub name: String,
-    /// Files to load
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Load all files of a MongoDB data directory, with classes by their names
-    #[arg(long, value_name = "DIR")]
-    pub dbpath: Option<PathBuf>,
-    /// Class of the files: collection, index, primary, journal, oplog or other
-    /// [default: by their names]
-    #[arg(long, conflicts_with = "dbpath")]
-    pub class: Option<Class>,
-    /// Boundary of the files: mark (their present size), none, or bytes
-    /// [default: what the table has, else none]
-    ///
-    /// With --dbpath it goes to collection and index files only.
-    #[arg(long, value_name = "mark|none|BYTES", value_parser = boundary)]
-    pub boundary: Option<Boundary>,
-    /// Add to the table, or replace files in it, instead of replacing all of it
-    #[arg(long)]
-    pub update: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Boundary {
-    Mark,
-    None,
-    Bytes(u64),
-}
-
-fn boundary(s: &str) -> Result<Boundary, String> {
-    match s {
-        "mark" => Ok(Boundary::Mark),
-        "none" => Ok(Boundary::None),
-        n => sizes::bytes(n)
-            .map(Boundary::Bytes)
-            .ok_or_else(|| "it must be mark, none or a number of bytes, such as 1GiB".into()),
-    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -486,11 +429,6 @@ pub struct Free {
     pub ranges: bool,
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| "a number greater than 0".to_owned())
-}
-
 /// Where the control sockets are.
 pub fn run_dir() -> PathBuf {
     std::env::var_os("DSMD_RUN_DIR").map_or_else(|| proto::control::RUN_DIR.into(), PathBuf::from)
@@ -532,7 +470,6 @@ mod tests {
         assert_eq!(length("8"), Ok(8));
         assert_eq!(sector("1GiB"), Ok(2 << 20));
         assert!(length("0").is_err() && sector("1.5G").is_err() && sector("").is_err());
-        assert_eq!(boundary("64KiB"), Ok(Boundary::Bytes(64 << 10)));
     }
 
     #[test]

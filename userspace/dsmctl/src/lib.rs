@@ -11,7 +11,6 @@ mod free;
 mod grow;
 mod guest;
 mod insert;
-mod load;
 mod probe;
 mod progress;
 mod record;
@@ -24,6 +23,7 @@ mod verify;
 mod view;
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -34,9 +34,9 @@ use serde::Serialize;
 
 use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
 use crate::progress::Progress;
-use crate::trial::estimate::Saving;
 use dm::device::{Device, MessageError, Target};
 use dm::mode::Mode;
+use dm::table::{Upload, UploadKind};
 use drive::{counters, switch};
 use proto::control::{self, Request};
 use proto::regions::checkpoint_text;
@@ -131,8 +131,7 @@ fn progress(command: &Command) -> Option<Progress> {
 
 fn debug(command: &DebugCommand, out: Output) -> Result<()> {
     match command {
-        DebugCommand::Load(a) => load::load(a, out),
-        DebugCommand::Drop { name, files } => load::drop_files(name, files, out),
+        DebugCommand::Drop { name, files } => drop_files(name, files, out),
         DebugCommand::Checkpoint { name } => {
             let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
             print(out, &done, || checkpoint_text(&done))
@@ -158,10 +157,34 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
             let found = found.with_context(|| drive.display().to_string())?;
             write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())
         }
-        DebugCommand::Saving { ratios } => {
-            write(&(serde_json::to_string(&Saving::of(ratios))? + "\n")).map(|_| ())
-        }
     }
+}
+
+fn drop_files(name: &str, files: &[String], out: Output) -> Result<()> {
+    let device = Device::open(name)?;
+    let mut ids = Vec::new();
+    for f in files {
+        ids.push(match f.parse::<u64>() {
+            Ok(id) => id,
+            Err(_) => std::fs::metadata(f)
+                .with_context(|| format!("{f}: it is neither an id nor a file"))?
+                .ino(),
+        });
+    }
+    let drop = || {
+        let mut upload = Upload::begin(&device, UploadKind::Update(device.generation()?))?;
+        for &id in &ids {
+            upload.drop_file(id)?;
+        }
+        upload.commit()
+    };
+    let commit = drop().map_err(|e| refused(name, e))?;
+    print(out, &commit, || {
+        format!(
+            "{name}: the table has {} files, {} extents; generation {}\n",
+            commit.files, commit.extents, commit.generation
+        )
+    })
 }
 
 /// A request to the dsmd of a device that exists.

@@ -2,16 +2,16 @@
 //! `dsmctl status` and `dsmctl boundary show`.
 
 use std::io::{stdout, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use serde_json::json;
 
 use crate::cli::{self as args, Output, StatusArgs};
-use crate::load::{open_root, walk};
 use crate::report;
 use crate::view::{Asks, Places, Viewer};
+use files::walk::{Collector, FoundFile, Root};
 use proto::control::{self, FileInfo, Request};
 use proto::device::DeviceView;
 use proto::rates::Rates;
@@ -122,10 +122,9 @@ fn rows() -> usize {
 /// From a directory, else from dsmd; without both there are ids only, for this reason.
 fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Option<String>)> {
     if let Some(dir) = dbpath {
-        let (files, _) = walk(&open_root(dir)?)?;
-        let named = |(path, f): (std::path::PathBuf, files::walk::FoundFile)| {
-            (f.ino, path.to_string_lossy().into_owned())
-        };
+        let root = Root::open(dir).with_context(|| format!("{}: cannot open it", dir.display()))?;
+        let files = walk(&root)?;
+        let named = |(path, f): (PathBuf, FoundFile)| (f.ino, path.to_string_lossy().into_owned());
         return Ok((files.into_iter().map(named).collect(), None));
     }
     Ok(
@@ -134,6 +133,25 @@ fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Option<String
             Err(e) => (Names::new(), Some(format!("{e:#}"))),
         },
     )
+}
+
+/// The files below a directory, each once.
+fn walk(root: &Root) -> Result<Vec<(PathBuf, FoundFile)>> {
+    let shown = root.path().display();
+    let mut found = Collector {
+        files: Vec::new(),
+        on_dir: &mut |_, _| {},
+        on_skip: &mut |path, why| {
+            eprintln!("dsmctl: note: {} was skipped: {}", path.display(), why.reason());
+        },
+    };
+    let handle = root.handle()?.with_context(|| format!("{shown}: it is gone"))?;
+    root.walk(handle, &mut found)
+        .with_context(|| format!("{shown}: cannot read it"))?;
+    let mut files = found.files;
+    let mut seen = std::collections::HashSet::new();
+    files.retain(|(_, f)| seen.insert(f.ino));
+    Ok(files)
 }
 
 pub(crate) fn boundaries(name: &str, out: Output) -> Result<()> {

@@ -68,14 +68,7 @@ fn wrong_usage_ends_with_2() {
         "grow",
         "grow n --size 0",
         "simulate r --policy none,best",
-        "debug load n",
-        "debug load n --dbpath d f",
-        "debug load n --dbpath d --class index",
-        "debug load n f --class indexes",
-        "debug load n f --boundary half",
         "debug drop n",
-        "debug saving",
-        "debug saving 0",
         "status --dbpath d",
         "status --watch",
         "status n --count 1",
@@ -99,7 +92,6 @@ fn errors_are_one_line() {
         "create n /dev/null",
         "create n /nonexistent",
         "status no-such-device",
-        "debug load no-such-device /etc/passwd",
         "debug checkpoint no-such-device",
         "set no-such-device groups 3",
         "set no-such-device threshold1 x",
@@ -176,15 +168,6 @@ fn every_alert_is_on_the_page() {
     for name in names {
         assert!(page.contains(&format!("\n| {name} |")), "{name}");
     }
-}
-
-#[test]
-fn saving_is_that_of_a_trial() {
-    let printed = |words| String::from_utf8(dsmctl(words).stdout).unwrap();
-    let three = printed("debug saving 0.8 0.9 0.7");
-    assert!(three.starts_with("{\"saved\":0.204"), "{three}");
-    assert!(three.contains("\"low\":-0.087"), "{three}");
-    assert_eq!(printed("debug saving 0.8"), "null\n");
 }
 
 #[test]
