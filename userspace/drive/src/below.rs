@@ -34,20 +34,31 @@ fn reported(drive: Drive, usable: &Usable<'_>, source: &str) -> Affords {
     Affords::new(choice.layout, Some(drive), why)
 }
 
-/// What a disk reports.
+/// What a disk reports, and sysfs of it.
 #[derive(Clone, Debug, Default)]
-struct LowerDisk {
-    name: String,
-    bytes: u64,
-    streams: Option<u32>,
+pub struct LowerDisk {
+    /// The kernel's.
+    pub name: String,
+    pub model: Option<String>,
+    pub firmware: Option<String>,
+    pub bytes: u64,
+    /// Write streams, if the kernel has them.
+    pub streams: Option<u32>,
     /// Bytes that it erases at a time.
-    unit: Option<u64>,
-    isolated: Option<Isolated>,
+    pub unit: Option<u64>,
+    /// Of an NVMe namespace, when it could be asked: its handles, and whether it places data.
+    pub handles: Option<u64>,
+    pub placement: Option<Placement>,
     /// Bytes of its endurance group, and those that no namespace has.
-    total: Option<u64>,
-    unallocated: u64,
+    pub total: Option<u64>,
+    pub unallocated: u64,
+    pub discard_granularity: Option<u64>,
+    /// Bytes of a discard at most; 0: it takes none.
+    pub discard_max: Option<u64>,
+    /// Somebody uses it.
+    pub used: bool,
     /// Why it could not be asked.
-    silent: Option<String>,
+    pub silent: Option<String>,
 }
 
 pub fn of(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Affords> {
@@ -61,43 +72,51 @@ pub fn of_stack(sysfs: &Sysfs, below: &Below, usable: &Usable<'_>) -> Affords {
 }
 
 impl LowerDisk {
-    fn ask(sysfs: &Sysfs, dev: DevNo) -> Self {
+    pub fn ask(sysfs: &Sysfs, dev: DevNo) -> Self {
         let granularity = sysfs.number(dev, "queue/write_stream_granularity");
         let sectors: u64 = sysfs.number(dev, "size").unwrap_or_default();
+        let attribute = |name: &str| sysfs.text(dev, name).filter(|text| !text.is_empty());
         let mut disk = Self {
             name: sysfs.name(dev),
+            model: attribute("device/model"),
+            firmware: attribute("device/firmware_rev").or_else(|| attribute("device/rev")),
             bytes: sectors * SECTOR,
             streams: sysfs.number(dev, "queue/max_write_streams"),
             unit: granularity.filter(|n| *n > 0 && *n < NO_GRANULARITY),
+            discard_granularity: sysfs.number(dev, "queue/discard_granularity"),
+            discard_max: sysfs.number(dev, "queue/discard_max_bytes"),
+            used: sysfs.links(dev, "holders").is_ok_and(|h| !h.is_empty()),
             ..Self::default()
         };
         match Namespace::open(&Path::new("/dev").join(&disk.name)) {
             Ok(Some(namespace)) => disk.ask_nvme(&namespace),
+            Ok(None) if disk.is_nvme() => disk.silent = Some("it is no NVMe namespace".into()),
             Ok(None) => {}
             Err(e) => disk.silent = Some(e.to_string()),
         }
         disk
     }
 
+    pub fn is_nvme(&self) -> bool {
+        self.name.starts_with("nvme")
+    }
+
     fn ask_nvme(&mut self, namespace: &Namespace) {
-        let Placement {
-            group,
-            reclaim_unit,
-            isolated,
-            ..
-        } = match namespace.placement() {
+        let handles = namespace.handles();
+        self.handles = handles.ok().map(|h| h.map_or(0, |h| h.len() as u64));
+        let placement = match namespace.placement() {
             Ok(placement) => placement,
             Err(e) => {
                 self.silent = Some(e.to_string());
                 return;
             }
         };
-        self.unit = reclaim_unit.or(self.unit);
-        self.isolated = isolated;
-        if let Ok(Some(capacity)) = namespace.capacity(group) {
+        self.unit = placement.reclaim_unit.or(self.unit);
+        if let Ok(Some(capacity)) = namespace.capacity(placement.group) {
             self.total = Some(capacity.total);
             self.unallocated = capacity.unallocated;
         }
+        self.placement = Some(placement);
     }
 
     /// What it is to the arithmetic, or why it is nothing.
@@ -117,7 +136,7 @@ impl LowerDisk {
             units: self.whole() / unit,
             spare: kept.saturating_add(self.unallocated) / unit,
             handles,
-            copies: match self.isolated {
+            copies: match self.placement.and_then(|p| p.isolated) {
                 Some(Isolated::Initially) => Copies::Mixed,
                 _ => Copies::Apart,
             },
@@ -178,6 +197,13 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
+    fn isolated(isolated: Option<Isolated>) -> Option<Placement> {
+        Some(Placement {
+            isolated,
+            ..Placement::default()
+        })
+    }
+
     /// 3,500 units, of which 245 are taken to be spare.
     fn disk(name: &str) -> LowerDisk {
         LowerDisk {
@@ -185,7 +211,7 @@ mod tests {
             bytes: 3500 * GIB,
             streams: Some(8),
             unit: Some(GIB),
-            isolated: Some(Isolated::Persistently),
+            placement: isolated(Some(Isolated::Persistently)),
             ..LowerDisk::default()
         }
     }
@@ -211,7 +237,7 @@ mod tests {
         let pm9d3 = |d: &mut LowerDisk| {
             d.bytes = 3_840_755_982_336;
             d.unit = Some(13_079_937_024);
-            d.isolated = Some(Isolated::Initially);
+            d.placement = isolated(Some(Isolated::Initially));
         };
         assert_eq!(
             with(pm9d3).why,
@@ -239,11 +265,11 @@ mod tests {
     fn the_kind_of_handles_and_their_number_count() {
         let drive = |d: Affords| d.drive.unwrap().copies;
         assert_eq!(
-            drive(with(|d| d.isolated = Some(Isolated::Initially))),
+            drive(with(|d| d.placement = isolated(Some(Isolated::Initially)))),
             Copies::Mixed
         );
         assert_eq!(
-            drive(with(|d| d.isolated = None)),
+            drive(with(|d| d.placement = isolated(None))),
             Copies::Apart,
             "the careful one"
         );

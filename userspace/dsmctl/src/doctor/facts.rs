@@ -10,7 +10,7 @@ use dm::journal::Feature;
 use dm::module::KernelRelease;
 use dm::mounts::Mount;
 use dm::streams;
-use drive::nvme::Placement;
+use drive::below::LowerDisk;
 use proto::device::DeviceView;
 
 /// What a configuration wants of a device.
@@ -56,39 +56,12 @@ pub(crate) struct Facts {
     /// `Err`: nothing is published, or it is stale.
     pub published: Result<Published, String>,
     /// Without a dsm device: what the disks are.
-    pub disks: Vec<DriveFacts>,
+    pub disks: Vec<LowerDisk>,
     pub devices: Vec<Examined>,
     /// Semaphores that killed commands of device-mapper's have left.
     pub semaphores: usize,
     /// This program's.
     pub version: &'static str,
-}
-
-/// A disk, below a device or alone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DriveFacts {
-    /// The kernel's name.
-    pub name: String,
-    pub model: Option<String>,
-    pub firmware: Option<String>,
-    /// Write streams, if the kernel has them.
-    pub streams: Option<u32>,
-    /// Of an NVMe namespace, when it could be asked: its handles, and whether it places data.
-    pub handles: Option<u64>,
-    pub placement: Option<Placement>,
-    /// Why it could not be asked.
-    pub silent: Option<String>,
-    pub discard_granularity: Option<u64>,
-    /// Bytes of a discard at most; 0: it takes none.
-    pub discard_max: Option<u64>,
-    /// Somebody uses it.
-    pub used: bool,
-}
-
-impl DriveFacts {
-    pub(crate) fn is_nvme(&self) -> bool {
-        self.name.starts_with("nvme")
-    }
 }
 
 /// What a command that was killed has left of its work on a device.
@@ -116,7 +89,7 @@ pub(crate) struct Examined {
     pub followed: bool,
     /// Its length, where it is to have all of what it lies on.
     pub length: Option<Length>,
-    pub disks: Vec<DriveFacts>,
+    pub disks: Vec<LowerDisk>,
     /// File systems on it, also above volumes.
     pub mounts: Vec<Mount>,
     /// Why it is not known what is mounted.

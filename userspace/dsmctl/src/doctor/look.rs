@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 
-use super::facts::{Configuration, DriveFacts, Examined, Facts, Left, Length, Misplaced, Published};
+use super::facts::{Configuration, Examined, Facts, Left, Length, Misplaced, Published};
 use crate::free;
 use crate::grow::Room;
 use crate::view::{denied, Asks, Viewer};
@@ -21,7 +21,7 @@ use dm::journal::Journal;
 use dm::module::KernelRelease;
 use dm::mounts::{self, Mount};
 use dm::udev;
-use drive::nvme::Namespace;
+use drive::below::LowerDisk;
 use files::place;
 use files::walk::{self, Root};
 use proto::device::{Kernel, State};
@@ -203,38 +203,15 @@ impl Looker<'_> {
     }
 
     /// Disks by their names.
-    fn disks(&self, names: &[String]) -> Vec<DriveFacts> {
+    fn disks(&self, names: &[String]) -> Vec<LowerDisk> {
         let all = self.viewer.places.sysfs.all().into_iter();
         let disks = all.filter(|d| names.contains(&self.viewer.places.sysfs.name(*d)));
         disks.map(|d| self.disk(d)).collect()
     }
 
-    fn disk(&self, dev: DevNo) -> DriveFacts {
-        let sysfs = &self.viewer.places.sysfs;
-        let attribute = |name: &str| sysfs.text(dev, name).filter(|text| !text.is_empty());
-        let held = sysfs.links(dev, "holders").is_ok_and(|h| !h.is_empty());
-        let mut disk = DriveFacts {
-            name: sysfs.name(dev),
-            model: attribute("device/model"),
-            firmware: attribute("device/firmware_rev").or_else(|| attribute("device/rev")),
-            streams: sysfs.number(dev, "queue/max_write_streams"),
-            discard_granularity: sysfs.number(dev, "queue/discard_granularity"),
-            discard_max: sysfs.number(dev, "queue/discard_max_bytes"),
-            used: held || !self.mounts_on(dev).is_empty(),
-            ..DriveFacts::default()
-        };
-        if disk.is_nvme() {
-            let node = Path::new("/dev").join(&disk.name);
-            match Namespace::open(&node) {
-                Ok(Some(namespace)) => {
-                    let handles = namespace.handles();
-                    disk.handles = handles.ok().map(|h| h.map_or(0, |h| h.len() as u64));
-                    disk.placement = namespace.placement().ok();
-                }
-                Ok(None) => disk.silent = Some("it is no NVMe namespace".into()),
-                Err(e) => disk.silent = Some(e.to_string()),
-            }
-        }
+    fn disk(&self, dev: DevNo) -> LowerDisk {
+        let mut disk = LowerDisk::ask(&self.viewer.places.sysfs, dev);
+        disk.used |= !self.mounts_on(dev).is_empty();
         disk
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges the machine: its kernel, the module, what is configured, and its drives.
 
-use super::facts::{DriveFacts, Examined, Facts};
+use super::facts::{Examined, Facts};
 use super::ink;
 use super::{Finding, Level};
 use dm::module::Module;
+use drive::below::LowerDisk;
 use runtime::pages::page;
 use runtime::sizes;
 
@@ -49,13 +50,13 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 fn wants_streams(facts: &Facts) -> bool {
     let wants = |d: &Examined| {
         let policy = d.view.status().map(|s| s.policy != "none")?;
-        Some(policy && d.disks.iter().any(DriveFacts::is_nvme))
+        Some(policy && d.disks.iter().any(LowerDisk::is_nvme))
     };
     let mut seen = facts.devices.iter().filter_map(wants).peekable();
     if seen.peek().is_some() {
         return seen.any(|wanted| wanted);
     }
-    facts.disks.iter().any(DriveFacts::is_nvme)
+    facts.disks.iter().any(LowerDisk::is_nvme)
 }
 
 fn kernel(facts: &Facts) -> Finding {
@@ -148,7 +149,7 @@ fn no_device(facts: &Facts) -> Finding {
         let text = "only root can see whether there are dsm devices";
         return Finding::new(None, "devices", Level::Unknown, text);
     }
-    let takes = |d: &&DriveFacts| !d.used && d.streams.is_some_and(|n| n > 0);
+    let takes = |d: &&LowerDisk| !d.used && d.streams.is_some_and(|n| n > 0);
     let finding = Finding::new(None, "devices", Level::Wrong, "there is no dsm device");
     match facts.disks.iter().find(takes) {
         Some(d) => finding
@@ -165,7 +166,7 @@ fn no_device(facts: &Facts) -> Finding {
 }
 
 /// What a disk can do; `wanted`: streams are.
-pub(super) fn disk(device: Option<&str>, d: &DriveFacts, wanted: bool) -> Finding {
+pub(super) fn disk(device: Option<&str>, d: &LowerDisk, wanted: bool) -> Finding {
     let name = ink::disk(&d.name);
     let check = if device.is_some() { "drive" } else { "disk" };
     let finding = |level, text: String| {
@@ -241,7 +242,7 @@ pub(super) fn disk(device: Option<&str>, d: &DriveFacts, wanted: bool) -> Findin
     }
 }
 
-fn configs(d: &DriveFacts, group: u16) -> String {
+fn configs(d: &LowerDisk, group: u16) -> String {
     let controller = ink::disk(controller(&d.name));
     format!(
         "nvme fdp configs /dev/{controller} --endgrp-id={} -H",

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{Configuration, DriveFacts, Examined, Facts, Left, Length, Misplaced, Published, Wanted};
+use super::facts::{Configuration, Examined, Facts, Left, Length, Misplaced, Published, Wanted};
 use super::{Diagnosis, Finding, Ink, Level, Limits};
 use crate::create::User;
 use crate::view::{Places, Viewer};
@@ -15,7 +15,7 @@ use dm::mounts;
 use dm::reply::Status;
 use dm::streams;
 use drive::afford::{Copies, Drive, Layout};
-use drive::below::Affords;
+use drive::below::{Affords, LowerDisk};
 use drive::nvme::{Isolated, Placement};
 use proto::control::{DiscardInfo, Info};
 use proto::device::{DeviceView, Kernel, Service, State, TrialView};
@@ -34,8 +34,8 @@ fn of_line() -> Status {
     format!("{STATUS} {more}").parse().unwrap()
 }
 
-fn disk() -> DriveFacts {
-    DriveFacts {
+fn disk() -> LowerDisk {
+    LowerDisk {
         name: "nvme7n1".into(),
         model: Some("Example 1000".into()),
         firmware: Some("F1".into()),
@@ -50,7 +50,7 @@ fn disk() -> DriveFacts {
         }),
         discard_granularity: Some(4096),
         discard_max: Some(1 << 30),
-        ..DriveFacts::default()
+        ..LowerDisk::default()
     }
 }
 
@@ -376,14 +376,14 @@ fn a_machine_without_a_device() {
         diagnosis(move |f| {
             f.devices.clear();
             f.disks = vec![
-                DriveFacts { used: true, ..disk() },
-                DriveFacts {
+                LowerDisk { used: true, ..disk() },
+                LowerDisk {
                     name: "nvme8n1".into(),
                     ..disk()
                 },
-                DriveFacts {
+                LowerDisk {
                     name: "sda".into(),
-                    ..DriveFacts::default()
+                    ..LowerDisk::default()
                 },
             ];
             change(f);
@@ -418,7 +418,7 @@ fn a_machine_without_a_device() {
 
 #[test]
 fn drives_that_take_no_streams() {
-    let of = |change: fn(&mut DriveFacts)| {
+    let of = |change: fn(&mut LowerDisk)| {
         of_device(move |d| {
             let disk = &mut d.disks[0];
             disk.streams = Some(0);
