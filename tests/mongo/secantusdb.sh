@@ -89,7 +89,7 @@ works 'it was looked at while it asked' test $looks -gt 0
 is 'the address is no argument' $seen 0
 works 'it is asked' until_true '[[ $(metric "dsm_server_up{device=\"t\"}") = 1 ]]'
 is 'which dsmd logs once' "$(logged 'connected to the server')" 1
-matches 'and seen in the status' "$(dsmctl status t)" 'server +127.0.0.1:27017 [0-9.]+ does not report which file is whose'
+matches 'and seen in the status' "$(dsmctl status t)" 'server +127.0.0.1:27017 [0-9.]+ answers, and does not report which file is whose'
 works 'and why it does not' until_true '(($(logged "does not report which collections and indexes it has.*does not name their files") == 1))'
 
 works 'its files have the classes of the rules' until_true \

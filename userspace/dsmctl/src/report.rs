@@ -8,7 +8,6 @@ use dm::mode::Mode;
 use dm::reply::{Status, StreamCount};
 use proto::control::{FileInfo, Info};
 use proto::device::{DeviceView, Kernel, State};
-use proto::feed::Kind;
 use proto::left_out;
 use proto::regions::regions_text;
 use proto::snapshot::Moment;
@@ -305,20 +304,10 @@ impl Shown<'_> {
     /// The server that dsmd asks.
     fn server_text(&self) -> Option<String> {
         let s = self.agent?.server.as_ref()?;
-        let failure = s.failure.as_ref();
-        let state = match (s.connected, s.catalog) {
-            (false, _) if failure.is_some_and(|t| t.kind == Kind::Refused) => "refuses dsm-mongo",
-            (false, _) => "does not answer",
-            (true, true) if failure.is_some_and(|t| t.kind == Kind::Partial) => {
-                "reports which file is whose, not of all databases"
-            }
-            (true, true) if failure.is_some() => "has reported which file is whose, and no longer does",
-            (true, true) => "reports which file is whose",
-            (true, false) => "does not report which file is whose",
-        };
-        let mut words = vec![printable(&s.address), printable(&s.version), state.to_owned()];
+        let mut words = vec![printable(&s.address), printable(&s.version), s.text().to_owned()];
         words.retain(|w| !w.is_empty());
-        let why = failure.map_or(String::new(), |t| format!(": {}", printable(&t.why)));
+        let why = s.failure.as_ref();
+        let why = why.map_or(String::new(), |f| format!(": {}", printable(&f.why)));
         Some(words.join(" ") + &why)
     }
 

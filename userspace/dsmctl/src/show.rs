@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::cli::{self as args, Output, StatusArgs};
 use crate::report;
-use crate::view::{Asks, Places, Viewer};
+use crate::view::{Asks, Viewer};
 use files::walk::{Collector, FoundFile, Root};
 use proto::control::{self, FileInfo, Request};
 use proto::device::DeviceView;
@@ -31,7 +31,7 @@ pub(crate) fn status(a: &StatusArgs, out: Output) -> Result<()> {
     if let (true, Some(name)) = (a.watch, &a.name) {
         return watch(name, a, out);
     }
-    let viewer = Viewer::new(Places::default());
+    let viewer = Viewer::new(args::run_dir());
     let names = match &a.name {
         Some(name) => [name.clone()].into(),
         None => viewer.names()?,
@@ -72,7 +72,7 @@ fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
     let signals = Signals::new()?;
     let look = |drive| {
         let asks = Asks { regions: true, drive };
-        seen(&Viewer::new(Places::default()), name, asks, a)
+        seen(&Viewer::new(args::run_dir()), name, asks, a)
     };
     let terminal = out == Output::Text && stdout().is_terminal();
     let first = look(true)?;

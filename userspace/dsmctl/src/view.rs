@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::{Dm, DmError};
-use dm::module::System;
 use dm::reply::TableLine;
 use dm::streams::{self, LiveTables};
 use dm::sysfs::Sysfs;
@@ -31,29 +30,6 @@ use crate::trial;
 /// A dsmd that takes longer has more to say than this asks for, or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where things are; elsewhere in tests.
-#[derive(Clone, Debug)]
-pub(crate) struct Places {
-    pub run_dir: PathBuf,
-    pub system: System,
-    pub sysfs: Sysfs,
-    /// Of drives on which nothing may be discarded.
-    pub marks: PathBuf,
-    pub trials: PathBuf,
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self {
-            run_dir: args::run_dir(),
-            system: System::default(),
-            sysfs: Sysfs::default(),
-            marks: broken::DIR.into(),
-            trials: args::TRIALS.into(),
-        }
-    }
-}
-
 /// What costs something to ask.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asks {
@@ -63,7 +39,8 @@ pub(crate) struct Asks {
 }
 
 pub(crate) struct Viewer {
-    pub places: Places,
+    run_dir: PathBuf,
+    pub sysfs: Sysfs,
     pub dm: Result<Dm, DmError>,
     /// What dsmd publishes; `Err`: nothing, or nothing that is so now.
     pub published: Result<Snapshot, String>,
@@ -84,19 +61,21 @@ pub(crate) fn denied(e: &anyhow::Error) -> bool {
 }
 
 impl Viewer {
-    pub(crate) fn new(places: Places) -> Self {
+    /// With what dsmd publishes in this directory.
+    pub(crate) fn new(run_dir: PathBuf) -> Self {
         let dm = Dm::open();
-        let published = Snapshot::current(&places.run_dir).map_err(|e| e.to_string());
+        let published = Snapshot::current(&run_dir).map_err(|e| e.to_string());
         let published = published.and_then(|s| {
             // One that was killed leaves what it published; others may not see its process.
-            if is_permitted(&dm) && !places.system.proc.join(s.pid.to_string()).exists() {
+            if is_permitted(&dm) && !Path::new("/proc").join(s.pid.to_string()).exists() {
                 return Err(format!("dsmd has ended: there is no process {}", s.pid));
             }
             Ok(s)
         });
         Self {
-            trials: trial::views(&places.trials, &places.marks),
-            places,
+            trials: trial::views(Path::new(args::TRIALS), Path::new(broken::DIR)),
+            run_dir,
+            sysfs: Sysfs::default(),
             dm,
             published,
         }
@@ -130,7 +109,7 @@ impl Viewer {
     /// What lies below a device, which is itself none of the volumes between.
     pub(crate) fn stack(&self, table: &TableLine, devno: DevNo) -> Result<streams::Below, String> {
         let below = table.below.parse().unwrap_or(devno);
-        streams::below(&self.places.sysfs, self.tables(), below).map_err(|e| format!("{e:#}"))
+        streams::below(&self.sysfs, self.tables(), below).map_err(|e| format!("{e:#}"))
     }
 
     /// A device as it is seen now.
@@ -156,12 +135,12 @@ impl Viewer {
             v.agent = None;
             return v;
         };
-        let (sysfs, stack) = (&self.places.sysfs, self.stack(&kernel.table, kernel.devno));
+        let (sysfs, stack) = (&self.sysfs, self.stack(&kernel.table, kernel.devno));
         v.affords = stack.ok().map(|stack| below::of_stack(sysfs, &stack, &|all| all));
-        v.barred = broken::below(&self.places.marks, sysfs, name, kernel.devno);
+        v.barred = broken::below(Path::new(broken::DIR), sysfs, name, kernel.devno);
         // One that is stuck would not answer.
         if v.state() != Some(State::Stuck) {
-            match control::ask_within(TIMEOUT, &self.places.run_dir, name, Request::Info) {
+            match control::ask_within(TIMEOUT, &self.run_dir, name, Request::Info) {
                 Ok(info) => v.agent = Some(info),
                 Err(e) if denied(&e) => {}
                 Err(e) => (v.agent, v.silent) = (None, Some(Reason::of(&e))),
@@ -177,7 +156,7 @@ impl Viewer {
         let mut kernel = Kernel::at(device)?;
         kernel.uses = layout::uses(&Layout::of(&kernel.table, &kernel.status));
         if asks.drive {
-            kernel.media = media::of(&self.places.sysfs, device.devno);
+            kernel.media = media::of(&self.sysfs, device.devno);
         } else if let Some(published) = published {
             kernel.media = published.media;
         }

@@ -45,6 +45,26 @@ pub struct ServerInfo {
     pub failure: Option<Failure>,
 }
 
+impl ServerInfo {
+    /// What it does, for a sentence about it.
+    pub fn text(&self) -> &'static str {
+        match (
+            self.connected,
+            self.catalog,
+            self.failure.as_ref().map(|f| f.kind),
+        ) {
+            // It ends by itself.
+            (_, _, Some(Kind::Recovering)) => "recovers, and reports which file is whose when it has",
+            (false, _, Some(Kind::Refused)) => "refuses dsm-mongo",
+            (false, ..) => "does not answer dsm-mongo",
+            (true, true, None) => "reports which file is whose",
+            (true, true, Some(Kind::Partial)) => "does not report the collections of every database",
+            (true, true, Some(_)) => "reported which file is whose, and no longer does",
+            (true, false, _) => "answers, and does not report which file is whose",
+        }
+    }
+}
+
 /// Why there is no answer, or not the whole of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

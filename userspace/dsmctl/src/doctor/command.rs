@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{look, Configuration, Diagnosis, Ink, Limits, Wanted};
-use crate::cli::{Doctor, Output};
+use super::{look, Configuration, Diagnosis, Ink, Wanted};
+use crate::cli::{self as args, Doctor, Output};
 use crate::create::{self, User};
 use crate::tab as table;
-use crate::view::{Places, Viewer};
+use crate::view::Viewer;
 use dm::device::Device;
 use dm::dsmtab::TAB;
 use dm::mode::Mode;
@@ -20,11 +20,8 @@ use files::config::Config;
 /// The exit status.
 pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
     let configuration = configuration(&a.config, Path::new(TAB));
-    let facts = look(&a.names, configuration, &Viewer::new(Places::default()));
-    let limits = Limits {
-        checkpoint: a.checkpoint_seconds.0,
-    };
-    let diagnosis = Diagnosis::of(&facts, &limits);
+    let facts = look(&a.names, configuration, &Viewer::new(args::run_dir()));
+    let diagnosis = Diagnosis::of(&facts, a.checkpoint_seconds.0);
     let ink = if a.report { Ink::hiding() } else { Ink::plain() };
     let json = match out {
         Output::Json => diagnosis.json(&ink),

@@ -13,7 +13,7 @@ use dm::mode::Mode;
 use dm::name;
 use proto::control::DiscardInfo;
 use proto::device::{Kernel, Service, State};
-use proto::feed;
+use proto::feed::Kind;
 use proto::left_out;
 use proto::reason::{Reason, ReasonKind};
 use proto::snapshot::Moment;
@@ -340,9 +340,9 @@ impl Judge<'_> {
             };
             return Some(finding(Level::Note, format!("{last}; {no_other}")));
         }
-        if age > self.limits.checkpoint && written >= LITTLE {
+        if age > self.late && written >= LITTLE {
             let since = format!("{last}, and {} were written since", sizes::shown(written));
-            return Some(match self.d.turtle_age.filter(|made| *made < self.limits.checkpoint) {
+            return Some(match self.d.turtle_age.filter(|made| *made < self.late) {
                 Some(made) => finding(
                     Level::Wrong,
                     format!(
@@ -631,77 +631,44 @@ impl Judge<'_> {
 
     pub(super) fn server(&self) -> Option<Finding> {
         let s = self.v.agent.as_ref()?.server.as_ref()?;
-        let finding = |level, text: String| {
-            self.say("server", level, text)
+        let why = s.failure.as_ref();
+        let why = why.map_or(String::new(), |f| format!(": {}", ink::reason(&f.why)));
+        let version = Some(&s.version).filter(|v| !v.is_empty());
+        let version = version.map_or(String::new(), |v| format!(" {v}"));
+        let text = format!("mongod{version} {}{why}", s.text());
+        let finding = |level| {
+            self.say("server", level, text.clone())
                 .value("connected", s.connected)
                 .value("version", &s.version)
                 .value("catalog", s.catalog)
         };
-        let why = s.failure.as_ref().map_or(String::new(), |t| {
-            let why: String = ink::reason(&t.why);
-            format!(": {why}")
-        });
-        let kind = s.failure.as_ref().map(|t| t.kind);
         let log = format!("journalctl -u dsm-mongo@{} -n 20", self.name());
+        let role = |what| format!("{what}: {} has the role that it needs", page("papers.rst"));
         let file = format!(
             "its address, with user and password, is in /etc/dsm-mongo/{}.uri",
             self.name()
         );
-        Some(match (s.connected, s.catalog, kind) {
-            (true, true, None) => finding(
-                Level::Right,
-                format!("mongod {} reports which file is whose", s.version),
-            ),
-            // It ends by itself.
-            (_, _, Some(feed::Kind::Recovering)) => finding(
-                Level::Note,
-                format!(
-                    "mongod {} recovers, and reports which file is whose when it has{why}",
-                    s.version
-                ),
-            ),
-            (true, true, Some(feed::Kind::Partial)) => finding(
-                Level::Wrong,
-                format!(
-                    "mongod {} does not report the collections of every database{why}",
-                    s.version
-                ),
-            )
-            .fix(log)
-            .hint(format!(
-                "their files are known by their names: {} has the role that it needs",
-                page("papers.rst")
-            )),
-            (true, true, Some(_)) => finding(
-                Level::Note,
-                format!(
-                    "mongod {} reported which file is whose, and no longer does{why}",
-                    s.version
-                ),
-            )
-            .fix(log),
-            (true, false, _) => finding(
-                Level::Wrong,
-                format!(
-                    "mongod {} answers, and does not report which file is whose{why}",
-                    s.version
-                ),
-            )
-            .fix(log)
-            .hint(format!(
-                "files are known by their names until then: {} has the role that it needs",
-                page("papers.rst")
-            )),
-            (false, _, Some(feed::Kind::Refused)) => {
-                finding(Level::Wrong, format!("mongod refuses dsm-mongo{why}"))
+        Some(
+            match (s.connected, s.catalog, s.failure.as_ref().map(|f| f.kind)) {
+                (true, true, None) => finding(Level::Right),
+                (_, _, Some(Kind::Recovering)) => finding(Level::Note),
+                (true, true, Some(Kind::Partial)) => finding(Level::Wrong)
+                    .fix(log)
+                    .hint(role("their files are known by their names")),
+                (true, true, Some(_)) => finding(Level::Note).fix(log),
+                (true, false, _) => finding(Level::Wrong)
+                    .fix(log)
+                    .hint(role("files are known by their names until then")),
+                (false, _, Some(Kind::Refused)) => finding(Level::Wrong)
                     .fix(format!("systemctl start dsm-mongo@{}", self.name()))
-                    .hint(format!("when the file is right: {file}"))
-            }
-            (false, _, Some(_)) => finding(Level::Wrong, format!("mongod does not answer dsm-mongo{why}"))
-                .fix("systemctl start mongod")
-                .hint(format!("if it runs: {file}")),
-            (false, _, None) => finding(Level::Wrong, "mongod does not answer dsm-mongo".into())
-                .fix(format!("systemctl status dsm-mongo@{}.timer", self.name())),
-        })
+                    .hint(format!("when the file is right: {file}")),
+                (false, _, Some(_)) => finding(Level::Wrong)
+                    .fix("systemctl start mongod")
+                    .hint(format!("if it runs: {file}")),
+                (false, _, None) => {
+                    finding(Level::Wrong).fix(format!("systemctl status dsm-mongo@{}.timer", self.name()))
+                }
+            },
+        )
     }
 }

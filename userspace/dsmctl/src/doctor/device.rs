@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges a dsm device, from the drive up to the database.
 
+use std::time::Duration;
+
 use super::facts::{Examined, Facts, Length, Misplaced};
 use super::ink;
 use super::machine::disk;
-use super::{Finding, Level, Limits};
+use super::{Finding, Level};
 use crate::create::User;
 use crate::grow::of_filesystem;
 use dm::mounts::Mount;
@@ -18,9 +20,9 @@ use runtime::sizes;
 
 const SECTOR: u64 = 512;
 
-pub(super) fn judge(facts: &Facts, d: &Examined, limits: &Limits) -> Vec<Finding> {
+pub(super) fn judge(facts: &Facts, d: &Examined, late: Duration) -> Vec<Finding> {
     let v = &d.view;
-    let j = Judge { facts, d, v, limits };
+    let j = Judge { facts, d, v, late };
     let Some(k) = &v.kernel else {
         return vec![j.left().unwrap_or_else(|| j.absent())];
     };
@@ -60,7 +62,7 @@ pub(super) struct Judge<'a> {
     pub facts: &'a Facts,
     pub d: &'a Examined,
     pub v: &'a DeviceView,
-    pub limits: &'a Limits,
+    pub late: Duration,
 }
 
 impl Judge<'_> {

@@ -18,7 +18,7 @@ use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::ioctl::Id;
 use dm::journal::Journal;
-use dm::module::KernelRelease;
+use dm::module::{KernelRelease, System};
 use dm::mounts::{self, Mount};
 use dm::udev;
 use drive::below::LowerDisk;
@@ -44,8 +44,8 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
         wanted.extend(configuration.databases.keys().cloned());
         wanted.extend(configuration.tab.iter().cloned());
     }
-    let system = &viewer.places.system;
-    let kernel = KernelRelease::of(system);
+    let system = System::default();
+    let kernel = KernelRelease::of(&system);
     let devices: Vec<Examined> = wanted.iter().map(|name| looker.device(name)).collect();
     let disks = match devices.iter().any(|d| d.view.kernel.is_some()) {
         true => Vec::new(),
@@ -174,7 +174,7 @@ impl Looker<'_> {
 
     fn length(&self, name: &str, kernel: &Kernel) -> Option<Length> {
         let info = self.viewer.dm.as_ref().ok()?.info(Id::Name(name)).ok()?;
-        let room = Room::of(&self.viewer.places.sysfs, &info, &kernel.table)?;
+        let room = Room::of(&self.viewer.sysfs, &info, &kernel.table)?;
         let whole = room.unclear.is_none() && !self.configuration.sized.iter().any(|n| n == name);
         let mut mounts = self.mounts.iter().flatten();
         (whole || room.sectors < kernel.sectors).then(|| Length {
@@ -187,7 +187,7 @@ impl Looker<'_> {
 
     /// The file systems on a device, and on what is made of it.
     fn mounts_on(&self, dev: DevNo) -> Vec<Mount> {
-        let sysfs = &self.viewer.places.sysfs;
+        let sysfs = &self.viewer.sysfs;
         let mut on = vec![dev];
         let mut next = 0;
         while let Some(&dev) = on.get(next) {
@@ -204,13 +204,13 @@ impl Looker<'_> {
 
     /// Disks by their names.
     fn disks(&self, names: &[String]) -> Vec<LowerDisk> {
-        let all = self.viewer.places.sysfs.all().into_iter();
-        let disks = all.filter(|d| names.contains(&self.viewer.places.sysfs.name(*d)));
+        let all = self.viewer.sysfs.all().into_iter();
+        let disks = all.filter(|d| names.contains(&self.viewer.sysfs.name(*d)));
         disks.map(|d| self.disk(d)).collect()
     }
 
     fn disk(&self, dev: DevNo) -> LowerDisk {
-        let mut disk = LowerDisk::ask(&self.viewer.places.sysfs, dev);
+        let mut disk = LowerDisk::ask(&self.viewer.sysfs, dev);
         disk.used |= !self.mounts_on(dev).is_empty();
         disk
     }

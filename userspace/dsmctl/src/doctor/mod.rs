@@ -53,21 +53,6 @@ pub(crate) struct Finding {
     pub values: Map<String, Value>,
 }
 
-/// From when on something counts as wrong.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// The age of a checkpoint, while data is written.
-    pub checkpoint: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            checkpoint: Duration::from_secs(300),
-        }
-    }
-}
-
 /// The findings in the order in which they depend on each other.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
@@ -75,10 +60,11 @@ pub(crate) struct Diagnosis {
 }
 
 impl Diagnosis {
-    pub(crate) fn of(facts: &Facts, limits: &Limits) -> Self {
+    /// A checkpoint is late when it is older than this, while data is written.
+    pub(crate) fn of(facts: &Facts, late: Duration) -> Self {
         let mut findings = machine::judge(facts);
         for d in &facts.devices {
-            findings.extend(device::judge(facts, d, limits));
+            findings.extend(device::judge(facts, d, late));
         }
         Self { findings }
     }

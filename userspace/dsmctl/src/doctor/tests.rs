@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::facts::{Configuration, Examined, Facts, Left, Length, Misplaced, Published, Wanted};
-use super::{Diagnosis, Finding, Ink, Level, Limits};
+use super::{Diagnosis, Finding, Ink, Level};
 use crate::create::User;
-use crate::view::{Places, Viewer};
+use crate::view::Viewer;
 use dm::journal::Feature;
 use dm::mode::Mode;
 use dm::module::{KernelRelease, Module};
@@ -142,7 +142,7 @@ fn good() -> Facts {
 fn diagnosis(change: impl FnOnce(&mut Facts)) -> Diagnosis {
     let mut facts = good();
     change(&mut facts);
-    Diagnosis::of(&facts, &Limits::default())
+    Diagnosis::of(&facts, Duration::from_secs(300))
 }
 
 fn of_device(change: impl FnOnce(&mut Examined)) -> Diagnosis {
@@ -955,12 +955,9 @@ fn checkpoints_that_are_late() {
         &["systemctl restart dsmd"],
     );
     note(&status(|s| s.windows = 0), "checkpoints", "none was seen in 41 s");
-    let limits = Limits {
-        checkpoint: Duration::from_secs(30),
-    };
     let mut facts = good();
     facts.devices[0].view.agent.as_mut().unwrap().window_from_bytes = 0;
-    assert_eq!(Diagnosis::of(&facts, &limits).status(), 1);
+    assert_eq!(Diagnosis::of(&facts, Duration::from_secs(30)).status(), 1);
 }
 
 /// "ok" is said of what was seen to work.
@@ -1227,13 +1224,13 @@ fn what_the_server_does_not_do() {
     wrong(
         &server((false, true, Some((feed::Kind::Refused, "SCRAM failure")))),
         "server",
-        "mongod refuses dsm-mongo: SCRAM failure",
+        "mongod 8.0.4 refuses dsm-mongo: SCRAM failure",
         &["systemctl start dsm-mongo@geheim"],
     );
     wrong(
         &server((false, false, Some((feed::Kind::Lost, "refused")))),
         "server",
-        "mongod does not answer dsm-mongo: refused",
+        "mongod 8.0.4 does not answer dsm-mongo: refused",
         &["systemctl start mongod"],
     );
     wrong(
@@ -1410,10 +1407,7 @@ fn the_programs_form() {
 #[test]
 fn this_machine_can_be_looked_at() {
     let run = tempfile::tempdir().unwrap();
-    let viewer = Viewer::new(Places {
-        run_dir: run.path().to_owned(),
-        ..Places::default()
-    });
+    let viewer = Viewer::new(run.path().to_owned());
     let facts = super::look(&["no-such-device".into()], Configuration::default(), &viewer);
     assert_eq!(facts.devices.len(), 1);
     let view = &facts.devices[0].view;
