@@ -44,7 +44,7 @@ what="$scenario, $fs, $io, $leaf KiB leaves, discards of $grain KiB"
 PATH=/job/bin:$PATH
 RANDOM=$seed
 
-mnt=/mnt/db copies=/mnt/copies log=/tmp/wtload.log agent_log=/tmp/agent.log reports=/tmp/reports mark=/var/lib/dm-dsm/broken-dsm_t
+mnt=/mnt/db copies=/mnt/copies log=/tmp/wtload.log agent_log=/tmp/agent.log reports=/tmp/reports mark=/var/lib/dm-dsm/t.switch
 asked=/tmp/asked
 sectors=$((640 * 2048))
 # The copies are whole where the file system shares no blocks.

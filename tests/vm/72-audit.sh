@@ -79,7 +79,7 @@ audits 'with the module exchanged'
 must kill -9 $database
 wait $database 2>/dev/null
 is 'nothing was discarded' "$(field t discarded) $(field t discard_failed)" '0 0'
-works 'nothing is marked' test ! -e /var/lib/dm-dsm/broken-dsm_t
+works 'nothing is marked' test ! -e /var/lib/dm-dsm/t.switch
 kill $agent
 wait $agent
 is 'dsmd ends when asked' $? 0

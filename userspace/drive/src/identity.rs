@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{ensure, Context, Result};
 
-use crate::broken;
+use crate::switch;
 use dm::devno::DevNo;
 use dm::sysfs::Sysfs;
 use runtime::whole;
@@ -43,7 +43,7 @@ impl Default for Identities {
         Self {
             sysfs: Sysfs::default(),
             udev: UDEV.into(),
-            kept: broken::DIR.into(),
+            kept: switch::DIR.into(),
         }
     }
 }

@@ -4,7 +4,6 @@
 
 pub mod aligned;
 pub mod below;
-pub mod broken;
 pub mod counters;
 pub mod deallocate;
 pub mod identity;

@@ -2,24 +2,29 @@
 //! `dsmctl broken`: the marks of drives and devices on which nothing may be discarded.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use serde_json::json;
+use serde_json::{json, Value};
 
-use crate::cli::Output;
-use crate::refused;
-use dm::device::{Device, Target};
+use crate::cli::{self as args, Output};
+use dm::device::Device;
 use dm::devno::DevNo;
+use dm::mode::Mode;
 use dm::sysfs::Sysfs;
-use drive::broken::{self, DIR};
-use drive::switch;
+use drive::switch::{self, Mark, DIR};
+use proto::control::{self, Request};
+use proto::reason::{Reason, ReasonKind};
 use proto::runner::{self, Who};
-use runtime::text::printable;
+use runtime::text::{self, printable};
+
+/// A dsmd that does not answer within this does not turn a switch.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
     let dir = Path::new(DIR);
     if let Some(name) = remove {
-        let mark = broken::remove(dir, name)?;
+        let mark = switch::remove_mark(dir, name)?;
         return crate::print(out, &mark, || {
             format!(
                 "{name}: the mark is gone; where discards were switched off, \
@@ -27,21 +32,15 @@ pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
             )
         });
     }
-    let marks = broken::all(dir)?;
-    let named = |m: &broken::Mark| {
-        let mut value = json!(m);
-        value["name"] = m.name().into();
-        value
-    };
-    let data = json!({ "marks": marks.iter().map(named).collect::<Vec<_>>() });
-    crate::print(out, &data, || {
+    let marks = switch::marks(dir)?;
+    crate::print(out, &json!({ "marks": marks }), || {
         if marks.is_empty() {
             return "nothing is marked\n".to_owned();
         }
-        let line = |m: &broken::Mark| {
+        let line = |m: &Mark| {
             let (disk, model) = (printable(&m.disk), printable(&m.model));
             let what = if m.is_device() { "its database" } else { &model };
-            format!("{}: {disk} {what}: {}\n", m.name(), printable(&m.why))
+            format!("{}: {disk} {what}: {}\n", m.name, printable(&m.why))
         };
         marks.iter().map(line).collect()
     })
@@ -49,7 +48,7 @@ pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
 
 /// Discards may be switched on.
 pub(crate) fn check(shown: &str, dev: DevNo) -> Result<()> {
-    match broken::below(Path::new(DIR), &Sysfs::default(), shown, dev) {
+    match switch::marked(Path::new(DIR), &Sysfs::default(), shown, dev) {
         Some(why) => bail!("{shown}: {why}; nothing was changed"),
         None => Ok(()),
     }
@@ -68,31 +67,47 @@ pub(crate) fn hold_for_probe(device: &Device) -> Result<runner::Lock> {
 /// so.  All of it is tried, whatever fails.
 pub(crate) fn bar(dev: DevNo, why: &str) -> Result<()> {
     let (dir, sysfs) = (Path::new(DIR), Sysfs::default());
-    let marks = broken::mark(dir, &sysfs, dev, why);
+    let marks = switch::mark_drives(dir, &sysfs, dev, why);
     let mut done = Ok(());
     for name in Device::all()? {
         let Ok(device) = Device::open(&name) else { continue };
-        if device.devno == dev || broken::below(dir, &sysfs, &name, device.devno).is_some() {
-            done = done.and(switch_off(dir, &device));
+        if device.devno == dev || switch::marked(dir, &sysfs, &name, device.devno).is_some() {
+            done = done.and(switch_off(&device));
         }
     }
     let marks = marks?;
     for m in &marks {
         eprintln!(
             "dsmctl: {}: IT IS MARKED: nothing is discarded on it until `dsmctl broken --remove {}`",
-            m.disk,
-            m.name()
+            m.disk, m.name
         );
     }
     done
 }
 
-fn switch_off(dir: &Path, device: &Device) -> Result<()> {
+/// By the device's dsmd, if there is one.
+pub(crate) fn turn(device: &Device, mode: Mode, who: &str) -> Result<()> {
+    let (name, request) = (
+        &device.name,
+        Request::Discard {
+            mode,
+            who: who.into(),
+        },
+    );
+    match control::ask_within::<Value>(TIMEOUT, &args::run_dir(), name, request) {
+        Ok(_) => return Ok(()),
+        Err(e) if Reason::of(&e).kind == ReasonKind::NotServed => {}
+        // It waits for nobody.
+        Err(e) if mode == Mode::Off => eprintln!("dsmctl: note: {}", text::error(&e)),
+        Err(e) => return Err(e),
+    }
+    let at = (name.as_str(), device.devno);
+    switch::turn(Path::new(DIR), &Sysfs::default(), at, device, mode, who)
+}
+
+fn switch_off(device: &Device) -> Result<()> {
     let name = &device.name;
-    // Whatever comes of the switch, dsmd leaves it off.
-    switch::set_off(dir, name, "`dsmctl probe-discard`")?;
-    let done = device.message("set discard off");
-    done.map_err(|e| refused(name, e))?;
+    turn(device, Mode::Off, "`dsmctl probe-discard`")?;
     eprintln!(
         "dsmctl: {name}: DISCARDS ARE SWITCHED OFF on it; take the line `discard = true` of \
          device = \"{name}\" out of /etc/dsmd.toml"

@@ -101,7 +101,9 @@ pub enum Command {
     Grow(Grow),
     /// Change a feature of the target
     ///
-    /// dsm.rst has all of them, and their values; sizes are in bytes.
+    /// dsm.rst has all of them, and their values; sizes are in bytes. Discards are turned by the
+    /// dsmd that serves the device, if there is one; what is off stays off until this command
+    /// has it on, also over restarts.
     #[command(after_long_help = "Examples:\n  dsmctl set dsm discard off\n  dsmctl set dsm policy none")]
     Set {
         name: String,
@@ -211,9 +213,9 @@ pub enum Command {
     /// A mark outlives the machine's boot, and that of a drive is for whatever lies on it: dsmd
     /// discards nothing there, `set NAME discard on`, `create`, `insert` and `trial` refuse to
     /// switch discards on, and `attach` makes the device without. Marks are files in
-    /// /var/lib/dm-dsm.
+    /// /var/lib/dm-dsm; places are those of a device, null of a drive.
     ///
-    /// With `-o json`: {marks [{name, drive, model, disk, why, at}]}.
+    /// With `-o json`: {marks [{name, model, disk, why, at, places}]}.
     #[command(verbatim_doc_comment)]
     #[command(after_long_help = "Example:\n  dsmctl broken")]
     Broken {

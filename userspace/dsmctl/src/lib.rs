@@ -24,7 +24,6 @@ mod view;
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ use crate::progress::Progress;
 use dm::device::{Device, MessageError, Target};
 use dm::mode::Mode;
 use dm::table::{Upload, UploadKind};
-use drive::{counters, switch};
+use drive::counters;
 use proto::control::{self, Request};
 use proto::regions::checkpoint_text;
 use runtime::text;
@@ -197,24 +196,15 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     // The kernel takes both as they are, in letters of either case.
     let feature = feature.to_ascii_lowercase().replace('-', "_");
     let device = Device::open(name)?;
-    let wanted = match feature.as_str() {
-        "discard" => Mode::from(value.to_ascii_lowercase()).of_target(),
-        _ => Mode::Unknown,
-    };
-    let value = match wanted {
-        Mode::Unknown => value,
-        mode => mode.name(),
-    };
-    let dir = Path::new(drive::broken::DIR);
-    if wanted == Mode::On {
-        broken::check(&device.name, device.devno)?;
-    }
-    if wanted == Mode::Off {
-        // First: who finds it off then knows that it is to stay so.
-        switch::set_off(dir, &device.name, &by())?;
+    if feature == "discard" {
+        let wanted = Mode::from(value.to_ascii_lowercase()).of_target();
+        if matches!(wanted, Mode::Off | Mode::Watch | Mode::On) {
+            return broken::turn(&device, wanted, &by());
+        }
     }
     device
         .message(&format!("set {feature} {value}"))
+        .map(drop)
         .map_err(|e| match (&e, device.table_line()) {
             (MessageError::Refused(why), Ok(table)) if why.contains("Unknown feature") => {
                 let all: Vec<&str> = table.features.iter().map(|(name, _)| name.as_str()).collect();
@@ -224,11 +214,7 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
                 )
             }
             _ => refused(name, e),
-        })?;
-    if matches!(wanted, Mode::On | Mode::Watch) {
-        switch::clear(dir, &device.name)?;
-    }
-    Ok(())
+        })
 }
 
 /// Who asks, also behind sudo.

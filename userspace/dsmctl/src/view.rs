@@ -16,7 +16,7 @@ use dm::ioctl::{Dm, DmError};
 use dm::reply::TableLine;
 use dm::streams::{self, LiveTables};
 use dm::sysfs::Sysfs;
-use drive::{below, broken, media};
+use drive::{below, media, switch};
 use policies::layout::{self, Layout};
 use proto::control::{self, Request};
 use proto::device::{DeviceView, Kernel, State, TrialView};
@@ -73,7 +73,7 @@ impl Viewer {
             Ok(s)
         });
         Self {
-            trials: trial::views(Path::new(args::TRIALS), Path::new(broken::DIR)),
+            trials: trial::views(Path::new(args::TRIALS), Path::new(switch::DIR)),
             run_dir,
             sysfs: Sysfs::default(),
             dm,
@@ -137,7 +137,7 @@ impl Viewer {
         };
         let (sysfs, stack) = (&self.sysfs, self.stack(&kernel.table, kernel.devno));
         v.affords = stack.ok().map(|stack| below::of_stack(sysfs, &stack, &|all| all));
-        v.barred = broken::below(Path::new(broken::DIR), sysfs, name, kernel.devno);
+        v.barred = switch::marked(Path::new(switch::DIR), sysfs, name, kernel.devno);
         // One that is stuck would not answer.
         if v.state() != Some(State::Stuck) {
             match control::ask_within(TIMEOUT, &self.run_dir, name, Request::Info) {

@@ -162,11 +162,7 @@ impl Drive for Odd {
         None
     }
 
-    fn broken(&self) -> Option<Reason> {
-        None
-    }
-
-    fn off(&self) -> Option<Reason> {
+    fn forbidden(&self) -> Option<Reason> {
         None
     }
 

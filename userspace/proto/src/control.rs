@@ -63,6 +63,11 @@ pub enum Request {
     /// Leaves the table alone until `release`, or for [`HOLD`].
     Hold,
     Release,
+    /// Turns discards off, to `Watch` or on, for a person, who means it.
+    Discard {
+        mode: Mode,
+        who: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

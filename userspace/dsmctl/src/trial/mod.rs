@@ -28,14 +28,13 @@ use dm::diskstat::{self, DiskStat};
 use dm::ioctl::Dm;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
-use drive::broken;
 use drive::counters;
 use drive::media;
 use drive::switch;
 use proto::control::{self, Info, Request};
 use proto::device::TrialView;
 use proto::drive::Counters;
-use proto::reason::{ReasonKind, SWITCHED_OFF};
+use proto::reason::ReasonKind;
 use proto::runner::{self, Who};
 use report::Report;
 use run::{Bench, Replaced, Step};
@@ -66,7 +65,7 @@ pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<u8> {
 
 /// Where marks and locks are.
 fn dir() -> &'static Path {
-    Path::new(broken::DIR)
+    Path::new(switch::DIR)
 }
 
 /// By device: those that have not been stopped.  Those that cannot be read are no matter of
@@ -202,11 +201,8 @@ impl Bench for Live {
         if !self.discards() {
             return Ok(None);
         }
-        if let Some(why) = broken::below(dir(), &Sysfs::default(), &self.device.name, self.device.devno) {
-            return Ok(Some(why.text));
-        }
-        let off = switch::off_by_person(dir(), &self.device.name);
-        Ok(off.map(|why| format!("{SWITCHED_OFF} {why}")))
+        let why = switch::forbidden(dir(), &Sysfs::default(), &self.device.name, self.device.devno);
+        Ok(why.map(|why| why.text))
     }
 
     fn why_idle(&mut self) -> String {
@@ -341,10 +337,6 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
         let mut left = Live::open(name, old.plan.switch.clone(), None)?;
         run::restore(old, &mut left)?;
         store.save(old)?;
-    }
-    if bench.is_on()? == Some(true) {
-        // Who has it on now has overruled who had it off.
-        switch::clear(dir(), &device.name)?;
     }
     check_on(&mut bench)?;
     // From here on nothing is refused.

@@ -2,6 +2,7 @@
 //! The loop: waits for events and has the agent answer them.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Result};
@@ -13,8 +14,11 @@ use super::clock::Clock;
 use super::papers::state::Keeper;
 use super::{discard, fatal, Agent, Fatal, Scope};
 use crate::mongo::Link;
-use dm::device::Target;
+use dm::device::{Device, Target};
+use dm::mode::Mode;
 use dm::reply::Checkpoint;
+use dm::sysfs::Sysfs;
+use drive::switch;
 use files::fiemap::Mapper;
 use files::rules::{Rules, RulesFiles};
 use files::watch::Watch;
@@ -285,7 +289,7 @@ fn serve<T: Target, M: Mapper>(
     pending: Pending,
 ) -> Result<(), Fatal> {
     let watch = &mut s.watch;
-    let on_dir = &mut |path: &std::path::Path, dir: &OwnedFd| watch.add(path, dir);
+    let on_dir = &mut |path: &Path, dir: &OwnedFd| watch.add(path, dir);
     let result = match &pending.request {
         Request::Info => Ok(to_value(info(agent, s))),
         Request::Files => Ok(to_value(agent.file_infos())),
@@ -319,6 +323,13 @@ fn serve<T: Target, M: Mapper>(
             s.held = s.held.map(|_| Instant::now());
             Ok(Value::Null)
         }
+        Request::Discard { mode, who } => {
+            let turned = switch_discards(&s.device, *mode, who);
+            // The thread of discards goes by it at once.
+            s.discard.iter().for_each(discard::Link::turtle);
+            pending.answer(turned.map(|()| Value::Null));
+            return Ok(());
+        }
     };
     match result {
         Ok(value) => {
@@ -330,6 +341,14 @@ fn serve<T: Target, M: Mapper>(
             Err(e)
         }
     }
+}
+
+fn switch_discards(name: &str, mode: Mode, who: &str) -> Result<()> {
+    let device = Device::open(name)?;
+    let at = (name, device.devno);
+    switch::turn(Path::new(switch::DIR), &Sysfs::default(), at, &device, mode, who)?;
+    log!(Info, "discards are switched", mode = mode, by = who);
+    Ok(())
 }
 
 fn to_value(v: impl serde::Serialize) -> Value {

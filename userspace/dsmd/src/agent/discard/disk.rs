@@ -18,12 +18,12 @@ use dm::diskstat::DiskStat;
 use dm::mounts;
 use dm::sysfs::Sysfs;
 use dm::table::Extent;
-use drive::{broken, switch};
+use drive::switch;
 use files::fiemap::Solid;
 use files::mount;
 use files::place;
 use files::walk::{self, Root};
-use proto::reason::{Reason, ReasonKind, SWITCHED_OFF};
+use proto::reason::{Reason, ReasonKind};
 use proto::runner::{self, Who};
 use runtime::pulse::Pulse;
 use wiredtiger::avail::{self, FileEntry, Refusal, Standing, TurtleId};
@@ -142,30 +142,22 @@ impl Machine for Disk {
         self.warning.clone()
     }
 
-    fn broken(&self) -> Option<Reason> {
-        broken::below(Path::new(broken::DIR), &self.sysfs, &self.device, self.devno)
-    }
-
-    fn off(&self) -> Option<Reason> {
-        let off = switch::off_by_person(Path::new(broken::DIR), &self.device)?;
-        Some(Reason::new(
-            ReasonKind::SwitchedOff,
-            format!("{SWITCHED_OFF} {off}"),
-        ))
+    fn forbidden(&self) -> Option<Reason> {
+        switch::forbidden(Path::new(switch::DIR), &self.sysfs, &self.device, self.devno)
     }
 
     fn trial(&self) -> bool {
-        runner::trial(Path::new(broken::DIR), &self.device).is_some()
+        runner::trial(Path::new(switch::DIR), &self.device).is_some()
     }
 
     fn holder(&self) -> Option<Reason> {
-        let holder = runner::holder(Path::new(broken::DIR), &self.device)?;
+        let holder = runner::holder(Path::new(switch::DIR), &self.device)?;
         (holder.who != Who::Trial).then(|| format!("nothing is discarded for {holder}").into())
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
-        let dir = Path::new(broken::DIR);
-        let marked = broken::mark_device(dir, &self.sysfs, &self.device, self.devno, why);
+        let dir = Path::new(switch::DIR);
+        let marked = switch::mark_device(dir, &self.sysfs, &self.device, self.devno, why);
         marked.map(|_| ()).map_err(|e| format!("{e:#}"))
     }
 }

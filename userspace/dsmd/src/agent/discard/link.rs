@@ -20,7 +20,7 @@ use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::mode::Mode;
 use dm::table::SectorRange;
-use drive::broken;
+use drive::switch;
 use proto::control::DiscardInfo;
 use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, SWITCHED_OFF};
 use runtime::log;
@@ -62,10 +62,9 @@ fn change(info: &Shared, f: impl FnOnce(&mut DiscardInfo)) {
 pub trait Machine: Database {
     fn drive(&self) -> DiskStat;
     fn warning(&self) -> Option<String>;
-    /// Why nothing may be discarded on its drive.
-    fn broken(&self) -> Option<Reason>;
-    /// Who has switched discards off, and means it until he says otherwise.
-    fn off(&self) -> Option<Reason>;
+    /// Why nothing may be discarded on it: a mark, or a person who has switched discards off and
+    /// means it until he says otherwise.
+    fn forbidden(&self) -> Option<Reason>;
     /// Whether a trial switches discards on and off to measure.
     fn trial(&self) -> bool;
     /// Who else needs the device, other than a trial, and since when.
@@ -353,15 +352,13 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
         }
         let unmarked = || Some(Reason::new(ReasonKind::AuditFailed, self.unmarked.clone()?));
-        let marked = self.machine.broken().or_else(unmarked);
+        let forbidden = self.machine.forbidden().or_else(unmarked);
         let failed = self.unmarked.is_some()
-            || marked.as_ref().is_some_and(|why| {
+            || forbidden.as_ref().is_some_and(|why| {
                 matches!(why.kind, ReasonKind::AuditFailed | ReasonKind::AuditFailedInTime)
             });
         change(&self.info, |i| i.audit.failed = failed);
-        marked
-            .or_else(|| self.machine.off())
-            .or_else(|| self.machine.holder())
+        forbidden.or_else(|| self.machine.holder())
     }
 
     /// The switch is a holder's alone while there is one.
@@ -465,7 +462,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn violated(&mut self, v: &Violation) {
         let status = self.target.status().map(|s| s.discard);
         let had = match status {
-            Ok(d) if d.discarded == 0 && d.queued == 0 => broken::ALL_KEPT.to_owned(),
+            Ok(d) if d.discarded == 0 && d.queued == 0 => switch::ALL_KEPT.to_owned(),
             Ok(d) => format!("{} bytes had been discarded by then", d.discarded_sectors * 512),
             Err(_) => "it is not known what had been discarded by then".to_owned(),
         };
@@ -520,11 +517,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
     }
 
     fn turn(&mut self, notices: &Notices) -> Result<Sent, Halt> {
+        self.is_on()?;
         // Another look at the same turtle would end the window for nothing.
         if self.is_same_turtle()? {
             return Ok(Sent::All);
         }
-        self.is_on()?;
         let started = Instant::now();
         let look = self.rule.look(&mut self.machine, &self.target);
         if let Err(Halt::Violation(v)) = &look {

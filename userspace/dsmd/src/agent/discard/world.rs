@@ -1091,21 +1091,18 @@ impl Machine for Side {
         None
     }
 
-    fn broken(&self) -> Option<Reason> {
+    fn forbidden(&self) -> Option<Reason> {
         let world = self.world.borrow();
         let failed = world
             .marks
             .first()
             .map(|why| Reason::new(ReasonKind::AuditFailed, format!("{AUDIT_FAILED}: {why}")));
-        failed.or_else(|| world.broken.then(|| "it is marked".into()))
+        let marked = failed.or_else(|| world.broken.then(|| "it is marked".into()));
+        marked.or_else(|| world.off.clone().map(Reason::from))
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {
         self.call(|w| w.marks.push(why.to_owned()))
-    }
-
-    fn off(&self) -> Option<Reason> {
-        self.world.borrow().off.clone().map(Reason::from)
     }
 
     fn trial(&self) -> bool {

@@ -142,12 +142,8 @@ impl Machine for Steps<Disk> {
         step("rest", || self.0.warning())
     }
 
-    fn broken(&self) -> Option<Reason> {
-        self.0.broken()
-    }
-
-    fn off(&self) -> Option<Reason> {
-        self.0.off()
+    fn forbidden(&self) -> Option<Reason> {
+        self.0.forbidden()
     }
 
     fn trial(&self) -> bool {

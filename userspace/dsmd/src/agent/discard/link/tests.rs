@@ -80,6 +80,20 @@ fn the_target_forgets_what_was_sent_before_all_was_forgotten() {
     assert_eq!(world.borrow().lost, None);
 }
 
+/// dsmd gives notice when a person has switched: the next checkpoint may be far away.
+#[test]
+fn a_notice_without_a_new_turtle_looks_at_the_switch() {
+    let (mut w, world, _sender, notices) = worker(7);
+    world.borrow_mut().calm = true;
+    until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
+    while !w.is_same_turtle().unwrap() {
+        let _ = w.turn(&notices);
+    }
+    world.borrow_mut().off = Some("off".into());
+    assert_eq!(w.turn(&notices), Err(Halt::Reset("off".into())));
+    assert_eq!(state(&w), Mode::Off);
+}
+
 #[test]
 fn the_same_turtle_ends_no_window() {
     let (mut w, _world, _sender, notices) = worker(8);
