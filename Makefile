@@ -87,7 +87,7 @@ install-userspace:
 	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix $(BUILT)/,$(PROGRAMS))
 	install -D -t $(LIBDIR)/systemd/system-generators $(BUILT)/dsm-generator
 	install -d $(LIBDIR)/systemd/system
-	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm-mongo@.timer dsm-trial@.service dsm@.service; do \
+	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm-mongo@.timer dsm-trial@.service dsm-trial@.timer dsm@.service; do \
 		sed 's|/usr/sbin/|$(PREFIX)/sbin/|; s|/usr/share/|$(PREFIX)/share/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
 	done
 	install -d -m 700 $(DESTDIR)/etc/dsm-mongo

@@ -217,16 +217,11 @@ second() {
 	works 'and so is the database' wtload check --dbpath $dbpath
 	umount $dbpath
 	systemctl start dsmd
-	# In place of a trial, which would take long
-	mkdir -p /var/lib/dsmd/trial /run/systemd/system/dsm-trial@.service.d
-	touch /var/lib/dsmd/trial/$name.json
-	printf '[Service]\nExecStart=\nExecStart=sleep infinity\n' >/run/systemd/system/dsm-trial@.service.d/long.conf
-	systemctl daemon-reload
-	systemctl start dsm-trial@$name
-	is 'a trial runs' "$(systemctl is-active dsm-trial@$name)" active
+	systemctl start dsm-trial@$name.timer
+	is "a trial's timer runs" "$(systemctl is-active dsm-trial@$name.timer)" active
 	works 'the package is removed' dpkg --remove dsm-tools
 	is 'and dsmd with it' "$(pgrep -x dsmd)" ''
-	is 'and the trial' "$(systemctl is-active dsm-trial@$name)" inactive
+	is 'and the timer' "$(systemctl is-active dsm-trial@$name.timer)" inactive
 }
 
 if [[ -e $kept/boundaries ]]; then

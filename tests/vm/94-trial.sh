@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # dsmctl trial: discards are switched on and off below a database at work, the drive's own
-# counters are read at each border, and the trial outlives its process. The emulated drive
-# does no garbage collection, so that there is no effect to be seen.
+# counters are read again and again, and a step that is killed is taken up by the next. The
+# emulated drive does no garbage collection, so that there is no effect to be seen.
 . "$(dirname "$0")/lib.sh"
 load_module
 modprobe xfs
@@ -18,15 +18,21 @@ works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load --
 trial() { dsmctl trial "$1" t "${@:2}" --state-dir /tmp/trials; }
 of() { trial report -o json | jq -c "$1"; }
 is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
-# Kills the process of a trial in a period that is off.
-kill_off() {
-	until_true 'is_set watch && pkill -STOP -x dsmctl && { is_set watch || ! pkill -CONT -x dsmctl; }'
-	pkill -KILL -x dsmctl
+# steps CONDITION: as a timer takes them, until it is so
+steps() {
+	local condition=$1
+
+	# shellcheck disable=SC2317 # until_true calls it
+	step() {
+		trial step 2>>/tmp/trial.log
+		eval "$condition"
+	}
+	until_true step
 }
 
 refused 'without dsmd' 'no dsmd serves this device' trial start
 refused 'nothing to report' 'no trial was begun' trial report
-refused 'nothing to go on with' 'no trial was begun' trial resume
+refused 'nothing to go on with' 'no trial was begun' trial step
 refused 'an amount that is none' "'7w'" trial start --washout 7w
 refused 'one pair' '1 is not in 2..=1000' trial start --pairs 1
 refused 'streams that are off' 'the policy is none' bash -c 'dsmctl set t policy none && dsmctl trial start t --switch streams --state-dir /tmp/trials'
@@ -41,53 +47,49 @@ works 'dsmd follows it, and discards' until_true 'is_set on'
 refused 'a command that does not count' "printed 'x'" trial start --counters 'echo x'
 # By what is written, which takes longer on a busy machine, as all of this does
 periods=(--washout 4M --measure 8M --seed 7)
-trial start "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
-works 'it switches discards off' until_true 'is_set watch'
-refused 'a trial started twice' 'at work already: a trial, process' trial start
-works 'a period is measured' until_true '[[ $(of ".periods | length") -ge 1 ]]'
+works 'it begins' trial start "${periods[@]}" --pairs 1000
+refused 'a trial started twice' 'there is a trial that is not over' trial start
+works 'it switches discards off' steps 'is_set watch'
+works 'a period is measured' steps '[[ $(of ".periods | length") -ge 1 ]]'
+works 'it is in a period that is off' steps '[[ $(of .progress.on) == false ]] && is_set watch'
 
-works 'its process is killed' kill_off
-wait $! 2>/dev/null
-refused 'one that is not over' 'there is a trial that is not over' trial start --washout 1s
+# At each of its system calls it may end; the next one goes on.
+works 'steps are killed' bash -c 'for n in {1..40}; do
+	timeout -s KILL "$(printf 0.%03d "$n")" dsmctl trial step t --state-dir /tmp/trials 2>/dev/null
+	dsmctl trial report t --state-dir /tmp/trials >/dev/null || exit 1
+done'
 refused 'a restart whose counters do not count' "printed 'x'" trial start --restart --counters 'echo x'
-works 'that leaves the switch' is_set watch
-works 'and what was measured' test "$(of '.periods | length')" -ge 1
-works 'one that was killed is stopped' trial stop
-works 'the device is as it was' is_set on
-trial start --restart "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
-works 'another one is killed' kill_off
-wait $! 2>/dev/null
-trial start --restart "${periods[@]}" --pairs 1000 2>/tmp/trial.log >/tmp/report &
-runner=$!
-works 'one that was killed is started over' until_true '[[ $(of ".periods | length") == 0 ]]'
-works 'and switches' until_true 'is_set watch && [[ $(of .progress) != null ]]'
+before=$(of '.periods | length')
+works 'and it goes on' steps "((\$(of '.periods | length') > $before))"
 mount --bind /tmp/trials/trial /tmp/trials/trial
 mount -o remount,bind,ro /tmp/trials/trial
-wait $runner && fail 'it goes on' || matches 'a state that cannot be saved ends it' "$(</tmp/trial.log)" 'cannot write'
-works 'the device is as it was' is_set on
+refused 'a state that cannot be saved is an error' 'Read-only file system' trial step
 umount /tmp/trials/trial
-# shellcheck disable=SC2034 # what is waited for has it
-lines=$(wc -l </tmp/trial.log)
-trial resume 2>>/tmp/trial.log >/tmp/report &
-works 'it goes on' until_true '(($(wc -l </tmp/trial.log) > lines))'
+works 'it is in a period that is off' steps '[[ $(of .progress.on) == false ]] && is_set watch'
+kill $agent
+wait $agent
+refused 'without dsmd it waits' 'no dsmd serves this device' trial step
+dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard --audit-pages 0 2>/tmp/dsmd.log &
+agent=$!
+works 'and goes on with the next one' steps '[[ $(of .progress.on) == false ]] && is_set watch'
 works 'it is stopped' trial stop
-works 'the device is as it was' is_set on
-refused 'nothing runs' 'no process runs a trial' trial stop
+works 'the device is as it was' until_true 'is_set on'
+refused 'nothing is left to stop' 'the trial is over' trial stop
+works 'a step does nothing then' trial step
+is 'the report says so' "$(of .ended | cut -d: -f2)" ' it was stopped"'
 
-trial start --restart "${periods[@]}" --pairs 2 2>>/tmp/trial.log >/tmp/report &
-works 'a shorter one is stopped' until_true '[[ $(of .pairs) == 2 ]] && trial stop'
-wait $!
-trial resume 2>>/tmp/trial.log >/tmp/report &
-runner=$!
-works 'somebody else switches' until_true 'is_set watch && dsmctl set t discard on'
-works 'that period begins over' until_true '[[ $(of .again) == *"somebody else has switched it"* ]]'
-wait $runner && pass 'it is over' || fail "it ended with $?"
-works 'the device is as it was' is_set on
+works 'a shorter one' trial start "${periods[@]}" --pairs 2
+works 'it is in a period that is off' steps 'is_set watch'
+message t set discard on
+works 'dsmd leaves the switch to nobody else' until_true 'is_set watch'
+works 'it is over' steps '[[ $(of .progress) == null ]]'
+works 'the device is as it was' until_true 'is_set on'
+is 'it has not ended before' "$(of .ended)" null
 is 'half of the periods are on' "$(of '[.periods[] | select(.on)] | length')" 2
 is 'flash is what the drive says' "$(of '[.periods[].waf] | map(. > 0.9 and . < 1.1) | all')" true
 # The load of one period may be many times that of others.
 is 'both pairs count, or it is said which does not' "$(of '.flash.pairs == 2 or (.left_out | length) > 0')" true
-is 'nothing is left to do' "$(of .progress)" null
+trial report >/tmp/report
 matches 'the report is for people' "$(</tmp/report)" 'discard on and watch in random order, 2 pairs of periods'
 [[ $(</tmp/report) != *data* ]] && pass 'and names no files' || fail "the report: $(</tmp/report)"
 works 'a picture is drawn' trial report --picture /tmp/trial.svg

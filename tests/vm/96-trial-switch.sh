@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Who has the switch while there is a trial: "off" by anybody else ends it for good, one that
-# is over or was stopped changes nothing, one that measures nothing says so, and a drive
-# whose discards change other data gets none any more.
+# Who has the switch: dsmd, also for a person and for a trial. "off" by anybody ends a trial for
+# good, one that is over or was stopped changes nothing, one that measures nothing says so, and
+# a drive whose discards change other data gets none any more.
 . "$(dirname "$0")/lib.sh"
 load_module
 modprobe xfs
@@ -21,6 +21,7 @@ works 'a database is loaded' wtload linkbench "${load[@]}" --phase load
 trial() { dsmctl trial "$1" t "${@:2}"; }
 of() { trial report -o json | jq -c "$1"; }
 off() { json t .agent.discard.off.text; }
+is_on() { [[ $(json t .agent.discard.mode) == on ]]; }
 held() { json t .agent.discard.audit.only.text; }
 policy() { [[ $(dmsetup table t) =~ policy\ ([a-z]+) ]] && echo "${BASH_REMATCH[1]}"; }
 is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
@@ -36,37 +37,29 @@ stop_dsmd() {
 }
 finding() { dsmctl doctor t -o json | jq -r ".findings[] | select(.check == \"$1\") | \"\(.level) \(.text)\""; }
 
-# begin on|off [OPTION...]: a trial whose first period is one; its process is $runner
+# begin on|off [OPTION...]: a trial whose first period is one
 begin() {
 	local seed on=false
 
 	[[ $1 != on ]] || on=true
 	for seed in {1..20}; do
-		: >/tmp/trial.log
 		dsmctl trial start t --restart --washout 1s --measure 10h --pairs 2 --counters "$counters" \
-			--seed "$seed" "${@:2}" >/tmp/report 2>/tmp/trial.log &
-		runner=$!
-		until_true '[[ -s /tmp/trial.log ]]'
-		kill -0 $runner || return 1
+			--seed "$seed" "${@:2}" 2>/tmp/trial.log || return 1
 		[[ $(of .progress.on) != "$on" ]] || return 0
-		trial stop
-		wait $runner
 	done
 	return 1
 }
 
-begins() { # WHAT on|off [OPTION...]; not in a shell of its own, as "works" has it
+begins() { # WHAT on|off [OPTION...]
 	if begin "${@:2}"; then pass "$1"; else fail "$1: $(</tmp/trial.log)"; fi
 }
 
 ended() { # WHAT WHY
-	wait $runner
-	is "$1: it ends for good" $? 3
-	matches "$1: why is said" "$(</tmp/report)" "ENDED before it was over: period 1: $2"
-	trial resume >/tmp/said 2>&1
-	is "$1: it does not go on" $? 3
-	matches "$1: and says why" "$(</tmp/said)" "the trial has ended for good: period 1: $2.*; nothing was changed. .dsmctl trial start t. begins"
-	works "$1: nor when the machine starts" trial resume --at-boot
+	works "$1: a step finds it" until_true 'trial step 2>/dev/null && [[ $(of .progress) == null ]]'
+	matches "$1: why is said" "$(trial report)" "ENDED before it was over: period 1: $2"
+	before=$(dmsetup table t)
+	works "$1: it does not go on" trial step
+	is "$1: nothing is changed" "$(dmsetup table t)" "$before"
 }
 
 # ---- nothing would be measured
@@ -94,79 +87,72 @@ refused 'dsmd refuses' 'nothing is discarded: no process has the database open' 
 wtload linkbench "${load[@]}" --phase run --seconds 86400 --checkpoint-seconds 2 --mix mixed --think-us 20000 \
 	>/tmp/run.log 2>&1 &
 database=$!
-works 'somebody has' until_true 'is_set on'
+works 'somebody has' until_true is_on
 dsmctl set t discard off
 refused 'they are off' 'discards were switched off on the device by' trial start
 dsmctl set t discard on
+works 'they are on' until_true is_on
 kill -STOP $database
-trial start --washout 0.2s --measure 1s --pairs 500 --counters "$counters" >/tmp/report 2>/tmp/trial.log
-is 'a period in which nothing was discarded ends it' $? 3
-matches 'and that is said' "$(</tmp/report)" 'ENDED before it was over: period [12]: nothing was discarded while'
-works 'the device is as it was' is_set on
+works 'it begins' trial start --washout 0.2s --measure 1s --pairs 500 --counters "$counters"
+ended_idle() { trial step 2>/dev/null; [[ $(of .ended) == *'nothing was discarded while'* ]]; }
+works 'a period in which nothing was discarded ends it' until_true ended_idle
+works 'the device is as it was' until_true is_on
 kill -CONT $database
 
 # ---- off by hand
 begins 'a period is on' on
-refused 'another one at the same time' "at work already: a trial, process $runner, since" \
-	trial start --restart --state-dir /tmp/other
 dsmctl set t discard off
-# Which of both it sees first
-ended 'off in a period that is on' '(discards were switched off on the device by|somebody else has set discard to another value)'
+ended 'off in a period that is on' 'discards were switched off on the device by'
 works 'it stays off' is_set off
 refused 'another one waits for on' 'discards were switched off on the device by' trial start
 dsmctl set t discard on
+works 'on by hand' until_true is_on
 begins 'a period is on' on
 message t set discard off
-ended 'off by a message' 'somebody else has set discard to another value'
+ended 'off by a message' 'discards were switched off on the device'
 works 'it stays off' is_set off
 dsmctl set t discard on
+works 'on by hand' until_true is_on
 begins 'a period is off' off
 dsmctl set t discard off
 ended 'off in a period that is off' 'discards were switched off on the device by'
 works 'it stays off' is_set off
 dsmctl set t discard on
+works 'on by hand' until_true is_on
 
-# ---- dsmd leaves the switch to the trial
+# ---- dsmd has the switch
 begins 'a period is off' off
 works 'dsmd knows of the trial' until_true '[[ $(held) == "a trial is at work"* ]]'
+works 'and has the switch' until_true 'is_set watch'
+message t set discard on
+works 'whatever others want' until_true 'is_set watch'
 stop_dsmd
 start_dsmd --discard --audit-pages 0
-works 'dsmd that starts meanwhile, too' until_true '[[ $(held) == "a trial is at work"* ]]'
-works 'and leaves the switch' is_set watch
-is 'the period goes on' "$(of .again)" '[]'
+works 'dsmd that starts meanwhile hears of it' until_true 'trial step 2>/dev/null && [[ $(held) == "a trial is at work"* ]]'
+works 'and has the switch' until_true 'is_set watch'
 matches 'the doctor has no remedy' "$(finding discard)" '^note a trial is at work'
-matches 'and knows the trial' "$(finding trial)" "^note a trial is at work, as process $runner: period 1 of 4, with discard off"
-
-# ---- a process that died, one that was stopped
-kill -KILL $runner
-wait $runner 2>/dev/null
-matches 'nobody runs it' "$(trial report)" 'NOBODY RUNS IT; .dsmctl trial resume. goes on'
-is 'as data, too' "$(of .runner)" null
-matches 'the doctor sees it' "$(finding trial)" '^wrong nobody runs its trial any more'
-# What an older one has left may be anybody's number.
-sleep 86400 &
-bystander=$!
-echo $bystander >/var/lib/dm-dsm/hold/t.lock
+touch -d '2 hours ago' /var/lib/dsmd/trial/t.json
+matches 'that nobody takes samples is in the report' "$(trial report)" 'NO SAMPLE FOR 2.0 hours'
 works 'it is stopped' trial stop
-works 'nobody else is' kill -0 $bystander
-kill $bystander
-works 'the switch is as it was' is_set on
-refused 'nothing is left to stop' 'no process runs a trial' trial stop
-works 'a boot does not resume it' trial resume --at-boot
-matches 'the report says so' "$(trial report)" 'STOPPED; '
-works 'the switch is as it was' is_set on
-dsmctl trial resume t >/tmp/report 2>/tmp/trial.log &
-runner=$!
-works 'by hand it goes on' until_true "[[ \$(of .runner) == $runner ]]"
-works 'until it is stopped' trial stop
-wait $runner
+works 'the switch is as it was' until_true is_on
+refused 'nothing is left to stop' 'the trial is over' trial stop
+
+# ---- a process that serves and does not answer keeps nobody from off
+pkill -STOP -x dsmd
+works 'off waits for nobody' dsmctl set t discard off
+works 'it is off' is_set off
+pkill -CONT -x dsmd
+works 'dsmd has heard of it' until_true '[[ $(off) == "discards were switched off on the device by"* ]]'
+dsmctl set t discard on
+works 'on by hand' until_true is_on
 
 # ---- streams, and one that is over
-trial start --restart --switch streams --washout 0.2s --measure 0.2s --pairs 2 --counters "$counters" >/tmp/report 2>&1
-is 'one of streams is over' $? 0
+works 'one of streams' trial start --switch streams --washout 0.2s --measure 0.2s --pairs 2 --counters "$counters"
+works 'is over' until_true 'trial step && [[ $(of .progress) == null ]]'
+is 'it has not ended before' "$(of .ended)" null
 is 'the policy is as it was' "$(policy)" dsm
 dsmctl set t policy file
-works 'resumed, it changes nothing' trial resume
+works 'one that is over changes nothing' trial step
 is 'the policy is as somebody has set it' "$(policy)" file
 dsmctl set t policy dsm
 begins 'a period has streams' on --switch streams
@@ -184,8 +170,7 @@ if [[ -e $spills ]]; then
 	begins 'a period is on' on
 	# dsmd makes no discard meanwhile.
 	kill -STOP $database
-	refused 'a probe leaves the switch to the trial' "a trial or a probe is at work already: a trial, process $runner" \
-		dsmctl probe-discard t
+	refused 'a probe leaves the switch to the trial' 'a trial is at work' dsmctl probe-discard t
 	echo 1 >$spills
 	dsmctl probe-discard u --filler 0 --wait 0 --limit 86400 >/tmp/said 2>&1
 	is 'a probe finds it' $? 1
@@ -224,5 +209,5 @@ if [[ -e $spills ]]; then
 	works 'discards are on again' dsmctl set t discard on
 	dsmctl remove t
 fi
-cat /tmp/trial.log /tmp/report
+cat /tmp/trial.log
 done_testing

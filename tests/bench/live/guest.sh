@@ -125,15 +125,16 @@ until_used() {
 run_trial() {
 	local database
 
-	# Who runs the trial, on a root that is read-only
-	mount -t tmpfs tmpfs /var/lib || return 1
-
 	[[ " $* " =~ ' --seed '([0-9]+) ]] || return 1
 	wtload "$@" --dbpath $mnt --phase run >/out/wtload &
 	database=$!
 	until_used $database || return 1
 	dsmctl trial start dsm --state-dir $state --counters "$bytes_written" --seed "${BASH_REMATCH[1]}" \
-		--washout "$((${discard#trial:} * pages * 4096))" -o json >/out/trial.json 2>/out/trial.log || return 1
+		--washout "$((${discard#trial:} * pages * 4096))" 2>/out/trial.log || return 1
+	until dsmctl trial report dsm --state-dir $state -o json | tee /out/trial.json | grep -q '"progress": null'; do
+		sleep 1
+		dsmctl trial step dsm --state-dir $state 2>>/out/trial.log || return 1
+	done
 	dsmctl trial report dsm --state-dir $state >/out/trial.txt
 	kill -0 $database || return 1
 	kill -9 $database

@@ -34,6 +34,23 @@ impl DiskStat {
 }
 
 impl DiskStat {
+    /// What was done since `then`; `None`: it was made again meanwhile.
+    pub fn since(&self, then: &Self) -> Option<Self> {
+        // The kernel shows 32 bits of them.
+        let ms = |now: u64, then: u64| u64::from((now as u32).wrapping_sub(then as u32));
+        Some(Self {
+            reads: self.reads.checked_sub(then.reads)?,
+            read_bytes: self.read_bytes.checked_sub(then.read_bytes)?,
+            read_ms: ms(self.read_ms, then.read_ms),
+            writes: self.writes.checked_sub(then.writes)?,
+            written_bytes: self.written_bytes.checked_sub(then.written_bytes)?,
+            write_ms: ms(self.write_ms, then.write_ms),
+            busy_ms: ms(self.busy_ms, then.busy_ms),
+            discards: self.discards.checked_sub(then.discards)?,
+            discard_ms: ms(self.discard_ms, then.discard_ms),
+        })
+    }
+
     /// Adds what another disk has done.
     pub fn add(&mut self, o: &Self) {
         self.reads += o.reads;
@@ -95,6 +112,18 @@ mod tests {
         assert_eq!(of().map(|d| d.reads), Some(7));
         tree.set("8:0", "queue/iostats", "0");
         assert_eq!(of(), None);
+    }
+
+    /// After 50 days of waits.
+    #[test]
+    fn times_begin_again_and_counts_do_not() {
+        let at = |read_ms, reads| DiskStat {
+            read_ms,
+            reads,
+            ..DiskStat::default()
+        };
+        assert_eq!(at(5, 9).since(&at(u64::from(u32::MAX), 7)), Some(at(6, 2)));
+        assert_eq!(at(5, 6).since(&at(4, 7)), None);
     }
 
     #[test]

@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use serde_json::{json, Value};
 
 use crate::cli::{self as args, Output};
+use crate::trial;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::mode::Mode;
@@ -15,7 +16,6 @@ use dm::sysfs::Sysfs;
 use drive::switch::{self, Mark, DIR};
 use proto::control::{self, Request};
 use proto::reason::{Reason, ReasonKind};
-use proto::runner::{self, Who};
 use runtime::text::{self, printable};
 
 /// A dsmd that does not answer within this does not turn a switch.
@@ -54,13 +54,13 @@ pub(crate) fn check(shown: &str, dev: DevNo) -> Result<()> {
     }
 }
 
-/// A probe has the switch to itself, and needs discards.
-pub(crate) fn hold_for_probe(device: &Device) -> Result<runner::Lock> {
+/// A probe needs discards, and the switch to itself.
+pub(crate) fn check_for_probe(device: &Device) -> Result<()> {
     let name = &device.name;
-    check(name, device.devno)?;
-    runner::lock(Path::new(DIR), name, Who::Probe).with_context(|| {
-        format!("{name}: the probe needs the switch of discards (`dsmctl trial stop {name}` ends a trial); nothing was changed")
-    })
+    if trial::is_at_work(name) {
+        bail!("{name}: a trial is at work (`dsmctl trial stop {name}` ends it); nothing was changed");
+    }
+    check(name, device.devno)
 }
 
 /// What a probe has found: discards are switched off on all devices of the drive, and stay

@@ -132,8 +132,7 @@ pub enum Command {
     /// outgrown, checkpoints, last_window_ms, window_from_bytes, uploads, refusals, refused,
     /// last_refresh_ms, delalloc, shared, left_out [{reason, count, example}], discard {},
     /// server {}}, silent {kind, text}, last_error {at, level, message, reason}, barred {kind,
-    /// text}, trial {feature, period, periods, on, runner}, affords {policy, groups, streams,
-    /// drive {units, spare, handles, copies}, why}, regions [{id, file, class, boundary, side,
+    /// text}, affords {policy, groups, streams, drive {units, spare, handles, copies}, why}, regions [{id, file, class, boundary, side,
     /// bytes, pages, range, hotness, group, next, stream, hint, total}], rates {seconds, writes,
     /// bytes, unmapped_bytes, checkpoints, streams {STREAM {writes, bytes}}, regions [{...,
     /// written_bytes}], drive {name, source, seconds, host_bytes, media_bytes,
@@ -158,7 +157,7 @@ pub enum Command {
     /// text, fix [], hint, values {}}]}. status is right, wrong or unknown; level is right,
     /// note, wrong or unknown; device is null for the machine; check is kernel, module,
     /// configuration, devices, disk, device, drive, written, size, below, streams, table, filesystem,
-    /// dbpath, dsmd, last_error, left-out, unmapped, checkpoints, boundaries, trial,
+    /// dbpath, dsmd, last_error, left-out, unmapped, checkpoints, boundaries,
     /// discard, semaphores or server. Names
     /// stay, also those in values; texts may change.
     #[command(after_long_help = "Examples:\n  dsmctl doctor\n  dsmctl doctor dsm --report")]

@@ -8,27 +8,28 @@ use crate::refused;
 use dm::device::{Device, Target};
 use dm::journal::{DeviceClaim, ScratchFile};
 use dm::table::{FileRecord, Upload, UploadKind};
-use proto::control::{self, Holding};
+use proto::control::Holding;
 use runtime::text::printable;
 
 /// With this the files leave the table, and features are what they were.
 pub(crate) struct Guest<'a> {
     device: &'a Device,
     pub(crate) claim: DeviceClaim,
-    _holding: Option<Holding>,
+    _holding: Holding,
 }
 
 impl<'a> Guest<'a> {
     /// A dsmd would take the files for a stranger's and upload its own table.
-    pub(crate) fn enter(device: &'a Device, claim: DeviceClaim, records: &[FileRecord<'_>]) -> Result<Self> {
-        let run_dir = args::run_dir();
-        let served = control::serves(&run_dir, &device.name);
+    pub(crate) fn enter(
+        device: &'a Device,
+        claim: DeviceClaim,
+        records: &[FileRecord<'_>],
+        probe: bool,
+    ) -> Result<Self> {
         let guest = Self {
             device,
             claim,
-            _holding: served
-                .then(|| Holding::begin(&run_dir, &device.name))
-                .transpose()?,
+            _holding: Holding::begin(&args::run_dir(), &device.name, probe)?,
         };
         let files = records.iter().map(ScratchFile::from).collect();
         guest.claim.change(|r| r.files = files)?;

@@ -99,7 +99,7 @@ fn run(args: &Args) -> Result<u8> {
         },
         Command::Record(a) => record::record(a),
         Command::Free(a) => free::free(a, out),
-        Command::Trial { command } => return trial::trial(command, out),
+        Command::Trial { command } => trial::trial(command, out),
         Command::Debug { command } => debug(command, out),
         Command::Simulate(a) => {
             simulate::check(a)?;

@@ -144,7 +144,6 @@ impl Shown<'_> {
         for text in self.discard_text() {
             lines.push((std::mem::take(&mut name), text));
         }
-        lines.extend(view.trial.as_ref().map(|t| ("trial", t.to_string())));
         if s.foreign > 0 {
             lines.push((
                 "foreign",

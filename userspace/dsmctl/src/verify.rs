@@ -430,7 +430,7 @@ fn measure(
     // From here on the table is not left as it is now.
     let signals = Signals::new()?;
     let records: Vec<FileRecord<'_>> = files.iter().map(VerifyFile::record).collect();
-    let guest = Guest::enter(device, claim, &records)?;
+    let guest = Guest::enter(device, claim, &records, false)?;
     for scratch in &files {
         ensure!(!signals.came(), "interrupted; the table is as it was");
         v.rows.push(row(device, counters, scratch, &data)?);

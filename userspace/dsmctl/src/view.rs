@@ -19,13 +19,10 @@ use dm::sysfs::Sysfs;
 use drive::{below, media, switch};
 use policies::layout::{self, Layout};
 use proto::control::{self, Request};
-use proto::device::{DeviceView, Kernel, State, TrialView};
+use proto::device::{DeviceView, Kernel, State};
 use proto::reason::{Reason, ReasonKind};
 use proto::snapshot::{Moment, Snapshot};
 use runtime::text::printable;
-
-use crate::cli as args;
-use crate::trial;
 
 /// A dsmd that takes longer has more to say than this asks for, or does not answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,7 +41,6 @@ pub(crate) struct Viewer {
     pub dm: Result<Dm, DmError>,
     /// What dsmd publishes; `Err`: nothing, or nothing that is so now.
     pub published: Result<Snapshot, String>,
-    trials: Vec<(String, TrialView)>,
 }
 
 pub(crate) fn denied_dm(e: &DmError) -> bool {
@@ -73,7 +69,6 @@ impl Viewer {
             Ok(s)
         });
         Self {
-            trials: trial::views(Path::new(args::TRIALS), Path::new(switch::DIR)),
             run_dir,
             sysfs: Sysfs::default(),
             dm,
@@ -120,8 +115,6 @@ impl Viewer {
             .cloned()
             .unwrap_or_default();
         v.name = name.to_owned();
-        let of_name = |t: &&(String, TrialView)| t.0 == name;
-        v.trial = self.trials.iter().find(of_name).map(|t| t.1.clone());
         let asked = Device::open(name).and_then(|device| self.ask_kernel(&device, &mut v, asks));
         match asked {
             Ok(()) => {}

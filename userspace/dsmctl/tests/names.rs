@@ -16,7 +16,7 @@ fn names_that_no_device_can_have_are_refused() {
         for words in [
             &["create", "--", name, "/dev/null"][..],
             &["attach", "--tab", tab, "--", name],
-            &["trial", "resume", "--", name],
+            &["trial", "step", "--", name],
         ] {
             let o = Command::new(env!("CARGO_BIN_EXE_dsmctl"))
                 .args(words)

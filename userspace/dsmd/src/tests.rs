@@ -166,14 +166,6 @@ impl Drive for Odd {
         None
     }
 
-    fn trial(&self) -> bool {
-        false
-    }
-
-    fn holder(&self) -> Option<Reason> {
-        None
-    }
-
     fn mark(&self, _: &str) -> Result<(), String> {
         unreachable!("nothing is seen here")
     }

@@ -39,6 +39,8 @@ const MAX_REQUEST: u64 = 64 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may have the table to itself without asking again.
 pub const HOLD: Duration = Duration::from_secs(10);
+/// How long a trial may have discards withheld without asking again.
+pub const TRIAL: Duration = Duration::from_secs(300);
 /// Between two looks whether the device is another dsmd's.
 const LOCKED: Duration = Duration::from_millis(20);
 /// How long the agent may be busy with something else.
@@ -60,13 +62,20 @@ pub enum Request {
     },
     /// Reads all extents again: [`Refreshed`].
     Refresh,
-    /// Leaves the table alone until `release`, or for [`HOLD`].
-    Hold,
+    /// Leaves the table alone until `release`, or for [`HOLD`]; a probe has discards and their
+    /// switch as well.
+    Hold {
+        probe: bool,
+    },
     Release,
     /// Turns discards off, to `Watch` or on, for a person, who means it.
     Discard {
         mode: Mode,
         who: String,
+    },
+    /// A trial has nothing discarded, for [`TRIAL`] unless it asks again; or no longer.
+    Trial {
+        withheld: bool,
     },
 }
 
@@ -416,11 +425,6 @@ fn answer(line: &str, requests: &Sender<Pending>, wake: &impl Fn()) -> Result<Va
     reply.recv_timeout(BUSY).map_err(|_| gone())?
 }
 
-/// Whether a dsmd serves a device.
-pub fn serves(dir: &Path, device: &str) -> bool {
-    UnixStream::connect(socket_path(dir, device)).is_ok()
-}
-
 /// Asks the dsmd of a device.
 pub fn ask<T: for<'de> Deserialize<'de>>(dir: &Path, device: &str, request: Request) -> Result<T> {
     ask_within(BUSY, dir, device, request)
@@ -466,7 +470,7 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
 }
 
 /// The dsmd of a device, which leaves the table alone until this is dropped, however long
-/// that takes; when the process is killed, for [`HOLD`].
+/// that takes; when the process is killed, for [`HOLD`].  One that starts meanwhile does, too.
 pub struct Holding {
     dir: PathBuf,
     device: String,
@@ -474,20 +478,23 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Asks it, and waits for the answer.
-    pub fn begin(dir: &Path, device: &str) -> Result<Self> {
-        Self::renewed(dir, device, HOLD / 5)
+    /// Asks it, if there is one, and waits for the answer.
+    pub fn begin(dir: &Path, device: &str, probe: bool) -> Result<Self> {
+        Self::renewed(dir, device, probe, HOLD / 5)
     }
 
-    fn renewed(dir: &Path, device: &str, every: Duration) -> Result<Self> {
-        ask::<Value>(dir, device, Request::Hold)?;
+    fn renewed(dir: &Path, device: &str, probe: bool, every: Duration) -> Result<Self> {
+        match ask::<Value>(dir, device, Request::Hold { probe }) {
+            Err(e) if Reason::of(&e).kind == ReasonKind::NotServed => {}
+            asked => drop(asked?),
+        }
         let (end, ended) = mpsc::channel();
         let (dir, device) = (dir.to_owned(), device.to_owned());
         let holding = (dir.clone(), device.clone());
         let renew = move || {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 // One that does not answer now may do so the next time.
-                let _ = ask_within::<Value>(every, &holding.0, &holding.1, Request::Hold);
+                let _ = ask_within::<Value>(every, &holding.0, &holding.1, Request::Hold { probe });
             }
         };
         let again = Some((end, thread::spawn(renew)));
@@ -528,19 +535,30 @@ mod tests {
                 }
             }
         });
-        let holding = Holding::renewed(dir.path(), "d", Duration::from_millis(10)).unwrap();
+        let hold = Request::Hold { probe: true };
+        let holding = Holding::renewed(dir.path(), "d", true, Duration::from_millis(10)).unwrap();
         for _ in 0..4 {
-            assert_eq!(hears.recv().unwrap(), Request::Hold);
+            assert_eq!(hears.recv().unwrap(), hold);
         }
         drop(holding);
         agent.join().unwrap();
         let rest: Vec<_> = hears.iter().collect();
         let (last, holds) = rest.split_last().unwrap();
         assert_eq!(last, &Request::Release);
-        assert!(holds.iter().all(|r| *r == Request::Hold));
+        assert!(holds.iter().all(|r| *r == hold));
+    }
 
-        let none = Holding::begin(dir.path(), "gone").err().unwrap();
-        assert!(none.to_string().starts_with("gone: no dsmd serves this device"));
+    #[test]
+    fn who_starts_to_serve_meanwhile_is_held_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let _holding = Holding::renewed(dir.path(), "d", false, Duration::from_millis(10)).unwrap();
+        let (woken, wakes) = mpsc::channel();
+        let server = Server::start(dir.path(), "d", move || woken.send(()).unwrap()).unwrap();
+        wakes.recv_timeout(Duration::from_secs(60)).unwrap();
+        let pending = server.next().unwrap();
+        assert_eq!(pending.request, Request::Hold { probe: false });
+        pending.answer(Ok(Value::Null));
+        drop(server);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! asked is nothing, with the reason beside it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -109,8 +108,6 @@ pub struct DeviceView {
     pub last_error: Option<LastError>,
     /// Why nothing may be discarded: the device or its drive is marked.
     pub barred: Option<Reason>,
-    /// One that is not over.
-    pub trial: Option<TrialView>,
     /// The streams that the drive can afford, of who has asked it.
     #[serde(skip_deserializing)]
     pub affords: Option<Affords>,
@@ -122,30 +119,6 @@ pub struct DeviceView {
     pub rates: Option<Rates>,
     /// Why regions have no names of files.
     pub nameless: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrialView {
-    pub feature: String,
-    /// The one in progress, from 1, and how many there are.
-    pub period: usize,
-    pub periods: usize,
-    pub on: bool,
-    /// The process that runs it.
-    pub runner: Option<i32>,
-}
-
-impl fmt::Display for TrialView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let on = if self.on { "on" } else { "off" };
-        let Self {
-            period,
-            periods,
-            feature,
-            ..
-        } = self;
-        write!(f, "period {period} of {periods}, with {feature} {on}")
-    }
 }
 
 /// What the kernel and the drive say.

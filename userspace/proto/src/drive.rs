@@ -69,6 +69,12 @@ impl Counters {
         })
     }
 
+    /// What was written after that, by the same source.
+    pub fn add(&mut self, next: &Self) {
+        self.host += next.host;
+        self.media += next.media;
+    }
+
     /// Bytes from which on a counter says something.
     fn least(&self) -> u128 {
         LEAST_BYTES.max(LEAST_UNITS * u128::from(self.unit))

@@ -13,5 +13,4 @@ pub mod left_out;
 pub mod rates;
 pub mod reason;
 pub mod regions;
-pub mod runner;
 pub mod snapshot;

@@ -41,6 +41,7 @@ pub enum ReasonKind {
 }
 
 pub const SWITCHED_OFF: &str = "discards were switched off on the device";
+pub const PROBED: &str = "a probe is at work";
 pub const OFF_FOR_A_TRIAL: &str = "a trial is at work, and has discards off for a period";
 /// What is said of a device before the reason.
 pub const AUDIT_FAILED: &str = "the audit of its database has failed";

@@ -52,17 +52,9 @@ pub fn file(path: &Path) -> io::Result<File> {
 }
 
 /// Whether nobody else may open it.
-pub fn is_alone(file: &File) -> io::Result<bool> {
+fn is_alone(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     Ok(is_own(found.uid()) && found.mode() & 0o077 == 0)
-}
-
-/// Whether a process has no rights but this process's user's, or root's: none of its four
-/// users is another.  A program that lends rights keeps the locks of who has started it.
-pub fn is_own_process(pid: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|l| l.strip_prefix("Uid:"));
-    ids.is_some_and(|ids| ids.split_whitespace().all(|id| id.parse().is_ok_and(is_own)))
 }
 
 #[cfg(test)]
@@ -118,11 +110,5 @@ mod tests {
         symlink("other", at("link")).unwrap();
         file(&at("link")).unwrap_err();
         assert!(!at("other").exists());
-    }
-
-    #[test]
-    fn processes_of_this_user() {
-        assert!(is_own_process(std::process::id() as i32));
-        assert!(!is_own_process(i32::MAX), "there is none");
     }
 }

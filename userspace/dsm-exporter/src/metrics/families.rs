@@ -408,9 +408,9 @@ pub(super) const DEVICES: &[Section<DeviceView>] = &[
                 "dsm_agent_discard_on",
                 "Whether dsmd discards what checkpoints free, which in an audit it does not; absent while a trial has that off.",
                 |s| {
-                    discarder(s, |i| match &i.off {
+                    discarder(s, |i| match &i.audit.only {
                         Some(why) if why.kind == ReasonKind::Trial => None,
-                        off => Some(f64::from(u8::from(off.is_none() && i.mode == Mode::On))),
+                        _ => Some(f64::from(u8::from(i.off.is_none() && i.mode == Mode::On))),
                     })
                 },
             ),

@@ -388,13 +388,10 @@ mod tests {
             discard_granularity 131072 discard_alignment 4096";
         let agent = |off: Option<&str>| {
             let mode = if off == Some("nothing") { "on" } else { "audit" };
-            let kind = match off {
-                Some(OFF_FOR_A_TRIAL) => ReasonKind::Trial,
-                _ => ReasonKind::Other,
-            };
-            let off = off
-                .filter(|why| *why != "nothing")
-                .map(|why| Reason::new(kind, why));
+            let only = off.filter(|why| *why == OFF_FOR_A_TRIAL);
+            let only = only.map(|why| Reason::new(ReasonKind::Trial, why));
+            let off = off.filter(|why| *why != "nothing" && only.is_none());
+            let off = off.map(Reason::from);
             serde_json::json!({
                 "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
                 "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
@@ -402,7 +399,7 @@ mod tests {
                 "discard": {
                     "off": off, "freed_bytes": 9, "sent_bytes": 7, "files": 3, "mode": mode,
                     "audit": {
-                        "named_pages": 8, "taken_pages": 7, "written_pages": 6, "suspect_pages": 1,
+                        "only": only, "named_pages": 8, "taken_pages": 7, "written_pages": 6, "suspect_pages": 1,
                         "violations": 2, "failed": true,
                     },
                 },

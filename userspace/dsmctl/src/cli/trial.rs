@@ -13,29 +13,27 @@ pub const TRIALS: &str = "/var/lib/dsmd";
 
 #[derive(Debug, Subcommand)]
 pub enum TrialCommand {
-    /// Start a trial, and run it until it is over or interrupted
+    /// Start a trial: check that it can be made, and begin its first period
     ///
-    /// dsm-trial@NAME.service goes on with it when the machine has started again. The file
-    /// of a trial that was begun before is kept as trial/NAME.old.
+    /// dsm-trial@NAME.timer, to be enabled then, has a sample taken each minute (`dsmctl trial
+    /// step`), which switches when a period is over. The file of a trial that was begun before is
+    /// kept as trial/NAME.old.
     ///
     /// Whoever switches off meanwhile (`dsmctl set NAME discard off`, or probe-discard on
     /// a drive that is broken) ends the trial for good, and the switch stays off. So does a
     /// period with discards on in which none was made.
-    ///
-    /// The exit status is 0 when the trial is over or was interrupted, and 3 when it has ended for
-    /// good.
     #[command(after_long_help = "Example:\n  dsmctl trial start dsm --washout 4h --measure 8h --pairs 6")]
     Start(TrialStart),
-    /// Resume a trial that was interrupted or stopped; the current period starts over
+    /// Take a sample of a trial, and switch if a period is over; for its timer
     ///
-    /// A finished trial is reported, one that has ended for good is refused with the
-    /// reason; neither changes anything.
-    #[command(after_long_help = "Example:\n  dsmctl trial resume dsm")]
-    Resume(TrialResume),
-    /// Stop the process that runs a trial, and restore the setting
+    /// What happens while none is taken for five minutes, or while the machine is restarted, is
+    /// left out of the period, which begins over if it has discards off and some were made.
+    /// Of a trial that is over nothing is done.
+    #[command(after_long_help = "Example:\n  dsmctl trial step dsm")]
+    Step(TrialOf),
+    /// End a trial before it is over, and restore the setting
     ///
-    /// Unless somebody else has switched it off. This also works after the process was
-    /// killed.
+    /// Unless somebody else has switched it off. What was measured can still be reported.
     #[command(after_long_help = "Example:\n  dsmctl trial stop dsm")]
     Stop(TrialOf),
     /// Report a trial's progress, measurements and savings
@@ -44,10 +42,11 @@ pub enum TrialCommand {
     /// device's features, and neither files nor serial numbers. With `-o json`: {machine
     /// {model, firmware, bytes, kernel, module, features}, switch {feature, on, off}, washout,
     /// measure, pairs, seed, pair_seconds, progress {period, on, washed_out, share, seconds_left},
-    /// runner, stopped, ended, periods [{on, seconds, host_bytes, waf, write_ms, read_ms}], again [], no_counters,
-    /// flash, write_time, read_time {saved, low, high, pairs, pairs_needed}, left_out []}.
-    /// saved, low and high are shares; runner is the process that runs it (0: in another
-    /// container), ended why it has ended before it was over; what does not apply is null.
+    /// idle_seconds, ended, periods [{on, seconds, host_bytes, waf, write_ms, read_ms}], again [],
+    /// missed [], no_counters, known_by_size, flash, write_time, read_time {saved, low, high, pairs, pairs_needed}, left_out []}.
+    /// saved, low and high are shares; idle_seconds is how long no sample was taken, if that is
+    /// too long, again names periods that began over, missed what is left out of them, ended why it
+    /// has ended before it was over; what does not apply is null.
     #[command(verbatim_doc_comment)]
     #[command(after_long_help = "Example:\n  dsmctl trial report dsm")]
     Report(TrialReport),
@@ -66,15 +65,6 @@ pub struct TrialOf {
     /// The directory of the trial's file
     #[arg(long, value_name = "DIR", default_value = TRIALS)]
     pub state_dir: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct TrialResume {
-    #[command(flatten)]
-    pub of: TrialOf,
-    /// Leave one that was stopped or has ended as it is, without an error; for its unit
-    #[arg(long)]
-    pub at_boot: bool,
 }
 
 #[derive(Debug, clap::Args)]

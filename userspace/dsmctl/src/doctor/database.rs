@@ -405,29 +405,6 @@ impl Judge<'_> {
         Some(finding(Level::Right, text))
     }
 
-    pub(super) fn trial(&self) -> Option<Finding> {
-        let t = self.v.trial.as_ref()?;
-        let finding = |level, text| {
-            self.say("trial", level, text)
-                .value("runner", t.runner)
-                .value("period", t.period)
-                .value("periods", t.periods)
-        };
-        Some(match t.runner {
-            Some(pid) => finding(Level::Note, format!("a trial is at work, as process {pid}: {t}")),
-            None => finding(
-                Level::Wrong,
-                format!("nobody runs its trial any more, which was in {t}"),
-            )
-            .fix(self.dsmctl("trial resume"))
-            .hint(format!(
-                "goes on with it; {} ends it, and has {} as before",
-                self.dsmctl("trial stop"),
-                t.feature
-            )),
-        })
-    }
-
     pub(super) fn discards(&self, k: &Kernel) -> Finding {
         let d = &k.status.discard;
         let wanted = self.d.wanted.as_ref().is_some_and(|w| w.discard);
@@ -515,7 +492,7 @@ impl Judge<'_> {
     ) -> Finding {
         let d = &k.status.discard;
         if let Some(why) = &i.off {
-            if matches!(why.kind, ReasonKind::Trial | ReasonKind::Early) {
+            if why.kind == ReasonKind::Early {
                 return finding(Level::Note, why.to_string());
             }
             let text = format!("nothing is discarded: {}", ink::reason(why));
@@ -525,9 +502,7 @@ impl Judge<'_> {
                 return finding(Level::Note, text);
             }
             let found = finding(Level::Wrong, text);
-            return if d.state == Mode::Off && self.v.trial.is_some() {
-                found.hint("by the trial, see there")
-            } else if d.state == Mode::Off {
+            return if d.state == Mode::Off {
                 found.fix(format!("{} discard on", self.dsmctl("set")))
             } else if why.kind == ReasonKind::Closed {
                 found.fix("systemctl start mongod")

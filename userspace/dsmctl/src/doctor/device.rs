@@ -42,7 +42,6 @@ pub(super) fn judge(facts: &Facts, d: &Examined, late: Duration) -> Vec<Finding>
     findings.push(j.unmapped(k));
     findings.extend(j.checkpoints(k));
     findings.extend(j.boundaries(k));
-    findings.extend(j.trial());
     findings.push(j.discards(k));
     findings.extend(j.leaf_pages());
     findings.extend(j.server());

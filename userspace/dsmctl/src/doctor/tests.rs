@@ -18,7 +18,7 @@ use drive::afford::{Copies, Drive, Layout};
 use drive::below::{Affords, LowerDisk};
 use drive::nvme::{Isolated, Placement};
 use proto::control::{DiscardInfo, Info};
-use proto::device::{DeviceView, Kernel, Service, State, TrialView};
+use proto::device::{DeviceView, Kernel, Service, State};
 use proto::drive::{Counters, Media, Source};
 use proto::feed::{self, Failure, ServerInfo};
 use proto::left_out::{LeftOut, Omission};
@@ -1241,43 +1241,18 @@ fn what_the_server_does_not_do() {
     );
 }
 
-fn switched_off(why: (ReasonKind, &str), runner: Option<Option<i32>>) -> Diagnosis {
-    of_device(|d| {
-        kernel(d).status.discard.state = Mode::Off;
-        d.view.agent.as_mut().unwrap().discard.as_mut().unwrap().off = Some(Reason::new(why.0, why.1));
-        d.view.trial = runner.map(|runner| TrialView {
-            feature: "discard".into(),
-            period: 3,
-            periods: 12,
-            on: false,
-            runner,
-        });
-    })
-}
-
+/// Nothing that would spoil the period is advised.
 #[test]
 fn a_trial() {
-    // Nothing that would spoil the period is advised.
-    let at_work = switched_off((ReasonKind::Trial, OFF_FOR_A_TRIAL), Some(Some(7)));
+    let at_work = of_device(|d| {
+        kernel(d).status.discard.state = Mode::Watch;
+        let discard = d.view.agent.as_mut().unwrap().discard.as_mut().unwrap();
+        discard.mode = Mode::Audit;
+        discard.audit.only = Some(Reason::new(ReasonKind::Trial, OFF_FOR_A_TRIAL));
+    });
     note(&at_work, "discard", "has discards off for a period");
-    note(
-        &at_work,
-        "trial",
-        "as process 7: period 3 of 12, with discard off",
-    );
     assert_eq!(at_work.status(), 0);
     assert!(find(&at_work, "discard").fix.is_empty());
-    // Elsewhere than where it is looked for
-    let elsewhere = switched_off((ReasonKind::Trial, OFF_FOR_A_TRIAL), None);
-    assert_eq!(elsewhere.status(), 0);
-    let died = switched_off((ReasonKind::SwitchedOff, SWITCHED_OFF), Some(None));
-    wrong(
-        &died,
-        "trial",
-        "nobody runs its trial any more, which was in period 3",
-        &["dsmctl trial resume geheim"],
-    );
-    wrong(&died, "discard", "were switched off", &[]);
 }
 
 #[test]

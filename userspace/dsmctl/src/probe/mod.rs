@@ -39,8 +39,7 @@ struct Probed {
 pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let signals = Signals::new()?;
     let device = Device::open(&a.name)?;
-    // dsmd sends nothing meanwhile.
-    let _hold = broken::hold_for_probe(&device)?;
+    broken::check_for_probe(&device)?;
     let counts = DriveCounts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();

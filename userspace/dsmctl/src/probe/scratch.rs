@@ -159,7 +159,9 @@ impl<'a> Scratch<'a> {
             stamp: StreamStamp::default(),
             extents: &self.extents,
         };
-        let guest = self.guest.insert(Guest::enter(self.device, claim, &[record])?);
+        let guest = self
+            .guest
+            .insert(Guest::enter(self.device, claim, &[record], true)?);
         let table = self.device.table_line()?;
         let features = FEATURES.map(|(name, set)| Feature {
             name: name.into(),

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::trial::state::{Period, TrialState};
+use crate::trial::state::{Seen, TrialState};
 
 /// More than this between the loads of the two periods of a pair, and they cannot be compared.
 const MOST_LOAD_RATIO: f64 = 4.0;
@@ -85,9 +85,9 @@ pub fn outcome(state: &TrialState) -> Outcome {
     let mut left_out = Vec::new();
     for (number, pair) in state.periods.chunks_exact(2).enumerate() {
         let (on, off) = if pair[0].on {
-            (&pair[0], &pair[1])
+            (&pair[0].seen, &pair[1].seen)
         } else {
-            (&pair[1], &pair[0])
+            (&pair[1].seen, &pair[0].seen)
         };
         let mut leave_out = |why: String| left_out.push(format!("pair {}: {why}", number + 1));
         let load = on.bytes_per_second() / off.bytes_per_second();
@@ -103,9 +103,9 @@ pub fn outcome(state: &TrialState) -> Outcome {
             (Ok(_), Ok(_)) => {}
             (Err(why), _) | (_, Err(why)) => leave_out(why),
         }
-        let ratio = |of: fn(&Period) -> Option<f64>| Some(of(on)? / of(off)?);
-        writes.extend(ratio(Period::write_ms));
-        reads.extend(ratio(Period::read_ms));
+        let ratio = |of: fn(&Seen) -> Option<f64>| Some(of(on)? / of(off)?);
+        writes.extend(ratio(Seen::write_ms));
+        reads.extend(ratio(Seen::read_ms));
     }
     Outcome {
         flash: Saving::of(&flash),
@@ -116,14 +116,11 @@ pub fn outcome(state: &TrialState) -> Outcome {
 }
 
 /// Of the flash in a period; nothing where the drive does not count.
-pub fn amplification(period: &Period) -> Result<Option<f64>, String> {
-    let (Some(from), Some(to)) = (&period.from.counters, &period.to.counters) else {
+pub fn amplification(seen: &Seen) -> Result<Option<f64>, String> {
+    let Some(written) = &seen.counters else {
         return Ok(None);
     };
-    let Some(written) = to.since(from) else {
-        return Err("a counter of the drive went back".to_owned());
-    };
-    if let Some(why) = written.disagrees(period.bytes()).or_else(|| written.impossible()) {
+    if let Some(why) = written.disagrees(seen.bytes()).or_else(|| written.impossible()) {
         return Err(why);
     }
     let units = |bytes: u128| bytes / u128::from(written.unit);

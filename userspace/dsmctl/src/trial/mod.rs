@@ -6,11 +6,14 @@
 //! it was given before; what it writes until then (the washout) is not counted.  The
 //! saving is estimated from the differences within the pairs ([`estimate`]), so that a load
 //! that drifts from day to day does not count.
+//!
+//! Nothing runs in between: a timer has a sample taken, which goes on where the file says that the
+//! trial is, and dsmd has the switch.  Who is late, or never comes again, leaves discards to dsmd.
 
 pub mod estimate;
 pub mod report;
-pub mod run;
 pub mod state;
+pub mod step;
 
 use std::fs;
 use std::path::Path;
@@ -19,9 +22,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, Context, Result};
 use rustix::time::{clock_gettime, ClockId};
 
-use crate::cli::{
-    self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialResume, TrialStart,
-};
+use crate::cli::{self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialStart};
 use crate::refused;
 use dm::device::{Device, Target};
 use dm::diskstat::{self, DiskStat};
@@ -31,60 +32,27 @@ use dm::sysfs::Sysfs;
 use drive::counters;
 use drive::media;
 use drive::switch;
-use proto::control::{self, Info, Request};
-use proto::device::TrialView;
+use proto::control::{self, DiscardInfo, Info, Request};
 use proto::drive::Counters;
-use proto::reason::ReasonKind;
-use proto::runner::{self, Who};
+use proto::reason::{Reason, ReasonKind};
 use report::Report;
-use run::{Bench, Replaced, Step};
-use runtime::wake::Signals;
 use state::{Amount, Machine, Store, Switch, TrialPlan, TrialSample, TrialState, BY_SIZE};
+use step::{step, Bench};
 
 /// In sizes of the device.  After two a live drive below a real database has still free what
 /// was discarded before, and too little is found: see tests/bench/live/trial.
 const WASHOUT: u64 = 4;
-/// How long `stop` waits for the process that it ends.
-const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// Who listens and does not answer within this is no dsmd.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The exit status when a trial has ended for good before it was over, so that its unit
-/// does not begin again.
-const ENDED: u8 = 3;
 const DISCARD: &str = "discard";
 
-/// The exit status.
-pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<u8> {
+pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<()> {
     match command {
-        TrialCommand::Start(a) => start(a, out),
-        TrialCommand::Resume(a) => resume(a, out),
-        TrialCommand::Stop(a) => stop(a).map(|()| 0),
-        TrialCommand::Report(a) => report(a, out).map(|()| 0),
+        TrialCommand::Start(a) => start(a),
+        TrialCommand::Step(a) => go_on(a),
+        TrialCommand::Stop(a) => stop(a),
+        TrialCommand::Report(a) => report(a, out),
     }
-}
-
-/// Where marks and locks are.
-fn dir() -> &'static Path {
-    Path::new(switch::DIR)
-}
-
-/// By device: those that have not been stopped.  Those that cannot be read are no matter of
-/// this.
-pub(crate) fn views(files: &Path, locks: &Path) -> Vec<(String, TrialView)> {
-    let unfinished = |s: &TrialState| s.is_unfinished() && s.switched;
-    let view = |s: TrialState| {
-        let (name, n) = (s.plan.device.clone(), s.periods.len());
-        let view = TrialView {
-            period: n + 1,
-            periods: 2 * s.plan.pairs,
-            on: s.plan.is_on(n),
-            runner: runner::trial(locks, &name),
-            feature: s.plan.switch.feature,
-        };
-        (name, view)
-    };
-    let all = Store::all(files).into_iter();
-    all.filter(unfinished).map(view).collect()
 }
 
 fn store(a: &TrialOf) -> Store {
@@ -180,41 +148,42 @@ impl Live {
 
 impl Bench for Live {
     fn switch(&mut self, on: bool) -> Result<()> {
-        let value = if on { &self.switch.on } else { &self.switch.off };
-        set(&self.device, &self.switch.feature, value)
-    }
-
-    fn leave_off(&mut self) -> Result<()> {
-        set(&self.device, DISCARD, Mode::Off.name())
-    }
-
-    fn is_on(&mut self) -> Result<Option<bool>> {
-        let table = self.device.table_line()?;
-        let value = table.feature(&self.switch.feature);
-        let so = |wanted: &str| value == Some(wanted);
-        Ok(so(&self.switch.on)
-            .then_some(true)
-            .or(so(&self.switch.off).then_some(false)))
-    }
-
-    fn barred(&mut self) -> Result<Option<String>> {
-        if !self.discards() {
-            return Ok(None);
+        if self.discards() {
+            let request = Request::Trial { withheld: !on };
+            return control::ask_within(TIMEOUT, &args::run_dir(), &self.device.name, request);
         }
-        let why = switch::forbidden(dir(), &Sysfs::default(), &self.device.name, self.device.devno);
-        Ok(why.map(|why| why.text))
+        let value = if on { &self.switch.on } else { &self.switch.off };
+        let feature = &self.switch.feature;
+        if self.device.table_line()?.feature(feature) == Some(value) {
+            return Ok(());
+        }
+        let said = self.device.message(&format!("set {feature} {value}"));
+        said.map(drop).map_err(|e| refused(&self.device.name, e))
+    }
+
+    fn overruled(&mut self, set: Option<bool>) -> Result<Option<String>> {
+        let Switch { feature, on, off } = &self.switch;
+        if self.discards() {
+            let off = |d: DiscardInfo| d.off.filter(|why| why.kind == ReasonKind::SwitchedOff);
+            let why = match forbidden(&self.device) {
+                None => discards(&self.device.name).map(off)?,
+                why => why,
+            };
+            return Ok(why.map(|why| why.text));
+        }
+        let table = self.device.table_line()?;
+        let so = |set| table.feature(feature) == Some(if set { on } else { off });
+        let other = set.is_some_and(|set| !so(set));
+        Ok(other.then(|| format!("somebody else has set {feature} to another value")))
     }
 
     fn why_idle(&mut self) -> String {
-        match served(&self.device.name) {
-            Ok(info) => match info.discard {
-                Some(d) if d.waiting > 0 => format!("dsmd waits for {} more checkpoints", d.waiting),
-                Some(d) => d.off.map_or_else(
-                    || "dsmd follows the checkpoints, which freed nothing that could be discarded".to_owned(),
-                    |why| why.text,
-                ),
-                None => "dsmd has no discards to make".to_owned(),
-            },
+        match discards(&self.device.name) {
+            Ok(d) if d.waiting > 0 => format!("dsmd waits for {} more checkpoints", d.waiting),
+            Ok(d) => d.off.map_or_else(
+                || "dsmd follows the checkpoints, which freed nothing that could be discarded".to_owned(),
+                |why| why.text,
+            ),
             Err(e) => format!("{e:#}"),
         }
     }
@@ -233,9 +202,10 @@ impl Bench for Live {
             false => None,
         };
         let now = clock_gettime(ClockId::Boottime);
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         Ok(TrialSample {
             at: now.tv_sec as f64 + now.tv_nsec as f64 / 1e9,
-            boot: boot()?,
+            boot: boot.trim().to_owned(),
             disk,
             discarded,
             counters: if self.counts { Some(self.counters()?) } else { None },
@@ -243,68 +213,67 @@ impl Bench for Live {
     }
 }
 
-fn boot() -> Result<String> {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(id.trim().to_owned())
+fn forbidden(device: &Device) -> Option<Reason> {
+    let dir = Path::new(switch::DIR);
+    switch::forbidden(dir, &Sysfs::default(), &device.name, device.devno)
 }
 
-/// What the dsmd of a device says of itself.
-fn served(name: &str) -> Result<Info> {
-    control::ask_within(TIMEOUT, &args::run_dir(), name, Request::Info)
+/// What dsmd says of a device's discards.
+fn discards(name: &str) -> Result<DiscardInfo> {
+    let info: Info = control::ask_within(TIMEOUT, &args::run_dir(), name, Request::Info)
+        .with_context(|| format!("{name}: nothing would be discarded"))?;
+    info.discard.with_context(|| {
+        format!("{name}: nothing would be discarded: set discard = true in dsmd's configuration first")
+    })
 }
 
-/// Whether dsmd discards, or would if the switch were on.
-fn check_discards(name: &str) -> Result<()> {
-    let info = served(name).with_context(|| format!("{name}: nothing would be discarded"))?;
-    let Some(discard) = info.discard else {
-        bail!("{name}: nothing would be discarded: set discard = true in dsmd's configuration first");
-    };
-    match discard.off {
-        Some(why) if !matches!(why.kind, ReasonKind::SwitchedOff | ReasonKind::Trial) => {
-            bail!("{name}: nothing is discarded: {why}")
-        }
+/// Whether dsmd discards, or would if there were no trial.
+fn check_discards(device: &Device) -> Result<()> {
+    let name = &device.name;
+    let discard = discards(name)?;
+    // What dsmd may not have looked at yet.
+    if let Some(why) = forbidden(device) {
+        bail!("{name}: {why}");
+    }
+    let trial = |why: &Reason| why.kind == ReasonKind::Trial;
+    match (&discard.off, &discard.audit.only) {
+        (Some(why), _) => bail!("{name}: nothing is discarded: {why}"),
         _ if discard.mode == Mode::Audit && !discard.audit.passed => bail!(
             "{name}: nothing is discarded before the audit has passed: {}",
             discard.audit.progress()
         ),
-        _ => Ok(()),
+        (_, only) if discard.mode == Mode::On || only.as_ref().is_some_and(trial) => Ok(()),
+        _ => bail!("{name}: discard is not on: `dsmctl set {name} discard on` first"),
     }
 }
 
-fn start(a: &TrialStart, out: Output) -> Result<u8> {
+fn start(a: &TrialStart) -> Result<()> {
     let name = &a.of.name;
     let device = Device::open(name)?;
     let store = store(&a.of);
-    if a.switch == Switched::Discard {
-        // First: dsmd leaves the switch alone while the lock is held.
-        check_discards(name)?;
-    }
-    let _lock = runner::lock(dir(), &device.name, Who::Trial)?;
-    let mut unfinished = match store.exists() {
-        true => store.load().ok().filter(TrialState::is_unfinished),
-        false => None,
-    };
+    let _lock = store.lock()?;
+    // One that cannot be read is set aside.
+    let unfinished = store.load().ok().flatten().filter(TrialState::is_unfinished);
     if unfinished.is_some() && !a.restart {
-        bail!("{name}: there is a trial that is not over: go on with `dsmctl trial resume {name}`, or give --restart");
+        bail!(
+            "{name}: there is a trial that is not over: `dsmctl trial stop {name}` first, or give --restart"
+        );
     }
     let table = device.table_line()?;
-    let feature = |name: &str| table.feature(name).unwrap_or_default().to_owned();
     let switch = match a.switch {
         Switched::Discard => {
+            check_discards(&device)?;
             // Not off: the audit goes on, and windows, so that a period that is on begins at once.
             let [on, off] = [Mode::On, Mode::Watch].map(|m| m.to_string());
             let feature = DISCARD.to_owned();
             Switch { feature, on, off }
         }
         Switched::Streams => {
-            // The process that ran one may have been killed, and have left none.
-            let left = unfinished
-                .as_ref()
-                .filter(|old| old.switched)
-                .map(|old| &old.plan.switch);
-            let on = match left.filter(|old| old.feature == "policy" && old.off == feature("policy")) {
+            // One that is not over may have none just now.
+            let before = unfinished.as_ref().map(|old| &old.plan.switch);
+            let on = match before.filter(|old| old.feature == "policy") {
                 Some(old) => old.on.clone(),
-                None => feature("policy"),
+                None => table.feature("policy").unwrap_or_default().to_owned(),
             };
             if on == "none" {
                 bail!("{name}: the policy is none, so that there is nothing to switch off");
@@ -331,227 +300,109 @@ fn start(a: &TrialStart, out: Output) -> Result<u8> {
         Err(e) => Some(format!("{e:#}")),
     };
     bench.counts = no_counters.is_none();
-    let identity = bench.identity()?;
-    if let Some(old) = &mut unfinished {
-        run::take_up(old, &boot()?);
-        let mut left = Live::open(name, old.plan.switch.clone(), None)?;
-        run::restore(old, &mut left)?;
-        store.save(old)?;
+    let mut state = TrialState::new(plan, bench.machine()?, bench.identity()?, no_counters);
+    if let Some(mut old) = unfinished {
+        give_up(&mut old, "another trial was begun")?;
+        store.save(&old)?;
     }
-    check_on(&mut bench)?;
-    // From here on nothing is refused.
-    if store.exists() {
-        store.set_aside()?;
-    }
-    let mut state = TrialState::new(plan, bench.machine()?, identity, no_counters);
-    go_on(&mut state, &store, &mut bench, out)
+    step(&mut state, &mut bench)?;
+    store.set_aside()?;
+    store.save(&state)?;
+    say(&state);
+    eprintln!("dsmctl: `systemctl enable --now dsm-trial@{name}.timer` takes its samples");
+    Ok(())
 }
 
-/// A trial begins, and ends, with its switch on.
-fn check_on(bench: &mut Live) -> Result<()> {
-    let (name, feature) = (bench.device.name.clone(), bench.switch.feature.clone());
-    if let Some(why) = bench.barred()? {
-        bail!("{name}: {why}");
+fn go_on(a: &TrialOf) -> Result<()> {
+    let store = store(a);
+    let _lock = store.lock()?;
+    let before = load(a, &store)?;
+    let mut state = before.clone();
+    if !state.is_unfinished() {
+        return Ok(());
     }
-    if bench.is_on()? != Some(true) {
-        let on = &bench.switch.on;
-        bail!("{name}: {feature} is not {on}: `dsmctl set {name} {feature} {on}` first");
+    let plan = &state.plan;
+    let mut bench = Live::open(&plan.device, plan.switch.clone(), plan.counters.clone())?;
+    bench.counts = state.no_counters.is_none();
+    step(&mut state, &mut bench)?;
+    if state.ended.is_some() && bench.discards() {
+        // What has ended it is for good, and this is not.
+        let _ = bench.switch(true);
+    }
+    store.save(&state)?;
+    for why in state.again.iter().skip(before.again.len()) {
+        eprintln!("dsmctl: {why}; it begins over");
+    }
+    let place = |s: &TrialState| {
+        s.current
+            .as_ref()
+            .map(|c| (s.periods.len(), c.measured.is_some()))
+    };
+    if place(&state) != place(&before) {
+        say(&state);
     }
     Ok(())
 }
 
-fn resume(a: &TrialResume, out: Output) -> Result<u8> {
-    let name = &a.of.name;
-    let store = store(&a.of);
-    if !store.exists() {
-        bail!("{name}: no trial was begun");
-    }
-    let begun = store.load()?;
-    let goes_on = !begun.is_over() && begun.ended.is_none() && !(a.at_boot && begun.stopped);
-    if goes_on && begun.plan.switch.feature == DISCARD {
-        // First: dsmd leaves the switch alone while the lock is held, also at boot.
-        check_discards(name)?;
-    }
-    let _lock = runner::lock(dir(), name, Who::Trial)?;
-    let mut state = store.load()?;
-    if state.is_over() {
-        eprintln!("dsmctl: note: {name}: the trial is over; nothing is changed");
-        return print(&state, out).map(|()| 0);
-    }
-    if a.at_boot && (state.stopped || state.ended.is_some()) {
-        let how = if state.stopped { "was stopped" } else { "has ended" };
-        eprintln!("dsmctl: note: {name}: the trial {how}; nothing is changed");
-        return Ok(0);
-    }
-    if let Some(why) = &state.ended {
-        eprintln!(
-            "dsmctl: {name}: the trial has ended for good: {why}; nothing was changed. \
-             `dsmctl trial start {name}` begins another one, once the reason is gone"
-        );
-        return Ok(ENDED);
-    }
-    let mut bench = Live::open(
-        &state.plan.device,
-        state.plan.switch.clone(),
-        state.plan.counters.clone(),
-    )?;
-    bench.counts = state.no_counters.is_none();
-    run::take_up(&mut state, &boot()?);
-    if !state.switched && bench.barred()?.is_none() {
-        check_on(&mut bench)?;
-    }
-    run::interrupt(&mut state);
-    go_on(&mut state, &store, &mut bench, out)
-}
-
-/// When the trial looks again where it is: after a twentieth of the shorter of washout and
-/// measurement, by the rate at which the period in progress has been written so far.
-fn poll(state: &TrialState) -> Duration {
-    let rate = state.current.as_ref().map_or(f64::NAN, |c| {
-        let bytes = c.last.disk.written_bytes - c.since.disk.written_bytes;
-        bytes as f64 / (c.last.at - c.since.at)
-    });
-    let seconds = |amount| match amount {
-        Amount::Seconds(s) => s / 20.0,
-        Amount::Bytes(_) if rate.is_nan() => 1.0,
-        Amount::Bytes(n) => n as f64 / rate / 20.0,
-    };
-    let shortest = seconds(state.plan.washout).min(seconds(state.plan.measure));
-    Duration::from_secs_f64(shortest.clamp(0.1, 10.0))
-}
-
-/// However it ends, the switch is left as it was, or as somebody else wants it.
-fn go_on(state: &mut TrialState, store: &Store, bench: &mut Live, out: Output) -> Result<u8> {
-    state.switched = true;
-    state.stopped = false;
-    store.save(state)?;
-    let ended = until_over(state, store, bench);
-    let restored = run::restore(state, bench);
-    run::interrupt(state);
-    let saved = store.save(state);
-    restored?;
-    match ended {
-        // Its unit would try again.
-        Err(e) if e.is::<Replaced>() => {
-            eprintln!("dsmctl: {e:#}");
-            return Ok(ENDED);
-        }
-        ended => ended?,
-    }
-    saved?;
-    print(state, out)?;
-    Ok(if state.ended.is_some() { ENDED } else { 0 })
-}
-
-fn print(state: &TrialState, out: Output) -> Result<()> {
-    let report = Report::of(state, None);
-    crate::print(out, &report, || report.text())
-}
-
-fn set(device: &Device, feature: &str, value: &str) -> Result<()> {
-    let said = device.message(&format!("set {feature} {value}"));
-    said.map(drop).map_err(|e| refused(&device.name, e))
-}
-
-/// Or until a signal comes.
-fn until_over(state: &mut TrialState, store: &Store, bench: &mut Live) -> Result<()> {
-    let signals = Signals::new()?;
-    let mut said = String::new();
-    loop {
-        let mut pause = poll(state);
-        match run::step(state, bench) {
-            Ok(Step::Wait) => said.clear(),
-            Ok(Step::Border) => {
-                store.save(state)?;
-                said.clear();
-                say(state);
-                if state.current.is_none() {
-                    pause = Duration::ZERO;
-                }
-            }
-            Ok(Step::Again(why)) => {
-                store.save(state)?;
-                eprintln!("dsmctl: {why}; it begins over");
-                pause = Duration::ZERO;
-            }
-            Ok(Step::Over | Step::Ended) => return Ok(()),
-            Err(e) if e.is::<Replaced>() => return Err(e),
-            // The device or the drive may come back.
-            Err(e) if format!("{e:#}") != said => {
-                said = format!("{e:#}");
-                eprintln!("dsmctl: {said}; the trial waits");
-            }
-            Err(_) => {}
-        }
-        if signals.wait(pause) {
-            return Ok(());
-        }
-    }
+fn load(a: &TrialOf, store: &Store) -> Result<TrialState> {
+    let found = store.load()?;
+    found.with_context(|| format!("{}: no trial was begun", a.name))
 }
 
 fn say(state: &TrialState) {
-    let report = Report::of(state, None);
-    // Between two periods nothing is in progress.
-    if let (Some(p), Some(_)) = (&report.progress, &state.current) {
-        eprintln!(
-            "dsmctl: period {} of {}: {} {}, {}",
+    let report = Report::of(state, Duration::ZERO);
+    let (n, switch) = (2 * report.pairs, report.switch);
+    match (&report.progress, report.ended) {
+        (Some(p), _) => eprintln!(
+            "dsmctl: period {} of {n}: {} {}, {}",
             p.period,
-            2 * report.pairs,
-            report.switch.feature,
-            if p.on {
-                &report.switch.on
-            } else {
-                &report.switch.off
-            },
-            if p.washed_out { "measured" } else { "washout" }
-        );
+            switch.feature,
+            if p.on { &switch.on } else { &switch.off },
+            p.phase()
+        ),
+        (None, Some(why)) => eprintln!("dsmctl: the trial has ended before it was over: {why}"),
+        (None, None) => eprintln!("dsmctl: the trial is over"),
     }
 }
 
+/// Leaves the switch on, as it was before the trial, unless that is somebody else's affair by now.
+fn give_up(state: &mut TrialState, why: &str) -> Result<()> {
+    let plan = &state.plan;
+    // Of a device that is gone, or without dsmd, nothing is withheld.
+    if let Ok(mut bench) = Live::open(&plan.device, plan.switch.clone(), None) {
+        let set = state.current.as_ref().map(|c| c.on);
+        if bench.discards() {
+            let _ = bench.switch(true);
+        } else if bench.identity()? == state.drive && bench.overruled(set)?.is_none() {
+            bench.switch(true)?;
+        }
+    }
+    step::end(state, why);
+    Ok(())
+}
+
 fn stop(a: &TrialOf) -> Result<()> {
-    let (name, store) = (&a.name, store(a));
-    let ran = runner::stop(dir(), name, STOP_TIMEOUT)?;
-    if !store.exists() {
-        bail!("{name}: no trial was begun");
+    let store = store(a);
+    let _lock = store.lock()?;
+    let mut state = load(a, &store)?;
+    if !state.is_unfinished() {
+        bail!("{}: the trial is over", a.name);
     }
-    // Whose process was killed may have left the switch off.
-    let _lock = runner::lock(dir(), name, Who::Trial)?;
-    let mut state = store.load()?;
-    if !state.is_unfinished() || (state.stopped && !state.switched) {
-        return match ran {
-            true => Ok(()),
-            false => bail!("{name}: no process runs a trial"),
-        };
-    }
-    run::take_up(&mut state, &boot()?);
-    if state.switched {
-        let mut bench = Live::open(&state.plan.device, state.plan.switch.clone(), None)?;
-        run::restore(&mut state, &mut bench)?;
-    }
-    run::interrupt(&mut state);
-    state.stopped = true;
+    give_up(&mut state, "it was stopped")?;
     store.save(&state)
+}
+
+/// Whether a trial of a device is not over, which a probe would disturb.
+pub(crate) fn is_at_work(name: &str) -> bool {
+    let store = Store::of(Path::new(args::TRIALS), name);
+    let found = store.load().ok().flatten();
+    found.is_some_and(|state| state.is_unfinished())
 }
 
 fn report(a: &TrialReport, out: Output) -> Result<()> {
     let store = store(&a.of);
-    if !store.exists() {
-        bail!("{}: no trial was begun", a.of.name);
-    }
-    let mut state = store.load()?;
-    if let Some(current) = &mut state.current {
-        // The file has the last border; a look costs nothing.
-        let bench = Live::open(&state.plan.device, state.plan.switch.clone(), None);
-        if let Ok(now) = bench.and_then(|mut bench| {
-            bench.counts = false;
-            bench.sample()
-        }) {
-            if now.boot == current.last.boot && now.disk.written_bytes >= current.last.disk.written_bytes {
-                current.last = now;
-            }
-        }
-    }
-    let report = Report::of(&state, runner::trial(dir(), &state.plan.device));
+    let state = load(&a.of, &store)?;
+    let report = Report::of(&state, store.age());
     if let Some(file) = &a.picture {
         fs::write(file, report.picture()).with_context(|| format!("cannot write {}", file.display()))?;
     }

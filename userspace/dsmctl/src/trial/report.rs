@@ -3,11 +3,13 @@
 //! machine's software, and nothing of the data.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::trial::estimate::{amplification, outcome, Outcome, Saving, LEAST_PAIRS};
 use crate::trial::state::{Current, Machine, Period, Switch, TrialState, BY_SIZE};
+use proto::control::TRIAL;
 use runtime::sizes;
 
 #[derive(Debug, Serialize)]
@@ -22,14 +24,15 @@ pub struct Report<'a> {
     pub pair_seconds: Option<f64>,
     /// `null`: it is over, or has ended.
     pub progress: Option<Progress>,
-    /// The process that runs it; 0: in another container.
-    pub runner: Option<i32>,
-    pub stopped: bool,
+    /// Since the last sample, if the next one is overdue.
+    pub idle_seconds: Option<u64>,
     /// Why it does not go on.
     pub ended: Option<&'a str>,
     pub periods: Vec<Row>,
     /// Periods that began over.
     pub again: &'a [String],
+    /// What is left out of periods.
+    pub missed: &'a [String],
     pub no_counters: Option<&'a str>,
     /// The drive has neither a wwid nor a serial number: another one would not be noticed.
     pub known_by_size: bool,
@@ -60,15 +63,15 @@ pub struct Row {
 }
 
 impl<'a> Report<'a> {
-    pub fn of(state: &'a TrialState, runner: Option<i32>) -> Self {
+    pub fn of(state: &'a TrialState, age: Duration) -> Self {
         let plan = &state.plan;
         let row = |p: &Period| Row {
             on: p.on,
-            seconds: p.seconds(),
-            host_bytes: p.bytes(),
-            waf: amplification(p).ok().flatten(),
-            write_ms: p.write_ms(),
-            read_ms: p.read_ms(),
+            seconds: p.seen.seconds,
+            host_bytes: p.seen.bytes(),
+            waf: amplification(&p.seen).ok().flatten(),
+            write_ms: p.seen.write_ms(),
+            read_ms: p.seen.read_ms(),
         };
         Self {
             machine: &state.machine,
@@ -79,11 +82,11 @@ impl<'a> Report<'a> {
             seed: plan.seed,
             pair_seconds: pair_seconds(state),
             progress: state.is_unfinished().then(|| Progress::of(state)),
-            runner,
-            stopped: state.stopped,
+            idle_seconds: (state.is_unfinished() && age > TRIAL).then_some(age.as_secs()),
             ended: state.ended.as_deref(),
             periods: state.periods.iter().map(row).collect(),
             again: &state.again,
+            missed: &state.missed,
             no_counters: state.no_counters.as_deref(),
             known_by_size: state.drive.starts_with(BY_SIZE),
             outcome: outcome(state),
@@ -92,16 +95,23 @@ impl<'a> Report<'a> {
 }
 
 impl Progress {
+    pub fn phase(&self) -> &'static str {
+        match self.washed_out {
+            true => "measured",
+            false => "washout",
+        }
+    }
+
     fn of(state: &TrialState) -> Self {
         let current = state.current.as_ref();
-        let share = |c: &Current| match &c.washed_out {
-            None => state.plan.washout.passed(&c.since, &c.last),
-            Some(washed_out) => state.plan.measure.passed(washed_out, &c.last),
+        let share = |c: &Current| match &c.measured {
+            None => state.plan.washout.passed(&c.washout),
+            Some(seen) => state.plan.measure.passed(seen),
         };
         Self {
             period: state.periods.len() + 1,
             on: state.plan.is_on(state.periods.len()),
-            washed_out: current.is_some_and(|c| c.washed_out.is_some()),
+            washed_out: current.is_some_and(|c| c.measured.is_some()),
             share: current.map_or(0.0, share).min(1.0),
             seconds_left: seconds_left(state),
         }
@@ -113,18 +123,15 @@ fn seconds_left(state: &TrialState) -> Option<f64> {
     let (washout, measure) = (state.plan.washout, state.plan.measure);
     let (mut seconds, mut shares) = (0.0, 0.0);
     for p in &state.periods {
-        seconds += p.seconds();
-        shares += measure.passed(&p.from, &p.to);
+        seconds += p.seen.seconds;
+        shares += measure.passed(&p.seen);
     }
     let mut in_progress = 0.0;
     let scale = state.plan.washout_ratio();
     if let Some(c) = &state.current {
-        let washout = washout.passed(&c.since, c.washed_out.as_ref().unwrap_or(&c.last)) * scale;
-        let measured = c
-            .washed_out
-            .as_ref()
-            .map_or(0.0, |from| measure.passed(from, &c.last));
-        seconds += c.last.at - c.since.at;
+        let washout = washout.passed(&c.washout) * scale;
+        let measured = c.measured.as_ref().map_or(0.0, |seen| measure.passed(seen));
+        seconds += c.washout.seconds + c.measured.as_ref().map_or(0.0, |seen| seen.seconds);
         shares += washout + measured;
         in_progress = washout.min(scale) + measured;
     }
@@ -134,7 +141,7 @@ fn seconds_left(state: &TrialState) -> Option<f64> {
 
 fn pair_seconds(state: &TrialState) -> Option<f64> {
     let n = state.periods.len();
-    let measured: f64 = state.periods.iter().map(Period::seconds).sum();
+    let measured: f64 = state.periods.iter().map(|p| p.seen.seconds).sum();
     (n > 0).then(|| 2.0 * (1.0 + state.plan.washout_ratio()) * measured / n as f64)
 }
 
@@ -191,13 +198,15 @@ impl Report<'_> {
                 2 * self.pairs,
                 on_off(p.on)
             );
-            let phase = if p.washed_out { "measured" } else { "washout" };
             let left = p.seconds_left.map_or("not known yet".to_owned(), span);
-            let _ = match (self.runner, self.stopped) {
-                (Some(_), _) => writeln!(s, "{phase}, {:.0} %; time left: {left}", 100.0 * p.share),
-                (None, true) => writeln!(s, "STOPPED; `dsmctl trial resume` goes on with it"),
-                (None, false) => writeln!(s, "NOBODY RUNS IT; `dsmctl trial resume` goes on with it"),
-            };
+            let _ = writeln!(s, "{}, {:.0} %; time left: {left}", p.phase(), 100.0 * p.share);
+        }
+        if let Some(seconds) = self.idle_seconds {
+            let since = span(seconds as f64);
+            let _ = writeln!(
+                s,
+                "NO SAMPLE FOR {since}: is dsm-trial@NAME.timer enabled, and what does its service say?"
+            );
         }
         if let Some(why) = self.ended {
             let _ = writeln!(s, "ENDED before it was over: {why}");
@@ -224,6 +233,9 @@ impl Report<'_> {
         }
         for why in self.again {
             let _ = writeln!(s, "began over: {why}");
+        }
+        for why in self.missed {
+            let _ = writeln!(s, "left out: {why}");
         }
         if self.known_by_size {
             s.push_str("The drive has neither a wwid nor a serial number: another one of its size would not be noticed.\n");

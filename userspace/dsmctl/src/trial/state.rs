@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The plan of a trial and what was measured, in a file that outlives restarts.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use dm::diskstat::DiskStat;
+use proto::control::TRIAL;
 use proto::drive::Counters;
-use runtime::whole;
+use runtime::{own, whole};
 
 const VERSION: u32 = 1;
 
@@ -50,13 +54,11 @@ impl std::fmt::Display for Amount {
 }
 
 impl Amount {
-    /// What share of it has passed between two samples.
-    pub fn passed(&self, from: &TrialSample, to: &TrialSample) -> f64 {
+    /// What share of it has passed.
+    pub fn passed(&self, seen: &Seen) -> f64 {
         match self {
-            Self::Bytes(n) => {
-                to.disk.written_bytes.saturating_sub(from.disk.written_bytes) as f64 / *n as f64
-            }
-            Self::Seconds(n) => (to.at - from.at) / n,
+            Self::Bytes(n) => seen.disk.written_bytes as f64 / *n as f64,
+            Self::Seconds(n) => seen.seconds / n,
         }
     }
 }
@@ -118,7 +120,7 @@ pub struct Machine {
     pub features: Vec<(String, String)>,
 }
 
-/// At a border of a period.
+/// What the counters are at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialSample {
     /// Seconds of a clock that nobody sets, from the machine's boot on; suspended ones count.
@@ -127,87 +129,105 @@ pub struct TrialSample {
     pub boot: String,
     pub disk: DiskStat,
     /// Sectors that the target has discarded, where discards are what is switched.
-    #[serde(default)]
     pub discarded: Option<u64>,
     /// `None`: the drive does not count.
     pub counters: Option<Counters>,
 }
 
+/// What was counted between samples; times between two of which nothing is known are no part of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub seconds: f64,
+    pub disk: DiskStat,
+    pub discarded: Option<u64>,
+    pub counters: Option<Counters>,
+}
+
 impl TrialSample {
-    /// What is not so if `self` was taken after `earlier` of the same drive without a restart.
-    pub fn follows(&self, earlier: &Self) -> Result<(), &'static str> {
-        let counters = self.counters.as_ref().zip(earlier.counters.as_ref());
-        if self.boot != earlier.boot {
-            Err("the machine was restarted")
-        } else if self.counters.is_some() != earlier.counters.is_some() {
-            Err("the drive's counters came or went")
-        } else if self.disk.written_bytes < earlier.disk.written_bytes {
-            Err("the device was made again")
-        } else if counters.is_some_and(|(now, then)| {
-            now.source != then.source || now.host < then.host || now.media < then.media
-        }) {
-            Err("a counter of the drive went back")
-        } else {
-            Ok(())
+    /// Whether the device is the one of an earlier sample.
+    pub fn is_of_device(&self, then: &Self) -> bool {
+        self.boot == then.boot && self.disk.since(&then.disk).is_some()
+    }
+}
+
+impl Seen {
+    /// Between two samples, or why nothing is known of that time.
+    pub fn between(then: &TrialSample, now: &TrialSample) -> Result<Self, &'static str> {
+        let seconds = now.at - then.at;
+        if now.boot != then.boot {
+            return Err("the machine was restarted");
+        }
+        let since = |of: fn(&TrialSample) -> Option<u64>| Some(of(now)?.checked_sub(of(then)?));
+        let discarded = since(|s| s.discarded);
+        let disk = now.disk.since(&then.disk).filter(|_| discarded != Some(None));
+        let disk = disk.ok_or("the device was made again")?;
+        let counters = match (&now.counters, &then.counters) {
+            (Some(now), Some(then)) => Some(now.since(then).ok_or("a counter of the drive went back")?),
+            (None, None) => None,
+            _ => return Err("the drive's counters came or went"),
+        };
+        if seconds > TRIAL.as_secs_f64() {
+            return Err("no sample was taken for too long");
+        }
+        let discarded = discarded.flatten();
+        Ok(Self {
+            seconds,
+            disk,
+            discarded,
+            counters,
+        })
+    }
+
+    /// Of what came next.
+    pub fn add(&mut self, next: &Self) {
+        self.seconds += next.seconds;
+        self.disk.add(&next.disk);
+        self.discarded = match (self.discarded, next.discarded) {
+            (Some(sum), Some(next)) => Some(sum + next),
+            (sum, next) => sum.or(next),
+        };
+        match (&mut self.counters, next.counters) {
+            (Some(sum), Some(next)) => sum.add(&next),
+            (none, next) => *none = next,
         }
     }
+
+    pub fn bytes(&self) -> u64 {
+        self.disk.written_bytes
+    }
+
+    pub fn bytes_per_second(&self) -> f64 {
+        self.bytes() as f64 / self.seconds
+    }
+
+    /// The mean time of a write in the block layer; `None`: nothing of it was seen.
+    pub fn write_ms(&self) -> Option<f64> {
+        mean(self.disk.write_ms, self.disk.writes)
+    }
+
+    pub fn read_ms(&self) -> Option<f64> {
+        mean(self.disk.read_ms, self.disk.reads)
+    }
+}
+
+fn mean(ms: u64, count: u64) -> Option<f64> {
+    (ms > 0 && count > 0).then(|| ms as f64 / count as f64)
 }
 
 /// A period that was measured as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Period {
     pub on: bool,
-    pub from: TrialSample,
-    pub to: TrialSample,
-}
-
-impl Period {
-    pub fn seconds(&self) -> f64 {
-        self.to.at - self.from.at
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.to.disk.written_bytes - self.from.disk.written_bytes
-    }
-
-    pub fn bytes_per_second(&self) -> f64 {
-        self.bytes() as f64 / self.seconds()
-    }
-
-    /// The mean time of a write in the block layer.
-    pub fn write_ms(&self) -> Option<f64> {
-        mean(
-            self.from.disk.write_ms,
-            self.to.disk.write_ms,
-            self.from.disk.writes,
-            self.to.disk.writes,
-        )
-    }
-
-    pub fn read_ms(&self) -> Option<f64> {
-        mean(
-            self.from.disk.read_ms,
-            self.to.disk.read_ms,
-            self.from.disk.reads,
-            self.to.disk.reads,
-        )
-    }
-}
-
-/// `None`: nothing of it was seen.
-fn mean(from_ms: u64, to_ms: u64, from: u64, to: u64) -> Option<f64> {
-    let ms = to_ms.checked_sub(from_ms).filter(|ms| *ms > 0)?;
-    let count = to.checked_sub(from).filter(|n| *n > 0)?;
-    Some(ms as f64 / count as f64)
+    pub seen: Seen,
 }
 
 /// A period in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Current {
     pub on: bool,
-    pub since: TrialSample,
-    /// When the washout was over.
-    pub washed_out: Option<TrialSample>,
+    pub washout: Seen,
+    /// From the end of the washout on.
+    pub measured: Option<Seen>,
     pub last: TrialSample,
 }
 
@@ -223,18 +243,10 @@ pub struct TrialState {
     pub current: Option<Current>,
     /// Periods that began over, and why.
     pub again: Vec<String>,
-    /// Why it has ended before it was over, and does not go on.
-    #[serde(default)]
+    /// What is left out of periods.
+    pub missed: Vec<String>,
+    /// Why it has ended before it was over.
     pub ended: Option<String>,
-    /// By `dsmctl trial stop`: it goes on by hand only.
-    #[serde(default)]
-    pub stopped: bool,
-    /// The switch may be off by this trial.
-    #[serde(default)]
-    pub switched: bool,
-    /// Where this process has set the switch last.
-    #[serde(skip)]
-    pub set: Option<bool>,
 }
 
 impl TrialState {
@@ -248,10 +260,8 @@ impl TrialState {
             periods: Vec::new(),
             current: None,
             again: Vec::new(),
+            missed: Vec::new(),
             ended: None,
-            stopped: false,
-            switched: false,
-            set: None,
         }
     }
 
@@ -278,24 +288,28 @@ impl Store {
         }
     }
 
-    /// What can be read of all devices' trials.
-    pub fn all(dir: &Path) -> Vec<TrialState> {
-        let entries = fs::read_dir(dir.join("trial")).into_iter().flatten().flatten();
-        let read = |entry: fs::DirEntry| {
-            let path = entry.path();
-            let state = Self { path: path.clone() }.load().ok()?;
-            (Self::of(dir, &state.plan.device).path == path).then_some(state)
-        };
-        entries.filter_map(read).collect()
+    /// Held while the state is read and written: who stops a trial and its timer may be two.
+    pub fn lock(&self) -> Result<File> {
+        let path = self.path.with_extension("lock");
+        let named = || format!("cannot lock {}", path.display());
+        fs::create_dir_all(path.parent().context("it has no folder")?).with_context(named)?;
+        let file = own::file(&path).with_context(named)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).with_context(named)?;
+        Ok(file)
     }
 
-    pub fn exists(&self) -> bool {
-        self.path.exists()
+    /// How long ago it was written.
+    pub fn age(&self) -> Duration {
+        let written = fs::metadata(&self.path).and_then(|m| m.modified());
+        written.ok().and_then(|at| at.elapsed().ok()).unwrap_or_default()
     }
 
-    pub fn load(&self) -> Result<TrialState> {
+    pub fn load(&self) -> Result<Option<TrialState>> {
         let named = || format!("cannot read {}", self.path.display());
-        let text = fs::read(&self.path).with_context(named)?;
+        let text = match fs::read(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.with_context(named)?,
+        };
         let state: TrialState = serde_json::from_slice(&text).with_context(named)?;
         if state.version != VERSION {
             bail!(
@@ -304,7 +318,7 @@ impl Store {
                 state.version
             );
         }
-        Ok(state)
+        Ok(Some(state))
     }
 
     pub fn save(&self, state: &TrialState) -> Result<()> {
@@ -312,10 +326,12 @@ impl Store {
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    /// Moves the file of a trial that is over away.
+    /// Moves the file of a trial that is over away, if there is one.
     pub fn set_aside(&self) -> Result<()> {
-        let aside = self.path.with_extension("old");
-        fs::rename(&self.path, &aside).with_context(|| format!("cannot rename {}", self.path.display()))
+        match fs::rename(&self.path, self.path.with_extension("old")) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.with_context(|| format!("cannot rename {}", self.path.display())),
+        }
     }
 }
 
@@ -374,39 +390,12 @@ mod tests {
             fs::write(&store.path, store.path.to_str().unwrap()).unwrap();
         }
         stores[0].set_aside().unwrap();
-        assert!(!stores[0].exists());
+        assert!(stores[0].load().unwrap().is_none());
         for store in &stores[1..] {
             assert_eq!(
                 fs::read_to_string(&store.path).unwrap(),
                 store.path.to_str().unwrap()
             );
         }
-    }
-
-    #[test]
-    fn trials_of_all_devices() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(Store::all(&dir.path().join("nonesuch")).is_empty());
-        for device in ["a", "vg-db", "x.old"] {
-            let store = Store::of(dir.path(), device);
-            let plan = TrialPlan {
-                device: device.into(),
-                ..plan(7)
-            };
-            let state = TrialState::new(plan, Machine::default(), "drive".into(), None);
-            store.save(&state).unwrap();
-            if device == "a" {
-                // That of a trial that was before is none.
-                store.set_aside().unwrap();
-                store.save(&state).unwrap();
-            }
-        }
-        fs::write(dir.path().join("trial/b.json"), "{}").unwrap();
-        let mut found: Vec<String> = Store::all(dir.path())
-            .into_iter()
-            .map(|s| s.plan.device)
-            .collect();
-        found.sort();
-        assert_eq!(found, ["a", "vg-db", "x.old"]);
     }
 }

@@ -22,7 +22,7 @@ use drive::switch;
 use files::fiemap::Mapper;
 use files::rules::{Rules, RulesFiles};
 use files::watch::Watch;
-use proto::control::{FileInfo, Info, Pending, Request, Server, HOLD};
+use proto::control::{FileInfo, Info, Pending, Request, Server, HOLD, TRIAL};
 use proto::left_out::{LeftOut, Omission};
 use runtime::log;
 use runtime::pulse::Pulse;
@@ -314,13 +314,22 @@ fn serve<T: Target, M: Mapper>(
             Err(e) => Err(e),
         },
         Request::Refresh => agent.refresh_all(on_dir).map(to_value),
-        Request::Hold => {
+        Request::Hold { probe } => {
             s.held = Some(Instant::now() + HOLD);
+            if *probe {
+                s.discard.iter().for_each(|link| link.hold(s.held));
+            }
             Ok(Value::Null)
         }
         Request::Release => {
             // It ends now.
             s.held = s.held.map(|_| Instant::now());
+            s.discard.iter().for_each(|link| link.hold(None));
+            Ok(Value::Null)
+        }
+        Request::Trial { withheld } => {
+            let until = withheld.then(|| Instant::now() + TRIAL);
+            s.discard.iter().for_each(|link| link.withhold(until));
             Ok(Value::Null)
         }
         Request::Discard { mode, who } => {

@@ -24,7 +24,6 @@ use files::mount;
 use files::place;
 use files::walk::{self, Root};
 use proto::reason::{Reason, ReasonKind};
-use proto::runner::{self, Who};
 use runtime::pulse::Pulse;
 use wiredtiger::avail::{self, FileEntry, Refusal, Standing, TurtleId};
 use wiredtiger::turtle;
@@ -144,15 +143,6 @@ impl Machine for Disk {
 
     fn forbidden(&self) -> Option<Reason> {
         switch::forbidden(Path::new(switch::DIR), &self.sysfs, &self.device, self.devno)
-    }
-
-    fn trial(&self) -> bool {
-        runner::trial(Path::new(switch::DIR), &self.device).is_some()
-    }
-
-    fn holder(&self) -> Option<Reason> {
-        let holder = runner::holder(Path::new(switch::DIR), &self.device)?;
-        (holder.who != Who::Trial).then(|| format!("nothing is discarded for {holder}").into())
     }
 
     fn mark(&self, why: &str) -> Result<(), String> {

@@ -5,7 +5,7 @@
 //! an audit, in which the target only watches.  A batch takes a [`Permit`], which nothing but what
 //! was seen then can make.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use dm::mode::Mode;
 use dm::table::SectorRange;
 use drive::switch;
 use proto::control::DiscardInfo;
-use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, SWITCHED_OFF};
+use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, PROBED, SWITCHED_OFF};
 use runtime::log;
 use runtime::pulse::Pulse;
 use runtime::time;
@@ -48,14 +48,39 @@ pub struct Plan {
 /// What an agent has of its discards.
 pub struct Link {
     notifier: Option<Notifier>,
-    info: Shared,
+    shared: Shared,
     thread: Option<JoinHandle<()>>,
 }
 
-type Shared = Arc<Mutex<DiscardInfo>>;
+type Info = Arc<Mutex<DiscardInfo>>;
 
-fn change(info: &Shared, f: impl FnOnce(&mut DiscardInfo)) {
+fn change(info: &Info, f: impl FnOnce(&mut DiscardInfo)) {
     f(&mut info.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+/// Until when others have discards withheld; they ask again and again.
+#[derive(Clone, Copy, Default)]
+struct Holds {
+    /// Has the switch, too.
+    probe: Option<Instant>,
+    /// For a period.
+    trial: Option<Instant>,
+}
+
+#[derive(Clone, Default)]
+struct Shared {
+    info: Info,
+    holds: Arc<Mutex<Holds>>,
+}
+
+impl Shared {
+    fn holds(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_held(&self, by: impl Fn(&Holds) -> Option<Instant>) -> bool {
+        by(&self.holds()).is_some_and(|until| Instant::now() < until)
+    }
 }
 
 /// What the thread needs of the machine beside the target.
@@ -65,10 +90,6 @@ pub trait Machine: Database {
     /// Why nothing may be discarded on it: a mark, or a person who has switched discards off and
     /// means it until he says otherwise.
     fn forbidden(&self) -> Option<Reason>;
-    /// Whether a trial switches discards on and off to measure.
-    fn trial(&self) -> bool;
-    /// Who else needs the device, other than a trial, and since when.
-    fn holder(&self) -> Option<Reason>;
     /// From now on nothing may be discarded on the device, for this reason.
     fn mark(&self, why: &str) -> Result<(), String>;
 }
@@ -83,7 +104,10 @@ impl Link {
         };
         Self {
             notifier: None,
-            info: Arc::new(Mutex::new(info)),
+            shared: Shared {
+                info: Arc::new(Mutex::new(info)),
+                ..Shared::default()
+            },
             thread: None,
         }
     }
@@ -95,19 +119,19 @@ impl Link {
         M: Machine + Send + 'static,
     {
         let (notifier, notices) = notices()?;
-        let info = Shared::default();
-        let shared = info.clone();
+        let shared = Shared::default();
+        let of_thread = shared.clone();
         let name = device.to_owned();
         let several = log::device().is_some_and(|(_, several)| several);
         let thread = thread::Builder::new().name("discard".into()).spawn(move || {
             log::of_device(&name, several);
-            let mut worker = Worker::new(plan, target, machine, shared, pulse);
+            let mut worker = Worker::new(plan, target, machine, of_thread, pulse);
             worker.run(&notices);
             worker.end();
         });
         Ok(Self {
             notifier: Some(notifier),
-            info,
+            shared,
             thread: Some(thread.context("cannot start the thread of discards")?),
         })
     }
@@ -120,8 +144,24 @@ impl Link {
         }
     }
 
+    /// For a probe, which has the switch until then.
+    pub fn hold(&self, until: Option<Instant>) {
+        self.shared.holds().probe = until;
+        self.turtle();
+    }
+
+    /// For a period of a trial.
+    pub fn withhold(&self, until: Option<Instant>) {
+        self.shared.holds().trial = until;
+        self.turtle();
+    }
+
     pub fn info(&self) -> DiscardInfo {
-        self.info.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared
+            .info
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -138,7 +178,8 @@ struct Worker<T, M> {
     plan: Plan,
     target: T,
     machine: M,
-    info: Shared,
+    info: Info,
+    shared: Shared,
     /// For the watchdog: waits are no work.
     pulse: Pulse,
     rule: Rule,
@@ -176,12 +217,13 @@ enum Sent {
 }
 
 impl<T: Target, M: Machine> Worker<T, M> {
-    fn new(plan: Plan, target: T, machine: M, info: Shared, pulse: Pulse) -> Self {
+    fn new(plan: Plan, target: T, machine: M, shared: Shared, pulse: Pulse) -> Self {
         Self {
             plan,
             target,
             machine,
-            info,
+            info: shared.info.clone(),
+            shared,
             pulse,
             rule: Rule::default(),
             pace: Pace::default(),
@@ -308,7 +350,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         if let Some(why) = self.refused() {
             return self.stay_off(state, why);
         }
-        if !self.begun && !self.machine.trial() {
+        if !self.begun {
             return self.begin(state);
         }
         if state == Mode::Unsupported {
@@ -317,7 +359,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.unsupported = None;
         match state {
             Mode::On | Mode::Watch => self.steer(state),
-            _ => Err(self.switched_off()),
+            _ => Err(switched_off()),
         }
     }
 
@@ -325,18 +367,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
     fn because_of_switch(&self, halt: Halt) -> Halt {
         match (&halt, self.target.status()) {
             (Halt::Refused(_) | Halt::Lost(_), Ok(status)) if status.discard.state == Mode::Off => {
-                self.switched_off()
+                switched_off()
             }
             _ => halt,
         }
-    }
-
-    fn switched_off(&self) -> Halt {
-        let (kind, why) = match self.machine.trial() {
-            true => (ReasonKind::Trial, OFF_FOR_A_TRIAL),
-            false => (ReasonKind::SwitchedOff, SWITCHED_OFF),
-        };
-        Reason::new(kind, why).into()
     }
 
     /// Why nothing may be sent, whatever the database does.
@@ -358,12 +392,12 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 matches!(why.kind, ReasonKind::AuditFailed | ReasonKind::AuditFailedInTime)
             });
         change(&self.info, |i| i.audit.failed = failed);
-        forbidden.or_else(|| self.machine.holder())
+        forbidden.or_else(|| self.shared.is_held(|h| h.probe).then(|| PROBED.into()))
     }
 
-    /// The switch is a holder's alone while there is one.
+    /// The switch is a probe's alone while there is one.
     fn stay_off(&mut self, state: Mode, why: Reason) -> Result<(), Halt> {
-        if matches!(state, Mode::On | Mode::Watch) && self.machine.holder().is_none() {
+        if matches!(state, Mode::On | Mode::Watch) && !self.shared.is_held(|h| h.probe) {
             self.target.message("set discard off")?;
         }
         self.begun = false;
@@ -388,8 +422,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         Err(Reason::new(ReasonKind::Unsupported, why).into())
     }
 
-    /// Once: whoever switches it off later means it.  The switch is a trial's alone while
-    /// there is one.
+    /// Once: whoever switches it off later means it.
     fn begin(&mut self, state: Mode) -> Result<(), Halt> {
         if state != Mode::Unsupported || !self.plan.send {
             self.target.message("set discard watch")?;
@@ -412,12 +445,11 @@ impl<T: Target, M: Machine> Worker<T, M> {
     /// gives the switch back.
     fn steer(&mut self, state: Mode) -> Result<(), Halt> {
         let permit = self.permit();
-        let trial = self.machine.trial();
-        let mode = match (state, permit.is_ok()) {
-            (Mode::On, false) if !trial => Mode::Watch,
-            (Mode::Watch, true) if !trial && self.set == Some(Mode::Watch) => Mode::On,
-            (Mode::On, _) => Mode::On,
-            _ => Mode::Watch,
+        let withheld = self.shared.is_held(|holds| holds.trial);
+        let mode = match (state, permit.is_ok() && !withheld) {
+            (Mode::On, false) => Mode::Watch,
+            (Mode::Watch, true) if self.set == Some(Mode::Watch) => Mode::On,
+            _ => state,
         };
         let evidence = self.rule.evidence();
         let (pages, checkpoints) = (evidence.pages, evidence.checkpoints);
@@ -428,6 +460,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 Mode::On if permit::wanted(&self.plan, self.rule.evidence()) == 0 => {
                     log!(Info, "discards are sent: audit-pages = 0")
                 }
+                _ if permit.is_ok() && withheld => log!(Info, OFF_FOR_A_TRIAL),
                 Mode::On => log!(
                     Info,
                     "the audit has passed: discards are sent",
@@ -449,7 +482,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.audit.passed = permit.is_ok();
             i.audit.only = match permit {
                 Err(Withheld::Always(why)) => Some(why),
-                Ok(_) if trial && !sends => Some(Reason::new(ReasonKind::Trial, OFF_FOR_A_TRIAL)),
+                Ok(_) if withheld => Some(Reason::new(ReasonKind::Trial, OFF_FOR_A_TRIAL)),
                 _ => None,
             };
             i.audit.seen_pages = pages;
@@ -497,7 +530,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     /// The target need not keep track for nobody.
     fn end(&self) {
-        if self.switched_on && !self.machine.trial() {
+        if self.switched_on {
             if let Err(e) = self.target.message("set discard off") {
                 log!(Debug, "the target keeps track of writes", reason = e);
             }
@@ -643,6 +676,9 @@ impl<T: Target, M: Machine> Worker<T, M> {
         if rest > 0 {
             log!(Debug, "what was free before is discarded", bytes = rest);
         }
+        if self.shared.is_held(|h| h.trial) {
+            return Ok(Sent::Interrupted);
+        }
         let batch = Batch::new(permit, &pieces);
         match self.target.message(batch.message()) {
             // Somebody has switched just before, and means it: what is known stays.
@@ -694,6 +730,10 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
         }
     }
+}
+
+fn switched_off() -> Halt {
+    Reason::new(ReasonKind::SwitchedOff, SWITCHED_OFF).into()
 }
 
 fn bytes(sector_ranges: &[SectorRange]) -> u64 {

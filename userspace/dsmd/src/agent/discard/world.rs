@@ -168,9 +168,7 @@ pub(super) struct World {
     pub kernel: ModelKernel,
     /// Its drive is marked.
     pub broken: bool,
-    pub trial: bool,
     pub off: Option<String>,
-    pub holder: Option<String>,
     pub standing: Standing,
     /// What was marked for good.
     pub marks: Vec<String>,
@@ -331,9 +329,7 @@ impl World {
             durable_backup: None,
             snapshot: None,
             broken: false,
-            trial: false,
             off: None,
-            holder: None,
             standing: Standing::Discard,
             marks: Vec::new(),
             stage: Stage::None,
@@ -1103,14 +1099,6 @@ impl Machine for Side {
 
     fn mark(&self, why: &str) -> Result<(), String> {
         self.call(|w| w.marks.push(why.to_owned()))
-    }
-
-    fn trial(&self) -> bool {
-        self.world.borrow().trial
-    }
-
-    fn holder(&self) -> Option<Reason> {
-        self.world.borrow().holder.clone().map(Reason::from)
     }
 }
 

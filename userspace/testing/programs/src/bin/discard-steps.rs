@@ -146,14 +146,6 @@ impl Machine for Steps<Disk> {
         self.0.forbidden()
     }
 
-    fn trial(&self) -> bool {
-        self.0.trial()
-    }
-
-    fn holder(&self) -> Option<Reason> {
-        self.0.holder()
-    }
-
     fn mark(&self, why: &str) -> Result<(), String> {
         step("mark", || self.0.mark(why))
     }

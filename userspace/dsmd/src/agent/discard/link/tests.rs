@@ -181,26 +181,46 @@ fn a_drive_that_is_marked_gets_no_discards() {
     assert_eq!(state(&w), Mode::Off);
 }
 
-/// An agent that starts or ends meanwhile would spoil the period.
+/// Until when somebody has discards withheld.
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(3600))
+}
+
+/// As of a trial whose timer is gone, or a probe that was killed.
 #[test]
-fn the_switch_is_the_trials_while_there_is_one() {
+fn a_hold_that_is_not_renewed_ends_by_itself() {
     let (mut w, world, _sender, notices) = worker(7);
-    world.borrow_mut().trial = true;
-    assert!(w.is_on().is_err());
-    assert_eq!(state(&w), Mode::Off);
-    turns(&mut w, &world, &notices, 3);
-    let i = w.info.lock().unwrap().clone();
-    assert_eq!(i.off, Some(Reason::new(ReasonKind::Trial, OFF_FOR_A_TRIAL)));
-    // When it is over the audit begins.
-    world.borrow_mut().trial = false;
-    until(&mut w, &world, &notices, |w| {
-        state(w) == Mode::Watch && info(w).off.is_none()
-    });
-    let (mut w, world, ..) = worker(7);
-    w.is_on().unwrap();
-    world.borrow_mut().trial = true;
-    w.end();
-    assert_eq!(state(&w), Mode::Watch);
+    world.borrow_mut().calm = true;
+    for probe in [false, true] {
+        let hold = |w: &TestWorker, until| match probe {
+            true => w.shared.holds().probe = until,
+            false => w.shared.holds().trial = until,
+        };
+        hold(&w, soon());
+        turns(&mut w, &world, &notices, 20);
+        world.borrow_mut().discard(usize::MAX >> 1);
+        let before = discarded(&w);
+        turns(&mut w, &world, &notices, 20);
+        assert_eq!((discarded(&w), info(&w).mode == Mode::On), (before, false));
+        hold(&w, Some(Instant::now()));
+        until(&mut w, &world, &notices, |w| discarded(w) > before);
+    }
+    assert_eq!(world.borrow().lost, None);
+}
+
+/// It is a matter of that person, and a probe has the switch itself.
+#[test]
+fn off_by_a_person_ends_what_a_trial_and_a_probe_want() {
+    for probe in [false, true] {
+        let (mut w, world, _sender, notices) = worker(7);
+        w.is_on().unwrap();
+        w.shared.holds().trial = soon();
+        w.shared.holds().probe = soon().filter(|_| probe);
+        world.borrow_mut().off = Some("off".into());
+        turns(&mut w, &world, &notices, 20);
+        assert_eq!((info(&w).off, info(&w).sent_bytes), (Some("off".into()), 0));
+        assert_eq!(state(&w), if probe { Mode::Watch } else { Mode::Off });
+    }
 }
 
 /// A batch that comes just after the switch is refused, and not for itself.
@@ -237,31 +257,36 @@ fn a_window_that_is_lost_begins_the_audit_anew() {
     assert_eq!((i.audit.passed, w.rule.files()), (false, 0));
 }
 
-/// As a trial does at the end of a period, when a batch may be on its way.
+/// As a hand does, or a trial has it done, when a batch may be on its way.
 #[test]
 fn a_switch_to_watch_takes_nothing_back_that_was_seen() {
-    let (mut w, world, _sender, notices) = worker(7);
-    world.borrow_mut().calm = true;
-    let found = loop {
-        until(&mut w, &world, &notices, |w| {
-            w.sends && w.rule.evidence().pages > 0
-        });
-        world.borrow_mut().advance(200);
-        match w.rule.look(&mut w.machine, &w.target) {
-            Ok(Look::Found(found)) if !found.granules.is_empty() => break found,
-            _ => {}
+    for by_trial in [false, true] {
+        let (mut w, world, _sender, notices) = worker(7);
+        world.borrow_mut().calm = true;
+        let found = loop {
+            until(&mut w, &world, &notices, |w| {
+                w.sends && w.rule.evidence().pages > 0
+            });
+            world.borrow_mut().advance(200);
+            match w.rule.look(&mut w.machine, &w.target) {
+                Ok(Look::Found(found)) if !found.granules.is_empty() => break found,
+                _ => {}
+            }
+        };
+        let (files, pages) = (w.rule.files(), w.rule.evidence().pages);
+        assert!(files > 0 && pages > 0);
+        match by_trial {
+            true => w.shared.holds().trial = soon(),
+            false => drop(w.target.message("set discard watch").unwrap()),
         }
-    };
-    let (files, pages) = (w.rule.files(), w.rule.evidence().pages);
-    assert!(files > 0 && pages > 0);
-    w.target.message("set discard watch").unwrap();
-    let (before, sent) = (discarded(&w), info(&w).sent_bytes);
-    let result = w.send(*found, Duration::from_secs(1), &notices);
-    assert_eq!(result, Ok(Sent::Interrupted));
-    w.took(result.map(drop));
-    assert_eq!((w.rule.files(), w.rule.evidence().pages), (files, pages));
-    assert_eq!((discarded(&w), info(&w).sent_bytes), (before, sent));
-    assert_eq!(info(&w).off, None);
+        let (before, sent) = (discarded(&w), info(&w).sent_bytes);
+        let result = w.send(*found, Duration::from_secs(1), &notices);
+        assert_eq!(result, Ok(Sent::Interrupted));
+        w.took(result.map(drop));
+        assert_eq!((w.rule.files(), w.rule.evidence().pages), (files, pages));
+        assert_eq!((discarded(&w), info(&w).sent_bytes), (before, sent));
+        assert_eq!(info(&w).off, None);
+    }
 }
 
 fn state(w: &TestWorker) -> Mode {
@@ -328,7 +353,7 @@ fn it_sends_when_enough_was_seen_to_be_written() {
     });
 }
 
-/// A trial switches to watch and back: the evidence stays, and a period that is on begins at once.
+/// For a trial it is at watch, and back: the evidence stays, and a period that is on begins at once.
 #[test]
 fn a_trials_periods_need_no_audit_each() {
     let plan = Plan {
@@ -340,11 +365,10 @@ fn a_trials_periods_need_no_audit_each() {
     until(&mut w, &world, &notices, |w| {
         info(w).mode == Mode::On && discarded(w) > 0
     });
-    world.borrow_mut().trial = true;
     let mut passed = 0;
     for _ in 0..10 {
         until(&mut w, &world, &notices, |w| info(w).audit.passed);
-        w.target.message("set discard watch").unwrap();
+        w.shared.holds().trial = soon();
         world.borrow_mut().discard(usize::MAX >> 1);
         let before = discarded(&w);
         assert_eq!(w.is_on(), Ok(()));
@@ -356,7 +380,7 @@ fn a_trials_periods_need_no_audit_each() {
         assert_eq!(held, info(&w).audit.passed);
         turns(&mut w, &world, &notices, 1);
         assert_eq!((state(&w), discarded(&w)), (Mode::Watch, before));
-        w.target.message("set discard on").unwrap();
+        w.shared.holds().trial = None;
         let _ = w.is_on();
         assert_eq!(info(&w).mode == Mode::On, info(&w).audit.passed);
         passed += u32::from(info(&w).audit.passed);
@@ -433,14 +457,10 @@ fn what_may_only_be_audited_is_never_sent() {
         until(&mut w, &world, &notices, |w| state(w) == Mode::Watch);
         turns(&mut w, &world, &notices, 50);
         assert_eq!(discarded(&w), 0);
-        // A trial has the switch, and gets nothing.
-        w.target.message("set discard on").unwrap();
-        world.borrow_mut().trial = true;
+        // That stays the reason in a trial.
+        w.shared.holds().trial = soon();
         turns(&mut w, &world, &notices, 10);
-        let i = info(&w);
-        assert_eq!((state(&w), i.mode), (Mode::On, Mode::Audit));
-        assert_eq!(i.audit.only, Some(why.into()));
-        assert_eq!(discarded(&w), 0);
+        assert_eq!(info(&w).audit.only, Some(why.into()));
     }
 }
 
@@ -468,17 +488,19 @@ fn a_program_that_nobody_has_tried_must_pass() {
         until(&mut w, &world, &notices, |w| info(w).mode == Mode::Audit);
         world.borrow_mut().discard(usize::MAX >> 1);
     }
-    // A trial has the switch, and gets nothing of it either.
+    // The end of a trial's period, in which it was opened, is no permission either.
     let before = discarded(&w);
-    world.borrow_mut().trial = true;
+    w.shared.holds().trial = soon();
     world.borrow_mut().has_owner(true);
-    w.target.message("set discard on").unwrap();
     world.borrow_mut().discard(usize::MAX >> 1);
+    turns(&mut w, &world, &notices, 3);
+    w.shared.holds().trial = None;
+    w.target.message("set discard on").unwrap();
     until(&mut w, &world, &notices, |w| {
         assert!(discarded(w) == before || info(w).audit.passed);
         info(w).audit.passed
     });
-    assert_eq!(state(&w), Mode::On);
+    until(&mut w, &world, &notices, |w| state(w) == Mode::On);
     assert_eq!(world.borrow().lost, None);
 }
 
@@ -592,20 +614,18 @@ fn a_violation_is_kept_when_it_cannot_be_marked_or_is_killed() {
 /// Whoever has switched discards off, or needs the device: it is his word until he takes it back.
 #[test]
 fn what_is_off_or_held_gets_no_discards() {
-    type Set = fn(&mut World, Option<String>);
-    let ways: [(&str, Set); 2] = [
-        ("off since yesterday, by uid 0", |w, why| w.off = why),
-        ("dsmctl probe-discard (process 7) needs the device", |w, why| {
-            w.holder = why
-        }),
-    ];
-    for (why, set) in ways {
+    for why in ["off since yesterday, by uid 0", PROBED] {
         let (mut w, world, _sender, notices) = worker(7);
+        let held = why == PROBED;
+        let set = |w: &TestWorker, so: bool| match held {
+            true => w.shared.holds().probe = soon().filter(|_| so),
+            false => world.borrow_mut().off = so.then(|| why.to_owned()),
+        };
         w.is_on().unwrap();
         until(&mut w, &world, &notices, |w| discarded(w) > 0);
         world.borrow_mut().discard(usize::MAX >> 1);
         let sent = info(&w).sent_bytes;
-        set(&mut world.borrow_mut(), Some(why.to_owned()));
+        set(&w, true);
         // A probe has the switch on, and that is no permission.
         let _ = w.target.message("set discard on");
         turns(&mut w, &world, &notices, 50);
@@ -614,7 +634,6 @@ fn what_is_off_or_held_gets_no_discards() {
             (i.off, i.sent_bytes, i.audit.passed),
             (Some(why.into()), sent, false)
         );
-        let held = world.borrow().holder.is_some();
         assert_eq!(state(&w), if held { Mode::On } else { Mode::Off });
         // Nor does another dsmd, as after a restart.
         let mut w = Worker::new(
@@ -624,9 +643,11 @@ fn what_is_off_or_held_gets_no_discards() {
             Shared::default(),
             Pulse::default(),
         );
+        // Which a probe asks again.
+        set(&w, true);
         turns(&mut w, &world, &notices, 50);
         assert_eq!((info(&w).off, info(&w).sent_bytes), (Some(why.into()), 0));
-        set(&mut world.borrow_mut(), None);
+        set(&w, false);
         until(&mut w, &world, &notices, |w| info(w).sent_bytes > 0);
         assert_eq!(world.borrow().lost, None);
     }
@@ -672,14 +693,9 @@ fn whatever_forgets_begins_with_an_audit() {
         audit_pages: 100,
     };
     type Change = fn(&mut TestWorker);
-    let changes: [Change; 3] = [
+    let changes: [Change; 2] = [
         |w| w.took(Err("a reason".to_owned().into())),
         |w| w.machine.world.borrow_mut().has_owner(true),
-        |w| {
-            // A trial has the switch, and a mark was removed.
-            w.machine.world.borrow_mut().trial = true;
-            w.took(Err("it was marked".to_owned().into()));
-        },
     ];
     for change in changes {
         let (mut w, world, _sender, notices) = worker_that(plan, 7);
