@@ -19,7 +19,7 @@ const LINEAR: [&str; 5] = ["linear", "striped", "dsm", "error", "zero"];
 
 /// What was found below a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Below {
+pub struct LowerStack {
     /// The least number of streams of any disk; `None` when this kernel has no
     /// write streams.
     pub streams: Option<u32>,
@@ -35,7 +35,7 @@ pub struct Below {
     pub leaves: Vec<DevNo>,
 }
 
-impl Below {
+impl LowerStack {
     /// The disks to name to the target, if that helps it.
     pub fn leaves_to_name(&self) -> &[DevNo] {
         let helps = self.stacked && self.barring.is_empty() && self.streams.is_some_and(|n| n > 0);
@@ -69,8 +69,8 @@ impl LiveTables for Unknown {
     }
 }
 
-pub fn below(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Below> {
-    let mut found = Below::default();
+pub fn below(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<LowerStack> {
+    let mut found = LowerStack::default();
     let disk = sysfs.disk_of(dev)?.unwrap_or(dev);
     found.stacked = stacked(sysfs, disk) && own(sysfs, disk).unwrap_or(0) == 0;
     stack::walk(sysfs, dev, &mut |dev, on| {
@@ -112,7 +112,7 @@ fn own(sysfs: &Sysfs, dev: DevNo) -> Option<u32> {
     sysfs.number(dev, ATTRIBUTE)
 }
 
-fn look(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo, on: &stack::Below, found: &mut Below) {
+fn look(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo, on: &stack::Below, found: &mut LowerStack) {
     if matches!(on, stack::Below::Disk(_)) {
         return;
     }
@@ -216,7 +216,7 @@ mod tests {
         t
     }
 
-    fn look(t: &Tree, tables: &dyn LiveTables, d: &str) -> Below {
+    fn look(t: &Tree, tables: &dyn LiveTables, d: &str) -> LowerStack {
         below(&Sysfs::at(t.block()), tables, dev(d)).unwrap()
     }
 

@@ -11,10 +11,10 @@ use std::path::Path;
 use anyhow::Result;
 
 pub use crate::afford::Affords;
-use crate::afford::{Copies, Drive};
+use crate::afford::{Copies, DriveUnits};
 use crate::nvme::{Isolated, Namespace, Placement};
 use dm::devno::DevNo;
-use dm::streams::{self, Below, LiveTables};
+use dm::streams::{self, LiveTables, LowerStack};
 use dm::sysfs::Sysfs;
 use runtime::sizes;
 
@@ -27,9 +27,9 @@ const NO_GRANULARITY: u64 = u32::MAX as u64;
 /// How many of so many streams.
 pub(crate) type Usable<'a> = dyn Fn(u32) -> u32 + 'a;
 
-fn reported(drive: Drive, usable: &Usable<'_>, source: &str) -> Affords {
+fn reported(drive: DriveUnits, usable: &Usable<'_>, source: &str) -> Affords {
     let handles = usable(drive.handles);
-    let choice = Drive { handles, ..drive }.choose();
+    let choice = DriveUnits { handles, ..drive }.choose();
     let why = format!("{} ({source})", choice.why());
     Affords::new(choice.layout, Some(drive), why)
 }
@@ -66,7 +66,7 @@ pub fn of(sysfs: &Sysfs, tables: &dyn LiveTables, dev: DevNo) -> Result<Affords>
 }
 
 /// `usable` of the streams that there are may be used.
-pub fn of_stack(sysfs: &Sysfs, below: &Below, usable: &Usable<'_>) -> Affords {
+pub fn of_stack(sysfs: &Sysfs, below: &LowerStack, usable: &Usable<'_>) -> Affords {
     let disks = below.leaves.iter().map(|leaf| LowerDisk::ask(sysfs, *leaf));
     least(below, &disks.collect::<Vec<_>>(), usable)
 }
@@ -120,7 +120,7 @@ impl LowerDisk {
     }
 
     /// What it is to the arithmetic, or why it is nothing.
-    fn drive(&self) -> Result<Drive, String> {
+    fn drive(&self) -> Result<DriveUnits, String> {
         let name = &self.name;
         let (handles, unit) = match (self.streams, self.unit, &self.silent) {
             (Some(0), _, _) => return Err(format!("{name} has no write streams")),
@@ -132,7 +132,7 @@ impl LowerDisk {
             (None, Some(_), _) => return Err("this kernel has no write streams (6.16 has)".to_owned()),
         };
         let kept = (self.whole() / 100).saturating_mul(KEPT);
-        Ok(Drive {
+        Ok(DriveUnits {
             units: self.whole() / unit,
             spare: kept.saturating_add(self.unallocated) / unit,
             handles,
@@ -161,7 +161,7 @@ impl LowerDisk {
     }
 }
 
-fn least(below: &Below, disks: &[LowerDisk], usable: &Usable<'_>) -> Affords {
+fn least(below: &LowerStack, disks: &[LowerDisk], usable: &Usable<'_>) -> Affords {
     if let Some(name) = below.losing.first() {
         return Affords::nothing(format!("{name} below it does not pass streams on"));
     }
@@ -192,7 +192,7 @@ fn least(below: &Below, disks: &[LowerDisk], usable: &Usable<'_>) -> Affords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::afford::Layout;
+    use crate::afford::AffordedLayout;
     use testing::sysfs::Tree;
 
     const GIB: u64 = 1 << 30;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn of(disks: &[LowerDisk]) -> Affords {
-        least(&Below::default(), disks, &|all| all)
+        least(&LowerStack::default(), disks, &|all| all)
     }
 
     fn with(change: impl FnOnce(&mut LowerDisk)) -> Affords {
@@ -250,7 +250,10 @@ mod tests {
             d.bytes = 5120 * GIB;
             d.unallocated = 2034 * GIB;
         });
-        assert_eq!((room.layout, room.drive.unwrap().spare), (Layout::Life(3), 208));
+        assert_eq!(
+            (room.layout, room.drive.unwrap().spare),
+            (AffordedLayout::Life(3), 208)
+        );
         assert!(
             room.why.ends_with(", beside the 2.0 TiB that no namespace has)"),
             "{}",
@@ -258,7 +261,10 @@ mod tests {
         );
         // QEMU's, which is smaller than one of its units.
         let qemu = with(|d| (d.bytes, d.unit) = (4 * GIB, Some(16 * GIB)));
-        assert_eq!((qemu.layout, qemu.drive.unwrap().units), (Layout::None, 0));
+        assert_eq!(
+            (qemu.layout, qemu.drive.unwrap().units),
+            (AffordedLayout::None, 0)
+        );
     }
 
     #[test]
@@ -273,16 +279,16 @@ mod tests {
             Copies::Apart,
             "the careful one"
         );
-        assert_eq!(with(|d| d.streams = Some(4)).layout, Layout::Life(2));
-        let most = |n| least(&Below::default(), &[disk("a")], &|all| all.min(n)).layout;
+        assert_eq!(with(|d| d.streams = Some(4)).layout, AffordedLayout::Life(2));
+        let most = |n| least(&LowerStack::default(), &[disk("a")], &|all| all.min(n)).layout;
         assert_eq!(
             [9, 7, 4, 2, 1].map(most),
             [
-                Layout::Life(3),
-                Layout::Life(3),
-                Layout::Life(2),
-                Layout::JournalApart,
-                Layout::None
+                AffordedLayout::Life(3),
+                AffordedLayout::Life(3),
+                AffordedLayout::Life(2),
+                AffordedLayout::JournalApart,
+                AffordedLayout::None
             ]
         );
     }
@@ -298,14 +304,17 @@ mod tests {
         let mut silent = disk("c");
         silent.unit = None;
         let with_silent = of(&[disk("a"), silent]);
-        assert_eq!((with_silent.layout, with_silent.drive), (Layout::None, None));
+        assert_eq!(
+            (with_silent.layout, with_silent.drive),
+            (AffordedLayout::None, None)
+        );
     }
 
     #[test]
     fn who_does_not_tell_gets_none() {
         let why = |change: fn(&mut LowerDisk)| {
             let found = with(change);
-            assert_eq!((found.layout, found.drive), (Layout::None, None));
+            assert_eq!((found.layout, found.drive), (AffordedLayout::None, None));
             found.why
         };
         assert_eq!(
@@ -327,16 +336,16 @@ mod tests {
             (None, true),
             "sysfs alone has its units"
         );
-        let below = Below {
+        let below = LowerStack {
             losing: vec!["dm-1".into()],
-            ..Below::default()
+            ..LowerStack::default()
         };
         let lost = least(&below, &[disk("a")], &|all| all);
         assert_eq!(lost.why, "no streams: dm-1 below it does not pass streams on");
-        let mut below = Below {
+        let mut below = LowerStack {
             stacked: true,
             barring: vec!["md0 (raid1)".into()],
-            ..Below::default()
+            ..LowerStack::default()
         };
         let barred = least(&below, &[disk("a")], &|all| all);
         assert_eq!(
@@ -346,7 +355,7 @@ mod tests {
         below.stacked = false;
         assert_eq!(
             least(&below, &[disk("a")], &|all| all).layout,
-            Layout::Life(3),
+            AffordedLayout::Life(3),
             "its own limit"
         );
         assert_eq!(of(&[]).why, "no streams: no disk is seen below it");
@@ -355,7 +364,10 @@ mod tests {
     #[test]
     fn streams_that_hold_too_much() {
         let found = with(|d| d.bytes = 700 * GIB);
-        assert_eq!((found.layout, found.drive.unwrap().spare), (Layout::None, 49));
+        assert_eq!(
+            (found.layout, found.drive.unwrap().spare),
+            (AffordedLayout::None, 49)
+        );
         assert_eq!(
             [0, 1, 2, 8].map(|n| found.too_many(n)),
             [None, None, Some((5, 49)), Some((17, 49))]
@@ -364,7 +376,10 @@ mod tests {
         assert_eq!([6, 7].map(|n| found.too_many(n)), [None, Some((15, 140))]);
         // Many spare units, and still there are few.
         let few = with(|d| (d.bytes, d.unallocated) = (200 * GIB, 200 * GIB));
-        assert_eq!((few.layout, few.too_many(2)), (Layout::None, Some((5, 214))));
+        assert_eq!(
+            (few.layout, few.too_many(2)),
+            (AffordedLayout::None, Some((5, 214)))
+        );
         assert_eq!(with(|d| d.unit = None).too_many(8), None, "nobody knows");
     }
 
@@ -395,7 +410,7 @@ mod tests {
         tree.set("7:1", "queue/write_stream_granularity", "65536");
         assert_eq!(
             (ask().layout, ask().drive.unwrap().units),
-            (Layout::Life(3), 16384)
+            (AffordedLayout::Life(3), 16384)
         );
         for unknown in ["0", "4294967295", "4294967296"] {
             tree.set("7:1", "queue/write_stream_granularity", unknown);

@@ -47,16 +47,16 @@ pub(crate) struct HttpAnswer {
 
 /// Bytes of answers that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Room(AtomicUsize);
+pub(crate) struct AnswerRoom(AtomicUsize);
 
 /// A part of it, until the answer is gone.
 #[derive(Debug)]
 pub(crate) struct Share {
-    room: Arc<Room>,
+    room: Arc<AnswerRoom>,
     bytes: usize,
 }
 
-impl Room {
+impl AnswerRoom {
     /// One has room, however long it is.
     pub(crate) fn share(self: &Arc<Self>, bytes: usize, most: usize) -> Option<Share> {
         let more = |now: usize| (now == 0 || now + bytes <= most).then_some(now + bytes);
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn answers_under_way_share_their_room() {
-        let room = Arc::new(Room::default());
+        let room = Arc::new(AnswerRoom::default());
         let large = room.share(500, 100).unwrap();
         assert!(room.share(1, 100).is_none());
         drop(large);

@@ -18,7 +18,7 @@ use runtime::log;
 use runtime::panic;
 use runtime::text;
 
-use pages::Pages;
+use pages::ServedPages;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -48,7 +48,7 @@ fn run(args: &Args) -> Result<()> {
         let taken = e.kind() == std::io::ErrorKind::AddrInUse;
         anyhow::Error::new(e).context(cannot_serve(address, taken))
     })?;
-    let pages = Arc::new(Pages::new(&args.run_dir, address.ip().is_loopback()));
+    let pages = Arc::new(ServedPages::new(&args.run_dir, address.ip().is_loopback()));
     pages.follow()?;
     log!(Info, "serving", address = listener.local_addr()?);
     // Without a service manager there is nobody to tell.

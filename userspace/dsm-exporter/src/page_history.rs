@@ -33,7 +33,7 @@ struct Point {
 }
 
 /// What a point is made of, together with the one before.
-struct Reading {
+struct HistoryReading {
     /// When the snapshot was published that it came in.
     published: Moment,
     used: Used,
@@ -49,7 +49,7 @@ struct StoredPoint {
 #[derive(Default)]
 struct Series {
     points: VecDeque<StoredPoint>,
-    last: Option<Reading>,
+    last: Option<HistoryReading>,
     /// What holds now.
     view: DeviceView,
 }
@@ -79,12 +79,12 @@ impl History {
         for d in &s.devices {
             let line = self.devices.entry(d.name.clone()).or_default();
             line.view = d.clone();
-            let is_late = |last: &Reading| d.kernel.is_some() && last.view.at == d.at;
+            let is_late = |last: &HistoryReading| d.kernel.is_some() && last.view.at == d.at;
             // One that is late is in the next point.
             if !is_new || line.last.as_ref().is_some_and(is_late) {
                 continue;
             }
-            let look = d.kernel.is_some().then(|| Reading {
+            let look = d.kernel.is_some().then(|| HistoryReading {
                 published: s.at,
                 used: s.used,
                 view: d.clone(),
@@ -171,7 +171,7 @@ impl Series {
 }
 
 impl Point {
-    fn between(number: u64, old: &Reading, new: &Reading) -> Option<Self> {
+    fn between(number: u64, old: &HistoryReading, new: &HistoryReading) -> Option<Self> {
         let published = new.published.monotonic.saturating_sub(old.published.monotonic);
         Some(Self {
             number,

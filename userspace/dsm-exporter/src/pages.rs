@@ -14,18 +14,18 @@ use dsm_exporter::page_history::{History, ROOM};
 use proto::snapshot::{Snapshot, Unavailable};
 use runtime::log;
 
-use crate::http::{HttpAnswer, Method, RequestHead, Room};
+use crate::http::{AnswerRoom, HttpAnswer, Method, RequestHead};
 
 /// Between two looks at the file.
 const LOOK: Duration = Duration::from_millis(500);
 
 const PAGE: &str = include_str!("dashboard.html");
 
-pub(crate) struct Pages {
+pub(crate) struct ServedPages {
     run_dir: PathBuf,
     /// Whether only this machine can ask.
     loopback: bool,
-    answers: Arc<Room>,
+    answers: Arc<AnswerRoom>,
     seen: Mutex<SeenSnapshot>,
 }
 
@@ -60,7 +60,7 @@ impl SeenSnapshot {
     }
 }
 
-impl Pages {
+impl ServedPages {
     pub(crate) fn new(run_dir: &Path, loopback: bool) -> Self {
         let pages = Self {
             run_dir: run_dir.to_owned(),
@@ -149,15 +149,15 @@ mod tests {
     use proto::device::DeviceView;
     use proto::snapshot::{Moment, PublishDir, Used};
 
-    fn pages(loopback: bool) -> Pages {
-        Pages::new(Path::new("/nonexistent"), loopback)
+    fn pages(loopback: bool) -> ServedPages {
+        ServedPages::new(Path::new("/nonexistent"), loopback)
     }
 
-    fn ask(pages: &Pages, head: &str) -> HttpAnswer {
+    fn ask(pages: &ServedPages, head: &str) -> HttpAnswer {
         pages.answer(&http::parse(head.as_bytes()).unwrap().unwrap())
     }
 
-    fn get(pages: &Pages, target: &str) -> String {
+    fn get(pages: &ServedPages, target: &str) -> String {
         let a = ask(pages, &format!("GET {target} HTTP/1.0\n\n"));
         assert_eq!(a.status, "200 OK");
         a.text
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn dsmd_comes_and_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let pages = Pages::new(dir.path(), true);
+        let pages = ServedPages::new(dir.path(), true);
         let look = || pages.seen().look(dir.path());
         assert!(get(&pages, "/metrics").contains("\ndsm_agent_up 0\n"));
         let reason = format!(
@@ -230,7 +230,8 @@ mod tests {
             .find_map(|l| l.strip_prefix("dsm_snapshot_timestamp_seconds "));
         let published: f64 = published.unwrap().parse().unwrap();
         assert!((published - first.wall).abs() < 0.001, "{published}");
-        let history = |p: &Pages| serde_json::from_str::<serde_json::Value>(&get(p, "/history")).unwrap();
+        let history =
+            |p: &ServedPages| serde_json::from_str::<serde_json::Value>(&get(p, "/history")).unwrap();
         let said = history(&pages);
         assert_eq!(said["devices"][0]["name"], "no-such-device");
         assert_eq!(said["devices"][0]["view"]["kernel"], serde_json::Value::Null);

@@ -24,9 +24,9 @@ use dm::lvm;
 use dm::mode::Mode;
 use dm::mounts;
 use dm::node;
-use dm::streams::{self, Below};
+use dm::streams::{self, LowerStack};
 use dm::sysfs::Sysfs;
-use drive::afford::Layout;
+use drive::afford::AffordedLayout;
 use drive::below::{self, Affords};
 use drive::identity::Identities;
 use drive::prefer;
@@ -279,7 +279,9 @@ impl Stamped {
 fn in_plain_words(chosen: &Affords, name: &str) -> String {
     let said = match (chosen.layout, &chosen.drive) {
         (_, None) => printable(&chosen.why),
-        (Layout::None, _) => "no streams: on this drive they would cost more than they save".to_owned(),
+        (AffordedLayout::None, _) => {
+            "no streams: on this drive they would cost more than they save".to_owned()
+        }
         _ => format!("{} streams, as many as this drive affords", chosen.streams),
     };
     format!("{said}. Counters and discards work with and without; `dsmctl status {name}` has the reason, --policy overrides it")
@@ -296,7 +298,7 @@ fn resolved(asked: &Features, chosen: &Affords) -> Features {
         policy: Some(chosen.policy.to_owned()),
         groups: chosen.groups.map(Auto::Number),
         streams: match chosen.layout {
-            Layout::None => asked.streams,
+            AffordedLayout::None => asked.streams,
             _ => Auto::Number(chosen.streams),
         },
         ..asked.clone()
@@ -304,7 +306,7 @@ fn resolved(asked: &Features, chosen: &Affords) -> Features {
 }
 
 /// The disks to name to the kernel, and a note where that is in vain.
-fn leaves_to_name(below: &Below, shown: &str) -> Vec<String> {
+fn leaves_to_name(below: &LowerStack, shown: &str) -> Vec<String> {
     if !below.losing.is_empty() {
         eprintln!(
             "dsmctl: note: {} below {shown} does not pass streams on",
@@ -470,17 +472,23 @@ mod tests {
             let chosen = Affords::new(layout, None, String::new());
             features(&resolved(&parsed(asked), &chosen), &[])
         };
-        assert_eq!(words("", Layout::Life(3)), " 6 policy life groups 3 streams 5");
         assert_eq!(
-            words("--groups auto", Layout::Life(2)),
+            words("", AffordedLayout::Life(3)),
+            " 6 policy life groups 3 streams 5"
+        );
+        assert_eq!(
+            words("--groups auto", AffordedLayout::Life(2)),
             " 6 policy life groups 2 streams 4"
         );
-        assert_eq!(words("", Layout::JournalApart), " 4 policy file streams 2");
-        assert_eq!(words("", Layout::None), " 2 policy none");
+        assert_eq!(
+            words("", AffordedLayout::JournalApart),
+            " 4 policy file streams 2"
+        );
+        assert_eq!(words("", AffordedLayout::None), " 2 policy none");
         assert_eq!(
             words(
                 "--groups auto --streams 7 -f stream_base=2 --discard on",
-                Layout::Life(2)
+                AffordedLayout::Life(2)
             ),
             " 10 policy life groups 2 streams 4 discard on stream_base 2"
         );

@@ -32,7 +32,7 @@ use clap::Parser;
 use serde::Serialize;
 
 use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Output};
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 use dm::device::{Device, MessageError, Target};
 use dm::mode::Mode;
 use dm::table::{Upload, UploadKind};
@@ -110,7 +110,7 @@ fn run(args: &Args) -> Result<u8> {
 }
 
 /// For what takes long, and has no screen or question of its own.
-fn progress(command: &Command) -> Option<Progress> {
+fn progress(command: &Command) -> Option<ProgressLine> {
     let seconds = |n: u64| Some(Duration::from_secs(n));
     let (name, limit) = match command {
         Command::Record(a) => ("record", a.seconds.and_then(seconds)),
@@ -125,7 +125,7 @@ fn progress(command: &Command) -> Option<Progress> {
         Command::Doctor(_) => ("doctor", None),
         _ => return None,
     };
-    Some(Progress::of(name, limit))
+    Some(ProgressLine::of(name, limit))
 }
 
 fn debug(command: &DebugCommand, out: Output) -> Result<()> {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Prints a line each ten seconds until it is dropped, if somebody sits at a terminal.
-pub(crate) struct Progress(#[allow(dead_code)] Option<Sender<()>>);
+pub(crate) struct ProgressLine(#[allow(dead_code)] Option<Sender<()>>);
 
-impl Progress {
+impl ProgressLine {
     pub(crate) fn of(command: &str, limit: Option<Duration>) -> Self {
         let (name, limit) = (command.to_owned(), limit.map(|l| format!(" of {}", l.as_secs())));
         Self(io::stderr().is_terminal().then(|| {

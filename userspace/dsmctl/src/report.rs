@@ -19,7 +19,7 @@ use runtime::text::{printable, wrap};
 const INDENT: usize = 15;
 
 /// A view of a device that there is.
-struct Shown<'a> {
+struct ShownDevice<'a> {
     view: &'a DeviceView,
     kernel: &'a Kernel,
     status: &'a Status,
@@ -33,7 +33,7 @@ pub(crate) fn text(view: &DeviceView, width: usize) -> String {
         return String::new();
     };
     let answers = view.state() != Some(State::Stuck);
-    let shown = Shown {
+    let shown = ShownDevice {
         view,
         kernel,
         status: &kernel.status,
@@ -42,7 +42,7 @@ pub(crate) fn text(view: &DeviceView, width: usize) -> String {
     shown.text(width)
 }
 
-impl Shown<'_> {
+impl ShownDevice<'_> {
     fn feature(&self, name: &str) -> &str {
         self.kernel.table.feature(name).unwrap_or("?")
     }

@@ -23,10 +23,10 @@ use dm::ioctl::Dm;
 use dm::mounts;
 use dm::reply::{Region, Side, Status};
 use dm::streams;
-use dm::streams::Below;
+use dm::streams::LowerStack;
 use dm::sysfs::Sysfs;
 use dm::table::{Extent, FileRecord, StreamStamp};
-use drive::afford::Layout;
+use drive::afford::AffordedLayout;
 use drive::aligned::Aligned;
 use drive::below::{self, Affords};
 use drive::nvme::Namespace;
@@ -167,7 +167,7 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
 /// Why there is nothing to verify.
 fn unused(affords: &Affords) -> String {
     let why = match affords.layout {
-        Layout::None => format!(", as `dsmctl create` chooses here: {}", affords.why),
+        AffordedLayout::None => format!(", as `dsmctl create` chooses here: {}", affords.why),
         _ => String::new(),
     };
     format!("nothing to verify: no streams are in use, the policy is none{why}")
@@ -378,7 +378,7 @@ fn region(device: &Device, scratch: &VerifyFile) -> Result<Region> {
 }
 
 /// Why a policy has no streams to give.
-fn unstamped(status: &Status, below: &Below) -> String {
+fn unstamped(status: &Status, below: &LowerStack) -> String {
     match status.source.as_str() {
         "kernel" => "nothing is stamped: this kernel has no write streams".into(),
         "stacked" if below.barring.is_empty() => {
@@ -400,7 +400,7 @@ fn unstamped(status: &Status, below: &Below) -> String {
 fn measure(
     a: &Verify,
     device: &Device,
-    below: &Below,
+    below: &LowerStack,
     disk: &str,
     counters: &StreamCounters,
 ) -> Result<Verified> {
@@ -528,12 +528,12 @@ mod tests {
     fn without_streams_there_is_nothing_to_verify() {
         let of = |layout| unused(&Affords::new(layout, None, "no streams: it has none".into()));
         assert_eq!(
-            of(Layout::None),
+            of(AffordedLayout::None),
             "nothing to verify: no streams are in use, the policy is none, as `dsmctl create` chooses here: \
              no streams: it has none"
         );
         assert_eq!(
-            of(Layout::Life(2)),
+            of(AffordedLayout::Life(2)),
             "nothing to verify: no streams are in use, the policy is none"
         );
     }

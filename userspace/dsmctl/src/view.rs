@@ -102,7 +102,7 @@ impl Viewer {
     }
 
     /// What lies below a device, which is itself none of the volumes between.
-    pub(crate) fn stack(&self, table: &TableLine, devno: DevNo) -> Result<streams::Below, String> {
+    pub(crate) fn stack(&self, table: &TableLine, devno: DevNo) -> Result<streams::LowerStack, String> {
         let below = table.below.parse().unwrap_or(devno);
         streams::below(&self.sysfs, self.tables(), below).map_err(|e| format!("{e:#}"))
     }

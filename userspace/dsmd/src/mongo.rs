@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{FileType, Mode, OFlags, CWD};
 
 use proto::catalog::Catalog;
-use proto::feed::{self, Failure, FeedError, Kind, Report, ServerInfo};
+use proto::feed::{self, Failure, FailureKind, FeedError, Report, ServerInfo};
 use runtime::log;
 
 /// Between two looks for another file.
@@ -206,22 +206,22 @@ impl Shared {
 
 fn log_failure(failure: &Failure, address: &str) {
     match failure.kind {
-        Kind::NoCatalog => log!(
+        FailureKind::NoCatalog => log!(
             Warn,
             "the server does not report which collections and indexes it has; going on by names",
             reason = failure.why
         ),
-        Kind::Partial => log!(
+        FailureKind::Partial => log!(
             Warn,
             "the server does not report the collections of every database; going on by names there",
             reason = failure.why
         ),
-        Kind::Recovering => log!(
+        FailureKind::Recovering => log!(
             Info,
             "the server will report which collections and indexes it has when it has recovered",
             reason = failure.why
         ),
-        Kind::Lost | Kind::Refused => log!(
+        FailureKind::Lost | FailureKind::Refused => log!(
             Warn,
             "no answer from the server; going on by names and by what is written",
             server = address,
@@ -285,7 +285,7 @@ mod tests {
         fs::rename(dir.join("new"), dir.join(feed::FILE)).unwrap();
     }
 
-    fn failure(link: &Link) -> Option<Kind> {
+    fn failure(link: &Link) -> Option<FailureKind> {
         link.info()?.failure.map(|f| f.kind)
     }
 
@@ -318,11 +318,11 @@ mod tests {
             dir.path(),
             ",\"version\":\"7.0.14\",\"failure\":{\"kind\":\"recovering\",\"why\":\"it is\"}",
         );
-        until("the recovery", || failure(&link) == Some(Kind::Recovering));
+        until("the recovery", || failure(&link) == Some(FailureKind::Recovering));
         let info = link.info().unwrap();
         assert!(info.connected && info.catalog);
         write(dir.path(), ",\"failure\":{\"kind\":\"lost\",\"why\":\"gone\"}");
-        until("the loss", || failure(&link) == Some(Kind::Lost));
+        until("the loss", || failure(&link) == Some(FailureKind::Lost));
         let info = link.info().unwrap();
         assert!(!info.connected && info.catalog && info.version == "7.0.14");
         write(dir.path(), all);

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::agent::discard::{Database as Followed, Machine as Drive, Owner, Plan, Seen as Looked};
+use crate::agent::discard::{Database as Followed, Machine as DriveUnits, Owner, Plan, Seen as Looked};
 use crate::report::Board;
 use crate::serve::Served;
 use dm::device::MessageError;
@@ -26,7 +26,7 @@ use dm::diskstat::DiskStat;
 use dm::mode::Mode;
 use dm::reply::Status;
 use dm::table::Extent;
-use drive::afford::Layout;
+use drive::afford::AffordedLayout;
 use files::config::Database;
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
@@ -153,7 +153,7 @@ impl Followed for Odd {
     }
 }
 
-impl Drive for Odd {
+impl DriveUnits for Odd {
     fn drive(&self) -> DiskStat {
         DiskStat::default()
     }
@@ -255,7 +255,7 @@ impl Machine for Bench {
 
     fn affords(&self, _: &Kernel) -> Result<Affords> {
         Ok(Affords::new(
-            Layout::None,
+            AffordedLayout::None,
             None,
             "no streams: it is a model".into(),
         ))

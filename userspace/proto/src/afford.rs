@@ -43,7 +43,7 @@ impl Copies {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Drive {
+pub struct DriveUnits {
     /// Its size in units of what it erases (reclaim units).
     pub units: u64,
     /// The units that it has beyond its size.
@@ -55,7 +55,7 @@ pub struct Drive {
 
 /// How files are laid out on streams, the one with most of them first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum AffordedLayout {
     /// Policy life with K groups.
     Life(u32),
     /// Policy file with two streams: collections and indexes, and the rest.
@@ -63,7 +63,7 @@ pub enum Layout {
     None,
 }
 
-impl Layout {
+impl AffordedLayout {
     /// In the order in which they are tried.
     pub const ALL: [Self; 4] = [Self::Life(3), Self::Life(2), Self::JournalApart, Self::None];
 
@@ -93,7 +93,7 @@ impl Layout {
     }
 }
 
-impl fmt::Display for Layout {
+impl fmt::Display for AffordedLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Life(groups) => write!(f, "life with K = {groups}"),
@@ -120,14 +120,17 @@ pub fn affords(open: u64, spare: u64, copies: Copies) -> bool {
 /// What a drive affords, and why nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    pub layout: Layout,
-    drive: Drive,
+    pub layout: AffordedLayout,
+    drive: DriveUnits,
 }
 
-impl Drive {
+impl DriveUnits {
     pub fn choose(self) -> Choice {
-        let fits = |layout: &Layout| self.lacks(*layout).is_none();
-        let layout = Layout::ALL.into_iter().find(fits).unwrap_or(Layout::None);
+        let fits = |layout: &AffordedLayout| self.lacks(*layout).is_none();
+        let layout = AffordedLayout::ALL
+            .into_iter()
+            .find(fits)
+            .unwrap_or(AffordedLayout::None);
         Choice { layout, drive: self }
     }
 
@@ -142,9 +145,9 @@ impl Drive {
     }
 
     /// Why not this one.
-    fn lacks(self, layout: Layout) -> Option<String> {
+    fn lacks(self, layout: AffordedLayout) -> Option<String> {
         let (streams, spare) = (layout.streams(), self.spare);
-        if layout == Layout::None || streams <= self.handles && self.affords(streams) {
+        if layout == AffordedLayout::None || streams <= self.handles && self.affords(streams) {
             None
         } else if self.units < FEW {
             Some(format!("streams need {FEW} of them"))
@@ -164,7 +167,7 @@ impl Choice {
     pub fn why(&self) -> String {
         let Self { layout, drive } = *self;
         let chosen = match layout {
-            Layout::None => format!("no streams on a drive of {} erase units", drive.units),
+            AffordedLayout::None => format!("no streams on a drive of {} erase units", drive.units),
             _ => format!(
                 "{layout}, whose {} streams hold {} of the {} spare ones of a drive of {} erase units, less than {}",
                 layout.streams(),
@@ -175,7 +178,10 @@ impl Choice {
             ),
         };
         // The layout before it is the one that was just too large.
-        let before = Layout::ALL.into_iter().take_while(|l| *l != layout).last();
+        let before = AffordedLayout::ALL
+            .into_iter()
+            .take_while(|l| *l != layout)
+            .last();
         match before.and_then(|l| drive.lacks(l)) {
             Some(lacks) => format!("{chosen}: {lacks}"),
             None => chosen,
@@ -187,13 +193,13 @@ impl Choice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Affords {
     #[serde(skip)]
-    pub layout: Layout,
+    pub layout: AffordedLayout,
     pub policy: &'static str,
     /// K of policy dsm.
     pub groups: Option<u32>,
     pub streams: u32,
     /// Of the disk that affords the least; `None`: one does not report.
-    pub drive: Option<Drive>,
+    pub drive: Option<DriveUnits>,
     /// Without a full stop.
     pub why: String,
     /// A disk could not be asked, so that nothing is known.
@@ -202,7 +208,7 @@ pub struct Affords {
 }
 
 impl Affords {
-    pub fn new(layout: Layout, drive: Option<Drive>, why: String) -> Self {
+    pub fn new(layout: AffordedLayout, drive: Option<DriveUnits>, why: String) -> Self {
         Self {
             layout,
             policy: layout.policy(),
@@ -215,12 +221,12 @@ impl Affords {
     }
 
     pub fn nothing(why: String) -> Self {
-        Self::new(Layout::None, None, format!("no streams: {why}"))
+        Self::new(AffordedLayout::None, None, format!("no streams: {why}"))
     }
 
     /// The least comes last.
     pub fn rank(&self) -> Option<usize> {
-        Layout::ALL.iter().position(|l| *l == self.layout)
+        AffordedLayout::ALL.iter().position(|l| *l == self.layout)
     }
 
     /// The units that so many streams would hold of the spare ones, where the drive does
@@ -234,7 +240,7 @@ impl Affords {
     pub fn features(&self) -> Vec<(&'static str, String)> {
         let mut features = vec![("policy", self.policy.to_owned())];
         features.extend(self.groups.map(|k| ("groups", k.to_string())));
-        if self.layout != Layout::None {
+        if self.layout != AffordedLayout::None {
             features.push(("streams", self.streams.to_string()));
         }
         features
@@ -245,8 +251,8 @@ impl Affords {
 mod tests {
     use super::*;
 
-    fn drive(units: u64, op: f64) -> Drive {
-        Drive {
+    fn drive(units: u64, op: f64) -> DriveUnits {
+        DriveUnits {
             units,
             spare: (units as f64 * op) as u64,
             handles: 8,
@@ -254,12 +260,12 @@ mod tests {
         }
     }
 
-    fn layout(units: u64, op: f64) -> Layout {
+    fn layout(units: u64, op: f64) -> AffordedLayout {
         drive(units, op).choose().layout
     }
 
-    const K3: Layout = Layout::Life(3);
-    const K2: Layout = Layout::Life(2);
+    const K3: AffordedLayout = AffordedLayout::Life(3);
+    const K2: AffordedLayout = AffordedLayout::Life(2);
 
     /// What `make bench-waf` measured: the choice is nowhere worse than no streams by more
     /// than a hundredth, and each of the layouts would be somewhere that it is not chosen.
@@ -285,7 +291,7 @@ mod tests {
                 let waf = |policy: &str, discards: &str| cells[format!("{policy}{discards}")][0].as_f64();
                 let percent: f64 = name.split(' ').next().unwrap().parse().unwrap();
                 let units = cells["units"].as_u64().unwrap();
-                let drive = Drive {
+                let drive = DriveUnits {
                     spare: (units as f64 * percent / 100.0) as u64,
                     copies: if name.contains("mixed") {
                         Copies::Mixed
@@ -295,7 +301,7 @@ mod tests {
                     ..drive(units, 0.0)
                 };
                 let chosen = drive.choose().layout;
-                seen[Layout::ALL.iter().position(|l| *l == chosen).unwrap()] += 1;
+                seen[AffordedLayout::ALL.iter().position(|l| *l == chosen).unwrap()] += 1;
                 for discards in ["", "+discard"] {
                     let Some(none) = waf("none", discards) else {
                         continue;
@@ -303,7 +309,7 @@ mod tests {
                     for (n, (layout, policy)) in [
                         (K3, "life"),
                         (K2, "life:groups=2"),
-                        (Layout::JournalApart, "file:streams=2"),
+                        (AffordedLayout::JournalApart, "file:streams=2"),
                     ]
                     .into_iter()
                     .enumerate()
@@ -332,42 +338,42 @@ mod tests {
             (740, 0.15, K3),
             (730, 0.15, K2),
             (612, 0.15, K2),
-            (500, 0.15, Layout::JournalApart),
-            (294, 0.15, Layout::None),
-            (235, 0.15, Layout::None),
-            (215, 0.15, Layout::None),
+            (500, 0.15, AffordedLayout::JournalApart),
+            (294, 0.15, AffordedLayout::None),
+            (235, 0.15, AffordedLayout::None),
+            (215, 0.15, AffordedLayout::None),
             (1718, 0.07, K3),
             (893, 0.28, K3),
-            (299, 0.28, Layout::None),
-            (300, 0.28, Layout::JournalApart),
-            (0, 0.15, Layout::None),
+            (299, 0.28, AffordedLayout::None),
+            (300, 0.28, AffordedLayout::JournalApart),
+            (0, 0.15, AffordedLayout::None),
         ] {
             assert_eq!(layout(units, op), expected, "{units} units, {op}");
         }
         // A tenth is too much.
-        let spare = |spare| Drive {
+        let spare = |spare| DriveUnits {
             spare,
             ..drive(1000, 0.0)
         };
         assert_eq!([110, 111].map(|n| spare(n).choose().layout), [K2, K3]);
         assert_eq!(
             [50, 51].map(|n| spare(n).choose().layout),
-            [Layout::None, Layout::JournalApart]
+            [AffordedLayout::None, AffordedLayout::JournalApart]
         );
     }
 
     #[test]
     fn handles_and_copies_count() {
-        let with = |handles| Drive {
+        let with = |handles| DriveUnits {
             handles,
             ..drive(10_000, 0.15)
         };
         let layouts = [8, 7, 6, 5, 4, 3, 2, 1, 0].map(|n| with(n).choose().layout);
-        let apart = Layout::JournalApart;
-        let none = Layout::None;
+        let apart = AffordedLayout::JournalApart;
+        let none = AffordedLayout::None;
         assert_eq!(layouts, [K3, K3, K3, K3, K2, apart, apart, none, none]);
         // 7, 6 and 4 units of which there may be a 25th.
-        let mixed = |spare| Drive {
+        let mixed = |spare| DriveUnits {
             copies: Copies::Mixed,
             spare,
             ..drive(2000, 0.0)
@@ -405,7 +411,7 @@ mod tests {
             drive(220, 0.28).choose().why(),
             "no streams on a drive of 220 erase units: streams need 300 of them"
         );
-        let few = Drive {
+        let few = DriveUnits {
             handles: 4,
             ..drive(9000, 0.15)
         };
@@ -422,7 +428,7 @@ mod tests {
         use dm::class::Class;
         use policies::layout::Plan;
 
-        let used = |l: Layout| {
+        let used = |l: AffordedLayout| {
             let plan = Plan::new(l.policy(), l.groups().unwrap_or(1), 1, l.streams()).unwrap();
             assert_eq!(plan.groups(), l.groups().unwrap_or(1));
             let group = |n| (n > 0).then_some(n);
@@ -432,7 +438,7 @@ mod tests {
             all.dedup();
             all.len() as u32
         };
-        for layout in Layout::ALL {
+        for layout in AffordedLayout::ALL {
             assert_eq!(used(layout), layout.streams(), "{layout}");
         }
     }

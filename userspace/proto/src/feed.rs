@@ -54,11 +54,11 @@ impl ServerInfo {
             self.failure.as_ref().map(|f| f.kind),
         ) {
             // It ends by itself.
-            (_, _, Some(Kind::Recovering)) => "recovers, and reports which file is whose when it has",
-            (false, _, Some(Kind::Refused)) => "refuses dsm-mongo",
+            (_, _, Some(FailureKind::Recovering)) => "recovers, and reports which file is whose when it has",
+            (false, _, Some(FailureKind::Refused)) => "refuses dsm-mongo",
             (false, ..) => "does not answer dsm-mongo",
             (true, true, None) => "reports which file is whose",
-            (true, true, Some(Kind::Partial)) => "does not report the collections of every database",
+            (true, true, Some(FailureKind::Partial)) => "does not report the collections of every database",
             (true, true, Some(_)) => "reported which file is whose, and no longer does",
             (true, false, _) => "answers, and does not report which file is whose",
         }
@@ -68,7 +68,7 @@ impl ServerInfo {
 /// Why there is no answer, or not the whole of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FailureKind {
     /// It was not reached, or went away.
     Lost,
     /// The user, the password or the user's rights.
@@ -83,7 +83,7 @@ pub enum Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    pub kind: Kind,
+    pub kind: FailureKind,
     pub why: String,
 }
 
@@ -219,7 +219,7 @@ mod tests {
         let mut catalog = Catalog::default();
         catalog.insert("shop/index-8-7.wt".into(), Class::Primary);
         let failure = Failure {
-            kind: Kind::NoCatalog,
+            kind: FailureKind::NoCatalog,
             why: "it does not".into(),
         };
         let wanted = Report {

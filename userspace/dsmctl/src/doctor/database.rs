@@ -13,7 +13,7 @@ use dm::mode::Mode;
 use dm::name;
 use proto::control::DiscardInfo;
 use proto::device::{Kernel, Service, State};
-use proto::feed::Kind;
+use proto::feed::FailureKind;
 use proto::left_out;
 use proto::reason::{Reason, ReasonKind};
 use proto::snapshot::Moment;
@@ -626,15 +626,15 @@ impl Judge<'_> {
         Some(
             match (s.connected, s.catalog, s.failure.as_ref().map(|f| f.kind)) {
                 (true, true, None) => finding(Level::Right),
-                (_, _, Some(Kind::Recovering)) => finding(Level::Note),
-                (true, true, Some(Kind::Partial)) => finding(Level::Wrong)
+                (_, _, Some(FailureKind::Recovering)) => finding(Level::Note),
+                (true, true, Some(FailureKind::Partial)) => finding(Level::Wrong)
                     .fix(log)
                     .hint(role("their files are known by their names")),
                 (true, true, Some(_)) => finding(Level::Note).fix(log),
                 (true, false, _) => finding(Level::Wrong)
                     .fix(log)
                     .hint(role("files are known by their names until then")),
-                (false, _, Some(Kind::Refused)) => finding(Level::Wrong)
+                (false, _, Some(FailureKind::Refused)) => finding(Level::Wrong)
                     .fix(format!("systemctl start dsm-mongo@{}", self.name()))
                     .hint(format!("when the file is right: {file}")),
                 (false, _, Some(_)) => finding(Level::Wrong)

@@ -10,7 +10,7 @@ use super::{Finding, Level};
 use crate::create::User;
 use crate::grow::of_filesystem;
 use dm::mounts::Mount;
-use drive::afford::Layout;
+use drive::afford::AffordedLayout;
 use drive::below::Affords;
 use proto::control::Info;
 use proto::device::{DeviceView, Kernel, State};
@@ -367,7 +367,7 @@ impl Judge<'_> {
         if affords.silent && !discards {
             return finding(Level::Unknown, text).hint(ink::reason(&affords.why));
         }
-        if affords.layout != Layout::None && !discards {
+        if affords.layout != AffordedLayout::None && !discards {
             return self.change(affords, finding(Level::Note, text));
         }
         let known = discards || affords.drive.is_some();

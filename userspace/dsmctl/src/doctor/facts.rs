@@ -82,7 +82,7 @@ pub(crate) struct Examined {
     /// With which the last message was refused.
     pub error: Option<String>,
     /// What lies below.
-    pub stack: streams::Below,
+    pub stack: streams::LowerStack,
     /// Why that could not be followed.
     pub lost: Option<String>,
     /// The tables between could be read.

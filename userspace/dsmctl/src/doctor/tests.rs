@@ -14,7 +14,7 @@ use dm::module::{KernelRelease, Module};
 use dm::mounts;
 use dm::reply::Status;
 use dm::streams;
-use drive::afford::{Copies, Drive, Layout};
+use drive::afford::{AffordedLayout, Copies, DriveUnits};
 use drive::below::{Affords, LowerDisk};
 use drive::nvme::{Isolated, Placement};
 use proto::control::{DiscardInfo, Info};
@@ -85,14 +85,14 @@ fn device() -> Examined {
         view: DeviceView {
             name: "geheim".into(),
             kernel: Some(kernel),
-            affords: Some(affords(Layout::Life(3), 200)),
+            affords: Some(affords(AffordedLayout::Life(3), 200)),
             agent: Some(info()),
             ..DeviceView::default()
         },
-        stack: streams::Below {
+        stack: streams::LowerStack {
             streams: Some(8),
             disks: vec!["nvme7n1".into()],
-            ..streams::Below::default()
+            ..streams::LowerStack::default()
         },
         followed: true,
         disks: vec![disk()],
@@ -107,8 +107,8 @@ fn device() -> Examined {
     }
 }
 
-fn affords(layout: Layout, spare: u64) -> Affords {
-    let drive = Drive {
+fn affords(layout: AffordedLayout, spare: u64) -> Affords {
+    let drive = DriveUnits {
         units: 10 * spare,
         spare,
         handles: 8,
@@ -623,12 +623,12 @@ fn streams_that_the_drive_affords() {
     };
     // Eight streams hold 17.
     right(
-        &of("dsm", Some(affords(Layout::Life(3), 171))),
+        &of("dsm", Some(affords(AffordedLayout::Life(3), 171))),
         "streams",
         "uses 8 of 8",
     );
     right(&of("dsm", None), "streams", "uses 8 of 8");
-    let greedy = of("dsm", Some(affords(Layout::Life(2), 170)));
+    let greedy = of("dsm", Some(affords(AffordedLayout::Life(2), 170)));
     note(
         &greedy,
         "streams",
@@ -643,24 +643,27 @@ fn streams_that_the_drive_affords() {
         ]
     );
     assert_eq!(hint(&greedy).unwrap(), "what nvme7n1 reports");
-    let none = of("dsm", Some(affords(Layout::None, 3)));
+    let none = of("dsm", Some(affords(AffordedLayout::None, 3)));
     assert_eq!(fixes(&none), ["dsmctl set geheim policy none"]);
 
-    let idle = of("none", Some(affords(Layout::Life(2), 171)));
+    let idle = of("none", Some(affords(AffordedLayout::Life(2), 171)));
     note(&idle, "streams", "not stamped");
     let set = ["policy life", "groups 2", "streams 4"].map(|f| format!("dsmctl set geheim {f}"));
     assert_eq!(fixes(&idle), set);
-    let rightly = of("none", Some(affords(Layout::None, 3)));
+    let rightly = of("none", Some(affords(AffordedLayout::None, 3)));
     right(&rightly, "streams", "not stamped");
     assert_eq!(hint(&rightly).unwrap(), "what nvme7n1 reports");
-    let unknown = of("none", Some(Affords::new(Layout::None, None, "silence".into())));
+    let unknown = of(
+        "none",
+        Some(Affords::new(AffordedLayout::None, None, "silence".into())),
+    );
     note(&unknown, "streams", "not stamped");
     assert!(fixes(&unknown).is_empty());
     // Somebody who may not ask it is told no fix.
     for policy in ["dsm", "none"] {
         let silent = Affords {
             silent: true,
-            ..affords(Layout::Life(2), 171)
+            ..affords(AffordedLayout::Life(2), 171)
         };
         let silent = of(policy, Some(silent));
         assert_eq!(find(&silent, "streams").level, Level::Unknown, "{policy}");
@@ -1179,7 +1182,7 @@ fn boundaries_and_discards() {
 
 #[test]
 fn what_the_server_does_not_do() {
-    type Shape = (bool, bool, Option<(feed::Kind, &'static str)>);
+    type Shape = (bool, bool, Option<(feed::FailureKind, &'static str)>);
     let server = |(connected, catalog, failure): Shape| {
         agent(move |a| {
             a.server = Some(ServerInfo {
@@ -1200,35 +1203,47 @@ fn what_the_server_does_not_do() {
         "mongod 8.0.4 reports which file is whose",
     );
     wrong(
-        &server((true, false, Some((feed::Kind::NoCatalog, "not authorized")))),
+        &server((
+            true,
+            false,
+            Some((feed::FailureKind::NoCatalog, "not authorized")),
+        )),
         "server",
         "mongod 8.0.4 answers, and does not report which file is whose: not authorized",
         &["journalctl -u dsm-mongo@geheim -n 20"],
     );
     wrong(
-        &server((true, true, Some((feed::Kind::Partial, "config: not authorized")))),
+        &server((
+            true,
+            true,
+            Some((feed::FailureKind::Partial, "config: not authorized")),
+        )),
         "server",
         "mongod 8.0.4 does not report the collections of every database: config: not authorized",
         &["journalctl -u dsm-mongo@geheim -n 20"],
     );
     note(
-        &server((true, true, Some((feed::Kind::NoCatalog, "too slow")))),
+        &server((true, true, Some((feed::FailureKind::NoCatalog, "too slow")))),
         "server",
         "reported which file is whose, and no longer does: too slow",
     );
     note(
-        &server((true, false, Some((feed::Kind::Recovering, "node is recovering")))),
+        &server((
+            true,
+            false,
+            Some((feed::FailureKind::Recovering, "node is recovering")),
+        )),
         "server",
         "mongod 8.0.4 recovers, and reports which file is whose when it has: node is recovering",
     );
     wrong(
-        &server((false, true, Some((feed::Kind::Refused, "SCRAM failure")))),
+        &server((false, true, Some((feed::FailureKind::Refused, "SCRAM failure")))),
         "server",
         "mongod 8.0.4 refuses dsm-mongo: SCRAM failure",
         &["systemctl start dsm-mongo@geheim"],
     );
     wrong(
-        &server((false, false, Some((feed::Kind::Lost, "refused")))),
+        &server((false, false, Some((feed::FailureKind::Lost, "refused")))),
         "server",
         "mongod 8.0.4 does not answer dsm-mongo: refused",
         &["systemctl start mongod"],

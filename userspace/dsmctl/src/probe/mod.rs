@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::broken;
 use crate::cli::{Output, ProbeDiscard};
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
@@ -43,7 +43,7 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let counts = DriveCounts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
-    let progress = Progress::of("probe-discard", None);
+    let progress = ProgressLine::of("probe-discard", None);
     let mut scratch = Scratch::make(&device, a, counts, &signals)?;
     let (said, (_, limit)) = (said(says.as_ref()), a.times());
     let measured = probe::run(&mut scratch, said, limit).with_context(|| a.name.clone())?;

@@ -22,7 +22,7 @@ use thiserror::Error;
 use crate::flash::{self, Config, Destination, Flash, FlashCounts, Gc, GeometryError, Wear, PAGE};
 use crate::trace::{FileNo, Trace};
 use ::files::rules::Rules;
-use drive::afford::{Choice, Drive};
+use drive::afford::{Choice, DriveUnits};
 use files::Files;
 use play::{play, Player};
 use policies::{Policy, Spec, Stream};
@@ -124,7 +124,7 @@ impl Model {
 
     /// The streams that a drive of so many logical pages can afford.
     pub fn choose(&self, pages: u64) -> Choice {
-        let drive = Drive {
+        let drive = DriveUnits {
             units: pages / self.unit,
             spare: self.spare_units(pages),
             handles: u32::from(self.streams),

@@ -9,7 +9,7 @@ use crate::flash::PAGE;
 use crate::sim::files::{File, Files};
 use crate::trace::FileNo;
 use dm::class::Class;
-use drive::afford::Layout;
+use drive::afford::AffordedLayout;
 use policies::layout::Plan;
 
 /// dm-dsm/policies/policies.h
@@ -147,11 +147,11 @@ impl KernelFeatures {
     }
 
     /// Those of a layout.
-    pub(super) fn of_layout(layout: Layout) -> Self {
+    pub(super) fn of_layout(layout: AffordedLayout) -> Self {
         let policy = match layout {
-            Layout::Life(_) => KernelPolicy::LIFE,
-            Layout::JournalApart => KernelPolicy::FILE,
-            Layout::None => KernelPolicy::NONE,
+            AffordedLayout::Life(_) => KernelPolicy::LIFE,
+            AffordedLayout::JournalApart => KernelPolicy::FILE,
+            AffordedLayout::None => KernelPolicy::NONE,
         };
         let plain = Self::of(policy);
         Self {
