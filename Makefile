@@ -87,16 +87,15 @@ install-userspace:
 	install -D -t $(DESTDIR)$(PREFIX)/sbin $(addprefix $(BUILT)/,$(PROGRAMS))
 	install -D -t $(LIBDIR)/systemd/system-generators $(BUILT)/dsm-generator
 	install -d $(LIBDIR)/systemd/system
-	for unit in dsmd.service dsm-exporter.service dsm-mongo@.service dsm-mongo@.timer dsm-trial@.service dsm-trial@.timer dsm@.service; do \
+	for unit in dsmd@.service dsm-exporter.service dsm-mongo@.service dsm-mongo@.timer dsm-trial@.service dsm-trial@.timer dsm@.service; do \
 		sed 's|/usr/sbin/|$(PREFIX)/sbin/|; s|/usr/share/|$(PREFIX)/share/|' userspace/systemd/$$unit > $(LIBDIR)/systemd/system/$$unit || exit; \
 	done
 	install -d -m 700 $(DESTDIR)/etc/dsm-mongo
 	install -D -m 644 -t $(DESTDIR)$(UDEVDIR)/rules.d userspace/systemd/11-dm-dsm.rules
-	install -D -m 644 -t $(DESTDIR)$(EXAMPLEDIR) userspace/systemd/dsmd.toml userspace/systemd/dsmtab
+	install -d $(DESTDIR)/etc/dsm
 	cd Documentation && find . -type f -exec install -D -m 644 {} $(DESTDIR)$(DOCDIR)/{} \;
-	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/mongosh/dsm-mongo.js userspace/grafana/dm-dsm.json userspace/prometheus/dm-dsm.rules.yml
+	install -D -m 644 -t $(SHAREDIR)/dm-dsm userspace/systemd/device.toml userspace/mongosh/dsm-mongo.js userspace/grafana/dm-dsm.json userspace/prometheus/dm-dsm.rules.yml
 	install -D -m 644 -t $(SHAREDIR)/dm-dsm/rules userspace/rules/*.toml
-	install -D -m 644 -t $(SHAREDIR)/man/man5 userspace/systemd/dsmtab.5
 	test -d build/man || exit 0; \
 	install -D -m 644 -t $(SHAREDIR)/man/man5 build/man/*.5 && \
 	install -D -m 644 -t $(SHAREDIR)/man/man8 build/man/*.8 && \

@@ -33,20 +33,18 @@ until_there() {
 
 measure() { # COUNT [OPTION]
 	dsmd --device t --dbpath $db --boundary attach --state-dir /tmp/state "${@:2}" 2>$agent_log &
-	dsmd=$!
+	agent=$!
 	until grep -q attached $agent_log; do
-		kill -0 $dsmd || fail 'dsmd has ended'
+		kill -0 $agent || fail 'dsmd has ended'
 		sleep 0.2
 	done
-	# It serves in a process of its own.
-	agent=$(pgrep -P $dsmd)
 	until_there "$1" $(($($1) + looks))
 	status '.devices[0].agent.discard | {files: (.files // 0), looks: (.looks // 0), sent_ranges: (.sent_ranges // 0), look_ms: (.look_ms // 0)}' |
 		jq -c --argjson rss "$(kib VmRSS status)" --argjson peak "$(kib VmHWM status)" \
 			--argjson heap "$(kib Private_Dirty smaps_rollup)" \
 			'. + {rss_mib: ($rss / 1024), peak_mib: ($peak / 1024), heap_mib: ($heap / 1024)}' >/tmp/row
-	kill "$dsmd"
-	wait "$dsmd" || fail 'dsmd has failed'
+	kill "$agent"
+	wait "$agent" || fail 'dsmd has failed'
 	cat /tmp/row >&2
 	cat /tmp/row
 }

@@ -37,9 +37,6 @@ sync
 dsmd --device t --dbpath $db --boundary attach --verbose 2>$log &
 agent=$!
 until_logged 300 attached
-# It serves in a process of its own.
-dsmd=$agent
-agent=$(pgrep -P $dsmd)
 # All of it in one look
 kill -STOP $agent
 agent-files $db "$files" "$extents" $((extents + 10)) 100
@@ -57,7 +54,7 @@ jq -n --argjson files "$files" --argjson extents "$(value extents attached)" \
 	--argjson rss "$(sed -n 's/^VmRSS:\t *\([0-9]*\) kB/\1/p' /proc/$agent/status)" \
 	'{files: $files, extents: $extents, attach_seconds: ($attach / 1000), refresh_seconds: ($refresh / 1000),
 	  idle_cpu_percent: ($ticks / $idle), rss_mib: ($rss / 1024)}' >/run/out/agent.json
-kill $dsmd
-wait $dsmd
+kill $agent
+wait $agent
 umount /mnt
 dsmctl remove t

@@ -28,9 +28,7 @@ database() { # DEVICE DISK MKFS...
 	mkdir -p "/mnt/$1"
 	mount "/dev/mapper/$1" "/mnt/$1"
 	mkdir "/mnt/$1/data"
-	cat >>/tmp/dsmd.toml <<-CONFIG
-		[[database]]
-		device = "$1"
+	cat >"/tmp/$1.toml" <<-CONFIG
 		dbpath = "/mnt/$1/data"
 		boundary = "manual"
 		discard = $([[ $2 == fdp ]] && echo true || echo false)
@@ -38,11 +36,9 @@ database() { # DEVICE DISK MKFS...
 	CONFIG
 }
 
-: >/tmp/dsmd.toml
 database rs0 fdp mkfs.xfs -q -K
 database rs1 plain mkfs.ext4 -q -F
-dsmd --config /tmp/dsmd.toml 2>/tmp/dsmd.log &
-agent=$!
+for device in rs0 rs1; do dsmd --config /tmp/$device.toml 2>>/tmp/dsmd.log & agents+=($!); done
 setpriv --reuid 4343 --regid 4343 --clear-groups dsm-exporter --listen 0.0.0.0:19187 2>/tmp/exporter.log &
 exporter=$!
 
@@ -57,8 +53,8 @@ work() { # DEVICE NODES
 work rs1 1000 >/tmp/rs1.log 2>&1 &
 work rs0 10000 >/tmp/rs0.log 2>&1 &
 called
-kill $agent
-wait $agent
+kill "${agents[@]}"
+wait "${agents[@]}"
 called
 kill $exporter
 called

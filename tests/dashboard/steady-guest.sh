@@ -18,7 +18,7 @@ keep_snapshots() {
 	local n=0
 
 	while sleep 2.5; do
-		cp /run/dsmd/snapshot.json "/out/snapshots/$((1000000 + n++)).json" 2>/dev/null
+		cp /run/dsm/rs0.json "/out/snapshots/$((1000000 + n++)).json" 2>/dev/null
 	done
 }
 
@@ -27,16 +27,14 @@ mkdir -p /out/snapshots
 insmod flashdrive.ko $drive fdp=1 && insmod dm-dsm.ko && dsmctl create rs0 /dev/flashdrive --policy dsm || fail 'no device'
 mkfs.ext4 -q -F -m 0 -E discard,lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/rs0 &&
 	mount /dev/mapper/rs0 /mnt && mkdir $dbpath || fail 'no file system'
-cat >/tmp/dsmd.toml <<-END
+cat >/tmp/rs0.toml <<-END
 	state-dir = "/tmp/state"
-	[[database]]
-	device = "rs0"
 	dbpath = "$dbpath"
 	discard = true
 	audit-pages = 0
 END
 mkdir /tmp/state
-dsmd --config /tmp/dsmd.toml 2>/out/dsmd.log &
+dsmd --config /tmp/rs0.toml 2>/out/dsmd.log &
 keep_snapshots &
 wtload "$@" --dbpath $dbpath --phase load >/out/wtload-load || fail 'the load failed'
 wtload "$@" --dbpath $dbpath --phase run --seconds "$seconds" >/out/wtload || fail 'the run failed'

@@ -38,9 +38,7 @@ sync
 dsmctl debug reset dsm
 before=$(media_writes)
 
-cat >/run/dsmd.toml <<CONFIG
-[[database]]
-device = "dsm"
+cat >/run/dsm.toml <<CONFIG
 dbpath = "$db"
 boundary = "manual"
 wait = true
@@ -48,7 +46,7 @@ $([[ $discard == off ]] || printf 'discard = true\naudit-pages = 0\n')
 CONFIG
 discarded_before=$(discarded_sectors)
 step "dsmd for $db on dsm, and the database starts"
-dsmd --config /run/dsmd.toml --show-regions &
+dsmd --config /run/dsm.toml --show-regions &
 agent=$!
 status=0
 wtload linkbench --dbpath $db --json /run/out/wtload.json \

@@ -126,23 +126,12 @@ until_checkpoints() {
 # Whether pages were discarded since there were N
 more_pages() { (($(discarded_pages) > $1)); }
 
-# serves PID: the process that serves; dsmd's is a child, which ends with it
-serves() {
-	local child
-
-	child=$(pgrep -P "$1" -x dsmd)
-	echo "${child:-$1}"
-}
-
 # end SIGNAL PID
 end() {
 	(($2)) || return 0
 	kill "-$1" "$2" 2>/dev/null
 	kill -CONT "$2" 2>/dev/null
 	wait "$2" 2>/dev/null
-	# A child of dsmd that has just begun is no "dsmd" yet; an orphan dies, with files open
-	# until then.
-	while pgrep -P 1 -x 'dsmd|exe' >/dev/null; do sleep 0.01; done
 }
 
 # right DBPATH: what wtload and wt say; both recover it if it was not closed.
@@ -165,7 +154,7 @@ start_agent() { # [STEP]
 	[[ $agent != un[sd]* ]] || rule=difference
 	case $agent in
 	none)	sleep infinity & ;;
-	dsmd|newest|late|targets|whole|slow) DISCARD_STEP=${1:-} "$program" --config /tmp/dsmd.toml 2>>$agent_log & ;;
+	dsmd|newest|late|targets|whole|slow) DISCARD_STEP=${1:-} "$program" --config /tmp/t.toml 2>>$agent_log & ;;
 	*)	# The target knows what was written only where the table has a file.
 		if ((!dsmd_pid)); then
 			dsmd --device t --dbpath $mnt --wait --state-dir /tmp/state 2>>$agent_log &
@@ -192,7 +181,7 @@ pester() { # [only-stopped]
 	while :; do
 		while_ms 100 900
 		if [[ ${1:-} ]] || ((RANDOM % 6)); then
-			stopped=$(serves $agent_pid)
+			stopped=$agent_pid
 			kill -STOP "$stopped"
 			sleep "$((RANDOM % 5)).$((RANDOM % 10))" &
 			wait $!
@@ -230,8 +219,8 @@ begin() {
 	sync
 	before=$(discarded_pages)
 	[[ $scenario != audit ]] || how=\"audit\"
-	printf 'verbose = true\nstate-dir = "/tmp/state"\n[[database]]\ndevice = "t"\ndbpath = "%s"\nboundary = "attach"\nwait = true\ndiscard = %s\naudit-pages = 0\n' \
-		$mnt "$how" >/tmp/dsmd.toml
+	printf 'verbose = true\nstate-dir = "/tmp/state"\ndbpath = "%s"\nboundary = "attach"\nwait = true\ndiscard = %s\naudit-pages = 0\n' \
+		$mnt "$how" >/tmp/t.toml
 }
 
 finish() {

@@ -24,7 +24,7 @@ begin() {
 	umount -qR /var/lib/mongodb /srv/dsm
 	dmsetup remove_all
 	wipefs -qa "$ssd_here"
-	rm -rf /var/lib/mongodb /var/lib/dsmd /srv/dsm /etc/dsm-mongo /etc/dsmd /etc/dsmd.toml /etc/dsmd.rules
+	rm -rf /var/lib/mongodb /var/lib/dsmd /srv/dsm /etc/dsm-mongo /etc/dsm /etc/dsmd.rules
 }
 
 here() {

@@ -36,9 +36,9 @@ print(json.dumps({"checkpoints": of(("checkpoint", "total succeed number of chec
 }
 
 file_system xfs
-printf '[[database]]\ndevice = "t"\ndbpath = "%s"\ndiscard = true\naudit-pages = 200\n' $db >/tmp/dsmd.toml
+printf 'dbpath = "%s"\ndiscard = true\naudit-pages = 200\n' $db >/tmp/t.toml
 mkdir $db
-dsmd --config /tmp/dsmd.toml --state-dir /tmp/state 2>/tmp/dsmd.log &
+dsmd --config /tmp/t.toml --state-dir /tmp/state 2>/tmp/dsmd.log &
 agent=$!
 server
 # One that ends is not waited for.

@@ -16,15 +16,13 @@ tls='tls=true&tlsCAFile=/tmp/cert.pem'
 as_dsmd="mongodb://dsmd:geheim@127.0.0.1/?authSource=admin&$tls"
 # agent: with a user that may do nothing, who shows what it publishes
 agent() {
-	cat >/tmp/dsmd.toml <<-CONFIG
+	cat >/tmp/t.toml <<-CONFIG
 		state-dir = "/tmp/state"
-		[[database]]
-		device = "t"
 		dbpath = "$mnt/db"
 		boundary = "manual"
 		rules = "/run/job/secantusdb.toml"
 	CONFIG
-	setpriv --bounding-set=-all,+sys_admin,+dac_read_search,+setuid,+setgid dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
+	setpriv --bounding-set=-all,+sys_admin,+dac_read_search,+setuid,+setgid dsmd --config /tmp/t.toml 2>>/tmp/dsmd.log &
 	agent=$!
 }
 # asks: dsm-mongo once, as another user, as its timer does
@@ -144,8 +142,8 @@ kill "$exporter"
 wait "$exporter"
 chmod 644 $root/tmp/t.uri
 refused 'others may not read the address' 'others than its owner may read or change it' asks
-sed -i 's/^rules/uri = "mongodb:\/\/u:geheim@db1"\n&/' /tmp/dsmd.toml
-matches 'nor is it for dsmd' "$(dsmd --config /tmp/dsmd.toml --check 2>&1 | tee -a /tmp/dsmd.log)" 'unknown field `uri`'
+sed -i 's/^rules/uri = "mongodb:\/\/u:geheim@db1"\n&/' /tmp/t.toml
+matches 'nor is it for dsmd' "$(dsmd --config /tmp/t.toml 2>&1 | tee -a /tmp/dsmd.log)" 'unknown field `uri`'
 is 'and no password anywhere' "$( (cat /tmp/dsmd.log /tmp/mongo.log /tmp/exporter.log $root/tmp/asked/*; find $root/tmp/.mongodb -type f -exec cat {} +) | grep -c gehei)" 0
 
 stop

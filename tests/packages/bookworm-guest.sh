@@ -15,34 +15,33 @@ right() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload check --dbpath 
 ssd=$(disk_by_serial plain)
 matches 'the kernel is 6.1' "$(uname -r)" '^6\.1\.'
 works 'the installed module is that of this kernel' modprobe dm-dsm
-echo "$name $ssd" >/etc/dsmtab
-works 'the table is right' dsmctl attach --check
+works 'the device is made, and kept' dsmctl create $name "$ssd" --discard on --dbpath $dbpath --save
+printf 'audit-pages = 0\nboundary = "manual"\n' >>/etc/dsm/$name.toml
 systemctl daemon-reload
-works 'the device is made by its unit' systemctl start dsm@$name.service
+works 'it is its unit'\''s, too' systemctl start dsm@$name.service
 works 'a file system' mkfs.xfs -q -K /dev/mapper/$name
 mkdir -p $dbpath
 works 'is mounted' mount -t xfs /dev/mapper/$name $dbpath
 chown daemon: $dbpath
 works 'a database is made' load --phase load
-sed -i "s/^device = .*/device = \"$name\"/; s/^#discard = .*/discard = true/; s/^#audit-pages = .*/audit-pages = 0/; s/^#boundary = .*/boundary = \"manual\"/" /etc/dsmd.toml
-is 'dsmd is to discard' "$(grep -c '^discard = true' /etc/dsmd.toml)" 1
-works 'dsmd and dsm-exporter are enabled and started' systemctl enable --now dsmd dsm-exporter
-is 'systemd knows that dsmd is ready' "$(systemctl show -P Type dsmd) $(systemctl show -P ActiveState dsmd)" 'notify active'
+works 'the file is right' dsmctl check
+works 'dsmd and dsm-exporter are started' systemctl start dsmd@$name dsm-exporter
+is 'systemd knows that dsmd is ready' "$(systemctl show -P Type dsmd@$name) $(systemctl show -P ActiveState dsmd@$name)" 'notify active'
 works 'its table has the files' until_true "((\$(json $name .kernel.status.files) > 10))"
-is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(systemctl show -P MainPID dsmd)/status")" 00000000002000c4
+is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(systemctl show -P MainPID dsmd@$name)/status")" 00000000002000c4
 works 'it works for 12 checkpoints' load --phase run --ops 2400 --checkpoints 12 --think-us 5000
 works 'which are counted' test "$(json $name .kernel.status.windows)" -ge 10
 works 'what they have freed is discarded' test "$(field $name discarded_sectors)" -gt 0
 echo "# $(dmsetup status $name)"
 works 'dsm-exporter shows it' eval "bash -c 'exec 3<>/dev/tcp/127.0.0.1/19187; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3' | grep -q '^dsm_.*discard'"
-works 'dsmd is stopped' systemctl disable --now dsmd dsm-exporter
+works 'dsmd is stopped' systemctl stop dsmd@$name dsm-exporter
 umount $dbpath
 works 'the device is mounted again' mount -t xfs /dev/mapper/$name $dbpath
 works 'the database is right, read from the drive' right
 umount $dbpath
 works 'the device is removed by its unit' systemctl stop dsm@$name.service
 works 'the module is unloaded' modprobe -r dm-dsm
-: >/etc/dsmtab
+rm /etc/dsm/$name.toml
 is 'no unit has failed' "$(systemctl list-units --failed --plain --no-legend 'dsm*' | cut -d' ' -f1 | paste -sd' ')" ''
 dsm-dmesg-clean || fail 'the kernel log has warnings or errors'
 echo end

@@ -18,33 +18,32 @@ kept=/var/lib/boot-test
 served() { dsmctl boundary show $name 2>/dev/null | grep -q collection; }
 boundaries() { json $name '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 load() { wtload linkbench --dbpath $dbpath "$@" --nodes 500 --cache-mb 20 --journal-mb 4; }
-reported() { journalctl -b -q -t dsm-generator -o cat | grep -qxF "/etc/dsmtab: line 1: worse: the underlying device is missing"; }
-failed_for() { journalctl -b -q -u "dsm@$1" -o cat | grep -qF "dsmctl: /etc/dsmtab: $2; nothing was changed"; }
-of_dsmd() { systemctl show -P "$1" dsmd; }
+reported() { journalctl -b -q -t dsm-generator -o cat | grep -qF "/etc/dsm/worse.toml: line 1: unknown field"; }
+failed_for() { journalctl -b -q -u "dsm@$1" -o cat | grep -qF "dsmctl: nothing was changed: /etc/dsm/$1.toml: $2"; }
+of_dsmd() { systemctl show -P "$1" dsmd@$name; }
 link_to() { find "/dev/disk/$1" -lname "*/${2##*/}" | sort | head -n 1; }
 
 first() {
 	ssd=$(disk_by_serial fdp)
 	plain=$(disk_by_serial plain)
 	works 'the installed module is that of this kernel' modprobe dm-dsm
-	cat >/etc/dsmtab <<-TAB
-		worse
-		broken  $ssd  groups=many
-		$name  $(link_to by-id "$ssd")  policy=dsm,groups=3
-		later  $(link_to by-id "$plain")  noauto
-	TAB
-	refused 'the table is checked' '/etc/dsmtab: line 2: groups=many: it must be auto or a number' dsmctl attach --check
+	echo 'device = "x"' >/etc/dsm/worse.toml
+	printf 'drive = "%s"\ngroups = "many"\n' "$ssd" >/etc/dsm/broken.toml
+	printf 'drive = "%s"\npolicy = "dsm"\ngroups = 3\ndbpath = "%s"\nboundary = "manual"\n' "$(link_to by-id "$ssd")" $dbpath >/etc/dsm/$name.toml
+	printf 'drive = "%s"\nboot = false\n' "$(link_to by-id "$plain")" >/etc/dsm/later.toml
+	refused 'files are checked' '/etc/dsm/broken.toml: groups=many: it must be auto or a number' dsmctl check
+	works 'also one of them' dsmctl check later
 	systemctl daemon-reload
-	works 'the generator reports an invalid line' until_true reported
+	works 'the generator reports an invalid file' until_true reported
 	if systemctl start dsm@broken; then fail 'a unit with a wrong option has started'; fi
 	works 'a wrong option is reported by the unit that fails for it' until_true \
-		'failed_for broken "line 2: groups=many: it must be auto or a number"'
+		'failed_for broken "groups=many: it must be auto or a number"'
 	systemctl reset-failed dsm@broken
 	works 'the device is made by its unit' systemctl start "$unit"
 	matches 'with its options' "$(dmsetup table $name)" ' policy dsm groups 3 '
 	works 'again changes nothing' dsmctl attach $name
-	refused 'a line that is wrong' 'line 2: groups=many' dsmctl attach broken
-	refused 'a name without a line' 'it has no line for nobody' dsmctl attach nobody
+	refused 'a file that is wrong' 'groups=many' dsmctl attach broken
+	refused 'a name without a file' '/etc/dsm/nobody.toml: cannot read it' dsmctl attach nobody
 
 	works 'a file system' mkfs.xfs -q -K /dev/mapper/$name
 	udevadm settle
@@ -59,8 +58,7 @@ first() {
 	chown -R daemon $dbpath
 	chmod 600 $dbpath/*.wt
 
-	sed -i "s/^device = .*/device = \"$name\"/; s/^#boundary = .*/boundary = \"manual\"/" /etc/dsmd.toml
-	works 'dsmd is enabled and started' systemctl enable --now dsmd
+	works 'dsmd is started' systemctl start dsmd@$name
 	is 'systemd knows it is ready' "$(of_dsmd Type) $(of_dsmd ActiveState)" 'notify active'
 	works 'it serves the database' until_true served
 	is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 00000000002000c4
@@ -71,10 +69,10 @@ first() {
 	works 'checkpoints' load --phase run --ops 200 --checkpoints 2
 	works 'are seen' until_true "((\$(json $name .kernel.status.windows) > $windows))"
 
-	mkdir -p /run/systemd/system/dsmd.service.d
-	printf '[Service]\nWatchdogSec=20\nRestartSec=1\n' >/run/systemd/system/dsmd.service.d/fast.conf
+	mkdir -p /run/systemd/system/dsmd@.service.d
+	printf '[Service]\nWatchdogSec=20\nRestartSec=1\n' >/run/systemd/system/dsmd@.service.d/fast.conf
 	systemctl daemon-reload
-	systemctl restart dsmd
+	systemctl restart dsmd@$name
 	works 'it serves with a short watchdog' until_true served
 	fed=$(of_dsmd WatchdogTimestampMonotonic)
 	works 'which is fed' until_true "((\$(of_dsmd WatchdogTimestampMonotonic) > $fed))"
@@ -82,7 +80,7 @@ first() {
 	stuck=$(of_dsmd MainPID)
 	kill -STOP "$stuck"
 	works 'a dsmd that is stuck is restarted' until_true '(($(of_dsmd NRestarts) > 0)) && served'
-	is 'by the watchdog' "$(journalctl -b -u dsmd -o cat | grep -c 'Watchdog timeout')" 1
+	is 'by the watchdog' "$(journalctl -b -u dsmd@$name -o cat | grep -c 'Watchdog timeout')" 1
 	boundaries >$kept/boundaries
 	jq -S . /var/lib/dsmd/$name.json >$kept/state
 	matches 'the state has the boundaries' "$(jq '.files | length' $kept/state)" '^[1-9]'
@@ -106,17 +104,38 @@ is_dynamic() {
 	((user >= 61184 && user <= 65519))
 }
 
-pids() { systemctl show -P MainPID dsmd dsm-exporter | grep . | sort; }
+pids() { systemctl show -P MainPID dsmd@$name dsmd@later dsm-exporter | grep . | sort; }
 # As by an upgrade, while both run
 installed_again() {
 	local before
 
 	before=$(pids)
-	is 'two programs run' "$(grep -c '[1-9]' <<<"$before")" 2
+	is 'three programs run' "$(grep -c '[1-9]' <<<"$before")" 3
 	works 'their package is installed once more' dpkg -i --force-confold /srv/dsm-tools.deb
-	is 'two other processes run' "$(comm -13 <(echo "$before") <(pids) | grep -c '[1-9]')" 2
+	is 'three other processes run' "$(comm -13 <(echo "$before") <(pids) | grep -c '[1-9]')" 3
 	works 'both databases are served as before' until_true 'up later && up $name'
 	works 'and the server is asked' until_true '[[ $(metric "dsm_server_up{device=\"later\"}") = 1 ]]'
+}
+
+# What becomes of one dsmd is nothing to the other.
+apart() {
+	local before
+
+	other() { systemctl show -P "$1" dsmd@later; }
+	before=$(of_dsmd MainPID)
+	dmsetup suspend --noflush --nolockfs later
+	touch /var/lib/secantus/db/unanswered &
+	kill -STOP "$(other MainPID)"
+	works 'one that is silent is restarted by the watchdog' until_true '(($(other NRestarts) > 0))'
+	works 'the other is there meanwhile' dsmctl debug refresh $name
+	dmsetup resume later
+	works 'the drive answers, and the first is served' until_true 'up later'
+	systemctl set-property --runtime dsmd@later MemoryMax=1M
+	works 'one that needs too much memory is killed' until_true '[[ $(other Result) = oom-kill ]] || (($(other NRestarts) > 1))'
+	works 'and not the other' up $name
+	systemctl set-property --runtime dsmd@later MemoryMax=1G
+	works 'the next serves it' until_true 'up later'
+	is 'the other was left alone' "$(of_dsmd MainPID)" "$before"
 }
 
 # A server that says what it knows, by the units of the packages alone.
@@ -134,14 +153,9 @@ asked() {
 	chroot $server env -i PATH=/usr/local/bin:/usr/bin HOME=/tmp LC_ALL=C.UTF-8 secantusd-py --host 127.0.0.1 \
 		--port 27017 --storage-path /data/db --cache-size 32M --log-level WARNING >/run/server.log 2>&1 &
 	pid=$!
-	cp /etc/dsmd.toml /run/dsmd.toml
-	cat >>/etc/dsmd.toml <<-CONFIG
-		[[database]]
-		device = "later"
-		dbpath = "$db/db"
-		rules = "/usr/share/dm-dsm/rules/secantusdb.toml"
-	CONFIG
-	systemctl restart dsmd
+	printf 'dbpath = "%s"\nrules = "/usr/share/dm-dsm/rules/secantusdb.toml"\n' "$db/db" >>/etc/dsm/later.toml
+	systemctl daemon-reload
+	systemctl start dsmd@later
 	works 'a second database is served' until_true '(($(json later .kernel.status.files) > 5))'
 	is 'the folder of addresses is for root only' "$(stat -c '%U %a' /etc/dsm-mongo)" 'root 700'
 	install -m 600 /dev/null /etc/dsm-mongo/later.uri
@@ -167,11 +181,11 @@ asked() {
 	systemctl reset-failed dsm-mongo@later
 	is 'dsmd has no network' "$(sed 1,2d "/proc/$(of_dsmd MainPID)/net/dev" | cut -d: -f1 | xargs)" lo
 	installed_again
-	systemctl stop dsmd
+	apart
+	systemctl stop dsmd@later
 	works 'that dsmd has ended is shown' until_true '[[ $(metric "dsm_agent_up{device=\"later\"}") = 0 ]]'
-	mv /run/dsmd.toml /etc/dsmd.toml
-	systemctl start dsmd
-	works 'and that it is back' until_true 'up $name'
+	works 'and that the other goes on' up $name
+	sed -i '/^dbpath\|^rules/d' /etc/dsm/later.toml
 	is 'nothing has failed of this' "$(systemctl --failed --plain --no-legend | grep -v dsm-mongo@later)" ''
 	systemctl stop dsm-mongo@later.timer dsm-mongo@later dsm-exporter
 	rm /usr/bin/mongosh
@@ -182,7 +196,7 @@ asked() {
 }
 
 second() {
-	works 'a wrong option fails its unit' until_true 'failed_for broken "line 2: groups=many: it must be auto or a number"'
+	works 'a wrong option fails its unit' until_true 'failed_for broken "groups=many: it must be auto or a number"'
 	is 'nothing else has failed' "$(systemctl --failed --plain --no-legend | cut -d' ' -f1)" dsm@broken.service
 	systemctl reset-failed dsm@broken
 	works 'the bad line was reported' reported
@@ -208,7 +222,7 @@ second() {
 	in_container
 
 	# To undo it all
-	systemctl disable -q --now dsmd
+	systemctl stop dsmd@$name
 	works 'dsmd ends, and lets go of the file system' umount $dbpath
 	works 'the unit removes the device' systemctl stop "$unit"
 	is 'it is gone' "$(dmsetup ls)" 'No devices found'
@@ -216,7 +230,7 @@ second() {
 	works 'the file system is on the underlying device' mount "$(disk_by_serial fdp)" $dbpath
 	works 'and so is the database' wtload check --dbpath $dbpath
 	umount $dbpath
-	systemctl start dsmd
+	systemctl start dsmd@$name
 	systemctl start dsm-trial@$name.timer
 	is "a trial's timer runs" "$(systemctl is-active dsm-trial@$name.timer)" active
 	works 'the package is removed' dpkg --remove dsm-tools
@@ -232,7 +246,7 @@ else
 	next=reboot
 fi
 works 'the kernel has nothing to report' dsm-dmesg-clean
-((!failed)) || journalctl -b -u dsmd -u dsm-exporter -u 'dsm-mongo@*' -o cat | tail -n 30 | sed 's/^/# /'
+((!failed)) || journalctl -b -u 'dsmd@*' -u dsm-exporter -u 'dsm-mongo@*' -o cat | tail -n 30 | sed 's/^/# /'
 echo end
 sync
 systemctl $next

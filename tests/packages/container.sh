@@ -66,8 +66,8 @@ in_container() {
 	local first=524288
 
 	make_machine
-	sed -i 's/^#discard = true/discard = true/; s/^#audit-pages = .*/audit-pages = 0/' /etc/dsmd.toml
-	systemctl restart dsmd
+	printf 'discard = true\naudit-pages = 0\n' >>/etc/dsm/$name.toml
+	systemctl restart dsmd@$name
 	works 'dsmd serves the database with discards' until_true served
 
 	# The host's directory, as a volume; root of the container is nobody here.
@@ -85,9 +85,9 @@ in_container() {
 
 	# A file system that only the container has mounted
 	# Its root is root here, too, and may do more than dsmd.
-	systemctl stop dsmd
-	mkdir -p /run/systemd/system/dsmd.service.d
-	printf '[Service]\nCapabilityBoundingSet=CAP_SYS_PTRACE\n' >/run/systemd/system/dsmd.service.d/root.conf
+	systemctl stop dsmd@$name
+	mkdir -p /run/systemd/system/dsmd@$name.service.d
+	printf '[Service]\nCapabilityBoundingSet=CAP_SYS_PTRACE\n' >/run/systemd/system/dsmd@$name.service.d/root.conf
 	systemctl daemon-reload
 	umount $dbpath
 	contained --bind=/dev/mapper/$name --property="DeviceAllow=/dev/mapper/$name rw" -- \
@@ -96,15 +96,15 @@ in_container() {
 	is 'mounted inside: it is not mounted outside' "$(findmnt -n "/dev/mapper/$name")" ''
 	refused 'mounted inside: dsmd cannot get to it' 'No such file or directory' \
 		dsmd --device $name --dbpath "/proc/$inside/root/data/db" --state-dir /run/elsewhere
-	systemctl start dsmd
+	systemctl start dsmd@$name
 	works 'mounted inside: dsmd says what it waits for' until_true \
-		"journalctl -b -q -u dsmd -o cat | grep -qF '$dbpath: it is not a data directory of MongoDB'"
+		"journalctl -b -q -u dsmd@$name -o cat | grep -qF '$dbpath: it is not a data directory of MongoDB'"
 	works 'mounted inside: the host mounts it, too' mount $dbpath
 	works 'mounted inside: dsmd serves it' until_true served
 	sees_it 'mounted inside, and outside'
 	end_container
 	works 'mounted inside: the container was killed, and the database is right' wtload check --dbpath $dbpath
-	rm /run/systemd/system/dsmd.service.d/root.conf
+	rm /run/systemd/system/dsmd@$name.service.d/root.conf
 	systemctl daemon-reload
-	sed -i 's/^discard = true/#discard = true/' /etc/dsmd.toml
+	sed -i '/^discard = /d' /etc/dsm/$name.toml
 }

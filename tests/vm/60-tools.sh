@@ -141,32 +141,46 @@ else
 fi
 refused 'both at once' 'groups auto chooses the policy, too: it cannot be given with policy dsm; nothing was changed' \
 	dsmctl create t "$ssd" --groups auto --policy dsm
-printf 't %s discard=on\nu %s groups=auto,policy=file\n' "$small" "$plain" >/tmp/tab
-refused 'a table that says both' 'line 2: groups auto chooses the policy, too' dsmctl attach --tab /tmp/tab --check
-works 'a line of the table without a policy' dsmctl attach --tab /tmp/tab t
+# Files of devices
+mkdir /tmp/dsm
+attach() { dsmctl attach t --dir /tmp/dsm; }
+check() { dsmctl check --dir /tmp/dsm "$@"; }
+printf 'drive = "%s"\ndiscard = true\n' "$small" >/tmp/dsm/t.toml
+printf 'drive = "%s"\ngroups = "auto"\npolicy = "file"\n' "$plain" >/tmp/dsm/u.toml
+refused 'a file that says both' 'u.toml: groups auto chooses the policy, too' check
+works 'a file without a policy' attach
 has_write_streams "$ssd" && wanted=' policy life groups 3' || wanted=' policy none'
 is 'gets what the drive affords' "$(decided)" "$wanted"
 matches 'and its own options' "$(dmsetup table t)" ' discard on'
 again
+rm /tmp/dsm/*
+
+works 'a device is made and kept' dsmctl create t "$small" --policy file -f prediction=off --discard on --dbpath /tmp/db --save --dir /tmp/dsm
+is 'in a file' "$(</tmp/dsm/t.toml)" "drive = \"$small\"
+wwid = \"$(cat "/sys/block/${small#/dev/}/wwid")\"
+policy = \"file\"
+dbpath = \"/tmp/db\"
+discard = true
+
+[features]
+prediction = \"off\""
+made=$(dmsetup table t | sed 's/ discard on//')
+refused 'which is not written over' 'it is there already, and is left as it is' \
+	dsmctl create t "$small" --save --dir /tmp/dsm
+again
+works 'of which it is made' attach
+is 'as it was, and dsmd switches discards on' "$(dmsetup table t)" "$made"
+again
 
 # A name that leads to another drive after a reboot
-kept=/var/lib/dm-dsm/drive-t
-is 'the drive is kept' "$(cat $kept)" "$(cat "/sys/block/${small#/dev/}/wwid")"
 ln -s "$plain" /dev/by-a-name
-echo 't /dev/by-a-name' >/tmp/tab
-another="it is $(cat "/sys/block/${plain#/dev/}/wwid"), and t was made of $(cat $kept) before: \`dsmctl attach --accept t\` takes it from now on; nothing was changed"
-refused 'another drive' "$another" dsmctl attach --tab /tmp/tab t
-refused 'also when all lines are attached' "$another" dsmctl attach --all --tab /tmp/tab
-refused 'and the check says it' "$another" dsmctl attach --check --tab /tmp/tab
+sed -i 's|^drive.*|drive = "/dev/by-a-name"|; /^dbpath/d' /tmp/dsm/t.toml
+another="it is $(cat "/sys/block/${plain#/dev/}/wwid"), and not $(cat "/sys/block/${small#/dev/}/wwid"), which wwid names; nothing was changed"
+refused 'another drive' "$another" attach
+refused 'and the check says it' "$another" check t
 refused 'nothing was made' t dmsetup info t
-is 'and the drive is kept as it was' "$(cat $kept)" "$(cat "/sys/block/${small#/dev/}/wwid")"
-works 'who accepts it' dsmctl attach --accept --tab /tmp/tab t
-again
-works 'has it from now on' dsmctl attach --tab /tmp/tab t
-again
-echo 't /dev/by-a-name wwid=eui.1' >/tmp/tab
-refused 'the line names another' 'and not eui.1, which wwid names; nothing was changed' dsmctl attach --tab /tmp/tab t
-printf 't /dev/by-a-name\nu %s\n' "$plain" >/tmp/tab
-refused 'two lines of one disk' "t and u are both of ${plain#/dev/}" dsmctl attach --check --tab /tmp/tab
-rm /dev/by-a-name $kept
+sed -i /wwid/d /tmp/dsm/t.toml
+printf 'drive = "%s"\n' "$plain" >/tmp/dsm/u.toml
+refused 'two files of one disk' "u: drive: t is of ${plain#/dev/}, too" check
+rm /dev/by-a-name
 done_testing

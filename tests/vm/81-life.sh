@@ -9,20 +9,15 @@ modprobe xfs
 
 one=/tmp/one two=/tmp/two
 mkdir -p $one $two
-cat >/tmp/dsmd.toml <<CONFIG
-state-dir = "/tmp/state"
-[[database]]
-device = "one"
-dbpath = "$one/data"
-boundary = "manual"
-[[database]]
-device = "two"
-dbpath = "$two/data"
-boundary = "manual"
-CONFIG
+for d in one two; do
+	printf 'state-dir = "/tmp/state"\ndbpath = "%s/data"\nboundary = "manual"\n' "${!d}" >/tmp/$d.toml
+done
 agent() {
-	setpriv --bounding-set=-all,+sys_admin,+dac_read_search,+setuid,+setgid dsmd --config /tmp/dsmd.toml 2>>/tmp/dsmd.log &
-	agent=$!
+	agents=()
+	for d in one two; do
+		setpriv --bounding-set=-all,+sys_admin,+dac_read_search,+setuid,+setgid dsmd --config /tmp/$d.toml 2>>/tmp/dsmd.log &
+		agents+=($!)
+	done
 }
 boundaries() { json "$1" '[.regions[] | select(.boundary != null) | {id, boundary}] | sort' | md5sum; }
 served() { dsmctl boundary show "$1" 2>/dev/null | grep -q collection; }
@@ -72,7 +67,7 @@ if has_write_streams "$ssd"; then
 else
 	works 'dsmd says why there are no streams' logged 'info streams device=one policy=none streams=0 affords="no streams: this kernel'
 fi
-is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/$agent/status)" 00000000002000c4
+is 'dsmd may do no more than it must' "$(sed -n 's/^CapEff:\t*//p' /proc/${agents[0]}/status)" 00000000002000c4
 
 windows=$(json two .kernel.status.windows)
 before=$(json one .kernel.status.windows)
@@ -90,8 +85,8 @@ fi
 kept=$(boundaries one)
 is 'the state file has the boundaries' "$(jq '.files | length' /tmp/state/one.json)" \
 	"$(json one '[.regions[] | select(.side == "top")] | length')"
-kill -9 $agent
-wait $agent 2>/dev/null
+kill -9 "${agents[@]}"
+wait "${agents[@]}" 2>/dev/null
 works 'that dsmd was killed is shown' until_true '[[ $(metric "dsm_agent_up{device=\"one\"}") == 0 ]]'
 is 'and nothing that would not be true' "$(metric 'dsm_up{device="one"}')" ''
 dmsetup load one --table "$(dmsetup table one)" && dmsetup suspend one && dmsetup resume one
@@ -99,9 +94,11 @@ is 'dsmd is killed and the table lost' "$(json one .kernel.status.files)" 0
 agent
 works 'dsmd is started again' until_true 'served one && served two'
 is 'the boundaries are what they were' "$(boundaries one)" "$kept"
-kill $agent
-wait $agent
-is 'dsmd ends when asked' $? 0
+kill "${agents[@]}"
+for pid in "${agents[@]}"; do
+	wait $pid
+	is 'dsmd ends when asked' $? 0
+done
 echo '{"version":1' >/tmp/state/one.json
 agent
 works 'a damaged state file is reported and put aside' until_true \
@@ -156,9 +153,11 @@ works 'the clock jumps' run $one/data 1
 works 'and checkpoints are seen' until_true "((\$(json one .kernel.status.windows) > $before))"
 date -s '-3 days' >/dev/null
 works 'the database is right' wtload check --dbpath $one/data
-kill $agent
-wait $agent
-is 'dsmd ends when asked' $? 0
+kill "${agents[@]}"
+for pid in "${agents[@]}"; do
+	wait $pid
+	is 'dsmd ends when asked' $? 0
+done
 kill $exporter
 wait $exporter
 # Extents that are read while files grow may overlap: that is tried again.

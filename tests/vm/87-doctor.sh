@@ -12,10 +12,9 @@ mnt=/tmp/doctor
 mkdir -p $mnt
 
 configure() { # DISCARD
-	cat >/tmp/doctor.toml <<CONFIG
+	mkdir -p /tmp/dsm
+	cat >/tmp/dsm/t.toml <<CONFIG
 state-dir = "/tmp/doctor-state"
-[[database]]
-device = "t"
 dbpath = "$mnt/data"
 boundary = "manual"
 discard = $1
@@ -23,11 +22,11 @@ audit-pages = 0
 CONFIG
 }
 agent() {
-	dsmd --config /tmp/doctor.toml 2>>/tmp/dsmd.log &
+	dsmd --config /tmp/dsm/t.toml 2>>/tmp/dsmd.log &
 	agent=$!
-	until_true 'dsmctl boundary show t >/dev/null 2>&1 && [[ -e /run/dsmd/snapshot.json ]]'
+	until_true 'dsmctl boundary show t >/dev/null 2>&1 && [[ -e /run/dsm/t.json ]]'
 }
-doctor() { dsmctl doctor "$@" --config /tmp/doctor.toml; }
+doctor() { dsmctl doctor "$@" --dir /tmp/dsm; }
 # finding CHECK FILTER [NAME]: of what is said about the device t, or NAME
 finding() {
 	doctor "${3:-t}" -o json | jq -r --arg check "$1" ".findings[] | select(.check == \$check) | $2"
@@ -69,7 +68,7 @@ is 'the data directory is found' "$(level dbpath)" right
 is 'and so is dsmd' "$(level dsmd)" right
 nobody() {
 	setpriv --reuid 4343 --regid 4343 --clear-groups --bounding-set=-all --inh-caps=-all \
-		dsmctl doctor t --config /tmp/doctor.toml
+		dsmctl doctor t --dir /tmp/dsm
 }
 works 'who is not root sees nothing wrong, and not all' until_true '[[ $(nobody >/dev/null; echo $?) == 2 ]]'
 matches 'and learns why' "$(nobody)" 'try again as root'
@@ -93,7 +92,7 @@ for ((mib = $(du -sm $mnt/data | cut -f1) + 8; mib >= 0; mib -= 4)); do
 done
 is 'dsmd was stopped' "$(level dsmd)" wrong
 is 'and writes are unmapped' "$(level unmapped)" wrong
-is 'so that dsmd is to be started' "$(fix unmapped)" 'systemctl start dsmd; dsmctl debug reset t'
+is 'so that dsmd is to be started' "$(fix unmapped)" 'systemctl start dsmd@t; dsmctl debug reset t'
 agent
 is 'dsmd is back' "$(level dsmd)" right
 is 'the count is not' "$(level unmapped)" wrong
@@ -114,7 +113,7 @@ is 'which fixes it' "$(level boundaries)" right
 
 # A checkpoint that does not come
 put $mnt/data/collection-902-902.wt 0 4 1024
-old() { dsmctl doctor t --config /tmp/doctor.toml --checkpoint-seconds 0.1 -o json | jq -r ".findings[] | select(.check == \"checkpoints\") | $1"; }
+old() { dsmctl doctor t --dir /tmp/dsm --checkpoint-seconds 0.1 -o json | jq -r ".findings[] | select(.check == \"checkpoints\") | $1"; }
 is 'data is written and no checkpoint made' "$(old .level)" wrong
 matches 'so that one is to be made' "$(old '.fix[0]')" 'fsync: 1'
 rm $mnt/data/collection-902-902.wt

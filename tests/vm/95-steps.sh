@@ -219,9 +219,10 @@ each 'grow, and again' ungrown grown "${grow[@]}"
 dsmctl remove g
 dmsetup remove gv
 
-# A device of the table of devices
-printf 'c %s policy=file\n' "$plain" >/tmp/dsmtab
-attach=(dsmctl attach c --tab /tmp/dsmtab)
+# A device that has a file
+mkdir /tmp/dsm
+printf 'drive = "%s"\npolicy = "file"\n' "$plain" >/tmp/dsm/c.toml
+attach=(dsmctl attach c --dir /tmp/dsm)
 "${attach[@]}" >/dev/null
 made=$(tables)
 dsmctl remove c

@@ -63,16 +63,16 @@ ended() { # WHAT WHY
 }
 
 # ---- nothing would be measured
-mkdir -p /run/dsmd
+mkdir -p /run/dsm
 python3 -c '
 import socket, time
-s = socket.socket(socket.AF_UNIX); s.bind("/run/dsmd/t.sock"); s.listen(64); time.sleep(86400)' &
+s = socket.socket(socket.AF_UNIX); s.bind("/run/dsm/t.sock"); s.listen(64); time.sleep(86400)' &
 fake=$!
-works 'somebody listens' until_true '[[ -S /run/dsmd/t.sock ]]'
+works 'somebody listens' until_true '[[ -S /run/dsm/t.sock ]]'
 dsmctl set t discard on
 refused 'who listens is not dsmd' 'nothing would be discarded: ' trial start
 kill $fake
-rm -f /run/dsmd/t.sock
+rm -f /run/dsm/t.sock
 dsmctl set t discard off
 refused 'there is no dsmd' 'no dsmd serves this device' trial start
 start_dsmd
@@ -200,8 +200,9 @@ umount $mnt
 dsmctl remove t
 if [[ -e $spills ]]; then
 	refused 'nor a device that is made' 'is marked as a drive' dsmctl create t "$disk" --discard on
-	echo "t $disk discard=on" >/tmp/tab
-	works 'a machine that starts has the device' dsmctl attach t --tab /tmp/tab
+	mkdir /tmp/dsm
+	printf 'drive = "%s"\ndiscard = true\n' "$disk" >/tmp/dsm/t.toml
+	works 'a machine that starts has the device' dsmctl attach t --dir /tmp/dsm
 	works 'without discards' is_set off
 	refused 'a mark that there is not' 'no mark has this name' dsmctl broken --remove nonesuch
 	works 'an operator takes the mark away' dsmctl broken --remove "$mark"

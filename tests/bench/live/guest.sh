@@ -93,22 +93,20 @@ agent() {
 		dsmd --device dsm --auto $mnt --period-seconds 1 --state-dir $state 2>/out/dsmd.log &
 		return
 	fi
-	cat >/tmp/dsmd.toml <<-END
+	cat >/tmp/dsm.toml <<-END
 		state-dir = "$state"
-		[[database]]
-		device = "dsm"
 		dbpath = "$mnt"
 		boundary = "manual"
 		wait = true
 		discard = $discards
 	END
 	# A server was audited long ago; here each run is another process.
-	[[ ! ${server:-} ]] || echo 'audit-pages = 0' >>/tmp/dsmd.toml
+	[[ ! ${server:-} ]] || echo 'audit-pages = 0' >>/tmp/dsm.toml
 	if [[ $policy == per-object ]]; then
-		echo 'rules = "/tmp/rules.toml"' >>/tmp/dsmd.toml
+		echo 'rules = "/tmp/rules.toml"' >>/tmp/dsm.toml
 		rules >/tmp/rules.toml
 	fi
-	dsmd --config /tmp/dsmd.toml 2>/out/dsmd.log &
+	dsmd --config /tmp/dsm.toml 2>/out/dsmd.log &
 }
 
 # What the host has written and what the flash has, in bytes: for dsmctl trial

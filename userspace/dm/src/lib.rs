@@ -8,7 +8,6 @@ pub mod class;
 pub mod device;
 pub mod devno;
 pub mod diskstat;
-pub mod dsmtab;
 pub mod exchange;
 pub mod ioctl;
 pub mod journal;

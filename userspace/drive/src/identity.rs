@@ -3,19 +3,13 @@
 //! boot: udev gives a name that two drives claim to either of them.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{ensure, Context, Result};
-
-use crate::switch;
 use dm::devno::DevNo;
 use dm::sysfs::Sysfs;
-use runtime::whole;
 
 /// udev's database: a file for each block device, with its links.
 const UDEV: &str = "/run/udev/data";
-const PREFIX: &str = "drive-";
 /// What the namespace or the unit says of itself, and then what lies between.
 const ATTRIBUTES: [&str; 8] = [
     "wwid",
@@ -34,8 +28,6 @@ const LASTING: [&str; 4] = ["nvme-eui.", "nvme-uuid.", "nvme-nvme.", "wwn-"];
 pub struct Identities {
     pub sysfs: Sysfs,
     pub udev: PathBuf,
-    /// Where the drive of each line is kept.
-    pub kept: PathBuf,
 }
 
 impl Default for Identities {
@@ -43,12 +35,11 @@ impl Default for Identities {
         Self {
             sysfs: Sysfs::default(),
             udev: UDEV.into(),
-            kept: switch::DIR.into(),
         }
     }
 }
 
-/// Without what an option of /etc/dsmtab cannot hold.
+/// As one word.
 fn word(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     let words = text.split(|c| !safe(c)).filter(|w| !w.is_empty());
@@ -68,34 +59,6 @@ pub fn of(sysfs: &Sysfs, dev: DevNo) -> Option<String> {
 }
 
 impl Identities {
-    fn file(&self, name: &str) -> PathBuf {
-        self.kept.join(format!("{PREFIX}{name}"))
-    }
-
-    /// Of which drive a line's device was made before.
-    pub fn kept(&self, name: &str) -> Result<Option<String>> {
-        let file = self.file(name);
-        let shown = file.display();
-        match fs::read_to_string(&file) {
-            Ok(text) => {
-                let known = text.trim();
-                ensure!(
-                    !known.is_empty() && word(known) == known,
-                    "{shown}: it does not name a drive; `dsmctl attach --accept {name}` writes it again; nothing was changed"
-                );
-                Ok(Some(known.to_owned()))
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).with_context(|| format!("{shown}: cannot read it")),
-        }
-    }
-
-    pub fn keep(&self, name: &str, identity: &str) -> Result<()> {
-        let path = self.file(name);
-        let written = whole::write(&path, 0o644, format!("{identity}\n").as_bytes());
-        written.with_context(|| format!("{}: cannot write it", path.display()))
-    }
-
     /// The links that udev's database has of a device, without /dev/.
     fn links(&self, dev: DevNo) -> Vec<String> {
         let text = fs::read_to_string(self.udev.join(format!("b{dev}"))).unwrap_or_default();
@@ -107,6 +70,17 @@ impl Identities {
     fn claimants(&self, link: &str) -> Vec<DevNo> {
         let claims = |dev: &DevNo| self.links(*dev).iter().any(|l| l == link);
         self.sysfs.all().into_iter().filter(claims).collect()
+    }
+
+    /// A link that only this device has, and keeps.
+    pub fn lasting(&self, dev: DevNo) -> Option<PathBuf> {
+        let lasts = |l: &String| {
+            let name = l.strip_prefix("disk/by-id/");
+            name.is_some_and(|name| LASTING.iter().any(|begin| name.starts_with(begin)))
+        };
+        let alone = |l: &String| self.claimants(l).len() == 1;
+        let found = self.links(dev).into_iter().find(|l| lasts(l) && alone(l));
+        found.map(|l| Path::new("/dev").join(l))
     }
 
     /// What is wrong with a path that leads to `dev` now.
@@ -167,7 +141,6 @@ mod tests {
             Identities {
                 sysfs: self.tree.sysfs(),
                 udev: self.dir.path().to_owned(),
-                kept: self.dir.path().join("kept"),
             }
         }
     }

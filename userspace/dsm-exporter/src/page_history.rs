@@ -59,8 +59,8 @@ struct Series {
 pub struct History {
     devices: BTreeMap<String, Series>,
     taken: u64,
-    /// Of the last snapshot: its dsmd and its number.
-    seen: Option<(u32, u64)>,
+    /// The number of the last snapshot.
+    seen: Option<u64>,
     /// When it began: numbers of another history mean nothing here.
     began: f64,
 }
@@ -68,7 +68,7 @@ pub struct History {
 impl History {
     /// Adds what was published; a point only once for each interval.
     pub fn add(&mut self, s: &Snapshot) {
-        let seen = Some((s.pid, s.number));
+        let seen = Some(s.number);
         let is_new = std::mem::replace(&mut self.seen, seen) != seen;
         if self.taken == 0 {
             self.began = s.at.wall;
@@ -234,8 +234,6 @@ mod tests {
             ..DeviceView::default()
         };
         h.add(&Snapshot {
-            version: "x".into(),
-            pid: 7,
             at,
             number: second,
             used,
@@ -348,7 +346,7 @@ mod tests {
         );
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         assert_eq!(read(&h.json(0, None))["host"], host.trim());
-        let unavailable = Unavailable::Absent("/run/x".into());
+        let unavailable = Unavailable("/run/x".into());
         assert_eq!(
             read(&h.json(0, Some(&unavailable)))["last_error"],
             unavailable.to_string()

@@ -42,16 +42,13 @@ impl SeenSnapshot {
         match Snapshot::current(run_dir) {
             Ok(snapshot) => {
                 if self.unavailable.take().is_some() {
-                    log!(Info, "dsmd publishes", pid = snapshot.pid);
+                    log!(Info, "dsmd publishes");
                 }
                 self.history.add(&snapshot);
                 self.snapshot = Some(snapshot);
             }
             Err(unavailable) => {
-                // The age of an old one goes on.
-                let same =
-                    |t: &Unavailable| std::mem::discriminant(t) == std::mem::discriminant(&unavailable);
-                if !self.unavailable.as_ref().is_some_and(same) {
+                if self.unavailable.is_none() {
                     log!(Warn, "there is nothing to show", reason = unavailable);
                 }
                 self.unavailable = Some(unavailable);
@@ -146,8 +143,8 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
     use crate::http;
-    use proto::device::DeviceView;
-    use proto::snapshot::{Moment, PublishDir, Used};
+    use proto::device::{DeviceView, Service};
+    use proto::snapshot::{self, Moment};
 
     fn pages(loopback: bool) -> ServedPages {
         ServedPages::new(Path::new("/nonexistent"), loopback)
@@ -196,29 +193,22 @@ mod tests {
         let look = || pages.seen().look(dir.path());
         assert!(get(&pages, "/metrics").contains("\ndsm_agent_up 0\n"));
         let reason = format!(
-            "dsmd does not run: there is no {}/snapshot.json",
+            "no dsmd runs: there is no file of one in {}",
             dir.path().display()
         );
         assert!(get(&pages, "/metrics").contains(&format!("# {reason}\n")));
 
-        let place = PublishDir::take(dir.path()).unwrap().unwrap();
-        let publish = |number, at| {
+        let publish = |at| {
             let view = DeviceView {
                 name: "no-such-device".into(),
+                at,
+                service: Some(Service::default()),
                 ..DeviceView::default()
             };
-            let snapshot = Snapshot {
-                version: "0.1.0".into(),
-                pid: 7,
-                at,
-                number,
-                used: Used::default(),
-                devices: vec![view],
-            };
-            place.publish(&snapshot).unwrap();
+            snapshot::publish(dir.path(), &view).unwrap();
         };
         let first = Moment::now();
-        publish(1, first);
+        publish(first);
         look();
         let metrics = get(&pages, "/metrics");
         assert!(
@@ -240,7 +230,7 @@ mod tests {
         // dsmd is stuck: what it said last is no longer said.
         let mut old = Moment::now();
         old.monotonic = old.monotonic.saturating_sub(Duration::from_secs(31));
-        publish(2, old);
+        publish(old);
         look();
         let metrics = get(&pages, "/metrics");
         assert!(
@@ -248,12 +238,11 @@ mod tests {
             "{metrics}"
         );
         assert!(!metrics.contains("\ndsm_up{"), "{metrics}");
-        let unavailable = history(&pages)["last_error"].as_str().unwrap().to_owned();
         assert!(
-            unavailable.starts_with("dsmd has ended, or is stuck: "),
-            "{unavailable}"
+            metrics.contains("\ndsm_agent_state{device=\"no-such-device\",state=\"stuck\"} 1\n"),
+            "{metrics}"
         );
-        drop(place);
+        snapshot::remove(dir.path(), "no-such-device");
         look();
         assert_eq!(history(&pages)["last_error"], reason);
     }

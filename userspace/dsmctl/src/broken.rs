@@ -109,8 +109,8 @@ fn switch_off(device: &Device) -> Result<()> {
     let name = &device.name;
     turn(device, Mode::Off, "`dsmctl probe-discard`")?;
     eprintln!(
-        "dsmctl: {name}: DISCARDS ARE SWITCHED OFF on it; take the line `discard = true` of \
-         device = \"{name}\" out of /etc/dsmd.toml"
+        "dsmctl: {name}: DISCARDS ARE SWITCHED OFF on it; take `discard = true` out of \
+         /etc/dsm/{name}.toml"
     );
     Ok(())
 }

@@ -18,13 +18,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 use runtime::pages;
 use runtime::sizes::Seconds;
 
-/// That of dsmd.service.
-pub const CONFIG: &str = "/etc/dsmd.toml";
-
 /// Make, fill and watch dsm devices: device-mapper targets that stamp write
 /// streams for an unmodified MongoDB.
 ///
-/// A sector is 512 bytes. All commands need root, except attach --check; doctor, which sees less
+/// A sector is 512 bytes. All commands need root, except check; doctor, which sees less
 /// without it; and free and simulate, which only need to be able to read the files.
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version, after_help = pages::help(), after_long_help = help())]
@@ -53,15 +50,20 @@ pub enum Output {
 pub enum Command {
     /// Make the device /dev/mapper/NAME on DEV
     #[command(
-        after_long_help = "Examples:\n  dsmctl create dsm /dev/nvme1n1\n  dsmctl create dsm /dev/nvme1n1 --dry-run"
+        after_long_help = "Examples:\n  dsmctl create mongo /dev/nvme1n1 --dry-run\n  dsmctl create mongo /dev/disk/by-id/nvme-eui.EXAMPLE --dbpath /var/lib/mongodb --save"
     )]
     Create(Box<CreateNow>),
-    /// Make a device that /etc/dsmtab lists; dsm@NAME.service calls this
+    /// Make the device of /etc/dsm/NAME.toml; dsm@NAME.service calls this
     ///
-    /// An existing device is left unchanged. Invalid lines are
-    /// reported and skipped.
-    #[command(after_long_help = "Examples:\n  dsmctl attach dsm\n  dsmctl attach --check")]
+    /// An existing device is left unchanged.
+    #[command(after_long_help = "Example:\n  dsmctl attach mongo")]
     Attach(Attach),
+    /// Say what is wrong with the files in /etc/dsm, before the system starts by them
+    ///
+    /// Keys and values; the drive, if it is there and the right one; whether the data directory is on
+    /// a file system on the device; rules. The exit status is 1 when something is wrong.
+    #[command(after_long_help = "Examples:\n  dsmctl check\n  dsmctl check mongo")]
+    Check(Check),
     /// Remove a device; the data on the underlying device stays
     #[command(after_long_help = "Example:\n  dsmctl remove dsm")]
     Remove { name: String },
@@ -375,9 +377,9 @@ pub struct Doctor {
     /// The age from which a checkpoint is reported as old, while data is written
     #[arg(long, value_name = "N", default_value = "300")]
     pub checkpoint_seconds: Seconds,
-    /// The configuration of dsmd
-    #[arg(long, value_name = "FILE", default_value = CONFIG)]
-    pub config: PathBuf,
+    /// Where the files of devices are
+    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = files::config::DIR, hide = true)]
+    pub dir: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]

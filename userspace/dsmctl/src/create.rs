@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use crate::broken;
-use crate::cli::{Auto, Create, DryRun, Features, Output};
-use crate::tab;
+use crate::cli::{self as args, Auto, Create, CreateNow, DryRun, Features, Output};
+use crate::device_file;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::exchange;
@@ -30,6 +30,7 @@ use drive::afford::AffordedLayout;
 use drive::below::{self, Affords};
 use drive::identity::Identities;
 use drive::prefer;
+use proto::snapshot;
 use runtime::sizes;
 use runtime::text::printable;
 
@@ -37,10 +38,29 @@ use runtime::text::printable;
 const REMOVE_TRIES: u32 = 20;
 const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
+pub(crate) fn create_now(a: &CreateNow, out: Output) -> Result<()> {
+    if !a.save {
+        return create(&a.create, a.dry, out);
+    }
+    // Before there is a device that is not made again.
+    let path = device_file::save(&a.create, a.dbpath.as_deref(), &a.dir)?;
+    let made = create(&a.create, a.dry, out);
+    match &made {
+        Ok(()) => eprintln!(
+            "dsmctl: note: {} says all of it; `systemctl daemon-reload` makes units of it",
+            printable(&path.display().to_string())
+        ),
+        Err(_) => {
+            let _ = fs::remove_file(&path);
+        }
+    }
+    made
+}
+
 pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
     let sysfs = Sysfs::default();
     let dev = block_device(&a.dev)?;
-    tab::check_drive(&sysfs, a, dev)?;
+    device_file::check_drive(&sysfs, a, dev)?;
     let length = length(&sysfs, a, dev)?;
     let dm = Dm::open()?;
     let _lock = Journal::default().lock(&a.name)?;
@@ -372,6 +392,7 @@ pub(crate) fn remove(name: &str) -> Result<()> {
         }
     }
     node::remove(name, device.devno);
+    snapshot::remove(&args::run_dir(), name);
     debug_assert!(dm.info(Id::Name(name)).is_err());
     Ok(())
 }

@@ -6,6 +6,7 @@ mod broken;
 mod claim;
 pub mod cli;
 mod create;
+mod device_file;
 mod doctor;
 mod free;
 mod grow;
@@ -17,7 +18,6 @@ mod record;
 mod report;
 mod show;
 mod simulate;
-mod tab;
 pub mod trial;
 mod verify;
 mod view;
@@ -66,8 +66,9 @@ fn run(args: &Args) -> Result<u8> {
         Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
         Command::Broken { remove } => broken::broken(remove.as_deref(), out),
-        Command::Attach(a) => return yes_or_no(attach::attach(a, out)),
-        Command::Create(a) => create::create(&a.create, a.dry, out),
+        Command::Attach(a) => attach::attach(a, out),
+        Command::Check(a) => return yes_or_no(device_file::check(a)),
+        Command::Create(a) => create::create_now(a, out),
         Command::Insert(a) => insert::insert(a, out),
         Command::Withdraw { device, dry } => insert::withdraw(device, *dry, out),
         Command::Grow(a) => grow::grow(a, out),

@@ -60,14 +60,15 @@ impl Viewer {
     /// With what dsmd publishes in this directory.
     pub(crate) fn new(run_dir: PathBuf) -> Self {
         let dm = Dm::open();
-        let published = Snapshot::current(&run_dir).map_err(|e| e.to_string());
-        let published = published.and_then(|s| {
-            // One that was killed leaves what it published; others may not see its process.
-            if is_permitted(&dm) && !Path::new("/proc").join(s.pid.to_string()).exists() {
-                return Err(format!("dsmd has ended: there is no process {}", s.pid));
+        let mut published = Snapshot::current(&run_dir).map_err(|e| e.to_string());
+        // One that was killed leaves what it published; others may not see its process.
+        let all = published.iter_mut().flat_map(|s| &mut s.devices);
+        for d in all.filter(|d| is_permitted(&dm) && !d.over) {
+            let gone = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
+            if let Some(pid) = d.service.as_ref().and_then(|s| s.pid).filter(gone) {
+                d.end(State::Ended, Some(format!("there is no process {pid} any more")));
             }
-            Ok(s)
-        });
+        }
         Self {
             run_dir,
             sysfs: Sysfs::default(),

@@ -51,8 +51,8 @@ fn wrong_usage_ends_with_2() {
         "simulate r --rules ../x=f",
         "create n",
         "attach",
-        "attach n --all",
-        "attach --all --check",
+        "create n /dev/null --dbpath /db",
+        "create n /dev/null --save --dry-run",
         "create n d --groups many",
         "create n d -f alpha",
         "create n d -f alpha=",
@@ -604,37 +604,37 @@ fn record_says_what_it_cannot_record() {
     );
 }
 
-const TAB: &str =
-    "a\\x /dev/x\nmy-db /dev/disk/by-id/nvme-X groups=4\nodd /dev/y groups=many\nlater PARTUUID=1-2 noauto\n";
-
 #[test]
-fn attach_checks_its_table() {
+fn files_of_devices_are_checked() {
     let dir = tempfile::tempdir().unwrap();
-    let tab = dir.path().join("dsmtab");
-    let shown = tab.display();
-    std::fs::write(&tab, TAB).unwrap();
-    let o = dsmctl(&format!("attach --check --tab {shown}"));
+    let shown = dir.path().display();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("my-db.toml", "dbpath = '/db'\ngroup = 4\n");
+    write("odd.toml", "drive = '/dev/null'\ngroups = 'many'\n");
+    let o = dsmctl(&format!("check --dir {shown}"));
     assert_eq!(o.status.code(), Some(1));
     let lines = said(&o);
     let lines: Vec<&str> = lines.lines().collect();
     assert!(lines[0].starts_with(&format!(
-        "dsmctl: {shown}: line 1: the name \"a\\\\x\" cannot be one"
+        "dsmctl: {shown}/my-db.toml: line 2: unknown field `group`"
     )));
     assert_eq!(
         lines[1..],
         [format!(
-            "dsmctl: {shown}: line 3: groups=many: it must be auto or a number"
+            "dsmctl: {shown}/odd.toml: groups=many: it must be auto or a number"
         )]
     );
-    let o = dsmctl(&format!("attach nobody --tab {shown}"));
+    let o = dsmctl(&format!("attach odd --dir {shown}"));
     assert_eq!(o.status.code(), Some(1));
     assert_eq!(
         said(&o),
-        format!("dsmctl: {shown}: it has no line for nobody; nothing was changed\n")
+        format!("dsmctl: nothing was changed: {shown}/odd.toml: groups=many: it must be auto or a number\n")
     );
-    std::fs::write(&tab, TAB.replace("many", "9").replace("\\x", "")).unwrap();
-    let o = dsmctl(&format!("attach --check --tab {shown}"));
+    write("my-db.toml", "dbpath = '/db'\n");
+    let o = dsmctl(&format!("check my-db --dir {shown}"));
     assert_eq!((o.status.code(), said(&o)), (Some(0), String::new()));
+    let o = dsmctl(&format!("attach my-db --dir {shown}"));
+    assert!(said(&o).contains("my-db: its file has no drive"), "{}", said(&o));
 }
 
 /// What `dsmctl free` reports of a database, which is what another reader found of it.
@@ -763,7 +763,7 @@ fn free_of_wiredtiger_12() {
 /// There is no module here, and no device: that is wrong, and can be said all the same.
 #[test]
 fn the_doctor_says_what_is_not_there() {
-    let o = dsmctl("doctor no-such-device --config /nonexistent");
+    let o = dsmctl("doctor no-such-device --dir /nonexistent");
     assert_eq!(o.status.code(), Some(1), "{}", said(&o));
     let text = String::from_utf8(o.stdout.clone()).unwrap();
     assert!(text.starts_with("this machine\n"), "{text}");
@@ -771,7 +771,7 @@ fn the_doctor_says_what_is_not_there() {
     assert!(text.contains("fix: "), "{text}");
     assert_eq!(said(&o), "");
 
-    let o = dsmctl("doctor no-such-device --config /nonexistent -o json");
+    let o = dsmctl("doctor no-such-device --dir /nonexistent -o json");
     assert_eq!(o.status.code(), Some(1));
     let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
     assert_eq!(
@@ -779,7 +779,7 @@ fn the_doctor_says_what_is_not_there() {
         (&"wrong".into(), &"kernel".into())
     );
 
-    let o = dsmctl("doctor no-such-device --config /nonexistent --report");
+    let o = dsmctl("doctor no-such-device --dir /nonexistent --report");
     let text = String::from_utf8(o.stdout.clone()).unwrap();
     assert!(
         text.contains("a report from the field") && text.contains("\nDEVICE1\n"),

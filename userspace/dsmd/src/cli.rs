@@ -7,14 +7,14 @@ use anyhow::{anyhow, Result};
 use clap::Parser;
 
 use dm::mode::Mode;
-use files::config::{discard, Config, Database, AUDIT_PAGES};
-use files::config::{BoundaryMode, Outgrown};
+use files::config::{self, discard, BoundaryMode, Config, Outgrown, AUDIT_PAGES};
 use files::rules::Source;
+use proto::control::RUN_DIR;
+use proto::feed;
 use runtime::log::Format;
 use runtime::sizes::Seconds;
 
-/// Where --check looks for the configuration.
-const CONFIG: &str = "/etc/dsmd.toml";
+use crate::Run;
 
 /// Keep a dsm device's table equal to what is in a MongoDB data directory, and
 /// tell the device of checkpoints.
@@ -23,21 +23,24 @@ const CONFIG: &str = "/etc/dsmd.toml";
 /// database nor the device waits for dsmd: when it ends, the table is kept and becomes
 /// stale.
 ///
-/// One database is named by --device and --dbpath, or any number of them in a
-/// configuration file.
+/// The database is that of /etc/dsm/NAME.toml, or the one that --device and --dbpath name.
 #[derive(Debug, Parser)]
 #[command(
     name = "dsmd",
     version,
-    after_long_help = "Examples:\n  dsmd --check\n  dsmd --device dsm --dbpath /var/lib/mongodb --discard=audit"
+    after_long_help = "Examples:\n  dsmd mongo\n  dsmd --device dsm --dbpath /var/lib/mongodb --discard=audit"
 )]
 #[command(group(clap::ArgGroup::new("where").args(["dbpath", "auto"])))]
+#[command(group(clap::ArgGroup::new("file").args(["name", "config"])))]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["name", "config", "device"])))]
 pub struct Args {
+    /// The device, of /etc/dsm/NAME.toml
+    pub name: Option<String>,
     /// Name of the dsm device
-    #[arg(long, value_name = "NAME", requires = "where", conflicts_with = "config", required_unless_present_any = ["config", "check"])]
+    #[arg(long, value_name = "NAME", requires = "where")]
     pub device: Option<String>,
     /// MongoDB's data directory, on a file system on the device
-    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
     pub dbpath: Option<PathBuf>,
     /// A directory of any application, on a file system on the device, whose files
     /// get streams by what is seen of them
@@ -45,7 +48,7 @@ pub struct Args {
     /// Files that are opened for writing get the stream in which they are mixed least
     /// with data of other lifetimes; those that stay open are grouped by how often
     /// they are modified for their size.
-    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
     pub auto: Option<PathBuf>,
     /// How long a file must be open to be grouped, and how often all are regrouped,
     /// in seconds
@@ -53,7 +56,7 @@ pub struct Args {
         long,
         value_name = "N",
         default_value = "60",
-        conflicts_with_all = ["config", "dbpath"]
+        conflicts_with_all = ["file", "dbpath"]
     )]
     pub period_seconds: Seconds,
     /// When files get boundaries: at the end of the load phase, at `dsmctl
@@ -63,26 +66,26 @@ pub struct Args {
     /// 1 MiB was written and the collections and indexes grew by less than a
     /// tenth of that; or with `dsmctl boundary mark`. Files that come later get
     /// theirs at their own first checkpoint.
-    #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "file")]
     pub boundary: BoundaryMode,
     /// What to do with a boundary when more of its file lies above than below
-    #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "file")]
     pub outgrown: Outgrown,
     /// Rules for files and parts of files, for all of the directory or for BELOW;
     /// may be given several times
     ///
     /// A file whose name ends in .toml has objects with streams or lifetimes, any
     /// other a pattern and a class on each line.
-    #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "config")]
+    #[arg(long, value_name = "[BELOW=]FILE", conflicts_with = "file")]
     pub rules: Vec<Source>,
     /// How often growing files are looked for, in seconds
-    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "config")]
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "file")]
     pub refresh_seconds: Seconds,
     /// Give files the write hint that names their class, so that writes to where
     /// they grow have the stream of the class
     ///
     /// A hint is a property of the inode in memory, and is gone with it.
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with = "file")]
     pub write_hints: bool,
     /// Discard on the device what a checkpoint has freed; with =audit, only see whether that
     /// would be safe
@@ -99,23 +102,19 @@ pub struct Args {
         value_parser = discard,
         default_value = "false",
         hide_default_value = true,
-        conflicts_with = "config"
+        conflicts_with = "file"
     )]
     pub discard: Mode,
     /// How many pages must be seen to be written before they are used again, before anything is
     /// discarded; 0: it begins at once
-    #[arg(long, value_name = "N", default_value_t = AUDIT_PAGES, conflicts_with = "config")]
+    #[arg(long, value_name = "N", default_value_t = AUDIT_PAGES, conflicts_with = "file")]
     pub audit_pages: u64,
     /// Wait for the database to be made, and to come back, instead of ending
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with = "file")]
     pub wait: bool,
-    /// Configuration file; --check without it reads /etc/dsmd.toml
+    /// The file, whose name is that of the device, where it is not in /etc/dsm
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Check the configuration and the rules, and exit; a device or a directory that is not there
-    /// is noted
-    #[arg(long)]
-    pub check: bool,
     /// Print the regions that were written to stdout after each checkpoint
     #[arg(long)]
     pub show_regions: bool,
@@ -128,12 +127,12 @@ pub struct Args {
     /// Directory in which boundaries are kept [default: /var/lib/dsmd]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Directory of the control sockets
-    #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", hide = true)]
-    pub run_dir: Option<PathBuf>,
+    /// Directory of the control socket and of what is published
+    #[arg(long, value_name = "DIR", env = "DSMD_RUN_DIR", default_value = RUN_DIR, hide = true)]
+    pub run_dir: PathBuf,
     /// Directory in which dsm-mongo writes
-    #[arg(long, value_name = "DIR", env = "DSM_MONGO_RUN_DIR", hide = true)]
-    pub mongo_dir: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", env = "DSM_MONGO_RUN_DIR", default_value = feed::RUN_DIR, hide = true)]
+    pub mongo_dir: PathBuf,
 }
 
 impl Args {
@@ -141,12 +140,10 @@ impl Args {
     /// says beside it.
     pub fn config(&self) -> Result<Config> {
         let directory = self.dbpath.as_ref().or(self.auto.as_ref());
-        let mut config = match (&self.config, &self.device, directory) {
+        let mut config = match (&self.config, &self.name, &self.device, directory) {
             (Some(path), ..) => Config::read(path)?,
-            (None, None, None) if self.check => Config::read(Path::new(CONFIG))?,
-            (None, Some(device), Some(dbpath)) => Config::of(Database {
-                device: device.clone(),
-                dbpath: std::path::absolute(dbpath)?,
+            (None, Some(name), ..) => Config::read(&config::path_of(Path::new(config::DIR), name))?,
+            (None, None, Some(device), Some(dbpath)) => Config {
                 boundary: self.boundary,
                 outgrown: self.outgrown,
                 rules: self.rules.iter().map(absolute).collect::<Result<_>>()?,
@@ -157,7 +154,8 @@ impl Args {
                 auto: self.auto.is_some(),
                 period_seconds: self.period_seconds,
                 wait: self.wait,
-            }),
+                ..Config::of(device, &std::path::absolute(dbpath)?)
+            },
             _ => unreachable!("clap asks for one of them"),
         };
         config.log_format = self.log_format.unwrap_or(config.log_format);
@@ -165,14 +163,18 @@ impl Args {
         if let Some(dir) = &self.state_dir {
             config.state_dir = std::path::absolute(dir)?;
         }
-        if let Some(dir) = &self.run_dir {
-            config.run_dir = std::path::absolute(dir)?;
-        }
-        if let Some(dir) = &self.mongo_dir {
-            config.mongo_dir = std::path::absolute(dir)?;
-        }
         config.check().map_err(|reason| anyhow!(reason))?;
         Ok(config)
+    }
+
+    /// The working directory changes: these are not relative to it.
+    pub fn run(&self) -> Run {
+        let absolute = |dir: &PathBuf| std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        Run {
+            run_dir: absolute(&self.run_dir),
+            mongo_dir: absolute(&self.mongo_dir),
+            show_regions: self.show_regions,
+        }
     }
 }
 
@@ -202,8 +204,9 @@ mod tests {
             said.contains("the name \"a/b\" of a device cannot be one"),
             "{said}"
         );
-        let c = config("dsmd --device d --dbpath db --state-dir s --run-dir r").unwrap();
-        for path in [&c.databases[0].dbpath, &c.state_dir, &c.run_dir] {
+        let args = Args::parse_from("dsmd --device d --dbpath db --state-dir s --run-dir r".split(' '));
+        let c = args.config().unwrap();
+        for path in [&c.dbpath.unwrap(), &c.state_dir, &args.run().run_dir] {
             assert!(path.is_absolute(), "{}", path.display());
         }
     }
@@ -212,10 +215,8 @@ mod tests {
     fn a_database_on_the_command_line() {
         let words = "dsmd --device d --dbpath /db --boundary manual --refresh-seconds 0.5";
         let c = Args::parse_from(words.split(' ')).config().unwrap();
-        assert_eq!(c.databases.len(), 1);
-        let d = &c.databases[0];
-        assert_eq!((d.device.as_str(), d.boundary), ("d", BoundaryMode::Manual));
-        assert!(!d.wait);
+        assert_eq!((c.device.as_str(), c.boundary), ("d", BoundaryMode::Manual));
+        assert!(!c.wait);
         assert_eq!(c.state_dir, PathBuf::from("/var/lib/dsmd"));
     }
 
@@ -223,14 +224,15 @@ mod tests {
     fn a_directory_to_follow() {
         let parse = |words: &str| Args::try_parse_from(words.split(' '));
         let c = parse("dsmd --device d --auto /srv").unwrap().config().unwrap();
-        let d = &c.databases[0];
-        assert_eq!((d.auto, d.period_seconds.0.as_secs()), (true, 60));
-        assert_eq!(d.dbpath, PathBuf::from("/srv"));
+        assert_eq!((c.auto, c.period_seconds.0.as_secs()), (true, 60));
+        assert_eq!(c.dbpath, Some(PathBuf::from("/srv")));
         for words in [
             "dsmd --device d --auto /srv --dbpath /db",
             "dsmd --device d --dbpath /db --period-seconds 5",
             "dsmd --auto /srv",
             "dsmd --device d",
+            "dsmd d --dbpath /db",
+            "dsmd d --config /d.toml",
         ] {
             assert!(parse(words).is_err(), "{words}");
         }

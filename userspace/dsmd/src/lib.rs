@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The daemon's life: a process for each database, which waits for it, serves it, loses
-//! it and finds it again, and a parent that reports to the service manager.
+//! The daemon's life: it waits for a database, serves it, loses it and finds it again.
 
 pub mod agent;
 pub mod cli;
 pub mod mongo;
-mod parent;
 mod report;
 mod serve;
 #[cfg(test)]
 mod tests;
 mod used;
-mod worker;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::agent::discard::{self, Plan};
 use dm::device::{Device, Target};
@@ -30,11 +26,17 @@ use files::fiemap::{Fiemap, Mapper};
 use files::place;
 use files::walk::Root;
 use proto::device::Kernel;
+use proto::device::State;
 use proto::drive::Media;
+use proto::reason::Reason;
 use runtime::log;
-use runtime::pulse::Pulse;
+use runtime::pulse::{Pulse, Pulses};
+use runtime::wake::Signals;
 
-pub use worker::serve_here;
+use report::{Board, Listener, Publisher, Reporter};
+use serve::{ServePace, Served};
+
+pub use serve::Run;
 
 /// The devices and file systems that there are; others in tests.
 pub trait Machine: Send + Sync + 'static {
@@ -95,14 +97,28 @@ impl Machine for Local {
     }
 }
 
-/// Serves the databases of a configuration, each in a process of its own, until all are given
-/// up or a signal comes; whether none failed.  The program begins with [`is_worker`].
-pub fn serve_all(config: &Config, show_regions: bool) -> Result<bool> {
-    parent::run(config, show_regions)
+/// Serves the database of a configuration until a signal comes, or it is given up.
+pub fn serve<M: Machine>(machine: &Arc<M>, config: &Config, run: Run) -> Result<()> {
+    // Nothing of a file system may stay in use because of us.
+    std::env::set_current_dir("/").context("cannot go to /")?;
+    let served = Served {
+        config: config.clone(),
+        run,
+        board: Arc::default(),
+        pulses: Pulses::default(),
+        signals: Signals::new()?,
+        pace: ServePace::default(),
+    };
+    let publisher = Publisher::new(&served.run.run_dir, &config.device);
+    report(machine, &served, publisher)
 }
 
-/// Serves one database, if that is what this process was started for.
-pub fn is_worker<M: Machine>(machine: &Arc<M>) -> Option<ExitCode> {
-    let asked = std::env::args_os().nth(1).is_some_and(|a| a == worker::WORKER);
-    asked.then(|| worker::main(machine))
+/// Serves it, and reports that.
+fn report<M: Machine>(machine: &Arc<M>, served: &Served, to: impl Listener) -> Result<()> {
+    let (board, device): (&Arc<Board>, _) = (&served.board, &served.config.device);
+    log::of_device(device);
+    let _reporter = Reporter::start(machine, board, &served.pulses, device, to)?;
+    let result = serve::serve(&**machine, served);
+    board.without(State::Ended, result.as_ref().err().map(Reason::of));
+    result
 }

@@ -61,8 +61,8 @@ impl Link {
             .name("server".into())
             .stack_size(256 * 1024)
             .spawn(move || {
-                if let Some((device, several)) = device {
-                    log::of_device(&device, several);
+                if let Some(device) = device {
+                    log::of_device(&device);
                 }
                 theirs.follow(&dir);
             })

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the process of a database reports to the one that started it: at an interval, and soon
-//! after the agent has done something.
+//! What dsmd reports of its device: to all by a file, and to the service manager; at an interval,
+//! and soon after the agent has done something.
 
-use std::io;
+use std::fs;
+use std::mem;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use sd_notify::NotifyState;
 
+use super::used;
 use super::Machine;
 use dm::devno::DevNo;
 use dm::reply::Status;
@@ -19,7 +22,7 @@ use proto::control::Info;
 use proto::device::{DeviceView, Kernel, Service, State};
 use proto::drive::{Media, Source};
 use proto::reason::Reason;
-use proto::snapshot::{Moment, INTERVAL};
+use proto::snapshot::{self, Moment, Used, INTERVAL};
 use runtime::pulse::Pulses;
 use runtime::{log, time};
 
@@ -36,14 +39,12 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// A moment that is another one by so much: somebody has set the clock.
 const SET: Duration = Duration::from_secs(1);
 
-/// What a process says, a line of JSON each time.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Report {
-    pub sample: DeviceView,
-    /// How long its threads have been at one thing, in milliseconds.
-    pub agent_ms: u64,
-    pub discards_ms: u64,
-}
+/// A thread that is at one thing for longer is stuck.
+const STUCK: Duration = Duration::from_secs(10);
+/// One that is stuck for longer is killed, unless it waits in the kernel, which may end.
+const KILL: Duration = Duration::from_secs(60);
+/// A database that is not decided by then holds up no unit.
+const READY: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 struct BoardState {
@@ -127,7 +128,7 @@ impl Reporter {
         board: &Arc<Board>,
         pulses: &Pulses,
         device: &str,
-        mut send: impl FnMut(&Report) -> io::Result<()> + Send + 'static,
+        mut to: impl Listener,
     ) -> Result<Self> {
         let mut reads = Readings {
             machine: Arc::clone(machine),
@@ -135,29 +136,24 @@ impl Reporter {
             drive: Drive::new(),
             checkpoint: None,
         };
-        let (theirs, pulses, about) = (Arc::clone(board), pulses.clone(), log::device());
+        let (theirs, pulses) = (Arc::clone(board), pulses.clone());
         let run = move || {
-            if let Some((device, several)) = about {
-                log::of_device(&device, several);
-            }
+            log::of_device(&reads.device);
             let mut next = Instant::now();
             let mut end = false;
             loop {
                 let now = Instant::now();
                 if now >= next {
                     // One that is missed is not made up for.
-                    next = now.max(next + INTERVAL);
+                    next = now.max(next + to.interval());
                 }
-                let report = Report {
-                    sample: reads.sample(&theirs),
-                    agent_ms: pulses.agent.busy().as_millis() as u64,
-                    discards_ms: pulses.discard.busy().as_millis() as u64,
-                };
-                // Who does not listen any more knows why.
-                if send(&report).is_err() || end {
+                let mut sample = reads.sample(&theirs);
+                let busy = judge(&mut sample, &pulses, to.stuck());
+                to.hear(&sample, busy);
+                if end {
                     return;
                 }
-                end = theirs.rest(PAUSE) || theirs.wait(next);
+                end = theirs.rest(PAUSE.min(to.interval())) || theirs.wait(next);
             }
         };
         let thread = thread::Builder::new().name("report".into()).spawn(run);
@@ -165,6 +161,164 @@ impl Reporter {
             board: Arc::clone(board),
             thread: Some(thread.context("cannot start a thread")?),
         })
+    }
+}
+
+/// Who is told.
+pub(crate) trait Listener: Send + 'static {
+    fn interval(&self) -> Duration {
+        INTERVAL
+    }
+
+    fn stuck(&self) -> Duration {
+        STUCK
+    }
+
+    /// The last also says how long a thread has been stuck, and whether that is in the kernel.
+    fn hear(&mut self, sample: &DeviceView, stuck: Option<Stuck>);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stuck {
+    busy: Duration,
+    in_kernel: bool,
+}
+
+/// Sees whether a thread is at one thing for too long.
+fn judge(sample: &mut DeviceView, pulses: &Pulses, limit: Duration) -> Option<Stuck> {
+    let threads = [("its agent", &pulses.agent), ("its discards", &pulses.discard)];
+    let busy = threads.map(|(what, pulse)| (what, pulse.busy()));
+    let (what, busy) = busy.into_iter().find(|(_, busy)| *busy > limit)?;
+    let waits = waits_in_kernel(Path::new("/proc/self/task"));
+    let reason = match &waits {
+        Some(place) => format!("{what} waits in the kernel{place}: does the device below it answer?"),
+        None => format!("{what} has been busy with one thing for too long"),
+    };
+    let service = sample.service.get_or_insert_default();
+    service.set(State::Stuck, Some(reason.into()));
+    service.since = Moment::now().wall - busy.as_secs_f64();
+    Some(Stuck {
+        busy,
+        in_kernel: waits.is_some(),
+    })
+}
+
+/// Where in the kernel a thread waits that no signal ends.
+fn waits_in_kernel(tasks: &Path) -> Option<String> {
+    let waits = |task: &Path| {
+        let stat = fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('D'))
+    };
+    let tasks = fs::read_dir(tasks).ok()?;
+    let task = tasks.flatten().map(|t| t.path()).find(|task| waits(task))?;
+    Some(match fs::read_to_string(task.join("wchan")) {
+        Ok(place) if place.len() > 1 => format!(", in {place}"),
+        _ => String::new(),
+    })
+}
+
+/// The file that everybody reads, and the service manager.
+pub(crate) struct Publisher {
+    run_dir: PathBuf,
+    began: Instant,
+    watchdog: Option<Duration>,
+    ready: bool,
+    status: String,
+    last: State,
+    failed: bool,
+    restarts: u64,
+}
+
+impl Publisher {
+    pub(crate) fn new(run_dir: &Path, device: &str) -> Self {
+        // One that was killed has not said that it ended.
+        let before = snapshot::read(run_dir, device)
+            .and_then(Result::ok)
+            .and_then(|s| s.service);
+        let restarts = before.map_or(0, |s| s.restarts + u64::from(s.state != State::Ended));
+        Self {
+            run_dir: run_dir.to_owned(),
+            began: Instant::now(),
+            watchdog: sd_notify::watchdog_enabled(),
+            ready: false,
+            status: String::new(),
+            last: State::Starting,
+            failed: false,
+            restarts,
+        }
+    }
+
+    fn publish(&mut self, sample: &DeviceView) {
+        // What another one that still serves it says is newer.
+        let pid = |s: &DeviceView| s.service.as_ref().and_then(|s| s.pid);
+        let other = snapshot::read(&self.run_dir, &sample.name)
+            .and_then(Result::ok)
+            .is_some_and(|s| {
+                pid(&s) != pid(sample) && s.state() != Some(State::Ended) && s.age(sample.at) < 2 * INTERVAL
+            });
+        if other && sample.state() != Some(State::Served) {
+            return;
+        }
+        match snapshot::publish(&self.run_dir, sample) {
+            Ok(()) => self.failed = false,
+            Err(e) if !mem::replace(&mut self.failed, true) => {
+                log!(Warn, "cannot publish what dsm-exporter shows", reason = e);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn tell(&mut self, service: &Service, stuck: Option<Stuck>) {
+        let decided = service.state != State::Starting || self.began.elapsed() > READY;
+        if decided && service.state != State::Ended && !mem::replace(&mut self.ready, true) {
+            tell(NotifyState::Ready);
+        }
+        let status = match &service.reason {
+            Some(reason) => format!("{}: {reason}", service.state.name()),
+            None => service.state.name().to_owned(),
+        };
+        if self.status != status {
+            tell(NotifyState::Status(&status));
+            self.status = status;
+        }
+        if self.watchdog.is_some() && !stuck.is_some_and(|s| s.busy > KILL && !s.in_kernel) {
+            tell(NotifyState::Watchdog);
+        }
+    }
+}
+
+impl Listener for Publisher {
+    fn interval(&self) -> Duration {
+        self.watchdog.map_or(INTERVAL, |w| INTERVAL.min(w / 3))
+    }
+
+    fn hear(&mut self, sample: &DeviceView, stuck: Option<Stuck>) {
+        let mut sample = sample.clone();
+        let service = sample.service.get_or_insert_default();
+        let Used { cpu, memory } = used::own();
+        (service.cpu, service.memory, service.restarts) = (cpu, memory, self.restarts);
+        match (mem::replace(&mut self.last, service.state), service.state) {
+            (State::Stuck, State::Stuck) => {}
+            (_, State::Stuck) => {
+                let reason = service
+                    .reason
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                log!(Error, "does not answer", reason = reason);
+            }
+            (State::Stuck, _) => log!(Info, "answers again"),
+            _ => {}
+        }
+        self.tell(&service.clone(), stuck);
+        self.publish(&sample);
+    }
+}
+
+fn tell(state: NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        log!(Warn, "cannot notify the service manager", reason = e);
     }
 }
 
@@ -189,7 +343,9 @@ struct Readings<M> {
 impl<M: Machine> Readings<M> {
     fn sample(&mut self, board: &Board) -> DeviceView {
         let looked = self.kernel();
-        let (service, agent) = board.take();
+        let (mut service, agent) = board.take();
+        service.version = env!("CARGO_PKG_VERSION").to_owned();
+        service.pid = Some(std::process::id());
         DeviceView {
             name: self.device.clone(),
             at: Moment::now(),
@@ -290,6 +446,75 @@ impl Drive {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_waits_in_the_kernel_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let task = |name: &str, state: &str, place: &str| {
+            let task = dir.path().join(name);
+            fs::create_dir(&task).unwrap();
+            fs::write(task.join("stat"), format!("7 (a) b) {state} 1 7 7")).unwrap();
+            fs::write(task.join("wchan"), place).unwrap();
+        };
+        task("7", "S", "do_wait");
+        assert_eq!(waits_in_kernel(dir.path()), None);
+        task("8", "D", "submit_bio_wait");
+        assert_eq!(waits_in_kernel(dir.path()).unwrap(), ", in submit_bio_wait");
+        fs::write(dir.path().join("8/wchan"), "0").unwrap();
+        assert_eq!(waits_in_kernel(dir.path()).unwrap(), "", "it may be hidden");
+    }
+
+    fn sample(pid: u32, state: State) -> DeviceView {
+        let mut sample = DeviceView {
+            name: "d".into(),
+            at: Moment::now(),
+            ..DeviceView::default()
+        };
+        let service = sample.service.get_or_insert_default();
+        service.set(state, None);
+        service.pid = Some(pid);
+        sample
+    }
+
+    #[test]
+    fn restarts_are_those_without_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let restarts = |state| {
+            let mut publisher = Publisher::new(dir.path(), "d");
+            publisher.hear(&sample(1, state), None);
+            snapshot::read(dir.path(), "d")
+                .unwrap()
+                .unwrap()
+                .service
+                .unwrap()
+                .restarts
+        };
+        assert_eq!(restarts(State::Served), 0);
+        assert_eq!(restarts(State::Served), 1, "it was killed");
+        assert_eq!(restarts(State::Ended), 2, "again");
+        assert_eq!(restarts(State::Served), 2, "it had ended");
+    }
+
+    #[test]
+    fn another_that_serves_it_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut publisher = Publisher::new(dir.path(), "d");
+        let mut published = |sample: &DeviceView| {
+            publisher.publish(sample);
+            let last = snapshot::read(dir.path(), "d").unwrap().unwrap();
+            (last.service.as_ref().unwrap().pid.unwrap(), last.state().unwrap())
+        };
+        assert_eq!(published(&sample(1, State::Served)), (1, State::Served));
+        assert_eq!(published(&sample(2, State::Waiting)), (1, State::Served));
+        let mut later = sample(2, State::Waiting);
+        later.at.monotonic += 3 * INTERVAL;
+        assert_eq!(published(&later), (2, State::Waiting), "it says nothing any more");
+        assert_eq!(
+            published(&sample(3, State::Served)),
+            (3, State::Served),
+            "who has the lock"
+        );
+    }
 
     #[test]
     fn a_checkpoint_is_one_moment() {

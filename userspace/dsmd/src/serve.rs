@@ -23,7 +23,7 @@ use dm::device::Target;
 use dm::mode::Mode;
 use dm::reply::{Checkpoint, Status};
 use drive::below::Affords;
-use files::config::Database;
+use files::config::Config;
 use files::fiemap;
 use files::rules::RulesFiles;
 use files::walk::{self, Root};
@@ -55,14 +55,20 @@ impl Default for ServePace {
     }
 }
 
+/// What the command line says beside the configuration.
+#[derive(Clone)]
+pub struct Run {
+    pub run_dir: PathBuf,
+    /// Where `dsm-mongo` writes.
+    pub mongo_dir: PathBuf,
+    pub show_regions: bool,
+}
+
 /// A database, and what its agent needs beside it.
 pub(crate) struct Served {
-    pub database: Database,
-    pub state_dir: PathBuf,
-    pub run_dir: PathBuf,
-    pub mongo_dir: PathBuf,
+    pub config: Config,
+    pub run: Run,
     pub board: Arc<Board>,
-    pub show_regions: bool,
     pub pulses: Pulses,
     pub signals: Signals,
     pub pace: ServePace,
@@ -70,7 +76,7 @@ pub(crate) struct Served {
 
 /// Serves until a signal comes, or the database is to be given up.
 pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
-    let device = &s.database.device;
+    let device = &s.config.device;
     let mut reported = None;
     loop {
         let result = s.pulses.agent.work(|| prepare(machine, s));
@@ -86,7 +92,7 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
                     reported = None;
                     continue;
                 }
-                Err(e) if !s.database.wait => return Err(e),
+                Err(e) if !s.config.wait => return Err(e),
                 Err(e) => {
                     let reason = Reason::of(&e);
                     log!(Error, "lost", device = device, reason = reason);
@@ -95,7 +101,7 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
                     s.pace.lost
                 }
             },
-            Err(e) if !s.database.wait => return Err(e),
+            Err(e) if !s.config.wait => return Err(e),
             Err(e) => {
                 let reason = Some(Reason::of(&e));
                 if reported != reason {
@@ -125,23 +131,24 @@ struct Prepared<M: Machine> {
 }
 
 fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
-    let d = &s.database;
+    let d = &s.config;
     let target = machine.open(&d.device)?;
     // Before anything that may hang: so does who has it, perhaps.
-    let lock = control::lock(&s.run_dir, &d.device)?;
+    let lock = control::lock(&s.run.run_dir, &d.device)?;
     let (rules_files, rules) = RulesFiles::open(&d.rules)?;
-    let root = Root::open(&d.dbpath).with_context(|| {
-        let text = format!("{}: cannot open it", d.dbpath.display());
+    let dbpath = d.dbpath.as_ref().context("its file has no dbpath")?;
+    let root = Root::open(dbpath).with_context(|| {
+        let text = format!("{}: cannot open it", dbpath.display());
         Reason::new(ReasonKind::NotMounted, text)
     })?;
     check_dbpath(&root, !d.auto && rules.objects().is_empty())?;
     let mapper = machine.mapper(&root, &target)?;
     let waker = Waker::new()?;
     let wake = waker.clone();
-    let server = Server::start_locked(lock, &s.run_dir, &d.device, move || wake.wake())?;
+    let server = Server::start_locked(lock, &s.run.run_dir, &d.device, move || wake.wake())?;
     let watch = if d.auto { Watch::following() } else { Watch::new() };
     let mut watch = watch.context("cannot use inotify")?;
-    let keeper = Keeper::new(&s.state_dir, &d.device);
+    let keeper = Keeper::new(&s.config.state_dir, &d.device);
     let status = target.status()?;
     let streams = status.device_streams;
     let affords = machine.affords(&target);
@@ -178,7 +185,7 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     );
     tell_streams(&d.device, &status, affords);
     let wake = waker.clone();
-    let link = (!d.auto).then(|| Link::start(&s.mongo_dir, &d.device, move || wake.wake()));
+    let link = (!d.auto).then(|| Link::start(&s.run.mongo_dir, &d.device, move || wake.wake()));
     let link = link.transpose()?;
     let discard = (d.discard != Mode::Off)
         .then(|| discards(machine, s, agent.root(), others))
@@ -228,7 +235,7 @@ fn tell_streams(device: &str, status: &Status, affords: Result<Affords>) {
 
 /// Discards are for MongoDB's own files.
 fn discards<M: Machine>(machine: &M, s: &Served, root: &Root, others: bool) -> Result<discard::Link> {
-    let d = &s.database;
+    let d = &s.config;
     if d.auto {
         return Ok(discard::Link::off("automatic mode does not know MongoDB's files"));
     }
@@ -256,18 +263,18 @@ fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
         discard,
     } = prepared;
     let mut on_checkpoint = |target: &dyn Target, done: &Checkpoint, files: &dyn Fn() -> Vec<FileInfo>| {
-        if s.show_regions {
+        if s.run.show_regions {
             show_regions(target, done, files());
         }
     };
     let mut publish = |info| s.board.served(info);
     let mut surroundings = Surroundings {
-        device: s.database.device.clone(),
+        device: s.config.device.clone(),
         server,
         waker,
         signals: &s.signals,
         watch,
-        refresh: s.database.refresh_seconds.0,
+        refresh: s.config.refresh_seconds.0,
         on_checkpoint: &mut on_checkpoint,
         held: None,
         keeper,

@@ -19,23 +19,20 @@ use std::time::Duration;
 
 use super::*;
 use crate::agent::discard::{Database as Followed, Machine as DriveUnits, Owner, Plan, Seen as Looked};
-use crate::report::Board;
-use crate::serve::Served;
+use crate::report::Stuck;
 use dm::device::MessageError;
 use dm::diskstat::DiskStat;
 use dm::mode::Mode;
 use dm::reply::Status;
 use dm::table::Extent;
 use drive::afford::AffordedLayout;
-use files::config::Database;
 use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
-use proto::device::{self, State};
+use proto::device::{self, DeviceView};
 use proto::left_out::{self, LeftOut, Omission};
 use proto::reason::Reason;
 use runtime::panic::abort_on_panic;
-use runtime::pulse::Pulses;
-use serve::ServePace;
+use runtime::sizes::Seconds;
 use testing::kernel::ModelKernel;
 use testing::signals::{by_hand, ByHand};
 use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
@@ -45,7 +42,7 @@ const SECTORS: u64 = 1 << 24;
 /// A test waits for what must come; this only ends one that would wait for ever.
 const HANG: Duration = Duration::from_secs(600);
 
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < HANG, "{what} never came");
@@ -268,14 +265,6 @@ impl Machine for Bench {
     }
 }
 
-/// As many as dsmd.rst promises, with a process of six threads for each.
-#[test]
-fn the_unit_has_room_for_a_hundred_databases() {
-    let unit = include_str!("../../systemd/dsmd.service");
-    let most = unit.lines().find_map(|l| l.strip_prefix("TasksMax=")).unwrap();
-    assert!(most.parse::<u32>().unwrap() > 6 * 100);
-}
-
 pub(crate) struct EndsOnDrop<'a>(pub &'a ByHand);
 
 impl Drop for EndsOnDrop<'_> {
@@ -322,21 +311,22 @@ impl Setup {
         .unwrap();
     }
 
-    pub(crate) fn served(&self, change: impl FnOnce(&mut Database)) -> (Served, ByHand) {
-        let text = format!(
-            "[[database]]\ndevice = \"d\"\ndbpath = {:?}\nrefresh-seconds = 0.1\n",
-            self.at("db")
-        );
-        let mut config = Config::parse(&text).unwrap();
-        change(&mut config.databases[0]);
+    fn served(&self, change: impl FnOnce(&mut Config)) -> (Served, ByHand) {
+        let mut config = Config {
+            refresh_seconds: Seconds(Duration::from_millis(100)),
+            state_dir: self.at("state"),
+            ..Config::of("d", &self.at("db"))
+        };
+        change(&mut config);
         let (signals, by_hand) = by_hand();
         let served = Served {
-            database: config.databases.remove(0),
-            state_dir: self.at("state"),
-            run_dir: self.at("run"),
-            mongo_dir: self.at("mongo"),
+            config,
+            run: Run {
+                run_dir: self.at("run"),
+                mongo_dir: self.at("mongo"),
+                show_regions: false,
+            },
             board: Arc::default(),
-            show_regions: false,
             pulses: Pulses::default(),
             signals,
             pace: ServePace {
@@ -352,7 +342,7 @@ impl Setup {
     }
 
     /// Runs `during` while a thread serves the database, and ends it by a signal.
-    fn serve(&self, change: impl FnOnce(&mut Database), during: impl FnOnce(&Board)) -> Result<()> {
+    fn serve(&self, change: impl FnOnce(&mut Config), during: impl FnOnce(&Board)) -> Result<()> {
         let (served, by_hand) = self.served(change);
         thread::scope(|scope| {
             let daemon = scope.spawn(|| serve::serve(&*self.machine, &served));
@@ -413,6 +403,23 @@ fn made(reason: Omission) -> Made {
     }
 }
 
+/// What is reported.
+struct Heard(mpsc::Sender<(DeviceView, Option<Stuck>)>);
+
+impl Listener for Heard {
+    fn interval(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    fn stuck(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
+    fn hear(&mut self, sample: &DeviceView, stuck: Option<Stuck>) {
+        let _ = self.0.send((sample.clone(), stuck));
+    }
+}
+
 /// The list of what is left out has nothing that cannot happen, and what happens is said.
 #[test]
 fn every_reason_happens_and_is_said() {
@@ -430,16 +437,12 @@ fn every_reason_happens_and_is_said() {
         let (heard, said) = mpsc::channel();
         let (served, by_hand) = setup.served(|_| {});
         let found = thread::scope(|scope| {
-            let send = move |report: &report::Report| {
-                let _ = heard.send(left_out::of(&report.sample));
-                Ok(())
-            };
-            let daemon = scope.spawn(|| worker::report(&setup.machine, &served, send));
+            let daemon = scope.spawn(|| report(&setup.machine, &served, Heard(heard)));
             let end = EndsOnDrop(&by_hand);
             let of = |l: &LeftOut| l.reason == reason && l.count > 0;
-            let found = said.iter().flatten().find(of);
+            let found = said.iter().flat_map(|(s, _)| left_out::of(&s)).find(of);
             drop(end);
-            daemon.join().unwrap().unwrap().unwrap();
+            daemon.join().unwrap().unwrap();
             found.unwrap()
         });
         let counted = matches!(
@@ -667,12 +670,15 @@ fn a_look_for_discards_that_hangs_is_seen() {
     setup.machine.looks(move || assert!(stuck.recv().is_err()));
     let (served, by_hand) = setup.served(|d| d.discard = Mode::On);
     let pulses = served.pulses.clone();
+    let (heard, said) = mpsc::channel();
     thread::scope(|scope| {
-        let daemon = scope.spawn(|| serve::serve(&*setup.machine, &served));
+        let daemon = scope.spawn(|| report(&setup.machine, &served, Heard(heard)));
         let end = EndsOnDrop(&by_hand);
-        until("a thread at work", || {
-            pulses.discard.busy() > Duration::from_millis(20)
-        });
+        let stuck = |(s, _): &(DeviceView, Option<Stuck>)| s.state() == Some(State::Stuck);
+        let (sample, _) = said.iter().find(stuck).unwrap();
+        let why = sample.service.unwrap().reason.unwrap().to_string();
+        assert_eq!(why, "its discards has been busy with one thing for too long");
+        assert!(sample.agent.is_some(), "the agent serves it all the same");
         until("an answer of the other thread", || setup.info().is_ok());
         drop(release);
         // It waits for the next checkpoint, and that is no work.
@@ -681,6 +687,8 @@ fn a_look_for_discards_that_hangs_is_seen() {
             let off = setup.info().unwrap().discard.and_then(|d| d.off);
             off == Some("there is none".into())
         });
+        let served = |(s, _): (DeviceView, Option<Stuck>)| s.state() == Some(State::Served);
+        assert!(said.iter().any(served), "it answers again");
         drop(end);
         daemon.join().unwrap()
     })

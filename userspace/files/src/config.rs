@@ -1,58 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The configuration file of `dsmd`, in TOML.
+//! `/etc/dsm/NAME.toml`: all of the device NAME.  `dsm@NAME` makes it of a drive, `dsmd@NAME`
+//! serves a database on it; without one of the two keys somebody else does, or nobody.
 //!
 //! ```toml
-//! [[database]]
-//! device = "dsm"
+//! drive = "/dev/disk/by-id/nvme-eui.0025388b71000001"
 //! dbpath = "/var/lib/mongodb"
 //! ```
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::fs;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
 use clap::ValueEnum;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::rules::Source;
 use dm::mode::Mode;
-use dm::name;
-use proto::control::RUN_DIR;
-use proto::feed;
+use dm::{name, unit_name};
 use runtime::log::Format;
 use runtime::sizes::Seconds;
 
+/// Where the files of all devices are.
+pub const DIR: &str = "/etc/dsm";
+const SUFFIX: &str = ".toml";
 pub const STATE_DIR: &str = "/var/lib/dsmd";
 /// Pages that are to be seen to be written before they are used again, unless another number
 /// is given.
 pub const AUDIT_PAGES: u64 = 1000;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    #[serde(default = "text")]
-    pub log_format: Format,
-    #[serde(default)]
-    pub verbose: bool,
-    #[serde(default = "state_dir")]
-    pub state_dir: PathBuf,
-    #[serde(default = "run_dir")]
-    pub run_dir: PathBuf,
-    /// Where `dsm-mongo` writes.
-    #[serde(default = "mongo_dir")]
-    pub mongo_dir: PathBuf,
-    #[serde(rename = "database", default)]
-    pub databases: Vec<Database>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Database {
+    /// The name of the file.
+    #[serde(skip)]
     pub device: String,
-    pub dbpath: PathBuf,
+
+    /// What it is made of: a path in /dev.
+    pub drive: Option<PathBuf>,
+    /// Which drive that must be.
+    pub wwid: Option<String>,
+    /// It is made, and served, when the system starts.
+    #[serde(default = "yes")]
+    pub boot: bool,
+    pub start: Option<Word>,
+    pub size: Option<Word>,
+    pub policy: Option<Word>,
+    pub groups: Option<Word>,
+    pub streams: Option<Word>,
+    pub discard_granularity: Option<Word>,
+    pub discard_alignment: Option<Word>,
+    /// Others of the target.
+    #[serde(default)]
+    pub features: BTreeMap<String, Word>,
+
+    /// The data directory that is served.
+    pub dbpath: Option<PathBuf>,
     #[serde(default)]
     pub boundary: BoundaryMode,
     #[serde(default)]
@@ -66,11 +70,7 @@ pub struct Database {
     #[serde(default)]
     pub write_hints: bool,
     /// What a checkpoint has freed is discarded.
-    #[serde(
-        default = "off",
-        deserialize_with = "read_discard",
-        serialize_with = "as_configured"
-    )]
+    #[serde(default = "off", deserialize_with = "read_discard")]
     pub discard: Mode,
     /// So many pages are to be seen to be written before they are used again, before anything
     /// is sent.
@@ -85,6 +85,31 @@ pub struct Database {
     /// Wait for the database to be made, and to come back.
     #[serde(default = "yes")]
     pub wait: bool,
+    #[serde(default = "text")]
+    pub log_format: Format,
+    #[serde(default)]
+    pub verbose: bool,
+    #[serde(default = "state_dir")]
+    pub state_dir: PathBuf,
+}
+
+/// A value as an option of the command line has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word(pub String);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "it must be a word or a number")]
+        enum Given {
+            Word(String),
+            Number(u64),
+        }
+        Ok(Self(match Given::deserialize(d)? {
+            Given::Word(word) => word,
+            Given::Number(n) => n.to_string(),
+        }))
+    }
 }
 
 /// When files get their boundaries.
@@ -121,14 +146,6 @@ pub fn discard(word: &str) -> Result<Mode, String> {
         ("false", _) => Ok(Mode::Off),
         (_, Mode::Audit) => Ok(Mode::Audit),
         _ => Err("it must be true, false or \"audit\"".into()),
-    }
-}
-
-fn as_configured<S: Serializer>(mode: &Mode, s: S) -> Result<S::Ok, S::Error> {
-    match mode {
-        Mode::Off => s.serialize_bool(false),
-        Mode::On => s.serialize_bool(true),
-        mode => mode.serialize(s),
     }
 }
 
@@ -194,81 +211,105 @@ fn state_dir() -> PathBuf {
     STATE_DIR.into()
 }
 
-fn run_dir() -> PathBuf {
-    RUN_DIR.into()
+/// The file of a device.
+pub fn path_of(dir: &Path, device: &str) -> PathBuf {
+    dir.join(format!("{device}{SUFFIX}"))
 }
 
-fn mongo_dir() -> PathBuf {
-    feed::RUN_DIR.into()
+/// The devices that have a file, in order.
+pub fn devices(dir: &Path) -> Result<Vec<String>> {
+    let files = match fs::read_dir(dir) {
+        Ok(files) => files,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).with_context(|| format!("{}: cannot read it", dir.display())),
+    };
+    let name = |file: fs::DirEntry| Some(file.file_name().to_str()?.strip_suffix(SUFFIX)?.to_owned());
+    let mut names: Vec<String> = files.flatten().filter_map(name).collect();
+    names.sort_unstable();
+    Ok(names)
 }
-
-/// What serde says of `[database]`: nothing else here is a list of tables.
-const ONE: &str = "invalid type: map, expected a sequence";
 
 impl Config {
-    /// One database, and defaults.
-    pub fn of(database: Database) -> Self {
-        Self {
-            log_format: text(),
-            verbose: false,
-            state_dir: state_dir(),
-            run_dir: run_dir(),
-            mongo_dir: mongo_dir(),
-            databases: vec![database],
-        }
+    /// A database without a file, and defaults.
+    pub fn of(device: &str, dbpath: &Path) -> Self {
+        let mut config: Self = toml::from_str("").expect("no key has to be there");
+        config.device = device.to_owned();
+        config.dbpath = Some(dbpath.to_owned());
+        config
     }
 
+    /// The file, whose name is the device's.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("{shown}: cannot read it"))?;
-        Self::parse(&text).map_err(|e| anyhow!("{shown}: {e}"))
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let parsed = match name.strip_suffix(SUFFIX) {
+            Some(name) => Self::parse(name, &text),
+            None => Err(format!("its name must be that of the device, and {SUFFIX}")),
+        };
+        parsed.map_err(|e| anyhow!("{shown}: {e}"))
     }
 
     /// Reads it, or returns what is wrong.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let one =
-            |said: String| said.replace(ONE, "write [[database]], with two brackets, before each of them");
-        let config: Self = toml::from_str(text).map_err(|e| one(toml_error(text, &e)))?;
+    pub fn parse(device: &str, text: &str) -> Result<Self, String> {
+        let mut config: Self = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
+        config.device = device.to_owned();
         config.check()?;
         Ok(config)
     }
 
     /// Returns what is wrong.
     pub fn check(&self) -> Result<(), String> {
-        if self.databases.is_empty() {
-            return Err("it has no [[database]]".into());
+        name::check(&self.device)
+            .map_err(|rule| format!("the name {:?} of a device cannot be one: {rule}", self.device))?;
+        if let Some(drive) = &self.drive {
+            check_drive(drive).map_err(|why| format!("drive: {:?} {why}", drive.display().to_string()))?;
         }
-        let (mut devices, mut directories) = (HashSet::new(), HashSet::new());
-        for d in &self.databases {
-            name::check(&d.device)
-                .map_err(|rule| format!("the name {:?} of a device cannot be one: {rule}", d.device))?;
-            if !devices.insert(&d.device) {
-                return Err(format!(
-                    "the device {:?} has two databases; each needs its own",
-                    d.device
-                ));
-            }
-            if !directories.insert(&d.dbpath) {
-                return Err(format!(
-                    "the directory {:?} is the dbpath of two databases; each needs its own",
-                    d.dbpath.display().to_string()
-                ));
-            }
-            let rules = d.rules.iter().map(|r| &r.file);
-            for p in rules.chain([&d.dbpath, &self.state_dir, &self.run_dir, &self.mongo_dir]) {
-                // It is passed on, as text.
-                if p.to_str().is_none() {
-                    return Err(format!("the path {p:?} is not UTF-8"));
-                }
-                if !p.is_absolute() {
-                    return Err(format!(
-                        "the path {:?} does not begin with '/'",
-                        p.display().to_string()
-                    ));
-                }
+        let given = [
+            ("wwid", self.wwid.is_some()),
+            ("start", self.start.is_some()),
+            ("size", self.size.is_some()),
+            ("policy", self.policy.is_some()),
+            ("groups", self.groups.is_some()),
+            ("streams", self.streams.is_some()),
+            ("discard-granularity", self.discard_granularity.is_some()),
+            ("discard-alignment", self.discard_alignment.is_some()),
+            ("features", !self.features.is_empty()),
+        ];
+        if let Some((key, _)) = given.iter().find(|(_, given)| *given && self.drive.is_none()) {
+            return Err(format!(
+                "{key}: this is for a device that is made here, and there is no drive"
+            ));
+        }
+        if self.drive.is_none() && self.dbpath.is_none() {
+            return Err("it has neither a drive nor a dbpath: there is nothing to do".into());
+        }
+        let rules = self.rules.iter().map(|r| ("rules", &r.file));
+        let paths = rules.chain([("state-dir", &self.state_dir)]);
+        for (key, path) in paths.chain(self.dbpath.iter().map(|p| ("dbpath", p))) {
+            if !path.is_absolute() {
+                let path = path.display().to_string();
+                return Err(format!("{key}: the path {path:?} does not begin with '/'"));
             }
         }
         Ok(())
+    }
+}
+
+/// The drive is a path that a unit can be named by.
+fn check_drive(path: &Path) -> Result<(), String> {
+    if !path.starts_with("/dev/") || path.components().any(|c| c == std::path::Component::ParentDir) {
+        return Err("must be a path in /dev, such as /dev/disk/by-id/...".into());
+    }
+    if path.starts_with("/dev/disk/by-uuid") || path.starts_with("/dev/disk/by-label") {
+        return Err("is a file system's, which the dsm device shows as well".into());
+    }
+    match unit_name::device(path).len() {
+        n if n > unit_name::LONGEST => Err(format!(
+            "is too long: the name of its unit has {n} characters, at most {} are allowed",
+            unit_name::LONGEST
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -286,141 +327,173 @@ pub(crate) fn toml_error(text: &str, e: &toml::de::Error) -> String {
 mod tests {
     use super::*;
 
-    const TWO: &str = r#"
-log-format = "json"
-
-[[database]]
-device = "one"
+    const ALL: &str = r#"drive = "/dev/disk/by-id/nvme-x"
+wwid = "eui.01"
+groups = 3
+start = "1MiB"
+features = { prediction = "off", threshold2 = 5 }
 dbpath = "/db/one"
-
-[[database]]
-device = "two"
-dbpath = "/db/two"
 boundary = "manual"
 outgrown = "move"
-rules = "/etc/two.rules"
+rules = "/etc/one.rules"
 refresh-seconds = 0.5
 wait = false
 discard = true
+log-format = "json"
 "#;
 
+    fn word(text: &str) -> Option<Word> {
+        Some(Word(text.to_owned()))
+    }
+
     #[test]
-    fn two_databases() {
-        let c = Config::parse(TWO).unwrap();
-        assert_eq!(c.log_format, Format::Json);
-        let [one, two] = c.databases.as_slice() else {
-            panic!("{c:?}")
-        };
-        assert_eq!(
-            (one.boundary, one.outgrown),
-            (BoundaryMode::Auto, Outgrown::Report)
-        );
-        assert_eq!((one.wait, one.refresh_seconds), (true, Seconds::default()));
-        assert_eq!((one.discard, two.discard), (Mode::Off, Mode::On));
-        assert_eq!(two.audit_pages, 1000);
+    fn all_of_a_device() {
+        let c = Config::parse("one", ALL).unwrap();
+        assert_eq!((c.device.as_str(), c.log_format), ("one", Format::Json));
+        assert_eq!((c.groups, c.start, c.size), (word("3"), word("1MiB"), None));
+        assert_eq!(c.features["threshold2"], Word("5".into()));
+        assert_eq!((c.boundary, c.outgrown), (BoundaryMode::Manual, Outgrown::Move));
+        assert_eq!(c.rules, ["/etc/one.rules".parse().unwrap()]);
+        assert_eq!((c.wait, c.refresh_seconds.0), (false, Duration::from_millis(500)));
+        assert_eq!((c.discard, c.audit_pages, c.boot), (Mode::On, 1000, true));
         for (word, discard) in [("false", Mode::Off), ("\"audit\"", Mode::Audit)] {
-            let text = TWO.replace("discard = true", &format!("discard = {word}\naudit-pages = 7"));
-            let c = Config::parse(&text).unwrap();
-            assert_eq!((c.databases[1].discard, c.databases[1].audit_pages), (discard, 7));
+            let text = ALL.replace("discard = true", &format!("discard = {word}\naudit-pages = 7"));
+            let c = Config::parse("one", &text).unwrap();
+            assert_eq!((c.discard, c.audit_pages), (discard, 7));
         }
-        assert_eq!(
-            (two.boundary, two.outgrown),
-            (BoundaryMode::Manual, Outgrown::Move)
-        );
-        assert!(one.rules.is_empty());
-        assert_eq!(two.rules, ["/etc/two.rules".parse().unwrap()]);
-        assert_eq!(
-            (two.wait, two.refresh_seconds.0),
-            (false, Duration::from_millis(500))
-        );
+        let c = Config::parse("two", "dbpath = '/db/two'").unwrap();
+        assert_eq!((c.boundary, c.outgrown), (BoundaryMode::Auto, Outgrown::Report));
+        assert_eq!((c.wait, c.discard), (true, Mode::Off));
+        assert!(c.rules.is_empty() && c.drive.is_none());
     }
 
     #[test]
     fn the_example_is_right() {
-        let c = Config::parse(include_str!("../../systemd/dsmd.toml")).unwrap();
-        assert_eq!(c.databases.len(), 1);
+        let text = include_str!("../../systemd/device.toml");
+        let c = Config::parse("mongo", text).unwrap();
+        assert!(c.drive.is_some() && c.dbpath.is_some());
+        // Also what is not a remark.
+        let all: Vec<String> = text
+            .lines()
+            .map(|l| {
+                l.strip_prefix('#')
+                    .filter(|l| !l.starts_with(' '))
+                    .unwrap_or(l)
+                    .to_owned()
+            })
+            .collect();
+        Config::parse("mongo", &all.join("\n")).unwrap();
     }
 
     #[test]
-    fn errors_name_the_line() {
+    fn files_are_devices() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(devices(&dir.path().join("none")).unwrap().is_empty());
+        for name in ["b.toml", "a-1.toml", "c.toml~", "d.rules"] {
+            fs::write(dir.path().join(name), "dbpath = '/d'").unwrap();
+        }
+        assert_eq!(devices(dir.path()).unwrap(), ["a-1", "b"]);
+        assert_eq!(Config::read(&path_of(dir.path(), "a-1")).unwrap().device, "a-1");
+        let said = Config::read(&dir.path().join("d.rules")).unwrap_err().to_string();
+        assert!(
+            said.ends_with("d.rules: its name must be that of the device, and .toml"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn errors_name_the_key() {
         for (from, to, reason) in [
-            ("one\"\nd", "one\"\nx = 1\nd", "line 6: unknown field `x`"),
+            ("wwid", "x = 1\nwwid", "line 2: unknown field `x`"),
             (
-                "\"one\"",
-                "\"two\"",
-                "the device \"two\" has two databases; each needs its own",
+                "groups = 3",
+                "groups = true",
+                "line 3: it must be a word or a number",
             ),
-            (
-                "\"one\"",
-                "\"a/b\"",
-                "the name \"a/b\" of a device cannot be one: it must be 1 to 80 ",
-            ),
+            ("groups = 3", "[[database]]", "line 3: "),
             (
                 "\"/db/one\"",
                 "\"db/one\"",
-                "the path \"db/one\" does not begin with '/'",
+                "dbpath: the path \"db/one\" does not begin with '/'",
             ),
             (
                 "\"manual\"",
                 "\"handy\"",
-                "line 11: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
+                "line 6: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
             ),
             (
                 "0.5",
                 "3601",
-                "line 14: it must be a number of seconds from 0.1 to 3600",
+                "line 9: it must be a number of seconds from 0.1 to 3600",
             ),
             (
                 "0.5",
                 "0.0",
-                "line 14: it must be a number of seconds from 0.1 to 3600",
+                "line 9: it must be a number of seconds from 0.1 to 3600",
             ),
-            ("\"json\"", "\"yaml\"", "line 2: unknown variant `yaml`"),
-            ("dbpath = \"/db/one\"", "", "line 4: missing field `dbpath`"),
-            (
-                "[[database]]",
-                "[[databases]]",
-                "line 4: unknown field `databases`",
-            ),
-            ("wait = false", "wait =", "line 15: "),
+            ("\"json\"", "\"yaml\"", "line 12: unknown variant `yaml`"),
+            ("wait = false", "wait =", "line 10: "),
             (
                 "discard = true",
                 "discard = \"on\"",
-                "line 16: it must be true, false or \"audit\"",
+                "line 11: it must be true, false or \"audit\"",
             ),
             (
                 "discard = true",
                 "discard = 1",
-                "line 16: it must be true, false or \"audit\"",
+                "line 11: it must be true, false or \"audit\"",
             ),
             (
-                "\"/etc/two.rules\"",
+                "\"/etc/one.rules\"",
                 "[\"/a.toml\", \"../x=/b.toml\"]",
-                "line 13: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
+                "line 8: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
             ),
             (
-                "\"/etc/two.rules\"",
+                "\"/etc/one.rules\"",
                 "7",
-                "line 13: a rules file, or a list of rules files",
+                "line 8: a rules file, or a list of rules files",
             ),
             (
-                "\"/etc/two.rules\"",
+                "\"/etc/one.rules\"",
                 "\"pg=two.toml\"",
-                "the path \"two.toml\" does not begin with '/'",
+                "rules: the path \"two.toml\" does not begin with '/'",
+            ),
+            (
+                "/dev/disk/by-id/",
+                "/mnt/",
+                "drive: \"/mnt/nvme-x\" must be a path in /dev",
+            ),
+            (
+                "/by-id/",
+                "/../",
+                "drive: \"/dev/disk/../nvme-x\" must be a path in /dev",
+            ),
+            (
+                "/by-id/",
+                "/by-label/",
+                "drive: \"/dev/disk/by-label/nvme-x\" is a file system's",
+            ),
+            ("nvme-x", &"x".repeat(240), "drive: \"/dev/disk/by-id/xxxx"),
+            (
+                "drive = \"/dev/disk/by-id/nvme-x\"",
+                "",
+                "wwid: this is for a device that is made here",
             ),
         ] {
-            let said = match Config::parse(&TWO.replacen(from, to, 1)) {
+            let text = ALL.replacen(from, to, 1);
+            let said = match Config::parse("one", &text) {
                 Ok(c) => panic!("{to}: {c:?}"),
                 Err(said) => said,
             };
             assert!(said.starts_with(reason), "{to}: {said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
+        let said = Config::parse("a/b", ALL).unwrap_err();
+        assert!(said.starts_with("the name \"a/b\" of a device cannot be one: it must be 1 to 80 "));
         assert_eq!(
-            Config::parse("[database]\ndevice = \"a\"\ndbpath = \"/a\"\n").unwrap_err(),
-            "line 1: write [[database]], with two brackets, before each of them"
+            Config::parse("one", "").unwrap_err(),
+            "it has neither a drive nor a dbpath: there is nothing to do"
         );
-        assert_eq!(Config::parse("").unwrap_err(), "it has no [[database]]");
     }
 
     #[test]
@@ -431,13 +504,16 @@ discard = true
             "[\"geheim\"]",
             "{ geheim = 1 }",
         ] {
-            let text = TWO.replacen("boundary", &format!("uri = {uri}\nboundary"), 1);
-            let said = Config::parse(&text).unwrap_err();
-            assert!(said.starts_with("line 11: unknown field `uri`"), "{said}");
+            let text = ALL.replacen("boundary", &format!("uri = {uri}\nboundary"), 1);
+            let said = Config::parse("one", &text).unwrap_err();
+            assert!(said.starts_with("line 6: unknown field `uri`"), "{said}");
             assert!(!said.contains("geheim"), "{said}");
         }
         // Also when it is no string of TOML.
-        let said = Config::parse(&TWO.replacen("boundary", "uri = mongodb://u:geheim@x\nboundary", 1));
+        let said = Config::parse(
+            "one",
+            &ALL.replacen("boundary", "uri = mongodb://u:geheim@x\nboundary", 1),
+        );
         assert!(!said.unwrap_err().contains("geheim"));
     }
 }

@@ -31,8 +31,8 @@ use dm::class::Class;
 use dm::mode::Mode;
 use runtime::own;
 
-/// What is published is there, and a folder of sockets.
-pub const RUN_DIR: &str = "/run/dsmd";
+/// Of each device its socket, its lock and what is published of it.
+pub const RUN_DIR: &str = "/run/dsm";
 /// A client that sends more than this is no dsmctl.
 const MAX_REQUEST: u64 = 64 * 1024;
 /// A client that is slower than this is let go, so that it keeps no one waiting.
@@ -291,14 +291,9 @@ impl Pending {
     }
 }
 
-/// Of the devices alone: no name is that of another file.
-fn folder(dir: &Path) -> PathBuf {
-    dir.join("control")
-}
-
 /// A device's name as a file name: it has no '/'.
 fn socket_path(dir: &Path, device: &str) -> PathBuf {
-    folder(dir).join(format!("{device}.sock"))
+    dir.join(format!("{device}.sock"))
 }
 
 /// Takes the requests in a thread of its own.  The socket goes with it.
@@ -380,9 +375,7 @@ impl Drop for Server {
 /// Takes the lock of a device's dsmd.  Waits a little for one that was killed and is about to end.
 pub fn lock(dir: &Path, device: &str) -> Result<OwnedFd> {
     own::folder(dir, 0o755).context("cannot make the directory")?;
-    let folder = folder(dir);
-    own::folder(&folder, 0o700).context("cannot make the directory")?;
-    let path = folder.join(format!("{device}.lock"));
+    let path = dir.join(format!("{device}.lock"));
     let file = own::file(&path).with_context(|| format!("cannot open {}", path.display()))?;
     for _ in 0..20 {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -589,10 +582,8 @@ mod tests {
             .mode();
         assert_eq!(mode & 0o777, 0o600);
         // Who may open it could keep dsmd from the device.
-        let lock = fs::metadata(folder(dir.path()).join("d.lock")).unwrap();
+        let lock = fs::metadata(dir.path().join("d.lock")).unwrap();
         assert_eq!(lock.permissions().mode() & 0o777, 0o600);
-        let folder = fs::metadata(folder(dir.path())).unwrap();
-        assert_eq!(folder.permissions().mode() & 0o777, 0o700);
 
         // Only one dsmd for a device.
         let second = Server::start(dir.path(), "d", || {}).err().unwrap();

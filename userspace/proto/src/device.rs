@@ -55,9 +55,12 @@ impl State {
     }
 }
 
-/// Whether dsmd serves a database, in a process of its own.
+/// Whether dsmd serves a database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Service {
+    /// Of `dsmd`.
+    #[serde(default)]
+    pub version: String,
     pub state: State,
     /// In seconds since 1970.
     pub since: f64,
@@ -70,7 +73,7 @@ pub struct Service {
     /// How often one ended and another took its place.
     #[serde(default)]
     pub restarts: u64,
-    /// Seconds of processors, and bytes in memory that no other process has.
+    /// Seconds of processors, and bytes in memory.
     #[serde(default)]
     pub cpu: f64,
     #[serde(default)]
@@ -119,6 +122,9 @@ pub struct DeviceView {
     pub rates: Option<Rates>,
     /// Why regions have no names of files.
     pub nameless: Option<String>,
+    /// Who has published this does so no more.
+    #[serde(skip)]
+    pub over: bool,
 }
 
 /// What the kernel and the drive say.

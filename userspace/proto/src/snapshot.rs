@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What `dsmd` publishes for `dsm-exporter`: a file in its run directory, written beside the
+//! What each `dsmd` publishes of its device, in NAME.json of the run directory: written beside the
 //! old one and renamed.
 //!
 //! A file and not a socket: who reads it cannot keep `dsmd` busy, and the process that is
@@ -11,16 +11,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 use rustix::time::{clock_gettime, ClockId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::device::DeviceView;
-use crate::envelope::{self, Strange};
+use crate::device::{DeviceView, State};
+use crate::envelope;
 use runtime::{own, whole};
 
-const NAME: &str = "snapshot.json";
+const SUFFIX: &str = ".json";
 /// How often it is written though nothing has changed, and the drive is looked at.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 /// `dsmd` ended, or is stuck, when it is older.
@@ -28,20 +28,19 @@ pub(crate) const MAX_AGE: Duration = Duration::from_secs(30);
 /// A longer file is none of `dsmd`'s.
 const LONGEST: u64 = 16 << 20;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What was published of all devices.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Of `dsmd`.
-    pub version: String,
-    pub pid: u32,
+    /// The newest of it.
     pub at: Moment,
-    /// Counts the intervals; what is published in between has the number of the last.
+    /// Counts the intervals, up to that.
     pub number: u64,
     pub used: Used,
     pub devices: Vec<DeviceView>,
 }
 
-/// What `dsmd` has used, in all its processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What all `dsmd` have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
     /// Seconds of processors.
     pub cpu: f64,
@@ -74,62 +73,134 @@ impl Moment {
     }
 }
 
-/// Why there is nothing to show.
+/// There is nothing to show.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Unavailable {
-    #[error("dsmd does not run: there is no {}", .0.display())]
-    Absent(PathBuf),
-    #[error("dsmd has ended, or is stuck: {} is {} s old", .path.display(), .age.as_secs())]
-    Old { path: PathBuf, age: Duration },
-    #[error("{} {why}", .path.display())]
-    Strange { path: PathBuf, why: String },
+#[error("no dsmd runs: there is no file of one in {}", .0.display())]
+pub struct Unavailable(pub PathBuf);
+
+fn path_of(dir: &Path, device: &str) -> PathBuf {
+    dir.join(format!("{device}{SUFFIX}"))
 }
 
-fn path_in(dir: &Path) -> PathBuf {
-    dir.join(NAME)
-}
-
-impl Snapshot {
-    /// What was published last in `dir`, however old it is.
-    pub fn read(dir: &Path) -> Result<Self, Unavailable> {
-        let path = path_in(dir);
-        let text = match contents(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(Unavailable::Absent(path)),
-            Err(e) => {
-                let why = format!("cannot be read: {e}");
-                return Err(Unavailable::Strange { path, why });
-            }
-        };
-        envelope::open(&text).map_err(|e: Strange| Unavailable::Strange {
-            path,
-            why: e.to_string(),
-        })
+/// What was published last of a device, however old it is; `Err`: it is not understood.
+pub fn read(dir: &Path, device: &str) -> Option<Result<DeviceView, String>> {
+    let path = path_of(dir, device);
+    let strange = |why: String| Some(Err(format!("{} {why}", path.display())));
+    let text = match contents(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+        Err(e) => return strange(format!("cannot be read: {e}")),
+    };
+    match envelope::open::<DeviceView>(&text) {
+        Ok(view) if view.name == device => Some(Ok(view)),
+        Ok(_) => strange("is not understood: it is another device's".into()),
+        Err(e) => strange(e.to_string()),
     }
+}
 
-    /// What is published now in `dir`.
-    pub fn current(dir: &Path) -> Result<Self, Unavailable> {
-        let snapshot = Self::read(dir)?;
-        snapshot.check(dir, Moment::now())?;
-        Ok(snapshot)
+/// Publishes what is known of a device.
+pub fn publish(dir: &Path, sample: &DeviceView) -> io::Result<()> {
+    own::folder(dir, 0o755)?;
+    // For dsm-exporter: it is what its port says to every user.
+    let text = envelope::first_line(sample);
+    whole::write(&path_of(dir, &sample.name), 0o644, text.as_bytes())
+}
+
+/// Of a device that is no more.
+pub fn remove(dir: &Path, device: &str) {
+    let _ = fs::remove_file(path_of(dir, device));
+}
+
+impl DeviceView {
+    /// Nobody looks at the device any more.
+    pub fn end(&mut self, state: State, reason: Option<String>) {
+        let since = self.at.wall;
+        (self.kernel, self.agent, self.over) = (None, None, true);
+        self.unseen = Some("no dsmd looks at it".into());
+        if let Some(reason) = reason {
+            let service = self.service.get_or_insert_default();
+            service.set(state, Some(reason.into()));
+            service.since = since;
+        }
     }
 
     pub fn age(&self, now: Moment) -> Duration {
         now.monotonic.saturating_sub(self.at.monotonic)
     }
 
-    /// Whether it still says what is.
-    pub fn check(&self, dir: &Path, now: Moment) -> Result<(), Unavailable> {
-        let path = path_in(dir);
+    /// What it still says.
+    fn checked(mut self, now: Moment) -> Self {
+        let age = self.age(now);
         // It is from before the machine was started.
         if self.at.monotonic > now.monotonic {
-            let why = "is not understood: its time has not come yet".to_owned();
-            return Err(Unavailable::Strange { path, why });
+            self.end(
+                State::Ended,
+                Some("what dsmd published is of another time".into()),
+            );
+        } else if self.state() == Some(State::Ended) {
+            self.end(State::Ended, None);
+        } else if age > MAX_AGE {
+            let age = age.as_secs();
+            let why = format!("dsmd has ended, or is stuck: it published this {age} s ago");
+            self.end(State::Stuck, Some(why));
         }
-        match self.age(now) {
-            age if age > MAX_AGE => Err(Unavailable::Old { path, age }),
-            _ => Ok(()),
-        }
+        self
+    }
+}
+
+impl Snapshot {
+    /// What is published now in `dir`.
+    pub fn current(dir: &Path) -> Result<Self, Unavailable> {
+        Self::at(dir, Moment::now())
+    }
+
+    fn at(dir: &Path, now: Moment) -> Result<Self, Unavailable> {
+        let files = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut names: Vec<String> = files
+            .filter_map(|f| Some(f.file_name().to_str()?.strip_suffix(SUFFIX)?.to_owned()))
+            .collect();
+        names.sort_unstable();
+        let sample = |name: &String| {
+            Some(read(dir, name)?.map_or_else(
+                |why| {
+                    let mut strange = DeviceView {
+                        name: name.clone(),
+                        ..DeviceView::default()
+                    };
+                    strange.end(State::Ended, Some(why));
+                    strange
+                },
+                |s| s.checked(now),
+            ))
+        };
+        let devices: Vec<DeviceView> = names.iter().filter_map(sample).collect();
+        Self::of(devices).ok_or_else(|| Unavailable(dir.to_owned()))
+    }
+
+    /// Of a dsmd that runs.
+    pub fn version(&self) -> Option<&str> {
+        let running = self.devices.iter().find(|d| !d.over)?;
+        Some(&running.service.as_ref()?.version)
+    }
+
+    /// Nothing: of no device.
+    pub fn of(devices: Vec<DeviceView>) -> Option<Self> {
+        let newest = devices.iter().map(|d| d.at).max_by_key(|at| at.monotonic)?;
+        let running = || {
+            devices
+                .iter()
+                .filter(|d| !d.over)
+                .filter_map(|d| d.service.as_ref())
+        };
+        Some(Self {
+            at: newest,
+            number: newest.monotonic.as_secs() / INTERVAL.as_secs(),
+            used: Used {
+                cpu: running().map(|s| s.cpu).sum(),
+                memory: running().map(|s| s.memory).sum(),
+            },
+            devices,
+        })
     }
 }
 
@@ -147,49 +218,11 @@ fn contents(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Where one `dsmd` publishes.
-pub struct PublishDir {
-    dir: PathBuf,
-    /// Held as long as it does.
-    _lock: File,
-}
-
-impl PublishDir {
-    /// Nothing: another `dsmd` publishes there.
-    pub fn take(dir: &Path) -> io::Result<Option<Self>> {
-        own::folder(dir, 0o755)?;
-        let lock = own::file(&dir.join("snapshot.lock"))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self {
-                dir: dir.to_owned(),
-                _lock: lock,
-            })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    pub fn publish(&self, snapshot: &Snapshot) -> io::Result<()> {
-        // For dsm-exporter: it is what its port says to every user.
-        whole::write(
-            &path_in(&self.dir),
-            0o644,
-            envelope::first_line(snapshot).as_bytes(),
-        )
-    }
-}
-
-impl Drop for PublishDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(path_in(&self.dir));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::control::Server;
-    use crate::device::Kernel;
+    use crate::device::{Kernel, Service};
     use crate::drive::{Counters, Media, Source};
     use std::os::unix::fs::PermissionsExt;
     use testing::kernel::STATUS;
@@ -218,95 +251,121 @@ mod tests {
         };
         let view = |name: &str, kernel| DeviceView {
             name: name.into(),
-            kernel,
-            ..DeviceView::default()
-        };
-        Snapshot {
-            version: "0.1.0".into(),
-            pid: 7,
             // A time of the wall may come back with another last digit.
             at: Moment {
                 wall: 1.5e9,
                 ..Moment::now()
             },
-            number: 3,
-            used: Used::default(),
-            devices: vec![view("a", Some(kernel)), view("b", Some(silent)), view("c", None)],
-        }
+            kernel,
+            service: Some(Service::default()),
+            ..DeviceView::default()
+        };
+        let devices = vec![view("a", Some(kernel)), view("b", Some(silent)), view("c", None)];
+        Snapshot::of(devices).unwrap()
+    }
+
+    fn published(dir: &Path, s: &Snapshot) {
+        s.devices.iter().for_each(|d| publish(dir, d).unwrap());
     }
 
     #[test]
     fn what_is_published_is_read() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(
-            Snapshot::read(dir.path()).unwrap_err().to_string(),
+            Snapshot::current(dir.path()).unwrap_err().to_string(),
             format!(
-                "dsmd does not run: there is no {}/snapshot.json",
+                "no dsmd runs: there is no file of one in {}",
                 dir.path().display()
             )
         );
-        let place = PublishDir::take(dir.path()).unwrap().unwrap();
-        let mut s = snapshot();
-        for n in 0..3 {
-            s.number = n;
-            place.publish(&s).unwrap();
-            assert_eq!(Snapshot::read(dir.path()).unwrap(), s);
-        }
-        let mode = fs::metadata(path_in(dir.path())).unwrap().permissions().mode();
+        let s = snapshot();
+        published(dir.path(), &s);
+        assert_eq!(Snapshot::current(dir.path()).unwrap(), s);
+        let mode = fs::metadata(path_of(dir.path(), "a"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o644);
-        assert!(PublishDir::take(dir.path()).unwrap().is_none(), "one at a time");
-        drop(place);
-        assert!(matches!(Snapshot::read(dir.path()), Err(Unavailable::Absent(_))));
-        assert!(PublishDir::take(dir.path()).unwrap().is_some());
+        for device in ["a", "b", "c"] {
+            remove(dir.path(), device);
+        }
+        assert!(Snapshot::current(dir.path()).is_err());
     }
 
-    /// Of what is in the directory nothing has a device's name.
+    /// Of what is in the directory nothing is another device's.
     #[test]
     fn a_device_may_have_any_name() {
         let dir = tempfile::tempdir().unwrap();
-        let place = PublishDir::take(dir.path()).unwrap().unwrap();
-        for name in ["snapshot", "control", "snapshot.json"] {
-            drop(Server::start(dir.path(), name, || {}).unwrap());
+        for device in ["a", "a.json", "a.lock", "a.sock", "hold", "snapshot"] {
+            let sample = DeviceView {
+                name: device.into(),
+                at: Moment::now(),
+                ..DeviceView::default()
+            };
+            publish(dir.path(), &sample).unwrap();
+            std::mem::forget(Server::start(dir.path(), device, || {}).unwrap());
         }
-        let s = snapshot();
-        place.publish(&s).unwrap();
-        assert_eq!(Snapshot::read(dir.path()).unwrap(), s);
+        let names = Snapshot::current(dir.path()).unwrap().devices;
+        let names: Vec<_> = names.iter().map(|d| d.name.as_str()).collect();
+        assert_eq!(names, ["a", "a.json", "a.lock", "a.sock", "hold", "snapshot"]);
     }
 
     #[test]
     fn one_that_is_old_or_of_another_time_says_so() {
-        let (s, dir) = (snapshot(), Path::new("/run/x"));
-        let at = |seconds: u64| Moment {
-            wall: 0.0,
-            monotonic: s.at.monotonic + Duration::from_secs(seconds),
+        let dir = tempfile::tempdir().unwrap();
+        let mut s = snapshot();
+        s.devices[1].service.as_mut().unwrap().set(State::Ended, None);
+        published(dir.path(), &s);
+        let at = |wait: Duration| {
+            let monotonic = s.devices[2].at.monotonic + wait;
+            let now = Moment { wall: 0.0, monotonic };
+            let devices = Snapshot::at(dir.path(), now).unwrap().devices;
+            devices.into_iter().map(|d| {
+                let service = d.service.unwrap();
+                (service.state, service.reason, d.kernel.is_some())
+            })
         };
-        assert_eq!(s.check(dir, at(0)), Ok(()));
-        assert_eq!(s.check(dir, at(30)), Ok(()));
+        let states = |wait| at(wait).map(|d| (d.0, d.2)).collect::<Vec<_>>();
+        let (starting, ended) = (State::Starting, State::Ended);
         assert_eq!(
-            s.check(dir, at(31)).unwrap_err().to_string(),
-            "dsmd has ended, or is stuck: /run/x/snapshot.json is 31 s old"
+            states(Duration::ZERO),
+            [(starting, true), (ended, false), (starting, false)]
+        );
+        assert_eq!(states(Duration::from_secs(29))[0], (starting, true));
+        let (state, why, kernel) = at(Duration::from_secs(31)).next().unwrap();
+        assert_eq!((state, kernel), (State::Stuck, false));
+        let why = why.unwrap().to_string();
+        assert!(
+            why.starts_with("dsmd has ended, or is stuck: it published this 3"),
+            "{why}"
+        );
+        assert_eq!(
+            states(Duration::from_secs(31))[1],
+            (ended, false),
+            "it has said so"
         );
         let before = Moment {
             wall: 0.0,
-            monotonic: s.at.monotonic - Duration::from_nanos(1),
+            monotonic: Duration::ZERO,
         };
+        let found = &Snapshot::at(dir.path(), before).unwrap().devices[0];
         assert_eq!(
-            s.check(dir, before).unwrap_err().to_string(),
-            "/run/x/snapshot.json is not understood: its time has not come yet"
+            found.service.as_ref().unwrap().reason,
+            Some("what dsmd published is of another time".into())
         );
     }
 
     #[test]
     fn what_is_not_understood() {
         let dir = tempfile::tempdir().unwrap();
-        let path = path_in(dir.path());
+        let path = path_of(dir.path(), "a");
         let said = |text: &str| {
             fs::write(&path, text).unwrap();
-            Snapshot::read(dir.path()).unwrap_err().to_string()
+            read(dir.path(), "a").unwrap().unwrap_err()
         };
         let shown = path.display();
         assert_eq!(
-            said("{\"protocol\":2,\"devices\":7}"),
+            said("{\"protocol\":2,\"device\":7}"),
             format!(
                 "{shown} speaks protocol 2, and 1 is understood: are all programs of dm-dsm of one version?"
             )
@@ -317,15 +376,21 @@ mod tests {
                 "{text}"
             );
         }
+        let found = Snapshot::current(dir.path()).unwrap();
+        assert_eq!(
+            found.devices[0].state().unwrap(),
+            State::Ended,
+            "and takes no other along"
+        );
         // A sparse file of that length.
         File::create(&path).unwrap().set_len(LONGEST + 2).unwrap();
-        let long = Snapshot::read(dir.path()).unwrap_err().to_string();
+        let long = read(dir.path(), "a").unwrap().unwrap_err();
         assert!(long.ends_with("it is longer than 16777216 bytes"), "{long}");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(Snapshot::read(dir.path())
+        assert!(read(dir.path(), "a")
+            .unwrap()
             .unwrap_err()
-            .to_string()
             .ends_with("it is no file"));
     }
 }

@@ -103,28 +103,20 @@ fn is_journal(fd: impl AsFd, stream: Option<&str>) -> bool {
     rustix::fs::fstat(fd).is_ok_and(is)
 }
 
-/// Whom a thread's lines are about.
-struct About {
-    device: String,
-    /// There are several, so that lines for people say it, too.
-    several: bool,
-}
-
 thread_local! {
-    static ABOUT: OnceCell<About> = const { OnceCell::new() };
+    static ABOUT: OnceCell<String> = const { OnceCell::new() };
 }
 
 /// What this thread logs is about a device.
-pub fn of_device(name: &str, several: bool) {
-    let device = name.to_owned();
+pub fn of_device(name: &str) {
     ABOUT.with(|a| {
-        let _ = a.set(About { device, several });
+        let _ = a.set(name.to_owned());
     });
 }
 
-/// The device that this thread logs about, and whether there are several.
-pub fn device() -> Option<(String, bool)> {
-    ABOUT.with(|a| a.get().map(|a| (a.device.clone(), a.several)))
+/// The device that this thread logs about.
+pub fn device() -> Option<String> {
+    ABOUT.with(|a| a.get().cloned())
 }
 
 /// A line of level `warn` or `error`, without its values but the reason.
@@ -229,7 +221,7 @@ pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
     let about = device();
     if matches!(level, Level::Warn | Level::Error) {
         let device = named.map(|(_, name)| name.to_string());
-        if let Some(device) = device.or_else(|| about.as_ref().map(|(name, _)| name.clone())) {
+        if let Some(device) = device.or_else(|| about.clone()) {
             let reason = fields.iter().find(|(key, _)| *key == "reason");
             let error = LastError {
                 at: now.as_secs(),
@@ -242,7 +234,7 @@ pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
     }
     let text = match &about {
         // Programs always get the database's name.
-        Some((name, several)) if named.is_none() && (*several || settings.style.format == Format::Json) => {
+        Some(name) if named.is_none() && settings.style.format == Format::Json => {
             let mut fields = fields.to_vec();
             fields.insert(0, ("device", name));
             line(settings.style, now, level, message, &fields)
@@ -383,7 +375,7 @@ mod tests {
             (Level::Warn, "waiting", Some("for this"))
         );
         std::thread::spawn(move || {
-            of_device(name, false);
+            of_device(name);
             event(Level::Error, "it is worse", &[]);
         })
         .join()

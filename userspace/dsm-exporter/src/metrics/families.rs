@@ -131,6 +131,14 @@ fn streams(s: &DeviceView, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
 /// The one family that says something when nothing is known.
 pub(super) const AGENT_UP: &str = "dsm_agent_up";
 
+/// What is known of a dsmd that has ended, or is silent.
+pub(super) const OF_SERVICE: [&str; 4] = [
+    AGENT_UP,
+    "dsm_agent_state",
+    "dsm_agent_state_timestamp_seconds",
+    "dsm_agent_restarts_total",
+];
+
 pub(super) const DEVICES: &[Section<DeviceView>] = &[
     Section {
         title: "The device",
@@ -176,7 +184,7 @@ pub(super) const DEVICES: &[Section<DeviceView>] = &[
             .without_panel(),
             gauge(
                 "dsm_agent_memory_bytes",
-                "Memory that the database's process has for itself alone.",
+                "Memory that the database's process has.",
                 |s| process(s, |p| p.pid.map(|_| p.memory as f64)),
             )
             .without_panel(),
@@ -533,12 +541,12 @@ pub(super) const USED: Section<Used> = Section {
     families: &[
         counter(
             "process_cpu_seconds_total",
-            "Seconds of processors that dsmd has used, in all its processes.",
+            "Seconds of processors that all dsmd have used.",
             |u: &Used| one(u.cpu),
         ),
         gauge(
             "process_resident_memory_bytes",
-            "Memory that dsmd has, in all its processes.",
+            "Memory that all dsmd have.",
             |u: &Used| one(u.memory as f64),
         )
         .without_panel(),

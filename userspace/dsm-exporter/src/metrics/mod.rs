@@ -8,7 +8,7 @@ mod page;
 
 use std::fmt::Write as _;
 
-use families::{Family, AGENT_UP, DEVICES, PUBLISHED, USED};
+use families::{Family, AGENT_UP, DEVICES, OF_SERVICE, PUBLISHED, USED};
 pub use page::page;
 use proto::snapshot::{Snapshot, Unavailable};
 
@@ -89,9 +89,9 @@ pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> Strin
         for s in devices {
             let device = ("device", s.name.as_str());
             match unavailable {
-                None => text.values(f, Some(device), s),
+                None if !s.over || OF_SERVICE.contains(&f.name) => text.values(f, Some(device), s),
                 Some(_) if f.name == AGENT_UP => text.value(f.name, &[device], 0.0),
-                Some(_) => {}
+                _ => {}
             }
         }
     }
@@ -132,8 +132,6 @@ mod tests {
 
     fn snapshot(devices: Vec<DeviceView>, used: Used) -> Snapshot {
         Snapshot {
-            version: "x".into(),
-            pid: 7,
             at: Moment {
                 wall: 1.75e9,
                 ..Moment::default()
@@ -219,13 +217,29 @@ mod tests {
     }
 
     #[test]
+    fn of_one_that_has_ended_its_state_is_shown() {
+        let mut sample = all();
+        sample.end(proto::device::State::Stuck, Some("it is silent".into()));
+        let text = shown(vec![sample], Used::default());
+        assert!(text.contains("\ndsm_agent_up{device=\"d\"} 0\n"), "{text}");
+        assert!(
+            text.contains("\ndsm_agent_state{device=\"d\",state=\"stuck\"} 1\n"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("\ndsm_up{") && !text.contains("\ndsm_stream"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn nothing_is_known() {
         let sample = DeviceView {
             name: "d".into(),
             ..DeviceView::default()
         };
         let last = snapshot(vec![sample], Used::default());
-        let unavailable = Unavailable::Absent("/run/x".into());
+        let unavailable = Unavailable("/run/x".into());
         let values = |last, unavailable| -> Vec<String> {
             let text = text(last, unavailable);
             let lines = text
@@ -233,7 +247,7 @@ mod tests {
                 .filter(|l| !l.starts_with("# HELP") && !l.starts_with("# TYPE"));
             lines.map(str::to_owned).collect()
         };
-        let reason = "# dsmd does not run: there is no /run/x";
+        let reason = "# no dsmd runs: there is no file of one in /run/x";
         assert_eq!(values(None, Some(&unavailable)), [reason, "dsm_agent_up 0"]);
         assert_eq!(
             values(Some(&last), Some(&unavailable)),

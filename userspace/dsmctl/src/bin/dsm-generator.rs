@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `dsm-generator`: makes systemd's units of the devices in /etc/dsmtab, see
-//! systemd.generator(7), each line for itself.  A mount of /dev/mapper/NAME then waits for
-//! dsm@NAME.service, and that for the underlying device.
+//! `dsm-generator`: makes systemd's units of the devices in /etc/dsm, see
+//! systemd.generator(7), each file for itself.  A mount of /dev/mapper/NAME then waits for
+//! dsm@NAME.service, and that for the underlying device; dsmd@NAME.service serves it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 
-use dm::dsmtab::{Tab, TabLine, TAB};
 use dm::unit_name;
+use files::config::{self, Config};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -37,47 +37,56 @@ fn tell(reason: &str) {
     }
 }
 
-/// Whether the form of the whole table was good.  What is wrong with an option `dsmctl attach`
-/// says, which then is the failed unit's last word.
+/// Whether all files are right.  What is wrong with an option `dsmctl attach` says, which then is
+/// the failed unit's last word.
 fn generate(args: &[OsString]) -> Result<bool> {
     ensure!(
         args.len() == 3,
         "systemd calls this with three directories; use `dsmctl attach`"
     );
-    // The template is installed beside this program's folder.
+    // The templates are installed beside this program's folder.
     let me = std::env::current_exe().context("cannot determine where this program is")?;
-    let template = me.ancestors().nth(2).map(|lib| lib.join("system/dsm@.service"));
-    let template = template.context("the path of this program has no parent directory")?;
-    let table = PathBuf::from(std::env::var_os("DSMTAB").unwrap_or_else(|| TAB.into()));
-    let tab = Tab::read(&table, Ok)?;
-    let shown = table.display();
-    let mut good = tab.bad.is_empty();
-    for bad in &tab.bad {
-        tell(&format!("{shown}: {bad}"));
-    }
-    for line in &tab.entries {
-        if let Err(e) = units(line, Path::new(&args[0]), &template) {
-            tell(&format!("{shown}: {}: {e:#}", line.name));
+    let templates = me.ancestors().nth(2).map(|lib| lib.join("system"));
+    let templates = templates.context("the path of this program has no parent directory")?;
+    let dir = PathBuf::from(std::env::var_os("DSM_CONFIG_DIR").unwrap_or_else(|| config::DIR.into()));
+    let mut good = true;
+    for name in config::devices(&dir)? {
+        let made = Config::read(&config::path_of(&dir, &name))
+            .and_then(|config| units(&config, Path::new(&args[0]), &templates).with_context(|| name));
+        if let Err(e) = made {
+            tell(&format!("{e:#}"));
             good = false;
         }
     }
     Ok(good)
 }
 
-fn units(line: &TabLine, dir: &Path, template: &Path) -> Result<()> {
+fn units(config: &Config, dir: &Path, templates: &Path) -> Result<()> {
     // A name that was checked needs no escaping.
-    let unit = format!("dsm@{}.service", line.name);
-    let below = unit_name::device(&line.dev);
-    let target = unit_name::target(&line.name);
-    let drop_in = dir.join(format!("{unit}.d/50-dsmtab.conf"));
-    write(
-        &drop_in,
-        &format!("[Unit]\nBindsTo={below}\nAfter={below}\nWants={target}\nBefore={target}\n"),
-    )?;
-    let node = unit_name::device(&unit_name::node(&line.name));
-    link(template, &dir.join(format!("{node}.requires")).join(&unit))?;
-    if !line.noauto {
-        link(template, &dir.join("multi-user.target.wants").join(&unit))?;
+    let name = &config.device;
+    let wanted = |template: &str| {
+        let unit = format!("{template}{name}.service");
+        let template = templates.join(format!("{template}.service"));
+        match config.boot {
+            true => link(&template, &dir.join("multi-user.target.wants").join(unit)),
+            false => Ok(()),
+        }
+    };
+    if let Some(drive) = &config.drive {
+        let unit = format!("dsm@{name}.service");
+        let below = unit_name::device(drive);
+        let target = unit_name::target(name);
+        write(
+            &dir.join(format!("{unit}.d/50-device.conf")),
+            &format!("[Unit]\nBindsTo={below}\nAfter={below}\nWants={target}\nBefore={target}\n"),
+        )?;
+        let node = unit_name::device(&unit_name::node(name));
+        let template = templates.join("dsm@.service");
+        link(&template, &dir.join(format!("{node}.requires")).join(&unit))?;
+        wanted("dsm@")?;
+    }
+    if config.dbpath.is_some() {
+        wanted("dsmd@")?;
     }
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use dm::dsmtab::TAB;
 use dm::mode::Mode;
 use dm::name;
 use dm::reply::TableLine;
+use files::config;
 use runtime::sizes;
 
 #[derive(Debug, clap::Args)]
@@ -17,6 +17,16 @@ pub struct CreateNow {
     pub create: Create,
     #[command(flatten)]
     pub dry: DryRun,
+    /// Keep all this in /etc/dsm/NAME.toml, with the drive's wwid: the device is made again when
+    /// the system starts
+    #[arg(long, conflicts_with = "on")]
+    pub save: bool,
+    /// The data directory that dsmd@NAME.service is to serve on it
+    #[arg(long, value_name = "DIR", requires = "save")]
+    pub dbpath: Option<PathBuf>,
+    /// Where the file is
+    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = config::DIR, hide = true)]
+    pub dir: PathBuf,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -37,9 +47,6 @@ pub struct Create {
     /// The drive that DEV must be, as `wwid` of it in sysfs has it, with -partN of a partition
     #[arg(long, value_name = "WWID")]
     pub wwid: Option<String>,
-    /// The drive that a line of /etc/dsmtab had before.
-    #[arg(skip)]
-    pub kept: Option<String>,
 }
 
 /// What the target's feature may be asked to be.
@@ -115,22 +122,22 @@ pub struct Grow {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).args(["name", "all", "check"])))]
 pub struct Attach {
     #[arg(value_parser = name::parse)]
+    pub name: String,
+    /// Where the file is
+    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = config::DIR, hide = true)]
+    pub dir: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Check {
+    /// The device; all that have a file, without
+    #[arg(value_parser = name::parse)]
     pub name: Option<String>,
-    /// Make all devices of the table that are not noauto
-    #[arg(long)]
-    pub all: bool,
-    /// Say what is wrong with the table, and end
-    #[arg(long)]
-    pub check: bool,
-    /// Take the drive that the line leads to now, also if it is another one than before
-    #[arg(long, requires = "name")]
-    pub accept: bool,
-    /// The table
-    #[arg(long, value_name = "FILE", default_value = TAB)]
-    pub tab: PathBuf,
+    /// Where the files are
+    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = config::DIR, hide = true)]
+    pub dir: PathBuf,
 }
 
 pub(super) fn filler(s: &str) -> Result<u64, String> {
@@ -162,6 +169,15 @@ impl<T> Auto<T> {
         match self {
             Self::Auto => None,
             Self::Number(n) => Some(n),
+        }
+    }
+}
+
+impl<T: std::fmt::Display> std::fmt::Display for Auto<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Number(n) => n.fmt(f),
         }
     }
 }

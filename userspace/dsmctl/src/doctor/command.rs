@@ -8,19 +8,16 @@ use anyhow::Result;
 use super::{look, Configuration, Diagnosis, Ink, Wanted};
 use crate::cli::{self as args, Doctor, Output};
 use crate::create::{self, User};
-use crate::tab as table;
+use crate::device_file::{self, DeviceFile};
 use crate::view::Viewer;
 use dm::device::Device;
-use dm::dsmtab::TAB;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
 use drive::identity::Identities;
-use files::config::Config;
 
 /// The exit status.
 pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
-    let configuration = configuration(&a.config, Path::new(TAB));
-    let facts = look(&a.names, configuration, &Viewer::new(args::run_dir()));
+    let facts = look(&a.names, configuration(&a.dir), &Viewer::new(args::run_dir()));
     let diagnosis = Diagnosis::of(&facts, a.checkpoint_seconds.0);
     let ink = if a.report { Ink::hiding() } else { Ink::plain() };
     let json = match out {
@@ -32,52 +29,40 @@ pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
 }
 
 /// What files say that there is to be; one that is not there says nothing.
-fn configuration(path: &Path, tab: &Path) -> Configuration {
-    let mut c = Configuration {
-        path: path.to_owned(),
-        ..Configuration::default()
+fn configuration(dir: &Path) -> Configuration {
+    let mut c = Configuration::default();
+    let files = match device_file::all(dir) {
+        Ok(files) => files,
+        Err(e) => {
+            c.bad_lines.push(format!("{e:#}"));
+            return c;
+        }
     };
-    if path.exists() {
-        match Config::read(path) {
-            Ok(config) => {
-                let wanted = config.databases.into_iter().map(|d| {
-                    let wanted = Wanted {
-                        dbpath: d.dbpath,
-                        discard: d.discard != Mode::Off,
-                    };
-                    (d.device, wanted)
-                });
-                c.databases = wanted.collect();
-            }
-            Err(e) => c.wrong = Some(format!("{e:#}")),
+    let block = |path: &Path| create::block_device(path);
+    c.bad_lines = device_file::problems(&Identities::default(), &files, &block);
+    for (name, file) in files {
+        let Ok(DeviceFile { config, create }) = file else {
+            continue;
+        };
+        if let Some(dbpath) = config.dbpath {
+            let discard = config.discard != Mode::Off;
+            c.databases.insert(name.clone(), Wanted { dbpath, discard });
         }
-    }
-    match table::read(tab) {
-        Ok(table) => {
-            let block = |path: &Path| create::block_device(path).ok();
-            let problems = table::problems(&Identities::default(), &table, &block);
-            let sized = table.entries.iter().filter(|e| e.create.size.is_some());
-            c.sized = sized.map(|e| e.create.name.clone()).collect();
-            let lines = table.entries.iter().map(|e| &e.create);
-            let without = lines.filter(|c| Device::open(&c.name).is_err());
-            c.held = without
-                .filter_map(|c| Some((c.name.clone(), held(&c.dev)?)))
-                .collect();
-            let at_boot = table.entries.into_iter().filter(|e| !e.noauto);
-            c.tab = at_boot.map(|e| e.create.name).collect();
-            c.bad_lines = table
-                .bad
-                .iter()
-                .map(|bad| format!("{}: {bad}", tab.display()))
-                .chain(problems.iter().map(|why| format!("{}: {why}", tab.display())))
-                .collect();
+        let Some(create) = create else { continue };
+        if create.size.is_some() {
+            c.sized.push(name.clone());
         }
-        Err(e) => c.bad_lines.push(format!("{e:#}")),
+        if let Some(user) = held(&create.dev).filter(|_| Device::open(&name).is_err()) {
+            c.held.insert(name.clone(), user);
+        }
+        if config.boot {
+            c.tab.push(name);
+        }
     }
     c
 }
 
-/// Who uses the drive of a line.
+/// Who uses a drive.
 fn held(path: &Path) -> Option<(PathBuf, User)> {
     let user = User::of(&Sysfs::default(), create::block_device(path).ok()?)?;
     Some((path.to_owned(), user))
@@ -90,28 +75,23 @@ mod tests {
     #[test]
     fn what_files_say_that_there_is_to_be() {
         let dir = tempfile::tempdir().unwrap();
-        let (toml, tab) = (dir.path().join("dsmd.toml"), dir.path().join("dsmtab"));
-        let none = configuration(&toml, &tab);
-        assert!(none.databases.is_empty() && none.tab.is_empty() && none.wrong.is_none());
-        std::fs::write(
-            &toml,
-            "[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\ndiscard = true\n",
-        )
-        .unwrap();
-        std::fs::write(&tab, "b /dev/x size=8\nc /dev/y noauto\nd /dev/z groups=many\n").unwrap();
-        let c = configuration(&toml, &tab);
+        let none = configuration(&dir.path().join("none"));
+        assert!(none.databases.is_empty() && none.tab.is_empty() && none.bad_lines.is_empty());
+        for (name, text) in [
+            ("a", "dbpath = '/a'\ndiscard = true\n"),
+            ("b", "drive = '/dev/null'\nsize = 8\n"),
+            ("c", "drive = '/dev/null'\nboot = false\n"),
+            ("d", "drive = '/dev/null'\ngroups = 'many'\n"),
+        ] {
+            std::fs::write(dir.path().join(format!("{name}.toml")), text).unwrap();
+        }
+        let c = configuration(dir.path());
         assert_eq!((c.databases.len(), c.databases["a"].discard), (1, true));
         assert_eq!((&c.tab, &c.sized), (&vec!["b".to_owned()], &vec!["b".to_owned()]));
-        assert_eq!(c.bad_lines.len(), 1);
         assert!(
-            c.bad_lines[0].contains("line 3: groups=many"),
+            c.bad_lines.iter().any(|l| l.contains("d.toml: groups=many")),
             "{:?}",
             c.bad_lines
         );
-        std::fs::write(&toml, "[[database]]\n").unwrap();
-        assert!(configuration(&toml, &tab)
-            .wrong
-            .unwrap()
-            .contains("dsmd.toml: line 1"));
     }
 }

@@ -97,23 +97,31 @@ impl Judge<'_> {
         }
     }
 
-    /// A process that does not answer, or is not there.
+    /// A command for the unit of the device's dsmd.
+    pub(super) fn unit(&self, command: &str) -> String {
+        format!("{command} dsmd@{}", self.name())
+    }
+
+    fn journal(&self) -> String {
+        self.unit("journalctl -n 50 -u")
+    }
+
+    /// One that does not answer, or is not there.
     fn lost(&self, s: &Service) -> Option<Finding> {
         let age = time(Duration::from_secs_f64((Moment::now().wall - s.since).max(0.0)));
         let why = s.reason.as_ref().map(ink::reason).unwrap_or_default();
         match s.state {
             State::Stuck => {
                 let text = format!("dsmd has not answered for {age}: {why}");
-                Some(self.say("dsmd", Level::Wrong, text).fix("dmesg | tail -n 50").hint(
-                    "shows what the drive does; dsmd goes on by itself when it answers, and serves the others meanwhile",
-                ))
-            }
-            State::Ended => {
-                let text = format!("dsmd has had no process for it for {age}: {why}");
                 Some(
                     self.say("dsmd", Level::Wrong, text)
-                        .fix("journalctl -u dsmd -n 50"),
+                        .fix("dmesg | tail -n 50")
+                        .hint("shows what the drive does; dsmd goes on by itself when it answers"),
                 )
+            }
+            State::Ended => {
+                let text = format!("dsmd has ended, {age} ago: {why}");
+                Some(self.say("dsmd", Level::Wrong, text).fix(self.journal()))
             }
             _ => None,
         }
@@ -136,7 +144,7 @@ impl Judge<'_> {
                     self.facts.published.as_ref().ok().map(|p| p.age.as_secs()),
                 )
         };
-        let restart = "systemctl restart dsmd";
+        let restart = self.unit("systemctl restart");
         if a.version != self.facts.version {
             let text = format!(
                 "dsmd {} serves it, and this dsmctl is {}",
@@ -148,12 +156,9 @@ impl Judge<'_> {
         match &self.facts.published {
             Ok(_) if restarts > 0 => finding(
                 Level::Note,
-                format!(
-                    "dsmd {} serves it; restarts of its process: {restarts}",
-                    a.version
-                ),
+                format!("dsmd {} serves it; restarts: {restarts}", a.version),
             )
-            .fix("journalctl -u dsmd -p err -n 20"),
+            .fix(self.unit("journalctl -p err -n 20 -u")),
             Ok(p) => finding(
                 Level::Right,
                 format!(
@@ -178,11 +183,11 @@ impl Judge<'_> {
         let say = |text: String| self.say("dsmd", Level::Wrong, text);
         let configure = |finding: Finding| match self.d.mounts.first().map(|m| m.point.to_string_lossy()) {
             Some(dir) if simple(&dir) && name::check(&self.v.name).is_ok() => finding.fix(format!(
-                "printf '[[database]]\\ndevice = \"{}\"\\ndbpath = \"{}\"\\n' >>/etc/dsmd.toml",
-                self.name(),
-                ink::path(dir)
+                "printf 'dbpath = \"%s\"\\n' {} >>/etc/dsm/{}.toml",
+                ink::path(dir),
+                self.name()
             )),
-            _ => finding.hint("give it a [[database]] in /etc/dsmd.toml"),
+            _ => finding.hint("give it a dbpath in its file in /etc/dsm"),
         };
         let stuck = self
             .v
@@ -194,7 +199,7 @@ impl Judge<'_> {
                 let finding = say(format!("dsmd waits: {}", ink::reason(why)));
                 return match self.waits_for(why) {
                     Some(command) => finding.fix(command),
-                    None => finding.fix("journalctl -u dsmd -n 50"),
+                    None => finding.fix(self.journal()),
                 };
             }
             (Ok(p), None) if self.v.silent.is_some() && self.d.wanted.is_some() => {
@@ -211,11 +216,11 @@ impl Judge<'_> {
             Some(_) => finding,
             None => configure(finding),
         };
-        finding.fix(if runs {
-            "systemctl restart dsmd"
+        finding.fix(self.unit(if runs {
+            "systemctl restart"
         } else {
-            "systemctl start dsmd"
-        })
+            "systemctl start"
+        }))
     }
 
     /// The command for what dsmd waits for.
@@ -239,7 +244,7 @@ impl Judge<'_> {
         let text = format!("dsmd's last error, {} ago: {}", time(age), ink::reason(why));
         Some(
             self.say("last_error", Level::Note, text)
-                .fix("journalctl -u dsmd -p warning -n 20")
+                .fix(self.unit("journalctl -p warning -n 20 -u"))
                 .value("level", t.level)
                 .value("age_s", age.as_secs()),
         )
@@ -259,7 +264,7 @@ impl Judge<'_> {
         Some(
             match (text.is_empty(), told.clone().any(|l| l.reason.is_wrong())) {
                 (true, _) => finding(Level::Right, "nothing is left out but what is usual".into()),
-                (false, true) => finding(Level::Wrong, text).fix("journalctl -u dsmd -p warning -n 20"),
+                (false, true) => finding(Level::Wrong, text).fix(self.unit("journalctl -p warning -n 20 -u")),
                 (false, false) => finding(Level::Note, text),
             },
         )
@@ -285,7 +290,7 @@ impl Judge<'_> {
             if self.waits() {
                 return finding(Level::Note, said).hint(WAITS);
             }
-            let found = finding(Level::Wrong, said).fix("systemctl start dsmd");
+            let found = finding(Level::Wrong, said).fix(self.unit("systemctl start"));
             return found
                 .fix(self.dsmctl("debug reset"))
                 .hint("dsmd uploads where files are; reset restarts the counters");
@@ -306,7 +311,7 @@ impl Judge<'_> {
             .fix(self.dsmctl("debug reset"))
             .hint(
                 "restarts the counters; where it is more than 5 % again after an hour, have what is \
-                 appended carry the hint of its class: write-hints = true in /etc/dsmd.toml",
+                 appended carry the hint of its class: write-hints = true in its file in /etc/dsm",
             )
     }
 
@@ -350,7 +355,7 @@ impl Judge<'_> {
                         time(made)
                     ),
                 )
-                .fix("systemctl restart dsmd"),
+                .fix(self.unit("systemctl restart")),
                 None => finding(Level::Wrong, format!("{since}: the database makes none"))
                     .fix("mongosh --quiet --eval 'db.adminCommand({fsync: 1})'")
                     .hint(
@@ -441,7 +446,7 @@ impl Judge<'_> {
                     "resync this member, or validate it: {}, \"The audit has failed\"",
                     page("troubleshooting.md")
                 )),
-                (_, true) => found.hint("shows why; take discard = true of the device out of /etc/dsmd.toml"),
+                (_, true) => found.hint("shows why; take discard = true out of its file in /etc/dsm"),
                 (_, false) => found,
             };
         }
@@ -458,7 +463,7 @@ impl Judge<'_> {
             } else {
                 "start"
             };
-            return finding(Level::Wrong, text).fix(format!("systemctl {restart} dsmd"));
+            return finding(Level::Wrong, text).fix(self.unit(&format!("systemctl {restart}")));
         }
         match d.state {
             Mode::On | Mode::Watch => finding(
@@ -474,10 +479,10 @@ impl Judge<'_> {
                 let served = self.v.agent.as_ref().map(|a| a.dbpath.clone());
                 let found = finding(Level::Note, text);
                 match served.filter(|dbpath| simple(dbpath)) {
-                    Some(dbpath) => found
-                        .fix(format!("dsmctl free {}", ink::path(dbpath)))
-                        .hint("says how much that is; discard = true in /etc/dsmd.toml switches them on"),
-                    None => found.hint("discard = true in /etc/dsmd.toml switches them on"),
+                    Some(dbpath) => found.fix(format!("dsmctl free {}", ink::path(dbpath))).hint(
+                        "says how much that is; discard = true in its file in /etc/dsm switches them on",
+                    ),
+                    None => found.hint("discard = true in its file in /etc/dsm switches them on"),
                 }
             }
             _ => finding(Level::Note, "what lies below takes none".into()),
@@ -536,7 +541,7 @@ impl Judge<'_> {
                 Level::Wrong,
                 format!("on, 0 bytes in {} checkpoints: {why}", i.idle_looks),
             )
-            .fix("journalctl -u dsmd -n 50")
+            .fix(self.journal())
             .hint(format!("{}, \"Discards\", has what they need", page("dsmd.rst")));
         }
         let sum = |sectors: u64| sizes::shown(sectors * SECTOR);

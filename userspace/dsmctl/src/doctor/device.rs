@@ -227,7 +227,7 @@ impl Judge<'_> {
         let text = format!("it is {had} long, and {on} has {all} for it");
         let found = finding(Level::Note, text)
             .fix(self.dsmctl("grow"))
-            .hint("after it has grown; if this is meant, size in /etc/dsmtab says so");
+            .hint("after it has grown; if this is meant, size in its file in /etc/dsm says so");
         let for_it = |m: &Mount| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name());
         Some(match length.mount.as_ref().and_then(for_it) {
             Some(command) => found.fix(command),
@@ -401,7 +401,7 @@ impl Judge<'_> {
             }
             let fix = match &self.v.agent {
                 Some(_) => self.dsmctl("debug refresh"),
-                None => "systemctl start dsmd".to_owned(),
+                None => self.unit("systemctl start"),
             };
             return finding(Level::Wrong, text).fix(fix);
         }
@@ -499,7 +499,7 @@ impl Judge<'_> {
                     finding.hint("is the file system mounted?")
                 } else {
                     finding.fix(format!("findmnt -T {path}")).hint(
-                        "shows where it is: mount /dev/mapper/... there, or correct dbpath in /etc/dsmd.toml",
+                        "shows where it is: mount /dev/mapper/... there, or correct dbpath in its file in /etc/dsm",
                     )
                 }
             }

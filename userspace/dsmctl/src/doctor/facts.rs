@@ -23,18 +23,15 @@ pub(crate) struct Wanted {
 /// What files say that there is to be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Configuration {
-    /// That of dsmd.
-    pub path: PathBuf,
-    /// `Err`: it cannot be read, or is wrong.
-    pub wrong: Option<String>,
     /// By device.
     pub databases: BTreeMap<String, Wanted>,
-    /// Devices that the table of devices has, and the lines of it that are wrong.
+    /// Devices that are made when the system starts.
     pub tab: Vec<String>,
-    /// Those of them that have a length of their own.
+    /// Those that have a length of their own.
     pub sized: Vec<String>,
-    /// The drives of lines without a device, and who uses them, by device.
+    /// The drives of those that are not there, and who uses them, by device.
     pub held: BTreeMap<String, (PathBuf, User)>,
+    /// What is wrong with the files.
     pub bad_lines: Vec<String>,
 }
 

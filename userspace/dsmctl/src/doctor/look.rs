@@ -55,15 +55,20 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
         Ok(dm) => dm.target_version("dsm").map_err(|e| e.to_string()),
         Err(e) => Err(e.to_string()),
     };
-    let published = viewer.published.as_ref().map(|s| Published {
-        age: s.age(Moment::now()),
-        version: s.version.clone(),
+    let published = viewer.published.as_ref().map_err(String::clone).and_then(|s| {
+        let version = s
+            .version()
+            .ok_or("every dsmd that has served a device has ended, or is stuck")?;
+        Ok(Published {
+            age: Moment::now().monotonic.saturating_sub(s.at.monotonic),
+            version: version.to_owned(),
+        })
     });
     Facts {
         kernel,
         target,
         permitted: viewer.permitted(),
-        published: published.map_err(String::clone),
+        published,
         disks,
         devices,
         configuration,

@@ -122,13 +122,9 @@ fn module(facts: &Facts) -> Finding {
 fn configuration(facts: &Facts) -> Vec<Finding> {
     let c = &facts.configuration;
     let mut findings = Vec::new();
-    if let Some(why) = &c.wrong {
-        let finding = Finding::new(None, "configuration", Level::Wrong, ink::reason(why));
-        findings.push(finding.fix(format!("dsmd --check --config {}", ink::path(c.path.display()))));
-    }
     for line in &c.bad_lines {
         let finding = Finding::new(None, "configuration", Level::Wrong, ink::reason(line));
-        findings.push(finding.fix("dsmctl attach --check"));
+        findings.push(finding.fix("dsmctl check"));
     }
     findings
 }
@@ -136,12 +132,13 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
 /// Who may see no device at all learns that its dsmd is gone.
 fn no_agent(facts: &Facts) -> Option<Finding> {
     let seen = facts.devices.iter().any(|d| d.view.kernel.is_some());
-    if facts.permitted || seen || facts.configuration.databases.is_empty() {
+    if facts.permitted || seen {
         return None;
     }
+    let name = facts.configuration.databases.keys().next()?;
     let why = facts.published.as_ref().err()?;
     let finding = Finding::new(None, "dsmd", Level::Wrong, ink::reason(why));
-    Some(finding.fix("systemctl start dsmd"))
+    Some(finding.fix(format!("systemctl start dsmd@{}", ink::path(name))))
 }
 
 fn no_device(facts: &Facts) -> Finding {

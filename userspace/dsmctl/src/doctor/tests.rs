@@ -306,17 +306,11 @@ fn the_kernel_and_the_module() {
 #[test]
 fn what_is_configured() {
     let d = diagnosis(|f| {
-        f.configuration.path = "/etc/dsmd.toml".into();
-        f.configuration.wrong = Some("/etc/dsmd.toml: line 3: x".into());
+        f.configuration
+            .bad_lines
+            .push("/etc/dsm/geheim.toml: line 1: y".into())
     });
-    wrong(
-        &d,
-        "configuration",
-        "line 3",
-        &["dsmd --check --config /etc/dsmd.toml"],
-    );
-    let d = diagnosis(|f| f.configuration.bad_lines.push("/etc/dsmtab: line 1: y".into()));
-    wrong(&d, "configuration", "line 1", &["dsmctl attach --check"]);
+    wrong(&d, "configuration", "line 1", &["dsmctl check"]);
     let missing = |tab: bool| {
         diagnosis(move |f| {
             let gone = Reason::new(
@@ -413,7 +407,7 @@ fn a_machine_without_a_device() {
             .databases
             .insert("geheim".into(), Wanted::default());
     });
-    wrong(&d, "dsmd", "dsmd does not run", &["systemctl start dsmd"]);
+    wrong(&d, "dsmd", "dsmd does not run", &["systemctl start dsmd@geheim"]);
 }
 
 #[test]
@@ -733,12 +727,12 @@ fn file_system_and_directory() {
 
 #[test]
 fn the_agent() {
-    let none = "geheim: no dsmd serves this device (nothing answers at /run/dsmd/geheim.sock)";
+    let none = "geheim: no dsmd serves this device (nothing answers at /run/dsm/geheim.sock)";
     let without = |change: fn(&mut Facts)| {
         diagnosis(move |f| {
             f.devices[0].view.agent = None;
             f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
-            f.published = Err("dsmd does not run: there is no /run/dsmd/snapshot.json".into());
+            f.published = Err("no dsmd runs: there is no file of one in /run/dsm".into());
             change(f);
         })
     };
@@ -746,15 +740,15 @@ fn the_agent() {
         &without(|_| {}),
         "dsmd",
         "no dsmd serves it",
-        &["systemctl start dsmd"],
+        &["systemctl start dsmd@geheim"],
     );
     let unknown = without(|f| f.devices[0].wanted = None);
-    let line = r#"printf '[[database]]\ndevice = "geheim"\ndbpath = "/srv/geheim"\n' >>/etc/dsmd.toml"#;
+    let line = r#"printf 'dbpath = "%s"\n' /srv/geheim >>/etc/dsm/geheim.toml"#;
     wrong(
         &unknown,
         "dsmd",
         "no dsmd serves it",
-        &[line, "systemctl start dsmd"],
+        &[line, "systemctl start dsmd@geheim"],
     );
     let runs = |f: &mut Facts| {
         f.published = Ok(Published {
@@ -803,7 +797,7 @@ fn the_agent() {
         &waits(ReasonKind::Other, "the sky"),
         "dsmd",
         "waits: the sky",
-        &["journalctl -u dsmd -n 50"],
+        &["journalctl -n 50 -u dsmd@geheim"],
     );
     wrong(
         &waits(ReasonKind::NotMounted, "/x: cannot open it: No such file"),
@@ -821,10 +815,15 @@ fn the_agent() {
         &strange,
         "dsmd",
         "does not know of it",
-        &[line, "systemctl restart dsmd"],
+        &[line, "systemctl restart dsmd@geheim"],
     );
     let stuck = without(|f| f.devices[0].view.silent = Some("geheim: dsmd does not answer".into()));
-    wrong(&stuck, "dsmd", "does not answer", &["systemctl restart dsmd"]);
+    wrong(
+        &stuck,
+        "dsmd",
+        "does not answer",
+        &["systemctl restart dsmd@geheim"],
+    );
     let in_state = |state, reason: &'static str| {
         of_device(move |d| {
             d.view.service = service(state, Some(reason.into()));
@@ -844,16 +843,21 @@ fn the_agent() {
     wrong(
         &in_state(State::Ended, "signal 9 ended its process"),
         "dsmd",
-        "has had no process for it for 7 s: signal 9",
-        &["journalctl -u dsmd -n 50"],
+        "has ended, 7 s ago: signal 9",
+        &["journalctl -n 50 -u dsmd@geheim"],
     );
     let restarted = of_device(|d| {
         d.view.service = service(State::Served, None);
         d.view.service.as_mut().unwrap().restarts = 3;
     });
-    note(&restarted, "dsmd", "restarts of its process: 3");
+    note(&restarted, "dsmd", "restarts: 3");
     let old = diagnosis(|f| f.published = Err("dsmd has ended, or is stuck".into()));
-    wrong(&old, "dsmd", "publishes nothing", &["systemctl restart dsmd"]);
+    wrong(
+        &old,
+        "dsmd",
+        "publishes nothing",
+        &["systemctl restart dsmd@geheim"],
+    );
     note(
         &agent(|a| a.version = "0.0.9".into()),
         "dsmd",
@@ -912,7 +916,7 @@ fn writes_without_a_place() {
         &alone,
         "unmapped",
         "9.8 %",
-        &["systemctl start dsmd", "dsmctl debug reset geheim"],
+        &["systemctl start dsmd@geheim", "dsmctl debug reset geheim"],
     );
     assert_eq!(status(|s| s.streams.clear()).status(), 0);
 }
@@ -930,7 +934,7 @@ fn checkpoints_that_are_late() {
         &late(4 << 20, Some(20)),
         "checkpoints",
         "the last was seen 15 min ago, and 4 MiB were written since; the database made one 20 s ago",
-        &["systemctl restart dsmd"],
+        &["systemctl restart dsmd@geheim"],
     );
     let fsync = "mongosh --quiet --eval 'db.adminCommand({fsync: 1})'";
     wrong(
@@ -955,7 +959,7 @@ fn checkpoints_that_are_late() {
         &reset,
         "checkpoints",
         "198.4 MiB were written",
-        &["systemctl restart dsmd"],
+        &["systemctl restart dsmd@geheim"],
     );
     note(&status(|s| s.windows = 0), "checkpoints", "none was seen in 41 s");
     let mut facts = good();
@@ -967,7 +971,7 @@ fn checkpoints_that_are_late() {
 #[test]
 fn discards_of_which_none_are_made() {
     let discard = |change: fn(&mut DiscardInfo)| agent(move |a| change(a.discard.as_mut().unwrap()));
-    let fix = &["journalctl -u dsmd -n 50"][..];
+    let fix = &["journalctl -n 50 -u dsmd@geheim"][..];
     let none = discard(|i| (i.idle_looks, i.files) = (14, 0));
     wrong(&none, "discard", "on, 0 bytes in 14 checkpoints: of no file", fix);
     let unplaced = discard(|i| {
@@ -1024,7 +1028,7 @@ fn what_is_left_out() {
         &left(Omission::Unreadable, 3),
         "left-out",
         "3 files or directories that cannot be read: writes to them are unmapped (geheim)",
-        &["journalctl -u dsmd -p warning -n 20"],
+        &["journalctl -p warning -n 20 -u dsmd@geheim"],
     );
     let usual = left(Omission::NoPlace, 7);
     assert_eq!(find(&usual, "left-out").values["counts"]["no-place"], 7);
@@ -1164,7 +1168,7 @@ fn boundaries_and_discards() {
         &agent(|a| a.discard = None),
         "discard",
         "makes none",
-        &["systemctl restart dsmd"],
+        &["systemctl restart dsmd@geheim"],
     );
     let not = of_device(|d| {
         d.wanted.as_mut().unwrap().discard = false;
@@ -1303,8 +1307,6 @@ fn a_report_has_no_names() {
     let secret = "geheim";
     let faulty = diagnosis(|f| {
         f.configuration = Configuration {
-            path: "/etc/geheim".into(),
-            wrong: Some("geheim: line 1".into()),
             tab: vec!["geheim".into()],
             bad_lines: vec!["geheim".into()],
             ..Configuration::default()
@@ -1402,7 +1404,7 @@ fn this_machine_can_be_looked_at() {
     assert_eq!(facts.devices.len(), 1);
     let view = &facts.devices[0].view;
     assert!(view.kernel.is_none() && view.unseen.is_some());
-    assert!(facts.published.unwrap_err().contains("dsmd does not run"));
+    assert!(facts.published.unwrap_err().contains("no dsmd runs"));
     assert_eq!(facts.version, env!("CARGO_PKG_VERSION"));
 }
 

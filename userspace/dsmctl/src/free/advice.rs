@@ -104,7 +104,7 @@ pub(super) fn advice(h: &Here) -> Vec<Advice> {
             "discards by dsm".into(),
             saves,
             is_useful(saves),
-            "discard = true, in /etc/dsmd.toml".into(),
+            "discard = true, in /etc/dsm/NAME.toml".into(),
             "mongodb.md",
         );
     }

@@ -82,7 +82,7 @@ fn queue_granularity(dev: DevNo) -> Option<u64> {
     sysfs.number(disk, "queue/discard_granularity")
 }
 
-/// The commands that make it known, and the options in /etc/dsmtab.
+/// The commands that make it known, and the keys in the device's file.
 fn advice(name: &str, measured: &Measured) -> (Vec<String>, Option<String>) {
     let (Some(granularity), Some(alignment)) = (measured.granularity, measured.alignment) else {
         return (Vec::new(), None);
@@ -92,7 +92,7 @@ fn advice(name: &str, measured: &Measured) -> (Vec<String>, Option<String>) {
         set("discard_granularity", granularity),
         set("discard_alignment", alignment),
     ];
-    let tab = format!("discard_granularity={granularity},discard_alignment={alignment}");
+    let tab = format!("discard-granularity = {granularity}\ndiscard-alignment = {alignment}");
     (commands, Some(tab))
 }
 
@@ -177,7 +177,7 @@ fn text(p: &Probed) -> String {
         for command in &p.commands {
             text += &format!("  {command}\n");
         }
-        text += &format!("and in /etc/dsmtab: {tab}\n");
+        text += &format!("and in /etc/dsm/{}.toml:\n{tab}\n", p.device);
     }
     text
 }

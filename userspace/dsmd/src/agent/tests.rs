@@ -638,7 +638,7 @@ fn contradicting_extents_are_read_again() {
     // collection's stamp shows it.
     setup.file(COLL, 8, 1600);
     setup.place(i, &[Extent::new(0, 4000, 32)], ExtentCounts::default());
-    runtime::log::of_device("contradicting", false);
+    runtime::log::of_device("contradicting");
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(!o.failed);
     assert_eq!((a.figures().refusals, a.refused()), (2, None));
@@ -677,7 +677,7 @@ fn a_kernel_that_keeps_refusing_keeps_its_table() {
     let mut a = setup.attached(BoundaryMode::Manual);
     setup.file(COLL, 8, 800);
     a.target.refuse_commits(100);
-    runtime::log::of_device("refusing", false);
+    runtime::log::of_device("refusing");
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(o.failed && o.commit.is_none());
     let error = runtime::log::last_error("refusing").unwrap();

@@ -95,8 +95,8 @@ const RULES: &str =
 const OBJECTS: &str =
     "engine = 'e'\n[[object]]\nname = 'a'\nstream = 3\nfiles = ['x*', 'a/**/b']\nbytes = '4K-1M'\n\
     [[object]]\nname = 'b'\nclass = 'index'\nlifetime = 'long'\nfiles = ['**']\n";
-const CONFIG: &str = "log-format = \"json\"\n[[database]]\ndevice = \"a\"\ndbpath = \"/a\"\n\
-    refresh-seconds = 0.5\nwait = false\n[[database]]\ndevice = \"b\"\ndbpath = \"/b\"\nboundary = \"manual\"\n";
+const CONFIG: &str = "log-format = \"json\"\ndrive = \"/dev/a\"\ngroups = 3\ndbpath = \"/a\"\n\
+    refresh-seconds = 0.5\nwait = false\nboundary = \"manual\"\nfeatures = { prediction = \"off\" }\n";
 const FEED: &str = r#"{"protocol":1,"address":"db1:27017","version":"7.0.14",
     "failure":{"kind":"partial","why":"not all"},
     "files":{"shop/index-8-7.wt":"primary","collection-7-7.wt":"collection"}}"#;
@@ -350,10 +350,10 @@ proptest! {
 
     #[test]
     fn configurations(changes in changes()) {
-        match Config::parse(&changed_text(CONFIG, &changes)) {
+        match Config::parse("d", &changed_text(CONFIG, &changes)) {
             Ok(c) => {
-                prop_assert!(!c.databases.is_empty());
-                prop_assert!(c.databases.iter().all(|d| d.dbpath.is_absolute() && !d.device.contains('/')));
+                prop_assert!(c.drive.is_some() || c.dbpath.is_some());
+                prop_assert!(c.dbpath.is_none_or(|p| p.is_absolute()));
             }
             Err(said) => prop_assert_eq!(said.lines().count(), 1, "{}", said),
         }

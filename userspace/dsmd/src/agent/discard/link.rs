@@ -122,9 +122,8 @@ impl Link {
         let shared = Shared::default();
         let of_thread = shared.clone();
         let name = device.to_owned();
-        let several = log::device().is_some_and(|(_, several)| several);
         let thread = thread::Builder::new().name("discard".into()).spawn(move || {
-            log::of_device(&name, several);
+            log::of_device(&name);
             let mut worker = Worker::new(plan, target, machine, of_thread, pulse);
             worker.run(&notices);
             worker.end();

@@ -231,9 +231,9 @@ fn main() -> Result<()> {
         let point = Point::parse(&text)?;
         POINT.set(point).ok().context("there is one")?;
     }
-    let config = dsmd::cli::Args::parse().config()?;
+    let args = dsmd::cli::Args::parse();
+    let config = args.config()?;
     log::init(config.log_format, config.verbose);
     runtime::panic::abort_on_panic();
-    // In this process, which is what a signal at a step is for.
-    dsmd::serve_here(&Arc::new(Stepped), &config)
+    dsmd::serve(&Arc::new(Stepped), &config, args.run())
 }

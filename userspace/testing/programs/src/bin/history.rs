@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{ensure, Context, Result};
 use dsm_exporter::page_history::History;
+use proto::snapshot::Snapshot;
 
 fn main() -> Result<()> {
     let mut history = History::default();
@@ -16,7 +17,8 @@ fn main() -> Result<()> {
     for file in files {
         let context = || format!("cannot read {}", file.display());
         let text = fs::read_to_string(&file).with_context(context)?;
-        history.add(&serde_json::from_str(&text).with_context(context)?);
+        let sample = serde_json::from_str(&text).with_context(context)?;
+        history.add(&Snapshot::of(vec![sample]).with_context(context)?);
     }
     println!("{}", history.json(0, None));
     Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Writes the man pages, one a command and one for /etc/dsmd.toml, and the completions of
-//! shells: `make man`.
+//! Writes the man pages, one a command and one for /etc/dsm/NAME.toml, and the completions
+//! of shells: `make man`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,9 +12,11 @@ use clap_mangen::Man;
 use runtime::pages;
 
 const FILES: &[(&str, &str)] = &[
-    ("/etc/dsmd.toml", "the configuration of dsmd"),
-    ("/etc/dsmtab", "devices that are created when the system starts"),
-    ("/run/dsmd", "what dsmd publishes, and its sockets"),
+    ("/etc/dsm/NAME.toml", "all of a device"),
+    (
+        "/run/dsm",
+        "what is published of devices, and the sockets of their dsmd",
+    ),
     ("/var/lib/dsmd", "boundaries and trials"),
     (
         "/var/lib/dm-dsm",
@@ -66,16 +68,7 @@ fn sections(command: &Command, parent: Option<&str>, status: Option<&str>) -> St
         .filter_map(|c| c.get_display_name().map(|name| format!("{name} (8)")))
         .collect();
     others.extend(parent.map(|name| format!("{name} (8)")));
-    others.extend(
-        [
-            "dsmctl (8)",
-            "dsmd (8)",
-            "dsm-exporter (8)",
-            "dsmd.toml (5)",
-            "dsmtab (5)",
-        ]
-        .map(str::to_owned),
-    );
+    others.extend(["dsmctl (8)", "dsmd (8)", "dsm-exporter (8)", "dsm.toml (5)"].map(str::to_owned));
     let own = format!("{} (8)", command.get_display_name().unwrap_or(command.get_name()));
     let mut seen = vec![own];
     others.retain(|o| {
@@ -132,17 +125,47 @@ fn pages(command: &Command, parent: Option<&str>, dir: &Path) -> io::Result<()> 
         .try_for_each(|c| pages(c, Some(&name), dir))
 }
 
+/// What the file itself does not say.
+const NOTES: &str = r#".SH NOTES
+A name has 1 to 80 letters, digits and \-.:@_, of which at most 49 are \- or @, begins with a letter, a digit or
+_, and does not end in the suffix of a systemd unit. It is in the names of the units as it is, without the
+escaping of
+.BR systemd\-escape (1).
+.PP
+.B drive
+is preferably a path in /dev/disk/by\-id that only this drive has, such as nvme\-eui.* or nvme\-uuid.* (a drive
+with two namespaces has one nvme\-MODEL_SERIAL for both), or one in /dev/disk/by\-partuuid. Other keys of a device
+that is made here are
+.BR start ,
+.BR size ,
+.BR policy ,
+.BR groups ,
+.BR streams ,
+.BR discard\-granularity ,
+.B discard\-alignment
+and the table
+.BR features ,
+as the options of
+.BR dsmctl\-create (8).
+.PP
+dsm\-generator makes the units when the system starts and at "systemctl daemon\-reload". A mount of
+/dev/mapper/NAME waits for dsm@NAME.service, and that for the drive. In
+.BR fstab (5)
+the file system must be named by /dev/mapper/NAME, not by UUID= or LABEL=: those are the same on the drive. A root
+file system on a dsm device is not supported: the initramfs does not read these files.
+"#;
+
 /// The page of the configuration, from the comments of the file that is installed: what is said
 /// before a key is about it.
 fn configuration() -> String {
-    let file = include_str!("../../../../systemd/dsmd.toml");
+    let file = include_str!("../../../../systemd/device.toml");
     let mut text = String::from(
-        ".TH dsmd.toml 5 \"\" dm-dsm\n.SH NAME\ndsmd.toml \\- configuration of dsmd\n\
-         .SH SYNOPSIS\n.I /etc/dsmd.toml\n.SH DESCRIPTION\n",
+        ".TH dsm.toml 5 \"\" dm-dsm\n.SH NAME\ndsm.toml \\- all of a dsm device\n\
+         .SH SYNOPSIS\n.I /etc/dsm/NAME.toml\n.SH DESCRIPTION\n",
     );
     let mut said = String::new();
-    // Less the line of the licence and the one that leads here
-    for line in file.lines().skip(2) {
+    // Less the line of the licence
+    for line in file.lines().skip(1) {
         let comment = line.strip_prefix("# ");
         match comment {
             Some(comment) => {
@@ -158,8 +181,12 @@ fn configuration() -> String {
             }
         }
     }
-    text += ".SH EXAMPLES\n.EX\n[[database]]\ndevice = \"dsm\"\ndbpath = \"/var/lib/mongodb\"\ndiscard = true\n.EE\n";
-    text + ".SH \"SEE ALSO\"\n.BR dsmd (8),\n.BR dsmctl (8),\n.BR dsmtab (5)\n"
+    text += &said;
+    text += NOTES;
+    text += ".SH EXAMPLES\n.EX\n# /etc/dsm/mongo.toml\ndrive = \"/dev/disk/by\\-id/nvme\\-eui.EXAMPLE\"\n";
+    text += "dbpath = \"/var/lib/mongodb\"\ndiscard = true\n\n# /etc/fstab\n";
+    text += "/dev/mapper/mongo  /var/lib/mongodb  xfs  defaults,nofail  0  0\n.EE\n";
+    text + ".SH \"SEE ALSO\"\n.BR dsmd (8),\n.BR dsmctl (8),\n.BR dsmctl\\-check (8),\n.BR dsmctl\\-create (8)\n"
 }
 
 fn main() -> io::Result<()> {
@@ -181,5 +208,5 @@ fn main() -> io::Result<()> {
             clap_complete::generate_to(shell, &mut command, &name, dir)?;
         }
     }
-    fs::write(dir.join("dsmd.toml.5"), configuration())
+    fs::write(dir.join("dsm.toml.5"), configuration())
 }
