@@ -77,24 +77,10 @@ fn run(args: &Args) -> Result<u8> {
         Command::Status(a) => show::status(a, out),
         Command::Doctor(a) => return doctor::doctor(a, out),
         Command::Boundary { command } => match command {
-            BoundaryCommand::Mark { name } => {
-                let m: control::Marked = ask(name, Request::BoundaryMark)?;
-                print(out, &m, || {
-                    format!(
-                        "{name}: {} files marked, {} have a boundary\n",
-                        m.marked, m.boundaries
-                    )
-                })
-            }
+            BoundaryCommand::Mark { name } => boundaries(name, Request::BoundaryMark, "files marked", out),
             BoundaryCommand::Move { name, files } => {
                 let request = Request::BoundaryMove { paths: files.clone() };
-                let m: control::Marked = ask(name, request)?;
-                print(out, &m, || {
-                    format!(
-                        "{name}: {} boundaries moved, {} have a boundary\n",
-                        m.marked, m.boundaries
-                    )
-                })
+                boundaries(name, request, "boundaries moved", out)
             }
             BoundaryCommand::Show { name } => show::boundaries(name, out),
         },
@@ -108,6 +94,14 @@ fn run(args: &Args) -> Result<u8> {
         }
     };
     done.map(|()| 0)
+}
+
+fn boundaries(name: &str, request: Request, done: &str, out: Output) -> Result<()> {
+    let m: control::Marked = ask(name, request)?;
+    let (marked, all) = (m.marked, m.boundaries);
+    print(out, &m, || {
+        format!("{name}: {marked} {done}, {all} have a boundary\n")
+    })
 }
 
 /// For what takes long, and has no screen or question of its own.

@@ -9,7 +9,7 @@ use dm::reply::{Status, StreamCount};
 use proto::control::{FileInfo, Info};
 use proto::device::{DeviceView, Kernel, State};
 use proto::left_out;
-use proto::regions::regions_text;
+use proto::regions::{self, regions_text};
 use proto::snapshot::Moment;
 use runtime::grid::{mib, or_dash, percent, Grid};
 use runtime::sizes;
@@ -415,16 +415,8 @@ pub(crate) fn rates_text(view: &DeviceView, rows: usize, columns: usize) -> Stri
     for written in rates.regions.iter().take(room) {
         let r = &written.region;
         let name = r.file.as_deref().map_or_else(|| r.id.to_string(), printable);
-        grid.row(vec![
-            shortened(&name, columns.saturating_sub(BESIDE)),
-            r.class.to_string(),
-            r.side.to_string(),
-            rate(written.written_bytes),
-            or_dash(r.hotness.map(|h| format!("{h:.3}"))),
-            r.group.to_string(),
-            r.next.to_string(),
-            r.stream.to_string(),
-        ]);
+        let name = shortened(&name, columns.saturating_sub(BESIDE));
+        grid.row(regions::row(r, name, vec![rate(written.written_bytes)]));
     }
     text + &grid.text()
 }

@@ -45,19 +45,18 @@ fn rows_text<'a>(regions: impl Iterator<Item = &'a Region>) -> String {
     // Stable: bottom stays before top.
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, r) in rows {
-        grid.row(vec![
-            name,
-            r.class.to_string(),
-            r.side.to_string(),
-            mib(r.bytes),
-            r.pages.to_string(),
-            or_dash(r.hotness.map(|h| format!("{h:.3}"))),
-            r.group.to_string(),
-            r.next.to_string(),
-            r.stream.to_string(),
-        ]);
+        grid.row(row(r, name, vec![mib(r.bytes), r.pages.to_string()]));
     }
     grid.text()
+}
+
+/// With what was written between its side and its hotness.
+pub fn row(r: &Region, name: String, written: Vec<String>) -> Vec<String> {
+    let mut row = vec![name, r.class.to_string(), r.side.to_string()];
+    row.extend(written);
+    row.push(or_dash(r.hotness.map(|h| format!("{h:.3}"))));
+    row.extend([r.group.to_string(), r.next.to_string(), r.stream.to_string()]);
+    row
 }
 
 /// A row for each region that was written in its last window, and how many were

@@ -6,7 +6,7 @@ use proto::device::Service;
 use proto::drive::{Counters, Media, Source};
 use proto::left_out::{LeftOut, Omission};
 use proto::rates::Rates;
-use proto::regions::{self, checkpoint_text, written_text};
+use proto::regions::{checkpoint_text, written_text};
 use std::time::Duration;
 use testing::kernel::STATUS;
 
