@@ -73,6 +73,12 @@ impl Mark {
         self.places.is_some()
     }
 
+    /// Whether it is this device's.
+    fn is_of(&self, device: &str, places: &[String]) -> bool {
+        let marked = self.places.as_ref();
+        marked.is_some_and(|at| self.name == device || at.iter().any(|place| places.contains(place)))
+    }
+
     /// Why nothing is discarded there.
     pub fn reason(&self) -> Reason {
         if self.is_device() {
@@ -80,12 +86,12 @@ impl Mark {
                 true => ReasonKind::AuditFailedInTime,
                 false => ReasonKind::AuditFailed,
             };
-            let text = format!("{AUDIT_FAILED}: {}; see `dsmctl broken`", self.why);
+            let text = format!("{AUDIT_FAILED}: {}", self.why);
             return Reason::new(kind, text);
         }
         let text = format!(
-            "{} is marked as a drive whose discards change other data: see `dsmctl broken`",
-            self.disk
+            "{} is marked as a drive whose discards change other data: {}",
+            self.disk, self.why
         );
         Reason::new(ReasonKind::Other, text)
     }
@@ -248,11 +254,7 @@ pub fn marked(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Option<Rea
         Err(e) => return Some(format!("which drives are marked cannot be known: {e:#}").into()),
     };
     let places = places(sysfs, dev);
-    let is_it = |m: &&Mark| {
-        let marked = m.places.as_ref();
-        marked.is_some_and(|at| m.name == device || at.iter().any(|place| places.contains(place)))
-    };
-    if let Some(mark) = marks.iter().find(is_it) {
+    if let Some(mark) = marks.iter().find(|m| m.is_of(device, &places)) {
         return Some(mark.reason());
     }
     if marks.iter().all(Mark::is_device) {
@@ -292,15 +294,20 @@ pub fn marks(dir: &Path) -> Result<Vec<Mark>> {
     Ok(marks)
 }
 
-/// Takes the mark of this name away.
-pub fn remove_mark(dir: &Path, name: &str) -> Result<Mark> {
-    let found = marks(dir)?.into_iter().find(|m| m.name == name);
-    let mark = found.with_context(|| format!("{name}: no mark has this name"))?;
-    match mark.is_device() {
-        true => change(&path(dir, name, OF_DEVICE), |switch| switch.failed = None)?,
-        false => take_away(&path(dir, name, OF_DRIVE))?,
+/// Takes the marks of a device and of the drives below it away.
+pub fn allow(dir: &Path, sysfs: &Sysfs, device: &str, dev: DevNo) -> Result<Vec<Mark>> {
+    let places = places(sysfs, dev);
+    let below = disks(sysfs, dev)?.into_iter();
+    let drives: Vec<String> = below.map(|d| name_of_drive(sysfs, d)).collect::<Result<_>>()?;
+    let mut found = marks(dir)?;
+    found.retain(|m| m.is_of(device, &places) || !m.is_device() && drives.contains(&m.name));
+    for m in &found {
+        match m.is_device() {
+            true => change(&path(dir, &m.name, OF_DEVICE), |switch| switch.failed = None)?,
+            false => take_away(&path(dir, &m.name, OF_DRIVE))?,
+        }
     }
-    Ok(mark)
+    Ok(found)
 }
 
 /// Turns the discards of a device off, to `Watch` or on, for a person, who means it.
@@ -396,11 +403,12 @@ mod tests {
         let (other, _) = machine();
         other.set("259:2", "device/serial", "S 1/2");
         assert!(marked(&at, &other.sysfs(), "d", dev("253:1")).is_some());
-        assert!(remove_mark(&at, "nonesuch")
-            .unwrap_err()
-            .to_string()
-            .contains("no mark has this name"));
-        assert_eq!(remove_mark(&at, name).unwrap(), marks[0]);
+        assert_eq!(
+            allow(&at, &sysfs, "d", dev("253:1")).unwrap(),
+            [],
+            "another drive"
+        );
+        assert_eq!(allow(&at, &sysfs, "d", dev("253:0")).unwrap(), marks);
         assert_eq!(marked(&at, &sysfs, "d", dev("253:0")), None);
     }
 
@@ -414,7 +422,7 @@ mod tests {
         let mark = make("a.wt: checkpoints 7 and 8 use 3 pages").unwrap();
         assert_eq!(make("again").unwrap(), mark, "what was said first");
         assert_eq!(mark.name, "vg-db");
-        let why = "the audit of its database has failed: a.wt: checkpoints 7 and 8 use 3 pages; see `dsmctl broken`";
+        let why = "the audit of its database has failed: a.wt: checkpoints 7 and 8 use 3 pages";
         assert_eq!(marked("vg-db", "253:0").as_deref(), Some(why));
         let kind = |mark: &Mark| mark.reason().kind;
         let in_time = Mark {
@@ -430,9 +438,11 @@ mod tests {
         assert_eq!(marks(dir.path()).unwrap(), [mark]);
         mark_drives(dir.path(), &tree.sysfs(), dev("253:0"), "4 KiB changed").unwrap();
         assert!(marked("vg", "253:2").unwrap().starts_with("nvme0n1 is marked"));
-        remove_mark(dir.path(), "vg-db").unwrap();
-        assert!(marked("vg-db", "253:0").unwrap().starts_with("nvme0n1 is marked"));
-        assert_eq!(marked("vg-db", "253:1"), None);
+        let allow = |device, at| allow(dir.path(), &tree.sysfs(), device, dev(at)).unwrap();
+        assert!(!allow("vg", "253:2")[0].is_device());
+        assert_eq!(marked("vg-db", "253:0").as_deref(), Some(why), "it has its own");
+        assert!(allow("vg-db", "253:1")[0].is_device());
+        assert_eq!(marked("vg-db", "253:0"), None);
     }
 
     /// As `dsmctl remove` and `create` under another name leave it, and a volume that is renamed.
@@ -604,7 +614,7 @@ mod tests {
         say(Mode::Watch).unwrap();
         assert_eq!(kind(), Some(ReasonKind::AuditFailed));
         say(Mode::Off).unwrap();
-        remove_mark(at, "db").unwrap();
+        allow(at, &sysfs, "db", dev("253:0")).unwrap();
         assert_eq!(kind(), Some(ReasonKind::SwitchedOff));
         say(Mode::On).unwrap();
         assert_eq!(kind(), None);

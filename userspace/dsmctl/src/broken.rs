@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `dsmctl broken`: the marks of drives and devices on which nothing may be discarded.
+//! The switch of a device's discards, and the marks of drives and devices on which nothing may be
+//! discarded.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, Result};
-use serde_json::{json, Value};
+use serde_json::Value;
 
-use crate::cli::{self as args, Output};
+use crate::cli as args;
 use crate::trial;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
-use drive::switch::{self, Mark, DIR};
+use drive::switch::{self, DIR};
 use proto::control::{self, Request};
 use proto::reason::{Reason, ReasonKind};
 use runtime::text::{self, printable};
@@ -21,29 +22,18 @@ use runtime::text::{self, printable};
 /// A dsmd that does not answer within this does not turn a switch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn broken(remove: Option<&str>, out: Output) -> Result<()> {
-    let dir = Path::new(DIR);
-    if let Some(name) = remove {
-        let mark = switch::remove_mark(dir, name)?;
-        return crate::print(out, &mark, || {
-            format!(
-                "{name}: the mark is gone; where discards were switched off, \
-                 `dsmctl set NAME discard on` has them on again\n"
-            )
-        });
+/// The marks of a device and of its drives are gone.
+pub(crate) fn allow(device: &Device) -> Result<()> {
+    let (name, sysfs) = (&device.name, Sysfs::default());
+    let marks = switch::allow(Path::new(DIR), &sysfs, name, device.devno)?;
+    if marks.is_empty() {
+        bail!("{name}: neither it nor a drive below it is marked; nothing was changed");
     }
-    let marks = switch::marks(dir)?;
-    crate::print(out, &json!({ "marks": marks }), || {
-        if marks.is_empty() {
-            return "nothing is marked\n".to_owned();
-        }
-        let line = |m: &Mark| {
-            let (disk, model) = (printable(&m.disk), printable(&m.model));
-            let what = if m.is_device() { "its database" } else { &model };
-            format!("{}: {disk} {what}: {}\n", m.name, printable(&m.why))
-        };
-        marks.iter().map(line).collect()
-    })
+    for m in marks {
+        let disk = printable(&m.disk);
+        eprintln!("dsmctl: {disk}: the mark is gone; `dsmctl set {name} discard on` switches discards on");
+    }
+    Ok(())
 }
 
 /// Discards may be switched on.
@@ -78,8 +68,8 @@ pub(crate) fn bar(dev: DevNo, why: &str) -> Result<()> {
     let marks = marks?;
     for m in &marks {
         eprintln!(
-            "dsmctl: {}: IT IS MARKED: nothing is discarded on it until `dsmctl broken --remove {}`",
-            m.disk, m.name
+            "dsmctl: {}: IT IS MARKED: nothing is discarded on it until `dsmctl set NAME discard allow`",
+            m.disk
         );
     }
     done

@@ -105,7 +105,11 @@ pub enum Command {
     ///
     /// dsm.rst has all of them, and their values; sizes are in bytes. Discards are turned by the
     /// dsmd that serves the device, if there is one; what is off stays off until this command
-    /// has it on, also over restarts.
+    /// has it on, also over restarts. `discard allow` takes away the marks of the device and of
+    /// the drives below it, with which nothing is discarded, whoever asks for it: probe-discard
+    /// marks a drive on which a page beside a discarded piece has changed, dsmd a device whose
+    /// database uses pages that it has not written. Data may be lost if the drive, or the
+    /// database, is as it was. Marks are files in /var/lib/dm-dsm, and `status` shows them.
     #[command(after_long_help = "Examples:\n  dsmctl set dsm discard off\n  dsmctl set dsm policy none")]
     Set {
         name: String,
@@ -187,7 +191,8 @@ pub enum Command {
     /// Here a pattern is written, pieces of 4 to 512 KiB are discarded, and all of it is read
     /// back. What is gone was taken; where the drive counts its allocated blocks (NUSE) or
     /// what its flash writes, these have to agree. A page beside a piece that changes ends
-    /// it, the drive is marked, and discards are switched off on it, see `dsmctl broken`. The
+    /// it, the drive is marked, and discards are switched off on it, until `set NAME discard
+    /// allow`. The
     /// commands that set what was
     /// measured are printed; they change nothing by themselves.
     ///
@@ -207,24 +212,6 @@ pub enum Command {
     #[command(verbatim_doc_comment)]
     #[command(after_long_help = "Example:\n  dsmctl probe-discard dsm")]
     ProbeDiscard(ProbeDiscard),
-    /// Show the drives and devices on which nothing is discarded, as they are marked
-    ///
-    /// probe-discard marks a drive on which a page beside a discarded piece has changed; dsmd
-    /// marks a device whose database uses pages that it has not written, as its audit has seen.
-    /// A mark outlives the machine's boot, and that of a drive is for whatever lies on it: dsmd
-    /// discards nothing there, `set NAME discard on`, `create`, `insert` and `trial` refuse to
-    /// switch discards on, and `attach` makes the device without. Marks are files in
-    /// /var/lib/dm-dsm; places are those of a device, null of a drive.
-    ///
-    /// With `-o json`: {marks [{name, model, disk, why, at, places}]}.
-    #[command(verbatim_doc_comment)]
-    #[command(after_long_help = "Example:\n  dsmctl broken")]
-    Broken {
-        /// Take a mark away; data may be lost if the drive is as it was. It is named as this
-        /// command without options shows it
-        #[arg(long, value_name = "MARK")]
-        remove: Option<String>,
-    },
     /// Show what WiredTiger lists as free in a database's files
     ///
     /// Each checkpoint of a file has a list of the blocks that it does not use. The

@@ -65,7 +65,6 @@ fn run(args: &Args) -> Result<u8> {
     let done = match &args.command {
         Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
-        Command::Broken { remove } => broken::broken(remove.as_deref(), out),
         Command::Attach(a) => attach::attach(a, out),
         Command::Check(a) => return yes_or_no(device_file::check(a)),
         Command::Create(a) => create::create_now(a, out),
@@ -192,6 +191,9 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     let feature = feature.to_ascii_lowercase().replace('-', "_");
     let device = Device::open(name)?;
     if feature == "discard" {
+        if value.eq_ignore_ascii_case("allow") {
+            return broken::allow(&device);
+        }
         let wanted = Mode::from(value.to_ascii_lowercase()).of_target();
         if matches!(wanted, Mode::Off | Mode::Watch | Mode::On) {
             return broken::turn(&device, wanted, &by());

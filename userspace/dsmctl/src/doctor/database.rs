@@ -436,7 +436,7 @@ impl Judge<'_> {
         if let Some(why) = &self.v.barred {
             let text = format!("none may be made: {}", ink::reason(why));
             let asked = wanted || info.is_some();
-            let found = finding(if asked { Level::Wrong } else { Level::Note }, text).fix("dsmctl broken");
+            let found = finding(if asked { Level::Wrong } else { Level::Note }, text);
             return match (why.kind, asked) {
                 (ReasonKind::AuditFailedInTime, _) => found.hint(format!(
                     "nothing is lost; {}, \"The audit has failed\", says what to report",
@@ -446,7 +446,7 @@ impl Judge<'_> {
                     "resync this member, or validate it: {}, \"The audit has failed\"",
                     page("troubleshooting.md")
                 )),
-                (_, true) => found.hint("shows why; take discard = true out of its file in /etc/dsm"),
+                (_, true) => found.hint("take discard = true out of its file in /etc/dsm"),
                 (_, false) => found,
             };
         }
