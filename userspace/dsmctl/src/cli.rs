@@ -125,7 +125,7 @@ pub enum Command {
     /// --watch shows over and over what was written in between, by stream and by region.
     ///
     /// With `-o json`: {"devices": [DEVICE]}, and with --watch a DEVICE on each line. It is what
-    /// dsmd publishes in /run/dsmd/snapshot.json, and dsm-exporter serves: {name, at {wall,
+    /// dsmd publishes in /run/dsm/NAME.json, and dsm-exporter serves: {name, at {wall,
     /// monotonic}, service {state, since, reason {kind, text}, pid, restarts, cpu, memory},
     /// kernel {devno, sectors, below, table {below, start, features {}}, status {policy, layout,
     /// groups, device_streams, source, streams_used, files, regions, extents, generation,
