@@ -365,7 +365,7 @@ pub struct Doctor {
     #[arg(long, value_name = "N", default_value = "300")]
     pub checkpoint_seconds: Seconds,
     /// Where the files of devices are
-    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = files::config::DIR, hide = true)]
+    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = database::config::DIR, hide = true)]
     pub dir: PathBuf,
 }
 

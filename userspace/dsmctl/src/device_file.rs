@@ -11,15 +11,15 @@ use clap::Parser;
 
 use crate::cli::{Check, Create};
 use crate::create;
+use database::config::{self, Config, Word};
+use database::place;
+use database::rules::Rules;
+use database::walk::Root;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
 use drive::identity::{self, Identities};
-use files::config::{self, Config, Word};
-use files::place;
-use files::rules::Rules;
-use files::walk::Root;
 use runtime::text::{self, printable};
 use runtime::whole;
 

@@ -13,17 +13,17 @@ use serde::Serialize;
 
 use crate::cli::{self as args, Free, Output};
 use advice::{advice, Advice, Here};
+use database::ident::classify;
+use database::walk::Root;
+use database::wiredtiger::avail::outlook::Outlook;
+use database::wiredtiger::avail::{self, Documents, FileEntry, FreeList, Kind, Lists, Snapshot, Standing};
 use dm::class::Class;
-use files::ident::classify;
-use files::walk::Root;
 use forecast::of_small_leaves;
 use proto::device::DeviceView;
 use proto::snapshot::Snapshot as Published;
 use runtime::grid::Grid;
 use runtime::sizes;
 use runtime::text::printable;
-use wiredtiger::avail::outlook::Outlook;
-use wiredtiger::avail::{self, Documents, FileEntry, FreeList, Kind, Lists, Snapshot, Standing};
 
 /// mongod's indexes have 16 KiB, its collections 32; of 8 KiB nothing is to be gained.
 const SMALL_LEAF: u32 = 8 << 10;

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cli::{self as args, Output, StatusArgs};
 use crate::report;
 use crate::view::{Asks, Viewer};
-use files::walk::{Collector, FoundFile, Root};
+use database::walk::{Collector, FoundFile, Root};
 use proto::control::{self, FileInfo, Request};
 use proto::device::DeviceView;
 use proto::rates::Rates;

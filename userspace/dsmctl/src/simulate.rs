@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::{Collection, DeletedFiles, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
+use database::rules::Rules;
 use dm::class::Class;
 use dm::memory;
-use files::rules::Rules;
 use simulate::flash::{Destination, Gc, PAGE};
 use simulate::sim::discard::{self, Rule};
 use simulate::sim::history::HistorySide;

@@ -17,6 +17,8 @@ use crate::claim;
 use crate::cli::{Output, Verify};
 use crate::guest::Guest;
 use crate::{refused, NO};
+use database::fiemap::{Fiemap, Mapper};
+use database::place::Directory;
 use dm::class::Class;
 use dm::device::{Device, Target};
 use dm::ioctl::Dm;
@@ -30,8 +32,6 @@ use drive::afford::AffordedLayout;
 use drive::aligned::Aligned;
 use drive::below::{self, Affords};
 use drive::nvme::Namespace;
-use files::fiemap::{Fiemap, Mapper};
-use files::place::Directory;
 use runtime::grid::Grid;
 use runtime::wake::Signals;
 

@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use database::wiredtiger::avail::FreeList;
 use dm::table::Extent;
 use simulate::trace::recording::Writer;
-use wiredtiger::avail::FreeList;
 
 fn dsmctl(words: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dsmctl"))

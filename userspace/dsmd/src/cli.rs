@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, Result};
 use clap::Parser;
 
+use database::config::{self, discard, BoundaryMode, Config, Outgrown, AUDIT_PAGES};
+use database::rules::Source;
 use dm::mode::Mode;
-use files::config::{self, discard, BoundaryMode, Config, Outgrown, AUDIT_PAGES};
-use files::rules::Source;
 use proto::control::RUN_DIR;
 use proto::feed;
 use runtime::log::Format;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use clap::Parser;
 
+use database::rules::Rules;
 use dsmd::cli::Args;
 use dsmd::Local;
-use files::rules::Rules;
 use runtime::log;
 use runtime::panic;
 use runtime::text;

@@ -19,15 +19,16 @@ use crate::agent::papers::state::Keeper;
 use crate::agent::run::{self, Surroundings};
 use crate::agent::{Agent, Fatal, Options};
 use crate::mongo::Link;
+use database::config::Config;
+use database::fiemap;
+use database::rules::RulesFiles;
+use database::walk::{self, Root};
+use database::watch::Watch;
+use database::wiredtiger::turtle;
 use dm::device::Target;
 use dm::mode::Mode;
 use dm::reply::{Checkpoint, Status};
 use drive::below::Affords;
-use files::config::Config;
-use files::fiemap;
-use files::rules::RulesFiles;
-use files::walk::{self, Root};
-use files::watch::Watch;
 use proto::control::{self, FileInfo, Server};
 use proto::device::State;
 use proto::reason::{Reason, ReasonKind};
@@ -35,7 +36,6 @@ use proto::regions::{self, checkpoint_text, written_text, Names};
 use runtime::log;
 use runtime::pulse::Pulses;
 use runtime::wake::{Signals, Waker};
-use wiredtiger::turtle;
 
 /// How long to wait before a database is looked for again.
 #[derive(Clone, Copy)]

@@ -20,13 +20,14 @@ use std::time::Duration;
 use super::*;
 use crate::agent::discard::{Database as Followed, Machine as DriveUnits, Owner, Plan, Seen as Looked};
 use crate::report::Stuck;
+use database::fiemap::ExtentCounts;
+use database::wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 use dm::device::MessageError;
 use dm::diskstat::DiskStat;
 use dm::mode::Mode;
 use dm::reply::Status;
 use dm::table::Extent;
 use drive::afford::AffordedLayout;
-use files::fiemap::ExtentCounts;
 use proto::control::{self, Request};
 use proto::device::{self, DeviceView};
 use proto::left_out::{self, LeftOut, Omission};
@@ -35,7 +36,6 @@ use runtime::panic::abort_on_panic;
 use runtime::sizes::Seconds;
 use testing::kernel::ModelKernel;
 use testing::signals::{by_hand, ByHand};
-use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
 const SECTORS: u64 = 1 << 24;
 

@@ -3,6 +3,7 @@
 //! the names of the policies, the layout of streams and the length of discards here, the
 //! policies themselves in simulate.
 
+pub mod filestream;
 pub mod granule;
 pub mod layout;
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use judge::{late, verdict};
 
+use database::wiredtiger::avail::{FileEntry, FreeList, Refusal, Run, Standing, TurtleId};
 use dm::device::Target;
 use dm::table::Extent;
 use dsmd::agent::discard::{Database, Halt, Look, Owner, Rule, Seen};
@@ -23,7 +24,6 @@ use simulate::trace::events::{Events, WithDiscards};
 use simulate::trace::{self, Event, FileNo, Trace, What};
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
-use wiredtiger::avail::{FileEntry, FreeList, Refusal, Run, Standing, TurtleId};
 
 /// Bytes of the device that each file has for itself.
 const ROOM: u64 = 1 << 32;

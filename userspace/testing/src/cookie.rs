@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The names of checkpoints, as WiredTiger writes them.
 
-use wiredtiger::avail::Cookie;
+use database::wiredtiger::avail::Cookie;
 
 /// As WiredTiger packs an unsigned integer.
 fn pack(n: u64) -> String {

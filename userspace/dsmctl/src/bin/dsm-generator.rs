@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Context, Result};
 
+use database::config::{self, Config};
 use dm::unit_name;
-use files::config::{self, Config};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use database::config;
 use dm::mode::Mode;
 use dm::name;
 use dm::reply::TableLine;
-use files::config;
 use runtime::sizes;
 
 #[derive(Debug, clap::Args)]

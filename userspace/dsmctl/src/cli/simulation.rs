@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
-use files::rules::Source;
+use database::rules::Source;
 use runtime::sizes;
 use simulate::flash::PAGE;
 use simulate::sim::policies::{Spec, SpecError};

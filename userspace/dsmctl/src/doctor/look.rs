@@ -13,6 +13,10 @@ use super::facts::{Configuration, Examined, Facts, Left, Length, Misplaced, Publ
 use crate::free;
 use crate::grow::Room;
 use crate::view::{denied, Asks, Viewer};
+use database::place;
+use database::walk::{self, Root};
+use database::wiredtiger::avail;
+use database::wiredtiger::turtle;
 use dm::class::Class;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
@@ -22,13 +26,9 @@ use dm::module::{KernelRelease, System};
 use dm::mounts::{self, Mount};
 use dm::udev;
 use drive::below::LowerDisk;
-use files::place;
-use files::walk::{self, Root};
 use proto::device::{Kernel, State};
 use proto::snapshot::Moment;
 use runtime::time::now;
-use wiredtiger::avail;
-use wiredtiger::turtle;
 
 /// Looks at these devices, or at all that there are or should be.
 pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &Viewer) -> Facts {

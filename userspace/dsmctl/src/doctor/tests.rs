@@ -1424,7 +1424,7 @@ fn leaf_pages_that_may_be_too_large() {
 fn metadata_that_wiredtiger_did_not_write() {
     let dir = tempfile::tempdir().unwrap();
     testing::hostile::visits(dir.path());
-    let found = super::look::large_leaves(&files::walk::Root::open(dir.path()).unwrap());
+    let found = super::look::large_leaves(&database::walk::Root::open(dir.path()).unwrap());
     let why = found.clone().unwrap().unwrap_err();
     assert!(
         why.starts_with("WiredTiger.wt: its tree has the block at "),

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::forecast::{is_useful, Measure};
+use database::wiredtiger::avail::outlook::{percent, Outlook, Range};
 use runtime::pages::page;
-use wiredtiger::avail::outlook::{percent, Outlook, Range};
 
 /// mongod's own, in seconds: three times this is what was measured.
 const USUAL_INTERVAL: f64 = 60.0;

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use wiredtiger::avail::outlook::Range;
+use database::wiredtiger::avail::outlook::Range;
 
 const FIGURES: &str = include_str!("../../../../Documentation/figures/forecast.json");
 /// Fewer outcomes foretell nothing.
@@ -81,7 +81,7 @@ pub(super) fn of_small_leaves([least, most]: Range) -> Range {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wiredtiger::avail::outlook::{percent, Outlook};
+    use database::wiredtiger::avail::outlook::{percent, Outlook};
 
     #[test]
     fn the_page_has_the_ranges() {

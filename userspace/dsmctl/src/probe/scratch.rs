@@ -22,6 +22,8 @@ use crate::cli::ProbeDiscard;
 use crate::guest::Guest;
 use crate::refused;
 use crate::verify::directory;
+use database::fiemap::Solid;
+use database::mount;
 use dm::class::Class;
 use dm::device::{Device, MessageError, Target};
 use dm::journal::{self, DeviceClaim, Feature};
@@ -32,8 +34,6 @@ use dm::sysfs::Sysfs;
 use dm::table::{Extent, FileRecord, StreamStamp};
 use drive::aligned::Aligned;
 use drive::probe::{DriveCounts, Medium, ProbeSent, Slot, Witness, SLOT, SLOTS};
-use files::fiemap::Solid;
-use files::mount;
 use runtime::sizes::shown;
 use runtime::wake::Signals;
 

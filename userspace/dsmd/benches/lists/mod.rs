@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use files::walk::Root;
+use database::walk::Root;
+use database::wiredtiger::avail::{Cookie, FileEntry, FreeList, Reader};
 use rustix::time::{clock_gettime, ClockId};
-use wiredtiger::avail::{Cookie, FileEntry, FreeList, Reader};
 
 /// What the database says after a checkpoint, and that it waits for an answer.
 const SAID: &str = "look";

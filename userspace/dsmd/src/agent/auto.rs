@@ -12,12 +12,12 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{fatal, Agent, Fatal, OnDir, RefreshOutcome, Scope};
+use database::fiemap::Mapper;
+use database::walk::{self, find_file};
+use database::watch::{Changes, Name};
 use dm::device::Target;
 use dm::table::StreamStamp;
-use files::fiemap::Mapper;
-use files::walk::{self, find_file};
-use files::watch::{Changes, Name};
-use filestream::FileStream;
+use policies::filestream::FileStream;
 use proto::control::AutoInfo;
 use runtime::log;
 

@@ -10,8 +10,8 @@ use rustix::fd::OwnedFd;
 
 use super::tests::{Setup, TestAgent, SECTORS};
 use super::{Options, RefreshOutcome};
-use files::rules::Rules;
-use files::watch::Watch;
+use database::rules::Rules;
+use database::watch::Watch;
 use testing::kernel::ModelKernel;
 
 const PERIOD: Duration = Duration::from_secs(60);
@@ -262,7 +262,7 @@ fn events_are_lost() {
     // Nothing is reported, until it is said that something was not.
     a.after(1);
     assert_eq!((a.stream(gone), a.stream(new)), (Some(1), None));
-    let changes = files::watch::Changes {
+    let changes = database::watch::Changes {
         lost: true,
         ..Default::default()
     };

@@ -4,10 +4,10 @@
 use rustix::fd::OwnedFd;
 
 use super::{fatal, Fatal};
+use database::wiredtiger::turtle;
 use dm::device::{MessageError, Target};
 use dm::reply::Checkpoint;
 use runtime::log;
-use wiredtiger::turtle;
 
 /// A window in which less was written, in bytes, may be that of a schema change.
 pub(crate) const LITTLE: u64 = 1 << 20;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use files::walk::Skipped;
+use database::walk::Skipped;
 use runtime::log;
 
 /// How many are logged: who owns the dbpath can make as many as he likes.

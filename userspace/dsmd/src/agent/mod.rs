@@ -32,10 +32,10 @@ use std::time::{Duration, Instant};
 use rustix::fd::OwnedFd;
 use thiserror::Error;
 
-use ::files::config::{BoundaryMode, Outgrown};
-use ::files::fiemap::{ExtentCounts, Mapper};
-use ::files::rules::Rules;
-use ::files::walk::Root;
+use database::config::{BoundaryMode, Outgrown};
+use database::fiemap::{ExtentCounts, Mapper};
+use database::rules::Rules;
+use database::walk::Root;
 use dm::device::{MessageError, Target};
 use dm::reply::{Checkpoint, Commit};
 use proto::catalog::Catalog;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::hint;
 use super::parts;
+use database::rules::{Parts, Role, Rules};
 use dm::table::StreamStamp;
-use files::rules::{Parts, Role, Rules};
 use proto::catalog::Catalog;
 use proto::control::ObjectInfo;
 use runtime::log;

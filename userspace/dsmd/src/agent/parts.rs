@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::tracked::Tracked;
+use database::rules::{Parts, Role};
 use dm::table::{Extent, FileRecord, StreamStamp};
-use files::rules::{Parts, Role};
 
 /// Inode numbers of XFS and ext4 are places on a device, divided by at least 256.
 const SHIFT: u32 = 56;

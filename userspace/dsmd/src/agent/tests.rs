@@ -12,10 +12,10 @@ use std::rc::Rc;
 use super::hint;
 use super::papers::state::{Directory, Kept};
 use super::*;
+use database::wiredtiger::turtle::NAME as TURTLE;
 use dm::class::Class;
 use dm::table::{self, Extent};
 use testing::kernel::{ModelFile, ModelKernel};
-use wiredtiger::turtle::NAME as TURTLE;
 
 pub(crate) const SECTORS: u64 = 1 << 24;
 const COLL: &str = "collection-0-1.wt";

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use database::fiemap::ExtentCounts;
+use database::rules::Parts;
+use database::walk;
 use dm::class::Class;
 use dm::table::{Extent, StreamStamp};
-use files::fiemap::ExtentCounts;
-use files::rules::Parts;
-use files::walk;
 
 /// A boundary inside a page belongs to the page's end.
 pub(crate) const PAGE: u64 = 4096;

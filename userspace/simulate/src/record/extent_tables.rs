@@ -9,13 +9,13 @@ use anyhow::{bail, Result};
 use rustix::fd::OwnedFd;
 
 use crate::trace::recording::Writer;
+use database::fiemap::{self, Fiemap, Mapper};
+use database::place::Place;
+use database::walk::{self, Collector, FileStat, Root};
+use database::watch::Watch;
+use database::wiredtiger::turtle;
 use dm::devno::DevNo;
 use dm::table::Extent;
-use files::fiemap::{self, Fiemap, Mapper};
-use files::place::Place;
-use files::walk::{self, Collector, FileStat, Root};
-use files::watch::Watch;
-use wiredtiger::turtle;
 
 struct KnownTable {
     path: PathBuf,

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use files::walk::Root;
-use wiredtiger::avail::{self, Cookie, FileEntry, FreeList, Kind};
+use database::walk::Root;
+use database::wiredtiger::avail::{self, Cookie, FileEntry, FreeList, Kind};
 
 /// What a look has found of a file whose checkpoint is another one.
 pub(super) type Change = (PathBuf, Option<FreeList>);

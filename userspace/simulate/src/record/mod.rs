@@ -16,11 +16,11 @@ use anyhow::{bail, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::trace::recording::Writer;
+use database::watch::Watch;
 use dm::devno::DevNo;
 use dm::ioctl::{Dm, Id};
 use dm::sysfs::Sysfs;
 use extent_tables::ExtentTables;
-use files::watch::Watch;
 use lists::RecordedLists;
 use tracefs::{Instance, TraceLine};
 

@@ -16,7 +16,7 @@ use crate::flash::PAGE;
 use crate::sim::pieces::Pieces;
 use crate::trace::events::Lists;
 use crate::trace::{events, Event, FileNo, Trace, What};
-use wiredtiger::avail::difference;
+use database::wiredtiger::avail::difference;
 
 /// What is discarded, of what a list names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ mod tests {
     use super::judge::{late, verdict, Judged};
     use super::*;
     use crate::trace::Builder;
-    use wiredtiger::avail::FreeList;
+    use database::wiredtiger::avail::FreeList;
 
     /// A line is an event: its time, and the letter of a recording's; of W offset and length
     /// follow, of A the size of the file, and offset and length of each range.

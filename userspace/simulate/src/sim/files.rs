@@ -9,8 +9,8 @@ use glob::Pattern;
 
 use crate::flash::PAGE;
 use crate::trace::FileNo;
+use database::rules::Rules;
 use dm::class::Class;
-use files::rules::Rules;
 
 const NONE: u32 = u32::MAX;
 /// Pages a leaf of a file's page table covers.

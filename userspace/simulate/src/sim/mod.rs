@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use crate::flash::{self, Config, Destination, Flash, FlashCounts, Gc, GeometryError, Wear, PAGE};
 use crate::trace::{FileNo, Trace};
-use ::files::rules::Rules;
+use database::rules::Rules;
 use drive::afford::{Choice, DriveUnits};
 use files::Files;
 use play::{play, Player};

@@ -8,8 +8,8 @@ use super::files::Files;
 use super::play::{play, Player};
 use super::SimError;
 use crate::trace::{FileNo, Trace};
+use database::rules::Rules;
 use dm::class::Class;
-use files::rules::Rules;
 
 #[derive(Debug, Default)]
 pub struct Profile {

@@ -2,7 +2,7 @@
 //! Events and lists of free blocks in few bytes: a recording of a large database has
 //! hundreds of millions of them, and all are needed for each policy that is played.
 //!
-//! Numbers are those of [`varint`](wiredtiger::varint).  An event is a byte that says what
+//! Numbers are those of [`varint`](database::wiredtiger::varint).  An event is a byte that says what
 //! it is, the microseconds since the one before, and what it has: a range as the signed
 //! difference to the end of the one before, with the sign in the lowest bit, and its length,
 //! both in pages where they are whole ones.
@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use super::{Event, FileNo, What};
 use crate::flash::PAGE;
-use wiredtiger::avail::FreeList;
-use wiredtiger::varint::{put, Numbers};
+use database::wiredtiger::avail::FreeList;
+use database::wiredtiger::varint::{put, Numbers};
 
 const NAME: u8 = 0;
 const WRITE: u8 = 1;

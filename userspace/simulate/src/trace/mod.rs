@@ -13,8 +13,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::flash::PAGE;
+use database::wiredtiger::avail::FreeList;
 use events::{Discards, Events, Lists, WithDiscards};
-use wiredtiger::avail::FreeList;
 
 /// Offsets in files are below this: 2^32 pages of 4 KiB.
 pub const MAX_OFFSET: u64 = 1 << 44;

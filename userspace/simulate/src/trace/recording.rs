@@ -49,9 +49,9 @@ mod writer;
 pub use writer::Writer;
 
 use super::{Builder, EventError, Trace};
+use database::wiredtiger::avail::FreeList;
+use database::wiredtiger::varint;
 use dm::table::Extent;
-use wiredtiger::avail::FreeList;
-use wiredtiger::varint;
 
 pub const FIRST: &str = "dsm-recording,2\n";
 /// The name of what no file has.

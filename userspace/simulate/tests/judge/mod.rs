@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use database::wiredtiger::avail::FreeList;
 use simulate::flash::PAGE;
 use simulate::trace::events::Events;
 use simulate::trace::{Event, Trace, What};
-use wiredtiger::avail::FreeList;
 
 /// The same as an agent sees it that wakes up so much later than the one that
 /// recorded: it finds the newest lists, and may miss some in between.

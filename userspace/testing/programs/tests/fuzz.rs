@@ -7,20 +7,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use database::config::Config;
+use database::ident::classify;
+use database::rules::Rules;
+use database::wiredtiger::avail::page::Block;
+use database::wiredtiger::avail::tree::{Blocks, Tree};
+use database::wiredtiger::avail::{config, list, Addr, Cookie, Kind, Refusal};
+use database::wiredtiger::turtle;
 use dm::class::Class;
 use dm::table::Extent;
 use dsmd::agent::papers::state::{Directory, Kept, State};
-use files::config::Config;
-use files::ident::classify;
-use files::rules::Rules;
 use proptest::prelude::*;
 use proto::feed::{self, MAX_TEXT};
 use simulate::trace::recording::{self, Writer};
 use simulate::trace::{self, Trace, What, MAX_OFFSET};
-use wiredtiger::avail::page::Block;
-use wiredtiger::avail::tree::{Blocks, Tree};
-use wiredtiger::avail::{config, list, Addr, Cookie, Kind, Refusal};
-use wiredtiger::turtle;
 
 /// Changes to a text: where, what, and how (replace, insert, remove, cut).
 type Changes = Vec<(u16, u8, u8)>;
@@ -245,7 +245,7 @@ fn walk(
     file: &[u8],
     root: &Addr,
     changes: &[(u16, u16, u8)],
-    each: &mut wiredtiger::avail::tree::Each<'_>,
+    each: &mut database::wiredtiger::avail::tree::Each<'_>,
 ) -> Result<u32, Refusal> {
     let mut blocks = Damaged {
         file,

@@ -30,9 +30,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use database::wiredtiger::avail::{without, FreeList, Standing};
 use dm::device::Target;
 use dm::table::{Extent, SectorRange};
-use wiredtiger::avail::{without, FreeList, Standing};
 
 use super::permit::message;
 use super::{places, tidy, whole_pages, Halt, Known, Windows};

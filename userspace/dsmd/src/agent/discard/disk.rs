@@ -13,20 +13,20 @@ use rustix::fd::OwnedFd;
 use super::link::Machine;
 use super::owner::{self, Owner};
 use super::{preconditions, started, Database, Seen};
+use database::fiemap::Solid;
+use database::mount;
+use database::place;
+use database::walk::{self, Root};
+use database::wiredtiger::avail::{self, FileEntry, Refusal, Standing, TurtleId};
+use database::wiredtiger::turtle;
 use dm::devno::DevNo;
 use dm::diskstat::DiskStat;
 use dm::mounts;
 use dm::sysfs::Sysfs;
 use dm::table::Extent;
 use drive::switch;
-use files::fiemap::Solid;
-use files::mount;
-use files::place;
-use files::walk::{self, Root};
 use proto::reason::{Reason, ReasonKind};
 use runtime::pulse::Pulse;
-use wiredtiger::avail::{self, FileEntry, Refusal, Standing, TurtleId};
-use wiredtiger::turtle;
 
 const EXT4: [&str; 2] = ["/proc/fs/ext4", "/sys/fs/ext4"];
 /// What a restart would begin with, while a backup is running.
@@ -282,7 +282,7 @@ fn cut(e: Extent, left: &mut &[Range<u64>], emit: &mut dyn FnMut(Extent)) {
 mod tests {
     #![allow(clippy::single_range_in_vec_init)]
     use super::*;
-    use files::place::Place;
+    use database::place::Place;
     use std::io::{Seek, SeekFrom, Write};
     use std::os::unix::fs::MetadataExt;
 

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use wiredtiger::avail::FreeList;
-use wiredtiger::varint::{put, Numbers};
+use database::wiredtiger::avail::FreeList;
+use database::wiredtiger::varint::{put, Numbers};
 
 /// What a page of the target has a bit for.
 const PAGE: u64 = 4096;

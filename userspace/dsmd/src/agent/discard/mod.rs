@@ -104,13 +104,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use database::wiredtiger::avail::{
+    difference, without, Cookie, FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId,
+};
 use dm::device::Target;
 use dm::reply::Discard;
 use dm::table::{Extent, SectorRange};
 use proto::reason::{Reason, ReasonKind};
-use wiredtiger::avail::{
-    difference, without, Cookie, FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId,
-};
 
 use audit::{Claim, Evidence, Questions, Suspect, Violation};
 pub use disk::Disk;

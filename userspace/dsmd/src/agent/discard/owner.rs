@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::process::{fcntl_getlk, Flock, FlockOffsetType, FlockType};
 
-use files::walk;
+use database::walk;
 
 const LOCK: &str = "WiredTiger.lock";
 

@@ -7,10 +7,10 @@
 
 use std::fmt::Write as _;
 
+use database::config::AUDIT_PAGES;
+use database::wiredtiger::avail::Standing;
 use dm::table::SectorRange;
-use files::config::AUDIT_PAGES;
 use proto::reason::Reason;
-use wiredtiger::avail::Standing;
 
 use super::audit::Evidence;
 use super::{tidy, Piece, Plan, Rule};

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use database::wiredtiger::varint::{put, Numbers};
 use dm::table::Extent;
-use wiredtiger::varint::{put, Numbers};
 
 /// The parts of pieces that have bytes of these ranges.  All are sorted by their bytes.
 pub(super) fn of_ranges(pieces: &[Extent], ranges: &[Range<u64>], emit: &mut dyn FnMut(Extent)) {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::process::Process;
-use wiredtiger::avail::config::unsynced;
+use database::wiredtiger::avail::config::unsynced;
 
 const VARIABLE: &[u8] = b"WIREDTIGER_CONFIG=";
 /// mongod takes one file of configuration.

@@ -16,6 +16,7 @@ use fastrand::Rng;
 use super::link::Machine;
 use super::owner::Owner;
 use super::{Database, Seen};
+use database::wiredtiger::avail::{FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId};
 use dm::device::{MessageError, Target};
 use dm::diskstat::DiskStat;
 use dm::reply::Status;
@@ -24,7 +25,6 @@ use proto::reason::{Reason, ReasonKind, AUDIT_FAILED};
 use runtime::wake::Waker;
 use testing::cookie::cookie;
 use testing::kernel::ModelKernel;
-use wiredtiger::avail::{FileEntry, FreeList, Kind, Refusal, Run, Standing, TurtleId};
 
 const PAGE: u64 = 4096;
 const FILES: usize = 3;

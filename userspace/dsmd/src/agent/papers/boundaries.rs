@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use super::load_phase::{LoadPhase, Sums};
 use super::state::{born, Directory, Kept, State};
 use crate::agent::tracked::Tracked;
+use database::config::{BoundaryMode, Outgrown};
 use dm::class::Class;
 use dm::reply::Region;
-use files::config::{BoundaryMode, Outgrown};
 use runtime::log;
 
 pub(crate) struct Boundaries {

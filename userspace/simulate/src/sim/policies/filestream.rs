@@ -10,8 +10,8 @@ use crate::sim::files::Files;
 use crate::sim::play::WriteRequest;
 use crate::sim::profile::Profile;
 use crate::trace::FileNo;
-use filestream::divider::Modules;
-use filestream::FileStream;
+use policies::filestream::divider::Modules;
+use policies::filestream::FileStream;
 
 pub(super) struct Adapter {
     filestream: FileStream,

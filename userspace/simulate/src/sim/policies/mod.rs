@@ -20,7 +20,7 @@ use super::play::WriteRequest;
 use super::profile::Profile;
 use super::{Model, SimError};
 use crate::trace::{FileNo, Trace};
-use ::filestream::divider::Modules;
+use ::policies::filestream::divider::Modules;
 use filestream::Modification;
 use kernel::{KernelFeatures, KernelPlacement, KernelPolicy, Prediction, Range, When};
 

@@ -10,8 +10,8 @@ use super::{Policy, Stream};
 use crate::flash::PAGE;
 use crate::sim::files::Files;
 use crate::trace::FileNo;
+use database::rules::{Role, Rules};
 use dm::table::StreamStamp;
-use files::rules::{Role, Rules};
 use policies::layout::Plan;
 
 /// The streams of a file: of its parts, and of the rest.

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use super::{difference, FIRST};
+use database::wiredtiger::avail::FreeList;
+use database::wiredtiger::varint;
 use dm::table::Extent;
-use wiredtiger::avail::FreeList;
-use wiredtiger::varint;
 
 /// Writes a recording.
 pub struct Writer<W: Write> {

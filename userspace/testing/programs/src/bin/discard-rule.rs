@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Result};
+use database::fiemap::{Fiemap, Mapper};
+use database::place::Place;
+use database::walk::{find_file, open_file, Root};
+use database::wiredtiger::avail::{difference, read, FreeList};
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::table::Extent;
 use dsmd::agent::discard::{self, Disk, Halt, Look};
-use files::fiemap::{Fiemap, Mapper};
-use files::place::Place;
-use files::walk::{find_file, open_file, Root};
 use runtime::pulse::Pulse;
-use wiredtiger::avail::{difference, read, FreeList};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {

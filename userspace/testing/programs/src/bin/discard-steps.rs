@@ -14,6 +14,9 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{ensure, Context, Result};
 use clap::Parser;
+use database::fiemap::Fiemap;
+use database::walk::Root;
+use database::wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 use dm::device::{Device, MessageError, Target};
 use dm::devno::DevNo;
 use dm::diskstat::DiskStat;
@@ -22,8 +25,6 @@ use dm::table::Extent;
 use drive::below::Affords;
 use dsmd::agent::discard::{Database, Disk, Link, Machine, Owner, Plan, Seen};
 use dsmd::Local;
-use files::fiemap::Fiemap;
-use files::walk::Root;
 use proto::device::Kernel;
 use proto::drive::Media;
 use proto::reason::Reason;
@@ -31,7 +32,6 @@ use runtime::log;
 use runtime::pulse::Pulse;
 use rustix::process::Signal;
 use signal_hook::low_level::raise;
-use wiredtiger::avail::{FileEntry, Refusal, TurtleId};
 
 /// In the order in which they come; `lists` is in the middle of `read`.  Only a violation comes
 /// to `mark`.  At `rest` there is nothing more to do for a turtle.

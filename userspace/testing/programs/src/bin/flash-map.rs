@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 
 use anyhow::{bail, Context, Result};
-use files::rules::Rules;
+use database::rules::Rules;
 use simulate::flash::{Config, Destination, Flash, Gc};
 use simulate::sim::policies::Stream;
 use simulate::sim::profile::Profile;

@@ -11,12 +11,12 @@ use anyhow::{anyhow, ensure, Context, Result};
 use clap::Parser;
 use rustix::fs::OFlags;
 
+use database::fiemap::{self, Fiemap, Mapper};
+use database::ident;
+use database::place;
 use dm::class::Class;
 use dm::device::{Device, Target};
 use dm::table::{resolve_overlaps, Extent, FileRecord, StreamStamp, Upload, UploadKind};
-use files::fiemap::{self, Fiemap, Mapper};
-use files::ident;
-use files::place;
 
 #[derive(Debug, Parser)]
 #[command(name = "load-table")]

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
-use files::rules::{Role, Rules};
+use database::rules::{Role, Rules};
 use serde_json::json;
 use simulate::flash::PAGE;
 use simulate::sim::files::Files;

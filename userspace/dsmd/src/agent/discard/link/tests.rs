@@ -2,10 +2,10 @@
 use super::super::permit::{CHECKPOINTS, ONLY_ASKED};
 use super::super::world::{Side, World};
 use super::*;
+use database::wiredtiger::avail::{self, Refusal, Standing};
 use proto::reason::AUDIT_FAILED;
 use std::cell::RefCell;
 use std::rc::Rc;
-use wiredtiger::avail::{self, Refusal, Standing};
 
 type TestWorker = Worker<Side, Side>;
 

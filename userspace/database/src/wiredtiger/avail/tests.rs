@@ -7,10 +7,10 @@ use std::os::unix::fs::{symlink, FileExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::avail::files::{Budget, Dbpath};
-use crate::avail::list::MAX_EXTENTS;
-use crate::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot, Standing, Version};
-use files::walk::Root;
+use crate::walk::Root;
+use crate::wiredtiger::avail::files::{Budget, Dbpath};
+use crate::wiredtiger::avail::list::MAX_EXTENTS;
+use crate::wiredtiger::avail::{self, FreeList, Kind, Lists, Refusal, Snapshot, Standing, Version};
 use runtime::pulse::Pulse;
 use testing::hostile;
 

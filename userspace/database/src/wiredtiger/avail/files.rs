@@ -27,8 +27,8 @@ use super::tree::{Blocks, Each, Tree, Visit};
 use super::{
     damaged, list, refuse, unsupported, FileEntry, Kind, Lists, Refusal, Run, Snapshot, TurtleId, Version,
 };
-use crate::turtle;
-use files::walk::{self, FoundFile, Root};
+use crate::walk::{self, FoundFile, Root};
+use crate::wiredtiger::turtle;
 use runtime::pulse::Pulse;
 
 const METADATA: &str = "WiredTiger.wt";

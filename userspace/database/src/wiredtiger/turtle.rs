@@ -17,9 +17,9 @@ use std::path::Path;
 
 use rustix::fd::OwnedFd;
 
-use files::walk;
+use crate::walk;
 
-pub use files::watch::TURTLE as NAME;
+pub use crate::watch::TURTLE as NAME;
 /// Longer ones are not a turtle.
 pub(crate) const MAX_SIZE: u64 = 1 << 20;
 

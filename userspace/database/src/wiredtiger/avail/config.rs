@@ -3,7 +3,7 @@
 
 use super::cookie::Cookie;
 use super::{damaged, unsupported, Refusal, TurtleId, Version};
-use crate::turtle::{items, value_of};
+use crate::wiredtiger::turtle::{items, value_of};
 
 /// What a file's entry says of its newest checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

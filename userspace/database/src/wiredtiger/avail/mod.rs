@@ -28,7 +28,7 @@ pub mod tree;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ::files::walk::Root;
+use crate::walk::Root;
 use runtime::pulse::Pulse;
 
 pub use cookie::{Addr, Cookie};

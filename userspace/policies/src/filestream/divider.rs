@@ -39,7 +39,7 @@ pub(crate) fn streams_of_mapper<'a>(files: impl Iterator<Item = &'a File>, strea
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Type;
+    use crate::filestream::Type;
     use proptest::prelude::*;
     use std::path::Path;
 

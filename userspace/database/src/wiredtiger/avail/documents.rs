@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::Dbpath;
 use super::{Refusal, Snapshot};
-use files::walk::Root;
+use crate::walk::Root;
 use runtime::pulse::Pulse;
 
 const NAME: &str = "sizeStorer.wt";

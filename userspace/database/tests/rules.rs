@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use files::rules::{Role, Rules};
+use database::rules::{Role, Rules};
 
 fn rules(file: &str) -> Rules {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules");

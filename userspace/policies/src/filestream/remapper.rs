@@ -75,7 +75,7 @@ impl Remapper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Type;
+    use crate::filestream::Type;
     use proptest::prelude::*;
     use std::path::Path;
 

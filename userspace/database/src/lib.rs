@@ -10,3 +10,4 @@ pub mod place;
 pub mod rules;
 pub mod walk;
 pub mod watch;
+pub mod wiredtiger;
