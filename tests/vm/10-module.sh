@@ -9,7 +9,7 @@ number=$(cat "$(dirname "$(queue "$disk")")/dev")
 
 modprobe dm-mod
 works 'the module loads' insmod "$(module_file)"
-matches 'the target is registered' "$(dmsetup targets | grep '^dsm ')" 'v1\.0\.0'
+matches 'the target is registered' "$(dmsetup targets | grep '^dsm ')" 'v0\.1\.0'
 
 works 'a device is made with two words' dmsetup create t --table "0 $sectors dsm $disk 0"
 is 'the table line shows every feature' "$(dmsetup table t)" \
