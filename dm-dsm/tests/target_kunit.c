@@ -871,7 +871,7 @@ static void the_ima_line_names_the_target(struct kunit *test)
 	d->params.policy = DSM_POLICY_BOUNDARY;
 	dsm_status(&ti, STATUSTYPE_IMA, 0, line, sizeof(line));
 	KUNIT_EXPECT_STREQ(test, line,
-			   "target_name=dsm,target_version=0.1.0,device_name=259:0,start=8,"
+			   "target_name=dsm,target_version=1.0.0,device_name=259:0,start=8,"
 			   "policy=boundary,groups=3,alpha=auto,prediction=predicted,range=written,"
 			   "primary_filter=on,threshold1=1000,threshold2=5,streams=auto,"
 			   "stream_base=1,hints=on,foreign=keep,discard=off,"

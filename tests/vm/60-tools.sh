@@ -142,21 +142,21 @@ fi
 refused 'both at once' 'groups auto chooses the policy, too: it cannot be given with policy dsm; nothing was changed' \
 	dsmctl create t "$ssd" --groups auto --policy dsm
 # Files of devices
-mkdir /tmp/dsm
-attach() { dsmctl attach t --dir /tmp/dsm; }
-check() { dsmctl check --dir /tmp/dsm "$@"; }
-printf 'drive = "%s"\ndiscard = true\n' "$small" >/tmp/dsm/t.toml
-printf 'drive = "%s"\ngroups = "auto"\npolicy = "file"\n' "$plain" >/tmp/dsm/u.toml
+mkdir /tmp/tools-etc
+attach() { dsmctl attach t --dir /tmp/tools-etc; }
+check() { dsmctl check --dir /tmp/tools-etc "$@"; }
+printf 'drive = "%s"\ndiscard = true\n' "$small" >/tmp/tools-etc/t.toml
+printf 'drive = "%s"\ngroups = "auto"\npolicy = "file"\n' "$plain" >/tmp/tools-etc/u.toml
 refused 'a file that says both' 'u.toml: groups auto chooses the policy, too' check
 works 'a file without a policy' attach
 has_write_streams "$ssd" && wanted=' policy life groups 3' || wanted=' policy none'
 is 'gets what the drive affords' "$(decided)" "$wanted"
 matches 'and its own options' "$(dmsetup table t)" ' discard on'
 again
-rm /tmp/dsm/*
+rm /tmp/tools-etc/*
 
-works 'a device is made and kept' dsmctl create t "$small" --policy file -f prediction=off --discard on --dbpath /tmp/db --save --dir /tmp/dsm
-is 'in a file' "$(</tmp/dsm/t.toml)" "drive = \"$small\"
+works 'a device is made and kept' dsmctl create t "$small" --policy file -f prediction=off --discard on --dbpath /tmp/db --save --dir /tmp/tools-etc
+is 'in a file' "$(</tmp/tools-etc/t.toml)" "drive = \"$small\"
 wwid = \"$(cat "/sys/block/${small#/dev/}/wwid")\"
 policy = \"file\"
 dbpath = \"/tmp/db\"
@@ -164,9 +164,9 @@ discard = true
 
 [features]
 prediction = \"off\""
-made=$(dmsetup table t | sed 's/ discard on//')
+made=$(dmsetup table t | sed 's/ discard on/ discard off/')
 refused 'which is not written over' 'it is there already, and is left as it is' \
-	dsmctl create t "$small" --save --dir /tmp/dsm
+	dsmctl create t "$small" --save --dir /tmp/tools-etc
 again
 works 'of which it is made' attach
 is 'as it was, and dsmd switches discards on' "$(dmsetup table t)" "$made"
@@ -174,13 +174,13 @@ again
 
 # A name that leads to another drive after a reboot
 ln -s "$plain" /dev/by-a-name
-sed -i 's|^drive.*|drive = "/dev/by-a-name"|; /^dbpath/d' /tmp/dsm/t.toml
+sed -i 's|^drive.*|drive = "/dev/by-a-name"|; /^dbpath/d' /tmp/tools-etc/t.toml
 another="it is $(cat "/sys/block/${plain#/dev/}/wwid"), and not $(cat "/sys/block/${small#/dev/}/wwid"), which wwid names; nothing was changed"
 refused 'another drive' "$another" attach
 refused 'and the check says it' "$another" check t
 refused 'nothing was made' t dmsetup info t
-sed -i /wwid/d /tmp/dsm/t.toml
-printf 'drive = "%s"\n' "$plain" >/tmp/dsm/u.toml
+sed -i /wwid/d /tmp/tools-etc/t.toml
+printf 'drive = "%s"\n' "$plain" >/tmp/tools-etc/u.toml
 refused 'two files of one disk' "u: drive: t is of ${plain#/dev/}, too" check
 rm /dev/by-a-name
 done_testing

@@ -100,6 +100,7 @@ for n in 1 2 3; do
 done
 
 for n in 1 2 3; do
+	is "t$n: no discard has failed" "$(field t$n discard_failed)" 0
 	kill "${agent[t$n]}"
 	wait "${agent[t$n]}"
 	is "t$n: dsmd ends" $? 0
@@ -109,7 +110,6 @@ must kill -9 $databases
 wait
 for n in 1 2 3; do
 	works "t$n: the database was killed, and is right" wtload check --dbpath /tmp/db$n/data --cache-mb 20
-	is "t$n: no discard has failed" "$(field t$n discard_failed)" 0
 	umount /tmp/db$n
 	dsmctl remove t$n
 	dmsetup remove base$n

@@ -12,8 +12,8 @@ mnt=/tmp/doctor
 mkdir -p $mnt
 
 configure() { # DISCARD
-	mkdir -p /tmp/dsm
-	cat >/tmp/dsm/t.toml <<CONFIG
+	mkdir -p /tmp/doctor-etc
+	cat >/tmp/doctor-etc/t.toml <<CONFIG
 state-dir = "/tmp/doctor-state"
 dbpath = "$mnt/data"
 boundary = "manual"
@@ -22,11 +22,11 @@ audit-pages = 0
 CONFIG
 }
 agent() {
-	dsmd --config /tmp/dsm/t.toml 2>>/tmp/dsmd.log &
+	dsmd --config /tmp/doctor-etc/t.toml 2>>/tmp/dsmd.log &
 	agent=$!
 	until_true 'dsmctl boundary show t >/dev/null 2>&1 && [[ -e /run/dsm/t.json ]]'
 }
-doctor() { dsmctl doctor "$@" --dir /tmp/dsm; }
+doctor() { dsmctl doctor "$@" --dir /tmp/doctor-etc; }
 # finding CHECK FILTER [NAME]: of what is said about the device t, or NAME
 finding() {
 	doctor "${3:-t}" -o json | jq -r --arg check "$1" ".findings[] | select(.check == \$check) | $2"
@@ -46,7 +46,7 @@ mount /dev/mapper/t $mnt
 mkdir $mnt/data
 works 'a database is made' wtload linkbench --dbpath $mnt/data --phase load --nodes 500 --cache-mb 20 --journal-mb 4
 is 'without dsmd, that is wrong' "$(level dsmd)" wrong
-matches 'and it is to be started' "$(fix dsmd)" 'systemctl (re)?start dsmd$'
+matches 'and it is to be started' "$(fix dsmd)" 'systemctl (re)?start dsmd@t$'
 agent
 works 'boundaries are marked' dsmctl boundary mark t
 sync -f $mnt
@@ -68,7 +68,7 @@ is 'the data directory is found' "$(level dbpath)" right
 is 'and so is dsmd' "$(level dsmd)" right
 nobody() {
 	setpriv --reuid 4343 --regid 4343 --clear-groups --bounding-set=-all --inh-caps=-all \
-		dsmctl doctor t --dir /tmp/dsm
+		dsmctl doctor t --dir /tmp/doctor-etc
 }
 works 'who is not root sees nothing wrong, and not all' until_true '[[ $(nobody >/dev/null; echo $?) == 2 ]]'
 matches 'and learns why' "$(nobody)" 'try again as root'
@@ -113,7 +113,7 @@ is 'which fixes it' "$(level boundaries)" right
 
 # A checkpoint that does not come
 put $mnt/data/collection-902-902.wt 0 4 1024
-old() { dsmctl doctor t --dir /tmp/dsm --checkpoint-seconds 0.1 -o json | jq -r ".findings[] | select(.check == \"checkpoints\") | $1"; }
+old() { dsmctl doctor t --dir /tmp/doctor-etc --checkpoint-seconds 0.1 -o json | jq -r ".findings[] | select(.check == \"checkpoints\") | $1"; }
 is 'data is written and no checkpoint made' "$(old .level)" wrong
 matches 'so that one is to be made' "$(old '.fix[0]')" 'fsync: 1'
 rm $mnt/data/collection-902-902.wt

@@ -220,9 +220,9 @@ dsmctl remove g
 dmsetup remove gv
 
 # A device that has a file
-mkdir /tmp/dsm
-printf 'drive = "%s"\npolicy = "file"\n' "$plain" >/tmp/dsm/c.toml
-attach=(dsmctl attach c --dir /tmp/dsm)
+mkdir /tmp/steps-etc
+printf 'drive = "%s"\npolicy = "file"\n' "$plain" >/tmp/steps-etc/c.toml
+attach=(dsmctl attach c --dir /tmp/steps-etc)
 "${attach[@]}" >/dev/null
 made=$(tables)
 dsmctl remove c

@@ -199,9 +199,9 @@ umount $mnt
 dsmctl remove t
 if [[ -e $spills ]]; then
 	refused 'nor a device that is made' 'is marked as a drive' dsmctl create t "$disk" --discard on
-	mkdir /tmp/dsm
-	printf 'drive = "%s"\ndiscard = true\n' "$disk" >/tmp/dsm/t.toml
-	works 'a machine that starts has the device' dsmctl attach t --dir /tmp/dsm
+	mkdir /tmp/trial-etc
+	printf 'drive = "%s"\ndiscard = true\n' "$disk" >/tmp/trial-etc/t.toml
+	works 'a machine that starts has the device' dsmctl attach t --dir /tmp/trial-etc
 	works 'without discards' is_set off
 	works 'an operator takes the mark away' dsmctl set t discard allow
 	refused 'once' 'neither it nor a drive below it is marked' dsmctl set t discard allow

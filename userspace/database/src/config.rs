@@ -419,39 +419,39 @@ log-format = "json"
             (
                 "\"manual\"",
                 "\"handy\"",
-                "line 6: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
+                "line 7: unknown variant `handy`, expected one of `auto`, `manual`, `attach`",
             ),
             (
                 "0.5",
                 "3601",
-                "line 9: it must be a number of seconds from 0.1 to 3600",
+                "line 10: it must be a number of seconds from 0.1 to 3600",
             ),
             (
                 "0.5",
                 "0.0",
-                "line 9: it must be a number of seconds from 0.1 to 3600",
+                "line 10: it must be a number of seconds from 0.1 to 3600",
             ),
-            ("\"json\"", "\"yaml\"", "line 12: unknown variant `yaml`"),
-            ("wait = false", "wait =", "line 10: "),
+            ("\"json\"", "\"yaml\"", "line 13: unknown variant `yaml`"),
+            ("wait = false", "wait =", "line 11: "),
             (
                 "discard = true",
                 "discard = \"on\"",
-                "line 11: it must be true, false or \"audit\"",
+                "line 12: it must be true, false or \"audit\"",
             ),
             (
                 "discard = true",
                 "discard = 1",
-                "line 11: it must be true, false or \"audit\"",
+                "line 12: it must be true, false or \"audit\"",
             ),
             (
                 "\"/etc/one.rules\"",
                 "[\"/a.toml\", \"../x=/b.toml\"]",
-                "line 8: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
+                "line 9: '../x=/b.toml': it must be a file, or a directory below the dbpath, '=' and a file",
             ),
             (
                 "\"/etc/one.rules\"",
                 "7",
-                "line 8: a rules file, or a list of rules files",
+                "line 9: a rules file, or a list of rules files",
             ),
             (
                 "\"/etc/one.rules\"",
@@ -506,7 +506,7 @@ log-format = "json"
         ] {
             let text = ALL.replacen("boundary", &format!("uri = {uri}\nboundary"), 1);
             let said = Config::parse("one", &text).unwrap_err();
-            assert!(said.starts_with("line 6: unknown field `uri`"), "{said}");
+            assert!(said.starts_with("line 7: unknown field `uri`"), "{said}");
             assert!(!said.contains("geheim"), "{said}");
         }
         // Also when it is no string of TOML.
