@@ -31,15 +31,7 @@ fn names_that_no_device_can_have_are_refused() {
 fn pages_are_named_as_they_are_installed() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut sources = Vec::new();
-    for name in [
-        "dsmctl",
-        "dsmd",
-        "dsm-exporter",
-        "drive",
-        "files",
-        "proto",
-        "wiredtiger",
-    ] {
+    for name in ["dsmctl", "dsmd", "dsm-exporter", "drive", "database", "proto"] {
         sources_in(&crates.join(name).join("src"), &mut sources);
     }
     let mut named = 0;
