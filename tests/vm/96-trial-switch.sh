@@ -178,7 +178,7 @@ if [[ -e $spills ]]; then
 	umount /mnt
 	dmsetup remove u
 	matches 'it is broken' "$(</tmp/said)" 'BROKEN'
-	matches 'what to take out of the configuration is said' "$(</tmp/said)" 'take the line .discard = true. of device = "t" out'
+	matches 'what to take out of the configuration is said' "$(</tmp/said)" 'take .discard = true. out of /etc/dsm/t\.toml'
 	ended 'a broken drive' '[a-z]* is marked as a drive whose discards change other data: .*'
 	works 'discards are off' is_set off
 	refused 'nobody has them on' 'is marked as a drive' dsmctl set t discard on
