@@ -25,6 +25,7 @@ begin() {
 	dmsetup remove_all
 	wipefs -qa "$ssd_here"
 	rm -rf /var/lib/mongodb /var/lib/dsmd /srv/dsm /etc/dsm-mongo /etc/dsm /etc/dsmd.rules
+	mkdir /etc/dsm
 }
 
 here() {
@@ -53,8 +54,7 @@ refused() { # WHERE REASON WHY COMMAND
 }
 
 put() { # WHERE PATH TEXT
-	printf '%s\n' "$3" >"$2"
-	pass "$1: $2 is written"
+	if printf '%s\n' "$3" >"$2"; then pass "$1: $2 is written"; else fail "$1: $2 cannot be written"; fi
 }
 
 # For the record only.
