@@ -175,10 +175,10 @@ fn run(state: &mut TrialState, lab: &mut Lab) {
 }
 
 fn seeds() -> u64 {
-    from_environment("TRIAL_SEEDS", 20)
+    from_environment("TRIAL_SEEDS", 200)
 }
 
-/// What 95 % of them is but for twice the standard deviation: which intervals miss is chance.
+/// 95 % of them, less twice the standard deviation: which intervals miss is chance.
 fn enough() -> u64 {
     let n = seeds() as f64;
     (0.95 * n - 2.0 * (n * 0.95 * 0.05).sqrt()) as u64
