@@ -186,7 +186,10 @@ pub(crate) struct Stuck {
 
 /// Sees whether a thread is at one thing for too long.
 fn judge(sample: &mut DeviceView, pulses: &Pulses, limit: Duration) -> Option<Stuck> {
-    let threads = [("its agent", &pulses.agent), ("its discards", &pulses.discard)];
+    let threads = [
+        ("its agent", &pulses.agent),
+        ("its discard thread", &pulses.discard),
+    ];
     let busy = threads.map(|(what, pulse)| (what, pulse.busy()));
     let (what, busy) = busy.into_iter().find(|(_, busy)| *busy > limit)?;
     let waits = waits_in_kernel(Path::new("/proc/self/task"));
@@ -252,12 +255,11 @@ impl Publisher {
     fn publish(&mut self, sample: &DeviceView) {
         // What another one that still serves it says is newer.
         let pid = |s: &DeviceView| s.service.as_ref().and_then(|s| s.pid);
-        let other = snapshot::read(&self.run_dir, &sample.name)
-            .and_then(Result::ok)
-            .is_some_and(|s| {
-                pid(&s) != pid(sample) && s.state() != Some(State::Ended) && s.age(sample.at) < 2 * INTERVAL
-            });
-        if other && sample.state() != Some(State::Served) {
+        let is_others = |s: DeviceView| {
+            pid(&s) != pid(sample) && s.state() != Some(State::Ended) && s.age(sample.at) < 2 * INTERVAL
+        };
+        let last = || snapshot::read(&self.run_dir, &sample.name)?.ok();
+        if sample.state() != Some(State::Served) && last().is_some_and(is_others) {
             return;
         }
         match snapshot::publish(&self.run_dir, sample) {
@@ -269,22 +271,25 @@ impl Publisher {
         }
     }
 
-    fn tell(&mut self, service: &Service, stuck: Option<Stuck>) {
+    /// For the service manager.
+    fn news(&mut self, service: &Service, stuck: Option<Stuck>) -> Vec<NotifyState<'_>> {
+        let mut news = Vec::new();
         let decided = service.state != State::Starting || self.began.elapsed() > READY;
         if decided && service.state != State::Ended && !mem::replace(&mut self.ready, true) {
-            tell(NotifyState::Ready);
+            news.push(NotifyState::Ready);
+        }
+        if self.watchdog.is_some() && !stuck.is_some_and(|s| s.busy > KILL && !s.in_kernel) {
+            news.push(NotifyState::Watchdog);
         }
         let status = match &service.reason {
             Some(reason) => format!("{}: {reason}", service.state.name()),
             None => service.state.name().to_owned(),
         };
         if self.status != status {
-            tell(NotifyState::Status(&status));
             self.status = status;
+            news.push(NotifyState::Status(&self.status));
         }
-        if self.watchdog.is_some() && !stuck.is_some_and(|s| s.busy > KILL && !s.in_kernel) {
-            tell(NotifyState::Watchdog);
-        }
+        news
     }
 }
 
@@ -311,14 +316,11 @@ impl Listener for Publisher {
             (State::Stuck, _) => log!(Info, "answers again"),
             _ => {}
         }
-        self.tell(&service.clone(), stuck);
+        let news = self.news(service, stuck);
+        if let Some(Err(e)) = (!news.is_empty()).then(|| sd_notify::notify(&news)) {
+            log!(Warn, "cannot notify the service manager", reason = e);
+        }
         self.publish(&sample);
-    }
-}
-
-fn tell(state: NotifyState<'_>) {
-    if let Err(e) = sd_notify::notify(&[state]) {
-        log!(Warn, "cannot notify the service manager", reason = e);
     }
 }
 
@@ -493,6 +495,51 @@ mod tests {
         assert_eq!(restarts(State::Served), 1, "it was killed");
         assert_eq!(restarts(State::Ended), 2, "again");
         assert_eq!(restarts(State::Served), 2, "it had ended");
+    }
+
+    #[test]
+    fn the_watchdog_ends_what_is_stuck_outside_the_kernel() {
+        let mut publisher = Publisher {
+            watchdog: Some(Duration::from_secs(60)),
+            ..Publisher::new(Path::new("/nonexistent"), "d")
+        };
+        let mut told = |state, stuck| -> Vec<String> {
+            let service = sample(1, state).service.unwrap();
+            let news = publisher.news(&service, stuck);
+            news.iter().map(ToString::to_string).collect()
+        };
+        let stuck = |seconds, in_kernel| {
+            let busy = Duration::from_secs(seconds);
+            Some(Stuck { busy, in_kernel })
+        };
+        assert_eq!(told(State::Starting, None), ["WATCHDOG=1", "STATUS=starting"]);
+        assert_eq!(
+            told(State::Waiting, None),
+            ["READY=1", "WATCHDOG=1", "STATUS=waiting"]
+        );
+        assert_eq!(
+            told(State::Stuck, stuck(50, false)),
+            ["WATCHDOG=1", "STATUS=stuck"]
+        );
+        assert_eq!(
+            told(State::Stuck, stuck(61, true)),
+            ["WATCHDOG=1"],
+            "it would hang again"
+        );
+        assert_eq!(told(State::Stuck, stuck(61, false)), [""; 0]);
+        assert_eq!(told(State::Served, None), ["WATCHDOG=1", "STATUS=served"]);
+    }
+
+    #[test]
+    fn one_that_has_ended_is_not_ready() {
+        let mut publisher = Publisher::new(Path::new("/nonexistent"), "d");
+        let ended = sample(1, State::Ended).service.unwrap();
+        let told: Vec<String> = publisher
+            .news(&ended, None)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(told, ["STATUS=ended"]);
     }
 
     #[test]

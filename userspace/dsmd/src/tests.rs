@@ -677,7 +677,10 @@ fn a_look_for_discards_that_hangs_is_seen() {
         let stuck = |(s, _): &(DeviceView, Option<Stuck>)| s.state() == Some(State::Stuck);
         let (sample, _) = said.iter().find(stuck).unwrap();
         let why = sample.service.unwrap().reason.unwrap().to_string();
-        assert_eq!(why, "its discards has been busy with one thing for too long");
+        assert_eq!(
+            why,
+            "its discard thread has been busy with one thing for too long"
+        );
         assert!(sample.agent.is_some(), "the agent serves it all the same");
         until("an answer of the other thread", || setup.info().is_ok());
         drop(release);
