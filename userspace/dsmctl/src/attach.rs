@@ -3,10 +3,10 @@
 
 use anyhow::{Context, Result};
 
-use crate::broken;
 use crate::cli::{Attach, DryRun, Output};
 use crate::create;
 use crate::device_file;
+use crate::switch;
 use dm::device::Device;
 use dm::node;
 
@@ -24,7 +24,7 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<()> {
     })?;
     if wanted.features.discard.is_some() {
         // A machine starts all the same.
-        if let Err(e) = create::block_device(&wanted.dev).and_then(|dev| broken::check(name, dev)) {
+        if let Err(e) = create::block_device(&wanted.dev).and_then(|dev| switch::check(name, dev)) {
             eprintln!("dsmctl: {e:#} but this: it is made without discards");
             wanted.features.discard = None;
         }

@@ -12,9 +12,9 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::broken;
 use crate::cli::{self as args, Auto, Create, CreateNow, DryRun, Features, Output};
 use crate::device_file;
+use crate::switch;
 use dm::device::{Device, Target};
 use dm::devno::DevNo;
 use dm::exchange;
@@ -255,7 +255,7 @@ impl Stamped {
             .follow_drive()
             .map_err(|e| anyhow!("{shown}: {e}; nothing was changed"))?;
         if asked.discard == Some(Mode::On) {
-            broken::check(shown, dev)?;
+            switch::check(shown, dev)?;
         }
         check_zones(sysfs, shown, dev)?;
         let below = streams::below(sysfs, dm, dev)?;

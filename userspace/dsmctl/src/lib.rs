@@ -2,7 +2,6 @@
 //! `dsmctl`: makes and watches dsm devices.
 
 mod attach;
-mod broken;
 mod claim;
 pub mod cli;
 mod create;
@@ -18,6 +17,7 @@ mod record;
 mod report;
 mod show;
 mod simulate;
+mod switch;
 pub mod trial;
 mod verify;
 mod view;
@@ -192,11 +192,11 @@ fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     let device = Device::open(name)?;
     if feature == "discard" {
         if value.eq_ignore_ascii_case("allow") {
-            return broken::allow(&device);
+            return switch::allow(&device);
         }
         let wanted = Mode::from(value.to_ascii_lowercase()).of_target();
         if matches!(wanted, Mode::Off | Mode::Watch | Mode::On) {
-            return broken::turn(&device, wanted, &by());
+            return switch::turn(&device, wanted, &by());
         }
     }
     device

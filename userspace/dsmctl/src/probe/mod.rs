@@ -6,9 +6,9 @@ mod scratch;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::broken;
 use crate::cli::{Output, ProbeDiscard};
 use crate::progress::ProgressLine;
+use crate::switch;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::ioctl::Dm;
@@ -39,7 +39,7 @@ struct Probed {
 pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let signals = Signals::new()?;
     let device = Device::open(&a.name)?;
-    broken::check_for_probe(&device)?;
+    switch::check_for_probe(&device)?;
     let counts = DriveCounts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
@@ -49,7 +49,7 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let measured = probe::run(&mut scratch, said, limit).with_context(|| a.name.clone())?;
     // First: what is not as the probe had set it stays.
     if measured.verdict == Verdict::Broken {
-        broken::bar(device.devno, &measured.reason)?;
+        switch::bar(device.devno, &measured.reason)?;
     }
     drop((scratch, progress));
     let (commands, tab) = advice(&a.name, &measured);

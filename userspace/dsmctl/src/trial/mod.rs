@@ -223,7 +223,7 @@ fn discards(name: &str) -> Result<DiscardInfo> {
     let info: Info = control::ask_within(TIMEOUT, &args::run_dir(), name, Request::Info)
         .with_context(|| format!("{name}: nothing would be discarded"))?;
     info.discard.with_context(|| {
-        format!("{name}: nothing would be discarded: set discard = true in dsmd's configuration first")
+        format!("{name}: nothing would be discarded: set discard = true in its file in /etc/dsm first")
     })
 }
 
