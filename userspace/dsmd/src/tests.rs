@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::agent::discard::{Database as Followed, Machine as DriveUnits, Owner, Plan, Seen as Looked};
+use crate::agent::discard::{Database as Followed, Machine as DiscardMachine, Owner, Plan, Seen as Looked};
 use crate::report::Stuck;
 use database::fiemap::ExtentCounts;
 use database::wiredtiger::avail::{FileEntry, Refusal, TurtleId};
@@ -150,7 +150,7 @@ impl Followed for Odd {
     }
 }
 
-impl DriveUnits for Odd {
+impl DiscardMachine for Odd {
     fn drive(&self) -> DiskStat {
         DiskStat::default()
     }
