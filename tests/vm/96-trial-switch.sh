@@ -76,7 +76,7 @@ rm -f /run/dsm/t.sock
 dsmctl set t discard off
 refused 'there is no dsmd' 'no dsmd serves this device' trial start
 start_dsmd
-refused 'dsmd has none to make' 'set discard = true in dsmd' trial start
+refused 'dsmd has none to make' 'set discard = true in its file in /etc/dsm' trial start
 stop_dsmd
 start_dsmd --discard --audit-pages 0
 works 'off outlives dsmd' until_true '[[ $(off) == "discards were switched off on the device by"* ]]'
