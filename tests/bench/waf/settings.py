@@ -33,11 +33,22 @@ def on_drive(dsmctl, recording, pages, kib, size):
         return None
 
 
+def saved(dsmctl, recording):
+    """What measures save of NAND writes on a full drive of the recording's own size."""
+    full, at_80, spare = (recording.simulate(dsmctl, POLICIES, discard="both", **drive)
+                          for drive in [{}, {"fill": 0.8}, {"op": 0.28}])
+    less = {"discards": (full, "none+discard"), "discards_at_80": (at_80, "none+discard"),
+            "streams": (full, "auto"), "spare": (spare, "none")}
+    return {measure: 1 - run[policy]["waf"] / (full if measure == "spare" else run)["none"]["waf"]
+            for measure, (run, policy) in less.items()}
+
+
 def figures(dsmctl, recording):
     """Of one recording; flash in KiB for an operation, by the drive's pages where there is room, and by
     policy, with discards in pieces of 4 KiB, and of 16."""
     wtload = json.loads(recording.path.with_suffix(".json").read_text())
-    cold = json.loads(recording.path.with_suffix(".cold.json").read_text())
+    cold = recording.path.with_suffix(".cold.json")
+    cold = json.loads(cold.read_text()) if cold.exists() else None
     run = recording.simulate(dsmctl, ["none"])[None]
     host = run["run_pages"] * 4 / wtload["ops"]
     flash = {}
@@ -63,8 +74,8 @@ def figures(dsmctl, recording):
         "checkpoint_s": wtload["checkpoint_seconds"] / wtload["checkpoints"],
         "interval_s": wtload["run_seconds"] / wtload["checkpoints"],
         "longest_behind_s": wtload["longest_behind_seconds"],
-        "cold_read_kib": cold["read_kib"] / cold["reads"], "scan_mib": cold["scan_kib"] / 1024,
-        "listed_share": run["listed_share"],
+        "cold_read_kib": cold and cold["read_kib"] / cold["reads"], "scan_mib": cold and cold["scan_kib"] / 1024,
+        "listed_share": run["listed_share"], "saved": saved(dsmctl, recording),
     }
 
 

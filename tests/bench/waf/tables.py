@@ -3,6 +3,8 @@
 
 import json
 
+import forecast
+
 FIRST = "15 greedy 256K"
 FULL = [FIRST, "28 greedy 256K", "7 greedy 256K", "15 cost-benefit 256K", "28 cost-benefit 256K"]
 DIRECT = ["LB-Original", "LB-Mixed", "LB-Update-Only", "Y-Update-Heavy", "Y-Update-Only"]
@@ -375,9 +377,23 @@ def papers_hot(found):
     return table(["GC"] + [f"`{p}`".replace(":streams=2`", "`, 2 streams").replace(":groups=2`", "`, 2 groups") for p in hot["greedy"]], rows)
 
 
+def forecasts(found):
+    """What "dsmctl free" says where a fifth is listed as free."""
+    measures = {"leaves": "leaf pages of 8 KiB for collections in larger ones", "index_leaves": "leaf pages of 8 KiB for indexes",
+                "interval": "three times the interval, buffered", "spare": "a tenth of the drive left empty",
+                "discards": "discards, where a fifth is listed as free", "discards_at_80": "discards, where a fifth is listed as free, drive 80 % full",
+                "streams": "streams"}
+    rows = []
+    for measure, name in measures.items():
+        of = found["forecast"][measure]
+        least, most = (fixed(100 * share, 0) for share in forecast.saved(measure, of["saved"], 0.2, of["wider"]))
+        rows.append([name, f"{least} to {most} %", "{} of {}".format(*of["held"])])
+    return table(["measure", "saved", "held"], rows)
+
+
 TABLES = {
     "expect": expect, "mongod": mongod, "granularity": granularity,
-    "settings": settings, "settings-larger": settings_larger, "operator": operator, "interval": interval, "server": server, "pace": pace,
+    "settings": settings, "settings-larger": settings_larger, "operator": operator, "interval": interval, "forecast": forecasts, "server": server, "pace": pace,
     "leaf-page-live": leaf_page_live, "live-papers": live_papers, "live-others": live_others, "live-slow": live_slow,
     "live-beside": live_beside, "policies": policies, "drives": drives, "units": units,
     "papers-deleted": papers_deleted, "papers-hot": papers_hot,

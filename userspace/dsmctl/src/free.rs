@@ -3,6 +3,7 @@
 
 mod advice;
 mod forecast;
+mod outlook;
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -15,10 +16,9 @@ use crate::cli::{self as args, Free, Output};
 use advice::{advice, Advice, Here};
 use database::ident::classify;
 use database::walk::Root;
-use database::wiredtiger::avail::outlook::Outlook;
 use database::wiredtiger::avail::{self, Documents, FileEntry, FreeList, Kind, Lists, Snapshot, Standing};
 use dm::class::Class;
-use forecast::of_small_leaves;
+use outlook::Outlook;
 use proto::device::DeviceView;
 use proto::snapshot::Snapshot as Published;
 use runtime::grid::Grid;
@@ -191,11 +191,7 @@ fn report<'a>(
         standing => (matches!(standing, Standing::Audit(_)), None),
     };
     let large = |class| sizes.get(&class).map_or(0.0, |(all, large)| share(*large, *all));
-    let mut outlook = Outlook::of(total.share);
-    if large(Class::Collection) < 0.5 {
-        outlook.saved_on_full_drive = of_small_leaves(outlook.saved_on_full_drive);
-        outlook.saved_at_80_percent = of_small_leaves(outlook.saved_at_80_percent);
-    }
+    let outlook = Outlook::of(total.share);
     let agent = served.and_then(|d| d.agent.as_ref());
     let interval = agent.and_then(|i| i.last_window_ms).map(|ms| ms as f64 / 1000.0);
     let advice = advice(&Here {
@@ -203,6 +199,7 @@ fn report<'a>(
         large_index_leaves: large(Class::Index),
         interval,
         full,
+        listed: total.share,
         outlook,
         may_discard: may.is_ok(),
         // In audit they begin by themselves.

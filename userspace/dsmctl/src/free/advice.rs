@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::forecast::{is_useful, Measure};
-use database::wiredtiger::avail::outlook::{percent, Outlook, Range};
+use super::forecast::{Measure, Range};
+use super::outlook::{percent, Outlook};
 use runtime::pages::page;
 
 /// mongod's own, in seconds: three times this is what was measured.
@@ -27,6 +27,8 @@ pub(super) struct Here {
     pub interval: Option<f64>,
     /// How much of the file system is in use.
     pub full: Option<f64>,
+    /// The share that is listed as free, and what discards can save then.
+    pub listed: f64,
     pub outlook: Outlook,
     /// Whether discards are possible here, and whether they are on, or are audited first.
     pub may_discard: bool,
@@ -48,49 +50,54 @@ pub(super) struct Advice {
 
 pub(super) fn advice(h: &Here) -> Vec<Advice> {
     let mut all = Vec::new();
-    let mut add = |what: String, saves: Range, known: bool, command: String, page| {
-        if saves[1] >= 0.005 {
+    // `part`: of what is written, as far as that is known.
+    let mut add = |what: String, measure: Measure, saves: Range, part: f64, command: String, page| {
+        if part * saves[1] >= 0.005 {
             all.push(Advice {
                 what,
-                saves,
-                known,
+                saves: saves.map(|share| part * share),
+                known: measure.is_known(saves),
                 command,
                 page,
             });
         }
     };
+    let of = |measure: Measure| (measure, measure.range(h.listed));
     let leaves = |of: &str| format!(r#"storage.wiredTiger.{of}.configString: "leaf_page_max=8KB""#);
+    let (measure, saves) = of(Measure::Leaves);
     add(
         "leaf pages of 8 KiB, for new collections".into(),
-        Measure::Leaves.range().map(|s| s * h.large_leaves),
-        Measure::Leaves.is_known(),
+        measure,
+        saves,
+        h.large_leaves,
         leaves("collectionConfig"),
         "before.md#leaf-pages",
     );
+    let (measure, saves) = of(Measure::IndexLeaves);
     add(
         "leaf pages of 8 KiB, for new indexes".into(),
-        Measure::IndexLeaves.range().map(|s| s * h.large_index_leaves),
-        Measure::IndexLeaves.is_known(),
+        measure,
+        saves,
+        h.large_index_leaves,
         leaves("indexConfig"),
         "before.md#leaf-pages",
     );
     let seen = h.interval.unwrap_or(USUAL_INTERVAL);
     if seen < LONG_INTERVAL {
-        let interval = Measure::Interval {
-            large_leaves: h.large_leaves >= 0.5,
-        };
         let longer = 3.0 * seen.max(USUAL_INTERVAL);
         let seen = match h.interval {
             Some(seen) => format!("dsmd saw {seen:.0} s between the last two checkpoints"),
             None => "dsmd does not serve this database".into(),
         };
+        let (measure, saves) = of(Measure::Interval);
         add(
             format!(
                 "{longer:.0} s between checkpoints, with buffered I/O, where it is MongoDB's {USUAL_INTERVAL:.0} s now \
                  ({seen}); db.adminCommand({{getParameter: 1, syncdelay: 1}}) shows it"
             ),
-            interval.range(),
-            interval.is_known(),
+            measure,
+            saves,
+            1.0,
             format!(
                 "db.adminCommand({{setParameter: 1, syncdelay: {longer:.0}}}), and sysctl vm.dirty_expire_centisecs={:.0}",
                 100.0 * (longer + 20.0)
@@ -99,29 +106,33 @@ pub(super) fn advice(h: &Here) -> Vec<Advice> {
         );
     }
     if h.may_discard && !h.discards {
-        let saves = h.outlook.saved(h.full);
         add(
             "discards by dsm".into(),
-            saves,
-            is_useful(saves),
+            Measure::Discards,
+            h.outlook.saved(h.full),
+            1.0,
             "discard = true, in /etc/dsm/NAME.toml".into(),
             "mongodb.md",
         );
     }
     if h.full.is_some_and(|full| full > RATHER_FULL) {
+        let (measure, saves) = of(Measure::Spare);
         add(
             "a tenth of the drive left empty".into(),
-            Measure::Spare.range(),
-            Measure::Spare.is_known(),
+            measure,
+            saves,
+            1.0,
             "fstrim, after files were moved away".into(),
             "before.md#spare-space",
         );
     }
     if !h.streams {
+        let (measure, saves) = of(Measure::Streams);
         add(
             "streams by dsm, on a drive with FDP".into(),
-            Measure::Streams.range(),
-            Measure::Streams.is_known(),
+            measure,
+            saves,
+            1.0,
             "dsmctl create".into(),
             "drives.md#how-many-streams",
         );
@@ -172,6 +183,7 @@ mod tests {
         large_index_leaves: 1.0,
         interval: None,
         full: Some(0.95),
+        listed: 0.3,
         outlook: Outlook {
             saved_on_full_drive: [0.14, 0.3],
             saved_at_80_percent: [0.03, 0.2],
@@ -191,10 +203,10 @@ mod tests {
     fn the_greatest_least_comes_first() {
         let all = order(&HERE);
         assert!(all[0].contains("collectionConfig"), "{all:?}");
-        assert!(all[1].starts_with("db.adminCommand({setParameter:"), "{all:?}");
-        assert_eq!(all[2..4], ["fstrim", "discard"]);
-        assert!(all[4].starts_with("?storage.wiredTiger.indexConfig"), "{all:?}");
-        assert_eq!(all[5], "?dsmctl");
+        assert_eq!(all[1..3], ["discard", "fstrim"]);
+        assert!(all[3].starts_with("?db.adminCommand({setParameter:"), "{all:?}");
+        assert_eq!(all[4], "?dsmctl");
+        assert!(all[5].starts_with("?storage.wiredTiger.indexConfig"), "{all:?}");
     }
 
     #[test]
@@ -242,7 +254,7 @@ mod tests {
     fn each_has_its_command_and_page() {
         let text = text(&advice(&HERE), "/db");
         assert!(
-            text.contains("\n22 to 61 %  leaf pages of 8 KiB, for new collections\n"),
+            text.contains("\n20 to 71 %  leaf pages of 8 KiB, for new collections\n"),
             "{text}"
         );
         assert!(text.contains("\n         ?  streams by dsm"), "{text}");

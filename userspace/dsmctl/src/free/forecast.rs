@@ -1,87 +1,89 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What measures have saved, by Documentation/figures/forecast.json.
+//! What a measure saved of the flash writes of other databases: Documentation/figures/forecast.json,
+//! which tests/bench/waf/forecast.py made of recordings, and says how.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use database::wiredtiger::avail::outlook::Range;
+/// Shares of 1: the least and the most.
+pub(super) type Range = [f64; 2];
 
 const FIGURES: &str = include_str!("../../../../Documentation/figures/forecast.json");
-/// Fewer outcomes foretell nothing.
-const FEW: usize = 4;
+/// A forecast must have held in so many cases of workloads that it was not made of.
+const HELD: f64 = 0.9;
 /// A range whose most is more than so many times its least, and so far from it, helps nobody.
 const WIDE: f64 = 4.0;
 const FAR: f64 = 0.1;
 
-type Outcomes = BTreeMap<String, Vec<f64>>;
-
-#[derive(Deserialize)]
-pub(super) struct Forecasts {
-    leaves: Outcomes,
-    index_leaves: Outcomes,
-    interval_large_leaves: Outcomes,
-    interval_small_leaves: Outcomes,
-    spare: Outcomes,
-    streams: Outcomes,
-}
-
-static ALL: LazyLock<Forecasts> = LazyLock::new(|| serde_json::from_str(FIGURES).expect("a test reads it"));
-
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Measure {
+    Discards,
+    #[serde(rename = "discards_at_80")]
+    DiscardsAt80,
     Leaves,
     IndexLeaves,
-    /// Three times the interval, by whether most is in large leaf pages.
-    Interval {
-        large_leaves: bool,
-    },
+    /// Three times the interval between checkpoints, buffered.
+    Interval,
     Spare,
     Streams,
 }
 
+#[derive(Deserialize)]
+struct Measured {
+    nearest: usize,
+    wider: f64,
+    /// In so many of so many cases.
+    held: [usize; 2],
+    saved: Vec<Recording>,
+}
+
+/// Workload, name, the share that is listed as free, and what was saved.
+type Recording = (String, String, f64, f64);
+
+static ALL: LazyLock<BTreeMap<Measure, Measured>> =
+    LazyLock::new(|| serde_json::from_str(FIGURES).expect("a test reads it"));
+
+impl Measured {
+    /// Of the recordings whose listed share is nearest.
+    fn range(&self, share: f64, left_out: &str) -> Range {
+        let mut near: Vec<&Recording> = self.saved.iter().filter(|r| r.0 != left_out).collect();
+        near.sort_by(|a, b| f64::total_cmp(&(a.2 - share).abs(), &(b.2 - share).abs()));
+        near.truncate(self.nearest);
+        let saved = || near.iter().map(|r| r.3);
+        let least = saved().fold(f64::INFINITY, f64::min);
+        let most = saved().fold(f64::NEG_INFINITY, f64::max);
+        // What is saved, or what is left, may differ by so much of it.
+        let most = (most + self.wider * most.abs()).min(1.0 - (1.0 - most) * (1.0 - self.wider));
+        [least - self.wider * least.abs(), most]
+    }
+}
+
 impl Measure {
-    fn outcomes(self) -> Vec<f64> {
-        let all = match self {
-            Self::Leaves => &ALL.leaves,
-            Self::IndexLeaves => &ALL.index_leaves,
-            Self::Interval { large_leaves: true } => &ALL.interval_large_leaves,
-            Self::Interval { large_leaves: false } => &ALL.interval_small_leaves,
-            Self::Spare => &ALL.spare,
-            Self::Streams => &ALL.streams,
-        };
-        let mut sorted: Vec<f64> = all.values().flatten().map(|percent| percent / 100.0).collect();
-        sorted.sort_by(f64::total_cmp);
-        sorted
+    /// Where so much is listed as free.
+    pub(super) fn range(self, share: f64) -> Range {
+        ALL[&self].range(share, "")
     }
 
-    /// In which nine of ten came out: of fewer than twenty, all.
-    pub(super) fn range(self) -> Range {
-        let all = self.outcomes();
-        let left_out = all.len() / 20;
-        [all[left_out], all[all.len() - 1 - left_out]]
-    }
-
-    pub(super) fn is_known(self) -> bool {
-        self.outcomes().len() >= FEW && is_useful(self.range())
+    /// Whether a range of it holds, and helps.
+    pub(super) fn is_known(self, range: Range) -> bool {
+        let [held, cases] = ALL[&self].held;
+        held as f64 >= HELD * cases as f64 && is_useful(range)
     }
 }
 
-/// Whether a range is narrow enough to act on.
-pub(super) fn is_useful([least, most]: Range) -> bool {
+fn is_useful([least, most]: Range) -> bool {
     most - least <= FAR || most <= WIDE * least
-}
-
-/// Of a database in small leaf pages the recordings' ranges missed, by as much as that.
-pub(super) fn of_small_leaves([least, most]: Range) -> Range {
-    [least * 8.0 / 9.0, most * 22.0 / 18.0]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::outlook::percent;
     use super::*;
-    use database::wiredtiger::avail::outlook::{percent, Outlook};
+
+    const SHARE: f64 = 0.2;
 
     #[test]
     fn the_page_has_the_ranges() {
@@ -92,57 +94,44 @@ mod tests {
                 "leaf pages of 8 KiB for collections in larger ones",
             ),
             (Measure::IndexLeaves, "leaf pages of 8 KiB for indexes"),
-            (
-                Measure::Interval { large_leaves: true },
-                "three times the interval, buffered, larger leaf pages",
-            ),
-            (
-                Measure::Interval { large_leaves: false },
-                "three times the interval, buffered, leaf pages of at most 8 KiB",
-            ),
+            (Measure::Interval, "three times the interval, buffered"),
             (Measure::Spare, "a tenth of the drive left empty"),
+            (Measure::Discards, "discards, where a fifth is listed as free"),
+            (
+                Measure::DiscardsAt80,
+                "discards, where a fifth is listed as free, drive 80 % full",
+            ),
             (Measure::Streams, "streams"),
         ] {
-            let known = if measure.is_known() {
-                ""
-            } else {
-                ", cannot be foretold"
-            };
-            let row = format!("\n| {what} | {}{known} |\n", percent(measure.range()));
+            let [held, cases] = ALL[&measure].held;
+            let row = format!(
+                "\n| {what} | {} | {held} of {cases} |\n",
+                percent(measure.range(SHARE))
+            );
             assert!(page.contains(&row), "{row}");
         }
     }
 
-    /// The four that the ranges by the listed share had missed.
+    /// Each workload is foretold by the others.
     #[test]
-    fn discards_with_small_leaves_are_within() {
-        let small: Outcomes = serde_json::from_value(
-            serde_json::from_str::<serde_json::Value>(FIGURES).unwrap()["discards_small_leaves"].clone(),
-        )
-        .unwrap();
-        let said = [[0.13, 0.18], [0.15, 0.23], [0.09, 0.12], [0.14, 0.19]];
-        let outcomes = [
-            "LinkBench 4 KiB, direct: 13 to 18",
-            "LinkBench 8 KiB, direct: 15 to 23 were said",
-            "YCSB 8 KiB, buffered: 9 to 12",
-            "mongod 8 KiB, buffered: 14 to 19",
-        ];
-        for (said, name) in said.into_iter().zip(outcomes) {
-            let [least, most] = of_small_leaves(said).map(|share| 100.0 * share);
-            let came = small[name][0];
-            assert!(
-                (least - 0.5..=most + 0.5).contains(&came),
-                "{name}: {least} to {most}"
-            );
+    fn what_is_known_held_for_workloads_that_it_was_not_made_of() {
+        for (measure, of) in ALL.iter() {
+            let holds = |r: &&Recording| {
+                let [least, most] = of.range(r.2, &r.0);
+                (least - 0.005..=most + 0.005).contains(&r.3)
+            };
+            let held = of.saved.iter().filter(holds).count();
+            assert_eq!([held, of.saved.len()], of.held, "{measure:?}");
         }
-        let wide = of_small_leaves(Outlook::of(0.176).saved_on_full_drive);
-        assert!(wide[0] < 0.14 && wide[1] > 0.3);
     }
 
     #[test]
     fn too_wide_a_range_is_no_forecast() {
         assert!(is_useful([0.22, 0.61]) && is_useful([0.0, 0.05]));
         assert!(!is_useful([0.03, 0.2]) && !is_useful([-0.02, 0.15]));
-        assert!(!Measure::IndexLeaves.is_known(), "two recordings");
+        assert!(
+            !Measure::IndexLeaves.is_known([0.1, 0.2]),
+            "it did not hold often enough"
+        );
     }
 }

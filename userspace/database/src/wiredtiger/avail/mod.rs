@@ -18,7 +18,6 @@ mod difference;
 mod documents;
 mod files;
 pub mod list;
-pub mod outlook;
 pub mod page;
 mod standing;
 #[cfg(test)]
