@@ -4,8 +4,8 @@
 #
 # Two databases on two dsm devices, one of them on a drive with FDP statistics,
 # and a dsm-exporter that other machines may ask. Both work until somebody connects to
-# port 9188; dsmd ends then, at the next time dsm-exporter, and somebody connects again
-# when he has seen that.
+# port 9188; the first dsmd ends then, at the next time dsm-exporter, and somebody connects
+# again when he has seen that.
 set -euo pipefail
 . /run/job/guest-lib.sh
 PATH=/run/job/bin:$PATH
@@ -53,8 +53,8 @@ work() { # DEVICE NODES
 work rs1 1000 >/tmp/rs1.log 2>&1 &
 work rs0 10000 >/tmp/rs0.log 2>&1 &
 called
-kill "${agents[@]}"
-wait "${agents[@]}"
+kill "${agents[0]}"
+wait "${agents[0]}"
 called
 kill $exporter
 called

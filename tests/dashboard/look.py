@@ -172,6 +172,7 @@ return bad;
 """
 
 COLOURS = "return [...document.querySelectorAll('#streams tbody i')].map(i => getComputedStyle(i).backgroundColor)"
+NONSENSE = r"return document.body.innerText.match(/.*(NaN|undefined|null|\[object).*/g)"
 ROWS = """return [...document.querySelectorAll('#streams tbody tr')].map(r =>
 	[r.dataset.stream, r.cells[1].textContent, r.cells[2].textContent])"""
 
@@ -189,6 +190,7 @@ def look_in_all_forms(browser, name, label):
             test(f"{label}, {width} wide, {scheme}: it is drawn", bool(browser.open(f"#{name}")))
             same(f"{label}, {width} wide, {scheme}: every text is in its place", browser.run(MISPLACED), [])
             same(f"{label}, {width} wide, {scheme}: every text can be read", browser.run(UNREADABLE), [])
+            same(f"{label}, {width} wide, {scheme}: and says something", browser.run(NONSENSE), None)
             colours = browser.run(COLOURS)
             same(f"{label}, {width} wide, {scheme}: streams have colours of their own", len(set(colours)), len(colours))
             browser.picture(f"{name}-{width}-{scheme}")
@@ -230,6 +232,7 @@ def look_at_figures(browser):
     until(lambda: browser.run("return document.querySelectorAll('#table tbody tr').length"))
     minutes = browser.run("return document.querySelectorAll('#table tbody tr').length")
     test(f"the figures are there as a table, too ({minutes} minutes)", minutes >= 1)
+    same("and are figures", browser.run(NONSENSE), None)
 
 
 def look_at_devices(browser):
@@ -276,11 +279,17 @@ def look_at_the_end(browser):
     browser.open("#rs0")
     browser.errors()
     test("it is live", browser.text("#state").startswith("live"), browser.text("#state"))
+    names = [r[:2] for r in browser.run(ROWS)]
     ring()
-    gone = until(lambda: "dsmd does not run" in browser.text("#state"))
+    gone = until(lambda: browser.text("#state") == "dsmd has ended")
     test("when dsmd ends, the page says so", bool(gone), browser.text("#state"))
+    same("and that it looks at the device no more", browser.text("#about"), "no dsmd looks at it")
+    now = [r[:2] for r in browser.run(ROWS)]
+    same("the streams keep their names", [name for name in names if name not in now], [])
     up = [line.rsplit(" ", 1)[1] for line in get(base + "metrics").splitlines() if line.startswith("dsm_agent_up{")]
-    same("and so do the metrics", up, ["0", "0"])
+    same("the metrics say so, and that the other goes on", up, ["0", "1"])
+    browser.driver.find_element(By.CSS_SELECTOR, "#devices input[value=rs1]").click()
+    test("as does its page", browser.text("#state").startswith("live"), browser.text("#state"))
     ring()
     gone = until(lambda: "dsm-exporter does not answer" in browser.text("#state"))
     test("when dsm-exporter ends, the page says so", bool(gone), browser.text("#state"))
