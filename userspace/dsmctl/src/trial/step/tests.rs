@@ -290,6 +290,7 @@ fn a_period_without_a_discard_ends_it() {
     }
     while state.is_unfinished() {
         desk.seconds += 1.0;
+        desk.written += 4096;
         tick(&mut state, &mut desk);
     }
     assert!(state.periods.iter().all(|p| !p.on), "within the first that is on");
