@@ -823,6 +823,25 @@ fn what_was_found_beside_another_process_is_not_sent() {
     assert_eq!(w.info.lock().unwrap().sent_bytes, 0);
 }
 
+#[test]
+fn what_was_found_before_discards_were_forbidden_is_not_sent() {
+    let forbids: [fn(&TestWorker, &mut World); 3] = [
+        |_, world| world.broken = true,
+        |_, world| world.off = Some("off".into()),
+        |w, _| w.shared.holds().probe = soon(),
+    ];
+    for forbid in forbids {
+        let (mut w, world, _sender, notices) = worker(7);
+        let found = found(&mut w, &world);
+        forbid(&w, &mut world.borrow_mut());
+        world.borrow().kernel.log();
+        let result = w.send(found, budget(None), &notices);
+        assert!(matches!(result, Err(Halt::Reset(_))), "{result:?}");
+        let sent = world.borrow().kernel.log();
+        assert!(!sent.contains(&"discard".to_owned()), "{sent:?}");
+    }
+}
+
 /// What the target owes from before must not be discarded.
 #[test]
 fn a_forget_that_was_lost_is_sent_again() {
