@@ -201,6 +201,14 @@ pub struct AuditInfo {
     pub failed: bool,
 }
 
+impl DiscardInfo {
+    /// A trial has them off for a period.
+    pub fn withheld(&self) -> Option<&Reason> {
+        let only = self.audit.only.as_ref();
+        only.filter(|why| why.kind == ReasonKind::Trial)
+    }
+}
+
 impl AuditInfo {
     /// How far it is.
     pub fn progress(&self) -> String {

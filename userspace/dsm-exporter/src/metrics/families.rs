@@ -3,13 +3,12 @@
 //! Documentation/metrics.md is made of this.
 
 use dm::mode::Mode;
-use dm::reply::{Discard, Status};
+use dm::reply::{Discard, Status, StreamCount};
 use proto::control::{DiscardInfo, Info};
 use proto::device::{DeviceView, Service, State};
 use proto::drive::Counters;
 use proto::feed::ServerInfo;
-use proto::left_out;
-use proto::reason::ReasonKind;
+use proto::left_out::{self, LeftOut};
 use proto::snapshot::{Snapshot, Used};
 
 /// The values of a family's own labels, and the metric's.
@@ -35,96 +34,119 @@ pub(super) struct Section<T: 'static> {
     pub families: &'static [Family<T>],
 }
 
-type Values<T> = fn(&T) -> Vec<Value>;
+/// What becomes a metric's value, if it is known.
+trait Figure {
+    fn figure(self) -> Option<f64>;
+}
 
-const fn gauge<T>(name: &'static str, help: &'static str, values: Values<T>) -> Family<T> {
-    Family {
-        name,
-        kind: "gauge",
-        help,
-        labels: &[],
-        panel: true,
-        values,
+macro_rules! figures {
+    ($($kind:ty)*) => {
+        $(impl Figure for $kind {
+            fn figure(self) -> Option<f64> {
+                Some(self as f64)
+            }
+        })*
+    };
+}
+
+figures!(f64 u32 u64 u128 usize);
+
+impl Figure for bool {
+    fn figure(self) -> Option<f64> {
+        u32::from(self).figure()
     }
 }
 
-const fn counter<T>(name: &'static str, help: &'static str, values: Values<T>) -> Family<T> {
-    Family {
-        kind: "counter",
-        ..gauge(name, help, values)
+impl<F: Figure> Figure for Option<F> {
+    fn figure(self) -> Option<f64> {
+        self?.figure()
     }
 }
 
-impl<T> Family<T> {
-    const fn by(self, labels: &'static [&'static str]) -> Self {
-        Self { labels, ..self }
-    }
-
-    /// It says how something is set up, or repeats another.
-    const fn without_panel(self) -> Self {
-        Self { panel: false, ..self }
-    }
+/// Families, one after the other: `+` or `-`, which says whether the dashboard shows it (what says
+/// how something is set up, or repeats another, it does not), type, name, labels, values, and help.
+macro_rules! families {
+    ($($panel:tt $kind:ident $name:tt $([$($label:literal),*])? = $of:ident |$($x:pat_param),*| $value:expr,
+       $help:literal;)*) => {
+        &[$(Family {
+            name: $name,
+            kind: stringify!($kind),
+            help: $help,
+            labels: &[$($($label),*)?],
+            panel: matches!(stringify!($panel).as_bytes(), b"+"),
+            values: families!(@values $of |$($x),*| $value, $($($label)*)?),
+        }),*]
+    };
+    (@values $of:ident |$x:pat_param| $value:expr,) => {
+        |thing| one($of(thing).map(|$x| $value))
+    };
+    (@values $of:ident |$($x:pat_param),*| $value:expr, $($label:literal)+) => {
+        |thing| $of(thing, |$($x),*| $value)
+    };
 }
 
-fn one(value: impl Into<f64>) -> Vec<Value> {
-    vec![(Vec::new(), value.into())]
-}
-
-fn is(what: bool) -> Vec<Value> {
-    one(u8::from(what))
-}
-
-fn seconds(ms: u64) -> f64 {
-    ms as f64 / 1000.0
-}
-
-fn kernel(s: &DeviceView, value: impl Fn(&Status) -> u64) -> Vec<Value> {
-    s.status().map(|k| one(value(k) as f64)).unwrap_or_default()
-}
-
-fn media(s: &DeviceView, value: impl Fn(&Counters) -> Option<u128>) -> Vec<Value> {
-    let reported = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
-    reported
-        .filter_map(|m| Some((vec![m.drive.clone()], value(&m.counters)? as f64)))
+fn one(value: impl Figure) -> Vec<Value> {
+    value
+        .figure()
+        .map(|value| (Vec::new(), value))
+        .into_iter()
         .collect()
 }
 
-fn agent(s: &DeviceView, value: impl Fn(&Info) -> f64) -> Vec<Value> {
-    s.agent.as_ref().map(|i| one(value(i))).unwrap_or_default()
+fn it<T>(thing: &T) -> Option<&T> {
+    Some(thing)
+}
+
+fn kernel(s: &DeviceView) -> Option<&Status> {
+    s.status()
+}
+
+fn agent(s: &DeviceView) -> Option<&Info> {
+    s.agent.as_ref()
 }
 
 /// Of the database's process.
-fn process(s: &DeviceView, value: impl Fn(&Service) -> Option<f64>) -> Vec<Value> {
-    let found = s.service.as_ref().and_then(value);
-    found.map(one).unwrap_or_default()
+fn process(s: &DeviceView) -> Option<&Service> {
+    s.service.as_ref()
 }
 
-fn discard(s: &DeviceView, value: impl Fn(&Discard) -> f64) -> Vec<Value> {
-    let on = s.status().map(|k| &k.discard).filter(|d| d.state == Mode::On);
-    on.map(|d| one(value(d))).unwrap_or_default()
+fn discard(s: &DeviceView) -> Option<&Discard> {
+    s.status().map(|k| &k.discard).filter(|d| d.state == Mode::On)
 }
 
-fn discarder(s: &DeviceView, value: impl Fn(&DiscardInfo) -> Option<f64>) -> Vec<Value> {
-    let info = s.agent.as_ref().and_then(|a| a.discard.as_ref());
-    info.and_then(value).map(one).unwrap_or_default()
+fn discarder(s: &DeviceView) -> Option<&DiscardInfo> {
+    agent(s)?.discard.as_ref()
 }
 
-fn server(s: &DeviceView, values: impl Fn(&ServerInfo) -> Vec<Value>) -> Vec<Value> {
-    let info = s.agent.as_ref().and_then(|a| a.server.as_ref());
-    info.map(values).unwrap_or_default()
+fn server(s: &DeviceView) -> Option<&ServerInfo> {
+    agent(s)?.server.as_ref()
 }
 
-fn streams(s: &DeviceView, value: impl Fn(u64, u64) -> u64) -> Vec<Value> {
+fn media<F: Figure>(s: &DeviceView, value: impl Fn(&Counters) -> F) -> Vec<Value> {
+    let reported = s.kernel.iter().filter_map(|k| k.media.as_ref().ok());
+    reported
+        .filter_map(|m| Some((vec![m.drive.clone()], value(&m.counters).figure()?)))
+        .collect()
+}
+
+fn streams(s: &DeviceView, value: impl Fn(&StreamCount) -> u64) -> Vec<Value> {
     let Some(k) = &s.kernel else {
         return Vec::new();
     };
-    let used_for = |stream| k.uses.get(stream).map(|u| u.join(", ")).unwrap_or_default();
+    let used_for = |stream: &u32| k.uses.get(stream).map(|u| u.join(", ")).unwrap_or_default();
+    let labels = |c: &StreamCount| vec![c.stream.to_string(), used_for(&c.stream)];
     let counts = k.status.streams.iter();
-    counts
-        .map(|c| {
-            let labels = vec![c.stream.to_string(), used_for(&c.stream)];
-            (labels, value(c.writes, c.sectors) as f64)
-        })
+    counts.map(|c| (labels(c), value(c) as f64)).collect()
+}
+
+fn states(s: &DeviceView, is: impl Fn(&DeviceView, State) -> bool) -> Vec<Value> {
+    let of = |state: State| (vec![state.name().to_owned()], f64::from(u8::from(is(s, state))));
+    State::ALL.into_iter().map(of).collect()
+}
+
+fn left_out(s: &DeviceView, value: impl Fn(&LeftOut) -> u64) -> Vec<Value> {
+    let all = left_out::of(s).into_iter();
+    all.map(|l| (vec![l.reason.name().to_owned()], value(&l) as f64))
         .collect()
 }
 
@@ -145,136 +167,55 @@ pub(super) const DEVICES: &[Section<DeviceView>] = &[
         about: "`dsm_up`, the state of the database's process and `dsm_left_out` are always there while dsmd \
                 runs, `dsm_agent_up` even when it does not; the others while the device is there. Each database \
                 has a process of its own.",
-        families: &[
-            gauge("dsm_up", "Whether the device is there.", |s| {
-                is(s.kernel.is_some())
-            }),
-            gauge(AGENT_UP, "Whether dsmd serves the device's database.", |s| {
-                is(s.state() == Some(State::Served))
-            }),
-            gauge(
-                "dsm_agent_state",
-                "1 for the state of the database's process: starting, waiting for the device or the database, \
-                 served, stuck (it does not answer), or ended.",
-                |s: &DeviceView| {
-                    let is = |state| f64::from(u8::from(s.state() == Some(state)));
-                    let of = |state: State| (vec![state.name().to_owned()], is(state));
-                    State::ALL.into_iter().map(of).collect()
-                },
-            )
-            .by(&["state"])
-            .without_panel(),
-            gauge(
-                "dsm_agent_state_timestamp_seconds",
-                "Since when the database's process is in its state, in seconds since 1970.",
-                |s| process(s, |p| Some(p.since)),
-            )
-            .without_panel(),
-            counter(
-                "dsm_agent_restarts_total",
-                "How often the database's process ended, and another took its place.",
-                |s| process(s, |p| Some(p.restarts as f64)),
-            )
-            .without_panel(),
-            counter(
-                "dsm_agent_cpu_seconds_total",
-                "Seconds of processors that the database's process has used.",
-                |s| process(s, |p| p.pid.map(|_| p.cpu)),
-            )
-            .without_panel(),
-            gauge(
-                "dsm_agent_memory_bytes",
-                "Memory that the database's process has.",
-                |s| process(s, |p| p.pid.map(|_| p.memory as f64)),
-            )
-            .without_panel(),
-            gauge(
-                "dsm_left_out",
-                "What is left out of what is placed, counted or discarded, by reason: see below.",
-                |s: &DeviceView| {
-                    let all = left_out::of(s).into_iter();
-                    all.map(|l| (vec![l.reason.name().to_owned()], l.count as f64)).collect()
-                },
-            )
-            .by(&["reason"])
-            .without_panel(),
-            counter(
-                "dsm_stream_writes_total",
-                "Writes stamped with a stream (0: not stamped).",
-                |s| streams(s, |writes, _| writes),
-            )
-            .by(&["stream", "used_for"])
-            .without_panel(),
-            counter(
-                "dsm_stream_bytes_total",
-                "Bytes stamped with a stream (0: not stamped).",
-                |s| streams(s, |_, sectors| sectors * 512),
-            )
-            .by(&["stream", "used_for"]),
-            counter(
-                "dsm_unmapped_writes_total",
-                "Writes that no extent of the table covers.",
-                |s| kernel(s, |k| k.unmapped_writes),
-            )
-            .without_panel(),
-            counter(
-                "dsm_unmapped_bytes_total",
-                "Bytes of writes that no extent of the table covers.",
-                |s| kernel(s, |k| k.unmapped_sectors * 512),
-            ),
-            counter(
-                "dsm_split_total",
-                "Bios that were divided at the edge of two streams.",
-                |s| kernel(s, |k| k.split),
-            ),
-            counter(
-                "dsm_foreign_total",
-                "Writes that kept a stream or hint of their own.",
-                |s| kernel(s, |k| k.foreign),
-            ),
-            counter(
-                "dsm_windows_total",
-                "Windows of the target since the device was made; a checkpoint ends one.",
-                |s| kernel(s, |k| k.windows),
-            ),
-            gauge(
-                "dsm_last_checkpoint_timestamp_seconds",
-                "When the last checkpoint was, in seconds since 1970; absent before the first.",
-                |s| {
-                    let at = s.kernel.as_ref().and_then(|k| k.last_checkpoint);
-                    at.map(one).unwrap_or_default()
-                },
-            ),
-            gauge(
-                "dsm_generation",
-                "Generation of the table: uploads that took effect since the device was made.",
-                |s| kernel(s, |k| k.generation),
-            )
-            .without_panel(),
-            gauge("dsm_files", "Files in the table.", |s| kernel(s, |k| k.files)),
-            gauge(
-                "dsm_regions",
-                "Regions in the table: what lies below the boundary of a file, and what above.",
-                |s| kernel(s, |k| k.regions),
-            ),
-            gauge("dsm_extents", "Extents in the table.", |s| {
-                kernel(s, |k| k.extents)
-            }),
-            gauge("dsm_streams_used", "Streams that the layout uses.", |s| {
-                kernel(s, |k| k.streams_used.into())
-            })
-            .without_panel(),
-            gauge("dsm_device_streams", "Streams that the device takes.", |s| {
-                kernel(s, |k| k.device_streams.into())
-            })
-            .without_panel(),
-            gauge(
-                "dsm_groups",
-                "Groups of regions of a class (K of the policy).",
-                |s| kernel(s, |k| k.groups.into()),
-            )
-            .without_panel(),
-        ],
+        families: families! {
+            + gauge "dsm_up" = it |s| s.kernel.is_some(),
+                "Whether the device is there.";
+            + gauge AGENT_UP = it |s| s.state() == Some(State::Served),
+                "Whether dsmd serves the device's database.";
+            - gauge "dsm_agent_state" ["state"] = states |s, state| s.state() == Some(state),
+                "1 for the state of the database's process: starting, waiting for the device or the \
+                 database, served, stuck (it does not answer), or ended.";
+            - gauge "dsm_agent_state_timestamp_seconds" = process |p| p.since,
+                "Since when the database's process is in its state, in seconds since 1970.";
+            - counter "dsm_agent_restarts_total" = process |p| p.restarts,
+                "How often the database's process ended, and another took its place.";
+            - counter "dsm_agent_cpu_seconds_total" = process |p| p.pid.map(|_| p.cpu),
+                "Seconds of processors that the database's process has used.";
+            - gauge "dsm_agent_memory_bytes" = process |p| p.pid.map(|_| p.memory),
+                "Memory that the database's process has.";
+            - gauge "dsm_left_out" ["reason"] = left_out |l| l.count,
+                "What is left out of what is placed, counted or discarded, by reason: see below.";
+            - counter "dsm_stream_writes_total" ["stream", "used_for"] = streams |c| c.writes,
+                "Writes stamped with a stream (0: not stamped).";
+            + counter "dsm_stream_bytes_total" ["stream", "used_for"] = streams |c| c.sectors * 512,
+                "Bytes stamped with a stream (0: not stamped).";
+            - counter "dsm_unmapped_writes_total" = kernel |k| k.unmapped_writes,
+                "Writes that no extent of the table covers.";
+            + counter "dsm_unmapped_bytes_total" = kernel |k| k.unmapped_sectors * 512,
+                "Bytes of writes that no extent of the table covers.";
+            + counter "dsm_split_total" = kernel |k| k.split,
+                "Bios that were divided at the edge of two streams.";
+            + counter "dsm_foreign_total" = kernel |k| k.foreign,
+                "Writes that kept a stream or hint of their own.";
+            + counter "dsm_windows_total" = kernel |k| k.windows,
+                "Windows of the target since the device was made; a checkpoint ends one.";
+            + gauge "dsm_last_checkpoint_timestamp_seconds" = it |s| s.kernel.as_ref()?.last_checkpoint,
+                "When the last checkpoint was, in seconds since 1970; absent before the first.";
+            - gauge "dsm_generation" = kernel |k| k.generation,
+                "Generation of the table: uploads that took effect since the device was made.";
+            + gauge "dsm_files" = kernel |k| k.files,
+                "Files in the table.";
+            + gauge "dsm_regions" = kernel |k| k.regions,
+                "Regions in the table: what lies below the boundary of a file, and what above.";
+            + gauge "dsm_extents" = kernel |k| k.extents,
+                "Extents in the table.";
+            - gauge "dsm_streams_used" = kernel |k| k.streams_used,
+                "Streams that the layout uses.";
+            - gauge "dsm_device_streams" = kernel |k| k.device_streams,
+                "Streams that the device takes.";
+            - gauge "dsm_groups" = kernel |k| k.groups,
+                "Groups of regions of a class (K of the policy).";
+        },
     },
     Section {
         title: "The drive",
@@ -282,243 +223,115 @@ pub(super) const DEVICES: &[Section<DeviceView>] = &[
                 SMART log of Intel and Solidigm, or SATA attributes. They are of the whole drive (with FDP, of \
                 the endurance group), also of namespaces and partitions without dsm. NVMe drives are asked every \
                 15 seconds, others every minute.",
-        families: &[
-            counter(
-                "dsm_drive_host_written_bytes_total",
-                "Bytes that hosts wrote to the drive.",
-                |s| media(s, |c| Some(c.host)),
-            )
-            .by(&["drive"]),
-            counter(
-                "dsm_drive_media_written_bytes_total",
-                "Bytes that the drive wrote to its media.",
-                |s| media(s, |c| Some(c.media)),
-            )
-            .by(&["drive"]),
-            counter(
-                "dsm_drive_media_erased_bytes_total",
-                "Bytes that the drive erased on its media; only FDP statistics have it.",
-                |s| media(s, |c| c.erased),
-            )
-            .by(&["drive"]),
-            gauge(
-                "dsm_drive_counter_unit_bytes",
-                "Bytes by which the coarser of the drive's counters moves at a time.",
-                |s| media(s, |c| Some(c.unit.into())),
-            )
-            .by(&["drive"])
-            .without_panel(),
-        ],
+        families: families! {
+            + counter "dsm_drive_host_written_bytes_total" ["drive"] = media |c| c.host,
+                "Bytes that hosts wrote to the drive.";
+            + counter "dsm_drive_media_written_bytes_total" ["drive"] = media |c| c.media,
+                "Bytes that the drive wrote to its media.";
+            + counter "dsm_drive_media_erased_bytes_total" ["drive"] = media |c| c.erased,
+                "Bytes that the drive erased on its media; only FDP statistics have it.";
+            - gauge "dsm_drive_counter_unit_bytes" ["drive"] = media |c| c.unit,
+                "Bytes by which the coarser of the drive's counters moves at a time.";
+        },
     },
     Section {
         title: "What dsmd does",
         about: "While dsmd serves the device's database.",
-        families: &[
-            gauge("dsm_agent_boundaries", "Files that have a boundary.", |s| {
-                agent(s, |i| i.boundaries as f64)
-            }),
-            gauge(
-                "dsm_agent_outgrown",
-                "Files that have outgrown their boundary; 0 where the policy has none.",
-                |s| {
-                    let asked = s.status().is_none_or(Status::has_boundaries);
-                    agent(s, |i| if asked { i.outgrown as f64 } else { 0.0 })
-                },
-            ),
-            counter(
-                "dsm_agent_checkpoints_total",
-                "Checkpoints that dsmd has seen.",
-                |s| agent(s, |i| i.checkpoints as f64),
-            ),
-            counter("dsm_agent_uploads_total", "Uploads by dsmd.", |s| {
-                agent(s, |i| i.uploads as f64)
-            })
-            .without_panel(),
-            counter(
-                "dsm_agent_refusals_total",
-                "Uploads that the kernel refused.",
-                |s| agent(s, |i| i.refusals as f64),
-            ),
-            gauge(
-                "dsm_agent_refresh_seconds",
-                "How long the last look at the files took.",
-                |s| agent(s, |i| seconds(i.last_refresh_ms)),
-            ),
-            gauge(
-                "dsm_agent_delalloc_extents",
-                "Extents of the last look that have no place yet.",
-                |s| agent(s, |i| i.delalloc as f64),
-            ),
-        ],
+        families: families! {
+            + gauge "dsm_agent_boundaries" = agent |i| i.boundaries,
+                "Files that have a boundary.";
+            + gauge "dsm_agent_outgrown" = it |s| agent(s).map(|i| if s.status().is_none_or(Status::has_boundaries) { i.outgrown } else { 0 }),
+                "Files that have outgrown their boundary; 0 where the policy has none.";
+            + counter "dsm_agent_checkpoints_total" = agent |i| i.checkpoints,
+                "Checkpoints that dsmd has seen.";
+            - counter "dsm_agent_uploads_total" = agent |i| i.uploads,
+                "Uploads by dsmd.";
+            + counter "dsm_agent_refusals_total" = agent |i| i.refusals,
+                "Uploads that the kernel refused.";
+            + gauge "dsm_agent_refresh_seconds" = agent |i| i.last_refresh_ms as f64 / 1000.0,
+                "How long the last look at the files took.";
+            + gauge "dsm_agent_delalloc_extents" = agent |i| i.delalloc,
+                "Extents of the last look that have no place yet.";
+        },
     },
     Section {
         title: "Discards: the target",
         about: "While the feature `discard` of the target is on, or watched.",
-        families: &[
-            counter(
-                "dsm_discarded_bytes_total",
-                "Bytes of freed blocks that were discarded.",
-                |s| discard(s, |d| d.discarded_sectors as f64 * 512.0),
-            ),
-            counter("dsm_discarded_total", "Discards of freed blocks.", |s| {
-                discard(s, |d| d.discarded as f64)
-            }),
-            counter(
-                "dsm_discard_refused_bytes_total",
-                "Bytes that the target did not discard, because they were written, or may have been.",
-                |s| discard(s, |d| d.refused_sectors as f64 * 512.0),
-            ),
-            counter(
-                "dsm_discard_short_bytes_total",
-                "Bytes that the target did not discard, because too few lie side by side.",
-                |s| discard(s, |d| d.short_sectors as f64 * 512.0),
-            ),
-            gauge(
-                "dsm_discard_granularity_bytes",
-                "What the length of a discard is a multiple of.",
-                |s| discard(s, |d| d.granularity as f64),
-            )
-            .without_panel(),
-            counter(
-                "dsm_discard_failed_total",
-                "Discards that the device failed.",
-                |s| discard(s, |d| d.failed as f64),
-            ),
-            gauge(
-                "dsm_discard_queued",
-                "Ranges that wait to be discarded.",
-                |s| discard(s, |d| d.queued as f64),
-            ),
-            counter(
-                "dsm_discard_held_total",
-                "Writes that waited for a discard.",
-                |s| discard(s, |d| d.held as f64),
-            ),
-            gauge(
-                "dsm_discard_held_max_seconds",
-                "The longest that a write waited for a discard.",
-                |s| discard(s, |d| d.held_max_us as f64 / 1e6),
-            ),
-            gauge(
-                "dsm_discard_plug_max_seconds",
-                "The longest that 256 discards took.",
-                |s| discard(s, |d| d.plug_max_us as f64 / 1e6),
-            ),
-        ],
+        families: families! {
+            + counter "dsm_discarded_bytes_total" = discard |d| d.discarded_sectors * 512,
+                "Bytes of freed blocks that were discarded.";
+            + counter "dsm_discarded_total" = discard |d| d.discarded,
+                "Discards of freed blocks.";
+            + counter "dsm_discard_refused_bytes_total" = discard |d| d.refused_sectors * 512,
+                "Bytes that the target did not discard, because they were written, or may have been.";
+            + counter "dsm_discard_short_bytes_total" = discard |d| d.short_sectors * 512,
+                "Bytes that the target did not discard, because too few lie side by side.";
+            - gauge "dsm_discard_granularity_bytes" = discard |d| d.granularity,
+                "What the length of a discard is a multiple of.";
+            + counter "dsm_discard_failed_total" = discard |d| d.failed,
+                "Discards that the device failed.";
+            + gauge "dsm_discard_queued" = discard |d| d.queued,
+                "Ranges that wait to be discarded.";
+            + counter "dsm_discard_held_total" = discard |d| d.held,
+                "Writes that waited for a discard.";
+            + gauge "dsm_discard_held_max_seconds" = discard |d| d.held_max_us as f64 / 1e6,
+                "The longest that a write waited for a discard.";
+            + gauge "dsm_discard_plug_max_seconds" = discard |d| d.plug_max_us as f64 / 1e6,
+                "The longest that 256 discards took.";
+        },
     },
     Section {
         title: "Discards: dsmd",
         about: "Where dsmd serves a database with `discard = true` or `\"audit\"`. Of what \
                 checkpoints list as free, a part is short, unplaced or waiting. In audit the target only \
                 watches writes, and nothing is sent.",
-        families: &[
-            gauge(
-                "dsm_agent_discard_on",
-                "Whether dsmd discards what checkpoints free, which in an audit it does not; absent while a trial has that off.",
-                |s| {
-                    discarder(s, |i| match &i.audit.only {
-                        Some(why) if why.kind == ReasonKind::Trial => None,
-                        _ => Some(f64::from(u8::from(i.off.is_none() && i.mode == Mode::On))),
-                    })
-                },
-            ),
-            gauge(
-                "dsm_agent_discard_files",
-                "Files whose list of free blocks dsmd knows.",
-                |s| discarder(s, |i| Some(i.files as f64)),
-            ),
-            counter(
-                "dsm_agent_discard_freed_bytes_total",
-                "Bytes that checkpoints have freed.",
-                |s| discarder(s, |i| Some(i.freed_bytes as f64)),
-            ),
-            counter(
-                "dsm_agent_discard_sent_bytes_total",
-                "Freed bytes that dsmd has sent to the target to discard.",
-                |s| discarder(s, |i| Some(i.sent_bytes as f64)),
-            ),
-            gauge(
-                "dsm_agent_discard_short_bytes",
-                "Free bytes at the last checkpoint in pieces that are less than the drive discards at a time.",
-                |s| discarder(s, |i| Some(i.short_bytes as f64)),
-            ),
-            gauge(
-                "dsm_agent_discard_unplaced_bytes",
-                "Free bytes at the last checkpoint without a place of their own, or written meanwhile.",
-                |s| discarder(s, |i| Some(i.unplaced_bytes as f64)),
-            ),
-            gauge(
-                "dsm_agent_discard_waiting_bytes",
-                "Free bytes that dsmd has still to send, now or after a later checkpoint.",
-                |s| discarder(s, |i| Some(i.waiting_bytes as f64)),
-            ),
-            gauge(
-                "dsm_agent_discard_last_sent_timestamp_seconds",
-                "When dsmd last sent something to discard, in seconds since 1970; absent before.",
-                |s| discarder(s, |i| i.last_sent.map(|at| at as f64)),
-            ),
-            counter(
-                "dsm_agent_discard_resets_total",
-                "How often dsmd forgot all that it knew of freed blocks.",
-                |s| discarder(s, |i| Some(i.resets as f64)),
-            ),
-            gauge(
-                "dsm_agent_audit_only",
-                "Whether nothing reaches the drive: by the configuration, by the database's version, or before enough was seen; absent while nothing is followed.",
-                |s| {
-                    discarder(s, |i| match i.mode {
-                        Mode::Unknown => None,
-                        mode => Some(f64::from(u8::from(mode == Mode::Audit))),
-                    })
-                },
-            )
-            .without_panel(),
-            counter(
-                "dsm_agent_audit_named_pages_total",
-                "Pages that would have been sent in audit, and nobody had written by then.",
-                |s| discarder(s, |i| Some(i.audit.named_pages as f64)),
-            ),
-            counter(
-                "dsm_agent_audit_taken_pages_total",
-                "Of these, pages that a later checkpoint uses again.",
-                |s| discarder(s, |i| Some(i.audit.taken_pages as f64)),
-            ),
-            counter(
-                "dsm_agent_audit_written_pages_total",
-                "Pages that were seen to be written before they were used again.",
-                |s| discarder(s, |i| Some(i.audit.written_pages as f64)),
-            ),
-            gauge(
-                "dsm_agent_audit_suspect_pages",
-                "Pages in use that nobody has written yet; they are looked at again at the next checkpoint.",
-                |s| discarder(s, |i| Some(i.audit.suspect_pages as f64)),
-            ),
-            counter(
-                "dsm_agent_audit_violations_total",
-                "How often the database was seen to use pages that it had not written.",
-                |s| discarder(s, |i| Some(i.audit.violations as f64)),
-            ),
-            gauge(
-                "dsm_agent_audit_failed",
-                "Whether discards are off for good, because the audit has seen such a page.",
-                |s| discarder(s, |i| Some(f64::from(u8::from(i.audit.failed)))),
-            ),
-        ],
+        families: families! {
+            + gauge "dsm_agent_discard_on" = discarder |i| i.withheld().is_none().then_some(i.off.is_none() && i.mode == Mode::On),
+                "Whether dsmd discards what checkpoints free, which in an audit it does not; absent while a \
+                 trial has that off.";
+            + gauge "dsm_agent_discard_files" = discarder |i| i.files,
+                "Files whose list of free blocks dsmd knows.";
+            + counter "dsm_agent_discard_freed_bytes_total" = discarder |i| i.freed_bytes,
+                "Bytes that checkpoints have freed.";
+            + counter "dsm_agent_discard_sent_bytes_total" = discarder |i| i.sent_bytes,
+                "Freed bytes that dsmd has sent to the target to discard.";
+            + gauge "dsm_agent_discard_short_bytes" = discarder |i| i.short_bytes,
+                "Free bytes at the last checkpoint in pieces that are less than the drive discards at a \
+                 time.";
+            + gauge "dsm_agent_discard_unplaced_bytes" = discarder |i| i.unplaced_bytes,
+                "Free bytes at the last checkpoint without a place of their own, or written meanwhile.";
+            + gauge "dsm_agent_discard_waiting_bytes" = discarder |i| i.waiting_bytes,
+                "Free bytes that dsmd has still to send, now or after a later checkpoint.";
+            + gauge "dsm_agent_discard_last_sent_timestamp_seconds" = discarder |i| i.last_sent,
+                "When dsmd last sent something to discard, in seconds since 1970; absent before.";
+            + counter "dsm_agent_discard_resets_total" = discarder |i| i.resets,
+                "How often dsmd forgot all that it knew of freed blocks.";
+            - gauge "dsm_agent_audit_only" = discarder |i| (i.mode != Mode::Unknown).then_some(i.mode == Mode::Audit),
+                "Whether nothing reaches the drive: by the configuration, by the database's version, or \
+                 before enough was seen; absent while nothing is followed.";
+            + counter "dsm_agent_audit_named_pages_total" = discarder |i| i.audit.named_pages,
+                "Pages that would have been sent in audit, and nobody had written by then.";
+            + counter "dsm_agent_audit_taken_pages_total" = discarder |i| i.audit.taken_pages,
+                "Of these, pages that a later checkpoint uses again.";
+            + counter "dsm_agent_audit_written_pages_total" = discarder |i| i.audit.written_pages,
+                "Pages that were seen to be written before they were used again.";
+            + gauge "dsm_agent_audit_suspect_pages" = discarder |i| i.audit.suspect_pages,
+                "Pages in use that nobody has written yet; they are looked at again at the next checkpoint.";
+            + counter "dsm_agent_audit_violations_total" = discarder |i| i.audit.violations,
+                "How often the database was seen to use pages that it had not written.";
+            + gauge "dsm_agent_audit_failed" = discarder |i| i.audit.failed,
+                "Whether discards are off for good, because the audit has seen such a page.";
+        },
     },
     Section {
         title: "The database's server",
         about: "Where dsm-mongo asks it.",
-        families: &[
-            gauge("dsm_server_up", "Whether the database's server answers.", |s| {
-                server(s, |i| is(i.connected))
-            }),
-            gauge(
-                "dsm_server_catalog",
-                "Whether the server reports which file is whose.",
-                |s| server(s, |i| is(i.catalog)),
-            )
-            .without_panel(),
-        ],
+        families: families! {
+            + gauge "dsm_server_up" = server |i| i.connected,
+                "Whether the database's server answers.";
+            - gauge "dsm_server_catalog" = server |i| i.catalog,
+                "Whether the server reports which file is whose.";
+        },
     },
 ];
 
@@ -526,29 +339,20 @@ pub(super) const DEVICES: &[Section<DeviceView>] = &[
 pub(super) const PUBLISHED: Section<Snapshot> = Section {
     title: "What is shown here",
     about: "Once dsmd has published something, also when it has ended since. There is no label `device`.",
-    families: &[gauge(
-        "dsm_snapshot_timestamp_seconds",
-        "When dsmd published what is shown here, in seconds since 1970.",
-        |s: &Snapshot| one(s.at.wall),
-    )
-    .without_panel()],
+    families: families! {
+        - gauge "dsm_snapshot_timestamp_seconds" = it |s| s.at.wall,
+            "When dsmd published what is shown here, in seconds since 1970.";
+    },
 };
 
 /// Under the names that Prometheus's own programs use.
 pub(super) const USED: Section<Used> = Section {
     title: "dsmd itself",
     about: "While dsmd runs. There is no label `device`.",
-    families: &[
-        counter(
-            "process_cpu_seconds_total",
-            "Seconds of processors that all dsmd have used.",
-            |u: &Used| one(u.cpu),
-        ),
-        gauge(
-            "process_resident_memory_bytes",
-            "Memory that all dsmd have.",
-            |u: &Used| one(u.memory as f64),
-        )
-        .without_panel(),
-    ],
+    families: families! {
+        + counter "process_cpu_seconds_total" = it |u| u.cpu,
+            "Seconds of processors that all dsmd have used.";
+        - gauge "process_resident_memory_bytes" = it |u| u.memory,
+            "Memory that all dsmd have.";
+    },
 };

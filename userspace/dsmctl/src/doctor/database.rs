@@ -515,7 +515,7 @@ impl Judge<'_> {
                 found.hint(format!("{}, \"Discards\", has what they need", page("dsmd.rst")))
             };
         }
-        if let Some(why) = i.audit.only.as_ref().filter(|why| why.kind == ReasonKind::Trial) {
+        if let Some(why) = i.withheld() {
             return finding(Level::Note, why.to_string());
         }
         if d.failed > 0 {

@@ -235,14 +235,13 @@ fn check_discards(device: &Device) -> Result<()> {
     if let Some(why) = forbidden(device) {
         bail!("{name}: {why}");
     }
-    let trial = |why: &Reason| why.kind == ReasonKind::Trial;
-    match (&discard.off, &discard.audit.only) {
-        (Some(why), _) => bail!("{name}: nothing is discarded: {why}"),
+    match &discard.off {
+        Some(why) => bail!("{name}: nothing is discarded: {why}"),
         _ if discard.mode == Mode::Audit && !discard.audit.passed => bail!(
             "{name}: nothing is discarded before the audit has passed: {}",
             discard.audit.progress()
         ),
-        (_, only) if discard.mode == Mode::On || only.as_ref().is_some_and(trial) => Ok(()),
+        None if discard.mode == Mode::On || discard.withheld().is_some() => Ok(()),
         _ => bail!("{name}: discard is not on: `dsmctl set {name} discard on` first"),
     }
 }
