@@ -245,10 +245,10 @@ mod tests {
                     b.list(us, file, list)
                 }
                 "L" => b.load_end(us),
-                "C" => b.checkpoint(us),
-                "M" => b.window(us),
-                "S" => b.looked(us),
-                "N" => b.lost(us),
+                "C" => b.mark(us, What::Checkpoint),
+                "M" => b.mark(us, What::Window),
+                "S" => b.mark(us, What::Looked),
+                "N" => b.mark(us, What::Lost),
                 other => panic!("{other}"),
             };
             done.unwrap();

@@ -442,13 +442,8 @@ impl<S: Sink> Player for Placer<'_, S> {
         self.sink.discard(at);
     }
 
-    fn placed(&mut self, stream: Stream) {
-        self.policy.placed(stream);
-    }
-
-    fn load_end(&mut self, files: &Files, us: u64) {
+    fn load_end(&mut self, _us: u64) {
         self.load = None;
-        self.policy.load_end(files, us);
     }
 }
 

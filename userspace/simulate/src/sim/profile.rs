@@ -61,8 +61,6 @@ impl Profile {
         let mut p = Profiler {
             profile: Self::default(),
             last: Last::default(),
-            first_checkpoint: None,
-            last_checkpoint: 0,
             marks: Marks::default(),
             loaded: !trace.has_load_end(),
         };
@@ -70,8 +68,10 @@ impl Profile {
         let mut profile = p.profile;
         profile.pages = files.most_pages();
         profile.interval = p.marks.interval();
-        if let Some(first) = p.first_checkpoint.filter(|_| profile.checkpoints > 1) {
-            profile.window_us = (p.last_checkpoint - first) / (profile.checkpoints - 1);
+        profile.checkpoints = p.marks.count + u64::from(p.marks.loaded.is_some());
+        let first = p.marks.loaded.or(p.marks.first);
+        if let Some((first, _)) = first.filter(|_| profile.checkpoints > 1) {
+            profile.window_us = (p.marks.last.0 - first) / (profile.checkpoints - 1);
         }
         Ok(profile)
     }
@@ -168,8 +168,6 @@ impl Lives {
 struct Profiler {
     profile: Profile,
     last: Last,
-    first_checkpoint: Option<u64>,
-    last_checkpoint: u64,
     marks: Marks,
     loaded: bool,
 }
@@ -241,20 +239,14 @@ impl Player for Profiler {
         self.end_life(ended);
     }
 
-    fn load_end(&mut self, _files: &Files, us: u64) {
+    fn load_end(&mut self, us: u64) {
         self.loaded = true;
         self.marks.loaded = Some((us, 0));
-        self.first_checkpoint = Some(us);
-        self.last_checkpoint = us;
-        self.profile.checkpoints = 1;
     }
 
     fn checkpoint(&mut self, _files: &Files, us: u64) {
         if self.loaded {
             self.marks.checkpoint(us, self.profile.run_writes);
-            self.first_checkpoint.get_or_insert(us);
-            self.last_checkpoint = us;
-            self.profile.checkpoints += 1;
         }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
-use crate::trace::Builder;
+use crate::trace::{Builder, What};
 
 const COLLECTION: &str = "collection-0-1.wt";
 
@@ -159,7 +159,7 @@ fn random_trace(names: &[&str], weights: &[u32], pages: u32, run: u32) -> Trace 
         b.write(us + 1, names[file], bytes(u64::from(random.u32(..pages))), PAGE)
             .unwrap();
         if n % (run / 10) == 0 {
-            b.checkpoint(us + 1).unwrap();
+            b.mark(us + 1, What::Checkpoint).unwrap();
         }
     }
     b.finish()
@@ -287,7 +287,7 @@ fn dsm_groups_by_hotness_at_a_checkpoint() {
             b.write(1, name, 0, bytes(64)).unwrap();
         }
     }
-    b.checkpoint(1_000_000).unwrap();
+    b.mark(1_000_000, What::Checkpoint).unwrap();
     for name in names {
         b.write(1_000_001, name, 0, PAGE).unwrap();
     }
@@ -321,13 +321,13 @@ fn windows(hot_first: &[bool], begins: bool, ends: bool) -> Trace {
             }
         }
         if begins {
-            b.begins(us + 1).unwrap();
+            b.mark(us + 1, What::Begins).unwrap();
         }
         for name in names {
             b.write(us + 2, name, 0, PAGE).unwrap();
         }
         if ends {
-            b.checkpoint(us + 3).unwrap();
+            b.mark(us + 3, What::Checkpoint).unwrap();
         }
         for name in names {
             b.write(us + 4, name, 0, PAGE).unwrap();

@@ -298,30 +298,17 @@ impl Builder {
     }
 
     pub(crate) fn load_end(&mut self, us: u64) -> Result<(), EventError> {
-        self.check(us, None)?;
         if std::mem::replace(&mut self.loaded, true) {
             return Err(EventError::SecondLoadEnd);
         }
-        self.push(us, What::LoadEnd);
-        Ok(())
+        self.mark(us, What::LoadEnd)
     }
 
-    pub(crate) fn begins(&mut self, us: u64) -> Result<(), EventError> {
+    /// What is of no file.
+    pub(crate) fn mark(&mut self, us: u64, what: What) -> Result<(), EventError> {
         self.check(us, None)?;
-        self.begins = true;
-        self.push(us, What::Begins);
-        Ok(())
-    }
-
-    pub fn checkpoint(&mut self, us: u64) -> Result<(), EventError> {
-        self.check(us, None)?;
-        self.push(us, What::Checkpoint);
-        Ok(())
-    }
-
-    pub fn window(&mut self, us: u64) -> Result<(), EventError> {
-        self.check(us, None)?;
-        self.push(us, What::Window);
+        self.begins |= what == What::Begins;
+        self.push(us, what);
         Ok(())
     }
 
@@ -332,18 +319,6 @@ impl Builder {
             let list = self.lists.push(&list);
             self.push(us, What::List { file, list });
         }
-        Ok(())
-    }
-
-    pub fn looked(&mut self, us: u64) -> Result<(), EventError> {
-        self.check(us, None)?;
-        self.push(us, What::Looked);
-        Ok(())
-    }
-
-    pub fn lost(&mut self, us: u64) -> Result<(), EventError> {
-        self.check(us, None)?;
-        self.push(us, What::Lost);
         Ok(())
     }
 

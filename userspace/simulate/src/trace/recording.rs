@@ -48,7 +48,7 @@ mod writer;
 
 pub use writer::Writer;
 
-use super::{Builder, EventError, Trace};
+use super::{Builder, EventError, Trace, What};
 use database::wiredtiger::avail::FreeList;
 use database::wiredtiger::varint;
 use dm::table::Extent;
@@ -122,11 +122,8 @@ enum Waiting {
         /// None: a discard.
         stream: Option<u8>,
     },
-    Begins,
-    Window,
+    Mark(What),
     List(u64, FreeList),
-    Looked,
-    Lost,
 }
 
 /// Where the extents of a table lie: (start, length, offset, file), by start.
@@ -235,25 +232,16 @@ impl<R: Read> RecordingReader<R> {
             b'C' => {
                 self.time()?;
                 self.flush(false)?;
-                let done = self.builder.checkpoint(self.us);
+                let done = self.builder.mark(self.us, What::Checkpoint);
                 self.event(done)?;
             }
-            b'B' => {
-                self.time()?;
-                self.wait(Waiting::Begins);
-            }
-            b'M' => {
-                self.time()?;
-                self.wait(Waiting::Window);
-            }
+            b'B' => self.mark(What::Begins)?,
+            b'M' => self.mark(What::Window)?,
             b'A' => self.list()?,
-            b'S' => {
-                self.time()?;
-                self.wait(Waiting::Looked);
-            }
+            b'S' => self.mark(What::Looked)?,
             b'N' => {
                 self.lost += self.number()?;
-                self.wait(Waiting::Lost);
+                self.wait(Waiting::Mark(What::Lost));
             }
             b'E' => {
                 let events = self.number()?;
@@ -321,6 +309,12 @@ impl<R: Read> RecordingReader<R> {
             sectors,
             stream,
         });
+        Ok(())
+    }
+
+    fn mark(&mut self, what: What) -> Result<(), RecordingError> {
+        self.time()?;
+        self.wait(Waiting::Mark(what));
         Ok(())
     }
 
@@ -463,14 +457,11 @@ impl<R: Read> RecordingReader<R> {
                 sectors,
                 stream,
             } => return self.resolve_io(us, sector, sectors, stream, after),
-            Waiting::Begins => self.builder.begins(us),
-            Waiting::Window => self.builder.window(us),
+            Waiting::Mark(what) => self.builder.mark(us, what),
             Waiting::List(id, list) => match self.path_of(id) {
                 Some(path) => self.builder.list(us, &path, list),
                 None => Ok(()),
             },
-            Waiting::Looked => self.builder.looked(us),
-            Waiting::Lost => self.builder.lost(us),
         };
         self.event(done)
     }

@@ -286,30 +286,18 @@ fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'sta
             Ok(())
         }
         (PolicyKind::Kernel(f), "when") if matches!(f.policy, KernelPolicy::DSM | KernelPolicy::LIFE) => {
-            f.when = match value {
-                "begin" => When::Begin,
-                "end" => When::End,
-                _ => return Err(Some("begin or end")),
-            };
+            f.when = one_of(value, "begin or end", &[When::Begin, When::End])?;
             Ok(())
         }
         (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::DSM => set_dsm(f, key, value),
         (PolicyKind::FileStream { modules, .. }, "modules") => {
-            *modules = match value {
-                "mapper" => Modules::Mapper,
-                "remapper" => Modules::Remapper,
-                "halves" => Modules::Halves,
-                "all" => Modules::All,
-                _ => return Err(Some("mapper, remapper, halves or all")),
-            };
+            let all = [Modules::Mapper, Modules::Remapper, Modules::Halves, Modules::All];
+            *modules = one_of(value, "mapper, remapper, halves or all", &all)?;
             Ok(())
         }
         (PolicyKind::FileStream { count, .. }, "count") => {
-            *count = match value {
-                "requests" => Modification::Request,
-                "pages" => Modification::Page,
-                _ => return Err(Some("requests or pages")),
-            };
+            let all = [Modification::Request, Modification::Page];
+            *count = one_of(value, "requests or pages", &all)?;
             Ok(())
         }
         (PolicyKind::FileStream { seconds, .. }, "t") => {
@@ -328,33 +316,26 @@ fn set_dsm(f: &mut KernelFeatures, key: &str, value: &str) -> Result<(), Option<
     match key {
         "alpha" => f.alpha = Some(number(value, 2, 64).ok_or(Some("a number from 2 to 64"))?),
         "prediction" => {
-            f.prediction = match value {
-                "off" => Prediction::Off,
-                "predicted" => Prediction::Predicted,
-                "computed" => Prediction::Computed,
-                "literal" => Prediction::Literal,
-                _ => return Err(Some("off, predicted, computed or literal")),
-            }
+            use Prediction::{Computed, Literal, Off, Predicted};
+            let all = [Off, Predicted, Computed, Literal];
+            f.prediction = one_of(value, "off, predicted, computed or literal", &all)?;
         }
-        "range" => {
-            f.range = match value {
-                "written" => Range::Written,
-                "region" => Range::Region,
-                _ => return Err(Some("written or region")),
-            }
-        }
-        "primary_filter" => {
-            f.primary_filter = match value {
-                "on" => true,
-                "off" => false,
-                _ => return Err(Some("on or off")),
-            }
-        }
+        "range" => f.range = one_of(value, "written or region", &[Range::Written, Range::Region])?,
+        "primary_filter" => f.primary_filter = one_of(value, "on or off", &[true, false])?,
         "threshold1" => f.threshold1 = number(value, 0, 20000).ok_or(Some("0 to 20000, in 0.01 %"))?,
         "threshold2" => f.threshold2 = number(value, 0, 10000).ok_or(Some("0 to 10000, in 0.01 %"))?,
         _ => return Err(None),
     }
     Ok(())
+}
+
+/// What has that place in the list of words.
+fn one_of<T: Copy>(value: &str, words: &'static str, all: &[T]) -> Result<T, Option<&'static str>> {
+    let at = words
+        .split(", ")
+        .flat_map(|w| w.split(" or "))
+        .position(|w| w == value);
+    at.map(|at| all[at]).ok_or(Some(words))
 }
 
 fn number(s: &str, min: u32, max: u32) -> Option<u32> {

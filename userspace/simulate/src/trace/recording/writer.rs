@@ -61,8 +61,7 @@ impl<W: Write> Writer<W> {
     }
 
     pub fn table(&mut self, us: u64) -> io::Result<()> {
-        let time = self.time(us);
-        self.numbers(b'T', &[time])
+        self.timed(b'T', us)
     }
 
     pub fn write(&mut self, us: u64, sector: u64, sectors: u64, stream: u8, hint: u8) -> io::Result<()> {
@@ -78,18 +77,15 @@ impl<W: Write> Writer<W> {
     }
 
     pub fn begins(&mut self, us: u64) -> io::Result<()> {
-        let time = self.time(us);
-        self.numbers(b'B', &[time])
+        self.timed(b'B', us)
     }
 
     pub fn checkpoint(&mut self, us: u64) -> io::Result<()> {
-        let time = self.time(us);
-        self.numbers(b'C', &[time])
+        self.timed(b'C', us)
     }
 
     pub fn window(&mut self, us: u64) -> io::Result<()> {
-        let time = self.time(us);
-        self.numbers(b'M', &[time])
+        self.timed(b'M', us)
     }
 
     /// `None`: the list of the file could not be read.
@@ -106,8 +102,7 @@ impl<W: Write> Writer<W> {
     }
 
     pub fn looked(&mut self, us: u64) -> io::Result<()> {
-        let time = self.time(us);
-        self.numbers(b'S', &[time])
+        self.timed(b'S', us)
     }
 
     pub fn lost(&mut self, events: u64) -> io::Result<()> {
@@ -125,6 +120,11 @@ impl<W: Write> Writer<W> {
         let time = us.saturating_sub(self.us);
         self.us += time;
         time
+    }
+
+    fn timed(&mut self, what: u8, us: u64) -> io::Result<()> {
+        let time = self.time(us);
+        self.numbers(what, &[time])
     }
 
     fn sector(&mut self, sector: u64, sectors: u64) -> u64 {
