@@ -341,28 +341,19 @@ fn leaves_to_name(below: &LowerStack, shown: &str) -> Vec<String> {
     below.leaves_to_name().iter().map(DevNo::to_string).collect()
 }
 
-/// `None`: what the kernel does without a word.
-fn word<T: ToString>(number: Auto<T>) -> Option<String> {
-    number.number().map(|n| n.to_string())
-}
-
 fn features(a: &Features, leaves: &[String]) -> String {
-    let mut words: Vec<String> = Vec::new();
-    let mut add = |name: &str, value: Option<String>| {
-        if let Some(v) = value {
-            words.push(format!("{name} {v}"));
-        }
-    };
-    add("policy", a.policy.clone());
-    add("groups", a.groups.and_then(word));
-    add("streams", word(a.streams));
-    add("discard", a.discard.map(|mode| mode.of_target().to_string()));
-    add("discard_granularity", a.discard_granularity.and_then(word));
-    add("discard_alignment", a.discard_alignment.and_then(word));
-    for (name, value) in &a.features {
-        add(name, Some(value.clone()));
+    // Auto is what the kernel does without a word.
+    let given = a.given().into_iter().filter(|(_, value)| value != "auto");
+    let mut words: Vec<String> = given
+        .map(|(name, value)| match name {
+            "discard" => format!("{name} {}", Mode::from(value).of_target()),
+            _ => format!("{name} {value}"),
+        })
+        .collect();
+    words.extend(a.features.iter().map(|(name, value)| format!("{name} {value}")));
+    if !leaves.is_empty() {
+        words.push(format!("leaves {}", leaves.join(",")));
     }
-    add("leaves", (!leaves.is_empty()).then(|| leaves.join(",")));
     if words.is_empty() {
         return String::new();
     }

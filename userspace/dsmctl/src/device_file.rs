@@ -138,32 +138,23 @@ pub(crate) fn save(a: &Create, dbpath: Option<&Path>, dir: &Path) -> Result<Path
         .filter(|_| !a.dev.starts_with("/dev/disk"));
     let drive = lasting.as_deref().unwrap_or(&a.dev);
     let identity = a.wwid.clone().or_else(|| identity::of(&Sysfs::default(), dev));
-    let lines = [
-        Some(line("drive", &absolute(drive)?)),
-        identity.map(|wwid| line("wwid", &wwid)),
-        (a.start > 0).then(|| format!("start = {}", a.start)),
-        a.size.map(|size| format!("size = {size}")),
-        f.policy.as_ref().map(|policy| line("policy", policy)),
-        f.groups.map(|n| line("groups", &n.to_string())),
-        f.streams.number().map(|n| format!("streams = {n}")),
-        f.discard_granularity
-            .map(|n| line("discard-granularity", &n.to_string())),
-        f.discard_alignment
-            .map(|n| line("discard-alignment", &n.to_string())),
-        dbpath.map(absolute).transpose()?.map(|dir| line("dbpath", &dir)),
-        match f.discard {
-            Some(Mode::On) => Some("discard = true".to_owned()),
-            Some(Mode::Audit) => Some(line("discard", "audit")),
-            _ => None,
-        },
-    ];
-    let mut text: String = lines.into_iter().flatten().map(|line| line + "\n").collect();
-    if !f.features.is_empty() {
-        text.push_str("\n[features]\n");
-        f.features
-            .iter()
-            .for_each(|(name, value)| text.push_str(&(line(name, value) + "\n")));
+    let mut lines = vec![line("drive", &absolute(drive)?)];
+    lines.extend(identity.map(|wwid| line("wwid", &wwid)));
+    lines.extend((a.start > 0).then(|| format!("start = {}", a.start)));
+    lines.extend(a.size.map(|size| format!("size = {size}")));
+    lines.extend(dbpath.map(absolute).transpose()?.map(|dir| line("dbpath", &dir)));
+    for (name, value) in f.given() {
+        match (name, Mode::from(value.as_str())) {
+            ("discard", Mode::On) => lines.push("discard = true".to_owned()),
+            ("discard", Mode::Off) => {}
+            _ => lines.push(line(&name.replace('_', "-"), &value)),
+        }
     }
+    if !f.features.is_empty() {
+        lines.push("\n[features]".to_owned());
+        lines.extend(f.features.iter().map(|(name, value)| line(name, value)));
+    }
+    let text = lines.join("\n") + "\n";
     Config::parse(&a.name, &text).map_err(|why| anyhow!("{shown}: {why}"))?;
     std::fs::create_dir_all(dir).with_context(|| format!("{}: cannot make it", dir.display()))?;
     whole::write(&path, 0o644, text.as_bytes()).with_context(|| format!("{shown}: cannot write it"))?;

@@ -2,8 +2,7 @@
 //! `dsmctl insert` and `dsmctl withdraw`: dsm and dm-linear, each in the place of the
 //! other, under a file system that is in use.
 
-use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::slice::from_ref;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use dm::sysfs::Sysfs;
 use proto::control::{self, Request};
 
 use crate::claim;
-use crate::create::{would_be, Stamped};
+use crate::create::{block_device, would_be, Stamped};
 
 /// For an answer of dsmd's.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -294,7 +293,7 @@ impl FoundDevice {
 /// The device of a name of device-mapper's, or of a path.
 fn find(dm: &Dm, device: &str) -> Result<Info> {
     let id = if device.contains('/') {
-        Id::Dev(number(device)?)
+        Id::Dev(block_device(Path::new(device))?)
     } else {
         Id::Name(device)
     };
@@ -308,15 +307,6 @@ fn find(dm: &Dm, device: &str) -> Result<Info> {
         }
         (Err(e), _) => Err(e).with_context(|| format!("{device}: cannot query it")),
     }
-}
-
-fn number(path: &str) -> Result<DevNo> {
-    let meta = fs::metadata(path).with_context(|| format!("{path}: cannot stat it"))?;
-    ensure!(
-        meta.file_type().is_block_device(),
-        "{path}: it is not a block device; nothing was changed"
-    );
-    Ok(DevNo::from_stat(meta.rdev()))
 }
 
 /// A table that does not span the device is about to be exchanged.

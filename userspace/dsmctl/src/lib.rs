@@ -186,6 +186,11 @@ fn ask<T: for<'de> serde::Deserialize<'de>>(name: &str, request: Request) -> Res
     control::ask(&args::run_dir(), &device.name, request)
 }
 
+/// The same of who may be stuck: nobody waits for long.
+fn ask_soon<T: for<'de> serde::Deserialize<'de>>(name: &str, request: Request) -> Result<T> {
+    control::ask_within(Duration::from_secs(10), &args::run_dir(), name, request)
+}
+
 fn set(name: &str, feature: &str, value: &str) -> Result<()> {
     // The kernel takes both as they are, in letters of either case.
     let feature = feature.to_ascii_lowercase().replace('-', "_");

@@ -12,14 +12,12 @@ use crate::cli::{self as args, Output, StatusArgs};
 use crate::report;
 use crate::view::{Asks, Viewer};
 use database::walk::{Collector, FoundFile, Root};
-use proto::control::{self, FileInfo, Request};
+use proto::control::{FileInfo, Request};
 use proto::device::DeviceView;
 use proto::rates::Rates;
 use proto::regions::{self, Names};
 use runtime::wake::Signals;
 
-/// A dsmd that takes longer does not answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// Puts the cursor home and clears what is below it.
 const CLEAR: &str = "\x1b[H\x1b[J";
 /// Of something that is not a terminal.
@@ -127,12 +125,10 @@ fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Option<String
         let named = |(path, f): (PathBuf, FoundFile)| (f.ino, path.to_string_lossy().into_owned());
         return Ok((files.into_iter().map(named).collect(), None));
     }
-    Ok(
-        match control::ask_within::<Vec<FileInfo>>(TIMEOUT, &args::run_dir(), name, Request::Files) {
-            Ok(files) => (files.into_iter().map(|f| (f.id, f.path)).collect(), None),
-            Err(e) => (Names::new(), Some(format!("{e:#}"))),
-        },
-    )
+    Ok(match crate::ask_soon::<Vec<FileInfo>>(name, Request::Files) {
+        Ok(files) => (files.into_iter().map(|f| (f.id, f.path)).collect(), None),
+        Err(e) => (Names::new(), Some(format!("{e:#}"))),
+    })
 }
 
 /// The files below a directory, each once.

@@ -3,24 +3,19 @@
 //! discarded.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{bail, Result};
 use serde_json::Value;
 
-use crate::cli as args;
 use crate::trial;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::mode::Mode;
 use dm::sysfs::Sysfs;
 use drive::switch::{self, DIR};
-use proto::control::{self, Request};
+use proto::control::Request;
 use proto::reason::{Reason, ReasonKind};
 use runtime::text::{self, printable};
-
-/// A dsmd that does not answer within this does not turn a switch.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The marks of a device and of its drives are gone.
 pub(crate) fn allow(device: &Device) -> Result<()> {
@@ -77,14 +72,8 @@ pub(crate) fn bar(dev: DevNo, why: &str) -> Result<()> {
 
 /// By the device's dsmd, if there is one.
 pub(crate) fn turn(device: &Device, mode: Mode, who: &str) -> Result<()> {
-    let (name, request) = (
-        &device.name,
-        Request::Discard {
-            mode,
-            who: who.into(),
-        },
-    );
-    match control::ask_within::<Value>(TIMEOUT, &args::run_dir(), name, request) {
+    let (name, by) = (&device.name, who.to_owned());
+    match crate::ask_soon::<Value>(name, Request::Discard { mode, who: by }) {
         Ok(_) => return Ok(()),
         Err(e) if Reason::of(&e).kind == ReasonKind::NotServed => {}
         // It waits for nobody.

@@ -31,6 +31,16 @@ pub fn shown(seconds_since_1970: u64) -> String {
     format!("{} {} UTC", &text[..10], &text[11..16])
 }
 
+/// How long something takes, as people say it.
+pub fn span(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3600.0),
+        s => format!("{:.1} days", s / 86_400.0),
+    }
+}
+
 /// The date of a day since 1970.  Years begin in March, so that the leap day is the last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + EPOCH;
@@ -68,5 +78,10 @@ mod tests {
         }
         assert!(iso(Duration::from_millis(7)).ends_with("00.007Z"));
         assert_eq!(shown(951_782_400), "2000-02-29 00:00 UTC");
+        let spans = [0.2, 119.0, 120.0, 7199.0, 7200.0, 172_799.0, 172_800.0].map(span);
+        assert_eq!(
+            spans,
+            ["0 s", "119 s", "2 min", "120 min", "2 h", "48 h", "2.0 days"]
+        );
     }
 }

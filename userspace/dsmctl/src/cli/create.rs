@@ -53,7 +53,7 @@ pub struct Create {
 const MODES: [Mode; 3] = [Mode::On, Mode::Audit, Mode::Off];
 
 /// The features of the target; what is not given is the kernel's default.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct Features {
     /// How streams are assigned [default: as the drive affords, see --groups]
     #[arg(long, value_parser = PossibleValuesParser::new(policies::names()))]
@@ -156,9 +156,10 @@ pub(super) fn length(s: &str) -> Result<u64, String> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Auto<T> {
     /// As the drive or what lies below affords.
+    #[default]
     Auto,
     Number(T),
 }
@@ -238,19 +239,21 @@ pub fn options(table: &TableLine) -> Vec<String> {
 impl Features {
     /// Nobody has asked for any.
     pub fn are_defaults(&self) -> bool {
-        let Self {
-            policy: None,
-            groups: None,
-            streams: Auto::Auto,
-            discard: None,
-            discard_granularity: None,
-            discard_alignment: None,
-            features,
-        } = self
-        else {
-            return false;
-        };
-        features.is_empty()
+        *self == Self::default()
+    }
+
+    /// Those that have an option, and were given.
+    pub fn given(&self) -> Vec<(&'static str, String)> {
+        let values = [
+            self.policy.clone(),
+            self.groups.map(|n| n.to_string()),
+            self.streams.number().map(|n| n.to_string()),
+            self.discard.map(|mode| mode.to_string()),
+            self.discard_granularity.map(|n| n.to_string()),
+            self.discard_alignment.map(|n| n.to_string()),
+        ];
+        let all = OPTIONS.into_iter().zip(values);
+        all.filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     /// The first stream to use.

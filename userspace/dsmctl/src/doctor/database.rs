@@ -20,7 +20,7 @@ use proto::snapshot::Moment;
 use runtime::grid::percent;
 use runtime::pages::page;
 use runtime::sizes;
-use runtime::time::now;
+use runtime::time::{now, span};
 
 /// A larger part of all written bytes is worth a look: the alert DsmUnmappedWrites has the
 /// same.
@@ -31,12 +31,7 @@ const SECTOR: u64 = 512;
 
 /// A time as people say it.
 fn time(t: Duration) -> String {
-    match t.as_secs() {
-        s @ 0..=119 => format!("{s} s"),
-        s @ 120..=7_199 => format!("{} min", s / 60),
-        s @ 7_200..=172_799 => format!("{} h", s / 3600),
-        s => format!("{} days", s / 86_400),
-    }
+    span(t.as_secs_f64())
 }
 
 /// What the target sends at least, whatever a drive says.

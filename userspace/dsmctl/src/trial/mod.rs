@@ -23,8 +23,9 @@ use anyhow::{anyhow, bail, Context, Result};
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::cli::{self as args, Output, Switched, TrialCommand, TrialOf, TrialReport, TrialStart};
-use crate::refused;
+use crate::{ask_soon, refused};
 use dm::device::{Device, Target};
+use dm::devno::DevNo;
 use dm::diskstat::{self, DiskStat};
 use dm::ioctl::Dm;
 use dm::mode::Mode;
@@ -32,7 +33,7 @@ use dm::sysfs::Sysfs;
 use drive::counters;
 use drive::media;
 use drive::switch;
-use proto::control::{self, DiscardInfo, Info, Request};
+use proto::control::{DiscardInfo, Info, Request};
 use proto::drive::Counters;
 use proto::reason::{Reason, ReasonKind};
 use report::Report;
@@ -42,8 +43,6 @@ use step::{step, Bench};
 /// In sizes of the device.  After two a live drive below a real database has still free what
 /// was discarded before, and too little is found: see tests/bench/live/trial.
 const WASHOUT: u64 = 4;
-/// Who listens and does not answer within this is no dsmd.
-const TIMEOUT: Duration = Duration::from_secs(10);
 const DISCARD: &str = "discard";
 
 pub(crate) fn trial(command: &TrialCommand, out: Output) -> Result<()> {
@@ -96,23 +95,17 @@ impl Live {
         })
     }
 
-    /// An attribute of the drive in sysfs.
-    fn attribute(&self, name: &str) -> Option<String> {
-        let text = fs::read_to_string(Path::new("/sys/block").join(&self.drive).join(name)).ok()?;
-        Some(text.trim().to_owned())
+    /// The drive, and its size in sectors.  One that is gone, which may come back, has nothing.
+    fn look(&self, sysfs: &Sysfs) -> Result<(DevNo, u64)> {
+        let drive = sysfs.all().into_iter().find(|d| sysfs.name(*d) == self.drive);
+        let found = drive.and_then(|d| Some((d, sysfs.number(d, "size")?)));
+        found.with_context(|| format!("{} is gone", self.drive))
     }
 
-    fn first_of(&self, names: &[&str]) -> String {
-        names.iter().find_map(|n| self.attribute(n)).unwrap_or_default()
-    }
-
-    /// What another drive would not have.  A drive that is gone, which may come back, has
-    /// nothing.
+    /// What another drive would not have.
     fn identity(&self) -> Result<String> {
         let sysfs = Sysfs::default();
-        let drive = sysfs.all().into_iter().find(|d| sysfs.name(*d) == self.drive);
-        let found = drive.and_then(|d| Some((d, sysfs.text(d, "size")?)));
-        let (drive, size) = found.with_context(|| format!("{} is gone", self.drive))?;
+        let (drive, size) = self.look(&sysfs)?;
         Ok(drive::identity::of(&sysfs, drive).unwrap_or_else(|| format!("{BY_SIZE}{size}")))
     }
 
@@ -130,15 +123,15 @@ impl Live {
 
     fn machine(&self) -> Result<Machine> {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let sysfs = Sysfs::default();
+        let (drive, size) = self.look(&sysfs)?;
+        let text = |name| sysfs.text(drive, name);
+        let firmware = text("device/firmware_rev").or_else(|| text("device/rev"));
         let module = Dm::open()?.target_version("dsm")?.unwrap_or_default();
         Ok(Machine {
-            model: self.first_of(&["device/model"]),
-            firmware: self.first_of(&["device/firmware_rev", "device/rev"]),
-            bytes: self
-                .attribute("size")
-                .and_then(|s| s.parse::<u64>().ok())
-                .unwrap_or_default()
-                * 512,
+            model: text("device/model").unwrap_or_default(),
+            firmware: firmware.unwrap_or_default(),
+            bytes: size * 512,
             kernel: kernel.trim().to_owned(),
             module: module.map(|n| n.to_string()).join("."),
             features: self.device.table_line()?.features,
@@ -150,7 +143,7 @@ impl Bench for Live {
     fn switch(&mut self, on: bool) -> Result<()> {
         if self.discards() {
             let request = Request::Trial { withheld: !on };
-            return control::ask_within(TIMEOUT, &args::run_dir(), &self.device.name, request);
+            return ask_soon(&self.device.name, request);
         }
         let value = if on { &self.switch.on } else { &self.switch.off };
         let feature = &self.switch.feature;
@@ -220,8 +213,8 @@ fn forbidden(device: &Device) -> Option<Reason> {
 
 /// What dsmd says of a device's discards.
 fn discards(name: &str) -> Result<DiscardInfo> {
-    let info: Info = control::ask_within(TIMEOUT, &args::run_dir(), name, Request::Info)
-        .with_context(|| format!("{name}: nothing would be discarded"))?;
+    let info: Info =
+        ask_soon(name, Request::Info).with_context(|| format!("{name}: nothing would be discarded"))?;
     info.discard.with_context(|| {
         format!("{name}: nothing would be discarded: set discard = true in its file in /etc/dsm first")
     })

@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::trial::estimate::{amplification, outcome, Outcome, Saving, LEAST_PAIRS};
 use crate::trial::state::{Current, Machine, Period, Switch, TrialState, BY_SIZE};
 use proto::control::TRIAL;
+use runtime::grid::{or_dash, Grid};
 use runtime::sizes;
+use runtime::time::span;
 
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
@@ -145,25 +147,8 @@ fn pair_seconds(state: &TrialState) -> Option<f64> {
     (n > 0).then(|| 2.0 * (1.0 + state.plan.washout_ratio()) * measured / n as f64)
 }
 
-fn span(seconds: f64) -> String {
-    match seconds {
-        s if s >= 172_800.0 => format!("{:.1} days", s / 86_400.0),
-        s if s >= 7200.0 => format!("{:.1} hours", s / 3600.0),
-        s if s >= 120.0 => format!("{:.0} minutes", s / 60.0),
-        s => format!("{s:.0} seconds"),
-    }
-}
-
 fn on_off(on: bool) -> &'static str {
-    if on {
-        "on"
-    } else {
-        "off"
-    }
-}
-
-fn figure(value: Option<f64>, digits: usize) -> String {
-    value.map_or("-".to_owned(), |v| format!("{v:.digits$}"))
+    ["off", "on"][usize::from(on)]
 }
 
 impl Report<'_> {
@@ -211,25 +196,19 @@ impl Report<'_> {
         if let Some(why) = self.ended {
             let _ = writeln!(s, "ENDED before it was over: {why}");
         }
-        if !self.periods.is_empty() {
-            let _ = writeln!(
-                s,
-                "\n{:>6} {:>6} {:>12} {:>12} {:>8} {:>9} {:>9}",
-                "PERIOD", "SWITCH", "TIME", "WRITTEN", "WAF", "WRITE ms", "READ ms"
-            );
+        let heading = [
+            "PERIOD", "SWITCH", "TIME", "WRITTEN", "WAF", "WRITE ms", "READ ms",
+        ];
+        let mut grid = Grid::new(&heading, &[true; 7]);
+        for (n, r) in (1..).zip(&self.periods) {
+            let (n, on) = (format!("{n}"), on_off(r.on).to_owned());
+            let figures = [r.waf, r.write_ms, r.read_ms].map(|f| or_dash(f.map(|f| format!("{f:.3}"))));
+            let mut row = vec![n, on, span(r.seconds), sizes::shown(r.host_bytes)];
+            row.extend(figures);
+            grid.row(row);
         }
-        for (n, r) in self.periods.iter().enumerate() {
-            let _ = writeln!(
-                s,
-                "{:>6} {:>6} {:>12} {:>12} {:>8} {:>9} {:>9}",
-                n + 1,
-                on_off(r.on),
-                span(r.seconds),
-                sizes::shown(r.host_bytes),
-                figure(r.waf, 3),
-                figure(r.write_ms, 3),
-                figure(r.read_ms, 3)
-            );
+        if !self.periods.is_empty() {
+            s += &format!("\n{}", grid.text());
         }
         for why in self.again {
             let _ = writeln!(s, "began over: {why}");

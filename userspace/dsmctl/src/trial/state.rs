@@ -47,8 +47,7 @@ impl std::fmt::Display for Amount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(f, "{} written", runtime::sizes::shown(*bytes)),
-            Self::Seconds(s) if *s >= 7200.0 => write!(f, "{:.1} hours", s / 3600.0),
-            Self::Seconds(s) => write!(f, "{s:.0} seconds"),
+            Self::Seconds(s) => f.write_str(&runtime::time::span(*s)),
         }
     }
 }

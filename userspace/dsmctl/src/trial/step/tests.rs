@@ -327,7 +327,7 @@ fn nobody_takes_samples() {
         "{said}"
     );
     let late = Duration::from_secs(7200);
-    assert!(text(&state, late).contains("NO SAMPLE FOR 2.0 hours"));
+    assert!(text(&state, late).contains("NO SAMPLE FOR 2 h"));
     end(&mut state, "it was stopped");
     assert!(!text(&state, late).contains("NO SAMPLE"));
 }
