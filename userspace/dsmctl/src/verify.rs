@@ -32,7 +32,7 @@ use drive::afford::AffordedLayout;
 use drive::aligned::Aligned;
 use drive::below::{self, Affords};
 use drive::nvme::Namespace;
-use runtime::grid::Grid;
+use runtime::grid::{or_dash, Grid};
 use runtime::wake::Signals;
 
 /// One write.
@@ -42,26 +42,16 @@ const WRITES: u64 = 8;
 /// A reclaim unit may be changed for another in between.
 const ATTEMPTS: u32 = 3;
 
-struct StreamProbe {
-    class: Class,
-    side: Side,
-}
-
-const PROBES: [StreamProbe; 8] = {
-    const fn of(class: Class, side: Side) -> StreamProbe {
-        StreamProbe { class, side }
-    }
-    [
-        of(Class::Other, Side::Bottom),
-        of(Class::Journal, Side::Bottom),
-        of(Class::Oplog, Side::Bottom),
-        of(Class::Primary, Side::Bottom),
-        of(Class::Collection, Side::Bottom),
-        of(Class::Collection, Side::Top),
-        of(Class::Index, Side::Bottom),
-        of(Class::Index, Side::Top),
-    ]
-};
+const PROBES: [(Class, Side); 8] = [
+    (Class::Other, Side::Bottom),
+    (Class::Journal, Side::Bottom),
+    (Class::Oplog, Side::Bottom),
+    (Class::Primary, Side::Bottom),
+    (Class::Collection, Side::Bottom),
+    (Class::Collection, Side::Top),
+    (Class::Index, Side::Bottom),
+    (Class::Index, Side::Top),
+];
 
 /// How the device counts.
 enum StreamCounters {
@@ -127,35 +117,40 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
     let sysfs = Sysfs::default();
     let below = streams::below(&sysfs, &Dm::open()?, device.devno)?;
     let status = device.status().map_err(|e| refused(&a.name, e))?;
-    let v = match below.disks.as_slice() {
-        disks if status.policy == "none" => {
+    let mut v = Verified {
+        name: device.name.clone(),
+        disk: below.disks.join(", "),
+        unit: None,
+        verdict: VerifyVerdict::NotStamped,
+        reason: String::new(),
+        rows: Vec::new(),
+    };
+    match below.disks.as_slice() {
+        _ if status.policy == "none" => {
             let affords = below::of_stack(&sysfs, &below, &|all| all);
-            unmeasured(
-                &device,
-                &disks.join(", "),
-                VerifyVerdict::Nothing,
-                unused(&affords),
-            )
+            (v.verdict, v.reason) = (VerifyVerdict::Nothing, unused(&affords));
         }
         [disk] => match counters(disk)? {
-            Ok(c) => measure(a, &device, &below, disk, &c)?,
-            Err((verdict, reason)) => unmeasured(&device, disk, verdict, reason),
+            Ok(StreamCounters::Fdp { .. }) if status.layout == "none" => {
+                v.reason = unstamped(&status, &below)
+            }
+            Ok(counters) => {
+                v.unit = Some(counters.unit());
+                v.rows = measure(a, &device, &counters)?;
+                (v.verdict, v.reason) = judge(&v.rows);
+            }
+            Err(why) => (v.verdict, v.reason) = why,
         },
-        several => {
-            let disks = several.join(", ");
+        _ => {
             ensure!(
                 status.source == "stacked",
-                "{}: it lies on several disks ({disks}), whose counts cannot be separated",
-                a.name
+                "{}: it lies on several disks ({}), whose counts cannot be separated",
+                a.name,
+                v.disk
             );
-            unmeasured(
-                &device,
-                &disks,
-                VerifyVerdict::NotStamped,
-                unstamped(&status, &below),
-            )
+            v.reason = unstamped(&status, &below);
         }
-    };
+    }
     crate::print(out, &v, || text(&v))?;
     Ok(match v.verdict {
         VerifyVerdict::Arrive => 0,
@@ -173,30 +168,21 @@ fn unused(affords: &Affords) -> String {
     format!("nothing to verify: no streams are in use, the policy is none{why}")
 }
 
-fn unmeasured(device: &Device, disk: &str, verdict: VerifyVerdict, reason: String) -> Verified {
-    Verified {
-        name: device.name.clone(),
-        disk: disk.to_owned(),
-        unit: None,
-        verdict,
-        reason,
-        rows: Vec::new(),
-    }
-}
-
 fn text(v: &Verified) -> String {
     let mut text = String::new();
     if let Some(unit) = v.unit {
-        let (sent, to) = match unit {
-            "bytes" => ("STREAM", "HANDLE"),
-            _ => ("HINT", "GROUP"),
+        let of_stream = unit == "bytes";
+        let (sent, to) = if of_stream {
+            ("STREAM", "HANDLE")
+        } else {
+            ("HINT", "GROUP")
         };
         let mut grid = Grid::new(
             &[sent, to, "USED FOR", "WRITTEN", "TARGET", "DEVICE", ""],
             &[true, true, false, true, true, true, false],
         );
         for r in &v.rows {
-            let sent = if unit == "bytes" { r.stream } else { r.hint };
+            let sent = if of_stream { r.stream } else { r.hint };
             let said = match (r.proof, r.arrived()) {
                 (false, _) => "as without a stamp",
                 (true, true) => "arrived",
@@ -212,7 +198,7 @@ fn text(v: &Verified) -> String {
                 used_for,
                 r.written.to_string(),
                 r.target.to_string(),
-                r.device.map_or_else(|| "-".to_owned(), |n| n.to_string()),
+                or_dash(r.device),
                 said.to_owned(),
             ]);
         }
@@ -243,19 +229,18 @@ fn counters(disk: &str) -> Result<Result<StreamCounters, (VerifyVerdict, String)
     if attribute("device/model") == "scsi_debug" && Path::new(SCSI_DEBUG).exists() {
         return Ok(Ok(StreamCounters::ScsiDebug));
     }
-    Ok(Err(if disk.starts_with("sd") {
-        (
+    let (verdict, reason) = match disk.starts_with("sd") {
+        true => (
             VerifyVerdict::Unknown,
             "a SCSI disk is sent the lifetime hint as a group number, if it has permanent streams; \
-             it does not count by group, so that nothing can be proved"
-                .into(),
-        )
-    } else {
-        (
+             it does not count by group, so that nothing can be proved",
+        ),
+        false => (
             VerifyVerdict::Ignored,
-            "this device ignores stamps: it is neither an NVMe namespace nor a SCSI disk".into(),
-        )
-    }))
+            "this device ignores stamps: it is neither an NVMe namespace nor a SCSI disk",
+        ),
+    };
+    Ok(Err((verdict, reason.into())))
 }
 
 impl StreamCounters {
@@ -311,7 +296,8 @@ impl StreamCounters {
 
 /// A file without a name.
 struct VerifyFile {
-    probe: &'static StreamProbe,
+    class: Class,
+    side: Side,
     file: File,
     id: u64,
     extents: Vec<Extent>,
@@ -320,9 +306,11 @@ struct VerifyFile {
 
 impl VerifyFile {
     fn make(dir: &Directory, n: usize, map: &mut Fiemap, data: &[u8]) -> Result<Self> {
+        let (class, side) = PROBES[n];
         let shown = dir.path().display();
         let mut scratch = Self {
-            probe: &PROBES[n],
+            class,
+            side,
             file: dir.unnamed()?,
             id: 0,
             extents: Vec::new(),
@@ -354,8 +342,8 @@ impl VerifyFile {
     fn record(&self) -> FileRecord<'_> {
         FileRecord {
             id: self.id,
-            class: self.probe.class,
-            boundary: (self.probe.side == Side::Top).then_some(WRITE as u64),
+            class: self.class,
+            boundary: (self.side == Side::Top).then_some(WRITE as u64),
             stamp: StreamStamp::default(),
             extents: &self.extents,
         }
@@ -370,7 +358,7 @@ fn region(device: &Device, scratch: &VerifyFile) -> Result<Region> {
     let reply = device.message(&text).map_err(|e| refused(&device.name, e))?;
     for line in reply.lines() {
         let region: Region = line.parse()?;
-        if region.id == scratch.id && region.side == scratch.probe.side {
+        if region.id == scratch.id && region.side == scratch.side {
             return Ok(region);
         }
     }
@@ -397,27 +385,7 @@ fn unstamped(status: &Status, below: &LowerStack) -> String {
     }
 }
 
-fn measure(
-    a: &Verify,
-    device: &Device,
-    below: &LowerStack,
-    disk: &str,
-    counters: &StreamCounters,
-) -> Result<Verified> {
-    let mut v = Verified {
-        name: device.name.clone(),
-        disk: disk.to_owned(),
-        unit: Some(counters.unit()),
-        verdict: VerifyVerdict::NotStamped,
-        reason: String::new(),
-        rows: Vec::new(),
-    };
-    let status = device.status().map_err(|e| refused(&a.name, e))?;
-    if matches!(counters, StreamCounters::Fdp { .. }) && status.layout == "none" {
-        v.unit = None;
-        v.reason = unstamped(&status, below);
-        return Ok(v);
-    }
+fn measure(a: &Verify, device: &Device, counters: &StreamCounters) -> Result<Vec<StreamRow>> {
     let dir = directory(device, a.dir.as_deref())?;
     let mut map = Fiemap::new(dir.place().clone());
     let claim = claim::claim(device)?;
@@ -431,13 +399,13 @@ fn measure(
     let signals = Signals::new()?;
     let records: Vec<FileRecord<'_>> = files.iter().map(VerifyFile::record).collect();
     let guest = Guest::enter(device, claim, &records, false)?;
+    let mut rows = Vec::new();
     for scratch in &files {
         ensure!(!signals.came(), "interrupted; the table is as it was");
-        v.rows.push(row(device, counters, scratch, &data)?);
+        rows.push(row(device, counters, scratch, &data)?);
     }
     drop(guest);
-    (v.verdict, v.reason) = judge(&v.rows);
-    Ok(v)
+    Ok(rows)
 }
 
 /// The one that was named, or where the device is mounted.
@@ -461,8 +429,8 @@ fn row(device: &Device, counters: &StreamCounters, scratch: &VerifyFile, data: &
         let left = counters.taken(count, counters.read(&before)?.2);
         let after = region(device, scratch)?;
         let row = StreamRow {
-            class: scratch.probe.class,
-            side: scratch.probe.side,
+            class: scratch.class,
+            side: scratch.side,
             stream: before.stream,
             hint: before.hint,
             handle,
@@ -482,28 +450,25 @@ fn row(device: &Device, counters: &StreamCounters, scratch: &VerifyFile, data: &
 fn judge(rows: &[StreamRow]) -> (VerifyVerdict, String) {
     let telling: Vec<&StreamRow> = rows.iter().filter(|r| r.proof).collect();
     let arrived = telling.iter().filter(|r| r.arrived()).count();
-    if telling.is_empty() {
-        let reason = "all stamps lead where writes without a stamp go, so that nothing can be proved";
-        (VerifyVerdict::Unknown, reason.into())
-    } else if arrived == telling.len() {
-        (
-            VerifyVerdict::Arrive,
-            "the stamps arrive: the device counted every write where it was sent".into(),
-        )
-    } else if arrived == 0 {
-        (
-            VerifyVerdict::Ignored,
-            "this device ignores stamps: it counted none of the writes where they were sent".into(),
-        )
-    } else {
-        (
+    let (verdict, reason) = match (arrived, telling.len()) {
+        (_, 0) => (
             VerifyVerdict::Unknown,
-            format!(
-                "the device counted {arrived} of {} kinds of writes where they were sent",
-                telling.len()
-            ),
-        )
-    }
+            "all stamps lead where writes without a stamp go, so that nothing can be proved",
+        ),
+        (0, _) => (
+            VerifyVerdict::Ignored,
+            "this device ignores stamps: it counted none of the writes where they were sent",
+        ),
+        (some, all) if some == all => (
+            VerifyVerdict::Arrive,
+            "the stamps arrive: the device counted every write where it was sent",
+        ),
+        (some, all) => {
+            let reason = format!("the device counted {some} of {all} kinds of writes where they were sent");
+            return (VerifyVerdict::Unknown, reason);
+        }
+    };
+    (verdict, reason.to_owned())
 }
 
 #[cfg(test)]
