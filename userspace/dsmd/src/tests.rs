@@ -31,7 +31,7 @@ use drive::afford::AffordedLayout;
 use proto::control::{self, Request};
 use proto::device::{self, DeviceView};
 use proto::left_out::{self, LeftOut, Omission};
-use proto::reason::Reason;
+use proto::reason::{Reason, ReasonKind};
 use runtime::panic::abort_on_panic;
 use runtime::sizes::Seconds;
 use testing::kernel::ModelKernel;
@@ -696,6 +696,30 @@ fn a_look_for_discards_that_hangs_is_seen() {
         daemon.join().unwrap()
     })
     .unwrap();
+}
+
+#[test]
+fn a_probe_alone_ends_what_it_holds() {
+    let setup = Setup::new();
+    setup.machine.plug();
+    let discards = |config: &mut Config| config.discard = Mode::On;
+    let during = |_: &Board| {
+        let ask = |request| control::ask::<serde_json::Value>(&setup.at("run"), "d", request);
+        let is_probed = || {
+            let discard = setup.info().ok()?.discard?;
+            Some(discard.off?.kind == ReasonKind::Probe)
+        };
+        until("the first look", || setup.info().is_ok());
+        ask(Request::Hold { probe: true }).unwrap();
+        until("the probe", || is_probed() == Some(true));
+        ask(Request::Release { probe: false }).unwrap();
+        setup.turtle(2);
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(is_probed(), Some(true));
+        ask(Request::Release { probe: true }).unwrap();
+        until("the end of the probe", || is_probed() != Some(true));
+    };
+    setup.serve(discards, during).unwrap();
 }
 
 #[test]

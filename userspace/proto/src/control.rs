@@ -63,11 +63,13 @@ pub enum Request {
     /// Reads all extents again: [`Refreshed`].
     Refresh,
     /// Leaves the table alone until `release`, or for [`HOLD`]; a probe has discards and their
-    /// switch as well.
+    /// switch as well, until it releases them itself.
     Hold {
         probe: bool,
     },
-    Release,
+    Release {
+        probe: bool,
+    },
     /// Turns discards off, to `Watch` or on, for a person, who means it.
     Discard {
         mode: Mode,
@@ -475,6 +477,7 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
 pub struct Holding {
     dir: PathBuf,
     device: String,
+    probe: bool,
     again: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
@@ -499,7 +502,12 @@ impl Holding {
             }
         };
         let again = Some((end, thread::spawn(renew)));
-        Ok(Self { dir, device, again })
+        Ok(Self {
+            dir,
+            device,
+            probe,
+            again,
+        })
     }
 }
 
@@ -510,7 +518,8 @@ impl Drop for Holding {
             let _ = thread.join();
         }
         // It finds out by itself, a little later.
-        let _ = ask::<Value>(&self.dir, &self.device, Request::Release);
+        let release = Request::Release { probe: self.probe };
+        let _ = ask::<Value>(&self.dir, &self.device, release);
     }
 }
 
@@ -528,7 +537,7 @@ mod tests {
         let agent = thread::spawn(move || loop {
             wakes.recv().unwrap();
             while let Some(p) = server.next() {
-                let last = p.request == Request::Release;
+                let last = p.request == Request::Release { probe: true };
                 heard.send(p.request.clone()).unwrap();
                 p.answer(Ok(Value::Null));
                 if last {
@@ -545,7 +554,7 @@ mod tests {
         agent.join().unwrap();
         let rest: Vec<_> = hears.iter().collect();
         let (last, holds) = rest.split_last().unwrap();
-        assert_eq!(last, &Request::Release);
+        assert_eq!(last, &Request::Release { probe: true });
         assert!(holds.iter().all(|r| *r == hold));
     }
 

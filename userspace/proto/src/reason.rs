@@ -18,6 +18,8 @@ pub enum ReasonKind {
     SwitchedOff,
     /// A trial has, for a period.
     Trial,
+    /// A probe has the switch.
+    Probe,
     /// The database has made no checkpoint yet.
     Early,
     Backup,

@@ -496,9 +496,12 @@ impl Judge<'_> {
                 return finding(Level::Note, why.to_string());
             }
             let text = format!("nothing is discarded: {}", ink::reason(why));
-            // Every night, and it passes; so does a snapshot below what took discards before.
-            let passes = why.kind == ReasonKind::Unsupported && i.sent_bytes > 0;
-            if why.kind == ReasonKind::Backup || passes {
+            // They pass; so does a snapshot below what took discards before.
+            let passes = match why.kind {
+                ReasonKind::Backup | ReasonKind::Probe => true,
+                kind => kind == ReasonKind::Unsupported && i.sent_bytes > 0,
+            };
+            if passes {
                 return finding(Level::Note, text);
             }
             let found = finding(Level::Wrong, text);

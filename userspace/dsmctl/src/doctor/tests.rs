@@ -22,7 +22,7 @@ use proto::device::{DeviceView, Kernel, Service, State};
 use proto::drive::{Counters, Media, Source};
 use proto::feed::{self, Failure, ServerInfo};
 use proto::left_out::{LeftOut, Omission};
-use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, SWITCHED_OFF};
+use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL, PROBED, SWITCHED_OFF};
 use runtime::log::{LastError, Level as LogLevel};
 use runtime::time;
 use testing::kernel::STATUS;
@@ -1096,6 +1096,11 @@ fn boundaries_and_discards() {
         &discard(|i| i.off = Some(Reason::new(ReasonKind::Backup, "a backup is running"))),
         "discard",
         "a backup is running",
+    );
+    note(
+        &discard(|i| i.off = Some(Reason::new(ReasonKind::Probe, PROBED))),
+        "discard",
+        PROBED,
     );
     fn unsupported() -> Option<Reason> {
         Some(Reason::new(ReasonKind::Unsupported, "because of a snapshot"))

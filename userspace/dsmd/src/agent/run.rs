@@ -321,10 +321,12 @@ fn serve<T: Target, M: Mapper>(
             }
             Ok(Value::Null)
         }
-        Request::Release => {
-            // It ends now.
-            s.held = s.held.map(|_| Instant::now());
-            s.discard.iter().for_each(|link| link.hold(None));
+        Request::Release { probe } => {
+            // It ends now, unless it is a probe's and somebody else says so.
+            if *probe || !s.discard.iter().any(discard::Link::is_probed) {
+                s.held = s.held.map(|_| Instant::now());
+                s.discard.iter().for_each(|link| link.hold(None));
+            }
             Ok(Value::Null)
         }
         Request::Trial { withheld } => {

@@ -149,6 +149,10 @@ impl Link {
         self.turtle();
     }
 
+    pub fn is_probed(&self) -> bool {
+        self.shared.is_held(|h| h.probe)
+    }
+
     /// For a period of a trial.
     pub fn withhold(&self, until: Option<Instant>) {
         self.shared.holds().trial = until;
@@ -391,7 +395,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 matches!(why.kind, ReasonKind::AuditFailed | ReasonKind::AuditFailedInTime)
             });
         change(&self.info, |i| i.audit.failed = failed);
-        forbidden.or_else(|| self.shared.is_held(|h| h.probe).then(|| PROBED.into()))
+        let probed = || Reason::new(ReasonKind::Probe, PROBED);
+        forbidden.or_else(|| self.shared.is_held(|h| h.probe).then(probed))
     }
 
     /// The switch is a probe's alone while there is one.

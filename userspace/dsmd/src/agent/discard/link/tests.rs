@@ -617,6 +617,10 @@ fn what_is_off_or_held_gets_no_discards() {
     for why in ["off since yesterday, by uid 0", PROBED] {
         let (mut w, world, _sender, notices) = worker(7);
         let held = why == PROBED;
+        let wanted = match held {
+            true => Reason::new(ReasonKind::Probe, why),
+            false => why.into(),
+        };
         let set = |w: &TestWorker, so: bool| match held {
             true => w.shared.holds().probe = soon().filter(|_| so),
             false => world.borrow_mut().off = so.then(|| why.to_owned()),
@@ -632,7 +636,7 @@ fn what_is_off_or_held_gets_no_discards() {
         let i = info(&w);
         assert_eq!(
             (i.off, i.sent_bytes, i.audit.passed),
-            (Some(why.into()), sent, false)
+            (Some(wanted.clone()), sent, false)
         );
         assert_eq!(state(&w), if held { Mode::On } else { Mode::Off });
         // Nor does another dsmd, as after a restart.
@@ -646,7 +650,7 @@ fn what_is_off_or_held_gets_no_discards() {
         // Which a probe asks again.
         set(&w, true);
         turns(&mut w, &world, &notices, 50);
-        assert_eq!((info(&w).off, info(&w).sent_bytes), (Some(why.into()), 0));
+        assert_eq!((info(&w).off, info(&w).sent_bytes), (Some(wanted), 0));
         set(&w, false);
         until(&mut w, &world, &notices, |w| info(w).sent_bytes > 0);
         assert_eq!(world.borrow().lost, None);
