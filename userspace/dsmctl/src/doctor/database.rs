@@ -5,9 +5,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::device::{simple, Judge, WAITS};
 use super::ink;
-use super::{Finding, Level};
+use super::Finding;
+use super::Level::{self, Note, Right, Wrong};
 use crate::free::in_large_leaves;
 use dm::mode::Mode;
 use dm::name;
@@ -84,10 +87,7 @@ impl Judge<'_> {
         let s = self.v.service.as_ref();
         let finding = self.serves();
         match s {
-            Some(s) => finding
-                .value("state", s.state)
-                .value("since", s.since)
-                .value("restarts", s.restarts),
+            Some(s) => finding.values(json!({ "state": s.state, "since": s.since, "restarts": s.restarts })),
             None => finding,
         }
     }
@@ -95,6 +95,10 @@ impl Judge<'_> {
     /// A command for the unit of the device's dsmd.
     pub(super) fn unit(&self, command: &str) -> String {
         format!("{command} dsmd@{}", self.name())
+    }
+
+    fn warnings(&self) -> String {
+        self.unit("journalctl -p warning -n 20 -u")
     }
 
     fn journal(&self) -> String {
@@ -105,19 +109,14 @@ impl Judge<'_> {
     fn lost(&self, s: &Service) -> Option<Finding> {
         let age = time(Duration::from_secs_f64((Moment::now().wall - s.since).max(0.0)));
         let why = s.reason.as_ref().map(ink::reason).unwrap_or_default();
+        let say = |what: &str| self.say("dsmd", Wrong, format!("dsmd has {what}: {why}"));
         match s.state {
-            State::Stuck => {
-                let text = format!("dsmd has not answered for {age}: {why}");
-                Some(
-                    self.say("dsmd", Level::Wrong, text)
-                        .fix("dmesg | tail -n 50")
-                        .hint("shows what the drive does; dsmd goes on by itself when it answers"),
-                )
-            }
-            State::Ended => {
-                let text = format!("dsmd has ended, {age} ago: {why}");
-                Some(self.say("dsmd", Level::Wrong, text).fix(self.journal()))
-            }
+            State::Stuck => Some(
+                say(&format!("not answered for {age}"))
+                    .fix("dmesg | tail -n 50")
+                    .hint("shows what the drive does; dsmd goes on by itself when it answers"),
+            ),
+            State::Ended => Some(say(&format!("ended, {age} ago")).fix(self.journal())),
             _ => None,
         }
     }
@@ -129,88 +128,65 @@ impl Judge<'_> {
         let Some(a) = &self.v.agent else {
             return self.no_agent();
         };
+        let published = self.facts.published.as_ref();
         let finding = |level, text: String| {
-            self.say("dsmd", level, text)
-                .value("version", &a.version)
-                .value("uploads", a.uploads)
-                .value("refusals", a.refusals)
-                .value(
-                    "snapshot_age_s",
-                    self.facts.published.as_ref().ok().map(|p| p.age.as_secs()),
-                )
+            self.say("dsmd", level, text).values(json!({
+                "version": &a.version, "uploads": a.uploads, "refusals": a.refusals,
+                "snapshot_age_s": published.ok().map(|p| p.age.as_secs()),
+            }))
         };
         let restart = self.unit("systemctl restart");
+        let serves = format!("dsmd {} serves it", a.version);
         if a.version != self.facts.version {
-            let text = format!(
-                "dsmd {} serves it, and this dsmctl is {}",
-                a.version, self.facts.version
-            );
-            return finding(Level::Note, text).fix(restart);
+            let text = format!("{serves}, and this dsmctl is {}", self.facts.version);
+            return finding(Note, text).fix(restart);
         }
         let restarts = self.v.service.as_ref().map_or(0, |s| s.restarts);
-        match &self.facts.published {
-            Ok(_) if restarts > 0 => finding(
-                Level::Note,
-                format!("dsmd {} serves it; restarts: {restarts}", a.version),
-            )
-            .fix(self.unit("journalctl -p err -n 20 -u")),
+        match published {
+            Ok(_) if restarts > 0 => finding(Note, format!("{serves}; restarts: {restarts}"))
+                .fix(self.unit("journalctl -p err -n 20 -u")),
             Ok(p) => finding(
-                Level::Right,
-                format!(
-                    "dsmd {} serves it; what it publishes is {} old",
-                    a.version,
-                    time(p.age)
-                ),
+                Right,
+                format!("{serves}; what it publishes is {} old", time(p.age)),
             ),
-            Err(why) => finding(
-                Level::Wrong,
-                format!(
-                    "dsmd {} serves it, and publishes nothing: {}",
-                    a.version,
-                    ink::reason(why)
-                ),
-            )
-            .fix(restart),
+            Err(why) => {
+                let text = format!("{serves}, and publishes nothing: {}", ink::reason(why));
+                finding(Wrong, text).fix(restart)
+            }
         }
     }
 
     fn no_agent(&self) -> Finding {
-        let say = |text: String| self.say("dsmd", Level::Wrong, text);
-        let configure = |finding: Finding| match self.d.mounts.first().map(|m| m.point.to_string_lossy()) {
-            Some(dir) if simple(&dir) && name::check(&self.v.name).is_ok() => finding.fix(format!(
-                "printf 'dbpath = \"%s\"\\n' {} >>/etc/dsm/{}.toml",
-                ink::path(dir),
-                self.name()
-            )),
-            _ => finding.hint("give it a dbpath in its file in /etc/dsm"),
-        };
-        let stuck = self
-            .v
-            .silent
-            .as_ref()
-            .filter(|why| why.kind != ReasonKind::NotServed);
-        let finding = match (&self.facts.published, self.waiting()) {
+        let silent = self.v.silent.as_ref();
+        let stuck = silent.filter(|why| why.kind != ReasonKind::NotServed);
+        let text = match (&self.facts.published, self.waiting()) {
             (Ok(_), Some(why)) => {
-                let finding = say(format!("dsmd waits: {}", ink::reason(why)));
-                return match self.waits_for(why) {
-                    Some(command) => finding.fix(command),
-                    None => finding.fix(self.journal()),
-                };
+                let fix = self.waits_for(why).unwrap_or_else(|| self.journal());
+                let text = format!("dsmd waits: {}", ink::reason(why));
+                return self.say("dsmd", Wrong, text).fix(fix);
             }
-            (Ok(p), None) if self.v.silent.is_some() && self.d.wanted.is_some() => {
-                say(format!("dsmd {} runs, and does not serve it", p.version))
+            (Ok(p), None) if silent.is_some() && self.d.wanted.is_some() => {
+                format!("dsmd {} runs, and does not serve it", p.version)
             }
-            (Ok(p), None) => say(format!("dsmd {} runs, and does not know of it", p.version)),
-            (Err(_), _) => match stuck {
-                Some(why) => say(ink::reason(why)),
-                None => say("no dsmd serves it: the table becomes stale, and no checkpoint is seen".into()),
-            },
+            (Ok(p), None) => format!("dsmd {} runs, and does not know of it", p.version),
+            (Err(_), _) => stuck.map_or_else(
+                || "no dsmd serves it: the table becomes stale, and no checkpoint is seen".to_owned(),
+                ink::reason,
+            ),
         };
+        let mut finding = self.say("dsmd", Wrong, text);
+        if self.d.wanted.is_none() {
+            let dir = self.d.mounts.first().map(|m| m.point.to_string_lossy());
+            finding = match dir.filter(|dir| simple(dir) && name::check(&self.v.name).is_ok()) {
+                Some(dir) => finding.fix(format!(
+                    "printf 'dbpath = \"%s\"\\n' {} >>/etc/dsm/{}.toml",
+                    ink::path(dir),
+                    self.name()
+                )),
+                None => finding.hint("give it a dbpath in its file in /etc/dsm"),
+            };
+        }
         let runs = self.facts.published.is_ok() || stuck.is_some();
-        let finding = match self.d.wanted {
-            Some(_) => finding,
-            None => configure(finding),
-        };
         finding.fix(self.unit(if runs {
             "systemctl restart"
         } else {
@@ -232,37 +208,29 @@ impl Judge<'_> {
     pub(super) fn last_error(&self) -> Option<Finding> {
         let t = self.v.last_error.as_ref().filter(|_| self.v.agent.is_some())?;
         let age = now().saturating_sub(Duration::from_secs(t.at));
-        let why = match &t.reason {
-            Some(reason) => format!("{}: {reason}", t.message),
-            None => t.message.clone(),
-        };
-        let text = format!("dsmd's last error, {} ago: {}", time(age), ink::reason(why));
-        Some(
-            self.say("last_error", Level::Note, text)
-                .fix(self.unit("journalctl -p warning -n 20 -u"))
-                .value("level", t.level)
-                .value("age_s", age.as_secs()),
-        )
+        let reason = t.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
+        let why = ink::reason(format!("{}{reason}", t.message));
+        let text = format!("dsmd's last error, {} ago: {why}", time(age));
+        let finding = self.say("last_error", Note, text);
+        let values = json!({ "level": t.level, "age_s": age.as_secs() });
+        Some(finding.fix(self.warnings()).values(values))
     }
 
     /// What dsmd serves in part only.
     pub(super) fn left_out(&self) -> Option<Finding> {
         let all = left_out::of_agent(self.v.agent.as_ref()?);
-        let told = all.iter().filter(|l| !l.reason.is_usual());
-        let texts = told.clone().map(|l| l.text(&|example| ink::reason(example)));
-        let text = texts.collect::<Vec<_>>().join("; ");
-        let counts = all
-            .iter()
-            .map(|l| (l.reason, l.count))
-            .collect::<BTreeMap<_, _>>();
-        let finding = |level, text| self.say("left-out", level, text).value("counts", &counts);
-        Some(
-            match (text.is_empty(), told.clone().any(|l| l.reason.is_wrong())) {
-                (true, _) => finding(Level::Right, "nothing is left out but what is usual".into()),
-                (false, true) => finding(Level::Wrong, text).fix(self.unit("journalctl -p warning -n 20 -u")),
-                (false, false) => finding(Level::Note, text),
-            },
-        )
+        let told = || all.iter().filter(|l| !l.reason.is_usual());
+        let texts: Vec<_> = told().map(|l| l.text(&|example| ink::reason(example))).collect();
+        let counts: BTreeMap<_, _> = all.iter().map(|l| (l.reason, l.count)).collect();
+        let finding = |level, text: String| {
+            self.say("left-out", level, text)
+                .values(json!({ "counts": &counts }))
+        };
+        Some(match (texts.is_empty(), told().any(|l| l.reason.is_wrong())) {
+            (true, _) => finding(Right, "nothing is left out but what is usual".into()),
+            (false, true) => finding(Wrong, texts.join("; ")).fix(self.warnings()),
+            (false, false) => finding(Note, texts.join("; ")),
+        })
     }
 
     pub(super) fn unmapped(&self, k: &Kernel) -> Finding {
@@ -270,38 +238,36 @@ impl Judge<'_> {
         let share = if all == 0 { 0.0 } else { part as f64 / all as f64 };
         let finding = |level, text: String| {
             self.say("unmapped", level, text)
-                .value("bytes", part * SECTOR)
-                .value("all_bytes", all * SECTOR)
-                .value("share", share)
+                .values(json!({ "bytes": part * SECTOR, "all_bytes": all * SECTOR, "share": share }))
         };
         let said = format!("{} of what was written was in no known file", percent(part, all));
         if all == 0 {
-            return finding(Level::Right, "nothing was written yet".into());
+            return finding(Right, "nothing was written yet".into());
         }
         if share <= UNMAPPED || part * SECTOR < LITTLE {
-            return finding(Level::Right, said);
+            return finding(Right, said);
         }
         let Some(agent) = &self.v.agent else {
             if self.waits() {
-                return finding(Level::Note, said).hint(WAITS);
+                return finding(Note, said).hint(WAITS);
             }
-            let found = finding(Level::Wrong, said).fix(self.unit("systemctl start"));
+            let found = finding(Wrong, said).fix(self.unit("systemctl start"));
             return found
                 .fix(self.dsmctl("debug reset"))
                 .hint("dsmd uploads where files are; reset restarts the counters");
         };
         if !agent.marked && self.is_mongodb() {
             let text = format!("{said}, as is normal while data is loaded");
-            return finding(Level::Note, text);
+            return finding(Note, text);
         }
         if part * SECTOR <= agent.bytes {
             let text = format!(
                 "{said}, {}: no more than the files' own growth, since each block is new once",
                 sizes::shown(part * SECTOR)
             );
-            return finding(Level::Note, text);
+            return finding(Note, text);
         }
-        finding(Level::Wrong, said)
+        finding(Wrong, said)
             .fix(self.dsmctl("debug refresh"))
             .fix(self.dsmctl("debug reset"))
             .hint(
@@ -314,60 +280,55 @@ impl Judge<'_> {
         if !self.is_mongodb() {
             return None;
         }
-        let s = &k.status;
+        let (s, agent) = (&k.status, self.v.agent.as_ref());
         let age = Duration::from_millis(s.window_ms);
-        let from = self.v.agent.as_ref().map_or(0, |a| a.window_from_bytes);
         let all = s.sectors() * SECTOR;
         // A reset makes the count smaller.
-        let written = all.checked_sub(from).unwrap_or(all);
-        let period = self.v.agent.as_ref().and_then(|a| a.last_window_ms);
+        let written = all
+            .checked_sub(agent.map_or(0, |a| a.window_from_bytes))
+            .unwrap_or(all);
+        let period = agent.and_then(|a| a.last_window_ms);
         let finding = |level, text: String| {
-            self.say("checkpoints", level, text)
-                .value("seen", s.windows)
-                .value("age_ms", s.window_ms)
-                .value("period_ms", period)
-                .value("written_since_bytes", written)
-                .value("database_age_s", self.d.turtle_age.map(|t| t.as_secs()))
+            self.say("checkpoints", level, text).values(json!({
+                "seen": s.windows, "age_ms": s.window_ms, "period_ms": period, "written_since_bytes": written,
+                "database_age_s": self.d.turtle_age.map(|t| t.as_secs()),
+            }))
         };
         let last = match s.windows {
             0 => format!("none was seen in {}", time(age)),
             _ => format!("the last was seen {} ago", time(age)),
         };
-        if self.v.agent.is_none() {
+        if agent.is_none() {
             let no_other = match self.waits() {
                 true => "dsmd sees the next when it serves the database",
                 false => "without dsmd no other will be",
             };
-            return Some(finding(Level::Note, format!("{last}; {no_other}")));
+            return Some(finding(Note, format!("{last}; {no_other}")));
         }
         if age > self.late && written >= LITTLE {
             let since = format!("{last}, and {} were written since", sizes::shown(written));
             return Some(match self.d.turtle_age.filter(|made| *made < self.late) {
-                Some(made) => finding(
-                    Level::Wrong,
-                    format!(
-                        "{since}; the database made one {} ago, which dsmd did not see",
-                        time(made)
-                    ),
-                )
-                .fix(self.unit("systemctl restart")),
-                None => finding(Level::Wrong, format!("{since}: the database makes none"))
+                Some(made) => {
+                    let made = time(made);
+                    let text = format!("{since}; the database made one {made} ago, which dsmd did not see");
+                    finding(Wrong, text).fix(self.unit("systemctl restart"))
+                }
+                None => finding(Wrong, format!("{since}: the database makes none"))
                     .fix("mongosh --quiet --eval 'db.adminCommand({fsync: 1})'")
                     .hint(
                         "makes one now; mongod makes one a minute by itself, and its log says what keeps it",
                     ),
             });
         }
-        let text = match (s.windows, period) {
-            (0, _) => format!("{last}; mongod makes one a minute while it is written to"),
-            (n, Some(ms)) => format!(
-                "{last}, {} after the one before; {n} since the device was made",
-                time(Duration::from_millis(ms))
+        let before = period.map(|ms| format!(", {} after the one before", time(Duration::from_millis(ms))));
+        let before = before.unwrap_or_default();
+        Some(match s.windows {
+            0 => finding(
+                Note,
+                format!("{last}; mongod makes one a minute while it is written to"),
             ),
-            (n, None) => format!("{last}; {n} since the device was made"),
-        };
-        let level = if s.windows == 0 { Level::Note } else { Level::Right };
-        Some(finding(level, text))
+            n => finding(Right, format!("{last}{before}; {n} since the device was made")),
+        })
     }
 
     pub(super) fn boundaries(&self, k: &Kernel) -> Option<Finding> {
@@ -375,74 +336,65 @@ impl Judge<'_> {
         if !k.status.has_boundaries() {
             return None;
         }
-        let finding = |level, text: String| {
-            self.say("boundaries", level, text)
-                .value("mode", &a.boundary)
-                .value("marked", a.marked)
-                .value("files", a.files)
-                .value("boundaries", a.boundaries)
-                .value("outgrown", a.outgrown)
-        };
-        if a.outgrown > 0 {
-            let text = format!(
-                "{} of {} files have outgrown theirs: most of them is above what they had when it was set",
-                a.outgrown, a.boundaries
-            );
-            return Some(finding(Level::Note, text).fix(self.dsmctl("boundary move")));
-        }
-        if !a.marked {
-            let when = match a.boundary.as_str() {
-                "manual" => "by hand",
-                _ => "when loading is over",
+        let of = format!("{} of {} files have", a.outgrown, a.boundaries);
+        let (level, text, fix) = if a.outgrown > 0 {
+            let text = format!("{of} outgrown theirs: most of them is above what they had when it was set");
+            (Note, text, Some("boundary move"))
+        } else if !a.marked {
+            let when = if a.boundary == "manual" {
+                "by hand"
+            } else {
+                "when loading is over"
             };
             let text = format!("no boundaries set yet: files get them {when}");
-            return Some(finding(Level::Note, text).fix(self.dsmctl("boundary mark")));
-        }
-        let text = format!(
-            "{} of {} files have one, and none has outgrown it",
-            a.boundaries, a.files
-        );
-        Some(finding(Level::Right, text))
+            (Note, text, Some("boundary mark"))
+        } else {
+            let text = format!(
+                "{} of {} files have one, and none has outgrown it",
+                a.boundaries, a.files
+            );
+            (Right, text, None)
+        };
+        let mut finding = self.say("boundaries", level, text).values(json!({
+            "mode": &a.boundary, "marked": a.marked, "files": a.files, "boundaries": a.boundaries,
+            "outgrown": a.outgrown,
+        }));
+        finding.fix.extend(fix.map(|words| self.dsmctl(words)));
+        Some(finding)
     }
 
     pub(super) fn discards(&self, k: &Kernel) -> Finding {
         let d = &k.status.discard;
         let wanted = self.d.wanted.as_ref().is_some_and(|w| w.discard);
         let info = self.v.agent.as_ref().and_then(|a| a.discard.as_ref());
+        let asked = wanted || info.is_some();
         let smallest = self.d.disks.iter().filter_map(|d| d.discard_granularity).max();
         let finding = |level, text: String| {
-            let finding = self
-                .say("discard", level, text)
-                .value("state", d.state)
-                .value("wanted", wanted || info.is_some())
-                .value("granularity_bytes", smallest)
-                .value("discarded_bytes", d.discarded_sectors * SECTOR)
-                .value("refused_bytes", d.refused_sectors * SECTOR)
-                .value("failed", d.failed);
+            let finding = self.say("discard", level, text).values(json!({
+                "state": d.state, "wanted": asked, "granularity_bytes": smallest,
+                "discarded_bytes": d.discarded_sectors * SECTOR, "refused_bytes": d.refused_sectors * SECTOR,
+                "failed": d.failed,
+            }));
             match info {
-                Some(i) => finding
-                    .value("freed_bytes", i.freed_bytes)
-                    .value("last_sent", i.last_sent)
-                    .value("mode", i.mode)
-                    .value("audit", &i.audit),
+                Some(i) => finding.values(json!({
+                    "freed_bytes": i.freed_bytes, "last_sent": i.last_sent, "mode": i.mode, "audit": &i.audit,
+                })),
                 None => finding,
             }
         };
         if let Some(why) = &self.v.barred {
             let text = format!("none may be made: {}", ink::reason(why));
-            let asked = wanted || info.is_some();
-            let found = finding(if asked { Level::Wrong } else { Level::Note }, text);
-            return match (why.kind, asked) {
-                (ReasonKind::AuditFailedInTime, _) => found.hint(format!(
-                    "nothing is lost; {}, \"The audit has failed\", says what to report",
-                    page("troubleshooting.md")
-                )),
-                (ReasonKind::AuditFailed, _) => found.hint(format!(
-                    "resync this member, or validate it: {}, \"The audit has failed\"",
-                    page("troubleshooting.md")
-                )),
-                (_, true) => found.hint("take discard = true out of its file in /etc/dsm"),
-                (_, false) => found,
+            let found = finding(if asked { Wrong } else { Note }, text);
+            let failed = format!("{}, \"The audit has failed\"", page("troubleshooting.md"));
+            return match why.kind {
+                ReasonKind::AuditFailedInTime => {
+                    found.hint(format!("nothing is lost; {failed}, says what to report"))
+                }
+                ReasonKind::AuditFailed => {
+                    found.hint(format!("resync this member, or validate it: {failed}"))
+                }
+                _ if asked => found.hint("take discard = true out of its file in /etc/dsm"),
+                _ => found,
             };
         }
         if let Some(info) = info {
@@ -451,36 +403,33 @@ impl Judge<'_> {
         if wanted {
             let text = "they are configured, and dsmd makes none".to_owned();
             if self.waits() {
-                return finding(Level::Note, text).hint(WAITS);
+                return finding(Note, text).hint(WAITS);
             }
-            let restart = if self.v.agent.is_some() {
-                "restart"
+            let served = self.v.agent.is_some();
+            let fix = self.unit(if served {
+                "systemctl restart"
             } else {
-                "start"
-            };
-            return finding(Level::Wrong, text).fix(self.unit(&format!("systemctl {restart}")));
+                "systemctl start"
+            });
+            return finding(Wrong, text).fix(fix);
         }
         match d.state {
-            Mode::On | Mode::Watch => finding(
-                Level::Note,
-                format!(
-                    "{} in the target, and nobody makes any: that costs a little",
-                    d.state
-                ),
-            )
-            .fix(format!("{} discard off", self.dsmctl("set"))),
+            state @ (Mode::On | Mode::Watch) => {
+                let text = format!("{state} in the target, and nobody makes any: that costs a little");
+                finding(Note, text).fix(format!("{} discard off", self.dsmctl("set")))
+            }
             Mode::Off => {
                 let text = "off: the drive keeps copying blocks that the database has freed".to_owned();
-                let served = self.v.agent.as_ref().map(|a| a.dbpath.clone());
-                let found = finding(Level::Note, text);
+                let switch = "discard = true in its file in /etc/dsm switches them on";
+                let served = self.v.agent.as_ref().map(|a| &a.dbpath);
                 match served.filter(|dbpath| simple(dbpath)) {
-                    Some(dbpath) => found.fix(format!("dsmctl free {}", ink::path(dbpath))).hint(
-                        "says how much that is; discard = true in its file in /etc/dsm switches them on",
-                    ),
-                    None => found.hint("discard = true in its file in /etc/dsm switches them on"),
+                    Some(dbpath) => finding(Note, text)
+                        .fix(format!("dsmctl free {}", ink::path(dbpath)))
+                        .hint(format!("says how much that is; {switch}")),
+                    None => finding(Note, text).hint(switch),
                 }
             }
-            _ => finding(Level::Note, "what lies below takes none".into()),
+            _ => finding(Note, "what lies below takes none".into()),
         }
     }
 
@@ -490,80 +439,57 @@ impl Judge<'_> {
         i: &DiscardInfo,
         finding: &dyn Fn(Level, String) -> Finding,
     ) -> Finding {
-        let d = &k.status.discard;
+        let (d, set) = (&k.status.discard, self.dsmctl("set"));
+        let needs = || format!("{}, \"Discards\", has what they need", page("dsmd.rst"));
         if let Some(why) = &i.off {
-            if why.kind == ReasonKind::Early {
-                return finding(Level::Note, why.to_string());
-            }
             let text = format!("nothing is discarded: {}", ink::reason(why));
-            // They pass; so does a snapshot below what took discards before.
-            let passes = match why.kind {
-                ReasonKind::Backup | ReasonKind::Probe => true,
-                kind => kind == ReasonKind::Unsupported && i.sent_bytes > 0,
-            };
-            if passes {
-                return finding(Level::Note, text);
-            }
-            let found = finding(Level::Wrong, text);
-            return if d.state == Mode::Off {
-                found.fix(format!("{} discard on", self.dsmctl("set")))
-            } else if why.kind == ReasonKind::Closed {
-                found.fix("systemctl start mongod")
-            } else {
-                found.hint(format!("{}, \"Discards\", has what they need", page("dsmd.rst")))
+            return match why.kind {
+                ReasonKind::Early => finding(Note, why.to_string()),
+                // They pass; so does a snapshot below what took discards before.
+                ReasonKind::Backup | ReasonKind::Probe => finding(Note, text),
+                ReasonKind::Unsupported if i.sent_bytes > 0 => finding(Note, text),
+                _ if d.state == Mode::Off => finding(Wrong, text).fix(format!("{set} discard on")),
+                ReasonKind::Closed => finding(Wrong, text).fix("systemctl start mongod"),
+                _ => finding(Wrong, text).hint(needs()),
             };
         }
         if let Some(why) = i.withheld() {
-            return finding(Level::Note, why.to_string());
+            return finding(Note, why.to_string());
         }
         if d.failed > 0 {
-            return finding(
-                Level::Wrong,
-                format!("the drive failed {} of them; no data is at risk", d.failed),
-            )
-            .fix("dmesg | grep -i discard")
-            .fix(format!("{} discard off", self.dsmctl("set")))
-            .hint("shows why; the second ends them");
+            let text = format!("the drive failed {} of them; no data is at risk", d.failed);
+            let found = finding(Wrong, text).fix("dmesg | grep -i discard");
+            return found
+                .fix(format!("{set} discard off"))
+                .hint("shows why; the second ends them");
         }
         if i.waiting > 0 {
-            return finding(
-                Level::Note,
-                format!("they begin after {} more checkpoints", i.waiting),
-            );
+            return finding(Note, format!("they begin after {} more checkpoints", i.waiting));
         }
         if i.mode == Mode::Audit {
             return self.audit_of(i, finding);
         }
         if let Some(why) = fruitless(i) {
-            return finding(
-                Level::Wrong,
-                format!("on, 0 bytes in {} checkpoints: {why}", i.idle_looks),
-            )
-            .fix(self.journal())
-            .hint(format!("{}, \"Discards\", has what they need", page("dsmd.rst")));
+            let text = format!("on, 0 bytes in {} checkpoints: {why}", i.idle_looks);
+            return finding(Wrong, text).fix(self.journal()).hint(needs());
         }
         let sum = |sectors: u64| sizes::shown(sectors * SECTOR);
-        let last = i.last_sent.map_or_else(String::new, |at| {
-            let age = now().saturating_sub(Duration::from_secs(at));
-            format!(", the last {} ago", time(age))
-        });
-        let text = format!(
-            "on: {} discarded{last}; {} refused, as rewritten",
-            sum(d.discarded_sectors),
-            sum(d.refused_sectors)
-        );
+        let (discarded, refused) = (sum(d.discarded_sectors), sum(d.refused_sectors));
+        let age = |at| time(now().saturating_sub(Duration::from_secs(at)));
+        let last = i
+            .last_sent
+            .map_or_else(String::new, |at| format!(", the last {} ago", age(at)));
+        let text = format!("on: {discarded} discarded{last}; {refused} refused, as rewritten");
         if let Some(bytes) = self.unmeasured(k) {
-            let text = format!(
-                "{text}; the drive says {}, and nobody has measured what it takes",
-                sizes::shown(bytes)
-            );
-            return finding(Level::Note, text)
+            let says = sizes::shown(bytes);
+            let text = format!("{text}; the drive says {says}, and nobody has measured what it takes");
+            return finding(Note, text)
                 .fix(self.dsmctl("probe-discard"))
                 .hint("measures it, in a scratch file");
         }
         match &i.warning {
-            Some(warning) => finding(Level::Note, format!("{text}; {}", ink::reason(warning))),
-            None => finding(Level::Right, text),
+            Some(warning) => finding(Note, format!("{text}; {}", ink::reason(warning))),
+            None => finding(Right, text),
         }
     }
 
@@ -571,13 +497,11 @@ impl Judge<'_> {
     fn audit_of(&self, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
         let seen = i.audit.progress();
         match &i.audit.only {
-            Some(why) => {
-                finding(Level::Note, format!("only audited: {}; {seen}", ink::reason(why))).hint(format!(
-                    "nothing reaches the drive; send what this says with -o json: {}, \"Report it\"",
-                    page("drives.md")
-                ))
-            }
-            None => finding(Level::Note, format!("audit: {seen}"))
+            Some(why) => finding(Note, format!("only audited: {}; {seen}", ink::reason(why))).hint(format!(
+                "nothing reaches the drive; send what this says with -o json: {}, \"Report it\"",
+                page("drives.md")
+            )),
+            None => finding(Note, format!("audit: {seen}"))
                 .hint("nothing reaches the drive before; then discards begin by themselves"),
         }
     }
@@ -589,18 +513,18 @@ impl Judge<'_> {
             Ok(files) => *files,
             Err(why) => {
                 let text = format!("the metadata of the database is damaged: {}", ink::reason(why));
-                return Some(self.say("leaf-pages", Level::Wrong, text));
+                return Some(self.say("leaf-pages", Wrong, text));
             }
         };
         let dbpath = self.v.agent.as_ref().map(|a| a.dbpath.clone());
         let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
         let finding = self
-            .say("leaf-pages", Level::Note, in_large_leaves(files))
+            .say("leaf-pages", Note, in_large_leaves(files))
             .hint(format!(
                 "smaller pages may save more there than discards do: {}",
                 page("before.md")
             ))
-            .value("files", files);
+            .values(json!({ "files": files }));
         Some(match dbpath.filter(|dir| simple(dir)) {
             Some(dir) => finding.fix(format!("dsmctl free {}", ink::path(dir))),
             None => finding,
@@ -609,43 +533,38 @@ impl Judge<'_> {
 
     pub(super) fn server(&self) -> Option<Finding> {
         let s = self.v.agent.as_ref()?.server.as_ref()?;
-        let why = s.failure.as_ref();
-        let why = why.map_or(String::new(), |f| format!(": {}", ink::reason(&f.why)));
-        let version = Some(&s.version).filter(|v| !v.is_empty());
-        let version = version.map_or(String::new(), |v| format!(" {v}"));
-        let text = format!("mongod{version} {}{why}", s.text());
+        let why = s.failure.as_ref().map(|f| format!(": {}", ink::reason(&f.why)));
+        let version = Some(&s.version)
+            .filter(|v| !v.is_empty())
+            .map(|v| format!(" {v}"));
+        let (why, version) = (why.unwrap_or_default(), version.unwrap_or_default());
         let finding = |level| {
-            self.say("server", level, text.clone())
-                .value("connected", s.connected)
-                .value("version", &s.version)
-                .value("catalog", s.catalog)
+            let values = json!({ "connected": s.connected, "version": &s.version, "catalog": s.catalog });
+            self.say("server", level, format!("mongod{version} {}{why}", s.text()))
+                .values(values)
         };
-        let log = format!("journalctl -u dsm-mongo@{} -n 20", self.name());
+        let name = self.name();
+        let log = format!("journalctl -u dsm-mongo@{name} -n 20");
         let role = |what| format!("{what}: {} has the role that it needs", page("papers.rst"));
-        let file = format!(
-            "its address, with user and password, is in /etc/dsm-mongo/{}.uri",
-            self.name()
-        );
+        let file = format!("its address, with user and password, is in /etc/dsm-mongo/{name}.uri");
         Some(
             match (s.connected, s.catalog, s.failure.as_ref().map(|f| f.kind)) {
-                (true, true, None) => finding(Level::Right),
-                (_, _, Some(FailureKind::Recovering)) => finding(Level::Note),
-                (true, true, Some(FailureKind::Partial)) => finding(Level::Wrong)
+                (true, true, None) => finding(Right),
+                (_, _, Some(FailureKind::Recovering)) => finding(Note),
+                (true, true, Some(FailureKind::Partial)) => finding(Wrong)
                     .fix(log)
                     .hint(role("their files are known by their names")),
-                (true, true, Some(_)) => finding(Level::Note).fix(log),
-                (true, false, _) => finding(Level::Wrong)
+                (true, true, Some(_)) => finding(Note).fix(log),
+                (true, false, _) => finding(Wrong)
                     .fix(log)
                     .hint(role("files are known by their names until then")),
-                (false, _, Some(FailureKind::Refused)) => finding(Level::Wrong)
-                    .fix(format!("systemctl start dsm-mongo@{}", self.name()))
+                (false, _, Some(FailureKind::Refused)) => finding(Wrong)
+                    .fix(format!("systemctl start dsm-mongo@{name}"))
                     .hint(format!("when the file is right: {file}")),
-                (false, _, Some(_)) => finding(Level::Wrong)
+                (false, _, Some(_)) => finding(Wrong)
                     .fix("systemctl start mongod")
                     .hint(format!("if it runs: {file}")),
-                (false, _, None) => {
-                    finding(Level::Wrong).fix(format!("systemctl status dsm-mongo@{}.timer", self.name()))
-                }
+                (false, _, None) => finding(Wrong).fix(format!("systemctl status dsm-mongo@{name}.timer")),
             },
         )
     }

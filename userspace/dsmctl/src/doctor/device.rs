@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::facts::{Examined, Facts, Length, Misplaced};
 use super::ink;
 use super::machine::disk;
-use super::{Finding, Level};
+use super::Finding;
+use super::Level::{self, Note, Right, Unknown, Wrong};
 use crate::create::User;
 use crate::grow::of_filesystem;
 use dm::mounts::Mount;
@@ -57,6 +60,10 @@ pub(super) fn simple(text: &str) -> bool {
 /// Of what comes by itself when dsmd has what it waits for.
 pub(super) const WAITS: &str = "by itself, when dsmd has what it waits for: see there";
 
+fn disks(names: &[String]) -> String {
+    names.iter().map(ink::disk).collect::<Vec<_>>().join(", ")
+}
+
 pub(super) struct Judge<'a> {
     pub facts: &'a Facts,
     pub d: &'a Examined,
@@ -99,41 +106,34 @@ impl Judge<'_> {
         !self.v.agent.as_ref().is_some_and(others)
     }
 
-    /// What a command that was killed has left of its work.
     fn left(&self) -> Option<Finding> {
         let left = &self.d.left;
         if let Some(why) = &left.hidden {
             let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));
-            return Some(self.say("left", Level::Unknown, text));
+            return Some(self.say("left", Unknown, text));
         }
-        let mut what: Vec<String> = left
-            .features
-            .iter()
+        let of = left.features.iter();
+        let mut what: Vec<String> = of
             .map(|f| format!("{} {}, which was {}", f.name, f.set, f.was))
             .collect();
-        if !left.files.is_empty() {
-            what.push(format!("{} scratch files in its table", left.files.len()));
-        }
-        if what.is_empty() {
-            return None;
-        }
-        let text = format!("a command that was killed has left {}", what.join(", "));
-        let mut finding = self.say("left", Level::Wrong, text);
-        for f in &left.features {
-            finding = finding.fix(format!("{} {} {}", self.dsmctl("set"), f.name, f.was));
-        }
+        let set = self.dsmctl("set");
+        let of = left.features.iter();
+        let mut fix: Vec<String> = of.map(|f| format!("{set} {} {}", f.name, f.was)).collect();
         if !left.files.is_empty() {
             let ids: Vec<String> = left.files.iter().map(u64::to_string).collect();
-            finding = finding.fix(format!("{} {}", self.dsmctl("debug drop"), ids.join(" ")));
+            what.push(format!("{} scratch files in its table", ids.len()));
+            fix.push(format!("{} {}", self.dsmctl("debug drop"), ids.join(" ")));
         }
-        Some(finding)
+        let text = format!("a command that was killed has left {}", what.join(", "));
+        let finding = || self.say("left", Wrong, text);
+        (!what.is_empty()).then(|| Finding { fix, ..finding() })
     }
 
     fn absent(&self) -> Finding {
         let Some(reason) = self.v.unseen.as_ref().filter(|r| r.kind != ReasonKind::Hidden) else {
-            return self.say("device", Level::Unknown, "only root can look at it");
+            return self.say("device", Unknown, "only root can look at it");
         };
-        let finding = self.say("device", Level::Wrong, ink::reason(reason));
+        let finding = self.say("device", Wrong, ink::reason(reason));
         match reason.kind {
             ReasonKind::NoDeviceMapper => return finding.fix("modprobe dm-mod"),
             ReasonKind::NoDevice => {}
@@ -155,7 +155,7 @@ impl Judge<'_> {
     fn bypassed(&self, drive: &str, user: &User) -> Finding {
         let say = |user: String| {
             let text = format!("there is no such device, and its drive {drive} is used without it: {user}");
-            self.say("device", Level::Wrong, text)
+            self.say("device", Wrong, text)
         };
         match user {
             User::Mount(place) => {
@@ -166,10 +166,12 @@ impl Judge<'_> {
                     .hint("stop the database before; name the file system by /dev/mapper/... in /etc/fstab")
             }
             User::Holders(names) => {
-                let names: Vec<String> = names.iter().map(ink::disk).collect();
-                say(format!("{} has it", names.join(", "))).fix(self.dsmctl("attach")).hint(
-                    format!("stop that before; for LVM, {}, \"LVM above the device\", says how it finds only the dsm device", page("dsmd.rst")),
-                )
+                let how = format!("{}, \"LVM above the device\", says how", page("dsmd.rst"));
+                say(format!("{} has it", disks(names)))
+                    .fix(self.dsmctl("attach"))
+                    .hint(format!(
+                        "stop that before; for LVM, {how} it finds only the dsm device"
+                    ))
             }
         }
     }
@@ -178,97 +180,89 @@ impl Judge<'_> {
     fn written(&self, k: &Kernel) -> Finding {
         let media = match &k.media {
             Ok(media) => media,
-            Err(why) => return self.say("written", Level::Note, ink::reason(why)),
+            Err(why) => return self.say("written", Note, ink::reason(why)),
         };
-        let c = &media.counters;
+        let (c, drive) = (&media.counters, ink::disk(&media.drive));
         let impossible = c.impossible();
         let waf = (c.host > 0 && impossible.is_none()).then(|| c.media as f64 / c.host as f64);
-        let number = |n: u128| u64::try_from(n).ok();
-        let drive = ink::disk(&media.drive);
+        let (source, number) = (c.source, |n: u128| u64::try_from(n).ok());
         let (level, text) = match (impossible, waf) {
-            (Some(why), _) => (Level::Note, format!("{drive}: {why}")),
-            (None, Some(waf)) => (
-                Level::Right,
-                format!(
-                    "{waf:.2} bytes of flash for each from hosts, since {drive} was made ({})",
-                    c.source
-                ),
-            ),
-            (None, None) => (
-                Level::Right,
-                format!("nothing was written to {drive} yet ({})", c.source),
-            ),
+            (Some(why), _) => (Note, format!("{drive}: {why}")),
+            (None, Some(waf)) => {
+                let made = format!("since {drive} was made ({source})");
+                (
+                    Right,
+                    format!("{waf:.2} bytes of flash for each from hosts, {made}"),
+                )
+            }
+            (None, None) => (Right, format!("nothing was written to {drive} yet ({source})")),
         };
-        self.say("written", level, text)
-            .value("source", c.source)
-            .value("host_written_bytes", number(c.host))
-            .value("media_written_bytes", number(c.media))
-            .value("write_amplification", waf)
+        self.say("written", level, text).values(json!({
+            "source": source, "host_written_bytes": number(c.host), "media_written_bytes": number(c.media),
+            "write_amplification": waf,
+        }))
     }
 
     /// What it lies on has another length than it.
     fn length(&self) -> Option<Finding> {
-        let length = self.d.length.as_ref().filter(|l| l.has != l.room)?;
-        let Length { has, room, below, .. } = length;
+        let Length {
+            has,
+            room,
+            below,
+            mount,
+        } = self.d.length.as_ref().filter(|l| l.has != l.room)?;
         let [had, all] = [has, room].map(|sectors| sizes::shown(sectors * SECTOR));
         let finding = |level, text: String| {
-            self.say("size", level, text)
-                .value("bytes", has * SECTOR)
-                .value("room_bytes", room * SECTOR)
+            let values = json!({ "bytes": has * SECTOR, "room_bytes": room * SECTOR });
+            self.say("size", level, text).values(values)
         };
         let on = ink::disk(below);
         if room < has {
             let text = format!("it is {had} long, but {on} has only {all} for it");
-            return Some(
-                finding(Level::Wrong, text)
-                    .hint("writes to its end fail: give what it lies on its length back"),
-            );
+            let hint = "writes to its end fail: give what it lies on its length back";
+            return Some(finding(Wrong, text).hint(hint));
         }
-        let text = format!("it is {had} long, and {on} has {all} for it");
-        let found = finding(Level::Note, text)
+        let mut found = finding(Note, format!("it is {had} long, and {on} has {all} for it"))
             .fix(self.dsmctl("grow"))
             .hint("after it has grown; if this is meant, size in its file in /etc/dsm says so");
         let for_it = |m: &Mount| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name());
-        Some(match length.mount.as_ref().and_then(for_it) {
-            Some(command) => found.fix(command),
-            None => found,
-        })
+        found.fix.extend(mount.as_ref().and_then(for_it));
+        Some(found)
     }
 
     fn stack(&self, k: &Kernel) -> Finding {
         let stack = &self.d.stack;
         if let Some(why) = &self.d.lost {
-            return self.say("below", Level::Unknown, ink::reason(why));
+            return self.say("below", Unknown, ink::reason(why));
         }
-        let names = |list: &[String]| list.iter().map(ink::disk).collect::<Vec<_>>().join(", ");
-        let disks = names(&stack.disks);
+        let on = disks(&stack.disks);
         let finding = |level, text: String| {
-            self.say("below", level, text)
-                .value("disks", stack.disks.iter().map(ink::disk).collect::<Vec<_>>())
-                .value("stacked", stack.stacked)
+            let each: Vec<String> = stack.disks.iter().map(ink::disk).collect();
+            let values = json!({ "disks": each, "stacked": stack.stacked });
+            self.say("below", level, text).values(values)
         };
         let wanted = self.wants(k);
-        let recreate = |finding: Finding| {
-            finding
+        let recreate = |text: String| {
+            finding(Wrong, text)
                 .fix(format!("umount /dev/mapper/{}", self.name()))
                 .fix(self.dsmctl("remove"))
                 .fix(format!("{} DEV", self.dsmctl("create")))
         };
         if !stack.losing.is_empty() && wanted {
-            let text = format!(
-                "{} between it and {disks} rewrites what it is given, and drops the streams",
-                names(&stack.losing)
-            );
-            return recreate(finding(Level::Wrong, text)).hint(
+            let losing = disks(&stack.losing);
+            return recreate(format!(
+                "{losing} between it and {on} rewrites what it is given, and drops the streams"
+            ))
+            .hint(
                 "DEV is the drive or a partition of it, which has the data then without what lies between",
             );
         }
         if !stack.stacked {
-            return finding(Level::Right, format!("it lies on {disks}"));
+            return finding(Right, format!("it lies on {on}"));
         }
         if !self.d.followed {
-            let text = format!("volumes lie between it and {disks}, whose tables only root can read");
-            return finding(Level::Unknown, text);
+            let text = format!("volumes lie between it and {on}, whose tables only root can read");
+            return finding(Unknown, text);
         }
         if !stack.barring.is_empty() && wanted {
             // "md0 (raid1)"
@@ -276,44 +270,39 @@ impl Judge<'_> {
                 let (name, what) = b.split_once(' ').unwrap_or((b, ""));
                 format!("{} {what}", ink::disk(name)).trim_end().to_owned()
             });
-            let text = format!(
-                "between it and {disks} is {}, above which there are only lifetime hints, no streams",
-                barring.collect::<Vec<_>>().join(", ")
-            );
-            return recreate(finding(Level::Wrong, text))
-                .hint("DEV is the drive, a partition of it, or a linear volume");
-        }
-        match k.status.source.as_str() {
-            "stacked" if wanted && stack.streams.is_some_and(|n| n > 0) => recreate(finding(
-                Level::Wrong,
-                format!("it lies on a volume of {disks}, which was not named when the device was made"),
+            let barring = barring.collect::<Vec<_>>().join(", ");
+            return recreate(format!(
+                "between it and {on} is {barring}, above which there are only lifetime hints, no streams"
             ))
-            .hint("DEV is the volume; dsmctl create names its disks by itself"),
+            .hint("DEV is the drive, a partition of it, or a linear volume");
+        }
+        let text = format!("it lies on a volume of {on}");
+        match k.status.source.as_str() {
+            "stacked" if wanted && stack.streams.is_some_and(|n| n > 0) => {
+                recreate(format!("{text}, which was not named when the device was made"))
+                    .hint("DEV is the volume; dsmctl create names its disks by itself")
+            }
             "machine" => finding(
-                Level::Note,
-                format!("it lies on a volume of {disks}; another disk here takes fewer streams, and the volume may move there"),
+                Note,
+                format!("{text}; another disk here takes fewer streams, and the volume may move there"),
             )
             .hint("a device on the disk or a partition of it gets all its streams"),
-            _ => finding(Level::Right, format!("it lies on a volume of {disks}")),
+            _ => finding(Right, text),
         }
     }
 
     fn streams(&self, k: &Kernel) -> Finding {
         let s = &k.status;
         let policy = &s.policy;
-        let written: Vec<_> = s
-            .streams
-            .iter()
-            .map(|c| serde_json::json!({"stream": c.stream, "bytes": c.sectors * SECTOR}))
+        let written = s.streams.iter();
+        let written: Vec<_> = written
+            .map(|c| json!({ "stream": c.stream, "bytes": c.sectors * SECTOR }))
             .collect();
         let finding = |level, text: String| {
-            self.say("streams", level, text)
-                .value("policy", policy)
-                .value("layout", &s.layout)
-                .value("used", s.streams_used)
-                .value("device", s.device_streams)
-                .value("source", &s.source)
-                .value("written", &written)
+            self.say("streams", level, text).values(json!({
+                "policy": policy, "layout": &s.layout, "used": s.streams_used, "device": s.device_streams,
+                "source": &s.source, "written": &written,
+            }))
         };
         if !self.wants(k) {
             let text = "none: writes are counted and not stamped, by policy none".to_owned();
@@ -327,148 +316,130 @@ impl Judge<'_> {
                 _ if s.device_streams == 0 => "there are none below",
                 _ => "there are too few",
             };
-            let text = format!("policy {policy} stamps nothing: {why}");
             // What fixes it is said there.
-            return finding(Level::Wrong, text)
+            return finding(Wrong, format!("policy {policy} stamps nothing: {why}"))
                 .hint("see the lines above about the kernel, the drive and the devices below");
         }
         if s.device_streams == 0 {
-            return finding(Level::Right, format!("policy {policy} stamps lifetime hints"));
+            return finding(Right, format!("policy {policy} stamps lifetime hints"));
         }
         let (used, all) = (s.streams_used, s.device_streams);
+        let uses = format!("policy {policy} uses {used} of {all}");
         let affords = self.v.affords.as_ref();
         if let Some(unknown) = affords.filter(|a| a.silent) {
-            let text = format!(
-                "policy {policy} uses {used} of {all}; whether the drive can afford them is not known"
-            );
-            return finding(Level::Unknown, text).hint(ink::reason(&unknown.why));
+            let text = format!("{uses}; whether the drive can afford them is not known");
+            return finding(Unknown, text).hint(ink::reason(&unknown.why));
         }
         if let Some((affords, (open, spare))) = affords.and_then(|a| Some((a, a.too_many(used)?))) {
             let text = format!(
-                "policy {policy} uses {used} of {all}, which hold {open} erase units of a drive that has {spare} to spare: more than it can afford"
+                "{uses}, which hold {open} erase units of a drive that has {spare} to spare: more than it can afford"
             );
-            return self.change(affords, finding(Level::Note, text));
+            return self.change(affords, finding(Note, text));
         }
         if s.layout != *policy {
             let text = format!(
                 "{all} are too few for policy {policy}: those of {} are used",
                 s.layout
             );
-            return finding(Level::Note, text);
+            return finding(Note, text);
         }
-        finding(Level::Right, format!("policy {policy} uses {used} of {all}"))
+        finding(Right, uses)
     }
 
     fn unstamped(&self, finding: impl Fn(Level, String) -> Finding, text: String) -> Finding {
         let discards = self.v.agent.as_ref().is_some_and(|a| a.discard.is_some());
         let Some(affords) = &self.v.affords else {
-            return finding(if discards { Level::Right } else { Level::Note }, text);
+            return finding(if discards { Right } else { Note }, text);
         };
         if affords.silent && !discards {
-            return finding(Level::Unknown, text).hint(ink::reason(&affords.why));
+            return finding(Unknown, text).hint(ink::reason(&affords.why));
         }
         if affords.layout != AffordedLayout::None && !discards {
-            return self.change(affords, finding(Level::Note, text));
+            return self.change(affords, finding(Note, text));
         }
         let known = discards || affords.drive.is_some();
-        let level = if known { Level::Right } else { Level::Note };
+        let level = if known { Right } else { Note };
         finding(level, text).hint(ink::reason(&affords.why))
     }
 
     /// To what the drive affords.
-    fn change(&self, affords: &Affords, finding: Finding) -> Finding {
-        let set = self.dsmctl("set");
-        let features = affords.features().into_iter();
-        features
-            .fold(finding, |f, (feature, value)| {
-                f.fix(format!("{set} {feature} {value}"))
-            })
-            .hint(ink::reason(&affords.why))
+    fn change(&self, affords: &Affords, mut finding: Finding) -> Finding {
+        let (set, features) = (self.dsmctl("set"), affords.features().into_iter());
+        finding
+            .fix
+            .extend(features.map(|(feature, value)| format!("{set} {feature} {value}")));
+        finding.hint(ink::reason(&affords.why))
     }
 
     fn table(&self, k: &Kernel) -> Finding {
         let s = &k.status;
         let finding = |level, text: String| {
-            self.say("table", level, text)
-                .value("files", s.files)
-                .value("extents", s.extents)
-                .value("last_error", self.d.error.as_deref().map(ink::reason))
+            let error = self.d.error.as_deref().map(ink::reason);
+            let values = json!({ "files": s.files, "extents": s.extents, "last_error": error });
+            self.say("table", level, text).values(values)
         };
+        let agent = self.v.agent.as_ref();
         if s.files == 0 {
             let text = "it knows of no file: every write counts as unmapped".to_owned();
             if self.waits() {
-                return finding(Level::Note, text).hint(WAITS);
+                return finding(Note, text).hint(WAITS);
             }
-            let fix = match &self.v.agent {
-                Some(_) => self.dsmctl("debug refresh"),
-                None => self.unit("systemctl start"),
-            };
-            return finding(Level::Wrong, text).fix(fix);
+            let start = || self.unit("systemctl start");
+            return finding(Wrong, text).fix(agent.map_or_else(start, |_| self.dsmctl("debug refresh")));
         }
         let text = format!("it knows of {} files, in {} extents (pieces)", s.files, s.extents);
-        match (&self.v.agent, &self.d.error) {
-            (
-                Some(Info {
-                    refused: Some(why), ..
-                }),
-                _,
-            ) => finding(
-                Level::Wrong,
-                format!(
+        match (agent.map(|a| &a.refused), &self.d.error) {
+            (Some(Some(why)), _) => {
+                let text = format!(
                     "{text}; the kernel refuses what differs now: {}",
                     ink::reason(why)
-                ),
-            )
-            .fix(self.dsmctl("debug refresh")),
+                );
+                finding(Wrong, text).fix(self.dsmctl("debug refresh"))
+            }
             // What was refused before is past, and in dsmd's log.
-            (None, Some(e)) => finding(
-                Level::Note,
-                format!("{text}; the last message that it refused: {}", ink::reason(e)),
-            ),
-            _ => finding(Level::Right, text),
+            (None, Some(e)) => {
+                let text = format!("{text}; the last message that it refused: {}", ink::reason(e));
+                finding(Note, text)
+            }
+            _ => finding(Right, text),
         }
     }
 
     fn mounted(&self) -> Finding {
+        let mapper = format!("/dev/mapper/{}", self.name());
         let Some(first) = self.d.mounts.first() else {
             if let Some(why) = &self.d.unmounted {
                 let text = format!("what is mounted cannot be read: {}", ink::reason(why));
-                return self.say("filesystem", Level::Unknown, text);
+                return self.say("filesystem", Unknown, text);
             }
-            let wanted = self
-                .d
-                .wanted
-                .as_ref()
-                .filter(|w| simple(&w.dbpath.to_string_lossy()));
+            let wanted = self.d.wanted.as_ref();
+            let wanted = wanted.filter(|w| simple(&w.dbpath.to_string_lossy()));
             let at = wanted.map_or_else(|| "DIR".to_owned(), |w| ink::path(w.dbpath.display()));
             return self
-                .say("filesystem", Level::Wrong, "no file system on it is mounted")
-                .fix(format!("mount /dev/mapper/{} {at}", self.name()))
+                .say("filesystem", Wrong, "no file system on it is mounted")
+                .fix(format!("mount {mapper} {at}"))
                 .hint("with the directory that the file system belongs to, before the database starts");
         };
         let kind = &first.kind;
         // Some name other devices, and journals in files.
         let options: Vec<&str> = first.options.split(',').filter(|o| !o.contains('/')).collect();
-        let finding = |level, text: String| {
-            self.say("filesystem", level, text)
-                .value("type", kind)
-                .value("options", options.join(","))
-                .value("mounts", self.d.mounts.len())
+        let finding = |level, name: &str, but: &str| {
+            let text = format!("{name}, mounted at {}{but}", ink::path(first.point.display()));
+            let (options, mounts) = (options.join(","), self.d.mounts.len());
+            let values = json!({ "type": kind, "options": options, "mounts": mounts });
+            self.say("filesystem", level, text).values(values)
         };
-        let at = ink::path(first.point.display());
         match kind.as_str() {
-            "xfs" => finding(Level::Right, format!("XFS, mounted at {at}")),
-            "ext4" => finding(Level::Right, format!("ext4, mounted at {at}")),
+            "xfs" => finding(Right, "XFS", ""),
+            "ext4" => finding(Right, kind, ""),
             "f2fs" => finding(
-                Level::Note,
-                format!("f2fs, mounted at {at}: it moves data when it is written, and the table lags behind"),
+                Note,
+                kind,
+                ": it moves data when it is written, and the table lags behind",
             ),
-            _ => finding(
-                Level::Wrong,
-                format!("{kind}, mounted at {at}: it does not report where files lie"),
-            )
-            .fix(format!("mkfs.xfs /dev/mapper/{}", self.name()))
-            .hint("all data on it is lost; move the data away before"),
+            _ => finding(Wrong, kind, ": it does not report where files lie")
+                .fix(format!("mkfs.xfs {mapper}"))
+                .hint("all data on it is lost; move the data away before"),
         }
     }
 
@@ -476,33 +447,22 @@ impl Judge<'_> {
         let served = self.v.agent.as_ref().map(|a| a.dbpath.clone());
         let dbpath = served.or_else(|| self.d.wanted.as_ref().map(|w| w.dbpath.display().to_string()))?;
         let path = ink::path(&dbpath);
+        let say = |level, text: String| self.say("dbpath", level, text);
         Some(match self.d.dbpath.as_ref()? {
-            Ok(()) if self.d.journal_linked => self
-                .say(
-                    "dbpath",
-                    Level::Note,
-                    format!("{path} lies on it, and its journal elsewhere, by a symbolic link"),
-                )
-                .hint("dsmd does not follow it: what is written to the journal is in no known file here, if it is here at all"),
-            Ok(()) => self.say("dbpath", Level::Right, format!("{path} lies on it")),
-            Err(Misplaced::Hidden(_)) => {
-                let text = format!("only root can see whether {path} lies on it");
-                self.say("dbpath", Level::Unknown, text)
+            Ok(()) if self.d.journal_linked => say(
+                Note,
+                format!("{path} lies on it, and its journal elsewhere, by a symbolic link"),
+            )
+            .hint("dsmd does not follow it: what is written to the journal is in no known file here, if it is here at all"),
+            Ok(()) => say(Right, format!("{path} lies on it")),
+            Err(Misplaced::Hidden(_)) => say(Unknown, format!("only root can see whether {path} lies on it")),
+            Err(Misplaced::Unasked) => say(Unknown, format!("{path} was not looked at: dsmd hangs there")),
+            Err(Misplaced::Wrong(why)) if self.d.mounts.is_empty() => {
+                say(Wrong, ink::reason(why)).hint("is the file system mounted?")
             }
-            Err(Misplaced::Unasked) => {
-                let text = format!("{path} was not looked at: dsmd hangs there");
-                self.say("dbpath", Level::Unknown, text)
-            }
-            Err(Misplaced::Wrong(why)) => {
-                let finding = self.say("dbpath", Level::Wrong, ink::reason(why));
-                if self.d.mounts.is_empty() {
-                    finding.hint("is the file system mounted?")
-                } else {
-                    finding.fix(format!("findmnt -T {path}")).hint(
-                        "shows where it is: mount /dev/mapper/... there, or correct dbpath in its file in /etc/dsm",
-                    )
-                }
-            }
+            Err(Misplaced::Wrong(why)) => say(Wrong, ink::reason(why)).fix(format!("findmnt -T {path}")).hint(
+                "shows where it is: mount /dev/mapper/... there, or correct dbpath in its file in /etc/dsm",
+            ),
         })
     }
 }

@@ -106,9 +106,11 @@ impl Finding {
         self
     }
 
-    fn value(mut self, name: &str, value: impl Serialize) -> Self {
-        let value = serde_json::to_value(value).unwrap_or_default();
-        self.values.insert(name.to_owned(), value);
+    /// Of an object.
+    fn values(mut self, values: Value) -> Self {
+        if let Value::Object(values) = values {
+            self.values.extend(values);
+        }
         self
     }
 }
