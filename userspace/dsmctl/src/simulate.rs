@@ -13,7 +13,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::{Collection, DeletedFiles, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
@@ -31,24 +30,6 @@ use simulate::trace::{self, Trace};
 
 use answer::{Found, Missing};
 use text::*;
-
-/// `None`: the policy does not fit the drive.
-#[derive(Serialize)]
-struct PolicyRow<'a> {
-    policy: &'a str,
-    discard: bool,
-    streams_used: Option<u32>,
-    waf: Option<f64>,
-    /// Of the drive, without data when a page was written, on average.
-    unmapped_share: Option<f64>,
-    host_pages: Option<u64>,
-    gc_pages: Option<u64>,
-    erases: Option<u64>,
-    open_units: Option<u64>,
-    spare_units: u64,
-    /// Why it does not fit; of auto, what was chosen and why.
-    reason: Option<String>,
-}
 
 pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
     let named = || a.recording.display().to_string();
@@ -80,29 +61,26 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
     };
     // The drive is that of the run without discards: what these give back is room.
     model.pages = Some(pages);
+    let all = f64::from(profile.pages);
+    let mut found = Found {
+        missing: None,
+        interval: profile.interval.map(|i| (i.seconds, i.pages / all)),
+        listed,
+        fill: all / pages as f64,
+    };
     let mut played = vec![Played {
         discard: false,
         trace,
         profile,
     }];
     if let Some(trace) = discarded {
-        let profile = Profile::of(&trace, &model.primary, &model.rules).with_context(named)?;
         played.push(Played {
             discard: true,
+            profile: Profile::of(&trace, &model.primary, &model.rules).with_context(named)?,
             trace,
-            profile,
         });
     }
     let plain = &played[0];
-    let mut found = Found {
-        missing: None,
-        interval: plain
-            .profile
-            .interval
-            .map(|i| (i.seconds, i.pages / f64::from(plain.profile.pages))),
-        listed,
-        fill: f64::from(plain.profile.pages) / pages as f64,
-    };
     let mut outcomes = Vec::new();
     for p in played.iter().filter(|p| p.discard || a.discard != Discards::On) {
         let done = run_all(p, &model, &specs, a.jobs).with_context(named)?;
@@ -356,25 +334,20 @@ fn show_progress(progress: &AtomicU64, total: u64, over: &AtomicBool) {
     }
 }
 
-fn rows<'a>(runs: &'a [PolicyRun<'_>], spare: u64, chosen: &str) -> Vec<PolicyRow<'a>> {
-    let row = |r: &'a PolicyRun<'_>| {
+/// `null`: the policy does not fit the drive.
+fn rows(runs: &[PolicyRun<'_>], spare: u64, chosen: &str) -> serde_json::Value {
+    let row = |r: &PolicyRun<'_>| {
         let o = r.outcome.as_ref().ok();
-        PolicyRow {
-            policy: r.spec.name(),
-            discard: r.discard,
-            streams_used: o.map(|o| o.streams_used),
-            waf: o.map(|o| o.waf),
-            unmapped_share: o.map(|o| o.unmapped_share),
-            host_pages: o.map(|o| o.host_pages),
-            gc_pages: o.map(|o| o.gc_pages),
-            erases: o.map(|o| o.erases),
-            open_units: o.map(|o| o.open_units),
-            spare_units: spare,
-            reason: match &r.outcome {
+        json!({
+            "policy": r.spec.name(), "discard": r.discard, "streams_used": o.map(|o| o.streams_used),
+            "waf": o.map(|o| o.waf), "unmapped_share": o.map(|o| o.unmapped_share),
+            "host_pages": o.map(|o| o.host_pages), "gc_pages": o.map(|o| o.gc_pages),
+            "erases": o.map(|o| o.erases), "open_units": o.map(|o| o.open_units), "spare_units": spare,
+            "reason": match &r.outcome {
                 Err(e) => Some(e.to_string()),
                 Ok(_) => r.spec.is_auto().then(|| chosen.to_owned()),
             },
-        }
+        })
     };
     runs.iter().map(row).collect()
 }

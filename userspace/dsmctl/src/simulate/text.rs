@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use dm::class::Class;
 use drive::afford::{affords, Copies};
+use runtime::grid::{or_dash, Grid};
+use runtime::text::wrap;
 use simulate::flash::{Gc, PAGE};
 use simulate::sim::policies::Spec;
 use simulate::sim::profile::Profile;
@@ -41,41 +43,28 @@ pub(super) fn text(
             Gc::CostBenefit => "cost-benefit garbage collection",
         },
     );
-    let width = runs.iter().map(|r| r.name().len()).max().unwrap_or(0).max(6);
     let most = done(runs).map(|(_, o)| o.waf).fold(1.0, f64::max);
-    let _ = writeln!(s, "{:<width$}  streams    WAF  erases  copied MiB", "policy");
+    let heading = ["policy", "streams", "WAF", "erases", "copied MiB", ""];
+    let mut grid = Grid::new(&heading, &[false, true, true, true, true, false]);
     for r in runs {
-        let Ok(o) = &r.outcome else {
-            let _ = writeln!(
-                s,
-                "{:<width$}  {:>7} {:>6} {:>7} {:>11}",
-                r.name(),
-                "-",
-                "-",
-                "-",
-                "-"
-            );
-            continue;
-        };
-        let bar = "#".repeat((40.0 * (o.waf - 1.0) / (most - 1.0).max(1e-9)).round() as usize);
-        let _ = writeln!(
-            s,
-            "{:<width$}  {:7} {:6.3} {:7} {:11}  {bar}",
+        let o = r.outcome.as_ref().ok();
+        let copied = |o: &Simulated| (40.0 * (o.waf - 1.0) / (most - 1.0).max(1e-9)).round() as usize;
+        grid.row(vec![
             r.name(),
-            o.streams_used,
-            o.waf,
-            o.erases,
-            mib(o.gc_pages)
-        );
+            or_dash(o.map(|o| o.streams_used)),
+            or_dash(o.map(|o| format!("{:.3}", o.waf))),
+            or_dash(o.map(|o| o.erases)),
+            or_dash(o.map(|o| mib(o.gc_pages))),
+            o.map_or_else(String::new, |o| "#".repeat(copied(o))),
+        ]);
     }
-    let _ = writeln!(
-        s,
-        "\nThe bars show what is copied beside each page that the host writes."
-    );
+    s += &grid.text();
+    s += "\nThe bars show what is copied beside each page that the host writes.\n";
+    let mut grid = Grid::new(&[], &[false; 2]);
     for spec in specs.iter().filter(|s| !s.to_string().starts_with("dsm:")) {
-        let _ = writeln!(s, "{:<width$}  {}", spec.to_string(), spec.source());
+        grid.row(vec![spec.to_string(), spec.source().to_owned()]);
     }
-    s
+    s + grid.text().trim_start()
 }
 
 pub(super) fn shares(profile: &Profile) -> String {
@@ -149,14 +138,7 @@ pub(super) fn fit(runs: &[PolicyRun], room: Headroom, chosen: &str) -> String {
 
 /// In lines of at most 90 characters.
 pub(super) fn filled(text: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut().filter(|l| l.len() + 1 + word.len() <= 90) {
-            Some(line) => *line += &format!(" {word}"),
-            None => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
+    wrap(text, 90).join("\n")
 }
 
 /// The best of those that a user can have: the module's policies, or none of them.
