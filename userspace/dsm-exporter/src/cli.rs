@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The command line of `dsm-exporter`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Parser;
 
@@ -26,9 +25,10 @@ pub struct Args {
         long,
         value_name = "[ADDRESS:]PORT",
         env = "DSM_EXPORTER_LISTEN",
-        default_value = "19187"
+        default_value = "19187",
+        value_parser = address
     )]
-    pub listen: Address,
+    pub listen: SocketAddr,
     /// Format of the log on stderr
     #[arg(long, value_enum, env = "DSM_EXPORTER_LOG_FORMAT", default_value = "text")]
     pub log_format: Format,
@@ -37,27 +37,13 @@ pub struct Args {
     pub run_dir: PathBuf,
 }
 
-/// Where metrics are served; on the loopback interface by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(pub SocketAddr);
-
-impl Address {
-    fn port(port: u16) -> Self {
-        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
-    }
-}
-
-impl FromStr for Address {
-    type Err = &'static str;
-
-    fn from_str(s: &str) -> Result<Self, Self::Err> {
-        if let Ok(port) = s.parse() {
-            return Ok(Self::port(port));
-        }
-        s.parse()
-            .map(Self)
-            .map_err(|_| "it must be a port, or an address and a port such as 127.0.0.1:19187")
-    }
+/// On the loopback interface by default.
+fn address(s: &str) -> Result<SocketAddr, &'static str> {
+    let port = s
+        .parse()
+        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| s.parse())
+        .map_err(|_| "it must be a port, or an address and a port such as 127.0.0.1:19187")
 }
 
 #[cfg(test)]
@@ -72,7 +58,7 @@ mod tests {
 
     #[test]
     fn metrics_stay_on_the_loopback_interface() {
-        let listen = |words: &str| Args::parse_from(words.split(' ')).listen.0.to_string();
+        let listen = |words: &str| Args::parse_from(words.split(' ')).listen.to_string();
         assert_eq!(listen("dsm-exporter"), "127.0.0.1:19187");
         assert_eq!(listen("dsm-exporter --listen 1234"), "127.0.0.1:1234");
         assert_eq!(listen("dsm-exporter --listen [::]:1"), "[::]:1");
@@ -81,10 +67,10 @@ mod tests {
     #[test]
     fn an_address_is_a_port_or_both() {
         for (s, a) in [("19187", "127.0.0.1:19187"), ("0.0.0.0:1", "0.0.0.0:1")] {
-            assert_eq!(s.parse::<Address>().unwrap().0.to_string(), a);
+            assert_eq!(address(s).unwrap().to_string(), a);
         }
         for s in ["", "x", "70000", "localhost:1", ":1"] {
-            assert!(s.parse::<Address>().is_err(), "{s}");
+            assert!(address(s).is_err(), "{s}");
         }
     }
 }

@@ -23,15 +23,8 @@ const LINES: usize = 64;
 const REST: usize = 64 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Get,
-    Head,
-    Other,
-}
-
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RequestHead {
-    pub method: Method,
+    pub method: String,
     pub target: String,
     pub host: Option<String>,
 }
@@ -95,18 +88,13 @@ impl HttpAnswer {
 
     /// A connection has one answer: the head of it.
     pub(crate) fn head(&self) -> String {
-        let allow = if self.status.starts_with("405") {
-            "Allow: GET, HEAD\r\n"
-        } else {
-            ""
-        };
-        let retry = if self.status.starts_with("503") {
-            "Retry-After: 1\r\n"
-        } else {
-            ""
+        let more = match &self.status[..3] {
+            "405" => "Allow: GET, HEAD\r\n",
+            "503" => "Retry-After: 1\r\n",
+            _ => "",
         };
         format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n{allow}{retry}\
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n{more}\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
              Content-Security-Policy: default-src 'none'; connect-src 'self'; \
              style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
@@ -135,10 +123,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<Result<RequestHead, HttpAnswer>> {
 }
 
 fn head(request: &httparse::Request<'_, '_>) -> Result<RequestHead, HttpAnswer> {
-    let (method, target) = (
-        request.method.unwrap_or_default(),
-        request.path.unwrap_or_default(),
-    );
+    let target = request.path.unwrap_or_default();
     let mut host = None;
     for line in request.headers.iter() {
         if line.name.eq_ignore_ascii_case("host") {
@@ -160,11 +145,7 @@ fn head(request: &httparse::Request<'_, '_>) -> Result<RequestHead, HttpAnswer> 
         None => (host, target),
     };
     Ok(RequestHead {
-        method: match method {
-            "GET" => Method::Get,
-            "HEAD" => Method::Head,
-            _ => Method::Other,
-        },
+        method: request.method.unwrap_or_default().to_owned(),
         target: target.to_owned(),
         host,
     })
@@ -204,10 +185,9 @@ fn read_head(mut stream: &TcpStream) -> io::Result<Option<Result<RequestHead, Ht
 }
 
 fn late(head: &[u8]) -> HttpAnswer {
-    let (what, timeout) = if head.is_empty() {
-        ("its first byte", FIRST_BYTE)
-    } else {
-        ("its head", HEAD)
+    let (what, timeout) = match head {
+        [] => ("its first byte", FIRST_BYTE),
+        _ => ("its head", HEAD),
     };
     let reason = format!("the request took longer than {} s for {what}", timeout.as_secs());
     HttpAnswer::refusal("408 Request Timeout", &reason)
@@ -221,9 +201,9 @@ pub(crate) fn attend(stream: &TcpStream, answer: &dyn Fn(&RequestHead) -> HttpAn
             let answer = answer(&head);
             (head.method, answer)
         }
-        Some(Err(refusal)) => (Method::Get, refusal),
+        Some(Err(refusal)) => (String::new(), refusal),
     };
-    let text = if method == Method::Head { "" } else { &answer.text };
+    let text = if method == "HEAD" { "" } else { &answer.text };
     let end = Instant::now() + ANSWER;
     send(stream, answer.head().as_bytes(), end)?;
     send(stream, text.as_bytes(), end)?;
@@ -286,8 +266,8 @@ mod tests {
         let head = parse(b"GET /metrics HTTP/1.1\r\nhost: localhost:19187\r\nAccept: */*\r\n\r\n");
         let head = head.unwrap().unwrap();
         assert_eq!(
-            (head.method, head.target.as_str(), head.host.as_deref()),
-            (Method::Get, "/metrics", Some("localhost:19187"))
+            (head.method.as_str(), head.target.as_str(), head.host.as_deref()),
+            ("GET", "/metrics", Some("localhost:19187"))
         );
         for (head, wanted) in [
             ("GET / HTTP/1.0\n\n", "ok"),

@@ -43,7 +43,7 @@ fn cannot_serve(address: SocketAddr, taken: bool) -> String {
 
 fn run(args: &Args) -> Result<()> {
     std::env::set_current_dir("/").context("cannot go to /")?;
-    let address = args.listen.0;
+    let address = args.listen;
     let listener = TcpListener::bind(address).map_err(|e| {
         let taken = e.kind() == std::io::ErrorKind::AddrInUse;
         anyhow::Error::new(e).context(cannot_serve(address, taken))
@@ -53,8 +53,6 @@ fn run(args: &Args) -> Result<()> {
     log!(Info, "serving", address = listener.local_addr()?);
     // Without a service manager there is nobody to tell.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    server::serve(
-        &listener,
-        &Arc::new(move |head: &http::RequestHead| pages.answer(head)),
-    )
+    let answers: server::Answers = Arc::new(move |head: &http::RequestHead| pages.answer(head));
+    server::serve(&listener, &answers)
 }

@@ -14,7 +14,7 @@ use dsm_exporter::page_history::{History, ROOM};
 use proto::snapshot::{Snapshot, Unavailable};
 use runtime::log;
 
-use crate::http::{AnswerRoom, HttpAnswer, Method, RequestHead};
+use crate::http::{AnswerRoom, HttpAnswer, RequestHead};
 
 /// Between two looks at the file.
 const LOOK: Duration = Duration::from_millis(500);
@@ -92,7 +92,7 @@ impl ServedPages {
     }
 
     pub(crate) fn answer(&self, head: &RequestHead) -> HttpAnswer {
-        if head.method == Method::Other {
+        if !["GET", "HEAD"].contains(&head.method.as_str()) {
             return HttpAnswer::refusal("405 Method Not Allowed", "only GET and HEAD are allowed");
         }
         if self.loopback && !head.host.as_deref().is_none_or(is_this_machine) {

@@ -22,7 +22,7 @@ const OF_ONE: usize = 12;
 const REFUSED: usize = 64;
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
-type Answers = Arc<dyn Fn(&RequestHead) -> HttpAnswer + Send + Sync>;
+pub(crate) type Answers = Arc<dyn Fn(&RequestHead) -> HttpAnswer + Send + Sync>;
 
 /// Who is being answered, in the order in which they came.
 #[derive(Default)]
@@ -97,11 +97,7 @@ impl Refused {
 }
 
 /// Serves for ever.
-pub(crate) fn serve<F>(listener: &TcpListener, answers: &Arc<F>) -> Result<()>
-where
-    F: Fn(&RequestHead) -> HttpAnswer + Send + Sync + 'static,
-{
-    let answers: Answers = Arc::clone(answers) as Answers;
+pub(crate) fn serve(listener: &TcpListener, answers: &Answers) -> Result<()> {
     let clients = Arc::new(Clients::default());
     let mut refused = Refused::default();
     listener
@@ -113,7 +109,7 @@ where
             Ok((stream, peer)) => {
                 let stream = Arc::new(stream);
                 match clients.slot(peer.ip(), &stream) {
-                    Some(slot) => begin(slot, Arc::clone(&answers)),
+                    Some(slot) => begin(slot, Arc::clone(answers)),
                     None => refused.add(stream),
                 }
             }
@@ -160,7 +156,7 @@ mod tests {
     fn start() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let answers = Arc::new(|head: &RequestHead| match head.target.as_str() {
+        let answers: Answers = Arc::new(|head| match head.target.as_str() {
             "/history" => HttpAnswer::ok("text/plain", "x".repeat(16 << 20)),
             target => HttpAnswer::ok("text/plain", format!("you want {target}")),
         });
