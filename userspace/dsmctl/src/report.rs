@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What people and programs are shown of a device.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dm::mode::Mode;
-use dm::reply::{Status, StreamCount};
+use dm::reply::Status;
 use proto::control::{FileInfo, Info};
 use proto::device::{DeviceView, Kernel, State};
 use proto::left_out;
@@ -76,107 +76,69 @@ impl ShownDevice<'_> {
     }
 
     fn text(&self, width: usize) -> String {
-        let (s, view) = (self.status, self.view);
-        let mut lines: Vec<(&str, String)> = vec![
-            (
-                "device",
-                format!(
-                    "{}, {} MiB at sector {} of {}",
-                    self.kernel.devno,
-                    mib(self.kernel.sectors * 512),
-                    self.kernel.table.start,
-                    self.kernel.below
-                ),
-            ),
-            (
-                "policy",
-                if s.policy == s.layout {
-                    s.policy.clone()
-                } else {
-                    format!("{}, with the streams of {}", s.policy, s.layout)
-                },
-            ),
-            (
-                "groups",
-                format!(
-                    "K {}, alpha {}, prediction {}, range {}, primary filter {}",
-                    s.groups,
-                    self.feature("alpha"),
-                    self.feature("prediction"),
-                    self.feature("range"),
-                    self.feature("primary_filter")
-                ),
-            ),
-            (
-                "streams",
-                format!(
-                    "{} used of {} ({})",
-                    s.streams_used,
-                    s.device_streams,
-                    self.source()
-                ),
-            ),
-            (
-                "table",
-                format!(
-                    "{} files, {} regions, {} extents, generation {}",
-                    s.files, s.regions, s.extents, s.generation
-                ),
-            ),
-            ("checkpoints", s.windows.to_string()),
-            ("window", format!("{:.1} s old", s.window_ms as f64 / 1000.0)),
-            (
-                "unmapped",
-                format!(
-                    "{} writes, {} MiB, {} of all written bytes",
-                    s.unmapped_writes,
-                    mib(s.unmapped_sectors * 512),
-                    percent(s.unmapped_sectors, s.sectors())
-                ),
-            ),
-            ("split bios", s.split.to_string()),
-            ("agent", self.agent_text()),
+        let (s, view, kernel) = (self.status, self.view, self.kernel);
+        let policy = match s.policy == s.layout {
+            true => s.policy.clone(),
+            false => format!("{}, with the streams of {}", s.policy, s.layout),
+        };
+        let [alpha, prediction, range, filter] =
+            ["alpha", "prediction", "range", "primary_filter"].map(|name| self.feature(name));
+        let (size, unmapped) = (mib(kernel.sectors * 512), mib(s.unmapped_sectors * 512));
+        let share = percent(s.unmapped_sectors, s.sectors());
+        let (source, age, agent) = (self.source(), s.window_ms as f64 / 1000.0, self.agent_text());
+        let first = format!(
+            "device\t{}, {size} MiB at sector {} of {}\n\
+             policy\t{policy}\n\
+             groups\tK {}, alpha {alpha}, prediction {prediction}, range {range}, primary filter {filter}\n\
+             streams\t{} used of {} ({source})\n\
+             table\t{} files, {} regions, {} extents, generation {}\n\
+             checkpoints\t{}\n\
+             window\t{age:.1} s old\n\
+             unmapped\t{} writes, {unmapped} MiB, {share} of all written bytes\n\
+             split bios\t{}\n\
+             agent\t{agent}",
+            kernel.devno,
+            kernel.table.start,
+            kernel.below,
+            s.groups,
+            s.streams_used,
+            s.device_streams,
+            s.files,
+            s.regions,
+            s.extents,
+            s.generation,
+            s.windows,
+            s.unmapped_writes,
+            s.split
+        );
+        let first = first.lines().filter_map(|line| line.split_once('\t'));
+        let mut lines: Vec<(&str, String)> = first.map(|(name, value)| (name, value.to_owned())).collect();
+        let others = [
+            ("left out", self.left_out_text()),
+            ("affords", self.affords_text()),
+            ("server", self.server_text()),
         ];
-        lines.extend(self.left_out_text().map(|text| ("left out", text)));
-        lines.extend(self.affords_text().map(|text| ("affords", text)));
-        lines.extend(self.server_text().map(|text| ("server", text)));
-        let mut name = "discards";
-        for text in self.discard_text() {
-            lines.push((std::mem::take(&mut name), text));
-        }
+        lines.extend(others.into_iter().filter_map(|(name, text)| Some((name, text?))));
+        let names = ["discards"].into_iter().chain(std::iter::repeat(""));
+        lines.extend(names.zip(self.discard_text()));
         if s.foreign > 0 {
-            lines.push((
-                "foreign",
-                format!("{} writes kept their own stream or hint", s.foreign),
-            ));
+            let text = format!("{} writes kept their own stream or hint", s.foreign);
+            lines.push(("foreign", text));
         }
         if let Some(u) = s.upload {
-            lines.push((
-                "upload",
-                format!(
-                    "{} in progress, {} files, {} extents, idle for {:.1} s",
-                    u.number,
-                    u.files,
-                    u.extents,
-                    u.idle_ms as f64 / 1000.0
-                ),
-            ));
+            let (of, idle) = (u.number, u.idle_ms as f64 / 1000.0);
+            let has = format!("{} files, {} extents", u.files, u.extents);
+            lines.push(("upload", format!("{of} in progress, {has}, idle for {idle:.1} s")));
         }
-        let mut text = String::new();
-        for line in wrap(&format!("{}: {}", view.name, self.verdict()), width) {
-            writeln!(text, "{line}").expect("strings grow");
-        }
+        let mut text = wrap(&format!("{}: {}", view.name, self.verdict()), width).join("\n") + "\n";
         for (mut name, value) in lines {
             for line in wrap(&value, width.saturating_sub(INDENT).max(INDENT)) {
-                writeln!(text, "  {:<12} {line}", std::mem::take(&mut name)).expect("strings grow");
+                text += &format!("  {:<12} {line}\n", std::mem::take(&mut name));
             }
         }
-        text.push('\n');
-        text.push_str(&self.streams_text());
+        text = text + "\n" + &self.streams_text();
         if let Some(regions) = &view.regions {
-            text.push('\n');
-            text.push_str(&regions_text(regions));
-            text.push_str(&nameless(view));
+            text = text + "\n" + &regions_text(regions) + &nameless(view);
         }
         text
     }
@@ -239,39 +201,32 @@ impl ShownDevice<'_> {
                 _ => Vec::new(),
             };
         };
-        let state = match (&i.off, i.waiting) {
+        let (a, files, mib_of) = (&i.audit, i.files, |sectors: u64| mib(sectors * 512));
+        let only = a.only.as_ref().map(|why| format!(": {}", printable(&why.text)));
+        let mut lines = vec![match (&i.off, i.waiting) {
             (Some(why), _) => format!("none: {}", printable(&why.text)),
-            (None, 1..) => format!("none: {} more checkpoints are waited for", i.waiting),
+            (None, more @ 1..) => format!("none: {more} more checkpoints are waited for"),
             (None, 0) if i.mode == Mode::Audit => format!(
-                "audit of the checkpoints of {} files, nothing is sent{}",
-                i.files,
-                i.audit
-                    .only
-                    .as_ref()
-                    .map_or_else(String::new, |why| format!(": {}", printable(&why.text)))
+                "audit of the checkpoints of {files} files, nothing is sent{}",
+                only.unwrap_or_default()
             ),
-            (None, 0) => format!("follow the checkpoints of {} files", i.files),
-        };
-        let mut lines = vec![state];
-        if i.audit.named_pages > 0 {
-            let a = &i.audit;
+            (None, 0) => format!("follow the checkpoints of {files} files"),
+        }];
+        if a.named_pages > 0 {
             lines.push(format!(
                 "{} pages would have been sent, {} in use again, {} seen to be written first, {} not written yet, {} violations, {} resets",
                 a.named_pages, a.taken_pages, a.written_pages, a.suspect_pages, a.violations, i.resets
             ));
         }
-        if i.mode == Mode::Audit && i.audit.only.is_none() {
-            lines.push(i.audit.progress());
+        if i.mode == Mode::Audit && a.only.is_none() {
+            lines.push(a.progress());
         }
         lines.extend(i.warning.as_deref().map(printable));
         if i.freed_bytes > 0 {
+            let [freed, sent] = [i.freed_bytes, i.sent_bytes].map(mib);
+            let [short, unplaced, waiting] = [i.short_bytes, i.unplaced_bytes, i.waiting_bytes].map(mib);
             lines.push(format!(
-                "{} MiB freed, {} MiB sent; of the last lists {} MiB short, {} MiB unplaced, {} MiB waiting",
-                mib(i.freed_bytes),
-                mib(i.sent_bytes),
-                mib(i.short_bytes),
-                mib(i.unplaced_bytes),
-                mib(i.waiting_bytes)
+                "{freed} MiB freed, {sent} MiB sent; of the last lists {short} MiB short, {unplaced} MiB unplaced, {waiting} MiB waiting"
             ));
         }
         if d.state == Mode::On {
@@ -283,14 +238,11 @@ impl ShownDevice<'_> {
                     sizes::shown(d.alignment)
                 ),
             };
+            let of = [d.discarded_sectors, d.refused_sectors, d.short_sectors];
+            let [discarded, refused, short] = of.map(mib_of);
             lines.push(format!(
-                "{} MiB discarded, {} MiB refused as written, {} MiB short, {} failed{pieces}; {} writes waited, {} µs at most",
-                mib(d.discarded_sectors * 512),
-                mib(d.refused_sectors * 512),
-                mib(d.short_sectors * 512),
-                d.failed,
-                d.held,
-                d.held_max_us
+                "{discarded} MiB discarded, {refused} MiB refused as written, {short} MiB short, {} failed{pieces}; {} writes waited, {} µs at most",
+                d.failed, d.held, d.held_max_us
             ));
             lines.push(format!(
                 "a look takes {} ms, a checkpoint's discards {} ms, 256 of them {} µs at most, {} times a second at most",
@@ -314,26 +266,22 @@ impl ShownDevice<'_> {
         let mut grid = streams_grid("WRITES", "MiB");
         let all = self.status.sectors();
         // Also streams without a write.
-        let unused = self
-            .kernel
-            .uses
-            .keys()
-            .filter(|n| self.status.streams.iter().all(|c| c.stream != **n));
-        let none = |stream: &u32| StreamCount {
-            stream: *stream,
-            writes: 0,
-            sectors: 0,
-        };
-        let mut counts: Vec<StreamCount> = self.status.streams.clone();
-        counts.extend(unused.map(none));
-        counts.sort_by_key(|c| c.stream);
-        for c in counts {
+        let mut counts: BTreeMap<u32, (u64, u64)> = self.kernel.uses.keys().map(|n| (*n, (0, 0))).collect();
+        counts.extend(
+            self.status
+                .streams
+                .iter()
+                .map(|c| (c.stream, (c.writes, c.sectors))),
+        );
+        for (stream, (writes, sectors)) in counts {
+            let (used_for, share) = (used_for(self.kernel, stream), percent(sectors, all));
+            let written = mib(sectors * 512);
             grid.row(vec![
-                c.stream.to_string(),
-                used_for(self.kernel, c.stream),
-                c.writes.to_string(),
-                mib(c.sectors * 512),
-                percent(c.sectors, all),
+                stream.to_string(),
+                used_for,
+                writes.to_string(),
+                written,
+                share,
             ]);
         }
         grid.text()
