@@ -243,44 +243,35 @@ impl Report<'_> {
     }
 
     fn line(&self, what: &str, saving: Option<&Saving>) -> String {
-        let Some(v) = saving else {
-            return format!("{what}: too few pairs yet, {LEAST_PAIRS} are needed at least\n");
+        let few = format!("{what}: too few pairs yet");
+        let v = match saving {
+            None => return format!("{few}, {LEAST_PAIRS} are needed at least\n"),
+            Some(v) if v.pairs < LEAST_PAIRS => {
+                return format!(
+                    "{few}, {} of the {LEAST_PAIRS} that are needed at least\n",
+                    v.pairs
+                )
+            }
+            Some(v) => v,
         };
-        if v.pairs < LEAST_PAIRS {
-            let n = v.pairs;
-            return format!("{what}: too few pairs yet, {n} of the {LEAST_PAIRS} that are needed at least\n");
-        }
-        let percent = |share: f64| {
+        let [saved, low, high] = [v.saved, v.low, v.high].map(|share| {
             let p = 100.0 * share;
             format!("{:.1} % {}", p.abs(), if p < 0.0 { "more" } else { "less" })
-        };
-        let interval = format!(
-            "95 % interval: {} to {}, {} pairs",
-            percent(v.low),
-            percent(v.high),
-            v.pairs
-        );
+        });
+        let interval = format!("95 % interval: {low} to {high}, {} pairs", v.pairs);
         if v.is_significant() {
-            return format!(
-                "{what}: {} with {} {} ({interval})\n",
-                percent(v.saved),
-                self.switch.feature,
-                self.switch.on
-            );
+            let Switch { feature, on, .. } = self.switch;
+            return format!("{what}: {saved} with {feature} {on} ({interval})\n");
         }
         let more = match v.pairs_needed {
             Some(n) if n > v.pairs => {
-                let time = self.pair_seconds.map_or(String::new(), |s| {
-                    format!(", {} more", span(s * (n - v.pairs) as f64))
-                });
+                let time = self.pair_seconds.map(|s| span(s * (n - v.pairs) as f64));
+                let time = time.map_or_else(String::new, |time| format!(", {time} more"));
                 format!("it would take about {n} pairs for such a difference{time}")
             }
             _ => "no number of pairs within reason would be enough for such a difference".to_owned(),
         };
-        format!(
-            "{what}: no significant effect ({}; {interval}); {more}\n",
-            percent(v.saved)
-        )
+        format!("{what}: no significant effect ({saved}; {interval}); {more}\n")
     }
 
     /// Write amplification by period, and what is saved.
