@@ -24,6 +24,8 @@ pub trait Player {
         None
     }
 
+    fn named(&mut self, _files: &Files, _file: FileNo) {}
+
     /// A page of a file, and where the drive has it.
     fn write(&mut self, files: &Files, file: FileNo, page: u32, at: u32);
 
@@ -48,6 +50,7 @@ pub fn play(trace: &Trace, files: &mut Files, player: &mut impl Player) -> Resul
             What::Name { file, name } => {
                 files.set_name(file, &trace.names[name as usize]);
                 tell(player, |p| p.named(files, file, us));
+                player.named(files, file);
             }
             What::Write { file, offset, length } => {
                 let first = (offset / PAGE) as u32;

@@ -101,7 +101,7 @@ impl Meter<'_> {
 }
 
 impl Player for Meter<'_> {
-    fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
+    fn named(&mut self, files: &Files, file: FileNo) {
         let parts = self.rules.parts(Path::new(&files.get(file).name));
         let ranges = parts.ranges.into_iter().map(|(r, k)| (r, self.number(k)));
         let ranges = ranges.collect();
@@ -138,7 +138,7 @@ impl Player for Meter<'_> {
         }
     }
 
-    fn load_end(&mut self, _files: &Files, _us: u64) {
+    fn load_end(&mut self, _us: u64) {
         self.loaded = true;
     }
 }
