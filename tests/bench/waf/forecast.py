@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 
 FIGURES = Path(__file__).parents[3] / "Documentation" / "figures"
-NEAREST = {"discards": 8, "discards_at_80": 8}
+# Those whose listed share is nearest, where it says something: discards save in proportion to it, small
+# leaf pages the more the fewer pages are rewritten.
+NEAREST = {"discards": 8, "discards_at_80": 8, "leaves": 12}
+IN_PROPORTION = ["discards", "discards_at_80"]
 WIDER = [step / 20 for step in range(7)]
 HOLDS = 0.9
 # Half a point, for what is rounded
@@ -73,7 +76,8 @@ def of_mongod(mongod):
 def saved(measure, points, share, wider):
     """Widened: what is saved, or what is left, may differ by so much of it."""
     near = sorted(points, key=lambda point: abs(point[2] - share))[:NEAREST.get(measure)]
-    least, most = (of(point[3] for point in near) for of in (min, max))
+    values = [value * min(1, share / listed) if measure in IN_PROPORTION else value for _, _, listed, value in near]
+    least, most = min(values), max(values)
     return least - wider * abs(least), min(most + wider * abs(most), 1 - (1 - most) * (1 - wider))
 
 
@@ -98,7 +102,7 @@ def make(found):
         its.sort()
         tried = [(wider, held(measure, its, wider)) for wider in WIDER]
         wider, held_then = next((of for of in tried if of[1][0] >= HOLDS * of[1][1]), tried[-1])
-        made[measure] = {"nearest": NEAREST.get(measure, len(its)), "wider": wider, "held": held_then, "saved": its}
+        made[measure] = {"nearest": NEAREST.get(measure, len(its)), "in_proportion": measure in IN_PROPORTION, "wider": wider, "held": held_then, "saved": its}
     return made
 
 

@@ -254,7 +254,7 @@ mod tests {
     fn each_has_its_command_and_page() {
         let text = text(&advice(&HERE), "/db");
         assert!(
-            text.contains("\n20 to 71 %  leaf pages of 8 KiB, for new collections\n"),
+            text.contains("\n25 to 69 %  leaf pages of 8 KiB, for new collections\n"),
             "{text}"
         );
         assert!(text.contains("\n         ?  streams by dsm"), "{text}");

@@ -34,6 +34,8 @@ pub(super) enum Measure {
 #[derive(Deserialize)]
 struct Measured {
     nearest: usize,
+    /// Of a recording that has listed more.
+    in_proportion: bool,
     wider: f64,
     /// In so many of so many cases.
     held: [usize; 2],
@@ -52,7 +54,11 @@ impl Measured {
         let mut near: Vec<&Recording> = self.saved.iter().filter(|r| r.0 != left_out).collect();
         near.sort_by(|a, b| f64::total_cmp(&(a.2 - share).abs(), &(b.2 - share).abs()));
         near.truncate(self.nearest);
-        let saved = || near.iter().map(|r| r.3);
+        let part = |listed: f64| match self.in_proportion {
+            true => (share / listed).min(1.0),
+            false => 1.0,
+        };
+        let saved = || near.iter().map(|r| r.3 * part(r.2));
         let least = saved().fold(f64::INFINITY, f64::min);
         let most = saved().fold(f64::NEG_INFINITY, f64::max);
         // What is saved, or what is left, may differ by so much of it.

@@ -19,15 +19,11 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
-    /// By the listed share; nothing listed saves nothing.
+    /// By the listed share.
     pub(super) fn of(share: f64) -> Self {
-        let saved = |measure: Measure| match share > 0.0 {
-            true => measure.range(share),
-            false => [0.0; 2],
-        };
         Self {
-            saved_on_full_drive: saved(Measure::Discards),
-            saved_at_80_percent: saved(Measure::DiscardsAt80),
+            saved_on_full_drive: Measure::Discards.range(share),
+            saved_at_80_percent: Measure::DiscardsAt80.range(share),
         }
     }
 
