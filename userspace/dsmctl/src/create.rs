@@ -62,16 +62,12 @@ pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
     let dev = block_device(&a.dev)?;
     device_file::check_drive(&sysfs, a, dev)?;
     let length = length(&sysfs, a, dev)?;
-    let dm = Dm::open()?;
-    let _lock = Journal::default().lock(&a.name)?;
+    let (name, dm) = (&a.name, Dm::open()?);
+    let _lock = Journal::default().lock(name)?;
     // It may hold the underlying device.
-    if !dry.on && dm.info(Id::Name(&a.name)).is_ok_and(|info| info.is_half_made()) {
-        dm.remove(&a.name).with_context(|| {
-            format!(
-                "{}: cannot remove what a command that was killed has left",
-                a.name
-            )
-        })?;
+    if !dry.on && dm.info(Id::Name(name)).is_ok_and(|info| info.is_half_made()) {
+        let what = "cannot remove what a command that was killed has left";
+        dm.remove(name).with_context(|| format!("{name}: {what}"))?;
     }
     check_unused(&sysfs, &a.dev, dev)?;
     let stamped = Stamped::on(&sysfs, &dm, &a.dev.display().to_string(), dev, &a.features)?;
@@ -81,28 +77,22 @@ pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
         target: "dsm".into(),
         params: format!("{dev} {}{}", a.start, stamped.words()),
     };
-    let taken = || {
-        format!(
-            "{}: there is a device-mapper device of this name already; nothing was changed",
-            a.name
-        )
-    };
+    let taken = "there is a device-mapper device of this name already; nothing was changed";
     if dry.on {
-        ensure!(dm.info(Id::Name(&a.name)).is_err(), taken());
-        return would_be(out, &a.name, &[line], Some(&stamped));
+        ensure!(dm.info(Id::Name(name)).is_err(), "{name}: {taken}");
+        return would_be(out, name, &[line], Some(&stamped));
     }
-    match dm.create(&a.name) {
+    match dm.create(name) {
         Ok(_) => {}
-        Err(e) if e.errno() == Some(Errno::BUSY) => bail!(taken()),
-        Err(e) => return Err(e).with_context(|| format!("{}: cannot make a device", a.name)),
+        Err(e) if e.errno() == Some(Errno::BUSY) => bail!("{name}: {taken}"),
+        Err(e) => return Err(e).with_context(|| format!("{name}: cannot make a device")),
     }
-    let made = activate(&dm, &a.name, &line);
+    let made = activate(&dm, name, &line);
     if made.is_err() {
         // The reason is in the error.
-        let _ = dm.remove(&a.name);
+        let _ = dm.remove(name);
     }
     let (devno, path) = made?;
-    let name = &a.name;
     let shown = path.display().to_string();
     stamped.tell(name);
     if let Some(why) = Identities::default().ambiguous(&a.dev, dev) {
@@ -123,11 +113,9 @@ pub(crate) fn would_be(out: Output, name: &str, lines: &[Line], stamped: Option<
     let row = |l: &Line| format!("{} {} {} {}", l.start, l.length, l.target, l.params);
     let table: Vec<String> = lines.iter().map(row).collect();
     let data = json!({ "name": name, "table": table, "chosen": stamped.map(|s| &s.chosen) });
+    let table = table.join("\n");
     crate::print(out, &data, || {
-        format!(
-            "{name}: nothing was changed; the table would be:\n{}\n",
-            table.join("\n")
-        )
+        format!("{name}: nothing was changed; the table would be:\n{table}\n")
     })
 }
 
@@ -150,23 +138,20 @@ pub(crate) fn block_device(path: &Path) -> Result<DevNo> {
 }
 
 fn length(sysfs: &Sysfs, a: &Create, dev: DevNo) -> Result<u64> {
-    let shown = a.dev.display();
+    let (shown, start) = (a.dev.display(), a.start);
     let size: u64 = sysfs
         .number(dev, "size")
         .with_context(|| format!("{shown}: cannot determine its size"))?;
     ensure!(
-        a.start < size,
-        "{shown}: --start {} is not below its {size} sectors; nothing was changed",
-        a.start
+        start < size,
+        "{shown}: --start {start} is not below its {size} sectors; nothing was changed"
     );
-    let rest = size - a.start;
+    let rest = size - start;
     let length = a.size.unwrap_or(rest);
+    let [wanted, has] = [length, rest].map(|sectors| sizes::shown(sectors.saturating_mul(512)));
     ensure!(
         length <= rest,
-        "{shown}: --size {length} sectors ({}) is more than the {rest} ({}) from sector {} on; nothing was changed",
-        sizes::shown(length.saturating_mul(512)),
-        sizes::shown(rest * 512),
-        a.start
+        "{shown}: --size {length} sectors ({wanted}) is more than the {rest} ({has}) from sector {start} on; nothing was changed"
     );
     Ok(length)
 }

@@ -87,77 +87,74 @@ fn advice(name: &str, measured: &Measured) -> (Vec<String>, Option<String>) {
     let (Some(granularity), Some(alignment)) = (measured.granularity, measured.alignment) else {
         return (Vec::new(), None);
     };
-    let set = |feature, value| format!("dsmctl set {name} {feature} {value}");
-    let commands = vec![
-        set("discard_granularity", granularity),
-        set("discard_alignment", alignment),
-    ];
+    let set = |(feature, value)| format!("dsmctl set {name} {feature} {value}");
+    let commands = [
+        ("discard_granularity", granularity),
+        ("discard_alignment", alignment),
+    ]
+    .map(set);
     let tab = format!("discard-granularity = {granularity}\ndiscard-alignment = {alignment}");
-    (commands, Some(tab))
+    (commands.into(), Some(tab))
+}
+
+/// What is gone of each length, by where its pieces begin.
+fn pieces_text(m: &Measured) -> String {
+    let mut offsets: Vec<u64> = m.pieces.iter().map(|p| p.offset).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    let heads: Vec<String> = offsets.iter().map(|o| format!("+{}K", o >> 10)).collect();
+    let heading: Vec<&str> = ["LENGTH"]
+        .into_iter()
+        .chain(heads.iter().map(String::as_str))
+        .collect();
+    let mut grid = Grid::new(&heading, &RIGHT[..heading.len()]);
+    let mut lengths: Vec<u64> = m.pieces.iter().map(|p| p.bytes).collect();
+    lengths.dedup();
+    for bytes in lengths {
+        let mut cells = vec![format!("{}K", bytes >> 10)];
+        cells.extend(offsets.iter().map(|offset| {
+            let piece = m.pieces.iter().find(|p| (p.bytes, p.offset) == (bytes, *offset));
+            match piece {
+                Some(p) if !p.sent => "refused".into(),
+                Some(p) => format!("{}K", p.gone() >> 10),
+                None => String::new(),
+            }
+        }));
+        grid.row(cells);
+    }
+    grid.text()
 }
 
 fn text(p: &Probed) -> String {
     let m = &p.measured;
     let mut text = String::new();
     if !m.pieces.is_empty() {
-        let mut offsets: Vec<u64> = m.pieces.iter().map(|p| p.offset).collect();
-        offsets.sort_unstable();
-        offsets.dedup();
-        let heads: Vec<String> = offsets.iter().map(|o| format!("+{}K", o >> 10)).collect();
-        let mut heading = vec!["LENGTH"];
-        heading.extend(heads.iter().map(String::as_str));
-        let mut grid = Grid::new(&heading, &RIGHT[..heading.len()]);
-        let mut lengths: Vec<u64> = m.pieces.iter().map(|p| p.bytes).collect();
-        lengths.dedup();
-        for bytes in lengths {
-            let mut cells = vec![format!("{}K", bytes >> 10)];
-            cells.extend(offsets.iter().map(|offset| {
-                let piece = m.pieces.iter().find(|p| (p.bytes, p.offset) == (bytes, *offset));
-                match piece {
-                    Some(p) if !p.sent => "refused".into(),
-                    Some(p) => format!("{}K", p.gone() >> 10),
-                    None => String::new(),
-                }
-            }));
-            grid.row(cells);
-        }
-        text += &format!(
-            "What is gone of pieces that begin so far behind an aligned place:\n{}\n",
-            grid.text()
-        );
+        let pieces = pieces_text(m);
+        text += &format!("What is gone of pieces that begin so far behind an aligned place:\n{pieces}\n");
     }
     let size = |bytes: Option<u64>| or_dash(bytes.map(shown));
-    let says = p.says.as_ref();
     text += &format!("the kernel says      {}\n", size(p.queue_granularity));
-    if let Some(s) = says {
+    if let Some(s) = &p.says {
+        let promise = match s.promise {
+            Promise::Nothing => "it does not promise what they read as (DLFEAT)",
+            Promise::Zeroes => "read as zeroes, it promises (DLFEAT)",
+            Promise::Ones => "read as ones, it promises (DLFEAT)",
+        };
+        let (granularity, alignment) = (size(s.granularity), size(s.alignment));
+        let (used, capacity) = (shown(s.used), shown(s.capacity));
         text += &format!(
-            "the drive prefers    {} (NPDG), beginning at multiples of {} (NPDA)\n",
-            size(s.granularity),
-            size(s.alignment)
-        );
-        text += &format!(
-            "deallocated blocks   {}\n",
-            match s.promise {
-                Promise::Nothing => "it does not promise what they read as (DLFEAT)",
-                Promise::Zeroes => "read as zeroes, it promises (DLFEAT)",
-                Promise::Ones => "read as ones, it promises (DLFEAT)",
-            }
-        );
-        text += &format!(
-            "allocated            {} of {} (NUSE)\n",
-            shown(s.used),
-            shown(s.capacity)
+            "the drive prefers    {granularity} (NPDG), beginning at multiples of {alignment} (NPDA)\n\
+             deallocated blocks   {promise}\n\
+             allocated            {used} of {capacity} (NUSE)\n"
         );
     }
     text += &format!("slowest discard      {} ms\n", m.slowest_ms);
     for t in &m.trials {
+        let [discarded, bytes, gone] = [t.discarded_bytes, t.bytes, t.gone_bytes].map(shown);
+        let fell = or_dash(t.nuse_fell_bytes.map(|n| format!("{} KiB", n / 1024)));
+        let wrote = or_dash(t.media_wrote_bytes.map(|n| format!("{} KiB", n / 1024)));
         text += &format!(
-            "{} in pieces of {}: {} gone; allocated fell by {}, the flash wrote {}\n",
-            shown(t.discarded_bytes),
-            shown(t.bytes),
-            shown(t.gone_bytes),
-            or_dash(t.nuse_fell_bytes.map(|n| format!("{} KiB", n / 1024))),
-            or_dash(t.media_wrote_bytes.map(|n| format!("{} KiB", n / 1024))),
+            "{discarded} in pieces of {bytes}: {gone} gone; allocated fell by {fell}, the flash wrote {wrote}\n"
         );
     }
     let verdict = match m.verdict {
@@ -166,18 +163,11 @@ fn text(p: &Probed) -> String {
         Verdict::NotDecidable => "not decidable",
         Verdict::Broken => "BROKEN",
     };
-    text += &format!(
-        "\n{} on {}: {verdict}: {}\n",
-        p.device,
-        p.disks.join(", "),
-        m.reason
-    );
+    let (device, disks) = (&p.device, p.disks.join(", "));
+    text += &format!("\n{device} on {disks}: {verdict}: {}\n", m.reason);
     if let Some(tab) = &p.tab {
-        text += "\nTo have dsm keep to it:\n";
-        for command in &p.commands {
-            text += &format!("  {command}\n");
-        }
-        text += &format!("and in /etc/dsm/{}.toml:\n{tab}\n", p.device);
+        let commands = p.commands.join("\n  ");
+        text += &format!("\nTo have dsm keep to it:\n  {commands}\nand in /etc/dsm/{device}.toml:\n{tab}\n");
     }
     text
 }

@@ -185,11 +185,7 @@ impl<'a> Scratch<'a> {
     }
 
     fn running(&self) -> Result<()> {
-        ensure!(
-            !self.signals.came(),
-            "interrupted; the scratch file is gone, and the device is as it was"
-        );
-        Ok(())
+        unless(self.signals.came())
     }
 
     /// What the target counts when it is done; nothing if the drive is stuck.
@@ -202,10 +198,7 @@ impl<'a> Scratch<'a> {
             if started.elapsed() > self.limit {
                 return Ok(None);
             }
-            ensure!(
-                !self.signals.wait(POLL_INTERVAL),
-                "interrupted; the scratch file is gone, and the device is as it was"
-            );
+            unless(self.signals.wait(POLL_INTERVAL))?;
         }
     }
 
@@ -232,6 +225,14 @@ impl<'a> Scratch<'a> {
         }
         self.filler_file.sync_all().context("cannot flush")
     }
+}
+
+fn unless(interrupted: bool) -> Result<()> {
+    ensure!(
+        !interrupted,
+        "interrupted; the scratch file is gone, and the device is as it was"
+    );
+    Ok(())
 }
 
 /// Where the target begins on its disk, as far as the kernel reports it.
@@ -331,11 +332,7 @@ impl Medium for Scratch<'_> {
     }
 
     fn wait(&mut self) -> Result<()> {
-        ensure!(
-            !self.signals.wait(self.timeout),
-            "interrupted; the scratch file is gone, and the device is as it was"
-        );
-        Ok(())
+        unless(self.signals.wait(self.timeout))
     }
 }
 
