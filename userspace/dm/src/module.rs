@@ -28,6 +28,8 @@ pub struct KernelRelease {
     /// Whether block devices can have write streams; unknown without a block device.
     pub write_streams: Option<bool>,
     pub module: Module,
+    /// Modules without a signature that it trusts are refused: Secure Boot, or a lockdown.
+    pub signed_only: bool,
     /// The whole disks, but for what is made of others.
     pub disks: Vec<String>,
 }
@@ -46,10 +48,13 @@ impl KernelRelease {
     pub fn of(system: &System) -> Self {
         let text = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
         let release = text(system.proc.join("sys/kernel/osrelease")).trim().to_owned();
+        let lockdown = text(system.sys.join("kernel/security/lockdown"));
+        let enforced = text(system.sys.join("module/module/parameters/sig_enforce"));
         let module = module(system, &release);
         let mut kernel = Self {
             release,
             module,
+            signed_only: lockdown.contains('[') && !lockdown.contains("[none]") || enforced.starts_with('Y'),
             ..Self::default()
         };
         let Ok(entries) = fs::read_dir(system.sys.join("block")) else {
@@ -136,6 +141,18 @@ mod tests {
         let k = KernelRelease::of(&system);
         assert_eq!(k.write_streams, Some(true));
         assert_eq!(k.disks, ["nvme0n1"]);
+
+        let lockdown = system.sys.join("kernel/security/lockdown");
+        for (text, signed_only) in [
+            ("[none] integrity confidentiality\n", false),
+            ("none [integrity] confidentiality\n", true),
+            ("", false),
+        ] {
+            write(lockdown.clone(), text);
+            assert_eq!(KernelRelease::of(&system).signed_only, signed_only);
+        }
+        write(system.sys.join("module/module/parameters/sig_enforce"), "Y\n");
+        assert!(KernelRelease::of(&system).signed_only);
 
         let list = system.modules.join("6.12.48-x/modules.dep");
         write(list.clone(), "kernel/dm-dsm-not.ko:\nkernel/x.ko: a/dm-dsm.ko\n");

@@ -110,8 +110,23 @@ fn module(facts: &Facts) -> Finding {
         }
         (Module::Loaded, None) => finding(Right, "dm_dsm is loaded"),
         (Module::Installed, _) => {
-            let text = "dm_dsm is built for this kernel, and is loaded with the first device";
-            finding(Note, text).fix("modprobe dm-dsm")
+            let refused =
+                "dm_dsm is built for this kernel and is not loaded, although devices are to be there";
+            let found = match facts.configuration.tab.is_empty() {
+                true => finding(
+                    Note,
+                    "dm_dsm is built for this kernel, and is loaded with the first device",
+                ),
+                false => finding(Wrong, refused),
+            };
+            let why = match facts.kernel.signed_only {
+                true => "a kernel with Secure Boot or a lockdown takes only modules with a signature that it trusts",
+                false => "what it answers says why, if it is refused",
+            };
+            found.fix("modprobe dm-dsm").hint(format!(
+                "{why}: {}, \"The module is not loaded\"",
+                page("troubleshooting.md")
+            ))
         }
         (Module::Missing, _) => finding(Wrong, "there is no dm_dsm for this kernel")
             .fix(format!("apt install linux-headers-{}", facts.kernel.release))

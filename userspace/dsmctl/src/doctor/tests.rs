@@ -123,6 +123,7 @@ fn good() -> Facts {
             release: "7.2.0-1".into(),
             write_streams: Some(true),
             module: Module::Loaded,
+            signed_only: false,
             disks: vec!["nvme7n1".into()],
         },
         target: Ok(Some([0, 1, 0])),
@@ -301,6 +302,17 @@ fn the_kernel_and_the_module() {
         "module",
         "is built",
     );
+    let refused = diagnosis(|f| {
+        (f.kernel.module, f.kernel.signed_only) = (Module::Installed, true);
+        f.configuration.tab.push("geheim".into());
+    });
+    wrong(
+        &refused,
+        "module",
+        "is not loaded, although devices are to be there",
+        &["modprobe dm-dsm"],
+    );
+    assert!(refused.text(&Ink::plain()).contains("a signature that it trusts"));
 }
 
 #[test]
