@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use runtime::wake;
 
 use crate::http::{self, HttpAnswer, RequestHead};
 
@@ -21,6 +21,8 @@ const OF_ONE: usize = 12;
 /// connection is closed meanwhile.
 const REFUSED: usize = 64;
 const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// Until it is looked whether there is a client, if nobody comes.
+const LONG: Duration = Duration::from_secs(3600);
 
 pub(crate) type Answers = Arc<dyn Fn(&RequestHead) -> HttpAnswer + Send + Sync>;
 
@@ -104,7 +106,8 @@ pub(crate) fn serve(listener: &TcpListener, answers: &Answers) -> Result<()> {
         .set_nonblocking(true)
         .context("cannot set O_NONBLOCK on the listener")?;
     loop {
-        wait(listener, refused.expire())?;
+        let timeout = refused.expire().unwrap_or(LONG);
+        wake::wait(&[listener.as_fd()], timeout).context("cannot wait for clients")?;
         match listener.accept() {
             Ok((stream, peer)) => {
                 let stream = Arc::new(stream);
@@ -117,18 +120,6 @@ pub(crate) fn serve(listener: &TcpListener, answers: &Answers) -> Result<()> {
             // Gone before it was taken, or out of descriptors, most likely: do not spin.
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
-    }
-}
-
-fn wait(listener: &TcpListener, timeout: Option<Duration>) -> Result<()> {
-    let timeout = timeout.map(|p| Timespec {
-        tv_sec: p.as_secs() as i64,
-        tv_nsec: p.subsec_nanos().into(),
-    });
-    let mut fds = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
-    match poll(&mut fds, timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(e) => Err(e).context("cannot wait for clients"),
     }
 }
 

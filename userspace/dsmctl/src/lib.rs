@@ -143,10 +143,8 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
             })
         }
         DebugCommand::Counters { drive, counters } => {
-            let found = match counters {
-                Some(command) => counters::of_command(command),
-                None => counters::of_drive(drive),
-            };
+            let command = counters.as_deref();
+            let found = command.map_or_else(|| counters::of_drive(drive), counters::of_command);
             let found = found.with_context(|| drive.display().to_string())?;
             write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())
         }

@@ -62,8 +62,7 @@ fn store(a: &TrialOf) -> Store {
 struct Live {
     device: Device,
     drive: String,
-    switch: Switch,
-    command: Option<String>,
+    plan: TrialPlan,
     /// Whether the drive counts.
     counts: bool,
 }
@@ -84,14 +83,13 @@ fn find(name: &str) -> Result<(Device, String)> {
 }
 
 impl Live {
-    fn open(name: &str, switch: Switch, command: Option<String>) -> Result<Self> {
-        let (device, drive) = find(name)?;
+    fn open(plan: &TrialPlan, counts: bool) -> Result<Self> {
+        let (device, drive) = find(&plan.device)?;
         Ok(Self {
             device,
             drive,
-            switch,
-            command,
-            counts: true,
+            plan: plan.clone(),
+            counts,
         })
     }
 
@@ -110,15 +108,13 @@ impl Live {
     }
 
     fn counters(&self) -> Result<Counters> {
-        let found = match &self.command {
-            Some(command) => counters::of_command(command),
-            None => counters::of_drive(&Path::new("/dev").join(&self.drive)),
-        };
+        let (command, drive) = (self.plan.counters.as_deref(), Path::new("/dev").join(&self.drive));
+        let found = command.map_or_else(|| counters::of_drive(&drive), counters::of_command);
         found.with_context(|| format!("{} does not report what its flash writes", self.drive))
     }
 
     fn discards(&self) -> bool {
-        self.switch.feature == DISCARD
+        self.plan.switch.feature == DISCARD
     }
 
     fn machine(&self) -> Result<Machine> {
@@ -145,8 +141,12 @@ impl Bench for Live {
             let request = Request::Trial { withheld: !on };
             return ask_soon(&self.device.name, request);
         }
-        let value = if on { &self.switch.on } else { &self.switch.off };
-        let feature = &self.switch.feature;
+        let Switch {
+            feature,
+            on: yes,
+            off,
+        } = &self.plan.switch;
+        let value = if on { yes } else { off };
         if self.device.table_line()?.feature(feature) == Some(value) {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Bench for Live {
     }
 
     fn overruled(&mut self, set: Option<bool>) -> Result<Option<String>> {
-        let Switch { feature, on, off } = &self.switch;
+        let Switch { feature, on, off } = &self.plan.switch;
         if self.discards() {
             let off = |d: DiscardInfo| d.off.filter(|why| why.kind == ReasonKind::SwitchedOff);
             let why = match forbidden(&self.device) {
@@ -277,14 +277,14 @@ fn start(a: &TrialStart) -> Result<()> {
     let size = device.sectors * 512;
     let plan = TrialPlan {
         device: device.name.clone(),
-        switch: switch.clone(),
+        switch,
         washout: a.washout.unwrap_or(Amount::Bytes(WASHOUT * size)),
         measure: a.measure.unwrap_or(Amount::Bytes(size)),
         pairs: a.pairs.into(),
         seed: a.seed.unwrap_or_else(|| fastrand::u64(..)),
         counters: a.counters.clone(),
     };
-    let mut bench = Live::open(name, switch, a.counters.clone())?;
+    let mut bench = Live::open(&plan, true)?;
     let no_counters = match bench.counters() {
         Ok(_) => None,
         // A command of the user's that does not work is an error of theirs.
@@ -313,9 +313,7 @@ fn go_on(a: &TrialOf) -> Result<()> {
     if !state.is_unfinished() {
         return Ok(());
     }
-    let plan = &state.plan;
-    let mut bench = Live::open(&plan.device, plan.switch.clone(), plan.counters.clone())?;
-    bench.counts = state.no_counters.is_none();
+    let mut bench = Live::open(&state.plan, state.no_counters.is_none())?;
     step(&mut state, &mut bench)?;
     if state.ended.is_some() && bench.discards() {
         // What has ended it is for good, and this is not.
@@ -359,9 +357,8 @@ fn say(state: &TrialState) {
 
 /// Leaves the switch on, as it was before the trial, unless that is somebody else's affair by now.
 fn give_up(state: &mut TrialState, why: &str) -> Result<()> {
-    let plan = &state.plan;
     // Of a device that is gone, or without dsmd, nothing is withheld.
-    if let Ok(mut bench) = Live::open(&plan.device, plan.switch.clone(), None) {
+    if let Ok(mut bench) = Live::open(&state.plan, false) {
         let set = state.current.as_ref().map(|c| c.on);
         if bench.discards() {
             let _ = bench.switch(true);
