@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -270,22 +269,24 @@ fn run_all(
     let progress = AtomicU64::new(0);
     let over = AtomicBool::new(false);
     let next = AtomicU64::new(0);
-    let outcomes: Mutex<Vec<Option<Result<Simulated, SimError>>>> =
-        Mutex::new(specs.iter().map(|_| None).collect());
-    let work = || loop {
-        let n = next.fetch_add(1, Ordering::Relaxed) as usize;
-        let Some(spec) = specs.get(n) else { break };
-        let outcome = match needed(spec) > available {
+    let run = |spec: &Spec| {
+        let bytes = [needed(spec), available];
+        let [needed, available] = bytes.map(|n| n >> 20);
+        match bytes[0] > bytes[1] {
             true => Err(SimError::Memory(
                 spec.to_string(),
-                MemoryError {
-                    needed: needed(spec) >> 20,
-                    available: available >> 20,
-                },
+                MemoryError { needed, available },
             )),
             false => sim::run(trace, profile, model, spec, &progress),
-        };
-        outcomes.lock().expect("no thread has panicked")[n] = Some(outcome);
+        }
+    };
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed) as usize;
+            let Some(spec) = specs.get(n) else { return done };
+            done.push((n, run(spec)));
+        }
     };
     let processors = || thread::available_parallelism().map_or(1, |n| n.get());
     let threads = match jobs {
@@ -294,27 +295,28 @@ fn run_all(
     };
     let threads = threads.min(specs.len());
     let total = profile.writes() * specs.len() as u64;
-    thread::scope(|scope| {
+    let mut outcomes: Vec<_> = thread::scope(|scope| {
         let bar = io::stderr()
             .is_terminal()
             .then(|| scope.spawn(|| show_progress(&progress, total, &over)));
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for worker in workers {
-            worker.join().expect("a policy does not panic");
-        }
+        let workers = workers.into_iter();
+        let done = workers
+            .flat_map(|w| w.join().expect("a policy does not panic"))
+            .collect();
         over.store(true, Ordering::Relaxed);
         if let Some(bar) = bar {
             bar.thread().unpark();
         }
+        done
     });
-    let outcomes = outcomes.into_inner().expect("no thread has panicked");
-    let fits = |outcome| match outcome {
+    outcomes.sort_unstable_by_key(|(n, _)| *n);
+    let fits = |(_, outcome)| match outcome {
         Err(e) if SimError::lack(&e).is_none() => Err(e),
         outcome => Ok(outcome),
     };
     Ok(outcomes
         .into_iter()
-        .flatten()
         .map(fits)
         .collect::<Result<Vec<_>, SimError>>()?)
 }
@@ -360,14 +362,9 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
         .collect();
     let policies: Vec<serde_json::Value> = runs
         .iter()
-        .map(|r| {
-            let o = match &r.outcome {
-                Ok(o) => o,
-                Err(e) => {
-                    return json!({ "policy": r.spec.name(), "discard": r.discard, "reason": e.to_string() })
-                }
-            };
-            json!({
+        .map(|r| match &r.outcome {
+            Err(e) => json!({ "policy": r.spec.name(), "discard": r.discard, "reason": e.to_string() }),
+            Ok(o) => json!({
                 "policy": o.policy,
                 "discard": r.discard,
                 "streams": o.by_stream.iter().map(|(stream, (host, gc))| json!({
@@ -375,11 +372,10 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
                 })).collect::<Vec<_>>(),
                 "erases": o.erases,
                 "wear": {
-                    "min": o.wear.min, "max": o.wear.max,
-                    "mean": o.wear.mean, "deviation": o.wear.deviation,
+                    "min": o.wear.min, "max": o.wear.max, "mean": o.wear.mean, "deviation": o.wear.deviation,
                 },
                 "series": o.series.iter().map(|s| json!([s.host_pages, s.waf])).collect::<Vec<_>>(),
-            })
+            }),
         })
         .collect();
     json!({

@@ -56,14 +56,12 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
         Err(e) => Err(e.to_string()),
     };
     let published = viewer.published.as_ref().map_err(String::clone).and_then(|s| {
-        let version = s
-            .version()
-            .ok_or("every dsmd that has served a device has ended, or is stuck")?;
-        Ok(Published {
-            age: Moment::now().monotonic.saturating_sub(s.at.monotonic),
-            version: version.to_owned(),
-        })
+        let age = Moment::now().monotonic.saturating_sub(s.at.monotonic);
+        let version = s.version().map(str::to_owned);
+        let version = version.ok_or("every dsmd that has served a device has ended, or is stuck")?;
+        Ok(Published { age, version })
     });
+    let semaphores = fs::read_to_string(system.proc.join("sysvipc/sem")).unwrap_or_default();
     Facts {
         kernel,
         target,
@@ -72,10 +70,7 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
         disks,
         devices,
         configuration,
-        semaphores: udev::left_behind(
-            &fs::read_to_string(system.proc.join("sysvipc/sem")).unwrap_or_default(),
-            now().as_secs(),
-        ),
+        semaphores: udev::left_behind(&semaphores, now().as_secs()),
         version: env!("CARGO_PKG_VERSION"),
     }
 }
@@ -134,16 +129,12 @@ impl Looker<'_> {
     }
 
     fn left(&self, name: &str, kernel: &Kernel) -> anyhow::Result<Left> {
-        let info = self
-            .viewer
-            .dm
-            .as_ref()
-            .ok()
-            .and_then(|dm| dm.info(Id::Name(name)).ok());
-        let Some(info) = info else {
-            return Ok(Left::default());
+        let dm = self.viewer.dm.as_ref().ok();
+        let record = match dm.and_then(|dm| dm.info(Id::Name(name)).ok()) {
+            Some(info) => Journal::default().left(&info)?,
+            None => None,
         };
-        let Some(record) = Journal::default().left(&info)? else {
+        let Some(record) = record else {
             return Ok(Left::default());
         };
         let regions = match record.files.is_empty() {

@@ -189,7 +189,6 @@ impl Frontier {
 pub struct Flash {
     config: Config,
     unit: u32,
-    gc: Gc,
     /// Units that are free before the host opens one.
     reserve: usize,
     /// Logical to physical, [`NONE`] if unmapped.
@@ -221,7 +220,6 @@ impl Flash {
         Ok(Self {
             config: *c,
             unit,
-            gc: c.gc,
             reserve: reserve(c) as usize,
             map: vec![NONE; c.pages as usize],
             mapped: 0,
@@ -355,7 +353,7 @@ impl Flash {
     fn make_room(&mut self) -> Work {
         let mut work = Work::default();
         while self.free.len() < self.reserve {
-            let victim = match self.gc {
+            let victim = match self.config.gc {
                 Gc::Greedy => self.units.fewest_valid(),
                 Gc::CostBenefit => self.units.best_value(self.now),
             };
