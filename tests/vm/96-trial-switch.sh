@@ -132,7 +132,7 @@ works 'dsmd that starts meanwhile hears of it' until_true 'trial step 2>/dev/nul
 works 'and has the switch' until_true 'is_set watch'
 matches 'the doctor has no remedy' "$(finding discard)" '^note a trial is at work'
 touch -d '2 hours ago' /var/lib/dsmd/trial/t.json
-matches 'that nobody takes samples is in the report' "$(trial report)" 'NO SAMPLE FOR 2.0 hours'
+matches 'that nobody takes samples is in the report' "$(trial report)" 'NO SAMPLE FOR 2 h'
 works 'it is stopped' trial stop
 works 'the switch is as it was' until_true is_on
 refused 'nothing is left to stop' 'the trial is over' trial stop
