@@ -11,7 +11,6 @@ pub use simulation::*;
 pub use trial::*;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -395,16 +394,6 @@ pub struct ProbeDiscard {
     /// suitable for discards
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub limit: u32,
-}
-
-impl ProbeDiscard {
-    /// --wait and --limit
-    pub fn times(&self) -> (Duration, Duration) {
-        (
-            Duration::from_secs(self.wait.into()),
-            Duration::from_secs(self.limit.into()),
-        )
-    }
 }
 
 #[derive(Debug, clap::Args)]

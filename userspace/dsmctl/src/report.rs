@@ -319,27 +319,23 @@ pub(crate) fn rates_text(view: &DeviceView, rows: usize, columns: usize) -> Stri
     let s = &kernel.status;
     let rate = |bytes: u64| mib((bytes as f64 / rates.seconds) as u64);
     let amplification = match &rates.drive {
-        Some(d) => format!(
-            "write amplification {} in {:.0} s ({}, {})",
-            or_dash(d.write_amplification.map(|waf| format!("{waf:.2}"))),
-            d.seconds,
-            d.name,
-            d.source
-        ),
+        Some(d) => {
+            let waf = or_dash(d.write_amplification.map(|waf| format!("{waf:.2}")));
+            format!(
+                "write amplification {waf} in {:.0} s ({}, {})",
+                d.seconds, d.name, d.source
+            )
+        }
         None => "write amplification unknown: dsmctl doctor says why".to_owned(),
     };
+    let (name, age) = (&view.name, s.window_ms as f64 / 1000.0);
+    let (written, writes) = (rate(rates.bytes), rates.writes as f64 / rates.seconds);
+    let (unmapped, nameless) = (percent(rates.unmapped_bytes, rates.bytes), nameless(view));
     let mut text = format!(
-        "{}  policy {}  checkpoints {}, the last {:.0} s ago\n\
-         {} MiB/s in {:.0} writes/s, {} of it unmapped\n\
-         {amplification}\n{}\n",
-        view.name,
-        s.policy,
-        s.windows,
-        s.window_ms as f64 / 1000.0,
-        rate(rates.bytes),
-        rates.writes as f64 / rates.seconds,
-        percent(rates.unmapped_bytes, rates.bytes),
-        nameless(view),
+        "{name}  policy {}  checkpoints {}, the last {age:.0} s ago\n\
+         {written} MiB/s in {writes:.0} writes/s, {unmapped} of it unmapped\n\
+         {amplification}\n{nameless}\n",
+        s.policy, s.windows
     );
     let mut grid = streams_grid("WRITES/s", "MiB/s");
     for (stream, r) in &rates.streams {

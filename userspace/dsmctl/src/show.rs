@@ -38,8 +38,10 @@ pub(crate) fn status(a: &StatusArgs, out: Output) -> Result<()> {
         regions: a.regions,
         drive: false,
     };
-    let views: Result<Vec<DeviceView>> = names.iter().map(|n| seen(&viewer, n, asks, a)).collect();
-    let views = views?;
+    let views = names
+        .iter()
+        .map(|n| seen(&viewer, n, asks, a))
+        .collect::<Result<Vec<_>>>()?;
     crate::print(out, &json!({ "devices": views }), || {
         if views.is_empty() {
             return "no dsm devices\n".to_owned();

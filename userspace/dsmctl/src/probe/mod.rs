@@ -3,6 +3,8 @@
 
 mod scratch;
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use serde::Serialize;
 
@@ -45,7 +47,7 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let disks = counts.disks.clone();
     let progress = ProgressLine::of("probe-discard", None);
     let mut scratch = Scratch::make(&device, a, counts, &signals)?;
-    let (said, (_, limit)) = (said(says.as_ref()), a.times());
+    let (said, limit) = (said(says.as_ref()), Duration::from_secs(a.limit.into()));
     let measured = probe::run(&mut scratch, said, limit).with_context(|| a.name.clone())?;
     // First: what is not as the probe had set it stays.
     if measured.verdict == Verdict::Broken {

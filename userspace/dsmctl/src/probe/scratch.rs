@@ -77,7 +77,6 @@ impl<'a> Scratch<'a> {
         counts: DriveCounts,
         signals: &'a Signals,
     ) -> Result<Self> {
-        let (timeout, limit) = a.times();
         let claim = claim::claim(device)?;
         let dir = directory(device, a.dir.as_deref())?;
         let shown_dir = dir.path().display();
@@ -101,8 +100,8 @@ impl<'a> Scratch<'a> {
             extents: Vec::new(),
             start: start(&device.table_line()?),
             counts,
-            timeout,
-            limit,
+            timeout: Duration::from_secs(a.wait.into()),
+            limit: Duration::from_secs(a.limit.into()),
             signals,
             window: 0,
             disturbed: false,
