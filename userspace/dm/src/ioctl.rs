@@ -128,6 +128,16 @@ pub struct Line {
 }
 
 impl Line {
+    /// The one line of a dsm device.
+    pub fn dsm(length: u64, params: String) -> Self {
+        Self {
+            start: 0,
+            length,
+            target: "dsm".into(),
+            params,
+        }
+    }
+
     /// Where a line of dm-linear leads: `<major>:<minor> <start>`.
     pub fn linear(&self) -> Option<(DevNo, u64)> {
         let (dev, start) = self.params.trim().split_once(' ')?;

@@ -96,12 +96,7 @@ fn remove(devices: &dyn Devices, name: &str) -> bool {
 /// Puts dsm, with these words behind its device, in the place of all of a volume's lines.
 pub fn insert(devices: &dyn Devices, volume: &Info, old: &[Line], words: &str) -> Result<Lower> {
     let lower = make(devices, volume, old)?;
-    let dsm = Line {
-        start: 0,
-        length: exchange::sectors(old),
-        target: "dsm".into(),
-        params: format!("{} 0{words}", lower.dev),
-    };
+    let dsm = Line::dsm(exchange::sectors(old), format!("{} 0{words}", lower.dev));
     // Once the new table holds it.
     let loaded = || -> Result<()> {
         devices

@@ -71,12 +71,7 @@ pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
     }
     check_unused(&sysfs, &a.dev, dev)?;
     let stamped = Stamped::on(&sysfs, &dm, &a.dev.display().to_string(), dev, &a.features)?;
-    let line = Line {
-        start: 0,
-        length,
-        target: "dsm".into(),
-        params: format!("{dev} {}{}", a.start, stamped.words()),
-    };
+    let line = Line::dsm(length, format!("{dev} {}{}", a.start, stamped.words()));
     let taken = "there is a device-mapper device of this name already; nothing was changed";
     if dry.on {
         ensure!(dm.info(Id::Name(name)).is_err(), "{name}: {taken}");

@@ -63,7 +63,7 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
             1 => below.to_string(),
             _ => format!("{name}-dsm"),
         };
-        let line = dsm(length, format!("{on} {start}{}", stamped.words()));
+        let line = Line::dsm(length, format!("{on} {start}{}", stamped.words()));
         return would_be(out, name, &[line], Some(&stamped));
     }
     let inserted = match (old, on.as_slice()) {
@@ -98,15 +98,6 @@ fn features(name: &str, asked: &Features, withdrawn: Option<String>) -> Result<F
     }
 }
 
-fn dsm(length: u64, params: String) -> Line {
-    Line {
-        start: 0,
-        length,
-        target: "dsm".into(),
-        params,
-    }
-}
-
 struct Inserted {
     stamped: Stamped,
     on: (DevNo, u64),
@@ -124,7 +115,7 @@ fn one(
 ) -> Result<Inserted> {
     let (below, start) = on;
     let stamped = Stamped::on(sysfs, dm, name, below, asked)?;
-    let new = dsm(old.length, format!("{below} {start}{}", stamped.words()));
+    let new = Line::dsm(old.length, format!("{below} {start}{}", stamped.words()));
     exchange::exchange(dm, name, from_ref(old), from_ref(&new))?;
     Ok(Inserted {
         stamped,
