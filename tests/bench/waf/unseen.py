@@ -98,7 +98,7 @@ def main():
                 held, cases = held + (known and good), cases + known
         values = {m: value for m, value in found["80 % full"].items()
                   if (m, "80 % full") in said and (m != "interval" or "cached" in workload)}
-        first = max(values, key=lambda m: (said[m, "80 % full"][1], said[m, "80 % full"][0][0]))
+        first = max(values, key=lambda m: said[m, "80 % full"][0][0])
         near = values[first] >= max(values.values()) - NEAR
         best += near
         print(f"  first advice: {first}, {100 * values[first]:.0f} %; the best is {max(values, key=values.get)}, "
