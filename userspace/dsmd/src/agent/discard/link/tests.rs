@@ -64,15 +64,19 @@ fn what_is_found_is_sent_and_logged() {
 fn the_target_forgets_what_was_sent_before_all_was_forgotten() {
     let (mut w, world, _sender, notices) = worker(7);
     world.borrow_mut().calm = true;
-    for round in 0..4 {
+    for round in 0..6 {
         until(&mut w, &world, &notices, |w| info(w).mode == Mode::On);
         world.borrow().kernel.log();
-        world.borrow_mut().has_owner(true);
         // Also where the rule notices by itself, between checkpoints or at one.
-        match round % 2 {
-            0 => drop(w.look_around()),
+        match round % 3 {
+            0 => world.borrow_mut().off = Some("off".into()),
+            _ => world.borrow_mut().has_owner(true),
+        }
+        match round % 3 {
+            1 => drop(w.look_around()),
             _ => turns(&mut w, &world, &notices, 1),
         }
+        world.borrow_mut().off = None;
         let log = world.borrow().kernel.log();
         assert!(log.contains(&"forget".to_owned()), "{round}: {log:?}");
         assert!(!log.contains(&"discard".to_owned()), "{round}: {log:?}");
