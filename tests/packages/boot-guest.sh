@@ -158,13 +158,18 @@ asked() {
 		--port 27017 --storage-path /data/db --cache-size 32M --log-level WARNING >/run/server.log 2>&1 &
 	pid=$!
 	printf 'dbpath = "%s"\nrules = "/usr/share/dm-dsm/rules/secantusdb.toml"\n' "$db/db" >>/etc/dsm/later.toml
+	# mongosh takes its time here.
+	mkdir /run/systemd/system/dsm-mongo@.service.d
+	printf '[Service]\nTimeoutStartSec=2h\n' >/run/systemd/system/dsm-mongo@.service.d/slow.conf
 	systemctl daemon-reload
 	systemctl start dsmd@later
 	works 'a second database is served' until_true '(($(json later .kernel.status.files) > 5))'
 	is 'the folder of addresses is for root only' "$(stat -c '%U %a' /etc/dsm-mongo)" 'root 700'
 	install -m 600 /dev/null /etc/dsm-mongo/later.uri
 	echo mongodb://127.0.0.1 >/etc/dsm-mongo/later.uri
-	# mongosh of the server's root, with the libraries there
+	# mongosh of the server's root, with the libraries there, and what node has outside of itself
+	mkdir /usr/share/nodejs
+	mount --bind $server/usr/share/nodejs /usr/share/nodejs
 	cat >/usr/bin/mongosh <<-MONGOSH
 		#!/bin/sh
 		exec $server/lib64/ld-linux-x86-64.so.2 --library-path $server/usr/lib/x86_64-linux-gnu \
@@ -193,6 +198,8 @@ asked() {
 	is 'nothing has failed of this' "$(systemctl --failed --plain --no-legend | grep -v dsm-mongo@later)" ''
 	systemctl stop dsm-mongo@later.timer dsm-mongo@later dsm-exporter
 	rm /usr/bin/mongosh
+	umount /usr/share/nodejs
+	rmdir /usr/share/nodejs
 	kill $pid
 	wait $pid
 	umount -R $server
