@@ -166,6 +166,8 @@ impl Counts {
 pub(super) struct World {
     pub rng: Rng,
     pub kernel: ModelKernel,
+    /// Pages that are discarded between two looks at the status.
+    pub at_once: usize,
     /// Its drive is marked.
     pub broken: bool,
     pub off: Option<String>,
@@ -330,6 +332,7 @@ impl World {
             snapshot: None,
             broken: false,
             off: None,
+            at_once: 100,
             standing: Standing::Discard,
             marks: Vec::new(),
             stage: Stage::None,
@@ -1069,7 +1072,8 @@ impl Target for Side {
 
     fn status(&self) -> Result<Status, MessageError> {
         let mut w = self.world.borrow_mut();
-        w.discard(100);
+        let pages = w.at_once;
+        w.discard(pages);
         w.kernel.status()
     }
 

@@ -773,6 +773,19 @@ fn next_turtle(w: &mut TestWorker, world: &RefCell<World>) {
     }
 }
 
+/// It is in the next list again.
+#[test]
+fn what_waits_in_the_target_goes_with_its_look() {
+    let (mut w, world, sender, notices) = worker(7);
+    let found = found(&mut w, &world);
+    next_turtle(&mut w, &world);
+    sender.turtle();
+    world.borrow_mut().at_once = 0;
+    world.borrow().kernel.log();
+    assert_eq!(w.send(found, budget(None), &notices), Ok(Sent::Interrupted));
+    assert_eq!(world.borrow().kernel.log(), ["discard", "forget"]);
+}
+
 /// A poll gives notice, too.
 #[test]
 fn a_notice_of_the_same_turtle_interrupts_nothing() {
