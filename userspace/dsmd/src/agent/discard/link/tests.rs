@@ -786,6 +786,16 @@ fn what_waits_in_the_target_goes_with_its_look() {
     assert_eq!(world.borrow().kernel.log(), ["discard", "forget"]);
 }
 
+/// It takes ten seconds to be taken for stuck.
+#[test]
+fn a_drive_that_is_stuck_is_sent_no_more() {
+    let (mut w, world, _sender, notices) = worker(7);
+    let found = found(&mut w, &world);
+    world.borrow_mut().at_once = 0;
+    let halt = w.send(found, budget(None), &notices).unwrap_err();
+    assert_eq!(halt.to_string(), "discards timed out on the device");
+}
+
 /// A poll gives notice, too.
 #[test]
 fn a_notice_of_the_same_turtle_interrupts_nothing() {
