@@ -158,8 +158,8 @@ rm /tmp/tools-etc/*
 works 'a device is made and kept' dsmctl create t "$small" --policy file -f prediction=off --discard on --dbpath /tmp/db --save --dir /tmp/tools-etc
 is 'in a file' "$(</tmp/tools-etc/t.toml)" "drive = \"$small\"
 wwid = \"$(cat "/sys/block/${small#/dev/}/wwid")\"
-policy = \"file\"
 dbpath = \"/tmp/db\"
+policy = \"file\"
 discard = true
 
 [features]
