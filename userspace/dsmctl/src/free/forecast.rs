@@ -32,26 +32,26 @@ pub(super) enum Measure {
 }
 
 #[derive(Deserialize)]
-struct Measured {
+struct Savings {
     nearest: usize,
     /// Of a recording that has listed more.
     in_proportion: bool,
     wider: f64,
     /// In so many of so many cases.
     held: [usize; 2],
-    saved: Vec<Recording>,
+    saved: Vec<Observation>,
 }
 
 /// Workload, name, the share that is listed as free, and what was saved.
-type Recording = (String, String, f64, f64);
+type Observation = (String, String, f64, f64);
 
-static ALL: LazyLock<BTreeMap<Measure, Measured>> =
+static ALL: LazyLock<BTreeMap<Measure, Savings>> =
     LazyLock::new(|| serde_json::from_str(FIGURES).expect("a test reads it"));
 
-impl Measured {
+impl Savings {
     /// Of the recordings whose listed share is nearest.
     fn range(&self, share: f64, left_out: &str) -> Range {
-        let mut near: Vec<&Recording> = self.saved.iter().filter(|r| r.0 != left_out).collect();
+        let mut near: Vec<&Observation> = self.saved.iter().filter(|r| r.0 != left_out).collect();
         near.sort_by(|a, b| f64::total_cmp(&(a.2 - share).abs(), &(b.2 - share).abs()));
         near.truncate(self.nearest);
         let part = |listed: f64| match self.in_proportion {
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_is_known_held_for_workloads_that_it_was_not_made_of() {
         for (measure, of) in ALL.iter() {
-            let holds = |r: &&Recording| {
+            let holds = |r: &&Observation| {
                 let [least, most] = of.range(r.2, &r.0);
                 (least - 0.005..=most + 0.005).contains(&r.3)
             };
