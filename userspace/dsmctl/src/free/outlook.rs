@@ -44,8 +44,8 @@ impl Outlook {
             None => String::new(),
         };
         format!(
-            "Where such a share came of rewriting, discards saved {} of the flash writes of a full drive with \
-             15 % over-provisioning, and {} of one that is 80 % full{here}. The least was of updates spread \
+            "Where such a share came of rewriting, discards should save {} of the flash writes of a full drive with \
+             15 % over-provisioning, and {} of one that is 80 % full{here}. The least is of updates spread \
              evenly over a collection, by mongod's default, buffered I/O; the most by direct I/O.",
             percent(self.saved_on_full_drive),
             percent(self.saved_at_80_percent),
@@ -102,9 +102,9 @@ mod tests {
         };
         assert_eq!(
             o.summary(0.328, Some(0.61)),
-            "Where such a share came of rewriting, discards saved 14 to 38 % of the flash writes of a full drive \
+            "Where such a share came of rewriting, discards should save 14 to 38 % of the flash writes of a full drive \
              with 15 % over-provisioning, and 3 to 15 % of one that is 80 % full; this file system is 61 % full. \
-             The least was of updates spread evenly over a collection, by mongod's default, buffered I/O; the most \
+             The least is of updates spread evenly over a collection, by mongod's default, buffered I/O; the most \
              by direct I/O."
         );
         assert!(o.summary(0.001, None).starts_with("Hardly anything"));
