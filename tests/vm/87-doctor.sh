@@ -166,9 +166,11 @@ works 'but not without barriers' until_true \
 is 'of which its mount says nothing' "$(grep -c " $mnt ext4 .*barrier" /proc/mounts)" 0
 ended
 tune2fs -o ^nobarrier /dev/mapper/t >/dev/null
-works 'a drive can fail reads of what was discarded' nvme set-feature "$ssd" --namespace-id=1 --feature-id=5 --value=0x10000
+dulbe() { nvme set-feature "$ssd" --namespace-id=1 --feature-id=5 --value="$1"; }
+works 'a drive can fail reads of what was discarded' dulbe 0x10000
 on_ext4 run
 works 'and then nothing is' until_true '[[ $(finding discard .text) == *"fails reads of discarded blocks (DULBE)"* ]]'
 ended
+must dulbe 0
 dsmctl remove t
 done_testing
