@@ -132,6 +132,7 @@ end() {
 	kill "-$1" "$2" 2>/dev/null
 	kill -CONT "$2" 2>/dev/null
 	wait "$2" 2>/dev/null
+	return 0
 }
 
 # right DBPATH: what wtload and wt say; both recover it if it was not closed.
@@ -359,6 +360,7 @@ steps() {
 		if ((n % 2)); then signal="kill"; else signal="stop"; fi
 		one_step $signal "${named[n / 2]}" || break
 	done
+	((failed || n >= 2 * ${#named[@]})) || fail "the steps ended at ${named[n / 2]}"
 	((failed)) || one_quiet_kill
 	is_whole && pass "$((moments - 1)) of ${#named[@]} steps with two signals, $(($(discarded_pages) - before)) pages discarded, lost 0"
 }
