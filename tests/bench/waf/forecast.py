@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes Documentation/figures/forecast.json of the recordings in waf.json and mongod.json beside it:
 what "dsmctl free" says that a measure saves. A forecast is the least and the most of what the
-measure saved in recordings, for discards of the eight whose databases had listed the nearest share as free.
-It is widened until it holds in nine of ten cases, each of a workload that is left out of it."""
+measure saved in recordings, or where the listed share says something, in those of the nearest shares. It is
+widened until it holds in nine of ten cases, each of a workload that is left out of it."""
 
 import json
 import sys
@@ -18,6 +18,8 @@ WIDER = [step / 20 for step in range(7)]
 HOLDS = 0.9
 # Half a point, for what is rounded
 CLOSE = 0.005
+# A range whose most is more than so many times its least, and so far from it, helps nobody.
+WIDE, FAR = 4, 0.1
 
 
 def workload(name):
@@ -90,6 +92,12 @@ def held(measure, points, wider):
             least, most = saved(measure, rest, share, wider)
             cases += least - CLOSE <= value <= most + CLOSE
     return [cases, len(points)]
+
+
+def is_known(of, least, most):
+    """Whether a range of it holds, and helps."""
+    cases, all_cases = of["held"]
+    return cases >= HOLDS * all_cases and (most - least <= FAR or most <= WIDE * least)
 
 
 def make(found):

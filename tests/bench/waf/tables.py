@@ -381,14 +381,16 @@ def forecasts(found):
     """What "dsmctl free" says where a fifth is listed as free."""
     measures = {"leaves": "leaf pages of 8 KiB for collections in larger ones", "index_leaves": "leaf pages of 8 KiB for indexes",
                 "interval": "three times the interval, buffered", "spare": "a tenth of the drive left empty",
-                "discards": "discards, where a fifth is listed as free", "discards_at_80": "discards, where a fifth is listed as free, drive 80 % full",
+                "discards": "discards", "discards_at_80": "discards, drive 80 % full",
                 "streams": "streams"}
     rows = []
     for measure, name in measures.items():
         of = found["forecast"][measure]
-        least, most = (fixed(100 * share, 0) for share in forecast.saved(measure, of["saved"], 0.2, of["wider"]))
-        rows.append([name, f"{least} to {most} %", "{} of {}".format(*of["held"])])
-    return table(["measure", "saved", "held"], rows)
+        saves = forecast.saved(measure, of["saved"], 0.2, of["wider"])
+        least, most = (fixed(100 * share, 0) for share in saves)
+        known = "" if forecast.is_known(of, *saves) else ", cannot be foretold"
+        rows.append([name, f"{least} to {most} %{known}", "{} of {}".format(*of["held"])])
+    return table(["measure", "forecast", "held"], rows)
 
 
 TABLES = {

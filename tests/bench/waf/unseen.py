@@ -66,8 +66,7 @@ def foretold(free):
     for measure, fill in product(named | {"spare"}, FILLS):
         of = known["discards_at_80" if (measure, fill) == ("discards", "80 % full") else measure]
         least, most = forecast.saved(measure, of["saved"], free["total"]["share"], of["wider"])
-        helps = most - least <= 0.1 or most <= 4 * least
-        said[measure, fill] = (least, most), helps and of["held"][0] >= forecast.HOLDS * of["held"][1]
+        said[measure, fill] = (least, most), forecast.is_known(of, least, most)
     return said
 
 
