@@ -330,7 +330,7 @@ one_step() { # SIGNAL STEP
 	esac
 	begin_run
 	start_agent "$1:$2:$n"
-	until_checkpoints 200 came_to "$1" $agent_pid
+	until_checkpoints 2000 came_to "$1" $agent_pid
 	if ! came_to "$1" $agent_pid; then
 		fail "$1 $2 $n: the agent did not come to it"
 		return 1
