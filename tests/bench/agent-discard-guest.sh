@@ -32,7 +32,7 @@ until_there() {
 }
 
 measure() { # COUNT [OPTION]
-	dsmd --device t --dbpath $db --boundary attach --state-dir /tmp/state "${@:2}" 2>$agent_log &
+	dsmd t -o dbpath=$db -o wait=false -o boundary=attach -o state-dir=/tmp/state "${@:2}" 2>$agent_log &
 	agent=$!
 	until grep -q attached $agent_log; do
 		kill -0 $agent || fail 'dsmd has ended'
@@ -58,7 +58,7 @@ cp -r /job/db $db
 wtload "${options[@]}" --phase run --mix mixed --seconds 100000 --checkpoint-seconds 3 --think-us 20000 --seed 2 >$log 2>&1 &
 database=$!
 measure checkpoints >/tmp/off
-measure looks --discard --audit-pages 0 >/tmp/on
+measure looks -o discard -o audit-pages=0 >/tmp/on
 kill "$database"
 wait "$database" || true
 jq -n --argjson files "$(find $db -name '*.wt' | wc -l)" --slurpfile off /tmp/off --slurpfile on /tmp/on \

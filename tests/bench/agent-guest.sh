@@ -34,7 +34,7 @@ echo WiredTiger >$db/WiredTiger
 touch $db/WiredTiger.turtle
 agent-files $db "$files" 0 "$extents"
 sync
-dsmd --device t --dbpath $db --boundary attach --verbose 2>$log &
+dsmd t -o dbpath=$db -o wait=false -o boundary=attach -o verbose 2>$log &
 agent=$!
 until_logged 300 attached
 # All of it in one look

@@ -158,7 +158,7 @@ start_agent() { # [STEP]
 	dsmd|newest|late|targets|whole|slow) DISCARD_STEP=${1:-} "$program" --config /tmp/t.toml 2>>$agent_log & ;;
 	*)	# The target knows what was written only where the table has a file.
 		if ((!dsmd_pid)); then
-			dsmd --device t --dbpath $mnt --wait --state-dir /tmp/state 2>>$agent_log &
+			dsmd t -o dbpath=$mnt -o state-dir=/tmp/state 2>>$agent_log &
 			dsmd_pid=$!
 		fi
 		[[ $scenario != audit ]] || audit=(--audit)

@@ -37,7 +37,7 @@ database() { # IO OPTION...
 	works "$1: it is mounted" mount -t xfs /dev/mapper/t $mnt
 	mkdir $mnt/db
 	works "$1: a database is loaded" wtload "${options[@]}" --phase load
-	dsmd --device t --dbpath $mnt/db --discard --audit-pages 0 --boundary attach --state-dir /tmp/state 2>/tmp/dsmd.log &
+	dsmd t -o dbpath=$mnt/db -o wait=false -o discard -o audit-pages=0 -o boundary=attach -o state-dir=/tmp/state 2>/tmp/dsmd.log &
 	agent=$!
 	until_true '[[ $(status files) -gt 10 ]]' || fail "$1: dsmd has no table: $(tail -n 1 /tmp/dsmd.log)"
 	works "$1: it works for 12 checkpoints" wtload "${options[@]}" --phase run --ops 2400 --checkpoints 12 --think-us 5000

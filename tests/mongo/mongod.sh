@@ -38,7 +38,7 @@ print(json.dumps({"checkpoints": of(("checkpoint", "total succeed number of chec
 file_system xfs
 printf 'dbpath = "%s"\ndiscard = true\naudit-pages = 200\n' $db >/tmp/t.toml
 mkdir $db
-dsmd --config /tmp/t.toml --state-dir /tmp/state 2>/tmp/dsmd.log &
+dsmd --config /tmp/t.toml -o state-dir=/tmp/state 2>/tmp/dsmd.log &
 agent=$!
 server
 # One that ends is not waited for.

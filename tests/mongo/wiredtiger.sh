@@ -12,7 +12,7 @@ share() { paste <(tr ' ' '\n' <<<"$1") <(tr ' ' '\n' <<<"$2") | awk '{ d = $2 - 
 for fs in xfs ext4; do
 	file_system $fs
 	mkdir $mnt/data
-	dsmd --device t --dbpath $mnt/data --wait --boundary manual --write-hints 2>>/tmp/dsmd.log &
+	dsmd t -o dbpath=$mnt/data -o boundary=manual -o write-hints 2>>/tmp/dsmd.log &
 	agent=$!
 	works "$fs: a database is loaded" load linkbench --dbpath $mnt/data --phase load --nodes 5000 --cache-mb 50
 	matches "$fs: by WiredTiger 11" "$(head -n 2 $mnt/data/WiredTiger)" 'WiredTiger 11\.'

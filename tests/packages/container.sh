@@ -95,7 +95,7 @@ in_container() {
 	works_there 'a database works on a file system that its container has mounted' || return
 	is 'mounted inside: it is not mounted outside' "$(findmnt -n "/dev/mapper/$name")" ''
 	refused 'mounted inside: dsmd cannot get to it' 'No such file or directory' \
-		dsmd --device $name --dbpath "/proc/$inside/root/data/db" --state-dir /run/elsewhere
+		dsmd $name -o dbpath="/proc/$inside/root/data/db" -o wait=false -o state-dir=/run/elsewhere
 	systemctl start dsmd@$name
 	works 'mounted inside: dsmd says what it waits for' until_true \
 		"journalctl -b -q -u dsmd@$name -o cat | grep -qF '$dbpath: it is not a data directory of MongoDB'"

@@ -25,7 +25,7 @@ mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/data
 works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load --nodes 500 --cache-mb 20 --journal-mb 4
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/smoke-state --boundary manual --discard --audit-pages 0 2>>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/smoke-state -o boundary=manual -o discard -o audit-pages=0 2>>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true 'dsmctl boundary show t 2>/dev/null | grep -q collection'
 works 'boundaries are marked' dsmctl boundary mark t

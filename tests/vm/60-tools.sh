@@ -63,8 +63,8 @@ for fs in xfs ext4; do
 	refused "$fs: a file on another device" 'Error: ' load-table t /tmp/other/file
 	refused "$fs: a dbpath on another device" 'dsmd' dsmctl boundary mark t
 	umount /tmp/other
-	refused "$fs: a dbpath that is not one" 'WiredTiger' dsmd --device t --dbpath $mnt
-	refused "$fs: a dbpath that is not there" 'nowhere' dsmd --device t --dbpath $mnt/nowhere
+	refused "$fs: a dbpath that is not one" 'WiredTiger' dsmd t -o dbpath=$mnt -o wait=false
+	refused "$fs: a dbpath that is not there" 'nowhere' dsmd t -o dbpath=$mnt/nowhere -o wait=false
 	refused "$fs: a device that is not dsm's" 'nosuch' dsmctl status nosuch
 	is "$fs: the running state is as it was" \
 		"$(dsmctl status t --regions -o json | jq -c '.devices[0] | .regions, .kernel.table, (.kernel.status | del(.window_ms))')" "$before"

@@ -10,7 +10,7 @@ ssd=$(disk_by_serial fdp)
 mnt=/tmp/db
 mkdir -p $mnt
 
-agent() { dsmd --device t --dbpath $mnt/data --wait 2>>/tmp/dsmd.log & agent=$!; }
+agent() { dsmd t -o dbpath=$mnt/data 2>>/tmp/dsmd.log & agent=$!; }
 load() { "$wtload" "$@"; }
 # WiredTiger's own tool, on the collections: it reopens the database for each
 # table. The check of wtload has verified every file before.

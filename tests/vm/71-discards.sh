@@ -41,7 +41,7 @@ for fs in xfs ext4; do
 	mount -t $fs /dev/mapper/t $mnt
 	mkdir $mnt/data
 	works "$fs: a database is loaded" wtload linkbench --dbpath $mnt/data --phase load "${size[@]}"
-	dsmd --device t --dbpath $mnt/data --state-dir /tmp/state-$fs --discard --audit-pages 0 2>/tmp/dsmd.log &
+	dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/state-$fs -o discard -o audit-pages=0 2>/tmp/dsmd.log &
 	agent=$!
 	for round in 1 2; do
 		killed "$fs, round $round"
@@ -76,7 +76,7 @@ mkfs.ext4 -q -F -E nodiscard -I 128 /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/data
 works 'no birth times: a database is loaded' wtload linkbench --dbpath $mnt/data --phase load "${size[@]}"
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/state-none --discard 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/state-none -o discard 2>/tmp/dsmd.log &
 agent=$!
 works 'no birth times: nothing is discarded, and the doctor says why' \
 	until_true 'finding discard | grep -q "^wrong nothing is discarded: the file system keeps no birth times"'

@@ -34,7 +34,7 @@ make_xfs /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/data
 works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load "${size[@]}"
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --wait --discard=audit 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o state-dir=/tmp/state -o discard=audit 2>/tmp/dsmd.log &
 agent=$!
 wtload linkbench --dbpath $mnt/data --phase run "${size[@]}" --seconds 86400 --checkpoint-seconds 1 --mix mixed \
 	--threads 2 --think-us 10000 --beside named,drops,truncate,cursors >/tmp/run.log 2>&1 &

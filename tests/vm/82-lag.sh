@@ -20,7 +20,7 @@ dsmctl create t "$ssd" --policy dsm >/dev/null
 mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 works 'a database is made' wtload ycsb --dbpath $mnt --phase load --records 100 --journal-mb 4
-dsmd --device t --dbpath $mnt 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt -o wait=false 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true 'dsmctl boundary show t >/dev/null 2>&1'
 truncate -s 0 $mnt/collection-900-900.wt
@@ -41,7 +41,7 @@ if has_write_streams "$ssd"; then
 	mount /dev/mapper/t $mnt
 	works 'hints: a database is made' wtload ycsb --dbpath $mnt --phase load --records 100 --journal-mb 4
 	truncate -s 0 $mnt/collection-900-900.wt $mnt/index-900-901.wt
-	dsmd --device t --dbpath $mnt --write-hints --refresh-seconds 3600 2>/tmp/dsmd.log &
+	dsmd t -o dbpath=$mnt -o wait=false -o write-hints -o refresh-seconds=3600 2>/tmp/dsmd.log &
 	agent=$!
 	works 'hints: dsmd serves it' until_true 'dsmctl boundary show t >/dev/null 2>&1'
 	read -r collection index < <(echo "$(stream_sectors t 3) $(stream_sectors t 6)")
@@ -61,7 +61,7 @@ mount /dev/mapper/t $mnt
 mkdir $mnt/data
 layout=(--nodes 1000 --cache-mb 30 --journal-mb 20 --directory-per-db --directory-for-indexes)
 works 'a database is loaded' wtload linkbench --dbpath $mnt/data --phase load "${layout[@]}"
-dsmd --device t --dbpath $mnt/data 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o wait=false 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true 'dsmctl boundary show t >/dev/null 2>&1'
 dsmctl boundary show t -o json | jq -r '.files[] | "\(.path) \(.class)"' >/tmp/classes
@@ -94,12 +94,12 @@ cat >/tmp/rules <<RULES
 **/collection-*.wt oplog
 _mdb_*.wt          index
 RULES
-dsmd --device t --dbpath $mnt --rules /tmp/rules 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt -o wait=false -o rules=/tmp/rules 2>/tmp/dsmd.log &
 agent=$!
 works 'rules are followed' until_true \
 	'[[ $(json t "[.regions[].class] | group_by(.) | map(\"\(.[0]) \(length)\") | join(\", \")") == *"index 2, journal"*"oplog 1"* ]]'
 echo 'index-*.wt indexes' >/tmp/rules
-refused 'a rule that is wrong' "/tmp/rules: line 1: class 'indexes'" dsmd --device t --dbpath $mnt --rules /tmp/rules
+refused 'a rule that is wrong' "/tmp/rules: line 1: class 'indexes'" dsmd t -o dbpath=$mnt -o wait=false -o rules=/tmp/rules
 kill $agent
 wait $agent
 umount $mnt

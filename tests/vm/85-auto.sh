@@ -55,10 +55,10 @@ RULES
 agent=
 sed 's/stream = 3/stream = 99/' /tmp/my.toml >/tmp/bad.toml
 refused 'a stream that the device does not have' "/tmp/bad.toml: line 8: the object 'my.redo' has stream 99" \
-	dsmd --device t --dbpath $mnt --rules my=/tmp/bad.toml
+	dsmd t -o dbpath=$mnt -o wait=false -o rules=my=/tmp/bad.toml
 refused 'a directory that is not of MongoDB, without rules' 'it is not a data directory of MongoDB' \
-	dsmd --device t --dbpath $mnt
-dsmd --device t --dbpath $mnt --rules my=/tmp/my.toml --rules other=/tmp/other.toml 2>/tmp/dsmd.log &
+	dsmd t -o dbpath=$mnt -o wait=false
+dsmd t -o dbpath=$mnt -o wait=false -o 'rules=["my=/tmp/my.toml", "other=/tmp/other.toml"]' 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves two engines' until_true serves
 streams=$(json t .kernel.status.device_streams)
@@ -90,7 +90,7 @@ mkfs.xfs -q -f -K /dev/mapper/t
 mount /dev/mapper/t $mnt
 mkdir $mnt/tables
 for n in {1..4}; do fill $mnt/tables/$n.ibd 2; done
-dsmd --device t --auto $mnt --period-seconds 3 --refresh-seconds 0.2 --verbose 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt -o wait=false -o auto -o period-seconds=3 -o refresh-seconds=0.2 -o verbose 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd follows a directory' until_true serves
 # Four files stay open and are updated in place, two of them much more often; a new
@@ -134,7 +134,7 @@ is 'the load has run' $? 0
 chmod 0 $mnt/moved
 echo 16 >/proc/sys/fs/inotify/max_queued_events
 stop
-dsmd --device t --auto $mnt --period-seconds 3 --refresh-seconds 0.2 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt -o wait=false -o auto -o period-seconds=3 -o refresh-seconds=0.2 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd starts on a directory without permissions' until_true serves
 kill -STOP "$agent"

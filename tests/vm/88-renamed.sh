@@ -17,7 +17,7 @@ mount /dev/mapper/t $mnt
 mkdir $mnt/data
 load() { wtload linkbench --dbpath $mnt/data --nodes 2000 --cache-mb 20 --threads 2 "$@" >/tmp/run.log 2>&1; }
 works 'a database is loaded' load --phase load
-dsmd --device t --dbpath $mnt/data --wait 2>/tmp/dsmd.log & agent=$!
+dsmd t -o dbpath=$mnt/data 2>/tmp/dsmd.log & agent=$!
 works 'its files are in the table' until_true '(($(json t .kernel.status.files) > 15))'
 seen='"\(.files) \(.windows) \(.generation)"'
 untouched=$(json other "$seen")

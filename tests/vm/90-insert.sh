@@ -10,7 +10,7 @@ modprobe dm-thin-pool
 . "$(dirname "$0")/volume.sh"
 
 linear=$(table vg-db)
-dsmd --device vg-db --dbpath $mnt/data --state-dir /tmp/state --boundary manual --wait 2>>/tmp/dsmd.log &
+dsmd vg-db -o dbpath=$mnt/data -o state-dir=/tmp/state -o boundary=manual 2>>/tmp/dsmd.log &
 agent=$!
 works 'dsmd waits, and knows what is missing' until_true \
 	'logged "target is linear, not dsm; .dsmctl insert vg-db. puts dsm in its place"'

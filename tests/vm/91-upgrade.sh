@@ -21,7 +21,7 @@ install() { cp "$1" "/lib/modules/$(uname -r)/" && depmod; }
 withdraw_all() {
 	for name in $(dmsetup ls --target dsm | cut -f1); do dsmctl withdraw "$name"; done | grep '^dsmctl insert' >/run/dsm-back
 }
-serve() { dsmd --device t --dbpath $mnt/data --state-dir /tmp/upgrade --boundary manual --wait 2>>/tmp/dsmd.log & }
+serve() { dsmd t -o dbpath=$mnt/data -o state-dir=/tmp/upgrade -o boundary=manual 2>>/tmp/dsmd.log & }
 
 dsmctl create t "$ssd" --groups 2 --discard on >/dev/null
 dmsetup create piece --table "0 4096 linear $plain 0

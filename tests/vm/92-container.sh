@@ -24,7 +24,7 @@ contained() {
 		mount -t proc proc "$root/proc"
 		exec chroot "$root" "$@"' contained "$@"
 }
-agent() { dsmd --device t --dbpath "$1" --state-dir /tmp/contained "${@:2}" 2>>/tmp/dsmd.log & agent=$!; }
+agent() { dsmd t -o dbpath="$1" -o wait=false -o state-dir=/tmp/contained "${@:2}" 2>>/tmp/dsmd.log & agent=$!; }
 begin() {
 	contained "${run[@]}" --dbpath /mnt >/tmp/run.log 2>&1 &
 	container=$!
@@ -45,7 +45,7 @@ works 'a database is made in a container' \
 	contained "${load[@]}" --dbpath /mnt
 is 'which is on the host, too' "$(ls $mnt/data/WiredTiger)" $mnt/data/WiredTiger
 begin
-agent $mnt/data --discard --audit-pages 0
+agent $mnt/data -o discard -o audit-pages=0
 works 'dsmd serves it by the path of the host' until_true served
 windows=$(json t .kernel.status.windows)
 works 'checkpoints are seen' until_true "((\$(json t .kernel.status.windows) > $windows + 3))"
@@ -62,7 +62,7 @@ is 'dsmd ends when asked' $? 0
 mkdir -p $mnt/{upper,work} /tmp/merged
 mount -t overlay overlay -o "lowerdir=$mnt/data,upperdir=$mnt/upper,workdir=$mnt/work" /tmp/merged
 refused 'an overlay' 'it is on overlayfs, whose extents are not locations on a device; XFS or ext4 is needed' \
-	dsmd --device t --dbpath /tmp/merged --state-dir /tmp/contained
+	dsmd t -o dbpath=/tmp/merged -o wait=false -o state-dir=/tmp/contained
 umount /tmp/merged
 works 'the database is right' wtload check --dbpath $mnt/data
 umount $mnt

@@ -12,7 +12,7 @@ load_module
 gone() { ! dmsetup info "$1-dsm" >/dev/null 2>&1; }
 segments() { if gone "$1"; then table "$1"; else table "$1-dsm"; fi; }
 
-dsmd --device vg-db --dbpath $mnt/data --state-dir /tmp/segments --boundary manual --wait 2>>/tmp/dsmd.log &
+dsmd vg-db -o dbpath=$mnt/data -o state-dir=/tmp/segments -o boundary=manual 2>>/tmp/dsmd.log &
 agent=$!
 dsmctl insert vg-db --policy dsm --groups 2 >/dev/null
 works 'dsmd serves it' until_true served

@@ -37,7 +37,7 @@ refused 'an amount that is none' "'7w'" trial start --washout 7w
 refused 'one pair' '1 is not in 2..=1000' trial start --pairs 1
 refused 'streams that are off' 'the policy is none' bash -c 'dsmctl set t policy none && dsmctl trial start t --switch streams --state-dir /tmp/trials'
 dsmctl set t policy dsm
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard --audit-pages 0 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/state -o discard -o audit-pages=0 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true 'is_set watch'
 wtload linkbench --dbpath $mnt/data --phase run --nodes 500 --cache-mb 20 --journal-mb 4 --seconds 86400 \
@@ -69,7 +69,7 @@ works 'it is in a period that is off' steps '[[ $(of .progress.on) == false ]] &
 kill $agent
 wait $agent
 refused 'without dsmd it waits' 'no dsmd serves this device' trial step
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --discard --audit-pages 0 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/state -o discard -o audit-pages=0 2>/tmp/dsmd.log &
 agent=$!
 works 'and goes on with the next one' steps '[[ $(of .progress.on) == false ]] && is_set watch'
 works 'it is stopped' trial stop

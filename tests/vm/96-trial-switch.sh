@@ -27,7 +27,7 @@ policy() { [[ $(dmsetup table t) =~ policy\ ([a-z]+) ]] && echo "${BASH_REMATCH[
 is_set() { [[ $(dmsetup table t) == *" discard $1 "* ]]; }
 counters="awk '{printf \"%.0f %.0f\\n\", \$1 * 1e9, \$1 * 2e9}' /proc/uptime"
 start_dsmd() { # [OPTION...]
-	dsmd --device t --dbpath $mnt/data --state-dir /tmp/state "$@" 2>/tmp/dsmd.log &
+	dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/state "$@" 2>/tmp/dsmd.log &
 	agent=$!
 	until_true 'dsmctl boundary show t >/dev/null 2>&1'
 }
@@ -78,7 +78,7 @@ refused 'there is no dsmd' 'no dsmd serves this device' trial start
 start_dsmd
 refused 'dsmd has none to make' 'set discard = true in its file in /etc/dsm' trial start
 stop_dsmd
-start_dsmd --discard --audit-pages 0
+start_dsmd -o discard -o audit-pages=0
 works 'off outlives dsmd' until_true '[[ $(off) == "discards were switched off on the device by"* ]]'
 works 'and stays off' is_set off
 works 'until somebody has them on' dsmctl set t discard on
@@ -127,7 +127,7 @@ works 'and has the switch' until_true 'is_set watch'
 message t set discard on
 works 'whatever others want' until_true 'is_set watch'
 stop_dsmd
-start_dsmd --discard --audit-pages 0
+start_dsmd -o discard -o audit-pages=0
 works 'dsmd that starts meanwhile hears of it' until_true 'trial step 2>/dev/null && [[ $(held) == "a trial is at work"* ]]'
 works 'and has the switch' until_true 'is_set watch'
 matches 'the doctor has no remedy' "$(finding discard)" '^note a trial is at work'
@@ -183,7 +183,7 @@ if [[ -e $spills ]]; then
 	works 'discards are off' is_set off
 	refused 'nobody has them on' 'is marked as a drive' dsmctl set t discard on
 	stop_dsmd
-	start_dsmd --discard --audit-pages 0
+	start_dsmd -o discard -o audit-pages=0
 	works 'nor has dsmd' until_true '[[ $(off) == *"is marked as a drive"* ]]'
 	works 'they are off' is_set off
 	message t set discard on

@@ -29,7 +29,7 @@ make_xfs /dev/mapper/t
 mount -t xfs /dev/mapper/t $mnt
 mkdir $mnt/data
 works 'a database is made' "${load[@]}" --dbpath $mnt/data
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/state --boundary manual --discard --audit-pages 0 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/state -o boundary=manual -o discard -o audit-pages=0 2>/tmp/dsmd.log &
 agent=$!
 begin_work
 works 'dsmd discards below it' until_true '(($(files) > 0))'
@@ -81,7 +81,7 @@ make_xfs /dev/mapper/upper
 mount -t xfs /dev/mapper/upper $mnt
 mkdir $mnt/data
 works 'a database on a volume of the device' "${load[@]}" --dbpath $mnt/data
-dsmd --device t --dbpath $mnt/data --state-dir /tmp/upper --refresh-seconds 0.5 2>/tmp/dsmd.log &
+dsmd t -o dbpath=$mnt/data -o wait=false -o state-dir=/tmp/upper -o refresh-seconds=0.5 2>/tmp/dsmd.log &
 agent=$!
 works 'dsmd serves it' until_true '(($(json t .kernel.status.files) > 5))'
 reload upper "0 $whole linear /dev/mapper/t 0"

@@ -90,7 +90,7 @@ agent() {
 	esac
 	mkdir -p $state
 	if [[ $policy == filestream ]]; then
-		dsmd --device dsm --auto $mnt --period-seconds 1 --state-dir $state 2>/out/dsmd.log &
+		dsmd dsm -o dbpath=$mnt -o wait=false -o auto -o period-seconds=1 -o state-dir=$state 2>/out/dsmd.log &
 		return
 	fi
 	cat >/tmp/dsm.toml <<-END

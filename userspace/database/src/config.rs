@@ -9,12 +9,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
-use clap::ValueEnum;
 use serde::{Deserialize, Deserializer, Serialize};
+use strum::Display;
+use toml::Table;
 
 use crate::rules::Source;
 use dm::mode::Mode;
@@ -113,8 +115,9 @@ impl<'de> Deserialize<'de> for Word {
 }
 
 /// When files get their boundaries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum BoundaryMode {
     /// When the load phase is over.
     #[default]
@@ -123,16 +126,6 @@ pub enum BoundaryMode {
     Manual,
     /// At once for the files that are there.
     Attach,
-}
-
-impl BoundaryMode {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Manual => "manual",
-            Self::Attach => "attach",
-        }
-    }
 }
 
 fn off() -> Mode {
@@ -150,7 +143,7 @@ pub fn discard(word: &str) -> Result<Mode, String> {
 }
 
 /// What becomes of a boundary that its file has outgrown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outgrown {
     /// It is reported.
@@ -220,7 +213,7 @@ pub fn path_of(dir: &Path, device: &str) -> PathBuf {
 pub fn devices(dir: &Path) -> Result<Vec<String>> {
     let files = match fs::read_dir(dir) {
         Ok(files) => files,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).with_context(|| format!("{}: cannot read it", dir.display())),
     };
     let name = |file: fs::DirEntry| Some(file.file_name().to_str()?.strip_suffix(SUFFIX)?.to_owned());
@@ -230,21 +223,23 @@ pub fn devices(dir: &Path) -> Result<Vec<String>> {
 }
 
 impl Config {
-    /// A database without a file, and defaults.
-    pub fn of(device: &str, dbpath: &Path) -> Self {
-        let mut config: Self = toml::from_str("").expect("no key has to be there");
-        config.device = device.to_owned();
-        config.dbpath = Some(dbpath.to_owned());
-        config
-    }
-
     /// The file, whose name is the device's.
     pub fn read(path: &Path) -> Result<Self> {
+        Self::read_with(path, &[])
+    }
+
+    /// The same, with options `KEY=VALUE` in place of what it says; one with a dbpath needs no file.
+    pub fn read_with(path: &Path, options: &[String]) -> Result<Self> {
         let shown = path.display();
-        let text = fs::read_to_string(path).with_context(|| format!("{shown}: cannot read it"))?;
+        let text = match fs::read_to_string(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound && options.iter().any(|o| o.starts_with("dbpath=")) => {
+                String::new()
+            }
+            text => text.with_context(|| format!("{shown}: cannot read it"))?,
+        };
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let parsed = match name.strip_suffix(SUFFIX) {
-            Some(name) => Self::parse(name, &text),
+            Some(name) => Self::parse_with(name, &text, options),
             None => Err(format!("its name must be that of the device, and {SUFFIX}")),
         };
         parsed.map_err(|e| anyhow!("{shown}: {e}"))
@@ -252,7 +247,29 @@ impl Config {
 
     /// Reads it, or returns what is wrong.
     pub fn parse(device: &str, text: &str) -> Result<Self, String> {
-        let mut config: Self = toml::from_str(text).map_err(|e| toml_error(text, &e))?;
+        Self::parse_with(device, text, &[])
+    }
+
+    fn parse_with(device: &str, text: &str, options: &[String]) -> Result<Self, String> {
+        let read = |text| toml::from_str::<Self>(text).map_err(|e| toml_error(text, &e));
+        let mut config = if options.is_empty() {
+            read(text)?
+        } else {
+            let mut all: Table = text.parse().map_err(|e| toml_error(text, &e))?;
+            for option in options {
+                let (key, value) = one_option(option);
+                let given = Table::from_iter([(key.to_owned(), value)]);
+                // Without the value, in which there may be a password.
+                let wrong = |e: toml::de::Error| format!("{key}: {}", one_line(&e));
+                Self::deserialize(given.clone()).map_err(wrong)?;
+                all.extend(given);
+            }
+            match Self::deserialize(all) {
+                Ok(config) => config,
+                // Of the text, then, which has lines.
+                Err(e) => return Err(read(text).err().unwrap_or_else(|| one_line(&e))),
+            }
+        };
         config.device = device.to_owned();
         config.check()?;
         Ok(config)
@@ -319,8 +336,20 @@ pub(crate) fn line_of(text: &str, at: usize) -> usize {
 
 /// What is wrong with a text that is not TOML, or not the TOML that it must be.
 pub(crate) fn toml_error(text: &str, e: &toml::de::Error) -> String {
-    let what = e.message().replace('\n', ", ");
-    format!("line {}: {what}", e.span().map_or(1, |s| line_of(text, s.start)))
+    let line = e.span().map_or(1, |s| line_of(text, s.start));
+    format!("line {line}: {}", one_line(e))
+}
+
+fn one_line(e: &toml::de::Error) -> String {
+    e.message().replace('\n', ", ")
+}
+
+/// `KEY=VALUE`, where the quotes of a word may be left out; a key alone is true.
+fn one_option(option: &str) -> (&str, toml::Value) {
+    let (key, value) = option.split_once('=').unwrap_or((option, "true"));
+    let mut read: Table = format!("value = {value}").parse().unwrap_or_default();
+    let value = read.remove("value").unwrap_or_else(|| value.into());
+    (key, value)
 }
 
 #[cfg(test)]

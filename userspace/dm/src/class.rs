@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The classes of files, by the kernel's names.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    VariantArray,
+    IntoStaticStr,
+    EnumString,
+    Display,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", parse_err_ty = NoSuchClass, parse_err_fn = no_such_class)]
 pub enum Class {
     Collection,
     Index,
@@ -20,24 +32,10 @@ pub enum Class {
 }
 
 impl Class {
-    pub const ALL: [Self; 6] = [
-        Self::Collection,
-        Self::Index,
-        Self::Primary,
-        Self::Journal,
-        Self::Oplog,
-        Self::Other,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Collection => "collection",
-            Self::Index => "index",
-            Self::Primary => "primary",
-            Self::Journal => "journal",
-            Self::Oplog => "oplog",
-            Self::Other => "other",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Whether a file of the one may turn out to be of the other: what is known of
@@ -54,23 +52,10 @@ impl Class {
     }
 }
 
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("class '{0}': must be collection, index, primary, journal, oplog or other")]
 pub struct NoSuchClass(String);
 
-impl FromStr for Class {
-    type Err = NoSuchClass;
-
-    fn from_str(s: &str) -> Result<Self, NoSuchClass> {
-        Self::ALL
-            .into_iter()
-            .find(|c| c.name() == s)
-            .ok_or_else(|| NoSuchClass(s.to_owned()))
-    }
+fn no_such_class(word: &str) -> NoSuchClass {
+    NoSuchClass(word.to_owned())
 }

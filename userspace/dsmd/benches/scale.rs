@@ -114,14 +114,14 @@ fn serve(agent: &mut Agent<Sink, Fiemap>, watch: Watch, dir: &Path, seconds: u64
         signals: &signals,
         watch,
         refresh: Duration::from_secs(1),
-        on_checkpoint: &mut |_, _, _| {},
+        on_checkpoint: |_, _, _| {},
         held: None,
         keeper: Keeper::new(&dir.join("state"), "d"),
         rules: RulesFiles::open(&[]).unwrap().0,
         link: None,
         discard: None,
         pulse: Pulse::default(),
-        publish: &mut |_| {},
+        publish: Box::new(|_| {}),
     };
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(seconds));

@@ -81,20 +81,20 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
     loop {
         let result = s.pulses.agent.work(|| prepare(machine, s));
         let pause = match result {
-            Ok(prepared) => match attend(s, prepared) {
+            Ok((mut agent, mut surroundings)) => match run::run(&mut agent, &mut surroundings) {
                 Ok(()) => {
                     log!(Info, "ended", device = device, reason = "signal");
                     return Ok(());
                 }
                 // It is there, in another size.
-                Err(e) if matches!(e.downcast_ref(), Some(Fatal::Resized(_) | Fatal::Moved)) => {
-                    log!(Info, "begins again", device = device, reason = format!("{e:#}"));
+                Err(e @ (Fatal::Resized(_) | Fatal::Moved)) => {
+                    log!(Info, "begins again", device = device, reason = e);
                     reported = None;
                     continue;
                 }
-                Err(e) if !s.config.wait => return Err(e),
+                Err(e) if !s.config.wait => return Err(e.into()),
                 Err(e) => {
-                    let reason = Reason::of(&e);
+                    let reason = Reason::of(&e.into());
                     log!(Error, "lost", device = device, reason = reason);
                     s.board.without(State::Waiting, Some(reason));
                     reported = None;
@@ -118,19 +118,13 @@ pub(crate) fn serve<M: Machine>(machine: &M, s: &Served) -> Result<()> {
     }
 }
 
-/// What is there when a database can be served.
-struct Prepared<M: Machine> {
-    agent: Agent<M::Target, M::Mapper>,
-    watch: Watch,
-    waker: Waker,
-    server: Server,
-    keeper: Keeper,
-    rules: RulesFiles,
-    link: Option<Link>,
-    discard: Option<discard::Link>,
-}
+/// An agent, when the database can be served, and what it needs.
+type Prepared<'a, M> = (
+    Agent<<M as Machine>::Target, <M as Machine>::Mapper>,
+    Surroundings<'a>,
+);
 
-fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
+fn prepare<'a, M: Machine>(machine: &M, s: &'a Served) -> Result<Prepared<'a, M>> {
     let d = &s.config;
     let target = machine.open(&d.device)?;
     // Before anything that may hang: so does who has it, perhaps.
@@ -190,16 +184,27 @@ fn prepare<M: Machine>(machine: &M, s: &Served) -> Result<Prepared<M>> {
     let discard = (d.discard != Mode::Off)
         .then(|| discards(machine, s, agent.root(), others))
         .transpose()?;
-    Ok(Prepared {
-        agent,
-        watch,
-        waker,
+    let surroundings = Surroundings {
+        device: d.device.clone(),
         server,
+        waker,
+        signals: &s.signals,
+        watch,
+        refresh: d.refresh_seconds.0,
+        on_checkpoint: if s.run.show_regions {
+            show_regions
+        } else {
+            |_, _, _| {}
+        },
+        held: None,
         keeper,
         rules: rules_files,
         link,
         discard,
-    })
+        pulse: s.pulses.agent.clone(),
+        publish: Box::new(|info| s.board.served(info)),
+    };
+    Ok((agent, surroundings))
 }
 
 /// The streams in use, and what the drive affords.
@@ -251,42 +256,6 @@ fn discards<M: Machine>(machine: &M, s: &Served, root: &Root, others: bool) -> R
     machine.discards(root, &d.device, plan, s.pulses.discard.clone())
 }
 
-fn attend<M: Machine>(s: &Served, prepared: Prepared<M>) -> Result<()> {
-    let Prepared {
-        mut agent,
-        watch,
-        waker,
-        server,
-        keeper,
-        rules,
-        link,
-        discard,
-    } = prepared;
-    let mut on_checkpoint = |target: &dyn Target, done: &Checkpoint, files: &dyn Fn() -> Vec<FileInfo>| {
-        if s.run.show_regions {
-            show_regions(target, done, files());
-        }
-    };
-    let mut publish = |info| s.board.served(info);
-    let mut surroundings = Surroundings {
-        device: s.config.device.clone(),
-        server,
-        waker,
-        signals: &s.signals,
-        watch,
-        refresh: s.config.refresh_seconds.0,
-        on_checkpoint: &mut on_checkpoint,
-        held: None,
-        keeper,
-        rules,
-        link,
-        discard,
-        pulse: s.pulses.agent.clone(),
-        publish: &mut publish,
-    };
-    Ok(run::run(&mut agent, &mut surroundings)?)
-}
-
 /// Other engines than MongoDB need rules with objects, or automatic mode.
 fn check_dbpath(root: &Root, mongodb: bool) -> Result<()> {
     let shown = root.path().display();
@@ -297,7 +266,7 @@ fn check_dbpath(root: &Root, mongodb: bool) -> Result<()> {
     let regular =
         |name: &str| walk::find_file(&directory, Path::new(name), root.device()).is_ok_and(|f| f.is_some());
     if mongodb && (!regular("WiredTiger") || !regular(turtle::NAME)) {
-        let text = format!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give --rules or --auto", turtle::NAME);
+        let text = format!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give rules, or auto", turtle::NAME);
         return Err(Reason::new(ReasonKind::NoDatabase, text).into());
     }
     if !reports_extents(&directory).with_context(|| format!("{shown}: cannot read it"))? {
@@ -319,10 +288,10 @@ fn reports_extents(directory: &OwnedFd) -> Result<bool> {
     Ok(true)
 }
 
-fn show_regions(target: &dyn Target, done: &Checkpoint, files: Vec<FileInfo>) {
+fn show_regions(target: &dyn Target, done: &Checkpoint, files: &dyn Fn() -> Vec<FileInfo>) {
     match target.regions() {
         Ok(mut regions) => {
-            let names: Names = files.into_iter().map(|f| (f.id, f.path)).collect();
+            let names: Names = files().into_iter().map(|f| (f.id, f.path)).collect();
             regions::name(&mut regions, &names);
             print(&format!("{}{}\n", checkpoint_text(done), written_text(&regions)));
         }

@@ -315,7 +315,7 @@ impl Setup {
         let mut config = Config {
             refresh_seconds: Seconds(Duration::from_millis(100)),
             state_dir: self.at("state"),
-            ..Config::of("d", &self.at("db"))
+            ..Config::parse("d", &format!("dbpath = {:?}\nwait = false", self.at("db"))).unwrap()
         };
         change(&mut config);
         let (signals, by_hand) = by_hand();
@@ -423,7 +423,7 @@ impl Listener for Heard {
 /// The list of what is left out has nothing that cannot happen, and what happens is said.
 #[test]
 fn every_reason_happens_and_is_said() {
-    for reason in Omission::ALL {
+    for &reason in Omission::ALL {
         let make = match made(reason) {
             Made::There(text, name) => {
                 assert!(text.contains(name), "{reason:?}: {name}");

@@ -21,15 +21,7 @@ fn said(o: &Output) -> String {
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    for words in [
-        "",
-        "--device d",
-        "--dbpath d",
-        "--config c --device d --dbpath d",
-        "--config c --boundary auto",
-        "--config c d",
-        "--device d --dbpath d --refresh-seconds 0",
-    ] {
+    for words in ["", "-o dbpath=/d", "--config c d", "d --dbpath /d"] {
         let o = run(words);
         assert_eq!(o.status.code(), Some(2), "{words}");
     }
@@ -105,7 +97,7 @@ impl Drop for Waiting {
 
 #[test]
 fn a_service_manager_is_notified() {
-    let mut dsmd = Waiting::start("--log-format json");
+    let mut dsmd = Waiting::start("-o log-format=json");
     let mut ready = 0;
     let mut alive = 0;
     while ready < 1 || alive < 3 {
@@ -163,8 +155,12 @@ fn a_wrong_configuration_is_refused() {
     assert_eq!(o.status.code(), Some(1));
     assert_eq!(said(&o).lines().count(), 1, "{}", said(&o));
     assert!(!said(&o).contains("geheim"), "{}", said(&o));
-    let o = run("--device d --dbpath d --uri=mongodb://u:geheim@db1");
-    assert_eq!(o.status.code(), Some(2));
+    let o = run("d -o dbpath=/d -o uri=mongodb://u:geheim@db1");
+    assert!(
+        said(&o).contains("/etc/dsm/d.toml: uri: unknown field"),
+        "{}",
+        said(&o)
+    );
     assert!(!said(&o).contains("geheim"), "{}", said(&o));
 }
 
@@ -178,7 +174,7 @@ fn logged(words: &str, journal: bool) -> String {
         false => format!("{}:{}", meta.dev(), meta.ino() + 1),
     };
     let status = Command::new(env!("CARGO_BIN_EXE_dsmd"))
-        .args(["--device", "no-such-device", "--dbpath", "/nonexistent"])
+        .args("no-such-device -o dbpath=/nonexistent -o wait=false".split(' '))
         .args(words.split_whitespace())
         .env("DSMD_RUN_DIR", dir.path())
         .env("JOURNAL_STREAM", stream)
@@ -211,7 +207,7 @@ fn the_log_is_for_who_reads_it() {
     );
 
     for journal in [false, true] {
-        let text = logged("--log-format json", journal);
+        let text = logged("-o log-format=json", journal);
         let line = text.lines().last().unwrap();
         assert_eq!(line.starts_with("<3>{"), journal, "{text}");
         let line = line.strip_prefix("<3>").unwrap_or(line);

@@ -433,7 +433,12 @@ mod tests {
             assert_eq!(plan.groups(), l.groups().unwrap_or(1));
             let group = |n| (n > 0).then_some(n);
             let of = |class| (0..=plan.groups()).map(move |n| plan.stream(class, group(n)));
-            let mut all: Vec<u32> = Class::ALL.into_iter().flat_map(of).map(|n| n.max(1)).collect();
+            let mut all: Vec<u32> = Class::ALL
+                .iter()
+                .copied()
+                .flat_map(of)
+                .map(|n| n.max(1))
+                .collect();
             all.sort_unstable();
             all.dedup();
             all.len() as u32

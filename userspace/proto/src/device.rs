@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::afford::Affords;
 use crate::control::Info;
@@ -20,8 +21,9 @@ use dm::sysfs::Sysfs;
 use runtime::log::LastError;
 
 /// How far dsmd is with a database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, VariantArray, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum State {
     /// Its process has not said anything yet.
     #[default]
@@ -36,22 +38,10 @@ pub enum State {
 }
 
 impl State {
-    pub const ALL: [Self; 5] = [
-        Self::Starting,
-        Self::Waiting,
-        Self::Served,
-        Self::Stuck,
-        Self::Ended,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Waiting => "waiting",
-            Self::Served => "served",
-            Self::Stuck => "stuck",
-            Self::Ended => "ended",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -141,7 +141,7 @@ fn streams(s: &DeviceView, value: impl Fn(&StreamCount) -> u64) -> Vec<Value> {
 
 fn states(s: &DeviceView, is: impl Fn(&DeviceView, State) -> bool) -> Vec<Value> {
     let of = |state: State| (vec![state.name().to_owned()], f64::from(u8::from(is(s, state))));
-    State::ALL.into_iter().map(of).collect()
+    State::ALL.iter().copied().map(of).collect()
 }
 
 fn left_out(s: &DeviceView, value: impl Fn(&LeftOut) -> u64) -> Vec<Value> {

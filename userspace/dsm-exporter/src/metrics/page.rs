@@ -55,6 +55,7 @@ pub fn page() -> String {
     let devices = DEVICES.iter().map(|s| section(s, &["device"]));
     let others = [section(&PUBLISHED, &[]), section(&USED, &[])];
     let sections: Vec<String> = devices.chain(others).collect();
-    let reasons = Omission::ALL.map(|r| format!("| `{}` | {} |\n", r.name(), r.text()));
-    HEAD.to_owned() + &sections.concat() + LEFT_OUT + &reasons.concat()
+    let reason = |r: &Omission| format!("| `{}` | {} |\n", r.name(), r.text());
+    let reasons: String = Omission::ALL.iter().map(reason).collect();
+    HEAD.to_owned() + &sections.concat() + LEFT_OUT + &reasons
 }

@@ -36,7 +36,7 @@ const PUBLISH: Duration = Duration::from_secs(1);
 
 /// Called after each checkpoint and its refresh; the last argument lists the
 /// files.
-pub(crate) type OnCheckpoint<'a> = &'a mut dyn FnMut(&dyn Target, &Checkpoint, &dyn Fn() -> Vec<FileInfo>);
+pub(crate) type OnCheckpoint = fn(&dyn Target, &Checkpoint, &dyn Fn() -> Vec<FileInfo>);
 
 /// What the loop needs beside the agent.
 pub struct Surroundings<'a> {
@@ -46,7 +46,7 @@ pub struct Surroundings<'a> {
     pub signals: &'a Signals,
     pub watch: Watch,
     pub refresh: Duration,
-    pub on_checkpoint: OnCheckpoint<'a>,
+    pub on_checkpoint: OnCheckpoint,
     /// Until when somebody else has the table.
     pub held: Option<Instant>,
     pub keeper: Keeper,
@@ -57,7 +57,7 @@ pub struct Surroundings<'a> {
     pub discard: Option<discard::Link>,
     pub pulse: Pulse,
     /// Takes what the agent says of itself, soon after it has done something.
-    pub publish: &'a mut dyn FnMut(Info),
+    pub publish: Box<dyn FnMut(Info) + 'a>,
 }
 
 /// Serves until a signal comes.
@@ -376,7 +376,7 @@ fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info
         dbpath: agent.root().path().to_string_lossy().into_owned(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        boundary: agent.mode().name().to_owned(),
+        boundary: agent.mode().to_string(),
         marked: agent.marked(),
         files: agent.len() as u64,
         bytes: agent.bytes(),

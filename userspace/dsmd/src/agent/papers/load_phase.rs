@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! When the load phase is over, for `--boundary auto`.
+//! When the load phase is over, for `boundary = "auto"`.
 //!
 //! While data is loaded, most of what is written makes files longer; later most
 //! of it goes to places that were there before, whatever the size of the
