@@ -4,14 +4,12 @@
 
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, SystemTime};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
 use rustix::fs::{FileType, Mode, OFlags, CWD};
 
 use proto::catalog::Catalog;
@@ -19,188 +17,127 @@ use proto::feed::{self, Failure, FailureKind, FeedError, Report, ServerInfo};
 use runtime::log;
 
 /// Between two looks for another file.
-const LOOK: Duration = Duration::from_secs(2);
+pub(crate) const LOOK: Duration = Duration::from_secs(2);
 /// A file that was not replaced in three turns of dsm-mongo's timer says nothing of now.
 const STALE: Duration = Duration::from_secs(15 * 60);
 
-#[derive(Default)]
-struct ServerState {
+/// What `dsm-mongo` reports of the server of a database.
+pub struct Link {
+    dir: PathBuf,
+    looked: Option<Instant>,
+    /// The file that was taken last.
+    seen: Option<(u64, SystemTime)>,
     /// There was a file once.
     known: bool,
     info: ServerInfo,
-    /// Not taken yet.
-    catalog: Option<Catalog>,
     /// What was logged of the file itself.
     complaint: String,
 }
 
-struct Shared {
-    state: Mutex<ServerState>,
-    end: Mutex<bool>,
-    /// The end has come.
-    over: Condvar,
-    /// Wakes the agent.
-    wake: Box<dyn Fn() + Send + Sync>,
-}
-
-/// What `dsm-mongo` reports of the server of a database.
-pub struct Link(Arc<Shared>);
-
 impl Link {
-    /// Starts to look for what is said of the one of `device`.  `wake` is called when there is
-    /// something to take.
-    pub fn start(run_dir: &Path, device: &str, wake: impl Fn() + Send + Sync + 'static) -> Result<Self> {
-        let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            end: Mutex::default(),
-            over: Condvar::new(),
-            wake: Box::new(wake),
-        });
-        let (theirs, dir, device) = (Arc::clone(&shared), run_dir.join(device), log::device());
-        thread::Builder::new()
-            .name("server".into())
-            .stack_size(256 * 1024)
-            .spawn(move || {
-                if let Some(device) = device {
-                    log::of_device(&device);
-                }
-                theirs.follow(&dir);
-            })
-            .context("cannot start a thread")?;
-        Ok(Self(shared))
+    /// What is said of the server of `device`.
+    pub fn new(run_dir: &Path, device: &str) -> Self {
+        Self {
+            dir: run_dir.join(device),
+            looked: None,
+            seen: None,
+            known: false,
+            info: ServerInfo::default(),
+            complaint: String::new(),
+        }
     }
 
-    /// A catalog that was not taken yet.
-    pub fn take_catalog(&self) -> Option<Catalog> {
-        self.0.state().catalog.take()
+    /// Looks for another file, every [`LOOK`]; its catalog.
+    pub fn look(&mut self, now: Instant) -> Option<Catalog> {
+        if self.looked.is_some_and(|at| now < at + LOOK) {
+            return None;
+        }
+        self.looked = Some(now);
+        self.read().unwrap_or_else(|e| {
+            if !matches!(&e, FeedError::Io(e) if e.kind() == io::ErrorKind::NotFound) {
+                self.complain(&e.to_string());
+            }
+            self.gone();
+            None
+        })
     }
 
     /// The catalog that was taken names no file that is here.
-    pub fn is_another(&self) {
-        let mut state = self.0.state();
-        if std::mem::replace(&mut state.info.catalog, false) {
+    pub fn is_another(&mut self) {
+        if mem::replace(&mut self.info.catalog, false) {
             log!(
                 Error,
                 "the server's collections are not in this data directory; its catalog is not used",
-                server = state.info.address
+                server = self.info.address
             );
         }
     }
 
     /// Nothing: nobody has asked a server yet.
     pub fn info(&self) -> Option<ServerInfo> {
-        let state = self.0.state();
-        state.known.then(|| state.info.clone())
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        *self.0.end() = true;
-        self.0.over.notify_all();
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, ServerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.then(|| self.info.clone())
     }
 
-    fn end(&self) -> MutexGuard<'_, bool> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn follow(&self, dir: &Path) {
-        let mut seen = None;
-        loop {
-            match self.look(dir, &mut seen) {
-                Ok(()) => {}
-                Err(FeedError::Io(e)) if e.kind() == io::ErrorKind::NotFound => self.gone(),
-                Err(e) => {
-                    self.complain(&e.to_string());
-                    self.gone();
-                }
-            }
-            let waited = self
-                .over
-                .wait_timeout_while(self.end(), LOOK, |end| !*end)
-                .unwrap_or_else(PoisonError::into_inner);
-            if *waited.0 {
-                return;
-            }
-        }
-    }
-
-    /// Takes the file in `dir`, unless it is the one that was `seen`.
-    fn look(&self, dir: &Path, seen: &mut Option<(u64, SystemTime)>) -> Result<(), FeedError> {
-        let file = open(dir)?;
+    /// Takes the file, unless it is the one that was taken last.
+    fn read(&mut self) -> Result<Option<Catalog>, FeedError> {
+        let file = open(&self.dir)?;
         let stat = file.metadata()?;
         let written = stat.modified()?;
         if written.elapsed().is_ok_and(|age| age > STALE) {
             self.gone();
-        } else if seen.replace((stat.ino(), written)) != Some((stat.ino(), written)) {
-            self.take(feed::read(file)?);
+        } else if self.seen.replace((stat.ino(), written)) != Some((stat.ino(), written)) {
+            return Ok(self.take(feed::read(file)?));
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn gone(&self) {
-        let mut state = self.state();
-        state.info.failure = None;
-        if std::mem::replace(&mut state.info.connected, false) {
+    fn gone(&mut self) {
+        self.info.failure = None;
+        if mem::replace(&mut self.info.connected, false) {
             log!(
                 Warn,
                 "dsm-mongo has ended; going on by names and by what is written",
-                server = state.info.address
+                server = self.info.address
             );
         }
     }
 
     /// Logs what is wrong with what was written once, until it is something else.
-    fn complain(&self, reason: &str) {
-        let mut state = self.state();
-        if state.complaint != reason {
+    fn complain(&mut self, reason: &str) {
+        if self.complaint != reason {
             log!(
                 Warn,
                 "what dsm-mongo wrote is not used; going on by names and by what is written",
                 reason = reason
             );
-            reason.clone_into(&mut state.complaint);
+            reason.clone_into(&mut self.complaint);
         }
     }
 
-    fn take(&self, report: Report) {
-        let mut state = self.state();
-        state.known = true;
-        state.complaint.clear();
-        state.info.address = report.address;
+    fn take(&mut self, report: Report) -> Option<Catalog> {
+        self.known = true;
+        self.complaint.clear();
+        self.info.address = report.address;
         let connected = report.version.is_some();
         if let Some(version) = report.version {
-            if !state.info.connected {
+            if !self.info.connected {
                 log!(
                     Info,
                     "connected to the server",
-                    server = state.info.address,
+                    server = self.info.address,
                     version = version
                 );
             }
-            state.info.version = version;
+            self.info.version = version;
         }
-        state.info.connected = connected;
-        let before = state.info.failure.take().map(|f| f.kind);
+        self.info.connected = connected;
+        let before = self.info.failure.take().map(|f| f.kind);
         if let Some(failure) = report.failure.as_ref().filter(|f| Some(f.kind) != before) {
-            log_failure(failure, &state.info.address);
+            log_failure(failure, &self.info.address);
         }
-        state.info.failure = report.failure;
-        state.info.catalog |= report.catalog.is_some();
-        let wake = report.catalog.is_some();
-        if wake {
-            state.catalog = report.catalog;
-        }
-        drop(state);
-        if wake {
-            (self.wake)();
-        }
+        self.info.failure = report.failure;
+        self.info.catalog |= report.catalog.is_some();
+        report.catalog
     }
 }
 
@@ -254,26 +191,11 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::sync::mpsc::{self, Receiver};
-    use std::time::Instant;
 
-    const HANG: Duration = Duration::from_secs(600);
-
-    fn until(what: &str, mut done: impl FnMut() -> bool) {
-        let began = Instant::now();
-        while !done() {
-            assert!(began.elapsed() < HANG, "{what} never came");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn link(dir: &Path) -> (Link, Receiver<()>) {
-        let (sender, woken) = mpsc::channel();
-        let sender = Mutex::new(sender);
-        let wake = move || {
-            let _ = sender.lock().unwrap().send(());
-        };
-        (Link::start(dir, "d", wake).unwrap(), woken)
+    /// A look after it was time for one.
+    fn look(link: &mut Link) -> Option<Catalog> {
+        link.looked = None;
+        link.look(Instant::now())
     }
 
     /// As dsm-mongo does.
@@ -292,17 +214,19 @@ mod tests {
     #[test]
     fn what_dsm_mongo_writes() {
         let dir = tempfile::tempdir().unwrap();
-        let (link, woken) = link(dir.path());
+        let mut link = Link::new(dir.path(), "d");
+        assert!(look(&mut link).is_none());
         assert_eq!(link.info(), None);
         let all = ",\"version\":\"7.0.14\",\"files\":{\"index-8-7.wt\":\"primary\"}";
         write(dir.path(), all);
-        woken.recv_timeout(HANG).unwrap();
-        let catalog = link.take_catalog().unwrap();
+        // Not before it is time.
+        assert!(link.look(Instant::now()).is_none());
+        let catalog = look(&mut link).unwrap();
         assert_eq!(
             (catalog.len(), catalog.class(Path::new("index-8-7.wt"))),
             (1, Some(dm::class::Class::Primary))
         );
-        assert!(link.take_catalog().is_none());
+        assert!(look(&mut link).is_none());
         let info = link.info().unwrap();
         assert_eq!(
             (info.address.as_str(), info.connected, info.catalog),
@@ -313,54 +237,59 @@ mod tests {
 
         // What it said before stays in force.
         write(dir.path(), all);
-        woken.recv_timeout(HANG).unwrap();
+        assert!(look(&mut link).is_some());
         write(
             dir.path(),
             ",\"version\":\"7.0.14\",\"failure\":{\"kind\":\"recovering\",\"why\":\"it is\"}",
         );
-        until("the recovery", || failure(&link) == Some(FailureKind::Recovering));
+        assert!(look(&mut link).is_none());
+        assert_eq!(failure(&link), Some(FailureKind::Recovering));
         let info = link.info().unwrap();
         assert!(info.connected && info.catalog);
         write(dir.path(), ",\"failure\":{\"kind\":\"lost\",\"why\":\"gone\"}");
-        until("the loss", || failure(&link) == Some(FailureKind::Lost));
+        look(&mut link);
+        assert_eq!(failure(&link), Some(FailureKind::Lost));
         let info = link.info().unwrap();
         assert!(!info.connected && info.catalog && info.version == "7.0.14");
         write(dir.path(), all);
-        until("the return", || link.info().unwrap().connected);
+        look(&mut link);
+        assert!(link.info().unwrap().connected);
         assert_eq!(failure(&link), None);
         fs::remove_file(dir.path().join("d").join(feed::FILE)).unwrap();
-        until("the end of dsm-mongo", || !link.info().unwrap().connected);
-        drop(link);
-        // The thread ends.
-        while woken.recv_timeout(HANG) != Err(mpsc::RecvTimeoutError::Disconnected) {}
+        look(&mut link);
+        assert!(!link.info().unwrap().connected);
     }
 
     #[test]
     fn what_is_old_says_nothing_of_now() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), ",\"version\":\"7.0.14\"");
-        let (link, _woken) = link(dir.path());
-        until("an answer", || link.info().is_some_and(|i| i.connected));
+        let mut link = Link::new(dir.path(), "d");
+        look(&mut link);
+        assert!(link.info().unwrap().connected);
         let file = File::options()
             .write(true)
             .open(dir.path().join("d").join(feed::FILE))
             .unwrap();
         file.set_modified(SystemTime::now() - STALE - LOOK).unwrap();
-        until("its end", || !link.info().unwrap().connected);
+        look(&mut link);
+        assert!(!link.info().unwrap().connected);
     }
 
     #[test]
     fn what_is_not_understood_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), ",\"version\":\"7.0.14\"");
-        let (link, _woken) = link(dir.path());
-        until("an answer", || link.info().is_some_and(|i| i.connected));
+        let mut link = Link::new(dir.path(), "d");
+        look(&mut link);
+        assert!(link.info().unwrap().connected);
         write(dir.path(), ",\"version\":\"8\",\"files\":{\"../a.wt\":\"index\"}");
-        until("the end", || !link.info().unwrap().connected);
-        assert!(link.take_catalog().is_none());
+        assert!(look(&mut link).is_none());
+        assert!(!link.info().unwrap().connected);
         assert_eq!(link.info().unwrap().version, "7.0.14");
         write(dir.path(), ",\"version\":\"8\"");
-        until("another", || link.info().unwrap().connected);
+        look(&mut link);
+        assert!(link.info().unwrap().connected);
     }
 
     #[test]

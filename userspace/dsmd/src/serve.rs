@@ -178,9 +178,7 @@ fn prepare<'a, M: Machine>(machine: &M, s: &'a Served) -> Result<Prepared<'a, M>
         ms = outcome.took.as_millis(),
     );
     tell_streams(&d.device, &status, affords);
-    let wake = waker.clone();
-    let link = (!d.auto).then(|| Link::start(&s.run.mongo_dir, &d.device, move || wake.wake()));
-    let link = link.transpose()?;
+    let link = (!d.auto).then(|| Link::new(&s.run.mongo_dir, &d.device));
     let discard = (d.discard != Mode::Off)
         .then(|| discards(machine, s, agent.root(), others))
         .transpose()?;

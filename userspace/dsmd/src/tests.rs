@@ -315,7 +315,7 @@ impl Setup {
         let mut config = Config {
             refresh_seconds: Seconds(Duration::from_millis(100)),
             state_dir: self.at("state"),
-            ..Config::parse("d", &format!("dbpath = {:?}\nwait = false", self.at("db"))).unwrap()
+            ..Config::parse("d", &format!("dbpath = {:?}", self.at("db"))).unwrap()
         };
         change(&mut config);
         let (signals, by_hand) = by_hand();

@@ -13,7 +13,7 @@ use super::auto;
 use super::clock::Clock;
 use super::papers::state::Keeper;
 use super::{discard, fatal, Agent, Fatal, Scope};
-use crate::mongo::Link;
+use crate::mongo::{self, Link};
 use database::fiemap::Mapper;
 use database::rules::{Rules, RulesFiles};
 use database::watch::Watch;
@@ -73,33 +73,29 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
     (s.publish)(now);
     let mut news = false;
     loop {
-        let timeout = |clock: &Clock| match news {
-            true => clock
-                .timeout(Instant::now())
-                .min(PUBLISH.saturating_sub(published.elapsed())),
-            false => clock.timeout(Instant::now()),
-        };
-        match s.held {
-            // Events are read together, before the kernel's queue is full.
-            None if agent.is_auto() && clock.has_names() => wait(
-                &[s.signals.end_fd(), s.signals.reload_fd(), s.waker.as_fd()],
-                timeout(&clock).min(EVENTS),
-            )?,
-            None => wait(
-                &[
-                    s.signals.end_fd(),
-                    s.signals.reload_fd(),
-                    s.waker.as_fd(),
-                    s.watch.as_fd(),
-                ],
-                timeout(&clock),
-            )?,
+        let now = Instant::now();
+        let mut fds = vec![s.signals.end_fd(), s.waker.as_fd()];
+        let timeout = if let Some(end) = s.held {
             // What happens meanwhile waits in the watch.
-            Some(end) => wait(
-                &[s.signals.end_fd(), s.waker.as_fd()],
-                end.saturating_duration_since(Instant::now()),
-            )?,
-        }
+            end.saturating_duration_since(now)
+        } else {
+            fds.push(s.signals.reload_fd());
+            let mut timeout = clock.timeout(now);
+            if agent.is_auto() && clock.has_names() {
+                // Events are read together, before the kernel's queue is full.
+                timeout = timeout.min(EVENTS);
+            } else {
+                fds.push(s.watch.as_fd());
+            }
+            if s.link.is_some() {
+                timeout = timeout.min(mongo::LOOK);
+            }
+            if news {
+                timeout = timeout.min(PUBLISH.saturating_sub(published.elapsed()));
+            }
+            timeout
+        };
+        wait(&fds, timeout)?;
         if s.signals.came() {
             return Ok(());
         }
@@ -147,7 +143,7 @@ fn turn<T: Target, M: Mapper>(
     if events.files {
         agent.files_came_or_went();
     }
-    if let Some(link) = &s.link {
+    if let Some(link) = &mut s.link {
         listen(agent, link, clock);
     }
     if events.turtle {
@@ -179,8 +175,8 @@ fn follow<T: Target, M: Mapper>(agent: &mut Agent<T, M>, rules: Result<Rules>, c
 }
 
 /// Takes what the server said.
-fn listen<T: Target, M: Mapper>(agent: &mut Agent<T, M>, link: &Link, clock: &mut Clock) {
-    if let Some(catalog) = link.take_catalog() {
+fn listen<T: Target, M: Mapper>(agent: &mut Agent<T, M>, link: &mut Link, clock: &mut Clock) {
+    if let Some(catalog) = link.look(Instant::now()) {
         let files = catalog.len();
         if agent.set_catalog(catalog) {
             log!(Debug, "the server reported its catalog", files = files);
