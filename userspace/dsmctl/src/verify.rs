@@ -53,15 +53,11 @@ const PROBES: [(Class, Side); 8] = [
     (Class::Index, Side::Top),
 ];
 
-/// How the device counts.
-enum StreamCounters {
-    /// Logical blocks left by placement identifier.
-    Fdp { namespace: Namespace, block: u64 },
-    /// Writes by group number; only the kernel's emulated disk has them.
-    ScsiDebug,
+/// Logical blocks left by placement identifier, as a drive with FDP counts them.
+struct StreamCounters {
+    namespace: Namespace,
+    block: u64,
 }
-
-const SCSI_DEBUG: &str = "/sys/bus/pseudo/drivers/scsi_debug/group_number_stats";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -82,12 +78,11 @@ struct StreamRow {
     class: Class,
     side: Side,
     stream: u32,
-    hint: u32,
-    /// The reclaim unit handle, or the group number.
+    /// The reclaim unit handle.
     handle: u64,
     /// Whether writes without a stamp go elsewhere.
     proof: bool,
-    /// Made here, counted by the target for the file, and by the device for the
+    /// Bytes: made here, counted by the target for the file, and by the device for the
     /// handle (`null`: the reclaim unit was changed).
     written: u64,
     target: u64,
@@ -104,8 +99,6 @@ impl StreamRow {
 struct Verified {
     name: String,
     disk: String,
-    /// What `written`, `target` and `device` are in: `bytes` or `writes`.
-    unit: Option<&'static str>,
     verdict: VerifyVerdict,
     reason: String,
     rows: Vec<StreamRow>,
@@ -120,7 +113,6 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
     let mut v = Verified {
         name: device.name.clone(),
         disk: below.disks.join(", "),
-        unit: None,
         verdict: VerifyVerdict::NotStamped,
         reason: String::new(),
         rows: Vec::new(),
@@ -131,11 +123,8 @@ pub(crate) fn verify(a: &Verify, out: Output) -> Result<u8> {
             (v.verdict, v.reason) = (VerifyVerdict::Nothing, unused(&affords));
         }
         [disk] => match counters(disk)? {
-            Ok(StreamCounters::Fdp { .. }) if status.layout == "none" => {
-                v.reason = unstamped(&status, &below)
-            }
+            Ok(_) if status.layout == "none" => v.reason = unstamped(&status, &below),
             Ok(counters) => {
-                v.unit = Some(counters.unit());
                 v.rows = measure(a, &device, &counters)?;
                 (v.verdict, v.reason) = judge(&v.rows);
             }
@@ -170,19 +159,12 @@ fn unused(affords: &Affords) -> String {
 
 fn text(v: &Verified) -> String {
     let mut text = String::new();
-    if let Some(unit) = v.unit {
-        let of_stream = unit == "bytes";
-        let (sent, to) = if of_stream {
-            ("STREAM", "HANDLE")
-        } else {
-            ("HINT", "GROUP")
-        };
+    if !v.rows.is_empty() {
         let mut grid = Grid::new(
-            &[sent, to, "USED FOR", "WRITTEN", "TARGET", "DEVICE", ""],
+            &["STREAM", "HANDLE", "USED FOR", "WRITTEN", "TARGET", "DEVICE", ""],
             &[true, true, false, true, true, true, false],
         );
         for r in &v.rows {
-            let sent = if of_stream { r.stream } else { r.hint };
             let said = match (r.proof, r.arrived()) {
                 (false, _) => "as without a stamp",
                 (true, true) => "arrived",
@@ -193,7 +175,7 @@ fn text(v: &Verified) -> String {
                 false => r.class.to_string(),
             };
             grid.row(vec![
-                sent.to_string(),
+                r.stream.to_string(),
                 r.handle.to_string(),
                 used_for,
                 r.written.to_string(),
@@ -210,10 +192,6 @@ fn text(v: &Verified) -> String {
 /// How a disk counts; a disk that does not, with the reason.
 fn counters(disk: &str) -> Result<Result<StreamCounters, (VerifyVerdict, String)>> {
     let node = Path::new("/dev").join(disk);
-    let attribute = |name: &str| {
-        let text = fs::read_to_string(Path::new("/sys/class/block").join(disk).join(name));
-        text.unwrap_or_default().trim().to_owned()
-    };
     let opened = Namespace::open(&node).with_context(|| format!("{}: cannot open it", node.display()))?;
     if let Some(namespace) = opened {
         let handles = namespace
@@ -223,11 +201,11 @@ fn counters(disk: &str) -> Result<Result<StreamCounters, (VerifyVerdict, String)
             let reason = "this device ignores stamps: the namespace has no placement handles (FDP)";
             return Ok(Err((VerifyVerdict::Ignored, reason.into())));
         }
-        let block = attribute("queue/logical_block_size").parse()?;
-        return Ok(Ok(StreamCounters::Fdp { namespace, block }));
-    }
-    if attribute("device/model") == "scsi_debug" && Path::new(SCSI_DEBUG).exists() {
-        return Ok(Ok(StreamCounters::ScsiDebug));
+        let block = Path::new("/sys/class/block")
+            .join(disk)
+            .join("queue/logical_block_size");
+        let block = fs::read_to_string(block)?.trim().parse()?;
+        return Ok(Ok(StreamCounters { namespace, block }));
     }
     let (verdict, reason) = match disk.starts_with("sd") {
         true => (
@@ -244,53 +222,16 @@ fn counters(disk: &str) -> Result<Result<StreamCounters, (VerifyVerdict, String)
 }
 
 impl StreamCounters {
-    fn unit(&self) -> &'static str {
-        match self {
-            Self::Fdp { .. } => "bytes",
-            Self::ScsiDebug => "writes",
-        }
-    }
-
-    /// What writes amount to in this unit.
-    fn amount(&self, bytes: u64) -> u64 {
-        match self {
-            Self::Fdp { .. } => bytes,
-            Self::ScsiDebug => bytes / WRITE as u64,
-        }
-    }
-
-    /// The handle of a stamp, whether unstamped writes go elsewhere, and a
-    /// count.
+    /// The handle of a stamp, whether unstamped writes go elsewhere, and the blocks left.
     fn read(&self, region: &Region) -> Result<(u64, bool, u64)> {
-        match self {
-            Self::Fdp { namespace, .. } => {
-                let handles = namespace.handles()?.context("the placement handles are gone")?;
-                // What is not stamped goes to the first identifier.
-                let of = |stream: u32| handles.get(stream.max(1) as usize - 1);
-                let (first, own) = of(1)
-                    .zip(of(region.stream))
-                    .with_context(|| format!("the device has no stream {}", region.stream))?;
-                Ok((own.ruh.into(), own.ruh != first.ruh, own.left))
-            }
-            Self::ScsiDebug => {
-                let stats = fs::read_to_string(SCSI_DEBUG).context("cannot read the counts of scsi_debug")?;
-                let group = u64::from(region.hint);
-                let count = stats.lines().find_map(|line| {
-                    let (n, count) = line.trim().split_once(char::is_whitespace)?;
-                    (n.parse::<u64>().ok()? == group).then(|| count.trim().parse::<u64>().ok())?
-                });
-                let count = count.with_context(|| format!("{SCSI_DEBUG} has no count of group {group}"))?;
-                Ok((group, group > 0, count))
-            }
-        }
-    }
-
-    /// What was taken between two counts.
-    fn taken(&self, before: u64, after: u64) -> Option<u64> {
-        match self {
-            Self::Fdp { block, .. } => before.checked_sub(after).map(|n| n * block),
-            Self::ScsiDebug => after.checked_sub(before),
-        }
+        let handles = self.namespace.handles()?;
+        let handles = handles.context("the placement handles are gone")?;
+        // What is not stamped goes to the first identifier.
+        let of = |stream: u32| handles.get(stream.max(1) as usize - 1);
+        let (first, own) = of(1)
+            .zip(of(region.stream))
+            .with_context(|| format!("the device has no stream {}", region.stream))?;
+        Ok((own.ruh.into(), own.ruh != first.ruh, own.left))
     }
 }
 
@@ -426,18 +367,17 @@ fn row(device: &Device, counters: &StreamCounters, scratch: &VerifyFile, data: &
         let before = region(device, scratch)?;
         let (handle, proof, count) = counters.read(&before)?;
         scratch.write(data).context("cannot write to the file")?;
-        let left = counters.taken(count, counters.read(&before)?.2);
+        let left = counters.read(&before)?.2;
         let after = region(device, scratch)?;
         let row = StreamRow {
             class: scratch.class,
             side: scratch.side,
             stream: before.stream,
-            hint: before.hint,
             handle,
             proof,
-            written: counters.amount(scratch.writes * WRITE as u64),
-            target: counters.amount((after.total - before.total) * 4096),
-            device: left,
+            written: scratch.writes * WRITE as u64,
+            target: (after.total - before.total) * 4096,
+            device: count.checked_sub(left).map(|blocks| blocks * counters.block),
         };
         // A checkpoint in between may give it another stream.
         if (row.arrived() && before.stream == after.stream) || attempt == ATTEMPTS {
@@ -480,7 +420,6 @@ mod tests {
             class: Class::Journal,
             side: Side::Bottom,
             stream: 2,
-            hint: 0,
             handle: 5,
             proof,
             written: 100,
