@@ -49,37 +49,51 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     check_size(&sysfs, &found)?;
     let asked = features(name, &a.features, found.claim.record()?.withdrawn)?;
+    // Of one line dsm takes the place; several become the table of a device below.
+    let single = match (old, on.as_slice()) {
+        ([line], &[on]) => Some((line, on)),
+        _ => None,
+    };
+    let stamped = match single {
+        Some((_, (below, _))) => Stamped::on(&sysfs, &dm, name, below, &asked)?,
+        None => {
+            alike(&sysfs, &dm, name, &on)?;
+            // The disks below what is to be are those below the device.
+            Stamped::on(&sysfs, &dm, name, found.info.dev, &asked)?
+        }
+    };
+    let dsm = |on: String, start| {
+        let sectors = exchange::sectors(old);
+        Line::dsm(sectors, format!("{on} {start}{}", stamped.words()))
+    };
     if a.dry.on {
-        let (below, start, length) = match (old, on.as_slice()) {
-            ([line], &[(below, start)]) => (below, start, line.length),
-            // A device that is to be made has the segments.
-            _ => {
-                alike(&sysfs, &dm, name, &on)?;
-                (found.info.dev, 0, exchange::sectors(old))
-            }
+        let line = match single {
+            Some((_, (below, start))) => dsm(below.to_string(), start),
+            None => dsm(format!("{name}-dsm"), 0),
         };
-        let stamped = Stamped::on(&sysfs, &dm, name, below, &asked)?;
-        let on = match on.len() {
-            1 => below.to_string(),
-            _ => format!("{name}-dsm"),
-        };
-        let line = Line::dsm(length, format!("{on} {start}{}", stamped.words()));
         return would_be(out, name, &[line], Some(&stamped));
     }
-    let inserted = match (old, on.as_slice()) {
-        ([line], &[(below, start)]) => one(&sysfs, &dm, name, line, (below, start), &asked)?,
-        _ => several(&sysfs, &dm, &found, &on, &asked)?,
+    let (below, start, shown) = match single {
+        Some((line, (below, start))) => {
+            exchange::exchange(&dm, name, from_ref(line), &[dsm(below.to_string(), start)])?;
+            let shown = format!("on {} from sector {start} on", sysfs.name(below));
+            (below, start, shown)
+        }
+        None => {
+            let lower = segments::insert(&dm, &found.info, &found.lines, &stamped.words())?;
+            let shown = format!("on {}, which has its {} segments", lower.name, lower.lines.len());
+            (lower.dev, 0, shown)
+        }
     };
     found.forget()?;
-    inserted.stamped.tell(name);
-    let (below, start) = inserted.on;
+    stamped.tell(name);
     let data = json!({
         "name": name, "device": found.info.dev.to_string(), "sectors": exchange::sectors(old),
         "below": below.to_string(), "start": start, "segments": old.len(),
-        "leaves": inserted.stamped.leaves, "chosen": inserted.stamped.chosen,
+        "leaves": stamped.leaves, "chosen": stamped.chosen,
     });
     crate::print(out, &data, || {
-        format!("{name}: replaced dm-linear with dsm, {}\n", inserted.shown)
+        format!("{name}: replaced dm-linear with dsm, {shown}\n")
     })
 }
 
@@ -96,52 +110,6 @@ fn features(name: &str, asked: &Features, withdrawn: Option<String>) -> Result<F
         }
         _ => bail!("{name}: the features of a dsm that a command had withdrawn when it was killed are not understood: {again}"),
     }
-}
-
-struct Inserted {
-    stamped: Stamped,
-    on: (DevNo, u64),
-    shown: String,
-}
-
-/// Puts dsm where the one line of a volume leads.
-fn one(
-    sysfs: &Sysfs,
-    dm: &Dm,
-    name: &str,
-    old: &Line,
-    on: (DevNo, u64),
-    asked: &Features,
-) -> Result<Inserted> {
-    let (below, start) = on;
-    let stamped = Stamped::on(sysfs, dm, name, below, asked)?;
-    let new = Line::dsm(old.length, format!("{below} {start}{}", stamped.words()));
-    exchange::exchange(dm, name, from_ref(old), from_ref(&new))?;
-    Ok(Inserted {
-        stamped,
-        on,
-        shown: format!("on {} from sector {start} on", sysfs.name(below)),
-    })
-}
-
-/// Puts dsm on a device that gets the several lines of a volume.
-fn several(
-    sysfs: &Sysfs,
-    dm: &Dm,
-    found: &FoundDevice,
-    on: &[(DevNo, u64)],
-    asked: &Features,
-) -> Result<Inserted> {
-    let name = found.name();
-    alike(sysfs, dm, name, on)?;
-    // The disks below it are those below the device that is to be.
-    let stamped = Stamped::on(sysfs, dm, name, found.info.dev, asked)?;
-    let lower = segments::insert(dm, &found.info, &found.lines, &stamped.words())?;
-    Ok(Inserted {
-        stamped,
-        on: (lower.dev, 0),
-        shown: format!("on {}, which has its {} segments", lower.name, lower.lines.len()),
-    })
 }
 
 fn alike(sysfs: &Sysfs, dm: &Dm, name: &str, on: &[(DevNo, u64)]) -> Result<()> {
