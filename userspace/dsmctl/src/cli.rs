@@ -337,9 +337,6 @@ pub struct StatusArgs {
     /// A row for each region: a side of a file
     #[arg(long)]
     pub regions: bool,
-    /// Take file names from this directory [default: from dsmd]
-    #[arg(long, value_name = "DIR", requires = "name")]
-    pub dbpath: Option<PathBuf>,
     /// What is written, over and over until it is interrupted
     #[arg(long, requires = "name")]
     pub watch: bool,

@@ -2,16 +2,14 @@
 //! `dsmctl status` and `dsmctl boundary show`.
 
 use std::io::{stdout, IsTerminal};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use serde_json::json;
 
 use crate::cli::{self as args, Output, StatusArgs};
 use crate::report;
 use crate::view::{Asks, Viewer};
-use database::walk::{Collector, FoundFile, Root};
 use proto::control::{FileInfo, Request};
 use proto::device::DeviceView;
 use proto::rates::Rates;
@@ -40,7 +38,7 @@ pub(crate) fn status(a: &StatusArgs, out: Output) -> Result<()> {
     };
     let views = names
         .iter()
-        .map(|n| seen(&viewer, n, asks, a))
+        .map(|n| seen(&viewer, n, asks))
         .collect::<Result<Vec<_>>>()?;
     crate::print(out, &json!({ "devices": views }), || {
         if views.is_empty() {
@@ -52,7 +50,7 @@ pub(crate) fn status(a: &StatusArgs, out: Output) -> Result<()> {
 }
 
 /// A device that there is, with names of files.
-fn seen(viewer: &Viewer, name: &str, asks: Asks, a: &StatusArgs) -> Result<DeviceView> {
+fn seen(viewer: &Viewer, name: &str, asks: Asks) -> Result<DeviceView> {
     let mut v = viewer.view(name, asks);
     if v.kernel.is_none() {
         bail!(v
@@ -60,7 +58,7 @@ fn seen(viewer: &Viewer, name: &str, asks: Asks, a: &StatusArgs) -> Result<Devic
             .unwrap_or_else(|| format!("{name}: it cannot be seen").into()));
     }
     if let Some(regions) = &mut v.regions {
-        let (names, nameless) = file_names(name, a.dbpath.as_deref())?;
+        let (names, nameless) = file_names(name);
         regions::name(regions, &names);
         v.nameless = nameless;
     }
@@ -72,7 +70,7 @@ fn watch(name: &str, a: &StatusArgs, out: Output) -> Result<()> {
     let signals = Signals::new()?;
     let look = |drive| {
         let asks = Asks { regions: true, drive };
-        seen(&Viewer::new(args::run_dir()), name, asks, a)
+        seen(&Viewer::new(args::run_dir()), name, asks)
     };
     let terminal = out == Output::Text && stdout().is_terminal();
     let first = look(true)?;
@@ -119,37 +117,12 @@ fn rows() -> usize {
     rustix::termios::tcgetwinsize(stdout()).map_or(ROWS, |w| usize::from(w.ws_row).max(10) - 1)
 }
 
-/// From a directory, else from dsmd; without both there are ids only, for this reason.
-fn file_names(name: &str, dbpath: Option<&Path>) -> Result<(Names, Option<String>)> {
-    if let Some(dir) = dbpath {
-        let root = Root::open(dir).with_context(|| format!("{}: cannot open it", dir.display()))?;
-        let files = walk(&root)?;
-        let named = |(path, f): (PathBuf, FoundFile)| (f.ino, path.to_string_lossy().into_owned());
-        return Ok((files.into_iter().map(named).collect(), None));
-    }
-    Ok(match crate::ask_soon::<Vec<FileInfo>>(name, Request::Files) {
+/// By dsmd; without it there are ids only, for this reason.
+fn file_names(name: &str) -> (Names, Option<String>) {
+    match crate::ask_soon::<Vec<FileInfo>>(name, Request::Files) {
         Ok(files) => (files.into_iter().map(|f| (f.id, f.path)).collect(), None),
         Err(e) => (Names::new(), Some(format!("{e:#}"))),
-    })
-}
-
-/// The files below a directory, each once.
-fn walk(root: &Root) -> Result<Vec<(PathBuf, FoundFile)>> {
-    let shown = root.path().display();
-    let mut found = Collector {
-        files: Vec::new(),
-        on_dir: &mut |_, _| {},
-        on_skip: &mut |path, why| {
-            eprintln!("dsmctl: note: {} was skipped: {}", path.display(), why.reason());
-        },
-    };
-    let handle = root.handle()?.with_context(|| format!("{shown}: it is gone"))?;
-    root.walk(handle, &mut found)
-        .with_context(|| format!("{shown}: cannot read it"))?;
-    let mut files = found.files;
-    let mut seen = std::collections::HashSet::new();
-    files.retain(|(_, f)| seen.insert(f.ino));
-    Ok(files)
+    }
 }
 
 pub(crate) fn boundaries(name: &str, out: Output) -> Result<()> {

@@ -69,7 +69,6 @@ fn wrong_usage_ends_with_2() {
         "grow n --size 0",
         "simulate r --policy none,best",
         "debug drop n",
-        "status --dbpath d",
         "status --watch",
         "status n --count 1",
         "boundary",
