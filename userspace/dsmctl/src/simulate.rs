@@ -14,13 +14,12 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use serde_json::json;
 
-use crate::cli::{Collection, DeletedFiles, Discards, GcDestination, Output, Simulate, MIN_UNIT, UNIT};
+use crate::cli::{DeletedFiles, Discards, Output, Simulate, MIN_UNIT, UNIT};
 use database::rules::Rules;
 use dm::class::Class;
 use dm::memory;
-use simulate::flash::{Destination, Gc, PAGE};
+use simulate::flash::PAGE;
 use simulate::sim::discard::{self, Rule};
-use simulate::sim::history::HistorySide;
 use simulate::sim::pieces::Pieces;
 use simulate::sim::policies::Spec;
 use simulate::sim::profile::Profile;
@@ -110,11 +109,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         for (spec, policy) in specs.iter().cycle().zip(policies) {
             let done = sim::history::history(&plain.trace, &plain.profile, &model, spec);
             let (sides, predictions) = done.with_context(named)?;
-            policy["regions"] = regions(&sides);
-            policy["predictions"] = json!({
-                "regions": predictions.regions, "right_regions": predictions.right_regions,
-                "pages": predictions.pages, "right_pages": predictions.right_pages,
-            });
+            (policy["regions"], policy["predictions"]) = (json!(sides), json!(predictions));
         }
         let text = serde_json::to_string_pretty(&details)?;
         std::fs::write(path, text + "\n").with_context(|| path.display().to_string())?;
@@ -234,15 +229,8 @@ fn model(a: &Simulate) -> Result<Model> {
         fill: a.fill,
         pages: a.size.map(|bytes| bytes / PAGE),
         unit: a.unit.unwrap_or(UNIT) / PAGE,
-        gc: match a.gc {
-            Collection::Greedy => Gc::Greedy,
-            Collection::CostBenefit => Gc::CostBenefit,
-        },
-        destination: match a.gc_destination {
-            GcDestination::Shared => Destination::Shared,
-            GcDestination::Stream => Destination::Stream,
-            GcDestination::Host => Destination::Host,
-        },
+        gc: a.gc,
+        destination: a.gc_destination,
         keep_free: a.keep_free,
         warmup: a.warmup,
         load_stream: a.load_stream,
@@ -371,9 +359,7 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
                     "stream": stream, "host_pages": host, "gc_pages": gc,
                 })).collect::<Vec<_>>(),
                 "erases": o.erases,
-                "wear": {
-                    "min": o.wear.min, "max": o.wear.max, "mean": o.wear.mean, "deviation": o.wear.deviation,
-                },
+                "wear": o.wear,
                 "series": o.series.iter().map(|s| json!([s.host_pages, s.waf])).collect::<Vec<_>>(),
             }),
         })
@@ -389,19 +375,6 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
         "shares": shares,
         "policies": policies,
     })
-}
-
-/// Group and stream of each region after each checkpoint.
-fn regions(sides: &[HistorySide]) -> serde_json::Value {
-    sides
-        .iter()
-        .map(|s| {
-            json!({
-                "file": s.file, "class": s.class.to_string(), "side": if s.top { "top" } else { "bottom" },
-                "from": s.from, "groups": s.groups, "streams": s.streams,
-            })
-        })
-        .collect()
 }
 
 fn mib(pages: u64) -> u64 {

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use database::rules::Source;
 use runtime::sizes;
-use simulate::flash::PAGE;
+use simulate::flash::{Destination, Gc, PAGE};
 use simulate::sim::policies::{Spec, SpecError};
 use simulate::sim::LoadStream;
 
@@ -80,14 +80,14 @@ pub struct Simulate {
     #[arg(long, value_name = "BYTES", value_parser = unit)]
     pub unit: Option<u64>,
     /// How units to be erased are chosen
-    #[arg(long, value_enum, default_value_t = Collection::Greedy)]
-    pub gc: Collection,
+    #[arg(long, value_enum, default_value_t = Gc::Greedy)]
+    pub gc: Gc,
     /// Whether pages that are copied stay in their stream, as on the papers' drives
     /// and with FDP's persistently isolated handles, are mixed (initially isolated
     /// handles), or share erase units with what the host writes to their stream, as a
     /// plain drive may do it
-    #[arg(long, value_enum, default_value_t = GcDestination::Stream)]
-    pub gc_destination: GcDestination,
+    #[arg(long, value_enum, default_value_t = Destination::Stream)]
+    pub gc_destination: Destination,
     /// Erase units that garbage collection keeps free, as a share of all, out of the
     /// over-provisioning [default: one unit]
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, hide_default_value = true, value_parser = share)]
@@ -152,19 +152,6 @@ pub enum Discards {
     Both,
     Off,
     On,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Collection {
-    Greedy,
-    CostBenefit,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum GcDestination {
-    Shared,
-    Stream,
-    Host,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

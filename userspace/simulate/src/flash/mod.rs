@@ -16,6 +16,8 @@ mod units;
 
 use std::collections::VecDeque;
 
+use clap::ValueEnum;
+use serde::Serialize;
 use thiserror::Error;
 
 use drive::afford::{open_units, Copies};
@@ -29,7 +31,7 @@ const NONE: u32 = u32::MAX;
 const MIXED: u8 = u8::MAX;
 
 /// How victims are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Gc {
     /// The unit with the fewest valid pages, found in constant time.
     Greedy,
@@ -41,7 +43,7 @@ pub enum Gc {
 }
 
 /// Where garbage collection copies pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Destination {
     Shared,
     Stream,
@@ -165,7 +167,7 @@ impl FlashCounts {
 }
 
 /// Erases of the units.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Wear {
     pub min: u32,
     pub max: u32,

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::files::Files;
 use super::play::{play, Player};
 use super::policies::{Policy, Predictions, Spec, Stream};
@@ -11,13 +13,14 @@ use super::profile::Profile;
 use super::{Model, SimError};
 use crate::trace::{FileNo, Trace};
 use dm::class::Class;
+use dm::reply::Side;
 
 /// One side of a file, from the first checkpoint after which it was there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HistorySide {
     pub file: String,
     pub class: Class,
-    pub top: bool,
+    pub side: Side,
     /// Checkpoints before the first of these.
     pub from: usize,
     pub groups: Vec<u8>,
@@ -27,7 +30,7 @@ pub struct HistorySide {
 struct Historian<'a> {
     policy: Box<dyn Policy + 'a>,
     checkpoints: usize,
-    sides: BTreeMap<(FileNo, bool), HistorySide>,
+    sides: BTreeMap<(FileNo, Side), HistorySide>,
 }
 
 /// Empty for a policy without groups; beside it how often these were what was predicted.
@@ -65,20 +68,20 @@ impl Player for Historian<'_> {
             let Some(sides) = self.policy.groups(number) else {
                 continue;
             };
-            for (top, (group, stream)) in [false, true].into_iter().zip(sides) {
-                if top && file.boundary.is_none() {
+            for (side, (group, stream)) in [Side::Bottom, Side::Top].into_iter().zip(sides) {
+                if side == Side::Top && file.boundary.is_none() {
                     continue;
                 }
-                let side = self.sides.entry((number, top)).or_insert_with(|| HistorySide {
+                let row = self.sides.entry((number, side)).or_insert_with(|| HistorySide {
                     file: file.name.to_string_lossy().into_owned(),
                     class: file.class,
-                    top,
+                    side,
                     from: self.checkpoints,
                     groups: Vec::new(),
                     streams: Vec::new(),
                 });
-                side.groups.push(group);
-                side.streams.push(stream);
+                row.groups.push(group);
+                row.streams.push(stream);
             }
         }
         self.checkpoints += 1;

@@ -13,6 +13,7 @@ mod rules;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
 use thiserror::Error;
 
 use super::files::Files;
@@ -49,7 +50,7 @@ pub trait Policy {
 
 /// Regions that were written in a window whose group was given before it, and their pages;
 /// and those whose group the window has confirmed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Predictions {
     pub regions: u64,
     pub pages: u64,
