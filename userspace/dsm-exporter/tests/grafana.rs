@@ -6,6 +6,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
+use dsm_exporter::metrics::with_panels;
+
 const DASHBOARD: &str = include_str!("../../grafana/dm-dsm.json");
 
 fn panels() -> Vec<Value> {
@@ -37,7 +39,7 @@ fn used() -> BTreeSet<String> {
 
 #[test]
 fn every_metric_that_it_shows_is_exported() {
-    let exported: BTreeSet<String> = dsm_exporter::metrics::names().map(str::to_owned).collect();
+    let exported: BTreeSet<String> = with_panels().map(|f| f.0.to_owned()).collect();
     let unknown: Vec<_> = used().difference(&exported).cloned().collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
@@ -45,10 +47,11 @@ fn every_metric_that_it_shows_is_exported() {
 #[test]
 fn every_metric_is_shown_or_known_not_to_be() {
     let used = used();
-    let not_shown: Vec<_> = dsm_exporter::metrics::names()
+    let not_shown: Vec<_> = with_panels()
+        .map(|f| f.0)
         .filter(|n| !used.contains(*n))
         .collect();
-    let known: Vec<_> = dsm_exporter::metrics::without_panel().collect();
+    let known: Vec<_> = with_panels().filter(|f| !f.1).map(|f| f.0).collect();
     assert_eq!(not_shown, known);
 }
 

@@ -9,13 +9,13 @@ use proto::device::{DeviceView, Service, State};
 use proto::drive::Counters;
 use proto::feed::ServerInfo;
 use proto::left_out::{self, LeftOut};
-use proto::snapshot::{Snapshot, Used};
+use proto::snapshot::Snapshot;
 
 /// The values of a family's own labels, and the metric's.
-pub(super) type Value = (Vec<String>, f64);
+pub type Value = (Vec<String>, f64);
 
 /// Metrics of one name, which are read from a `T`.
-pub(super) struct Family<T: 'static> {
+pub struct Family<T: 'static> {
     pub name: &'static str,
     pub kind: &'static str,
     pub help: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Family<T: 'static> {
 }
 
 /// Families that are there at the same times.
-pub(super) struct Section<T: 'static> {
+pub struct Section<T: 'static> {
     pub title: &'static str,
     /// When they are there.
     pub about: &'static str,
@@ -151,17 +151,17 @@ fn left_out(s: &DeviceView, value: impl Fn(&LeftOut) -> u64) -> Vec<Value> {
 }
 
 /// The one family that says something when nothing is known.
-pub(super) const AGENT_UP: &str = "dsm_agent_up";
+pub const AGENT_UP: &str = "dsm_agent_up";
 
 /// What is known of a dsmd that has ended, or is silent.
-pub(super) const OF_SERVICE: [&str; 4] = [
+pub const OF_SERVICE: [&str; 4] = [
     AGENT_UP,
     "dsm_agent_state",
     "dsm_agent_state_timestamp_seconds",
     "dsm_agent_restarts_total",
 ];
 
-pub(super) const DEVICES: &[Section<DeviceView>] = &[
+pub const DEVICES: &[Section<DeviceView>] = &[
     Section {
         title: "The device",
         about: "`dsm_up`, the state of the database's process and `dsm_left_out` are always there while dsmd \
@@ -336,7 +336,7 @@ pub(super) const DEVICES: &[Section<DeviceView>] = &[
 ];
 
 /// What stays when dsmd has ended, so that it can be seen since when.
-pub(super) const PUBLISHED: Section<Snapshot> = Section {
+pub const PUBLISHED: Section<Snapshot> = Section {
     title: "What is shown here",
     about: "Once dsmd has published something, also when it has ended since. There is no label `device`.",
     families: families! {
@@ -346,13 +346,13 @@ pub(super) const PUBLISHED: Section<Snapshot> = Section {
 };
 
 /// Under the names that Prometheus's own programs use.
-pub(super) const USED: Section<Used> = Section {
+pub const USED: Section<Snapshot> = Section {
     title: "dsmd itself",
     about: "While dsmd runs. There is no label `device`.",
     families: families! {
-        + counter "process_cpu_seconds_total" = it |u| u.cpu,
+        + counter "process_cpu_seconds_total" = it |s| s.used.cpu,
             "Seconds of processors that all dsmd have used.";
-        - gauge "process_resident_memory_bytes" = it |u| u.memory,
+        - gauge "process_resident_memory_bytes" = it |s| s.used.memory,
             "Memory that all dsmd have.";
     },
 };

@@ -3,34 +3,20 @@
 //!
 //! By hand: `prometheus-client` counts in its own registry, and these are read elsewhere.
 
-mod families;
-mod page;
+pub mod families;
 
 use std::fmt::Write as _;
 
 use families::{Family, AGENT_UP, DEVICES, OF_SERVICE, PUBLISHED, USED};
-pub use page::page;
 use proto::snapshot::{Snapshot, Unavailable};
 
 /// All metrics, and whether the dashboard for Grafana shows them.
-fn panels() -> impl Iterator<Item = (&'static str, bool)> {
+pub fn with_panels() -> impl Iterator<Item = (&'static str, bool)> {
     fn of<T>(f: &Family<T>) -> (&'static str, bool) {
         (f.name, f.panel)
     }
-    let devices = DEVICES.iter().flat_map(|s| s.families).map(of);
-    let published = PUBLISHED.families.iter().map(of);
-    let used = USED.families.iter().map(of);
-    devices.chain(published).chain(used)
-}
-
-/// The names of all metrics.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    panels().map(|f| f.0)
-}
-
-/// The names of those that the dashboard does not show.
-pub fn without_panel() -> impl Iterator<Item = &'static str> {
-    panels().filter(|f| !f.1).map(|f| f.0)
+    let others = [&PUBLISHED, &USED].into_iter().flat_map(|s| s.families).map(of);
+    DEVICES.iter().flat_map(|s| s.families).map(of).chain(others)
 }
 
 fn escaped(label: &str) -> String {
@@ -95,16 +81,13 @@ pub fn text(last: Option<&Snapshot>, unavailable: Option<&Unavailable>) -> Strin
             }
         }
     }
-    for f in PUBLISHED.families {
-        text.head(f);
-        if let Some(s) = last {
-            text.values(f, None, s);
-        }
-    }
-    for f in USED.families {
-        text.head(f);
-        if let Some(s) = last.filter(|_| unavailable.is_none()) {
-            text.values(f, None, &s.used);
+    let now = last.filter(|_| unavailable.is_none());
+    for (section, s) in [(&PUBLISHED, last), (&USED, now)] {
+        for f in section.families {
+            text.head(f);
+            if let Some(s) = s {
+                text.values(f, None, s);
+            }
         }
     }
     text.0
@@ -124,6 +107,10 @@ mod tests {
     use proto::reason::{Reason, ReasonKind, OFF_FOR_A_TRIAL};
     use proto::snapshot::{Moment, Used};
     use testing::kernel::STATUS;
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        with_panels().map(|f| f.0)
+    }
 
     /// What is shown of these.
     fn shown(devices: Vec<DeviceView>, used: Used) -> String {
@@ -205,11 +192,8 @@ mod tests {
         for f in DEVICES.iter().flat_map(|s| s.families) {
             check(f, &s.devices[0]);
         }
-        for f in PUBLISHED.families {
+        for f in [&PUBLISHED, &USED].into_iter().flat_map(|s| s.families) {
             check(f, &s);
-        }
-        for f in USED.families {
-            check(f, &s.used);
         }
         let all: Vec<_> = names().collect();
         let once: std::collections::BTreeSet<_> = all.iter().collect();
