@@ -137,28 +137,6 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
     let on_linear = match (&lower, &dsm) {
         (Some(lower), _) => lower.lines.clone(),
         (None, Some((line, table))) => vec![exchange::linear_line(line, table)],
-        (None, None) => Vec::new(),
-    };
-    if dry.on && !on_linear.is_empty() {
-        return would_be(out, name, &on_linear, None);
-    }
-    if dsm.is_some() {
-        found.claim.change(|r| r.withdrawn.clone_from(&withdrawn))?;
-    }
-    let exchanged = match (&lower, &dsm) {
-        (Some(lower), _) => segments::withdraw(&dm, name, old, lower).map(|gone| {
-            if !gone {
-                eprintln!(
-                    "dsmctl: note: {}, which had the segments of {name}, is in use; the kernel removes it when it is not",
-                    lower.name
-                );
-            }
-            None
-        }),
-        (None, Some((_, table))) => {
-            exchange::exchange(&dm, name, old, &on_linear)
-                .map(|()| Some((&table.below, table.start)))
-        }
         (None, None) => {
             let kinds = exchange::kinds(old);
             ensure!(
@@ -172,15 +150,33 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
             return found.forget();
         }
     };
+    if dry.on {
+        return would_be(out, name, &on_linear, None);
+    }
+    if dsm.is_some() {
+        found.claim.change(|r| r.withdrawn.clone_from(&withdrawn))?;
+    }
+    let exchanged = match &lower {
+        Some(lower) => segments::withdraw(&dm, name, old, lower).map(|gone| {
+            if !gone {
+                eprintln!(
+                    "dsmctl: note: {}, which had the segments of {name}, is in use; the kernel removes it when it is not",
+                    lower.name
+                );
+            }
+        }),
+        None => exchange::exchange(&dm, name, old, &on_linear),
+    };
     if exchanged.is_err() && dsm.is_some() {
         found.forget()?;
     }
-    let on = exchanged?;
+    exchanged?;
+    let on = dsm.as_ref().filter(|_| lower.is_none()).map(|(_, table)| table);
     let again = withdrawn.unwrap_or_else(|| format!("dsmctl insert {name}"));
     let data = json!({
         "name": name, "device": found.info.dev.to_string(), "sectors": exchange::sectors(old),
-        "below": on.map(|on| on.0), "start": on.map(|on| on.1),
-        "segments": lower.as_ref().map_or(1, |l| l.lines.len()), "insert": again,
+        "below": on.map(|table| &table.below), "start": on.map(|table| table.start),
+        "segments": on_linear.len(), "insert": again,
     });
     crate::print(out, &data, || {
         format!("{name}: replaced dsm with dm-linear; the way back:\n{again}\n")
