@@ -21,7 +21,7 @@ use dm::class::Class;
 use outlook::Outlook;
 use proto::device::DeviceView;
 use proto::snapshot::Snapshot as Published;
-use runtime::grid::Grid;
+use runtime::grid::{mib, Grid};
 use runtime::sizes;
 use runtime::text::printable;
 
@@ -167,11 +167,8 @@ fn report<'a>(
         };
         match list {
             Some(Ok(list)) => {
-                total.files += 1;
-                total.size += list.file_size;
-                total.free += list.bytes();
-                total.extents += list.extents.len();
                 file.known(list, a.ranges);
+                total.add(&file);
                 file.smaller_leaves = large_leaves(entry, list, documents);
                 let (all, large) = sizes.entry(classify(&entry.path)).or_default();
                 *all += list.file_size;
@@ -238,6 +235,15 @@ impl<'a> ListedFile<'a> {
     }
 }
 
+impl Sum {
+    fn add(&mut self, file: &ListedFile) {
+        self.files += 1;
+        self.size += file.size.unwrap_or(0);
+        self.free += file.free.unwrap_or(0);
+        self.extents += file.extents.unwrap_or(0);
+    }
+}
+
 fn text(a: &Free, r: &FreeReport<'_>) -> String {
     let mut files: Vec<&ListedFile> = r.files.iter().filter(|f| f.size.is_some()).collect();
     files.sort_by_key(|f| std::cmp::Reverse(f.free));
@@ -246,52 +252,26 @@ fn text(a: &Free, r: &FreeReport<'_>) -> String {
         &["FILE", "LEAF KiB", "DOC B", "MiB", "FREE MiB", "SHARE", "EXTENTS"],
         &[false, true, true, true, true, true, true],
     );
-    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / 1_048_576.0);
-    let mut row = |name: String, pages: [String; 2], size: u64, free: u64, extents: usize| {
-        let share = format!("{:.1} %", 100.0 * share(free, size));
-        let [leaf, document] = pages;
-        grid.row(vec![
-            name,
-            leaf,
-            document,
-            mib(size),
-            mib(free),
-            share,
-            extents.to_string(),
-        ]);
+    let mut row = |name: String, pages: [Option<u64>; 2], files: &Sum| {
+        let [leaf, document] = pages.map(|n| n.map_or(String::new(), |n| n.to_string()));
+        let share = format!("{:.1} %", 100.0 * share(files.free, files.size));
+        let [size, free] = [files.size, files.free].map(mib);
+        grid.row(&[&name, &leaf, &document, &size, &free, &share, &files.extents]);
     };
-    let known = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
+    let sum = |files: &[&ListedFile]| {
+        let mut sum = Sum::default();
+        files.iter().for_each(|f| sum.add(f));
+        sum
+    };
     for f in &files[..shown] {
-        if let (Some(size), Some(free), Some(extents)) = (f.size, f.free, f.extents) {
-            let leaf = f.leaf_page.map(|bytes| u64::from(bytes >> 10));
-            row(
-                printable(&f.path),
-                [leaf, f.document].map(known),
-                size,
-                free,
-                extents,
-            );
-        }
+        let leaf = f.leaf_page.map(|bytes| u64::from(bytes >> 10));
+        row(printable(&f.path), [leaf, f.document], &sum(&[*f]));
     }
     if shown < files.len() {
         let rest = &files[shown..];
-        let sum = |of: fn(&ListedFile) -> Option<u64>| rest.iter().filter_map(|f| of(f)).sum::<u64>();
-        let extents = rest.iter().filter_map(|f| f.extents).sum();
-        row(
-            format!("{} more (--all)", rest.len()),
-            Default::default(),
-            sum(|f| f.size),
-            sum(|f| f.free),
-            extents,
-        );
+        row(format!("{} more (--all)", rest.len()), [None; 2], &sum(rest));
     }
-    row(
-        format!("{} files", r.total.files),
-        Default::default(),
-        r.total.size,
-        r.total.free,
-        r.total.extents,
-    );
+    row(format!("{} files", r.total.files), [None; 2], &r.total);
     let mut s = grid.text();
     for refused in r.files.iter().filter_map(|f| f.refused.as_ref()) {
         let _ = writeln!(s, "skipped: {}", printable(refused));

@@ -275,14 +275,7 @@ impl ShownDevice<'_> {
         );
         for (stream, (writes, sectors)) in counts {
             let (used_for, share) = (used_for(self.kernel, stream), percent(sectors, all));
-            let written = mib(sectors * 512);
-            grid.row(vec![
-                stream.to_string(),
-                used_for,
-                writes.to_string(),
-                written,
-                share,
-            ]);
+            grid.row(&[&stream, &used_for, &writes, &mib(sectors * 512), &share]);
         }
         grid.text()
     }
@@ -339,13 +332,9 @@ pub(crate) fn rates_text(view: &DeviceView, rows: usize, columns: usize) -> Stri
     );
     let mut grid = streams_grid("WRITES/s", "MiB/s");
     for (stream, r) in &rates.streams {
-        grid.row(vec![
-            stream.to_string(),
-            used_for(kernel, *stream),
-            format!("{:.0}", r.writes as f64 / rates.seconds),
-            rate(r.bytes),
-            percent(r.bytes, rates.bytes),
-        ]);
+        let writes = format!("{:.0}", r.writes as f64 / rates.seconds);
+        let (used_for, share) = (used_for(kernel, *stream), percent(r.bytes, rates.bytes));
+        grid.row(&[stream, &used_for, &writes, &rate(r.bytes), &share]);
     }
     text.push_str(&grid.text());
     text.push('\n');
@@ -360,7 +349,7 @@ pub(crate) fn rates_text(view: &DeviceView, rows: usize, columns: usize) -> Stri
         let r = &written.region;
         let name = r.file.as_deref().map_or_else(|| r.id.to_string(), printable);
         let name = shortened(&name, columns.saturating_sub(BESIDE));
-        grid.row(regions::row(r, name, vec![rate(written.written_bytes)]));
+        grid.cells(regions::row(r, name, vec![rate(written.written_bytes)]));
     }
     text + &grid.text()
 }
@@ -386,13 +375,9 @@ pub(crate) fn boundaries_text(files: &[FileInfo]) -> String {
         &[false, false, true, true, false],
     );
     for f in files.iter().filter(|f| f.class.has_boundary()) {
-        grid.row(vec![
-            printable(&f.path),
-            f.class.to_string(),
-            f.size.to_string(),
-            or_dash(f.boundary),
-            if f.outgrown { "outgrown" } else { "" }.to_owned(),
-        ]);
+        let outgrown = if f.outgrown { "outgrown" } else { "" };
+        let (path, boundary) = (printable(&f.path), or_dash(f.boundary));
+        grid.row(&[&path, &f.class, &f.size, &boundary, &outgrown]);
     }
     grid.text()
 }

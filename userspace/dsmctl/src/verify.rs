@@ -174,14 +174,9 @@ fn text(v: &Verified) -> String {
                 true => format!("{} {}", r.class, r.side),
                 false => r.class.to_string(),
             };
-            grid.row(vec![
-                r.stream.to_string(),
-                r.handle.to_string(),
-                used_for,
-                r.written.to_string(),
-                r.target.to_string(),
-                or_dash(r.device),
-                said.to_owned(),
+            let device = or_dash(r.device);
+            grid.row(&[
+                &r.stream, &r.handle, &used_for, &r.written, &r.target, &device, &said,
             ]);
         }
         text = grid.text() + "\n";

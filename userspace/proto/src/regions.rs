@@ -45,7 +45,7 @@ fn rows_text<'a>(regions: impl Iterator<Item = &'a Region>) -> String {
     // Stable: bottom stays before top.
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, r) in rows {
-        grid.row(row(r, name, vec![mib(r.bytes), r.pages.to_string()]));
+        grid.cells(row(r, name, vec![mib(r.bytes), r.pages.to_string()]));
     }
     grid.text()
 }

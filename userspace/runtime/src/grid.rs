@@ -21,7 +21,11 @@ impl Grid {
         }
     }
 
-    pub fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: &[&dyn Display]) {
+        self.cells(cells.iter().map(ToString::to_string).collect());
+    }
+
+    pub fn cells(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 

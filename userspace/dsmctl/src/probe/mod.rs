@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::cli::{Output, ProbeDiscard};
-use crate::progress::ProgressLine;
 use crate::switch;
 use dm::device::Device;
 use dm::devno::DevNo;
@@ -45,7 +44,6 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     let counts = DriveCounts::of(Sysfs::default(), &Dm::open()?, device.devno)?;
     let says = counts.deallocate()?;
     let disks = counts.disks.clone();
-    let progress = ProgressLine::of("probe-discard", None);
     let mut scratch = Scratch::make(&device, a, counts, &signals)?;
     let (said, limit) = (said(says.as_ref()), Duration::from_secs(a.limit.into()));
     let measured = probe::run(&mut scratch, said, limit).with_context(|| a.name.clone())?;
@@ -53,7 +51,7 @@ pub(crate) fn probe(a: &ProbeDiscard, out: Output) -> Result<bool> {
     if measured.verdict == Verdict::Broken {
         switch::bar(device.devno, &measured.reason)?;
     }
-    drop((scratch, progress));
+    drop(scratch);
     let (commands, tab) = advice(&a.name, &measured);
     let probed = Probed {
         device: a.name.clone(),
@@ -122,7 +120,7 @@ fn pieces_text(m: &Measured) -> String {
                 None => String::new(),
             }
         }));
-        grid.row(cells);
+        grid.cells(cells);
     }
     grid.text()
 }

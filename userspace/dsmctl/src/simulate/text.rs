@@ -49,20 +49,21 @@ pub(super) fn text(
     for r in runs {
         let o = r.outcome.as_ref().ok();
         let copied = |o: &Simulated| (40.0 * (o.waf - 1.0) / (most - 1.0).max(1e-9)).round() as usize;
-        grid.row(vec![
-            r.name(),
-            or_dash(o.map(|o| o.streams_used)),
-            or_dash(o.map(|o| format!("{:.3}", o.waf))),
-            or_dash(o.map(|o| o.erases)),
-            or_dash(o.map(|o| mib(o.gc_pages))),
-            o.map_or_else(String::new, |o| "#".repeat(copied(o))),
-        ]);
+        let bar = o.map_or_else(String::new, |o| "#".repeat(copied(o)));
+        let waf = or_dash(o.map(|o| format!("{:.3}", o.waf)));
+        let figures = [
+            o.map(|o| o.streams_used.into()),
+            o.map(|o| o.erases),
+            o.map(|o| mib(o.gc_pages)),
+        ];
+        let [streams, erases, mib] = figures.map(or_dash);
+        grid.row(&[&r.name(), &streams, &waf, &erases, &mib, &bar]);
     }
     s += &grid.text();
     s += "\nThe bars show what is copied beside each page that the host writes.\n";
     let mut grid = Grid::new(&[], &[false; 2]);
     for spec in specs.iter().filter(|s| !s.to_string().starts_with("dsm:")) {
-        grid.row(vec![spec.to_string(), spec.source().to_owned()]);
+        grid.row(&[spec, &spec.source()]);
     }
     s + grid.text().trim_start()
 }

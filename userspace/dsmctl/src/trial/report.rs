@@ -153,106 +153,88 @@ fn on_off(on: bool) -> &'static str {
 
 impl Report<'_> {
     pub fn text(&self) -> String {
-        let mut s = String::new();
-        let m = self.machine;
+        let (m, switch, all) = (self.machine, self.switch, 2 * self.pairs);
         // A virtual drive may have neither.
-        if !m.model.is_empty() {
-            let _ = write!(s, "{}, ", m.model);
-        }
-        if !m.firmware.is_empty() {
-            let _ = write!(s, "firmware {}, ", m.firmware);
-        }
-        let _ = writeln!(
-            s,
-            "{}; Linux {}, dm-dsm {} (target {})",
-            sizes::shown(m.bytes),
-            m.kernel,
-            env!("CARGO_PKG_VERSION"),
-            m.module
-        );
-        let _ = writeln!(
-            s,
-            "{} {} and {} in random order, {} pairs of periods; washout {}, measured {}",
-            self.switch.feature, self.switch.on, self.switch.off, self.pairs, self.washout, self.measure
-        );
+        let of = |what: &str, word: &str| match word {
+            "" => String::new(),
+            word => format!("{what}{word}, "),
+        };
+        let mut lines = vec![
+            format!(
+                "{}{}{}; Linux {}, dm-dsm {} (target {})",
+                of("", &m.model),
+                of("firmware ", &m.firmware),
+                sizes::shown(m.bytes),
+                m.kernel,
+                env!("CARGO_PKG_VERSION"),
+                m.module
+            ),
+            format!(
+                "{} {} and {} in random order, {} pairs of periods; washout {}, measured {}",
+                switch.feature, switch.on, switch.off, self.pairs, self.washout, self.measure
+            ),
+        ];
         if let Some(p) = &self.progress {
-            let _ = write!(
-                s,
-                "Period {} of {} ({}): ",
-                p.period,
-                2 * self.pairs,
-                on_off(p.on)
-            );
             let left = p.seconds_left.map_or("not known yet".to_owned(), span);
-            let _ = writeln!(s, "{}, {:.0} %; time left: {left}", p.phase(), 100.0 * p.share);
+            let (n, on, phase, percent) = (p.period, on_off(p.on), p.phase(), 100.0 * p.share);
+            lines.push(format!(
+                "Period {n} of {all} ({on}): {phase}, {percent:.0} %; time left: {left}"
+            ));
         }
-        if let Some(seconds) = self.idle_seconds {
+        lines.extend(self.idle_seconds.map(|seconds| {
             let since = span(seconds as f64);
-            let _ = writeln!(
-                s,
-                "NO SAMPLE FOR {since}: is dsm-trial@NAME.timer enabled, and what does its service say?"
-            );
+            format!("NO SAMPLE FOR {since}: is dsm-trial@NAME.timer enabled, and what does its service say?")
+        }));
+        lines.extend(self.ended.map(|why| format!("ENDED before it was over: {why}")));
+        if !self.periods.is_empty() {
+            lines.push(format!("\n{}", self.periods_text().trim_end()));
         }
-        if let Some(why) = self.ended {
-            let _ = writeln!(s, "ENDED before it was over: {why}");
+        lines.extend(self.again.iter().map(|why| format!("began over: {why}")));
+        lines.extend(self.missed.iter().map(|why| format!("left out: {why}")));
+        if self.known_by_size {
+            let text = "The drive has neither a wwid nor a serial number: another one of its size would not be noticed.";
+            lines.push(text.to_owned());
         }
+        lines.extend(self.outcome.left_out.iter().map(|why| format!("left out: {why}")));
+        lines.push(String::new());
+        let Outcome {
+            flash,
+            write_time,
+            read_time,
+            ..
+        } = &self.outcome;
+        lines.push(match self.no_counters {
+            Some(why) => {
+                format!("Flash writes: not known: {why}. What is measured is latency and host writes.")
+            }
+            None => self.line("Flash writes for the same host writes", flash.as_ref()),
+        });
+        lines.push(self.line("Mean time of a write", write_time.as_ref()));
+        lines.push(self.line("Mean time of a read", read_time.as_ref()));
+        lines.join("\n") + "\n"
+    }
+
+    fn periods_text(&self) -> String {
         let heading = [
             "PERIOD", "SWITCH", "TIME", "WRITTEN", "WAF", "WRITE ms", "READ ms",
         ];
         let mut grid = Grid::new(&heading, &[true; 7]);
         for (n, r) in (1..).zip(&self.periods) {
-            let (n, on) = (format!("{n}"), on_off(r.on).to_owned());
             let figures = [r.waf, r.write_ms, r.read_ms].map(|f| or_dash(f.map(|f| format!("{f:.3}"))));
-            let mut row = vec![n, on, span(r.seconds), sizes::shown(r.host_bytes)];
-            row.extend(figures);
-            grid.row(row);
+            let ([waf, write, read], bytes) = (figures, sizes::shown(r.host_bytes));
+            grid.row(&[&n, &on_off(r.on), &span(r.seconds), &bytes, &waf, &write, &read]);
         }
-        if !self.periods.is_empty() {
-            s += &format!("\n{}", grid.text());
-        }
-        for why in self.again {
-            let _ = writeln!(s, "began over: {why}");
-        }
-        for why in self.missed {
-            let _ = writeln!(s, "left out: {why}");
-        }
-        if self.known_by_size {
-            s.push_str("The drive has neither a wwid nor a serial number: another one of its size would not be noticed.\n");
-        }
-        for why in &self.outcome.left_out {
-            let _ = writeln!(s, "left out: {why}");
-        }
-        s.push('\n');
-        match self.no_counters {
-            Some(why) => {
-                let _ = writeln!(
-                    s,
-                    "Flash writes: not known: {why}. What is measured is latency and host writes."
-                );
-            }
-            None => {
-                s += &self.line(
-                    "Flash writes for the same host writes",
-                    self.outcome.flash.as_ref(),
-                )
-            }
-        }
-        s += &self.line("Mean time of a write", self.outcome.write_time.as_ref());
-        s += &self.line("Mean time of a read", self.outcome.read_time.as_ref());
-        s
+        grid.text()
     }
 
     fn line(&self, what: &str, saving: Option<&Saving>) -> String {
-        let few = format!("{what}: too few pairs yet");
         let v = match saving {
-            None => return format!("{few}, {LEAST_PAIRS} are needed at least\n"),
-            Some(v) if v.pairs < LEAST_PAIRS => {
-                return format!(
-                    "{few}, {} of the {LEAST_PAIRS} that are needed at least\n",
-                    v.pairs
-                )
+            Some(v) if v.pairs >= LEAST_PAIRS => v,
+            few => {
+                let has = few.map(|v| format!("{} of the {LEAST_PAIRS} that", v.pairs));
+                let has = has.unwrap_or_else(|| LEAST_PAIRS.to_string());
+                return format!("{what}: too few pairs yet, {has} are needed at least");
             }
-            Some(v) => v,
         };
         let [saved, low, high] = [v.saved, v.low, v.high].map(|share| {
             let p = 100.0 * share;
@@ -261,7 +243,7 @@ impl Report<'_> {
         let interval = format!("95 % interval: {low} to {high}, {} pairs", v.pairs);
         if v.is_significant() {
             let Switch { feature, on, .. } = self.switch;
-            return format!("{what}: {saved} with {feature} {on} ({interval})\n");
+            return format!("{what}: {saved} with {feature} {on} ({interval})");
         }
         let more = match v.pairs_needed {
             Some(n) if n > v.pairs => {
@@ -271,7 +253,7 @@ impl Report<'_> {
             }
             _ => "no number of pairs within reason would be enough for such a difference".to_owned(),
         };
-        format!("{what}: no significant effect ({saved}; {interval}); {more}\n")
+        format!("{what}: no significant effect ({saved}; {interval}); {more}")
     }
 
     /// Write amplification by period, and what is saved.
@@ -315,7 +297,7 @@ impl Report<'_> {
             );
         }
         let flash = self.line("Flash writes", self.outcome.flash.as_ref());
-        for (at, line) in flash.trim_end().split(" (").enumerate() {
+        for (at, line) in flash.split(" (").enumerate() {
             let line = if at == 0 {
                 line.to_owned()
             } else {
