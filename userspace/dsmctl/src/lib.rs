@@ -61,7 +61,12 @@ fn yes_or_no(so: Result<bool>) -> Result<u8> {
 /// The exit status.
 fn run(args: &Args) -> Result<u8> {
     let out = args.output;
-    let _progress = progress(&args.command);
+    let _progress = match &args.command {
+        // They have a screen, or a bar.
+        Command::Status(_) | Command::Simulate(_) => None,
+        Command::Record(a) => Some(ProgressLine::begin(a.seconds)),
+        _ => Some(ProgressLine::begin(None)),
+    };
     let done = match &args.command {
         Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
@@ -101,25 +106,6 @@ fn boundaries(name: &str, request: Request, done: &str, out: Output) -> Result<(
     print(out, &m, || {
         format!("{name}: {marked} {done}, {all} have a boundary\n")
     })
-}
-
-/// For what takes long, and has no screen or question of its own.
-fn progress(command: &Command) -> Option<ProgressLine> {
-    let seconds = |n: u64| Some(Duration::from_secs(n));
-    let (name, limit) = match command {
-        Command::Record(a) => ("record", a.seconds.and_then(seconds)),
-        Command::Verify(_) => ("verify", None),
-        Command::Free(_) => ("free", None),
-        Command::Debug {
-            command: DebugCommand::Refresh { .. },
-        } => ("refresh", None),
-        Command::Create(_) => ("create", None),
-        Command::Insert(_) => ("insert", None),
-        Command::Withdraw { .. } => ("withdraw", None),
-        Command::Doctor(_) => ("doctor", None),
-        _ => return None,
-    };
-    Some(ProgressLine::of(name, limit))
 }
 
 fn debug(command: &DebugCommand, out: Output) -> Result<()> {

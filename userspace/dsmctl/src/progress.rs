@@ -12,12 +12,11 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct ProgressLine(#[allow(dead_code)] Option<Sender<()>>);
 
 impl ProgressLine {
-    pub(crate) fn of(command: &str, limit: Option<Duration>) -> Self {
-        let (name, limit) = (command.to_owned(), limit.map(|l| format!(" of {}", l.as_secs())));
+    pub(crate) fn begin(seconds: Option<u64>) -> Self {
+        let of = seconds.map_or_else(String::new, |n| format!(" of {n}"));
         Self(io::stderr().is_terminal().then(|| {
             every(EVERY, move |passed| {
-                let of = limit.as_deref().unwrap_or_default();
-                eprintln!("dsmctl: {name}: {}{of} seconds", passed.as_secs());
+                eprintln!("dsmctl: {}{of} seconds", passed.as_secs());
             })
         }))
     }
