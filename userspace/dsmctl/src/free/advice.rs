@@ -49,96 +49,83 @@ pub(super) struct Advice {
 }
 
 pub(super) fn advice(h: &Here) -> Vec<Advice> {
-    let mut all = Vec::new();
-    // `part`: of what is written, as far as that is known.
-    let mut add = |what: String, measure: Measure, saves: Range, part: f64, command: String, page| {
-        if part * saves[1] >= 0.005 {
-            all.push(Advice {
-                what,
-                saves: saves.map(|share| part * share),
-                known: measure.is_known(saves),
-                command,
-                page,
-            });
-        }
-    };
-    let of = |measure: Measure| (measure, measure.range(h.listed));
     let leaves = |of: &str| format!(r#"storage.wiredTiger.{of}.configString: "leaf_page_max=8KB""#);
-    let (measure, saves) = of(Measure::Leaves);
-    add(
-        "leaf pages of 8 KiB, for new collections".into(),
-        measure,
-        saves,
-        h.large_leaves,
-        leaves("collectionConfig"),
-        "before.md#leaf-pages",
-    );
-    let (measure, saves) = of(Measure::IndexLeaves);
-    add(
-        "leaf pages of 8 KiB, for new indexes".into(),
-        measure,
-        saves,
-        h.large_index_leaves,
-        leaves("indexConfig"),
-        "before.md#leaf-pages",
-    );
     let seen = h.interval.unwrap_or(USUAL_INTERVAL);
-    if seen < LONG_INTERVAL {
-        let longer = 3.0 * seen.max(USUAL_INTERVAL);
-        let seen = match h.interval {
-            Some(seen) => format!("dsmd saw {seen:.0} s between the last two checkpoints"),
-            None => "dsmd does not serve this database".into(),
-        };
-        let (measure, saves) = of(Measure::Interval);
-        add(
+    let longer = 3.0 * seen.max(USUAL_INTERVAL);
+    let said = match h.interval {
+        Some(seen) => format!("dsmd saw {seen:.0} s between the last two checkpoints"),
+        None => "dsmd does not serve this database".into(),
+    };
+    let all_if = |so: bool| if so { 1.0 } else { 0.0 };
+    // Behind each measure: of what part of the writes it is, as far as that is known.
+    let all = [
+        (
+            Measure::Leaves,
+            h.large_leaves,
+            "leaf pages of 8 KiB, for new collections".into(),
+            leaves("collectionConfig"),
+            "before.md#leaf-pages",
+        ),
+        (
+            Measure::IndexLeaves,
+            h.large_index_leaves,
+            "leaf pages of 8 KiB, for new indexes".into(),
+            leaves("indexConfig"),
+            "before.md#leaf-pages",
+        ),
+        (
+            Measure::Interval,
+            all_if(seen < LONG_INTERVAL),
             format!(
                 "{longer:.0} s between checkpoints, with buffered I/O, where it is MongoDB's {USUAL_INTERVAL:.0} s now \
-                 ({seen}); db.adminCommand({{getParameter: 1, syncdelay: 1}}) shows it"
+                 ({said}); db.adminCommand({{getParameter: 1, syncdelay: 1}}) shows it"
             ),
-            measure,
-            saves,
-            1.0,
             format!(
                 "db.adminCommand({{setParameter: 1, syncdelay: {longer:.0}}}), and sysctl vm.dirty_expire_centisecs={:.0}",
                 100.0 * (longer + 20.0)
             ),
             "before.md#interval-between-checkpoints",
-        );
-    }
-    if h.may_discard && !h.discards {
-        add(
-            "discards by dsm".into(),
+        ),
+        (
             Measure::Discards,
-            h.outlook.saved(h.full),
-            1.0,
+            all_if(h.may_discard && !h.discards),
+            "discards by dsm".into(),
             "discard = true, in /etc/dsm/NAME.toml".into(),
             "mongodb.md",
-        );
-    }
-    if h.full.is_some_and(|full| full > RATHER_FULL) {
-        let (measure, saves) = of(Measure::Spare);
-        add(
+        ),
+        (
+            Measure::Spare,
+            all_if(h.full.is_some_and(|full| full > RATHER_FULL)),
             "a tenth of the drive left empty".into(),
-            measure,
-            saves,
-            1.0,
             "fstrim, after files were moved away".into(),
             "before.md#spare-space",
-        );
-    }
-    if !h.streams {
-        let (measure, saves) = of(Measure::Streams);
-        add(
+        ),
+        (
+            Measure::Streams,
+            all_if(!h.streams),
             "streams by dsm, on a drive with FDP".into(),
-            measure,
-            saves,
-            1.0,
             "dsmctl create".into(),
             "drives.md#how-many-streams",
-        );
-    }
-    all.sort_by(|a, b| f64::total_cmp(&b.saves[0], &a.saves[0]));
-    all
+        ),
+    ];
+    let advised = all
+        .into_iter()
+        .filter_map(|(measure, part, what, command, page)| {
+            let saves = match measure {
+                Measure::Discards => h.outlook.saved(h.full),
+                measure => measure.range(h.listed),
+            };
+            (part * saves[1] >= 0.005).then(|| Advice {
+                what,
+                saves: saves.map(|share| part * share),
+                known: measure.is_known(saves),
+                command,
+                page,
+            })
+        });
+    let mut advised: Vec<Advice> = advised.collect();
+    advised.sort_by(|a, b| f64::total_cmp(&b.saves[0], &a.saves[0]));
+    advised
 }
 
 pub(super) fn text(all: &[Advice], dbpath: &str) -> String {
