@@ -3,14 +3,14 @@
 
 use anyhow::{Context, Result};
 
-use crate::cli::{Attach, DryRun, Output};
+use crate::cli::{Attach, DryRun};
 use crate::create;
 use crate::device_file;
 use crate::switch;
 use dm::device::Device;
 use dm::node;
 
-pub(crate) fn attach(a: &Attach, out: Output) -> Result<()> {
+pub(crate) fn attach(a: &Attach) -> Result<()> {
     let name = &a.name;
     let file = device_file::read(&a.dir, name).context("nothing was changed")?;
     if let Ok(device) = Device::open(name) {
@@ -29,5 +29,5 @@ pub(crate) fn attach(a: &Attach, out: Output) -> Result<()> {
             wanted.features.discard = None;
         }
     }
-    create::create(&wanted, DryRun::default(), out).with_context(|| format!("cannot attach {name}"))
+    create::create(&wanted, DryRun::default()).with_context(|| format!("cannot attach {name}"))
 }

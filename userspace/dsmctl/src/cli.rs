@@ -25,7 +25,7 @@ use runtime::sizes::Seconds;
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version, after_help = pages::help(), after_long_help = help())]
 pub struct Args {
-    /// How data is printed.
+    /// How data is printed; what a command has changed is told as text.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     pub output: Output,
     #[command(subcommand)]

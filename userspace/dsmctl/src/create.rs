@@ -4,15 +4,14 @@
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
-use serde_json::json;
 
-use crate::cli::{self as args, Auto, Create, CreateNow, DryRun, Features, Output};
+use crate::cli::{self as args, Auto, Create, CreateNow, DryRun, Features};
 use crate::device_file;
 use crate::switch;
 use dm::device::{Device, Target};
@@ -38,13 +37,13 @@ use runtime::text::printable;
 const REMOVE_TRIES: u32 = 20;
 const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) fn create_now(a: &CreateNow, out: Output) -> Result<()> {
+pub(crate) fn create_now(a: &CreateNow) -> Result<()> {
     if !a.save {
-        return create(&a.create, a.dry, out);
+        return create(&a.create, a.dry);
     }
     // Before there is a device that is not made again.
     let path = device_file::save(&a.create, a.dbpath.as_deref(), &a.dir)?;
-    let made = create(&a.create, a.dry, out);
+    let made = create(&a.create, a.dry);
     match &made {
         Ok(()) => eprintln!(
             "dsmctl: note: {} says all of it; `systemctl daemon-reload` makes units of it",
@@ -57,7 +56,7 @@ pub(crate) fn create_now(a: &CreateNow, out: Output) -> Result<()> {
     made
 }
 
-pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
+pub(crate) fn create(a: &Create, dry: DryRun) -> Result<()> {
     let sysfs = Sysfs::default();
     let dev = block_device(&a.dev)?;
     device_file::check_drive(&sysfs, a, dev)?;
@@ -75,7 +74,7 @@ pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
     let taken = "there is a device-mapper device of this name already; nothing was changed";
     if dry.on {
         ensure!(dm.info(Id::Name(name)).is_err(), "{name}: {taken}");
-        return would_be(out, name, &[line], Some(&stamped));
+        return would_be(name, &[line], Some(&stamped));
     }
     match dm.create(name) {
         Ok(_) => {}
@@ -87,39 +86,32 @@ pub(crate) fn create(a: &Create, dry: DryRun, out: Output) -> Result<()> {
         // The reason is in the error.
         let _ = dm.remove(name);
     }
-    let (devno, path) = made?;
-    let shown = path.display().to_string();
+    let path = made?;
     stamped.tell(name);
     if let Some(why) = Identities::default().ambiguous(&a.dev, dev) {
         eprintln!("dsmctl: note: {name}: {}", printable(&why));
     }
-    let data = json!({
-        "name": name, "device": devno.to_string(), "node": shown, "sectors": length, "leaves": stamped.leaves,
-        "chosen": stamped.chosen,
-    });
-    crate::print(out, &data, || format!("{shown}\n"))
+    crate::print_text(&format!("{}\n", path.display()))
 }
 
 /// What a dry run prints: the table as dmsetup takes it, and why it is so.
-pub(crate) fn would_be(out: Output, name: &str, lines: &[Line], stamped: Option<&Stamped>) -> Result<()> {
+pub(crate) fn would_be(name: &str, lines: &[Line], stamped: Option<&Stamped>) -> Result<()> {
     if let Some(stamped) = stamped {
         stamped.tell_choice(name);
     }
     let row = |l: &Line| format!("{} {} {} {}", l.start, l.length, l.target, l.params);
-    let table: Vec<String> = lines.iter().map(row).collect();
-    let data = json!({ "name": name, "table": table, "chosen": stamped.map(|s| &s.chosen) });
-    let table = table.join("\n");
-    crate::print(out, &data, || {
-        format!("{name}: nothing was changed; the table would be:\n{table}\n")
-    })
+    let table = lines.iter().map(row).collect::<Vec<_>>().join("\n");
+    crate::print_text(&format!(
+        "{name}: nothing was changed; the table would be:\n{table}\n"
+    ))
 }
 
-fn activate(dm: &Dm, name: &str, line: &Line) -> Result<(DevNo, std::path::PathBuf)> {
+fn activate(dm: &Dm, name: &str, line: &Line) -> Result<PathBuf> {
     exchange::load(dm, name, std::slice::from_ref(line))?;
     let info = dm
         .resume(name)
         .with_context(|| format!("{name}: cannot start the device"))?;
-    Ok((info.dev, node::ensure(name, info.dev)?))
+    node::ensure(name, info.dev)
 }
 
 pub(crate) fn block_device(path: &Path) -> Result<DevNo> {
@@ -224,9 +216,9 @@ fn used_by(sysfs: &Sysfs, dev: DevNo) -> String {
 pub(crate) struct Stamped {
     features: Features,
     /// The disks to name to the kernel, by number.
-    pub leaves: Vec<String>,
+    leaves: Vec<String>,
     /// As the drive affords, where nobody has said anything else.
-    pub chosen: Option<Affords>,
+    chosen: Option<Affords>,
 }
 
 impl Stamped {

@@ -5,10 +5,9 @@
 use std::cmp::Ordering;
 
 use anyhow::{bail, ensure, Context, Result};
-use serde_json::json;
 
 use crate::claim;
-use crate::cli::{Grow, Output};
+use crate::cli::Grow;
 use dm::device::Device;
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
@@ -62,7 +61,7 @@ pub(crate) fn of_filesystem(kind: &str, point: &str, device: &str) -> Option<Str
     }
 }
 
-pub(crate) fn grow(a: &Grow, out: Output) -> Result<()> {
+pub(crate) fn grow(a: &Grow) -> Result<()> {
     let sysfs = Sysfs::default();
     let dm = Dm::open()?;
     let _guard = Guard::new()?;
@@ -101,30 +100,17 @@ pub(crate) fn grow(a: &Grow, out: Output) -> Result<()> {
             shown(old.length)
         ),
         _ if a.dry.on => {
-            let data = json!({ "name": name, "before": old.length, "sectors": length, "below": below });
-            return crate::print(out, &data, || {
-                format!("{name}: nothing was changed; it would have {}, and has {}\n", shown(length), shown(old.length))
-            });
+            let (would, has) = (shown(length), shown(old.length));
+            return crate::print_text(&format!("{name}: nothing was changed; it would have {would}, and has {has}\n"));
         }
         _ => exchange::lengthen(&dm, name, old, length)?,
     }
     let mounts = mounts::all().unwrap_or_default();
     let on = mounts.iter().find(|m| m.dev == info.dev);
     let next = on.and_then(|m| of_filesystem(&m.kind, &m.point.to_string_lossy(), name));
-    let data = json!({
-        "name": name, "device": info.dev.to_string(), "before": old.length, "sectors": length,
-        "below": below, "next": next,
-    });
-    crate::print(out, &data, || {
-        let next = next
-            .as_ref()
-            .map_or_else(String::new, |n| format!("; for the file system: {n}"));
-        format!(
-            "{name}: {} before, {} now{next}\n",
-            shown(old.length),
-            shown(length)
-        )
-    })
+    let next = next.map_or_else(String::new, |n| format!("; for the file system: {n}"));
+    let (before, now) = (shown(old.length), shown(length));
+    crate::print_text(&format!("{name}: {before} before, {now} now{next}\n"))
 }
 
 #[cfg(test)]

@@ -9,9 +9,8 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Parser;
 use rustix::io::Errno;
-use serde_json::json;
 
-use crate::cli::{options, run_dir, Args, Command, DryRun, Features, Insert, Output};
+use crate::cli::{options, run_dir, Args, Command, DryRun, Features, Insert};
 use dm::devno::DevNo;
 use dm::exchange::{self, Guard};
 use dm::ioctl::{Dm, Id, Info, Line};
@@ -30,7 +29,7 @@ use crate::create::{block_device, would_be, Stamped};
 /// For an answer of dsmd's.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
+pub(crate) fn insert(a: &Insert) -> Result<()> {
     let sysfs = Sysfs::default();
     let dm = Dm::open()?;
     let _guard = Guard::new()?;
@@ -71,30 +70,21 @@ pub(crate) fn insert(a: &Insert, out: Output) -> Result<()> {
             Some((_, (below, start))) => dsm(below.to_string(), start),
             None => dsm(format!("{name}-dsm"), 0),
         };
-        return would_be(out, name, &[line], Some(&stamped));
+        return would_be(name, &[line], Some(&stamped));
     }
-    let (below, start, shown) = match single {
+    let on = match single {
         Some((line, (below, start))) => {
             exchange::exchange(&dm, name, from_ref(line), &[dsm(below.to_string(), start)])?;
-            let shown = format!("on {} from sector {start} on", sysfs.name(below));
-            (below, start, shown)
+            format!("on {} from sector {start} on", sysfs.name(below))
         }
         None => {
             let lower = segments::insert(&dm, &found.info, &found.lines, &stamped.words())?;
-            let shown = format!("on {}, which has its {} segments", lower.name, lower.lines.len());
-            (lower.dev, 0, shown)
+            format!("on {}, which has its {} segments", lower.name, lower.lines.len())
         }
     };
     found.forget()?;
     stamped.tell(name);
-    let data = json!({
-        "name": name, "device": found.info.dev.to_string(), "sectors": exchange::sectors(old),
-        "below": below.to_string(), "start": start, "segments": old.len(),
-        "leaves": stamped.leaves, "chosen": stamped.chosen,
-    });
-    crate::print(out, &data, || {
-        format!("{name}: replaced dm-linear with dsm, {shown}\n")
-    })
+    crate::print_text(&format!("{name}: replaced dm-linear with dsm, {on}\n"))
 }
 
 /// What is asked for: without a word that is what a dsm had which a command that was killed has
@@ -120,7 +110,7 @@ fn alike(sysfs: &Sysfs, dm: &Dm, name: &str, on: &[(DevNo, u64)]) -> Result<()> 
     Ok(())
 }
 
-pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
+pub(crate) fn withdraw(device: &str, dry: DryRun) -> Result<()> {
     let dm = Dm::open()?;
     let _guard = Guard::new()?;
     let found = FoundDevice::lock(&dm, device, dry)?;
@@ -151,7 +141,7 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
         }
     };
     if dry.on {
-        return would_be(out, name, &on_linear, None);
+        return would_be(name, &on_linear, None);
     }
     if dsm.is_some() {
         found.claim.change(|r| r.withdrawn.clone_from(&withdrawn))?;
@@ -171,16 +161,10 @@ pub(crate) fn withdraw(device: &str, dry: DryRun, out: Output) -> Result<()> {
         found.forget()?;
     }
     exchanged?;
-    let on = dsm.as_ref().filter(|_| lower.is_none()).map(|(_, table)| table);
     let again = withdrawn.unwrap_or_else(|| format!("dsmctl insert {name}"));
-    let data = json!({
-        "name": name, "device": found.info.dev.to_string(), "sectors": exchange::sectors(old),
-        "below": on.map(|table| &table.below), "start": on.map(|table| table.start),
-        "segments": on_linear.len(), "insert": again,
-    });
-    crate::print(out, &data, || {
-        format!("{name}: replaced dsm with dm-linear; the way back:\n{again}\n")
-    })?;
+    crate::print_text(&format!(
+        "{name}: replaced dsm with dm-linear; the way back:\n{again}\n"
+    ))?;
     found.forget()
 }
 

@@ -70,28 +70,28 @@ fn run(args: &Args) -> Result<u8> {
     let done = match &args.command {
         Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
-        Command::Attach(a) => attach::attach(a, out),
+        Command::Attach(a) => attach::attach(a),
         Command::Check(a) => return yes_or_no(device_file::check(a)),
-        Command::Create(a) => create::create_now(a, out),
-        Command::Insert(a) => insert::insert(a, out),
-        Command::Withdraw { device, dry } => insert::withdraw(device, *dry, out),
-        Command::Grow(a) => grow::grow(a, out),
+        Command::Create(a) => create::create_now(a),
+        Command::Insert(a) => insert::insert(a),
+        Command::Withdraw { device, dry } => insert::withdraw(device, *dry),
+        Command::Grow(a) => grow::grow(a),
         Command::Remove { name } => create::remove(name),
         Command::Set { name, feature, value } => set(name, feature, value),
         Command::Status(a) => show::status(a, out),
         Command::Doctor(a) => return doctor::doctor(a, out),
         Command::Boundary { command } => match command {
-            BoundaryCommand::Mark { name } => boundaries(name, Request::BoundaryMark, "files marked", out),
+            BoundaryCommand::Mark { name } => boundaries(name, Request::BoundaryMark, "files marked"),
             BoundaryCommand::Move { name, files } => {
                 let request = Request::BoundaryMove { paths: files.clone() };
-                boundaries(name, request, "boundaries moved", out)
+                boundaries(name, request, "boundaries moved")
             }
             BoundaryCommand::Show { name } => show::boundaries(name, out),
         },
         Command::Record(a) => record::record(a),
         Command::Free(a) => free::free(a, out),
         Command::Trial { command } => trial::trial(command, out),
-        Command::Debug { command } => debug(command, out),
+        Command::Debug { command } => debug(command),
         Command::Simulate(a) => {
             simulate::check(a)?;
             simulate::simulate(a, out)
@@ -100,20 +100,18 @@ fn run(args: &Args) -> Result<u8> {
     done.map(|()| 0)
 }
 
-fn boundaries(name: &str, request: Request, done: &str, out: Output) -> Result<()> {
+fn boundaries(name: &str, request: Request, done: &str) -> Result<()> {
     let m: control::Marked = ask(name, request)?;
     let (marked, all) = (m.marked, m.boundaries);
-    print(out, &m, || {
-        format!("{name}: {marked} {done}, {all} have a boundary\n")
-    })
+    print_text(&format!("{name}: {marked} {done}, {all} have a boundary\n"))
 }
 
-fn debug(command: &DebugCommand, out: Output) -> Result<()> {
+fn debug(command: &DebugCommand) -> Result<()> {
     match command {
-        DebugCommand::Drop { name, files } => drop_files(name, files, out),
+        DebugCommand::Drop { name, files } => drop_files(name, files),
         DebugCommand::Checkpoint { name } => {
             let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
-            print(out, &done, || checkpoint_text(&done))
+            print_text(&checkpoint_text(&done))
         }
         DebugCommand::Reset { name } => {
             let done = Device::open(name)?.message("reset");
@@ -121,23 +119,21 @@ fn debug(command: &DebugCommand, out: Output) -> Result<()> {
         }
         DebugCommand::Refresh { name } => {
             let r: control::Refreshed = ask(name, Request::Refresh)?;
-            print(out, &r, || {
-                format!(
-                    "{name}: {} files, {} extents; {} changed, {} dropped\n",
-                    r.files, r.extents, r.changed, r.dropped
-                )
-            })
+            print_text(&format!(
+                "{name}: {} files, {} extents; {} changed, {} dropped\n",
+                r.files, r.extents, r.changed, r.dropped
+            ))
         }
         DebugCommand::Counters { drive, counters } => {
             let command = counters.as_deref();
             let found = command.map_or_else(|| counters::of_drive(drive), counters::of_command);
             let found = found.with_context(|| drive.display().to_string())?;
-            write(&(serde_json::to_string(&found)? + "\n")).map(|_| ())
+            print_text(&(serde_json::to_string(&found)? + "\n"))
         }
     }
 }
 
-fn drop_files(name: &str, files: &[String], out: Output) -> Result<()> {
+fn drop_files(name: &str, files: &[String]) -> Result<()> {
     let device = Device::open(name)?;
     let mut ids = Vec::new();
     for f in files {
@@ -156,12 +152,10 @@ fn drop_files(name: &str, files: &[String], out: Output) -> Result<()> {
         upload.commit()
     };
     let commit = drop().map_err(|e| refused(name, e))?;
-    print(out, &commit, || {
-        format!(
-            "{name}: the table has {} files, {} extents; generation {}\n",
-            commit.files, commit.extents, commit.generation
-        )
-    })
+    print_text(&format!(
+        "{name}: the table has {} files, {} extents; generation {}\n",
+        commit.files, commit.extents, commit.generation
+    ))
 }
 
 /// A request to the dsmd of a device that exists.
@@ -232,7 +226,11 @@ fn print<T: Serialize>(output: Output, data: &T, text: impl FnOnce() -> String) 
         Output::Text => text(),
         Output::Json => serde_json::to_string_pretty(data)? + "\n",
     };
-    write(&text).map(|_| ())
+    print_text(&text)
+}
+
+fn print_text(text: &str) -> Result<()> {
+    write(text).map(drop)
 }
 
 /// Prints a line at once; whether somebody reads it.
