@@ -137,8 +137,9 @@ impl Judge<'_> {
         };
         let restart = self.unit("systemctl restart");
         let serves = format!("dsmd {} serves it", a.version);
-        if a.version != self.facts.version {
-            let text = format!("{serves}, and this dsmctl is {}", self.facts.version);
+        let own = env!("CARGO_PKG_VERSION");
+        if a.version != own {
+            let text = format!("{serves}, and this dsmctl is {own}");
             return finding(Note, text).fix(restart);
         }
         let restarts = self.v.service.as_ref().map_or(0, |s| s.restarts);
@@ -176,11 +177,11 @@ impl Judge<'_> {
         };
         let mut finding = self.say("dsmd", Wrong, text);
         if self.d.wanted.is_none() {
-            let dir = self.d.mounts.first().map(|m| m.point.to_string_lossy());
+            let dir = self.d.mounts.first().map(|m| &m.point);
             finding = match dir.filter(|dir| simple(dir) && name::check(&self.v.name).is_ok()) {
                 Some(dir) => finding.fix(format!(
                     "printf 'dbpath = \"%s\"\\n' {} >>/etc/dsm/{}.toml",
-                    ink::path(dir),
+                    ink::path(dir.display()),
                     self.name()
                 )),
                 None => finding.hint("give it a dbpath in its file in /etc/dsm"),
@@ -355,12 +356,11 @@ impl Judge<'_> {
             );
             (Right, text, None)
         };
-        let mut finding = self.say("boundaries", level, text).values(json!({
+        let finding = self.say("boundaries", level, text).values(json!({
             "mode": &a.boundary, "marked": a.marked, "files": a.files, "boundaries": a.boundaries,
             "outgrown": a.outgrown,
         }));
-        finding.fix.extend(fix.map(|words| self.dsmctl(words)));
-        Some(finding)
+        Some(finding.fixes(fix.map(|words| self.dsmctl(words))))
     }
 
     pub(super) fn discards(&self, k: &Kernel) -> Finding {
@@ -420,14 +420,9 @@ impl Judge<'_> {
             }
             Mode::Off => {
                 let text = "off: the drive keeps copying blocks that the database has freed".to_owned();
-                let switch = "discard = true in its file in /etc/dsm switches them on";
-                let served = self.v.agent.as_ref().map(|a| &a.dbpath);
-                match served.filter(|dbpath| simple(dbpath)) {
-                    Some(dbpath) => finding(Note, text)
-                        .fix(format!("dsmctl free {}", ink::path(dbpath)))
-                        .hint(format!("says how much that is; {switch}")),
-                    None => finding(Note, text).hint(switch),
-                }
+                finding(Note, text)
+                    .fixes(self.free())
+                    .hint("`dsmctl free` says how much that is; discard = true in its file in /etc/dsm switches them on")
             }
             _ => finding(Note, "what lies below takes none".into()),
         }
@@ -506,6 +501,12 @@ impl Judge<'_> {
         }
     }
 
+    /// The command that says what its files list as free.
+    fn free(&self) -> Option<String> {
+        let dbpath = self.d.served().filter(|dbpath| simple(dbpath))?;
+        Some(format!("dsmctl free {}", ink::path(dbpath.display())))
+    }
+
     /// What the database's own settings may save, without dsm.
     pub(super) fn leaf_pages(&self) -> Option<Finding> {
         let files = match self.d.large_leaves.as_ref()? {
@@ -516,19 +517,12 @@ impl Judge<'_> {
                 return Some(self.say("leaf-pages", Wrong, text));
             }
         };
-        let dbpath = self.v.agent.as_ref().map(|a| a.dbpath.clone());
-        let dbpath = dbpath.or_else(|| Some(self.d.wanted.as_ref()?.dbpath.display().to_string()));
-        let finding = self
-            .say("leaf-pages", Note, in_large_leaves(files))
-            .hint(format!(
-                "smaller pages may save more there than discards do: {}",
-                page("before.md")
-            ))
-            .values(json!({ "files": files }));
-        Some(match dbpath.filter(|dir| simple(dir)) {
-            Some(dir) => finding.fix(format!("dsmctl free {}", ink::path(dir))),
-            None => finding,
-        })
+        let see = page("before.md");
+        let finding = self.say("leaf-pages", Note, in_large_leaves(files));
+        let finding = finding.fixes(self.free()).values(json!({ "files": files }));
+        Some(finding.hint(format!(
+            "smaller pages may save more there than discards do: {see}"
+        )))
     }
 
     pub(super) fn server(&self) -> Option<Finding> {

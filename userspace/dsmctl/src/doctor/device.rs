@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Judges a dsm device, from the drive up to the database.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
@@ -52,9 +54,11 @@ pub(super) fn judge(facts: &Facts, d: &Examined, late: Duration) -> Vec<Finding>
 }
 
 /// What a shell and a TOML file take as it is.
-pub(super) fn simple(text: &str) -> bool {
-    text.chars()
-        .all(|c| c.is_ascii_alphanumeric() || "/_.-+@:".contains(c))
+pub(super) fn simple(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes
+        .iter()
+        .all(|b| b.is_ascii_alphanumeric() || b"/_.-+@:".contains(b))
 }
 
 /// Of what comes by itself when dsmd has what it waits for.
@@ -112,21 +116,18 @@ impl Judge<'_> {
             let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));
             return Some(self.say("left", Unknown, text));
         }
-        let of = left.features.iter();
-        let mut what: Vec<String> = of
-            .map(|f| format!("{} {}, which was {}", f.name, f.set, f.was))
-            .collect();
-        let set = self.dsmctl("set");
-        let of = left.features.iter();
-        let mut fix: Vec<String> = of.map(|f| format!("{set} {} {}", f.name, f.was)).collect();
+        let (mut what, mut fix) = (Vec::new(), Vec::new());
+        for f in &left.features {
+            what.push(format!("{} {}, which was {}", f.name, f.set, f.was));
+            fix.push(format!("{} {} {}", self.dsmctl("set"), f.name, f.was));
+        }
         if !left.files.is_empty() {
             let ids: Vec<String> = left.files.iter().map(u64::to_string).collect();
             what.push(format!("{} scratch files in its table", ids.len()));
             fix.push(format!("{} {}", self.dsmctl("debug drop"), ids.join(" ")));
         }
         let text = format!("a command that was killed has left {}", what.join(", "));
-        let finding = || self.say("left", Wrong, text);
-        (!what.is_empty()).then(|| Finding { fix, ..finding() })
+        (!what.is_empty()).then(|| self.say("left", Wrong, text).fixes(fix))
     }
 
     fn absent(&self) -> Finding {
@@ -222,12 +223,11 @@ impl Judge<'_> {
             let hint = "writes to its end fail: give what it lies on its length back";
             return Some(finding(Wrong, text).hint(hint));
         }
-        let mut found = finding(Note, format!("it is {had} long, and {on} has {all} for it"))
-            .fix(self.dsmctl("grow"))
-            .hint("after it has grown; if this is meant, size in its file in /etc/dsm says so");
         let for_it = |m: &Mount| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name());
-        found.fix.extend(mount.as_ref().and_then(for_it));
-        Some(found)
+        let found = finding(Note, format!("it is {had} long, and {on} has {all} for it"))
+            .fix(self.dsmctl("grow"))
+            .fixes(mount.as_ref().and_then(for_it));
+        Some(found.hint("after it has grown; if this is meant, size in its file in /etc/dsm says so"))
     }
 
     fn stack(&self, k: &Kernel) -> Finding {
@@ -363,12 +363,10 @@ impl Judge<'_> {
     }
 
     /// To what the drive affords.
-    fn change(&self, affords: &Affords, mut finding: Finding) -> Finding {
+    fn change(&self, affords: &Affords, finding: Finding) -> Finding {
         let (set, features) = (self.dsmctl("set"), affords.features().into_iter());
-        finding
-            .fix
-            .extend(features.map(|(feature, value)| format!("{set} {feature} {value}")));
-        finding.hint(ink::reason(&affords.why))
+        let commands = features.map(|(feature, value)| format!("{set} {feature} {value}"));
+        finding.fixes(commands).hint(ink::reason(&affords.why))
     }
 
     fn table(&self, k: &Kernel) -> Finding {
@@ -412,8 +410,7 @@ impl Judge<'_> {
                 let text = format!("what is mounted cannot be read: {}", ink::reason(why));
                 return self.say("filesystem", Unknown, text);
             }
-            let wanted = self.d.wanted.as_ref();
-            let wanted = wanted.filter(|w| simple(&w.dbpath.to_string_lossy()));
+            let wanted = self.d.wanted.as_ref().filter(|w| simple(&w.dbpath));
             let at = wanted.map_or_else(|| "DIR".to_owned(), |w| ink::path(w.dbpath.display()));
             return self
                 .say("filesystem", Wrong, "no file system on it is mounted")
@@ -444,9 +441,7 @@ impl Judge<'_> {
     }
 
     fn dbpath(&self) -> Option<Finding> {
-        let served = self.v.agent.as_ref().map(|a| a.dbpath.clone());
-        let dbpath = served.or_else(|| self.d.wanted.as_ref().map(|w| w.dbpath.display().to_string()))?;
-        let path = ink::path(&dbpath);
+        let path = ink::path(self.d.served()?.display());
         let say = |level, text: String| self.say("dbpath", level, text);
         Some(match self.d.dbpath.as_ref()? {
             Ok(()) if self.d.journal_linked => say(

@@ -57,8 +57,6 @@ pub(crate) struct Facts {
     pub devices: Vec<Examined>,
     /// Semaphores that killed commands of device-mapper's have left.
     pub semaphores: usize,
-    /// This program's.
-    pub version: &'static str,
 }
 
 /// What a command that was killed has left of its work on a device.
@@ -102,6 +100,14 @@ pub(crate) struct Examined {
     /// Its files for which smaller leaf pages may be better; `Err`: WiredTiger would not have
     /// written what is there.
     pub large_leaves: Option<Result<usize, String>>,
+}
+
+impl Examined {
+    /// The data directory that dsmd serves, or is to serve.
+    pub(super) fn served(&self) -> Option<PathBuf> {
+        let served = self.view.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
+        served.or_else(|| self.wanted.as_ref().map(|w| w.dbpath.clone()))
+    }
 }
 
 /// In sectors.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
@@ -71,7 +71,6 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
         devices,
         configuration,
         semaphores: udev::left_behind(&semaphores, now().as_secs()),
-        version: env!("CARGO_PKG_VERSION"),
     }
 }
 
@@ -106,8 +105,7 @@ impl Looker<'_> {
             d.dbpath = Some(Err(Misplaced::Unasked));
             return d;
         }
-        let served = d.view.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
-        if let Some(dbpath) = served.or_else(|| d.wanted.as_ref().map(|w| w.dbpath.clone())) {
+        if let Some(dbpath) = d.served() {
             let journal = dbpath.join("journal").symlink_metadata();
             d.journal_linked = journal.is_ok_and(|m| m.is_symlink());
             let root = Root::open(&dbpath).with_context(|| format!("{}: cannot open it", dbpath.display()));

@@ -101,6 +101,11 @@ impl Finding {
         self
     }
 
+    fn fixes(mut self, commands: impl IntoIterator<Item = String>) -> Self {
+        self.fix.extend(commands);
+        self
+    }
+
     fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
