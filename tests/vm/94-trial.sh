@@ -103,7 +103,7 @@ kill $agent
 wait $agent
 umount $mnt
 dmsetup remove t
-is "the counters are nvme-cli's" "$(dsmctl debug counters "$ssd" | jq -c '[.host, .media | tonumber]')" \
+is "the counters are nvme-cli's" "$(drive-counters "$ssd" | jq -c '[.host, .media | tonumber]')" \
 	"$(nvme fdp stats "$ssd" -e 1 -o json | jq -c '[.hbmw, .mbmw | tonumber]')"
 cat /tmp/trial.log /tmp/report
 done_testing

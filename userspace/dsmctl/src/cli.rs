@@ -283,25 +283,12 @@ pub enum DebugCommand {
         #[arg(value_name = "ID|FILE", required = true)]
         files: Vec<String>,
     },
-    /// End the window and reassign the streams
-    #[command(after_long_help = "Example:\n  dsmctl debug checkpoint dsm")]
-    Checkpoint { name: String },
     /// Set the counters of `status` to zero
     #[command(after_long_help = "Example:\n  dsmctl debug reset dsm")]
     Reset { name: String },
     /// Have dsmd read all extents again
     #[command(after_long_help = "Example:\n  dsmctl debug refresh dsm")]
     Refresh { name: String },
-    /// Print what a drive counts of host and of flash writes, as JSON: {source, host, media,
-    /// erased, unit}, in bytes
-    #[command(after_long_help = "Example:\n  dsmctl debug counters /dev/nvme1n1")]
-    Counters {
-        /// A block device, not a partition
-        drive: PathBuf,
-        /// A command that prints them, as trial start takes it
-        #[arg(long, value_name = "COMMAND")]
-        counters: Option<String>,
-    },
 }
 
 #[derive(Debug, Subcommand)]

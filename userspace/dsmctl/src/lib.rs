@@ -36,9 +36,7 @@ use crate::progress::ProgressLine;
 use dm::device::{Device, MessageError, Target};
 use dm::mode::Mode;
 use dm::table::{Upload, UploadKind};
-use drive::counters;
 use proto::control::{self, Request};
-use proto::regions::checkpoint_text;
 use runtime::text;
 
 pub fn main() -> ExitCode {
@@ -109,10 +107,6 @@ fn boundaries(name: &str, request: Request, done: &str) -> Result<()> {
 fn debug(command: &DebugCommand) -> Result<()> {
     match command {
         DebugCommand::Drop { name, files } => drop_files(name, files),
-        DebugCommand::Checkpoint { name } => {
-            let done = Device::open(name)?.checkpoint().map_err(|e| refused(name, e))?;
-            print_text(&checkpoint_text(&done))
-        }
         DebugCommand::Reset { name } => {
             let done = Device::open(name)?.message("reset");
             done.map(|_| ()).map_err(|e| refused(name, e))
@@ -123,12 +117,6 @@ fn debug(command: &DebugCommand) -> Result<()> {
                 "{name}: {} files, {} extents; {} changed, {} dropped\n",
                 r.files, r.extents, r.changed, r.dropped
             ))
-        }
-        DebugCommand::Counters { drive, counters } => {
-            let command = counters.as_deref();
-            let found = command.map_or_else(|| counters::of_drive(drive), counters::of_command);
-            let found = found.with_context(|| drive.display().to_string())?;
-            print_text(&(serde_json::to_string(&found)? + "\n"))
         }
     }
 }

@@ -91,7 +91,6 @@ fn errors_are_one_line() {
         "create n /dev/null",
         "create n /nonexistent",
         "status no-such-device",
-        "debug checkpoint no-such-device",
         "set no-such-device groups 3",
         "set no-such-device threshold1 x",
         "remove no-such-device",
