@@ -7,7 +7,8 @@ mod text;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -93,10 +94,8 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
     }
     // Another policy may fit where one does not; if none does, the drive is what is wrong.
     if outcomes.iter().all(|r| r.outcome.is_err()) {
-        if let Some(Err(e)) = outcomes.into_iter().map(|r| r.outcome).next() {
-            return Err(e).with_context(named);
-        }
-        return Ok(());
+        let first = outcomes.into_iter().find_map(|r| r.outcome.err());
+        return first.map_or(Ok(()), |e| Err(e).with_context(named));
     }
     if let Some(path) = &a.dump {
         let p = played.iter().find(|p| p.discard == (a.discard == Discards::On));
@@ -256,7 +255,6 @@ fn run_all(
     let most = specs.iter().map(needed).max().unwrap_or(1);
     let progress = AtomicU64::new(0);
     let over = AtomicBool::new(false);
-    let next = AtomicU64::new(0);
     let run = |spec: &Spec| {
         let bytes = [needed(spec), available];
         let [needed, available] = bytes.map(|n| n >> 20);
@@ -268,12 +266,11 @@ fn run_all(
             false => sim::run(trace, profile, model, spec, &progress),
         }
     };
+    let next = AtomicUsize::new(0);
+    let outcomes: Vec<OnceLock<_>> = specs.iter().map(|_| OnceLock::new()).collect();
     let work = || {
-        let mut done = Vec::new();
-        loop {
-            let n = next.fetch_add(1, Ordering::Relaxed) as usize;
-            let Some(spec) = specs.get(n) else { return done };
-            done.push((n, run(spec)));
+        while let Some(n) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < specs.len()) {
+            outcomes[n].get_or_init(|| run(&specs[n]));
         }
     };
     let processors = || thread::available_parallelism().map_or(1, |n| n.get());
@@ -281,32 +278,26 @@ fn run_all(
         Some(jobs) => usize::from(jobs),
         None => processors().min((available / 2 / most) as usize).max(1),
     };
-    let threads = threads.min(specs.len());
     let total = profile.writes() * specs.len() as u64;
-    let mut outcomes: Vec<_> = thread::scope(|scope| {
+    thread::scope(|scope| {
         let bar = io::stderr()
             .is_terminal()
             .then(|| scope.spawn(|| show_progress(&progress, total, &over)));
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let workers = workers.into_iter();
-        let done = workers
-            .flat_map(|w| w.join().expect("a policy does not panic"))
-            .collect();
+        let workers: Vec<_> = (0..threads.min(specs.len())).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            worker.join().expect("a policy does not panic");
+        }
         over.store(true, Ordering::Relaxed);
         if let Some(bar) = bar {
             bar.thread().unpark();
         }
-        done
     });
-    outcomes.sort_unstable_by_key(|(n, _)| *n);
-    let fits = |(_, outcome)| match outcome {
+    let outcomes = outcomes.into_iter().filter_map(OnceLock::into_inner);
+    let fits = |outcome| match outcome {
         Err(e) if SimError::lack(&e).is_none() => Err(e),
         outcome => Ok(outcome),
     };
-    Ok(outcomes
-        .into_iter()
-        .map(fits)
-        .collect::<Result<Vec<_>, SimError>>()?)
+    Ok(outcomes.map(fits).collect::<Result<Vec<_>, SimError>>()?)
 }
 
 /// On runs of more than a second.
