@@ -6,9 +6,18 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use dsm_exporter::metrics::with_panels;
+use dsm_exporter::metrics::families::{Family, DEVICES, PUBLISHED, USED};
 
 const DASHBOARD: &str = include_str!("../../grafana/dm-dsm.json");
+
+/// All metrics, and whether the dashboard for Grafana shows them.
+fn with_panels() -> impl Iterator<Item = (&'static str, bool)> {
+    fn of<T>(f: &Family<T>) -> (&'static str, bool) {
+        (f.name, f.panel)
+    }
+    let others = [&PUBLISHED, &USED].into_iter().flat_map(|s| s.families).map(of);
+    DEVICES.iter().flat_map(|s| s.families).map(of).chain(others)
+}
 
 fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();

@@ -10,15 +10,6 @@ use std::fmt::Write as _;
 use families::{Family, AGENT_UP, DEVICES, OF_SERVICE, PUBLISHED, USED};
 use proto::snapshot::{Snapshot, Unavailable};
 
-/// All metrics, and whether the dashboard for Grafana shows them.
-pub fn with_panels() -> impl Iterator<Item = (&'static str, bool)> {
-    fn of<T>(f: &Family<T>) -> (&'static str, bool) {
-        (f.name, f.panel)
-    }
-    let others = [&PUBLISHED, &USED].into_iter().flat_map(|s| s.families).map(of);
-    DEVICES.iter().flat_map(|s| s.families).map(of).chain(others)
-}
-
 fn escaped(label: &str) -> String {
     label
         .replace('\\', "\\\\")
@@ -109,7 +100,9 @@ mod tests {
     use testing::kernel::STATUS;
 
     fn names() -> impl Iterator<Item = &'static str> {
-        with_panels().map(|f| f.0)
+        let others = [&PUBLISHED, &USED].into_iter().flat_map(|s| s.families);
+        let devices = DEVICES.iter().flat_map(|s| s.families).map(|f| f.name);
+        devices.chain(others.map(|f| f.name))
     }
 
     /// What is shown of these.
