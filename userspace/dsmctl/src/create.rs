@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! `dsmctl create` and `dsmctl remove`.
+//! `dsmctl create`, `dsmctl attach` and `dsmctl remove`.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
 
-use crate::cli::{self as args, Auto, Create, CreateNow, DryRun, Features};
+use crate::cli::{self as args, Attach, Auto, Create, CreateNow, DryRun, Features};
 use crate::device_file;
 use crate::switch;
 use dm::device::{Device, Target};
@@ -54,6 +54,29 @@ pub(crate) fn create_now(a: &CreateNow) -> Result<()> {
         }
     }
     made
+}
+
+/// The device of /etc/dsm/NAME.toml.
+pub(crate) fn attach(a: &Attach) -> Result<()> {
+    let name = &a.name;
+    let file = device_file::read(&a.dir, name).context("nothing was changed")?;
+    if let Ok(device) = Device::open(name) {
+        // Who was killed may not have come to it.
+        node::ensure(name, device.devno)?;
+        eprintln!("dsmctl: note: {name} is there already, and is left as it is");
+        return Ok(());
+    }
+    let mut wanted = file.create.with_context(|| {
+        format!("{name}: its file has no drive: somebody else makes it; nothing was changed")
+    })?;
+    if wanted.features.discard.is_some() {
+        // A machine starts all the same.
+        if let Err(e) = block_device(&wanted.dev).and_then(|dev| switch::check(name, dev)) {
+            eprintln!("dsmctl: {e:#} but this: it is made without discards");
+            wanted.features.discard = None;
+        }
+    }
+    create(&wanted, DryRun::default()).with_context(|| format!("cannot attach {name}"))
 }
 
 pub(crate) fn create(a: &Create, dry: DryRun) -> Result<()> {

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use anyhow::{bail, ensure, Context, Result};
 
-use crate::claim;
+use crate::borrowed;
 use crate::cli::Grow;
 use dm::device::Device;
 use dm::devno::DevNo;
@@ -73,7 +73,7 @@ pub(crate) fn grow(a: &Grow) -> Result<()> {
         "{0}: the volume is LVM's: `lvextend` makes it longer, and `dsmctl insert {0}` puts dsm back after that; nothing was changed",
         a.name
     );
-    let (_claim, info, lines) = claim::take(&dm, &a.name)?;
+    let (_claim, info, lines) = borrowed::take(&dm, &a.name)?;
     let (name, old) = (&info.name, exchange::only_line(&a.name, &info, &lines)?);
     let room = Room::of(&sysfs, &info, &old.params.parse()?)
         .with_context(|| format!("{name}: cannot determine the size of what it lies on"))?;

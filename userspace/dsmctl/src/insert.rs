@@ -23,7 +23,7 @@ use dm::streams;
 use dm::sysfs::Sysfs;
 use proto::control::{self, Request};
 
-use crate::claim;
+use crate::borrowed;
 use crate::create::{block_device, would_be, Stamped};
 
 /// For an answer of dsmd's.
@@ -210,7 +210,7 @@ impl FoundDevice {
         let lock = lvm::is_volume(&info.uuid)
             .then(|| lvm::lock(&info.name))
             .transpose()?;
-        let (claim, info, lines) = claim::take(dm, &info.name)?;
+        let (claim, info, lines) = borrowed::take(dm, &info.name)?;
         Ok(Self {
             info,
             lines,

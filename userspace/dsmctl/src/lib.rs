@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! `dsmctl`: makes and watches dsm devices.
 
-mod attach;
-mod claim;
+mod borrowed;
 pub mod cli;
 mod create;
 mod device_file;
 mod doctor;
 mod free;
 mod grow;
-mod guest;
 mod insert;
 mod probe;
 mod progress;
@@ -68,7 +66,7 @@ fn run(args: &Args) -> Result<u8> {
     let done = match &args.command {
         Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
-        Command::Attach(a) => attach::attach(a),
+        Command::Attach(a) => create::attach(a),
         Command::Check(a) => return yes_or_no(device_file::check(a)),
         Command::Create(a) => create::create_now(a),
         Command::Insert(a) => insert::insert(a),

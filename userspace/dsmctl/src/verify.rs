@@ -13,9 +13,8 @@ use std::path::Path;
 use anyhow::{bail, ensure, Context, Result};
 use serde::Serialize;
 
-use crate::claim;
+use crate::borrowed::{self, Guest};
 use crate::cli::{Output, Verify};
-use crate::guest::Guest;
 use crate::{refused, NO};
 use database::fiemap::{Fiemap, Mapper};
 use database::place::Directory;
@@ -324,7 +323,7 @@ fn unstamped(status: &Status, below: &LowerStack) -> String {
 fn measure(a: &Verify, device: &Device, counters: &StreamCounters) -> Result<Vec<StreamRow>> {
     let dir = directory(device, a.dir.as_deref())?;
     let mut map = Fiemap::new(dir.place().clone());
-    let claim = claim::claim(device)?;
+    let claim = borrowed::claim(device)?;
     let mut data = Aligned::zeroed(WRITE);
     data.fill(0xd5);
     let mut files = Vec::new();

@@ -17,9 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::fs::FallocateFlags;
 
-use crate::claim;
+use crate::borrowed::{self, Guest};
 use crate::cli::ProbeDiscard;
-use crate::guest::Guest;
 use crate::refused;
 use crate::verify::directory;
 use database::fiemap::Solid;
@@ -77,7 +76,7 @@ impl<'a> Scratch<'a> {
         counts: DriveCounts,
         signals: &'a Signals,
     ) -> Result<Self> {
-        let claim = claim::claim(device)?;
+        let claim = borrowed::claim(device)?;
         let dir = directory(device, a.dir.as_deref())?;
         let shown_dir = dir.path().display();
         let mounts = mounts::all().context("cannot read the mounts")?;
