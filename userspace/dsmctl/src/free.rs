@@ -3,7 +3,6 @@
 
 mod advice;
 mod forecast;
-mod outlook;
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -18,7 +17,7 @@ use database::ident::classify;
 use database::walk::Root;
 use database::wiredtiger::avail::{self, Documents, FileEntry, FreeList, Kind, Lists, Snapshot, Standing};
 use dm::class::Class;
-use outlook::Outlook;
+use forecast::Outlook;
 use proto::device::DeviceView;
 use proto::snapshot::Snapshot as Published;
 use runtime::grid::{mib, Grid};

@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::forecast::{Measure, Range};
-use super::outlook::{percent, Outlook};
+use super::forecast::{percent, Measure, Outlook, Range};
 use runtime::pages::page;
 
 /// mongod's own, in seconds: three times this is what was measured.
