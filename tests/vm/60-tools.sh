@@ -45,7 +45,9 @@ for fs in xfs ext4; do
 	works "$fs: a file is added" load-table t --update --class journal $mnt/index-1-17.wt
 	is "$fs: the class is what is said" "$(region t "$id2" bottom 2)" journal
 	is "$fs: and its count stays" "$(region t "$id2" bottom 13)" 0
-	works "$fs: a file is dropped" dsmctl debug drop t $mnt/index-1-17.wt
+	begin t update
+	record t drop "$id2"
+	works "$fs: a file is dropped" commit t
 	is "$fs: one file is left" "$(dsmctl status t -o json | jq '.devices[0].kernel.status.files')" 1
 	works "$fs: a feature is set" dsmctl set t policy boundary
 	refused "$fs: one that is not there, by those that are" 'there is no feature boil; there are policy, groups' dsmctl set t boil 1

@@ -163,7 +163,7 @@ pub enum Command {
     /// note, wrong or unknown; device is null for the machine; check is kernel, module,
     /// configuration, devices, disk, device, drive, written, size, below, streams, table, filesystem,
     /// dbpath, dsmd, last_error, left-out, unmapped, checkpoints, boundaries,
-    /// discard, semaphores or server. Names
+    /// discard, left, leaf-pages, semaphores or server. Names
     /// stay, also those in values; texts may change.
     #[command(after_long_help = "Examples:\n  dsmctl doctor\n  dsmctl doctor dsm --report")]
     Doctor(Doctor),
@@ -275,14 +275,10 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum DebugCommand {
-    /// Take files out of the table
-    #[command(after_long_help = "Example:\n  dsmctl debug drop dsm 131")]
-    Drop {
-        name: String,
-        /// Ids (inode numbers), or paths of files
-        #[arg(value_name = "ID|FILE", required = true)]
-        files: Vec<String>,
-    },
+    /// Undo what a command that was killed has left of its work: features, and scratch files in
+    /// the table
+    #[command(after_long_help = "Example:\n  dsmctl debug restore dsm")]
+    Restore { name: String },
     /// Set the counters of `status` to zero
     #[command(after_long_help = "Example:\n  dsmctl debug reset dsm")]
     Reset { name: String },

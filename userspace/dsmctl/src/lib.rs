@@ -21,7 +21,6 @@ mod verify;
 mod view;
 
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -33,7 +32,6 @@ use crate::cli::{self as args, Args, BoundaryCommand, Command, DebugCommand, Out
 use crate::progress::ProgressLine;
 use dm::device::{Device, MessageError, Target};
 use dm::mode::Mode;
-use dm::table::{Upload, UploadKind};
 use proto::control::{self, Request};
 use runtime::text;
 
@@ -104,7 +102,7 @@ fn boundaries(name: &str, request: Request, done: &str) -> Result<()> {
 
 fn debug(command: &DebugCommand) -> Result<()> {
     match command {
-        DebugCommand::Drop { name, files } => drop_files(name, files),
+        DebugCommand::Restore { name } => borrowed::claim(&Device::open(name)?).map(drop),
         DebugCommand::Reset { name } => {
             let done = Device::open(name)?.message("reset");
             done.map(|_| ()).map_err(|e| refused(name, e))
@@ -117,31 +115,6 @@ fn debug(command: &DebugCommand) -> Result<()> {
             ))
         }
     }
-}
-
-fn drop_files(name: &str, files: &[String]) -> Result<()> {
-    let device = Device::open(name)?;
-    let mut ids = Vec::new();
-    for f in files {
-        ids.push(match f.parse::<u64>() {
-            Ok(id) => id,
-            Err(_) => std::fs::metadata(f)
-                .with_context(|| format!("{f}: it is neither an id nor a file"))?
-                .ino(),
-        });
-    }
-    let drop = || {
-        let mut upload = Upload::begin(&device, UploadKind::Update(device.generation()?))?;
-        for &id in &ids {
-            upload.drop_file(id)?;
-        }
-        upload.commit()
-    };
-    let commit = drop().map_err(|e| refused(name, e))?;
-    print_text(&format!(
-        "{name}: the table has {} files, {} extents; generation {}\n",
-        commit.files, commit.extents, commit.generation
-    ))
 }
 
 /// A request to the dsmd of a device that exists.

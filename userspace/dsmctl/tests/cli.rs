@@ -68,7 +68,7 @@ fn wrong_usage_ends_with_2() {
         "grow",
         "grow n --size 0",
         "simulate r --policy none,best",
-        "debug drop n",
+        "debug restore",
         "status --watch",
         "status n --count 1",
         "boundary",
@@ -100,6 +100,7 @@ fn errors_are_one_line() {
         "grow no-such-device",
         "boundary show no-such-device",
         "verify no-such-device",
+        "debug restore no-such-device",
         "probe-discard no-such-device",
     ] {
         let o = dsmctl(words);

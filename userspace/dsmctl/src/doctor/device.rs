@@ -116,18 +116,12 @@ impl Judge<'_> {
             let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));
             return Some(self.say("left", Unknown, text));
         }
-        let (mut what, mut fix) = (Vec::new(), Vec::new());
-        for f in &left.features {
-            what.push(format!("{} {}, which was {}", f.name, f.set, f.was));
-            fix.push(format!("{} {} {}", self.dsmctl("set"), f.name, f.was));
-        }
-        if !left.files.is_empty() {
-            let ids: Vec<String> = left.files.iter().map(u64::to_string).collect();
-            what.push(format!("{} scratch files in its table", ids.len()));
-            fix.push(format!("{} {}", self.dsmctl("debug drop"), ids.join(" ")));
-        }
+        let features = left.features.iter();
+        let features = features.map(|f| format!("{} {}, which was {}", f.name, f.set, f.was));
+        let files = (left.files > 0).then(|| format!("{} scratch files in its table", left.files));
+        let what: Vec<String> = features.chain(files).collect();
         let text = format!("a command that was killed has left {}", what.join(", "));
-        (!what.is_empty()).then(|| self.say("left", Wrong, text).fixes(fix))
+        (!what.is_empty()).then(|| self.say("left", Wrong, text).fix(self.dsmctl("debug restore")))
     }
 
     fn absent(&self) -> Finding {

@@ -64,7 +64,7 @@ pub(crate) struct Facts {
 pub(crate) struct Left {
     pub features: Vec<Feature>,
     /// Scratch files in its table.
-    pub files: Vec<u64>,
+    pub files: usize,
     /// Why it cannot be seen.
     pub hidden: Option<String>,
 }

@@ -141,7 +141,7 @@ impl Looker<'_> {
         };
         Ok(Left {
             features: record.features_left(&kernel.table).into_iter().cloned().collect(),
-            files: record.files_left(&regions),
+            files: record.files_left(&regions).len(),
             ..Left::default()
         })
     }

@@ -687,19 +687,15 @@ fn what_a_killed_command_has_left() {
         was: "auto".into(),
         set: "4096".into(),
     }];
-    let files = vec![12, 13];
     wrong(
         &left(Left {
             features,
-            files,
+            files: 2,
             ..Left::default()
         }),
         "left",
         "a command that was killed has left discard_granularity 4096, which was auto, 2 scratch files in its table",
-        &[
-            "dsmctl set geheim discard_granularity auto",
-            "dsmctl debug drop geheim 12 13",
-        ],
+        &["dsmctl debug restore geheim"],
     );
 }
 
