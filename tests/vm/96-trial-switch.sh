@@ -43,7 +43,8 @@ begin() {
 
 	[[ $1 != on ]] || on=true
 	for seed in {1..20}; do
-		dsmctl trial start t --restart --washout 1s --measure 10h --pairs 2 --counters "$counters" \
+		dsmctl trial stop t 2>/dev/null
+		dsmctl trial start t --washout 1s --measure 10h --pairs 2 --counters "$counters" \
 			--seed "$seed" "${@:2}" 2>/tmp/trial.log || return 1
 		[[ $(of .progress.on) != "$on" ]] || return 0
 	done

@@ -100,7 +100,4 @@ pub struct TrialStart {
     /// two numbers of bytes [default: the drive's counters]
     #[arg(long, value_name = "COMMAND")]
     pub counters: Option<String>,
-    /// Start another trial although one is not over
-    #[arg(long)]
-    pub restart: bool,
 }

@@ -245,13 +245,10 @@ fn start(a: &TrialStart) -> Result<()> {
     let store = store(&a.of);
     let _lock = store.lock()?;
     // One that cannot be read is set aside.
-    let unfinished = store.load().ok().flatten().filter(TrialState::is_unfinished);
-    if unfinished.is_some() && !a.restart {
-        bail!(
-            "{name}: there is a trial that is not over: `dsmctl trial stop {name}` first, or give --restart"
-        );
+    let before = store.load().ok().flatten();
+    if before.is_some_and(|state| state.is_unfinished()) {
+        bail!("{name}: there is a trial that is not over: `dsmctl trial stop {name}` first");
     }
-    let table = device.table_line()?;
     let switch = match a.switch {
         Switched::Discard => {
             check_discards(&device)?;
@@ -261,12 +258,8 @@ fn start(a: &TrialStart) -> Result<()> {
             Switch { feature, on, off }
         }
         Switched::Streams => {
-            // One that is not over may have none just now.
-            let before = unfinished.as_ref().map(|old| &old.plan.switch);
-            let on = match before.filter(|old| old.feature == "policy") {
-                Some(old) => old.on.clone(),
-                None => table.feature("policy").unwrap_or_default().to_owned(),
-            };
+            let table = device.table_line()?;
+            let on = table.feature("policy").unwrap_or_default().to_owned();
             if on == "none" {
                 bail!("{name}: the policy is none, so that there is nothing to switch off");
             }
@@ -293,10 +286,6 @@ fn start(a: &TrialStart) -> Result<()> {
     };
     bench.counts = no_counters.is_none();
     let mut state = TrialState::new(plan, bench.machine()?, bench.identity()?, no_counters);
-    if let Some(mut old) = unfinished {
-        give_up(&mut old, "another trial was begun")?;
-        store.save(&old)?;
-    }
     step(&mut state, &mut bench)?;
     store.set_aside()?;
     store.save(&state)?;
@@ -356,7 +345,13 @@ fn say(state: &TrialState) {
 }
 
 /// Leaves the switch on, as it was before the trial, unless that is somebody else's affair by now.
-fn give_up(state: &mut TrialState, why: &str) -> Result<()> {
+fn stop(a: &TrialOf) -> Result<()> {
+    let store = store(a);
+    let _lock = store.lock()?;
+    let mut state = load(a, &store)?;
+    if !state.is_unfinished() {
+        bail!("{}: the trial is over", a.name);
+    }
     // Of a device that is gone, or without dsmd, nothing is withheld.
     if let Ok(mut bench) = Live::open(&state.plan, false) {
         let set = state.current.as_ref().map(|c| c.on);
@@ -366,18 +361,7 @@ fn give_up(state: &mut TrialState, why: &str) -> Result<()> {
             bench.switch(true)?;
         }
     }
-    step::end(state, why);
-    Ok(())
-}
-
-fn stop(a: &TrialOf) -> Result<()> {
-    let store = store(a);
-    let _lock = store.lock()?;
-    let mut state = load(a, &store)?;
-    if !state.is_unfinished() {
-        bail!("{}: the trial is over", a.name);
-    }
-    give_up(&mut state, "it was stopped")?;
+    step::end(&mut state, "it was stopped");
     store.save(&state)
 }
 
