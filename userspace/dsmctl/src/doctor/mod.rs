@@ -5,7 +5,6 @@
 //! [`look`] asks those who know; [`machine`] and [`device`] judge what they said, and know
 //! nothing of where it came from.
 
-mod command;
 mod database;
 mod device;
 mod facts;
@@ -16,15 +15,24 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-pub(crate) use command::doctor;
-pub(crate) use facts::{Configuration, Facts, Wanted};
-pub(crate) use ink::Ink;
-pub(crate) use look::look;
+use crate::cli::{self as args, Doctor, Output};
+use crate::create::{self, User};
+use crate::device_file::{self, DeviceFile};
+use crate::view::Viewer;
+use dm::device::Device;
+use dm::mode::Mode;
+use dm::sysfs::Sysfs;
+use drive::identity::Identities;
+use facts::{Configuration, Facts, Wanted};
+use ink::Ink;
+use look::look;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -118,4 +126,57 @@ impl Finding {
         }
         self
     }
+}
+
+/// The exit status.
+pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
+    let facts = look(&a.names, configuration(&a.dir), &Viewer::new(args::run_dir()));
+    let diagnosis = Diagnosis::of(&facts, a.checkpoint_seconds.0);
+    let ink = if a.report { Ink::hiding() } else { Ink::plain() };
+    let json = match out {
+        Output::Json => diagnosis.json(&ink),
+        Output::Text => Value::Null,
+    };
+    crate::print(out, &json, || diagnosis.text(&ink))?;
+    Ok(diagnosis.status())
+}
+
+/// What files say that there is to be; one that is not there says nothing.
+fn configuration(dir: &Path) -> Configuration {
+    let mut c = Configuration::default();
+    let files = match device_file::all(dir) {
+        Ok(files) => files,
+        Err(e) => {
+            c.bad_lines.push(format!("{e:#}"));
+            return c;
+        }
+    };
+    let block = |path: &Path| create::block_device(path);
+    c.bad_lines = device_file::problems(&Identities::default(), &files, &block);
+    for (name, file) in files {
+        let Ok(DeviceFile { config, create }) = file else {
+            continue;
+        };
+        if let Some(dbpath) = config.dbpath {
+            let discard = config.discard != Mode::Off;
+            c.databases.insert(name.clone(), Wanted { dbpath, discard });
+        }
+        let Some(create) = create else { continue };
+        if create.size.is_some() {
+            c.sized.push(name.clone());
+        }
+        if let Some(user) = held(&create.dev).filter(|_| Device::open(&name).is_err()) {
+            c.held.insert(name.clone(), user);
+        }
+        if config.boot {
+            c.tab.push(name);
+        }
+    }
+    c
+}
+
+/// Who uses a drive.
+fn held(path: &Path) -> Option<(PathBuf, User)> {
+    let user = User::of(&Sysfs::default(), create::block_device(path).ok()?)?;
+    Some((path.to_owned(), user))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::facts::{Configuration, Examined, Facts, Left, Length, Misplaced, Published, Wanted};
-use super::{Diagnosis, Finding, Ink, Level};
+use super::{configuration, Diagnosis, Finding, Ink, Level};
 use crate::create::User;
 use crate::view::Viewer;
 use dm::journal::Feature;
@@ -1443,4 +1443,27 @@ fn metadata_that_wiredtiger_did_not_write() {
     );
     let said = of_device(move |d| d.large_leaves = found);
     wrong(&said, "leaf-pages", &why, &[]);
+}
+
+#[test]
+fn what_files_say_that_there_is_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = configuration(&dir.path().join("none"));
+    assert!(none.databases.is_empty() && none.tab.is_empty() && none.bad_lines.is_empty());
+    for (name, text) in [
+        ("a", "dbpath = '/a'\ndiscard = true\n"),
+        ("b", "drive = '/dev/null'\nsize = 8\n"),
+        ("c", "drive = '/dev/null'\nboot = false\n"),
+        ("d", "drive = '/dev/null'\ngroups = 'many'\n"),
+    ] {
+        std::fs::write(dir.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    let c = configuration(dir.path());
+    assert_eq!((c.databases.len(), c.databases["a"].discard), (1, true));
+    assert_eq!((&c.tab, &c.sized), (&vec!["b".to_owned()], &vec!["b".to_owned()]));
+    assert!(
+        c.bad_lines.iter().any(|l| l.contains("d.toml: groups=many")),
+        "{:?}",
+        c.bad_lines
+    );
 }
