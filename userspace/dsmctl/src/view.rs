@@ -95,17 +95,14 @@ impl Viewer {
         Ok(seen.map(|d| d.name.clone()).collect())
     }
 
-    pub(crate) fn tables(&self) -> &dyn LiveTables {
-        match &self.dm {
-            Ok(dm) => dm,
-            Err(_) => &streams::Unknown,
-        }
-    }
-
     /// What lies below a device, which is itself none of the volumes between.
     pub(crate) fn stack(&self, table: &TableLine, devno: DevNo) -> Result<streams::LowerStack, String> {
         let below = table.below.parse().unwrap_or(devno);
-        streams::below(&self.sysfs, self.tables(), below).map_err(|e| format!("{e:#}"))
+        let tables: &dyn LiveTables = match &self.dm {
+            Ok(dm) => dm,
+            Err(_) => &streams::Unknown,
+        };
+        streams::below(&self.sysfs, tables, below).map_err(|e| format!("{e:#}"))
     }
 
     /// A device as it is seen now.

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::device::{simple, Judge, WAITS};
 use super::ink;
 use super::Finding;
-use super::Level::{self, Note, Right, Wrong};
+use super::Level::{Note, Right, Wrong};
 use crate::free::in_large_leaves;
 use dm::mode::Mode;
 use dm::name;
@@ -84,12 +84,8 @@ impl Judge<'_> {
     }
 
     pub(super) fn agent(&self) -> Finding {
-        let s = self.v.service.as_ref();
-        let finding = self.serves();
-        match s {
-            Some(s) => finding.values(json!({ "state": s.state, "since": s.since, "restarts": s.restarts })),
-            None => finding,
-        }
+        let of = |s: &Service| json!({ "state": s.state, "since": s.since, "restarts": s.restarts });
+        self.serves().values(json!(self.v.service.as_ref().map(of)))
     }
 
     /// A command for the unit of the device's dsmd.
@@ -367,23 +363,22 @@ impl Judge<'_> {
         let d = &k.status.discard;
         let wanted = self.d.wanted.as_ref().is_some_and(|w| w.discard);
         let info = self.v.agent.as_ref().and_then(|a| a.discard.as_ref());
-        let asked = wanted || info.is_some();
         let smallest = self.d.disks.iter().filter_map(|d| d.discard_granularity).max();
-        let finding = |level, text: String| {
-            let finding = self.say("discard", level, text).values(json!({
-                "state": d.state, "wanted": asked, "granularity_bytes": smallest,
-                "discarded_bytes": d.discarded_sectors * SECTOR, "refused_bytes": d.refused_sectors * SECTOR,
-                "failed": d.failed,
-            }));
-            match info {
-                Some(i) => finding.values(json!({
-                    "freed_bytes": i.freed_bytes, "last_sent": i.last_sent, "mode": i.mode, "audit": &i.audit,
-                })),
-                None => finding,
-            }
-        };
+        let finding = self.of_discards(k, wanted, info).values(json!({
+            "state": d.state, "wanted": wanted || info.is_some(), "granularity_bytes": smallest,
+            "discarded_bytes": d.discarded_sectors * SECTOR, "refused_bytes": d.refused_sectors * SECTOR,
+            "failed": d.failed,
+        }));
+        finding.values(json!(info.map(|i| json!({
+            "freed_bytes": i.freed_bytes, "last_sent": i.last_sent, "mode": i.mode, "audit": &i.audit,
+        }))))
+    }
+
+    fn of_discards(&self, k: &Kernel, wanted: bool, info: Option<&DiscardInfo>) -> Finding {
+        let finding = |level, text: String| self.say("discard", level, text);
         if let Some(why) = &self.v.barred {
             let text = format!("none may be made: {}", ink::reason(why));
+            let asked = wanted || info.is_some();
             let found = finding(if asked { Wrong } else { Note }, text);
             let failed = format!("{}, \"The audit has failed\"", page("troubleshooting.md"));
             return match why.kind {
@@ -398,7 +393,7 @@ impl Judge<'_> {
             };
         }
         if let Some(info) = info {
-            return self.discards_of(k, info, &finding);
+            return self.discards_of(k, info);
         }
         if wanted {
             let text = "they are configured, and dsmd makes none".to_owned();
@@ -413,7 +408,7 @@ impl Judge<'_> {
             });
             return finding(Wrong, text).fix(fix);
         }
-        match d.state {
+        match k.status.discard.state {
             state @ (Mode::On | Mode::Watch) => {
                 let text = format!("{state} in the target, and nobody makes any: that costs a little");
                 finding(Note, text).fix(format!("{} discard off", self.dsmctl("set")))
@@ -428,12 +423,8 @@ impl Judge<'_> {
         }
     }
 
-    fn discards_of(
-        &self,
-        k: &Kernel,
-        i: &DiscardInfo,
-        finding: &dyn Fn(Level, String) -> Finding,
-    ) -> Finding {
+    fn discards_of(&self, k: &Kernel, i: &DiscardInfo) -> Finding {
+        let finding = |level, text: String| self.say("discard", level, text);
         let (d, set) = (&k.status.discard, self.dsmctl("set"));
         let needs = || format!("{}, \"Discards\", has what they need", page("dsmd.rst"));
         if let Some(why) = &i.off {
@@ -462,7 +453,7 @@ impl Judge<'_> {
             return finding(Note, format!("they begin after {} more checkpoints", i.waiting));
         }
         if i.mode == Mode::Audit {
-            return self.audit_of(i, finding);
+            return self.audit_of(i);
         }
         if let Some(why) = fruitless(i) {
             let text = format!("on, 0 bytes in {} checkpoints: {why}", i.idle_looks);
@@ -489,14 +480,15 @@ impl Judge<'_> {
     }
 
     /// Nothing is sent, so far or for good.
-    fn audit_of(&self, i: &DiscardInfo, finding: &dyn Fn(Level, String) -> Finding) -> Finding {
+    fn audit_of(&self, i: &DiscardInfo) -> Finding {
         let seen = i.audit.progress();
+        let finding = |text: String| self.say("discard", Note, text);
+        let see = format!("{}, \"Report it\"", page("drives.md"));
         match &i.audit.only {
-            Some(why) => finding(Note, format!("only audited: {}; {seen}", ink::reason(why))).hint(format!(
-                "nothing reaches the drive; send what this says with -o json: {}, \"Report it\"",
-                page("drives.md")
+            Some(why) => finding(format!("only audited: {}; {seen}", ink::reason(why))).hint(format!(
+                "nothing reaches the drive; send what this says with -o json: {see}"
             )),
-            None => finding(Note, format!("audit: {seen}"))
+            None => finding(format!("audit: {seen}"))
                 .hint("nothing reaches the drive before; then discards begin by themselves"),
         }
     }

@@ -119,7 +119,7 @@ impl Finding {
         self
     }
 
-    /// Of an object.
+    /// Of an object; `null` has none.
     fn values(mut self, values: Value) -> Self {
         if let Value::Object(values) = values {
             self.values.extend(values);
