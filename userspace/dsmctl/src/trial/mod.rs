@@ -329,19 +329,8 @@ fn load(a: &TrialOf, store: &Store) -> Result<TrialState> {
 }
 
 fn say(state: &TrialState) {
-    let report = Report::of(state, Duration::ZERO);
-    let (n, switch) = (2 * report.pairs, report.switch);
-    match (&report.progress, report.ended) {
-        (Some(p), _) => eprintln!(
-            "dsmctl: period {} of {n}: {} {}, {}",
-            p.period,
-            switch.feature,
-            if p.on { &switch.on } else { &switch.off },
-            p.phase()
-        ),
-        (None, Some(why)) => eprintln!("dsmctl: the trial has ended before it was over: {why}"),
-        (None, None) => eprintln!("dsmctl: the trial is over"),
-    }
+    let stage = Report::of(state, Duration::ZERO).stage();
+    eprintln!("dsmctl: {}: {stage}", state.plan.device);
 }
 
 /// Leaves the switch on, as it was before the trial, unless that is somebody else's affair by now.

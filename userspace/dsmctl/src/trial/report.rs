@@ -97,13 +97,6 @@ impl<'a> Report<'a> {
 }
 
 impl Progress {
-    pub fn phase(&self) -> &'static str {
-        match self.washed_out {
-            true => "measured",
-            false => "washout",
-        }
-    }
-
     fn of(state: &TrialState) -> Self {
         let current = state.current.as_ref();
         let share = |c: &Current| match &c.measured {
@@ -153,7 +146,7 @@ fn on_off(on: bool) -> &'static str {
 
 impl Report<'_> {
     pub fn text(&self) -> String {
-        let (m, switch, all) = (self.machine, self.switch, 2 * self.pairs);
+        let (m, switch) = (self.machine, self.switch);
         // A virtual drive may have neither.
         let of = |what: &str, word: &str| match word {
             "" => String::new(),
@@ -174,18 +167,11 @@ impl Report<'_> {
                 switch.feature, switch.on, switch.off, self.pairs, self.washout, self.measure
             ),
         ];
-        if let Some(p) = &self.progress {
-            let left = p.seconds_left.map_or("not known yet".to_owned(), span);
-            let (n, on, phase, percent) = (p.period, on_off(p.on), p.phase(), 100.0 * p.share);
-            lines.push(format!(
-                "Period {n} of {all} ({on}): {phase}, {percent:.0} %; time left: {left}"
-            ));
-        }
+        lines.push(self.stage());
         lines.extend(self.idle_seconds.map(|seconds| {
             let since = span(seconds as f64);
             format!("NO SAMPLE FOR {since}: is dsm-trial@NAME.timer enabled, and what does its service say?")
         }));
-        lines.extend(self.ended.map(|why| format!("ENDED before it was over: {why}")));
         if !self.periods.is_empty() {
             lines.push(format!("\n{}", self.periods_text().trim_end()));
         }
@@ -212,6 +198,21 @@ impl Report<'_> {
         lines.push(self.line("Mean time of a write", write_time.as_ref()));
         lines.push(self.line("Mean time of a read", read_time.as_ref()));
         lines.join("\n") + "\n"
+    }
+
+    /// How far it is.
+    pub fn stage(&self) -> String {
+        match (&self.progress, self.ended) {
+            (Some(p), _) => {
+                let left = p.seconds_left.map_or("not known yet".to_owned(), span);
+                let phase = if p.washed_out { "measured" } else { "washout" };
+                let (n, on, percent) = (p.period, on_off(p.on), 100.0 * p.share);
+                let all = 2 * self.pairs;
+                format!("Period {n} of {all} ({on}): {phase}, {percent:.0} %; time left: {left}")
+            }
+            (None, Some(why)) => format!("ENDED before it was over: {why}"),
+            (None, None) => "The trial is over".to_owned(),
+        }
     }
 
     fn periods_text(&self) -> String {
