@@ -166,12 +166,15 @@ fn report<'a>(
         };
         match list {
             Some(Ok(list)) => {
-                file.known(list, a.ranges);
+                let (size, free) = (list.file_size, list.bytes());
+                (file.size, file.free) = (Some(size), Some(free));
+                (file.share, file.extents) = (Some(share(free, size)), Some(list.extents.len()));
+                file.ranges = a.ranges.then(|| list.extents.iter().collect());
                 total.add(&file);
                 file.smaller_leaves = large_leaves(entry, list, documents);
                 let (all, large) = sizes.entry(classify(&entry.path)).or_default();
-                *all += list.file_size;
-                *large += u64::from(file.smaller_leaves.is_some()) * list.file_size;
+                *all += size;
+                *large += u64::from(file.smaller_leaves.is_some()) * size;
             }
             // What was dropped since the checkpoint is nothing to report.
             Some(Err(e)) if e.kind == Kind::Gone => continue,
@@ -221,16 +224,6 @@ fn report<'a>(
         outlook,
         interval,
         advice,
-    }
-}
-
-impl<'a> ListedFile<'a> {
-    fn known(&mut self, list: &'a FreeList, ranges: bool) {
-        self.size = Some(list.file_size);
-        self.free = Some(list.bytes());
-        self.share = Some(share(list.bytes(), list.file_size));
-        self.extents = Some(list.extents.len());
-        self.ranges = ranges.then(|| list.extents.iter().collect());
     }
 }
 

@@ -72,24 +72,19 @@ pub(crate) fn record(a: &Record) -> Result<()> {
         Err(Errno::EXIST | Errno::INVAL) => bail!("{}; the recording is {}", taken(), named()),
         Err(e) => return Err(e).with_context(|| a.recording.display().to_string()),
     }
-    eprintln!(
-        "{}: {} writes and discards, {} checkpoints{}{}",
-        a.recording.display(),
-        summary.events,
-        summary.checkpoints,
-        match summary.begins {
-            0 => String::new(),
-            n => format!(", {n} marked where they begin"),
-        },
-        match summary.lost {
-            0 => String::new(),
-            n => format!("; {n} events were lost because they were not read in time"),
-        }
-    );
-    match &summary.lists_refused {
-        None => eprintln!("{} lists of free blocks", summary.lists),
-        Some(why) => eprintln!("{} lists of free blocks: {why}", summary.lists),
-    }
+    let begins = match summary.begins {
+        0 => String::new(),
+        n => format!(", {n} marked where they begin"),
+    };
+    let lost = match summary.lost {
+        0 => String::new(),
+        n => format!("; {n} events were lost because they were not read in time"),
+    };
+    let (events, checkpoints, shown) = (summary.events, summary.checkpoints, a.recording.display());
+    eprintln!("{shown}: {events} writes and discards, {checkpoints} checkpoints{begins}{lost}");
+    let why = summary.lists_refused.as_ref();
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    eprintln!("{} lists of free blocks{why}", summary.lists);
     for (stream, sectors) in &summary.streams {
         eprintln!("stream {stream}: {} KiB", sectors / 2);
     }

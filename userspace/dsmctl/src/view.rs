@@ -43,7 +43,7 @@ pub(crate) struct Viewer {
     pub published: Result<Snapshot, String>,
 }
 
-pub(crate) fn denied_dm(e: &DmError) -> bool {
+fn denied_dm(e: &DmError) -> bool {
     matches!(e.errno(), Some(Errno::ACCESS | Errno::PERM))
 }
 
@@ -59,27 +59,27 @@ pub(crate) fn denied(e: &anyhow::Error) -> bool {
 impl Viewer {
     /// With what dsmd publishes in this directory.
     pub(crate) fn new(run_dir: PathBuf) -> Self {
-        let dm = Dm::open();
-        let mut published = Snapshot::current(&run_dir).map_err(|e| e.to_string());
+        let mut viewer = Self {
+            published: Snapshot::current(&run_dir).map_err(|e| e.to_string()),
+            sysfs: Sysfs::default(),
+            dm: Dm::open(),
+            run_dir,
+        };
         // One that was killed leaves what it published; others may not see its process.
-        let all = published.iter_mut().flat_map(|s| &mut s.devices);
-        for d in all.filter(|d| is_permitted(&dm) && !d.over) {
+        let permitted = viewer.permitted();
+        let all = viewer.published.iter_mut().flat_map(|s| &mut s.devices);
+        for d in all.filter(|d| permitted && !d.over) {
             let gone = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
             if let Some(pid) = d.service.as_ref().and_then(|s| s.pid).filter(gone) {
                 d.end(State::Ended, Some(format!("there is no process {pid} any more")));
             }
         }
-        Self {
-            run_dir,
-            sysfs: Sysfs::default(),
-            dm,
-            published,
-        }
+        viewer
     }
 
     /// Whether device-mapper may be asked.
     pub(crate) fn permitted(&self) -> bool {
-        is_permitted(&self.dm)
+        !matches!(&self.dm, Err(e) if denied_dm(e))
     }
 
     pub(crate) fn published(&self) -> impl Iterator<Item = &DeviceView> {
@@ -159,10 +159,6 @@ impl Viewer {
         (v.kernel, v.unseen) = (Some(kernel), None);
         Ok(())
     }
-}
-
-fn is_permitted(dm: &Result<Dm, DmError>) -> bool {
-    !matches!(dm, Err(e) if denied_dm(e))
 }
 
 /// What the agent uses streams for, beside the layout.
