@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::devno::DevNo;
 use crate::ioctl::{Dm, DmError, Id, Info, Line};
-use crate::reply::{self, Checkpoint, ParseError, Region, Status, TableLine};
+use crate::reply::{self, Checkpoint, ParseError, Region, Status, TableLine, Window};
 use crate::sysfs::Sysfs;
 
 /// Files a `regions` reply covers.
@@ -50,12 +50,13 @@ pub trait Target {
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, MessageError> {
-        Ok(self.message("checkpoint")?.parse()?)
+        Ok(reply::named("checkpoint", &self.message("checkpoint")?)?)
     }
 
     /// Begins a write window, and returns its number.
     fn window(&self) -> Result<u64, MessageError> {
-        Ok(reply::window(&self.message("window")?)?)
+        let Window { window } = reply::named("window", &self.message("window")?)?;
+        Ok(window)
     }
 
     /// Of the table, as an update names it.

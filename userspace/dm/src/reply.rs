@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -16,14 +17,6 @@ use crate::mode::Mode;
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ParseError {
-    #[error("the kernel's {line} line has no value for '{name}'")]
-    Missing { line: &'static str, name: &'static str },
-    #[error("the kernel's {line} line has '{value}' for '{name}'")]
-    Bad {
-        line: &'static str,
-        name: String,
-        value: String,
-    },
     #[error("the kernel's {0} line ends too early")]
     Short(&'static str),
     #[error("the kernel's {line} line is not understood: {why}")]
@@ -109,12 +102,30 @@ pub struct Discard {
     pub plug_max_us: u64,
 }
 
-fn number<T: FromStr>(line: &'static str, name: &str, value: &str) -> Result<T, ParseError> {
-    value.parse().map_err(|_| ParseError::Bad {
+/// A word as JSON has it: a number where it is one; `-` is nothing.
+fn value(word: &str) -> Value {
+    match word {
+        "-" => Value::Null,
+        word => word.parse().map_or_else(|_| word.into(), Value::Number),
+    }
+}
+
+fn understood<T: DeserializeOwned>(line: &'static str, said: impl Into<Value>) -> Result<T, ParseError> {
+    serde_json::from_value(said.into()).map_err(|e| ParseError::Wrong {
         line,
-        name: name.to_owned(),
-        value: value.to_owned(),
+        why: e.to_string(),
     })
+}
+
+/// A reply of names and values.
+pub(crate) fn named<T: DeserializeOwned>(line: &'static str, text: &str) -> Result<T, ParseError> {
+    let mut words = text.split_ascii_whitespace();
+    let mut said = Map::new();
+    while let Some(name) = words.next() {
+        let word = words.next().ok_or(ParseError::Short(line))?;
+        said.insert(name.to_owned(), value(word));
+    }
+    understood(line, said)
 }
 
 impl FromStr for Status {
@@ -124,19 +135,14 @@ impl FromStr for Status {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         const LINE: &str = "status";
         let (mut status, mut discard, mut upload) = (Map::new(), Map::new(), Map::new());
-        let mut streams = Vec::new();
+        let mut streams: Vec<Value> = Vec::new();
         let mut words = text.split_ascii_whitespace();
         while let Some(name) = words.next() {
             let mut next = || words.next().ok_or(ParseError::Short(LINE));
-            let text = next()?;
-            let value = text.parse::<u64>().map_or_else(|_| text.into(), Value::from);
+            let said = value(next()?);
             let (of, name) = match name {
                 "stream" => {
-                    streams.push(StreamCount {
-                        stream: number(LINE, name, text)?,
-                        writes: number(LINE, name, next()?)?,
-                        sectors: number(LINE, name, next()?)?,
-                    });
+                    streams.push(vec![said, value(next()?), value(next()?)].into());
                     continue;
                 }
                 "discard" => (&mut discard, "state"),
@@ -148,7 +154,7 @@ impl FromStr for Status {
                     _ => (&mut status, name),
                 },
             };
-            of.insert(name.to_owned(), value);
+            of.insert(name.to_owned(), said);
         }
         let hints_unsupported = status.get("hints").is_some_and(|h| h == "unsupported");
         status.insert("hints_unsupported".into(), hints_unsupported.into());
@@ -156,11 +162,8 @@ impl FromStr for Status {
             status.insert("upload".into(), upload.into());
         }
         status.insert("discard".into(), discard.into());
-        let status: Self = serde_json::from_value(status.into()).map_err(|e| ParseError::Wrong {
-            line: LINE,
-            why: e.to_string(),
-        })?;
-        Ok(Self { streams, ..status })
+        status.insert("streams".into(), streams.into());
+        understood(LINE, status)
     }
 }
 
@@ -177,7 +180,7 @@ impl Status {
 }
 
 /// A side of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     Bottom,
@@ -194,19 +197,30 @@ impl fmt::Display for Side {
 }
 
 /// What the policy found a region to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Group {
     /// 1 (coldest) to K (hottest).
     Number(u32),
-    #[serde(serialize_with = "as_primary")]
+    #[serde(with = "primary")]
     Primary,
     /// The class has no groups.
     None,
 }
 
-fn as_primary<S: serde::Serializer>(s: S) -> Result<S::Ok, S::Error> {
-    s.serialize_str("primary")
+mod primary {
+    use serde::{de::Error, Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str("primary")
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<(), D::Error> {
+        match String::deserialize(d)?.as_str() {
+            "primary" => Ok(()),
+            _ => Err(D::Error::custom("it is no group")),
+        }
+    }
 }
 
 impl fmt::Display for Group {
@@ -219,19 +233,12 @@ impl fmt::Display for Group {
     }
 }
 
-fn group(name: &str, value: &str) -> Result<Group, ParseError> {
-    match value {
-        "-" => Ok(Group::None),
-        "primary" => Ok(Group::Primary),
-        n => Ok(Group::Number(number("regions", name, n)?)),
-    }
-}
-
-/// A line of the reply to `regions`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A line of the reply to `regions`: the words are the fields but for the name, in their order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Region {
     pub id: u64,
     /// Its path, where somebody who knows it has set it.
+    #[serde(skip_deserializing)]
     pub file: Option<String>,
     pub class: Class,
     /// Bytes.
@@ -257,50 +264,14 @@ impl FromStr for Region {
     type Err = ParseError;
 
     fn from_str(line: &str) -> Result<Self, ParseError> {
-        const LINE: &str = "regions";
-        fn bad(name: &str, value: &str) -> ParseError {
-            ParseError::Bad {
-                line: LINE,
-                name: name.to_owned(),
-                value: value.to_owned(),
-            }
-        }
-        let mut words = line.split_ascii_whitespace();
-        let mut next = || words.next().ok_or(ParseError::Short(LINE));
-        Ok(Self {
-            id: number(LINE, "id", next()?)?,
-            file: None,
-            class: {
-                let v = next()?;
-                v.parse().map_err(|_| bad("class", v))?
-            },
-            boundary: match next()? {
-                "-" => None,
-                v => Some(number(LINE, "boundary", v)?),
-            },
-            side: match next()? {
-                "bottom" => Side::Bottom,
-                "top" => Side::Top,
-                v => return Err(bad("side", v)),
-            },
-            bytes: number(LINE, "bytes", next()?)?,
-            pages: number(LINE, "pages", next()?)?,
-            range: number(LINE, "range", next()?)?,
-            hotness: match next()? {
-                "-" => None,
-                v => Some(number(LINE, "hotness", v)?),
-            },
-            group: group("group", next()?)?,
-            next: group("next", next()?)?,
-            stream: number(LINE, "stream", next()?)?,
-            hint: number(LINE, "hint", next()?)?,
-            total: number(LINE, "total", next()?)?,
-        })
+        const WORDS: usize = 13;
+        let words = line.split_ascii_whitespace().take(WORDS).map(value);
+        understood("regions", words.collect::<Vec<_>>())
     }
 }
 
 /// The reply to `checkpoint`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub window: u64,
     pub ms: u64,
@@ -310,67 +281,24 @@ pub struct Checkpoint {
     pub moved: u64,
 }
 
-/// The value that follows `name` in a reply of names and values.
-fn value_of(line: &'static str, text: &str, name: &'static str) -> Result<u64, ParseError> {
-    let mut words = text.split_ascii_whitespace();
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or(ParseError::Short(line))?;
-        if word == name {
-            return number(line, name, value);
-        }
-    }
-    Err(ParseError::Missing { line, name })
-}
-
-impl FromStr for Checkpoint {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let of = |name| value_of("checkpoint", text, name);
-        Ok(Self {
-            window: of("window")?,
-            ms: of("ms")?,
-            written: of("written")?,
-            moved: of("moved")?,
-        })
-    }
-}
-
 /// The reply to `begin`.
-pub(crate) struct UploadNumber(pub u64);
-
-impl FromStr for UploadNumber {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        value_of("begin", text, "upload").map(Self)
-    }
+#[derive(Deserialize)]
+pub(crate) struct Begun {
+    pub upload: u64,
 }
 
 /// The reply to `window`.
-pub fn window(text: &str) -> Result<u64, ParseError> {
-    value_of("window", text, "window")
+#[derive(Deserialize)]
+pub(crate) struct Window {
+    pub window: u64,
 }
 
 /// The reply to `commit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     pub generation: u64,
     pub files: u64,
     pub extents: u64,
-}
-
-impl FromStr for Commit {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let of = |name| value_of("commit", text, name);
-        Ok(Self {
-            generation: of("generation")?,
-            files: of("files")?,
-            extents: of("extents")?,
-        })
-    }
 }
 
 /// The parameters of a `dsm` line of a table.
@@ -408,10 +336,10 @@ impl FromStr for TableLine {
         let mut words = text.split_ascii_whitespace();
         let mut next = || words.next().ok_or(ParseError::Short(LINE));
         let below = next()?.to_owned();
-        let start = number(LINE, "start", next()?)?;
+        let start = understood(LINE, value(next()?))?;
         let mut features = Vec::new();
         if let Ok(count) = next() {
-            let count: usize = number(LINE, "#feature words", count)?;
+            let count: usize = understood(LINE, value(count))?;
             for _ in 0..count / 2 {
                 features.push((next()?.to_owned(), next()?.to_owned()));
             }
@@ -465,8 +393,8 @@ mod tests {
         let upload = s.upload.unwrap();
         assert_eq!((upload.number, upload.files), (7, 3));
         assert_eq!((upload.extents, upload.idle_ms), (12, 250));
-        assert_eq!("upload 9".parse::<UploadNumber>().unwrap().0, 9);
-        assert!("".parse::<UploadNumber>().is_err());
+        assert_eq!(named::<Begun>("begin", "upload 9").unwrap().upload, 9);
+        assert!(named::<Begun>("begin", "").is_err());
     }
 
     #[test]
@@ -551,9 +479,9 @@ mod tests {
 
     #[test]
     fn replies_of_checkpoint_and_commit() {
-        let c: Checkpoint = "window 7 ms 60012 written 9 moved 2".parse().unwrap();
+        let c: Checkpoint = named("checkpoint", "window 7 ms 60012 written 9 moved 2").unwrap();
         assert_eq!((c.window, c.ms, c.written, c.moved), (7, 60012, 9, 2));
-        let c: Commit = "generation 4 files 2 extents 9".parse().unwrap();
+        let c: Commit = named("commit", "generation 4 files 2 extents 9").unwrap();
         assert_eq!((c.generation, c.files, c.extents), (4, 2, 9));
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::class::Class;
 use crate::device::{MessageError, Target};
-use crate::reply::{Commit, UploadNumber};
+use crate::reply::{self, Begun, Commit};
 
 /// Bytes of text in a message.  Many records share one, because each costs a
 /// system call and an allocation in the kernel.
@@ -142,7 +142,7 @@ impl<'t, T: Target + ?Sized> Upload<'t, T> {
             UploadKind::Full => format!("begin full {sectors}"),
             UploadKind::Update(generation) => format!("begin update {sectors} {generation}"),
         };
-        let UploadNumber(number) = target.message(&begin)?.parse()?;
+        let Begun { upload: number } = reply::named("begin", &target.message(&begin)?)?;
         Ok(Self {
             target,
             number,
@@ -180,7 +180,7 @@ impl<'t, T: Target + ?Sized> Upload<'t, T> {
         self.flush()?;
         let reply = self.send(&format!("commit {}", self.number))?;
         self.ended = true;
-        reply.parse().map_err(MessageError::Reply)
+        Ok(reply::named("commit", &reply)?)
     }
 
     /// Appends words; when they open a message, `opening` comes before them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 use super::*;
-use dm::reply::Region;
+use dm::reply::{Checkpoint, Region};
 use policies::layout::{self, Layout};
 use proto::device::Service;
 use proto::drive::{Counters, Media, Source};
@@ -170,7 +170,12 @@ fn names_do_not_command_the_terminal() {
 
 #[test]
 fn the_heading_of_a_checkpoint() {
-    let c = "window 3 ms 12345 written 9 moved 2".parse().unwrap();
+    let c = Checkpoint {
+        window: 3,
+        ms: 12345,
+        written: 9,
+        moved: 2,
+    };
     assert_eq!(
         checkpoint_text(&c),
         "checkpoint 3  window 12.3 s  written regions 9, moved 2\n"
