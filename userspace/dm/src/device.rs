@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::{bail, Context, Result};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::devno::DevNo;
@@ -99,18 +100,19 @@ fn only_dsm<'a>(name: &str, lines: &'a [Line]) -> Result<&'a Line> {
 }
 
 /// What a device is, which another is not that has its name or its number later.
-struct Identity {
-    devno: DevNo,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
     uuid: String,
+    devno: DevNo,
     /// No two disks of a boot have the same; kernels before 5.15 have none.
     diskseq: Option<u64>,
 }
 
 impl Identity {
-    fn of(sysfs: &Sysfs, info: &Info) -> Self {
+    pub(crate) fn of(sysfs: &Sysfs, info: &Info) -> Self {
         Self {
-            devno: info.dev,
             uuid: info.uuid.clone(),
+            devno: info.dev,
             diskseq: diskseq(sysfs, info.dev),
         }
     }

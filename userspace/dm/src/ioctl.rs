@@ -348,10 +348,11 @@ impl Dm {
     }
 
     /// A call after which udev has work to do: returns when it is done.
-    fn call_synced(&self, cmd: Cmd, head: &mut [u8; HEADER], shown: Shown) -> Result<Info, DmError> {
+    fn call_synced(&self, cmd: Cmd, name: &str, flags: u32, shown: Shown) -> Result<Info, DmError> {
+        let mut head = header(Some(Id::Name(name)), flags)?;
         let cookie = UdevCookie::new();
-        put(head, at::EVENT_NR, &cookie.event_nr(shown).to_ne_bytes());
-        let reply = self.call(cmd, head, &[], 0)?;
+        put(&mut head, at::EVENT_NR, &cookie.event_nr(shown).to_ne_bytes());
+        let reply = self.call(cmd, &head, &[], 0)?;
         if get_u32(&reply, at::FLAGS)? & flag::UEVENT_GENERATED != 0 {
             cookie.wait();
         }
@@ -418,36 +419,22 @@ impl Dm {
     /// of a device that is in use, the kernel freezes the file system and waits for
     /// what is in flight before that.
     pub fn resume(&self, name: &str) -> Result<Info, DmError> {
-        self.call_synced(
-            Cmd::DevSuspend,
-            &mut header(Some(Id::Name(name)), 0)?,
-            Shown::Fully,
-        )
+        self.call_synced(Cmd::DevSuspend, name, 0, Shown::Fully)
     }
 
     /// Starts a device that is part of another.
     pub(crate) fn resume_hidden(&self, name: &str) -> Result<Info, DmError> {
-        self.call_synced(
-            Cmd::DevSuspend,
-            &mut header(Some(Id::Name(name)), 0)?,
-            Shown::Hidden,
-        )
+        self.call_synced(Cmd::DevSuspend, name, 0, Shown::Hidden)
     }
 
     pub fn remove(&self, name: &str) -> Result<(), DmError> {
-        self.call_synced(
-            Cmd::DevRemove,
-            &mut header(Some(Id::Name(name)), 0)?,
-            Shown::Fully,
-        )?;
-        Ok(())
+        self.call_synced(Cmd::DevRemove, name, 0, Shown::Fully).map(drop)
     }
 
     /// The kernel removes it as soon as nobody has it open, at once if nobody has.
     pub(crate) fn remove_deferred(&self, name: &str) -> Result<(), DmError> {
-        let mut head = header(Some(Id::Name(name)), flag::DEFERRED_REMOVE)?;
-        self.call_synced(Cmd::DevRemove, &mut head, Shown::Fully)?;
-        Ok(())
+        self.call_synced(Cmd::DevRemove, name, flag::DEFERRED_REMOVE, Shown::Fully)
+            .map(drop)
     }
 
     pub fn info(&self, id: Id<'_>) -> Result<Info, DmError> {

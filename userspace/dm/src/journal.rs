@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::class::Class;
-use crate::device::Target;
+use crate::device::{Identity, Target};
 use crate::ioctl::Info;
 use crate::mode::Mode;
 use crate::reply::{Region, TableLine};
@@ -27,15 +27,6 @@ use runtime::whole;
 /// Not that of dsmd, which systemd removes when dsmd stops.
 const DIR: &str = "/run/dm-dsm";
 const SECTOR: u64 = 512;
-
-/// A record of a device that was removed is about none that has its name now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct JournalIdentity {
-    uuid: String,
-    device: String,
-    /// No two disks of a boot have the same; kernels before 5.15 have none.
-    diskseq: Option<u64>,
-}
 
 /// A feature that was given another value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +57,8 @@ impl From<&FileRecord<'_>> for ScratchFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JournalRecord {
-    identity: JournalIdentity,
+    /// A record of a device that was removed is about none that has its name now.
+    identity: Identity,
     pub features: Vec<Feature>,
     pub files: Vec<ScratchFile>,
     /// The command that puts dsm back where dm-linear has taken its place.
@@ -158,30 +150,22 @@ impl Journal {
         Ok(DeviceClaim {
             _lock: self.lock(&device.name)?,
             journal: self.clone(),
-            identity: self.identity(device),
+            identity: Identity::of(&self.sysfs, device),
             name: device.name.clone(),
         })
     }
 
     /// What a command that was killed has left; nothing while one is at work.
     pub fn left(&self, device: &Info) -> Result<Option<JournalRecord>> {
-        let Some(record) = self.read(&device.name, &self.identity(device))? else {
+        let Some(record) = self.read(&device.name, &Identity::of(&self.sysfs, device))? else {
             return Ok(None);
         };
         let file = self.lock_file(&device.name)?;
         Ok(locked(&file, FlockOperation::NonBlockingLockShared)?.then_some(record))
     }
 
-    fn identity(&self, device: &Info) -> JournalIdentity {
-        JournalIdentity {
-            uuid: device.uuid.clone(),
-            device: device.dev.to_string(),
-            diskseq: self.sysfs.number(device.dev, "diskseq"),
-        }
-    }
-
     /// Nothing if it is about another device.
-    fn read(&self, name: &str, identity: &JournalIdentity) -> Result<Option<JournalRecord>> {
+    fn read(&self, name: &str, identity: &Identity) -> Result<Option<JournalRecord>> {
         let path = self.path(name, "json");
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -225,7 +209,7 @@ fn locked(file: &File, how: FlockOperation) -> Result<bool> {
 pub struct DeviceClaim {
     journal: Journal,
     name: String,
-    identity: JournalIdentity,
+    identity: Identity,
     _lock: File,
 }
 

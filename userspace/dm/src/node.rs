@@ -16,6 +16,7 @@ use crate::udev;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Of a dsm device.
 pub fn path(name: &str) -> PathBuf {
     Path::new("/dev/mapper").join(name)
 }

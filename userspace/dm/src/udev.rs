@@ -5,6 +5,7 @@
 //!
 //! By hand: libdevmapper is the only library that has it, and it is C.
 
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,7 @@ impl UdevCookie {
     pub(crate) fn wait(self) {
         if let Some(s) = &self.0 {
             let end = Instant::now() + TIMEOUT;
-            while Instant::now() < end && s.wait_zero() == Waited::Interrupted {}
+            while Instant::now() < end && s.is_interrupted() {}
         }
     }
 }
@@ -80,18 +81,6 @@ fn number(base: u16, shown: Shown) -> u32 {
         Shown::Hidden => PRIMARY_SOURCE | HIDDEN,
     };
     (flags << 16) | u32::from(base)
-}
-
-impl Default for UdevCookie {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Waited {
-    Done,
-    Interrupted,
 }
 
 impl Semaphore {
@@ -115,7 +104,8 @@ impl Semaphore {
         None
     }
 
-    fn wait_zero(&self) -> Waited {
+    /// Waits until it is down; whether a signal came first.
+    fn is_interrupted(&self) -> bool {
         let mut op = libc::sembuf {
             sem_num: 0,
             sem_op: 0,
@@ -136,11 +126,7 @@ impl Semaphore {
                 &raw const timeout,
             )
         };
-        if r < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
-            Waited::Interrupted
-        } else {
-            Waited::Done
-        }
+        r < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::node;
 
 /// Of a unit's name, with what it is.
 pub const LONGEST: usize = 255;
@@ -17,12 +19,7 @@ pub fn device(path: &Path) -> String {
 
 /// Of a dsm device: a file system on it is mounted after this, and unmounted before it.
 pub fn target(name: &str) -> String {
-    format!("blockdev@{}.target", escape_path(&node(name)))
-}
-
-/// The node of a dsm device.
-pub fn node(name: &str) -> PathBuf {
-    Path::new("/dev/mapper").join(name)
+    format!("blockdev@{}.target", escape_path(&node::path(name)))
 }
 
 /// A path, as it names mounts and devices.

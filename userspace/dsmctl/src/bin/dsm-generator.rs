@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{ensure, Context, Result};
 
 use database::config::{self, Config};
-use dm::unit_name;
+use dm::{node, unit_name};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -80,7 +80,7 @@ fn units(config: &Config, dir: &Path, templates: &Path) -> Result<()> {
             &dir.join(format!("{unit}.d/50-device.conf")),
             &format!("[Unit]\nBindsTo={below}\nAfter={below}\nWants={target}\nBefore={target}\n"),
         )?;
-        let node = unit_name::device(&unit_name::node(name));
+        let node = unit_name::device(&node::path(name));
         let template = templates.join("dsm@.service");
         link(&template, &dir.join(format!("{node}.requires")).join(&unit))?;
         wanted("dsm@")?;
