@@ -39,6 +39,12 @@ impl Default for Identities {
     }
 }
 
+/// Whether a link, without /dev/, is one of these.
+fn lasts(link: &str) -> bool {
+    let name = link.strip_prefix("disk/by-id/");
+    name.is_some_and(|name| LASTING.iter().any(|begin| name.starts_with(begin)))
+}
+
 /// As one word.
 fn word(text: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
@@ -74,10 +80,6 @@ impl Identities {
 
     /// A link that only this device has, and keeps.
     pub fn lasting(&self, dev: DevNo) -> Option<PathBuf> {
-        let lasts = |l: &String| {
-            let name = l.strip_prefix("disk/by-id/");
-            name.is_some_and(|name| LASTING.iter().any(|begin| name.starts_with(begin)))
-        };
         let alone = |l: &String| self.claimants(l).len() == 1;
         let found = self.links(dev).into_iter().find(|l| lasts(l) && alone(l));
         found.map(|l| Path::new("/dev").join(l))
@@ -93,10 +95,6 @@ impl Identities {
         let names: Vec<String> = claimants.iter().map(|d| self.sysfs.name(*d)).collect();
         let alone = |l: &String| l.starts_with("disk/by-id/") && self.claimants(l).len() == 1;
         let mut other: Vec<String> = self.links(dev).into_iter().filter(alone).collect();
-        let lasts = |l: &String| {
-            let name = l.trim_start_matches("disk/by-id/");
-            LASTING.iter().any(|begin| name.starts_with(begin))
-        };
         other.sort_by_key(|l| !lasts(l));
         let instead = other.first().map_or(String::new(), |l| {
             format!(": /dev/{l} is {}'s alone", self.sysfs.name(dev))

@@ -35,6 +35,7 @@ const DESCRIPTOR: usize = 32;
 /// The data of Identify, and where the endurance group's number is in it.
 const IDENTIFY_SIZE: usize = 4096;
 const ENDGID: usize = 102;
+const NAMESPACE: u32 = 0;
 /// Identify Controller; its attributes, and the one that says FDP is supported (FDPS).
 const CONTROLLER: u32 = 1;
 const CTRATT: usize = 96;
@@ -112,13 +113,6 @@ pub struct Capacity {
     pub total: u64,
     /// What no namespace has.
     pub unallocated: u64,
-}
-
-/// What a descriptor of an FDP configuration says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct FdpConfiguration {
-    reclaim_unit: Option<u64>,
-    isolated: Option<Isolated>,
 }
 
 /// `struct nvme_passthru_cmd`
@@ -230,33 +224,22 @@ impl Namespace {
 
     /// Whether the drive can place data, and does.
     pub fn placement(&self) -> io::Result<Placement> {
-        let mut data = vec![0u8; IDENTIFY_SIZE];
-        let identify = Passthru {
-            opcode: IDENTIFY,
-            cdw10: CONTROLLER,
-            ..Passthru::default()
-        };
-        let known = self.receive(ADMIN, identify, &mut data)?;
-        let attributes = u32::from_le_bytes(field(&data, CTRATT));
+        let known = self.identify(0, CONTROLLER)?;
+        let attributes = known.map_or(0, |data| u32::from_le_bytes(field(&data, CTRATT)));
         let mut found = Placement {
-            supported: known && attributes & FDPS != 0,
+            supported: attributes & FDPS != 0,
             group: self.group()?,
             ..Placement::default()
         };
         if !found.supported || found.group == 0 {
             return Ok(found);
         }
-        let mut feature = Passthru {
-            opcode: GET_FEATURES,
-            cdw10: FDP,
-            cdw11: found.group.into(),
-            ..Passthru::default()
-        };
-        found.enabled = self.send(ADMIN, &mut feature, &mut [])? && feature.result & FDPE != 0;
-        if found.enabled {
-            let configuration = self.configuration(found.group, (feature.result >> 8) & 0xff)?;
-            found.reclaim_unit = configuration.reclaim_unit;
-            found.isolated = configuration.isolated;
+        let said = self.feature(0, FDP, found.group.into())?;
+        if let Some(said) = said.filter(|said| said & FDPE != 0) {
+            found.enabled = true;
+            let page = self.configurations(found.group)?;
+            let read = page.and_then(|data| configuration(&data, (said >> 8) & 0xff));
+            (found.reclaim_unit, found.isolated) = read.unwrap_or_default();
         }
         Ok(found)
     }
@@ -264,62 +247,68 @@ impl Namespace {
     /// `None`: the endurance group does not report.
     pub fn capacity(&self, group: u16) -> io::Result<Option<Capacity>> {
         let mut data = vec![0u8; ENDURANCE_GROUP_SIZE];
-        let known = group != 0 && self.log_of(group, ENDURANCE_GROUP, &mut data)?;
+        let known = group != 0 && self.log_of(0, group, ENDURANCE_GROUP, &mut data)?;
         Ok(known.then(|| capacity(&data)).flatten())
     }
 
-    fn configuration(&self, group: u16, index: u32) -> io::Result<FdpConfiguration> {
+    /// The log page of that name.
+    fn configurations(&self, group: u16) -> io::Result<Option<Vec<u8>>> {
         let mut data = vec![0u8; CONFIGURATIONS_HEADER];
-        if !self.log_of(group, FDP_CONFIGURATIONS, &mut data)? {
-            return Ok(FdpConfiguration::default());
+        if !self.log_of(0, group, FDP_CONFIGURATIONS, &mut data)? {
+            return Ok(None);
         }
         let size = u32::from_le_bytes(field(&data, 4)) as usize;
-        data.resize(
-            size.clamp(CONFIGURATIONS_HEADER, LONGEST_LOG).next_multiple_of(4),
-            0,
-        );
-        let known = self.log_of(group, FDP_CONFIGURATIONS, &mut data)?;
-        let found = known.then(|| configuration(&data, index)).flatten();
-        Ok(found.unwrap_or_default())
+        let size = size.clamp(CONFIGURATIONS_HEADER, LONGEST_LOG);
+        data.resize(size.next_multiple_of(4), 0);
+        let known = self.log_of(0, group, FDP_CONFIGURATIONS, &mut data)?;
+        Ok(known.then_some(data))
     }
 
     /// The endurance group of the namespace; 0: none.
     fn group(&self) -> io::Result<u16> {
-        let mut data = vec![0u8; IDENTIFY_SIZE];
-        let identify = Passthru {
-            opcode: IDENTIFY,
-            nsid: self.id,
-            ..Passthru::default()
-        };
-        let known = self.receive(ADMIN, identify, &mut data)?;
-        Ok(if known {
-            u16::from_le_bytes(field(&data, ENDGID))
-        } else {
-            0
-        })
+        let known = self.identify(self.id, NAMESPACE)?;
+        Ok(known.map_or(0, |data| u16::from_le_bytes(field(&data, ENDGID))))
     }
 
     /// What the namespace says of discards, as it is now.  `None`: it does not.
     pub fn deallocate(&self) -> io::Result<Option<Deallocate>> {
+        let known = self.identify(self.id, NAMESPACE)?;
+        Ok(known.and_then(|data| deallocate::parse(&data)))
+    }
+
+    fn identify(&self, nsid: u32, what: u32) -> io::Result<Option<Vec<u8>>> {
         let mut data = vec![0u8; IDENTIFY_SIZE];
         let identify = Passthru {
             opcode: IDENTIFY,
-            nsid: self.id,
+            nsid,
+            cdw10: what,
             ..Passthru::default()
         };
-        let known = self.receive(ADMIN, identify, &mut data)?;
-        Ok(known.then(|| deallocate::parse(&data)).flatten())
+        let known = self.send(ADMIN, identify, &mut data)?;
+        Ok(known.map(|_| data))
     }
 
-    /// Reads a log page of an endurance group, as long as `data` is.
-    fn log_of(&self, group: u16, page: u32, data: &mut [u8]) -> io::Result<bool> {
+    fn feature(&self, nsid: u32, feature: u32, cdw11: u32) -> io::Result<Option<u32>> {
+        let get = Passthru {
+            opcode: GET_FEATURES,
+            nsid,
+            cdw10: feature,
+            cdw11,
+            ..Passthru::default()
+        };
+        self.send(ADMIN, get, &mut [])
+    }
+
+    /// Reads a log page, of an endurance group or with 0 of none, as long as `data` is.
+    fn log_of(&self, nsid: u32, group: u16, page: u32, data: &mut [u8]) -> io::Result<bool> {
         let log = Passthru {
             opcode: GET_LOG_PAGE,
+            nsid,
             cdw10: page | (dwords(data) << 16),
             cdw11: u32::from(group) << 16,
             ..Passthru::default()
         };
-        self.receive(ADMIN, log, data)
+        Ok(self.send(ADMIN, log, data)?.is_some())
     }
 
     /// Reads a log page of the controller, or of the namespace's endurance group, as long as
@@ -327,27 +316,15 @@ impl Namespace {
     pub(crate) fn log(&self, page: u32, data: &mut [u8]) -> io::Result<bool> {
         if page == FDP_STATISTICS {
             let group = self.group()?;
-            return Ok(group != 0 && self.log_of(group, page, data)?);
+            return Ok(group != 0 && self.log_of(0, group, page, data)?);
         }
-        let log = Passthru {
-            opcode: GET_LOG_PAGE,
-            nsid: ALL_NAMESPACES,
-            cdw10: page | (dwords(data) << 16),
-            ..Passthru::default()
-        };
-        self.receive(ADMIN, log, data)
+        self.log_of(ALL_NAMESPACES, 0, page, data)
     }
 
     /// Whether reads of deallocated blocks are to fail (DULBE).
     pub fn deallocated_reads_fail(&self) -> io::Result<bool> {
-        let mut command = Passthru {
-            opcode: GET_FEATURES,
-            nsid: self.id,
-            cdw10: ERROR_RECOVERY,
-            ..Passthru::default()
-        };
-        let known = self.send(ADMIN, &mut command, &mut [])?;
-        Ok(known && command.result & DULBE != 0)
+        let said = self.feature(self.id, ERROR_RECOVERY, 0)?;
+        Ok(said.is_some_and(|said| said & DULBE != 0))
     }
 
     fn ruh_status(&self, data: &mut [u8]) -> io::Result<bool> {
@@ -358,22 +335,22 @@ impl Namespace {
             cdw11: dwords(data),
             ..Passthru::default()
         };
-        self.receive(IO, command, data)
+        Ok(self.send(IO, command, data)?.is_some())
     }
 
-    fn receive(&self, queue: u8, mut command: Passthru, data: &mut [u8]) -> io::Result<bool> {
-        self.send(queue, &mut command, data)
-    }
-
-    /// Whether the controller knows the command.
-    fn send(&self, queue: u8, command: &mut Passthru, data: &mut [u8]) -> io::Result<bool> {
+    /// The command's result.  `None`: the controller does not know it.
+    fn send(&self, queue: u8, mut command: Passthru, data: &mut [u8]) -> io::Result<Option<u32>> {
         command.timeout_ms = TIMEOUT_MS;
-        let receive = Receive { queue, command, data };
+        let receive = Receive {
+            queue,
+            command: &mut command,
+            data,
+        };
         // SAFETY: see `Receive`; `open` has found the driver to be NVMe's.
         let status = unsafe { rustix::ioctl::ioctl(&self.file, receive) }?;
         match status & STATUS {
-            0 => Ok(true),
-            INVALID_OPCODE | INVALID_FIELD | FDP_DISABLED | INVALID_LOG_PAGE => Ok(false),
+            0 => Ok(Some(command.result)),
+            INVALID_OPCODE | INVALID_FIELD | FDP_DISABLED | INVALID_LOG_PAGE => Ok(None),
             _ => Err(io::Error::other(format!(
                 "the controller answers with status {status:#x}"
             ))),
@@ -391,8 +368,9 @@ fn dwords(data: &[u8]) -> u32 {
     (data.len() / 4 - 1) as u32
 }
 
-/// A configuration in the log page, whose descriptors say how long they are.
-fn configuration(data: &[u8], index: u32) -> Option<FdpConfiguration> {
+/// Size of a reclaim unit and kind of handles of a configuration in the log page, whose
+/// descriptors say how long they are.
+fn configuration(data: &[u8], index: u32) -> Option<(Option<u64>, Option<Isolated>)> {
     let mut at = CONFIGURATIONS_HEADER;
     for _ in 0..index {
         let size = u16::from_le_bytes(bytes::at(data, at)?);
@@ -405,10 +383,7 @@ fn configuration(data: &[u8], index: u32) -> Option<FdpConfiguration> {
         true => Isolated::Initially,
         false => Isolated::Persistently,
     };
-    Some(FdpConfiguration {
-        reclaim_unit: (unit > 0).then_some(unit),
-        isolated: (handles > 0).then_some(isolated),
-    })
+    Some(((unit > 0).then_some(unit), (handles > 0).then_some(isolated)))
 }
 
 /// Zero is not reported.
@@ -459,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_size_of_a_reclaim_unit() {
-        let reclaim_unit = |data: &[u8], index| configuration(data, index).and_then(|c| c.reclaim_unit);
+        let reclaim_unit = |data: &[u8], index| configuration(data, index).and_then(|c| c.0);
         // Two configurations: of 72 bytes, with two handles, and of 64.
         let mut data = vec![0u8; CONFIGURATIONS_HEADER + 72 + 64];
         data[16] = 72;
@@ -477,7 +452,7 @@ mod tests {
 
     #[test]
     fn the_kind_of_handles() {
-        let isolated = |data: &[u8], index| configuration(data, index).and_then(|c| c.isolated);
+        let isolated = |data: &[u8], index| configuration(data, index).and_then(|c| c.1);
         let mut data = vec![0u8; CONFIGURATIONS_HEADER + 2 * 72];
         for at in [16, 16 + 72] {
             (data[at], data[at + NRUH], data[at + 64], data[at + 68]) = (72, 2, 1, 1);
