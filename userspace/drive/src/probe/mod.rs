@@ -128,15 +128,11 @@ pub struct ProbedPiece {
     device: u64,
     #[serde(skip)]
     pages: Vec<Page>,
-    gone_bytes: u64,
+    pub gone_bytes: u64,
     odd_bytes: u64,
 }
 
 impl ProbedPiece {
-    pub fn gone(&self) -> u64 {
-        self.gone_bytes
-    }
-
     fn is_whole(&self) -> bool {
         self.gone_bytes == self.bytes
     }
@@ -192,6 +188,13 @@ enum Stop {
     Broken(u64),
     Slow(Duration),
     Disturbed,
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(e: anyhow::Error) -> Self {
+        Self::Failed(e)
+    }
 }
 
 struct Probe<'a> {
@@ -225,29 +228,29 @@ pub fn run(medium: &mut dyn Medium, said: Said, limit: Duration) -> Result<Measu
         pieces: Vec::new(),
         trials: Vec::new(),
     };
-    let judged = match probe.pieces()? {
-        Ok(()) => probe.judge()?,
-        Err(stop) => Err(stop),
-    };
-    Ok(probe.measured(judged.unwrap_or_else(Judgement::stopped)))
+    let judged = probe.pieces().and_then(|()| probe.judge());
+    let judged = judged.or_else(Measured::stopped)?;
+    Ok(Measured {
+        slowest_ms: probe.slowest.as_millis() as u64,
+        pieces: probe.pieces,
+        trials: probe.trials,
+        ..judged
+    })
 }
 
-struct Judgement {
-    verdict: Verdict,
-    proof: Option<Proof>,
-    reason: String,
-    fit: Option<(u64, u64)>,
-    beside: u64,
-}
-
-impl Judgement {
+impl Measured {
+    /// Without what was seen.
     fn new(verdict: Verdict, proof: Option<Proof>, reason: impl Into<String>) -> Self {
         Self {
             verdict,
             proof,
             reason: reason.into(),
-            fit: None,
-            beside: 0,
+            granularity: None,
+            alignment: None,
+            changed_beside_bytes: 0,
+            slowest_ms: 0,
+            pieces: Vec::new(),
+            trials: Vec::new(),
         }
     }
 
@@ -258,58 +261,47 @@ impl Judgement {
         };
         let reason = format!("pieces of {} are taken {at}: {why}", shown(granularity));
         Self {
-            fit: Some((granularity, alignment)),
+            granularity: Some(granularity),
+            alignment: Some(alignment),
             ..Self::new(Verdict::Taken, Some(proof), reason)
         }
     }
 
-    fn stopped(stop: Stop) -> Self {
-        match stop {
-            Stop::Broken(beside) => Self {
+    fn stopped(stop: Stop) -> Result<Self> {
+        let (verdict, beside, reason) = match stop {
+            Stop::Broken(beside) => (
+                Verdict::Broken,
                 beside,
-                ..Self::new(
-                    Verdict::Broken,
-                    None,
-                    format!(
-                        "{} beside what was discarded changed: the drive, or a layer above it, is broken, and nothing may be discarded on it",
-                        shown(beside)
-                    ),
-                )
-            },
-            Stop::Slow(most) => Self::new(
+                format!(
+                    "{} beside what was discarded changed: the drive, or a layer above it, is broken, and nothing may be discarded on it",
+                    shown(beside)
+                ),
+            ),
+            Stop::Slow(most) => (
                 Verdict::NotDecidable,
-                None,
+                0,
                 format!(
                     "the discards took too long, one of them {:.1} s: leave discards off on this drive",
                     most.as_secs_f64()
                 ),
             ),
-            Stop::Disturbed => Self::new(
+            Stop::Disturbed => (
                 Verdict::NotDecidable,
-                None,
+                0,
                 format!("the file system moved the scratch file {ATTEMPTS} times meanwhile"),
             ),
-        }
+            Stop::Failed(e) => return Err(e),
+        };
+        Ok(Self {
+            changed_beside_bytes: beside,
+            ..Self::new(verdict, None, reason)
+        })
     }
 }
 
 impl Probe<'_> {
-    fn measured(self, j: Judgement) -> Measured {
-        Measured {
-            verdict: j.verdict,
-            proof: j.proof,
-            reason: j.reason,
-            granularity: j.fit.map(|f| f.0),
-            alignment: j.fit.map(|f| f.1),
-            changed_beside_bytes: j.beside,
-            slowest_ms: self.slowest.as_millis() as u64,
-            pieces: self.pieces,
-            trials: self.trials,
-        }
-    }
-
     /// One piece in each slot.
-    fn pieces(&mut self) -> Result<Result<(), Stop>> {
+    fn pieces(&mut self) -> Result<(), Stop> {
         let mut wanted = Vec::new();
         for bytes in self.sizes() {
             let mut offsets = OFFSETS.to_vec();
@@ -323,10 +315,7 @@ impl Probe<'_> {
                 .zip(some)
                 .map(|(slot, (bytes, offset))| (slot, MIDDLE + offset..MIDDLE + offset + bytes))
                 .collect();
-            let round = match self.round(&places, 1)? {
-                Ok(round) => round,
-                Err(stop) => return Ok(Err(stop)),
-            };
+            let round = self.round(&places, 1)?;
             for ((place, sent), (bytes, offset)) in places.iter().zip(&round.sent).zip(some) {
                 let pages = round.of(place).to_vec();
                 let count =
@@ -342,7 +331,7 @@ impl Probe<'_> {
                 });
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn sizes(&self) -> impl Iterator<Item = u64> {
@@ -352,21 +341,17 @@ impl Probe<'_> {
 
     /// Writes the pattern, discards so many `together`, and reads; once more if something
     /// came in between.
-    fn round(&mut self, places: &[Place], together: usize) -> Result<Result<Round, Stop>> {
-        let mut attempt = 1;
-        loop {
+    fn round(&mut self, places: &[Place], together: usize) -> Result<Round, Stop> {
+        for _ in 0..ATTEMPTS {
             let round = self.attempt(places, together)?;
-            if round.is_err() || self.medium.is_undisturbed()? {
+            if self.medium.is_undisturbed()? {
                 return Ok(round);
             }
-            if attempt == ATTEMPTS {
-                return Ok(Err(Stop::Disturbed));
-            }
-            attempt += 1;
         }
+        Err(Stop::Disturbed)
     }
 
-    fn attempt(&mut self, places: &[Place], together: usize) -> Result<Result<Round, Stop>> {
+    fn attempt(&mut self, places: &[Place], together: usize) -> Result<Round, Stop> {
         self.seed = self.seed.wrapping_add(1);
         let pattern = Pattern(self.seed.wrapping_mul(0xd6e8_feb8_6659_fd93));
         let used = places.iter().map(|(slot, _)| slot + 1).max().unwrap_or(0);
@@ -393,7 +378,7 @@ impl Probe<'_> {
             took += done.took;
             self.slowest = self.slowest.max(done.took);
             if took > self.limit {
-                return Ok(Err(Stop::Slow(self.slowest)));
+                return Err(Stop::Slow(self.slowest));
             }
         }
         let mut round = Round {
@@ -412,10 +397,10 @@ impl Probe<'_> {
             round.after = self.medium.witness()?;
         }
         self.counted.see(&round.before, &round.after, used as u64 * SLOT);
-        Ok(match beside(&round.slots, places) {
+        match beside(&round.slots, places) {
             0 => Ok(round),
             bytes => Err(Stop::Broken(bytes)),
-        })
+        }
     }
 
     fn read(&mut self, pattern: Pattern, slots: usize, data: &mut Aligned) -> Result<Vec<Vec<Page>>> {
@@ -439,17 +424,18 @@ impl Probe<'_> {
     }
 
     /// What the pieces come to.
-    fn judge(&mut self) -> Result<Result<Judgement, Stop>> {
+    fn judge(&mut self) -> Result<Measured, Stop> {
         if !self.pieces.iter().any(|p| p.sent) {
             let reason = "none of the discards was sent to the drive";
-            return Ok(Ok(Judgement::new(Verdict::NotDecidable, None, reason)));
+            return Ok(Measured::new(Verdict::NotDecidable, None, reason));
         }
         if self.pieces.iter().any(|p| p.pages.contains(&Page::Failed)) {
-            return Ok(Ok(self.errors()));
+            let reason = "reads of what was discarded fail (DULBE): it was taken, but copies of whole files would end in errors, so that dsmd discards nothing here";
+            return Ok(Measured::new(Verdict::Taken, Some(Proof::Errors), reason));
         }
         if self.pieces.iter().any(|p| p.odd_bytes > 0) {
             let reason = "pages of the pieces read neither as before nor as zeroes or ones";
-            return Ok(Ok(Judgement::new(Verdict::NotDecidable, None, reason)));
+            return Ok(Measured::new(Verdict::NotDecidable, None, reason));
         }
         match shape::of(&self.pieces) {
             Shape::Whole { granularity, alignment } => self.confirm(granularity, alignment, true),
@@ -457,15 +443,15 @@ impl Probe<'_> {
                 let first = self.said.smallest.max(PAGE).next_power_of_two();
                 self.confirm(first, first, false)
             }
-            Shape::Nothing => Ok(Ok(Judgement::new(
+            Shape::Nothing => Ok(Measured::new(
                 Verdict::NotTaken,
                 Some(Proof::Promise),
                 format!(
                     "all pieces up to {} read as before, and the drive promises that deallocated blocks do not",
                     shown(LARGEST)
                 ),
-            ))),
-            Shape::Units { unit, begin } => Ok(Ok(Judgement::new(
+            )),
+            Shape::Units { unit, begin } => Ok(Measured::new(
                 Verdict::NotDecidable,
                 Some(Proof::Reads),
                 format!(
@@ -474,76 +460,57 @@ impl Probe<'_> {
                     shown(begin),
                     if begin > 0 { ": align the partition, or the device, to it" } else { "" }
                 ),
-            ))),
-            Shape::Irregular => Ok(Ok(Judgement::new(
+            )),
+            Shape::Irregular => Ok(Measured::new(
                 Verdict::NotDecidable,
                 None,
                 "some pieces are taken in part, by no rule: the drive does as it likes",
-            ))),
+            )),
         }
-    }
-
-    fn errors(&self) -> Judgement {
-        let reason = "reads of what was discarded fail (DULBE): it was taken, but copies of whole files would end in errors, so that dsmd discards nothing here";
-        Judgement::new(Verdict::Taken, Some(Proof::Errors), reason)
     }
 
     /// Whether lengths from `granularity` on are freed, as the witnesses have it.
     /// `read`: the pieces read as if.
-    fn confirm(&mut self, granularity: u64, alignment: u64, read: bool) -> Result<Result<Judgement, Stop>> {
+    fn confirm(&mut self, granularity: u64, alignment: u64, read: bool) -> Result<Measured, Stop> {
         let (mut granularity, mut alignment) = (granularity, alignment);
         while granularity <= LARGEST {
-            let freed = match self.trial(granularity, alignment)? {
-                Ok(freed) => freed,
-                Err(stop) => return Ok(Err(stop)),
-            };
-            let taken = |proof, why| Ok(Ok(Judgement::taken(proof, granularity, alignment, why)));
-            match freed {
-                Freed::Nuse => {
-                    return taken(
-                        Proof::Nuse,
-                        "the count of allocated blocks (NUSE) falls by as much",
-                    )
-                }
-                Freed::Media if read => {
-                    return taken(
-                        Proof::Media,
-                        "they read as deallocated, and the flash writes nothing for them",
-                    )
-                }
-                Freed::Unknown if read => {
-                    return taken(
-                        Proof::Reads,
-                        "they read as deallocated; whether the flash is freed, no counter of the drive says",
-                    )
-                }
+            let freed = self.trial(granularity, alignment)?;
+            let (proof, why) = match freed {
+                Freed::Nuse => (
+                    Proof::Nuse,
+                    "the count of allocated blocks (NUSE) falls by as much",
+                ),
+                Freed::Media if read => (
+                    Proof::Media,
+                    "they read as deallocated, and the flash writes nothing for them",
+                ),
+                Freed::Unknown if read => (
+                    Proof::Reads,
+                    "they read as deallocated; whether the flash is freed, no counter of the drive says",
+                ),
                 Freed::Media | Freed::Unknown => {
                     let reason = "the pieces read as before, which says nothing: the drive does not promise what deallocated blocks read as, and does not count what is allocated";
-                    return Ok(Ok(Judgement::new(Verdict::NotDecidable, None, reason)));
+                    return Ok(Measured::new(Verdict::NotDecidable, None, reason));
                 }
                 Freed::No => {
                     granularity *= 2;
                     alignment = granularity;
+                    continue;
                 }
-            }
+            };
+            return Ok(Measured::taken(proof, granularity, alignment, why));
         }
-        let (proof, reason) = if read {
-            let wrote = self.trials.iter().any(|t| t.freed == Freed::No && t.media_rose());
-            match wrote {
-                true => (Proof::Media, "the pieces read as zeroes, and the flash writes as much: nothing is freed"),
-                false => (Proof::Nuse, "the pieces read as zeroes, and the count of allocated blocks (NUSE) does not fall: nothing is freed"),
-            }
-        } else {
-            (
-                Proof::Nuse,
-                "the pieces read as before, and the count of allocated blocks (NUSE) does not fall",
-            )
+        let wrote = self.trials.iter().any(|t| t.freed == Freed::No && t.media_rose());
+        let (proof, reason) = match (read, wrote) {
+            (true, true) => (Proof::Media, "the pieces read as zeroes, and the flash writes as much: nothing is freed"),
+            (true, false) => (Proof::Nuse, "the pieces read as zeroes, and the count of allocated blocks (NUSE) does not fall: nothing is freed"),
+            (false, _) => (Proof::Nuse, "the pieces read as before, and the count of allocated blocks (NUSE) does not fall"),
         };
-        Ok(Ok(Judgement::new(Verdict::NotTaken, Some(proof), reason)))
+        Ok(Measured::new(Verdict::NotTaken, Some(proof), reason))
     }
 
     /// Every other piece of that length, in all slots.
-    fn trial(&mut self, bytes: u64, alignment: u64) -> Result<Result<Freed, Stop>> {
+    fn trial(&mut self, bytes: u64, alignment: u64) -> Result<Freed, Stop> {
         let first = MARGIN.next_multiple_of(bytes) + if alignment < bytes { alignment } else { 0 };
         let mut places: Vec<Place> = Vec::new();
         for slot in 0..self.slots.len() {
@@ -553,12 +520,9 @@ impl Probe<'_> {
                 .take_while(|r| r.end <= SLOT - MARGIN);
             places.extend(ranges.map(|range| (slot, range)));
         }
-        let mut attempt = 1;
-        loop {
-            let round = match self.round(&places, COMMAND)? {
-                Ok(round) => round,
-                Err(stop) => return Ok(Err(stop)),
-            };
+        let mut freed = Freed::Unknown;
+        for _ in 0..ATTEMPTS {
+            let round = self.round(&places, COMMAND)?;
             let discarded = round.sent.iter().sum();
             let gone = |place| round.of(place).iter().filter(|p| p.is_gone()).count() as u64 * PAGE;
             let trial = self.counted.judge(
@@ -568,14 +532,14 @@ impl Probe<'_> {
                 &round.before,
                 &round.after,
             );
+            freed = trial.freed;
             let disturbed = trial.is_disturbed();
-            let freed = trial.freed;
             self.trials.push(trial);
-            if !disturbed || attempt == ATTEMPTS {
-                return Ok(Ok(freed));
+            if !disturbed {
+                break;
             }
-            attempt += 1;
         }
+        Ok(freed)
     }
 }
 

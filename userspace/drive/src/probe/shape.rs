@@ -23,7 +23,7 @@ pub(super) enum Shape {
 
 pub(super) fn of(pieces: &[ProbedPiece]) -> Shape {
     let sent: Vec<&ProbedPiece> = pieces.iter().filter(|p| p.sent).collect();
-    if sent.iter().all(|p| p.gone() == 0) {
+    if sent.iter().all(|p| p.gone_bytes == 0) {
         return Shape::Nothing;
     }
     powers(LARGEST)

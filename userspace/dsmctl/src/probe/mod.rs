@@ -116,7 +116,7 @@ fn pieces_text(m: &Measured) -> String {
             let piece = m.pieces.iter().find(|p| (p.bytes, p.offset) == (bytes, *offset));
             match piece {
                 Some(p) if !p.sent => "refused".into(),
-                Some(p) => format!("{}K", p.gone() >> 10),
+                Some(p) => format!("{}K", p.gone_bytes >> 10),
                 None => String::new(),
             }
         }));
