@@ -114,15 +114,6 @@ pub enum GeometryError {
     },
 }
 
-/// What a write has cost beside its own program operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Pages that were read and programmed again.
-    pub copied: u32,
-    /// Units that were erased.
-    pub erased: u32,
-}
-
 /// Pages written since the beginning, by stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlashCounts {
@@ -241,11 +232,6 @@ impl Flash {
         })
     }
 
-    /// Whether there can be such a drive.
-    pub fn fits(c: &Config) -> bool {
-        check(c).is_ok()
-    }
-
     /// Another stream, numbered after the others, if there are units for it.
     pub(crate) fn add_stream(&mut self) -> Result<(), GeometryError> {
         let streams = self.config.streams + 1;
@@ -296,14 +282,13 @@ impl Flash {
     }
 
     /// The host writes a page of a stream, counted from 0.
-    pub fn write(&mut self, page: u32, stream: usize) -> Work {
+    pub fn write(&mut self, page: u32, stream: usize) {
         self.now += 1;
         self.counts.host[stream] += 1;
         self.mapped += u32::from(self.at(page).is_none());
         self.invalidate(page);
-        let mut work = Work::default();
         if self.host[stream].next == self.host[stream].end {
-            work = self.make_room();
+            self.make_room();
             // It may have been opened for copies.
             if self.host[stream].next == self.host[stream].end {
                 self.host[stream] = self.open(stream as u8);
@@ -315,7 +300,6 @@ impl Flash {
         if to + 1 == self.host[stream].end {
             self.units.close(to / self.unit);
         }
-        work
     }
 
     /// The host says that it needs a page no more.
@@ -352,29 +336,25 @@ impl Flash {
     }
 
     /// Collects until the host may take a unit and enough are left, one at least to copy to.
-    fn make_room(&mut self) -> Work {
-        let mut work = Work::default();
+    fn make_room(&mut self) {
         while self.free.len() < self.reserve {
             let victim = match self.config.gc {
                 Gc::Greedy => self.units.fewest_valid(),
                 Gc::CostBenefit => self.units.best_value(self.now),
             };
-            work.copied += self.collect(victim);
-            work.erased += 1;
+            self.collect(victim);
         }
-        work
     }
 
-    fn collect(&mut self, victim: u32) -> u32 {
+    fn collect(&mut self, victim: u32) {
         let origin = self.units.stream(victim);
         let (frontier, stream) = match self.config.destination {
             Destination::Shared if self.host.len() > 1 => (0, MIXED),
             _ => (origin as usize, origin),
         };
         let among_hosts = self.config.destination == Destination::Host;
-        let copied = self.units.valid(victim);
         let count = self.counts.gc.get_mut(origin as usize);
-        *count.unwrap_or(&mut self.counts.mixed) += u64::from(copied);
+        *count.unwrap_or(&mut self.counts.mixed) += u64::from(self.units.valid(victim));
         self.units.take(victim);
 
         let (first, end) = (victim * self.unit, (victim + 1) * self.unit);
@@ -397,7 +377,6 @@ impl Flash {
         self.units.erase(victim);
         self.counts.erases += 1;
         self.free.push_back(victim);
-        copied
     }
 
     /// The frontiers that copied pages go to.

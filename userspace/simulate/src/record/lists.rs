@@ -2,7 +2,7 @@
 //! What WiredTiger's checkpoints list as free, as far as it has changed.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use database::walk::Root;
 use database::wiredtiger::avail::{self, Cookie, FileEntry, FreeList, Kind};
@@ -12,25 +12,14 @@ pub(super) type Change = (PathBuf, Option<FreeList>);
 
 #[derive(Default)]
 pub(super) struct RecordedLists {
-    known: HashMap<PathBuf, Cookie>,
+    pub known: HashMap<PathBuf, Cookie>,
     /// Why none are read, or why blocks of this database cannot be discarded.
     pub refused: Option<String>,
-    over: bool,
+    /// Nothing is to be read: no WiredTiger has the directory, or one that is not known.
+    pub over: bool,
 }
 
 impl RecordedLists {
-    /// For a directory that no WiredTiger has.
-    pub(super) fn none() -> Self {
-        Self {
-            over: true,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.over
-    }
-
     /// The lists that have changed; `None`: nothing could be read this time.
     pub(super) fn look(&mut self, root: &Root) -> Option<Vec<Change>> {
         let known = &self.known;
@@ -53,7 +42,7 @@ impl RecordedLists {
                 }
                 // It is another checkpoint than the one known, and is not known.
                 (Some(_), _) | (None, None) => {
-                    if self.forget(&file.path) {
+                    if self.known.remove(&file.path).is_some() {
                         changes.push((file.path.clone(), None));
                     }
                 }
@@ -61,9 +50,5 @@ impl RecordedLists {
             }
         }
         Some(changes)
-    }
-
-    fn forget(&mut self, path: &Path) -> bool {
-        self.known.remove(path).is_some()
     }
 }

@@ -8,12 +8,11 @@ mod lists;
 mod tracefs;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::trace::recording::Writer;
 use database::watch::Watch;
@@ -22,6 +21,7 @@ use dm::ioctl::{Dm, Id};
 use dm::sysfs::Sysfs;
 use extent_tables::ExtentTables;
 use lists::RecordedLists;
+use runtime::wake;
 use tracefs::{Instance, TraceLine};
 
 /// The trace is read as often as that, whatever happens.
@@ -94,10 +94,9 @@ pub fn record<W: Write>(
         instance: Instance::new(dev, is_dsm(dev))?,
         watch: Watch::new()?,
         tables,
-        lists: if window.is_none() {
-            RecordedLists::default()
-        } else {
-            RecordedLists::none()
+        lists: RecordedLists {
+            over: window.is_some(),
+            ..RecordedLists::default()
         },
         writer: Writer::new(out, now_us())?,
         start,
@@ -108,7 +107,7 @@ pub fn record<W: Write>(
     let begin = Instant::now();
     let mut window_begin = begin;
     while !stop() && limit.is_none_or(|l| begin.elapsed() < l) {
-        r.wait()?;
+        wake::wait(&[r.watch.as_fd()], TICK)?;
         r.drain()?;
         let events = r.watch.take()?;
         if events.root {
@@ -141,16 +140,6 @@ pub fn record<W: Write>(
 }
 
 impl<W: Write> Recorder<W> {
-    fn wait(&mut self) -> Result<()> {
-        let watch = self.watch.as_fd();
-        let mut fds = [PollFd::new(&watch, PollFlags::IN)];
-        let timeout = Timespec::try_from(TICK).expect("it is short");
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(io::Error::from(e).into()),
-        }
-    }
-
     fn drain(&mut self) -> Result<()> {
         let (writer, start, summary) = (&mut self.writer, self.start, &mut self.summary);
         self.instance.read(|line| {
@@ -191,7 +180,7 @@ impl<W: Write> Recorder<W> {
     fn look(&mut self) -> Result<()> {
         self.drain()?;
         let mut changes = None;
-        if !self.lists.is_over() {
+        if !self.lists.over {
             self.writer.window(now_us())?;
             changes = self.lists.look(self.tables.root());
             self.drain()?;

@@ -135,7 +135,7 @@ impl Model {
 
     /// Whether all streams can be open at a time.
     pub fn has_room(&self, pages: u64) -> bool {
-        Flash::fits(&self.config(pages, usize::from(self.streams)))
+        flash::check(&self.config(pages, usize::from(self.streams))).is_ok()
     }
 
     fn config(&self, pages: u64, streams: usize) -> Config {
@@ -260,7 +260,7 @@ fn place_by(
     let mut placer = Placer {
         policy,
         load: match model.load_stream {
-            LoadStream::Stream(n) if trace.has_load_end() => Some(n),
+            LoadStream::Stream(n) if trace.loaded => Some(n),
             _ => None,
         },
         streams,

@@ -62,7 +62,7 @@ impl Profile {
             profile: Self::default(),
             last: Last::default(),
             marks: Marks::default(),
-            loaded: !trace.has_load_end(),
+            loaded: !trace.loaded,
         };
         play(trace, &mut files, &mut p)?;
         let mut profile = p.profile;

@@ -41,10 +41,10 @@ pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<Trace, ReadEr
     let mut first = Vec::new();
     input.by_ref().take(4096).read_until(b'\n', &mut first)?;
     let line = String::from_utf8_lossy(&first).into_owned();
-    let input = BufReader::new(Cursor::new(first).chain(input));
-    if recording::is_first(&line) {
-        return Ok(recording::read_within(memory, input)?.0);
+    if line == recording::FIRST {
+        return Ok(recording::read(memory, input)?);
     }
+    let input = BufReader::new(Cursor::new(first).chain(input));
     if line.starts_with(import::FIO) {
         return Ok(import::fio(memory, input)?);
     }
@@ -116,9 +116,12 @@ pub struct Trace {
     pub names: Vec<OsString>,
     pub files: u32,
     pub lists: Arc<Lists>,
-    loaded: bool,
-    placed: bool,
-    begins: bool,
+    /// It says where the load phase ends.
+    pub(crate) loaded: bool,
+    /// Writes carry streams.
+    pub(crate) placed: bool,
+    /// It says when checkpoints begin.
+    pub(crate) begins: bool,
 }
 
 impl Trace {
@@ -153,20 +156,6 @@ impl Trace {
         self.events.bytes() + self.lists.bytes()
     }
 
-    pub(crate) fn has_load_end(&self) -> bool {
-        self.loaded
-    }
-
-    /// Whether writes carry streams.
-    pub(crate) fn has_streams(&self) -> bool {
-        self.placed
-    }
-
-    /// Whether it says when checkpoints begin.
-    pub(crate) fn has_begins(&self) -> bool {
-        self.begins
-    }
-
     /// Whether it says what WiredTiger's checkpoints have freed.
     pub fn has_lists(&self) -> bool {
         !self.lists.is_empty()
@@ -190,10 +179,10 @@ pub enum EventError {
 }
 
 /// Puts a trace together from events that name files by their paths.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Builder {
-    /// What it may take when it is played, in bytes.
-    memory: u64,
+    /// What it may take at most when it is played, in bytes.
+    memory: Option<u64>,
     events: Events,
     lists: Lists,
     names: Vec<OsString>,
@@ -229,28 +218,12 @@ impl Size {
     }
 }
 
-impl Default for Builder {
-    fn default() -> Self {
-        Self::within(u64::MAX)
-    }
-}
-
 impl Builder {
     /// Of a trace that is to be played with so many bytes of memory.
     pub fn within(memory: u64) -> Self {
         Self {
-            memory,
-            events: Events::default(),
-            lists: Lists::default(),
-            names: Vec::new(),
-            sizes: Vec::new(),
-            pages: 0,
-            files: HashMap::new(),
-            last: 0,
-            loaded: false,
-            stream: 0,
-            placed: false,
-            begins: false,
+            memory: Some(memory),
+            ..Self::default()
         }
     }
 
@@ -381,10 +354,10 @@ impl Builder {
 
     fn has_room(&self) -> Result<(), EventError> {
         let needed = (self.events.bytes() + self.lists.bytes()).saturating_add(self.pages);
-        if needed > self.memory {
-            return Err(EventError::Memory(needed >> 20, self.memory >> 20));
+        match self.memory.filter(|memory| needed > *memory) {
+            Some(memory) => Err(EventError::Memory(needed >> 20, memory >> 20)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn file(&mut self, us: u64, path: &OsStr) -> Result<FileNo, EventError> {

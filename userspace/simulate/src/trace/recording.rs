@@ -2,9 +2,8 @@
 //! The form in which `dsmctl record` keeps what it sees: writes by sector, and
 //! the table of extents that says which file they belong to.
 //!
-//! The first line is `dsm-recording,2`; version 1 has no M, A and S; B is only there if the
-//! workload has marked it.  Then come records: a byte that says what
-//! it is, and numbers of 7 bits a byte, least first, the high bit set in all but
+//! The first line is `dsm-recording,2`; B is only there if the workload has marked it.  Then
+//! come records: a byte that says what it is, and numbers of 7 bits a byte, least first, the high bit set in all but
 //! the last.  Times are microseconds since the record before; sectors have 512
 //! bytes.
 //!
@@ -65,8 +64,6 @@ const MAX_SECTOR: u64 = 1 << 55;
 
 #[derive(Debug, Error)]
 pub enum RecordingError {
-    #[error("this is not a recording: it does not begin with '{}'", FIRST.trim_end())]
-    Foreign,
     #[error("the recording is cut off after {0} events")]
     Truncated(u64),
     #[error("the recording is damaged after {0} events: {1}")]
@@ -75,11 +72,6 @@ pub enum RecordingError {
     Event(u64, EventError),
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// Whether this is the first line of a recording.
-pub(crate) fn is_first(line: &str) -> bool {
-    line == FIRST
 }
 
 fn difference(to: u64, from: u64) -> u64 {
@@ -135,7 +127,6 @@ struct RecordingReader<R> {
     us: u64,
     sector: u64,
     events: u64,
-    lost: u64,
     files: BTreeMap<u64, NamedFile>,
     before: Places,
     /// Paths in the table before, to see what was renamed.
@@ -146,26 +137,15 @@ struct RecordingReader<R> {
     loaded: bool,
 }
 
-/// Reads a recording as a trace; also says how many events the kernel lost.
-pub fn read(input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
-    read_within(u64::MAX, input)
-}
-
-/// The same, of one that is to be played with so many bytes of memory.
-pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<(Trace, u64), RecordingError> {
-    let mut first = [0; FIRST.len()];
-    match input.read_exact(&mut first) {
-        Ok(()) if first == FIRST.as_bytes() => {}
-        Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => return Err(e.into()),
-        _ => return Err(RecordingError::Foreign),
-    }
+/// Reads what follows the first line, as a trace that is to be played with so many bytes of
+/// memory.
+pub(crate) fn read(memory: u64, input: impl BufRead) -> Result<Trace, RecordingError> {
     let mut r = RecordingReader {
         input,
         builder: Builder::within(memory),
         us: 0,
         sector: 0,
         events: 0,
-        lost: 0,
         files: BTreeMap::new(),
         before: Vec::new(),
         names: BTreeMap::new(),
@@ -175,8 +155,7 @@ pub fn read_within(memory: u64, mut input: impl BufRead) -> Result<(Trace, u64),
         loaded: false,
     };
     while r.record()? {}
-    let lost = r.lost;
-    Ok((r.builder.finish(), lost))
+    Ok(r.builder.finish())
 }
 
 impl<R: Read> RecordingReader<R> {
@@ -240,7 +219,7 @@ impl<R: Read> RecordingReader<R> {
             b'A' => self.list()?,
             b'S' => self.mark(What::Looked)?,
             b'N' => {
-                self.lost += self.number()?;
+                self.number()?;
                 self.wait(Waiting::Mark(What::Lost));
             }
             b'E' => {

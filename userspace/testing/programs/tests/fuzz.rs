@@ -19,7 +19,7 @@ use dm::table::Extent;
 use dsmd::agent::papers::state::{Directory, Kept, State};
 use proptest::prelude::*;
 use proto::feed::{self, MAX_TEXT};
-use simulate::trace::recording::{self, Writer};
+use simulate::trace::recording::Writer;
 use simulate::trace::{self, Trace, What, MAX_OFFSET};
 
 /// Changes to a text: where, what, and how (replace, insert, remove, cut).
@@ -462,7 +462,7 @@ proptest! {
             let end = bytes.len().min(at + length);
             bytes[at..end].fill(byte);
         }
-        if let Ok((trace, _)) = recording::read(&bytes[..]) {
+        if let Ok(trace) = trace::read(&bytes[..]) {
             prop_assert!(is_sound(&trace));
         }
         // With little memory it ends sooner, and in no other way.

@@ -47,19 +47,11 @@ mod ffi {
         pub class: u8,
     }
 
-    const BINS: usize = 96;
-    const MAX_GROUPS: usize = 16;
-
-    #[repr(C)]
-    pub(super) struct LifeHistory {
-        below: [[u64; 3]; BINS + 1],
-        cost: [[u64; BINS + 1]; 2],
-        begin: [[u8; BINS + 1]; MAX_GROUPS],
-        group: [u8; BINS],
-    }
+    /// `struct dsm_life`, of which only the size matters here.
+    pub(super) type LifeScratch = [u64; 691];
 
     // As in policies/shim/sizes.c.
-    const _: () = assert!(size_of::<FileWindow>() == 72 && size_of::<LifeHistory>() == 5528);
+    const _: () = assert!(size_of::<FileWindow>() == 72 && size_of::<LifeScratch>() == 5528);
 
     extern "C" {
         pub(super) fn dsm_policy_initial(params: *const Params, class: u32, side: u32) -> u8;
@@ -68,7 +60,7 @@ mod ffi {
             files: *mut FileWindow,
             nr_files: usize,
             ms: u64,
-            life: *mut LifeHistory,
+            life: *mut LifeScratch,
         );
     }
 }
@@ -76,7 +68,8 @@ mod ffi {
 /// The features of the constructor line that concern a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelFeatures {
-    pub policy: KernelPolicy,
+    /// By its name.
+    pub policy: &'static str,
     /// At most so many; `None`: all that there are.
     pub streams: Option<u8>,
     pub groups: u32,
@@ -89,22 +82,6 @@ pub(super) struct KernelFeatures {
     pub threshold1: u32,
     pub threshold2: u32,
     pub when: When,
-}
-
-/// A policy of the target, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KernelPolicy(&'static str);
-
-impl KernelPolicy {
-    pub(super) const NONE: Self = Self("none");
-    pub(super) const FILE: Self = Self("file");
-    pub(super) const BOUNDARY: Self = Self("boundary");
-    pub(super) const DSM: Self = Self("dsm");
-    pub(super) const LIFE: Self = Self("life");
-
-    pub(super) fn named(name: &str) -> Option<Self> {
-        policies::names().into_iter().find(|n| *n == name).map(Self)
-    }
 }
 
 /// Numbered as `enum dsm_prediction`.
@@ -131,7 +108,7 @@ pub(super) enum When {
 }
 
 impl KernelFeatures {
-    pub(super) const fn of(policy: KernelPolicy) -> Self {
+    pub(super) const fn of(policy: &'static str) -> Self {
         Self {
             policy,
             streams: None,
@@ -149,9 +126,9 @@ impl KernelFeatures {
     /// Those of a layout.
     pub(super) fn of_layout(layout: AffordedLayout) -> Self {
         let policy = match layout {
-            AffordedLayout::Life(_) => KernelPolicy::LIFE,
-            AffordedLayout::JournalApart => KernelPolicy::FILE,
-            AffordedLayout::None => KernelPolicy::NONE,
+            AffordedLayout::Life(_) => "life",
+            AffordedLayout::JournalApart => "file",
+            AffordedLayout::None => "none",
         };
         let plain = Self::of(policy);
         Self {
@@ -161,10 +138,15 @@ impl KernelFeatures {
         }
     }
 
+    /// Whether checkpoints compute them.
+    pub(super) fn has_groups(&self) -> bool {
+        ["dsm", "life"].contains(&self.policy)
+    }
+
     /// The streams it uses at most, of those that there are.
     pub(super) fn streams(&self, has: u8) -> u8 {
         match self.policy {
-            KernelPolicy::NONE => 1,
+            "none" => 1,
             _ => self.streams.map_or(has, |n| n.min(has)),
         }
     }
@@ -180,6 +162,19 @@ struct Window {
     stream: [Stream; 2],
 }
 
+impl Window {
+    /// One that begins.
+    fn of(state: ffi::FileWindow) -> Self {
+        Self {
+            pages: [0; 2],
+            low: [u32::MAX; 2],
+            high: [0; 2],
+            state,
+            stream: [0; 2],
+        }
+    }
+}
+
 pub(super) struct KernelPlacement {
     features: KernelFeatures,
     params: ffi::Params,
@@ -193,15 +188,15 @@ impl KernelPlacement {
     pub(super) fn new(features: KernelFeatures, streams: u8) -> Self {
         let streams = features.streams(streams);
         let known = "policies are named by the module";
-        let plan = Plan::new(features.policy.0, features.groups, 1, u32::from(streams)).expect(known);
+        let plan = Plan::new(features.policy, features.groups, 1, u32::from(streams)).expect(known);
         let policy = match features.policy {
-            KernelPolicy::BOUNDARY | KernelPolicy::DSM if plan.groups() < 2 => KernelPolicy::FILE,
+            "boundary" | "dsm" if plan.groups() < 2 => "file",
             policy => policy,
         };
         Self {
             features,
             params: ffi::Params {
-                policy: policies::number(policy.0).expect(known),
+                policy: policies::number(policy).expect(known),
                 prediction: features.prediction as u32,
                 groups: plan.groups(),
                 alpha: features.alpha.unwrap_or(plan.groups().max(2)),
@@ -217,16 +212,10 @@ impl KernelPlacement {
     }
 
     fn initial(&self, class: Class) -> Window {
-        let mut w = Window {
-            pages: [0; 2],
-            low: [u32::MAX; 2],
-            high: [0; 2],
-            state: ffi::FileWindow {
-                class: class as u8,
-                ..Default::default()
-            },
-            stream: [0; 2],
-        };
+        let mut w = Window::of(ffi::FileWindow {
+            class: class as u8,
+            ..Default::default()
+        });
         for side in 0..2 {
             // SAFETY: the function reads the parameters, which outlive the call.
             let group = unsafe { ffi::dsm_policy_initial(&self.params, class as u32, side as u32) };
@@ -271,7 +260,7 @@ impl KernelPlacement {
             windows.push(state);
         }
         let ms = us.saturating_sub(std::mem::replace(&mut self.window_start, us)) / 1000;
-        let mut life = MaybeUninit::<ffi::LifeHistory>::uninit();
+        let mut life = MaybeUninit::<ffi::LifeScratch>::uninit();
         // SAFETY: the array has as many elements as is said, of the layout of
         // struct dsm_file_window; the function keeps no pointer, and reads nothing of the
         // scratch that it has not written.
@@ -286,15 +275,9 @@ impl KernelPlacement {
         }
         for (n, state) in numbers.iter().zip(windows) {
             let class = files.get(*n).class;
-            let mut w = self.files[n];
-            self.confirm(&w.state, &state);
-            w = Window {
-                pages: [0; 2],
-                low: [u32::MAX; 2],
-                high: [0; 2],
-                state,
-                ..w
-            };
+            let before = self.files[n].state;
+            self.confirm(&before, &state);
+            let mut w = Window::of(state);
             self.restamp(class, &mut w);
             self.files.insert(*n, w);
         }

@@ -23,7 +23,7 @@ use super::{Model, SimError};
 use crate::trace::{FileNo, Trace};
 use ::policies::filestream::divider::Modules;
 use filestream::Modification;
-use kernel::{KernelFeatures, KernelPlacement, KernelPolicy, Prediction, Range, When};
+use kernel::{KernelFeatures, KernelPlacement, Prediction, Range, When};
 
 /// 1 and more; 0 is a write without a stream.
 pub type Stream = u8;
@@ -87,51 +87,69 @@ pub struct Spec {
     text: String,
 }
 
-/// Name and source of each that the module does not have.
-const OTHERS: [(&str, &str); 10] = [
+/// Each that the module does not have: its name, its source, and what it is without features.
+const OTHERS: [(&str, &str, PolicyKind); 10] = [
     (
         "per-file",
         "DSM paper, sec. 3.2: a stream for each file while streams last",
+        PolicyKind::PerFile,
     ),
-    ("f2fs", "F2FS: hot, warm and cold by file extension"),
+    (
+        "f2fs",
+        "F2FS: hot, warm and cold by file extension",
+        PolicyKind::Extension,
+    ),
     (
         "autostream-sfr",
         "AutoStream (SYSTOR '17): sequentiality, frequency, recency",
+        PolicyKind::AutoStreamSfr { decay: None },
     ),
-    ("autostream-mq", "AutoStream (SYSTOR '17): multi-queue"),
+    (
+        "autostream-mq",
+        "AutoStream (SYSTOR '17): multi-queue",
+        PolicyKind::AutoStreamMq,
+    ),
     (
         "filestream",
         "FileStream (HotStorage '21): mapper, remapper, divider",
+        PolicyKind::FileStream {
+            seconds: None,
+            modules: Modules::All,
+            count: Modification::Request,
+        },
     ),
     (
         "per-object",
         "Don't mix pages with different lifetimes (EDBT '18), knowing the run",
+        PolicyKind::PerObject,
     ),
-    ("rules", "the objects of --rules"),
-    ("recorded", "the streams that the writes of the trace carry"),
-    ("oracle", "when each page is written next, knowing the run"),
-    ("auto", "the most streams that the drive can afford"),
+    ("rules", "the objects of --rules", PolicyKind::Rules),
+    (
+        "recorded",
+        "the streams that the writes of the trace carry",
+        PolicyKind::Recorded,
+    ),
+    (
+        "oracle",
+        "when each page is written next, knowing the run",
+        PolicyKind::Oracle,
+    ),
+    (
+        "auto",
+        "the most streams that the drive can afford",
+        PolicyKind::Auto,
+    ),
 ];
+
+fn other(name: &str) -> Option<&'static (&'static str, &'static str, PolicyKind)> {
+    OTHERS.iter().find(|(other, ..)| *other == name)
+}
 
 /// The module's, then the others.
 fn names() -> impl Iterator<Item = &'static str> {
     policies::names()
         .into_iter()
-        .chain(OTHERS.iter().map(|(name, _)| *name))
-}
-
-fn source(name: &str) -> &'static str {
-    match name {
-        "none" => "the drive without streams",
-        "file" => "DSM paper, sec. 3.1: a stream for each type of file",
-        "boundary" => "DSM paper, Fig. 4",
-        "dsm" => "DSM paper, Figs. 7 and 9: dm-dsm/policies/policies.c",
-        "life" => "files of all types by how soon they are rewritten: dm-dsm/policies/life.c",
-        name => OTHERS
-            .iter()
-            .find(|(n, _)| *n == name)
-            .map_or("dm-dsm/policies", |(_, source)| source),
-    }
+        .chain(OTHERS.iter().map(|(name, ..)| *name))
 }
 
 /// As an error message lists them.
@@ -159,7 +177,14 @@ impl Spec {
     }
 
     pub fn source(&self) -> &'static str {
-        source(self.text.split(':').next().unwrap_or_default())
+        match self.text.split(':').next().unwrap_or_default() {
+            "none" => "the drive without streams",
+            "file" => "DSM paper, sec. 3.1: a stream for each type of file",
+            "boundary" => "DSM paper, Fig. 4",
+            "dsm" => "DSM paper, Figs. 7 and 9: dm-dsm/policies/policies.c",
+            "life" => "files of all types by how soon they are rewritten: dm-dsm/policies/life.c",
+            name => other(name).map_or("dm-dsm/policies", |(_, source, _)| source),
+        }
     }
 
     /// As it was given.
@@ -202,7 +227,7 @@ impl Spec {
     ) -> Result<Box<dyn Policy + 'a>, SimError> {
         let n = model.streams;
         Ok(match self.kind(model, profile) {
-            PolicyKind::Kernel(features) if features.when == When::Begin && !trace.has_begins() => {
+            PolicyKind::Kernel(features) if features.when == When::Begin && !trace.begins => {
                 return Err(SimError::NoBegins(self.to_string()))
             }
             PolicyKind::Kernel(features) => Box::new(KernelPlacement::new(features, n)),
@@ -217,7 +242,7 @@ impl Spec {
                 count,
             } => Box::new(filestream::Adapter::new(n, seconds, modules, count, profile)),
             PolicyKind::PerObject => Box::new(objects::PerObject::new(n, profile)),
-            PolicyKind::Recorded if !trace.has_streams() => return Err(SimError::NoStreams),
+            PolicyKind::Recorded if !trace.placed => return Err(SimError::NoStreams),
             PolicyKind::Recorded => Box::new(plain::Recorded::default()),
             PolicyKind::Rules => Box::new(rules::ByRules::new(&model.rules, n)),
             PolicyKind::Oracle => Box::new(oracle::Oracle::new(trace, model, profile)?),
@@ -241,25 +266,11 @@ impl FromStr for Spec {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (name, features) = text.split_once(':').unwrap_or((text, ""));
-        let mut kind = match name {
-            "auto" => PolicyKind::Auto,
-            "per-file" => PolicyKind::PerFile,
-            "f2fs" => PolicyKind::Extension,
-            "autostream-sfr" => PolicyKind::AutoStreamSfr { decay: None },
-            "autostream-mq" => PolicyKind::AutoStreamMq,
-            "filestream" => PolicyKind::FileStream {
-                seconds: None,
-                modules: Modules::All,
-                count: Modification::Request,
-            },
-            "per-object" => PolicyKind::PerObject,
-            "rules" => PolicyKind::Rules,
-            "recorded" => PolicyKind::Recorded,
-            "oracle" => PolicyKind::Oracle,
-            _ => match KernelPolicy::named(name) {
-                Some(policy) => PolicyKind::Kernel(KernelFeatures::of(policy)),
-                None => return Err(SpecError::Name(name.to_owned())),
-            },
+        let of_module = |name| policies::names().into_iter().find(|n| *n == name);
+        let mut kind = match (other(name), of_module(name)) {
+            (Some((.., kind)), _) => *kind,
+            (None, Some(name)) => PolicyKind::Kernel(KernelFeatures::of(name)),
+            (None, None) => return Err(SpecError::Name(name.to_owned())),
         };
         for feature in features.split(',').filter(|f| !f.is_empty()) {
             let (key, value) = feature.split_once('=').unwrap_or((feature, ""));
@@ -278,39 +289,33 @@ impl FromStr for Spec {
 /// `Err(None)`: there is no such feature; otherwise what the value must be.
 fn set(kind: &mut PolicyKind, key: &str, value: &str) -> Result<(), Option<&'static str>> {
     match (kind, key) {
-        (PolicyKind::Kernel(f), "streams") if f.policy != KernelPolicy::NONE => {
+        (PolicyKind::Kernel(f), "streams") if f.policy != "none" => {
             f.streams = Some(number(value, 1, 255).ok_or(Some("a number from 1 to 255"))? as u8);
-            Ok(())
         }
-        (PolicyKind::Kernel(f), "groups") if matches!(f.policy, KernelPolicy::DSM | KernelPolicy::LIFE) => {
+        (PolicyKind::Kernel(f), "groups") if f.has_groups() => {
             f.groups = number(value, 2, 16).ok_or(Some("a number from 2 to 16"))?;
-            Ok(())
         }
-        (PolicyKind::Kernel(f), "when") if matches!(f.policy, KernelPolicy::DSM | KernelPolicy::LIFE) => {
+        (PolicyKind::Kernel(f), "when") if f.has_groups() => {
             f.when = one_of(value, "begin or end", &[When::Begin, When::End])?;
-            Ok(())
         }
-        (PolicyKind::Kernel(f), _) if f.policy == KernelPolicy::DSM => set_dsm(f, key, value),
+        (PolicyKind::Kernel(f), _) if f.policy == "dsm" => set_dsm(f, key, value)?,
         (PolicyKind::FileStream { modules, .. }, "modules") => {
             let all = [Modules::Mapper, Modules::Remapper, Modules::Halves, Modules::All];
             *modules = one_of(value, "mapper, remapper, halves or all", &all)?;
-            Ok(())
         }
         (PolicyKind::FileStream { count, .. }, "count") => {
             let all = [Modification::Request, Modification::Page];
             *count = one_of(value, "requests or pages", &all)?;
-            Ok(())
         }
         (PolicyKind::FileStream { seconds, .. }, "t") => {
             *seconds = Some(positive(value).ok_or(Some("a number of seconds above 0"))?);
-            Ok(())
         }
         (PolicyKind::AutoStreamSfr { decay }, "decay") => {
             *decay = Some(positive(value).ok_or(Some("a number of windows above 0"))?);
-            Ok(())
         }
-        _ => Err(None),
+        _ => return Err(None),
     }
+    Ok(())
 }
 
 fn set_dsm(f: &mut KernelFeatures, key: &str, value: &str) -> Result<(), Option<&'static str>> {
