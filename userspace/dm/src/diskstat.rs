@@ -10,14 +10,11 @@ use crate::sysfs::Sysfs;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStat {
     pub reads: u64,
-    pub read_bytes: u64,
     /// Waited for reads, added up over all of them.
     pub read_ms: u64,
     pub writes: u64,
     pub written_bytes: u64,
     pub write_ms: u64,
-    /// With at least one request in flight.
-    pub busy_ms: u64,
     /// 0 on kernels that do not count them.
     pub discards: u64,
     pub discard_ms: u64,
@@ -40,12 +37,10 @@ impl DiskStat {
         let ms = |now: u64, then: u64| u64::from((now as u32).wrapping_sub(then as u32));
         Some(Self {
             reads: self.reads.checked_sub(then.reads)?,
-            read_bytes: self.read_bytes.checked_sub(then.read_bytes)?,
             read_ms: ms(self.read_ms, then.read_ms),
             writes: self.writes.checked_sub(then.writes)?,
             written_bytes: self.written_bytes.checked_sub(then.written_bytes)?,
             write_ms: ms(self.write_ms, then.write_ms),
-            busy_ms: ms(self.busy_ms, then.busy_ms),
             discards: self.discards.checked_sub(then.discards)?,
             discard_ms: ms(self.discard_ms, then.discard_ms),
         })
@@ -54,12 +49,10 @@ impl DiskStat {
     /// Adds what another disk has done.
     pub fn add(&mut self, o: &Self) {
         self.reads += o.reads;
-        self.read_bytes += o.read_bytes;
         self.read_ms += o.read_ms;
         self.writes += o.writes;
         self.written_bytes += o.written_bytes;
         self.write_ms += o.write_ms;
-        self.busy_ms += o.busy_ms;
         self.discards += o.discards;
         self.discard_ms += o.discard_ms;
     }
@@ -76,20 +69,16 @@ fn parse(text: &str) -> Option<DiskStat> {
         .split_ascii_whitespace()
         .map_while(|w| w.parse().ok())
         .collect();
-    let &[reads, _, read_sectors, read_ms, writes, _, written_sectors, write_ms, _, busy_ms, ..] =
-        fields.as_slice()
-    else {
+    let &[reads, _, _, read_ms, writes, _, written_sectors, write_ms, _, _, ..] = fields.as_slice() else {
         return None;
     };
     let later = |n: usize| fields.get(n).copied().unwrap_or_default();
     Some(DiskStat {
         reads,
-        read_bytes: read_sectors * 512,
         read_ms,
         writes,
         written_bytes: written_sectors * 512,
         write_ms,
-        busy_ms,
         discards: later(11),
         discard_ms: later(14),
     })
@@ -136,12 +125,10 @@ mod tests {
         tree.set("253:0", "stat", "  11 1 88 7  22 2 176 9  0 13 16  3 0 24 1  4 5");
         let wanted = DiskStat {
             reads: 11,
-            read_bytes: 88 * 512,
             read_ms: 7,
             writes: 22,
             written_bytes: 176 * 512,
             write_ms: 9,
-            busy_ms: 13,
             discards: 3,
             discard_ms: 1,
         };

@@ -224,14 +224,6 @@ impl<T: Target + ?Sized> Drop for Upload<'_, T> {
     }
 }
 
-/// An extent of a set of files, for [`overlaps`].
-#[derive(Clone, Copy)]
-struct OverlapClaim {
-    start: u64,
-    file: u32,
-    extent: u32,
-}
-
 /// Gives sectors that several files claim to one of them: the one with the
 /// earlier extent, and the first file where both begin together.  Returns the
 /// indices of the files that lost something.
@@ -239,20 +231,17 @@ struct OverlapClaim {
 /// Two snapshots of extents that were taken at different instants can overlap,
 /// and so can files that share extents (reflinks); the kernel takes neither.
 pub fn resolve_overlaps(files: &mut [&mut Box<[Extent]>]) -> Vec<usize> {
-    let mut claims: Vec<OverlapClaim> = Vec::with_capacity(files.iter().map(|f| f.len()).sum());
-    for (file, extents) in files.iter().enumerate() {
-        claims.extend(extents.iter().enumerate().map(|(extent, e)| OverlapClaim {
-            start: e.start,
-            file: file as u32,
-            extent: extent as u32,
-        }));
+    // Where each begins, its file, and its number in it.
+    let mut claims: Vec<(u64, u32, u32)> = Vec::with_capacity(files.iter().map(|f| f.len()).sum());
+    for (file, extents) in (0..).zip(files.iter()) {
+        claims.extend((0..).zip(extents.iter()).map(|(n, e)| (e.start, file, n)));
     }
-    claims.sort_unstable_by_key(|c| (c.start, c.file, c.extent));
+    claims.sort_unstable();
     let mut losers = Vec::new();
     let mut end = 0;
-    for claim in claims {
-        let file = claim.file as usize;
-        let e = &mut files[file][claim.extent as usize];
+    for (_, file, n) in claims {
+        let file = file as usize;
+        let e = &mut files[file][n as usize];
         let claimed = e.start + e.length;
         if e.start < end {
             let lost = (end - e.start).min(e.length);

@@ -351,7 +351,7 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
                 })).collect::<Vec<_>>(),
                 "erases": o.erases,
                 "wear": o.wear,
-                "series": o.series.iter().map(|s| json!([s.host_pages, s.waf])).collect::<Vec<_>>(),
+                "series": o.series,
             }),
         })
         .collect();
@@ -369,7 +369,7 @@ fn details(profile: &Profile, found: &Found, pages: u64, runs: &[PolicyRun]) -> 
 }
 
 fn mib(pages: u64) -> u64 {
-    sim::bytes(pages) >> 20
+    (pages * PAGE) >> 20
 }
 
 /// Checks of the command line that its parser cannot make.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
-use crate::flash::{self, Config, Destination, Flash, FlashCounts, Gc, GeometryError, Wear, PAGE};
+use crate::flash::{self, Config, Destination, Flash, FlashCounts, Gc, GeometryError, Wear};
 use crate::trace::{FileNo, Trace};
 use database::rules::Rules;
 use drive::afford::{Choice, DriveUnits};
@@ -156,14 +156,6 @@ impl Model {
     }
 }
 
-/// The pages written until a moment, and the write amplification since the one
-/// before.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HistorySample {
-    pub host_pages: u64,
-    pub waf: f64,
-}
-
 #[derive(Clone, Debug)]
 pub struct Simulated {
     pub policy: String,
@@ -182,7 +174,8 @@ pub struct Simulated {
     /// The share of the drive that had no data when a page was written, on average.
     pub unmapped_share: f64,
     pub wear: Wear,
-    pub series: Vec<HistorySample>,
+    /// The pages written until a moment, and the write amplification since the one before.
+    pub series: Vec<(u64, f64)>,
 }
 
 /// Points of a series.
@@ -232,12 +225,6 @@ pub trait Sink {
     fn discard(&mut self, _page: u32) {}
 }
 
-impl Sink for Vec<Stream> {
-    fn write(&mut self, _page: u32, stream: Stream) {
-        self.push(stream);
-    }
-}
-
 /// The stream of each page written, which the drive has no influence on.
 pub fn place(
     trace: &Trace,
@@ -282,7 +269,7 @@ struct SimRun<'a> {
     now: u64,
     begin: u64,
     step: u64,
-    series: Vec<HistorySample>,
+    series: Vec<(u64, f64)>,
     sampled: FlashCounts,
     start: FlashCounts,
     /// Pages without data, added up over the writes that count.
@@ -367,11 +354,8 @@ impl Sink for SimRun<'_> {
         }
         self.now += 1;
         if self.now % self.step == 0 {
-            let sample = HistorySample {
-                host_pages: self.now,
-                waf: flash.counts().waf_since(&self.sampled),
-            };
-            self.series.push(sample);
+            self.series
+                .push((self.now, flash.counts().waf_since(&self.sampled)));
             self.sampled = flash.counts().clone();
             self.progress.fetch_add(self.step, Ordering::Relaxed);
         }
@@ -445,11 +429,6 @@ impl<S: Sink> Player for Placer<'_, S> {
     fn load_end(&mut self, _us: u64) {
         self.load = None;
     }
-}
-
-/// Bytes of so many pages.
-pub fn bytes(pages: u64) -> u64 {
-    pages * PAGE
 }
 
 #[cfg(test)]

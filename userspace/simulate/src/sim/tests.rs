@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
+use crate::flash::PAGE;
 use crate::trace::{Builder, What};
 
 const COLLECTION: &str = "collection-0-1.wt";
+
+fn bytes(pages: u64) -> u64 {
+    pages * PAGE
+}
 
 fn model() -> Model {
     Model {
@@ -116,6 +121,12 @@ fn spec(s: &str) -> Spec {
 fn simulate(trace: &Trace, model: &Model, policy: &str) -> Result<Simulated, SimError> {
     let profile = Profile::of(trace, &model.primary, &model.rules).unwrap();
     run(trace, &profile, model, &spec(policy), &AtomicU64::new(0))
+}
+
+impl Sink for Vec<Stream> {
+    fn write(&mut self, _page: u32, stream: Stream) {
+        self.push(stream);
+    }
 }
 
 fn placement(trace: &Trace, policy: &str) -> Vec<Stream> {
@@ -523,7 +534,7 @@ fn a_discard_ends_a_life() {
         streams: 3,
         ..model()
     };
-    let mut placement: Vec<Stream> = Vec::new();
+    let mut placement = Vec::<Stream>::new();
     place(&trace, &profile, &model, &spec("oracle"), &mut placement).unwrap();
     assert_eq!(placement, [2, 2, 1, 3, 3]);
 }

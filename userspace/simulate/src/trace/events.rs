@@ -92,14 +92,6 @@ impl Events {
     }
 }
 
-impl FromIterator<Event> for Events {
-    fn from_iter<T: IntoIterator<Item = Event>>(events: T) -> Self {
-        let mut all = Self::default();
-        events.into_iter().for_each(|e| all.push(&e));
-        all
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     numbers: Numbers<'a>,
@@ -299,6 +291,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn kept(all: &[Event]) -> Events {
+        let mut kept = Events::default();
+        all.iter().for_each(|e| kept.push(e));
+        kept
+    }
+
     fn event() -> impl Strategy<Value = Event> {
         let range = (0..u32::MAX, 0..1u64 << 43, 1..1u64 << 43);
         let pages = (0..9u32, 0..1u64 << 31, 1..1u64 << 31);
@@ -335,7 +333,7 @@ mod tests {
         #[test]
         fn events_are_what_they_were(mut events in prop::collection::vec(event(), 0..40)) {
             events.sort_by_key(|e| e.us);
-            let kept: Events = events.iter().copied().collect();
+            let kept = kept(&events);
             prop_assert!(kept.iter().eq(events.iter().copied()));
             prop_assert!(WithDiscards::new(&kept, &Discards::default()).eq(events));
         }
@@ -350,15 +348,13 @@ mod tests {
             offset: from * PAGE,
             length: (to - from) * PAGE,
         };
-        let events: Events = [
+        let events = kept(&[
             at(1, list(7, 0)),
             at(2, What::Looked),
             at(3, list(8, 1)),
             at(3, list(7, 2)),
             at(4, What::Checkpoint),
-        ]
-        .into_iter()
-        .collect();
+        ]);
         let mut discards = Discards::default();
         discards.push(&[]);
         discards.push(&[3..5, 5..6, 1000..1001]);
