@@ -27,13 +27,6 @@ const NO_GRANULARITY: u64 = u32::MAX as u64;
 /// How many of so many streams.
 pub(crate) type Usable<'a> = dyn Fn(u32) -> u32 + 'a;
 
-fn reported(drive: DriveUnits, usable: &Usable<'_>, source: &str) -> Affords {
-    let handles = usable(drive.handles);
-    let choice = DriveUnits { handles, ..drive }.choose();
-    let why = format!("{} ({source})", choice.why());
-    Affords::new(choice.layout, Some(drive), why)
-}
-
 /// What a disk reports, and sysfs of it.
 #[derive(Clone, Debug, Default)]
 pub struct LowerDisk {
@@ -168,7 +161,12 @@ fn least(below: &LowerStack, disks: &[LowerDisk], usable: &Usable<'_>) -> Afford
     let mut least: Option<Affords> = None;
     for disk in disks {
         let affords = match disk.drive() {
-            Ok(drive) => reported(drive, usable, &disk.source()),
+            Ok(drive) => {
+                let handles = usable(drive.handles);
+                let choice = DriveUnits { handles, ..drive }.choose();
+                let why = format!("{} ({})", choice.why(), disk.source());
+                Affords::new(choice.layout, Some(drive), why)
+            }
             Err(why) => {
                 return Affords {
                     silent: disk.silent.is_some() && disk.streams != Some(0),

@@ -94,14 +94,7 @@ pub fn of_command(command: &str) -> Result<Counters> {
             text.trim()
         );
     };
-    checked(Counters {
-        source: Source::Command,
-        host,
-        media,
-        erased: None,
-        unit: 1,
-    })
-    .with_context(|| format!("'{command}'"))
+    checked(counters(Source::Command, host, media, 1)).with_context(|| format!("'{command}'"))
 }
 
 /// Of what smartctl prints; its names of attributes say what they count.
@@ -151,13 +144,18 @@ pub fn of_sata(said: &Value) -> Result<Counters> {
             why.unwrap_or("it has no SATA attributes that are known to count host and flash writes")
         );
     };
-    Ok(Counters {
-        source: Source::SataAttributes,
+    Ok(counters(Source::SataAttributes, host, media, a.max(b)))
+}
+
+/// Of a drive that does not say what it erased.
+fn counters(source: Source, host: u128, media: u128, unit: u64) -> Counters {
+    Counters {
+        source,
         host,
         media,
         erased: None,
-        unit: a.max(b),
-    })
+        unit,
+    }
 }
 
 /// What hosts wrote to the endurance group (HBMW), what it wrote to its media (MBMW), and what
@@ -165,24 +163,21 @@ pub fn of_sata(said: &Value) -> Result<Counters> {
 fn fdp(data: &[u8]) -> Option<Counters> {
     let number = |at| bytes::at(data, at).map(u128::from_le_bytes);
     Some(Counters {
-        source: Source::Fdp,
-        host: number(0)?,
-        media: number(16)?,
         erased: number(32),
-        unit: 1,
+        ..counters(Source::Fdp, number(0)?, number(16)?, 1)
     })
 }
 
 fn ocp_smart(ocp: &[u8], smart: &[u8]) -> Option<Counters> {
     let number = |data, at| bytes::at(data, at).map(u128::from_le_bytes);
     (number(ocp, OCP_GUID)? == OCP).then_some(())?;
-    Some(Counters {
-        source: Source::OcpSmart,
-        host: number(smart, DATA_UNITS_WRITTEN)? * DATA_UNIT,
-        media: number(ocp, 0)?,
-        erased: None,
-        unit: DATA_UNIT as u64,
-    })
+    let host = number(smart, DATA_UNITS_WRITTEN)? * DATA_UNIT;
+    Some(counters(
+        Source::OcpSmart,
+        host,
+        number(ocp, 0)?,
+        DATA_UNIT as u64,
+    ))
 }
 
 fn additional_smart(data: &[u8]) -> Option<Counters> {
@@ -192,13 +187,8 @@ fn additional_smart(data: &[u8]) -> Option<Counters> {
         raw[..6].copy_from_slice(&item[5..11]);
         Some(u128::from(u64::from_le_bytes(raw)) * u128::from(MIB32))
     };
-    Some(Counters {
-        source: Source::AdditionalSmart,
-        host: of(HOST_WRITTEN)?,
-        media: of(NAND_WRITTEN)?,
-        erased: None,
-        unit: MIB32,
-    })
+    let (host, media) = (of(HOST_WRITTEN)?, of(NAND_WRITTEN)?);
+    Some(counters(Source::AdditionalSmart, host, media, MIB32))
 }
 
 fn is_scsi(node: &Path) -> bool {
