@@ -232,7 +232,8 @@ impl FileStream {
             return false;
         }
         self.next = now + self.period;
-        let streams_before: Vec<(u64, u8)> = self.open_streams().collect();
+        let open = self.open.iter();
+        let streams_before: Vec<(u64, u8)> = open.filter_map(|id| Some((*id, self.stream(*id)?))).collect();
         if self.modules == Modules::All {
             self.divide(now);
         }
@@ -247,18 +248,12 @@ impl FileStream {
             f.idle = if f.recent > 0 { 0 } else { f.idle + 1 };
             f.recent = 0;
         }
-        let now_other = |(id, stream): &(u64, u8)| self.stream(*id) != Some(*stream);
-        let moved: Vec<u64> = streams_before
-            .iter()
-            .filter(|s| now_other(s))
-            .map(|s| s.0)
-            .collect();
-        self.moved.extend(moved);
+        for (id, stream) in streams_before {
+            if self.stream(id) != Some(stream) {
+                self.moved.push(id);
+            }
+        }
         true
-    }
-
-    fn open_streams(&self) -> impl Iterator<Item = (u64, u8)> + '_ {
-        self.open.iter().filter_map(|id| Some((*id, self.stream(*id)?)))
     }
 
     fn divide(&mut self, now: f64) {

@@ -233,7 +233,7 @@ impl Spec {
             PolicyKind::Kernel(features) => Box::new(KernelPlacement::new(features, n)),
             PolicyKind::Auto => unreachable!("kind() has chosen"),
             PolicyKind::PerFile => Box::new(plain::PerFile::new(n)),
-            PolicyKind::Extension => Box::new(plain::Extension::new(n)),
+            PolicyKind::Extension => Box::new(plain::Extension { streams: n }),
             PolicyKind::AutoStreamSfr { decay } => Box::new(autostream::Sfr::new(n, decay, profile)),
             PolicyKind::AutoStreamMq => Box::new(autostream::MultiQueue::new(n)),
             PolicyKind::FileStream {

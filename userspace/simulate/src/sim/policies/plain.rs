@@ -45,18 +45,10 @@ impl Policy for PerFile {
 /// write: what WiredTiger replaces at each checkpoint or appends to is hot, the
 /// catalogue is cold, data files are warm.
 pub(super) struct Extension {
-    streams: u8,
-    of: HashMap<FileNo, Stream>,
+    pub streams: u8,
 }
 
 impl Extension {
-    pub(super) fn new(streams: u8) -> Self {
-        Self {
-            streams,
-            of: HashMap::new(),
-        }
-    }
-
     fn temperature(name: &OsStr) -> Stream {
         let extension = Path::new(name).extension().and_then(|e| e.to_str());
         match extension.unwrap_or_default() {
@@ -69,13 +61,8 @@ impl Extension {
 }
 
 impl Policy for Extension {
-    fn named(&mut self, files: &Files, file: FileNo, _us: u64) {
-        let stream = Self::temperature(&files.get(file).name).min(self.streams);
-        self.of.insert(file, stream);
-    }
-
-    fn place(&mut self, _files: &Files, file: FileNo, _page: u32) -> Stream {
-        self.of.get(&file).copied().unwrap_or(0)
+    fn place(&mut self, files: &Files, file: FileNo, _page: u32) -> Stream {
+        Self::temperature(&files.get(file).name).min(self.streams)
     }
 }
 
