@@ -102,11 +102,6 @@ struct NamedFile {
 }
 
 /// What waits until the table that explains it is read.
-struct PendingWrite {
-    us: u64,
-    what: Waiting,
-}
-
 enum Waiting {
     Io {
         sector: u64,
@@ -133,7 +128,8 @@ struct RecordingReader<R> {
     names: BTreeMap<u64, OsString>,
     changed: Vec<u64>,
     gone: Vec<u64>,
-    pending: Vec<PendingWrite>,
+    /// With the microseconds.
+    pending: Vec<(u64, Waiting)>,
     loaded: bool,
 }
 
@@ -298,7 +294,7 @@ impl<R: Read> RecordingReader<R> {
     }
 
     fn wait(&mut self, what: Waiting) {
-        self.pending.push(PendingWrite { us: self.us, what });
+        self.pending.push((self.us, what));
     }
 
     fn list(&mut self) -> Result<(), RecordingError> {
@@ -368,23 +364,15 @@ impl<R: Read> RecordingReader<R> {
 
     /// Says whose the pending writes were.
     fn flush(&mut self, table: bool) -> Result<(), RecordingError> {
-        let after = if table {
-            self.places()
-        } else {
-            std::mem::take(&mut self.before)
+        let (after, gone) = match table {
+            true => (self.places(), self.rename_and_delete()?),
+            false => (std::mem::take(&mut self.before), Vec::new()),
         };
-        let us = self.us;
-        let gone = if table {
-            self.rename_and_delete()?
-        } else {
-            Vec::new()
-        };
-        for p in std::mem::take(&mut self.pending) {
-            self.resolve(p, &after)?;
+        for (us, what) in std::mem::take(&mut self.pending) {
+            self.resolve(us, what, &after)?;
         }
-        self.us = us;
         for path in gone {
-            let done = self.builder.delete(us, &path);
+            let done = self.builder.delete(self.us, &path);
             self.event(done)?;
         }
         self.before = after;
@@ -396,7 +384,7 @@ impl<R: Read> RecordingReader<R> {
     /// one has now.  Other files end with the window, since the window may have
     /// writes to them: these are returned.
     fn rename_and_delete(&mut self) -> Result<Vec<OsString>, RecordingError> {
-        let us = self.pending.first().map_or(self.us, |p| p.us);
+        let us = self.pending.first().map_or(self.us, |p| p.0);
         let mut last = Vec::new();
         for id in std::mem::take(&mut self.gone) {
             if let Some(path) = self.names.get(&id) {
@@ -428,9 +416,8 @@ impl<R: Read> RecordingReader<R> {
             .any(|id| self.names.contains_key(id) && self.files.get(id).is_some_and(|f| f.path == path))
     }
 
-    fn resolve(&mut self, p: PendingWrite, after: &Places) -> Result<(), RecordingError> {
-        let us = p.us;
-        let done = match p.what {
+    fn resolve(&mut self, us: u64, what: Waiting, after: &Places) -> Result<(), RecordingError> {
+        let done = match what {
             Waiting::Io {
                 sector,
                 sectors,
@@ -462,21 +449,15 @@ impl<R: Read> RecordingReader<R> {
         let mut at = sector;
         let end = sector + sectors;
         while at < end {
-            let (found, to) = match find(after, at, end) {
-                (Some(found), to) => (Some(found), to),
-                (None, to) => match find(&self.before, at, to) {
-                    (Some(found), to) => (Some(found), to),
-                    (None, to) => (None, to),
-                },
-            };
-            let path = found.and_then(|(id, _)| {
-                let now = self.files.get(&id).map(|f| f.path.as_os_str());
-                now.or_else(|| self.names.get(&id).map(OsString::as_os_str))
+            let (mut found, mut to) = find(after, at, end);
+            if found.is_none() {
+                (found, to) = find(&self.before, at, to);
+            }
+            let named = found.and_then(|(id, offset)| {
+                let now = self.files.get(&id).map(|f| &f.path);
+                Some((now.or_else(|| self.names.get(&id))?.as_os_str(), offset))
             });
-            let (path, offset) = match (path, found) {
-                (Some(path), Some((_, offset))) => (path, offset),
-                _ => (OsStr::new(UNMAPPED), at),
-            };
+            let (path, offset) = named.unwrap_or((OsStr::new(UNMAPPED), at));
             let (offset, length) = (offset * SECTOR, (to - at) * SECTOR);
             let done = match stream {
                 Some(stream) => self
