@@ -156,7 +156,7 @@ impl Journal {
     }
 
     /// What a command that was killed has left; nothing while one is at work.
-    pub fn left(&self, device: &Info) -> Result<Option<JournalRecord>> {
+    pub fn leftovers(&self, device: &Info) -> Result<Option<JournalRecord>> {
         let Some(record) = self.read(&device.name, &Identity::of(&self.sysfs, device))? else {
             return Ok(None);
         };
@@ -405,7 +405,7 @@ mod tests {
             claim.change(|r| r.withdrawn = Some("insert d".into())).unwrap();
         };
         write();
-        let left = |uuid: &str| journal.left(&info(uuid)).unwrap();
+        let left = |uuid: &str| journal.leftovers(&info(uuid)).unwrap();
         assert_eq!(left("LVM-x").unwrap().withdrawn.unwrap(), "insert d");
         assert_eq!(left("LVM-y"), None, "of the same name");
         fs::write(&seq, "8\n").unwrap();
@@ -420,7 +420,7 @@ mod tests {
         drop(claim);
         assert!(left("LVM-x").is_some());
         fs::write(journal.path("d", "json"), "{").unwrap();
-        let said = journal.left(&info("LVM-x")).unwrap_err().to_string();
+        let said = journal.leftovers(&info("LVM-x")).unwrap_err().to_string();
         assert!(said.contains("d.json is not understood; remove it"), "{said}");
     }
 

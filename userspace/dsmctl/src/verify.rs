@@ -337,7 +337,7 @@ fn measure(a: &Verify, device: &Device, counters: &StreamCounters) -> Result<Vec
     let mut rows = Vec::new();
     for scratch in &files {
         ensure!(!signals.came(), "interrupted; the table is as it was");
-        rows.push(row(device, counters, scratch, &data)?);
+        rows.push(write_and_measure(device, counters, scratch, &data)?);
     }
     drop(guest);
     Ok(rows)
@@ -355,7 +355,12 @@ pub(crate) fn directory(device: &Device, dir: Option<&Path>) -> Result<Directory
     Directory::open(&path, name, device.devno, device.sectors)
 }
 
-fn row(device: &Device, counters: &StreamCounters, scratch: &VerifyFile, data: &[u8]) -> Result<StreamRow> {
+fn write_and_measure(
+    device: &Device,
+    counters: &StreamCounters,
+    scratch: &VerifyFile,
+    data: &[u8],
+) -> Result<StreamRow> {
     let mut attempt = 1;
     loop {
         let before = region(device, scratch)?;

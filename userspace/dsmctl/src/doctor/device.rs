@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts, d: &Examined, late: Duration) -> Vec<Finding>
     let v = &d.view;
     let j = Judge { facts, d, v, late };
     let Some(k) = &v.kernel else {
-        return vec![j.left().unwrap_or_else(|| j.absent())];
+        return vec![j.leftovers().unwrap_or_else(|| j.absent())];
     };
     let mut findings: Vec<Finding> = d
         .disks
@@ -37,7 +37,7 @@ pub(super) fn judge(facts: &Facts, d: &Examined, late: Duration) -> Vec<Finding>
         .map(|below| disk(Some(&v.name), below, j.wants(k)))
         .collect();
     findings.push(j.written(k));
-    findings.extend(j.left());
+    findings.extend(j.leftovers());
     findings.extend(j.length());
     findings.extend([j.stack(k), j.streams(k), j.table(k), j.mounted()]);
     findings.extend(j.dbpath());
@@ -110,7 +110,7 @@ impl Judge<'_> {
         !self.v.agent.as_ref().is_some_and(others)
     }
 
-    fn left(&self) -> Option<Finding> {
+    fn leftovers(&self) -> Option<Finding> {
         let left = &self.d.left;
         if let Some(why) = &left.hidden {
             let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));

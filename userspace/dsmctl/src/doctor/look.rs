@@ -95,7 +95,7 @@ impl Looker<'_> {
         let Some(kernel) = d.view.kernel.clone() else {
             return d;
         };
-        d.left = self.left(name, &kernel).unwrap_or_else(|e| Left {
+        d.left = self.find_leftovers(name, &kernel).unwrap_or_else(|e| Left {
             hidden: Some(format!("{e:#}")),
             ..Left::default()
         });
@@ -126,10 +126,10 @@ impl Looker<'_> {
         d
     }
 
-    fn left(&self, name: &str, kernel: &Kernel) -> anyhow::Result<Left> {
+    fn find_leftovers(&self, name: &str, kernel: &Kernel) -> anyhow::Result<Left> {
         let dm = self.viewer.dm.as_ref().ok();
         let record = match dm.and_then(|dm| dm.info(Id::Name(name)).ok()) {
-            Some(info) => Journal::default().left(&info)?,
+            Some(info) => Journal::default().leftovers(&info)?,
             None => None,
         };
         let Some(record) = record else {

@@ -333,7 +333,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
                         came: true,
                         ..
                     },
-                ) => auto.filestream.passed(path, UNSEEN),
+                ) => auto.filestream.came_and_went(path, UNSEEN),
                 (
                     Some(ino),
                     Name {

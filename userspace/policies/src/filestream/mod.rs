@@ -171,7 +171,7 @@ impl FileStream {
     }
 
     /// A file came and went before it could be opened here.
-    pub fn passed(&mut self, path: &Path, lifetime: f64) {
+    pub fn came_and_went(&mut self, path: &Path, lifetime: f64) {
         let kind = Type::of(path);
         self.mapper.closed(&kind, lifetime);
         self.mapper.deleted(&kind, lifetime);
@@ -397,7 +397,7 @@ mod tests {
         );
         assert!(fs.open_files().next().is_none());
         (0..4).for_each(|n| fs.delete(n, 50.0));
-        fs.passed(path("9.log"), 1.0);
+        fs.came_and_went(path("9.log"), 1.0);
         let sst = fs.open(30, path("30.sst"), 0, 50.0, 50.0, 50.0);
         fs.modify(30, 10, 4096);
         let log = fs.open(31, path("31.log"), 0, 50.5, 50.5, 50.5);
