@@ -10,12 +10,11 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::catalog::Catalog;
 use crate::envelope;
 use dm::class::Class;
 
@@ -29,6 +28,9 @@ const MAX_FILES: usize = 1_000_000;
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_PATH: usize = 1024;
 pub const MAX_TEXT: usize = 512;
+
+/// Which file, by its path relative to the dbpath, is whose.
+pub type Catalog = HashMap<PathBuf, Class>;
 
 /// What is known of the server, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,17 +190,16 @@ fn catalog(files: HashMap<String, Class>) -> Result<Catalog, FeedError> {
             files.len()
         ));
     }
-    let mut catalog = Catalog::default();
-    for (path, class) in files {
-        if !is_path(&path) {
-            return wrong(format!(
-                "{:?} cannot be a file of the data directory",
-                clipped(&path)
-            ));
-        }
-        catalog.insert(path.into(), class);
+    if let Some(path) = files.keys().find(|path| !is_path(path)) {
+        return wrong(format!(
+            "{:?} cannot be a file of the data directory",
+            clipped(path)
+        ));
     }
-    Ok(catalog)
+    Ok(files
+        .into_iter()
+        .map(|(path, class)| (path.into(), class))
+        .collect())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! `dsm-mongo` writes, and which process runs a trial.
 
 pub mod afford;
-pub mod catalog;
 pub mod control;
 pub mod device;
 pub mod drive;

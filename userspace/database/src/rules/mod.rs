@@ -20,7 +20,7 @@ use glob::{MatchOptions, Pattern};
 
 use crate::ident;
 use dm::class::Class;
-use proto::catalog::Catalog;
+use proto::feed::Catalog;
 
 pub use objects::{Lifetime, Object};
 pub use sources::{RulesFiles, Source};
@@ -134,7 +134,7 @@ impl Rules {
             let free = without(rule.bytes.clone(), &ranges);
             ranges.extend(free.into_iter().map(|r| (r, rule.kind)));
         }
-        let reported = self.catalog.class(path);
+        let reported = self.catalog.get(path).copied();
         let class = reported.unwrap_or_else(|| ident::classify(path));
         Parts {
             ranges,

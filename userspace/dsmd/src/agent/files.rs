@@ -20,8 +20,8 @@ use database::fiemap::{ExtentCounts, Mapper};
 use database::rules::Rules;
 use database::walk::{self, open_file, Collector, FoundFile, Root, Skipped};
 use dm::table::{resolve_overlaps, Extent, FileRecord, StreamStamp};
-use proto::catalog::Catalog;
 use proto::control::FileInfo;
+use proto::feed::Catalog;
 use proto::left_out::{LeftOut, Omission};
 use runtime::log;
 
@@ -293,7 +293,7 @@ impl<M> FileTable<M> {
     /// What the server says of its files.  False, and nothing was changed: none of
     /// them is here, so that it serves another dbpath.
     pub(crate) fn set_catalog(&mut self, catalog: Catalog, boundaries: &mut Boundaries) -> bool {
-        if !self.all().any(|f| catalog.class(&f.path).is_some()) {
+        if !self.all().any(|f| catalog.contains_key(&*f.path)) {
             return false;
         }
         if self.objects.set_catalog(catalog) {

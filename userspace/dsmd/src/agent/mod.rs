@@ -38,8 +38,8 @@ use database::rules::Rules;
 use database::walk::Root;
 use dm::device::{MessageError, Target};
 use dm::reply::{Checkpoint, Commit};
-use proto::catalog::Catalog;
 use proto::control::{FileInfo, Marked, ObjectInfo, Refreshed};
+use proto::feed::Catalog;
 use proto::left_out::{LeftOut, Omission};
 use runtime::log;
 

@@ -7,8 +7,8 @@ use super::hint;
 use super::parts;
 use database::rules::{Parts, Role, Rules};
 use dm::table::StreamStamp;
-use proto::catalog::Catalog;
 use proto::control::ObjectInfo;
+use proto::feed::Catalog;
 use runtime::log;
 
 pub(crate) struct Objects {
