@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What this process has used, from /proc.
+//! What this process has used.
 
 use std::fs;
+use std::time::Duration;
 
-use rustix::param::{clock_ticks_per_second, page_size};
+use rustix::param::page_size;
+use rustix::time::{clock_gettime, ClockId};
 
 use proto::snapshot::Used;
 
 /// What /proc does not have is 0.
 pub(crate) fn own() -> Used {
-    let read = |name| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
-    let ticks = clock_ticks_per_second() as f64;
+    let cpu = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     Used {
-        cpu: cpu(&read("stat"), ticks).unwrap_or_default(),
-        memory: pages(&read("statm")).unwrap_or_default() * page_size() as u64,
+        cpu: cpu.unwrap_or_default().as_secs_f64(),
+        memory: pages(&statm).unwrap_or_default() * page_size() as u64,
     }
-}
-
-fn cpu(stat: &str, ticks: f64) -> Option<f64> {
-    // The second field, a name, may have blanks and parentheses.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
-    let mut next = || fields.next()?.parse::<f64>().ok();
-    Some((next()? + next()?) / ticks)
 }
 
 /// In memory.
@@ -33,12 +27,16 @@ fn pages(statm: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
-    fn proc_is_read() {
-        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 90 0 0 0 150 50 15 5 20 0 3 0 99";
-        assert_eq!(cpu(stat, 100.0), Some(2.0));
+    fn what_this_process_has_used() {
         assert_eq!(pages("900 123 45 6 0 7 0\n"), Some(123));
-        assert!(own().memory > 0);
+        let before = own();
+        assert!(before.memory > 0);
+        let started = Instant::now();
+        while own().cpu < before.cpu + 0.02 {
+            assert!(started.elapsed() < Duration::from_secs(60), "work is counted");
+        }
     }
 }

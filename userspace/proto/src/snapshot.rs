@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::time::{clock_gettime, ClockId};
@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::device::{DeviceView, State};
 use crate::envelope;
-use runtime::{own, whole};
+use runtime::{own, time, whole};
 
 const SUFFIX: &str = ".json";
 /// How often it is written though nothing has changed, and the drive is looked at.
@@ -59,16 +59,10 @@ pub struct Moment {
 
 impl Moment {
     pub fn now() -> Self {
-        let now = clock_gettime(ClockId::Monotonic);
+        let monotonic = Duration::try_from(clock_gettime(ClockId::Monotonic));
         Self {
-            wall: SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap_or_default()
-                .as_secs_f64(),
-            monotonic: Duration::new(
-                now.tv_sec.try_into().unwrap_or_default(),
-                now.tv_nsec.try_into().unwrap_or_default(),
-            ),
+            wall: time::now().as_secs_f64(),
+            monotonic: monotonic.unwrap_or_default(),
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::{fatal, Agent, Fatal, OnDir, RefreshOutcome, Scope};
 use database::fiemap::Mapper;
@@ -19,7 +19,7 @@ use dm::device::Target;
 use dm::table::StreamStamp;
 use policies::filestream::FileStream;
 use proto::control::AutoInfo;
-use runtime::log;
+use runtime::{log, time};
 
 /// All files are looked at this often, whatever events report.
 const WALK: Duration = Duration::from_secs(30);
@@ -91,8 +91,7 @@ impl Auto {
 
     fn set_now(&mut self, now: Instant) {
         self.now = now.saturating_duration_since(self.began).as_secs_f64();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.wall = wall.as_nanos() as i128;
+        self.wall = time::now().as_nanos() as i128;
     }
 
     /// Other streams: it starts over.
