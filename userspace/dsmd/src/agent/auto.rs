@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::{fatal, Agent, Fatal, OnDir, RefreshOutcome, Scope};
 use database::fiemap::Mapper;
 use database::walk::{self, find_file};
-use database::watch::{Changes, Name};
+use database::watch::Changes;
 use dm::device::Target;
 use dm::table::StreamStamp;
 use policies::filestream::FileStream;
@@ -323,24 +323,10 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         for (path, name) in &changes.names {
             let Some(auto) = &mut self.auto else { return };
             let ino = auto.paths.get(path.as_path()).copied();
-            match (ino, *name) {
-                (Some(ino), Name { gone: true, .. }) => self.forget(ino, path),
-                (
-                    None,
-                    Name {
-                        gone: true,
-                        came: true,
-                        ..
-                    },
-                ) => auto.filestream.came_and_went(path, UNSEEN),
-                (
-                    Some(ino),
-                    Name {
-                        gone: false,
-                        closed: true,
-                        ..
-                    },
-                ) => auto.filestream.close(ino, auto.now),
+            match ino {
+                Some(ino) if name.gone => self.forget(ino, path),
+                Some(ino) if name.closed => auto.filestream.close(ino, auto.now),
+                None if name.gone && name.came => auto.filestream.came_and_went(path, UNSEEN),
                 _ => {}
             }
         }

@@ -51,13 +51,6 @@ pub(crate) struct FileTable<M> {
     extents: Vec<Extent>,
 }
 
-/// How the reading of a file's extents ended.
-enum Reading {
-    Done(walk::FileStat, ExtentCounts),
-    Gone,
-    Failed,
-}
-
 const fn reason(why: Skipped) -> Omission {
     match why {
         Skipped::Symlink => Omission::Symlink,
@@ -426,10 +419,11 @@ impl<M: Mapper> FileTable<M> {
             return;
         }
         let (stamp, seen) = match self.read_extents(root, path, found.ino) {
-            Reading::Done(stamp, seen) => (stamp, seen),
+            Ok(Some(read)) => read,
             // The end of this walk drops it.
-            Reading::Gone => return,
-            Reading::Failed => {
+            Ok(None) => return,
+            Err(e) => {
+                self.unreadable(path, &e);
                 if let Some(f) = self.files.get_mut(&found.ino) {
                     f.walk = walk;
                     f.stale = true;
@@ -511,25 +505,20 @@ impl<M: Mapper> FileTable<M> {
         );
     }
 
-    /// Reads a file's extents into `self.extents`.
-    fn read_extents(&mut self, root: &OwnedFd, path: &Path, ino: u64) -> Reading {
-        let (file, stamp) = match open_file(root, path, ino) {
-            Ok(Some(opened)) => opened,
-            Ok(None) => return Reading::Gone,
-            Err(e) => {
-                self.unreadable(path, &e);
-                return Reading::Failed;
-            }
+    /// Reads a file's extents into `self.extents`; nothing: it is gone.
+    fn read_extents(
+        &mut self,
+        root: &OwnedFd,
+        path: &Path,
+        ino: u64,
+    ) -> io::Result<Option<(walk::FileStat, ExtentCounts)>> {
+        let Some((file, stamp)) = open_file(root, path, ino)? else {
+            return Ok(None);
         };
         if self.hints.on() {
             self.hints.set(&file, path, self.objects.hint(path));
         }
-        match self.mapper.map(&file, &mut self.extents) {
-            Ok(seen) => Reading::Done(stamp, seen),
-            Err(e) => {
-                self.unreadable(path, &e);
-                Reading::Failed
-            }
-        }
+        let seen = self.mapper.map(&file, &mut self.extents)?;
+        Ok(Some((stamp, seen)))
     }
 }

@@ -33,19 +33,18 @@ pub(crate) struct Sums {
 impl LoadPhase {
     /// Notes a checkpoint; whether the load phase is over.
     pub(crate) fn checkpoint(&mut self, now: Sums) -> bool {
-        let Some(last) = self.last else {
-            self.last = Some(now);
-            return false;
-        };
         // `reset` makes the count smaller.
-        let Some(written) = now.written.checked_sub(last.written) else {
+        let window = self.last.and_then(|last| {
+            let written = now.written.checked_sub(last.written)?;
+            Some((written, now.sizes.saturating_sub(last.sizes)))
+        });
+        let Some((written, grown)) = window else {
             self.last = Some(now);
             return false;
         };
         if written < LITTLE {
             return false;
         }
-        let grown = now.sizes.saturating_sub(last.sizes);
         self.last = Some(now);
         self.steady = if grown < written / TENTH {
             self.steady + 1
