@@ -176,22 +176,26 @@ fn follow(dbpath: &Path, dir: &Path, files: u64) -> serde_json::Value {
         (cpu, churn.join().unwrap())
     });
     let processors = std::thread::available_parallelism().unwrap().get();
-    let info = agent.auto_info().unwrap();
-    assert!(agent.len() as u64 > files, "{} files were seen", agent.len());
+    let info = agent.info().auto.unwrap();
+    assert!(
+        agent.info().files > files,
+        "{} files were seen",
+        agent.info().files
+    );
     let row = serde_json::json!({
         "files": files,
         "files_per_second": made as f64 / seconds as f64,
         "cpu_percent": cpu,
         "processors": processors,
         "all_processors_percent": cpu / processors as f64,
-        "uploads": agent.figures().uploads,
+        "uploads": agent.info().uploads,
         "events_lost": info.lost,
         "rss_mib": rss_mib(),
     });
     println!(
         "automatic mode, {files} files and {:.0} more a second: {cpu:.2} % of a CPU, {} uploads, {:.1} MiB",
         made as f64 / seconds as f64,
-        agent.figures().uploads,
+        agent.info().uploads,
         rss_mib(),
     );
     row

@@ -167,14 +167,15 @@ fn prepare<'a, M: Machine>(machine: &M, s: &'a Served) -> Result<Prepared<'a, M>
     let mut agent = Agent::new(target, mapper, root, options);
     let outcome = agent.attach(&mut |path, dir| watch.add(path, dir))?;
     log::clear_error(&d.device);
+    let info = agent.info();
     log!(
         Info,
         "attached",
         device = d.device,
-        dbpath = agent.root().path().display(),
-        files = agent.len(),
+        dbpath = info.dbpath,
+        files = info.files,
         extents = outcome.commit.map_or(0, |c| c.extents),
-        boundaries = agent.boundaries(),
+        boundaries = info.boundaries,
         ms = outcome.took.as_millis(),
     );
     tell_streams(&d.device, &status, affords);

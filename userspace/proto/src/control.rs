@@ -83,7 +83,6 @@ pub enum Request {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
-    pub device: String,
     pub dbpath: String,
     pub pid: u32,
     pub version: String,

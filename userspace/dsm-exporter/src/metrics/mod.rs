@@ -126,7 +126,7 @@ mod tests {
     fn all() -> DeviceView {
         let status = &format!("{STATUS} stream 3 10 6144 discard on discard_window 7 discard_valid 6");
         let agent = serde_json::json!({
-            "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+            "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
             "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
             "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
             "discard": {"last_sent": 7, "mode": "on"},
@@ -384,7 +384,7 @@ mod tests {
             let off = off.filter(|why| *why != "nothing" && only.is_none());
             let off = off.map(Reason::from);
             serde_json::json!({
-                "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+                "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
                 "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
                 "last_refresh_ms": 1, "delalloc": 0, "shared": 0,
                 "discard": {
@@ -447,7 +447,7 @@ mod tests {
             failure: None,
         };
         let agent = serde_json::json!({
-            "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+            "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
             "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
             "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "server": info,
         });

@@ -57,7 +57,7 @@ fn disk() -> LowerDisk {
 fn info() -> Info {
     let dbpath = "/srv/geheim/data";
     serde_json::from_value(serde_json::json!({
-        "device": "geheim", "dbpath": dbpath, "pid": 7, "version": env!("CARGO_PKG_VERSION"), "boundary": "auto",
+        "dbpath": dbpath, "pid": 7, "version": env!("CARGO_PKG_VERSION"), "boundary": "auto",
         "marked": true, "files": 12, "boundaries": 10, "outgrown": 0, "checkpoints": 5,
         "last_window_ms": 60000, "window_from_bytes": 400_000 * 512u64, "uploads": 3, "refusals": 0,
         "last_refresh_ms": 2, "delalloc": 0, "shared": 0,

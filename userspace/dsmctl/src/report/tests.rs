@@ -70,7 +70,7 @@ fn why_nobody_serves_it() {
 
 fn agent() -> Info {
     serde_json::from_value(serde_json::json!({
-        "device": "d", "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
+        "dbpath": "/db", "pid": 1, "version": "x", "boundary": "auto", "marked": true,
         "files": 1, "boundaries": 1, "checkpoints": 6, "uploads": 1, "refusals": 0,
         "last_refresh_ms": 1, "delalloc": 0, "shared": 0, "discard": {"listless": 7},
     }))

@@ -189,7 +189,7 @@ impl Auto {
         self.attaching = false;
     }
 
-    fn info(&self) -> AutoInfo {
+    pub(crate) fn info(&self) -> AutoInfo {
         AutoInfo {
             open: self.filestream.open_files().count() as u64,
             mapper_streams: self.filestream.mapper_streams(),
@@ -202,10 +202,6 @@ impl Auto {
 impl<T: Target, M: Mapper> Agent<T, M> {
     pub fn is_auto(&self) -> bool {
         self.auto.is_some()
-    }
-
-    pub fn auto_info(&self) -> Option<AutoInfo> {
-        self.auto.as_ref().map(Auto::info)
     }
 
     /// Whether a file has been open for a period, or a period has ended.

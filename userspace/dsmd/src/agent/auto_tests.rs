@@ -76,7 +76,7 @@ impl Auto {
     }
 
     fn open(&self) -> u64 {
-        self.agent.auto_info().unwrap().open
+        self.agent.info().auto.unwrap().open
     }
 }
 
@@ -129,7 +129,7 @@ fn files_that_stay_open_are_grouped() {
     // The events of it do not tell; a look at all files does.
     a.after(31);
     assert_eq!(a.open(), 6);
-    let before = a.agent.auto_info().unwrap();
+    let before = a.agent.info().auto.unwrap();
     assert_eq!((before.streams.len(), before.mapper_streams), (8, 4));
     for round in 0..3 {
         for (n, id) in ids.iter().enumerate() {
@@ -145,14 +145,14 @@ fn files_that_stay_open_are_grouped() {
         "{of:?}"
     );
     assert!(of.iter().all(|s| *s > 1), "{of:?}");
-    assert_eq!(a.agent.auto_info().unwrap().mapper_streams, 1);
+    assert_eq!(a.agent.info().auto.unwrap().mapper_streams, 1);
 
     // They are not written any more, and nobody says that they were closed.
     for _ in 0..11 {
         a.after(61);
     }
     assert_eq!(a.open(), 0);
-    assert_eq!(a.agent.len(), 6);
+    assert_eq!(a.agent.info().files, 6);
     let with_stream = ids.iter().filter(|id| a.stream(**id).unwrap() > 0);
     assert_eq!(with_stream.count(), 6, "what they have stays");
 }
@@ -201,7 +201,7 @@ fn rules_go_before() {
     let x = a.write("x", 1);
     a.after(1);
     assert_eq!([a.stream(wal), a.stream(x)], [Some(8), Some(1)]);
-    assert_eq!(a.agent.auto_info().unwrap().streams, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(a.agent.info().auto.unwrap().streams, [1, 2, 3, 4, 5, 6, 7]);
     // A device with fewer streams: none is left for this one.
     a.agent.target.set_streams(1);
     a.agent.set_device_streams(1);
@@ -228,7 +228,7 @@ fn directories_are_renamed() {
     assert_eq!((a.stream(id), a.stream(third).is_some()), (None, true));
     fs::remove_dir_all(a.setup.at("c")).unwrap();
     a.after(1);
-    assert!(a.agent.is_empty());
+    assert!(a.agent.info().files == 0);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_name_goes_to_another_file() {
     a.after(1);
     assert_eq!((a.stream(old), a.stream(new).is_some()), (None, true));
     assert_eq!(a.open(), 0);
-    assert_eq!(a.agent.len(), 1);
+    assert_eq!(a.agent.info().files, 1);
     let path = |a: &Auto| a.agent.file_infos()[0].path.clone();
     assert_eq!(path(&a), "current");
     fs::rename(a.setup.at("current"), a.setup.at("other")).unwrap();
@@ -273,6 +273,6 @@ fn events_are_lost() {
         (a.stream(gone), a.stream(new), a.stream(kept)),
         (None, Some(1), Some(2))
     );
-    assert_eq!(a.agent.auto_info().unwrap().lost, 1);
-    assert!(a.agent.figures().refusals == 0);
+    assert_eq!(a.agent.info().auto.unwrap().lost, 1);
+    assert!(a.agent.info().refusals == 0);
 }

@@ -20,10 +20,11 @@ pub(crate) struct Checkpoints {
     schema: bool,
     /// What had been written when this window began.
     written: u64,
-    /// The same, of the window that was seen to begin.
-    window_from: u64,
-    last_window_ms: Option<u64>,
-    count: u64,
+    /// The same, of the window that was seen to begin; in bytes.
+    pub window_from: u64,
+    pub last_window_ms: Option<u64>,
+    /// How many were reported to the kernel.
+    pub count: u64,
 }
 
 impl Checkpoints {
@@ -32,21 +33,6 @@ impl Checkpoints {
         self.entry = turtle::read_entry(root)?;
         self.window_from = target.status().map_err(fatal)?.sectors() * 512;
         Ok(())
-    }
-
-    /// How many were reported to the kernel.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// How long the last window was.
-    pub(crate) fn last_window_ms(&self) -> Option<u64> {
-        self.last_window_ms
-    }
-
-    /// What had been written when the present window began, in bytes.
-    pub(crate) fn window_from(&self) -> u64 {
-        self.window_from
     }
 
     /// Tables were made, dropped or renamed.

@@ -53,12 +53,12 @@ impl From<&Status> for WriteCounts {
 
 pub(crate) struct Clock {
     interval: Duration,
-    duty: u32,
+    pub duty: u32,
     next: Instant,
     /// Not before this, whatever happens.
     earliest: Instant,
     /// Files came or went since the last refresh.
-    names: bool,
+    pub names: bool,
     /// The last refresh, and what had been counted then.
     refreshed: Instant,
     counts: WriteCounts,
@@ -66,7 +66,8 @@ pub(crate) struct Clock {
     polled: WriteCounts,
     /// Until when polls are fast.
     lingers: Instant,
-    failed: bool,
+    /// The kernel refused the last upload.
+    pub failed: bool,
     /// The turtle must be read, when the last window is old enough.
     turtle: bool,
     window: Instant,
@@ -88,15 +89,6 @@ impl Clock {
             turtle: false,
             window: now,
         }
-    }
-
-    pub(crate) fn set_duty(&mut self, duty: u32) {
-        self.duty = duty;
-    }
-
-    /// Files came or went since the last refresh.
-    pub(crate) fn has_names(&self) -> bool {
-        self.names
     }
 
     /// How long to wait.
@@ -128,11 +120,6 @@ impl Clock {
 
     pub(crate) fn due(&self, now: Instant) -> bool {
         now >= self.next && now >= self.earliest
-    }
-
-    /// The kernel refused the last upload.
-    pub(crate) fn failed(&self) -> bool {
-        self.failed
     }
 
     pub(crate) fn names_changed(&mut self, now: Instant) {
@@ -257,7 +244,7 @@ mod tests {
         assert_eq!(c.timeout(now), ms(3000));
         c.refreshed(now, &outcome(1, true));
         assert_eq!(c.timeout(now), ms(5000));
-        assert!(c.failed() && c.polled(now + ms(5000), counts(1, MUCH)));
+        assert!(c.failed && c.polled(now + ms(5000), counts(1, MUCH)));
     }
 
     #[test]

@@ -34,9 +34,9 @@ pub(crate) struct WalkObserver<'a> {
 }
 
 pub(crate) struct FileTable<M> {
-    root: Root,
+    pub root: Root,
     mapper: M,
-    objects: Objects,
+    pub objects: Objects,
     pub hints: Hints,
     files: HashMap<u64, Tracked>,
     /// Ids that the kernel has and that are gone.
@@ -86,16 +86,8 @@ impl<M> FileTable<M> {
         }
     }
 
-    pub(crate) fn root(&self) -> &Root {
-        &self.root
-    }
-
     pub(crate) fn handle(&self) -> Result<OwnedFd, Fatal> {
         self.root.handle()?.ok_or(Fatal::DbpathGone)
-    }
-
-    pub(crate) fn objects(&self) -> &Objects {
-        &self.objects
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -515,7 +507,7 @@ impl<M: Mapper> FileTable<M> {
         let Some((file, stamp)) = open_file(root, path, ino)? else {
             return Ok(None);
         };
-        if self.hints.on() {
+        if self.hints.on {
             self.hints.set(&file, path, self.objects.hint(path));
         }
         let seen = self.mapper.map(&file, &mut self.extents)?;

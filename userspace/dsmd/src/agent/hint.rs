@@ -19,7 +19,7 @@ const F_SET_RW_HINT: libc::c_int = 1036;
 
 #[derive(Debug)]
 pub(crate) struct Hints {
-    on: bool,
+    pub on: bool,
 }
 
 /// The hint that names a class, as the target reads it.
@@ -36,10 +36,6 @@ pub(crate) const fn name(class: Class) -> u8 {
 impl Hints {
     pub(crate) fn new(wanted: bool) -> Self {
         Self { on: wanted }
-    }
-
-    pub(crate) fn on(&self) -> bool {
-        self.on
     }
 
     /// Has the target read hints.

@@ -33,12 +33,12 @@ use rustix::fd::OwnedFd;
 use thiserror::Error;
 
 use database::config::{BoundaryMode, Outgrown};
-use database::fiemap::{ExtentCounts, Mapper};
+use database::fiemap::Mapper;
 use database::rules::Rules;
 use database::walk::Root;
 use dm::device::{MessageError, Target};
 use dm::reply::{Checkpoint, Commit};
-use proto::control::{FileInfo, Marked, ObjectInfo, Refreshed};
+use proto::control::{FileInfo, Info, Marked, Refreshed};
 use proto::feed::Catalog;
 use proto::left_out::{LeftOut, Omission};
 use runtime::log;
@@ -107,18 +107,6 @@ pub struct RefreshOutcome {
     pub took: Duration,
 }
 
-/// Figures for `dsmctl`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    pub checkpoints: u64,
-    pub last_window_ms: Option<u64>,
-    /// What had been written when the present window was seen to begin.
-    pub window_from_bytes: u64,
-    pub uploads: u64,
-    pub refusals: u64,
-    pub last_refresh: Duration,
-}
-
 /// Called with each directory that a walk enters.
 pub(crate) type OnDir<'a> = &'a mut dyn FnMut(&Path, &OwnedFd);
 
@@ -170,57 +158,41 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     pub fn root(&self) -> &Root {
-        self.files.root()
+        &self.files.root
     }
 
-    pub fn mode(&self) -> BoundaryMode {
-        self.boundaries.mode()
-    }
-
-    pub fn marked(&self) -> bool {
-        self.boundaries.marked()
-    }
-
-    pub fn figures(&self) -> Figures {
-        Figures {
-            checkpoints: self.checkpoints.count(),
-            last_window_ms: self.checkpoints.last_window_ms(),
-            window_from_bytes: self.checkpoints.window_from(),
-            uploads: self.uploads.count,
-            refusals: self.uploads.refusals,
-            last_refresh: self.last_refresh,
-        }
-    }
-
-    /// The sizes of all files.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.files.all().map(|f| f.stamp.size).sum()
-    }
-
-    /// Why the kernel does not take what differs now.
-    pub(crate) fn refused(&self) -> Option<String> {
-        self.uploads.refused.clone()
-    }
-
-    pub fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.files.len() == 0
-    }
-
-    pub fn boundaries(&self) -> u64 {
+    fn boundaries(&self) -> u64 {
         self.files.all().filter(|f| f.boundary.is_some()).count() as u64
     }
 
-    pub fn outgrown(&self) -> u64 {
-        self.files.all().filter(|f| f.outgrown()).count() as u64
-    }
-
-    /// What was seen of all files' extents at their last reading.
-    pub fn seen(&self) -> ExtentCounts {
-        self.files.seen()
+    /// What it says of itself; of its surroundings, nothing.
+    pub fn info(&self) -> Info {
+        let seen = self.files.seen();
+        Info {
+            dbpath: self.files.root.path().to_string_lossy().into_owned(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boundary: self.boundaries.mode.to_string(),
+            marked: self.boundaries.marked,
+            files: self.files.len() as u64,
+            bytes: self.files.all().map(|f| f.stamp.size).sum(),
+            boundaries: self.boundaries(),
+            outgrown: self.files.all().filter(|f| f.outgrown()).count() as u64,
+            checkpoints: self.checkpoints.count,
+            last_window_ms: self.checkpoints.last_window_ms,
+            window_from_bytes: self.checkpoints.window_from,
+            uploads: self.uploads.count,
+            refusals: self.uploads.refusals,
+            refused: self.uploads.refused.clone(),
+            last_refresh_ms: self.last_refresh.as_millis() as u64,
+            delalloc: seen.delalloc,
+            shared: seen.shared,
+            server: None,
+            auto: self.auto.as_ref().map(Auto::info),
+            discard: None,
+            objects: self.files.objects.infos(),
+            left_out: self.left_out(),
+        }
     }
 
     /// The files of the table, by path.
@@ -229,7 +201,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     /// What is in no table, or in an older one.
-    pub(crate) fn left_out(&self) -> Vec<LeftOut> {
+    fn left_out(&self) -> Vec<LeftOut> {
         let mut all = self.files.left_out();
         let refused = self.uploads.refused.clone();
         all.extend(refused.map(|why| LeftOut {
@@ -240,36 +212,11 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         all
     }
 
-    /// What the rules give a stream or a lifetime.
-    pub(crate) fn object_infos(&self) -> Vec<ObjectInfo> {
-        self.files.objects().infos()
-    }
-
     /// What an agent after this one must know, when it is not what the last
     /// call gave.
     pub(crate) fn unsaved_state(&mut self, device: &str) -> Option<State> {
-        let root = directory(self.files.root());
+        let root = directory(&self.files.root);
         self.boundaries.unsaved_state(device, root, self.files.iter())
-    }
-
-    /// What [`Self::unsaved_state`] gave was lost.
-    pub(crate) fn state_is_unsaved(&mut self) {
-        self.boundaries.changed();
-    }
-
-    /// The generation that the kernel shows unless somebody else uploads.
-    pub fn generation(&self) -> u64 {
-        self.uploads.generation()
-    }
-
-    /// The kernel's table is not what the agent made it.
-    pub(crate) fn distrust_table(&mut self) {
-        self.files.distrust_table();
-    }
-
-    /// Whether the next upload may be one of differences.
-    pub(crate) fn trusts_table(&self) -> bool {
-        self.files.trusts_table()
     }
 
     /// Takes over what the kernel and the state know of boundaries, reads every
@@ -292,7 +239,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             auto.begin();
         }
         self.boundaries.begin();
-        if self.mode() == BoundaryMode::Attach && !continues {
+        if self.boundaries.mode == BoundaryMode::Attach && !continues {
             if self.sums()?.sizes < load_phase::LITTLE {
                 self.boundaries.await_first_load();
             } else {
@@ -328,11 +275,6 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             .turtle_renamed(&self.files.handle()?, &self.target)
     }
 
-    /// Tables were made, dropped or renamed.
-    pub(crate) fn files_came_or_went(&mut self) {
-        self.checkpoints.files_came_or_went();
-    }
-
     /// The refresh that follows a checkpoint.  Files that were known when it
     /// came get their boundaries, once marking has begun.
     pub(crate) fn after_checkpoint(&mut self, on_dir: OnDir<'_>) -> Result<RefreshOutcome, Fatal> {
@@ -343,8 +285,8 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             let sums = self.sums()?;
             self.boundaries.loaded(sums);
         }
-        if self.marked() {
-            let checkpoints = self.checkpoints.count();
+        if self.boundaries.marked {
+            let checkpoints = self.checkpoints.count;
             let known = self.files.all_mut().filter(|f| f.since < checkpoints);
             self.boundaries.give(known);
             self.boundaries.look_for_outgrown(self.files.all_mut());
@@ -383,7 +325,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
     }
 
     fn auto_streams(&mut self) {
-        let free = self.files.objects().free_streams();
+        let free = self.files.objects.free_streams();
         if let Some(auto) = &mut self.auto {
             auto.set_streams(free);
         }
@@ -437,7 +379,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let observer = WalkObserver {
             boundaries: &mut self.boundaries,
             auto: self.auto.as_mut(),
-            checkpoints: self.checkpoints.count(),
+            checkpoints: self.checkpoints.count,
         };
         (&mut self.files, observer)
     }

@@ -65,9 +65,9 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
     let status = agent.target.status().map_err(fatal)?;
     let mut clock = Clock::new(s.refresh, Instant::now(), (&status).into());
     if agent.is_auto() {
-        clock.set_duty(auto::DUTY);
+        clock.duty = auto::DUTY;
     }
-    let mut uploads = agent.figures().uploads;
+    let mut uploads = agent.uploads.count;
     let mut published = Instant::now();
     let now = info(agent, s);
     (s.publish)(now);
@@ -81,7 +81,7 @@ pub fn run<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'
         } else {
             fds.push(s.signals.reload_fd());
             let mut timeout = clock.timeout(now);
-            if agent.is_auto() && clock.has_names() {
+            if agent.is_auto() && clock.names {
                 // Events are read together, before the kernel's queue is full.
                 timeout = timeout.min(EVENTS);
             } else {
@@ -126,7 +126,7 @@ fn turn<T: Target, M: Mapper>(
             return Ok(());
         }
         s.held = None;
-        agent.distrust_table();
+        agent.files.distrust_table();
         clock.names_changed(Instant::now());
     }
     if s.signals.reload() {
@@ -141,7 +141,7 @@ fn turn<T: Target, M: Mapper>(
         clock.names_changed(Instant::now());
     }
     if events.files {
-        agent.files_came_or_went();
+        agent.checkpoints.files_came_or_went();
     }
     if let Some(link) = &mut s.link {
         listen(agent, link, clock);
@@ -189,12 +189,12 @@ fn listen<T: Target, M: Mapper>(agent: &mut Agent<T, M>, link: &mut Link, clock:
 
 /// Writes the state when it changed; after a failure, at a checkpoint only.
 fn keep<T: Target, M: Mapper>(agent: &mut Agent<T, M>, s: &mut Surroundings<'_>, at_checkpoint: bool) {
-    if s.keeper.failed() && !at_checkpoint {
+    if s.keeper.failed && !at_checkpoint {
         return;
     }
     if let Some(state) = agent.unsaved_state(&s.device) {
         if !s.keeper.save(&state) {
-            agent.state_is_unsaved();
+            agent.boundaries.changed();
         }
     }
 }
@@ -223,13 +223,13 @@ fn checkpoint<T: Target, M: Mapper>(
         ms = done.ms,
         written = done.written,
         moved = done.moved,
-        uploads = agent.figures().uploads - *uploads,
+        uploads = agent.uploads.count - *uploads,
         read = outcome.read,
         changed = outcome.changed,
         dropped = outcome.dropped,
         refresh_ms = outcome.took.as_millis(),
     );
-    *uploads = agent.figures().uploads;
+    *uploads = agent.uploads.count;
     clock.refreshed(Instant::now(), &outcome);
     (s.on_checkpoint)(&agent.target, &done, &|| agent.file_infos());
     Ok(())
@@ -241,19 +241,19 @@ fn tick<T: Target, M: Mapper>(
     clock: &mut Clock,
 ) -> Result<(), Fatal> {
     let status = agent.target.status().map_err(fatal)?;
-    if status.generation != agent.generation() && agent.trusts_table() && !clock.failed() {
+    if status.generation != agent.uploads.generation && agent.files.trusts_table() && !clock.failed {
         log!(
             Warn,
             "the table was changed by somebody else; uploading all of it",
             generation = status.generation,
-            expected = agent.generation()
+            expected = agent.uploads.generation
         );
-        agent.distrust_table();
+        agent.files.distrust_table();
         clock.names_changed(Instant::now());
     }
     agent.set_device_streams(status.device_streams);
     let now = Instant::now();
-    if !clock.polled(now, (&status).into()) && !agent.auto_is_due(now) && agent.trusts_table() {
+    if !clock.polled(now, (&status).into()) && !agent.auto_is_due(now) && agent.files.trusts_table() {
         return Ok(());
     }
     // A rename whose event was lost is found by comparing.
@@ -363,34 +363,13 @@ fn to_value(v: impl serde::Serialize) -> Value {
 }
 
 fn info<T: Target, M: Mapper>(agent: &Agent<T, M>, s: &Surroundings<'_>) -> Info {
-    let (figures, seen) = (agent.figures(), agent.seen());
-    let mut left_out = agent.left_out();
+    let mut info = agent.info();
     let (unwatched, first) = s.watch.unwatched();
-    left_out.extend(LeftOut::some(Omission::Unwatched, unwatched, first));
+    info.left_out
+        .extend(LeftOut::some(Omission::Unwatched, unwatched, first));
     Info {
-        device: s.device.clone(),
-        dbpath: agent.root().path().to_string_lossy().into_owned(),
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        boundary: agent.mode().to_string(),
-        marked: agent.marked(),
-        files: agent.len() as u64,
-        bytes: agent.bytes(),
-        boundaries: agent.boundaries(),
-        outgrown: agent.outgrown(),
-        checkpoints: figures.checkpoints,
-        last_window_ms: figures.last_window_ms,
-        window_from_bytes: figures.window_from_bytes,
-        uploads: figures.uploads,
-        refusals: figures.refusals,
-        refused: agent.refused(),
-        last_refresh_ms: figures.last_refresh.as_millis() as u64,
-        delalloc: seen.delalloc,
-        shared: seen.shared,
         server: s.link.as_ref().and_then(Link::info),
-        auto: agent.auto_info(),
         discard: s.discard.as_ref().map(discard::Link::info),
-        objects: agent.object_infos(),
-        left_out,
+        ..info
     }
 }

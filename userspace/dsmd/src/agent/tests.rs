@@ -12,6 +12,7 @@ use std::rc::Rc;
 use super::hint;
 use super::papers::state::{Directory, Kept};
 use super::*;
+use database::fiemap::ExtentCounts;
 use database::wiredtiger::turtle::NAME as TURTLE;
 use dm::class::Class;
 use dm::table::{self, Extent};
@@ -166,7 +167,7 @@ fn attach_uploads_everything_at_once() {
         ]
         .into()
     );
-    assert_eq!(a.generation(), 1);
+    assert_eq!(a.uploads.generation, 1);
 }
 
 #[test]
@@ -248,7 +249,7 @@ fn a_checkpoint_is_a_turtle_with_a_new_entry() {
     assert_eq!(checkpoint(&mut a), None);
     setup.turtle(3);
     assert_eq!(checkpoint(&mut a).unwrap().window, 2);
-    assert_eq!(a.figures().checkpoints, 2);
+    assert_eq!(a.info().checkpoints, 2);
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn a_schema_change_is_no_checkpoint() {
     setup.turtle(1);
     let mut a = setup.attached(BoundaryMode::Manual);
     // A table is made without a log: its turtle ends no window.
-    a.files_came_or_went();
+    a.checkpoints.files_came_or_went();
     a.target.write(64 * 1024);
     setup.turtle(2);
     assert_eq!(checkpoint(&mut a), None);
@@ -399,7 +400,7 @@ fn boundaries_survive_the_device() {
         mode: BoundaryMode::Manual,
         ..options()
     };
-    assert!(setup.agent_with(ModelKernel::new(SECTORS), manual).marked());
+    assert!(setup.agent_with(ModelKernel::new(SECTORS), manual).info().marked);
 
     // What the kernel has is newer than the state, unless it is of another file.
     a.move_boundaries(&[COLL.into()], &mut none).unwrap().unwrap();
@@ -422,7 +423,7 @@ fn boundaries_by_themselves() {
         let c = setup.file(COLL, first, 800);
         let mut a = setup.agent(ModelKernel::new(SECTORS), mode);
         a.attach(&mut none).unwrap();
-        assert!(!a.marked());
+        assert!(!a.info().marked);
         let (mut turtle, mut pages) = (0, first);
         let mut window = |a: &mut TestAgent, grown, written: u64| {
             pages += grown;
@@ -438,7 +439,7 @@ fn boundaries_by_themselves() {
         }
         let wanted = Some((first + 2020) * 4096);
         assert_eq!(window(&mut a, 10, 1000), wanted);
-        assert!(a.marked());
+        assert!(a.info().marked);
         assert_eq!(window(&mut a, 1000, 1000), wanted);
     }
 }
@@ -451,11 +452,11 @@ fn outgrown_boundaries() {
     setup.file(COLL, 600, 800);
     setup.turtle(1);
     checkpoint(&mut a).unwrap();
-    assert_eq!(a.outgrown(), 0);
+    assert_eq!(a.info().outgrown, 0);
     setup.file(COLL, 601, 800);
     setup.turtle(2);
     checkpoint(&mut a).unwrap();
-    assert_eq!((a.outgrown(), boundary(&a, c)), (1, Some(300 * 4096)));
+    assert_eq!((a.info().outgrown, boundary(&a, c)), (1, Some(300 * 4096)));
     assert!(a.file_infos().iter().any(|f| f.path == COLL && f.outgrown));
 
     let unknown = a.move_boundaries(&[COLL.into(), "x".into()], &mut none).unwrap();
@@ -583,7 +584,7 @@ fn objects_have_their_streams() {
     fs::remove_file(setup.at("ibdata1")).unwrap();
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!((stated(&a, data), stated(&a, part)), (None, None));
-    assert_eq!(a.figures().refusals, 0);
+    assert_eq!(a.info().refusals, 0);
 }
 
 #[test]
@@ -607,7 +608,8 @@ fn boundaries_without_birth_times_do_not_outlive_dsmd() {
     let c = setup.file(COLL, 4, 800);
     let mut a = setup.attached(BoundaryMode::Attach);
     let left = |a: &Agent<_, _>| {
-        a.left_out()
+        a.info()
+            .left_out
             .into_iter()
             .map(|l| (l.reason, l.count))
             .collect::<Vec<_>>()
@@ -641,7 +643,7 @@ fn contradicting_extents_are_read_again() {
     runtime::log::of_device("contradicting");
     let o = a.refresh(Scope::Grown, &mut none).unwrap();
     assert!(!o.failed);
-    assert_eq!((a.figures().refusals, a.refused()), (2, None));
+    assert_eq!((a.info().refusals, a.info().refused), (2, None));
     let error = runtime::log::last_error("contradicting");
     assert_eq!(error, None, "what was mended is no error");
     let files = a.target.files();
@@ -664,10 +666,10 @@ fn files_that_share_sectors_are_uploaded_without_the_overlap() {
         .sum();
     assert_eq!(sectors, 48);
     // Later changes are not refused over and over.
-    let refusals = a.figures().refusals;
+    let refusals = a.info().refusals;
     setup.file(INDEX, 5, 816);
     assert!(a.refresh(Scope::Grown, &mut none).unwrap().commit.is_some());
-    assert_eq!(a.figures().refusals, refusals);
+    assert_eq!(a.info().refusals, refusals);
 }
 
 #[test]
@@ -696,11 +698,11 @@ fn a_table_that_was_lost_is_uploaded_again() {
     let c = setup.file(COLL, 4, 800);
     let mut a = setup.attached(BoundaryMode::Attach);
     a.target.reload();
-    assert_ne!(a.target.status().unwrap().generation, a.generation());
-    a.distrust_table();
+    assert_ne!(a.target.status().unwrap().generation, a.uploads.generation);
+    a.files.distrust_table();
     a.refresh(Scope::Grown, &mut none).unwrap();
     assert_eq!(boundary(&a, c), Some(16384));
-    assert_eq!(a.target.status().unwrap().generation, a.generation());
+    assert_eq!(a.target.status().unwrap().generation, a.uploads.generation);
 }
 
 /// The kernel refuses an update of a table that is not the agent's.
@@ -719,7 +721,7 @@ fn a_table_that_somebody_else_changed_is_uploaded_whole() {
     assert_eq!(a.target.log(), ["begin", "begin", "file", "commit"]);
     assert_eq!(a.target.files().len(), files.len());
     assert_eq!(a.target.files()[&c].extents, [Extent::new(0, 800, 64)]);
-    assert_eq!(a.target.status().unwrap().generation, a.generation());
+    assert_eq!(a.target.status().unwrap().generation, a.uploads.generation);
 }
 
 /// Neither has the records of the other, and the one that comes later is complete.

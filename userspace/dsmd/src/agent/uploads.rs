@@ -8,13 +8,10 @@ use dm::reply::Commit;
 use dm::table::{self, Upload};
 use runtime::log;
 
-/// The kernel's answer to an upload: the outer error ends the agent.
-pub(crate) type Uploaded = Result<Result<Option<Commit>, String>, Fatal>;
-
 #[derive(Default)]
 pub(crate) struct Uploads {
-    /// The kernel's generation after the last one.
-    generation: u64,
+    /// The kernel's generation after the last one, unless somebody else uploads.
+    pub generation: u64,
     /// Files share sectors, so that uploads must be freed of overlaps.
     overlapping: bool,
     pub count: u64,
@@ -24,18 +21,17 @@ pub(crate) struct Uploads {
 }
 
 impl Uploads {
-    /// The generation that the kernel shows unless somebody else uploads.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// The next one sends each sector for one file only.
     pub(crate) fn resolve_overlaps(&mut self) {
         self.overlapping = true;
     }
 
-    /// Uploads what differs; `None`: nothing does.
-    pub(crate) fn upload<M>(&mut self, target: &impl Target, files: &mut FileTable<M>) -> Uploaded {
+    /// Uploads what differs; `None`: nothing does.  The outer error ends the agent.
+    pub(crate) fn upload<M>(
+        &mut self,
+        target: &impl Target,
+        files: &mut FileTable<M>,
+    ) -> Result<Result<Option<Commit>, String>, Fatal> {
         if self.overlapping {
             self.overlapping = files.free_of_overlaps();
         }

@@ -12,11 +12,11 @@ use dm::reply::Region;
 use runtime::log;
 
 pub(crate) struct Boundaries {
-    mode: BoundaryMode,
+    pub mode: BoundaryMode,
     outgrown: Outgrown,
     load: LoadPhase,
     /// Whether files get boundaries at their first checkpoint.
-    marked: bool,
+    pub marked: bool,
     /// The database was empty: also in mode `attach` it is loaded first.
     empty: bool,
     /// Those that the kernel had when the agent started.
@@ -41,14 +41,6 @@ impl Boundaries {
             kept: state.map(State::by_ino).unwrap_or_default(),
             unsaved: false,
         }
-    }
-
-    pub(crate) fn mode(&self) -> BoundaryMode {
-        self.mode
-    }
-
-    pub(crate) fn marked(&self) -> bool {
-        self.marked
     }
 
     /// Takes over what the kernel has.  Whether a dsmd was here before: boundaries are

@@ -99,7 +99,8 @@ impl State {
 pub struct Keeper {
     device: String,
     dir: PathBuf,
-    failed: bool,
+    /// The last attempt to write did.
+    pub failed: bool,
 }
 
 impl Keeper {
@@ -148,11 +149,6 @@ impl Keeper {
                 None
             }
         }
-    }
-
-    /// Whether the last attempt to write failed.
-    pub fn failed(&self) -> bool {
-        self.failed
     }
 
     /// Writes it; whether that worked.  A failure is logged once.
