@@ -58,17 +58,11 @@ impl Level {
     }
 }
 
-/// What a line looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Style {
+#[derive(Clone, Copy)]
+struct Settings {
     format: Format,
     /// journald reads it, which takes the priority off.
     journal: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Settings {
-    style: Style,
     verbose: bool,
 }
 
@@ -77,17 +71,12 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// Chooses the format, and whether `debug` is shown; later calls have no
 /// effect.
 pub fn init(format: Format, verbose: bool) {
-    let _ = SETTINGS.set(Settings::new(format, verbose));
-}
-
-impl Settings {
-    fn new(format: Format, verbose: bool) -> Self {
-        let journal = is_journal(io::stderr(), std::env::var("JOURNAL_STREAM").ok().as_deref());
-        Self {
-            style: Style { format, journal },
-            verbose,
-        }
-    }
+    let journal = is_journal(io::stderr(), std::env::var("JOURNAL_STREAM").ok().as_deref());
+    let _ = SETTINGS.set(Settings {
+        format,
+        journal,
+        verbose,
+    });
 }
 
 /// Whether a descriptor is the one that systemd made to journald: `JOURNAL_STREAM` names it
@@ -167,11 +156,11 @@ impl Display for Quoted<'_> {
 
 type Fields<'a> = [(&'a str, &'a dyn Display)];
 
-fn line(style: Style, now: Duration, level: Level, message: &str, fields: &Fields<'_>) -> String {
-    let text = match style.format {
+fn line(settings: Settings, now: Duration, level: Level, message: &str, fields: &Fields<'_>) -> String {
+    let text = match settings.format {
         Format::Text => {
             let mut text = format!("{} {message}", level.name());
-            if !style.journal {
+            if !settings.journal {
                 text = format!("{} {text}", iso(now));
             }
             for (key, value) in fields {
@@ -195,7 +184,7 @@ fn line(style: Style, now: Duration, level: Level, message: &str, fields: &Field
             Value::Object(map).to_string()
         }
     };
-    if style.journal {
+    if settings.journal {
         format!("<{}>{text}", level.priority())
     } else {
         text
@@ -204,10 +193,8 @@ fn line(style: Style, now: Duration, level: Level, message: &str, fields: &Field
 
 pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
     let settings = SETTINGS.get().copied().unwrap_or(Settings {
-        style: Style {
-            format: Format::Text,
-            journal: false,
-        },
+        format: Format::Text,
+        journal: false,
         verbose: false,
     });
     if level == Level::Debug && !settings.verbose {
@@ -231,12 +218,12 @@ pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
     }
     let text = match &about {
         // Programs always get the database's name.
-        Some(name) if named.is_none() && settings.style.format == Format::Json => {
+        Some(name) if named.is_none() && settings.format == Format::Json => {
             let mut fields = fields.to_vec();
             fields.insert(0, ("device", name));
-            line(settings.style, now, level, message, &fields)
+            line(settings, now, level, message, &fields)
         }
-        _ => line(settings.style, now, level, message, fields),
+        _ => line(settings, now, level, message, fields),
     };
     // A program's line is never a panic; a test's is what its harness captures.
     match SETTINGS.get() {
@@ -270,8 +257,12 @@ mod tests {
 
     const NOW: Duration = Duration::from_millis(1_763_823_784_123);
 
-    fn style(format: Format, journal: bool) -> Style {
-        Style { format, journal }
+    fn style(format: Format, journal: bool) -> Settings {
+        Settings {
+            format,
+            journal,
+            verbose: false,
+        }
     }
 
     #[test]

@@ -47,10 +47,3 @@ pub struct Pulses {
     pub agent: Pulse,
     pub discard: Pulse,
 }
-
-impl Pulses {
-    /// How long the one that has been at work for longest has.
-    pub fn busy(&self) -> Duration {
-        self.agent.busy().max(self.discard.busy())
-    }
-}
