@@ -11,48 +11,22 @@ use runtime::log;
 const MOST: usize = 1000;
 
 #[derive(Default)]
-pub(crate) struct Logged {
-    known: HashSet<(PathBuf, Skipped)>,
-    /// It was said that there are more.
-    full: bool,
-}
-
-/// What to do about an entry.
-#[derive(Debug, PartialEq, Eq)]
-enum Say {
-    It,
-    /// That no other will be logged.
-    Last,
-    Nothing,
-}
+pub(crate) struct Logged(HashSet<(PathBuf, Skipped)>);
 
 impl Logged {
-    /// Whether to log an entry.  That no others are logged is logged here.
+    /// Whether to log an entry.  That no other will be is logged with the last one.
     pub(crate) fn is_new(&mut self, path: &Path, why: Skipped) -> bool {
-        let say = self.say(path, why);
-        if say == Say::Last {
+        if self.0.len() == MOST || !self.0.insert((path.to_owned(), why)) {
+            return false;
+        }
+        if self.0.len() == MOST {
             log!(
                 Warn,
-                "more files are skipped or cannot be read; they are not logged any longer",
+                "if more files are skipped or cannot be read, they are not logged",
                 logged = MOST
             );
         }
-        say == Say::It
-    }
-
-    fn say(&mut self, path: &Path, why: Skipped) -> Say {
-        let entry = (path.to_owned(), why);
-        if self.known.contains(&entry) {
-            return Say::Nothing;
-        }
-        if self.known.len() < MOST {
-            self.known.insert(entry);
-            return Say::It;
-        }
-        match std::mem::replace(&mut self.full, true) {
-            false => Say::Last,
-            true => Say::Nothing,
-        }
+        true
     }
 }
 
@@ -62,17 +36,23 @@ mod tests {
 
     #[test]
     fn each_once_and_not_too_many() {
+        log::of_device("logged");
         let mut logged = Logged::default();
-        let mut say = |n: usize, why| logged.say(Path::new(&n.to_string()), why);
-        assert_eq!(say(0, Skipped::Symlink), Say::It);
-        assert_eq!(say(0, Skipped::Symlink), Say::Nothing);
-        assert_eq!(say(0, Skipped::Unreadable), Say::It);
-        for n in 1..MOST - 1 {
-            assert_eq!(say(n, Skipped::Special), Say::It);
+        let mut is_new = |n: usize, why| logged.is_new(Path::new(&n.to_string()), why);
+        assert!(is_new(0, Skipped::Symlink));
+        assert!(!is_new(0, Skipped::Symlink));
+        assert!(is_new(0, Skipped::Unreadable));
+        for n in 1..MOST - 2 {
+            assert!(is_new(n, Skipped::Special));
         }
-        assert_eq!(say(MOST, Skipped::Special), Say::Last);
+        assert_eq!(log::last_error("logged"), None);
+        assert!(is_new(MOST - 2, Skipped::Special));
+        let said = log::last_error("logged").unwrap().message;
+        assert!(said.ends_with("they are not logged"), "{said}");
+        log::clear_error("logged");
         for n in [MOST, MOST + 1, 0] {
-            assert_eq!(say(n, Skipped::Special), Say::Nothing);
+            assert!(!is_new(n, Skipped::Special));
         }
+        assert_eq!(log::last_error("logged"), None, "it is said once");
     }
 }
