@@ -34,7 +34,7 @@ use dm::reply::Status;
 use dsmd::agent::papers::state::Keeper;
 use dsmd::agent::run::{self, Surroundings};
 use dsmd::agent::{Agent, Options, Scope};
-use proto::control::Server;
+use proto::control::{self, Server};
 use runtime::pulse::Pulse;
 use runtime::wake::{Signals, Waker};
 use rustix::process::{getpid, kill_process, Signal};
@@ -107,9 +107,11 @@ fn cpu() -> Duration {
 fn serve(agent: &mut Agent<Sink, Fiemap>, watch: Watch, dir: &Path, seconds: u64) -> f64 {
     let waker = Waker::new().unwrap();
     let signals = Signals::new().unwrap();
+    let run_dir = dir.join("run");
+    let lock = control::lock(&run_dir, "d").unwrap();
     let mut surroundings = Surroundings {
         device: "d".into(),
-        server: Server::start(&dir.join("run"), "d", || {}).unwrap(),
+        server: Server::start(lock, &run_dir, "d", || {}).unwrap(),
         waker,
         signals: &signals,
         watch,

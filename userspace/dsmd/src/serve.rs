@@ -139,7 +139,7 @@ fn prepare<'a, M: Machine>(machine: &M, s: &'a Served) -> Result<Prepared<'a, M>
     let mapper = machine.mapper(&root, &target)?;
     let waker = Waker::new()?;
     let wake = waker.clone();
-    let server = Server::start_locked(lock, &s.run.run_dir, &d.device, move || wake.wake())?;
+    let server = Server::start(lock, &s.run.run_dir, &d.device, move || wake.wake())?;
     let watch = if d.auto { Watch::following() } else { Watch::new() };
     let mut watch = watch.context("cannot use inotify")?;
     let keeper = Keeper::new(&s.config.state_dir, &d.device);

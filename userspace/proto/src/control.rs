@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! -> {"protocol":1,"request":"boundary-mark"}
-//! <- {"protocol":1,"ok":true,"reply":{"marked":12,"boundaries":40}}
-//! <- {"protocol":1,"ok":false,"error":"<reason>"}
+//! <- {"protocol":1,"reply":{"marked":12,"boundaries":40}}
+//! <- {"protocol":1,"error":"<reason>"}
 //! ```
 
 use std::fs;
@@ -280,7 +280,6 @@ pub struct Refreshed {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
-    ok: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     reply: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -316,18 +315,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to serve `device`.  `wake` is called after each request.
-    pub fn start(dir: &Path, device: &str, wake: impl Fn() + Send + 'static) -> Result<Self> {
-        Self::start_locked(lock(dir, device)?, dir, device, wake)
-    }
-
-    /// The same, with the device's lock.
-    pub fn start_locked(
-        lock: OwnedFd,
-        dir: &Path,
-        device: &str,
-        wake: impl Fn() + Send + 'static,
-    ) -> Result<Self> {
+    /// Starts to serve `device`, which is locked.  `wake` is called after each request.
+    pub fn start(lock: OwnedFd, dir: &Path, device: &str, wake: impl Fn() + Send + 'static) -> Result<Self> {
         let path = socket_path(dir, device);
         // Left by a dsmd that was killed; the lock says that it is gone.
         match fs::remove_file(&path) {
@@ -401,20 +390,12 @@ fn serve(stream: &UnixStream, requests: &Sender<Pending>, wake: &impl Fn()) -> R
     stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
-    let answer = match answer(&line, requests, wake) {
-        Ok(reply) => Answer {
-            ok: true,
-            reply,
-            error: None,
-        },
-        Err(e) => Answer {
-            ok: false,
-            reply: Value::Null,
-            error: Some(format!("{e:#}")),
-        },
+    let (reply, error) = match answer(&line, requests, wake) {
+        Ok(reply) => (reply, None),
+        Err(e) => (Value::Null, Some(format!("{e:#}"))),
     };
     let mut stream = stream;
-    stream.write_all(envelope::first_line(&answer).as_bytes())?;
+    stream.write_all(envelope::first_line(&Answer { reply, error }).as_bytes())?;
     Ok(())
 }
 
@@ -465,8 +446,8 @@ pub fn ask_within<T: for<'de> Deserialize<'de>>(
         .read_line(&mut line)
         .with_context(|| format!("{device}: dsmd does not answer"))?;
     let answer: Answer = envelope::open(&line).map_err(|e| anyhow!("{device}: dsmd's answer {e}"))?;
-    if !answer.ok {
-        bail!("{device}: {}", answer.error.as_deref().unwrap_or("dsmd refused"));
+    if let Some(why) = answer.error {
+        bail!("{device}: {why}");
     }
     Ok(serde_json::from_value(answer.reply)?)
 }
@@ -527,11 +508,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn started(dir: &Path, wake: impl Fn() + Send + 'static) -> Server {
+        Server::start(lock(dir, "d").unwrap(), dir, "d", wake).unwrap()
+    }
+
     #[test]
     fn a_hold_lasts_as_long_as_it_is_wanted() {
         let dir = tempfile::tempdir().unwrap();
         let (woken, wakes) = mpsc::channel();
-        let server = Server::start(dir.path(), "d", move || woken.send(()).unwrap()).unwrap();
+        let server = started(dir.path(), move || woken.send(()).unwrap());
         let (heard, hears) = mpsc::channel();
         let agent = thread::spawn(move || loop {
             wakes.recv().unwrap();
@@ -562,7 +547,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let _holding = Holding::renewed(dir.path(), "d", false, Duration::from_millis(10)).unwrap();
         let (woken, wakes) = mpsc::channel();
-        let server = Server::start(dir.path(), "d", move || woken.send(()).unwrap()).unwrap();
+        let server = started(dir.path(), move || woken.send(()).unwrap());
         wakes.recv_timeout(Duration::from_secs(60)).unwrap();
         let pending = server.next().unwrap();
         assert_eq!(pending.request, Request::Hold { probe: false });
@@ -591,18 +576,18 @@ mod tests {
     fn requests_and_replies() {
         let dir = tempfile::tempdir().unwrap();
         let (woken, wakes) = mpsc::channel();
-        let server = Server::start(dir.path(), "d", move || woken.send(()).unwrap()).unwrap();
+        let server = started(dir.path(), move || woken.send(()).unwrap());
         let mode = fs::metadata(socket_path(dir.path(), "d"))
             .unwrap()
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
         // Who may open it could keep dsmd from the device.
-        let lock = fs::metadata(dir.path().join("d.lock")).unwrap();
-        assert_eq!(lock.permissions().mode() & 0o777, 0o600);
+        let of_lock = fs::metadata(dir.path().join("d.lock")).unwrap();
+        assert_eq!(of_lock.permissions().mode() & 0o777, 0o600);
 
         // Only one dsmd for a device.
-        let second = Server::start(dir.path(), "d", || {}).err().unwrap();
+        let second = lock(dir.path(), "d").err().unwrap();
         assert_eq!(second.to_string(), "another dsmd serves the device d");
 
         let agent = thread::spawn(move || {
@@ -622,7 +607,7 @@ mod tests {
         assert_eq!((marked.marked, marked.boundaries), (2, 3));
         assert_eq!(
             raw(dir.path(), "{\"protocol\":1,\"request\":\"boundary-mark\"}\n"),
-            "{\"protocol\":1,\"ok\":false,\"error\":\"not now\"}\n"
+            "{\"protocol\":1,\"error\":\"not now\"}\n"
         );
         let server = agent.join().unwrap();
         let other = raw(dir.path(), "{\"protocol\":2,\"request\":[\"new\"]}\n");

@@ -215,7 +215,7 @@ fn contents(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Server;
+    use crate::control::{self, Server};
     use crate::device::{Kernel, Service};
     use crate::drive::{Counters, Media, Source};
     use std::os::unix::fs::PermissionsExt;
@@ -297,7 +297,8 @@ mod tests {
                 ..DeviceView::default()
             };
             publish(dir.path(), &sample).unwrap();
-            std::mem::forget(Server::start(dir.path(), device, || {}).unwrap());
+            let lock = control::lock(dir.path(), device).unwrap();
+            std::mem::forget(Server::start(lock, dir.path(), device, || {}).unwrap());
         }
         let names = Snapshot::current(dir.path()).unwrap().devices;
         let names: Vec<_> = names.iter().map(|d| d.name.as_str()).collect();
