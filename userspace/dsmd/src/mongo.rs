@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FileType, Mode, OFlags, CWD};
 
-use proto::feed::{self, Catalog, Failure, FailureKind, FeedError, Report, ServerInfo};
+use proto::feed::{self, Catalog, Failure, FailureKind, Report, ServerInfo};
 use runtime::log;
 
 /// Between two looks for another file.
@@ -53,7 +53,7 @@ impl Link {
         }
         self.looked = Some(now);
         self.read().unwrap_or_else(|e| {
-            if !matches!(&e, FeedError::Io(e) if e.kind() == io::ErrorKind::NotFound) {
+            if e.kind() != io::ErrorKind::NotFound {
                 self.complain(&e.to_string());
             }
             self.gone();
@@ -78,7 +78,7 @@ impl Link {
     }
 
     /// Takes the file, unless it is the one that was taken last.
-    fn read(&mut self) -> Result<Option<Catalog>, FeedError> {
+    fn read(&mut self) -> io::Result<Option<Catalog>> {
         let file = open(&self.dir)?;
         let stat = file.metadata()?;
         let written = stat.modified()?;
@@ -168,7 +168,7 @@ fn log_failure(failure: &Failure, address: &str) {
 
 /// Opens the file in `dir`, which systemd made for `dsm-mongo`'s user, and no other: no link
 /// that it left there is followed, and what is in the file is the user's own.
-fn open(dir: &Path) -> Result<File, FeedError> {
+fn open(dir: &Path) -> io::Result<File> {
     let open = |at, path: &Path, flags| {
         rustix::fs::openat(at, path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
     };
@@ -177,7 +177,7 @@ fn open(dir: &Path) -> Result<File, FeedError> {
     let file = File::from(open(at.as_fd(), Path::new(feed::FILE), flags)?);
     let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_uid != at.metadata()?.uid() {
-        return Err(FeedError::Wrong(format!(
+        return Err(io::Error::other(format!(
             "{} is not a file of the directory's owner",
             dir.join(feed::FILE).display()
         )));
@@ -295,7 +295,7 @@ mod tests {
     fn only_the_file_itself_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("d");
-        let absent = || matches!(open(&at), Err(FeedError::Io(e)) if e.kind() == io::ErrorKind::NotFound);
+        let absent = || open(&at).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
         assert!(absent());
         fs::create_dir(&at).unwrap();
         assert!(absent());

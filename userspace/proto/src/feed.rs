@@ -13,7 +13,6 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::envelope;
 use dm::class::Class;
@@ -107,17 +106,8 @@ struct Written {
     files: Option<HashMap<String, Class>>,
 }
 
-#[derive(Debug, Error)]
-pub enum FeedError {
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// As text.
-    #[error("{0}")]
-    Wrong(String),
-}
-
-fn wrong<T>(reason: impl Into<String>) -> Result<T, FeedError> {
-    Err(FeedError::Wrong(reason.into()))
+fn wrong<T>(reason: impl Into<String>) -> io::Result<T> {
+    Err(io::Error::other(reason.into()))
 }
 
 /// As much of a text as is taken, without what is not printable.
@@ -141,7 +131,7 @@ fn is_path(path: &str) -> bool {
         && Path::new(path).components().all(below)
 }
 
-fn check_text(what: &str, text: &str) -> Result<(), FeedError> {
+fn check_text(what: &str, text: &str) -> io::Result<()> {
     if text.len() > MAX_TEXT || text.contains(char::is_control) {
         return wrong(format!(
             "{what} must be at most {MAX_TEXT} printable bytes, and has {}",
@@ -152,7 +142,7 @@ fn check_text(what: &str, text: &str) -> Result<(), FeedError> {
 }
 
 /// Takes what `dsm-mongo` wrote.
-pub fn read(from: impl Read) -> Result<Report, FeedError> {
+pub fn read(from: impl Read) -> io::Result<Report> {
     let mut bytes = Vec::new();
     from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
@@ -183,7 +173,7 @@ pub fn read(from: impl Read) -> Result<Report, FeedError> {
     })
 }
 
-fn catalog(files: HashMap<String, Class>) -> Result<Catalog, FeedError> {
+fn catalog(files: HashMap<String, Class>) -> io::Result<Catalog> {
     if files.len() > MAX_FILES {
         return wrong(format!(
             "a catalog has at most {MAX_FILES} files, not {}",
