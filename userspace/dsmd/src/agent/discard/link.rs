@@ -52,12 +52,6 @@ pub struct Link {
     thread: Option<JoinHandle<()>>,
 }
 
-type Info = Arc<Mutex<DiscardInfo>>;
-
-fn change(info: &Info, f: impl FnOnce(&mut DiscardInfo)) {
-    f(&mut info.lock().unwrap_or_else(PoisonError::into_inner));
-}
-
 /// Until when others have discards withheld; they ask again and again.
 #[derive(Clone, Copy, Default)]
 struct Holds {
@@ -69,11 +63,19 @@ struct Holds {
 
 #[derive(Clone, Default)]
 struct Shared {
-    info: Info,
+    info: Arc<Mutex<DiscardInfo>>,
     holds: Arc<Mutex<Holds>>,
 }
 
 impl Shared {
+    fn info(&self) -> MutexGuard<'_, DiscardInfo> {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, f: impl FnOnce(&mut DiscardInfo)) {
+        f(&mut self.info());
+    }
+
     fn holds(&self) -> MutexGuard<'_, Holds> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,16 +100,11 @@ impl Link {
     /// Why discards are asked for and cannot be sent.
     pub fn off(why: &str) -> Self {
         log!(Warn, "nothing is discarded", reason = why);
-        let info = DiscardInfo {
-            off: Some(why.into()),
-            ..DiscardInfo::default()
-        };
+        let shared = Shared::default();
+        shared.info().off = Some(why.into());
         Self {
             notifier: None,
-            shared: Shared {
-                info: Arc::new(Mutex::new(info)),
-                ..Shared::default()
-            },
+            shared,
             thread: None,
         }
     }
@@ -160,11 +157,7 @@ impl Link {
     }
 
     pub fn info(&self) -> DiscardInfo {
-        self.shared
-            .info
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.info().clone()
     }
 }
 
@@ -181,7 +174,6 @@ struct Worker<T, M> {
     plan: Plan,
     target: T,
     machine: M,
-    info: Info,
     shared: Shared,
     /// For the watchdog: waits are no work.
     pulse: Pulse,
@@ -225,7 +217,6 @@ impl<T: Target, M: Machine> Worker<T, M> {
             plan,
             target,
             machine,
-            info: shared.info.clone(),
             shared,
             pulse,
             rule: Rule::default(),
@@ -282,7 +273,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             // What is known stays; the next checkpoint is read.
             Err(Halt::Torn(why)) => {
                 log!(Debug, "the lists of free blocks were not read", reason = why);
-                change(&self.info, |i| i.torn += 1);
+                self.shared.change(|i| i.torn += 1);
                 return;
             }
             Err(halt) => {
@@ -292,7 +283,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 match self.because_of_switch(halt) {
                     Halt::Lost(why) => {
                         log!(Info, "the audit begins anew", reason = why);
-                        change(&self.info, |i| {
+                        self.shared.change(|i| {
                             i.resets += 1;
                             i.mode = Mode::Audit;
                             i.audit.passed = false;
@@ -306,7 +297,8 @@ impl<T: Target, M: Machine> Worker<T, M> {
         };
         let early = off.as_ref().is_some_and(|why| why.kind == ReasonKind::Early);
         if self.reported != off {
-            change(&self.info, |i| i.resets += u64::from(off.is_some() && !early));
+            self.shared
+                .change(|i| i.resets += u64::from(off.is_some() && !early));
             self.reported.clone_from(&off);
             self.is_unsaid = true;
         }
@@ -324,7 +316,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         let (files, warning) = (self.rule.files() as u64, self.machine.warning());
         let commands_per_second = self.pace.most();
         let suspects = self.rule.suspects();
-        change(&self.info, |i| {
+        self.shared.change(|i| {
             if off.is_some() {
                 i.mode = Mode::Unknown;
             }
@@ -394,7 +386,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             || forbidden.as_ref().is_some_and(|why| {
                 matches!(why.kind, ReasonKind::AuditFailed | ReasonKind::AuditFailedInTime)
             });
-        change(&self.info, |i| i.audit.failed = failed);
+        self.shared.change(|i| i.audit.failed = failed);
         let probed = || Reason::new(ReasonKind::Probe, PROBED);
         forbidden.or_else(|| self.shared.is_held(|h| h.probe).then(probed))
     }
@@ -432,7 +424,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             self.target.message("set discard watch")?;
             self.switched_on |= state == Mode::Off;
             let switched_on = self.switched_on;
-            change(&self.info, |i| i.switched_on = switched_on);
+            self.shared.change(|i| i.switched_on = switched_on);
             self.set = Some(Mode::Watch);
         }
         self.begun = true;
@@ -480,7 +472,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         }
         self.sends = sends;
         let wanted = permit::wanted(&self.plan, self.rule.evidence());
-        change(&self.info, |i| {
+        self.shared.change(|i| {
             i.mode = if sends { Mode::On } else { Mode::Audit };
             i.audit.wanted_pages = wanted;
             i.audit.passed = permit.is_ok();
@@ -526,7 +518,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         if let Err(e) = self.target.message("set discard off") {
             log!(Error, "discards cannot be switched off", reason = e);
         }
-        change(&self.info, |i| {
+        self.shared.change(|i| {
             i.audit.violations += 1;
             i.audit.failed = true;
         });
@@ -570,7 +562,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
         self.rule.forget_in(&self.target)?;
         let look_ms = started.elapsed().as_millis() as u64;
         let interval = self.last.replace(started).map(|last| started - last);
-        change(&self.info, |i| {
+        self.shared.change(|i| {
             i.looks += 1;
             i.idle_looks += 1;
             i.look_ms = look_ms;
@@ -587,7 +579,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
 
     fn send(&mut self, found: Found, budget: Duration, notices: &Notices) -> Result<Sent, Halt> {
         let whole = bytes(&found.granules);
-        change(&self.info, |i| {
+        self.shared.change(|i| {
             i.freed_bytes += found.freed;
             i.idle_bytes += whole;
             i.listless = found.listless;
@@ -598,14 +590,15 @@ impl<T: Target, M: Machine> Worker<T, M> {
             i.audit.written_pages += found.audit.written;
         });
         if !self.sends {
-            change(&self.info, |i| i.audit.named_pages += whole / 4096);
+            self.shared.change(|i| i.audit.named_pages += whole / 4096);
             self.rule.sent(&found, &found.granules);
             return Ok(Sent::All);
         }
         let started = Instant::now();
         let mut sent = Vec::new();
         let result = self.send_all(&found, budget, notices, &mut sent);
-        change(&self.info, |i| i.send_ms = started.elapsed().as_millis() as u64);
+        self.shared
+            .change(|i| i.send_ms = started.elapsed().as_millis() as u64);
         if result.is_ok() {
             tidy(&mut sent);
             self.rule.sent(&found, &sent);
@@ -638,7 +631,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
                 self.pace.took(granules.len(), took);
             }
             queue.took(took);
-            change(&self.info, |i| i.waiting_bytes -= bytes(&granules));
+            self.shared.change(|i| i.waiting_bytes -= bytes(&granules));
             let rest = queue.rest().len();
             if result == Ok(Sent::All) && rest > 0 {
                 let pause = self.pace.pause(rest, budget.saturating_sub(started.elapsed()));
@@ -691,7 +684,7 @@ impl<T: Target, M: Machine> Worker<T, M> {
             }
             reply => drop(reply?),
         }
-        change(&self.info, |i| {
+        self.shared.change(|i| {
             i.last_sent = Some(time::now().as_secs());
             i.sent_ranges += batch.ranges().len() as u64;
             i.sent_bytes += bytes(batch.ranges());

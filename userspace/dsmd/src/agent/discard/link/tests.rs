@@ -46,7 +46,7 @@ fn what_is_found_is_sent_and_logged() {
     w.is_on().unwrap();
     assert!(w.switched_on);
     turns(&mut w, &world, &notices, 150);
-    let i = w.info.lock().unwrap().clone();
+    let i = w.shared.info().clone();
     let target = w.target.status().unwrap().discard;
     assert!(i.sent_bytes > 0 && i.sent_ranges > 0, "{i:?}");
     assert_eq!(
@@ -124,13 +124,13 @@ fn a_first_start_is_not_yet() {
         message: "not yet".into(),
     };
     w.took(Err(early.into()));
-    let i = w.info.lock().unwrap().clone();
+    let i = w.shared.info().clone();
     assert_eq!(
         (i.off, i.resets),
         (Some(Reason::new(ReasonKind::Early, "not yet")), 0)
     );
     w.took(Err("dax".to_owned().into()));
-    assert_eq!(w.info.lock().unwrap().resets, 1);
+    assert_eq!(w.shared.info().resets, 1);
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn whoever_switches_it_off_means_it() {
     w.is_on().unwrap();
     turns(&mut w, &world, &notices, 20);
     w.target.message("set discard off").unwrap();
-    let sent = w.info.lock().unwrap().sent_bytes;
+    let sent = w.shared.info().sent_bytes;
     turns(&mut w, &world, &notices, 50);
-    let i = w.info.lock().unwrap().clone();
+    let i = w.shared.info().clone();
     assert_eq!(i.off, Some(Reason::new(ReasonKind::SwitchedOff, SWITCHED_OFF)));
     assert_eq!((i.sent_bytes, i.files), (sent, 0));
     // Nor does the end of this one switch off what another switched on.
@@ -164,7 +164,7 @@ fn a_drive_that_is_marked_gets_no_discards() {
     assert_eq!(state(&w), Mode::Off);
     w.target.message("set discard on").unwrap();
     turns(&mut w, &world, &notices, 50);
-    let i = w.info.lock().unwrap().clone();
+    let i = w.shared.info().clone();
     assert_eq!((i.off, i.sent_bytes), (Some("it is marked".into()), 0));
     assert_eq!(state(&w), Mode::Off);
     w.target.message("set discard on").unwrap();
@@ -176,12 +176,12 @@ fn a_drive_that_is_marked_gets_no_discards() {
     let (mut w, world, _sender, notices) = worker(7);
     w.is_on().unwrap();
     turns(&mut w, &world, &notices, 150);
-    let sent = w.info.lock().unwrap().sent_bytes;
+    let sent = w.shared.info().sent_bytes;
     assert!(sent > 0);
     world.borrow_mut().broken = true;
     assert_eq!(w.look_around(), Err(Halt::Reset("it is marked".into())));
     turns(&mut w, &world, &notices, 50);
-    assert_eq!(w.info.lock().unwrap().sent_bytes, sent);
+    assert_eq!(w.shared.info().sent_bytes, sent);
     assert_eq!(state(&w), Mode::Off);
 }
 
@@ -302,7 +302,7 @@ fn discarded(w: &TestWorker) -> u64 {
 }
 
 fn info(w: &TestWorker) -> DiscardInfo {
-    w.info.lock().unwrap().clone()
+    w.shared.info().clone()
 }
 
 /// Until it is so.
@@ -851,7 +851,7 @@ fn what_was_found_beside_another_process_is_not_sent() {
     assert_eq!(halt.to_string(), "another process has the database open, or none");
     let sent = world.borrow().kernel.log();
     assert!(!sent.contains(&"discard".to_owned()), "{sent:?}");
-    assert_eq!(w.info.lock().unwrap().sent_bytes, 0);
+    assert_eq!(w.shared.info().sent_bytes, 0);
 }
 
 #[test]
@@ -930,15 +930,15 @@ fn a_device_that_took_no_discards_is_tried_again() {
     let is_off = |w: &TestWorker| info(w).off.is_some_and(|why| why.kind == ReasonKind::Unsupported);
     until(&mut w, &world, &notices, is_off);
     world.borrow_mut().kernel.take_discards(true);
-    let sent = w.info.lock().unwrap().sent_bytes;
+    let sent = w.shared.info().sent_bytes;
     turns(&mut w, &world, &notices, 50);
-    assert_eq!(w.info.lock().unwrap().sent_bytes, sent, "not yet");
+    assert_eq!(w.shared.info().sent_bytes, sent, "not yet");
     assert_eq!(w.rule.files(), 0);
     w.again = Duration::ZERO;
     turns(&mut w, &world, &notices, 1);
     w.again = AGAIN;
     turns(&mut w, &world, &notices, 150);
-    assert!(w.info.lock().unwrap().sent_bytes > sent);
+    assert!(w.shared.info().sent_bytes > sent);
     assert_eq!(world.borrow().lost, None);
 }
 
@@ -952,12 +952,12 @@ fn without_an_owner_there_is_nothing() {
     world.borrow_mut().advance(1);
     let result = w.look_around();
     w.took(result);
-    let off = || w.info.lock().unwrap().off.clone();
+    let off = || w.shared.info().off.clone();
     assert_eq!(off().map(|why| why.kind), Some(ReasonKind::Closed));
     world.borrow_mut().has_owner(true);
     let result = w.look_around();
     w.took(result);
-    assert_eq!(w.info.lock().unwrap().off, None);
+    assert_eq!(w.shared.info().off, None);
     let _ = w.turn(&notices);
 }
 
