@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Numbers in few bytes: 7 bits a byte, least first, the high bit set in all but the last.
 
-use std::convert::Infallible;
 use std::io::{self, Write};
-
-#[inline]
-fn encode<E>(mut n: u64, mut byte: impl FnMut(u8) -> Result<(), E>) -> Result<(), E> {
-    while n >= 0x80 {
-        byte(n as u8 | 0x80)?;
-        n >>= 7;
-    }
-    byte(n as u8)
-}
 
 /// The number that the next bytes have; `None` if it has more than 64 bits.
 #[inline]
@@ -33,14 +23,16 @@ pub fn decode<E>(mut byte: impl FnMut() -> Result<u8, E>) -> Result<Option<u64>,
 
 #[inline]
 pub fn put(to: &mut Vec<u8>, n: u64) {
-    let Ok(()) = encode::<Infallible>(n, |byte| {
-        to.push(byte);
-        Ok(())
-    });
+    write(to, n).expect("vectors grow");
 }
 
-pub fn write(to: &mut impl Write, n: u64) -> io::Result<()> {
-    encode(n, |byte| to.write_all(&[byte]))
+#[inline]
+pub fn write(to: &mut impl Write, mut n: u64) -> io::Result<()> {
+    while n >= 0x80 {
+        to.write_all(&[n as u8 | 0x80])?;
+        n >>= 7;
+    }
+    to.write_all(&[n as u8])
 }
 
 /// What lies between numbers that [`put`] has written, and they.
