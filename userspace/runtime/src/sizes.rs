@@ -6,7 +6,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 
 /// Bytes, with K, M, G or T, or KiB, MiB, GiB or TiB, for powers of 1024.
 pub fn bytes(s: &str) -> Option<u64> {
@@ -76,12 +76,6 @@ impl FromStr for Seconds {
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         Self::of(s.parse().unwrap_or(f64::NAN))
-    }
-}
-
-impl Serialize for Seconds {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_f64(self.0.as_secs_f64())
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{anyhow, Context, Result};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 
 use super::Rules;
 
@@ -36,15 +36,6 @@ impl FromStr for Source {
             below: below.to_owned(),
             file: file.into(),
         })
-    }
-}
-
-impl Serialize for Source {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self.below.as_os_str().is_empty() {
-            true => self.file.serialize(s),
-            false => s.collect_str(&format_args!("{}={}", self.below.display(), self.file.display())),
-        }
     }
 }
 
