@@ -87,7 +87,7 @@ pub struct Config {
     /// Wait for the database to be made, and to come back.
     #[serde(default = "yes")]
     pub wait: bool,
-    #[serde(default = "text")]
+    #[serde(default)]
     pub log_format: Format,
     #[serde(default)]
     pub verbose: bool,
@@ -132,16 +132,6 @@ fn off() -> Mode {
     Mode::Off
 }
 
-/// What is configured of discards.
-pub fn discard(word: &str) -> Result<Mode, String> {
-    match (word, Mode::from(word)) {
-        ("true", _) => Ok(Mode::On),
-        ("false", _) => Ok(Mode::Off),
-        (_, Mode::Audit) => Ok(Mode::Audit),
-        _ => Err("it must be true, false or \"audit\"".into()),
-    }
-}
-
 /// What becomes of a boundary that its file has outgrown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -155,17 +145,21 @@ pub enum Outgrown {
 
 fn read_discard<'de, D: Deserializer<'de>>(d: D) -> Result<Mode, D::Error> {
     #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Only {
+        Audit,
+    }
+    #[derive(Deserialize)]
     #[serde(untagged, expecting = "it must be true, false or \"audit\"")]
     enum Given {
         Switch(bool),
-        Word(String),
+        Word(Only),
     }
-    let word = match Given::deserialize(d)? {
-        Given::Switch(on) => on.to_string(),
-        Given::Word(word) if Mode::from(word.as_str()) == Mode::Audit => word,
-        Given::Word(_) => String::new(),
-    };
-    discard(&word).map_err(serde::de::Error::custom)
+    Ok(match Given::deserialize(d)? {
+        Given::Switch(true) => Mode::On,
+        Given::Switch(false) => Mode::Off,
+        Given::Word(Only::Audit) => Mode::Audit,
+    })
 }
 
 fn audit_pages() -> u64 {
@@ -185,10 +179,6 @@ fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error>
     };
     let parse = |s: String| s.parse().map_err(serde::de::Error::custom);
     given.into_iter().map(parse).collect()
-}
-
-fn text() -> Format {
-    Format::Text
 }
 
 /// The paper's T.
@@ -252,24 +242,18 @@ impl Config {
 
     fn parse_with(device: &str, text: &str, options: &[String]) -> Result<Self, String> {
         let read = |text| toml::from_str::<Self>(text).map_err(|e| toml_error(text, &e));
-        let mut config = if options.is_empty() {
-            read(text)?
-        } else {
-            let mut all: Table = text.parse().map_err(|e| toml_error(text, &e))?;
-            for option in options {
-                let (key, value) = one_option(option);
-                let given = Table::from_iter([(key.to_owned(), value)]);
-                // Without the value, in which there may be a password.
-                let wrong = |e: toml::de::Error| format!("{key}: {}", one_line(&e));
-                Self::deserialize(given.clone()).map_err(wrong)?;
-                all.extend(given);
-            }
-            match Self::deserialize(all) {
-                Ok(config) => config,
-                // Of the text, then, which has lines.
-                Err(e) => return Err(read(text).err().unwrap_or_else(|| one_line(&e))),
-            }
-        };
+        let mut all: Table = text.parse().map_err(|e| toml_error(text, &e))?;
+        for option in options {
+            let (key, value) = one_option(option);
+            let given = Table::from_iter([(key.to_owned(), value)]);
+            // Without the value, in which there may be a password.
+            let wrong = |e: toml::de::Error| format!("{key}: {}", one_line(&e));
+            Self::deserialize(given.clone()).map_err(wrong)?;
+            all.extend(given);
+        }
+        // What is wrong is then the text's, which has lines.
+        let wrong = |e| read(text).err().unwrap_or_else(|| one_line(&e));
+        let mut config = Self::deserialize(all).map_err(wrong)?;
         config.device = device.to_owned();
         config.check()?;
         Ok(config)

@@ -24,9 +24,10 @@ use strum::IntoStaticStr;
 use super::text::deceives;
 use super::time::{self, iso};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
+    #[default]
     Text,
     Json,
 }
@@ -58,7 +59,7 @@ impl Level {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Settings {
     format: Format,
     /// journald reads it, which takes the priority off.
@@ -192,11 +193,7 @@ fn line(settings: Settings, now: Duration, level: Level, message: &str, fields: 
 }
 
 pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
-    let settings = SETTINGS.get().copied().unwrap_or(Settings {
-        format: Format::Text,
-        journal: false,
-        verbose: false,
-    });
+    let settings = SETTINGS.get().copied().unwrap_or_default();
     if level == Level::Debug && !settings.verbose {
         return;
     }
