@@ -81,7 +81,8 @@ pub enum Request {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Info {
     pub dbpath: String,
     pub pid: u32,
@@ -92,40 +93,36 @@ pub struct Info {
     pub marked: bool,
     pub files: u64,
     /// Of all files.
-    #[serde(default)]
     pub bytes: u64,
     pub boundaries: u64,
-    #[serde(default)]
     pub outgrown: u64,
     pub checkpoints: u64,
     /// How long the last window was that a checkpoint ended.
-    #[serde(default)]
     pub last_window_ms: Option<u64>,
     /// What had been written to the device when the present window was seen to begin, or
     /// dsmd began.
-    #[serde(default)]
     pub window_from_bytes: u64,
     pub uploads: u64,
     pub refusals: u64,
     /// Why the kernel does not take what differs now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     pub last_refresh_ms: u64,
     /// Extents of the last look that have no place yet.
     pub delalloc: u64,
     pub shared: u64,
     /// The database's server, when it is asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerInfo>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub auto: Option<AutoInfo>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<DiscardInfo>,
     /// What rules give a stream or a lifetime.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectInfo>,
     /// Of the last look at the files.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
 

@@ -47,26 +47,23 @@ impl State {
 
 /// Whether dsmd serves a database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Service {
     /// Of `dsmd`.
-    #[serde(default)]
     pub version: String,
     pub state: State,
     /// In seconds since 1970.
     pub since: f64,
     /// Why it is not served.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// The process, while there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// How often one ended and another took its place.
-    #[serde(default)]
     pub restarts: u64,
     /// Seconds of processors, and bytes in memory.
-    #[serde(default)]
     pub cpu: f64,
-    #[serde(default)]
     pub memory: u64,
 }
 

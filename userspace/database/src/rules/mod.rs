@@ -86,7 +86,8 @@ impl PathRule {
 pub struct Rules {
     objects: Vec<Object>,
     list: Vec<PathRule>,
-    catalog: Catalog,
+    /// What the server says of its files; nothing, when it is not asked.
+    pub catalog: Catalog,
 }
 
 impl Rules {
@@ -106,15 +107,6 @@ impl Rules {
 
     pub fn objects(&self) -> &[Object] {
         &self.objects
-    }
-
-    /// What the server says of its files; nothing, when it is not asked.
-    pub fn catalog(&self) -> &Catalog {
-        &self.catalog
-    }
-
-    pub fn set_catalog(&mut self, catalog: Catalog) {
-        self.catalog = catalog;
     }
 
     /// The class of the file at `path`, relative to the dbpath, apart from ranges.

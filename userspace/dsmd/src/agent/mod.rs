@@ -187,11 +187,10 @@ impl<T: Target, M: Mapper> Agent<T, M> {
             last_refresh_ms: self.last_refresh.as_millis() as u64,
             delalloc: seen.delalloc,
             shared: seen.shared,
-            server: None,
             auto: self.auto.as_ref().map(Auto::info),
-            discard: None,
             objects: self.files.objects.infos(),
             left_out: self.left_out(),
+            ..Info::default()
         }
     }
 

@@ -35,17 +35,15 @@ impl Objects {
     /// Other rules.  `Err`: the reason; nothing was changed.
     pub(crate) fn set_rules(&mut self, mut rules: Rules) -> Result<(), String> {
         self.stamps = rules.stamps(self.streams())?;
-        rules.set_catalog(self.rules.catalog().clone());
+        rules.catalog = self.rules.catalog.clone();
         self.rules = rules;
         Ok(())
     }
 
     /// Whether the catalog is another one.
     pub(crate) fn set_catalog(&mut self, catalog: Catalog) -> bool {
-        let other = catalog != *self.rules.catalog();
-        if other {
-            self.rules.set_catalog(catalog);
-        }
+        let other = catalog != self.rules.catalog;
+        self.rules.catalog = catalog;
         other
     }
 
