@@ -105,24 +105,18 @@ pub struct Info {
     pub uploads: u64,
     pub refusals: u64,
     /// Why the kernel does not take what differs now.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     pub last_refresh_ms: u64,
     /// Extents of the last look that have no place yet.
     pub delalloc: u64,
     pub shared: u64,
     /// The database's server, when it is asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerInfo>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub auto: Option<AutoInfo>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub discard: Option<DiscardInfo>,
     /// What rules give a stream or a lifetime.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectInfo>,
     /// Of the last look at the files.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
 
@@ -131,9 +125,7 @@ pub struct Info {
 #[serde(default)]
 pub struct DiscardInfo {
     /// Why nothing is discarded.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub off: Option<Reason>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// So many more checkpoints are waited for.
     pub waiting: u32,
@@ -157,7 +149,6 @@ pub struct DiscardInfo {
     /// What is to be sent after this checkpoint or a later one.
     pub waiting_bytes: u64,
     /// What the target was asked to discard, and when last, in seconds since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sent: Option<u64>,
     pub sent_ranges: u64,
     pub sent_bytes: u64,
@@ -178,7 +169,6 @@ pub struct DiscardInfo {
 #[serde(default)]
 pub struct AuditInfo {
     /// Why nothing is sent, whatever is seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub only: Option<Reason>,
     /// Enough was seen.
     pub passed: bool,

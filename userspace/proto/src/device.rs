@@ -55,10 +55,8 @@ pub struct Service {
     /// In seconds since 1970.
     pub since: f64,
     /// Why it is not served.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// The process, while there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// How often one ended and another took its place.
     pub restarts: u64,

@@ -51,7 +51,6 @@ pub struct Counters {
     pub host: u128,
     pub media: u128,
     /// Where the source has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub erased: Option<u128>,
     /// The coarser counter moves by so many bytes at a time.
     pub unit: u64,

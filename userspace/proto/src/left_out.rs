@@ -92,7 +92,6 @@ pub struct LeftOut {
     pub reason: Omission,
     pub count: u64,
     /// One of them, or why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }
 

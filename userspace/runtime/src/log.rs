@@ -113,7 +113,6 @@ pub struct LastError {
     pub at: u64,
     pub level: Level,
     pub message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
