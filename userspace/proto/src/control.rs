@@ -245,7 +245,6 @@ pub struct FileInfo {
     pub size: u64,
     pub boundary: Option<u64>,
     /// More of the file lies above its boundary than below.
-    #[serde(default)]
     pub outgrown: bool,
     pub extents: u64,
 }

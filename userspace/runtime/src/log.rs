@@ -101,11 +101,6 @@ pub fn of_device(name: &str) {
     });
 }
 
-/// The device that this thread logs about.
-pub fn device() -> Option<String> {
-    ABOUT.with(|a| a.get().cloned())
-}
-
 /// A line of level `warn` or `error`, without its values but the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastError {
@@ -198,7 +193,7 @@ pub fn event(level: Level, message: &str, fields: &Fields<'_>) {
     }
     let now = time::now();
     let named = fields.iter().find(|(key, _)| *key == "device");
-    let about = device();
+    let about = ABOUT.with(|a| a.get().cloned());
     if matches!(level, Level::Warn | Level::Error) {
         let device = named.map(|(_, name)| name.to_string());
         if let Some(device) = device.or_else(|| about.clone()) {

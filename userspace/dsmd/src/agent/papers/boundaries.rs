@@ -66,13 +66,13 @@ impl Boundaries {
     /// The boundary that a file had before this agent knew it.
     pub(crate) fn known(&self, ino: u64, class: Class, btime: i128) -> Option<u64> {
         let inherited = self.inherited.get(&ino).filter(|(c, _)| c.kin(class));
-        let boundary = match self.kept.get(&ino) {
-            // The number alone may be another file's by now.
-            Some(k) if k.born == 0 => inherited.map(|(_, b)| *b),
+        let inherited = inherited.map(|(_, b)| *b);
+        // Without a birth time, the number alone may be another file's by now.
+        let boundary = match self.kept.get(&ino).filter(|k| k.born != 0) {
             // Of a file that had the number before.
             Some(k) if i128::from(k.born) != btime => None,
-            Some(k) => inherited.map(|(_, b)| *b).or(Some(k.boundary)),
-            None => inherited.map(|(_, b)| *b),
+            Some(k) => inherited.or(Some(k.boundary)),
+            None => inherited,
         };
         boundary.filter(|_| class.has_boundary())
     }
