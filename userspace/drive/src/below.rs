@@ -163,9 +163,9 @@ fn least(below: &LowerStack, disks: &[LowerDisk], usable: &Usable<'_>) -> Afford
         let affords = match disk.drive() {
             Ok(drive) => {
                 let handles = usable(drive.handles);
-                let choice = DriveUnits { handles, ..drive }.choose();
-                let why = format!("{} ({})", choice.why(), disk.source());
-                Affords::new(choice.layout, Some(drive), why)
+                let usable = DriveUnits { handles, ..drive };
+                let why = format!("{} ({})", usable.why(), disk.source());
+                Affords::new(usable.choose(), Some(drive), why)
             }
             Err(why) => {
                 return Affords {

@@ -124,7 +124,7 @@ pub(crate) fn simulate(a: &Simulate, out: Output) -> Result<()> {
         spare: model.spare_units(pages),
         copies: model.destination.into(),
     };
-    let chosen = model.choose(pages).why();
+    let chosen = model.drive_units(pages).why();
     crate::print(out, &rows(&outcomes, room.spare, &chosen), || {
         answered(&outcomes, room, &found, &fewer)
             + &text(&plain.trace, &plain.profile, &model, pages, &specs, &outcomes)

@@ -117,21 +117,13 @@ pub fn affords(open: u64, spare: u64, copies: Copies) -> bool {
     open.saturating_mul(copies.share()) < spare
 }
 
-/// What a drive affords, and why nothing more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    pub layout: AffordedLayout,
-    drive: DriveUnits,
-}
-
 impl DriveUnits {
-    pub fn choose(self) -> Choice {
+    pub fn choose(self) -> AffordedLayout {
         let fits = |layout: &AffordedLayout| self.lacks(*layout).is_none();
-        let layout = AffordedLayout::ALL
+        AffordedLayout::ALL
             .into_iter()
             .find(fits)
-            .unwrap_or(AffordedLayout::None);
-        Choice { layout, drive: self }
+            .unwrap_or(AffordedLayout::None)
     }
 
     /// The units that so many streams hold, open and free.
@@ -160,21 +152,19 @@ impl DriveUnits {
             ))
         }
     }
-}
 
-impl Choice {
-    /// Without a full stop.
-    pub fn why(&self) -> String {
-        let Self { layout, drive } = *self;
+    /// Why what is chosen, and nothing more.  Without a full stop.
+    pub fn why(self) -> String {
+        let layout = self.choose();
         let chosen = match layout {
-            AffordedLayout::None => format!("no streams on a drive of {} erase units", drive.units),
+            AffordedLayout::None => format!("no streams on a drive of {} erase units", self.units),
             _ => format!(
                 "{layout}, whose {} streams hold {} of the {} spare ones of a drive of {} erase units, less than {}",
                 layout.streams(),
-                drive.open(layout.streams()),
-                drive.spare,
-                drive.units,
-                drive.copies.share_text()
+                self.open(layout.streams()),
+                self.spare,
+                self.units,
+                self.copies.share_text()
             ),
         };
         // The layout before it is the one that was just too large.
@@ -182,7 +172,7 @@ impl Choice {
             .into_iter()
             .take_while(|l| *l != layout)
             .last();
-        match before.and_then(|l| drive.lacks(l)) {
+        match before.and_then(|l| self.lacks(l)) {
             Some(lacks) => format!("{chosen}: {lacks}"),
             None => chosen,
         }
@@ -261,7 +251,7 @@ mod tests {
     }
 
     fn layout(units: u64, op: f64) -> AffordedLayout {
-        drive(units, op).choose().layout
+        drive(units, op).choose()
     }
 
     const K3: AffordedLayout = AffordedLayout::Life(3);
@@ -300,7 +290,7 @@ mod tests {
                     },
                     ..drive(units, 0.0)
                 };
-                let chosen = drive.choose().layout;
+                let chosen = drive.choose();
                 seen[AffordedLayout::ALL.iter().position(|l| *l == chosen).unwrap()] += 1;
                 for discards in ["", "+discard"] {
                     let Some(none) = waf("none", discards) else {
@@ -355,9 +345,9 @@ mod tests {
             spare,
             ..drive(1000, 0.0)
         };
-        assert_eq!([110, 111].map(|n| spare(n).choose().layout), [K2, K3]);
+        assert_eq!([110, 111].map(|n| spare(n).choose()), [K2, K3]);
         assert_eq!(
-            [50, 51].map(|n| spare(n).choose().layout),
+            [50, 51].map(|n| spare(n).choose()),
             [AffordedLayout::None, AffordedLayout::JournalApart]
         );
     }
@@ -368,7 +358,7 @@ mod tests {
             handles,
             ..drive(10_000, 0.15)
         };
-        let layouts = [8, 7, 6, 5, 4, 3, 2, 1, 0].map(|n| with(n).choose().layout);
+        let layouts = [8, 7, 6, 5, 4, 3, 2, 1, 0].map(|n| with(n).choose());
         let apart = AffordedLayout::JournalApart;
         let none = AffordedLayout::None;
         assert_eq!(layouts, [K3, K3, K3, K3, K2, apart, apart, none, none]);
@@ -378,37 +368,36 @@ mod tests {
             spare,
             ..drive(2000, 0.0)
         };
-        let layouts = [176, 175, 151, 150, 101, 100].map(|spare| mixed(spare).choose().layout);
+        let layouts = [176, 175, 151, 150, 101, 100].map(|spare| mixed(spare).choose());
         assert_eq!(layouts, [K3, K2, K2, apart, apart, none]);
         assert!(
             mixed(150)
-                .choose()
                 .why()
                 .ends_with("life with K = 2 would hold 6 of its 150 spare units, a 25th or more"),
             "{}",
-            mixed(150).choose().why()
+            mixed(150).why()
         );
     }
 
     #[test]
     fn the_reason_has_both_numbers() {
         assert_eq!(
-            drive(3500, 0.15).choose().why(),
+            drive(3500, 0.15).why(),
             "life with K = 3, whose 5 streams hold 11 of the 525 spare ones of a drive of 3500 erase units, \
              less than a tenth"
         );
         assert_eq!(
-            drive(700, 0.15).choose().why(),
+            drive(700, 0.15).why(),
             "life with K = 2, whose 4 streams hold 9 of the 105 spare ones of a drive of 700 erase units, \
              less than a tenth: life with K = 3 would hold 11 of its 105 spare units, a tenth or more"
         );
         assert_eq!(
-            drive(320, 0.15).choose().why(),
+            drive(320, 0.15).why(),
             "no streams on a drive of 320 erase units: the journal apart would hold 5 of its 48 spare units, \
              a tenth or more"
         );
         assert_eq!(
-            drive(220, 0.28).choose().why(),
+            drive(220, 0.28).why(),
             "no streams on a drive of 220 erase units: streams need 300 of them"
         );
         let few = DriveUnits {
@@ -416,7 +405,7 @@ mod tests {
             ..drive(9000, 0.15)
         };
         assert_eq!(
-            few.choose().why(),
+            few.why(),
             "life with K = 2, whose 4 streams hold 9 of the 1350 spare ones of a drive of 9000 erase units, \
              less than a tenth: life with K = 3 takes 5 streams of 4"
         );

@@ -22,7 +22,7 @@ use thiserror::Error;
 use crate::flash::{self, Config, Destination, Flash, FlashCounts, Gc, GeometryError, Wear};
 use crate::trace::{FileNo, Trace};
 use database::rules::Rules;
-use drive::afford::{Choice, DriveUnits};
+use drive::afford::DriveUnits;
 use files::Files;
 use play::{play, Player};
 use policies::{Policy, Spec, Stream};
@@ -122,15 +122,14 @@ impl Model {
         flash::spare(&self.config(pages, usize::from(self.streams)))
     }
 
-    /// The streams that a drive of so many logical pages can afford.
-    pub fn choose(&self, pages: u64) -> Choice {
-        let drive = DriveUnits {
+    /// What a drive of so many logical pages has for streams.
+    pub fn drive_units(&self, pages: u64) -> DriveUnits {
+        DriveUnits {
             units: pages / self.unit,
             spare: self.spare_units(pages),
             handles: u32::from(self.streams),
             copies: self.destination.into(),
-        };
-        drive.choose()
+        }
     }
 
     /// Whether all streams can be open at a time.

@@ -204,8 +204,8 @@ impl Spec {
     fn kind(&self, model: &Model, profile: &Profile) -> PolicyKind {
         match self.kind {
             PolicyKind::Auto => {
-                let choice = model.choose(model.wanted_pages(profile));
-                PolicyKind::Kernel(KernelFeatures::of_layout(choice.layout))
+                let drive = model.drive_units(model.wanted_pages(profile));
+                PolicyKind::Kernel(KernelFeatures::of_layout(drive.choose()))
             }
             kind => kind,
         }
