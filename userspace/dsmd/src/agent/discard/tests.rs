@@ -404,6 +404,8 @@ struct Still {
     moves: Option<&'static str>,
     /// Who has opened it then.
     opens: Option<Owner>,
+    /// What forbids discards until somebody changes it.
+    standing: Option<Reason>,
     files: Vec<(FileEntry, FreeList)>,
     /// Sectors by which the file system has moved what they have.
     moved: u64,
@@ -427,6 +429,7 @@ impl Still {
             refuses: false,
             moves: None,
             opens: None,
+            standing: None,
             files: Vec::new(),
             moved: 0,
             shared: 0..0,
@@ -437,7 +440,7 @@ impl Still {
 
 impl Database for Still {
     fn stands(&mut self) -> Result<(), Reason> {
-        Ok(())
+        self.standing.clone().map_or(Ok(()), Err)
     }
 
     fn preconditions(&mut self) -> Result<String, String> {
@@ -578,6 +581,26 @@ fn two_changes_of_the_turtle_by_one_process_are_waited_for() {
 
     // Another agent
     resets(&mut Rule::default(), &mut database);
+}
+
+#[test]
+fn a_reason_that_stands_is_looked_for_each_time() {
+    let target = ModelKernel::new(1 << 20);
+    target.message("set discard on").unwrap();
+    let mut rule = Rule::default();
+    let mut database = Still::new();
+    database.standing = Some("checkpoints are not synced".into());
+    let halt = Err(Halt::Reset("checkpoints are not synced".into()));
+    for _ in 0..4 {
+        database.turtle += 1;
+        // Also while more checkpoints would be waited for
+        assert_eq!(rule.look(&mut database, &target).map(drop), halt);
+        assert_eq!(rule.look_around(&mut database), halt);
+    }
+    database.standing = None;
+    assert_eq!(waits(&mut rule, &mut database, &target), [2, 1]);
+    database.standing = Some("checkpoints are not synced".into());
+    assert_eq!(rule.look_around(&mut database), halt);
 }
 
 /// A checkpoint of a file: its order, its inode number and birth time, whether its list has
