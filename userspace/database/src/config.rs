@@ -103,13 +103,13 @@ impl<'de> Deserialize<'de> for Word {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "it must be a word or a number")]
-        enum Given {
+        enum GivenWord {
             Word(String),
             Number(u64),
         }
-        Ok(Self(match Given::deserialize(d)? {
-            Given::Word(word) => word,
-            Given::Number(n) => n.to_string(),
+        Ok(Self(match GivenWord::deserialize(d)? {
+            GivenWord::Word(word) => word,
+            GivenWord::Number(n) => n.to_string(),
         }))
     }
 }
@@ -151,14 +151,14 @@ fn read_discard<'de, D: Deserializer<'de>>(d: D) -> Result<Mode, D::Error> {
     }
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "it must be true, false or \"audit\"")]
-    enum Given {
+    enum GivenDiscard {
         Switch(bool),
         Word(Only),
     }
-    Ok(match Given::deserialize(d)? {
-        Given::Switch(true) => Mode::On,
-        Given::Switch(false) => Mode::Off,
-        Given::Word(Only::Audit) => Mode::Audit,
+    Ok(match GivenDiscard::deserialize(d)? {
+        GivenDiscard::Switch(true) => Mode::On,
+        GivenDiscard::Switch(false) => Mode::Off,
+        GivenDiscard::Word(Only::Audit) => Mode::Audit,
     })
 }
 
@@ -169,13 +169,13 @@ fn audit_pages() -> u64 {
 fn one_or_more<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Source>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a rules file, or a list of rules files")]
-    enum Given {
+    enum GivenRules {
         One(String),
         More(Vec<String>),
     }
-    let given = match Given::deserialize(d)? {
-        Given::One(s) => vec![s],
-        Given::More(list) => list,
+    let given = match GivenRules::deserialize(d)? {
+        GivenRules::One(s) => vec![s],
+        GivenRules::More(list) => list,
     };
     let parse = |s: String| s.parse().map_err(serde::de::Error::custom);
     given.into_iter().map(parse).collect()

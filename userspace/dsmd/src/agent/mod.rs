@@ -280,7 +280,7 @@ impl<T: Target, M: Mapper> Agent<T, M> {
         let started = Instant::now();
         let mut outcome = RefreshOutcome::default();
         self.look(Scope::Written, on_dir, &mut outcome)?;
-        if self.boundaries.await_load() {
+        if self.boundaries.awaits_load() {
             let sums = self.sums()?;
             self.boundaries.loaded(sums);
         }

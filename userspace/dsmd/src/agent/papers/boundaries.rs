@@ -114,7 +114,7 @@ impl Boundaries {
     }
 
     /// Whether files wait for the end of the load phase.
-    pub(crate) fn await_load(&self) -> bool {
+    pub(crate) fn awaits_load(&self) -> bool {
         !self.marked && (self.mode == BoundaryMode::Auto || self.empty)
     }
 
