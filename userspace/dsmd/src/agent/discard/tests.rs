@@ -778,6 +778,11 @@ fn all_that_is_listed_is_discarded_once() {
     waits(&mut s.rule, &mut s.database, &s.target);
     assert_eq!(s.free(10..37), [36]);
     assert_eq!(s.free(10..38), pages_of(&[10..36, 37..38]));
+    // And when the database was opened again, of which nothing that was known counts.
+    s.database.run += 1;
+    waits(&mut s.rule, &mut s.database, &s.target);
+    assert_eq!(s.free(10..39), [38]);
+    assert_eq!(s.free(10..40), pages_of(&[10..38, 39..40]));
 }
 
 /// A checkpoint of a file shows that the list of the one before was made after a window began.
