@@ -359,6 +359,9 @@ typedef struct { char nothing; } wait_queue_head_t;
 int shim_killed(void);	/* 0: the time is over */
 #define wait_event_killable_timeout(w, condition, timeout) \
 	(shim_sleep(), shim_wait_event(w, condition, true) ? (long)1 : (long)shim_killed())
+/* What a mutation has in its place */
+#define wait_event_idle_timeout(w, condition, timeout) \
+	(shim_sleep(), (long)shim_wait_event(w, condition, false))
 #define wait_event_lock_irq(w, condition, l) \
 	while (!(condition)) { \
 		shim_wait_for(&(w)); \
