@@ -54,7 +54,7 @@ build_job() {
 		flock 9
 		build_modules "$1"
 		"$checkout/tests/build"
-		cp -u "$checkout"/build/workloads/wtload "$checkout"/build/userspace/release/{dsmctl,dsmd} "$job/bin"
+		cp -u "$checkout"/build/workloads/wtload "$checkout"/build/userspace/release/{dsmctl,dsmd,drive-counters} "$job/bin"
 	) 9>"$job/.lock" >&2
 }
 

@@ -25,7 +25,8 @@ use runtime::sizes::Seconds;
 #[derive(Debug, Parser)]
 #[command(name = "dsmctl", version, after_help = pages::help(), after_long_help = help())]
 pub struct Args {
-    /// How data is printed; what a command has changed is told as text.
+    /// How data is printed: by status, boundary show, doctor, verify, probe-discard, free,
+    /// simulate and trial report. Other commands print none, and take only text.
     #[arg(short, long, value_enum, default_value_t = Output::Text, global = true)]
     pub output: Output,
     #[command(subcommand)]
@@ -271,6 +272,19 @@ pub enum Command {
         #[command(subcommand)]
         command: DebugCommand,
     },
+}
+
+impl Command {
+    /// What it prints can be JSON.
+    pub fn has_data(&self) -> bool {
+        match self {
+            Self::Boundary { command } => matches!(command, BoundaryCommand::Show { .. }),
+            Self::Trial { command } => matches!(command, TrialCommand::Report(_)),
+            Self::Status(_) | Self::Doctor(_) | Self::Verify(_) | Self::ProbeDiscard(_) => true,
+            Self::Free(_) | Self::Simulate(_) => true,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -24,7 +24,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use clap::Parser;
 use serde::Serialize;
 
@@ -55,6 +55,10 @@ fn yes_or_no(so: Result<bool>) -> Result<u8> {
 /// The exit status.
 fn run(args: &Args) -> Result<u8> {
     let out = args.output;
+    ensure!(
+        out == Output::Text || args.command.has_data(),
+        "-o json: this command has no data to print; nothing was done"
+    );
     let _progress = match &args.command {
         // They have a screen, or a bar.
         Command::Status(_) | Command::Simulate(_) => None,

@@ -16,7 +16,7 @@ impl ProgressLine {
         let of = seconds.map_or_else(String::new, |n| format!(" of {n}"));
         Self(io::stderr().is_terminal().then(|| {
             every(EVERY, move |passed| {
-                eprintln!("dsmctl: {}{of} seconds", passed.as_secs());
+                eprintln!("dsmctl: at work for {}{of} seconds", passed.as_secs());
             })
         }))
     }

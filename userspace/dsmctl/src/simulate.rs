@@ -268,10 +268,10 @@ fn run_all(
     };
     let next = AtomicUsize::new(0);
     let outcomes: Vec<OnceLock<_>> = specs.iter().map(|_| OnceLock::new()).collect();
-    let work = || {
-        while let Some(n) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < specs.len()) {
-            outcomes[n].get_or_init(|| run(&specs[n]));
-        }
+    let work = || loop {
+        let n = next.fetch_add(1, Ordering::Relaxed);
+        let Some(spec) = specs.get(n) else { return };
+        outcomes[n].get_or_init(|| run(spec));
     };
     let processors = || thread::available_parallelism().map_or(1, |n| n.get());
     let threads = match jobs {

@@ -114,6 +114,18 @@ fn errors_are_one_line() {
         said(&dsmctl("create n /dev/null")),
         "dsmctl: /dev/null: it is not a block device; nothing was changed\n"
     );
+    // A script that asks for JSON is not given a sentence.
+    for words in [
+        "create n /dev/null",
+        "trial stop n",
+        "boundary mark n",
+        "debug reset n",
+    ] {
+        assert_eq!(
+            said(&dsmctl(&format!("-o json {words}"))),
+            "dsmctl: -o json: this command has no data to print; nothing was done\n"
+        );
+    }
 }
 
 #[test]

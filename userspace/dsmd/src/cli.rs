@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_before_what_the_file_says() {
+    fn options_override_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("d.toml");
         std::fs::write(&file, "dbpath = '/db'\nwait = false\ndiscard = true\n").unwrap();

@@ -265,7 +265,7 @@ fn check_dbpath(root: &Root, mongodb: bool) -> Result<()> {
     let regular =
         |name: &str| walk::find_file(&directory, Path::new(name), root.device()).is_ok_and(|f| f.is_some());
     if mongodb && (!regular("WiredTiger") || !regular(turtle::NAME)) {
-        let text = format!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; for other engines, give rules, or auto", turtle::NAME);
+        let text = format!("{shown}: it is not a data directory of MongoDB: there is no WiredTiger and {} in it; other engines need rules, or auto", turtle::NAME);
         return Err(Reason::new(ReasonKind::NoDatabase, text).into());
     }
     if !reports_extents(&directory).with_context(|| format!("{shown}: cannot read it"))? {
