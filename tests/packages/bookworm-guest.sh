@@ -1,48 +1,116 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A Debian 12 system with its own kernel 6.1, systemd and the packages: a database at work,
-# and what its checkpoints free is discarded. tests/packages/boot starts this.
+# A Debian 12 system with its own kernel 6.1, systemd and the packages. In the first boot
+# README's installation is followed word by word, below a database at work; in the second
+# device, agent and discards are there, and what README says undoes it. tests/packages/boot
+# starts this.
 ln -sT /srv /run/job
 cd /srv || exit
 . ./lib.sh
 
-name=mongo
+name=dsm
 dbpath=/var/lib/mongodb
-# wtload is Debian 13's, with its libraries; a user of its own, as mongod has.
-load() { setpriv --reuid=daemon --regid=daemon --clear-groups bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload linkbench --dbpath $dbpath "$@" --nodes 1500 --cache-mb 20 --journal-mb 4; }
-right() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload check --dbpath $dbpath; }
-
+kept=/var/lib/boot-test
 ssd=$(disk_by_serial plain)
-matches 'the kernel is 6.1' "$(uname -r)" '^6\.1\.'
-works 'the installed module is that of this kernel' modprobe dm-dsm
-works 'the device is made, and kept' dsmctl create $name "$ssd" --discard on --dbpath $dbpath --save
-printf 'audit-pages = 0\nboundary = "manual"\n' >>/etc/dsm/$name.toml
-systemctl daemon-reload
-works 'it is its unit'\''s, too' systemctl start dsm@$name.service
-works 'a file system' mkfs.xfs -q -K /dev/mapper/$name
-mkdir -p $dbpath
-works 'is mounted' mount -t xfs /dev/mapper/$name $dbpath
-chown daemon: $dbpath
-works 'a database is made' load --phase load
-works 'the file is right' dsmctl check
-works 'dsmd and dsm-exporter are started' systemctl start dsmd@$name dsm-exporter
-is 'systemd knows that dsmd is ready' "$(systemctl show -P Type dsmd@$name) $(systemctl show -P ActiveState dsmd@$name)" 'notify active'
-works 'its table has the files' until_true "((\$(json $name .kernel.status.files) > 10))"
-is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(systemctl show -P MainPID dsmd@$name)/status")" 00000000002000c4
-works 'it works for 12 checkpoints' load --phase run --ops 2400 --checkpoints 12 --think-us 5000
-works 'which are counted' test "$(json $name .kernel.status.windows)" -ge 10
-works 'what they have freed is discarded' test "$(field $name discarded_sectors)" -gt 0
-echo "# $(dmsetup status $name)"
-works 'dsm-exporter shows it' eval "bash -c 'exec 3<>/dev/tcp/127.0.0.1/19187; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3' | grep -q '^dsm_.*discard'"
-works 'dsmd is stopped' systemctl stop dsmd@$name dsm-exporter
-umount $dbpath
-works 'the device is mounted again' mount -t xfs /dev/mapper/$name $dbpath
-works 'the database is right, read from the drive' right
-umount $dbpath
-works 'the device is removed by its unit' systemctl stop dsm@$name.service
-works 'the module is unloaded' modprobe -r dm-dsm
-rm /etc/dsm/$name.toml
-is 'no unit has failed' "$(systemctl list-units --failed --plain --no-legend 'dsm*' | cut -d' ' -f1 | paste -sd' ')" ''
+
+# wtload is Debian 13's, with its libraries.
+wt() { bin/ld-linux-x86-64.so.2 --library-path bin bin/wtload "$@"; }
+linkbench() { wt linkbench --dbpath $dbpath --nodes 1500 --cache-mb 20 --journal-mb 4 "$@"; }
+mongod() {
+	[[ -e $dbpath/WiredTiger.turtle ]] || linkbench --phase load || return
+	linkbench --phase run --ops 1000000 --checkpoints 5000 --think-us 5000
+}
+[[ ${1:-} != mongod ]] || { mongod; exit; }
+
+# What the package of mongod brings along: a user, a directory and a unit.
+mongod_installed() {
+	useradd --system --home-dir $dbpath --shell /usr/sbin/nologin mongodb
+	install -d -o mongodb -g mongodb $dbpath
+	cat >/etc/systemd/system/mongod.service <<-UNIT
+		[Service]
+		User=mongodb
+		ExecStart=/bin/bash /srv/boot-guest.sh mongod
+		[Install]
+		WantedBy=multi-user.target
+	UNIT
+	systemctl daemon-reload
+	systemctl -q enable mongod
+}
+
+# What readme.sh calls: the commands of the blocks that systemd and mongod are needed for.
+begin() { :; }
+step() { :; }
+elsewhere() { # WHERE WHY COMMAND
+	local command=${3//\/dev\/nvme0n1/$ssd}
+
+	[[ $2 == *systemd* ]] || return 0
+	case $command in
+	*--watch) command="timeout --preserve-status --signal INT 5 $command" ;;
+	*doctor) command="until_true '$command'" ;;	# mongod takes a moment
+	esac
+	works "README: $3" eval "$command"
+}
+
+discarded() { (($(field $name discarded_sectors) > 0)); }
+of_dsmd() { systemctl show -P "$1" dsmd@$name; }
+exported() {
+	local web
+
+	exec {web}<>/dev/tcp/127.0.0.1/19187 || return
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$web"
+	grep -q "^dsm_discard.*device=\"$name\"" <&"$web"
+	exec {web}>&-
+}
+
+at_work() {
+	is 'systemd knows that dsmd is ready' "$(of_dsmd Type) $(of_dsmd ActiveState)" 'notify active'
+	is 'with four capabilities' "$(sed -n 's/^CapEff:\t*//p' "/proc/$(of_dsmd MainPID)/status")" 00000000002000c4
+	works 'its table has the files' until_true "((\$(json $name .kernel.status.files) > 10))"
+	works 'checkpoints are counted' until_true "((\$(json $name .kernel.status.windows) >= 10))"
+	works 'the audit passes, and what checkpoints have freed is discarded' until_true discarded
+	works 'dsm-exporter shows it' until_true exported
+	echo "# $(dmsetup status $name)"
+	works 'nothing is wrong' dsmctl doctor
+}
+
+first() {
+	matches 'the kernel is 6.1' "$(uname -r)" '^6\.1\.'
+	mongod_installed
+	. ./readme.sh
+	at_work
+}
+
+second() {
+	works 'the file system is mounted' until_true "mountpoint -q $dbpath"
+	is 'from the dsm device' "$(findmnt -n -o SOURCE,FSTYPE $dbpath | xargs)" "/dev/mapper/$name xfs"
+	matches 'for which mongod has waited' "$(systemctl show -P Requires mongod) / $(systemctl show -P After mongod)" \
+		'var-lib-mongodb.mount.* / .*var-lib-mongodb.mount'
+	is 'all of it runs' "$(systemctl is-active mongod dsmd@$name dsm-exporter dsm@$name | uniq)" active
+	at_work
+
+	systemctl stop mongod dsmd@$name dsm-exporter
+	works 'undone: unmounted' umount $dbpath
+	works 'undone: removed' dsmctl remove $name
+	rm /etc/dsm/$name.toml
+	works 'the drive itself is mounted' mount -t xfs "$ssd" $dbpath
+	works 'the database opens, and all of it is right' linkbench --phase run --ops 100 --checkpoints 2
+	works 'and so it is to WiredTiger' wt check --dbpath $dbpath
+	umount $dbpath
+	works 'the module is unloaded' modprobe -r dm-dsm
+}
+
+next=poweroff
+if [[ -e $kept ]]; then
+	second
+else
+	first
+	touch $kept
+	next=reboot
+fi
+is 'no unit has failed' "$(systemctl list-units --failed --plain --no-legend | cut -d' ' -f1 | paste -sd' ')" ''
 dsm-dmesg-clean || fail 'the kernel log has warnings or errors'
+# shellcheck disable=SC2154 # of results.sh
+((!failed)) || journalctl -b -u 'dsm*' -u mongod -o cat | tail -n 40 | sed 's/^/# /'
 echo end
-systemctl poweroff
+sync
+systemctl $next
