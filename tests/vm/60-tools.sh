@@ -145,19 +145,18 @@ refused 'both at once' 'groups auto chooses the policy, too: it cannot be given 
 	dsmctl create t "$ssd" --groups auto --policy dsm
 # Files of devices
 mkdir /tmp/tools-etc
-attach() { dsmctl attach t --dir /tmp/tools-etc; }
-check() { dsmctl check --dir /tmp/tools-etc "$@"; }
+export DSM_CONFIG_DIR=/tmp/tools-etc
 printf 'drive = "%s"\ndiscard = true\n' "$small" >/tmp/tools-etc/t.toml
 printf 'drive = "%s"\ngroups = "auto"\npolicy = "file"\n' "$plain" >/tmp/tools-etc/u.toml
-refused 'a file that says both' 'u.toml: groups auto chooses the policy, too' check
-works 'a file without a policy' attach
+refused 'a file that says both' 'u.toml: groups auto chooses the policy, too' dsmctl check
+works 'a file without a policy' dsmctl attach t
 has_write_streams "$ssd" && wanted=' policy life groups 3' || wanted=' policy none'
 is 'gets what the drive affords' "$(decided)" "$wanted"
 matches 'and its own options' "$(dmsetup table t)" ' discard on'
 again
 rm /tmp/tools-etc/*
 
-works 'a device is made and kept' dsmctl create t "$small" --policy file -f prediction=off --discard on --dbpath /tmp/db --save --dir /tmp/tools-etc
+works 'a device is made and kept' dsmctl create t "$small" --policy file -f prediction=off --discard on --dbpath /tmp/db --save
 is 'in a file' "$(</tmp/tools-etc/t.toml)" "drive = \"$small\"
 wwid = \"$(cat "/sys/block/${small#/dev/}/wwid")\"
 dbpath = \"/tmp/db\"
@@ -168,9 +167,9 @@ discard = true
 prediction = \"off\""
 made=$(dmsetup table t | sed 's/ discard on/ discard off/')
 refused 'which is not written over' 'it is there already, and is left as it is' \
-	dsmctl create t "$small" --save --dir /tmp/tools-etc
+	dsmctl create t "$small" --save
 again
-works 'of which it is made' attach
+works 'of which it is made' dsmctl attach t
 is 'as it was, and dsmd switches discards on' "$(dmsetup table t)" "$made"
 again
 
@@ -178,11 +177,11 @@ again
 ln -s "$plain" /dev/by-a-name
 sed -i 's|^drive.*|drive = "/dev/by-a-name"|; /^dbpath/d' /tmp/tools-etc/t.toml
 another="it is $(cat "/sys/block/${plain#/dev/}/wwid"), and not $(cat "/sys/block/${small#/dev/}/wwid"), which wwid names; nothing was changed"
-refused 'another drive' "$another" attach
-refused 'and the check says it' "$another" check t
+refused 'another drive' "$another" dsmctl attach t
+refused 'and the check says it' "$another" dsmctl check t
 refused 'nothing was made' t dmsetup info t
 sed -i /wwid/d /tmp/tools-etc/t.toml
 printf 'drive = "%s"\n' "$plain" >/tmp/tools-etc/u.toml
-refused 'two files of one disk' "u: drive: t is of ${plain#/dev/}, too" check
+refused 'two files of one disk' "u: drive: t is of ${plain#/dev/}, too" dsmctl check
 rm /dev/by-a-name
 done_testing

@@ -10,6 +10,7 @@ ssd=$(disk_by_serial fdp)
 plain=$(disk_by_serial plain)
 mnt=/tmp/doctor
 mkdir -p $mnt
+export DSM_CONFIG_DIR=/tmp/doctor-etc
 
 configure() { # DISCARD
 	mkdir -p /tmp/doctor-etc
@@ -26,7 +27,7 @@ agent() {
 	agent=$!
 	until_true 'dsmctl boundary show t >/dev/null 2>&1 && [[ -e /run/dsm/t.json ]]'
 }
-doctor() { dsmctl doctor "$@" --dir /tmp/doctor-etc; }
+doctor() { dsmctl doctor "$@"; }
 # finding CHECK FILTER [NAME]: of what is said about the device t, or NAME
 finding() {
 	doctor "${3:-t}" -o json | jq -r --arg check "$1" ".findings[] | select(.check == \$check) | $2"
@@ -68,7 +69,7 @@ is 'the data directory is found' "$(level dbpath)" right
 is 'and so is dsmd' "$(level dsmd)" right
 nobody() {
 	setpriv --reuid 4343 --regid 4343 --clear-groups --bounding-set=-all --inh-caps=-all \
-		dsmctl doctor t --dir /tmp/doctor-etc
+		dsmctl doctor t
 }
 works 'who is not root sees nothing wrong, and not all' until_true '[[ $(nobody >/dev/null; echo $?) == 2 ]]'
 matches 'and learns why' "$(nobody)" 'try again as root'
@@ -113,7 +114,7 @@ is 'which fixes it' "$(level boundaries)" right
 
 # A checkpoint that does not come
 put $mnt/data/collection-902-902.wt 0 4 1024
-old() { dsmctl doctor t --dir /tmp/doctor-etc --checkpoint-seconds 0.1 -o json | jq -r ".findings[] | select(.check == \"checkpoints\") | $1"; }
+old() { dsmctl doctor t --checkpoint-seconds 0.1 -o json | jq -r ".findings[] | select(.check == \"checkpoints\") | $1"; }
 is 'data is written and no checkpoint made' "$(old .level)" wrong
 matches 'so that one is to be made' "$(old '.fix[0]')" 'fsync: 1'
 rm $mnt/data/collection-902-902.wt

@@ -218,8 +218,9 @@ dmsetup remove gv
 
 # A device that has a file
 mkdir /tmp/steps-etc
+export DSM_CONFIG_DIR=/tmp/steps-etc
 printf 'drive = "%s"\npolicy = "file"\n' "$plain" >/tmp/steps-etc/c.toml
-attach=(dsmctl attach c --dir /tmp/steps-etc)
+attach=(dsmctl attach c)
 "${attach[@]}" >/dev/null
 made=$(tables)
 dsmctl remove c

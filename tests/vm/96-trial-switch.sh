@@ -201,8 +201,9 @@ dsmctl remove t
 if [[ -e $spills ]]; then
 	refused 'nor a device that is made' 'is marked as a drive' dsmctl create t "$disk" --discard on
 	mkdir /tmp/trial-etc
+	export DSM_CONFIG_DIR=/tmp/trial-etc
 	printf 'drive = "%s"\ndiscard = true\n' "$disk" >/tmp/trial-etc/t.toml
-	works 'a machine that starts has the device' dsmctl attach t --dir /tmp/trial-etc
+	works 'a machine that starts has the device' dsmctl attach t
 	works 'without discards' is_set off
 	works 'an operator takes the mark away' dsmctl set t discard allow
 	refused 'once' 'neither it nor a drive below it is marked' dsmctl set t discard allow

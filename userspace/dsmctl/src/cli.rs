@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use dm::name;
 use runtime::pages;
 use runtime::sizes::Seconds;
 
@@ -57,13 +58,20 @@ pub enum Command {
     ///
     /// An existing device is left unchanged.
     #[command(after_long_help = "Example:\n  dsmctl attach mongo")]
-    Attach(Attach),
+    Attach {
+        #[arg(value_parser = name::parse)]
+        name: String,
+    },
     /// Say what is wrong with the files in /etc/dsm, before the system starts by them
     ///
     /// Keys and values; the drive, if it is there and the right one; whether the data directory is on
     /// a file system on the device; rules. The exit status is 1 when something is wrong.
     #[command(after_long_help = "Examples:\n  dsmctl check\n  dsmctl check mongo")]
-    Check(Check),
+    Check {
+        /// The device; all that have a file, without
+        #[arg(value_parser = name::parse)]
+        name: Option<String>,
+    },
     /// Remove a device; the data on the underlying device stays
     #[command(after_long_help = "Example:\n  dsmctl remove dsm")]
     Remove { name: String },
@@ -357,9 +365,6 @@ pub struct Doctor {
     /// The age from which a checkpoint is reported as old, while data is written
     #[arg(long, value_name = "N", default_value = "300")]
     pub checkpoint_seconds: Seconds,
-    /// Where the files of devices are
-    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = database::config::DIR, hide = true)]
-    pub dir: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -404,7 +409,16 @@ pub struct Free {
 
 /// Where the control sockets are.
 pub fn run_dir() -> PathBuf {
-    std::env::var_os("DSMD_RUN_DIR").map_or_else(|| proto::control::RUN_DIR.into(), PathBuf::from)
+    directory("DSMD_RUN_DIR", proto::control::RUN_DIR)
+}
+
+/// Where the files of devices are.
+pub fn config_dir() -> PathBuf {
+    directory("DSM_CONFIG_DIR", database::config::DIR)
+}
+
+fn directory(variable: &str, usual: &str) -> PathBuf {
+    std::env::var_os(variable).map_or_else(|| usual.into(), PathBuf::from)
 }
 
 #[cfg(test)]

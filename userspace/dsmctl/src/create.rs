@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use rustix::io::Errno;
 
-use crate::cli::{self as args, Attach, Auto, Create, CreateNow, DryRun, Features};
+use crate::cli::{self as args, Auto, Create, CreateNow, DryRun, Features};
 use crate::device_file;
 use crate::switch;
 use dm::device::{Device, Target};
@@ -42,7 +42,7 @@ pub(crate) fn create_now(a: &CreateNow) -> Result<()> {
         return create(&a.create, a.dry);
     }
     // Before there is a device that is not made again.
-    let path = device_file::save(&a.create, a.dbpath.as_deref(), &a.dir)?;
+    let path = device_file::save(&a.create, a.dbpath.as_deref(), &args::config_dir())?;
     let made = create(&a.create, a.dry);
     match &made {
         Ok(()) => eprintln!(
@@ -57,9 +57,8 @@ pub(crate) fn create_now(a: &CreateNow) -> Result<()> {
 }
 
 /// The device of /etc/dsm/NAME.toml.
-pub(crate) fn attach(a: &Attach) -> Result<()> {
-    let name = &a.name;
-    let file = device_file::read(&a.dir, name).context("nothing was changed")?;
+pub(crate) fn attach(name: &str) -> Result<()> {
+    let file = device_file::read(&args::config_dir(), name).context("nothing was changed")?;
     if let Ok(device) = Device::open(name) {
         // Who was killed may not have come to it.
         node::ensure(name, device.devno)?;

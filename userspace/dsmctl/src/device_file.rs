@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::error::{ContextKind, ContextValue};
 use clap::Parser;
 
-use crate::cli::{Check, Create};
+use crate::cli::{self as args, Create};
 use crate::create;
 use database::config::{self, Config, Word};
 use database::place;
@@ -162,10 +162,11 @@ pub(crate) fn save(a: &Create, dbpath: Option<&Path>, dir: &Path) -> Result<Path
 }
 
 /// Whether all is well; what is not is said line by line.
-pub(crate) fn check(a: &Check) -> Result<bool> {
-    let files = match &a.name {
-        Some(name) => vec![(name.clone(), read(&a.dir, name))],
-        None => all(&a.dir)?,
+pub(crate) fn check(name: Option<&str>) -> Result<bool> {
+    let dir = args::config_dir();
+    let files = match name {
+        Some(name) => vec![(name.to_owned(), read(&dir, name))],
+        None => all(&dir)?,
     };
     let block = |path: &Path| create::block_device(path);
     let problems = problems(&Identities::default(), &files, &block);

@@ -68,8 +68,8 @@ fn run(args: &Args) -> Result<u8> {
     let done = match &args.command {
         Command::Verify(a) => return verify::verify(a, out),
         Command::ProbeDiscard(a) => return yes_or_no(probe::probe(a, out)),
-        Command::Attach(a) => create::attach(a),
-        Command::Check(a) => return yes_or_no(device_file::check(a)),
+        Command::Attach { name } => create::attach(name),
+        Command::Check { name } => return yes_or_no(device_file::check(name.as_deref())),
         Command::Create(a) => create::create_now(a),
         Command::Insert(a) => insert::insert(a),
         Command::Withdraw { device, dry } => insert::withdraw(device, *dry),

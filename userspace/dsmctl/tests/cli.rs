@@ -10,9 +10,15 @@ use dm::table::Extent;
 use simulate::trace::recording::Writer;
 
 fn dsmctl(words: &str) -> Output {
+    dsmctl_with(Path::new("/nonexistent"), words)
+}
+
+/// With files of devices in a directory.
+fn dsmctl_with(dir: &Path, words: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dsmctl"))
         .args(words.split_whitespace())
         .env("DSMD_RUN_DIR", "/nonexistent")
+        .env("DSM_CONFIG_DIR", dir)
         .output()
         .unwrap()
 }
@@ -622,7 +628,7 @@ fn files_of_devices_are_checked() {
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     write("my-db.toml", "dbpath = '/db'\ngroup = 4\n");
     write("odd.toml", "drive = '/dev/null'\ngroups = 'many'\n");
-    let o = dsmctl(&format!("check --dir {shown}"));
+    let o = dsmctl_with(dir.path(), "check");
     assert_eq!(o.status.code(), Some(1));
     let lines = said(&o);
     let lines: Vec<&str> = lines.lines().collect();
@@ -635,16 +641,16 @@ fn files_of_devices_are_checked() {
             "dsmctl: {shown}/odd.toml: groups=many: it must be auto or a number"
         )]
     );
-    let o = dsmctl(&format!("attach odd --dir {shown}"));
+    let o = dsmctl_with(dir.path(), "attach odd");
     assert_eq!(o.status.code(), Some(1));
     assert_eq!(
         said(&o),
         format!("dsmctl: nothing was changed: {shown}/odd.toml: groups=many: it must be auto or a number\n")
     );
     write("my-db.toml", "dbpath = '/db'\n");
-    let o = dsmctl(&format!("check my-db --dir {shown}"));
+    let o = dsmctl_with(dir.path(), "check my-db");
     assert_eq!((o.status.code(), said(&o)), (Some(0), String::new()));
-    let o = dsmctl(&format!("attach my-db --dir {shown}"));
+    let o = dsmctl_with(dir.path(), "attach my-db");
     assert!(said(&o).contains("my-db: its file has no drive"), "{}", said(&o));
 }
 
@@ -774,7 +780,7 @@ fn free_of_wiredtiger_12() {
 /// There is no module here, and no device: that is wrong, and can be said all the same.
 #[test]
 fn the_doctor_says_what_is_not_there() {
-    let o = dsmctl("doctor no-such-device --dir /nonexistent");
+    let o = dsmctl("doctor no-such-device");
     assert_eq!(o.status.code(), Some(1), "{}", said(&o));
     let text = String::from_utf8(o.stdout.clone()).unwrap();
     assert!(text.starts_with("this machine\n"), "{text}");
@@ -782,7 +788,7 @@ fn the_doctor_says_what_is_not_there() {
     assert!(text.contains("fix: "), "{text}");
     assert_eq!(said(&o), "");
 
-    let o = dsmctl("doctor no-such-device --dir /nonexistent -o json");
+    let o = dsmctl("doctor no-such-device -o json");
     assert_eq!(o.status.code(), Some(1));
     let v: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
     assert_eq!(
@@ -790,7 +796,7 @@ fn the_doctor_says_what_is_not_there() {
         (&"wrong".into(), &"kernel".into())
     );
 
-    let o = dsmctl("doctor no-such-device --dir /nonexistent --report");
+    let o = dsmctl("doctor no-such-device --report");
     let text = String::from_utf8(o.stdout.clone()).unwrap();
     assert!(
         text.contains("a report from the field") && text.contains("\nDEVICE1\n"),

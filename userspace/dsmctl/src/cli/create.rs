@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The arguments of `create`, `insert`, `grow` and `attach`: the features of the target.
+//! The arguments of `create`, `insert` and `grow`: the features of the target.
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use database::config;
 use dm::mode::Mode;
 use dm::name;
 use dm::reply::TableLine;
@@ -24,9 +23,6 @@ pub struct CreateNow {
     /// The data directory that dsmd@NAME.service is to serve on it
     #[arg(long, value_name = "DIR", requires = "save")]
     pub dbpath: Option<PathBuf>,
-    /// Where the file is
-    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = config::DIR, hide = true)]
-    pub dir: PathBuf,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -119,25 +115,6 @@ pub struct Grow {
     pub size: Option<u64>,
     #[command(flatten)]
     pub dry: DryRun,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Attach {
-    #[arg(value_parser = name::parse)]
-    pub name: String,
-    /// Where the file is
-    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = config::DIR, hide = true)]
-    pub dir: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Check {
-    /// The device; all that have a file, without
-    #[arg(value_parser = name::parse)]
-    pub name: Option<String>,
-    /// Where the files are
-    #[arg(long, value_name = "DIR", env = "DSM_CONFIG_DIR", default_value = config::DIR, hide = true)]
-    pub dir: PathBuf,
 }
 
 pub(super) fn filler(s: &str) -> Result<u64, String> {
