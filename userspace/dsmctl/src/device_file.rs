@@ -32,11 +32,17 @@ struct Words {
 }
 
 /// A device that has a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DeviceFile {
     pub config: Config,
     /// Nothing: somebody else makes it.
     pub create: Option<Create>,
+}
+
+impl DeviceFile {
+    pub(crate) fn is_made_at_boot(&self) -> bool {
+        self.config.boot && self.create.is_some()
+    }
 }
 
 pub(crate) fn read(dir: &Path, device: &str) -> Result<DeviceFile> {
@@ -168,8 +174,7 @@ pub(crate) fn check(name: Option<&str>) -> Result<bool> {
         Some(name) => vec![(name.to_owned(), read(&dir, name))],
         None => all(&dir)?,
     };
-    let block = |path: &Path| create::block_device(path);
-    let problems = problems(&Identities::default(), &files, &block);
+    let problems = problems(&Identities::default(), &files, &create::block_device);
     for problem in &problems {
         eprintln!("dsmctl: {}", printable(problem));
     }

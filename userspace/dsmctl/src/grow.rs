@@ -21,6 +21,7 @@ use runtime::sizes;
 const SECTOR: u64 = 512;
 
 /// What a device may have of what it lies on.
+#[derive(Debug)]
 pub(crate) struct Room {
     /// What it lies on.
     pub below: String,

@@ -162,7 +162,7 @@ impl Judge<'_> {
                 let text = format!("dsmd waits: {}", ink::reason(why));
                 return self.say("dsmd", Wrong, text).fix(fix);
             }
-            (Ok(p), None) if silent.is_some() && self.d.wanted.is_some() => {
+            (Ok(p), None) if silent.is_some() && self.d.configured().is_some() => {
                 format!("dsmd {} runs, and does not serve it", p.version)
             }
             (Ok(p), None) => format!("dsmd {} runs, and does not know of it", p.version),
@@ -172,7 +172,7 @@ impl Judge<'_> {
             ),
         };
         let mut finding = self.say("dsmd", Wrong, text);
-        if self.d.wanted.is_none() {
+        if self.d.configured().is_none() {
             let dir = self.d.mounts.first().map(|m| &m.point);
             finding = match dir.filter(|dir| simple(dir) && name::check(&self.v.name).is_ok()) {
                 Some(dir) => finding.fix(format!(
@@ -193,7 +193,7 @@ impl Judge<'_> {
 
     /// The command for what dsmd waits for.
     fn waits_for(&self, why: &Reason) -> Option<String> {
-        let at = self.d.wanted.as_ref().map(|w| ink::path(w.dbpath.display()));
+        let at = self.d.configured().map(|dbpath| ink::path(dbpath.display()));
         match why.kind {
             ReasonKind::NoDatabase => Some("systemctl start mongod".to_owned()),
             ReasonKind::NotMounted => Some(format!("mount /dev/mapper/{} {}", self.name(), at?)),
@@ -361,7 +361,8 @@ impl Judge<'_> {
 
     pub(super) fn discards(&self, k: &Kernel) -> Finding {
         let d = &k.status.discard;
-        let wanted = self.d.wanted.as_ref().is_some_and(|w| w.discard);
+        let file = self.d.file.as_ref().filter(|f| f.config.dbpath.is_some());
+        let wanted = file.is_some_and(|f| f.config.discard != Mode::Off);
         let info = self.v.agent.as_ref().and_then(|a| a.discard.as_ref());
         let smallest = self.d.disks.iter().filter_map(|d| d.discard_granularity).max();
         let finding = self.of_discards(k, wanted, info).values(json!({

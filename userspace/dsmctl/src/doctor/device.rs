@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::facts::{Examined, Facts, Length, Misplaced};
+use super::facts::{Examined, Facts, Misplaced};
 use super::ink;
 use super::machine::disk;
 use super::Finding;
@@ -38,7 +38,7 @@ pub(super) fn judge(facts: &Facts, d: &Examined, late: Duration) -> Vec<Finding>
         .collect();
     findings.push(j.written(k));
     findings.extend(j.leftovers());
-    findings.extend(j.length());
+    findings.extend(j.length(k));
     findings.extend([j.stack(k), j.streams(k), j.table(k), j.mounted()]);
     findings.extend(j.dbpath());
     findings.push(j.agent());
@@ -111,17 +111,17 @@ impl Judge<'_> {
     }
 
     fn leftovers(&self) -> Option<Finding> {
-        let left = &self.d.left;
-        if let Some(why) = &left.hidden {
-            let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));
-            return Some(self.say("left", Unknown, text));
+        match self.d.left.as_ref()? {
+            Ok(what) if what.is_empty() => None,
+            Ok(what) => {
+                let text = format!("a command that was killed has left {}", what.join(", "));
+                Some(self.say("left", Wrong, text).fix(self.dsmctl("debug restore")))
+            }
+            Err(why) => {
+                let text = format!("what a killed command left cannot be seen: {}", ink::reason(why));
+                Some(self.say("left", Unknown, text))
+            }
         }
-        let features = left.features.iter();
-        let features = features.map(|f| format!("{} {}, which was {}", f.name, f.set, f.was));
-        let files = (left.files > 0).then(|| format!("{} scratch files in its table", left.files));
-        let what: Vec<String> = features.chain(files).collect();
-        let text = format!("a command that was killed has left {}", what.join(", "));
-        (!what.is_empty()).then(|| self.say("left", Wrong, text).fix(self.dsmctl("debug restore")))
     }
 
     fn absent(&self) -> Finding {
@@ -134,16 +134,14 @@ impl Judge<'_> {
             ReasonKind::NoDevice => {}
             _ => return finding,
         }
-        let c = &self.facts.configuration;
-        if let Some((drive, user)) = c.held.get(&self.v.name) {
-            return self.bypassed(&ink::path(drive.display()), user);
+        let create = self.d.file.as_ref().and_then(|f| f.create.as_ref());
+        match (create, &self.d.held) {
+            (Some(create), Some(user)) => self.bypassed(&ink::path(create.dev.display()), user),
+            (Some(_), None) => finding.fix(self.dsmctl("attach")),
+            (None, _) => finding
+                .fix(format!("{} DEV", self.dsmctl("create")))
+                .hint("DEV is the drive, or a volume on it"),
         }
-        if c.tab.contains(&self.v.name) {
-            return finding.fix(self.dsmctl("attach"));
-        }
-        finding
-            .fix(format!("{} DEV", self.dsmctl("create")))
-            .hint("DEV is the drive, or a volume on it")
     }
 
     /// There is no device, and somebody uses its drive.
@@ -199,28 +197,25 @@ impl Judge<'_> {
     }
 
     /// What it lies on has another length than it.
-    fn length(&self) -> Option<Finding> {
-        let Length {
-            has,
-            room,
-            below,
-            mount,
-        } = self.d.length.as_ref().filter(|l| l.has != l.room)?;
+    fn length(&self, k: &Kernel) -> Option<Finding> {
+        let found = self.d.room.as_ref().filter(|r| r.sectors != k.sectors)?;
+        let (has, room) = (k.sectors, found.sectors);
         let [had, all] = [has, room].map(|sectors| sizes::shown(sectors * SECTOR));
         let finding = |level, text: String| {
             let values = json!({ "bytes": has * SECTOR, "room_bytes": room * SECTOR });
             self.say("size", level, text).values(values)
         };
-        let on = ink::disk(below);
+        let on = ink::disk(&found.below);
         if room < has {
             let text = format!("it is {had} long, but {on} has only {all} for it");
             let hint = "writes to its end fail: give what it lies on its length back";
             return Some(finding(Wrong, text).hint(hint));
         }
+        let mount = self.d.mounts.iter().find(|m| m.dev == k.devno);
         let for_it = |m: &Mount| of_filesystem(&m.kind, &ink::path(m.point.display()), &self.name());
         let found = finding(Note, format!("it is {had} long, and {on} has {all} for it"))
             .fix(self.dsmctl("grow"))
-            .fixes(mount.as_ref().and_then(for_it));
+            .fixes(mount.and_then(for_it));
         Some(found.hint("after it has grown; if this is meant, size in its file in /etc/dsm says so"))
     }
 
@@ -404,8 +399,8 @@ impl Judge<'_> {
                 let text = format!("what is mounted cannot be read: {}", ink::reason(why));
                 return self.say("filesystem", Unknown, text);
             }
-            let wanted = self.d.wanted.as_ref().filter(|w| simple(&w.dbpath));
-            let at = wanted.map_or_else(|| "DIR".to_owned(), |w| ink::path(w.dbpath.display()));
+            let wanted = self.d.configured().filter(|dbpath| simple(dbpath));
+            let at = wanted.map_or_else(|| "DIR".to_owned(), |dbpath| ink::path(dbpath.display()));
             return self
                 .say("filesystem", Wrong, "no file system on it is mounted")
                 .fix(format!("mount {mapper} {at}"))

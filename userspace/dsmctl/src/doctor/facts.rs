@@ -2,36 +2,24 @@
 //! What is known of a machine when it is judged.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::create::User;
-use dm::journal::Feature;
+use crate::device_file::DeviceFile;
+use crate::grow::Room;
 use dm::module::KernelRelease;
 use dm::mounts::Mount;
 use dm::streams;
 use drive::below::LowerDisk;
 use proto::device::DeviceView;
 
-/// What a configuration wants of a device.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    pub dbpath: PathBuf,
-    pub discard: bool,
-}
-
 /// What files say that there is to be.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Configuration {
-    /// By device.
-    pub databases: BTreeMap<String, Wanted>,
-    /// Devices that are made when the system starts.
-    pub tab: Vec<String>,
-    /// Those that have a length of their own.
-    pub sized: Vec<String>,
-    /// The drives of those that are not there, and who uses them, by device.
-    pub held: BTreeMap<String, (PathBuf, User)>,
-    /// What is wrong with the files.
+    /// By device; those that are right.
+    pub files: BTreeMap<String, DeviceFile>,
+    /// What is wrong with them.
     pub bad_lines: Vec<String>,
 }
 
@@ -59,16 +47,6 @@ pub(crate) struct Facts {
     pub semaphores: usize,
 }
 
-/// What a command that was killed has left of its work on a device.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Left {
-    pub features: Vec<Feature>,
-    /// Scratch files in its table.
-    pub files: usize,
-    /// Why it cannot be seen.
-    pub hidden: Option<String>,
-}
-
 /// A dsm device, that there is or that there should be, and what is looked at for a diagnosis
 /// alone.
 #[derive(Debug, Default)]
@@ -82,15 +60,19 @@ pub(crate) struct Examined {
     pub lost: Option<String>,
     /// The tables between could be read.
     pub followed: bool,
-    /// Its length, where it is to have all of what it lies on.
-    pub length: Option<Length>,
+    /// Where it is to have all of what it lies on.
+    pub room: Option<Room>,
     pub disks: Vec<LowerDisk>,
     /// File systems on it, also above volumes.
     pub mounts: Vec<Mount>,
     /// Why it is not known what is mounted.
     pub unmounted: Option<String>,
-    pub wanted: Option<Wanted>,
-    pub left: Left,
+    /// What is configured.
+    pub file: Option<DeviceFile>,
+    /// Of one that is not there: who uses the drive.
+    pub held: Option<User>,
+    /// What a command that was killed has left of its work, or why that cannot be seen.
+    pub left: Option<Result<Vec<String>, String>>,
     /// Of the data directory that dsmd serves or is to serve: where it lies.
     pub dbpath: Option<Result<(), Misplaced>>,
     /// Its journal is a symbolic link, which dsmd does not follow.
@@ -106,19 +88,13 @@ impl Examined {
     /// The data directory that dsmd serves, or is to serve.
     pub(super) fn served(&self) -> Option<PathBuf> {
         let served = self.view.agent.as_ref().map(|a| PathBuf::from(&a.dbpath));
-        served.or_else(|| self.wanted.as_ref().map(|w| w.dbpath.clone()))
+        served.or_else(|| self.configured().map(Path::to_owned))
     }
-}
 
-/// In sectors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Length {
-    pub has: u64,
-    /// What the device below has for it.
-    pub room: u64,
-    pub below: String,
-    /// Of the file system that is on the device itself.
-    pub mount: Option<Mount>,
+    /// The data directory that dsmd is to serve.
+    pub(super) fn configured(&self) -> Option<&Path> {
+        self.file.as_ref()?.config.dbpath.as_deref()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

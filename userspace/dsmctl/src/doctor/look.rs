@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 
-use super::facts::{Configuration, Examined, Facts, Left, Length, Misplaced, Published};
+use super::facts::{Configuration, Examined, Facts, Misplaced, Published};
+use crate::create::{block_device, User};
+use crate::device_file::DeviceFile;
 use crate::free;
 use crate::grow::Room;
 use crate::view::{denied, Asks, Viewer};
@@ -41,8 +43,9 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
     if names.is_empty() {
         wanted.extend(viewer.names().unwrap_or_default());
         wanted.extend(viewer.published().map(|d| d.name.clone()));
-        wanted.extend(configuration.databases.keys().cloned());
-        wanted.extend(configuration.tab.iter().cloned());
+        let files = configuration.files.iter();
+        let is_wanted = |f: &DeviceFile| f.is_made_at_boot() || f.config.dbpath.is_some();
+        wanted.extend(files.filter(|(_, f)| is_wanted(f)).map(|(name, _)| name.clone()));
     }
     let system = System::default();
     let kernel = KernelRelease::of(&system);
@@ -89,16 +92,15 @@ impl Looker<'_> {
         };
         let mut d = Examined {
             view: self.viewer.view(name, asks),
-            wanted: self.configuration.databases.get(name).cloned(),
+            file: self.configuration.files.get(name).cloned(),
             ..Examined::default()
         };
         let Some(kernel) = d.view.kernel.clone() else {
+            let create = d.file.as_ref().and_then(|f| f.create.as_ref());
+            d.held = create.and_then(|c| User::of(&self.viewer.sysfs, block_device(&c.dev).ok()?));
             return d;
         };
-        d.left = self.find_leftovers(name, &kernel).unwrap_or_else(|e| Left {
-            hidden: Some(format!("{e:#}")),
-            ..Left::default()
-        });
+        d.left = Some(self.leftovers(name, &kernel).map_err(|e| format!("{e:#}")));
         self.surroundings(&mut d, &kernel);
         if d.view.state() == Some(State::Stuck) {
             // So would be who looks at the file system.
@@ -126,24 +128,26 @@ impl Looker<'_> {
         d
     }
 
-    fn find_leftovers(&self, name: &str, kernel: &Kernel) -> anyhow::Result<Left> {
+    fn leftovers(&self, name: &str, kernel: &Kernel) -> anyhow::Result<Vec<String>> {
         let dm = self.viewer.dm.as_ref().ok();
         let record = match dm.and_then(|dm| dm.info(Id::Name(name)).ok()) {
             Some(info) => Journal::default().leftovers(&info)?,
             None => None,
         };
         let Some(record) = record else {
-            return Ok(Left::default());
+            return Ok(Vec::new());
         };
         let regions = match record.files.is_empty() {
             true => Vec::new(),
             false => Device::open(name)?.regions()?,
         };
-        Ok(Left {
-            features: record.features_left(&kernel.table).into_iter().cloned().collect(),
-            files: record.files_left(&regions).len(),
-            ..Left::default()
-        })
+        let features = record.features_left(&kernel.table).into_iter();
+        let features = features.map(|f| format!("{} {}, which was {}", f.name, f.set, f.was));
+        let files = match record.files_left(&regions).len() {
+            0 => None,
+            n => Some(format!("{n} scratch files in its table")),
+        };
+        Ok(features.chain(files).collect())
     }
 
     /// What a device lies on, and what lies on it.
@@ -163,20 +167,15 @@ impl Looker<'_> {
         };
         let error = device.message("error").unwrap_or_default();
         d.error = Some(error.trim().to_owned()).filter(|e| !e.is_empty());
-        d.length = self.length(&device.name, kernel);
+        d.room = self.room(&device.name, kernel);
     }
 
-    fn length(&self, name: &str, kernel: &Kernel) -> Option<Length> {
+    fn room(&self, name: &str, kernel: &Kernel) -> Option<Room> {
         let info = self.viewer.dm.as_ref().ok()?.info(Id::Name(name)).ok()?;
         let room = Room::of(&self.viewer.sysfs, &info, &kernel.table)?;
-        let whole = room.unclear.is_none() && !self.configuration.sized.iter().any(|n| n == name);
-        let mut mounts = self.mounts.iter().flatten();
-        (whole || room.sectors < kernel.sectors).then(|| Length {
-            has: kernel.sectors,
-            room: room.sectors,
-            below: room.below,
-            mount: mounts.find(|m| m.dev == kernel.devno).cloned(),
-        })
+        let create = self.configuration.files.get(name).and_then(|f| f.create.as_ref());
+        let whole = room.unclear.is_none() && create.is_none_or(|c| c.size.is_none());
+        (whole || room.sectors < kernel.sectors).then_some(room)
     }
 
     /// The file systems on a device, and on what is made of it.

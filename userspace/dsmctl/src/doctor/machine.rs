@@ -7,6 +7,7 @@ use super::facts::{Examined, Facts};
 use super::ink;
 use super::Finding;
 use super::Level::{self, Note, Right, Unknown, Wrong};
+use crate::device_file::DeviceFile;
 use dm::module::Module;
 use drive::below::LowerDisk;
 use runtime::pages::page;
@@ -112,12 +113,13 @@ fn module(facts: &Facts) -> Finding {
         (Module::Installed, _) => {
             let refused =
                 "dm_dsm is built for this kernel and is not loaded, although devices are to be there";
-            let found = match facts.configuration.tab.is_empty() {
-                true => finding(
+            let mut files = facts.configuration.files.values();
+            let found = match files.any(DeviceFile::is_made_at_boot) {
+                false => finding(
                     Note,
                     "dm_dsm is built for this kernel, and is loaded with the first device",
                 ),
-                false => finding(Wrong, refused),
+                true => finding(Wrong, refused),
             };
             let why = match facts.kernel.signed_only {
                 true => "a kernel with Secure Boot or a lockdown takes only modules with a signature that it trusts",
@@ -142,7 +144,8 @@ fn no_agent(facts: &Facts) -> Option<Finding> {
     if facts.permitted || seen {
         return None;
     }
-    let name = facts.configuration.databases.keys().next()?;
+    let mut files = facts.configuration.files.iter();
+    let (name, _) = files.find(|(_, f)| f.config.dbpath.is_some())?;
     let why = facts.published.as_ref().err()?;
     let start = format!("systemctl start dsmd@{}", ink::path(name));
     Some(of("dsmd", Wrong, ink::reason(why)).fix(start))

@@ -15,7 +15,7 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -23,14 +23,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::cli::{self as args, Doctor, Output};
-use crate::create::{self, User};
-use crate::device_file::{self, DeviceFile};
+use crate::create::block_device;
+use crate::device_file;
 use crate::view::Viewer;
-use dm::device::Device;
-use dm::mode::Mode;
-use dm::sysfs::Sysfs;
 use drive::identity::Identities;
-use facts::{Configuration, Facts, Wanted};
+use facts::{Configuration, Facts};
 use ink::Ink;
 use look::look;
 
@@ -147,40 +144,15 @@ pub(crate) fn doctor(a: &Doctor, out: Output) -> Result<u8> {
 
 /// What files say that there is to be; one that is not there says nothing.
 fn configuration(dir: &Path) -> Configuration {
-    let mut c = Configuration::default();
-    let files = match device_file::all(dir) {
-        Ok(files) => files,
-        Err(e) => {
-            c.bad_lines.push(format!("{e:#}"));
-            return c;
-        }
-    };
-    let block = |path: &Path| create::block_device(path);
-    c.bad_lines = device_file::problems(&Identities::default(), &files, &block);
-    for (name, file) in files {
-        let Ok(DeviceFile { config, create }) = file else {
-            continue;
-        };
-        if let Some(dbpath) = config.dbpath {
-            let discard = config.discard != Mode::Off;
-            c.databases.insert(name.clone(), Wanted { dbpath, discard });
-        }
-        let Some(create) = create else { continue };
-        if create.size.is_some() {
-            c.sized.push(name.clone());
-        }
-        if let Some(user) = held(&create.dev).filter(|_| Device::open(&name).is_err()) {
-            c.held.insert(name.clone(), user);
-        }
-        if config.boot {
-            c.tab.push(name);
-        }
+    let all = device_file::all(dir);
+    let files = all.as_deref().unwrap_or_default();
+    let mut bad_lines = device_file::problems(&Identities::default(), files, &block_device);
+    bad_lines.extend(all.as_ref().err().map(|e| format!("{e:#}")));
+    let right = all.into_iter().flatten();
+    Configuration {
+        files: right
+            .filter_map(|(name, file)| Some((name, file.ok()?)))
+            .collect(),
+        bad_lines,
     }
-    c
-}
-
-/// Who uses a drive.
-fn held(path: &Path) -> Option<(PathBuf, User)> {
-    let user = User::of(&Sysfs::default(), create::block_device(path).ok()?)?;
-    Some((path.to_owned(), user))
 }

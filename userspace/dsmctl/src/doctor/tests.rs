@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is judged, of machines that exist in a test only.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{Configuration, Examined, Facts, Left, Length, Misplaced, Published, Wanted};
+use super::facts::{Configuration, Examined, Facts, Misplaced, Published};
 use super::{configuration, Diagnosis, Finding, Ink, Level};
 use crate::create::User;
+use crate::device_file::{self, DeviceFile};
+use crate::grow::Room;
 use crate::view::Viewer;
-use dm::journal::Feature;
 use dm::mode::Mode;
 use dm::module::{KernelRelease, Module};
 use dm::mounts;
@@ -66,6 +66,17 @@ fn info() -> Info {
     .unwrap()
 }
 
+fn file(text: &str) -> DeviceFile {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("geheim.toml"), text).unwrap();
+    device_file::read(dir.path(), "geheim").unwrap()
+}
+
+/// That has the device made.
+fn of_drive() -> DeviceFile {
+    file("drive = '/dev/disk'\n")
+}
+
 fn device() -> Examined {
     let mounts = mounts::parse(b"40 27 253:0 / /srv/geheim rw - xfs /dev/mapper/geheim rw,attr2\n");
     let kernel = Kernel {
@@ -97,10 +108,7 @@ fn device() -> Examined {
         followed: true,
         disks: vec![disk()],
         mounts,
-        wanted: Some(Wanted {
-            dbpath: "/srv/geheim/data".into(),
-            discard: true,
-        }),
+        file: Some(file("dbpath = '/srv/geheim/data'\ndiscard = true\n")),
         dbpath: Some(Ok(())),
         turtle_age: Some(Duration::from_secs(41)),
         ..Examined::default()
@@ -303,7 +311,7 @@ fn the_kernel_and_the_module() {
     );
     let refused = diagnosis(|f| {
         (f.kernel.module, f.kernel.signed_only) = (Module::Installed, true);
-        f.configuration.tab.push("geheim".into());
+        f.configuration.files.insert("geheim".into(), of_drive());
     });
     wrong(
         &refused,
@@ -330,7 +338,7 @@ fn what_is_configured() {
             );
             absent(&mut f.devices[0], gone);
             if tab {
-                f.configuration.tab.push("geheim".into());
+                f.devices[0].file = Some(of_drive());
             }
         })
     };
@@ -348,8 +356,7 @@ fn what_is_configured() {
                 "geheim: there is no device-mapper device of this name",
             );
             absent(&mut f.devices[0], gone);
-            let held = ("geheim".to_owned(), ("/dev/disk".into(), user));
-            f.configuration.held = BTreeMap::from([held]);
+            (f.devices[0].file, f.devices[0].held) = (Some(of_drive()), Some(user));
         })
     };
     wrong(
@@ -414,9 +421,8 @@ fn a_machine_without_a_device() {
     let d = none(|f| {
         f.permitted = false;
         f.published = Err("dsmd does not run".into());
-        f.configuration
-            .databases
-            .insert("geheim".into(), Wanted::default());
+        let served = file("dbpath = '/srv/geheim/data'\n");
+        f.configuration.files.insert("geheim".into(), served);
     });
     wrong(&d, "dsmd", "dsmd does not run", &["systemctl start dsmd@geheim"]);
 }
@@ -545,13 +551,13 @@ fn counters_that_cannot_be() {
 fn what_it_lies_on_has_grown() {
     let size = |has: u64, room: u64, kind: &'static str| {
         of_device(move |d| {
-            let mut mount = d.mounts[0].clone();
-            mount.kind = kind.into();
-            d.length = Some(Length {
-                has,
-                room,
+            d.mounts[0].kind = kind.into();
+            kernel(d).devno = d.mounts[0].dev;
+            kernel(d).sectors = has;
+            d.room = Some(Room {
+                sectors: room,
                 below: "vol".into(),
-                mount: Some(mount),
+                unclear: None,
             });
         })
     };
@@ -623,7 +629,7 @@ fn streams_that_the_drive_affords() {
             kernel(d).status.policy = policy.into();
             d.view.affords = found;
             d.view.agent.as_mut().unwrap().discard = None;
-            d.wanted = None;
+            d.file = None;
         })
     };
     // Eight streams hold 17.
@@ -681,18 +687,13 @@ fn streams_that_the_drive_affords() {
 
 #[test]
 fn what_a_killed_command_has_left() {
-    let left = |left: Left| of_device(|d| d.left = left);
-    let features = vec![Feature {
-        name: "discard_granularity".into(),
-        was: "auto".into(),
-        set: "4096".into(),
-    }];
+    let left = |left: &[&str]| {
+        let left = left.iter().map(|what| (*what).to_owned()).collect();
+        of_device(|d| d.left = Some(Ok(left)))
+    };
+    assert!(left(&[]).findings.iter().all(|f| f.check != "left"));
     wrong(
-        &left(Left {
-            features,
-            files: 2,
-            ..Left::default()
-        }),
+        &left(&["discard_granularity 4096, which was auto", "2 scratch files in its table"]),
         "left",
         "a command that was killed has left discard_granularity 4096, which was auto, 2 scratch files in its table",
         &["dsmctl debug restore geheim"],
@@ -749,7 +750,7 @@ fn the_agent() {
         "no dsmd serves it",
         &["systemctl start dsmd@geheim"],
     );
-    let unknown = without(|f| f.devices[0].wanted = None);
+    let unknown = without(|f| f.devices[0].file = None);
     let line = r#"printf 'dbpath = "%s"\n' /srv/geheim >>/etc/dsm/geheim.toml"#;
     wrong(
         &unknown,
@@ -815,7 +816,7 @@ fn the_agent() {
     let strange = diagnosis(|f| {
         f.devices[0].view.agent = None;
         f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
-        f.devices[0].wanted = None;
+        f.devices[0].file = None;
         runs(f);
     });
     wrong(
@@ -1054,7 +1055,7 @@ fn mounts_that_cannot_be_read_are_not_none() {
         "{}",
         found.text
     );
-    let left = of_device(|d| d.left.hidden = Some("the journal cannot be read".into()));
+    let left = of_device(|d| d.left = Some(Err("the journal cannot be read".into())));
     let found = find(&left, "left");
     assert_eq!(found.level, Level::Unknown);
 }
@@ -1183,7 +1184,7 @@ fn boundaries_and_discards() {
         &["systemctl restart dsmd@geheim"],
     );
     let not = of_device(|d| {
-        d.wanted.as_mut().unwrap().discard = false;
+        d.file.as_mut().unwrap().config.discard = Mode::Off;
         d.view.agent.as_mut().unwrap().discard = None;
         kernel(d).status.discard.state = Mode::Off;
     });
@@ -1293,7 +1294,7 @@ fn a_drive_that_is_marked() {
     let not_wanted = of_device(|d| {
         d.view.barred = Some("it is marked".into());
         d.view.agent.as_mut().unwrap().discard = None;
-        d.wanted.as_mut().unwrap().discard = false;
+        d.file.as_mut().unwrap().config.discard = Mode::Off;
     });
     note(&not_wanted, "discard", "it is marked");
     for (kind, wanted) in [
@@ -1314,9 +1315,8 @@ fn a_report_has_no_names() {
     let secret = "geheim";
     let faulty = diagnosis(|f| {
         f.configuration = Configuration {
-            tab: vec!["geheim".into()],
+            files: [("geheim".into(), of_drive())].into(),
             bad_lines: vec!["geheim".into()],
-            ..Configuration::default()
         };
         f.published = Err("no /run/geheim".into());
         let d = &mut f.devices[0];
@@ -1449,7 +1449,7 @@ fn metadata_that_wiredtiger_did_not_write() {
 fn what_files_say_that_there_is_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let none = configuration(&dir.path().join("none"));
-    assert!(none.databases.is_empty() && none.tab.is_empty() && none.bad_lines.is_empty());
+    assert!(none.files.is_empty() && none.bad_lines.is_empty());
     for (name, text) in [
         ("a", "dbpath = '/a'\ndiscard = true\n"),
         ("b", "drive = '/dev/null'\nsize = 8\n"),
@@ -1459,8 +1459,10 @@ fn what_files_say_that_there_is_to_be() {
         std::fs::write(dir.path().join(format!("{name}.toml")), text).unwrap();
     }
     let c = configuration(dir.path());
-    assert_eq!((c.databases.len(), c.databases["a"].discard), (1, true));
-    assert_eq!((&c.tab, &c.sized), (&vec!["b".to_owned()], &vec!["b".to_owned()]));
+    assert_eq!(c.files.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+    let (a, b) = (&c.files["a"], &c.files["b"]);
+    assert!(a.config.discard == Mode::On && !a.is_made_at_boot());
+    assert!(b.is_made_at_boot() && !c.files["c"].is_made_at_boot());
     assert!(
         c.bad_lines.iter().any(|l| l.contains("d.toml: groups=many")),
         "{:?}",
