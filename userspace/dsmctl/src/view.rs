@@ -39,8 +39,8 @@ pub(crate) struct Viewer {
     run_dir: PathBuf,
     pub sysfs: Sysfs,
     pub dm: Result<Dm, DmError>,
-    /// What dsmd publishes; `Err`: nothing, or nothing that is so now.
-    pub published: Result<Snapshot, String>,
+    /// What each dsmd publishes.
+    pub published: Vec<DeviceView>,
 }
 
 fn denied_dm(e: &DmError) -> bool {
@@ -60,15 +60,14 @@ impl Viewer {
     /// With what dsmd publishes in this directory.
     pub(crate) fn new(run_dir: PathBuf) -> Self {
         let mut viewer = Self {
-            published: Snapshot::current(&run_dir).map_err(|e| e.to_string()),
+            published: Snapshot::current(&run_dir).map_or_else(|_| Vec::new(), |s| s.devices),
             sysfs: Sysfs::default(),
             dm: Dm::open(),
             run_dir,
         };
         // One that was killed leaves what it published; others may not see its process.
         let permitted = viewer.permitted();
-        let all = viewer.published.iter_mut().flat_map(|s| &mut s.devices);
-        for d in all.filter(|d| permitted && !d.over) {
+        for d in viewer.published.iter_mut().filter(|d| permitted && !d.over) {
             let gone = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
             if let Some(pid) = d.service.as_ref().and_then(|s| s.pid).filter(gone) {
                 d.end(State::Ended, Some(format!("there is no process {pid} any more")));
@@ -82,16 +81,12 @@ impl Viewer {
         !matches!(&self.dm, Err(e) if denied_dm(e))
     }
 
-    pub(crate) fn published(&self) -> impl Iterator<Item = &DeviceView> {
-        self.published.iter().flat_map(|s| &s.devices)
-    }
-
     /// The devices that there are, as far as that can be seen.
     pub(crate) fn names(&self) -> Result<BTreeSet<String>> {
         if self.permitted() {
             return Ok(Device::all()?.into_iter().collect());
         }
-        let seen = self.published().filter(|d| d.kernel.is_some());
+        let seen = self.published.iter().filter(|d| d.kernel.is_some());
         Ok(seen.map(|d| d.name.clone()).collect())
     }
 
@@ -107,11 +102,8 @@ impl Viewer {
 
     /// A device as it is seen now.
     pub(crate) fn view(&self, name: &str, asks: Asks) -> DeviceView {
-        let mut v = self
-            .published()
-            .find(|d| d.name == name)
-            .cloned()
-            .unwrap_or_default();
+        let published = self.published.iter().find(|d| d.name == name);
+        let mut v = published.cloned().unwrap_or_default();
         v.name = name.to_owned();
         let asked = Device::open(name).and_then(|device| self.ask_kernel(&device, &mut v, asks));
         match asked {

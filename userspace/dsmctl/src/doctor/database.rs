@@ -124,11 +124,9 @@ impl Judge<'_> {
         let Some(a) = &self.v.agent else {
             return self.no_agent();
         };
-        let published = self.facts.published.as_ref();
         let finding = |level, text: String| {
             self.say("dsmd", level, text).values(json!({
                 "version": &a.version, "uploads": a.uploads, "refusals": a.refusals,
-                "snapshot_age_s": published.ok().map(|p| p.age.as_secs()),
             }))
         };
         let restart = self.unit("systemctl restart");
@@ -138,39 +136,26 @@ impl Judge<'_> {
             let text = format!("{serves}, and this dsmctl is {own}");
             return finding(Note, text).fix(restart);
         }
-        let restarts = self.v.service.as_ref().map_or(0, |s| s.restarts);
-        match published {
-            Ok(_) if restarts > 0 => finding(Note, format!("{serves}; restarts: {restarts}"))
+        match self.v.service.as_ref().map(|s| s.restarts) {
+            Some(0) => finding(Right, serves),
+            Some(restarts) => finding(Note, format!("{serves}; restarts: {restarts}"))
                 .fix(self.unit("journalctl -p err -n 20 -u")),
-            Ok(p) => finding(
-                Right,
-                format!("{serves}; what it publishes is {} old", time(p.age)),
-            ),
-            Err(why) => {
-                let text = format!("{serves}, and publishes nothing: {}", ink::reason(why));
-                finding(Wrong, text).fix(restart)
-            }
+            None => finding(Wrong, format!("{serves}, and publishes nothing")).fix(restart),
         }
     }
 
     fn no_agent(&self) -> Finding {
         let silent = self.v.silent.as_ref();
         let stuck = silent.filter(|why| why.kind != ReasonKind::NotServed);
-        let text = match (&self.facts.published, self.waiting()) {
-            (Ok(_), Some(why)) => {
-                let fix = self.waits_for(why).unwrap_or_else(|| self.journal());
-                let text = format!("dsmd waits: {}", ink::reason(why));
-                return self.say("dsmd", Wrong, text).fix(fix);
-            }
-            (Ok(p), None) if silent.is_some() && self.d.configured().is_some() => {
-                format!("dsmd {} runs, and does not serve it", p.version)
-            }
-            (Ok(p), None) => format!("dsmd {} runs, and does not know of it", p.version),
-            (Err(_), _) => stuck.map_or_else(
-                || "no dsmd serves it: the table becomes stale, and no checkpoint is seen".to_owned(),
-                ink::reason,
-            ),
-        };
+        if let Some(why) = self.waiting() {
+            let fix = self.waits_for(why).unwrap_or_else(|| self.journal());
+            let text = format!("dsmd waits: {}", ink::reason(why));
+            return self.say("dsmd", Wrong, text).fix(fix);
+        }
+        let text = stuck.map_or_else(
+            || "no dsmd serves it: the table becomes stale, and no checkpoint is seen".to_owned(),
+            ink::reason,
+        );
         let mut finding = self.say("dsmd", Wrong, text);
         if self.d.configured().is_none() {
             let dir = self.d.mounts.first().map(|m| &m.point);
@@ -183,7 +168,7 @@ impl Judge<'_> {
                 None => finding.hint("give it a dbpath in its file in /etc/dsm"),
             };
         }
-        let runs = self.facts.published.is_ok() || stuck.is_some();
+        let runs = self.v.service.is_some() || stuck.is_some();
         finding.fix(self.unit(if runs {
             "systemctl restart"
         } else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::facts::{Examined, Facts, Misplaced};
+use super::facts::{Examined, Misplaced};
 use super::ink;
 use super::machine::disk;
 use super::Finding;
@@ -25,11 +25,15 @@ use runtime::sizes;
 
 const SECTOR: u64 = 512;
 
-pub(super) fn judge(facts: &Facts, d: &Examined, late: Duration) -> Vec<Finding> {
+pub(super) fn judge(d: &Examined, late: Duration) -> Vec<Finding> {
     let v = &d.view;
-    let j = Judge { facts, d, v, late };
+    let j = Judge { d, v, late };
     let Some(k) = &v.kernel else {
-        return vec![j.leftovers().unwrap_or_else(|| j.absent())];
+        let mut findings = vec![j.absent()];
+        if j.is_hidden() && d.configured().is_some() {
+            findings.push(j.agent());
+        }
+        return findings;
     };
     let mut findings: Vec<Finding> = d
         .disks
@@ -69,7 +73,6 @@ fn disks(names: &[String]) -> String {
 }
 
 pub(super) struct Judge<'a> {
-    pub facts: &'a Facts,
     pub d: &'a Examined,
     pub v: &'a DeviceView,
     pub late: Duration,
@@ -88,7 +91,7 @@ impl Judge<'_> {
 
     /// dsmd runs, and has said what it waits for: that is the one thing to be mended.
     pub(super) fn waits(&self) -> bool {
-        self.facts.published.is_ok() && self.v.agent.is_none() && self.waiting().is_some()
+        self.v.agent.is_none() && self.waiting().is_some()
     }
 
     pub(super) fn name(&self) -> String {
@@ -124,8 +127,14 @@ impl Judge<'_> {
         }
     }
 
+    /// What dsmd publishes, everybody may see.
+    fn is_hidden(&self) -> bool {
+        let why = self.v.unseen.as_ref();
+        why.is_none_or(|r| r.kind == ReasonKind::Hidden)
+    }
+
     fn absent(&self) -> Finding {
-        let Some(reason) = self.v.unseen.as_ref().filter(|r| r.kind != ReasonKind::Hidden) else {
+        let Some(reason) = self.v.unseen.as_ref().filter(|_| !self.is_hidden()) else {
             return self.say("device", Unknown, "only root can look at it");
         };
         let finding = self.say("device", Wrong, ink::reason(reason));

@@ -23,13 +23,6 @@ pub(crate) struct Configuration {
     pub bad_lines: Vec<String>,
 }
 
-/// What dsmd publishes.
-#[derive(Clone, Debug)]
-pub(crate) struct Published {
-    pub age: Duration,
-    pub version: String,
-}
-
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub kernel: KernelRelease,
@@ -38,8 +31,6 @@ pub(crate) struct Facts {
     /// Nothing: not permitted to ask device-mapper.
     pub permitted: bool,
     pub configuration: Configuration,
-    /// `Err`: nothing is published, or it is stale.
-    pub published: Result<Published, String>,
     /// Without a dsm device: what the disks are.
     pub disks: Vec<LowerDisk>,
     pub devices: Vec<Examined>,

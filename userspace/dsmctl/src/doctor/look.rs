@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 
-use super::facts::{Configuration, Examined, Facts, Misplaced, Published};
+use super::facts::{Configuration, Examined, Facts, Misplaced};
 use crate::create::{block_device, User};
 use crate::device_file::DeviceFile;
 use crate::free;
@@ -29,7 +29,6 @@ use dm::mounts::{self, Mount};
 use dm::udev;
 use drive::below::LowerDisk;
 use proto::device::{Kernel, State};
-use proto::snapshot::Moment;
 use runtime::time::now;
 
 /// Looks at these devices, or at all that there are or should be.
@@ -42,7 +41,7 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
     let mut wanted: BTreeSet<String> = names.iter().cloned().collect();
     if names.is_empty() {
         wanted.extend(viewer.names().unwrap_or_default());
-        wanted.extend(viewer.published().map(|d| d.name.clone()));
+        wanted.extend(viewer.published.iter().map(|d| d.name.clone()));
         let files = configuration.files.iter();
         let is_wanted = |f: &DeviceFile| f.is_made_at_boot() || f.config.dbpath.is_some();
         wanted.extend(files.filter(|(_, f)| is_wanted(f)).map(|(name, _)| name.clone()));
@@ -58,18 +57,11 @@ pub(crate) fn look(names: &[String], configuration: Configuration, viewer: &View
         Ok(dm) => dm.target_version("dsm").map_err(|e| e.to_string()),
         Err(e) => Err(e.to_string()),
     };
-    let published = viewer.published.as_ref().map_err(String::clone).and_then(|s| {
-        let age = Moment::now().monotonic.saturating_sub(s.at.monotonic);
-        let version = s.version().map(str::to_owned);
-        let version = version.ok_or("every dsmd that has served a device has ended, or is stuck")?;
-        Ok(Published { age, version })
-    });
     let semaphores = fs::read_to_string(system.proc.join("sysvipc/sem")).unwrap_or_default();
     Facts {
         kernel,
         target,
         permitted: viewer.permitted(),
-        published,
         disks,
         devices,
         configuration,

@@ -29,7 +29,6 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     if facts.devices.is_empty() {
         findings.push(no_device(facts));
     }
-    findings.extend(no_agent(facts));
     if facts.semaphores > 0 {
         let n = facts.semaphores;
         let text = format!("commands that were killed have left {n} semaphores of device-mapper's");
@@ -136,19 +135,6 @@ fn module(facts: &Facts) -> Finding {
             .fix("modprobe dm-dsm")
             .hint("DKMS builds it (package dm-dsm-dkms) where the kernel's headers are"),
     }
-}
-
-/// Who may see no device at all learns that its dsmd is gone.
-fn no_agent(facts: &Facts) -> Option<Finding> {
-    let seen = facts.devices.iter().any(|d| d.view.kernel.is_some());
-    if facts.permitted || seen {
-        return None;
-    }
-    let mut files = facts.configuration.files.iter();
-    let (name, _) = files.find(|(_, f)| f.config.dbpath.is_some())?;
-    let why = facts.published.as_ref().err()?;
-    let start = format!("systemctl start dsmd@{}", ink::path(name));
-    Some(of("dsmd", Wrong, ink::reason(why)).fix(start))
 }
 
 fn no_device(facts: &Facts) -> Finding {

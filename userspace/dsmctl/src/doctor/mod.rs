@@ -69,7 +69,7 @@ impl Diagnosis {
     pub(crate) fn of(facts: &Facts, late: Duration) -> Self {
         let mut findings = machine::judge(facts);
         for d in &facts.devices {
-            findings.extend(device::judge(facts, d, late));
+            findings.extend(device::judge(d, late));
         }
         Self { findings }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Configuration, Examined, Facts, Misplaced, Published};
+use super::facts::{Configuration, Examined, Facts, Misplaced};
 use super::{configuration, Diagnosis, Finding, Ink, Level};
 use crate::create::User;
 use crate::device_file::{self, DeviceFile};
@@ -98,6 +98,7 @@ fn device() -> Examined {
             kernel: Some(kernel),
             affords: Some(affords(AffordedLayout::Life(3), 200)),
             agent: Some(info()),
+            service: service(State::Served, None),
             ..DeviceView::default()
         },
         stack: streams::LowerStack {
@@ -138,10 +139,6 @@ fn good() -> Facts {
         semaphores: 0,
         permitted: true,
         configuration: Configuration::default(),
-        published: Ok(Published {
-            age: Duration::from_secs(2),
-            version: env!("CARGO_PKG_VERSION").into(),
-        }),
         disks: Vec::new(),
         devices: vec![device()],
     }
@@ -246,7 +243,7 @@ geheim
   ok     table          it knows of 12 files, in 310 extents (pieces)
   ok     filesystem     XFS, mounted at /srv/geheim
   ok     dbpath         /srv/geheim/data lies on it
-  ok     dsmd           dsmd 0.1.0 serves it; what it publishes is 2 s old
+  ok     dsmd           dsmd 0.1.0 serves it
   ok     left-out       nothing is left out but what is usual
   ok     unmapped       1.0 % of what was written was in no known file
   ok     checkpoints    the last was seen 41 s ago, 60 s after the one before; 5
@@ -418,13 +415,31 @@ fn a_machine_without_a_device() {
     );
     let d = none(|f| f.permitted = false);
     assert_eq!((find(&d, "devices").level, d.status()), (Level::Unknown, 2));
-    let d = none(|f| {
-        f.permitted = false;
-        f.published = Err("dsmd does not run".into());
-        let served = file("dbpath = '/srv/geheim/data'\n");
-        f.configuration.files.insert("geheim".into(), served);
-    });
-    wrong(&d, "dsmd", "dsmd does not run", &["systemctl start dsmd@geheim"]);
+    // Who may see no device learns what its dsmd does all the same.
+    let unseen = |service: Option<Service>| {
+        diagnosis(move |f| {
+            let mut d = device();
+            absent(
+                &mut d,
+                Reason::new(ReasonKind::Hidden, "only root can look at it"),
+            );
+            (d.view.agent, d.view.service) = (None, service);
+            (f.permitted, f.devices) = (false, vec![d]);
+        })
+    };
+    wrong(
+        &unseen(None),
+        "dsmd",
+        "no dsmd serves it",
+        &["systemctl start dsmd@geheim"],
+    );
+    let waits = unseen(service(State::Waiting, Some("it is gone".into())));
+    wrong(
+        &waits,
+        "dsmd",
+        "dsmd waits: it is gone",
+        &["journalctl -n 50 -u dsmd@geheim"],
+    );
 }
 
 #[test]
@@ -738,9 +753,9 @@ fn the_agent() {
     let none = "geheim: no dsmd serves this device (nothing answers at /run/dsm/geheim.sock)";
     let without = |change: fn(&mut Facts)| {
         diagnosis(move |f| {
-            f.devices[0].view.agent = None;
-            f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
-            f.published = Err("no dsmd runs: there is no file of one in /run/dsm".into());
+            let view = &mut f.devices[0].view;
+            (view.agent, view.service) = (None, None);
+            view.silent = Some(Reason::new(ReasonKind::NotServed, none));
             change(f);
         })
     };
@@ -758,18 +773,11 @@ fn the_agent() {
         "no dsmd serves it",
         &[line, "systemctl start dsmd@geheim"],
     );
-    let runs = |f: &mut Facts| {
-        f.published = Ok(Published {
-            age: Duration::ZERO,
-            version: "0.1.0".into(),
-        });
-    };
     let waits = |kind, reason: &'static str| {
         diagnosis(move |f| {
             kernel(&mut f.devices[0]).status.files = 0;
             f.devices[0].view.agent = None;
             f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
-            runs(f);
             f.devices[0].view.service = service(State::Waiting, Some(Reason::new(kind, reason)));
         })
     };
@@ -813,17 +821,12 @@ fn the_agent() {
         "cannot open it",
         &["mount /dev/mapper/geheim /srv/geheim/data"],
     );
-    let strange = diagnosis(|f| {
-        f.devices[0].view.agent = None;
-        f.devices[0].view.silent = Some(Reason::new(ReasonKind::NotServed, none));
-        f.devices[0].file = None;
-        runs(f);
-    });
+    let strange = without(|f| f.devices[0].view.service = service(State::Served, None));
     wrong(
         &strange,
         "dsmd",
-        "does not know of it",
-        &[line, "systemctl restart dsmd@geheim"],
+        "no dsmd serves it",
+        &["systemctl restart dsmd@geheim"],
     );
     let stuck = without(|f| f.devices[0].view.silent = Some("geheim: dsmd does not answer".into()));
     wrong(
@@ -859,9 +862,9 @@ fn the_agent() {
         d.view.service.as_mut().unwrap().restarts = 3;
     });
     note(&restarted, "dsmd", "restarts: 3");
-    let old = diagnosis(|f| f.published = Err("dsmd has ended, or is stuck".into()));
+    let silent = of_device(|d| d.view.service = None);
     wrong(
-        &old,
+        &silent,
         "dsmd",
         "publishes nothing",
         &["systemctl restart dsmd@geheim"],
@@ -1318,7 +1321,6 @@ fn a_report_has_no_names() {
             files: [("geheim".into(), of_drive())].into(),
             bad_lines: vec!["geheim".into()],
         };
-        f.published = Err("no /run/geheim".into());
         let d = &mut f.devices[0];
         d.dbpath = Some(Err(Misplaced::Wrong("geheim is not there".into())));
         d.view.service = service(State::Ended, Some("geheim: it has gone".into()));
@@ -1411,7 +1413,6 @@ fn this_machine_can_be_looked_at() {
     assert_eq!(facts.devices.len(), 1);
     let view = &facts.devices[0].view;
     assert!(view.kernel.is_none() && view.unseen.is_some());
-    assert!(facts.published.unwrap_err().contains("no dsmd runs"));
 }
 
 #[test]
